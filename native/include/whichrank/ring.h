@@ -1,0 +1,316 @@
+/* The ring: one shared-memory file per rank process, written by sensors, read from outside.
+ *
+ * Why a file in /dev/shm and not a socket: the evidence must outlive the process. A reader maps the
+ * file and sees what the rank was doing while the rank is stopped, holds the GIL, or is dead.
+ *
+ * Writers never block, allocate or call the kernel. Every counter that the rules of inference rest on
+ * (issued, completed, oldest incomplete, who waits) lives in a table of its own, so nothing is derived
+ * from records that may have been overwritten. Tables that run full count what they could not hold.
+ *
+ * Concurrency: any number of writer threads in one process, any number of readers in others. 64-bit
+ * fields are written with relaxed atomic stores; table rows carry a version that changes when the row
+ * is claimed or released, so a reader that sees the same version before and after has one row, not two.
+ *
+ * Layout is the contract with Python (`whichrank.ring.layout`); a test compares both.
+ */
+#ifndef WHICHRANK_RING_H
+#define WHICHRANK_RING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef __cplusplus
+#define WR_ASSERT static_assert
+#else
+#define WR_ASSERT _Static_assert
+#endif
+#define WR_API __attribute__((visibility("default")))
+
+#define WR_MAGIC UINT64_C(0x31474e4952485257) /* "WRHRING1" little endian */
+#define WR_VERSION 1u
+
+enum {
+  WR_COMMS = 256,          /* communicators alive at once */
+  WR_INFLIGHT = 64,        /* operations in flight with a row of their own */
+  WR_WAITS = 32,           /* threads blocked on an operation at once */
+  WR_PAIRS = 512,          /* (communicator, direction, peer, tag) counters of send/recv */
+  WR_CONNECTIONS = 256,    /* TCP connections seen by the socket sensor */
+  WR_MEMBERS = 65536,      /* global ranks listed for communicators whose members are no range */
+  WR_RECORDS = 8192,       /* completed operations kept; a power of two */
+  WR_FRAME_BLOCKS = 8,
+  WR_FRAME_CHANNELS = 8,
+  WR_SPLITS = 16,          /* all-to-all splits kept per direction */
+  WR_COMM_WINDOW = 1024,   /* out-of-order completions tracked per communicator */
+  WR_PAIR_WINDOW = 256,    /* and per pair */
+};
+
+/* Kinds of operation. Point-to-point kinds are >= WR_SEND. */
+enum wr_kind {
+  WR_KIND_NONE = 0, WR_ALL_REDUCE, WR_BROADCAST, WR_REDUCE, WR_ALL_GATHER, WR_REDUCE_SCATTER, WR_ALL_TO_ALL,
+  WR_GATHER, WR_SCATTER, WR_BARRIER, WR_MONITORED_BARRIER, WR_ALL_REDUCE_COALESCED, WR_ALL_GATHER_COALESCED,
+  WR_REDUCE_SCATTER_COALESCED, WR_OTHER,
+  WR_SEND = 32, WR_RECV, WR_RECV_ANY,
+};
+
+enum wr_flag {
+  WR_FLAG_END_INFERRED = 1u << 0,   /* the end is when a wait returned, not when the backend said so */
+  WR_FLAG_UNEVEN = 1u << 1,         /* all-to-all with splits */
+  WR_FLAG_SPLITS_CUT = 1u << 2,     /* more than WR_SPLITS splits */
+  WR_FLAG_ASYNC = 1u << 3,
+  WR_FLAG_FUTURE_TAKEN = 1u << 4,   /* somebody holds the future (DDP's reducer) and may wait on it unseen */
+  WR_FLAG_UNTRACKED = 1u << 5,      /* had no in-flight row */
+  WR_FLAG_LISTS = 1u << 6,          /* gather/scatter/all-gather with tensor lists */
+  WR_FLAG_FALLBACK = 1u << 7,       /* written by the Python sensor */
+};
+
+enum wr_status { WR_DONE = 1, WR_FAILED = 2, WR_DROPPED = 3 /* the work object died before its end was seen */ };
+
+enum wr_wait_how { WR_WAIT_NONE = 0, WR_WAIT_CALL = 1 /* work.wait() */, WR_WAIT_ENTRY = 2 /* inside the op itself */,
+                   WR_WAIT_POLL = 3 /* is_completed() in a loop */ };
+
+enum wr_sensor { WR_SENSOR_C10D = 0, WR_SENSOR_SOCKET = 1, WR_SENSOR_NCCL = 2, WR_SENSOR_NCCL_API = 3, WR_SENSORS = 4 };
+enum wr_sensor_state { WR_SENSOR_ABSENT = 0, WR_SENSOR_ON = 1, WR_SENSOR_FALLBACK = 2, WR_SENSOR_FAILED = 3 };
+
+/* CCL-D section 5.1: made locally, equal on all ranks of a collective. `extension` is no part of the identity. */
+typedef struct { uint64_t comm_id; uint32_t counter; uint32_t extension; } wr_trace_id;
+
+/* Probing frame, CCL-D section 5.1: 32-byte header and 8 blocks of 144 bytes, reused cyclically. */
+typedef struct { uint64_t send_count, recv_count; } wr_channel;
+typedef struct { wr_trace_id trace_id; wr_channel channel[WR_FRAME_CHANNELS]; } wr_block;
+typedef struct {
+  uint64_t op_counter;     /* operations begun by this process */
+  uint64_t kernel_index;   /* block of the latest one: op_counter mod 8 */
+  uint32_t mode;           /* 1: the socket sensor measures */
+  uint32_t channels;       /* channels per block */
+  uint64_t reserved;
+  wr_block block[WR_FRAME_BLOCKS];
+} wr_frame;
+
+typedef struct {
+  uint32_t state;          /* enum wr_sensor_state */
+  char message[60];        /* why it is off, one sentence */
+} wr_sensor_status;
+
+typedef struct {
+  uint64_t magic;
+  uint32_t version, header_bytes;
+  uint64_t total_bytes;
+  int32_t pid, rank, local_rank, world_size, local_world_size, restart_count;
+  uint64_t pid_start_ticks;              /* field 22 of /proc/PID/stat: tells a reused pid apart */
+  uint64_t created_monotonic_ns, created_realtime_ns;
+  uint64_t heartbeat_ns;                 /* CLOCK_MONOTONIC, every 100 ms by the sensor's own thread */
+  uint64_t closed_ns;                    /* set at a clean end of the interpreter */
+  uint64_t head;                         /* records pushed since the start */
+  uint64_t ordinal;                      /* operations begun since the start */
+  uint64_t dropped_records, dropped_comms, dropped_inflight, dropped_waits, dropped_pairs, dropped_connections;
+  uint64_t exception_ns;                 /* an uncaught exception reached the interpreter's hook */
+  uint64_t first_failure_ns;             /* first operation that ended with an error */
+  uint64_t phase_since_ns;
+  uint32_t members_used;
+  uint32_t group_generation;             /* how often the default group was made */
+  uint64_t init_ns;                      /* first communicator made */
+  char host[64], job[64], phase[32], exception[192], failure[192];
+  wr_sensor_status sensor[WR_SENSORS];
+} wr_header;
+
+typedef struct {
+  uint32_t version;        /* odd while being filled; changes at open and close */
+  uint32_t state;          /* 0 free, 1 live, 2 closed */
+  uint64_t comm_id;        /* hash of name, members, generation and restart count: equal on all members */
+  uint32_t epoch;          /* how often this slot was used */
+  uint32_t generation;     /* how often this process made a communicator of this name and members */
+  uint32_t size, group_rank;
+  int32_t first, stride;   /* members = first + stride * i, or ... */
+  int32_t members_at;      /* ... this offset in the members area; -1: a range; -2: unknown */
+  uint32_t last_tid;       /* thread that issued the latest operation */
+  uint64_t issued;         /* collectives issued */
+  uint64_t done;           /* all up to and including this one are complete */
+  uint64_t completed;      /* how many completed, in any order */
+  uint64_t last_issue_ns, last_done_ns;
+  uint64_t opened_ns;
+  uint64_t failed;
+  uint32_t timeout_ms, last_kind;
+  char backend[16];
+  char name[64], desc[64];
+  uint64_t done_bits[WR_COMM_WINDOW / 64]; /* of op n > done: bit (n-1) % 1024; means complete if set in even, clear in
+                                              odd laps (n-1) / 1024 */
+  uint8_t reserved[128];
+} wr_comm;
+
+typedef struct {
+  uint32_t version, state; /* state: 0 free, 1 being issued, 2 issued, 3 started on the device */
+  wr_trace_id trace_id;
+  uint64_t t_issue_ns, t_start_ns, t_return_ns, wait_since_ns;
+  uint64_t count;          /* elements of the input */
+  uint64_t signature;      /* hash over everything that must agree; 0: not comparable by hash */
+  uint32_t issue_tid, wait_tid;
+  int32_t peer;            /* group rank of root or peer, -1 none */
+  uint32_t tag;
+  uint32_t ordinal, timeout_ms;
+  uint16_t comm_slot;
+  uint8_t epoch, kind, dtype, reduce_op;
+  uint16_t flags;
+  uint64_t polled_ns;      /* last is_completed() by the program */
+  uint64_t out_count;      /* elements of the output */
+  uint32_t splits;         /* how many of the arrays below are set */
+  uint32_t reserved;
+  uint32_t split_in[WR_SPLITS], split_out[WR_SPLITS];
+} wr_inflight;
+
+typedef struct {
+  uint32_t version, tid;   /* tid 0: free */
+  uint64_t since_ns;
+  uint64_t comm_id;
+  uint32_t counter;
+  int32_t peer;
+  uint16_t comm_slot;
+  uint8_t epoch, kind, how, dtype, reduce_op, inflight; /* inflight: row, 255 none */
+  uint64_t count;
+  uint32_t timeout_ms, tag;
+  uint64_t t_issue_ns;
+} wr_wait;
+
+/* Counters of send/recv: they count per source, destination and tag, since stages differ by design. */
+typedef struct {
+  uint64_t key;            /* 0 free (the row is zero then); hash of slot, epoch, kind, peer and tag; valid if issued */
+  uint64_t issued, done, completed;
+  uint64_t last_issue_ns, last_done_ns;
+  uint16_t comm_slot;
+  uint8_t epoch, kind;
+  int32_t peer;
+  uint32_t tag, last_tid;
+  uint64_t done_bits[WR_PAIR_WINDOW / 64]; /* as in wr_comm */
+} wr_pair;
+
+typedef struct {
+  uint32_t version, state; /* 0 free, 1 open, 2 closed */
+  uint8_t local_addr[16], remote_addr[16]; /* IPv6, or IPv4 mapped */
+  uint16_t local_port, remote_port;
+  int32_t fd;
+  uint64_t messages_sent, bytes_sent, messages_received, bytes_received;
+  uint64_t last_send_ns, last_receive_ns;
+} wr_connection;
+
+/* One completed operation, 64 bytes. `seq` is written last: 2 * index + 2 of the push that filled it. */
+typedef struct {
+  uint64_t seq;
+  uint64_t t_issue_ns, t_start_ns, t_end_ns; /* CLOCK_MONOTONIC; start 0: not measured */
+  uint64_t count;
+  uint32_t counter;        /* place in its communicator or pair, from 1 */
+  uint32_t ordinal;        /* place among all operations of the process, from 1 */
+  uint32_t wait_us;        /* how long a thread was blocked on it, saturating */
+  int32_t peer;
+  uint16_t comm_slot;
+  uint8_t epoch, kind, dtype, reduce_op, flags, status;
+} wr_record;
+
+typedef struct {
+  wr_header header;
+  wr_frame frame;
+  uint16_t frame_peer[WR_FRAME_BLOCKS][WR_FRAME_CHANNELS]; /* connection + 1 behind each channel; 0 unused */
+  uint64_t inflight_used;                                  /* bit maps of claimed rows */
+  uint32_t waits_used, reserved;
+  wr_inflight inflight[WR_INFLIGHT];
+  wr_wait wait[WR_WAITS];
+  wr_pair pair[WR_PAIRS];
+  wr_connection connection[WR_CONNECTIONS];
+  wr_comm comm[WR_COMMS];
+  int32_t members[WR_MEMBERS];
+  wr_record record[WR_RECORDS];
+} wr_ring;
+
+WR_ASSERT(sizeof(wr_trace_id) == 16, "trace id");
+WR_ASSERT(sizeof(wr_frame) == 1184, "probing frame: CCL-D section 5.1");
+WR_ASSERT(sizeof(wr_inflight) == 256, "in-flight row");
+WR_ASSERT(sizeof(wr_wait) == 64, "wait row");
+WR_ASSERT(sizeof(wr_record) == 64, "record");
+WR_ASSERT(sizeof(wr_comm) == 512, "communicator row");
+WR_ASSERT(sizeof(wr_ring) <= 1 << 20, "the whole ring fits one MiB");
+
+/* What a sensor knows of one operation. It lives in the sensor's own memory (beside the work object);
+ * the in-flight row mirrors it for readers. Zero it, fill the first part, then call wr_op_begin. */
+typedef struct {
+  /* in */
+  uint16_t comm_slot;
+  uint8_t kind, dtype, reduce_op;
+  uint16_t flags;
+  int32_t peer;
+  uint32_t tag, timeout_ms;
+  uint64_t count, out_count, signature;
+  uint32_t splits;
+  const int64_t *split_in, *split_out; /* read by wr_op_begin only */
+  /* out */
+  uint8_t epoch;
+  int16_t row;             /* in-flight row, -1 none */
+  int16_t pair;            /* pair row, -1 none */
+  uint32_t counter, ordinal, tid;
+  uint64_t comm_id, t_issue_ns, t_start_ns, wait_ns, wait_since_ns;
+  uint32_t ended;          /* set once: completion and destruction may race */
+  uint32_t holders;        /* threads that touch its in-flight row just now, and whether it ended */
+} wr_op;
+
+typedef struct {
+  int32_t rank, local_rank, world_size, local_world_size, restart_count;
+  const char *host, *job;
+} wr_identity;
+
+/* ---- life of a ring -------------------------------------------------------------------------------- */
+
+/* Create the ring file of this process (0600) and map it. NULL and errno on failure; nothing is left then.
+ * The whole file is allocated up front, so that a full /dev/shm fails here and not with SIGBUS later. */
+WR_API wr_ring *wr_ring_create(const char *path, const wr_identity *identity);
+/* The ring of this process, made on first call as `<dir>/<pid>.ring`; also hands it to the socket
+ * sensor if that is preloaded, and starts the heartbeat. NULL when it cannot be made; it is not tried again. */
+WR_API wr_ring *wr_open_process_ring(const char *dir, const wr_identity *identity, void (*on_beat)(void));
+/* The ring of this process, NULL if there is none, it was switched off, or this is a forked child. */
+WR_API wr_ring *wr_process_ring(void);
+/* Switch writing off for the rest of this process; the file stays readable. */
+WR_API void wr_ring_disable(void);
+WR_API void wr_ring_close(void);
+WR_API void wr_ring_set_rank(wr_ring *ring, int32_t rank, int32_t world_size);
+WR_API void wr_sensor_set(wr_ring *ring, int sensor, int state, const char *message);
+WR_API void wr_note_exception(wr_ring *ring, const char *text);
+WR_API void wr_note_failure(wr_ring *ring, const char *text);
+WR_API void wr_phase_set(wr_ring *ring, const char *phase);
+/* Start the thread that writes the heartbeat every 100 ms and calls `on_beat` (may be NULL). */
+WR_API int wr_heartbeat_start(wr_ring *ring, void (*on_beat)(void));
+
+/* ---- communicators (cold) -------------------------------------------------------------------------- */
+
+/* A slot for a communicator, -1 when the table is full (counted). `members` has `size` global ranks or is NULL.
+ * The generation is counted here, per name and members. */
+WR_API int wr_comm_open(wr_ring *ring, const char *name, const char *desc, const char *backend, uint32_t size,
+                        uint32_t group_rank, const int32_t *members, uint32_t timeout_ms);
+WR_API void wr_comm_close(wr_ring *ring, int slot);
+
+/* ---- operations (hot) ------------------------------------------------------------------------------ */
+
+WR_API uint64_t wr_now_ns(void);
+WR_API void wr_op_begin(wr_ring *ring, wr_op *op);                  /* entered; may be blocked inside */
+WR_API void wr_op_issued(wr_ring *ring, wr_op *op);                 /* the call returned */
+WR_API void wr_op_flag(wr_ring *ring, wr_op *op, uint16_t flags);
+WR_API void wr_op_polled(wr_ring *ring, wr_op *op);
+WR_API int wr_wait_begin(wr_ring *ring, wr_op *op, int how);        /* a wait row, -1 none */
+WR_API void wr_wait_end(wr_ring *ring, wr_op *op, int row);
+WR_API void wr_op_end(wr_ring *ring, wr_op *op, int status);        /* idempotent */
+/* Push one record: the tail of wr_op_end, on its own for sensors without an op. `seq` is ignored. */
+WR_API void wr_push(wr_ring *ring, const wr_record *record);
+/* The trace ID that wr_op_begin gives to operation `counter`. */
+WR_API wr_trace_id wr_trace(const wr_ring *ring, int comm_slot, uint32_t counter);
+
+/* ---- transport ------------------------------------------------------------------------------------- */
+
+/* Count one message on a channel of the current block; `connection` is a row of the connection table. */
+WR_API void wr_frame_count(wr_ring *ring, int connection, int received);
+
+/* The layout as JSON: sizes, offsets, constants. For the test that compares it with Python's. */
+WR_API const char *wr_layout_json(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,234 @@
+"""The loop of an agent: wait, look, tell.
+
+It looks twice a second, or down to once where a look costs more than its share of a core; eight times while something
+may be wrong: the analyzer asks for it, a wait has lasted a second, or a process is not running normally. Waits that
+last and processes that stay dead become ordinary after half a minute, so that a long job with an early exit does not
+cost eight looks for ever. The end of a process wakes it at once.
+
+One thread does it all except py-spy and the frame sampler; nothing blocks, and whatever fails for one rank is told and
+left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import math
+import os
+import socket
+import time
+from typing import Any, Final
+
+import zmq
+
+from whichrank.agent.frames import FrameSampler
+from whichrank.agent.look import is_irregular
+from whichrank.agent.node import Node
+from whichrank.agent.outbox import Outbox
+from whichrank.agent.stacks import StackReader
+from whichrank.model.telemetry import VERSION, Batch, Request
+from whichrank.ring.folder import JobFolder, Owner
+from whichrank.wire.transport import AgentEnd
+
+LOOK_EVERY_S: Final = 0.5
+LOOK_CLOSELY_EVERY_S: Final = 0.125
+LOOK_AT_LEAST_EVERY_S: Final = 1.0
+LOOKS_OF_A_CORE: Final = 0.003
+"""What quiet looks may cost; the frame sampler and the wire take the rest of half a percent (DESIGN 7)."""
+SUSPICIOUS_WAIT_NS: Final = 1_000_000_000
+ORDINARY_AFTER_NS: Final = 30_000_000_000
+FLUSH_S: Final = 3.0
+GRACE_S: Final = 3.0
+"""A launcher that restarts its ranks needs a moment between two generations."""
+PATIENCE_S: Final = 60.0
+"""For the first ring, unless told to wait."""
+
+
+KEPT_BYTES: Final = 16 << 20
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+class Agent:
+    """Watches the rings of a folder and tells the analyzer at the other end.
+
+    Args:
+        folder: The job's rings.
+        end: The way to the analyzer.
+        stay: Go on when no rank is there, until `stop` or until the folder's owner has gone.
+        look_every_s: Seconds between two looks while all is well.
+    """
+
+    def __init__(self, folder: JobFolder, end: AgentEnd, *, stay: bool, look_every_s: float = LOOK_EVERY_S) -> None:
+        self.host = socket.gethostname()
+        self.name = f"{self.host}:{os.getpid()}"
+        self.looks = 0
+        self._folder = folder
+        self._owner = folder.owner()
+        self._end = end
+        self._stay = stay
+        self._look_every_s = look_every_s
+        self._outbox = Outbox()
+        self._node = Node(folder, self._outbox)
+        self._stacks = StackReader()
+        self._frames = FrameSampler()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poller = zmq.Poller()
+        self._poller.register(end.pollable(), zmq.POLLIN)
+        self._poller.register(self._wake, zmq.POLLIN)
+        self._polled_pidfds: set[int] = set()
+        self._stopping = False
+        self._asked_closely = False
+        self._longest_wait_ns = 0
+        self._look_cost_s = 0.0
+        self._started_s = self._alive_s = time.monotonic()
+        self._next_owner_look_s = 0.0
+
+    def stop(self) -> None:
+        """End after one last look; may be called from a signal handler or another thread."""
+        self._stopping = True
+        os.eventfd_write(self._wake, 1)
+
+    def run(self) -> None:
+        """Look and tell until there is nothing more to tell."""
+        gc.freeze()  # nothing made so far is garbage: leave it out of collections
+        _keep_freed_memory()
+        next_look_s = 0.0
+        while not self._is_over():
+            ready = self._wait(next_look_s)
+            if ready & self._polled_pidfds:
+                self._node.note_exits()
+                next_look_s = 0.0
+            self._hear()
+            now_s = time.monotonic()
+            if now_s >= next_look_s:
+                before_s = time.thread_time()
+                self.look_and_tell()
+                self._note_cost(time.thread_time() - before_s)
+                next_look_s = now_s + (LOOK_CLOSELY_EVERY_S if self._is_close() else self._pause_s())
+        self._finish()
+
+    def look_and_tell(self) -> bool:
+        """One look at the node, and one batch if credit is left; whether a batch was sent."""
+        self.looks += 1
+        close = self._is_close()
+        self._node.refresh(deep=close)
+        self._frames.look(self._node, closely=close)
+        self._watch_pidfds()
+        for event in self._stacks.events():
+            self._outbox.add_event(event)
+        now_ns = time.monotonic_ns()
+        for batch in self._outbox.to_resend(now_ns):
+            if not self._end.send(batch):
+                break
+        told, self._longest_wait_ns = self._node.told()
+        if not self._outbox.may_send():
+            return False
+        batch = self._outbox.fill(
+            Batch(
+                version=VERSION,
+                job=self._folder.job,
+                agent=self.name,
+                host=self.host,
+                sequence=0,
+                sent_ns=now_ns,
+                sent_realtime_ns=time.time_ns(),
+                delay_bound_ns=self._outbox.delay_bound_ns(now_ns),
+                node_ranks=len(self._node.watches()),
+                rates=self._frames.rates(self._node.watches()).tobytes(),
+                **told._asdict(),
+            )
+        )
+        if not self._end.send(batch):
+            return False
+        self._outbox.sent(batch, now_ns)
+        return True
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._end.close()
+        self._frames.close()
+        self._node.close()
+        os.close(self._wake)
+
+    def _note_cost(self, cost_s: float) -> None:
+        self._look_cost_s += (cost_s - self._look_cost_s) / 8
+
+    def _pause_s(self) -> float:
+        """Until the next quiet look."""
+        return max(self._look_every_s, min(LOOK_AT_LEAST_EVERY_S, self._look_cost_s / LOOKS_OF_A_CORE))
+
+    def _wait(self, until_s: float) -> set[int]:
+        left_ms = max(0, math.ceil((until_s - time.monotonic()) * 1000))
+        ready: list[tuple[Any, int]] = self._poller.poll(left_ms)
+        found = {place for place, _ in ready if isinstance(place, int)}
+        if self._wake in found:
+            os.eventfd_read(self._wake)
+        return found
+
+    def _hear(self) -> None:
+        for request in self._end.receive():
+            self._obey(request)
+
+    def _obey(self, request: Request) -> None:
+        self._outbox.heard(request, time.monotonic_ns())
+        self._asked_closely = request.closely
+        if request.stacks_of:
+            wanted = set(request.stacks_of)
+            self._stacks.ask([(w.rank, w.pid) for w in self._node if w.rank in wanted and not w.ended_ns])
+
+    def _is_close(self) -> bool:
+        if self._asked_closely or SUSPICIOUS_WAIT_NS < self._longest_wait_ns < ORDINARY_AFTER_NS:
+            return True
+        now_ns = time.monotonic_ns()
+        return any(is_irregular(w) and now_ns - (w.ended_ns or now_ns) < ORDINARY_AFTER_NS for w in self._node)
+
+    def _watch_pidfds(self) -> None:
+        now = self._node.pidfds()
+        for fd in self._polled_pidfds - now:
+            self._poller.unregister(fd)
+        for fd in now - self._polled_pidfds:
+            self._poller.register(fd, zmq.POLLIN)
+        self._polled_pidfds = now
+
+    def _is_over(self) -> bool:
+        now_s = time.monotonic()
+        if self._node.alive():
+            self._alive_s = now_s
+        if self._stopping:
+            return True
+        if self._stay:
+            return self._owner_is_gone(now_s) and now_s - self._alive_s > GRACE_S
+        if self._node.rings:
+            return now_s - self._alive_s > GRACE_S
+        return now_s - self._started_s > PATIENCE_S
+
+    def _owner_is_gone(self, now_s: float) -> bool:
+        if now_s < self._next_owner_look_s:
+            return False
+        self._next_owner_look_s = now_s + 1.0
+        owner: Owner | None = self._owner
+        return owner is not None and not owner.alive()
+
+    def _finish(self) -> None:
+        """Drain the rings, wait until the analyzer has everything, say farewell."""
+        self._stacks.close(1.0)
+        deadline_s = time.monotonic() + FLUSH_S
+        told = self.look_and_tell()
+        while time.monotonic() < deadline_s and not (told and self._outbox.is_empty()):
+            self._wait(time.monotonic() + 0.05)
+            self._hear()
+            if not told or not self._outbox.is_sent():
+                told = self.look_and_tell() or told
+        self._end.farewell(self.name)
+
+
+def _keep_freed_memory() -> None:
+    """Every look needs the same buffers: given back in between, they cost page faults, a third of an agent's time.
+
+    Source: mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD; other C libraries have none.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
+            mallopt(parameter, KEPT_BYTES)

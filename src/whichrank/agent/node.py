@@ -1,0 +1,220 @@
+"""All rings of a job on this node: found, read, and one chosen where several claim the same rank.
+
+Two rings can carry one rank: a helper process inherits RANK from the rank that started it, and a restarted rank follows
+a dead one. The later restart wins; a ring made after the other's process had ended follows it; else the
+one with communicators is the rank, and at last the older one, since helpers come from it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from whichrank.agent.inferred import WaitInference
+from whichrank.agent.look import Told, oldest_wait_ns, record_rows, tell
+from whichrank.agent.memory import OUT_OF_MEMORY, OomWatch
+from whichrank.agent.outbox import Outbox
+from whichrank.agent.processes import look_at_thread
+from whichrank.agent.rank import RankWatch
+from whichrank.errors import RingFormatError
+from whichrank.model.telemetry import Event
+from whichrank.ring.folder import JobFolder
+from whichrank.ring.reader import Rows, Scratch
+
+PATIENCE_S: Final = 3.0
+"""A ring is being made for a moment; after this it is told that it cannot be read."""
+RECORDS_PER_LOOK: Final = 8192
+KEEP_SUPERSEDED_NS: Final = 30_000_000_000
+
+
+class Node:
+    """The ranks of a job on this node.
+
+    Args:
+        folder: Where the rings are.
+        outbox: Takes records, communicators and events.
+        oom: Knows whether the kernel kills for lack of memory.
+    """
+
+    def __init__(self, folder: JobFolder, outbox: Outbox, oom: OomWatch | None = None) -> None:
+        self._folder = folder
+        self._outbox = outbox
+        self._oom = oom or OomWatch()
+        self._scratch = Scratch()
+        self._watches: dict[Path, RankWatch] = {}
+        self._inference: dict[Path, WaitInference] = {}
+        self._unreadable: dict[Path, float] = {}
+        self._inferred: dict[Path, Rows] = {}
+        self._told_end: set[Path] = set()
+        self._told_cut: set[Path] = set()
+        self._chosen: list[RankWatch] = []
+        self._stamp = -1
+
+    @property
+    def rings(self) -> int:
+        """Rings that could be read, of living and dead processes."""
+        return len(self._watches)
+
+    def watches(self) -> list[RankWatch]:
+        """One watch per rank, by rank, as of the latest look."""
+        return self._chosen
+
+    def _choose(self) -> list[RankWatch]:
+        best: dict[int, RankWatch] = {}
+        for watch in self._watches.values():
+            if watch.rank >= 0:
+                other = best.get(watch.rank)
+                best[watch.rank] = watch if other is None else preferred(other, watch)
+        return [best[rank] for rank in sorted(best)]
+
+    def alive(self) -> bool:
+        """Whether any process that has a ring runs."""
+        return any(not watch.ended_ns for watch in self._watches.values())
+
+    def pidfds(self) -> set[int]:
+        """Descriptors that become readable when a process ends."""
+        return {watch.pidfd for watch in self._watches.values() if watch.pidfd >= 0}
+
+    def refresh(self, *, deep: bool) -> None:
+        """Find new rings, look at all of them, and put what is told once into the outbox."""
+        self._discover()
+        self._oom.look(time.monotonic_ns())
+        for watch in self._watches.values():
+            watch.refresh(deep=deep)
+        self._chosen = self._choose()
+        for path, watch in self._watches.items():
+            self._tell_end(path, watch)
+        for watch in self.watches():
+            thread = partial(look_at_thread, watch.pid)
+            alive = not watch.ended_ns
+            self._inferred[watch.path] = (
+                self._inference[watch.path].waits(watch.look, thread) if alive else _none(watch)
+            )
+            if watch.comms_changed:
+                watch.comms_changed = not self._tell_comms(watch)
+            records = watch.records(RECORDS_PER_LOOK)
+            if records.size:
+                self._outbox.add_records(record_rows(watch, records))
+        self._remove_superseded()
+
+    def note_exits(self) -> None:
+        """Look only at processes whose end was just announced, before anybody reaps them."""
+        for path, watch in self._watches.items():
+            if not watch.ended_ns:
+                watch.note_end_if_over()
+                self._tell_end(path, watch)
+
+    def told(self) -> tuple[Told, int]:
+        """State columns of the latest looks, and how long the longest wait lasts, in ns."""
+        watches = self.watches()
+        inferred = [self._inferred.get(watch.path, _none(watch)) for watch in watches]
+        lost = [watch.reader.lost + self._outbox.dropped_records[watch.rank] for watch in watches]
+        return tell(watches, inferred, lost), oldest_wait_ns(watches, inferred)
+
+    def close(self) -> None:
+        """Let go of all rings."""
+        for watch in self._watches.values():
+            watch.close()
+        self._watches.clear()
+        self._chosen.clear()
+
+    def _discover(self) -> None:
+        try:
+            stamp = self._folder.path.stat().st_mtime_ns
+        except OSError:
+            return
+        if stamp == self._stamp and not self._unreadable:
+            return
+        self._stamp = stamp
+        for path in self._folder.rings():
+            if path not in self._watches or self._is_another(path):
+                self._open(path)
+
+    def _is_another(self, path: Path) -> bool:
+        """A new process has got the pid of a dead one, and made its ring in the same place."""
+        watch = self._watches[path]
+        return bool(watch.ended_ns) and watch.reader.is_replaced()
+
+    def _open(self, path: Path) -> None:
+        try:
+            watch = RankWatch(path, self._scratch)
+        except (RingFormatError, OSError) as error:
+            since_s = self._unreadable.setdefault(path, time.monotonic())
+            if since_s and time.monotonic() - since_s > PATIENCE_S:
+                self._unreadable[path] = 0.0
+                what = error.what if isinstance(error, RingFormatError) else error.strerror
+                self._note(-1, int(path.stem) if path.stem.isdigit() else 0, f"ring {path.name} cannot be read: {what}")
+            return
+        if path in self._watches:
+            self._watches[path].close()
+        self._unreadable.pop(path, None)
+        self._told_end.discard(path)
+        self._watches[path], self._inference[path] = watch, WaitInference()
+
+    def _remove_superseded(self) -> None:
+        """A dead ring whose rank lives on in another one says nothing any more and takes shared memory."""
+        chosen = {watch.path for watch in self.watches()}
+        for path, watch in list(self._watches.items()):
+            if path in chosen or not watch.ended_ns or time.monotonic_ns() - watch.ended_ns < KEEP_SUPERSEDED_NS:
+                continue
+            if not watch.reader.is_replaced():
+                path.unlink(missing_ok=True)
+            watch.close()
+            del self._watches[path], self._inference[path]
+            self._inferred.pop(path, None)
+
+    def _tell_end(self, path: Path, watch: RankWatch) -> None:
+        if watch.is_cut and path not in self._told_cut:
+            self._told_cut.add(path)
+            self._note(
+                watch.rank, watch.pid, f"the ring of rank {watch.rank} was cut short; what was read before is kept"
+            )
+        if watch.ended_ns and path not in self._told_end:
+            self._told_end.add(path)
+            if watch.rank >= 0 and watch in self.watches():
+                text = OUT_OF_MEMORY if self._was_killed_for_memory(watch) else ""
+                event = Event("exit", watch.rank, watch.pid, watch.ended_ns, text, watch.exit_status)
+                self._outbox.add_event(event)
+
+    def _was_killed_for_memory(self, watch: RankWatch) -> bool:
+        status = watch.exit_status
+        killed = status >= 0 and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        return killed and self._oom.rose_lately()
+
+    def _tell_comms(self, watch: RankWatch) -> bool:
+        """Put communicators into the outbox; False if one could not be read now."""
+        all_told = True
+        for comm in watch.look.comms:
+            if not self._outbox.knows(int(comm["comm_id"])):
+                try:
+                    self._outbox.add_comm(watch.comm_info(comm))
+                except (RingFormatError, OSError):
+                    all_told = watch.is_cut
+        return all_told
+
+    def _note(self, rank: int, pid: int, text: str) -> None:
+        self._outbox.add_event(Event("note", rank, pid, time.monotonic_ns(), text))
+
+    def __iter__(self) -> Iterator[RankWatch]:
+        return iter(self.watches())
+
+
+def preferred(one: RankWatch, other: RankWatch) -> RankWatch:
+    """Which of two rings with the same rank is the rank."""
+    if one.restart_count != other.restart_count:
+        return max(one, other, key=lambda watch: watch.restart_count)
+    older, younger = sorted((one, other), key=lambda watch: watch.created_ns)
+    if older.ended_ns and older.ended_ns < younger.created_ns:
+        return younger
+    if older.has_communicators != younger.has_communicators:
+        return older if older.has_communicators else younger
+    return older
+
+
+def _none(watch: RankWatch) -> Rows:
+    return watch.look.waits[:0]

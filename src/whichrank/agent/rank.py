@@ -1,0 +1,232 @@
+"""One ring and the process behind it: read together, so that both are of one moment.
+
+The process is held by a pidfd, which becomes readable the moment it ends; its exit code stands in /proc for the tens of
+milliseconds until the launcher reaps it. After the end the ring is read once more and then kept as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.agent.processes import (
+    ProcessLook,
+    ProcessStat,
+    cpu_of,
+    living_children,
+    reaped_status,
+    wait_channel,
+    written_bytes,
+)
+from whichrank.errors import RingFormatError
+from whichrank.model.rows import RECORD
+from whichrank.model.telemetry import CommInfo, ProcessState, WaitChannel
+from whichrank.ring.reader import RingLook, RingReader, Rows, Scratch
+
+BUSY_WINDOW_NS: Final = 1_000_000_000
+BUSY_WRITTEN_BYTES_PER_S: Final = 256 << 10
+BUSY_CHILDREN_CPU_NS_PER_S: Final = 50_000_000
+UNKNOWN_STATUS: Final = -1
+_OVER: Final = frozenset((ProcessState.ZOMBIE, ProcessState.GONE))
+_UNKNOWN: Final = WaitChannel.UNKNOWN  # Python 3.11 looks members up anew each time, at a microsecond
+
+
+class RankWatch:
+    """Watches the rank whose ring is at `path`.
+
+    Attributes:
+        pid: Its process.
+        look: The latest look at the ring.
+        rank: Its global rank, -1 before it is known.
+        comms_changed: Communicators came or went since they were told.
+        process: The latest look at the process.
+        pidfd: Readable once the process has ended; -1 when it has, or where the kernel has none.
+        ended_ns: When its end was seen; 0 alive.
+        exit_status: As from wait(2), -1 unknown or alive.
+        is_cut: The ring could not be read any more; what was read before is kept.
+
+    Raises:
+        RingFormatError: It is no ring, or not yet.
+        OSError: It cannot be opened.
+    """
+
+    def __init__(self, path: Path, scratch: Scratch) -> None:
+        self.reader = RingReader(path, scratch)
+        try:
+            self.look: RingLook = self.reader.look()
+        except BaseException:
+            self.reader.close()
+            raise
+        header = self.look.header[0]
+        self.path = path
+        self.pid = int(header["pid"])
+        self.start_ticks = int(header["pid_start_ticks"])
+        self.created_ns = int(header["created_monotonic_ns"])
+        self.restart_count = int(header["restart_count"])
+        self._stat = ProcessStat(self.pid)
+        self.process: ProcessLook = self._stat.look()
+        self.main_channel = WaitChannel.UNKNOWN
+        self.ended_ns = 0
+        self.exit_status = UNKNOWN_STATUS
+        self.is_cut = False
+        self.busy = False
+        self.written_bytes = 0
+        self.children_cpu_ns = 0
+        self.pidfd = self._open_pidfd()
+        self._comm_ids = np.zeros((256, 256), np.uint64)
+        self._busy_sample: tuple[int, int, dict[int, int], int] | None = None
+        self._comm_versions = b""
+        self.rank = -1
+        self.comms_changed = True
+        self._note_look()
+
+    @property
+    def has_communicators(self) -> bool:
+        """Whether it ever made a process group, as a helper process that inherited RANK does not."""
+        return bool(self.look.header["init_ns"][0])
+
+    def refresh(self, *, deep: bool) -> None:
+        """Look again at process and ring; `deep` also at its children and at where its main thread sleeps."""
+        if self.ended_ns:
+            if self.process.state == ProcessState.ZOMBIE:
+                self._bury()
+            return
+        self.process = self._stat.look()
+        if self._is_over():
+            self._note_end()
+        else:
+            state = self.process.state
+            self.main_channel = wait_channel(self.pid, self.pid, state) if deep else _UNKNOWN
+            self._sample_busy(deep)
+        self._read()
+
+    def note_end_if_over(self) -> None:
+        """Look at the process only: its exit code is readable for a moment."""
+        now = self._stat.look()
+        if now.state in (ProcessState.ZOMBIE, ProcessState.GONE):
+            self.refresh(deep=False)
+
+    def records(self, limit: int) -> Rows:
+        """New completed records, see `RingReader.records`."""
+        if not self.is_cut:
+            try:
+                return self.reader.records(limit)
+            except (RingFormatError, OSError):
+                self.is_cut = True
+        return np.empty(0, RECORD)
+
+    def comm_ids(self, slots: NDArray[np.uint16], epochs: NDArray[np.uint8]) -> NDArray[np.uint64]:
+        """Communicators by slot and epoch, 0 where they came and went between two looks."""
+        ids: NDArray[np.uint64] = self._comm_ids[np.minimum(slots, 255), epochs]
+        return ids
+
+    def comm_info(self, comm: np.void) -> CommInfo:
+        """What stays the same of a communicator.
+
+        Raises:
+            RingFormatError: The ring was cut short.
+        """
+        return CommInfo(
+            int(comm["comm_id"]),
+            _text(comm["name"]),
+            _text(comm["desc"]),
+            _text(comm["backend"]),
+            int(comm["size"]),
+            int(comm["generation"]),
+            self.reader.members(comm),
+        )
+
+    def close(self) -> None:
+        """Let go of ring and process."""
+        self.reader.close()
+        self._stat.close()
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+
+    def _read(self) -> None:
+        if self.is_cut:
+            return
+        try:
+            self.look = self.reader.look()
+        except (RingFormatError, OSError):
+            self.is_cut = True
+            return
+        self._note_look()
+
+    def _note_look(self) -> None:
+        self.rank = int(self.look.header["rank"][0])
+        comms, slots = self.look.comms, self.look.comm_slots
+        versions = comms["version"].tobytes()
+        if versions != self._comm_versions:
+            self.comms_changed = True
+            self._comm_versions = versions
+            self._comm_ids[slots, comms["epoch"] & 0xFF] = comms["comm_id"]
+
+    def _open_pidfd(self) -> int:
+        try:
+            fd = os.pidfd_open(self.pid)
+        except (OSError, AttributeError):
+            return -1
+        if self._stat.look().start_ticks == self.start_ticks:
+            return fd
+        os.close(fd)  # another process has got the pid
+        return -1
+
+    def _is_over(self) -> bool:
+        look = self.process
+        is_other = self.start_ticks != 0 and look.start_ticks != self.start_ticks
+        return look.state in _OVER or is_other
+
+    def _note_end(self) -> None:
+        self.ended_ns = time.monotonic_ns()
+        self.busy = False
+        self.main_channel = WaitChannel.UNKNOWN
+        if self.process.state == ProcessState.ZOMBIE and self.process.start_ticks == self.start_ticks:
+            self.exit_status = self.process.exit_status
+        else:
+            self._bury()
+            if self.pidfd >= 0:
+                self.exit_status = reaped_status(self.pidfd)
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+
+    def _bury(self) -> None:
+        """A zombie stays one until it is reaped; then the pid may be another's."""
+        if self._stat.look().state != ProcessState.ZOMBIE:
+            self.process = self.process._replace(state=ProcessState.GONE)
+            self._stat.close()
+
+    def _sample_busy(self, deep: bool) -> None:
+        """Over a window of a second, so that the rate of looks does not matter. Children are looked at on suspicion."""
+        now_ns = time.monotonic_ns()
+        sample = self._busy_sample
+        if sample and now_ns - sample[0] < BUSY_WINDOW_NS:
+            return
+        written = written_bytes(self.pid)
+        children = cpu_of(living_children(self.pid)) if deep else {}
+        ended = self.process.children_cpu_ns
+        self.written_bytes, self.children_cpu_ns = written, ended + sum(children.values())
+        self._busy_sample = (now_ns, written, children, ended)
+        if sample is None:
+            return
+        then_ns, written_then, children_then, ended_then = sample
+        seconds = (now_ns - then_ns) / 1e9
+        used_ns = sum(cpu_ns - children_then[pid] for pid, cpu_ns in children.items() if pid in children_then)
+        # A child that ended brings the CPU time of its whole life: count it only if we never saw it alive.
+        if not children_then:
+            used_ns += ended - ended_then
+        self.busy = (
+            written - written_then >= BUSY_WRITTEN_BYTES_PER_S * seconds
+            or used_ns >= BUSY_CHILDREN_CPU_NS_PER_S * seconds
+        )
+
+
+def _text(field: bytes) -> str:
+    return field.decode("utf-8", "replace")

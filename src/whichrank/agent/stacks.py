@@ -1,0 +1,245 @@
+"""Stacks of a rank by py-spy, which needs nothing in the process and works while the GIL is held.
+
+A running process is paused for the few milliseconds that a consistent stack takes; a stopped one cannot be, so it is
+read as it lies (`--nonblocking`). Where ptrace is refused, the answer says which command allows it.
+
+Who holds the GIL while it sleeps keeps every other thread of its process from running, which one reading cannot show: a
+loop that polls holds it for a moment too. So a process that sleeps is looked at for half a second more, without
+pausing it: the GIL must be with one thread all the time, and that thread must not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import signal
+import subprocess
+import sysconfig
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Final
+
+import msgspec
+
+from whichrank.agent.processes import look_at_process, look_at_thread
+from whichrank.errors import WhichrankError
+from whichrank.model.telemetry import Event, ProcessState, Stack
+
+TIMEOUT_S: Final = 5.0
+AGAIN_AFTER_S: Final = 4.0
+"""The same rank is not read more often: the analyzer asks until it has heard."""
+MOST_FRAMES: Final = 200
+MOST_THREADS: Final = 128
+HOLD_LOOK_S: Final = 0.5
+HOLD_SAMPLES_PER_S: Final = 20
+HOLD_LEAST_SAMPLES: Final = 5
+"""Half of what the look can give: py-spy needs a moment to start."""
+HOLD_MOST_CPU: Final = 0.1
+"""Share of the look that a thread may run and still be one that sleeps."""
+
+_SAMPLES: Final = re.compile(r"^thread \((\w+)\).* (\d+)$", re.MULTILINE)
+_YAMA: Final = Path("/proc/sys/kernel/yama/ptrace_scope")
+
+
+class StacksRefusedError(WhichrankError):
+    """The stacks of a process cannot be read; the sentence says what would allow it."""
+
+
+class _Frame(msgspec.Struct):
+    name: str
+    filename: str
+    line: int = 0
+
+
+class _Thread(msgspec.Struct):
+    frames: list[_Frame]
+    thread_name: str | None = None
+    os_thread_id: int | None = None
+    owns_gil: bool = False
+    active: bool = True
+
+
+_decoder = msgspec.json.Decoder(list[_Thread])
+
+
+def read_stacks(pid: int, timeout_s: float = TIMEOUT_S) -> list[Stack]:
+    """The Python stacks of all threads of a process, the main one first.
+
+    Raises:
+        StacksRefusedError: py-spy is missing, may not read the process, or finds no Python in it.
+    """
+    threads = _dump(pid, timeout_s)
+    holder = sleeping_holder(pid) if any(thread.owns_gil and not thread.active for thread in threads) else None
+    return _stacks(threads, pid, holder)
+
+
+def sleeping_holder(pid: int) -> int | None:
+    """The thread that held the GIL asleep for half a second, by its tid; None if there is none or it cannot be told."""
+    program = py_spy()
+    if program is None or look_at_process(pid).state != ProcessState.SLEEPING:
+        return None
+    with tempfile.NamedTemporaryFile(prefix="whichrank-") as file:
+        command = [program, "record", "--pid", str(pid), "--gil", "--threads", "--nonblocking"]
+        command += ["--rate", str(HOLD_SAMPLES_PER_S), "--format", "raw", "--output", file.name]
+        before = _cpu_by_thread(pid)
+        started_ns = time.monotonic_ns()
+        _run_for(command, HOLD_LOOK_S)
+        counts: Counter[int] = Counter()
+        for name, count in _SAMPLES.findall(Path(file.name).read_text(errors="replace")):
+            counts[int(name, 0)] += int(count)
+    if len(counts) != 1:
+        return None
+    tid, samples = counts.popitem()
+    after = look_at_thread(pid, tid)
+    ran_ns = after.cpu_ns - before.get(tid, 0)
+    asleep = after.state == ProcessState.SLEEPING and tid in before
+    idle = ran_ns <= HOLD_MOST_CPU * (time.monotonic_ns() - started_ns)
+    return tid if samples >= HOLD_LEAST_SAMPLES and asleep and idle else None
+
+
+def py_spy() -> str | None:
+    """The program: beside this Python, else on the PATH."""
+    beside = Path(sysconfig.get_path("scripts")) / "py-spy"
+    return str(beside) if beside.exists() else shutil.which("py-spy")
+
+
+def _dump(pid: int, timeout_s: float) -> list[_Thread]:
+    program = py_spy()
+    if program is None:
+        raise StacksRefusedError("py-spy is not installed", mend="pip install py-spy")
+    command = [program, "dump", "--pid", str(pid), "--json"]
+    if look_at_process(pid).state in (ProcessState.STOPPED, ProcessState.TRACED):
+        command.append("--nonblocking")
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL, errors="replace"
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise StacksRefusedError(f"py-spy did not answer for process {pid}: {error}") from error
+    if done.returncode != 0:
+        raise _refusal(pid, done.stderr)
+    try:
+        return _decoder.decode(done.stdout)[:MOST_THREADS]
+    except msgspec.DecodeError as error:
+        raise StacksRefusedError(f"py-spy's answer for process {pid} cannot be read: {error}") from error
+
+
+def _stacks(threads: list[_Thread], pid: int, holder: int | None) -> list[Stack]:
+    return sorted((_stack(thread, pid, holder) for thread in threads), key=lambda stack: not stack.main)
+
+
+def _stack(thread: _Thread, pid: int, holder: int | None) -> Stack:
+    name = thread.thread_name or f"thread {thread.os_thread_id}"
+    frames = [f"{frame.name} ({frame.filename}:{frame.line})" for frame in thread.frames[:MOST_FRAMES]]
+    main = thread.os_thread_id == pid if thread.os_thread_id is not None else name == "MainThread"
+    asleep = holder is not None and thread.os_thread_id == holder
+    return Stack(name, main, asleep or (thread.owns_gil and thread.active), frames, asleep)
+
+
+def _run_for(command: list[str], seconds: float) -> None:
+    """Run py-spy and end it as Ctrl-C does: it writes what it has."""
+    quiet = subprocess.DEVNULL
+    try:
+        process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)
+    except OSError:
+        return
+    with process:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def _cpu_by_thread(pid: int) -> dict[int, int]:
+    """CPU time in ns of the threads that can be told, by tid."""
+    try:
+        tids = [int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return {}
+    return {tid: look.cpu_ns for tid in tids if (look := look_at_thread(pid, tid)).cpu_ns >= 0}
+
+
+def _refusal(pid: int, said: str) -> StacksRefusedError:
+    if look_at_process(pid).state in (ProcessState.GONE, ProcessState.ZOMBIE):
+        return StacksRefusedError(f"process {pid} has ended, so it has no stack")
+    lines = said.strip().splitlines() or ["no message"]
+    if any("ermission" in line or "not permitted" in line for line in lines):
+        scope = _YAMA.read_text().strip() if _YAMA.exists() else "0"
+        allow = "sudo sysctl kernel.yama.ptrace_scope=0" if scope not in ("0", "3") else "run as the same user"
+        mend = f"{allow}, or as root, or with CAP_SYS_PTRACE (container: --cap-add SYS_PTRACE)"
+        return StacksRefusedError(f"the stack of process {pid} may not be read", mend=mend)
+    return StacksRefusedError(f"py-spy cannot read process {pid}: {lines[0].removeprefix('Error: ')}")
+
+
+class StackReader:
+    """Reads stacks in a thread of its own, one process after the other, so that the looks go on."""
+
+    def __init__(self) -> None:
+        self._wanted: SimpleQueue[tuple[int, int] | None] = SimpleQueue()
+        self._events: SimpleQueue[Event] = SimpleQueue()
+        self._asked: dict[int, float] = {}
+        self._thread: threading.Thread | None = None
+
+    def ask(self, ranks: Iterable[tuple[int, int]]) -> None:
+        """Want the stacks of (rank, pid), unless they were read a moment ago."""
+        now_s = time.monotonic()
+        for rank, pid in ranks:
+            if now_s - self._asked.get(pid, -AGAIN_AFTER_S) >= AGAIN_AFTER_S:
+                self._asked[pid] = now_s
+                self._wanted.put((rank, pid))
+                self._start()
+
+    def events(self) -> list[Event]:
+        """What was read since the last call."""
+        found = []
+        while True:
+            try:
+                found.append(self._events.get_nowait())
+            except Empty:
+                return found
+
+    def close(self, timeout_s: float = TIMEOUT_S) -> None:
+        """Finish what was asked, within `timeout_s`."""
+        if self._thread:
+            self._wanted.put(None)
+            self._thread.join(timeout_s)
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="whichrank-stacks", daemon=True)
+            self._thread.start()
+
+    def _work(self) -> None:
+        while (wanted := self._wanted.get()) is not None:
+            rank, pid = wanted
+            at_ns = time.monotonic_ns()
+            try:
+                threads = _dump(pid, TIMEOUT_S)
+                self._tell(rank, pid, at_ns, threads)
+            except StacksRefusedError as error:
+                said = f"{error.what}; {error.mend}" if error.mend else error.what
+                self._events.put(Event("stacks", rank, pid, at_ns, text=said))
+
+    def _tell(self, rank: int, pid: int, at_ns: int, threads: list[_Thread]) -> None:
+        """At once what is known; once more if the longer look finds that somebody sleeps with the GIL."""
+        owners = [thread for thread in threads if thread.owns_gil]
+        if not any(not owner.active for owner in owners):
+            self._events.put(Event("stacks", rank, pid, at_ns, stacks=_stacks(threads, pid, None)))
+        if any(owner.active for owner in owners) or not self._is_worth_a_longer_look(owners):
+            return
+        holder = sleeping_holder(pid)
+        if holder is not None or owners:
+            self._events.put(Event("stacks", rank, pid, at_ns, stacks=_stacks(threads, pid, holder)))
+
+    def _is_worth_a_longer_look(self, owners: list[_Thread]) -> bool:
+        """Where py-spy saw no owner, only if nobody else's stacks wait for it."""
+        return bool(owners) or self._wanted.empty()

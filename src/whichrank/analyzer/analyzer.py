@@ -1,0 +1,253 @@
+"""The front of the analyzer: batches in, incidents out. Sans-I/O; every method is told the time (monotonic seconds)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from whichrank.analyzer.diagnosis import Diagnosis
+from whichrank.analyzer.endings import who_ended_it
+from whichrank.analyzer.history import History
+from whichrank.analyzer.incidents import Ledger
+from whichrank.analyzer.rounds import Rounds
+from whichrank.analyzer.silence import silent_job
+from whichrank.analyzer.state import JobState
+from whichrank.config import AnalyzerConfig
+from whichrank.detect.hang import OP_TIMEOUT_SHARE, Look, Thresholds, Urgency, urgency_of
+from whichrank.locate.deaths import Ends, told_to_end
+from whichrank.model.finding import Finding
+from whichrank.model.incident import Cause, Incident
+from whichrank.model.picture import Picture
+from whichrank.model.signature import signatures
+from whichrank.model.telemetry import Batch, ProcessState
+
+LOOK_AT_S = 0.6
+"""Waits younger than this make no edge."""
+SETTLE_S = 0.9
+"""A dying job is judged this long after the first death: the others' rings must have been read."""
+RECOVER_S = 1.0
+MOMENT_S = 0.001
+RANKS_ASKED = 256
+"""For what all ranks share, such as the length of an iteration, some are enough."""
+ENDING_S = 45.0
+"""A launcher that ends a job has killed its last rank by then (torchrun: 30 s)."""
+FAILURE_S = 60.0
+"""An operation that failed this long ago in a rank that lives on was dealt with by the program."""
+CUT_OFF_S = 3.0
+"""Without a word from any agent for this long nothing is claimed: the analyzer is cut off."""
+
+
+class Analyzer:
+    """Diagnoses one job.
+
+    Args:
+        config: Thresholds.
+        job: The job's id.
+        utc_offset_s: UTC seconds minus the seconds that `feed` and `tick` are told.
+    """
+
+    def __init__(self, config: AnalyzerConfig, job: str, utc_offset_s: float) -> None:
+        self.config = config
+        self.state = JobState()
+        self.history = History()
+        self.rounds = Rounds()
+        self.diagnosis = Diagnosis(self.state, self.history, self.rounds)
+        self.ledger = Ledger(job, utc_offset_s, self.state, self.iteration_of)
+        self._look: Look | None = None
+        self._prior: Finding | None = None
+        self._death_since_s: float | None = None
+        self._stacks_wanted: set[int] = set()
+        self._stacks_asked_s: dict[int, float] = {}
+        self._closely = False
+        self._clear_since_s: float | None = None
+        self._suspended_since_s: float | None = None
+        self._rate: dict[int, tuple[float, int, float]] = {}
+
+    # ---- in --------------------------------------------------------------------------------------------------------
+
+    def feed(self, batch: Batch, now_s: float) -> None:
+        """Take what an agent told."""
+        records, comm = self.state.feed(batch, now_s)
+        for rank in self.state.take_restarted():
+            self.history.forget(rank)
+        for rank in self.state.take_lossy():
+            self.history.sequence(rank).expect_loss()
+        self.history.add_comms(self.state.info)
+        flight = self.state.told_ops_of(batch.agent)
+        if len(records):
+            signs = signatures(records["row"])
+            self.history.feed(records["rank"], comm, records["row"], signs)
+            self.rounds.feed(self.state, comm, records, signs, now_s)
+            self.diagnosis.peers.watch(self.rounds.take_apart(), now_s)
+        if len(flight):
+            self.history.feed(flight["rank"], flight["comm"], flight)
+        self._measure_iterations(batch, now_s)
+
+    def _measure_iterations(self, batch: Batch, now_s: float) -> None:
+        for row in batch.rank_rows()[["rank", "ordinal"]]:
+            rank, ordinal = int(row["rank"]), int(row["ordinal"])
+            at_s, before, rate = self._rate.get(rank, (now_s, ordinal, 0.0))
+            if now_s - at_s < 1.0 and rank in self._rate:
+                continue
+            if ordinal > before and now_s > at_s:
+                now_rate = (ordinal - before) / (now_s - at_s)
+                rate = now_rate if not rate else 0.7 * rate + 0.3 * now_rate
+            self._rate[rank] = (now_s, ordinal, rate)
+
+    def iteration_of(self, rank: int) -> int | None:
+        """The iteration that a rank is in, counted by its period; None while that is not known."""
+        return self.history.iterations(rank)
+
+    def iteration_s(self) -> float:
+        """Seconds that an iteration takes, the median over some ranks; 0 while it is not known."""
+        known = [
+            self.history.sequence(r).period / rate
+            for r, (_, _, rate) in islice(self._rate.items(), RANKS_ASKED)
+            if rate and self.history.sequence(r).period
+        ]
+        return float(np.median(known)) if known else 0.0
+
+    # ---- out -------------------------------------------------------------------------------------------------------
+
+    def requests(self, agent: str) -> dict[str, Any]:
+        """What this agent should do: look more closely, take stacks."""
+        number = self.state.agent_number(agent)
+        wanted = sorted(r for r in self._stacks_wanted if self.state.ranks.agent[r] == number)
+        self._stacks_wanted -= set(wanted)
+        return {"stacks_of": wanted, "closely": self._closely}
+
+    def tick(self, now_s: float) -> list[Incident]:
+        """Look at the job. Returns incidents that are new or have changed."""
+        if not self.state.ranks.size:
+            return []
+        picture = self.state.picture(now_s)
+        changed = self._wrong_data(picture, now_s)
+        ends = self.state.ends()
+        ending = self._ending(picture, ends, now_s)
+        if ending is not None:
+            return changed + ending
+        return changed + self._hang(picture, ends, now_s)
+
+    def finish(self, now_s: float) -> list[Incident]:
+        """The job has ended and its rings were drained: the last word."""
+        if not self.state.ranks.size:
+            return []
+        picture = self.state.picture(now_s)
+        changed = self._wrong_data(picture, now_s, at_end=True)
+        finding = who_ended_it(self.diagnosis, picture, self._prior)
+        if finding:
+            changed += self.ledger.report(finding, "alert", now_s)
+        return changed + self.ledger.end(now_s)
+
+    # ---- questions -------------------------------------------------------------------------------------------------
+
+    def _ending(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident] | None:
+        """None: nobody has died or failed."""
+        failing = (ends.failure_s > 0) & (now_s - ends.failure_s < FAILURE_S)
+        if not bool(((ends.gone & (ends.status != 0)) | failing).any()):
+            self._death_since_s = None
+            return None
+        if self._death_since_s is None:
+            self._death_since_s = now_s
+        self._closely = True
+        if now_s - self._death_since_s < SETTLE_S:
+            return []
+        finding = who_ended_it(self.diagnosis, picture, self._prior)
+        if not finding:
+            return None
+        if finding.cause == Cause.UNKNOWN and now_s - self._death_since_s < 2 * SETTLE_S:
+            return []
+        return self.ledger.report(finding, "alert", now_s)
+
+    def _hang(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident]:
+        if self.state.agents_heard_s(now_s) > CUT_OFF_S:
+            self._look = None
+            return []
+        if self._suspended(picture):
+            return self._note_suspension(picture, now_s)
+        self._suspended_since_s = None
+        if _is_being_ended(picture, ends):
+            return []  # the launcher or the user ends the job: what ranks wait for now says nothing
+        finding = self.diagnosis.hang(picture, LOOK_AT_S)
+        if finding is None:
+            finding = silent_job(
+                self.state, picture, self.config.hang_timeout_s, self.config.busy_factor, self._want_stacks
+            )
+        if finding is None:
+            return self._clear(now_s)
+        self._clear_since_s = None
+        self._look = Look.after(self._look, finding, now_s)
+        self._closely = True
+        waited_s = now_s - finding.onset_s
+        if waited_s >= self.config.suspect_after_s:
+            self._want_stacks([b.rank for b in (finding.culprits or finding.candidates)[:8]], now_s)
+            self._prior = finding
+        urgency = urgency_of(self._look, finding, self._facts(picture, finding), self.config, self.iteration_s(), now_s)
+        if urgency is Urgency.NONE:
+            return []
+        return self.ledger.report(finding, "alert" if urgency is Urgency.ALERT else "notice", now_s)
+
+    def _facts(self, picture: Picture, finding: Finding) -> Thresholds:
+        ranks = [b.rank for b in finding.culprits]
+        waits = picture.waits
+        waits = waits[waits["timeout_s"] > 0]
+        # Each operation's own timeout, as if it had begun with the onset: one that began later ends later.
+        timeouts = waits["timeout_s"] + (waits["issue_s"] - finding.onset_s) / OP_TIMEOUT_SHARE
+        return {
+            "busy": bool(len(ranks)) and all(picture.busy[r] for r in ranks),
+            "phase": any(self.state.ranks.rows["phase"][r] for r in ranks),
+            "op_timeout_s": max(float(timeouts.min()), MOMENT_S) if len(timeouts) else 0.0,
+        }
+
+    def _note_suspension(self, picture: Picture, now_s: float) -> list[Incident]:
+        """All ranks are stopped: a notice that names nobody, once it lasts."""
+        self._look = None
+        if self._suspended_since_s is None:
+            self._suspended_since_s = now_s
+        if now_s - self._suspended_since_s < self.config.notice_min_s or self.ledger.open:
+            return []
+        stopped = tuple(np.flatnonzero(picture.present & ~picture.gone).tolist())
+        finding = Finding(cause=Cause.SUSPENDED, victims=stopped, onset_s=self._suspended_since_s)
+        return self.ledger.report(finding, "notice", now_s)
+
+    def _suspended(self, picture: Picture) -> bool:
+        """Everything alive is stopped: nobody's fault."""
+        alive = picture.present & ~picture.gone
+        return bool(alive.any()) and bool((self.state.ranks.stopped_looks[alive] >= 1).all())
+
+    def _clear(self, now_s: float) -> list[Incident]:
+        self._look, self._closely = None, False
+        if self._clear_since_s is None:
+            self._clear_since_s = now_s
+        if now_s - self._clear_since_s < RECOVER_S:
+            return []
+        self._prior = None
+        alive = ~np.isin(
+            self.state.ranks.rows["state"][self.state.ranks.present], (ProcessState.GONE, ProcessState.ZOMBIE)
+        )
+        return self.ledger.close(now_s, "recovered" if alive.any() else "final")
+
+    def _wrong_data(self, picture: Picture, now_s: float, at_end: bool = False) -> list[Incident]:
+        """Silent contradictions: rounds that completed although they could not, and lasting skew."""
+        changed: list[Incident] = []
+        for finding in self.rounds.findings(self.diagnosis, picture, now_s, at_end):
+            changed += self.ledger.add_closed(finding, now_s)
+        for skew in (*self.history.skews(self.state), *self.diagnosis.peers.skews(now_s)):
+            finding = self.rounds.skew_finding(self.diagnosis, picture, skew)
+            changed += self.ledger.add_closed(replace(finding, onset_s=finding.onset_s or now_s), now_s)
+        return changed
+
+    def _want_stacks(self, ranks: list[int], now_s: float) -> None:
+        for rank in ranks:
+            if now_s - self._stacks_asked_s.get(rank, -1e9) > 5.0 and self.state.ranks.present[rank]:
+                self._stacks_asked_s[rank] = now_s
+                self._stacks_wanted.add(rank)
+
+
+def _is_being_ended(picture: Picture, ends: Ends) -> bool:
+    """Has a rank been ended, not long ago, by a signal that launchers and terminals send?"""
+    lately = picture.gone & (picture.now_s - ends.ended_s < ENDING_S)
+    return bool((lately & told_to_end(ends)).any())

@@ -1,0 +1,402 @@
+"""The questions, in their order (DESIGN 5.2): deaths, stopped ranks, signatures, the wait-for graph, transport.
+
+Each question is one method that returns a `Finding` or None; the first that can answer does. Words for people are made
+here too, beside the evidence that they rest on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from whichrank.analyzer.history import History
+from whichrank.analyzer.peers import WITNESS, Peers
+from whichrank.analyzer.reasons import reason_of
+from whichrank.analyzer.state import JobState
+from whichrank.locate import waitgraph
+from whichrank.locate.departures import expected
+from whichrank.locate.signatures import ASKED_OF_A_SIDE, Contradiction, Deviation, contradictions, departed, deviants
+from whichrank.locate.strays import LEAST_ALIKE
+from whichrank.model.finding import Blame, Finding
+from whichrank.model.incident import Cause, Evidence
+from whichrank.model.picture import Picture
+from whichrank.model.rows import Kind
+from whichrank.model.sequence import Tokens
+from whichrank.model.signature import describe, kind_name, signatures
+
+
+class CompletedRounds(Protocol):
+    """What members issued in rounds that they have completed."""
+
+    def completed_in(self, picture: Picture, comm: int, counter: int) -> dict[int, tuple[int, int]]:
+        """By rank, the upper half of its signature and its ordinal."""
+
+
+class Diagnosis:
+    """Answers for one job. Holds no state of its own but what it was given."""
+
+    def __init__(self, state: JobState, history: History, rounds: CompletedRounds | None = None) -> None:
+        self.state = state
+        self.history = history
+        self.rounds = rounds
+        self.peers = Peers(history)
+
+    # ---- the order of questions ------------------------------------------------------------------------------------
+
+    def hang(self, picture: Picture, min_age_s: float) -> Finding | None:
+        """What keeps the blocked ranks, if anything can be said."""
+        graph = waitgraph.build(picture, min_age_s)
+        if not len(graph.edges.wait) and not len(graph.stuck):
+            return None
+        halted = [int(r) for r in graph.sinks if picture.stopped[r] or picture.gone[r]]
+        if halted:
+            return self._sinks(picture, graph, halted, hard=True)
+        mismatch = self.mismatch(picture, min_age_s)
+        if mismatch:
+            return mismatch
+        if len(graph.sinks):
+            return self._sinks(picture, graph, [int(r) for r in graph.sinks], hard=False)
+        if len(graph.unseen):
+            return self._unseen(picture, graph)
+        if len(graph.cycle):
+            return self._deadlock(picture, graph)
+        if len(graph.stuck):
+            return self._stuck(picture, graph)
+        return None
+
+    # ---- sinks -----------------------------------------------------------------------------------------------------
+
+    def _sinks(self, picture: Picture, graph: waitgraph.WaitGraph, sinks: list[int], hard: bool) -> Finding:
+        longest = min(sinks, key=lambda r: float(picture.waits["since_s"][graph.edges.wait[graph.sink_edge[r]]]))
+        facts = waitgraph.waiting_for(picture, graph, longest)
+        wait = facts["wait"]
+        victims = tuple(np.setdiff1d(graph.waiting, sinks).tolist())
+        blames, evidence = [], []
+        reason = None
+        for rank in sinks:
+            own = waitgraph.waiting_for(picture, graph, rank)
+            told = reason_of(self.state, picture, rank)
+            reason = reason or told.reason
+            blames.append(Blame(rank, told.confidence, f"it {self._did(own)}, and {told.words}"))
+            evidence += [
+                Evidence(what=f"ranks waiting for rank {rank} directly", value=len(own["waiters"])),
+                *told.evidence,
+            ]
+        waited = picture.now_s - float(wait["since_s"])
+        evidence.insert(
+            0, Evidence(what="time blocked", value=round(waited, 2), unit="s", where=f"rank {int(wait['rank'])}")
+        )
+        any_gone = any(picture.gone[r] for r in sinks)
+        inside = bool(facts["entered"])  # stopped after entering: what DESIGN calls `device`
+        return Finding(
+            cause=Cause.PROCESS_EXIT if any_gone else Cause.DEVICE if inside else Cause.NOT_ENTERED,
+            kind="failed" if any_gone else "hang",
+            fault_class="H3" if inside and not any_gone else "H1",
+            reason=reason,
+            culprits=tuple(blames),
+            comm=int(wait["comm"]),
+            op=self.op_of(wait),
+            victims=victims,
+            onset_s=float(wait["since_s"]),
+            hard=hard,
+            evidence=tuple(evidence),
+            complete=self.complete(picture),
+        )
+
+    def _did(self, facts: dict[str, Any]) -> str:
+        """What a sink has to do with the operation that others wait on."""
+        wait = facts["wait"]
+        where = f"{self.op_name(wait)} on {self.comm_name(int(wait['comm']))}"
+        if wait["kind"] >= Kind.SEND:
+            return f"has {'taken part in' if facts['entered'] else 'not answered'} {where} of rank {int(wait['rank'])}"
+        return f"{'entered' if facts['entered'] else 'has not entered'} {where}"
+
+    def _unseen(self, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
+        ranks = [int(r) for r in graph.unseen]
+        wait = waitgraph.waiting_for(picture, graph, ranks[0])["wait"]
+        return Finding(
+            cause=Cause.UNKNOWN,
+            candidates=tuple(Blame(r, 0.3, "others wait for it, and its ring was not read since") for r in ranks[:16]),
+            comm=int(wait["comm"]),
+            op=self.op_of(wait),
+            victims=tuple(int(v) for v in graph.waiting),
+            onset_s=float(wait["since_s"]),
+            evidence=(Evidence(what="ranks that others wait for and that were not read since", value=len(ranks)),),
+            complete=False,
+        )
+
+    # ---- signatures ------------------------------------------------------------------------------------------------
+
+    def mismatch(self, picture: Picture, min_age_s: float = 0.0) -> Finding | None:
+        """A round whose members issued what cannot meet."""
+        found = [c for c in contradictions(picture) if self._matters(picture, c, min_age_s)]
+        if not found:
+            return None
+        first = min(found, key=lambda c: float(picture.ops["issue_s"][list(c.rows)].max()))
+        deviation = self._deviation(picture, first)
+        if not deviation.deviants:
+            deviation = self._skewed(first)
+        rows = picture.ops[list(first.rows)]
+        said = {int(row["rank"]): self._words(row) for row in rows}
+        evidence = [
+            Evidence(what="operation issued", value=words, where=f"rank {rank}, round {first.counter}")
+            for rank, words in list(said.items())[:16]
+        ]
+        deviant_side = {s for r, s in zip(first.ranks, first.sides, strict=True) if r in deviation.deviants}
+        typical = next((said[r] for r, s in zip(first.ranks, first.sides, strict=True) if s not in deviant_side), "")
+        blame = tuple(
+            Blame(
+                r,
+                0.95,
+                f"it issued {said[r]} where its group issued {typical}, against {' and '.join(deviation.witnesses)}",
+            )
+            for r in deviation.deviants
+        )
+        candidates = (
+            () if blame else tuple(Blame(r, 1 / len(said), f"it issued {w}") for r, w in list(said.items())[:16])
+        )
+        waits = picture.waits
+        return Finding(
+            cause=Cause.INCONSISTENT if blame else Cause.UNKNOWN,
+            fault_class="H2",
+            culprits=blame,
+            candidates=candidates,
+            comm=first.comm,
+            op=self.op_of(rows[0]),
+            victims=tuple(int(r) for r in np.unique(waits["rank"]) if int(r) not in deviation.deviants),
+            onset_s=float(rows["issue_s"].max()),
+            hard=True,
+            evidence=tuple(evidence),
+            complete=self.complete(picture),
+            next=() if blame else ("compare the code paths of the named ranks: whichrank stacks --suspects",),
+        )
+
+    def _deviation(self, picture: Picture, c: Contradiction) -> Deviation:
+        """Who deviates, by all that issued something in this round, members that have completed it too."""
+        ordinal = {r: int(picture.ops["ordinal"][row]) for r, row in zip(c.ranks, c.rows, strict=True)}
+        side = dict(zip(c.ranks, c.sides, strict=True))
+        signs = (signatures(picture.ops[list(c.rows)]) >> np.uint64(32)).tolist()
+        of_sign = dict(zip(signs, c.sides, strict=True))
+        if self.rounds and len(of_sign) == len(set(c.sides)) and int(picture.ops["kind"][c.rows[0]]) < Kind.SEND:
+            for rank, (sign, at) in self.rounds.completed_in(picture, c.comm, c.counter).items():
+                if rank not in side:
+                    side[rank], ordinal[rank] = of_sign.setdefault(sign, len(c.sides) + len(of_sign)), at
+        past, sister = self.history, self._sister_side(picture, c)
+        ranks = sorted(side)
+        found = deviants(ranks, [side[r] for r in ranks], lambda r: past.up_to(r, ordinal[r]), past.shape_of, sister)
+        return found if set(found.deviants) <= set(c.ranks) else Deviation((), ())
+
+    def _skewed(self, c: Contradiction) -> Deviation:
+        """Members of a contradiction that had left out or repeated an operation long before it."""
+        told = self.history.skewed(c.comm) & set(c.ranks)
+        if told:
+            return Deviation(tuple(sorted(told)) if len(told) < len(c.ranks) else (), ("its skew since then",))
+        found = [self.peers.skew_of(r, LEAST_ALIKE) for r in c.ranks[:ASKED_OF_A_SIDE]]
+        strays = sorted(s.rank for s in found if s and s.comm_key == self.history.key_of(c.comm))
+        return Deviation(tuple(strays), (WITNESS,)) if len(strays) == 1 else Deviation((), ())
+
+    def _matters(self, picture: Picture, c: Contradiction, min_age_s: float) -> bool:
+        """Somebody has been blocked on this round, or one of its operations has failed."""
+        if picture.ops["failed"][list(c.rows)].any():
+            return True
+        w = picture.waits
+        on_it = (w["comm"] == c.comm) & (w["counter"] == c.counter) & (picture.now_s - w["since_s"] >= min_age_s)
+        return bool(on_it.any()) or bool(picture.gone[list(c.ranks)].any())
+
+    def _sister_side(self, picture: Picture, c: Contradiction) -> int | None:
+        """The side on which communicators of the same description and size are in the same round."""
+        info = self.state.info[c.comm]
+        if not info.desc or info.desc in ("undefined", "default_pg"):
+            return None
+        sisters = [
+            i for i, s in enumerate(self.state.info) if i != c.comm and s.desc == info.desc and s.size == info.size
+        ]
+        rows = picture.ops
+        at = np.flatnonzero(np.isin(rows["comm"], sisters) & (rows["counter"] == c.counter) & (rows["kind"] < 32))
+        seen = set(signatures(rows[at]).tolist()) if len(at) else set()
+        mine = signatures(rows[list(c.rows)]).tolist()
+        sides = {side for sign, side in zip(mine, c.sides, strict=True) if sign in seen}
+        return sides.pop() if len(sides) == 1 else None
+
+    # ---- cycles and transport --------------------------------------------------------------------------------------
+
+    def _deadlock(self, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
+        ranks = [int(r) for r in graph.cycle]
+        rows = picture.waits[np.isin(picture.waits["rank"], ranks)]
+        wrong, witness = self._out_of_order(picture, rows)
+        said = {int(w["rank"]): f"{self.op_name(w)} on {self.comm_name(int(w['comm']))}" for w in rows}
+        evidence = tuple(
+            Evidence(what="blocked on", value=words, where=f"rank {rank}") for rank, words in list(said.items())[:16]
+        )
+        blames = tuple(
+            Blame(r, 0.9, f"it entered {said[r]} before what its peers wait for, against {witness}") for r in wrong
+        )
+        certain = graph.cycle_explicit and len(wrong) < len(ranks) and bool(wrong)
+        # Against the order of the communicator's own operations: one too many or too few, not two in opposite order.
+        extra = certain and all(self._departs_on_its_group(picture, rows[rows["rank"] == r]) for r in wrong)
+        cause = Cause.INCONSISTENT if extra else Cause.DEADLOCK
+        return Finding(
+            cause=cause if graph.cycle_explicit else Cause.UNKNOWN,
+            fault_class="H2" if graph.cycle_explicit else None,
+            culprits=blames if certain else (),
+            candidates=()
+            if graph.cycle_explicit
+            else tuple(Blame(r, 1 / len(ranks), f"blocked on {said[r]}") for r in ranks[:16]),
+            comm=int(rows["comm"][0]),
+            op=self.op_of(rows[0]),
+            victims=tuple(int(r) for r in graph.waiting if int(r) not in wrong),
+            onset_s=float(rows["since_s"].max()),
+            hard=graph.cycle_explicit,
+            evidence=evidence,
+            complete=self.complete(picture),
+        )
+
+    def _up_to(self, picture: Picture, wait: Any) -> Tokens | None:
+        """The tokens of a rank up to and with the operation that it waits on, None if that is not in flight."""
+        ops = picture.ops
+        at = np.flatnonzero(
+            (ops["rank"] == wait["rank"]) & (ops["comm"] == wait["comm"]) & (ops["counter"] == wait["counter"])
+            & (ops["kind"] == wait["kind"]) & (ops["peer"] == wait["peer"])
+        )  # fmt: skip
+        return self.history.up_to(int(wait["rank"]), int(ops["ordinal"][at[0]])) if len(at) else None
+
+    def _departs_on_its_group(self, picture: Picture, waits: Any) -> bool:
+        """Would a rank's operation be a departure even if its communicator were the only one?"""
+        for wait in waits:
+            x = self._up_to(picture, wait)
+            if x is None or not len(x):
+                continue
+            of_group = np.array([self.history.same_group(int(t), int(x[-1])) for t in x])
+            allowed, length = expected(x[of_group][:-1])
+            if length and int(x[-1]) not in allowed:
+                return True
+        return False
+
+    def _out_of_order(self, picture: Picture, waits: Any) -> tuple[list[int], str]:
+        """Who on a cycle entered its operation too early, and the witness: its own past, else its peers' progress."""
+        tokens = {}
+        for wait in waits:
+            x = self._up_to(picture, wait)
+            if x is not None:
+                tokens[int(wait["rank"])] = x
+        ranks = set(waits["rank"].tolist())
+        own = sorted(departed(tokens, self.history.shape_of)) if len(tokens) == len(ranks) else []
+        peers = sorted({int(w["rank"]) for w in waits if self._ahead_of_peers(picture, w, waits)})
+        strays = sorted(r for r in ranks if self.peers.skew_of(r, LEAST_ALIKE))
+        both = sorted(set(own) & set(strays)) if own and strays else own or strays
+        if (both and peers and both != peers) or ((own or strays) and not both):
+            return [], ""
+        if not _alike(waits[np.isin(waits["rank"], both)]):
+            return [], ""
+        if both:
+            return both, "its own earlier iterations" if own else WITNESS
+        return peers, "the order of the other members"
+
+    def _ahead_of_peers(self, picture: Picture, wait: Any, cycle: Any) -> bool:
+        """Most other members that have entered this round had first done what this rank has left undone elsewhere."""
+        if wait["kind"] >= 32:
+            return False
+        rank, info = int(wait["rank"]), self.state.info
+        at, size = int(picture.comm_at[wait["comm"]]), int(picture.comm_size[wait["comm"]])
+        entered = picture.member_issued[at : at + size] >= wait["counter"]
+        others = [int(r) for r in picture.member_rank[at : at + size][entered] if r not in (rank, -1)]
+        for owed in cycle:
+            comm = int(owed["comm"])
+            if comm == wait["comm"] or owed["kind"] >= 32:
+                continue
+            sisters = [i for i, c in enumerate(info) if c.desc == info[comm].desc and c.size == info[comm].size]
+            done = [
+                bool(picture.member_issued[m] >= owed["counter"])
+                for i in sisters
+                for m in range(int(picture.comm_at[i]), int(picture.comm_at[i] + picture.comm_size[i]))
+                if int(picture.member_rank[m]) in others
+            ]
+            mine = [
+                int(picture.member_issued[m])
+                for m in range(int(picture.comm_at[comm]), int(picture.comm_at[comm] + picture.comm_size[comm]))
+                if int(picture.member_rank[m]) == rank
+            ]
+            if mine and mine[0] < owed["counter"] and len(done) > 1 and 2 * sum(done) > len(done):
+                return True
+        return False
+
+    def _stuck(self, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
+        """All have entered, all run, nothing moves."""
+        waits = picture.waits[graph.stuck]
+        oldest = waits[int(np.argmin(waits["since_s"]))]
+        pairs = {
+            (int(w["rank"]), picture.group_rank_to_rank(int(w["comm"]), int(w["peer"])))
+            for w in waits
+            if w["kind"] >= 32 and w["peer"] >= 0
+        }
+        comm = int(oldest["comm"])
+        members = picture.member_rank[picture.comm_at[comm] : picture.comm_at[comm] + picture.comm_size[comm]]
+        if len(members) == 2 and not pairs:
+            pairs = {(int(members[0]), int(members[1]))}
+        # A receive from any source may wait for somebody who never sent: nothing is known of the network then.
+        any_source = bool((waits["kind"] == Kind.RECV_ANY).any())
+        entered = (
+            (Evidence(what="members that have entered", value=len(members)),) if oldest["kind"] < Kind.SEND else ()
+        )
+        return Finding(
+            cause=Cause.UNKNOWN if any_source else Cause.TRANSPORT,
+            fault_class=None if any_source else "H3",
+            comm=comm,
+            op=self.op_of(oldest),
+            victims=tuple(int(r) for r in graph.waiting),
+            onset_s=float(oldest["since_s"]),
+            links=() if any_source else tuple(sorted(p for p in pairs if min(p) >= 0))[:16],
+            evidence=(
+                *entered,
+                Evidence(what="time blocked", value=round(picture.now_s - float(oldest["since_s"]), 2), unit="s"),
+                *self._messages(np.unique(waits["rank"][waits["comm"] == comm])),
+            ),
+            complete=self.complete(picture),
+        )
+
+    def _messages(self, ranks: Any) -> tuple[Evidence, ...]:
+        """What frames count: in the last window, and of the operation (CCL-D's fewest: evidence, no verdict)."""
+        rates = self.state.ranks.rates[ranks]
+        rates = rates[rates["samples"] > 0]
+        if not len(rates):
+            return ()
+        window_ms = round(float((rates["end_ns"] - rates["start_ns"]).max()) / 1e6)
+        moved = int((rates["send_messages"] + rates["recv_messages"]).sum())
+        facts = [Evidence(what=f"messages in the last {window_ms} ms", value=moved, where=f"{len(rates)} ranks")]
+        for way, name in (("sent", "op_sent"), ("received", "op_received")):
+            counts = rates[name]
+            least = rates[counts == counts.min()]
+            if len(least) == 1 and len(rates) > 1:
+                where = f"rank {int(least['rank'][0])}; the others {int(np.median(counts))} in the median"
+                what = f"fewest messages {way} in the operation"
+                facts.append(Evidence(what=what, value=int(counts.min()), where=where))
+        return tuple(facts)
+
+    # ---- words -----------------------------------------------------------------------------------------------------
+
+    def comm_name(self, comm: int) -> str:
+        """The communicator in words: its description, else its name."""
+        info = self.state.info[comm]
+        label = info.desc if info.desc not in ("", "undefined") else f"group {info.name}"
+        return label.removeprefix("mesh_")
+
+    def op_name(self, row: Any) -> str:
+        """`all_reduce #1204`."""
+        return f"{kind_name(int(row['kind']))} #{int(row['counter'])}"
+
+    def op_of(self, row: Any) -> dict[str, int]:
+        """The fields of an operation that a finding carries."""
+        return {name: int(row[name]) for name in ("kind", "counter", "dtype", "count", "reduce_op", "peer")}
+
+    def _words(self, row: Any) -> str:
+        return describe(int(row["kind"]), int(row["dtype"]), int(row["count"]), int(row["reduce_op"]), int(row["peer"]))
+
+    def complete(self, picture: Picture) -> bool:
+        """Was every rank of the world read, and lately, unless it has ended?"""
+        return bool((picture.present & (picture.fresh | picture.gone)).all())
+
+
+def _alike(waits: Any) -> bool:
+    """Do these wait on the same, by kind and communicator? Ranks that departed in several ways share no mistake."""
+    return len(np.unique(np.stack((waits["kind"], waits["comm"])), axis=1).T) <= 1

@@ -1,0 +1,274 @@
+"""Question 1: somebody died, or an operation failed. Who was it, as of just before?
+
+The launcher tears the rest down within milliseconds, so what is looked at is frozen in the rings: the operation each
+rank failed in or died in, and whether it had failed before it died.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from signal import SIGABRT
+
+import numpy as np
+
+from whichrank.analyzer.diagnosis import Diagnosis
+from whichrank.analyzer.reasons import reason_of
+from whichrank.locate import waitgraph
+from whichrank.locate.deaths import (
+    Ends,
+    ended_from_outside,
+    failed_by_timeout,
+    failed_first,
+    how_it_ended,
+    in_order,
+    own_deaths,
+    raised,
+    signal_of,
+)
+from whichrank.locate.messages import Ends as MessageEnds
+from whichrank.locate.messages import message_ends, message_of
+from whichrank.model.finding import Blame, Finding
+from whichrank.model.incident import Cause, Evidence, Reason
+from whichrank.model.picture import WAITS, Bools, Picture
+from whichrank.model.rows import Kind
+
+TOGETHER_S = 1.0
+"""Deaths this close to each other have one cause outside of the ranks, if most ranks die."""
+
+
+def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None) -> Finding | None:
+    """The culprit of a job that is dying, None if nobody died of a failure.
+
+    Args:
+        diagnosis: Answers for this job.
+        picture: The job now.
+        prior: What the wait-for graph said before the first death or failure, if it had a suspect.
+    """
+    ends = diagnosis.state.ends()
+    own = own_deaths(ends) & ~in_order(ends)
+    failed = failed_first(ends)
+    if not own.any() and not failed.any():
+        return None
+    mismatch = diagnosis.mismatch(picture)
+    if mismatch:  # whoever aborts over it is as likely a victim, so without a deviant nobody is named
+        return replace(mismatch, kind="failed")
+    if _all_ended_together(picture, ends, own):
+        return prior if prior and prior.culprits else _ended_together(diagnosis, picture, ends, own)
+    sinks = _sinks(picture, own, in_order(ends))
+    named = [r for r in sinks if own[r] or in_order(ends)[r]]
+    if named:
+        return _died_if_known(diagnosis, picture, ends, [r for r in named if own[r]] or named)
+    timed_out = failed_by_timeout(ends).any()
+    if timed_out and prior and prior.culprits and not own.any():
+        return replace(prior, evidence=(*prior.evidence, _timeout_fact(ends)))
+    alive = [r for r in sinks if not ends.gone[r] and picture.present[r]]
+    if timed_out and alive and not own.any():
+        return _not_entered(diagnosis, picture, ends, alive)
+    if own.any():
+        return _died_if_known(diagnosis, picture, ends, np.flatnonzero(own).tolist())
+    if prior and prior.culprits:
+        return prior
+    if ended_from_outside(ends):
+        return None  # what failed then, failed because its peers were gone
+    return _undecided(diagnosis, picture, ends, sinks)
+
+
+def _sinks(picture: Picture, own: Bools, ordered: Bools) -> list[int]:
+    """Sinks of the graph in which an operation that failed is a wait that never ended, and victims still stand."""
+    ops = picture.ops[picture.ops["failed"]]
+    first = np.array([], np.int64)
+    if len(ops):
+        order = np.lexsort((ops["issue_s"], ops["rank"]))
+        first = order[np.unique(ops["rank"][order], return_index=True)[1]]
+    failed = np.zeros(len(first), WAITS)
+    for name in ("rank", "comm", "counter", "kind", "peer", "tag", "dtype", "reduce_op", "count", "issue_s"):
+        failed[name] = ops[name][first]
+    failed["since_s"] = failed["issue_s"]
+    comm_at = picture.comm_at[failed["comm"]]
+    group_rank = np.array(
+        [
+            int(np.flatnonzero(picture.member_rank[a : a + picture.comm_size[c]] == r)[:1].sum())
+            for a, c, r in zip(comm_at, failed["comm"], failed["rank"], strict=True)
+        ],
+        np.int64,
+    )
+    failed["tid"] = picture.member_tid[comm_at + group_rank] if len(failed) else 0
+    failed["explicit"] = True
+    waits = picture.waits[~np.isin(picture.waits["rank"], failed["rank"])]
+    frozen = replace(picture, waits=np.concatenate((waits, failed)), gone=own | ordered)
+    graph = waitgraph.build(frozen, 0.0)
+    return [int(r) for r in graph.sinks] + [int(r) for r in graph.unseen]
+
+
+def _all_ended_together(picture: Picture, ends: Ends, own: Bools) -> bool:
+    """Most ranks were ended from outside within a second: somebody ended the job, no rank did."""
+    silent = own & np.array([not text for text in ends.exception])
+    times = ends.ended_s[silent]
+    return bool(silent.sum() > 1 and 2 * silent.sum() > picture.present.sum() and np.ptp(times) <= TOGETHER_S)
+
+
+def _ended_together(diagnosis: Diagnosis, picture: Picture, ends: Ends, own: Bools) -> Finding:
+    ranks = np.flatnonzero(own).tolist()
+    return Finding(
+        cause=Cause.UNKNOWN,
+        kind="failed",
+        victims=tuple(ranks),
+        onset_s=float(ends.ended_s[own].min()),
+        hard=True,
+        evidence=(
+            Evidence(what="ranks that ended within a second of each other", value=len(ranks)),
+            Evidence(what="how", value=how_it_ended(ends, ranks[0]), where=f"rank {ranks[0]}"),
+        ),
+        complete=diagnosis.complete(picture),
+        next=("see what ended the whole job: the launcher's log, the scheduler, dmesg",),
+    )
+
+
+def _died_if_known(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
+    """Whoever died by itself, unless it may have been its peer's doing, or it cannot be said who was first."""
+    same = _raised_alike(ends, ranks)
+    if 2 * len(same) > int(picture.present.sum()):
+        return _which_died(diagnosis, picture, ends, same)  # most raise the same: it is the program, or its data
+    if len(same) > 1:
+        return _died(diagnosis, picture, ends, same)
+    unread = {r: _unread_peers(picture, r) if signal_of(int(ends.status[r])) == SIGABRT else [] for r in ranks}
+    sure = _first(diagnosis, picture, ends, [r for r in ranks if not unread[r]])
+    if len(sure) == 1 or (sure and not any(ends.ended_s[sure] > 0)):
+        return _died(diagnosis, picture, ends, sure)
+    return _which_died(diagnosis, picture, ends, sorted({*(sure or ranks), *(m for r in ranks for m in unread[r])}))
+
+
+def _raised_alike(ends: Ends, ranks: list[int]) -> list[int]:
+    """Those of several that raised the same kind of exception at the same place, if more than one did."""
+    own = raised(ends)
+    places: dict[tuple[str, str], list[int]] = {}
+    for r in ranks:
+        if own[r]:
+            text = ends.exception[r]
+            places.setdefault((text.partition(":")[0], text.rpartition(" at ")[2]), []).append(r)
+    most = max(places.values(), key=len, default=[])
+    return most if len(most) > 1 else []
+
+
+def _unread_peers(picture: Picture, rank: int) -> list[int]:
+    """Members whose part in an operation of this rank is not known: a peer's larger shape aborts it too."""
+    found: set[int] = set()
+    ops, messages = picture.ops, message_ends(picture)
+    for op in ops[ops["rank"] == rank]:
+        if op["kind"] >= Kind.SEND:
+            found |= _unread_partner(picture, op, messages)
+            continue
+        members = np.arange(picture.comm_size[op["comm"]]) + picture.comm_at[op["comm"]]
+        ranks = picture.member_rank[members]
+        told = ops["rank"][(ops["comm"] == op["comm"]) & (ops["counter"] == op["counter"])]
+        outside = (picture.member_issued[members] < op["counter"]) & (picture.read_after_s[ranks] > op["issue_s"])
+        found |= {int(m) for m in ranks[~outside & ~np.isin(ranks, told)] if m != rank}
+    return sorted(found - {-1})
+
+
+def _unread_partner(picture: Picture, op: np.void, ends: MessageEnds) -> set[int]:
+    """The other end of a send or receive, if it has taken part and it is not known with how much."""
+    message = message_of(picture, op) if op["peer"] >= 0 else None
+    if message is None or len(ends.get(message, {})) > 1:
+        return set()  # both are known, and do not contradict each other
+    partner = message.receiver if op["kind"] == Kind.SEND else message.sender
+    if partner < 0:
+        return set()
+    pairs = picture.pairs
+    first = int(picture.comm_at[message.comm])
+    members = picture.member_rank[first : first + int(picture.comm_size[message.comm])]
+    toward = np.flatnonzero(members == op["rank"])[:1].sum()
+    at = (pairs["comm"] == message.comm) & (pairs["rank"] == partner) & (pairs["tag"] == message.tag)
+    at &= (pairs["kind"] != op["kind"]) & (pairs["peer"] == toward)
+    reached = int(pairs["issued"][at].max(initial=0)) >= message.number
+    return {partner} if reached or not picture.present[partner] else set()
+
+
+def _first(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> list[int]:
+    """Of several: those that died outside any wait, else the first, if one clock saw them all."""
+    waiting = set(picture.waits["rank"].tolist())
+    ranks = [r for r in ranks if r not in waiting] or ranks
+    if len({diagnosis.state.host.get(r) for r in ranks}) > 1:
+        return ranks
+    return [min(ranks, key=lambda r: float(ends.ended_s[r]) or float("inf"))] if ranks else []
+
+
+def _which_died(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
+    ended = [float(t) for t in ends.ended_s[ranks] if t > 0]
+    return Finding(
+        cause=Cause.UNKNOWN,
+        kind="failed",
+        candidates=tuple(
+            Blame(r, 1 / len(ranks), f"its process {how_it_ended(ends, r)}") for r in ranks if ends.gone[r]
+        ),
+        victims=tuple(np.flatnonzero(ends.failure_s > 0).tolist()),
+        onset_s=min(ended, default=picture.now_s),
+        hard=True,
+        evidence=tuple(
+            Evidence(what="end of the process", value=how_it_ended(ends, r), where=f"rank {r}")
+            for r in ranks[:16]
+            if ends.gone[r]
+        ),
+        complete=False,
+    )
+
+
+def _died(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
+    told = {r: reason_of(diagnosis.state, picture, r) for r in ranks}
+    others = [r for r in np.flatnonzero(picture.present).tolist() if r not in ranks]
+    later = sum(1 for r in others if ends.failure_s[r] > 0)
+    facts = [fact for t in told.values() for fact in t.evidence]
+    if later:
+        facts.append(Evidence(what="ranks whose operation failed afterwards", value=later))
+    onset = min((float(ends.ended_s[r]) for r in ranks if ends.ended_s[r] > 0), default=picture.now_s)
+    before = [float(ends.exception_s[r]) for r in ranks if ends.exception_s[r] > 0]
+    return Finding(
+        cause=Cause.PROCESS_EXIT,
+        kind="failed",
+        reason=next((t.reason for t in told.values() if t.reason), None),
+        culprits=tuple(Blame(r, t.confidence, t.words) for r, t in told.items()),
+        victims=tuple(others),
+        onset_s=min([onset, *before]),
+        hard=True,
+        evidence=tuple(facts),
+        complete=diagnosis.complete(picture),
+    )
+
+
+def _timeout_fact(ends: Ends) -> Evidence:
+    rank = int(np.flatnonzero(failed_by_timeout(ends))[0])
+    return Evidence(what="operation that ran into its timeout", value=ends.failure[rank][:120], where=f"rank {rank}")
+
+
+def _not_entered(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
+    told = {r: reason_of(diagnosis.state, picture, r) for r in ranks}
+    return Finding(
+        cause=Cause.NOT_ENTERED,
+        fault_class="H1",
+        reason=next((t.reason for t in told.values() if t.reason), Reason.USER_CODE),
+        culprits=tuple(
+            Blame(r, min(t.confidence, 0.9), f"it had not entered the operation that timed out, and {t.words}")
+            for r, t in told.items()
+        ),
+        victims=tuple(np.flatnonzero(ends.failure_s > 0).tolist()),
+        onset_s=float(ends.failure_s[ends.failure_s > 0].min()),
+        hard=True,
+        evidence=(_timeout_fact(ends), *(fact for t in told.values() for fact in t.evidence)),
+        complete=diagnosis.complete(picture),
+    )
+
+
+def _undecided(diagnosis: Diagnosis, picture: Picture, ends: Ends, sinks: list[int]) -> Finding:
+    failed = np.flatnonzero(ends.failure_s > 0).tolist()
+    first = min(failed, key=lambda r: float(ends.failure_s[r]))
+    candidates = sinks or [int(r) for r in np.flatnonzero(~picture.present)]
+    return Finding(
+        cause=Cause.UNKNOWN,
+        kind="failed",
+        candidates=tuple(Blame(r, 1 / len(candidates), "others waited for it") for r in candidates[:16]),
+        victims=tuple(failed),
+        onset_s=float(ends.failure_s[first]),
+        hard=True,
+        evidence=(Evidence(what="first failure", value=ends.failure[first][:120], where=f"rank {first}"),),
+        complete=diagnosis.complete(picture),
+    )

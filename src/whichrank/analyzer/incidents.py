@@ -1,0 +1,221 @@
+"""One incident per root cause: findings open it, refine it, and end it.
+
+The life of a hang: a *notice* when ranks have waited long without hard evidence, an *alert* on hard evidence or at
+the timeout, `recovered` when the job moves on, `final` when it ends. What an alert has named stands: when the job
+then dies, the deaths are its consequences and not new incidents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from whichrank.analyzer.state import JobState
+from whichrank.model.finding import Blame, Finding
+from whichrank.model.incident import (
+    Cause,
+    Communicator,
+    Culprit,
+    Incident,
+    Link,
+    Op,
+    Reason,
+    SensorReport,
+    Severity,
+    Stage,
+    Victims,
+)
+from whichrank.model.roles import infer_role
+from whichrank.model.rows import SensorState
+from whichrank.model.signature import dtype_name, kind_name, op_bytes
+
+LISTED_VICTIMS = 1024
+SENSOR_WORDS: dict[int, Literal["on", "fallback", "failed", "absent"]] = {
+    SensorState.ON: "on",
+    SensorState.FALLBACK: "fallback",
+    SensorState.FAILED: "failed",
+}
+
+
+class Ledger:
+    """The incidents of one job."""
+
+    def __init__(
+        self, job: str, utc_offset_s: float, state: JobState, iteration_of: Callable[[int], int | None]
+    ) -> None:
+        self._job = job
+        self._utc_offset_s = utc_offset_s
+        self._state = state
+        self._iteration_of = iteration_of
+        self._count = 0
+        self.incidents: dict[str, Incident] = {}
+        self.open: Incident | None = None
+        self.open_finding: Finding | None = None
+        self._settled: set[frozenset[int]] = set()
+
+    def utc(self, time_s: float) -> datetime:
+        """A time on the analyzer's clock as UTC."""
+        return datetime.fromtimestamp(time_s + self._utc_offset_s, UTC)
+
+    def report(self, finding: Finding, severity: Severity, now_s: float) -> list[Incident]:
+        """Open an incident for this finding, or refine the one that is open. Returns what changed."""
+        current, known = self.open, self.open_finding
+        if finding.names and finding.names in self._settled:
+            return []  # told already: what was wrong in its data has now stopped the job
+        if current and known:
+            if current.severity == "alert" and known.names and finding.names != known.names:
+                return []  # what an alert has named stands; what follows are its consequences
+            if current.severity == "alert":
+                severity = "alert"
+        incident = self._make(finding, severity, now_s, current)
+        if current and _same(current, incident):
+            return []
+        self.open, self.open_finding = incident, finding
+        self.incidents[incident.id] = incident
+        return [incident]
+
+    def close(self, now_s: float, status: Literal["recovered", "final"]) -> list[Incident]:
+        """End the open incident."""
+        if self.open is None:
+            return []
+        ended = msgspec.structs.replace(self.open, status=status, ended=self.utc(now_s))
+        self.incidents[ended.id] = ended
+        self.open, self.open_finding = None, None
+        return [ended]
+
+    def end(self, now_s: float) -> list[Incident]:
+        """The job has ended: so have all its incidents."""
+        changed = self.close(now_s, "final")
+        for incident in [i for i in self.incidents.values() if i.status == "open"]:
+            ended = msgspec.structs.replace(incident, status="final", ended=self.utc(now_s))
+            self.incidents[ended.id] = ended
+            changed.append(ended)
+        return changed
+
+    def add_closed(self, finding: Finding, now_s: float) -> list[Incident]:
+        """An incident of its own that no later state can end (wrong data), unless one says it already."""
+        if finding.names in self._settled or (self.open_finding and self.open_finding.names == finding.names):
+            return []
+        if finding.names:
+            self._settled.add(finding.names)
+        incident = self._make(finding, "alert", now_s, None)
+        self.incidents[incident.id] = incident
+        return [incident]
+
+    def _make(self, finding: Finding, severity: Severity, now_s: float, current: Incident | None) -> Incident:
+        if current is None:
+            self._count += 1
+        now = self.utc(now_s)
+        named = finding.culprits or finding.candidates
+        return Incident(
+            id=current.id if current else f"{self._job}-{self._count}",
+            job=self._job,
+            severity=severity,
+            status="open",
+            kind=finding.kind,
+            cause=finding.cause,
+            reason=finding.reason,
+            fault_class=finding.fault_class,
+            culprits=tuple(self._culprit(b) for b in finding.culprits),
+            candidates=tuple(self._culprit(b) for b in finding.candidates),
+            links=tuple(Link(src=a, dst=b) for a, b in finding.links),
+            communicator=self._communicator(finding.comm),
+            op=self._op(finding),
+            stage=self._stage(finding),
+            onset=min(self.utc(finding.onset_s), current.onset)
+            if current and current.onset
+            else self.utc(finding.onset_s),
+            detected=current.detected if current else now,
+            located=now
+            if finding.culprits and not (current and current.located)
+            else (current.located if current else None),
+            victims=Victims(count=len(finding.victims), ranks=finding.victims[:LISTED_VICTIMS]),
+            evidence=finding.evidence,
+            next=finding.next or self._next(finding, [b.rank for b in named]),
+            sensors=self._sensors(),
+            complete=finding.complete,
+        )
+
+    def _culprit(self, blame: Blame) -> Culprit:
+        rank = blame.rank
+        seen = rank < self._state.ranks.size and self._state.ranks.present[rank]
+        return Culprit(
+            rank=rank,
+            confidence=round(blame.confidence, 3),
+            why=blame.why,
+            host=self._state.host.get(rank),
+            pid=int(self._state.ranks.rows["pid"][rank]) if seen else None,
+        )
+
+    def _communicator(self, comm: int) -> Communicator | None:
+        if comm < 0:
+            return None
+        info = self._state.info[comm]
+        role, _ = infer_role(info.desc, info.members, self._state.ranks.size, self._state.kinds.get(comm, {}))
+        at, size = int(self._state.comm_at[comm]), int(self._state.comm_size[comm])
+        members = [int(m) for m in self._state.member_rank[at : at + size] if m >= 0]
+        name = info.desc if info.desc not in ("", "undefined") else info.name
+        return Communicator(id=f"{info.comm_id:016x}", name=name, role=role, members=tuple(members))
+
+    def _op(self, finding: Finding) -> Op | None:
+        if not finding.op:
+            return None
+        op = finding.op
+        comm_id = self._state.info[finding.comm].comm_id if finding.comm >= 0 else 0
+        return Op(
+            trace_id=f"{comm_id:016x}-{op['counter']}",
+            kind=kind_name(op["kind"]),
+            bytes=op_bytes(op["dtype"], op["count"]),
+            dtype=dtype_name(op["dtype"]),
+        )
+
+    def _stage(self, finding: Finding) -> Stage | None:
+        ranks = [b.rank for b in finding.culprits] + list(finding.victims)
+        iteration = next((i for r in ranks if (i := self._iteration_of(r)) is not None), None)
+        role = self._communicator(finding.comm)
+        phase = finding.phase or ("data" if finding.reason == Reason.DATA_WAIT else None)
+        if phase is None and finding.reason == Reason.CHECKPOINT:
+            phase = "checkpoint"
+        if phase is None and role and role.role in ("dp", "edp"):
+            phase = "dp_sync"
+        op = None
+        if finding.op and role:
+            op = f"{kind_name(finding.op['kind'])} #{finding.op['counter']} on {role.name.removeprefix('mesh_')}"
+        return Stage(iteration=iteration, phase=phase, op=op) if iteration is not None or phase or op else None
+
+    def _sensors(self) -> tuple[SensorReport, ...]:
+        rows = self._state.ranks.rows[self._state.ranks.present]
+        reports = []
+        for name, field in (("c10d", "c10d_state"), ("socket", "socket_state")):
+            for value, word in SENSOR_WORDS.items():
+                count = int((rows[field] == value).sum())
+                if count:
+                    reports.append(SensorReport(name=name, state=word, ranks=count))
+        return tuple(reports)
+
+    def _next(self, finding: Finding, ranks: list[int]) -> tuple[str, ...]:
+        commands = []
+        for rank in ranks[:2]:
+            if not self._state.ranks.present[rank]:
+                continue
+            pid, host = int(self._state.ranks.rows["pid"][rank]), self._state.host.get(rank, "")
+            if finding.reason == Reason.STOPPED:
+                commands.append(f"on {host}: kill -CONT {pid}")
+            elif finding.cause != Cause.PROCESS_EXIT:
+                commands.append(f"on {host}: whichrank stacks --rank {rank} {self._state.job.get(rank, self._job)}")
+        return tuple(commands)
+
+
+def _same(a: Incident, b: Incident) -> bool:
+    """Nothing in it that a reader would miss has changed."""
+
+    def core(i: Incident) -> tuple[object, ...]:
+        return (
+            i.severity, i.status, i.kind, i.cause, i.reason, i.victims, i.complete,
+            [(c.rank, c.why) for c in (*i.culprits, *i.candidates)],
+        )  # fmt: skip
+
+    return core(a) == core(b)

@@ -1,0 +1,103 @@
+"""What is behind a culprit, as far as the evidence of its process goes: its state, its stack, how it ended."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from whichrank.analyzer.state import JobState
+from whichrank.locate.deaths import how_it_ended, signal_of
+from whichrank.model.incident import Evidence, Reason
+from whichrank.model.picture import Picture
+from whichrank.model.telemetry import ProcessState, Stack, WaitChannel
+
+_DATA = re.compile(r"dataloader|data_loader|_next_data|_get_data|_try_get_data|dataset", re.IGNORECASE)
+_CHECKPOINT = re.compile(
+    r"(?<![a-z])(save|write|dump)\w* \(|(?<![a-z])(store|upload|persist)_?\w*(checkpoint|ckpt|state|snapshot)"
+    r"|(checkpoint|ckpt|snapshot)\w*_(save|write)",
+    re.IGNORECASE,
+)
+"""Frames that write training state. Not every checkpoint: activations are checkpointed in each backward pass."""
+_LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python3|<frozen|<string>|importlib")
+_NO_SLEEP = (WaitChannel.NONE, WaitChannel.DISK)
+"""The channel is told in close looks only; where it is, it must not contradict what py-spy saw."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A reason with its words."""
+
+    reason: Reason | None
+    words: str
+    confidence: float
+    evidence: tuple[Evidence, ...] = ()
+
+
+def reason_of(state: JobState, picture: Picture, rank: int) -> Told:
+    """Why this rank does not act, in the words that follow "it has not entered ..., and".
+
+    Args:
+        state: The job.
+        picture: The same job at one moment.
+        rank: The rank in question.
+    """
+    row = state.ranks.rows[rank]
+    pid = int(row["pid"])
+    if picture.gone[rank] or row["exception_ns"] or row["closed_ns"]:
+        return _ended(state, rank)
+    if picture.stopped[rank]:
+        fact = Evidence(what="process state", value="stopped (T)", where=f"rank {rank}, pid {pid}")
+        return Told(Reason.STOPPED, f"its process {pid} is stopped", 0.99, (fact,))
+    stack = main_stack(state, rank)
+    where = place_in(stack)
+    facts = [
+        Evidence(
+            what="process state", value=ProcessState(int(row["state"])).name.lower(), where=f"rank {rank}, pid {pid}"
+        )
+    ]
+    if where:
+        facts.append(Evidence(what="main thread at", value=where, where=f"rank {rank}"))
+    at = f"; it is in {where}" if where else ""
+    if stack and stack.holds_gil and stack.asleep and row["main_wait_channel"] not in _NO_SLEEP:
+        return Told(
+            Reason.GIL_HELD, f"its main thread sleeps in the kernel while it holds the GIL{at}", 0.95, tuple(facts)
+        )
+    frames = " ".join(stack.frames[:12]) if stack else ""
+    if _CHECKPOINT.search(frames) or (picture.busy[rank] and not _DATA.search(frames)):
+        return Told(Reason.CHECKPOINT, f"its process writes{at}", 0.9, tuple(facts))
+    if _DATA.search(frames):
+        return Told(Reason.DATA_WAIT, f"it waits for data{at}", 0.95, tuple(facts))
+    phase = row["phase"].decode(errors="replace")
+    if phase:
+        return Told(Reason.USER_CODE, f"it is in the phase '{phase}' that the script marked{at}", 0.9, tuple(facts))
+    return Told(Reason.USER_CODE, f"it runs its own code{at}", 0.95 if where else 0.9, tuple(facts))
+
+
+def _ended(state: JobState, rank: int) -> Told:
+    ends = state.ends()
+    event = state.exits.get(rank)
+    how = how_it_ended(ends, rank)
+    facts = (Evidence(what="end of the process", value=how, where=f"rank {rank}"),)
+    if event and "out of memory" in event.text:
+        return Told(Reason.OUT_OF_MEMORY, f"its process {how}; the kernel ended it for lack of memory", 0.99, facts)
+    if ends.exception[rank] and ends.exception[rank] in how:
+        return Told(Reason.EXCEPTION, f"its process {how}", 0.99, facts)
+    if signal_of(int(ends.status[rank])) and "signal" in how:
+        return Told(Reason.SIGNAL, f"its process {how}", 0.99, facts)
+    return Told(None, f"its process {how}", 0.97, facts)
+
+
+def main_stack(state: JobState, rank: int) -> Stack | None:
+    """The main thread as py-spy saw it last, None if it was not looked at."""
+    told = state.stacks.get(rank)
+    if not told or not told[1]:
+        return None
+    return next((s for s in told[1] if s.main), told[1][0])
+
+
+def place_in(stack: Stack | None) -> str:
+    """The innermost frame of the user's own code, else the innermost frame; empty without a stack."""
+    if not stack or not stack.frames:
+        return ""
+    own = [f for f in stack.frames if not _LIBRARY.search(f)]
+    return (own or stack.frames)[0]

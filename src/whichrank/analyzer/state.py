@@ -1,0 +1,409 @@
+"""The state of one job as columns, fed by batches of many agents.
+
+An agent tells the whole state of its node each time, so a batch replaces what the agent said before; records and events
+are told once. Times are turned from each host's own monotonic clock into the analyzer's by their age when they were
+read; a batch that was `delay_bound` under way may be that much older, and the state says so (`read_after_s`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.analyzer.growing import Growing
+from whichrank.locate.deaths import Ends
+from whichrank.model.picture import OPS, PAIRS, WAITS, Picture
+from whichrank.model.rows import Status, WaitHow
+from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_TOLD, Batch, CommInfo, Event, ProcessState, Stack
+
+UNKNOWN_DELAY_S = 10.0
+"""Assumed bound of an agent's delay until its first round trip."""
+FRESH_S = 3.0
+"""What was read longer ago than this is no news: its agent is silent."""
+MAX_WORLD = 1 << 20
+MAX_MEMBERSHIPS = 1 << 24
+_MEMBER_COLUMNS = ("member_rank", "member_issued", "member_done", "member_tid")
+_MEMBER_FLAGS = ("member_seen",)
+_NO_PLACE = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+class _Columns:
+    """Arrays over ranks that grow with the highest rank seen."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.rows = np.zeros(0, RANK_ROW)
+        self.rates = np.zeros(0, RATE_ROW)
+        self.present = np.zeros(0, np.bool_)
+        self.read_s = np.zeros(0)
+        self.read_after_s = np.full(0, -np.inf)
+        self.offset_s = np.zeros(0)  # analyzer seconds minus host monotonic seconds
+        self.cpu_share = np.zeros(0)
+        self.stopped_looks = np.zeros(0, np.int64)
+        self.agent = np.zeros(0, np.int64)
+
+    def grow(self, size: int) -> None:
+        if size <= self.size:
+            return
+        for name, fill in (
+            ("rows", None), ("rates", None), ("present", False), ("read_s", 0.0), ("read_after_s", -np.inf),
+            ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_looks", 0), ("agent", -1),
+        ):  # fmt: skip
+            old = getattr(self, name)
+            new = np.zeros(size, old.dtype) if fill is None else np.full(size, fill, old.dtype)
+            new[: len(old)] = old
+            setattr(self, name, new)
+        self.size = size
+
+
+class JobState:
+    """What is known of a job now."""
+
+    def __init__(self) -> None:
+        self.ranks = _Columns()
+        self.info: list[CommInfo] = []
+        self.host: dict[int, str] = {}
+        self.job: dict[int, str] = {}
+        self._comm_index: dict[int, int] = {}
+        self._sorted_ids = np.zeros(0, np.uint64)
+        self._sorted_index = np.zeros(0, np.int64)
+        self._columns = {name: Growing(np.int64) for name in ("comm_at", "comm_size", *_MEMBER_COLUMNS)}
+        self._columns |= {name: Growing(np.bool_) for name in _MEMBER_FLAGS}
+        self.comm_at = self.comm_size = np.zeros(0, np.int64)
+        self.member_rank = self.member_issued = self.member_done = self.member_tid = np.zeros(0, np.int64)
+        self.member_seen = np.zeros(0, np.bool_)
+        self._places: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        self._place = _NO_PLACE
+        self._waits: dict[int, np.ndarray[Any, Any]] = {}
+        self._ops: dict[int, np.ndarray[Any, Any]] = {}
+        self._pairs: dict[int, np.ndarray[Any, Any]] = {}
+        self._agents: dict[str, int] = {}
+        self._sequence: list[int] = []
+        self._restarted: set[int] = set()
+        self._lossy: set[int] = set()
+        self._heard_s: list[float] = []
+        self.failed_ops: dict[int, np.ndarray[Any, Any]] = {}
+        self.stacks: dict[int, tuple[float, list[Stack], str]] = {}
+        self.exits: dict[int, Event] = {}
+        self.kinds: dict[int, dict[int, int]] = {}
+        self.last_completion_s = 0.0
+        self.first_seen_s = 0.0
+
+    # ---- feeding ---------------------------------------------------------------------------------------------------
+
+    def feed(self, batch: Batch, now_s: float) -> tuple[np.ndarray[Any, Any], NDArray[np.int64]]:
+        """Take a batch; returns its record rows and the index of the communicator of each.
+
+        A batch that came before is ignored.
+        """
+        agent = self._agents.setdefault(batch.agent, len(self._agents))
+        if agent == len(self._heard_s):
+            self._heard_s.append(now_s)
+            self._sequence.append(-1)
+        if batch.sequence <= self._sequence[agent]:
+            return np.zeros(0, RECORD_TOLD), np.zeros(0, np.int64)
+        self._sequence[agent] = batch.sequence
+        rows = batch.rank_rows()
+        rows = rows[(rows["rank"] >= 0) & (rows["rank"] < MAX_WORLD)]
+        self._take_ranks(rows, batch, agent, now_s)
+        self._add_comms(batch.comm_info)
+        self._take_comms(batch, agent, now_s)
+        if len(rows):  # a batch that is sent again carries no states
+            self._heard_s[agent] = now_s
+            self._take_rates(rows["rank"], batch.rate_rows())
+            self._waits[agent] = self._told_waits(batch)
+            self._ops[agent] = self._told_ops(batch.inflight_rows())
+            self._pairs[agent] = self._told_pairs(batch)
+        records = self._told_records(batch)
+        for event in batch.events:
+            self._take_event(event)
+        return records
+
+    def take_restarted(self) -> set[int]:
+        """Ranks whose process was replaced by another since this was last asked."""
+        restarted, self._restarted = self._restarted, set()
+        return restarted
+
+    def take_lossy(self) -> set[int]:
+        """Ranks of which records were lost since this was last asked."""
+        lossy, self._lossy = self._lossy, set()
+        return lossy
+
+    def _take_ranks(self, rows: np.ndarray[Any, Any], batch: Batch, agent: int, now_s: float) -> None:
+        if not len(rows):
+            return
+        columns = self.ranks
+        world = int(min(rows["world_size"].max(initial=0), MAX_WORLD))
+        columns.grow(max(int(rows["rank"].max()) + 1, world))
+        rank = rows["rank"]
+        if not self.first_seen_s:
+            self.first_seen_s = now_s
+        self._lossy.update(rank[columns.rows["lost_records"][rank] < rows["lost_records"]].tolist())
+        before = columns.rows[rank]
+        another = columns.present[rank] & (columns.rows["pid"][rank] != rows["pid"])
+        for restarted in rank[another].tolist():
+            self._restarted.add(restarted)
+            self.failed_ops.pop(restarted, None)
+            self.exits.pop(restarted, None)
+            self.stacks.pop(restarted, None)
+        delay = batch.delay_bound_ns / 1e9 if batch.delay_bound_ns >= 0 else UNKNOWN_DELAY_S
+        age = (batch.sent_ns - rows["read_ns"].astype(np.int64)) / 1e9
+        columns.rows[rank] = rows
+        columns.present[rank] = True
+        columns.read_s[rank] = now_s - age
+        columns.read_after_s[rank] = now_s - age - delay
+        columns.offset_s[rank] = now_s - batch.sent_ns / 1e9
+        elapsed_ns = rows["read_ns"].astype(np.float64) - before["read_ns"]
+        used_ns = rows["cpu_ns"].astype(np.float64) - before["cpu_ns"]
+        measured = (before["pid"] == rows["pid"]) & (elapsed_ns > 0)
+        share = np.divide(used_ns, elapsed_ns, out=np.zeros(len(rows)), where=measured)
+        columns.cpu_share[rank] = np.where(measured, 0.5 * columns.cpu_share[rank] + 0.5 * share, 1.0)
+        stopped = rows["state"] == ProcessState.STOPPED
+        columns.stopped_looks[rank] = np.where(stopped, columns.stopped_looks[rank] + 1, 0)
+        for r in rank[columns.agent[rank] != agent].tolist():
+            self.host[r], self.job[r] = batch.host, batch.job
+        columns.agent[rank] = agent
+
+    def _take_rates(self, ranks: NDArray[np.int32], rates: np.ndarray[Any, Any]) -> None:
+        """The latest window of each rank; none of a rank of this batch that is not sampled."""
+        self.ranks.rates[ranks] = np.zeros(1, RATE_ROW)
+        known = rates[np.isin(rates["rank"], ranks)]
+        self.ranks.rates[known["rank"]] = known
+
+    def _add_comms(self, told: list[CommInfo]) -> None:
+        """Learn communicators; what cannot be one is left out, so that nobody's numbers make us allocate."""
+        new: dict[int, CommInfo] = {}
+        for info in told:
+            fits = 0 < info.size <= max(self.ranks.size, len(info.members)) and 0 < info.comm_id < 1 << 64
+            if fits and info.comm_id not in self._comm_index:
+                new[info.comm_id] = info
+        sizes = np.array([info.size for info in new.values()], np.int64)
+        total = len(self.member_rank) + int(sizes.sum())
+        if not new or total > MAX_MEMBERSHIPS:
+            return
+        for comm_id, info in new.items():
+            self._comm_index[comm_id] = len(self.info)
+            self.info.append(info)
+        members = np.concatenate([_members_of(info) for info in new.values()])
+        self.comm_at = self._columns["comm_at"].append(len(self.member_rank) + np.cumsum(sizes) - sizes)
+        self.comm_size = self._columns["comm_size"].append(sizes)
+        self.member_rank = self._columns["member_rank"].append(members)
+        for name in (*_MEMBER_COLUMNS[1:], *_MEMBER_FLAGS):
+            setattr(self, name, self._columns[name].append(len(members)))
+        ids = np.sort(np.array(list(new), np.uint64))
+        at = np.searchsorted(self._sorted_ids, ids)
+        self._sorted_ids = np.insert(self._sorted_ids, at, ids)
+        self._sorted_index = np.insert(self._sorted_index, at, [self._comm_index[i] for i in ids.tolist()])
+        self.ranks.grow(int(members.max()) + 1)
+
+    def comm_index(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Index of each communicator id, -1 unknown."""
+        if not len(self._sorted_ids) or not len(ids):
+            return np.full(len(ids), -1, np.int64)
+        at = np.minimum(np.searchsorted(self._sorted_ids, ids), len(self._sorted_ids) - 1)
+        return np.where(self._sorted_ids[at] == ids, self._sorted_index[at], -1)
+
+    def group_ranks(self, comm: NDArray[np.int64], rank: NDArray[Any]) -> NDArray[np.int64]:
+        """Group ranks of ranks of the agent that was fed last, -1 where it did not tell."""
+        keys, group_ranks = self._place
+        key = comm << 32 | rank
+        if not len(keys):
+            return np.full(len(key), -1, np.int64)
+        at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+        return np.where(keys[at] == key, group_ranks[at], -1)
+
+    def _take_comms(self, batch: Batch, agent: int, now_s: float) -> None:
+        rows = batch.comm_rows()
+        comm = self.comm_index(rows["comm_id"])
+        known = comm >= 0
+        rows, comm = rows[known], comm[known]
+        inside = rows["group_rank"] < self.comm_size[comm]
+        inside &= (rows["rank"] >= 0) & (rows["rank"] < self.ranks.size)
+        rows, comm = rows[inside], comm[inside]
+        at = self.comm_at[comm] + rows["group_rank"]
+        if (rows["done"] > self.member_done[at]).any():  # also where its record was lost
+            self.last_completion_s = max(self.last_completion_s, now_s)
+        self.member_rank[at] = rows["rank"]
+        self.member_issued[at] = rows["issued"]
+        self.member_done[at] = rows["done"]
+        self.member_tid[at] = rows["last_tid"]
+        self.member_seen[at] = True
+        if len(rows):
+            key = comm << 32 | rows["rank"]
+            order = np.argsort(key)
+            self._places[agent] = key[order], rows["group_rank"][order].astype(np.int64)
+        self._place = self._places.get(agent, _NO_PLACE)
+
+    def _host_s(self, rank: NDArray[Any], t_ns: NDArray[Any]) -> NDArray[np.float64]:
+        return np.where(t_ns > 0, t_ns.astype(np.float64) / 1e9 + self.ranks.offset_s[rank], 0.0)
+
+    def _known(self, told: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], NDArray[np.int64]]:
+        comm = self.comm_index(told["comm"])
+        good = (comm >= 0) & (told["rank"] >= 0) & (told["rank"] < self.ranks.size)
+        return (told, comm) if good.all() else (told[good], comm[good])
+
+    def _told_waits(self, batch: Batch) -> np.ndarray[Any, Any]:
+        told, comm = self._known(batch.wait_rows())
+        waits = np.zeros(len(told), WAITS)
+        row = told["row"]
+        for name in ("tid", "counter", "kind", "peer", "tag", "how", "dtype", "reduce_op", "count"):
+            waits[name] = row[name]
+        waits["rank"], waits["comm"] = told["rank"], comm
+        waits["since_s"] = self._host_s(told["rank"], row["since_ns"])
+        waits["issue_s"] = self._host_s(told["rank"], row["t_issue_ns"])
+        waits["explicit"] = (told["inferred"] == 0) & (row["how"] != WaitHow.POLL)
+        waits["timeout_s"] = row["timeout_ms"] / 1e3
+        return waits
+
+    def _told_ops(self, told: np.ndarray[Any, Any], failed: bool = False) -> np.ndarray[Any, Any]:
+        told, comm = self._known(told)
+        ops = np.zeros(len(told), OPS)
+        row = told["row"]
+        for name in ("counter", "kind", "peer", "dtype", "reduce_op", "count", "flags", "ordinal"):
+            ops[name] = row[name]
+        if not failed:
+            for name in ("tag", "signature", "splits", "split_in", "split_out"):
+                ops[name] = row[name]
+            ops["tid"] = row["issue_tid"]
+        ops["rank"], ops["comm"], ops["failed"] = told["rank"], comm, failed
+        ops["issue_s"] = self._host_s(told["rank"], row["t_issue_ns"])
+        return ops
+
+    def _told_pairs(self, batch: Batch) -> np.ndarray[Any, Any]:
+        rows = batch.pair_rows()
+        comm = self.comm_index(rows["comm_id"])
+        good = (comm >= 0) & (rows["rank"] >= 0) & (rows["rank"] < self.ranks.size)
+        pairs = np.zeros(int(good.sum()), PAIRS)
+        for name in ("rank", "kind", "peer", "tag", "issued", "completed"):
+            pairs[name] = rows[name][good]
+        pairs["comm"] = comm[good]
+        return pairs
+
+    def _told_records(self, batch: Batch) -> tuple[np.ndarray[Any, Any], NDArray[np.int64]]:
+        told, comm = self._known(batch.record_rows())
+        failed = told[told["row"]["status"] == Status.FAILED]
+        for rank in np.unique(failed["rank"]).tolist():
+            rows = self._told_ops(failed[failed["rank"] == rank], failed=True)
+            before = self.failed_ops.get(rank)
+            self.failed_ops[rank] = rows if before is None else np.concatenate((before, rows))[-64:]
+        if len(told):
+            ends = self._host_s(told["rank"], told["row"]["t_end_ns"])
+            done = told["row"]["status"] == Status.DONE
+            self.last_completion_s = max(self.last_completion_s, float(ends[done].max(initial=0.0)))
+            key = comm * 64 + told["row"]["kind"]
+            for value, n in zip(*np.unique(key, return_counts=True), strict=True):
+                kinds = self.kinds.setdefault(int(value) // 64, {})
+                kinds[int(value) % 64] = kinds.get(int(value) % 64, 0) + int(n)
+        return told, comm
+
+    def _take_event(self, event: Event) -> None:
+        if not 0 <= event.rank < self.ranks.size or event.pid != self.ranks.rows["pid"][event.rank]:
+            return  # of the node, or of a process that was replaced
+        if event.kind == "exit":
+            self.exits[event.rank] = event
+        elif event.kind == "stacks":
+            self.stacks[event.rank] = (event.at_ns / 1e9, event.stacks, event.text)
+
+    # ---- looking ---------------------------------------------------------------------------------------------------
+
+    def told_ops_of(self, agent: str) -> np.ndarray[Any, Any]:
+        """Operations in flight on one agent's node, rows of OPS."""
+        return self._ops.get(self.agent_number(agent), np.zeros(0, OPS))
+
+    def agent_number(self, agent: str) -> int:
+        """The number that an agent's ranks carry, -1 unknown."""
+        return self._agents.get(agent, -1)
+
+    def frontier(self, comm: int, rank: int) -> tuple[int, int]:
+        """Operations that a rank has issued and completed on a communicator, as told last."""
+        at, size = int(self.comm_at[comm]), int(self.comm_size[comm])
+        member = at + np.flatnonzero(self.member_rank[at : at + size] == rank)[:1]
+        return int(self.member_issued[member].sum()), int(self.member_done[member].sum())
+
+    def ordinal(self, rank: int) -> int:
+        """Operations that a rank has issued in all, as told last."""
+        return int(self.ranks.rows["ordinal"][rank]) if rank < self.ranks.size else 0
+
+    def agents_heard_s(self, now_s: float) -> float:
+        """Seconds since any agent spoke."""
+        return now_s - max(self._heard_s) if self._heard_s else 0.0
+
+    def ends(self) -> Ends:
+        """How ranks ended, as far as they did."""
+        r = self.ranks
+        every = np.arange(r.size)
+        state = r.rows["state"]
+        gone = (state == ProcessState.GONE) | (state == ProcessState.ZOMBIE) | (r.rows["ended_ns"] > 0)
+        status = np.where(r.present, r.rows["exit_status"], -1).astype(np.int64)
+        for rank, event in self.exits.items():
+            status[rank] = event.status if event.status >= 0 else status[rank]
+        in_order = (status < 0) & (r.rows["closed_ns"] > 0) & (r.rows["exception_ns"] == 0)
+        return Ends(
+            gone=gone & r.present,
+            ended_s=self._host_s(every, r.rows["ended_ns"]),
+            status=np.where(in_order, 0, status),
+            failure_s=self._host_s(every, r.rows["first_failure_ns"]),
+            failure=_texts(r.rows["failure"]),
+            exception_s=self._host_s(every, r.rows["exception_ns"]),
+            exception=_texts(r.rows["exception"]),
+            closed_s=self._host_s(every, r.rows["closed_ns"]),
+        )
+
+    def picture(self, now_s: float) -> Picture:
+        """The job as it is known now."""
+        r = self.ranks
+        state = r.rows["state"]
+        gone = (state == ProcessState.GONE) | (state == ProcessState.ZOMBIE) | (r.rows["ended_ns"] > 0)
+        heard_s = np.array([*self._heard_s, -np.inf])[r.agent]
+        return Picture(
+            now_s=now_s,
+            present=r.present.copy(),
+            fresh=now_s - np.where(r.rows["ended_ns"] > 0, heard_s, r.read_s) <= FRESH_S,
+            read_s=r.read_s.copy(),
+            read_after_s=r.read_after_s.copy(),
+            main_tid=r.rows["pid"].astype(np.int64),
+            stopped=(r.stopped_looks >= 2) & ~gone,
+            gone=gone & r.present,
+            busy=r.rows["busy"] > 0,
+            waits=self._own(WAITS, self._waits),
+            ops=np.concatenate([self._own(OPS, self._ops), *self.failed_ops.values()])
+            if self.failed_ops
+            else self._own(OPS, self._ops),
+            pairs=self._own(PAIRS, self._pairs),
+            comm_at=self.comm_at,
+            comm_size=self.comm_size,
+            member_rank=self.member_rank.copy(),
+            member_issued=self.member_issued.copy(),
+            member_done=self.member_done.copy(),
+            member_tid=self.member_tid.copy(),
+            member_seen=self.member_seen.copy(),
+        )
+
+    def _own(self, dtype: np.dtype[Any], told: dict[int, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+        """Rows of all agents, but none of a rank that another agent tells by now: what an agent said before it died."""
+        # By bytes: `np.concatenate` compares the fields of every part first, which takes longer than all the rest.
+        rows = np.frombuffer(b"".join([part.tobytes() for part in told.values()]), dtype)
+        agent = np.repeat(list(told), [len(part) for part in told.values()]) if told else np.zeros(0, np.int64)
+        own: np.ndarray[Any, Any] = rows[self.ranks.agent[rows["rank"]] == agent]
+        return own
+
+
+def _members_of(info: CommInfo) -> NDArray[np.int64]:
+    """Global ranks by group rank, -1 where it is not known or none that can be."""
+    members = np.full(info.size, -1, np.int64)
+    try:
+        listed = np.array(info.members[: info.size], np.int64)
+    except OverflowError:
+        return members
+    members[: len(listed)] = np.where((listed >= 0) & (listed < MAX_WORLD), listed, -1)
+    return members
+
+
+def _texts(column: NDArray[Any]) -> tuple[str, ...]:
+    """A column of texts; most are empty."""
+    texts = [""] * len(column)
+    for at in np.flatnonzero(column != b"").tolist():
+        texts[at] = column[at].decode(errors="replace")
+    return tuple(texts)

@@ -1,0 +1,114 @@
+"""Many trials in a row: one line of JSON per trial, so that a campaign can be stopped and continued.
+
+Trials run one after the other, since two jobs of eight ranks on two cores would disturb each other's healthy runs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from whichrank.bench.trial import Result, Setup, Trial, known_faults
+from whichrank.demo.matrix import ASYNC, DEATH
+from whichrank.errors import FormatError, UsageError
+
+
+def demo_plan(seeds: int, ranks: int = 8, faults: Iterable[str] = ()) -> list[Setup]:
+    """Every fault of the demo: `seeds` runs from the preloaded launcher, the first seed under real torchrun too."""
+    names = list(faults) or [name for name in known_faults() if name not in DEATH and name not in ASYNC]
+    runs = [Setup(name, ranks, seed) for seed in range(seeds) for name in names]
+    return runs + [Setup(name, ranks, 0, "torchrun") for name in names]
+
+
+def matrix_plan(seeds: int, faults: Iterable[str] = ()) -> list[Setup]:
+    """Death, async and skew matrix."""
+    names = list(faults) or [*DEATH, *ASYNC]
+    runs = [Setup(name, 4 if name in ASYNC else 8, seed) for seed in range(seeds) for name in names]
+    if not faults:
+        for seed in range(seeds):
+            for fault in ("skip-op", "repeat-op"):
+                runs.append(Setup(fault, 8, seed, layout="tp2-pp2-dp2", variant="equal"))
+                runs.append(Setup(fault, 8, seed, layout="tp2-pp2-dp2", variant="equal", job_args=("--reinit-at", "5")))
+    return runs
+
+
+def key_of(setup: dict[str, Any]) -> str:
+    """What makes two trials the same."""
+    names = ("fault", "seed", "ranks", "launcher", "variant", "hang_timeout_s")
+    return "/".join([*(str(setup[name]) for name in names), *setup["job_args"]])
+
+
+def done_in(path: Path) -> dict[str, dict[str, Any]]:
+    """Results in a campaign's file, by `key_of`.
+
+    Raises:
+        UsageError: It cannot be read, or is no file.
+        FormatError: It holds something else.
+    """
+    try:
+        if not path.exists():
+            return {}
+        if not path.is_file():
+            raise UsageError("the results cannot be kept there: it is no file", where=str(path), mend="--results FILE")
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise _no_place(path, error) from error
+    known = {}
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                result = msgspec.json.decode(line)
+                known[key_of(result["setup"])] = result
+            except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+                raise FormatError(
+                    "this is no result of a campaign, so the campaign cannot go on from this file",
+                    where=f"{path}, line {number}",
+                    mend="remove the line, or begin a new file: --results FILE",
+                ) from error
+    return known
+
+
+def _no_place(path: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"the results cannot be kept there: {error.strerror}", where=str(path), mend="name another file: --results FILE"
+    )
+
+
+def run_campaign(
+    plan: list[Setup], path: Path, keep: Path | None, tell: Callable[[int, int, Result], None]
+) -> Iterator[Result]:
+    """Run what the file does not hold yet, and append it there.
+
+    Args:
+        plan: All trials.
+        path: JSON lines, one per trial.
+        keep: Folder for the output of trials that did not agree, None to keep nothing.
+        tell: Called after each trial with its number, the total and the result.
+
+    Raises:
+        UsageError: The file cannot be read or written.
+        FormatError: It holds something else.
+    """
+    known = done_in(path)
+    todo = [setup for setup in plan if key_of(msgspec.to_builtins(setup)) not in known]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()  # to know before the first trial, not after it
+    except OSError as error:
+        raise _no_place(path, error) from error
+    for number, setup in enumerate(todo, len(plan) - len(todo) + 1):
+        folder = Path(tempfile.mkdtemp(prefix="whichrank-trial-"))
+        result = Trial(setup, folder).run()
+        if keep and not result.agree:
+            keep.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(folder, keep / f"{setup.fault}-{setup.seed}-{setup.launcher}", dirs_exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        with path.open("ab") as file:
+            file.write(msgspec.json.encode(result) + b"\n")
+        tell(number, len(plan), result)
+        yield result

@@ -1,0 +1,199 @@
+"""What an agent costs on its node: CPU and memory, under eight ranks that issue a thousand operations a second each.
+
+The ranks are processes without torch that call the native library as the sensors do: three communicators, four
+operations in flight all the time, a wait around every tenth, and messages in the probing frame, so that the frame
+sampler has its work. The agent is the real one, in a process of its own, with its analyzer at the other end of a
+socket; its CPU time is the kernel's, in nanoseconds, over all its threads. The figure is that of quiet looks: nothing
+is suspected, which is what a job costs that has no fault.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from whichrank.agent.processes import read
+from whichrank.errors import SensorError
+from whichrank.model.telemetry import Batch, Request
+from whichrank.ring.folder import JobFolder
+from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
+
+RANKS: Final = 8
+OPS_PER_S: Final = 1000
+WINDOWS: Final = 10
+WINDOW_S: Final = 3.0
+SETTLE_S: Final = 3.0
+START_TIMEOUT_S: Final = 30.0
+IN_FLIGHT: Final = 4
+_CREDIT: Final = 4
+_BURSTS_PER_S: Final = 100
+_SENSOR_SOCKET, _SENSOR_ON = 1, 1
+_WAIT_EVERY: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCost:
+    """What one agent takes.
+
+    Attributes:
+        ranks: Ranks on its node.
+        ops_per_s: Operations of each rank per second, as counted in the records that it told.
+        windows: In how many windows of `window_s` it was measured.
+        window_s: Their length.
+        looks: Looks in all of them.
+        cpu_percent: Median over windows of its CPU time, in percent of one core.
+        low_percent: The first quartile.
+        high_percent: The third quartile.
+        rss_mib: Its resident memory at the end.
+        lost_records: Records that the ranks wrote and it could not tell.
+    """
+
+    ranks: int
+    ops_per_s: float
+    windows: int
+    window_s: float
+    looks: int
+    cpu_percent: float
+    low_percent: float
+    high_percent: float
+    rss_mib: float
+    lost_records: int
+
+
+def agent_cost(
+    ranks: int = RANKS,
+    ops_per_s: int = OPS_PER_S,
+    *,
+    windows: int = WINDOWS,
+    window_s: float = WINDOW_S,
+    frames: bool = True,
+) -> AgentCost:
+    """Measure an agent of `ranks` ranks.
+
+    Args:
+        ranks: Rank processes.
+        ops_per_s: Operations of each per second.
+        windows: How often to measure.
+        window_s: How long each time.
+        frames: Their socket sensors count, so their frames are sampled.
+
+    Raises:
+        SensorError: The agent or a rank did not start.
+    """
+    with tempfile.TemporaryDirectory(prefix="whichrank-cost-", dir=_shared_memory()) as name, ExitStack() as stack:
+        folder = JobFolder.create("cost", owner_pid=os.getpid(), base=Path(name))
+        end = ZmqAnalyzerEnd([f"ipc://{name}/analyzer"])
+        stack.callback(end.close)
+        for rank in range(ranks):
+            load = [sys.executable, "-m", __name__, str(folder.path), str(rank), str(ranks)]
+            stack.enter_context(_process([*load, str(ops_per_s), str(int(frames))], {}))
+        agent = [sys.executable, "-P", "-m", "whichrank", "agent", "--job", folder.job, "--wait"]
+        environ = {"WHICHRANK_SHM": name}
+        pid = stack.enter_context(_process([*agent, "--connect", end.addresses[0]], environ)).pid
+        _wait_for_ranks(end, ranks)
+        _take(end, SETTLE_S)
+        shares, batches, seconds = [], [], 0.0
+        for _ in range(windows):
+            before, start_s = _cpu_s(pid), time.perf_counter()
+            batches += _take(end, window_s)
+            took_s = time.perf_counter() - start_s
+            shares.append(100 * (_cpu_s(pid) - before) / took_s)
+            seconds += took_s
+        low, median, high = statistics.quantiles(shares, n=4, method="inclusive")
+        told = sum(batch.record_rows().size for batch in batches)
+        lost = int(batches[-1].rank_rows()["lost_records"].sum())
+        rate = told / seconds / ranks
+        return AgentCost(ranks, rate, windows, window_s, len(batches), median, low, high, _rss_mib(pid), lost)
+
+
+def _wait_for_ranks(end: ZmqAnalyzerEnd, ranks: int) -> None:
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while not any(batch.rank_rows().size == ranks for batch in _take(end, 0.2)):
+        if time.monotonic() > deadline_s:
+            raise SensorError("the agent did not see its ranks", where=end.addresses[0], mend="whichrank doctor")
+
+
+def _take(end: ZmqAnalyzerEnd, seconds: float) -> list[Batch]:
+    """Answer every batch that comes within this time."""
+    taken: list[Batch] = []
+    deadline_s = time.monotonic() + seconds
+    while (left_s := deadline_s - time.monotonic()) > 0:
+        for batch, _ in end.receive(left_s):
+            end.reply(batch.agent, Request(_CREDIT, batch.sequence))
+            taken.append(batch)
+    return taken
+
+
+@contextmanager
+def _process(command: list[str], environ: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, env=os.environ | environ, stdin=quiet, stdout=quiet, stderr=quiet) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU time of all threads of a process; the clock of Linux that clock_getcpuclockid(3) names."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def _rss_mib(pid: int) -> float:
+    lines = read(f"/proc/{pid}/status").splitlines()
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(b"VmRSS:")), 0.0)
+
+
+def _shared_memory() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  # where rings are in a job
+
+
+def _load(directory: str, rank: int, world: int, ops_per_s: int, frames: bool) -> None:
+    """In a rank process: write operations at an even rate, a hundred bursts a second, until killed."""
+    from whichrank.sensors.abi import DONE, WAIT_CALL, Core, Kind, Op
+    from whichrank.sensors.native import CORE, native_path
+    from whichrank.sensors.process import Identity
+
+    core = Core()
+    ring = core.open_ring(directory.encode(), Identity(rank, rank, world, world, 0, b"host", b"cost"))
+    members = (ctypes.c_int32 * world)(*range(world))
+    slots = [core.comm_open(ring, name, name, b"gloo", world, rank, members, 600_000) for name in (b"tp", b"pp", b"dp")]
+    library = ctypes.PyDLL(str(native_path(CORE)))
+    library.wr_frame_count.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+    if frames:
+        core.sensor_set(ring, _SENSOR_SOCKET, _SENSOR_ON, b"")
+    flying: deque[Op] = deque()
+    next_s, number = time.monotonic(), 0
+    while True:
+        for _ in range(max(1, ops_per_s // _BURSTS_PER_S)):
+            number += 1
+            op = Op(comm_slot=slots[number % len(slots)], kind=int(Kind.ALL_REDUCE), dtype=7, peer=-1, count=1024)
+            core.op_begin(ring, op)
+            core.op_issued(ring, op)
+            if frames:
+                library.wr_frame_count(ring, 0, 0)
+                library.wr_frame_count(ring, 1, 1)
+            flying.append(op)
+            if len(flying) > IN_FLIGHT:
+                done = flying.popleft()
+                row = core.wait_begin(ring, done, WAIT_CALL) if number % _WAIT_EVERY == 0 else -1
+                core.op_end(ring, done, DONE)
+                if row >= 0:
+                    core.wait_end(ring, done, row)
+        next_s += 1 / _BURSTS_PER_S
+        time.sleep(max(0.0, next_s - time.monotonic()))
+
+
+if __name__ == "__main__":
+    _load(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5] == "1")

@@ -1,0 +1,149 @@
+"""What the analyzer costs: records taken in per second, and the time of one location, by the size of the job.
+
+On the telemetry of `bench.synthetic`, one core, no I/O. Two states of a hang are located: `tp`, a rank that does not
+enter a tensor-parallel operation (its pipeline blocked in receives, everybody else in data-parallel all-reduces), and
+`world`, a rank that all others wait for in one operation of the world.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+from whichrank.analyzer import Analyzer
+from whichrank.analyzer.analyzer import LOOK_AT_S
+from whichrank.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
+from whichrank.config import AnalyzerConfig
+
+RANKS = (64, 512, 4096, 65536)
+WARM_ITERATIONS = 6
+INGEST_ITERATIONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured figure.
+
+    Attributes:
+        what: What is measured, in words.
+        ranks: Size of the job.
+        n: How many runs.
+        median: Their median.
+        low: The fastest.
+        high: The slowest.
+        unit: Of the three.
+    """
+
+    what: str
+    ranks: int
+    n: int
+    median: float
+    low: float
+    high: float
+    unit: str
+
+
+def figure(what: str, ranks: int, samples: Sequence[float], unit: str) -> Figure:
+    """Median and range of `samples`."""
+    return Figure(what, ranks, len(samples), statistics.median(samples), min(samples), max(samples), unit)
+
+
+def ingest(ranks: int = 512, looks: int = 12) -> list[Figure]:
+    """Records per second that one analyzer takes in from agents of eight ranks each, once it knows the iteration."""
+    job = SyntheticJob(Shape.of(ranks))
+    analyzer = Analyzer(AnalyzerConfig(), "synthetic", 0.0)
+    done, now_s, samples, costs = 0, 10.0, [], []
+    for look in range(looks):
+        batches = list(job.batches(done, INGEST_ITERATIONS, with_comms=look == 0))
+        done += INGEST_ITERATIONS
+        records = sum(len(b.record_rows()) for b in batches)
+        gc.collect()
+        start_s = time.perf_counter()
+        for batch in batches:
+            analyzer.feed(batch, now_s)
+        took_s = time.perf_counter() - start_s
+        now_s += 0.5
+        if look >= 2:
+            samples.append(records / took_s)
+            costs.append(1e3 * took_s / len(batches))
+    per_batch = f"ingest of one batch ({8 * INGEST_ITERATIONS * len(job.program[0])} records)"
+    return [figure("ingest", ranks, samples, "records/s"), figure(per_batch, ranks, costs, "ms")]
+
+
+def location(ranks: int, where: str, looks: int = 9, ranks_per_agent: int = 8) -> list[Figure]:
+    """Time of one location and of one whole tick while one rank hangs the job."""
+    analyzer, now_s = hung(ranks, where, ranks_per_agent)
+    picture = analyzer.state.picture(now_s)
+    named = {r for f in [analyzer.diagnosis.hang(picture, LOOK_AT_S)] if f for r in f.names}
+    if named != {culprit_of(ranks)}:
+        raise AssertionError(f"the location names {named}, not {culprit_of(ranks)}")
+    taken = _times(lambda: analyzer.state.picture(now_s), looks)
+    located = _times(lambda: analyzer.diagnosis.hang(picture, LOOK_AT_S), looks)
+    ticked = _times(lambda: analyzer.tick(now_s), looks)
+    return [
+        figure(f"one location, {where}", ranks, located, "ms"),
+        figure(f"one picture, {where}", ranks, taken, "ms"),
+        figure(f"one tick, {where}", ranks, ticked, "ms"),
+    ]
+
+
+def culprit_of(ranks: int) -> int:
+    """The rank that is missing in these jobs."""
+    return ranks // 3
+
+
+def hung(ranks: int, where: str, ranks_per_agent: int = 8) -> tuple[Analyzer, float]:
+    """An analyzer that has seen a job run and then hang, and its time."""
+    job = SyntheticJob(Shape.of(ranks), ranks_per_agent=ranks_per_agent)
+    analyzer = Analyzer(AnalyzerConfig(), "synthetic", 0.0)
+    for batch in job.batches(0, WARM_ITERATIONS, with_comms=True):
+        analyzer.feed(batch, 10.0)
+    hang = Hang(culprit_of(ranks), START_NS + 10_000_000_000, where)
+    for batch in job.batches(WARM_ITERATIONS, 0, hang):
+        analyzer.feed(batch, 20.0)
+    return analyzer, 20.1
+
+
+def _times(run: Callable[[], object], n: int) -> list[float]:
+    run()
+    samples = []
+    for _ in range(n):
+        gc.collect()
+        start_s = time.perf_counter()
+        run()
+        samples.append(1e3 * (time.perf_counter() - start_s))
+    return samples
+
+
+def measure(sizes: Sequence[int] = RANKS) -> list[Figure]:
+    """All figures."""
+    figures = ingest()
+    for ranks in sizes:
+        for where in ("tp", "world"):
+            figures += location(ranks, where)
+    return figures
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(prog="whichrank.bench.overhead_locate", description=__doc__)
+    parser.add_argument("--ranks", type=int, nargs="+", default=list(RANKS), help="sizes of the job")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    args = parser.parse_args(argv)
+    figures = measure(args.ranks)
+    if args.json:
+        print(json.dumps([asdict(f) for f in figures]))
+        return 0
+    for f in figures:
+        print(f"{f.what:44} {f.ranks:6} ranks  n {f.n:3}  {f.median:12,.2f} {f.unit}  ({f.low:,.2f} .. {f.high:,.2f})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

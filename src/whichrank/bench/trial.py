@@ -1,0 +1,305 @@
+"""One trial: a real job under `whichrank run`, a fault from the injector, and the verdict against the truth.
+
+The job is watched exactly as a user's would be: the command is `whichrank run`, what is judged is its
+`incidents.jsonl`. The truth stays in this process. Timeouts are shorter than the defaults so that a trial takes
+seconds; every result carries them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from whichrank.demo.fault import Fault
+from whichrank.demo.faults import CATALOGUE
+from whichrank.demo.injector import Injector
+from whichrank.demo.layout import draw_layout
+from whichrank.demo.matrix import MATRIX
+from whichrank.demo.plan import Truth
+from whichrank.errors import UsageError
+from whichrank.model.incident import Incident, decode_incident
+
+HANG_TIMEOUT_S = 8.0
+NOTICE_MIN_S = 4.0
+HEALTHY_S = 20.0
+START_LIMIT_S = 120.0
+AFTER_ALERT_S = 2.0
+JOB_HAS_SECONDS = "whichrank.demo.job"
+
+Verdict = Literal["right", "unknown", "missed", "wrong_name", "wrong_cause", "false_alarm", "no_fault_done"]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a trial is run with."""
+
+    fault: str
+    ranks: int = 8
+    seed: int = 0
+    launcher: Literal["preloaded", "torchrun"] = "preloaded"
+    layout: str = ""
+    variant: str = ""
+    hang_timeout_s: float = HANG_TIMEOUT_S
+    notice_min_s: float = NOTICE_MIN_S
+    job_args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of it."""
+
+    fault: str
+    seed: int
+    setup: dict[str, Any]
+    truth: dict[str, Any] | None
+    incidents: list[dict[str, Any]]
+    verdict: Verdict
+    agree: bool
+    reason_agrees: bool | None
+    seconds_to_alert: float | None
+    """From the fault to the first alert in the incident file (looked at every 0.1 s)."""
+    seconds_to_located: float | None
+    log: str = field(default="", compare=False)
+
+
+def known_faults() -> dict[str, Fault]:
+    """Faults by name: the demo's and those of the matrices."""
+    return {**CATALOGUE, **MATRIX}
+
+
+class Trial:
+    """Runs one trial in a folder of its own.
+
+    Args:
+        setup: What to run.
+        folder: Where incidents and the job's output go.
+        say: Told what happens, for people.
+    """
+
+    def __init__(self, setup: Setup, folder: Path, say: Callable[[str], None] = lambda _: None) -> None:
+        faults = known_faults()
+        if setup.fault not in faults:
+            raise UsageError(
+                f"there is no fault '{setup.fault}'", where=", ".join(sorted(faults)), mend="whichrank demo --list"
+            )
+        self.setup = setup
+        self.fault = faults[setup.fault]
+        self.folder = folder
+        self._say = say
+        self._alert_at_s: float | None = None
+        self._layout = setup.layout or self._drawn_layout()
+        self._incidents_path = folder / "incidents.jsonl"
+
+    def _drawn_layout(self) -> str:
+        """By seed and fault, so that each fault meets several; some faults need two kinds of groups."""
+        return draw_layout(self.setup.ranks, self.setup.seed + 1000 * len(self.setup.fault)).name
+
+    def run(self) -> Result:
+        """Run it to the end and judge."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        own_layout = self.fault.module == JOB_HAS_SECONDS
+        injector = Injector(
+            self.fault, self.setup.ranks, self.setup.seed, self._layout if own_layout else None,
+            variant=self.setup.variant or None, hold_s=0.7 * self.setup.hang_timeout_s,
+        )  # fmt: skip
+        injector.start()
+        process: subprocess.Popen[bytes] | None = None
+        try:
+            with (self.folder / "job.log").open("wb") as log:
+                process = subprocess.Popen(
+                    self._command(injector), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                    env=self._environment(injector),
+                )  # fmt: skip
+                self._watch(process, injector)
+                self._end(process, injector)
+        finally:
+            if process is not None and process.poll() is None:
+                self._end(process, injector)
+            injector.close()
+        return self._judge(injector.truth())
+
+    # ---- running ---------------------------------------------------------------------------------------------------
+
+    def _command(self, injector: Injector) -> list[str]:
+        job = injector.job_command()
+        if self.fault.module == JOB_HAS_SECONDS:
+            job += ["--layout", self._layout]
+            if self._is_healthy:
+                job += ["--seconds", str(HEALTHY_S)]
+        job += self.setup.job_args
+        python = sys.executable
+        if self.setup.launcher == "torchrun":
+            launch = [python, "-m", "torch.distributed.run", "--nproc-per-node", str(self.setup.ranks)]
+            launch += ["--master-addr", "127.0.0.1", "--master-port", str(_free_port())]
+        else:
+            launch = [python, "-m", "whichrank.demo.launcher", "--nproc", str(self.setup.ranks), "--"]
+        return [
+            python, "-m", "whichrank", "run", "--hang-timeout", str(self.setup.hang_timeout_s),
+            "--output", str(self.folder), "--", *launch, *job,
+        ]  # fmt: skip
+
+    def _environment(self, injector: Injector) -> dict[str, str]:
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("WHICHRANK_")}
+        keep = {n: v for n, v in os.environ.items() if n in ("WHICHRANK_CACHE", "WHICHRANK_SHM")}
+        return {
+            **ours, **keep, **injector.env(), "OMP_NUM_THREADS": "1",
+            "WHICHRANK_NOTICE_MIN_S": str(self.setup.notice_min_s),
+        }  # fmt: skip
+
+    @property
+    def _is_healthy(self) -> bool:
+        return self.fault.kind == "healthy"
+
+    def _watch(self, process: subprocess.Popen[bytes], injector: Injector) -> None:
+        """Until the verdict stands, or there is nothing more to come."""
+        started_s = time.monotonic()
+        alert_s = told_s = None
+        while process.poll() is None:
+            time.sleep(0.1)
+            now_s = time.monotonic()
+            truth = injector.truth()
+            if truth and told_s is None:
+                told_s = now_s
+                self._say(f"fault '{self.setup.fault}' is done; waiting for the verdict")
+            if injector.error:
+                return
+            alerts = [i for i in self.incidents() if i.severity == "alert"]
+            if alerts and alert_s is None:
+                alert_s, self._alert_at_s = now_s, time.time()
+            if self._is_healthy:
+                over = now_s - started_s > START_LIMIT_S + HEALTHY_S
+            elif alert_s is not None:
+                over = now_s - alert_s > AFTER_ALERT_S
+            elif told_s is not None:
+                over = now_s - told_s > 3 * self.setup.hang_timeout_s + 10
+            else:
+                over = now_s - started_s > START_LIMIT_S
+            if over:
+                return
+
+    def _end(self, process: subprocess.Popen[bytes], injector: Injector) -> None:
+        """End the job: launcher first, then whoever does not obey."""
+        pids = list(injector.pids().values())
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.7)
+        if process.poll() is None:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        try:
+            process.wait(40)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def incidents(self) -> list[Incident]:
+        """What has been reported so far, the last word on each."""
+        if not self._incidents_path.exists():
+            return []
+        latest: dict[str, Incident] = {}
+        for line in self._incidents_path.read_bytes().splitlines(keepends=True):
+            if line.endswith(b"\n"):
+                incident = decode_incident(line)
+                latest[incident.id] = incident
+        return list(latest.values())
+
+    def _every_word(self) -> list[Incident]:
+        lines = self._incidents_path.read_bytes().splitlines() if self._incidents_path.exists() else []
+        return [decode_incident(line) for line in lines if line]
+
+    # ---- judging ---------------------------------------------------------------------------------------------------
+
+    def _judge(self, truth: Truth | None) -> Result:
+        words, incidents = self._every_word(), self.incidents()
+        alerts = [i for i in incidents if i.severity == "alert"]
+        verdict = judge(self.fault, truth, words)
+        to_alert = located = None
+        if truth and alerts:
+            at = datetime.fromisoformat(truth.at_utc)
+            seen_s = self._alert_at_s or max(i.detected for i in alerts).timestamp()
+            to_alert = round(seen_s - at.timestamp(), 3)
+            place = [(i.located - at).total_seconds() for i in alerts if i.located]
+            located = round(min(place), 3) if place else None
+        return Result(
+            fault=self.setup.fault,
+            seed=self.setup.seed,
+            setup={**asdict(self.setup), "layout": self._layout},
+            truth=asdict(truth) if truth else None,
+            incidents=[_plain(i) for i in incidents],
+            verdict=verdict,
+            agree=verdict == "right",
+            reason_agrees=_reason_agrees(truth, alerts),
+            seconds_to_alert=to_alert,
+            seconds_to_located=located,
+            log=str(self.folder / "job.log"),
+        )
+
+
+def judge(fault: Fault, truth: Truth | None, words: list[Incident]) -> Verdict:
+    """Compare every word that was said with the truth.
+
+    Args:
+        fault: What was to be done.
+        truth: What was done, None if nothing was.
+        words: Every incident line in order, updates too: a wrong name that is later withdrawn was said all the same.
+    """
+    alerts = [w for w in words if w.severity == "alert"]
+    right = set(truth.culprits) if truth else set()
+    allowed = right | set(truth.candidates if truth else ())
+    if fault.kind == "healthy":
+        if alerts:
+            return "false_alarm"
+        busy = {0} if fault.name in ("late-checkpoint", "rank0-eval") else set(right)
+        named = {c.rank for w in words for c in w.culprits}
+        return "wrong_name" if named - busy - allowed else "right"
+    if truth is None:
+        return "no_fault_done"
+    if any({c.rank for c in w.culprits} - allowed for w in words):
+        return "wrong_name"
+    if not alerts:
+        return "missed"
+    last = alerts[-1]
+    if not last.culprits:
+        return "right" if not right and last.cause.value in truth.causes else "unknown"
+    if not right <= {c.rank for c in last.culprits} and not {c.rank for c in last.culprits} <= allowed:
+        return "wrong_name"
+    return "right" if last.cause.value in truth.causes else "wrong_cause"
+
+
+_REASONS = {
+    "GIL held": "gil_held", "in user code": "user_code", "waiting for data": "data_wait",
+    "writing a checkpoint": "checkpoint", "out of memory": "out_of_memory", "exit": "",
+}  # fmt: skip
+
+
+def _reason_agrees(truth: Truth | None, alerts: list[Incident]) -> bool | None:
+    if not truth or not truth.reasons or not alerts:
+        return None
+    wanted = {_REASONS.get(reason, reason) for reason in truth.reasons}
+    return (alerts[-1].reason or "") in wanted
+
+
+def _plain(incident: Incident) -> dict[str, Any]:
+    import msgspec
+
+    plain = msgspec.to_builtins(incident)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def _free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])

@@ -1,0 +1,139 @@
+"""Breaks one rank of a running job, from outside, and keeps the truth to itself.
+
+It runs in the process of whoever started the job, as two threads: the hub, to which ranks connect, and the recipe
+of the fault. The truth stays in memory until it is asked for. Ranks are told at most their own part.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from whichrank.demo.fault import Fault
+from whichrank.demo.faults import CATALOGUE
+from whichrank.demo.hub import Hub
+from whichrank.demo.layout import Layout
+from whichrank.demo.plan import Truth, draw
+from whichrank.demo.recipes import RECIPES, Scene, Strike
+
+_FOREVER_S = 3600.0
+
+
+class Injector:
+    """Applies one fault to one run of a job.
+
+    Args:
+        fault: name in the catalogue, or an entry of it or of a matrix.
+        ranks: world size.
+        seed: decides victim, moment, variant and operation.
+        layout: of the job; None for jobs that have none.
+        variant: fixes the variant instead of drawing it.
+        hold_s: how long a late checkpoint lasts.
+    """
+
+    def __init__(
+        self,
+        fault: str | Fault,
+        ranks: int,
+        seed: int,
+        layout: Layout | str | None = None,
+        variant: str | None = None,
+        hold_s: float = 10.0,
+    ) -> None:
+        self.fault = CATALOGUE[fault] if isinstance(fault, str) else fault
+        self.layout = Layout.parse(layout) if isinstance(layout, str) else layout or Layout(dp=ranks)
+        self.plan = draw(self.fault, ranks, seed, self.layout.name, variant)
+        self.error: Exception | None = None
+        self._seed = seed
+        self._hub = Hub(self._settings)
+        self._scene = Scene(self.fault, self.plan, self._hub, self.layout, hold_s)
+        self._strike: Strike | None = None
+        self._truth: Truth | None = None
+        self._thread = threading.Thread(target=self._work, name="demo-injector", daemon=True)
+
+    def start(self) -> None:
+        """Wait for the job from now on."""
+        self._hub.start()
+        self._thread.start()
+
+    def env(self) -> dict[str, str]:
+        """What the job needs in its environment."""
+        return self._hub.env()
+
+    def job_command(self) -> list[str]:
+        """The program that this fault is for, as arguments of the launcher or of torchrun."""
+        return ["-m", self.fault.module, *self.fault.job_args]
+
+    def truth(self) -> Truth | None:
+        """What was done; None as long as nothing was."""
+        return self._truth
+
+    def pids(self) -> dict[int, int]:
+        """Pids of the ranks that are connected, by rank."""
+        return self._hub.connected()
+
+    def progress(self) -> dict[int, int]:
+        """Iteration that each rank has begun, by rank."""
+        return dict(self._hub.iterations)
+
+    def close(self) -> None:
+        """Undo what lasts (stopped ranks, cgroups), stop, and remove the control folder."""
+        strike = self._strike
+        self._hub.close()
+        if self._thread.is_alive():
+            self._thread.join()
+        for cgroup in strike.keep if strike is not None else ():
+            cgroup.close()
+
+    def _work(self) -> None:
+        try:
+            strike = RECIPES[self.fault.where](self._scene)
+        except ValueError as error:
+            self.error = error
+            return
+        self._strike = strike
+        if strike is None:
+            return
+        self._truth = self._tell(strike)
+        if strike.undo is not None:
+            delay_s, undo = strike.undo
+            self._hub.sleep(delay_s)
+            undo()
+            self._truth = replace(self._truth, ended_monotonic_ns=time.monotonic_ns())
+
+    def _tell(self, strike: Strike) -> Truth:
+        variant = self.plan.variant
+        causes = variant.causes or self.fault.causes
+        at_utc = datetime.now(UTC) - timedelta(microseconds=(time.monotonic_ns() - strike.at_ns) / 1e3)
+        return Truth(
+            fault=self.fault.name,
+            variant=f"{variant.name} ({strike.note})" if strike.note else variant.name,
+            kind=self.fault.kind,
+            effect=variant.effect,
+            culprits=strike.victims,
+            candidates=tuple(sorted({*strike.victims, *strike.candidates})),
+            cause=causes[0],
+            causes=causes,
+            reason=self.fault.reasons[0] if self.fault.reasons else "",
+            reasons=self.fault.reasons,
+            hard=self.fault.hard if variant.hard is None else variant.hard,
+            layout=self.layout.name,
+            iteration=strike.iteration,
+            at_utc=at_utc.isoformat(),
+            at_monotonic_ns=strike.at_ns,
+        )
+
+    def _settings(self, rank: int) -> dict[str, Any]:
+        settings = dict(self.fault.settings)
+        name, variant = self.fault.name, self.plan.variant.name
+        if variant.endswith("peers-exit"):
+            settings["on_error"] = "exit"
+        if name == "never-init" and rank == self.plan.victims[0]:
+            settings["prepare_s"] = _FOREVER_S
+        if name == "first-compile":
+            settings["compile_s"] = random.Random(f"{self._seed}/{rank}").uniform(2, 6)
+        return settings

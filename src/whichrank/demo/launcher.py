@@ -1,0 +1,202 @@
+"""Starts the ranks of a job by forking one process that has torch loaded already.
+
+``python -m whichrank.demo.launcher --nproc 8 -- -m whichrank.demo.job --layout tp8``
+
+torchrun imports torch once per rank, which on two cores takes most of a short test. This launcher imports it once.
+In all that a sensor or an agent can see it does as torchrun does: RANK and its companions in the environment, a
+session per rank, a look at the ranks every 0.1 s, SIGTERM to the others when one has failed, SIGKILL after
+`--shutdown-timeout-s`, exit code 1.
+
+A forked rank runs the hook that `import torch` would have called (entry point group ``torch.backends``), with its
+environment in place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+import time
+import traceback
+from pathlib import Path
+from types import FrameType
+
+# torch._dynamo: the first optimizer step imports it, which would cost every rank a second.
+PRELOADED = ("torch", "torch._dynamo", "torch.distributed.device_mesh", "torch.distributed.fsdp")
+_LOOK_EVERY_S = 0.1
+_PR_SET_PDEATHSIG = 1
+_HOOK = ("whichrank.sensors.autoload", "autoload")
+
+
+def options() -> argparse.ArgumentParser:
+    """Command line of the launcher."""
+    parser = argparse.ArgumentParser(prog="whichrank.demo.launcher", description="Fork the ranks of a torch job.")
+    parser.add_argument("--nproc", type=int, required=True, help="number of ranks")
+    parser.add_argument("--shutdown-timeout-s", type=float, default=30.0, help="from SIGTERM to SIGKILL")
+    parser.add_argument("--pids", type=Path, help="write {rank: pid} as JSON to this file")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="-- [-m MODULE | SCRIPT | MODULE] ARGS")
+    return parser
+
+
+class Launcher:
+    """One run of a job.
+
+    Args:
+        nproc: ranks.
+        command: module or script, and its arguments.
+        shutdown_timeout_s: from SIGTERM to SIGKILL.
+    """
+
+    def __init__(self, nproc: int, command: list[str], shutdown_timeout_s: float) -> None:
+        self._nproc = nproc
+        self._command = command
+        self._shutdown_timeout_s = shutdown_timeout_s
+        self._running: dict[int, int] = {}
+        self._codes: dict[int, int] = {}
+        self._stop_signal = 0
+
+    def run(self, pids_file: Path | None = None) -> int:
+        """Start, watch and end the ranks.
+
+        Returns:
+            0 if every rank ended with 0, else 1.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, self._on_signal)
+        port = free_port()
+        for rank in range(self._nproc):
+            self._running[self._fork(rank, port)] = rank
+        if pids_file is not None:
+            partial = pids_file.with_suffix(".partial")
+            partial.write_text(json.dumps({rank: pid for pid, rank in self._running.items()}))
+            partial.replace(pids_file)
+        while self._running and not self._stop_signal and not any(self._codes.values()):
+            self._reap()
+            time.sleep(_LOOK_EVERY_S if self._running else 0)
+        failed = [(rank, code) for rank, code in self._codes.items() if code]
+        if self._running:
+            self._end(self._stop_signal or signal.SIGTERM)
+        if failed:
+            names = ", ".join(f"rank {rank} exit code {code}" for rank, code in failed)
+            print(f"launcher: failed first: {names}", file=sys.stderr, flush=True)
+        return 1 if failed or self._stop_signal else 0
+
+    def _fork(self, rank: int, port: int) -> int:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            become_rank(rank, self._nproc, port, parent)
+            run_program(self._command)
+            sys.exit(0)
+        return pid
+
+    def _reap(self) -> None:
+        while self._running:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            rank = self._running.pop(pid, None)
+            if rank is not None:
+                self._codes[rank] = os.waitstatus_to_exitcode(status)
+
+    def _end(self, number: int) -> None:
+        self._send(number)
+        deadline_s = time.monotonic() + self._shutdown_timeout_s
+        while self._running and time.monotonic() < deadline_s:
+            self._reap()
+            time.sleep(0.02)
+        self._send(signal.SIGKILL)
+        while self._running:
+            self._reap()
+            time.sleep(0.02)
+
+    def _send(self, number: int) -> None:
+        for pid in self._running:
+            os.kill(pid, number)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._stop_signal = number
+
+
+def free_port() -> int:
+    """A TCP port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def become_rank(rank: int, world_size: int, port: int, parent: int) -> None:
+    """Turn a forked child into a rank: its session, its signals, its environment, its sensors."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.update(
+        RANK=str(rank),
+        LOCAL_RANK=str(rank),
+        WORLD_SIZE=str(world_size),
+        LOCAL_WORLD_SIZE=str(world_size),
+        GROUP_RANK="0",
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(port),
+    )
+    call_hook()
+
+
+def call_hook() -> None:
+    """Call the sensors' entry point if there is one; the job goes on whatever it does."""
+    try:
+        getattr(importlib.import_module(_HOOK[0]), _HOOK[1])()
+    except ModuleNotFoundError:
+        return
+    except Exception:
+        traceback.print_exc()
+
+
+def run_program(command: list[str]) -> None:
+    """Run ``-m MODULE ARGS``, ``SCRIPT.py ARGS`` or ``MODULE ARGS`` as ``__main__``.
+
+    What it raises is left to the interpreter, so that exit hooks, destructors and the exit code are those of an
+    ordinary program.
+    """
+    program, arguments = command[0], command[1:]
+    if program == "-m":
+        program, arguments = command[1], command[2:]
+    sys.argv = [program, *arguments]
+    if command[0] != "-m" and program.endswith(".py"):
+        sys.path[0] = str(Path(program).resolve().parent)
+        runpy.run_path(program, run_name="__main__")
+    else:
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a job."""
+    args = options().parse_args(argv)
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command or args.nproc < 1:
+        options().error("nothing to run: expected -- [-m MODULE | SCRIPT] ARGS")
+    for module in PRELOADED:
+        importlib.import_module(module)
+    gc.freeze()  # what all ranks share stays shared: no rank collects it, also not at its end
+    return Launcher(args.nproc, command, args.shutdown_timeout_s).run(args.pids)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,281 @@
+"""How each kind of fault is applied: waits for the drawn moment, then gives an order or strikes from outside.
+
+A recipe is plain blocking code in the injector's thread. It returns a `Strike`: who, when, in which iteration; or
+None if the job ended first.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from whichrank.demo.fault import Fault
+from whichrank.demo.hub import Hub
+from whichrank.demo.layout import Layout
+from whichrank.demo.plan import Plan, fitting_sites
+from whichrank.demo.seat import Order
+from whichrank.demo.strikes import MemoryCgroup, send
+
+_AHEAD = 3
+_LINGER_S = 1.0
+_STOPPED_S = 8.0
+_MEMORY_MIB = 96
+_POSTED_ITERATIONS = 20
+_TAIL_S = 6.0
+
+
+@dataclass
+class Strike:
+    """What was done, as far as it is known.
+
+    Args:
+        victims: ranks at fault.
+        at_ns: CLOCK_MONOTONIC.
+        iteration: of the victim.
+        candidates: ranks that a verdict may name too.
+        note: what was done another way than the catalogue says.
+        undo: what has to be done some time later, and when (seconds).
+    """
+
+    victims: tuple[int, ...]
+    at_ns: int
+    iteration: int
+    candidates: tuple[int, ...] = ()
+    note: str = ""
+    undo: tuple[float, Callable[[], None]] | None = None
+    keep: list[MemoryCgroup] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that a recipe works with.
+
+    Args:
+        fault: from the catalogue.
+        plan: what was drawn.
+        hub: the ranks.
+        layout: of the job.
+        hold_s: how long errands last that the caller has to size (late checkpoint).
+    """
+
+    fault: Fault
+    plan: Plan
+    hub: Hub
+    layout: Layout
+    hold_s: float
+
+    def order(self, rank: int, iteration: int, place: int | str, do: str = "", **params: object) -> None:
+        """Send an order to a rank."""
+        variant = self.plan.variant.name
+        self.hub.order(rank, Order(do or self.fault.do or variant, variant, iteration, place, dict(params)))
+
+    def wait_under_way(self) -> bool:
+        """Wait until every rank has said what its operations are."""
+        return self.hub.wait_for(lambda: len(self.hub.sites) == len(self.plan.victims))
+
+    def next_iteration(self) -> int:
+        """The drawn iteration, or a later one that every rank still has before it."""
+        return max(self.plan.iteration, max(self.hub.iterations.values(), default=0) + _AHEAD)
+
+    def wait_until_now(self, rank: int) -> Strike | None:
+        """Wait until the rank says that it does what it was told."""
+        if not self.hub.wait_for(lambda: rank in self.hub.events):
+            return None
+        event = self.hub.events[rank]
+        return Strike((rank,), int(event["ns"]), int(event["iteration"]))
+
+    def strike_now(self, rank: int) -> Strike:
+        """A blow from outside that lands now."""
+        return Strike((rank,), time.monotonic_ns(), self.hub.iterations.get(rank, -1))
+
+
+def at_operation(scene: Scene) -> Strike | None:
+    """Tell one rank what to do at one of its operations."""
+    if not scene.wait_under_way():
+        return None
+    fit = scene.plan.variant.sites
+    for victim in scene.plan.victims:
+        # With GPipe no stage starts a backward before all forwards are done, so each is coupled as later ones are.
+        coupled = scene.hub.facts[victim].get("schedule") == "gpipe"
+        stage = scene.layout.pp - 1 if coupled else scene.layout.index(victim, "pp")
+        places = fitting_sites(scene.hub.sites[victim], fit, stage)
+        if places:
+            break
+    else:
+        raise ValueError(f"layout {scene.layout.name} has no operation that is fit for {scene.fault.name} ({fit})")
+    iteration = scene.next_iteration()
+    every = int(scene.hub.facts[victim].get("log_every", 0))
+    if fit.startswith("equal") and every:
+        iteration += -iteration % every  # right after a log, since the next one makes a cycle of the skew
+    scene.order(victim, iteration, places[int(scene.plan.site * len(places))])
+    return scene.wait_until_now(victim)
+
+
+def in_turn(scene: Scene) -> Strike | None:
+    """Make one rank enter two communicators in the opposite order."""
+    if not scene.wait_under_way():
+        return None
+    victim = scene.plan.victims[0]
+    scene.order(victim, scene.next_iteration(), "log")
+    strike = scene.wait_until_now(victim)
+    if strike is not None:
+        local = next(role for role in ("tp", "dp", "pp") if scene.layout.degree(role) > 1)
+        strike.candidates = scene.layout.members(victim, local)
+    return strike
+
+
+def while_lingering(scene: Scene) -> Strike | None:
+    """SIGSTOP a rank that stands between two operations; some recipes continue it."""
+    if not scene.wait_under_way():
+        return None
+    victim = scene.plan.victims[0]
+    places = fitting_sites(scene.hub.sites[victim], scene.plan.variant.sites, 0)
+    place = places[int(scene.plan.site * len(places))]
+    scene.order(victim, scene.next_iteration(), place, "linger", linger_s=_LINGER_S)
+    if scene.wait_until_now(victim) is None:
+        return None
+    pid = scene.hub.connected().get(victim)
+    if pid is None or not send([pid], signal.SIGSTOP):
+        return None
+    strike = scene.strike_now(victim)
+    if scene.fault.recovers:
+        strike.undo = (_STOPPED_S, lambda: _send_if_connected(scene.hub, [victim], signal.SIGCONT))
+    return strike
+
+
+def by_signal(scene: Scene) -> Strike | None:
+    """SIGKILL a rank at any moment of an iteration."""
+    victim = scene.plan.victims[0]
+    if not _wait_for_moment(scene, victim):
+        return None
+    pid = scene.hub.connected().get(victim)
+    if pid is None:
+        return None
+    strike = scene.strike_now(victim)
+    return strike if send([pid], signal.SIGKILL) else None
+
+
+def out_of_memory(scene: Scene) -> Strike | None:
+    """Let a rank allocate in a small memory cgroup; without writable cgroups let it grow, then kill it."""
+    if not scene.wait_under_way():
+        return None
+    victim = scene.plan.victims[0]
+    pid = scene.hub.connected().get(victim)
+    if pid is None:
+        return None
+    try:
+        cgroup = MemoryCgroup(_MEMORY_MIB << 20)
+        cgroup.add(pid)
+    except OSError:
+        scene.order(victim, scene.next_iteration(), 0, limit_mib=2 * _MEMORY_MIB)
+        if scene.wait_until_now(victim) is None or not scene.hub.sleep(1.0):
+            return None
+        strike = scene.strike_now(victim)
+        strike.note = "simulated: no writable memory cgroup"
+        _send_if_connected(scene.hub, [victim], signal.SIGKILL)
+        return strike
+    scene.order(victim, scene.next_iteration(), 0)
+    waited = scene.wait_until_now(victim)
+    if waited is None:
+        cgroup.close()
+        return None
+    waited.keep.append(cgroup)
+    return waited
+
+
+def everyone(scene: Scene) -> Strike | None:
+    """Stop all ranks at once, and continue them some seconds later."""
+    if not _wait_for_moment(scene, scene.plan.victims[0]):
+        return None
+    strike = scene.strike_now(scene.plan.victims[0])
+    ranks = sorted(scene.hub.connected())
+    _send_if_connected(scene.hub, ranks, signal.SIGSTOP)
+    strike.victims = ()
+    strike.undo = (scene.plan.duration_s, lambda: _send_if_connected(scene.hub, ranks, signal.SIGCONT))
+    return strike
+
+
+def from_the_start(scene: Scene) -> Strike | None:
+    """Everything was in the settings: wait until the ranks are there."""
+    if scene.fault.healthy:
+        if not scene.wait_under_way():
+            return None
+        strike = scene.strike_now(scene.plan.victims[0])
+        strike.victims = ()
+        return strike
+    victim = scene.plan.victims[0]
+    return scene.strike_now(victim) if scene.hub.wait_for(lambda: victim in scene.hub.pids) else None
+
+
+def at_place(scene: Scene) -> Strike | None:
+    """Tell one rank of a scenario what to do at the place that the scenario has named."""
+    if not scene.hub.wait_for(lambda: len(scene.hub.iterations) == len(scene.plan.victims)):
+        return None
+    victim = next(rank for rank in scene.plan.victims if scene.hub.facts[rank]["places"])
+    places = scene.hub.facts[victim]["places"]
+    scene.order(victim, scene.next_iteration(), places[int(scene.plan.site * len(places))])
+    return scene.wait_until_now(victim)
+
+
+def errand(scene: Scene) -> Strike | None:
+    """Send healthy ranks on their errands."""
+    if not scene.wait_under_way():
+        return None
+    iteration = scene.next_iteration()
+    ranks = scene.plan.victims
+    name = scene.fault.name
+    told = ranks[0]
+    if name == "late-checkpoint":
+        told = 0
+        barrier = scene.plan.variant.name == "barrier"
+        for rank in ranks if barrier else (0,):
+            params = {"writer": rank == 0, "barrier": barrier, "duration_s": scene.hold_s}
+            scene.order(rank, iteration, "iteration", "checkpoint", **params)
+    elif name == "rank0-eval":
+        told = 0
+        scene.order(0, iteration, "iteration", "evaluate", duration_s=3.0)
+    elif name == "early-exit":
+        for rank in ranks:
+            scene.order(rank, iteration, "iteration", "finish", tail_s=0.0 if rank == told else _TAIL_S)
+    else:
+        until = iteration + _POSTED_ITERATIONS
+        scene.order(told, iteration, "iteration", "post-receive", source=ranks[1], until=until + 1)
+        scene.order(ranks[1], until, "iteration", "send-late", destination=told)
+    strike = scene.wait_until_now(told)
+    if strike is not None:
+        strike.victims = ()
+    return strike
+
+
+def nothing(scene: Scene) -> Strike | None:
+    """Leave the job alone."""
+    return from_the_start(scene)
+
+
+def _wait_for_moment(scene: Scene, rank: int) -> bool:
+    if not scene.wait_under_way():
+        return False
+    iteration = scene.next_iteration()
+    reached = scene.hub.wait_for(lambda: scene.hub.iterations.get(rank, 0) >= iteration)
+    return reached and scene.hub.sleep(scene.plan.delay_s)
+
+
+def _send_if_connected(hub: Hub, ranks: list[int] | tuple[int, ...], number: signal.Signals) -> None:
+    pids = hub.connected()
+    send([pids[rank] for rank in ranks if rank in pids], number)
+
+
+RECIPES: dict[str, Callable[[Scene], Strike | None]] = {
+    "op": at_operation,
+    "turn": in_turn,
+    "linger": while_lingering,
+    "signal": by_signal,
+    "memory": out_of_memory,
+    "hello": from_the_start,
+    "errand": errand,
+    "all": everyone,
+    "place": at_place,
+    "never": nothing,
+}

@@ -1,0 +1,6 @@
+"""Is something wrong? Sans-I/O detectors: they are fed values and told the time.
+
+`hang` says when blocked operations make a suspicion, a notice or an alert; `period` finds the iteration in the sequence
+of operations and every departure from it. Imports `model` only; no socket, file, thread or sleep, so that the same code
+runs live, in replay and in the simulator. Implements CCL-D section 4.2.1 (hang part), DESIGN 5.2 and 5.3 (period).
+"""

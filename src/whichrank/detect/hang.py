@@ -1,0 +1,119 @@
+"""When a hang is worth a word, and when an alarm (DESIGN 5.2).
+
+Hard evidence alarms at once, as soon as two looks agree. Without it patience is the rule: a *notice* after twice the
+iteration and at least ten seconds, an *alert* at the hang timeout (CCL-D: 300 s), or at 0.8 of the operation's own
+timeout, so that the verdict comes before the library aborts. Barriers and ranks that visibly work get three times that;
+a phase that the script has marked never alarms by time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Protocol, TypedDict
+
+from whichrank.model.finding import Finding
+from whichrank.model.rows import Kind
+from whichrank.model.signature import op_bytes
+
+CONFIRM_S = 0.6
+"""Hard evidence must hold this long, over two looks at least."""
+BARRIER_BYTES = 4
+OP_TIMEOUT_SHARE = 0.8
+
+
+class Urgency(Enum):
+    """What to do with a finding."""
+
+    NONE = 0
+    NOTICE = 1
+    ALERT = 2
+
+
+class Thresholds(TypedDict):
+    """Facts that stretch or end the patience."""
+
+    busy: bool
+    phase: bool
+    op_timeout_s: float
+
+
+class Limits(Protocol):
+    """The configured limits that are read here; `whichrank.config.AnalyzerConfig` has them."""
+
+    @property
+    def hang_timeout_s(self) -> float:
+        """Patience without hard evidence."""
+
+    @property
+    def notice_min_s(self) -> float:
+        """The earliest notice."""
+
+    @property
+    def busy_factor(self) -> float:
+        """Patience with a rank that works."""
+
+    @property
+    def barrier_factor(self) -> float:
+        """Patience with a barrier."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How long the same has been seen."""
+
+    key: tuple[object, ...]
+    since_s: float
+    looks: int
+
+    @classmethod
+    def after(cls, before: Look | None, finding: Finding, now_s: float) -> Look:
+        """One look more, or the first of another finding."""
+        op = finding.op or {}
+        key = (finding.cause, finding.names, finding.comm, op.get("counter"))
+        if before and before.key == key:
+            return replace(before, looks=before.looks + 1)
+        return cls(key, now_s, 1)
+
+
+def is_barrier(op: dict[str, int] | None) -> bool:
+    """A barrier, or an all-reduce of less than four bytes, which serves as one."""
+    if not op:
+        return False
+    if op["kind"] in (Kind.BARRIER, Kind.MONITORED_BARRIER):
+        return True
+    size = op_bytes(op["dtype"], op["count"])
+    return op["kind"] == Kind.ALL_REDUCE and size is not None and size < BARRIER_BYTES
+
+
+def urgency_of(
+    look: Look, finding: Finding, facts: Thresholds, limits: Limits, iteration_s: float, now_s: float
+) -> Urgency:
+    """What a finding is worth now.
+
+    Args:
+        look: How long it has been seen.
+        finding: The finding.
+        facts: What is known of culprits and operations.
+        limits: The configuration.
+        iteration_s: The expected iteration, 0 unknown.
+        now_s: The time.
+    """
+    waited_s = now_s - finding.onset_s
+    if finding.hard and look.looks >= 2 and now_s - look.since_s >= CONFIRM_S:
+        return Urgency.ALERT
+    if facts["phase"]:
+        return Urgency.NONE
+    factor = max(limits.busy_factor if facts["busy"] else 1.0, limits.barrier_factor if is_barrier(finding.op) else 1.0)
+    limit_s = limits.hang_timeout_s * factor
+    if facts["op_timeout_s"] > 0:
+        limit_s = min(limit_s, OP_TIMEOUT_SHARE * facts["op_timeout_s"])
+    if waited_s >= limit_s and look.looks >= 2:
+        return Urgency.ALERT
+    if (
+        waited_s >= max(2 * iteration_s, limits.notice_min_s)
+        and look.looks >= 2
+        and (finding.culprits or finding.candidates)
+    ):
+        return Urgency.NOTICE
+    return Urgency.NONE

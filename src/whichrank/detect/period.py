@@ -1,0 +1,322 @@
+"""The iteration, found in the sequence of operations that a rank issues, and every departure from it.
+
+A training loop issues the same operations again and again. Let `x` be a rank's sequence of tokens (one per operation:
+communicator and signature). After three equal repetitions the period `p` is known and `x[i] == x[i - p]` is expected.
+Where that fails, an edit is looked for: with `d` operations left out the sequence goes on `d` tokens further in the
+iteration, with `d` extra ones it goes on behind them, in both cases for a whole period. Such an edit is what a
+skipped or repeated operation looks like, even if all its shapes are equal and nothing hangs. If no edit of up to
+three tokens explains the rest, the program has changed its pattern (evaluation, a new phase): the period is learnt
+again and nothing is claimed.
+
+An inner loop repeats too (microbatches within an iteration), and what closes the iteration then looks like an extra
+edit at equal distances; three of them make that distance the period, unless the period has a closing operation
+already. Also, a period that breaks soon is followed only by one that is longer than the whole run that it explained;
+one that held for hundreds of repetitions was the iteration, and what follows is another phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.model.sequence import Edit, Tokens
+
+REPEATS = 3
+MAX_EDIT = 3
+_SHIFTS = (-1, 1, -2, 2, -3, 3)
+MOST_AT_ONCE = 3
+"""Edits that are tried together."""
+MAX_PERIOD = 4096
+PHASE_REPEATS = 256
+"""A period that held this often was the iteration, not a loop inside it."""
+FIRST_ROOM = 512
+"""Tokens that fit at first: a large job has many ranks, and most sequences are short when it begins."""
+MOST_EDITS = 256
+MOST_AHEAD = 1024
+MOST_STALLED = 16
+"""Operations behind a gap, and feeds since; with more of either it is a loss: what is in flight is told in each."""
+GIVE_UP = 8
+"""Lower bounds are dropped when nothing was found in this many times their length."""
+
+
+def find_period(x: Tokens, at_least: int = 1) -> int:
+    """The shortest period >= `at_least` that the end of `x` repeats three times; 0 if there is none.
+
+    Args:
+        x: A rank's latest tokens, oldest first.
+        at_least: Shorter periods are not considered.
+    """
+    n = len(x)
+    if n < REPEATS:
+        return 0
+    longest = min(n // REPEATS, MAX_PERIOD)
+    recurs = n - 1 - np.flatnonzero(x[n - 1 - longest : n - 1] == x[-1])[::-1] - (n - 1 - longest)
+    for period in recurs:
+        p = int(period)
+        tail = min(8, (REPEATS - 1) * p)  # most candidates fail here
+        if p < at_least or not np.array_equal(x[n - tail :], x[n - tail - p : n - p]):
+            continue
+        if np.array_equal(x[n - (REPEATS - 1) * p :], x[n - REPEATS * p : n - p]):
+            return p
+    return 0
+
+
+class Sequence:
+    """One rank's operations in the order of issue, their period and their edits.
+
+    Fed with ordinals and tokens in any order (operations complete out of order); a gap is waited for, a loss starts
+    the learning anew.
+    """
+
+    def __init__(self, keep: int = 16384, closes: Callable[[int], bool] = lambda token: False) -> None:
+        """An empty sequence that keeps `keep` tokens; `closes` tells a token that closes an iteration."""
+        self._keep = keep
+        self._closes = closes
+        self._x = np.zeros(min(keep, FIRST_ROOM), np.uint32)
+        self._first = 1  # ordinal of _x[0]
+        self._n = 0  # contiguous tokens
+        self._ahead: dict[int, int] = {}
+        self._lossy = False
+        self._stalled = 0  # feeds in a row that left a gap
+        self._checked = 0  # tokens compared with their period
+        self.period = 0
+        self._iterations_before = 0  # in tokens that are no longer kept
+        self._lost_up_to = 0  # ordinal up to which operations were never told
+        self._at_least = 1
+        self._try_at = 0  # tokens at which the next attempt to find a period is worth it
+        self._since = 0  # index at which the present period was learnt
+        self.edits: list[Edit] = []
+        self.edit_index: list[int] = []
+
+    @property
+    def last_ordinal(self) -> int:
+        """Ordinal of the last operation without a gap before it."""
+        return self._first + self._n - 1
+
+    @property
+    def is_cut(self) -> bool:
+        """Operations before those that are kept were lost."""
+        return self._lost_up_to > 0
+
+    @property
+    def explained(self) -> int:
+        """Operations that the present period has explained; 0 while it is not known."""
+        return self._checked - self._since if self.period else 0
+
+    @property
+    def tokens(self) -> Tokens:
+        """The tokens kept, oldest first."""
+        return self._x[: self._n]
+
+    def feed(self, ordinals: NDArray[np.int64], tokens: Tokens) -> None:
+        """Take operations. Known ordinals are ignored."""
+        if not len(ordinals):
+            return
+        order = np.argsort(ordinals, kind="stable")
+        ordinals, tokens = ordinals[order], tokens[order]
+        new = ordinals > self.last_ordinal
+        ordinals, tokens = ordinals[new], tokens[new]
+        if not len(ordinals):
+            return
+        if (
+            not self._ahead
+            and ordinals[0] == self.last_ordinal + 1
+            and np.array_equal(ordinals, np.arange(ordinals[0], ordinals[0] + len(ordinals)))
+        ):
+            self._append(tokens)
+        else:
+            self._ahead.update(zip(ordinals.tolist(), tokens.tolist(), strict=True))
+            self._close_gap()
+            self._stalled = self._stalled + 1 if self._ahead else 0
+            if self._ahead and (self._lossy or self._stalled > MOST_STALLED or len(self._ahead) > MOST_AHEAD):
+                self.lose(min(self._ahead) - 1)
+                self._close_gap()
+                self._stalled = 0
+        self._lossy = False
+        self._check()
+
+    def _close_gap(self) -> None:
+        run: list[int] = []
+        while (token := self._ahead.pop(self.last_ordinal + 1 + len(run), None)) is not None:
+            run.append(token)
+        self._append(np.array(run, np.uint32))
+
+    def expect_loss(self) -> None:
+        """Operations of this rank were lost: the gap that the next ones leave will never be filled."""
+        self._lossy = True
+
+    def lose(self, up_to_ordinal: int) -> None:
+        """Operations up to this ordinal will never be told: start again behind them."""
+        if up_to_ordinal <= self.last_ordinal:
+            return
+        self._first, self._n, self._checked, self.period, self._since = up_to_ordinal + 1, 0, 0, 0, 0
+        self._iterations_before, self._lost_up_to = 0, up_to_ordinal
+        self._try_at = 0
+        self._at_least = 1
+        self._ahead = {o: t for o, t in self._ahead.items() if o > up_to_ordinal}
+        self.edits.clear()
+        self.edit_index.clear()
+
+    def _append(self, tokens: Tokens) -> None:
+        if len(tokens) > self._keep:
+            self.lose(self.last_ordinal + len(tokens) - self._keep)
+            tokens = tokens[-self._keep :]
+        if self._n + len(tokens) > self._keep:
+            drop = max(self._keep // 2, self._n + len(tokens) - self._keep)
+            self._iterations_before += drop // self.period if self.period else 0
+            self._x[: self._n - drop] = self._x[drop : self._n].copy()
+            self._first += drop
+            self._n -= drop
+            self._checked = max(0, self._checked - drop)
+            self._since -= drop
+            self._try_at -= drop
+            self.edit_index = [i - drop for i in self.edit_index]
+        if self._n + len(tokens) > len(self._x):
+            room = np.zeros(min(self._keep, max(2 * len(self._x), self._n + len(tokens))), np.uint32)
+            room[: self._n] = self._x[: self._n]
+            self._x = room
+        self._x[self._n : self._n + len(tokens)] = tokens
+        self._n += len(tokens)
+
+    def _check(self) -> None:
+        while self._checked < self._n:
+            if not self.period:
+                self._find()
+                return
+            i, p = self._checked, self.period
+            if i < p:  # the kept part no longer reaches back one period
+                self._relearn()
+                return
+            differ = np.flatnonzero(self._x[i : self._n] != self._x[i - p : self._n - p])
+            if not len(differ):
+                self._checked = self._n
+                return
+            at = i + int(differ[0])
+            self._checked = at
+            if not self._take_edit(at):
+                return
+
+    def _find(self) -> None:
+        """Look for the period, not at every token: each attempt is worth as much as the sequence has grown."""
+        if self._n >= self._try_at:
+            if self._n - self._since > GIVE_UP * self._at_least:
+                self._at_least = 1
+            self.period = find_period(self._x[: self._n], self._at_least) or self._find_whole()
+            self._try_at = self._n + max(1, (self._n - self._since) // 16)
+        self._checked = self._n
+        if self.period:
+            self._since = self._n
+
+    def _find_whole(self) -> int:
+        """The shortest period, if it has a closing operation: then it is no loop inside the iteration."""
+        p = find_period(self._x[: self._n]) if self._at_least > 1 else 0
+        return p if any(self._closes(int(t)) for t in self._x[self._n - p : self._n]) else 0
+
+    def _take_edit(self, at: int) -> bool:
+        """Explain the mismatch at `at` by edits. False: wait for more operations, or learn anew.
+
+        Edits may follow each other closely (a log line, then a skipped operation), so up to three small ones are tried
+        together, the fewest first; what follows the last one must be as usual for a whole iteration.
+        """
+        usual = self._x[at - self.period : at].copy()
+        for edits in range(1, MOST_AT_ONCE + 1):
+            most = MAX_EDIT if edits == 1 else self.period // 4
+            found, undecided = self._explain(usual, at, 0, edits, most)
+            if found:
+                break
+            if undecided:
+                return False  # not a whole iteration seen since: it may still turn out otherwise
+        if not found:
+            self._relearn()
+            return False
+        for index, shift, q in found:
+            missing = tuple(int(usual[(q + k) % self.period]) for k in range(max(-shift, 0)))
+            extra = tuple(self._x[index : index + max(shift, 0)].tolist())
+            self.edits.append(Edit(self._first + index, missing, extra, self.period))
+            self.edit_index.append(index)
+        del self.edits[:-MOST_EDITS], self.edit_index[:-MOST_EDITS]
+        self._checked = found[-1][0] + max(found[-1][1], 0) + self.period
+        self._widen()
+        return True
+
+    def _explain(self, usual: Tokens, i: int, q: int, edits: int, most: int) -> tuple[list[tuple[int, int, int]], bool]:
+        """Edits of `most` tokens in all that explain the mismatch at `i`, where place `q` of the period was expected.
+
+        Returns:
+            Index, shift (operations too many, or too few if negative) and place of each edit, empty if `edits` of
+            them do not explain it; and whether more operations may.
+        """
+        p, undecided = self.period, False
+        for shift in _SHIFTS:
+            if -shift >= p or abs(shift) > most:
+                continue
+            begin, place = i + max(shift, 0), (q + max(-shift, 0)) % p
+            run = self._run(usual, begin, place)
+            if run >= p:
+                return [(i, shift, q)], False
+            if begin + run >= self._n:
+                undecided = True
+            elif edits > 1:
+                rest, may = self._explain(usual, begin + run, (place + run) % p, edits - 1, most - abs(shift))
+                undecided |= may
+                if rest:
+                    return [(i, shift, q), *rest], False
+        return [], undecided
+
+    def _run(self, usual: Tokens, i: int, q: int) -> int:
+        """How many operations from `i` on are as usual from place `q` on, up to one period."""
+        p = len(usual)
+        seen = self._x[min(i, self._n) : min(i + p, self._n)]
+        differ = np.flatnonzero(seen != np.roll(usual, -q)[: len(seen)])
+        return int(differ[0]) if len(differ) else len(seen)
+
+    @property
+    def template(self) -> Tokens:
+        """The tokens of the latest whole period that was compared; empty while the period is not known."""
+        return self._x[self._checked - self.period : self._checked] if self.period else self._x[:0]
+
+    @property
+    def is_whole(self) -> bool:
+        """The period is an iteration and no loop inside it: it has an operation that closes one."""
+        return any(self._closes(int(t)) for t in self.template)
+
+    def iterations(self) -> int | None:
+        """Iterations so far, None if that cannot be told."""
+        if not self.period or not self.is_whole:
+            return None
+        values, counts = np.unique(self.template, return_counts=True)
+        once = values[counts == 1]
+        marks = [int(t) for t in once if self._closes(int(t))] or once.tolist()
+        if not marks:
+            return self.last_ordinal // self.period
+        return self._lost_up_to // self.period + self._iterations_before + int((self.tokens == marks[-1]).sum())
+
+    def _widen(self) -> None:
+        """Three equal edits at equal distances: the period is that distance."""
+        if len(self.edits) < REPEATS or self.is_whole:
+            return
+        a, b, c = self.edits[-REPEATS:]
+        i, j, k = self.edit_index[-REPEATS:]
+        wide = k - j
+        if (
+            (a.missing, a.extra) != (b.missing, b.extra)
+            or (b.missing, b.extra) != (c.missing, c.extra)
+            or j - i != wide
+        ):
+            return
+        if wide > self.period and np.array_equal(self._x[j:k], self._x[i:j]):
+            self.period = wide
+            self.edits.clear()
+            self.edit_index.clear()
+
+    def _relearn(self) -> None:
+        explained = self._checked - self._since
+        run = REPEATS * self.period + explained
+        held = explained > PHASE_REPEATS * self.period or (self.is_whole and explained >= REPEATS * self.period)
+        self._at_least = 1 if held else min(run, MAX_PERIOD)
+        self.period = 0
+        self._since = self._checked
+        self._try_at = 0
+        self._checked = self._n

@@ -1,0 +1,150 @@
+"""Which rank died, and which ranks only followed.
+
+The first to die is often a victim: a neighbour of the rank with a larger shape aborts within milliseconds, and ranks
+whose operation fails raise before the launcher has noticed anything. So the order of death decides nothing here. It is
+asked (DESIGN 5.2, question 1): do the last operations contradict each other; who ended without an operation of its own
+having failed before; who had not entered what the others were waiting for.
+
+A *death of its own* is a process that ended before any of its operations failed, not by the launcher's signal, and not
+with an exception that only reports a lost connection.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from whichrank.model.picture import Bools, Floats, Ints
+
+_CONNECTION = re.compile(
+    r"connection (closed|reset|refused|aborted)|broken pipe|closed by peer|peer closed|timed? ?out|socket"
+    r"|distbackenderror|distnetworkerror|diststoreerror|gloo|nccl",
+    re.IGNORECASE,
+)
+_PLACE = re.compile(r" at \S+:\d+$")
+"""Where it was raised: the words of a path say nothing."""
+_INTERRUPTED = re.compile(r"^(KeyboardInterrupt|SignalException)\b")
+"""What Ctrl-C, or a launcher's signal, becomes in Python."""
+_TIMEOUT = re.compile(r"timed? ?out|timeout", re.IGNORECASE)
+SIGNALS = {
+    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
+    11: "SIGSEGV", 13: "SIGPIPE", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS",
+}  # fmt: skip
+SIGKILL = 9
+LAUNCHER_SIGNALS = frozenset({1, 2, 15})
+"""SIGHUP, SIGINT and SIGTERM: how a launcher ends its ranks."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """How ranks ended, one entry per rank. Times are seconds on the analyzer's clock, 0: did not happen."""
+
+    gone: Bools
+    ended_s: Floats
+    status: Ints
+    """As from wait(2), -1 unknown."""
+    failure_s: Floats
+    failure: tuple[str, ...]
+    exception_s: Floats
+    exception: tuple[str, ...]
+    closed_s: Floats
+    """The interpreter began to end in order."""
+
+
+def signal_of(status: int) -> int:
+    """The signal that ended the process, 0 if none or not known."""
+    return status & 0x7F if status >= 0 else 0
+
+
+def exit_code_of(status: int) -> int | None:
+    """The exit code, None if it was a signal or is not known."""
+    return status >> 8 & 0xFF if status >= 0 and not status & 0x7F else None
+
+
+def lost_connection(text: str) -> bool:
+    """Does this error only report what happened to another rank?"""
+    return bool(_CONNECTION.search(_PLACE.sub("", text)))
+
+
+def told_to_end(ends: Ends) -> Bools:
+    """Ranks that a launcher, a terminal or the user ended: by signal, or by the exception that it becomes."""
+    signalled = np.array([signal_of(int(s)) in LAUNCHER_SIGNALS for s in ends.status])
+    return np.asarray(signalled | np.array([bool(_INTERRUPTED.search(text)) for text in ends.exception]))
+
+
+def failed_first(ends: Ends) -> Bools:
+    """Ranks whose operation failed before they raised or began to end: the end itself makes open operations fail."""
+    began = [np.where(t > 0, t, np.inf) for t in (ends.exception_s, ends.closed_s, ends.ended_s)]
+    return np.asarray((ends.failure_s > 0) & (ends.failure_s <= np.minimum.reduce(began)))
+
+
+def raised(ends: Ends) -> Bools:
+    """Ranks that raised an exception of their own before any of their operations failed, ended or not."""
+    own = np.array(
+        [bool(text) and not lost_connection(text) and not _INTERRUPTED.search(text) for text in ends.exception]
+    )
+    return np.asarray(own & (ends.exception_s > 0) & ~failed_first(ends))
+
+
+def own_deaths(ends: Ends) -> Bools:
+    """Ranks that ended on their own account, with a failure.
+
+    One that raised is among them while it is still on its way out, and also if the launcher then ended it: shutting
+    down an interpreter takes longer than its peers need to fail.
+    """
+    own = ends.gone & ~failed_first(ends)
+    launcher = told_to_end(ends)
+    own &= ~launcher
+    followed = np.array([bool(text) and lost_connection(text) for text in ends.exception])
+    own &= ~followed
+    # The launcher kills who did not obey: SIGKILL after others were terminated is no death of its own.
+    killed = np.array([signal_of(int(s)) == SIGKILL for s in ends.status])
+    if launcher.any():
+        own &= ~(killed & (ends.ended_s > ends.ended_s[launcher & ends.gone].min(initial=np.inf)))
+    return np.asarray(own | raised(ends))
+
+
+def in_order(ends: Ends) -> Bools:
+    """Ranks that ended with exit code 0, or were on their way out in order before any of their operations failed."""
+    signalled = np.array([signal_of(int(s)) in LAUNCHER_SIGNALS for s in ends.status])
+    leaving = (ends.closed_s > 0) & ~failed_first(ends) & (ends.exception_s == 0) & (~ends.gone | signalled)
+    return np.asarray(ends.gone & (ends.status == 0) | leaving)
+
+
+def ended_from_outside(ends: Ends) -> bool:
+    """Was the job ended by a launcher's signal, and not because a rank had died before?
+
+    A launcher that ends a job because of a dead rank comes after that death.
+    """
+    signalled = ends.gone & told_to_end(ends)
+    died = ends.gone & ~signalled & (ends.status != 0)
+    return bool(signalled.any() and ends.ended_s[signalled].min() <= ends.ended_s[died].min(initial=np.inf))
+
+
+def failed_by_timeout(ends: Ends) -> Bools:
+    """Ranks whose own operation ran into its timeout."""
+    return np.array([bool(t) and bool(_TIMEOUT.search(t)) for t in ends.failure])
+
+
+def how_it_ended(ends: Ends, rank: int) -> str:
+    """Half a sentence: "was killed by signal 9 (SIGKILL)"."""
+    status = int(ends.status[rank])
+    number = signal_of(status)
+    if raised(ends)[rank]:
+        return f"raised {ends.exception[rank]}"
+    if in_order(ends)[rank] and status != 0:
+        return "ended in order"
+    if number:
+        return (
+            f"was killed by signal {number} ({SIGNALS[number]})"
+            if number in SIGNALS
+            else f"was killed by signal {number}"
+        )
+    if ends.exception[rank]:
+        return f"raised {ends.exception[rank]}"
+    code = exit_code_of(status)
+    if code is not None:
+        return f"exited with code {code}"
+    return "ended in order" if ends.closed_s[rank] > 0 else "is gone, its exit code is not known"

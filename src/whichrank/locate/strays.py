@@ -1,0 +1,78 @@
+"""Ranks in the same position: the one that leaves what the others go on to do alike.
+
+Tensor- and data-parallel peers of one pipeline stage run the same program, so their n-th operations are alike (same
+role, same signature). Where one of at least three leaves out or repeats operations and then goes on as the others do,
+some places apart, its communicators' counts are wrong from there on. No period has to be learnt, and whatever the
+program does now and then (a log line, an evaluation, new groups) all of them do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from whichrank.model.sequence import Tokens
+
+LEAST_ALIKE = 12
+"""Operations that make a position, before the first that differs."""
+MAX_SHIFT = 3
+PEERS = 2
+"""Others that must agree with each other, so that one against them is the exception."""
+
+
+@dataclass(frozen=True)
+class Stray:
+    """Where a rank left its peers."""
+
+    peer: int
+    """One of those that agree."""
+    at: int
+    """Place of the first operation that differs, in the tokens compared."""
+    shift: int
+    """Operations too many, or too few if negative."""
+    lasted: int
+    """Operations since that are the peers' again."""
+
+
+def stray(rank: int, tokens: Mapping[int, Tokens]) -> Stray | None:
+    """Has this rank left the peers that it had?
+
+    Args:
+        rank: The rank in question.
+        tokens: By rank, what each of its operations is on any communicator of that role, from one and the same place
+            of each rank's sequence on, oldest first; of this rank and of all that may be its peers.
+    """
+    mine = tokens[rank]
+    alike = {other: _alike(mine, theirs) for other, theirs in tokens.items() if other != rank}
+    if not alike:
+        return None
+    at = max(alike.values())
+    # Those that went along with it until it left, and have got further themselves.
+    peers = [other for other, n in alike.items() if n == at and len(tokens[other]) > at]
+    if at < LEAST_ALIKE or at >= len(mine) or len(peers) < PEERS:
+        return None
+    best: Stray | None = None
+    for shift in (step * way for step in range(1, MAX_SHIFT + 1) for way in (-1, 1)):
+        begin, resume = at + max(shift, 0), at + max(-shift, 0)
+        lasted = sorted(((_alike(mine[begin:], tokens[p][resume:]), -p) for p in peers), reverse=True)[PEERS - 1]
+        if best is None or lasted[0] > best.lasted:
+            best = Stray(-lasted[1], at, shift, lasted[0])
+    if best is None or not _agree(best, peers, tokens):
+        return None
+    return best
+
+
+def _agree(found: Stray, peers: list[int], tokens: Mapping[int, Tokens]) -> bool:
+    """Do enough peers do the same for as long as the stray has followed them since?"""
+    end = found.at + max(-found.shift, 0) + found.lasted
+    model = tokens[found.peer][:end]
+    return sum(_alike(model, tokens[p]) >= min(end, len(tokens[p])) >= end for p in peers) >= PEERS
+
+
+def _alike(a: Tokens, b: Tokens) -> int:
+    """How many operations from the beginning on are the same."""
+    n = min(len(a), len(b))
+    differ = np.flatnonzero(a[:n] != b[:n])
+    return int(differ[0]) if len(differ) else n

@@ -1,0 +1,46 @@
+"""One detector's result: what it would say, and on which evidence. Findings become incidents in the analyzer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from whichrank.model.incident import Cause, Evidence, FaultClass, Kind, Reason
+
+
+@dataclass(frozen=True)
+class Blame:
+    """A rank that a finding names."""
+
+    rank: int
+    confidence: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one rule says about the job now."""
+
+    cause: Cause
+    kind: Kind = "hang"
+    fault_class: FaultClass | None = None
+    reason: Reason | None = None
+    culprits: tuple[Blame, ...] = ()
+    candidates: tuple[Blame, ...] = ()
+    comm: int = -1
+    """Index of the communicator in which it shows, -1 none."""
+    op: dict[str, int] | None = None
+    """kind, counter, dtype, count, reduce_op, peer of the operation in which it shows."""
+    victims: tuple[int, ...] = ()
+    onset_s: float = 0.0
+    hard: bool = False
+    """Evidence that needs no timeout."""
+    evidence: tuple[Evidence, ...] = ()
+    links: tuple[tuple[int, int], ...] = ()
+    phase: str | None = None
+    complete: bool = True
+    next: tuple[str, ...] = field(default=())
+
+    @property
+    def names(self) -> frozenset[int]:
+        """The ranks it names as culprits."""
+        return frozenset(b.rank for b in self.culprits)

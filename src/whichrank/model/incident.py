@@ -1,0 +1,236 @@
+"""An incident: what the user is told about one root cause.
+
+The format is `whichrank.incident/1`, one JSON object per line in `incidents.jsonl`; an update repeats the id and
+replaces the earlier line. Readers refuse another version and unknown fields, since half-understood blame is worse
+than none.
+
+Three rules are kept by the values themselves, so that no printer or exporter can break them: a cause that says
+"nobody is at fault" or "not known" names no culprit; candidates stand only beside `unknown`; a recovered
+incident has its end.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from whichrank.errors import IncidentFormatError
+
+SCHEMA: Final = "whichrank.incident/1"
+
+Severity = Literal["notice", "alert"]
+Status = Literal["open", "recovered", "final"]
+Kind = Literal["hang", "slow", "failed"]
+FaultClass = Literal["H1", "H2", "H3", "S1", "S2", "S3"]
+LinkEnd = Literal["sender", "receiver", "path"]
+Role = Literal["tp", "pp", "dp", "cp", "ep", "etp", "edp", "emb", "world", "ctrl"]
+SensorState = Literal["on", "fallback", "failed", "absent"]
+
+Rank = Annotated[int, Meta(ge=0, description="Global rank.")]
+Confidence = Annotated[float, Meta(ge=0, le=1, description="0 to 1.")]
+Utc = Annotated[datetime, Meta(tz=True)]
+
+
+class Cause(StrEnum):
+    """What went wrong."""
+
+    NOT_ENTERED = "not_entered"
+    INCONSISTENT = "inconsistent"
+    DEADLOCK = "deadlock"
+    TRANSPORT = "transport"
+    DEVICE = "device"
+    PROCESS_EXIT = "process_exit"
+    NODE_LOST = "node_lost"
+    COMPUTE_SLOW = "compute_slow"
+    COMMUNICATION_SLOW = "communication_slow"
+    MIXED_SLOW = "mixed_slow"
+    IMBALANCE = "imbalance"
+    SUSPENDED = "suspended"
+    UNKNOWN = "unknown"
+
+
+NOBODY = frozenset({Cause.IMBALANCE, Cause.SUSPENDED, Cause.UNKNOWN})
+"""Causes that name no culprit."""
+
+
+class Reason(StrEnum):
+    """What is behind the cause, as far as evidence goes."""
+
+    STOPPED = "stopped"
+    GIL_HELD = "gil_held"
+    USER_CODE = "user_code"
+    DATA_WAIT = "data_wait"
+    CHECKPOINT = "checkpoint"
+    CPU_CONTENTION = "cpu_contention"
+    CPU_LIMIT = "cpu_limit"
+    GARBAGE_COLLECTION = "garbage_collection"
+    MORE_TOKENS = "more_tokens"
+    DEVICE_CLOCK = "device_clock"
+    OUT_OF_MEMORY = "out_of_memory"
+    EXCEPTION = "exception"
+    SIGNAL = "signal"
+
+
+class _Value(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of the structs here: frozen, by keyword, nothing unknown."""
+
+
+class Culprit(_Value, frozen=True, kw_only=True):
+    """A rank where the cause is; beside `unknown`, a candidate."""
+
+    rank: Rank
+    confidence: Confidence
+    why: str
+    """Half a sentence that goes on from "rank 5 ...": "has not entered the op; its process is stopped"."""
+    host: str | None = None
+    pid: int | None = None
+    device: str | None = None
+
+
+class Link(_Value, frozen=True, kw_only=True):
+    """A directed pair of ranks, and the end at fault where kernel evidence names it."""
+
+    src: Rank
+    dst: Rank
+    end: LinkEnd | None = None
+
+
+class Communicator(_Value, frozen=True, kw_only=True):
+    """The communicator in which the incident shows."""
+
+    id: str
+    name: str
+    role: Role | None
+    members: tuple[Rank, ...]
+
+
+class Op(_Value, frozen=True, kw_only=True):
+    """The operation in which the incident shows."""
+
+    trace_id: str | None
+    kind: str
+    bytes: Annotated[int, Meta(ge=0)] | None = None
+    dtype: str | None = None
+
+
+class Stage(_Value, frozen=True, kw_only=True):
+    """Where in the training it happened; None: not known."""
+
+    iteration: int | None = None
+    phase: str | None = None
+    """forward, backward, dp_sync, optimizer, data, checkpoint, init, or the user's own word."""
+    microbatch: int | None = None
+    layer: int | None = None
+    op: str | None = None
+
+
+class Victims(_Value, frozen=True, kw_only=True):
+    """The ranks that wait. The list may be cut in very large jobs, the count is not."""
+
+    count: Annotated[int, Meta(ge=0)] = 0
+    ranks: tuple[Rank, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.count < len(self.ranks):
+            raise ValueError(f"{len(self.ranks)} victims are listed but {self.count} counted")
+
+
+class Evidence(_Value, frozen=True, kw_only=True):
+    """One number or fact that the verdict rests on."""
+
+    what: str
+    """A noun phrase: "time blocked", "exit code"."""
+    value: int | float | str | bool
+    unit: str | None = None
+    where: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.value, float) and not math.isfinite(self.value):
+            raise ValueError(f"evidence '{self.what}' has no number: {self.value}")
+
+
+class SensorReport(_Value, frozen=True, kw_only=True):
+    """A sensor that the verdict rests on, and how many ranks it reported from."""
+
+    name: str
+    state: SensorState
+    ranks: Annotated[int, Meta(ge=0)]
+
+
+class Incident(_Value, frozen=True, kw_only=True, rename={"fault_class": "class"}):
+    """What the user is told about one root cause. Times are UTC."""
+
+    schema: Literal["whichrank.incident/1"] = SCHEMA
+    id: str
+    job: str
+    severity: Severity
+    status: Status
+    kind: Kind
+    cause: Cause
+    reason: Reason | None = None
+    fault_class: FaultClass | None = None
+    """CCL-D's class, `class` in JSON: H1 not entered, H2 inconsistent, H3 transport; S1 compute, S2 communication,
+    S3 both."""
+    culprits: tuple[Culprit, ...] = ()
+    candidates: tuple[Culprit, ...] = ()
+    """Who it may be when the cause is `unknown`."""
+    links: tuple[Link, ...] = ()
+    communicator: Communicator | None = None
+    op: Op | None = None
+    stage: Stage | None = None
+    onset: Utc | None = None
+    detected: Utc
+    located: Utc | None = None
+    ended: Utc | None = None
+    victims: Victims = Victims()
+    evidence: tuple[Evidence, ...] = ()
+    next: tuple[str, ...] = ()
+    """Commands for the user to go on with."""
+    sensors: tuple[SensorReport, ...] = ()
+    complete: bool
+    """False: the telemetry of some rank was missing."""
+
+    def __post_init__(self) -> None:
+        if self.culprits and self.cause in NOBODY:
+            raise ValueError(f"cause {self.cause} names no culprit; ranks that it may be are candidates")
+        if self.candidates and self.cause != Cause.UNKNOWN:
+            raise ValueError(f"candidates stand only beside cause unknown, not {self.cause}")
+        if self.status == "recovered" and self.ended is None:
+            raise ValueError("a recovered incident has the time of its end")
+
+
+class _Version(Struct):
+    schema: str
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Incident)
+_version_decoder = msgspec.json.Decoder(_Version)
+
+
+def encode_incident(incident: Incident) -> bytes:
+    """The incident as one line of JSON, without the newline."""
+    return _encoder.encode(incident)
+
+
+def decode_incident(data: bytes | str) -> Incident:
+    """The incident in a JSON text.
+
+    Raises:
+        IncidentFormatError: The text is of another version, or is no incident.
+    """
+    try:
+        version = _version_decoder.decode(data).schema
+        if version == SCHEMA:
+            return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise IncidentFormatError(f"this is no incident of format {SCHEMA}: {error}") from error
+    raise IncidentFormatError(
+        f"this incident has format {version!r}, and this whichrank reads {SCHEMA!r} only",
+        mend="pip install --upgrade whichrank",
+    )

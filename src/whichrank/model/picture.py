@@ -1,0 +1,124 @@
+"""One consistent view of a job, as columns: what `detect` and `locate` look at.
+
+Times are seconds on the analyzer's clock. Ranks are indexed by their global rank, memberships lie flat: the members of
+communicator `c` are rows `comm_at[c] : comm_at[c] + comm_size[c]`, in the order of group ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+WAITS = np.dtype(
+    [
+        ("rank", "i8"),
+        ("tid", "i8"),
+        ("comm", "i8"),  # index of the communicator
+        ("counter", "i8"),
+        ("kind", "i8"),
+        ("peer", "i8"),  # group rank of root or peer, -1 none
+        ("tag", "i8"),
+        ("since_s", "f8"),  # blocked since
+        ("issue_s", "f8"),
+        ("explicit", "?"),  # False: inferred from outside, not told by the sensor
+        ("how", "i8"),
+        ("dtype", "i8"),
+        ("reduce_op", "i8"),
+        ("count", "i8"),
+        ("timeout_s", "f8"),
+    ]
+)
+"""A thread that is blocked on an operation."""
+
+OPS = np.dtype(
+    [
+        ("rank", "i8"),
+        ("comm", "i8"),
+        ("counter", "i8"),
+        ("kind", "i8"),
+        ("peer", "i8"),
+        ("tag", "i8"),
+        ("dtype", "i8"),
+        ("reduce_op", "i8"),
+        ("count", "i8"),
+        ("signature", "u8"),
+        ("flags", "i8"),
+        ("ordinal", "i8"),
+        ("tid", "i8"),
+        ("issue_s", "f8"),
+        ("failed", "?"),  # it ended with an error; else it is in flight
+        ("splits", "i8"),
+        ("split_in", "i8", (16,)),
+        ("split_out", "i8", (16,)),
+    ]
+)
+"""An operation in flight, or one of the last that failed."""
+
+PAIRS = np.dtype(
+    [
+        ("rank", "i8"),
+        ("comm", "i8"),
+        ("kind", "i8"),
+        ("peer", "i8"),
+        ("tag", "i8"),
+        ("issued", "i8"),
+        ("completed", "i8"),
+    ]
+)
+"""Counters of send/recv of one rank toward one peer and tag."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The state of a job at one moment. Arrays over ranks have the world's size; missing ranks are not `present`."""
+
+    now_s: float
+    present: Bools
+    """A ring of this rank was read."""
+    fresh: Bools
+    """Its agent was heard lately, and had just read its ring (or its process has ended): its state is news."""
+    read_s: Floats
+    """The latest that its ring can have been read."""
+    read_after_s: Floats
+    """The earliest: a state that began before this was surely still unseen or seen whole."""
+    main_tid: Ints
+    stopped: Bools
+    """The process was stopped in two looks."""
+    gone: Bools
+    """The process has ended."""
+    busy: Bools
+    """It writes, or its children work."""
+    waits: np.ndarray[Any, Any]
+    """Rows of WAITS."""
+    ops: np.ndarray[Any, Any]
+    """Rows of OPS."""
+    pairs: np.ndarray[Any, Any]
+    """Rows of PAIRS."""
+    comm_at: Ints
+    comm_size: Ints
+    member_rank: Ints
+    """Global rank of each membership, -1 unknown."""
+    member_issued: Ints
+    member_done: Ints
+    member_tid: Ints
+    """Thread that issued the latest operation there, 0 none."""
+    member_seen: Bools
+    """A row of this membership was read."""
+
+    @property
+    def world_size(self) -> int:
+        """Ranks that the job has, seen or not."""
+        return len(self.present)
+
+    def group_rank_to_rank(self, comm: int, group_rank: int) -> int:
+        """The global rank behind a group rank, -1 unknown."""
+        if not 0 <= group_rank < self.comm_size[comm]:
+            return -1
+        return int(self.member_rank[self.comm_at[comm] + group_rank])

@@ -1,0 +1,269 @@
+"""Rows of the ring as NumPy dtypes: the same bytes as the structs of `native/include/whichrank/ring.h`.
+
+Columns that leave the node keep these dtypes, so the agent copies memory and parses nothing. Units are in the names
+(`*_ns`: nanoseconds of CLOCK_MONOTONIC on the rank's host).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+import numpy as np
+
+FRAME_BLOCKS, FRAME_CHANNELS, SPLITS, COMM_WINDOW, PAIR_WINDOW, SENSORS = 8, 8, 16, 1024, 256, 4
+
+
+class Kind(IntEnum):
+    """Kind of an operation; point-to-point kinds are >= SEND."""
+
+    NONE = 0
+    ALL_REDUCE = 1
+    BROADCAST = 2
+    REDUCE = 3
+    ALL_GATHER = 4
+    REDUCE_SCATTER = 5
+    ALL_TO_ALL = 6
+    GATHER = 7
+    SCATTER = 8
+    BARRIER = 9
+    MONITORED_BARRIER = 10
+    ALL_REDUCE_COALESCED = 11
+    ALL_GATHER_COALESCED = 12
+    REDUCE_SCATTER_COALESCED = 13
+    OTHER = 14
+    SEND = 32
+    RECV = 33
+    RECV_ANY = 34
+
+
+class Flag(IntFlag):
+    """Flags of an operation."""
+
+    END_INFERRED = 1
+    UNEVEN = 2
+    SPLITS_CUT = 4
+    ASYNC = 8
+    FUTURE_TAKEN = 16
+    UNTRACKED = 32
+    LISTS = 64
+    FALLBACK = 128
+
+
+class Status(IntEnum):
+    """How an operation ended."""
+
+    DONE = 1
+    FAILED = 2
+    DROPPED = 3
+
+
+class WaitHow(IntEnum):
+    """What a thread blocked on an operation is doing."""
+
+    NONE = 0
+    CALL = 1
+    ENTRY = 2
+    POLL = 3
+    FUTURE = 4  # inferred by the agent, never written by a sensor
+
+
+class SensorState(IntEnum):
+    """State of one sensor of a rank."""
+
+    ABSENT = 0
+    ON = 1
+    FALLBACK = 2
+    FAILED = 3
+
+
+SENSOR_NAMES = ("c10d", "socket", "nccl", "nccl_api")
+
+SENSOR = np.dtype([("state", "u4"), ("message", "S60")])
+CHANNEL = np.dtype([("send_count", "u8"), ("recv_count", "u8")])
+BLOCK = np.dtype([("comm_id", "u8"), ("counter", "u4"), ("extension", "u4"), ("channel", CHANNEL, (FRAME_CHANNELS,))])
+FRAME = np.dtype(
+    [
+        ("op_counter", "u8"),
+        ("kernel_index", "u8"),
+        ("mode", "u4"),
+        ("channels", "u4"),
+        ("reserved", "u8"),
+        ("block", BLOCK, (FRAME_BLOCKS,)),
+    ]
+)
+HEADER = np.dtype(
+    [
+        ("magic", "u8"),
+        ("version", "u4"),
+        ("header_bytes", "u4"),
+        ("total_bytes", "u8"),
+        ("pid", "i4"),
+        ("rank", "i4"),
+        ("local_rank", "i4"),
+        ("world_size", "i4"),
+        ("local_world_size", "i4"),
+        ("restart_count", "i4"),
+        ("pid_start_ticks", "u8"),
+        ("created_monotonic_ns", "u8"),
+        ("created_realtime_ns", "u8"),
+        ("heartbeat_ns", "u8"),
+        ("closed_ns", "u8"),
+        ("head", "u8"),
+        ("ordinal", "u8"),
+        ("dropped_records", "u8"),
+        ("dropped_comms", "u8"),
+        ("dropped_inflight", "u8"),
+        ("dropped_waits", "u8"),
+        ("dropped_pairs", "u8"),
+        ("dropped_connections", "u8"),
+        ("exception_ns", "u8"),
+        ("first_failure_ns", "u8"),
+        ("phase_since_ns", "u8"),
+        ("members_used", "u4"),
+        ("group_generation", "u4"),
+        ("init_ns", "u8"),
+        ("host", "S64"),
+        ("job", "S64"),
+        ("phase", "S32"),
+        ("exception", "S192"),
+        ("failure", "S192"),
+        ("sensor", SENSOR, (SENSORS,)),
+    ]
+)
+COMM = np.dtype(
+    [
+        ("version", "u4"),
+        ("state", "u4"),
+        ("comm_id", "u8"),
+        ("epoch", "u4"),
+        ("generation", "u4"),
+        ("size", "u4"),
+        ("group_rank", "u4"),
+        ("first", "i4"),
+        ("stride", "i4"),
+        ("members_at", "i4"),
+        ("last_tid", "u4"),
+        ("issued", "u8"),
+        ("done", "u8"),
+        ("completed", "u8"),
+        ("last_issue_ns", "u8"),
+        ("last_done_ns", "u8"),
+        ("opened_ns", "u8"),
+        ("failed", "u8"),
+        ("timeout_ms", "u4"),
+        ("last_kind", "u4"),
+        ("backend", "S16"),
+        ("name", "S64"),
+        ("desc", "S64"),
+        ("done_bits", "u8", (COMM_WINDOW // 64,)),
+        ("reserved", "V128"),
+    ]
+)
+INFLIGHT_ROW = np.dtype(
+    [
+        ("version", "u4"),
+        ("state", "u4"),
+        ("comm_id", "u8"),
+        ("counter", "u4"),
+        ("extension", "u4"),
+        ("t_issue_ns", "u8"),
+        ("t_start_ns", "u8"),
+        ("t_return_ns", "u8"),
+        ("wait_since_ns", "u8"),
+        ("count", "u8"),
+        ("signature", "u8"),
+        ("issue_tid", "u4"),
+        ("wait_tid", "u4"),
+        ("peer", "i4"),
+        ("tag", "u4"),
+        ("ordinal", "u4"),
+        ("timeout_ms", "u4"),
+        ("comm_slot", "u2"),
+        ("epoch", "u1"),
+        ("kind", "u1"),
+        ("dtype", "u1"),
+        ("reduce_op", "u1"),
+        ("flags", "u2"),
+        ("polled_ns", "u8"),
+        ("out_count", "u8"),
+        ("splits", "u4"),
+        ("reserved", "u4"),
+        ("split_in", "u4", (SPLITS,)),
+        ("split_out", "u4", (SPLITS,)),
+    ]
+)
+WAIT = np.dtype(
+    [
+        ("version", "u4"),
+        ("tid", "u4"),
+        ("since_ns", "u8"),
+        ("comm_id", "u8"),
+        ("counter", "u4"),
+        ("peer", "i4"),
+        ("comm_slot", "u2"),
+        ("epoch", "u1"),
+        ("kind", "u1"),
+        ("how", "u1"),
+        ("dtype", "u1"),
+        ("reduce_op", "u1"),
+        ("inflight", "u1"),
+        ("count", "u8"),
+        ("timeout_ms", "u4"),
+        ("tag", "u4"),
+        ("t_issue_ns", "u8"),
+    ]
+)
+PAIR = np.dtype(
+    [
+        ("key", "u8"),
+        ("issued", "u8"),
+        ("done", "u8"),
+        ("completed", "u8"),
+        ("last_issue_ns", "u8"),
+        ("last_done_ns", "u8"),
+        ("comm_slot", "u2"),
+        ("epoch", "u1"),
+        ("kind", "u1"),
+        ("peer", "i4"),
+        ("tag", "u4"),
+        ("last_tid", "u4"),
+        ("done_bits", "u8", (PAIR_WINDOW // 64,)),
+    ]
+)
+CONNECTION = np.dtype(
+    [
+        ("version", "u4"),
+        ("state", "u4"),
+        ("local_addr", "V16"),
+        ("remote_addr", "V16"),
+        ("local_port", "u2"),
+        ("remote_port", "u2"),
+        ("fd", "i4"),
+        ("messages_sent", "u8"),
+        ("bytes_sent", "u8"),
+        ("messages_received", "u8"),
+        ("bytes_received", "u8"),
+        ("last_send_ns", "u8"),
+        ("last_receive_ns", "u8"),
+    ]
+)
+RECORD = np.dtype(
+    [
+        ("seq", "u8"),
+        ("t_issue_ns", "u8"),
+        ("t_start_ns", "u8"),
+        ("t_end_ns", "u8"),
+        ("count", "u8"),
+        ("counter", "u4"),
+        ("ordinal", "u4"),
+        ("wait_us", "u4"),
+        ("peer", "i4"),
+        ("comm_slot", "u2"),
+        ("epoch", "u1"),
+        ("kind", "u1"),
+        ("dtype", "u1"),
+        ("reduce_op", "u1"),
+        ("flags", "u1"),
+        ("status", "u1"),
+    ]
+)

@@ -1,0 +1,94 @@
+"""The signature of an operation as one number, and as words.
+
+Two numbers that differ in one round contradict each other. What may legally differ between members is left out:
+splits of an uneven all-to-all, element counts of gather and scatter, sizes of tensor lists (DESIGN 5.2, question 3).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.model.rows import Flag, Kind
+
+DTYPES = {
+    0: ("uint8", 1), 1: ("int8", 1), 2: ("int16", 2), 3: ("int32", 4), 4: ("int64", 8), 5: ("float16", 2),
+    6: ("float32", 4), 7: ("float64", 8), 8: ("complex32", 4), 9: ("complex64", 8), 10: ("complex128", 16),
+    11: ("bool", 1), 15: ("bfloat16", 2), 23: ("float8_e5m2", 1), 24: ("float8_e4m3fn", 1),
+}  # fmt: skip
+"""c10's scalar types: number -> name, bytes per element."""
+
+REDUCE_OPS = {0: "sum", 1: "avg", 2: "product", 3: "min", 4: "max", 5: "band", 6: "bor", 7: "bxor", 8: "premul_sum"}
+
+_REDUCES = (Kind.ALL_REDUCE, Kind.REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_REDUCE_COALESCED, Kind.REDUCE_SCATTER_COALESCED)
+_ROOTED = (Kind.BROADCAST, Kind.REDUCE, Kind.GATHER, Kind.SCATTER)
+_BARRIERS = (Kind.BARRIER, Kind.MONITORED_BARRIER)
+
+
+_FREE_COUNT, _FREE_IF_UNEVEN, _FREE_IF_LISTS, _NO_TYPE, _HAS_REDUCE_OP, _HAS_PEER = (1 << bit for bit in range(6))
+_TRAITS = np.zeros(256, np.uint8)
+_TRAITS[list(_BARRIERS)] |= _FREE_COUNT | _NO_TYPE
+_TRAITS[[Kind.GATHER, Kind.SCATTER]] |= _FREE_COUNT
+_TRAITS[Kind.ALL_TO_ALL] |= _FREE_IF_UNEVEN
+_TRAITS[[Kind.ALL_GATHER, Kind.REDUCE_SCATTER]] |= _FREE_IF_LISTS
+_TRAITS[list(_REDUCES)] |= _HAS_REDUCE_OP
+_TRAITS[[*_ROOTED, *range(Kind.SEND, 256)]] |= _HAS_PEER
+
+
+def mix(a: NDArray[np.uint64], b: NDArray[Any]) -> NDArray[np.uint64]:
+    """Mix `b` into the hash `a`, element by element."""
+    with np.errstate(over="ignore"):
+        h = (a ^ b.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        return np.asarray(h ^ (h >> np.uint64(29)))
+
+
+def signatures(rows: np.ndarray[Any, Any]) -> NDArray[np.uint64]:
+    """One number per row for what all members of the round must agree on.
+
+    Args:
+        rows: Any array with the fields kind, dtype, count, reduce_op, peer and flags.
+    """
+    kind = rows["kind"].astype(np.int64)
+    traits = _TRAITS[kind & 0xFF]
+    flags = rows["flags"]
+    free_count = (traits & _FREE_COUNT) != 0
+    free_count |= ((traits & _FREE_IF_UNEVEN) != 0) & ((flags & Flag.UNEVEN) != 0)
+    free_count |= ((traits & _FREE_IF_LISTS) != 0) & ((flags & Flag.LISTS) != 0)
+    h = mix(np.full(len(rows), 1, np.uint64), kind)
+    h = mix(h, np.where((traits & _NO_TYPE) != 0, 0, rows["dtype"]))
+    h = mix(h, np.where(free_count, 0, rows["count"].astype(np.int64)))
+    h = mix(h, np.where((traits & _HAS_REDUCE_OP) != 0, rows["reduce_op"], 0))
+    return mix(h, np.where((traits & _HAS_PEER) != 0, rows["peer"].astype(np.int64) + 1, 0))
+
+
+def kind_name(kind: int) -> str:
+    """`all_reduce`, `send`, ..."""
+    return Kind(kind).name.lower() if kind in Kind._value2member_map_ else f"kind_{kind}"
+
+
+def dtype_name(dtype: int) -> str | None:
+    """`float32`, ...; None if not known."""
+    return DTYPES[dtype][0] if dtype in DTYPES else None
+
+
+def op_bytes(dtype: int, count: int) -> int | None:
+    """Bytes of `count` elements; None if the type is not known."""
+    return DTYPES[dtype][1] * count if dtype in DTYPES else None
+
+
+def describe(kind: int, dtype: int, count: int, reduce_op: int, peer: int) -> str:
+    """The signature in words: `all_reduce of 1024 float32 (sum)`."""
+    if kind in _BARRIERS:
+        return kind_name(kind)
+    text = f"{kind_name(kind)} of {count} {dtype_name(dtype) or 'elements'}"
+    if kind in _REDUCES:
+        text += f" ({REDUCE_OPS.get(reduce_op, reduce_op)})"
+    if kind in _ROOTED:
+        text += f", root {peer}"
+    elif kind == Kind.SEND:
+        text += f" to {peer}"
+    elif kind == Kind.RECV:
+        text += f" from {peer}"
+    return text

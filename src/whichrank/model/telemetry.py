@@ -1,0 +1,256 @@
+"""What an agent tells the analyzer: one `Batch` per look at its node, as columns.
+
+The rows keep the ring's own dtypes where they can, so the agent copies memory and the analyzer reads it with
+`numpy.frombuffer`; nobody makes an object per rank and event. A batch holds *states* (what every rank is doing now:
+losing one loses nothing, the next says it again) and two things that are told once: `records` and `events`.
+
+Clocks: `*_ns` in rows are CLOCK_MONOTONIC of the agent's host. `read_ns` of a rank row is when its ring was read.
+The analyzer turns ages (`read_ns - t`) into its own time; it never compares the clocks of two hosts.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from whichrank.model.rows import INFLIGHT_ROW, RECORD, WAIT
+
+VERSION: Final = 1
+
+
+class ProcessState(IntEnum):
+    """State of a rank's process, from `/proc/PID/stat`."""
+
+    UNKNOWN = 0
+    RUNNING = 1
+    SLEEPING = 2
+    DISK = 3
+    STOPPED = 4
+    TRACED = 5
+    ZOMBIE = 6
+    GONE = 7
+
+
+class WaitChannel(IntEnum):
+    """Where in the kernel a thread sleeps, as far as it tells what the thread does."""
+
+    UNKNOWN = 0
+    NONE = 1  # on a CPU, or ready to run
+    LOCK = 2  # futex: a condition variable, a lock, `work.wait()`
+    SLEEP = 3  # nanosleep: `time.sleep`
+    IO = 4  # poll, select, a pipe, a socket
+    DISK = 5  # file system
+    OTHER = 6
+
+
+RANK_ROW = np.dtype(
+    [
+        ("rank", "i4"),
+        ("pid", "i4"),
+        ("local_rank", "i4"),
+        ("world_size", "i4"),
+        ("restart_count", "i4"),
+        ("state", "u1"),  # ProcessState
+        ("main_wait_channel", "u1"),  # WaitChannel of the main thread
+        ("busy", "u1"),  # 1: it wrote, or its children used a CPU, since the last look
+        ("signalled_stop", "u1"),  # reserved for job control stops
+        ("exit_status", "i4"),  # as from wait(2); -1 unknown or alive
+        ("pid_start_ticks", "u8"),
+        ("read_ns", "u8"),
+        ("created_ns", "u8"),
+        ("heartbeat_ns", "u8"),
+        ("closed_ns", "u8"),
+        ("init_ns", "u8"),
+        ("ordinal", "u8"),
+        ("head", "u8"),
+        ("lost_records", "u8"),  # overwritten before they were read, and dropped in the ring
+        ("dropped_rows", "u8"),  # in-flight, wait, pair and communicator rows that found no place
+        ("exception_ns", "u8"),
+        ("first_failure_ns", "u8"),
+        ("ended_ns", "u8"),  # when the agent saw the process end; 0 alive
+        ("cpu_ns", "u8"),
+        ("written_bytes", "u8"),
+        ("children_cpu_ns", "u8"),
+        ("phase_since_ns", "u8"),
+        ("c10d_state", "u1"),  # SensorState
+        ("socket_state", "u1"),
+        ("pad", "V6"),
+        ("phase", "S32"),
+        ("exception", "S192"),
+        ("failure", "S192"),
+    ]
+)
+
+COMM_ROW = np.dtype(
+    [
+        ("rank", "i4"),
+        ("group_rank", "u4"),
+        ("comm_id", "u8"),
+        ("slot", "u2"),
+        ("epoch", "u1"),
+        ("state", "u1"),  # 1 live, 2 closed
+        ("last_tid", "u4"),
+        ("issued", "u8"),
+        ("done", "u8"),
+        ("completed", "u8"),
+        ("failed", "u8"),
+        ("last_issue_ns", "u8"),
+        ("last_done_ns", "u8"),
+        ("timeout_ms", "u4"),
+        ("last_kind", "u4"),
+    ]
+)
+
+PAIR_ROW = np.dtype(
+    [
+        ("rank", "i4"),
+        ("peer", "i4"),  # group rank in the communicator, -1 any source
+        ("comm_id", "u8"),  # of the communicator, not of the pair
+        ("issued", "u8"),
+        ("done", "u8"),
+        ("completed", "u8"),
+        ("tag", "u4"),
+        ("last_tid", "u4"),
+        ("kind", "u1"),
+        ("pad", "V7"),
+    ]
+)
+
+# In-flight, wait and record rows: the rank, the communicator (not the pair) and then the ring's own row.
+INFLIGHT_TOLD = np.dtype([("rank", "i4"), ("pad", "u4"), ("comm", "u8"), ("row", INFLIGHT_ROW)])
+WAIT_TOLD = np.dtype([("rank", "i4"), ("inferred", "u4"), ("comm", "u8"), ("row", WAIT)])
+RECORD_TOLD = np.dtype([("rank", "i4"), ("pad", "u4"), ("comm", "u8"), ("row", RECORD)])
+
+# What the frame sampler saw in its latest window (CCL-D section 4.1.2), summed over the channels of a rank.
+RATE_ROW = np.dtype(
+    [
+        ("rank", "i4"),
+        ("pad", "u4"),
+        ("start_ns", "u8"),
+        ("end_ns", "u8"),
+        ("samples", "u8"),
+        ("active_send", "u8"),  # samples in which any channel sent
+        ("active_recv", "u8"),
+        ("send_changes", "u8"),  # value changes of SendCount
+        ("recv_changes", "u8"),
+        ("send_messages", "u8"),  # by how much SendCount grew
+        ("recv_messages", "u8"),
+        ("send_rate", "f8"),  # CCL-D's SendRate: 1 / send_changes, 0 if nothing changed
+        ("recv_rate", "f8"),
+        ("op_sent", "u8"),  # SendCount of the latest operation so far
+        ("op_received", "u8"),
+    ]
+)
+
+
+class CommInfo(msgspec.Struct, frozen=True):
+    """What stays the same of a communicator: told when first seen, and again after a reconnect."""
+
+    comm_id: int
+    name: str
+    desc: str
+    backend: str
+    size: int
+    generation: int
+    members: list[int]
+    """Global ranks by group rank; empty when the sensor could not know them."""
+
+
+class Stack(msgspec.Struct, frozen=True):
+    """One thread of a rank as py-spy saw it, innermost frame first."""
+
+    thread: str
+    main: bool
+    holds_gil: bool
+    frames: list[str]
+    """`function (file:line)`."""
+    asleep: bool = False
+    """It held the GIL all through a second look and did not run: nobody else in its process can."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something told once about a rank (or the node, rank -1)."""
+
+    kind: str
+    """`exit`, `stacks`, `note`."""
+    rank: int
+    pid: int
+    at_ns: int
+    """CLOCK_MONOTONIC of the agent's host."""
+    text: str = ""
+    status: int = -1
+    """As from wait(2), for `exit`; -1 when nobody could read it."""
+    stacks: list[Stack] = []
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """One look at a node. The byte columns are arrays of the dtypes of this module."""
+
+    version: int
+    job: str
+    agent: str
+    """Unique per agent process: `host:pid`."""
+    host: str
+    sequence: int
+    sent_ns: int
+    """CLOCK_MONOTONIC of the agent's host when the batch was made."""
+    sent_realtime_ns: int
+    delay_bound_ns: int
+    """Upper bound of how long batches of this agent travel now, from its last round trip; -1 unknown."""
+    node_ranks: int
+    """Rings on this node, alive or not."""
+    ranks: bytes = b""
+    comms: bytes = b""
+    pairs: bytes = b""
+    inflight: bytes = b""
+    waits: bytes = b""
+    records: bytes = b""
+    comm_info: list[CommInfo] = []
+    events: list[Event] = []
+    rates: bytes = b""
+
+    def rank_rows(self) -> np.ndarray:
+        """Rows of RANK_ROW."""
+        return np.frombuffer(self.ranks, RANK_ROW)
+
+    def comm_rows(self) -> np.ndarray:
+        """Rows of COMM_ROW."""
+        return np.frombuffer(self.comms, COMM_ROW)
+
+    def pair_rows(self) -> np.ndarray:
+        """Rows of PAIR_ROW."""
+        return np.frombuffer(self.pairs, PAIR_ROW)
+
+    def inflight_rows(self) -> np.ndarray:
+        """Rows of INFLIGHT_TOLD."""
+        return np.frombuffer(self.inflight, INFLIGHT_TOLD)
+
+    def wait_rows(self) -> np.ndarray:
+        """Rows of WAIT_TOLD."""
+        return np.frombuffer(self.waits, WAIT_TOLD)
+
+    def record_rows(self) -> np.ndarray:
+        """Rows of RECORD_TOLD."""
+        return np.frombuffer(self.records, RECORD_TOLD)
+
+    def rate_rows(self) -> np.ndarray:
+        """Rows of RATE_ROW, of the ranks whose frames are sampled."""
+        return np.frombuffer(self.rates, RATE_ROW)
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What the analyzer asks of an agent; travels back with the credit."""
+
+    credit: int
+    """Batches that the agent may send before it hears again."""
+    acknowledged: int
+    """Sequence of the batch that this answers."""
+    stacks_of: list[int] = []
+    """Ranks whose stacks are wanted now."""
+    retell: bool = False
+    """Send all CommInfo again (the analyzer is new)."""
+    closely: bool = False
+    """Look more often: something is suspected."""

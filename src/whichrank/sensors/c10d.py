@@ -1,0 +1,178 @@
+"""The C++ c10d sensor: built once for the installed torch, cached, loaded and switched on.
+
+Its ABI is that of one torch build, so it is compiled on the user's machine at first use (about ten seconds) and kept
+under a key of source, header and torch version. Ranks that start together build once: the first takes a file
+lock, the others wait. `whichrank run` prepares it before the job starts, so ranks normally only load it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whichrank.errors import SensorError
+from whichrank.sensors import groups
+from whichrank.sensors.native import C10D_SOURCE, INCLUDE, load_core, native_path
+
+if TYPE_CHECKING:
+    from whichrank.sensors.process import Identity
+
+STANDARDS = ("c++20", "c++17")
+BUILD_TIMEOUT_S = 300
+
+_sensor: ctypes.CDLL | None = None  # once it is loaded into this process
+
+
+def torch_folder() -> Path:
+    """The installed torch, found without importing it.
+
+    Raises:
+        SensorError: There is none.
+    """
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.origin:
+        raise SensorError("torch is not installed for this Python", where=sys.executable, mend="pip install torch")
+    return Path(spec.origin).parent
+
+
+def compiler() -> str:
+    """The C++ compiler: `$CXX`, else the first of c++, g++ and clang++.
+
+    Raises:
+        SensorError: There is none.
+    """
+    for name in (os.environ.get("CXX", ""), "c++", "g++", "clang++"):
+        path = shutil.which(name) if name else None
+        if path:
+            return path
+    raise SensorError("no C++ compiler was found", mend="apt-get install g++  (or set CXX)")
+
+
+def cache_folder() -> Path:
+    """Where built sensors are kept: `$WHICHRANK_CACHE`, else `$XDG_CACHE_HOME/whichrank`, else `~/.cache/whichrank`."""
+    own = os.environ.get("WHICHRANK_CACHE")
+    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "whichrank"
+
+
+def built_path() -> Path:
+    """Where the sensor for this torch is, or will be; a built one needs no compiler any more.
+
+    Raises:
+        SensorError: No torch, or no native part.
+    """
+    source, header = native_path(C10D_SOURCE), native_path(INCLUDE) / "whichrank" / "ring.h"
+    torch_version = (torch_folder() / "version.py").read_bytes()
+    key = hashlib.sha256(b"\0".join((source.read_bytes(), header.read_bytes(), torch_version)))
+    found = re.search(rb"^__version__[^=\n]*=\s*['\"]([^'\"]+)", torch_version, re.MULTILINE)
+    version = re.sub(r"[^0-9A-Za-z.+]", "", found.group(1).decode()) if found else "unknown"
+    return cache_folder() / f"c10d-{version}-{key.hexdigest()[:16]}.so"
+
+
+def build(target: Path, say: Callable[[str], None]) -> None:
+    """Compile the sensor to `target` unless another process does it first; `say` is told when it takes time.
+
+    Raises:
+        SensorError: It does not compile; the message holds the compiler's first error.
+    """
+    compiler()  # before anything is announced
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with target.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if target.exists():
+            return
+        say(f"whichrank: building the c10d sensor for this torch, once (about 10 s) -> {target}")
+        made = target.with_suffix(f".{os.getpid()}.tmp")
+        errors = ""
+        for standard in STANDARDS:
+            command = _command(standard, made)
+            result = subprocess.run(
+                command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, env=_quiet_environment()
+            )
+            if result.returncode == 0:
+                made.replace(target)
+                return
+            errors = errors or result.stderr
+        made.unlink(missing_ok=True)
+    first = next((line for line in errors.splitlines() if "error" in line), errors[:200])
+    raise SensorError(f"the c10d sensor does not compile: {first}", where=compiler(), mend="whichrank doctor")
+
+
+def _command(standard: str, made: Path) -> list[str]:
+    torch = torch_folder()
+    include = torch / "include"
+    api = include / "torch" / "csrc" / "api" / "include"
+    return [compiler(), "-O2", f"-std={standard}", "-fPIC", "-shared", "-fvisibility=hidden", "-w",
+            f"-I{native_path(INCLUDE)}", f"-I{include}", f"-I{api}", str(native_path(C10D_SOURCE)), "-o", str(made),
+            f"-L{torch / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10"]  # fmt: skip
+
+
+def _quiet_environment() -> dict[str, str]:
+    """The compiler must not be watched, nor find itself preloaded."""
+    return {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "WHICHRANK_DIR")}
+
+
+def prepare(say: Callable[[str], None]) -> None:
+    """Build the sensor ahead of the job if it is not cached. Never raises: the ranks then use the fallback."""
+    try:
+        target = built_path()
+        if not target.exists():
+            build(target, say)
+    except (SensorError, OSError, subprocess.SubprocessError) as error:
+        say(f"whichrank: the C++ sensor cannot be used, the slower Python one takes its place: {error}")
+
+
+def switch_on(directory: bytes, identity: Identity, open_now: bool) -> None:
+    """Load the sensor into this process and start observing.
+
+    Args:
+        directory: The job's folder in shared memory.
+        identity: What is known of this process.
+        open_now: Make the ring at once instead of at the first process group.
+
+    Raises:
+        SensorError: It cannot be built or loaded.
+    """
+    global _sensor
+    target = built_path()
+    if not target.exists():
+        build(target, lambda line: print(line, file=sys.stderr, flush=True))
+    load_core()
+    try:
+        sensor = ctypes.CDLL(str(target))
+    except OSError as error:
+        raise SensorError(f"the c10d sensor does not load: {error}", where=str(target), mend=f"rm {target}") from error
+    sensor.wr_c10d_enable.argtypes = (ctypes.c_char_p, ctypes.c_void_p)
+    sensor.wr_c10d_enable.restype = None
+    sensor.wr_c10d_enable(directory, ctypes.byref(identity))
+    if open_now:
+        sensor.wr_c10d_open_ring()
+    _follow_groups()
+    _sensor = sensor
+
+
+def _follow_groups() -> None:
+    import torch
+
+    made, gone = torch.ops.whichrank.open_group, torch.ops.whichrank.close_group
+    groups.watch(lambda group: made(group.boxed()), lambda group: gone(group.boxed()))
+
+
+def observe(on: bool) -> None:
+    """Let operations pass unobserved, or observe them again. For measurements.
+
+    Raises:
+        SensorError: The C++ sensor is not in use in this process.
+    """
+    if _sensor is None:
+        raise SensorError("the C++ sensor is not in use in this process", mend="whichrank doctor")
+    _sensor.wr_c10d_switch(int(on))

@@ -1,0 +1,76 @@
+"""Tells a c10d sensor when a process group is made and when it is shut down.
+
+Both sensors would learn of a group from its first operation, but that is too late: a group's identity counts how often
+a group of its name and members was made, and a rank that never used the first one would count differently. So the one
+function of torch through which Python makes groups is wrapped, and the methods of `ProcessGroup` that split, merge and
+shut down. Where a torch has no such function, groups are known from their first operation as before.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_MARK = "_whichrank_watched"
+
+
+def watch(opened: Callable[[Any], object], closed: Callable[[Any], object]) -> None:
+    """Call `opened(group)` after a `ProcessGroup` is made and `closed(group)` before it is shut down; once per process.
+
+    Neither may change what the program sees: an exception of theirs is said once, and then they are left alone.
+    """
+    from torch._C._distributed_c10d import ProcessGroup
+    from torch.distributed import distributed_c10d
+
+    tell_opened, tell_closed = _harmless(opened), _harmless(closed)
+
+    def result_is_group(result: Any) -> None:
+        group = result[0] if isinstance(result, tuple) else result
+        if isinstance(group, ProcessGroup):
+            tell_opened(group)
+
+    _wrap(distributed_c10d, "_new_process_group_helper", after=result_is_group)
+    _wrap(ProcessGroup, "split_group", after=result_is_group)
+    _wrap(ProcessGroup, "merge_remote_group", after=result_is_group)
+    _wrap(ProcessGroup, "shutdown", before=tell_closed)
+
+
+def _wrap(
+    owner: Any,
+    name: str,
+    before: Callable[[Any], None] | None = None,
+    after: Callable[[Any], None] | None = None,
+) -> None:
+    original = getattr(owner, name, None)
+    if original is None or hasattr(original, _MARK):
+        return
+
+    @functools.wraps(original)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        if before is not None and args:
+            before(args[0])
+        result = original(*args, **kwargs)
+        if after is not None:
+            after(result)
+        return result
+
+    setattr(watched, _MARK, True)
+    setattr(owner, name, watched)
+
+
+def _harmless(tell: Callable[[Any], object]) -> Callable[[Any], None]:
+    failed = False
+
+    def told(group: Any) -> None:
+        nonlocal failed
+        if failed:
+            return
+        try:
+            tell(group)
+        except Exception as error:
+            failed = True
+            print(f"whichrank: process groups are no longer followed: {error}", file=sys.stderr)
+
+    return told

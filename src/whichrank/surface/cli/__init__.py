@@ -1,0 +1,93 @@
+"""The command line: one file per command, its docstring is its help.
+
+A command's module is imported when it is needed, and imports what it works with inside its function, so that `--help`
+and completion stay fast. A command raises `WhichrankError`; only `main` prints errors and makes exit codes.
+stdout is data, stderr is talk. May be imported from here: `main` and `cli`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from whichrank import __version__
+from whichrank.errors import WhichrankError
+
+COMMANDS = {
+    "agent": "whichrank.surface.cli.agent",
+    "bench": "whichrank.surface.cli.bench",
+    "completion": "whichrank.surface.cli.completion",
+    "demo": "whichrank.surface.cli.demo",
+    "doctor": "whichrank.surface.cli.doctor",
+    "env": "whichrank.surface.cli.env",
+    "run": "whichrank.surface.cli.run",
+    "stacks": "whichrank.surface.cli.stacks",
+    "watch": "whichrank.surface.cli.watch",
+    "why": "whichrank.surface.cli.why",
+}
+"""Command -> the module that holds it as `command`."""
+
+EXIT_INTERRUPTED = 130
+
+
+class LazyGroup(click.Group):
+    """A group that imports the module of a command when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, sorted."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, or None."""
+        module = COMMANDS.get(cmd_name)
+        if module is None:
+            return None
+        command = importlib.import_module(module).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As in click, with a hint for a misspelt name."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean '{close[0]}'?" if close else ""
+            raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="whichrank", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Names the rank that hangs a distributed PyTorch job, live, with no change to the training code.
+
+    Exit codes: 0 healthy, 1 error, 2 usage, 3 hang found, 4 slowdown found, 5 data incomplete.
+    """
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    try:
+        result = cli.main(args=args, prog_name="whichrank", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except WhichrankError as error:
+        click.echo(f"whichrank: {error}", err=True)
+        return error.exit_code
+    except click.Abort:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone, as in `whichrank why | head`. Keep the interpreter from flushing into the void.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,37 @@
+"""`whichrank agent`."""
+
+from __future__ import annotations
+
+import signal
+
+import click
+
+
+@click.command(name="agent")
+@click.option("--job", envvar="WHICHRANK_JOB", help="Name of the job (default: $WHICHRANK_JOB).")
+@click.option("--connect", envvar="WHICHRANK_CONNECT", metavar="ADDR", help="Where the analyzer listens.")
+@click.option("--wait", "stay", is_flag=True, help="Stay until SIGTERM, also while no rank is there.")
+def command(job: str | None, connect: str | None, stay: bool) -> int:
+    """Watch the ranks of one node and tell the analyzer, in the foreground.
+
+    `whichrank run` starts it by itself. For launchers that cannot be wrapped, start it on every node before the job:
+
+    \b
+        eval "$(whichrank env --join HOST:PORT --job NAME)"
+        whichrank agent &
+
+    It ends when the processes of all its ranks have ended, or at SIGTERM.
+    """
+    from whichrank.surface.run.agent_process import leave, open_agent
+    from whichrank.surface.run.sender import let_in
+
+    let_in()  # a run that starts its agent again keeps them blocked
+    agent, folder = open_agent(job, connect, stay=stay)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: agent.stop())
+    try:
+        agent.run()
+    finally:
+        agent.close()
+        leave(folder)
+    return 0

@@ -1,0 +1,116 @@
+"""`whichrank bench`: measure accuracy and cost; the tables of the docs come from here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.group(name="bench")
+def command() -> None:
+    """Measure accuracy and cost on this machine; the tables of the docs come from here."""
+
+
+def campaign_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Options that demo and matrix share."""
+    for option in (
+        click.option("--seeds", type=click.IntRange(min=1), default=10, show_default=True, help="Runs per fault."),
+        click.option("--fault", "faults", multiple=True, help="Only these faults; may be given again."),
+        click.option(
+            "--results", type=click.Path(path_type=Path), default=None, help="JSON lines; continued if there."
+        ),
+        click.option(
+            "--keep", type=click.Path(path_type=Path), default=None, help="Keep runs that did not agree here."
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print all results as JSON."),
+    ):
+        function = option(function)
+    return function
+
+
+@command.command("demo")
+@campaign_options
+def demo(seeds: int, faults: tuple[str, ...], results: Path | None, keep: Path | None, as_json: bool) -> int:
+    """Every fault and every healthy run of the demo, several seeds each; prints the accuracy table."""
+    from whichrank.bench.campaign import demo_plan
+
+    return _campaign(demo_plan(seeds, faults=faults), results or Path("whichrank-out/bench-demo.jsonl"), keep, as_json)
+
+
+@command.command("matrix")
+@campaign_options
+def matrix(seeds: int, faults: tuple[str, ...], results: Path | None, keep: Path | None, as_json: bool) -> int:
+    """Death, async and skew matrix; prints the accuracy table."""
+    from whichrank.bench.campaign import matrix_plan
+
+    return _campaign(matrix_plan(seeds, faults), results or Path("whichrank-out/bench-matrix.jsonl"), keep, as_json)
+
+
+@command.command("overhead")
+@click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
+@click.option("--quick", is_flag=True, help="Small n, a few minutes: see that it works.")
+@click.option("--only", "names", multiple=True, metavar="NAME", help="Only this part; may be given again.")
+def overhead(as_json: bool, quick: bool, names: tuple[str, ...]) -> int:
+    """What whichrank costs, from a ring push to a training step; prints the table.
+
+    Takes about twenty minutes, and wants a machine that does nothing else.
+
+    \b
+    Parts: ring      ring push, trace ID, operation, memory of a rank
+           sensor    each sensor per operation, switched on and off in one process
+           agent     its CPU and memory
+           analyzer  ingest, location and tick by the size of the job
+           step      a training step whose computation fills the cores
+    """
+    import msgspec
+
+    from whichrank.bench.overhead import PARTS, measure
+    from whichrank.bench.tables import overhead_table
+    from whichrank.errors import UsageError
+
+    if unknown := [name for name in names if name not in PARTS]:
+        raise UsageError(f"there is no part '{unknown[0]}'", mend=f"--only {'|'.join(PARTS)}")
+    chosen = [name for name in PARTS if not names or name in names]
+    with _progress() as progress:
+        bars = {name: progress.add_task(PARTS[name].title, total=1.0) for name in chosen}
+        results = measure(
+            chosen, quick=quick, tell=lambda name, share: progress.update(bars[name], completed=share, refresh=True)
+        )
+    click.echo(msgspec.json.encode(results).decode() if as_json else overhead_table(results))
+    return 5 if results["skipped"] else 0
+
+
+def _progress() -> Any:
+    """A progress bar on stderr, on a terminal only."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    return Progress(console=console, disable=not console.is_terminal)
+
+
+def _campaign(plan: list[Any], path: Path, keep: Path | None, as_json: bool) -> int:
+    import msgspec
+
+    from whichrank.bench.campaign import done_in, key_of, run_campaign
+    from whichrank.bench.tables import accuracy_table
+    from whichrank.sensors.c10d import torch_folder
+
+    torch_folder()  # without torch every trial would only say that no fault was done
+    with _progress() as progress:
+        bar = progress.add_task("trials", total=len(plan))
+
+        def tell(number: int, total: int, result: Any) -> None:
+            progress.update(bar, completed=number)
+            after = "" if result.seconds_to_alert is None else f" {result.seconds_to_alert:.1f} s"
+            progress.console.print(f"{number}/{total} {result.fault} seed {result.seed}: {result.verdict}{after}")
+
+        for _ in run_campaign(plan, path, keep, tell):
+            pass
+    known = done_in(path)
+    ours = [known[key] for key in (key_of(msgspec.to_builtins(s)) for s in plan) if key in known]
+    click.echo(msgspec.json.encode(ours).decode() if as_json else accuracy_table(ours))
+    return 0 if all(r["agree"] for r in ours) else 1

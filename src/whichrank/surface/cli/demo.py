@@ -1,0 +1,102 @@
+"""`whichrank demo`: a real training job, a fault, the verdict, and then the truth."""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+
+@click.command(name="demo")
+@click.option("--fault", default="stop", show_default=True, help="What to do to the job; see --list.")
+@click.option("--ranks", type=click.IntRange(2, 64), default=8, show_default=True, help="Ranks of the job.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Draws victim, moment, variant and layout.")
+@click.option(
+    "--launcher", type=click.Choice(["preloaded", "torchrun"]), default="preloaded", show_default=True,
+    help="preloaded: torch is imported once and the ranks are forked.",
+)  # fmt: skip
+@click.option("--layout", default="", help="Such as tp2-pp2-dp2; drawn by the seed if not given.")
+@click.option("--hang-timeout", type=click.FloatRange(min=1), default=8.0, show_default=True, help="Seconds.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("--list", "list_faults", is_flag=True, help="List the faults and end.")
+def command(
+    fault: str, ranks: int, seed: int, launcher: str, layout: str, hang_timeout: float, as_json: bool, list_faults: bool
+) -> int:
+    """Run a real data x tensor x pipeline parallel job over Gloo, break it, and see whether whichrank names the rank.
+
+    The job computes a little and sleeps a fixed device time, so that eight ranks behave like devices on two cores. The
+    injector draws victim and moment once the job is under way; nothing that whichrank reads carries them. Exit code 0:
+    verdict and truth agree; 1: they do not.
+    """
+    from whichrank.bench.trial import Setup, Trial, known_faults
+    from whichrank.errors import UsageError
+
+    if list_faults:
+        for name, entry in sorted(known_faults().items(), key=lambda item: (item[1].kind, item[0])):
+            click.echo(f"{name:28} {entry.kind:11} {entry.description}")
+        return 0
+    _refuse_what_cannot_run(ranks, layout, hang_timeout)
+    import msgspec
+
+    from whichrank.surface.text import paragraph
+
+    def say(text: str) -> None:
+        if not as_json:
+            click.echo(f"demo: {text}", err=True)
+
+    setup = Setup(fault, ranks, seed, launcher, layout, hang_timeout_s=hang_timeout)  # type: ignore[arg-type]  # click has checked it
+    folder = Path(tempfile.mkdtemp(prefix="whichrank-demo-"))
+    trial = Trial(setup, folder, say)
+    say(f"a job of {ranks} ranks under 'whichrank run', fault '{fault}', seed {seed}, hang timeout {hang_timeout:g} s")
+    try:
+        result = trial.run()
+    except ValueError as error:
+        if (folder / "job.log").exists():
+            raise
+        raise UsageError(str(error), mend="whichrank demo --layout tp2-pp2-dp2 --ranks 8") from error
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+        return 0 if result.agree else 1
+    incidents = trial.incidents()
+    click.echo("\nThe verdict:")
+    for incident in incidents:
+        severity = click.style(incident.severity.upper(), fg="red" if incident.severity == "alert" else "yellow")
+        click.echo(f"  {severity} {paragraph(incident)}")
+    if not incidents:
+        click.echo("  no incident")
+    truth = result.truth
+    click.echo("\nThe truth:")
+    if truth is None:
+        click.echo("  nothing was done to the job")
+    else:
+        who = ", ".join(f"rank {r}" for r in truth["culprits"]) or "nobody at fault"
+        click.echo(
+            f"  {truth['fault']} ({truth['variant']}) on {who}, iteration {truth['iteration']}, {truth['layout']}"
+        )
+    seconds = f", alert after {result.seconds_to_alert:.1f} s" if result.seconds_to_alert is not None else ""
+    click.echo(
+        f"\n{'They agree' if result.agree else 'They do not agree'} ({result.verdict}{seconds}). Log: {result.log}"
+    )
+    return 0 if result.agree else 1
+
+
+def _refuse_what_cannot_run(ranks: int, layout: str, hang_timeout: float) -> None:
+    """Before anything is started: a job that cannot start would only be told as "no fault done"."""
+    from whichrank.demo.layout import Layout
+    from whichrank.errors import UsageError
+    from whichrank.sensors.c10d import torch_folder
+
+    if not math.isfinite(hang_timeout):
+        raise UsageError(f"--hang-timeout is {hang_timeout:g}: it takes seconds", mend="--hang-timeout 8")
+    if layout:
+        try:
+            size = Layout.parse(layout).world_size
+        except ValueError as error:
+            raise UsageError(str(error), mend="--layout tp2-pp2-dp2, or leave it out and one is drawn") from error
+        if size != ranks:
+            what = f"layout {layout} has {size} ranks, and the job has {ranks}"
+            raise UsageError(what, mend=f"whichrank demo --layout {layout} --ranks {size}")
+    torch_folder()

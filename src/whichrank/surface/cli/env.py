@@ -1,0 +1,34 @@
+"""`whichrank env`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+
+@click.command(name="env")
+@click.option("--job", envvar="WHICHRANK_JOB", help="Name of the job, the same on all nodes (default: a new one).")
+@click.option("--join", metavar="ADDR", help="Where the analyzer listens, for `whichrank agent`.")
+def command(job: str | None, join: str | None) -> None:
+    """Print the environment of a watched job, for launchers that cannot be wrapped.
+
+    \b
+        eval "$(whichrank env --join HOST:PORT --job $SLURM_JOB_ID)"
+        whichrank agent &          # on every node, before the ranks
+        srun python train.py
+
+    It also makes the folder for rings on this node, which belongs to the calling shell; `whichrank agent` makes it on
+    the others.
+    """
+    from whichrank.ring.folder import JobFolder, remove_dead
+    from whichrank.surface.run import environment
+    from whichrank.surface.run.address import checked_address
+
+    address = checked_address("--join", join) if join is not None else None
+    remove_dead()
+    folder = JobFolder.create(job or environment.new_job_name(), owner_pid=os.getppid())
+    variables = environment.additions(folder, os.environ)
+    if address:
+        variables[environment.CONNECT] = address
+    click.echo(environment.exports(variables))

@@ -1,0 +1,62 @@
+"""`whichrank run`."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(name="run", context_settings={"allow_interspersed_args": False})
+@click.option("--hang-timeout", type=float, metavar="S", help="Seconds without progress until an alert (300).")
+@click.option("--slow-window", type=float, metavar="S", help="Seconds over which a slowdown is judged (60).")
+@click.option("--output", metavar="DIR", help="Where incidents are written (whichrank-out/<job>).")
+@click.option("--serve", metavar="ADDR", help="Analyze here for other machines too: HOST:PORT.")
+@click.option("--join", metavar="ADDR", help="Let the machine at HOST:PORT analyze.")
+@click.option("--quiet", is_flag=True, default=None, help="Print nothing but alerts.")
+@click.argument("job_command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(
+    hang_timeout: float | None,
+    slow_window: float | None,
+    output: str | None,
+    serve: str | None,
+    join: str | None,
+    quiet: bool | None,
+    job_command: tuple[str, ...],
+) -> int:
+    """Run a job and name the rank that hangs it, live.
+
+    \b
+        whichrank run -- torchrun --nproc-per-node 8 train.py
+
+    The job is a plain child: its terminal, its signals and its exit code stay as they are. Incidents are appended to
+    DIR/incidents.jsonl as they are found, and printed on stderr.
+    """
+    from whichrank.surface.run.sender import kept_from_new_threads
+
+    with kept_from_new_threads():  # NumPy starts some
+        from whichrank.config import load_config
+        from whichrank.surface.run.address import refuse_option
+        from whichrank.surface.run.job import exit_like
+        from whichrank.surface.run.session import Session
+
+    for option, value in (("--serve", serve), ("--join", join), ("--output", output)):
+        refuse_option(option, value)
+    for option, seconds in (("--hang-timeout", hang_timeout), ("--slow-window", slow_window)):
+        _refuse_no_time(option, seconds)
+    config = load_config(
+        {
+            "hang_timeout_s": hang_timeout,
+            "slow_window_s": slow_window,
+            "output_dir": output,
+            "serve": serve,
+            "join": join,
+            "quiet": quiet,
+        }
+    )
+    return exit_like(Session(config, job_command).run())
+
+
+def _refuse_no_time(option: str, seconds: float | None) -> None:
+    from whichrank.errors import UsageError
+
+    if seconds is not None and not seconds > 0:
+        raise UsageError(f"{option} is {seconds:g}: it takes seconds above 0", mend=f"{option} 300, or leave it out")

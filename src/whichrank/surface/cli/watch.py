@@ -1,0 +1,65 @@
+"""`whichrank watch`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from whichrank.surface.watch.node import NodeReader
+
+RATE_NEEDS_S = 0.4
+"""Rates, and waits that are inferred, need a second look."""
+
+
+@click.command(name="watch")
+@click.argument("job", metavar="[JOB]", required=False)
+@click.option("--once", is_flag=True, help="Print one frame in full and end; also where stdout is no terminal.")
+@click.option("--json", "as_json", is_flag=True, help="Print one frame as JSON and end.")
+def command(job: str | None, once: bool, as_json: bool) -> int:
+    """Show the jobs on this node live: ranks, communicators, current operations, incidents.
+
+    JOB is the name of a job (default: all that run). Only this node's rings are read; the job is not touched. q or
+    Ctrl-C ends it.
+
+    Exit codes of one frame: 0 no open alert, 3 a hang or failure, 4 a slowdown, 5 no alert but a ring or a record could
+    not be read. The live view ends with 0.
+    """
+    from whichrank.surface.watch.frame import encode_frame, exit_code
+    from whichrank.surface.watch.node import NodeReader
+
+    live = not once and not as_json and sys.stdout.isatty() and os.environ.get("TERM") not in (None, "dumb")
+    with NodeReader(job) as node:
+        if live:
+            return _live(node)
+        node.read()
+        time.sleep(RATE_NEEDS_S)
+        frame = node.read()
+    if as_json:
+        click.echo(encode_frame(frame))
+    else:
+        from rich.console import Console
+
+        from whichrank.surface.watch.view import page
+
+        console = Console(soft_wrap=False)
+        console.print(page(frame, console.width))
+    return exit_code(frame)
+
+
+def _live(node: NodeReader) -> int:
+    from rich.console import Console
+
+    from whichrank.surface.text import headline
+    from whichrank.surface.watch.screen import watch_live
+
+    frame = watch_live(node, Console())
+    for job in frame.jobs:
+        for incident in job.incidents:
+            if incident.status != "recovered":
+                click.echo(f"{headline(incident)}  [{incident.id}]")
+    return 0

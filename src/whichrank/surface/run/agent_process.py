@@ -1,0 +1,173 @@
+"""The agent as a process: made ready for `whichrank agent`, started and restarted for `whichrank run`.
+
+Restarting costs nothing: rings keep what the agent had not read, and states are told afresh. An agent that ends again
+and again is tried more and more seldom; the job never hears of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, Final
+
+from whichrank.agent.agent import Agent
+from whichrank.agent.processes import read
+from whichrank.errors import UsageError
+from whichrank.ring.folder import SOCKET_NAME, JobFolder, base_folder, checked_job
+from whichrank.surface.run.address import checked_address
+from whichrank.surface.run.environment import FOLDER, PRELOAD
+from whichrank.wire.zmq_transport import ZmqAgentEnd
+
+_LIVED_S: Final = 10.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
+_HOPELESS: Final = 5
+
+
+def open_agent(job: str | None, connect: str | None, *, stay: bool) -> tuple[Agent, JobFolder]:
+    """An agent for a job on this node, and the job's folder, which is made if it is not there.
+
+    Raises:
+        UsageError: There is no job or no address to go by.
+        SensorError: There is no place for rings.
+    """
+    if connect:
+        checked_address("--connect", connect)
+    if not job:
+        raise UsageError("which job?", mend='--job NAME, or first: eval "$(whichrank env --join HOST:PORT)"')
+    told = Path(os.environ.get(FOLDER, ""))
+    base = told.parent if told.name == checked_job(job) else base_folder()
+    folder = JobFolder(base / job)
+    if not folder.is_ours() or folder.owner() is None:
+        folder = JobFolder.create(job, owner_pid=os.getpid(), base=base)
+    local = folder.path / SOCKET_NAME
+    if not connect and not local.exists():
+        raise UsageError(
+            "where does the analyzer listen?",
+            mend="--connect HOST:PORT, as given to --serve on the machine that analyzes",
+        )
+    return Agent(folder, ZmqAgentEnd(connect or f"ipc://{local}"), stay=stay), folder
+
+
+def leave(folder: JobFolder) -> None:
+    """Remove a folder when nobody answers for it but the agent that ends now."""
+    owner = folder.owner()
+    if owner is None or owner.pid == os.getpid() or not owner.alive():
+        folder.remove()
+
+
+def _handles_sigterm(pid: int) -> bool:
+    """Whether it has got as far as to have a handler; before that SIGTERM would just kill it."""
+    for line in read(f"/proc/{pid}/status").splitlines():
+        if line.startswith(b"SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+    return False
+
+
+class AgentSupervisor:
+    """Keeps one agent running.
+
+    Args:
+        folder: The job's rings.
+        address: Where the analyzer listens.
+        log: Takes what the agent writes to stderr.
+
+    Attributes:
+        starts: How often it was started.
+        hopeless: It has ended at once, several times in a row.
+    """
+
+    def __init__(self, folder: JobFolder, address: str, log: Path | None) -> None:
+        self._command = [sys.executable, "-P", "-m", "whichrank", "agent"]
+        self._command += ["--job", folder.job, "--connect", address, "--wait"]
+        self._environ = {name: value for name, value in os.environ.items() if name != PRELOAD}
+        self._environ["WHICHRANK_SHM"] = str(folder.path.parent)
+        self._log: IO[bytes] | None = log.open("ab") if log else None
+        self._log_path = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started_s = 0.0
+        self._next_s = 0.0
+        self._failures = 0
+        self._asked_to_end = False
+        self._news = ""
+        self.starts = 0
+        self.hopeless = False
+
+    @property
+    def pid(self) -> int | None:
+        """The running agent."""
+        return self._process.pid if self._process else None
+
+    def step(self) -> None:
+        """Start it if it does not run and its time has come."""
+        now_s = time.monotonic()
+        if self._process and self._process.poll() is not None:
+            if self._process.returncode < 0:
+                self._news = f"the agent ended by signal {-self._process.returncode} and is started again"
+            self._process = None
+            self._failures = 0 if now_s - self._started_s > _LIVED_S else self._failures + 1
+            self.hopeless = self.hopeless or self._failures >= _HOPELESS
+            self._next_s = now_s + min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._failures)
+        if self._process is None and now_s >= self._next_s:
+            self._start(now_s)
+
+    def news(self) -> str:
+        """A sentence on what has befallen it since the last call; mostly empty."""
+        news, self._news = self._news, ""
+        return news
+
+    def end(self) -> bool:
+        """Let it look once more, send what it has, and end; call it until it says True: it has ended.
+
+        An agent that does not run now, or has only just been started, still gets to look: it may be the only one that
+        ever sees a short job.
+        """
+        if self._process is None and not self._asked_to_end and not self.hopeless:
+            self._start(time.monotonic())
+        if not self.is_running():
+            return True
+        if not self._asked_to_end and self._process and _handles_sigterm(self._process.pid):
+            self._asked_to_end = True
+            self._process.terminate()
+        return False
+
+    def is_running(self) -> bool:
+        """Whether it runs now."""
+        return self._process is not None and self._process.poll() is None
+
+    def close(self) -> None:
+        """End it by force if it still runs."""
+        if self._process:
+            if self._process.poll() is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(1.0)
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+        if self._log and self._log_path:
+            self._log.close()
+            with contextlib.suppress(OSError):
+                if not self._log_path.stat().st_size:
+                    self._log_path.unlink()
+
+    def _start(self, now_s: float) -> None:
+        """In a session of its own: Ctrl-C in the terminal is meant for the job, and its last moments are to be seen."""
+        self.starts += 1
+        self._started_s = now_s
+        try:
+            self._process = subprocess.Popen(
+                self._command,
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._log or subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError:
+            self._failures += 1
+            self.hopeless = self.hopeless or self._failures >= _HOPELESS
+            self._next_s = now_s + _LONGEST_PAUSE_S

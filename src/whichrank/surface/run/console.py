@@ -1,0 +1,56 @@
+"""What a run says on stderr: one sentence where something of ours fails, a notice in a line, an alert in full."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import TextIO
+
+import click
+
+from whichrank.model.incident import Incident
+from whichrank.surface.text import headline, paragraph
+
+_COLOUR = {"alert": "red", "notice": "yellow"}
+
+
+class Console:
+    """Prints to a stream that the job writes to as well; a stream that is gone is no error.
+
+    Args:
+        quiet: Print alerts only.
+        stream: stderr by default.
+    """
+
+    def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
+        self._quiet = quiet
+        self._stream = stream or sys.stderr
+        self._colour = self._stream.isatty() and not os.environ.get("NO_COLOR")
+        self._said: dict[str, tuple[object, ...]] = {}
+
+    def say(self, sentence: str) -> None:
+        """Talk of ours; not when quiet. What is told to a rank's stderr as well brings the name along."""
+        if not self._quiet:
+            self._print(f"whichrank: {sentence.removeprefix('whichrank: ')}")
+
+    def incident(self, incident: Incident) -> None:
+        """An incident that is new or changed; what a reader knows already is not said again."""
+        named = tuple(culprit.rank for culprit in incident.culprits)
+        now = (incident.severity, incident.status, incident.cause, named)
+        before = self._said.get(incident.id)
+        if before == now or (before and incident.status == "final" and (before[0], *before[2:]) == (now[0], *now[2:])):
+            return  # the end of the job is no news
+        self._said[incident.id] = now
+        is_alert = incident.severity == "alert"
+        if self._quiet and not is_alert:
+            return
+        title = f"whichrank: {headline(incident)}  [{incident.id}]"
+        if self._colour:
+            title = click.style(title, fg=_COLOUR[incident.severity], bold=is_alert)
+        self._print(f"{title}\n{paragraph(incident)}" if is_alert else title)
+
+    def _print(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(text + "\n")
+            self._stream.flush()

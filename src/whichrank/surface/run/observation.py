@@ -1,0 +1,201 @@
+"""The analyzer's loop: take batches, feed, tick, answer, write and say what was found.
+
+It runs in the process of `whichrank run`, between two waits for the job. It owns the agent of this node; with `--serve`
+the agents of other machines come to the same end.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from whichrank.model.incident import Incident
+from whichrank.model.rows import SENSOR_NAMES, SensorState
+from whichrank.model.telemetry import Batch, Request
+from whichrank.surface.run.agent_process import AgentSupervisor
+from whichrank.surface.run.console import Console
+from whichrank.surface.run.record import JobSummary, Record
+from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
+
+MOST_OF_A_NOTE: Final = 300
+CREDIT: Final = 4
+DRAIN_S: Final = 5.0
+REMOTE_DRAIN_S: Final = 15.0
+_HEARD_LATELY_S: Final = 5.0
+
+
+class AnalyzerLike(Protocol):
+    """What a run needs of an analyzer; times are seconds of time.monotonic()."""
+
+    def feed(self, batch: Batch, now_s: float) -> None:
+        """A batch has come."""
+
+    def tick(self, now_s: float) -> list[Incident]:
+        """Time goes on; incidents that changed."""
+
+    def requests(self, agent: str) -> dict[str, Any]:
+        """What this agent is asked: `stacks_of` and `closely`."""
+
+    def finish(self, now_s: float) -> list[Incident]:
+        """Nothing more comes; incidents that changed."""
+
+
+class Seen:
+    """Which ranks and hosts were seen, for the closing line and for job.json."""
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, None] = {}
+        self.world_size = 0
+        self._sensors: dict[int, tuple[int, int]] = {}
+        self._lost: dict[tuple[str, int], int] = {}
+
+    def note(self, batch: Batch) -> None:
+        """Take what a batch says of its ranks."""
+        rows = batch.rank_rows()
+        if not rows.size:
+            return
+        self.hosts[batch.host] = None
+        self.world_size = max(self.world_size, int(rows["world_size"].max()))
+        for rank, c10d, socket, lost in zip(
+            rows["rank"].tolist(),
+            rows["c10d_state"].tolist(),
+            rows["socket_state"].tolist(),
+            rows["lost_records"].tolist(),
+            strict=True,
+        ):
+            self._sensors[rank] = (c10d, socket)
+            self._lost[batch.agent, rank] = lost
+
+    @property
+    def ranks(self) -> list[int]:
+        """Ranks in order."""
+        return sorted(self._sensors)
+
+    def fill(self, summary: JobSummary) -> None:
+        """Put it into `job.json`."""
+        summary.hosts = list(self.hosts)
+        summary.ranks = self.ranks
+        summary.world_size = self.world_size or None
+        summary.lost_records = sum(self._lost.values())
+        states = np.array(list(self._sensors.values()), dtype=int).reshape(-1, 2)
+        for place, name in enumerate(SENSOR_NAMES[:2]):
+            counts = {state.name.lower(): int((states[:, place] == state).sum()) for state in SensorState}
+            summary.sensors[name] = {state: count for state, count in counts.items() if count}
+
+
+class Observation:
+    """One analyzer with the agents that tell it.
+
+    Args:
+        end: Where agents come.
+        analyzer: Decides.
+        agent: The agent of this node.
+        tick_s: Seconds between two ticks.
+        console: Says incidents.
+        record: Writes them; None if there is no place.
+    """
+
+    def __init__(
+        self,
+        end: ZmqAnalyzerEnd,
+        analyzer: AnalyzerLike,
+        agent: AgentSupervisor,
+        tick_s: float,
+        console: Console,
+        record: Record | None,
+    ) -> None:
+        self.seen = Seen()
+        self.alerts: dict[str, None] = {}
+        self._end = end
+        self._analyzer = analyzer
+        self._agent = agent
+        self._tick_s = tick_s
+        self._console = console
+        self._record = record
+        self._next_tick_s = 0.0
+        self._heard_s: dict[str, float] = {}
+        self._said_no_agent = False
+
+    def pollable(self) -> Any:
+        """What a zmq.Poller waits on for `step`."""
+        return self._end.pollable()
+
+    def wait_s(self) -> float:
+        """Seconds until `step` has something to do even if no batch comes."""
+        return max(0.0, self._next_tick_s - time.monotonic())
+
+    def step(self) -> None:
+        """Do what is due."""
+        self._agent.step()
+        if news := self._agent.news():
+            self._console.say(news)
+        if self._agent.hopeless and not self._said_no_agent:
+            self._said_no_agent = True
+            self._console.say("the agent does not start, so the job runs unobserved (see agent.log, whichrank doctor)")
+        self._take()
+        now_s = time.monotonic()
+        if now_s >= self._next_tick_s:
+            self._next_tick_s = now_s + self._tick_s
+            self._tell(self._analyzer.tick(now_s))
+
+    def drain(self) -> None:
+        """The job has ended: hear every agent out, then come to the final verdict."""
+        start_s = time.monotonic()
+        while (waited_s := time.monotonic() - start_s) < REMOTE_DRAIN_S:
+            has_local = waited_s < DRAIN_S and not self._agent.end()
+            if not has_local and not self._remote_agents():
+                break
+            self._take(wait_s=0.02)
+            now_s = time.monotonic()
+            if now_s >= self._next_tick_s:
+                self._next_tick_s = now_s + self._tick_s
+                self._tell(self._analyzer.tick(now_s))
+        self._take()
+        self._tell(self._analyzer.finish(time.monotonic()))
+
+    def _take(self, wait_s: float = 0.0) -> None:
+        """Every batch is answered, also one that the analyzer fails on: its agent would wait for ever."""
+        faults = []
+        for batch, is_new in self._end.receive(wait_s):
+            now_s = time.monotonic()
+            self._heard_s[batch.agent] = now_s
+            asked: dict[str, Any] = {}
+            try:
+                self.seen.note(batch)
+                self._say_notes(batch)
+                self._analyzer.feed(batch, now_s)
+                asked = self._analyzer.requests(batch.agent)
+            except Exception as error:
+                faults.append(error)
+            answer = Request(
+                credit=CREDIT,
+                acknowledged=batch.sequence,
+                stacks_of=list(asked.get("stacks_of", ())),
+                retell=is_new and batch.sequence > 1,
+                closely=bool(asked.get("closely", False)),
+            )
+            self._end.reply(batch.agent, answer)
+        if faults:
+            raise faults[0]
+
+    def _say_notes(self, batch: Batch) -> None:
+        """What an agent could not do, in its own sentence: a ring that was cut, one that cannot be read."""
+        for event in batch.events:
+            if event.kind == "note" and event.text:
+                text = "".join(c if c.isprintable() else "?" for c in event.text[:MOST_OF_A_NOTE])
+                self._console.say(f"on {batch.host}: {text}")
+
+    def _tell(self, incidents: list[Incident]) -> None:
+        for incident in incidents:
+            if incident.severity == "alert":
+                self.alerts[incident.id] = None
+            if self._record is None or self._record.write(incident):
+                self._console.incident(incident)
+
+    def _remote_agents(self) -> list[str]:
+        own = f":{self._agent.pid}"
+        now_s = time.monotonic()
+        present = (agent for agent in self._end.agents() if not agent.endswith(own))
+        return [agent for agent in present if now_s - self._heard_s.get(agent, 0.0) < _HEARD_LATELY_S]

@@ -1,0 +1,212 @@
+"""Rows of ranks: who is blocked on what, who is waited for, and which of them a reader wants to see first.
+
+`awaited` is a fact and no blame: somebody has been blocked for two seconds on an operation that this rank has not
+entered, while it is blocked on none. Whether it is at fault is for the analyzer to say.
+
+A wait on a future is inferred, so a verdict counts it from the look that first saw it. Here it counts from the rank's
+last sign of life, since one frame has no earlier look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from whichrank.agent.processes import wait_channel
+from whichrank.agent.rank import RankWatch
+from whichrank.model.incident import Incident
+from whichrank.model.rows import Kind, WaitHow
+from whichrank.model.signature import kind_name
+from whichrank.model.telemetry import CommInfo, WaitChannel
+from whichrank.ring.reader import Rows
+from whichrank.surface.watch.frame import Mark, Operation, RankNow
+from whichrank.surface.watch.words import communicator_name, main_wait_of, printable, state_of, text_of
+
+AWAITED_AFTER_S: Final = 2.0
+SORTED_AFTER_S: Final = 1.0
+"""Younger waits come and go; rows that changed places for them could not be read."""
+
+_ORDER: Final[dict[Mark, int]] = {"blamed": 0, "suspected": 1, "awaited": 2, "": 4}
+_ABNORMAL: Final = 3
+_NEVER_NS: Final = 1 << 63
+_FROM_ROOT: Final = (Kind.BROADCAST, Kind.SCATTER)
+_TO_ROOT: Final = (Kind.GATHER, Kind.REDUCE)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A thread of `rank` that is blocked on operation `counter` of a communicator, or of a pair of it."""
+
+    rank: int
+    comm: CommInfo
+    kind: int
+    counter: int
+    peer: int
+    """Group rank of root or peer, -1 none."""
+    tag: int
+    since_ns: int
+    age_s: float
+
+    def peer_rank(self) -> int | None:
+        """Global rank of the peer of a send or receive, if it is known."""
+        is_pair = self.kind in (Kind.SEND, Kind.RECV)
+        return self.comm.members[self.peer] if is_pair and 0 <= self.peer < len(self.comm.members) else None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One rank as its ring tells it."""
+
+    watch: RankWatch
+    waits: tuple[Wait, ...]
+    """The oldest first."""
+    comms: Mapping[int, np.void]
+    """Rows of open communicators by id."""
+    awaited_in: set[int] = field(default_factory=set)
+    """Ids of communicators in which somebody waits for it."""
+
+    @property
+    def rank(self) -> int:
+        """Its global rank."""
+        return self.watch.rank
+
+
+def seen(watch: RankWatch, inferred: Rows, infos: Mapping[int, CommInfo]) -> Seen:
+    """What a ring says; waits on communicators that are not known are left out."""
+    look = watch.look
+    comms = {int(row["comm_id"]): row for row in look.comms if int(row["state"]) == 1}
+    if watch.ended_ns:
+        return Seen(watch, (), comms)
+    waits = []
+    for rows in (look.waits, inferred):
+        ids = watch.comm_ids(rows["comm_slot"], rows["epoch"])
+        for comm_id, row in zip(ids.tolist(), rows, strict=True):
+            info = infos.get(comm_id)
+            if info is not None:
+                since_ns = int(row["since_ns"])
+                if row["how"] == WaitHow.FUTURE:
+                    since_ns = min(since_ns, max(latest_ns(watch), int(row["t_issue_ns"])))
+                place = int(row["kind"]), int(row["counter"]), int(row["peer"]), int(row["tag"])
+                waits.append(Wait(watch.rank, info, *place, since_ns, max(0, look.read_ns - since_ns) / 1e9))
+    return Seen(watch, tuple(sorted(waits, key=lambda wait: wait.since_ns)), comms)
+
+
+def latest_ns(watch: RankWatch) -> int:
+    """When the rank last began or ended an operation; 0 if it never did."""
+    latest = 0
+    for rows in (watch.look.comms, watch.look.pairs):
+        if rows.size:
+            latest = max(latest, int(rows["last_issue_ns"].max()), int(rows["last_done_ns"].max()))
+    return latest
+
+
+def note_awaited(ranks: Mapping[int, Seen]) -> None:
+    """Find who is waited for: not in the operation, and blocked on nothing itself."""
+    for waiting in ranks.values():
+        for wait in waiting.waits:
+            if wait.age_s < AWAITED_AFTER_S:
+                continue
+            for other in _targets(wait):
+                target = ranks.get(other)
+                if target and not target.waits and other != wait.rank and not _has_entered(target, wait):
+                    target.awaited_in.add(wait.comm.comm_id)
+
+
+def _targets(wait: Wait) -> Iterable[int]:
+    peer = wait.peer_rank()
+    if wait.kind >= Kind.SEND:
+        return [] if peer is None else [peer]
+    members = wait.comm.members
+    root = members[wait.peer] if 0 <= wait.peer < len(members) else None
+    if wait.kind in _FROM_ROOT and root is not None:
+        return [root]
+    if wait.kind in _TO_ROOT and root != wait.rank:
+        return []
+    return members
+
+
+def _has_entered(target: Seen, wait: Wait) -> bool:
+    row = target.comms.get(wait.comm.comm_id)
+    if row is None:
+        return False
+    if wait.kind < Kind.SEND:
+        return int(row["issued"]) >= wait.counter
+    pairs = target.watch.look.pairs
+    ids = target.watch.comm_ids(pairs["comm_slot"], pairs["epoch"])
+    me = wait.comm.members.index(wait.rank) if wait.rank in wait.comm.members else -1
+    answer = Kind.RECV if wait.kind == Kind.SEND else Kind.SEND
+    mine = (ids == np.uint64(wait.comm.comm_id)) & (pairs["kind"] == answer)
+    mine &= (pairs["peer"] == me) & (pairs["tag"] == wait.tag)
+    return bool((pairs["issued"][mine] >= wait.counter).any())
+
+
+def named_ranks(incidents: Iterable[Incident]) -> dict[tuple[int, int | None], Mark]:
+    """(rank, pid) -> mark, of all incidents that are not over."""
+    marks: dict[tuple[int, int | None], Mark] = {}
+    for incident in incidents:
+        if incident.status == "recovered":
+            continue
+        for who in (*incident.culprits, *incident.candidates):
+            is_blame = incident.severity == "alert" and who in incident.culprits
+            key = (who.rank, who.pid)
+            if is_blame or key not in marks:
+                marks[key] = "blamed" if is_blame else "suspected"
+    return marks
+
+
+def rank_now(one: Seen, marks: Mapping[tuple[int, int | None], Mark], iteration: int | None) -> RankNow:
+    """The row of one rank."""
+    watch, header = one.watch, one.watch.look.header[0]
+    mark = marks.get((watch.rank, watch.pid)) or marks.get((watch.rank, None)) or ""
+    ended = bool(watch.ended_ns)
+    if not mark and one.awaited_in and not ended:
+        mark = "awaited"
+    wait = one.waits[0] if one.waits else None
+    return RankNow(
+        rank=watch.rank,
+        pid=watch.pid,
+        mark=mark,
+        state=state_of(watch.process.state, ended, watch.exit_status),
+        main_wait="" if ended else main_wait_of(watch.process.state, _main_channel(watch)),
+        iteration=iteration,
+        ops=int(header["ordinal"]),
+        operation=_operation(wait) if wait else None,
+        blocked_s=wait.age_s if wait else None,
+        idle_s=None if wait or ended else _idle_s(one),
+        in_flight=int(watch.look.inflight.size),
+        phase=text_of(header["phase"]),
+        started=watch.has_communicators,
+        ended=ended,
+        fault="its ring was cut short; this is what was read before" if watch.is_cut else "",
+    )
+
+
+def _main_channel(watch: RankWatch) -> WaitChannel:
+    return wait_channel(watch.pid, watch.pid, watch.process.state)
+
+
+def _operation(wait: Wait) -> Operation:
+    name = printable(communicator_name(wait.comm.name, wait.comm.desc))
+    return Operation(kind=kind_name(wait.kind), counter=wait.counter, communicator=name, peer=wait.peer_rank())
+
+
+def _idle_s(one: Seen) -> float | None:
+    latest = latest_ns(one.watch)
+    return max(0, one.watch.look.read_ns - latest) / 1e9 if latest else None
+
+
+def interesting_first(rows: Sequence[RankNow], ranks: Mapping[int, Seen]) -> tuple[RankNow, ...]:
+    """Named ones, stopped or dead ones, those that have been blocked longest (by the second), the rest by rank."""
+
+    def key(row: RankNow) -> tuple[int, int, int]:
+        order = _ORDER[row.mark]
+        if not row.mark and (row.fault or row.state == "stopped" or (row.ended and row.state != "exit 0")):
+            order = _ABNORMAL
+        waits = ranks[row.rank].waits
+        is_long = bool(waits) and waits[0].age_s >= SORTED_AFTER_S
+        return order, waits[0].since_ns // 1_000_000_000 if is_long else _NEVER_NS, row.rank
+
+    return tuple(sorted(rows, key=key))

@@ -1,0 +1,221 @@
+"""ZeroMQ between agents (DEALER) and the analyzer (ROUTER), over `ipc://` on a node and `tcp://` between nodes.
+
+Nothing here blocks: sends are tried once, queues are bounded, and an agent whose connection is gone is told so by
+`send`, because it connects "immediate" (messages are queued on completed connections only). Connections come back by
+themselves. TCP carries no password: it binds to the loopback unless an address says otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import zmq
+
+from whichrank.errors import EnvelopeFormatError, UsageError, WhichrankError
+from whichrank.model.telemetry import Batch, Request
+from whichrank.wire.envelope import MOST_BYTES, Farewell, Message, decode, encode
+from whichrank.wire.transport import Arrival, Seen
+
+LOOPBACK: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 29480
+LINGER_MS: Final = 2000
+_RECONNECT_MS, _RECONNECT_MOST_MS = 100, 1000
+_HEARTBEAT_MS, _SILENT_MS = 2000, 10000
+_BACKLOG, _QUEUE_MESSAGES = 8192, 64
+_MOST_AT_ONCE: Final = 256
+
+
+_V4_IN_V6: Final = re.compile(r"\[::ffff:([0-9.]+)\]")
+_FROM_HERE_ONLY: Final = re.compile(r"tcp://(127\.|\[::1\])")
+
+
+def is_from_here_only(bound: str) -> bool:
+    """Whether no other machine reaches this address, as a host name in /etc/hosts may turn out."""
+    return bool(_FROM_HERE_ONLY.match(bound))
+
+
+def full_address(text: str) -> str:
+    """An address as ZeroMQ wants it, from `HOST:PORT`, `HOST`, `PORT`, `tcp://HOST:PORT` or `ipc://PATH`.
+
+    Raises:
+        UsageError: It is none of these.
+    """
+    if text.startswith("ipc://") and len(text) > len("ipc://"):
+        return text
+    place = text.removeprefix("tcp://")
+    host, colon, port = place.rpartition(":")
+    if not colon:
+        host, port = ("", place) if place.isdigit() else (place, str(DEFAULT_PORT))
+    is_bare_ipv6 = ":" in host and not host.startswith("[")
+    if "://" in place or "/" in place or not port.isdigit() or int(port) > 65535 or is_bare_ipv6 or not place:
+        raise UsageError(
+            f"'{text}' is no address",
+            where="--serve, --join or --connect",
+            mend=f"write HOST:PORT, for instance {LOOPBACK}:{DEFAULT_PORT} or [::1]:{DEFAULT_PORT}",
+        )
+    return f"tcp://{host or LOOPBACK}:{port}"
+
+
+class ZmqAgentEnd:
+    """The agent's end: one DEALER that connects, and connects again."""
+
+    def __init__(self, address: str) -> None:
+        self._socket = _socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.IMMEDIATE, 1)
+        self._socket.connect(full_address(address))
+
+    def send(self, batch: Batch) -> bool:
+        """See `transport.AgentEnd`."""
+        return self._try(batch)
+
+    def farewell(self, agent: str) -> None:
+        """See `transport.AgentEnd`."""
+        self._try(Farewell(agent))
+
+    def receive(self) -> list[Request]:
+        """See `transport.AgentEnd`."""
+        requests: list[Request] = []
+        for _ in range(_MOST_AT_ONCE):
+            try:
+                message = decode(self._socket.recv(zmq.NOBLOCK))
+            except zmq.Again:
+                break
+            except EnvelopeFormatError:
+                continue  # whoever answers there is no analyzer: as good as no answer
+            if isinstance(message, Request):
+                requests.append(message)
+        return requests
+
+    def pollable(self) -> zmq.Socket[bytes]:
+        """See `transport.AgentEnd`."""
+        return self._socket
+
+    def close(self) -> None:
+        """See `transport.AgentEnd`."""
+        self._socket.close(linger=LINGER_MS)
+
+    def _try(self, message: Message) -> bool:
+        try:
+            self._socket.send(encode(message), zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+
+class ZmqAnalyzerEnd:
+    """The analyzer's end: one ROUTER bound to all `addresses`.
+
+    Args:
+        addresses: As for `full_address`; port 0 binds any free one.
+
+    Attributes:
+        addresses: What was bound, as agents have to name it.
+        refused: Messages that were no envelope.
+        last_refusal: Why the latest one was refused.
+
+    Raises:
+        WhichrankError: An address cannot be bound.
+    """
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._socket = _socket(zmq.ROUTER)
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._socket.setsockopt(zmq.BACKLOG, _BACKLOG)
+        self._route: dict[str, bytes] = {}
+        self._seen = Seen()
+        self.addresses: list[str] = []
+        self.refused = 0
+        self.last_refusal = ""
+        for address in map(full_address, addresses):
+            self._bind(address)
+
+    def receive(self, timeout_s: float) -> list[Arrival]:
+        """See `transport.AnalyzerEnd`."""
+        arrivals: list[Arrival] = []
+        self._socket.poll(max(0, round(timeout_s * 1000)))
+        for _ in range(_MOST_AT_ONCE):
+            try:
+                identity, *content = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            try:
+                arrival = self._arrival(identity, decode(content[-1] if content else b""))
+            except EnvelopeFormatError as error:
+                self.refused += 1
+                self.last_refusal = error.what
+                continue
+            if arrival is not None:
+                arrivals.append(arrival)
+        return arrivals
+
+    def reply(self, agent: str, request: Request) -> None:
+        """See `transport.AnalyzerEnd`."""
+        self._seen.answered(agent, request)
+        self._send(agent, request)
+
+    def agents(self) -> list[str]:
+        """See `transport.AnalyzerEnd`."""
+        return self._seen.present()
+
+    def pollable(self) -> zmq.Socket[bytes]:
+        """What a zmq.Poller waits on for the next batch."""
+        return self._socket
+
+    def close(self) -> None:
+        """See `transport.AnalyzerEnd`."""
+        self._socket.close(linger=LINGER_MS)
+
+    def _arrival(self, identity: bytes, message: Message) -> Arrival | None:
+        if isinstance(message, Farewell):
+            self._seen.farewell(message.agent)
+        if not isinstance(message, Batch):
+            return None
+        self._route[message.agent] = identity
+        arrival = self._seen.arrival(message)
+        if arrival is None and (answer := self._seen.answer_again(message.agent)):
+            self._send(message.agent, answer)
+        return arrival
+
+    def _send(self, agent: str, request: Request) -> None:
+        if agent in self._route:
+            try:
+                self._socket.send_multipart([self._route[agent], encode(request)], zmq.NOBLOCK)
+            except zmq.ZMQError:  # full, or gone: it sends again when it is back
+                del self._route[agent]
+
+    def _bind(self, address: str) -> None:
+        try:
+            self._socket.bind(address)
+        except zmq.ZMQError as error:
+            self._socket.close(linger=0)
+            raise WhichrankError(
+                f"the analyzer cannot listen: {error.strerror}",
+                where=address,
+                mend="give another address, or end the process that uses it",
+            ) from error
+        bound = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        if bound.startswith("ipc:///"):
+            with contextlib.suppress(OSError):  # where modes cannot be set, the folder's own has to do
+                Path(bound.removeprefix("ipc://")).chmod(0o600)
+        self.addresses.append(_V4_IN_V6.sub(r"\1", bound))
+
+
+def _socket(kind: int) -> zmq.Socket[bytes]:
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
+    for option, value in (
+        (zmq.LINGER, LINGER_MS),
+        (zmq.SNDHWM, _QUEUE_MESSAGES),
+        (zmq.RCVHWM, _QUEUE_MESSAGES),
+        (zmq.MAXMSGSIZE, MOST_BYTES),
+        (zmq.IPV6, 1),
+        (zmq.RECONNECT_IVL, _RECONNECT_MS),
+        (zmq.RECONNECT_IVL_MAX, _RECONNECT_MOST_MS),
+        (zmq.HEARTBEAT_IVL, _HEARTBEAT_MS),
+        (zmq.HEARTBEAT_TIMEOUT, _SILENT_MS),
+    ):
+        socket.setsockopt(option, value)
+    return socket

@@ -1,0 +1,96 @@
+"""While a rank is late, the rings of the others say on which operation their threads are blocked, and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs import VARIANTS, Job, Ring, flags, seated
+
+from whichrank.model.rows import Flag, Kind, Status, WaitHow
+
+pytestmark = pytest.mark.integration
+
+
+def blocked_on(ring: Ring, kind: Kind, count: int | None = None) -> Any:
+    """The wait row of the thread that is blocked on such an operation."""
+    found = [row for row in ring.waits if row["kind"] == kind and count in (None, row["count"])]
+    return found[0] if found else None
+
+
+def flies(ring: Ring, kind: Kind, count: int | None = None) -> Any:
+    found = [row for row in ring.in_flight if row["kind"] == kind and count in (None, row["count"])]
+    return found[0] if found else None
+
+
+def in_order(job: Job, gate: str, kinds: dict[int, Kind], count: int | None, how: WaitHow) -> list[Ring]:
+    """Rings in which ranks 0 and 1 wait as told and rank 2 is in no operation; then the gate is opened."""
+    rings = job.until(lambda all_: all(blocked_on(all_[rank], kind, count) for rank, kind in kinds.items()), gate)
+    for rank, kind in kinds.items():
+        wait = blocked_on(rings[rank], kind, count)
+        assert wait["how"] == how
+        assert wait["tid"] == rings[rank].pid, "it is the main thread"
+        row = flies(rings[rank], kind, count)
+        assert row["counter"] == wait["counter"]
+        assert row["comm_id"] == wait["comm_id"]
+        assert row["wait_since_ns"] > 0
+    assert rings[2].waits == rings[2].in_flight == []
+    job.open_gate(gate)
+    return rings
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_who_is_blocked_on_what(variant: str, tmp_path: Path) -> None:
+    both = dict.fromkeys((0, 1), Kind.ALL_REDUCE)
+    with seated("blocked", 3, tmp_path, variant) as job:
+        rings = in_order(job, "wait", both, 21, WaitHow.CALL)
+        # Those who entered are one operation ahead of the one who has not: that is what a verdict rests on.
+        issued = [int(ring.comms["default_pg"]["issued"]) for ring in rings]
+        assert issued[0] == issued[1] == issued[2] + 1
+        signatures = {int(flies(ring, Kind.ALL_REDUCE)["signature"]) for ring in rings[:2]}
+        assert len(signatures) == 1
+        assert signatures != {0}
+
+        in_order(job, "wait_tensor", both, 22, WaitHow.CALL)
+        in_order(job, "compiled", both, 31, WaitHow.CALL)
+        in_order(job, "monitored_barrier", dict.fromkeys((0, 1), Kind.MONITORED_BARRIER), None, WaitHow.ENTRY)
+
+        rings = in_order(job, "recv", {0: Kind.RECV, 1: Kind.SEND}, None, WaitHow.CALL)
+        assert (blocked_on(rings[0], Kind.RECV)["peer"], blocked_on(rings[0], Kind.RECV)["tag"]) == (2, 7)
+        assert (blocked_on(rings[1], Kind.SEND)["peer"], blocked_on(rings[1], Kind.SEND)["count"]) == (2, 24)
+
+        # DDP's reducer waits on the future, out of sight: the operation says so itself.
+        rings = job.until(lambda all_: all(flies(ring, Kind.ALL_REDUCE, 15) for ring in all_[:2]), "DDP's bucket")
+        for ring in rings[:2]:
+            assert flags(flies(ring, Kind.ALL_REDUCE, 15)) & Flag.FUTURE_TAKEN
+            assert ring.waits == []
+        job.open_gate("backward")
+
+        rings = job.until(lambda all_: all(polled(ring, 25) for ring in all_[:2]), "a poll")
+        assert rings[0].waits == rings[1].waits == []
+        job.open_gate("polled")
+
+        # In flight is not blocked; and other groups go on.
+        rings = job.until(lambda all_: all(passed_by(ring) for ring in all_[:2]), "the posted receive")
+        for ring in rings[:2]:
+            assert flies(ring, Kind.ALL_REDUCE, 27) is not None
+            assert ring.waits == []
+        job.open_gate("posted")
+        rings = job.finish()
+    for ring in rings:
+        assert ring.in_flight == ring.waits == []
+        dropped = [row for row in ring.of_kind(Kind.RECV) if row["status"] == Status.DROPPED]
+        assert len(dropped) == (0 if ring.rank == 2 else 1)
+        longest = max(int(row["wait_us"]) for row in ring.of_kind(Kind.ALL_REDUCE) if row["count"] == 21)
+        assert ring.rank == 2 or longest > 0
+
+
+def polled(ring: Ring, count: int) -> bool:
+    row = flies(ring, Kind.ALL_REDUCE, count)
+    return row is not None and row["polled_ns"] > row["t_issue_ns"]
+
+
+def passed_by(ring: Ring) -> bool:
+    others = [row for row in ring.of_kind(Kind.ALL_REDUCE) if row["count"] == 28]
+    return flies(ring, Kind.RECV, 26) is not None and len(others) == 5

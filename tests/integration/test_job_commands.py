@@ -1,0 +1,183 @@
+"""`whichrank env`, `agent` and `stacks`, as a job script uses them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from incident_cases import incident
+from rank_process import RankProcess, eventually
+
+from whichrank.model.incident import Cause, Culprit, encode_incident
+from whichrank.model.telemetry import Batch, Request
+from whichrank.ring.folder import JobFolder
+from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
+
+WHICHRANK = [sys.executable, "-m", "whichrank"]
+RANK = f"{sys.executable} {Path(__file__).parents[1] / 'unit' / 'ring_writer.py'}"
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def shm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    base = tmp_path / "shm"
+    monkeypatch.setenv("WHICHRANK_SHM", str(base))
+    for name in ("WHICHRANK_JOB", "WHICHRANK_DIR", "WHICHRANK_CONNECT", "LD_PRELOAD"):
+        monkeypatch.delenv(name, raising=False)
+    return base
+
+
+@pytest.fixture
+def analyzer() -> Iterator[ZmqAnalyzerEnd]:
+    end = ZmqAnalyzerEnd(["127.0.0.1:0"])
+    yield end
+    end.close()
+
+
+def whichrank(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*WHICHRANK, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def hear(analyzer: ZmqAnalyzerEnd, batches: list[Batch]) -> None:
+    for batch, _ in analyzer.receive(0.05):
+        batches.append(batch)
+        analyzer.reply(batch.agent, Request(4, batch.sequence))
+
+
+def test_env_gives_what_ranks_and_agents_need(shm: Path) -> None:
+    done = subprocess.run(
+        [
+            "sh",
+            "-c",
+            f'eval "$({" ".join(WHICHRANK)} env --job "my.job-1" --join head:1)"\n'
+            'env; stat -c "mode %a" $WHICHRANK_DIR',
+        ],
+        env={**os.environ, "LD_PRELOAD": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert found["WHICHRANK_JOB"] == "my.job-1"
+    assert found["WHICHRANK_DIR"] == str(shm / "my.job-1")
+    assert found["WHICHRANK_CONNECT"] == "tcp://head:1"
+    assert "mode 700" in done.stdout
+
+
+def test_env_is_quoted_and_keeps_what_is_preloaded(shm: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WHICHRANK_SHM", str(tmp_path / "a folder; $HOME"))
+    done = subprocess.run(
+        [*WHICHRANK, "env"],
+        env={**os.environ, "LD_PRELOAD": "/lib/absent.so"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert any(line.startswith(f"export WHICHRANK_DIR='{tmp_path}/a folder; $HOME/") for line in lines)
+    assert all(line.startswith("export LD_PRELOAD=/lib/absent.so") for line in lines if "LD_PRELOAD" in line)
+
+
+def test_agent_of_a_launcher_that_cannot_be_wrapped(shm: Path, analyzer: ZmqAnalyzerEnd) -> None:
+    # GIVEN a job script as for Slurm, with an agent beside the ranks and no `whichrank run`
+    script = (
+        f'eval "$({" ".join(WHICHRANK)} env --job s1 --join {analyzer.addresses[0]})"\n'
+        f"{' '.join(WHICHRANK)} agent &\n"
+        f"(sleep 3; echo exit 0) | {RANK} $WHICHRANK_DIR 0 1 >&2\n"
+        "wait\n"
+    )
+    job = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
+    batches: list[Batch] = []
+
+    def ended() -> bool:
+        hear(analyzer, batches)
+        return job.poll() is not None
+
+    # THEN the agent tells of the rank, and ends by itself when the rank has ended
+    eventually(ended, 40)
+    assert job.communicate() == ("", None)
+    assert job.returncode == 0
+    assert {batch.job for batch in batches} == {"s1"}
+    assert [event.kind for batch in batches for event in batch.events] == ["exit"]
+    # and the folder goes with the next job
+    whichrank("env")
+    assert "s1" not in [path.name for path in shm.iterdir()]
+
+
+def test_agent_on_another_node_makes_the_folder_and_takes_it_away(shm: Path, analyzer: ZmqAnalyzerEnd) -> None:
+    agent = subprocess.Popen([*WHICHRANK, "agent", "--job", "n2", "--connect", analyzer.addresses[0], "--wait"])
+    eventually((shm / "n2").is_dir)
+    batches: list[Batch] = []
+
+    def heard() -> bool:
+        hear(analyzer, batches)
+        return bool(batches)
+
+    eventually(heard)
+    agent.send_signal(signal.SIGTERM)
+    assert agent.wait(20) == 0
+    assert not (shm / "n2").exists()
+
+
+def test_agent_says_what_it_misses(shm: Path) -> None:
+    assert "which job?" in whichrank("agent").stderr
+    done = whichrank("agent", "--job", "x")
+    assert done.returncode == 2
+    assert "where does the analyzer listen?" in done.stderr
+    assert whichrank("agent", "--job", "../x", "--connect", "1").returncode == 2
+
+
+def test_stacks(shm: Path) -> None:
+    folder = JobFolder.create("job", owner_pid=os.getpid(), base=shm)
+    with RankProcess(folder.path, 0, 2), RankProcess(folder.path, 1, 2):
+        done = whichrank("stacks")
+        assert done.returncode == 0
+        assert "rank 0 (pid" in done.stdout
+        assert "rank 1 (pid" in done.stdout
+        assert "ring_writer.py:" in done.stdout
+        (entry,) = json.loads(whichrank("stacks", "job", "--rank", "1", "--json").stdout)
+        assert entry["rank"] == 1
+        assert entry["stacks"][0]["main"] is True
+        absent = whichrank("stacks", "--rank", "7")
+        assert (absent.returncode, "ranks here: 0, 1" in absent.stderr) == (2, True)
+        assert whichrank("stacks", "--rank", "1", "--suspects").returncode == 2
+
+
+def test_stacks_of_suspects(shm: Path, tmp_path: Path) -> None:
+    # GIVEN a rank that waits for an op which the other has not entered
+    folder = JobFolder.create("job", owner_pid=os.getpid(), output=str(tmp_path), base=shm)
+    with RankProcess(folder.path, 0, 2) as first, RankProcess(folder.path, 1, 2):
+        assert "no suspect" in whichrank("stacks", "--suspects").stderr
+        for line in ("comm dp 0 0,1", "begin 0", "issued", "wait"):
+            first.do(line)
+
+        def suspects() -> list[int]:
+            return [entry["rank"] for entry in json.loads(whichrank("stacks", "--suspects", "--json").stdout)]
+
+        eventually(lambda: suspects() == [1])
+        # WHEN an incident names somebody, THEN that one is meant
+        named = incident(Cause.NOT_ENTERED, culprits=(Culprit(rank=0, confidence=1.0, why="is late"),))
+        (tmp_path / "incidents.jsonl").write_bytes(encode_incident(named) + b"\n")
+        assert suspects() == [0]
+
+
+def test_stacks_without_a_job(shm: Path) -> None:
+    done = whichrank("stacks")
+    assert done.returncode == 2
+    assert "no job runs on this node" in done.stderr
+
+
+def test_stack_of_a_dead_rank_is_refused_in_one_sentence(shm: Path) -> None:
+    folder = JobFolder.create("job", owner_pid=os.getpid(), base=shm)
+    with RankProcess(folder.path, 0, 1):
+        pass
+    done = whichrank("stacks")
+    assert done.returncode == 5
+    assert "has ended, so it has no stack" in done.stdout

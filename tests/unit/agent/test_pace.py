@@ -1,0 +1,22 @@
+"""How often a quiet agent looks: by what its looks cost."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from whichrank.agent.agent import Agent
+from whichrank.ring.folder import JobFolder
+from whichrank.wire.inprocess import InProcessAnalyzerEnd
+
+
+@pytest.mark.parametrize(("cost_s", "pause_s"), [(0.0001, 0.5), (0.0024, 0.8), (0.1, 1.0)])
+def test_quiet_looks_keep_to_their_share_of_a_core(tmp_path: Path, cost_s: float, pause_s: float) -> None:
+    folder = JobFolder.create("job", owner_pid=os.getpid(), base=tmp_path)
+    agent = Agent(folder, InProcessAnalyzerEnd().connect(), stay=True)
+    for _ in range(200):
+        agent._note_cost(cost_s)
+    assert agent._pause_s() == pytest.approx(pause_s)
+    agent.close()

@@ -1,0 +1,292 @@
+"""The analyzer on telemetry out of plain data: what it says, when, and of whom."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from batches import CONFIG, T0, Node, S, analyzer, comm_info, records, watch
+
+from whichrank.analyzer import Analyzer
+from whichrank.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
+from whichrank.model.incident import Cause, Incident, Reason
+from whichrank.model.rows import Kind
+from whichrank.model.telemetry import Event, ProcessState
+
+NOW_S = T0 / S
+TP = comm_info(7, [0, 1, 2, 3])
+
+
+def node(name: str = "a:1", ranks: tuple[int, ...] = (0, 1, 2, 3), **more: float) -> Node:
+    return Node(name, list(ranks), 4, **more).comm(TP)
+
+
+def hung(missing: int = 2, counter: int = 9) -> Node:
+    """All but one wait in a round since second 1."""
+    n = node()
+    for rank in range(4):
+        if rank == missing:
+            n.did(rank, 7, counter - 1)
+        else:
+            n.waits(rank, 7, counter, since_s=1.0 + rank / 100)
+    return n
+
+
+def told(said: list[Incident]) -> list[tuple[str, str, list[int]]]:
+    return [(i.severity, i.status, [c.rank for c in i.culprits]) for i in said]
+
+
+def test_a_rank_that_does_not_enter_is_a_notice_then_an_alert_then_recovered() -> None:
+    # GIVEN three ranks that wait for the fourth (notice after 5 s, alert after 20 s)
+    a, n = analyzer(), hung()
+    assert not watch(a, n, first_s=1.5, last_s=5.5)
+    (notice,) = watch(a, n, first_s=6.0, last_s=20.0)
+    assert told([notice]) == [("notice", "open", [2])]
+    assert (notice.cause, notice.reason, notice.fault_class) == (Cause.NOT_ENTERED, Reason.USER_CODE, "H1")
+    assert notice.victims.ranks == (0, 1, 3)
+    assert notice.complete
+    (alert,) = watch(a, n, first_s=20.5, last_s=23.0)
+    assert told([alert]) == [("alert", "open", [2])]
+    assert alert.id == notice.id
+    # WHEN it enters at last THEN the incident has its end
+    for rank in range(4):
+        n.moves_on(rank).did(rank, 7, 12)
+    (end,) = watch(a, n, first_s=23.5, last_s=26.0)
+    assert told([end]) == [("alert", "recovered", [2])]
+
+
+@pytest.mark.parametrize(("inside", "cause"), [(False, Cause.NOT_ENTERED), (True, Cause.DEVICE)])
+def test_a_stopped_rank_is_an_alert_at_once(inside: bool, cause: Cause) -> None:
+    a, n = analyzer(), hung()
+    if inside:
+        n.did(2, 7, 9, 8)
+    n.is_(2, ProcessState.STOPPED)
+    said = watch(a, n, first_s=1.5, last_s=4.0)
+    assert told(said) == [("alert", "open", [2])]
+    assert (said[0].cause, said[0].reason) == (cause, Reason.STOPPED)
+    assert said[0].next == (f"on a: kill -CONT {102}",)
+
+
+def test_all_stopped_is_nobodys_fault_though_one_agent_is_late() -> None:
+    # GIVEN two nodes in a running job; then every process is stopped, and node b falls silent for four seconds
+    a_node, b_node = node("a:1", (0, 1)), node("b:1", (2, 3))
+    for rank, own in ((0, a_node), (1, a_node), (2, b_node)):
+        own.waits(rank, 7, 9, since_s=1.9)
+    b_node.did(3, 7, 8)
+    a = analyzer()
+    said = watch(a, a_node, b_node, first_s=2.0, last_s=2.0)
+    for own in (a_node, b_node):
+        for rank in own.ranks:
+            own.is_(rank, ProcessState.STOPPED)
+    said += watch(a, a_node, first_s=2.5, last_s=6.0)
+    said += watch(a, a_node, b_node, first_s=6.5, last_s=8.0)
+    # THEN nobody is named, and there is no alert
+    assert not [i for i in said if i.severity == "alert" or i.culprits]
+
+
+def test_a_cut_off_analyzer_claims_nothing() -> None:
+    # GIVEN waits of a healthy job, and then no word from anybody
+    a, n = analyzer(), node()
+    for rank in (0, 1, 3):
+        n.waits(rank, 7, 9, since_s=1.0)
+    watch(a, n, first_s=1.5, last_s=2.0)
+    assert not [i for at in range(200) for i in a.tick(NOW_S + 2.5 + at / 4)]
+
+
+def test_a_dead_agent_makes_nobody_a_culprit() -> None:
+    # GIVEN ranks 0 and 1 wait for 2 and 3, which had not entered when their agent died
+    a_node = node("a:1", (0, 1)).waits(0, 7, 9, since_s=1.0).waits(1, 7, 9, since_s=1.0)
+    b_node = node("b:1", (2, 3)).did(2, 7, 8).did(3, 7, 8)
+    a = analyzer()
+    said = watch(a, a_node, b_node, first_s=1.5, last_s=2.0)
+    said += watch(a, a_node, first_s=2.5, last_s=30.0)
+    # THEN the alert says that it is not known, and that telemetry is missing
+    assert not any(i.culprits for i in said)
+    assert said[-1].severity == "alert"
+    assert said[-1].cause == Cause.UNKNOWN
+    assert {c.rank for c in said[-1].candidates} == {2, 3}
+    assert not said[-1].complete
+
+
+def test_the_timeout_of_a_wait_that_has_just_begun_does_not_hurry_the_alert() -> None:
+    # GIVEN a hang of six seconds, and a rank that polls a group with a timeout of four seconds again and again
+    ctrl = comm_info(8, [0, 3], "ctrl")
+    a, n = analyzer(), hung()
+    n.comm(ctrl)
+    said: list[Incident] = []
+    for step in range(1, 14):
+        at_s = 1.0 + step / 2
+        n.waits(3, 8, 40 + step, since_s=at_s - 0.1, timeout_ms=4000).did(0, 8, 40 + step)
+        said += watch(a, n, first_s=at_s, last_s=at_s)
+    # THEN it is a notice yet
+    assert {i.severity for i in said} == {"notice"}
+
+
+def test_the_alert_comes_before_the_operation_times_out() -> None:
+    a, n = analyzer(), hung()
+    for rank in (0, 1, 3):
+        n.waiting[rank]["timeout_ms"] = 10_000
+    said = watch(a, n, first_s=1.5, last_s=9.5)
+    assert told(said)[-1] == ("alert", "open", [2])
+
+
+def test_an_agent_that_was_started_again_goes_on_where_the_old_one_ended() -> None:
+    # GIVEN the old agent told a hang, died, and the job moved on before the new one looked
+    a, old = analyzer(), hung()
+    watch(a, old, first_s=1.5, last_s=3.0)
+    new = node("a:2")
+    said: list[Incident] = []
+    for step in range(60):
+        for rank in range(4):
+            new.did(rank, 7, 20 + step)
+        said += watch(a, new, first_s=4.0 + step / 2, last_s=4.0 + step / 2)
+    assert not said
+
+
+def test_a_killed_rank_is_named_and_those_that_follow_are_not() -> None:
+    # GIVEN a running job in which rank 2 is killed; the others fail and are terminated by the launcher
+    a, n = analyzer(), hung()
+    watch(a, n, first_s=1.1, last_s=1.2)
+    n.is_(2, ProcessState.GONE, ended_ns=n.ns(1.4))
+    events = [Event("exit", 2, 102, n.ns(1.4), status=9)]
+    a.feed(n.batch(1.5, events=events), NOW_S + 1.5)
+    for rank in (0, 1, 3):
+        n.moves_on(rank)
+        n.is_(
+            rank,
+            ProcessState.GONE,
+            ended_ns=n.ns(1.8),
+            first_failure_ns=n.ns(1.6),
+            failure=b"Connection closed by peer",
+        )
+        a.feed(
+            n.batch(2.0 + rank / 10, events=[Event("exit", rank, 100 + rank, n.ns(1.8), status=15)]),
+            NOW_S + 2.0 + rank / 10,
+        )
+    said = [i for at in range(20) for i in a.tick(NOW_S + 2.4 + at / 4)] + a.finish(NOW_S + 8.0)
+    assert {tuple(c.rank for c in i.culprits) for i in said} == {(2,)}
+    assert said[-1].cause == Cause.PROCESS_EXIT
+    assert said[-1].status == "final"
+
+
+def test_a_rank_that_aborts_is_not_named_while_its_peers_part_is_not_known() -> None:
+    # GIVEN rank 0 aborted inside an operation; what rank 2 on the other node issued there was not told yet
+    tp = comm_info(9, [0, 2], "mesh_tp")
+    a_node = Node("a:1", [0, 1], 4).comm(tp).waits(0, 9, 5, since_s=1.0)
+    b_node = Node("b:1", [2, 3], 4).comm(tp).did(2, 9, 4)
+    a = analyzer()
+    for own in (a_node, b_node):
+        a.feed(own.batch(0.9), NOW_S + 0.9)
+    a_node.is_(0, ProcessState.GONE, ended_ns=a_node.ns(1.1))
+    a.feed(a_node.batch(1.2, events=[Event("exit", 0, 100, a_node.ns(1.1), status=6)]), NOW_S + 1.2)
+    early = [i for at in range(12) for i in a.tick(NOW_S + 1.3 + at / 4)]
+    assert not any(i.culprits for i in early)
+    # WHEN it turns out to be larger, against what rank 2 is used to, or both are without a past
+    b_node.waits(2, 9, 5, since_s=1.0, count=4096)
+    a.feed(b_node.batch(4.5), NOW_S + 4.5)
+    late = [i for at in range(8) for i in a.tick(NOW_S + 4.6 + at / 4)]
+    # THEN rank 0 is at most one of two candidates
+    assert not any(0 in [c.rank for c in i.culprits] for i in late)
+
+
+@pytest.mark.parametrize(("ranks", "named"), [((1, 2), {1, 2}), ((0, 1, 2, 3), set())])
+def test_several_that_raise_the_same_are_named_together_and_most_of_all_ranks_are_not(
+    ranks: tuple[int, ...], named: set[int]
+) -> None:
+    # GIVEN ranks that raise the same exception at the same place, one after the other
+    a, n = analyzer(), node("a:1")
+    a.feed(n.batch(1.0), NOW_S + 1.0)
+    for rank in ranks:
+        at_s = 1.2 + rank / 10
+        text = f"ValueError: loss {rank} is NaN at train.py:9".encode()
+        n.is_(rank, ProcessState.GONE, ended_ns=n.ns(at_s + 0.1), exception_ns=n.ns(at_s), exception=text)
+        event = Event("exit", rank, 100 + rank, n.ns(at_s + 0.1), status=1 << 8)
+        a.feed(n.batch(at_s + 0.2, events=[event]), NOW_S + at_s + 0.2)
+    said = [i for at in range(12) for i in a.tick(NOW_S + 2.0 + at / 4)] + a.finish(NOW_S + 8.0)
+    # THEN all of them are named, or nobody: what most ranks raise is the program's doing, or its data's
+    assert said
+    assert {c.rank for c in said[-1].culprits} == named
+    assert all({c.rank for c in i.culprits} <= named for i in said)
+
+
+def test_several_that_died_on_several_hosts_are_candidates() -> None:
+    # GIVEN a rank of each host was killed; whose clock says it earlier says nothing
+    a_node, b_node = node("a:1", (0, 1)), node("b:1", (2, 3), clock_s=-4.0)
+    a = analyzer()
+    for own, rank in ((a_node, 0), (b_node, 3)):
+        own.is_(rank, ProcessState.GONE, ended_ns=own.ns(1.0 + rank / 10))
+        a.feed(own.batch(2.0, events=[Event("exit", rank, 100 + rank, own.ns(1.0), status=9)]), NOW_S + 2.0)
+    said = [i for at in range(16) for i in a.tick(NOW_S + 2.1 + at / 4)]
+    assert said
+    assert not any(i.culprits for i in said)
+    assert {c.rank for c in said[-1].candidates} == {0, 3}
+
+
+# ---- larger jobs, made up --------------------------------------------------------------------------------------------
+
+
+def feed_all(
+    a: Analyzer, job: SyntheticJob, first: int, count: int, at_s: float, hang: Hang | None = None, comms: bool = False
+) -> None:
+    for batch in job.batches(first, count, hang, comms):
+        a.feed(batch, at_s)
+
+
+@pytest.mark.parametrize("where", ["tp", "world"])
+@pytest.mark.parametrize("rank", [0, 21, 63])
+@pytest.mark.parametrize("shape", [Shape(8, 2, 4), Shape(4, 4, 4), Shape(2, 1, 32)])
+def test_the_missing_rank_of_a_3d_parallel_job_is_named_alone(shape: Shape, rank: int, where: str) -> None:
+    # GIVEN a job of 64 ranks in lockstep; one rank does not enter, everybody stands as a real job would
+    a, job = Analyzer(CONFIG, "synthetic", 0.0), SyntheticJob(shape)
+    feed_all(a, job, 0, 6, 10.0, comms=True)
+    assert not a.tick(10.1)
+    hang = Hang(rank, START_NS + 3_000_000_000, where)
+    said: list[Incident] = []
+    for look in range(60):
+        now_s = 20.0 + look / 2
+        for batch in job.batches(6, 0, hang):
+            a.feed(batch, now_s)
+        said += a.tick(now_s + 0.1)
+    # THEN it and nobody else is named, and all others are its victims
+    assert {tuple(c.rank for c in i.culprits) for i in said} == {(rank,)}
+    assert said[-1].victims.count == 63
+    assert said[-1].communicator is not None
+    assert said[-1].communicator.role == {"tp": "tp", "world": "dp"}[where]
+
+
+def test_a_healthy_job_in_lockstep_says_nothing() -> None:
+    a, job = Analyzer(CONFIG, "synthetic", 0.0), SyntheticJob(Shape(4, 4, 4))
+    said: list[Incident] = []
+    for look in range(60):
+        feed_all(a, job, look * 10, 10, 10.0 + look / 2, comms=look == 0)
+        said += a.tick(10.2 + look / 2)
+    assert not said
+    assert a.iteration_of(5) is not None
+
+
+def test_waits_in_messages_make_edges_in_a_pipeline() -> None:
+    # GIVEN the last stage of a pipeline is missing in its tensor-parallel group
+    job = SyntheticJob(Shape(2, 4, 2))
+    a = Analyzer(CONFIG, "synthetic", 0.0)
+    feed_all(a, job, 0, 6, 10.0, comms=True)
+    feed_all(a, job, 6, 0, 20.0, Hang(12, START_NS + 3_000_000_000))
+    waits = a.state.picture(20.0).waits
+    # THEN the stages in front stand in sends, those behind in receives
+    assert Kind.SEND in waits["kind"]
+    found = a.diagnosis.hang(a.state.picture(20.0), 0.6)
+    assert found is not None
+    assert found.names == {12}
+
+
+def test_members_that_have_completed_the_round_are_witnesses_too() -> None:
+    # GIVEN four ranks; in round 51 ranks 1 and 3 have completed a broadcast, rank 0 is in it, rank 2 in an all-reduce
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(comm_info(7, [0, 1, 2, 3]))
+    rows = [records(rank, 7, 1, 50) for rank in range(4)]
+    rows += [records(rank, 7, 51, 1, kind=Kind.BROADCAST, peer=0) for rank in (1, 3)]
+    for rank in range(4):
+        n.did(rank, 7, 51 if rank in (1, 3) else 50)
+    a.feed(n.batch(0.0, np.concatenate(rows)), NOW_S)
+    n.waits(0, 7, 51, 0.5, kind=Kind.BROADCAST, peer=0, ordinal=51).waits(2, 7, 51, 0.5, ordinal=51)
+    said = watch(a, n, first_s=1.0, last_s=8.0)
+    # THEN the past of three speaks against the majority, and nobody is named
+    assert said
+    assert not any(i.culprits for i in said)

@@ -1,0 +1,60 @@
+"""Ranks that wait in a circle: who entered its operation out of order."""
+
+from __future__ import annotations
+
+import numpy as np
+from batches import T0, Node, S, analyzer, comm_info, records, watch
+
+from whichrank.analyzer import Analyzer
+from whichrank.model.incident import Cause, Incident
+
+TP, PP, EXTRA = 7, 8, 9
+ITERATIONS = 30
+NEXT = 2 * ITERATIONS + 1
+
+
+def job() -> tuple[Analyzer, Node]:
+    """Two ranks that have alternated between two communicators for thirty iterations; the third was never used."""
+    a = analyzer()
+    node = Node("a:1", [0, 1], 2)
+    node.comm(comm_info(TP, [0, 1], "mesh_tp"), comm_info(PP, [0, 1], "mesh_pp"), comm_info(EXTRA, [0, 1], "mesh_ep"))
+    rows = []
+    for rank in (0, 1):
+        for number in range(1, ITERATIONS + 1):
+            rows += [records(rank, TP, number, 1, ordinal=2 * number - 1)]
+            rows += [records(rank, PP, number, 1, ordinal=2 * number)]
+        node.did(rank, TP, ITERATIONS).did(rank, PP, ITERATIONS)
+    a.feed(node.batch(0.0, np.concatenate(rows)), a_second(0.0))
+    return a, node
+
+
+def a_second(at_s: float) -> float:
+
+    return T0 / S + at_s
+
+
+def last_word(a: Analyzer, node: Node) -> Incident:
+    said = watch(a, node, first_s=1.0, last_s=12.0)
+    assert said
+    return said[-1]
+
+
+def test_the_one_that_went_against_its_own_past_is_named() -> None:
+    # GIVEN rank 0 stands where its iteration goes on, and rank 1 has entered the other communicator first
+    a, node = job()
+    node.waits(0, TP, ITERATIONS + 1, 0.5, ordinal=NEXT)
+    node.waits(1, PP, ITERATIONS + 1, 0.5, ordinal=NEXT)
+    word = last_word(a, node)
+    assert [c.rank for c in word.culprits] == [1]
+    assert word.cause in (Cause.DEADLOCK, Cause.INCONSISTENT)
+
+
+def test_two_that_departed_in_different_ways_share_no_mistake() -> None:
+    # GIVEN both stand where they never stood, each in another operation
+    a, node = job()
+    node.waits(0, EXTRA, 1, 0.5, ordinal=NEXT)
+    node.waits(1, PP, ITERATIONS + 1, 0.5, ordinal=NEXT)
+    # THEN it is a deadlock, and nobody is named
+    word = last_word(a, node)
+    assert word.cause == Cause.DEADLOCK
+    assert not word.culprits

@@ -1,0 +1,32 @@
+"""The measuring of ingest and location, on small jobs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from whichrank.bench.overhead_locate import culprit_of, hung, ingest, location, main
+
+
+def test_ingest_is_measured_per_record_and_per_batch() -> None:
+    rate, cost = ingest(ranks=16, looks=4)
+    assert (rate.n, rate.unit, cost.unit) == (2, "records/s", "ms")
+    assert rate.low <= rate.median <= rate.high
+
+
+@pytest.mark.parametrize("where", ["tp", "world"])
+def test_a_location_is_measured_only_if_it_is_right(where: str) -> None:
+    figures = location(128, where, looks=2)
+    assert [f.unit for f in figures] == ["ms"] * 3
+    analyzer, now_s = hung(128, where)
+    found = analyzer.diagnosis.hang(analyzer.state.picture(now_s), 0.6)
+    assert found is not None
+    assert found.names == {culprit_of(128)}
+
+
+def test_figures_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--ranks", "64", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert {f["ranks"] for f in figures} == {64, 512}
+    assert all(f["n"] > 1 and f["median"] > 0 for f in figures)

@@ -1,0 +1,42 @@
+"""What a stack says of a rank that others wait for."""
+
+from __future__ import annotations
+
+import pytest
+
+from whichrank.analyzer.reasons import _CHECKPOINT
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "save (torch/serialization.py:967)",
+        "_save (torch/serialization.py:1268)",
+        "write_data (torch/distributed/checkpoint/filesystem.py:710)",
+        "save_checkpoint (train.py:80)",
+        "Trainer.save_model_state (trainer.py:12)",
+        "write_checkpoint (errands.py:44)",
+        "checkpoint_and_save (loop.py:3)",
+        "dump (pickle.py:1)",
+    ],
+)
+def test_frames_that_write_training_state(frame: str) -> None:
+    assert _CHECKPOINT.search(f"sleep (x.py:1) {frame} main (train.py:9)")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "_Checkpoint.backward (ddp_overlap.py:27)",
+        "CheckpointFunction.backward (torch/utils/checkpoint.py:320)",
+        "checkpoint (torch/utils/checkpoint.py:512)",
+        "recompute_fn (torch/utils/checkpoint.py:1400)",
+        "CheckpointWrapper.forward (torch/distributed/algorithms/_checkpoint/checkpoint_wrapper.py:168)",
+        "restore_rng_state (megatron/core/tensor_parallel/random.py:90)",
+        "load_checkpoint (train.py:33)",
+        "load (torch/serialization.py:1500)",
+        "Writer.flush (tensorboard/writer.py:5)",
+    ],
+)
+def test_activation_checkpointing_writes_nothing(frame: str) -> None:
+    assert not _CHECKPOINT.search(f"sleep (x.py:1) {frame} main (train.py:9)")

@@ -1,0 +1,127 @@
+"""When a hang is worth a word and when an alarm."""
+
+from __future__ import annotations
+
+import pytest
+
+from whichrank.config import AnalyzerConfig
+from whichrank.detect.hang import Look, Thresholds, Urgency, is_barrier, urgency_of
+from whichrank.model.finding import Blame, Finding
+from whichrank.model.incident import Cause
+from whichrank.model.rows import Kind
+
+NOW_S = 5000.0
+LIMITS = AnalyzerConfig()
+OP = {"kind": int(Kind.ALL_REDUCE), "counter": 7, "dtype": 6, "count": 1024, "reduce_op": 0, "peer": -1}
+BARRIER = OP | {"kind": int(Kind.BARRIER)}
+
+
+def finding(
+    waited_s: float, *, hard: bool = False, op: dict[str, int] | None = None, names: tuple[int, ...] = (3,)
+) -> Finding:
+    return Finding(
+        Cause.NOT_ENTERED, culprits=tuple(Blame(r, 0.9, "") for r in names), comm=0, op=OP if op is None else op,
+        onset_s=NOW_S - waited_s, hard=hard,
+    )  # fmt: skip
+
+
+def facts(*, busy: bool = False, phase: bool = False, op_timeout_s: float = 0.0) -> Thresholds:
+    return {"busy": busy, "phase": phase, "op_timeout_s": op_timeout_s}
+
+
+def urgency(
+    found: Finding, told: Thresholds | None = None, iteration_s: float = 0.1, looks: int = 2, seen_s: float = 5.0
+) -> Urgency:
+    look = Look((), NOW_S - seen_s, looks)
+    return urgency_of(look, found, told or facts(), LIMITS, iteration_s, NOW_S)
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "iteration_s", "expected"),
+    [
+        (9.9, 0.1, Urgency.NONE),
+        (10.0, 0.1, Urgency.NOTICE),
+        (19.0, 10.0, Urgency.NONE),
+        (20.0, 10.0, Urgency.NOTICE),
+        (299.0, 0.1, Urgency.NOTICE),
+        (300.0, 0.1, Urgency.ALERT),
+    ],
+)
+def test_without_hard_evidence_patience_decides(waited_s: float, iteration_s: float, expected: Urgency) -> None:
+    assert urgency(finding(waited_s), iteration_s=iteration_s) is expected
+
+
+def test_a_notice_names_somebody() -> None:
+    assert urgency(finding(50, names=())) is Urgency.NONE
+    assert urgency(finding(301, names=())) is Urgency.ALERT
+
+
+@pytest.mark.parametrize(
+    ("looks", "seen_s", "expected"), [(1, 5.0, Urgency.NONE), (2, 0.5, Urgency.NONE), (2, 0.6, Urgency.ALERT)]
+)
+def test_hard_evidence_needs_two_looks_and_a_moment(looks: int, seen_s: float, expected: Urgency) -> None:
+    assert urgency(finding(1.0, hard=True), looks=looks, seen_s=seen_s) is expected
+
+
+@pytest.mark.parametrize("waited_s", [10.0, 300.0])
+def test_one_look_is_no_word(waited_s: float) -> None:
+    assert urgency(finding(waited_s), looks=1) is Urgency.NONE
+
+
+@pytest.mark.parametrize("told", [facts(busy=True), facts()])
+@pytest.mark.parametrize(("waited_s", "expected"), [(899.0, Urgency.NOTICE), (900.0, Urgency.ALERT)])
+def test_a_busy_culprit_or_a_barrier_has_three_times_the_time(
+    told: Thresholds, waited_s: float, expected: Urgency
+) -> None:
+    op = OP if told["busy"] else BARRIER
+    assert urgency(finding(waited_s, op=op), told) is expected
+
+
+def test_busy_and_barrier_together_are_not_nine_times() -> None:
+    assert urgency(finding(900, op=BARRIER), facts(busy=True)) is Urgency.ALERT
+
+
+def test_a_marked_phase_never_alarms_by_time() -> None:
+    assert urgency(finding(5000), facts(phase=True)) is Urgency.NONE
+    # BUT a dead rank is one all the same
+    assert urgency(finding(1, hard=True), facts(phase=True)) is Urgency.ALERT
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "timeout_s", "told", "expected"),
+    [
+        (47.9, 60.0, {}, Urgency.NOTICE),
+        (48.0, 60.0, {}, Urgency.ALERT),
+        (48.0, 60.0, {"busy": True}, Urgency.ALERT),
+        (300.0, 1800.0, {}, Urgency.ALERT),
+    ],
+)
+def test_the_verdict_comes_before_the_operation_times_out(
+    waited_s: float, timeout_s: float, told: dict[str, bool], expected: Urgency
+) -> None:
+    assert urgency(finding(waited_s), facts(op_timeout_s=timeout_s, **told)) is expected
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"),
+    [
+        (BARRIER, True),
+        (OP | {"kind": int(Kind.MONITORED_BARRIER)}, True),
+        (OP | {"dtype": 0, "count": 3}, True),
+        (OP | {"dtype": 6, "count": 1}, False),
+        (OP | {"dtype": 99, "count": 1}, False),
+        (OP | {"kind": int(Kind.BROADCAST), "dtype": 0, "count": 1}, False),
+        (None, False),
+    ],
+)
+def test_what_serves_as_a_barrier(op: dict[str, int] | None, expected: bool) -> None:
+    assert is_barrier(op) is expected
+
+
+def test_a_look_counts_as_long_as_the_same_is_seen() -> None:
+    first = Look.after(None, finding(1), 10.0)
+    second = Look.after(first, finding(2), 11.0)
+    assert (second.looks, second.since_s) == (2, 10.0)
+    # another rank, another operation, or another cause is another finding
+    for other in (finding(2, names=(4,)), finding(2, op=OP | {"counter": 8}), finding(2, names=(3, 4))):
+        assert Look.after(second, other, 12.0).looks == 1

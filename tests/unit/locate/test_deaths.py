@@ -1,0 +1,167 @@
+"""Which death was a rank's own, and which ranks only followed."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from whichrank.locate.deaths import (
+    Ends,
+    ended_from_outside,
+    exit_code_of,
+    failed_by_timeout,
+    how_it_ended,
+    in_order,
+    lost_connection,
+    own_deaths,
+    signal_of,
+)
+
+ALIVE: dict[str, Any] = {}
+
+
+def died(at_s: float, status: int, **more: Any) -> dict[str, Any]:
+    return {"gone": True, "ended_s": at_s, "status": status, **more}
+
+
+def code(number: int) -> int:
+    return number << 8
+
+
+def ends(*ranks: dict[str, Any]) -> Ends:
+    def column(name: str, default: Any) -> list[Any]:
+        return [rank.get(name, default) for rank in ranks]
+
+    return Ends(
+        gone=np.array(column("gone", False)),
+        ended_s=np.array(column("ended_s", 0.0)),
+        status=np.array(column("status", -1)),
+        failure_s=np.array(column("failure_s", 0.0)),
+        failure=tuple(column("failure", "")),
+        exception_s=np.array(column("exception_s", 0.0)),
+        exception=tuple(column("exception", "")),
+        closed_s=np.array(column("closed_s", 0.0)),
+    )
+
+
+def own(*ranks: dict[str, Any]) -> list[int]:
+    return np.flatnonzero(own_deaths(ends(*ranks))).tolist()
+
+
+@pytest.mark.parametrize("status", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, code(3), -1])
+def test_an_end_before_any_failure_is_its_own(status: int) -> None:
+    assert own(ALIVE, died(10.0, status), ALIVE) == [1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_the_launchers_signal_is_not(number: int) -> None:
+    assert own(died(10.0, code(1)), died(10.2, number), died(10.3, number)) == [0]
+
+
+def test_sigkill_after_the_launcher_has_terminated_others_is_its_doing() -> None:
+    assert own(died(10.0, code(1)), died(10.2, signal.SIGTERM), died(40.0, signal.SIGKILL)) == [0]
+    # BUT before that it is a death of its own
+    assert own(died(10.0, signal.SIGKILL), died(10.2, signal.SIGTERM)) == [0]
+
+
+def test_who_ends_the_job_from_outside_comes_before_any_death() -> None:
+    fails = {"failure_s": 9.9, "failure": "Connection closed by peer"}
+    assert ended_from_outside(ends(died(10.0, signal.SIGTERM), {**ALIVE, **fails}))
+    assert ended_from_outside(ends(died(10.0, signal.SIGTERM), died(10.3, code(1), **fails)))
+    # BUT a launcher that follows a dead rank comes after it
+    assert not ended_from_outside(ends(died(10.3, signal.SIGTERM), died(10.0, code(1), **fails)))
+    assert not ended_from_outside(ends(died(10.0, code(1), **fails), ALIVE))
+
+
+@pytest.mark.parametrize("text", ["KeyboardInterrupt", "KeyboardInterrupt: at train.py:7", "SignalException: got 15"])
+def test_what_ctrl_c_becomes_in_python_is_nobodys_death(text: str) -> None:
+    interrupted = died(10.0, code(1), exception_s=9.9, exception=text)
+    assert own(interrupted, interrupted) == []
+    assert ended_from_outside(ends(interrupted, {**ALIVE, "failure_s": 9.95, "failure": "Connection closed by peer"}))
+
+
+def test_whoever_had_an_operation_fail_first_followed() -> None:
+    followed = died(10.4, code(1), failure_s=10.1, failure="Connection reset by peer", exception_s=10.2)
+    assert own(died(10.5, code(1), exception_s=10.0, exception="ValueError: bad label"), followed) == [0]
+
+
+def test_the_order_of_death_decides_nothing() -> None:
+    # GIVEN the peers are gone before the culprit has left its interpreter
+    followed = died(10.1, code(1), failure_s=10.05, failure="Connection closed by peer [127.0.0.1]:4711")
+    assert own(followed, died(11.0, code(1), exception_s=10.0, exception="ValueError: bad label"), followed) == [1]
+
+
+def test_operations_that_fail_while_it_ends_do_not_make_it_a_follower() -> None:
+    # GIVEN a rank that raised, and whose open operations failed in its teardown
+    assert own(died(11.0, code(1), exception_s=10.0, exception="ValueError", failure_s=10.5, failure="aborted")) == [0]
+    assert own(died(11.0, code(3), closed_s=10.0, failure_s=10.5, failure="aborted")) == [0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DistBackendError: NCCL error", "RuntimeError: Connection closed by peer [10.0.0.1]:234",
+        "BrokenPipeError: Broken pipe",
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection reset by peer",
+        "DistStoreError: wait timeout",
+        "RuntimeError: Timed out waiting 8000ms for recv operation to complete",
+    ],
+)  # fmt: skip
+def test_an_exception_that_only_reports_a_lost_connection_is_not_its_own(text: str) -> None:
+    assert lost_connection(text)
+    assert own(died(10.0, code(1), exception_s=9.9, exception=text)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ValueError: 3 of 16 labels are outside the vocabulary",
+        "MemoryError",
+        "AssertionError: nan",
+        "RuntimeError: my own bug at /jobs/gloo/socket.py:7",
+    ],
+)
+def test_other_exceptions_are(text: str) -> None:
+    assert not lost_connection(text)
+    assert own(died(10.0, code(1), exception_s=9.9, exception=text)) == [0]
+
+
+def test_exit_code_0_is_an_end_in_order() -> None:
+    assert in_order(ends(ALIVE, died(10.0, 0), died(10.0, code(1)), died(10.0, -1))).tolist() == [
+        False,
+        True,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("Timed out waiting 8000ms", True), ("timeout", True), ("reset by peer", False), ("", False)]
+)
+def test_operations_that_ran_into_their_own_timeout(text: str, expected: bool) -> None:
+    assert failed_by_timeout(ends({"failure_s": 1.0, "failure": text})).tolist() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("status", "number", "exit_code"), [(9, 9, None), (code(3), 0, 3), (0, 0, 0), (-1, 0, None), (0x86, 6, None)]
+)
+def test_a_wait_status_is_a_signal_or_an_exit_code(status: int, number: int, exit_code: int | None) -> None:
+    assert (signal_of(status), exit_code_of(status)) == (number, exit_code)
+
+
+@pytest.mark.parametrize(
+    ("rank", "words"),
+    [
+        (died(1.0, 9), "was killed by signal 9 (SIGKILL)"),
+        (died(1.0, 64), "was killed by signal 64"),
+        (died(1.0, code(1), exception="ValueError: x"), "raised ValueError: x"),
+        (died(1.0, code(3)), "exited with code 3"),
+        (died(1.0, -1, closed_s=0.5), "ended in order"),
+        (died(1.0, -1), "is gone, its exit code is not known"),
+    ],
+)
+def test_how_it_ended_in_words(rank: dict[str, Any], words: str) -> None:
+    assert how_it_ended(ends(rank), 0) == words

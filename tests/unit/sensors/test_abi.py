@@ -1,0 +1,70 @@
+"""The Python sensor's view of the core is the compiler's, and its numbers are those of the model and of torch."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+from enum import IntEnum, IntFlag
+from pathlib import Path
+
+import pytest
+import torch
+
+from whichrank.model import rows
+from whichrank.ring import layout
+from whichrank.sensors import abi
+from whichrank.sensors.arguments import DTYPE_NUMBERS
+from whichrank.sensors.native import INCLUDE, load_core, native_path
+
+# The names of c10::ScalarType that are not those of torch.dtype in lower case.
+C10_NAMES = {"byte": "uint8", "char": "int8", "short": "int16", "int": "int32", "long": "int64"}
+C10_NAMES |= {"half": "float16", "float": "float32", "double": "float64"}
+C10_NAMES |= {"complexhalf": "complex32", "complexfloat": "complex64", "complexdouble": "complex128"}
+
+
+def test_op_has_the_size_that_the_compiler_gives_it() -> None:
+    core = load_core()
+    core.wr_layout_json.restype = ctypes.c_char_p
+    assert json.loads(core.wr_layout_json())["sizeof.wr_op"] == ctypes.sizeof(abi.Op)
+
+
+def test_op_has_the_fields_of_the_header_in_order() -> None:
+    header = (native_path(INCLUDE) / "whichrank" / "ring.h").read_text()
+    body = re.search(r"typedef struct \{([^{}]*)\} wr_op;", header)
+    assert body is not None
+    declared = re.sub(r"/\*.*?\*/", "", body.group(1), flags=re.DOTALL)
+    statements = [statement.strip() for statement in declared.split(";") if statement.strip()]
+    names = [
+        name.strip(" *") for statement in statements for name in re.sub(r"^(const )?\w+ ", "", statement).split(",")
+    ]
+    assert names == [field[0] for field in abi.Op._fields_]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(abi.Kind, rows.Kind), (abi.Flag, rows.Flag)])
+def test_numbers_are_those_of_the_model(ours: type[IntEnum | IntFlag], theirs: type[IntEnum | IntFlag]) -> None:
+    known = {member.name: member.value for member in theirs}
+    assert {member.name: member.value for member in ours}.items() <= known.items()
+
+
+def test_states_are_those_of_the_model() -> None:
+    assert (abi.DONE, abi.FAILED, abi.DROPPED) == (rows.Status.DONE, rows.Status.FAILED, rows.Status.DROPPED)
+    assert (abi.WAIT_CALL, abi.WAIT_ENTRY) == (rows.WaitHow.CALL, rows.WaitHow.ENTRY)
+    assert (abi.SENSOR_FALLBACK, abi.SENSOR_FAILED) == (rows.SensorState.FALLBACK, rows.SensorState.FAILED)
+    assert rows.SENSOR_NAMES[abi.SENSOR_C10D] == "c10d"
+    assert rows.SPLITS == abi.SPLITS
+    assert layout.VERSION == 1
+
+
+def test_dtypes_have_the_numbers_of_the_installed_torch() -> None:
+    include = Path(torch.__file__).parent / "include"
+    headers = [include / "torch" / "headeronly" / "core" / "ScalarType.h", include / "c10" / "core" / "ScalarType.h"]
+    found: dict[str, int] = {}
+    for header in headers:
+        told = re.findall(r"_\([\w:<>]+, (\w+)\)\s*/\*\s*(\d+)\s*\*/", header.read_text() if header.exists() else "")
+        found |= {C10_NAMES.get(name.lower(), name.lower()): int(number) for name, number in told}
+    assert found["bfloat16"] == 15
+    numbers = {str(dtype).removeprefix("torch."): number for dtype, number in DTYPE_NUMBERS.items()}
+    compared = numbers.keys() & found.keys()
+    assert len(compared) > 20
+    assert {name: numbers[name] for name in compared} == {name: found[name] for name in compared}

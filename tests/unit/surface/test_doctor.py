@@ -1,0 +1,161 @@
+"""`whichrank doctor`: each check, on this machine and with the thing it looks for taken away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from whichrank.errors import NativeLibraryError
+from whichrank.sensors import native
+from whichrank.surface import doctor
+from whichrank.surface.cli import main
+
+
+def missing(name: str) -> Path:
+    raise NativeLibraryError(f"the native file {name} is not installed", mend=native.MEND)
+
+
+def test_shared_memory(tmp_path: Path) -> None:
+    assert doctor.check_shared_memory(tmp_path).verdict == "ok"
+    gone = doctor.check_shared_memory(tmp_path / "none")
+    assert gone.verdict == "fail"
+    assert gone.mend is not None
+
+
+@pytest.mark.parametrize(("free_mib", "verdict"), [(1000, "ok"), (10, "warn"), (0, "fail")])
+def test_shared_memory_that_is_nearly_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_mib: int, verdict: str
+) -> None:
+    usage = type("Usage", (), {"free": free_mib << 20})
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage)
+    assert doctor.check_shared_memory(tmp_path).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("scope", "mend"), [("1", "sysctl kernel.yama.ptrace_scope=0"), ("3", "reboot"), ("0", "--cap-add SYS_PTRACE")]
+)
+def test_refused_ptrace_names_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scope: str, mend: str) -> None:
+    monkeypatch.setattr(doctor, "_sibling_can_trace", lambda: False)
+    (tmp_path / "scope").write_text(f"{scope}\n")
+    check = doctor.check_ptrace(tmp_path / "scope")
+    assert check.verdict == "warn"
+    assert check.mend is not None
+    assert mend in check.mend
+
+
+def test_ptrace_is_really_tried() -> None:
+    assert doctor.check_ptrace().verdict in {"ok", "warn"}
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert doctor.check_compiler().verdict == "ok"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    check = doctor.check_compiler()
+    assert check.verdict == "warn"
+    assert "g++" in (check.mend or "")
+    monkeypatch.setenv("WHICHRANK_CACHE", str(tmp_path / "cache"))
+    assert doctor.check_c10d_sensor(say=print).verdict == "warn"
+
+
+def test_sensor_that_does_not_compile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # GIVEN an empty cache and a compiler that refuses
+    compiler = tmp_path / "c++"
+    compiler.write_text("#!/bin/sh\necho 'sensor.cpp:1: error: no member named x' >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("WHICHRANK_CACHE", str(tmp_path / "cache"))
+    said: list[str] = []
+    # WHEN it is checked
+    check = doctor.check_c10d_sensor(said.append)
+    # THEN the compiler's own words are shown, and what the job will do instead
+    assert check.verdict == "warn"
+    assert "no member named x" in check.found
+    assert "slower Python sensor" in check.found
+    assert len(said) == 1
+
+
+def test_sensor_in_the_cache_is_not_built_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor.c10d, "built_path", lambda: tmp_path)
+    assert doctor.check_c10d_sensor(pytest.fail) == doctor.Check(name="c10d sensor", verdict="ok", found=str(tmp_path))
+
+
+def test_torch_of_a_broken_python(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'torch'\" >&2\nexit 1\n")
+    python.chmod(0o755)
+    check = doctor.check_torch(str(python))
+    assert check.verdict == "fail"
+    assert "No module named 'torch'" in check.found
+    assert check.mend == f"{python} -m pip install torch"
+
+
+def test_torch_without_distributed(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 2.13.0 without torch.distributed\n")
+    python.chmod(0o755)
+    assert doctor.check_torch(str(python)).verdict == "fail"
+
+
+@pytest.mark.parametrize(
+    ("environ", "verdict", "said"),
+    [
+        ({}, "ok", "import torch loads the sensor"),
+        ({"WHICHRANK_DISABLE": "1"}, "fail", "WHICHRANK_DISABLE"),
+        ({"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}, "fail", "TORCH_DEVICE_BACKEND_AUTOLOAD"),
+    ],
+)
+def test_autoload(environ: dict[str, str], verdict: str, said: str) -> None:
+    check = doctor.check_autoload(environ)
+    assert check.verdict == verdict
+    assert said in check.found
+
+
+def test_missing_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "entry_points", lambda group: [])
+    assert doctor.check_autoload({}).verdict == "fail"
+
+
+def test_native_part_present_and_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.check_core().verdict == "ok"
+    monkeypatch.setattr(native, "native_path", missing)
+    native.load_core.cache_clear()
+    assert (doctor.check_core().verdict, doctor.check_socket_sensor().verdict) == ("fail", "warn")
+
+
+def test_socket_sensor_that_cannot_be_preloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / native.SOCKET).write_bytes(b"no library")
+    monkeypatch.setattr(native, "native_path", lambda name: tmp_path / name)
+    check = doctor.check_socket_sensor()
+    assert check.verdict == "warn"
+    assert "cannot be preloaded" in check.found
+
+
+def test_remaining_checks_hold_here() -> None:
+    assert doctor.check_py_spy().verdict == "ok"
+    assert doctor.check_pidfd().verdict == "ok"
+
+
+def test_command_prints_each_check_with_its_mend(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    checks = [
+        doctor.Check(name="one", verdict="ok", found="fine"),
+        doctor.Check(name="two", verdict="warn", found="less", mend="do this"),
+    ]
+    monkeypatch.setattr(doctor, "all_checks", lambda say: checks)
+    assert main(["doctor"]) == 0
+    assert capfd.readouterr().out == "ok    one: fine\nwarn  two: less\n      mend: do this\n"
+    checks.append(doctor.Check(name="three", verdict="fail", found="none", mend="that"))
+    assert main(["doctor", "--json"]) == 1
+    assert [entry["verdict"] for entry in json.loads(capfd.readouterr().out)] == ["ok", "warn", "fail"]
+
+
+def test_without_torch_no_compiler_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    check = doctor.check_c10d_sensor(pytest.fail)
+    assert check.verdict == "warn"
+    assert "compiler" not in (check.mend or "")
+    assert "no torch" in check.found

@@ -1,0 +1,172 @@
+"""The rules of the house that no reviewer should have to look for: arrows of imports, purity, sizes, docstrings."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "whichrank"
+
+# Package -> the packages that it may import from. `errors` and the root (for `__version__`) are open to all.
+ARROWS: dict[str, set[str]] = {
+    "model": set(),
+    "ring": {"model"},
+    "wire": {"model"},
+    "intake": {"model"},
+    "network": {"model"},
+    "detect": {"model", "config"},
+    "locate": {"model", "config"},
+    "sensors": {"ring", "config"},
+    "analyzer": {"model", "detect", "locate", "config"},
+    "agent": {"model", "ring", "sensors", "wire", "config"},
+    "act": {"model", "analyzer", "config"},
+    "sim": {"model", "detect", "locate", "analyzer", "config"},
+    "demo": {"model"},
+    "lab": {"model", "ring", "wire", "sensors", "agent", "analyzer", "demo", "config"},
+    "bench": {
+        "model",
+        "ring",
+        "wire",
+        "sensors",
+        "intake",
+        "detect",
+        "locate",
+        "analyzer",
+        "agent",
+        "sim",
+        "demo",
+        "lab",
+    }
+    | {"config"},
+    "surface": {"model", "ring", "wire", "sensors", "intake", "analyzer", "agent", "act", "network", "sim", "demo"}
+    | {"lab", "bench", "config"},
+}
+
+# What decides can be tested with plain data: no I/O, no thread, no clock of its own.
+SANS_IO = ("model", "detect", "locate")
+IMPURE_MODULES = {
+    *("asyncio", "concurrent", "ctypes", "fcntl", "glob", "http", "io", "logging", "mmap", "multiprocessing", "os"),
+    *("pathlib", "psutil", "queue", "random", "requests", "select", "selectors", "shutil", "signal", "socket", "ssl"),
+    *("subprocess", "tempfile", "threading", "time", "urllib", "zmq"),
+}
+IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "breakpoint"}
+
+MOST_LINES = 600
+MOST_LINES_OF_A_COMMAND = 149
+
+
+def modules(package: str = "") -> list[Path]:
+    return sorted((SOURCE / package).rglob("*.py"))
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and full name of every import, wherever it stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: write the import in full"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def wrong_arrows(package: str, tree: ast.AST) -> list[str]:
+    allowed = ARROWS[package] | {package, "errors", "__version__", "__path__"}
+    names = [(line, name.split(".")) for line, name in imports(tree)]
+    return [
+        f"line {line}: {package} may not import {'.'.join(parts)}"
+        for line, parts in names
+        if parts[0] == "whichrank" and len(parts) > 1 and parts[1] not in allowed
+    ]
+
+
+def impurities(tree: ast.AST) -> list[str]:
+    found = [f"line {line}: imports {name}" for line, name in imports(tree) if name.split(".")[0] in IMPURE_MODULES]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = node.func.id if isinstance(node.func, ast.Name) else ""
+            clock = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            if name in IMPURE_CALLS or clock in {"now", "utcnow", "today"}:
+                found.append(f"line {node.lineno}: calls {name or clock}")
+    return found
+
+
+def packages() -> list[str]:
+    return sorted(path.name for path in SOURCE.iterdir() if path.is_dir() and any(path.rglob("*.py")))
+
+
+@pytest.mark.parametrize("package", packages())
+def test_dependencies_point_inwards(package: str) -> None:
+    assert package in ARROWS, f"say in ARROWS what {package} may import"
+    wrong = {str(path): found for path in modules(package) if (found := wrong_arrows(package, parsed(path)))}
+    assert not wrong
+
+
+def test_arrows_have_no_cycle() -> None:
+    order: list[str] = []
+    remaining = {package: allowed & ARROWS.keys() for package, allowed in ARROWS.items()}
+    while remaining:
+        free = [package for package, allowed in remaining.items() if allowed <= set(order)]
+        assert free, f"a cycle among {sorted(remaining)}"
+        order += free
+        for package in free:
+            del remaining[package]
+
+
+def test_wrong_arrow_is_named() -> None:
+    # GIVEN a detector that looks at the surface, inside a function
+    tree = ast.parse("def f():\n    from whichrank.surface.text import paragraph\n")
+    # THEN the line and both ends are named
+    assert wrong_arrows("detect", tree) == ["line 2: detect may not import whichrank.surface.text.paragraph"]
+
+
+@pytest.mark.parametrize("path", [path for package in SANS_IO for path in modules(package)], ids=str)
+def test_what_decides_does_no_io(path: Path) -> None:
+    assert impurities(parsed(path)) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import socket",
+        "import threading",
+        "from time import sleep",
+        "open('x')",
+        "datetime.now()",
+        "from os import path",
+    ],
+)
+def test_impurity_is_seen(code: str) -> None:
+    assert impurities(ast.parse(code))
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_file_is_one_idea(path: Path) -> None:
+    is_command = path.parent == SOURCE / "surface" / "cli"
+    lines = path.read_text(encoding="utf-8").count("\n")
+    assert lines <= (MOST_LINES_OF_A_COMMAND if is_command else MOST_LINES)
+
+
+def test_native_file_is_one_idea() -> None:
+    native = SOURCE.parents[1] / "native"
+    sources = [path for path in native.rglob("*") if path.suffix in {".c", ".h", ".cpp"}]
+    long = {
+        path.name: lines for path in sources if (lines := path.read_text(encoding="utf-8").count("\n")) > MOST_LINES
+    }
+    assert not long
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_module_says_what_it_is_for(path: Path) -> None:
+    assert ast.get_docstring(parsed(path)), f"{path} has no docstring"
+
+
+def test_every_folder_is_a_package() -> None:
+    folders = {path.parent for path in modules()}
+    assert [folder for folder in folders if not (folder / "__init__.py").is_file()] == []
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))

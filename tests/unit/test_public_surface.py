@@ -1,0 +1,102 @@
+"""What users depend on, pinned: the public names and the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+import whichrank
+from whichrank.surface.cli import COMMANDS, cli
+
+PUBLIC_NAMES = [
+    "AnalyzerConfig",
+    "Config",
+    "ConfigError",
+    "Culprit",
+    "FormatError",
+    "Incident",
+    "IncompleteDataError",
+    "RunConfig",
+    "SensorError",
+    "UsageError",
+    "WhichrankError",
+    "__version__",
+    "decode_incident",
+    "encode_incident",
+    "headline",
+    "load_config",
+    "paragraph",
+    "phase",
+]
+
+# Command -> its arguments and options. A change here is a change for users: say it in CHANGELOG.md.
+COMMAND_LINE = {
+    "agent": ["--job", "--connect", "--wait"],
+    "bench": [],
+    "bench demo": ["--json", "--keep", "--results", "--fault", "--seeds"],
+    "bench matrix": ["--json", "--keep", "--results", "--fault", "--seeds"],
+    "bench overhead": ["--json", "--quick", "--only"],
+    "completion": ["SHELL"],
+    "demo": ["--fault", "--ranks", "--seed", "--launcher", "--layout", "--hang-timeout", "--json", "--list"],
+    "doctor": ["--json"],
+    "env": ["--job", "--join"],
+    "run": ["--hang-timeout", "--slow-window", "--output", "--serve", "--join", "--quiet", "JOB_COMMAND"],
+    "stacks": ["JOB", "--suspects", "--rank", "--json"],
+    "watch": ["JOB", "--once", "--json"],
+    "why": ["TARGET", "--json"],
+}
+
+HEAVY = ("torch", "numpy", "zmq", "rich", "msgspec")
+
+
+def test_public_names_are_pinned() -> None:
+    assert whichrank.__all__ == PUBLIC_NAMES
+    assert whichrank.__all__ == sorted(whichrank.__all__)
+    assert len(whichrank.__all__) <= 20
+
+
+@pytest.mark.parametrize("name", PUBLIC_NAMES)
+def test_public_name_resolves(name: str) -> None:
+    assert getattr(whichrank, name) is not None
+    assert name in dir(whichrank)
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = whichrank.nonsense
+
+
+def test_command_line_is_pinned() -> None:
+    context = click.Context(cli)
+    found = {}
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert command.help
+        found[name] = [parameter_name(parameter) for parameter in command.params]
+        if isinstance(command, click.Group):
+            for inner, part in command.commands.items():
+                assert part.help
+                found[f"{name} {inner}"] = [parameter_name(parameter) for parameter in part.params]
+    assert found == COMMAND_LINE
+    assert sorted(COMMANDS) == sorted(name for name in COMMAND_LINE if " " not in name)
+
+
+def parameter_name(parameter: click.Parameter) -> str:
+    if isinstance(parameter, click.Option):
+        return "/".join([*parameter.opts, *parameter.secondary_opts])
+    assert parameter.name is not None
+    return parameter.name.upper()
+
+
+@pytest.mark.parametrize("program", ["import whichrank", "from whichrank.surface.cli import main; main(['--help'])"])
+def test_start_imports_nothing_heavy(program: str) -> None:
+    # GIVEN a fresh interpreter, WHEN it imports the package or prints the help of all commands
+    code = f"{program}\nimport sys\nprint([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # THEN no heavy module was needed
+    assert done.stderr.strip() == "[]"

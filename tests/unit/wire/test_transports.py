@@ -1,0 +1,195 @@
+"""Every transport keeps the same promises; ZeroMQ also across a lost and a new analyzer."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from whichrank.errors import UsageError, WhichrankError
+from whichrank.model.telemetry import Batch, Request
+from whichrank.wire.inprocess import InProcessAnalyzerEnd
+from whichrank.wire.transport import AgentEnd, AnalyzerEnd
+from whichrank.wire.zmq_transport import ZmqAgentEnd, ZmqAnalyzerEnd, full_address, is_from_here_only
+
+PATIENCE_S = 10.0
+
+
+def batch(sequence: int, agent: str = "host:1") -> Batch:
+    return Batch(1, "job", agent, "host", sequence, 0, 0, -1, 1)
+
+
+Pair = tuple[AnalyzerEnd, AgentEnd]
+
+
+@pytest.fixture(params=["inprocess", "ipc", "tcp"])
+def ends(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    analyzer: AnalyzerEnd
+    agent: AgentEnd
+    if request.param == "inprocess":
+        analyzer = InProcessAnalyzerEnd()
+        agent = analyzer.connect()
+    else:
+        address = f"ipc://{tmp_path}/s" if request.param == "ipc" else "127.0.0.1:0"
+        analyzer = ZmqAnalyzerEnd([address])
+        agent = ZmqAgentEnd(analyzer.addresses[0])
+    yield analyzer, agent
+    agent.close()
+    analyzer.close()
+
+
+def send(agent: AgentEnd, message: Batch) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not agent.send(message):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+def arrivals(analyzer: AnalyzerEnd, count: int) -> list[tuple[int, bool]]:
+    found: list[tuple[int, bool]] = []
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(found) < count:
+        assert time.monotonic() < deadline_s
+        found += [(arrival.batch.sequence, arrival.is_new_agent) for arrival in analyzer.receive(0.1)]
+    return found
+
+
+def heard(agent: AgentEnd) -> Request:
+    poller = zmq.Poller()
+    poller.register(agent.pollable(), zmq.POLLIN)
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        assert time.monotonic() < deadline_s
+        poller.poll(100)
+        if requests := agent.receive():
+            return requests[-1]
+
+
+def test_batches_and_answers(ends: Pair) -> None:
+    analyzer, agent = ends
+    send(agent, batch(1))
+    assert arrivals(analyzer, 1) == [(1, True)]
+    analyzer.reply("host:1", Request(4, 1, [3], closely=True))
+    assert heard(agent) == Request(4, 1, [3], closely=True)
+    send(agent, batch(2))
+    assert arrivals(analyzer, 1) == [(2, False)]
+
+
+def test_nothing_is_taken_twice_or_out_of_turn(ends: Pair) -> None:
+    analyzer, agent = ends
+    # GIVEN two batches that came, WHEN the second is sent again, and the fourth before the third
+    for sequence in (1, 2):
+        send(agent, batch(sequence))
+    arrivals(analyzer, 2)
+    analyzer.reply("host:1", Request(4, 2, [5]))
+    heard(agent)
+    for sequence in (2, 4, 3):
+        send(agent, batch(sequence))
+    # THEN only the third is taken, and the agent hears the last answer again, without its order to read stacks
+    assert arrivals(analyzer, 1) == [(3, False)]
+    assert heard(agent) == Request(4, 2)
+
+
+def test_farewell(ends: Pair) -> None:
+    analyzer, agent = ends
+    send(agent, batch(1))
+    arrivals(analyzer, 1)
+    assert analyzer.agents() == ["host:1"]
+    agent.farewell("host:1")
+    deadline_s = time.monotonic() + PATIENCE_S
+    while analyzer.agents() and time.monotonic() < deadline_s:
+        analyzer.receive(0.1)
+    assert analyzer.agents() == []
+
+
+def test_answer_to_nobody_is_no_error(ends: Pair) -> None:
+    ends[0].reply("nobody:1", Request(1, 1))
+
+
+def test_agent_without_analyzer_is_told_so_and_connects_later(tmp_path: Path) -> None:
+    # GIVEN nobody who listens
+    agent = ZmqAgentEnd(f"ipc://{tmp_path}/s")
+    assert not agent.send(batch(1))
+    # WHEN an analyzer comes, THEN the agent reaches it; and again after that one has gone and another has come
+    for _ in range(2):
+        analyzer = ZmqAnalyzerEnd([f"ipc://{tmp_path}/s"])
+        send(agent, batch(7))
+        assert arrivals(analyzer, 1) == [(7, True)]
+        analyzer.close()
+        deadline_s = time.monotonic() + PATIENCE_S
+        while agent.send(batch(8)):  # the end of the connection is seen within moments
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+    agent.close()
+
+
+def test_send_never_blocks(tmp_path: Path) -> None:
+    # GIVEN an analyzer that reads nothing
+    analyzer = ZmqAnalyzerEnd([f"ipc://{tmp_path}/s"])
+    agent = ZmqAgentEnd(analyzer.addresses[0])
+    start_s = time.monotonic()
+    for sequence in range(2000):
+        agent.send(Batch(1, "j", "a:1", "h", sequence, 0, 0, -1, 1, records=bytes(80 * 100)))
+    assert time.monotonic() - start_s < 5.0
+    agent.close()
+    analyzer.close()
+
+
+def test_foreign_messages_are_counted_and_passed_over(tmp_path: Path) -> None:
+    analyzer = ZmqAnalyzerEnd([f"ipc://{tmp_path}/s"])
+    stranger = zmq.Context.instance().socket(zmq.DEALER)
+    stranger.connect(analyzer.addresses[0])
+    stranger.send(b"hello")
+    stranger.send_multipart([b"", b"x", os.urandom(100)])
+    deadline_s = time.monotonic() + PATIENCE_S
+    while analyzer.refused < 2 and time.monotonic() < deadline_s:
+        assert analyzer.receive(0.1) == []
+    assert analyzer.refused == 2
+    assert analyzer.last_refusal == "the message is not from whichrank"
+    stranger.close(linger=0)
+    analyzer.close()
+
+
+def test_address_in_use_is_one_sentence() -> None:
+    first = ZmqAnalyzerEnd(["127.0.0.1:0"])
+    with pytest.raises(WhichrankError, match="cannot listen") as refusal:
+        ZmqAnalyzerEnd([first.addresses[0]])
+    assert refusal.value.where == first.addresses[0]
+    first.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("5555", "tcp://127.0.0.1:5555"),
+        (":5555", "tcp://127.0.0.1:5555"),
+        ("node7", "tcp://node7:29480"),
+        ("node7:1", "tcp://node7:1"),
+        ("tcp://0.0.0.0:5555", "tcp://0.0.0.0:5555"),
+        ("[::1]:5555", "tcp://[::1]:5555"),
+        ("ipc:///run/x", "ipc:///run/x"),
+    ],
+)
+def test_address(text: str, address: str) -> None:
+    assert full_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "http://x:1", "host:port", "host:70000", "ipc://", "::1", "tcp://", "a/b:1"])
+def test_address_that_is_none(text: str) -> None:
+    with pytest.raises(UsageError, match="no address"):
+        full_address(text)
+
+
+def test_an_address_is_said_as_agents_have_to_write_it() -> None:
+    # GIVEN an analyzer that listens on every interface, and one that a host name has led to the loopback
+    for asked, starts, here_only in (("0.0.0.0:0", "tcp://0.0.0.0:", False), ("localhost:0", "tcp://", True)):
+        end = ZmqAnalyzerEnd([asked])
+        # THEN the address is one that people know, and it is known whether others reach it
+        assert "ffff" not in end.addresses[0]
+        assert end.addresses[0].startswith(starts)
+        assert is_from_here_only(end.addresses[0]) is here_only
+        end.close()
