@@ -63,6 +63,7 @@ class Analyzer:
         self._stacks_asked_s: dict[int, float] = {}
         self._closely = False
         self._clear_since_s: float | None = None
+        self._others_since_s: float | None = None
         self._suspended_since_s: float | None = None
         self._rate: dict[int, tuple[float, int, float]] = {}
 
@@ -160,7 +161,9 @@ class Analyzer:
             return None
         if finding.cause == Cause.UNKNOWN and now_s - self._death_since_s < 2 * SETTLE_S:
             return []
-        return self.ledger.report(finding, "alert", now_s)
+        # Nobody has raised or died: the program may well deal with an operation that failed.
+        handled = finding.cause != Cause.INCONSISTENT and not bool((ends.gone | (ends.exception_s > 0)).any())
+        return self.ledger.report(finding, "notice" if handled else "alert", now_s)
 
     def _hang(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident]:
         if self.state.agents_heard_s(now_s) > CUT_OFF_S:
@@ -179,6 +182,7 @@ class Analyzer:
         if finding is None:
             return self._clear(now_s)
         self._clear_since_s = None
+        changed = self._moved_on(picture, finding, now_s)
         self._look = Look.after(self._look, finding, now_s)
         self._closely = True
         waited_s = now_s - finding.onset_s
@@ -187,8 +191,24 @@ class Analyzer:
             self._prior = finding
         urgency = urgency_of(self._look, finding, self._facts(picture, finding), self.config, self.iteration_s(), now_s)
         if urgency is Urgency.NONE:
+            return changed
+        return changed + self.ledger.report(finding, "alert" if urgency is Urgency.ALERT else "notice", now_s)
+
+    def _moved_on(self, picture: Picture, finding: Finding, now_s: float) -> list[Incident]:
+        """The ranks of an alert are waited for no more, but others are: that incident is over, and this is another."""
+        known = self.ledger.open_finding
+        sinks = (Cause.NOT_ENTERED, Cause.DEVICE)
+        alive = known and not any(picture.stopped[r] or picture.gone[r] for r in known.names)
+        if not (
+            known and alive and known.cause in sinks and finding.cause in sinks and not known.names & finding.names
+            and self.ledger.open and self.ledger.open.severity == "alert"
+        ):  # fmt: skip
+            self._others_since_s = None
             return []
-        return self.ledger.report(finding, "alert" if urgency is Urgency.ALERT else "notice", now_s)
+        self._others_since_s = self._others_since_s or now_s
+        if now_s - self._others_since_s < RECOVER_S:
+            return []
+        return self.ledger.close(now_s, "recovered", aside=False)
 
     def _facts(self, picture: Picture, finding: Finding) -> Thresholds:
         ranks = [b.rank for b in finding.culprits]

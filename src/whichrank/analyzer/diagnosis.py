@@ -12,7 +12,7 @@ import numpy as np
 
 from whichrank.analyzer.history import History
 from whichrank.analyzer.peers import WITNESS, Peers
-from whichrank.analyzer.reasons import reason_of
+from whichrank.analyzer.reasons import held_up_by, reason_of
 from whichrank.analyzer.state import JobState
 from whichrank.locate import waitgraph
 from whichrank.locate.departures import expected
@@ -68,40 +68,43 @@ class Diagnosis:
     # ---- sinks -----------------------------------------------------------------------------------------------------
 
     def _sinks(self, picture: Picture, graph: waitgraph.WaitGraph, sinks: list[int], hard: bool) -> Finding:
-        longest = min(sinks, key=lambda r: float(picture.waits["since_s"][graph.edges.wait[graph.sink_edge[r]]]))
+        named = sinks if hard else held_up_by(self.state, picture, sinks)
+        longest = min(
+            named or sinks, key=lambda r: float(picture.waits["since_s"][graph.edges.wait[graph.sink_edge[r]]])
+        )
         facts = waitgraph.waiting_for(picture, graph, longest)
         wait = facts["wait"]
-        victims = tuple(np.setdiff1d(graph.waiting, sinks).tolist())
-        blames, evidence = [], []
-        reason = None
-        for rank in sinks:
+        waited = picture.now_s - float(wait["since_s"])
+        evidence = [Evidence(what="time blocked", value=round(waited, 2), unit="s", where=f"rank {int(wait['rank'])}")]
+        blames, reasons = [], []
+        for rank in named or sinks:
             own = waitgraph.waiting_for(picture, graph, rank)
             told = reason_of(self.state, picture, rank)
-            reason = reason or told.reason
-            blames.append(Blame(rank, told.confidence, f"it {self._did(own)}, and {told.words}"))
+            reasons.append(told.reason)
+            certainty = told.confidence if named else 1 / len(sinks)
+            blames.append(Blame(rank, certainty, f"it {self._did(own)}, and {told.words}"))
             evidence += [
                 Evidence(what=f"ranks waiting for rank {rank} directly", value=len(own["waiters"])),
                 *told.evidence,
             ]
-        waited = picture.now_s - float(wait["since_s"])
-        evidence.insert(
-            0, Evidence(what="time blocked", value=round(waited, 2), unit="s", where=f"rank {int(wait['rank'])}")
-        )
-        any_gone = any(picture.gone[r] for r in sinks)
+        any_gone = any(picture.gone[r] for r in named)
         inside = bool(facts["entered"])  # stopped after entering: what DESIGN calls `device`
+        cause = Cause.PROCESS_EXIT if any_gone else Cause.DEVICE if inside else Cause.NOT_ENTERED
         return Finding(
-            cause=Cause.PROCESS_EXIT if any_gone else Cause.DEVICE if inside else Cause.NOT_ENTERED,
+            cause=cause if named else Cause.UNKNOWN,
             kind="failed" if any_gone else "hang",
-            fault_class="H3" if inside and not any_gone else "H1",
-            reason=reason,
-            culprits=tuple(blames),
+            fault_class=None if not named else "H3" if inside and not any_gone else "H1",
+            reason=next((r for r in reasons if r), None) if named else None,
+            culprits=tuple(blames) if named else (),
+            candidates=() if named else tuple(blames[:16]),
             comm=int(wait["comm"]),
             op=self.op_of(wait),
-            victims=victims,
+            victims=tuple(sorted({*graph.waiting.tolist(), *sinks} - {b.rank for b in blames})),
             onset_s=float(wait["since_s"]),
             hard=hard,
             evidence=tuple(evidence),
             complete=self.complete(picture),
+            next=() if named else ("see which of the named ranks waits for another: whichrank stacks --suspects",),
         )
 
     def _did(self, facts: dict[str, Any]) -> str:

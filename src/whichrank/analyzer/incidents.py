@@ -2,7 +2,8 @@
 
 The life of a hang: a *notice* when ranks have waited long without hard evidence, an *alert* on hard evidence or at
 the timeout, `recovered` when the job moves on, `final` when it ends. What an alert has named stands: when the job
-then dies, the deaths are its consequences and not new incidents.
+then dies, the deaths are its consequences and not new incidents. A notice may still change its mind about one and the
+same wait; another rank's fault that comes on top of it is an incident of its own.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from whichrank.model.rows import SensorState
 from whichrank.model.signature import dtype_name, kind_name, op_bytes
 
 LISTED_VICTIMS = 1024
+ANOTHER_S = 1.0
+"""A wait that began this much later than that of an open notice is another one."""
 SENSOR_WORDS: dict[int, Literal["on", "fallback", "failed", "absent"]] = {
     SensorState.ON: "on",
     SensorState.FALLBACK: "fallback",
@@ -54,6 +57,7 @@ class Ledger:
         self.incidents: dict[str, Incident] = {}
         self.open: Incident | None = None
         self.open_finding: Finding | None = None
+        self._aside: list[tuple[Incident, Finding]] = []
         self._settled: set[frozenset[int]] = set()
 
     def utc(self, time_s: float) -> datetime:
@@ -70,30 +74,48 @@ class Ledger:
                 return []  # what an alert has named stands; what follows are its consequences
             if current.severity == "alert":
                 severity = "alert"
+        changed = []
+        if current and known and current.severity == "notice" and _on_top(known, finding):
+            if finding.hard:  # it says nothing of who else is late
+                self._aside.append((current, known))
+            else:
+                changed = self.close(now_s, "recovered", aside=False)
+            self.open = None
+        current = self.open or self._taken_up(finding)
         incident = self._make(finding, severity, now_s, current)
+        self.open_finding = finding
         if current and _same(current, incident):
-            return []
-        self.open, self.open_finding = incident, finding
+            self.open = current
+            return changed
+        self.open = incident
         self.incidents[incident.id] = incident
-        return [incident]
+        return [*changed, incident]
 
-    def close(self, now_s: float, status: Literal["recovered", "final"]) -> list[Incident]:
-        """End the open incident."""
-        if self.open is None:
-            return []
-        ended = msgspec.structs.replace(self.open, status=status, ended=self.utc(now_s))
-        self.incidents[ended.id] = ended
+    def _taken_up(self, finding: Finding) -> Incident | None:
+        """One of the incidents aside that names the same ranks as the finding."""
+        again = next((pair for pair in self._aside if pair[1].names == finding.names), None)
+        if again:
+            self._aside.remove(again)
+        return again[0] if again else None
+
+    def close(self, now_s: float, status: Literal["recovered", "final"], aside: bool = True) -> list[Incident]:
+        """End the open incident, and those that were set aside unless told otherwise."""
+        changed = [self.open] if self.open else []
         self.open, self.open_finding = None, None
-        return [ended]
+        if aside:
+            changed += [incident for incident, _ in self._aside]
+            self._aside = []
+        changed = [msgspec.structs.replace(i, status=status, ended=self.utc(now_s)) for i in changed]
+        self.incidents.update({i.id: i for i in changed})
+        return changed
 
     def end(self, now_s: float) -> list[Incident]:
         """The job has ended: so have all its incidents."""
         changed = self.close(now_s, "final")
-        for incident in [i for i in self.incidents.values() if i.status == "open"]:
-            ended = msgspec.structs.replace(incident, status="final", ended=self.utc(now_s))
-            self.incidents[ended.id] = ended
-            changed.append(ended)
-        return changed
+        still = [i for i in self.incidents.values() if i.status == "open"]
+        still = [msgspec.structs.replace(i, status="final", ended=self.utc(now_s)) for i in still]
+        self.incidents.update({i.id: i for i in still})
+        return changed + still
 
     def add_closed(self, finding: Finding, now_s: float) -> list[Incident]:
         """An incident of its own that no later state can end (wrong data), unless one says it already."""
@@ -207,6 +229,12 @@ class Ledger:
             elif finding.cause != Cause.PROCESS_EXIT:
                 commands.append(f"on {host}: whichrank stacks --rank {rank} {self._state.job.get(rank, self._job)}")
         return tuple(commands)
+
+
+def _on_top(known: Finding, finding: Finding) -> bool:
+    """Is this another rank's doing, and not another thought about the same wait?"""
+    later = finding.onset_s > known.onset_s + ANOTHER_S or (finding.hard and not known.hard)
+    return bool(known.names and finding.names) and not known.names & finding.names and later
 
 
 def _same(a: Incident, b: Incident) -> bool:

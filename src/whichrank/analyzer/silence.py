@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from whichrank.analyzer.reasons import main_stack, reason_of
+from whichrank.analyzer.reasons import in_rendezvous, main_stack, reason_of
 from whichrank.analyzer.state import JobState
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence
@@ -29,12 +29,6 @@ LOOK_AT_SHARE = 0.5
 """Stacks are asked for from this share of the hang timeout on, so that they are there when it ends."""
 STACKS_S = 5.0
 """How much longer the verdict waits for stacks that have not come."""
-_RENDEZVOUS = re.compile(
-    r"^(?:init_process_group|new_group|_new_group_with_tag|new_subgroups\w*|split_group|_new_process_group_helper"
-    r"|_store_based_barrier) \(.*\btorch/distributed/distributed_c10d\.py:\d+\)$"
-    r"|\(.*\btorch/distributed/(?:rendezvous|elastic/utils/store)\.py:\d+\)$"
-)
-"""Frames of torch's own code that waits for other ranks. Under them lie store waits in C++, which have no frame."""
 _TORCH = re.compile(r"\btorch/(?!utils/data/)")
 _STANDARD = re.compile(r"<|\(\S*/lib(?:64)?/python3[^/]*/(?!site-packages/|dist-packages/)")
 _COMES_OR_GOES = re.compile(
@@ -76,7 +70,7 @@ def silent_job(
     want_stacks([r for r in ranks if r not in looked][:64], picture.now_s)
     if silent_s < hang_timeout_s or (len(looked) < len(ranks) and silent_s < hang_timeout_s + STACKS_S):
         return None
-    waiting = [r for r in ranks if _in_rendezvous(state, r)]
+    waiting = [r for r in ranks if in_rendezvous(state, r)]
     flying = _in_flight(state, picture, ranks)
     if not waiting and not flying:
         return None
@@ -141,11 +135,6 @@ def _any_leaves(state: JobState, picture: Picture) -> bool:
     row = state.ranks.rows
     ending = picture.gone | (picture.present & ((row["closed_ns"] > 0) | (row["exception_ns"] > 0)))
     return bool(ending.any()) or len(np.unique(row["restart_count"][picture.present])) > 1
-
-
-def _in_rendezvous(state: JobState, rank: int) -> bool:
-    stack = main_stack(state, rank)
-    return stack is not None and any(_RENDEZVOUS.search(frame) for frame in stack.frames)
 
 
 def _in_own_code(state: JobState, rank: int) -> bool:

@@ -22,6 +22,7 @@ from whichrank.model.telemetry import (
     CommInfo,
     Event,
     ProcessState,
+    Stack,
 )
 
 S = 1_000_000_000
@@ -43,6 +44,7 @@ class Node:
         self.row: dict[int, dict[str, Any]] = {r: {} for r in ranks}
         self.issued: dict[tuple[int, int], tuple[int, int]] = {}
         self.waiting: dict[int, dict[str, Any]] = {}
+        self.stacks: dict[int, list[str]] = {}
         self._told: set[int] = set()
 
     def ns(self, at_s: float) -> int:
@@ -81,13 +83,17 @@ class Node:
         self.sequence += 1
         new = [info for info in self.comms.values() if info.comm_id not in self._told]
         self._told |= self.comms.keys()
+        looked = [
+            Event("stacks", rank, 100 + rank, self.ns(at_s), stacks=[Stack("MainThread", True, False, frames)])
+            for rank, frames in self.stacks.items()
+        ]
         batch = Batch(
             version=VERSION, job="job", agent=self.agent, host=self.agent.split(":")[0], sequence=self.sequence,
             sent_ns=self.ns(at_s), sent_realtime_ns=self.ns(at_s), delay_bound_ns=int(self.delay_s * S),
             node_ranks=len(self.ranks),
             ranks=self._rank_rows(at_s).tobytes(), comms=self._comm_rows().tobytes(), waits=self._wait_rows().tobytes(),
             inflight=self._flights().tobytes(), records=b"" if records is None else records.tobytes(),
-            comm_info=new, events=events or [],
+            comm_info=new, events=(events or []) + looked,
         )  # fmt: skip
         return msgspec.structs.replace(batch, **more)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from batches import CONFIG, Node, analyzer, comm_info, watch
 
 from whichrank.model.incident import Cause, Incident
 from whichrank.model.rows import Kind
-from whichrank.model.telemetry import INFLIGHT_TOLD, Batch, Event, ProcessState, Stack
+from whichrank.model.telemetry import INFLIGHT_TOLD, ProcessState
 
 LONG_S = CONFIG.hang_timeout_s + 8
 PYTHON = "/opt/venv/lib/python3.11"
@@ -40,14 +39,7 @@ class Silent(Node):
         world = world or len(stacks)
         super().__init__("a:1", list(range(len(stacks))), world)
         self.comm(comm_info(7, list(range(world))))
-        self.stacks, self.flying = stacks, flying
-
-    def batch(self, at_s: float, *given: Any, **more: Any) -> Batch:
-        events = [
-            Event("stacks", rank, 100 + rank, self.ns(at_s), stacks=[Stack("MainThread", True, False, frames)])
-            for rank, frames in enumerate(self.stacks)
-        ]
-        return msgspec.structs.replace(super().batch(at_s, *given, **more), events=events)
+        self.stacks, self.flying = dict(enumerate(stacks)), flying
 
     def _flights(self) -> np.ndarray[Any, Any]:
         rows = np.zeros(len(self.flying), INFLIGHT_TOLD)

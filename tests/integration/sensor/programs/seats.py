@@ -1,5 +1,6 @@
 """Forks the ranks of a job from one process that has imported torch: `seats.py PROGRAM RANKS`."""
 
+import atexit
 import os
 import runpy
 import sys
@@ -30,6 +31,7 @@ def be_rank(rank: int) -> int:
         traceback.print_exc()
         return 1
     finally:
+        atexit._run_exitfuncs()  # as at the end of an interpreter, which `os._exit` leaves out
         sys.stdout.flush()
         sys.stderr.flush()
     return 0

@@ -1,0 +1,138 @@
+"""The life of incidents when faults come on top of each other, or are no faults to the program."""
+
+from __future__ import annotations
+
+import pytest
+from batches import T0, Node, S, analyzer, comm_info, watch
+
+from whichrank.model.incident import Cause, Incident
+from whichrank.model.telemetry import Event, ProcessState, WaitChannel
+
+NOW_S = T0 / S
+WORLD = comm_info(7, [0, 1, 2, 3], "default_pg")
+
+
+def hung(*missing: int, since_s: float = 1.0) -> Node:
+    """All but these wait in a round."""
+    n = Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
+    for rank in range(4):
+        n.did(rank, 7, 8) if rank in missing else n.waits(rank, 7, 9, since_s=since_s)
+    return n
+
+
+def last_of(said: list[Incident]) -> dict[str, tuple[str, str, tuple[int, ...]]]:
+    """The last word on each incident: severity, status, names."""
+    return {i.id: (i.severity, i.status, tuple(c.rank for c in i.culprits)) for i in said}
+
+
+def test_a_fault_on_top_of_a_notice_is_an_incident_of_its_own() -> None:
+    # GIVEN a notice of rank 2, for which the others wait; then rank 0 is stopped where it waits
+    a, n = analyzer(), hung(2)
+    said = watch(a, n, first_s=1.5, last_s=8.0)
+    n.is_(0, ProcessState.STOPPED)
+    said += watch(a, n, first_s=8.5, last_s=11.0)
+    assert last_of(said) == {"job-1": ("notice", "open", (2,)), "job-2": ("alert", "open", (0,))}
+    # WHEN rank 0 goes on, while rank 2 is late still THEN its incident is over, and the first one goes on
+    n.is_(0, ProcessState.SLEEPING)
+    said = watch(a, n, first_s=11.5, last_s=25.0)
+    assert last_of(said) == {"job-1": ("alert", "open", (2,)), "job-2": ("alert", "recovered", (0,))}
+    # WHEN all go on
+    for rank in range(4):
+        n.moves_on(rank).did(rank, 7, 12)
+    assert last_of(watch(a, n, first_s=25.5, last_s=28.0)) == {"job-1": ("alert", "recovered", (2,))}
+
+
+def test_another_thought_about_the_same_wait_is_the_same_incident() -> None:
+    # GIVEN a notice of rank 2; then it turns out that it had entered, and that rank 3 had not
+    a, n = analyzer(), hung(2)
+    said = watch(a, n, first_s=1.5, last_s=8.0)
+    n.waits(2, 7, 9, since_s=1.1).moves_on(3).did(3, 7, 8)
+    said += watch(a, n, first_s=8.5, last_s=10.0)
+    assert last_of(said) == {"job-1": ("notice", "open", (3,))}
+
+
+def test_a_rank_that_is_late_after_another_is_an_incident_of_its_own() -> None:
+    # GIVEN a notice of rank 2, which then goes on; in the next round rank 3 is the one that does not come
+    a, n = analyzer(), hung(2)
+    said = watch(a, n, first_s=1.5, last_s=8.0)
+    for rank in (0, 1, 2):
+        n.waits(rank, 7, 10, since_s=8.2)
+    n.moves_on(3).did(3, 7, 9)
+    said += watch(a, n, first_s=8.5, last_s=15.0)
+    assert last_of(said) == {"job-1": ("notice", "recovered", (2,)), "job-2": ("notice", "open", (3,))}
+
+
+def failing(exception: bytes = b"") -> list[Incident]:
+    """Rank 2 does not come, and the operation of the others runs into its timeout after three seconds."""
+    a, n = analyzer(), hung(2)
+    watch(a, n, first_s=1.5, last_s=3.5)
+    for rank in (0, 1, 3):
+        n.moves_on(rank).did(rank, 7, 9)
+        n.is_(rank, ProcessState.SLEEPING, first_failure_ns=n.ns(4.0), failure=b"Timed out waiting 3000ms")
+        if exception:
+            n.is_(rank, ProcessState.SLEEPING, exception_ns=n.ns(4.1), exception=exception)
+    said = watch(a, n, first_s=4.5, last_s=7.0)
+    for rank in range(4):
+        n.did(rank, 7, 12)
+    return said + watch(a, n, first_s=7.5, last_s=80.0, every_s=1.0)
+
+
+def test_a_timeout_that_the_program_deals_with_is_no_alarm() -> None:
+    assert last_of(failing()) == {"job-1": ("notice", "recovered", (2,))}
+
+
+def test_a_timeout_that_ends_a_rank_is_one() -> None:
+    said = failing(b"RuntimeError: Timed out waiting 3000ms at train.py:3")
+    assert last_of(said)["job-1"][::2] == ("alert", (2,))
+
+
+SLEEPS = ["step (/home/me/train.py:12)", "<module> (/home/me/train.py:90)"]
+LOCKS = ["locked (/home/me/train.py:31)", "<module> (/home/me/train.py:90)"]
+RENDEZVOUS = ["new_group (/x/site-packages/torch/distributed/distributed_c10d.py:5)", *LOCKS]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "named"),
+    [
+        ((WaitChannel.SLEEP, SLEEPS), (WaitChannel.IO, LOCKS), {1}),
+        ((WaitChannel.NONE, SLEEPS), (WaitChannel.OTHER, LOCKS), {1}),
+        ((WaitChannel.SLEEP, SLEEPS), (WaitChannel.SLEEP, RENDEZVOUS), {1}),
+        ((WaitChannel.SLEEP, SLEEPS), (WaitChannel.SLEEP, SLEEPS), {1, 2}),
+        ((WaitChannel.SLEEP, SLEEPS), (WaitChannel.SLEEP, LOCKS), set()),
+        ((WaitChannel.SLEEP, SLEEPS), (WaitChannel.UNKNOWN, LOCKS), set()),
+        ((WaitChannel.IO, LOCKS), (WaitChannel.IO, LOCKS), set()),
+        ((WaitChannel.LOCK, LOCKS), (WaitChannel.IO, SLEEPS), set()),
+    ],
+)
+def test_of_several_late_ranks_those_are_named_that_wait_for_nothing(
+    first: tuple[WaitChannel, list[str]], second: tuple[WaitChannel, list[str]], named: set[int]
+) -> None:
+    # GIVEN ranks 0 and 3 wait in a round for ranks 1 and 2, which are outside of c10d
+    a, n = analyzer(), hung(1, 2)
+    for rank, (channel, frames) in ((1, first), (2, second)):
+        n.is_(rank, ProcessState.SLEEPING, main_wait_channel=channel)
+        n.stacks[rank] = frames
+    said = watch(a, n, first_s=1.5, last_s=23.0)
+    # THEN those are named that are late by themselves, and all are candidates if that cannot be told
+    assert said[-1].severity == "alert"
+    assert {c.rank for c in said[-1].culprits} == named
+    assert {c.rank for c in said[-1].candidates} == (set() if named else {1, 2})
+    assert (said[-1].cause == Cause.UNKNOWN) == (not named)
+    assert all({c.rank for c in i.culprits} <= (named or set()) for i in said)
+
+
+def test_one_late_rank_is_named_wherever_it_waits() -> None:
+    a, n = analyzer(), hung(1)
+    n.is_(1, ProcessState.SLEEPING, main_wait_channel=WaitChannel.IO)
+    n.stacks[1] = LOCKS
+    assert last_of(watch(a, n, first_s=1.5, last_s=23.0)) == {"job-1": ("alert", "open", (1,))}
+
+
+def test_a_dead_rank_is_named_beside_the_notice_of_another() -> None:
+    # GIVEN a notice of rank 2; then rank 0 is killed, and the launcher ends the rest
+    a, n = analyzer(), hung(2)
+    said = watch(a, n, first_s=1.5, last_s=8.0)
+    n.is_(0, ProcessState.GONE, ended_ns=n.ns(8.2))
+    a.feed(n.batch(8.4, events=[Event("exit", 0, 100, n.ns(8.2), status=9)]), NOW_S + 8.4)
+    said += [i for at in range(10) for i in a.tick(NOW_S + 8.5 + at / 4)] + a.finish(NOW_S + 12.0)
+    assert last_of(said) == {"job-1": ("notice", "final", (2,)), "job-2": ("alert", "final", (0,))}
