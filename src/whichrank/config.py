@@ -291,8 +291,8 @@ def _in_flags(name: str) -> _Place:
 
 def _example(name: str) -> str:
     """A value that a setting may have: the default, if it has one."""
-    default = _DEFAULT[name]
-    return _EXAMPLE[name] if default is None else "true" if isinstance(default, bool) else f"{default:g}"
+    default = _DEFAULT.get(name)
+    return _EXAMPLE.get(name, "") if default is None else "true" if isinstance(default, bool) else f"{default:g}"
 
 
 def _converted(name: str, value: object, place: _Place, *, strict: bool) -> object:

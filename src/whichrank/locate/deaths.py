@@ -70,8 +70,11 @@ def lost_connection(text: str) -> bool:
 
 def told_to_end(ends: Ends) -> Bools:
     """Ranks that a launcher, a terminal or the user ended: by signal, or by the exception that it becomes."""
-    signalled = np.array([signal_of(int(s)) in LAUNCHER_SIGNALS for s in ends.status])
-    return np.asarray(signalled | np.array([bool(_INTERRUPTED.search(text)) for text in ends.exception]))
+    return np.asarray(_signalled(ends) | np.array([bool(_INTERRUPTED.search(text)) for text in ends.exception]))
+
+
+def _signalled(ends: Ends) -> Bools:
+    return np.array([signal_of(int(s)) in LAUNCHER_SIGNALS for s in ends.status])
 
 
 def failed_first(ends: Ends) -> Bools:
@@ -108,8 +111,7 @@ def own_deaths(ends: Ends) -> Bools:
 
 def in_order(ends: Ends) -> Bools:
     """Ranks that ended with exit code 0, or were on their way out in order before any of their operations failed."""
-    signalled = np.array([signal_of(int(s)) in LAUNCHER_SIGNALS for s in ends.status])
-    leaving = (ends.closed_s > 0) & ~failed_first(ends) & (ends.exception_s == 0) & (~ends.gone | signalled)
+    leaving = (ends.closed_s > 0) & ~failed_first(ends) & (ends.exception_s == 0) & (~ends.gone | _signalled(ends))
     return np.asarray(ends.gone & (ends.status == 0) | leaving)
 
 

@@ -68,7 +68,7 @@ def _agree(found: Stray, peers: list[int], tokens: Mapping[int, Tokens]) -> bool
     """Do enough peers do the same for as long as the stray has followed them since?"""
     end = found.at + max(-found.shift, 0) + found.lasted
     model = tokens[found.peer][:end]
-    return sum(_alike(model, tokens[p]) >= min(end, len(tokens[p])) >= end for p in peers) >= PEERS
+    return sum(_alike(model, tokens[p]) == end for p in peers) >= PEERS
 
 
 def _alike(a: Tokens, b: Tokens) -> int:

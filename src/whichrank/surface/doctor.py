@@ -7,6 +7,7 @@ instead of guessing from settings. One thing is left behind: the c10d sensor, bu
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -20,14 +21,19 @@ from typing import Literal
 
 import msgspec
 
-from whichrank.errors import NativeLibraryError, SensorError
+from whichrank.config import load_config
+from whichrank.errors import ConfigError, NativeLibraryError, SensorError
+from whichrank.ring.folder import base_folder
 from whichrank.sensors import c10d, native
+from whichrank.surface.place import absolute
 
 MEBIBYTE = 1 << 20
 RING_BYTES = MEBIBYTE
 """The most that one rank's ring takes."""
 COMFORTABLE_RINGS = 64
 
+MOUNTS = Path("/proc/self/mounts")
+_ELSEWHERE = "unset WHICHRANK_SHM, or name a folder on a tmpfs that you can write to"
 YAMA_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 Verdict = Literal["ok", "warn", "fail"]
@@ -43,23 +49,58 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     mend: str | None = None
 
 
-def check_shared_memory(folder: Path = Path("/dev/shm")) -> Check:  # noqa: S108  # the place of the rings
+def check_settings(environ: Mapping[str, str]) -> Check:
+    """A wrong setting keeps `whichrank run` from starting the job."""
+    name = "settings"
+    try:
+        load_config(environ=environ)
+    except ConfigError as error:
+        what = error.what if error.where in error.what else f"{error.what} ({error.where})"
+        return Check(name=name, verdict="fail", found=what, mend=error.mend or None)
+    return Check(name=name, verdict="ok", found="what the environment and the settings file say can be used")
+
+
+def check_shared_memory(environ: Mapping[str, str]) -> Check:
     """Rings live there: it must be writable and hold 1 MiB per rank."""
     name = "shared memory"
-    if not os.access(folder, os.W_OK | os.X_OK):
-        return Check(
-            name=name, verdict="fail", found=f"{folder} is not writable", mend=f"mount -t tmpfs tmpfs {folder}"
-        )
+    base = base_folder(environ)
+    said = f"WHICHRANK_SHM={base}" if environ.get("WHICHRANK_SHM") else str(base)
+    folder = _nearest(base)
+    at = said if folder == base else f"{said} will be made in {folder}, which"
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        found = f"{at} is {'not writable' if folder.is_dir() else 'no folder'}"
+        mend = _ELSEWHERE if said != str(base) else "mount -t tmpfs tmpfs /dev/shm"
+        return Check(name=name, verdict="fail", found=found, mend=mend)
     free = shutil.disk_usage(folder).free
-    found = f"{folder} has {free // MEBIBYTE:,} MiB free; a rank takes up to 1 MiB"
+    lacking: Verdict = "warn" if free >= RING_BYTES else "fail"
+    found = f"{at} has {free // MEBIBYTE:,} MiB free; a rank takes up to 1 MiB"
+    mount, kind = _mount_of(folder)
+    if kind not in ("", "tmpfs", "ramfs"):
+        found = f"{found}; it is on {kind} and not on a tmpfs, which slows the ranks down"
+        return Check(name=name, verdict=lacking, found=found, mend=_ELSEWHERE)
     if free < COMFORTABLE_RINGS * RING_BYTES:
-        return Check(
-            name=name,
-            verdict="warn" if free >= RING_BYTES else "fail",
-            found=found,
-            mend=f"mount -o remount,size=1G {folder}   (container: start it with --shm-size=1g)",
-        )
+        mend = f"mount -o remount,size=1G {mount}   (container: start it with --shm-size=1g)"
+        return Check(name=name, verdict=lacking, found=found, mend=mend)
     return Check(name=name, verdict="ok", found=found)
+
+
+def _nearest(path: Path) -> Path:
+    """The path itself, or as much of it as is there."""
+    path = absolute(path)
+    return next((place for place in (path, *path.parents) if os.path.lexists(place)), path)
+
+
+def _mount_of(folder: Path) -> tuple[str, str]:
+    """Where the file system of a folder is mounted, and its kind; empty if the kind is not known."""
+    found = (str(folder), "")
+    place, longest = os.path.realpath(folder), -1
+    with contextlib.suppress(OSError):
+        for line in MOUNTS.read_text(errors="replace").splitlines():
+            _, mount, kind, *_ = [*line.split(" "), "", "", ""]
+            inside = mount == "/" or place == mount or place.startswith(f"{mount}/")
+            if inside and len(mount) >= longest:
+                found, longest = (mount, kind), len(mount)
+    return found
 
 
 def check_ptrace(scope_file: Path = YAMA_SCOPE) -> Check:
@@ -209,7 +250,8 @@ def check_pidfd() -> Check:
 def all_checks(say: Callable[[str], None]) -> list[Check]:
     """Every check, in the order in which things are needed; `say` is told when one takes time."""
     checks: list[Callable[[], Check]] = [
-        check_shared_memory,
+        lambda: check_settings(os.environ),
+        lambda: check_shared_memory(os.environ),
         check_core,
         check_torch,
         lambda: check_autoload(os.environ),

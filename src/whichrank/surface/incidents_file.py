@@ -18,6 +18,7 @@ import msgspec
 
 from whichrank.errors import IncidentFormatError, IncompleteDataError, UsageError
 from whichrank.model.incident import SCHEMA, Incident, decode_incident
+from whichrank.surface.place import absolute
 
 FILE_NAME = "incidents.jsonl"
 RUNS = "whichrank-out"
@@ -54,6 +55,9 @@ def read_incidents(path: Path) -> Reading:
             if error.mend:  # another version
                 raise IncidentFormatError(error.what, where=f"{path}, line {number}", mend=error.mend) from error
             bad.append((number, error.what))
+            continue
+        except RecursionError:
+            bad.append((number, f"this is no incident of format {SCHEMA}: it is nested too deeply"))
             continue
         latest[incident.id] = incident
     if bad:
@@ -116,7 +120,7 @@ def find_reading(target: str | None, root: Path = Path(RUNS)) -> Reading:
         if not runs:
             raise UsageError(
                 "no run was found here",
-                where=str(root.absolute()),
+                where=str(absolute(root)),
                 mend="whichrank why DIR, or start one: whichrank run -- COMMAND",
             )
         return read_incidents(runs[0] / FILE_NAME)
@@ -132,7 +136,7 @@ def _with_id(incident_id: str, paths: Iterable[Path], root: Path) -> Reading:
                 return Reading(path=path, incidents=found, faults=reading.faults)
     raise UsageError(
         f"there is no folder and no incident called '{incident_id}'",
-        where=str(root.absolute()),
+        where=str(absolute(root)),
         mend="whichrank why  shows the newest run; whichrank why DIR  another one",
     )
 

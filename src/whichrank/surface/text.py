@@ -31,9 +31,16 @@ _REASON = {
     Reason.SIGNAL: "a signal",
 }
 
+_ENDED = frozenset({Reason.OUT_OF_MEMORY, Reason.EXCEPTION, Reason.SIGNAL})
+"""Reasons that say how a process came to its end."""
+
 # Cause -> what the culprits do, said of one, of several, and (recovered) of either in the past.
 _PREDICATE = {
-    Cause.NOT_ENTERED: ("has not entered {op}", "have not entered {op}", "entered {op} late"),
+    Cause.NOT_ENTERED: (
+        "has not entered {op}",
+        "have not entered {op}",
+        "had not entered {op}, and the job has gone on",
+    ),
     Cause.INCONSISTENT: ("disagrees with its peers in {op}", "disagree with their peers in {op}", "disagreed in {op}"),
     Cause.DEADLOCK: (
         "waits in a cycle that includes {op}",
@@ -45,8 +52,12 @@ _PREDICATE = {
         "are where communication has stopped in {op}",
         "lost communication for a while in {op}",
     ),
-    Cause.DEVICE: ("does not complete {op}", "do not complete {op}", "completed {op} late"),
-    Cause.PROCESS_EXIT: ("is gone: its process has ended", "are gone: their processes have ended", "ended"),
+    Cause.DEVICE: ("does not complete {op}", "do not complete {op}", "had not completed {op}, and the job has gone on"),
+    Cause.PROCESS_EXIT: (
+        "is gone: its process has ended",
+        "are gone: their processes have ended",
+        "ended, and the job has gone on",
+    ),
     Cause.NODE_LOST: ("is lost with its node", "are lost with their node", "was out of reach with its node"),
     Cause.COMPUTE_SLOW: ("is slow in computation", "are slow in computation", "computed slowly"),
     Cause.COMMUNICATION_SLOW: ("is slow in communication", "are slow in communication", "communicated slowly"),
@@ -97,7 +108,7 @@ def paragraph(incident: Incident) -> str:
         _candidates(incident),
         _evidence(incident.evidence),
         "" if incident.complete else "Telemetry of at least one rank was missing",
-        _decider(incident) if incident.cause == Cause.UNKNOWN else _next(incident.next),
+        _decider(incident) if incident.cause == Cause.UNKNOWN else _next(incident),
     ]
     return _clean(" ".join(_sentence(text) for text in sentences if text))
 
@@ -116,9 +127,9 @@ def _what(incident: Incident, *, with_place: bool) -> str:
     if not incident.culprits:
         said = _NO_NAME[incident.cause].format(op=op)
         return said if incident.cause in NOBODY or incident.links else f"{said}; the evidence names no rank"
-    one, several, past = _predicate(incident)
+    one, several, _ = _predicate(incident)
     is_one = len(incident.culprits) == 1
-    predicate = past if incident.status == "recovered" else one if is_one else several
+    predicate = _past(incident) if incident.status == "recovered" else one if is_one else several
     if is_one:
         subject = _rank(incident.culprits[0], with_place=with_place)
     else:
@@ -127,10 +138,22 @@ def _what(incident: Incident, *, with_place: bool) -> str:
 
 
 def _predicate(incident: Incident) -> tuple[str, str, str]:
-    """What the culprits do. A send or receive is not entered by its other end, but answered."""
+    """What the culprits do. A send or receive is not entered by its other end, but answered.
+
+    Of the past no more is said than that it is over: the operation may have been entered late, or the whole job
+    started again. Only where the one culprit had ended is that known.
+    """
     if incident.cause == Cause.NOT_ENTERED and incident.op and incident.op.kind in ("send", "recv", "recv_any"):
-        return ("has not answered {op}", "have not answered {op}", "answered {op} late")
+        return ("has not answered {op}", "have not answered {op}", "had not answered {op}, and the job has gone on")
     return _PREDICATE[incident.cause]
+
+
+def _past(incident: Incident) -> str:
+    """What the culprits had done, of an incident that is over."""
+    past = _predicate(incident)[2]
+    if incident.reason in _ENDED and len(incident.culprits) == 1 and "{op}, and" in past:
+        return f"ended: it {past}"
+    return past
 
 
 def _where_seen(incident: Incident) -> str:
@@ -248,8 +271,11 @@ def _decider(incident: Incident) -> str:
     return "What would decide it: " + ("; ".join(ways) or "the stacks of the ranks, by `whichrank stacks`")
 
 
-def _next(commands: Sequence[str]) -> str:
-    return "Next: " + ", then ".join(f"`{command}`" for command in commands) if commands else ""
+def _next(incident: Incident) -> str:
+    """What to do; not once the incident is over, when a pid may be that of another process."""
+    if incident.status == "recovered" or not incident.next:
+        return ""
+    return "Next: " + ", then ".join(f"`{command}`" for command in incident.next)
 
 
 def ranges(ranks: Sequence[int]) -> str:

@@ -56,21 +56,30 @@ class Rank:
         return self
 
 
-def test_a_skipped_operation_of_equal_shape_is_a_skew_within_three_iterations() -> None:
-    # GIVEN two ranks of which the second leaves one tensor-parallel operation out, in iteration 9
+def iterate(times: int, *ranks: Rank) -> None:
+    for _ in range(times):
+        for rank in ranks:
+            rank.issues(PROGRAM)
+
+
+def after(iterations: int) -> tuple[History, Told, Rank, Rank]:
+    """Two ranks of a group that have done so many iterations together."""
     h, told = history(), Told()
     zero, one = Rank(h, 0, told), Rank(h, 1, told)
-    for _ in range(8):
-        zero.issues(PROGRAM)
-        one.issues(PROGRAM)
+    iterate(iterations, zero, one)
+    return h, told, zero, one
+
+
+def test_a_skipped_operation_of_equal_shape_is_a_skew_within_three_iterations() -> None:
+    # GIVEN two ranks of which the second leaves one tensor-parallel operation out, in iteration 9
+    h, told, zero, one = after(8)
     zero.issues(PROGRAM)
     one.issues(PROGRAM[1:])
     assert not h.skews(told)
     # WHEN three more iterations are done
     for _ in range(3):
         assert not h.skews(told)
-        zero.issues(PROGRAM)
-        one.issues(PROGRAM)
+        iterate(1, zero, one)
     # THEN it is named, once
     (skew,) = h.skews(told)
     assert (skew.rank, h.comm_of_key(skew.comm_key), skew.iterations_since) == (1, TP, 3)
@@ -79,15 +88,9 @@ def test_a_skipped_operation_of_equal_shape_is_a_skew_within_three_iterations() 
 
 
 def test_a_repeated_operation_too() -> None:
-    h, told = history(), Told()
-    zero, one = Rank(h, 0, told), Rank(h, 1, told)
-    for _ in range(8):
-        zero.issues(PROGRAM)
-        one.issues(PROGRAM)
+    h, told, zero, one = after(8)
     one.issues([TP])
-    for _ in range(4):
-        zero.issues(PROGRAM)
-        one.issues(PROGRAM)
+    iterate(4, zero, one)
     zero.issues([TP])  # what the other has completed it has entered
     (skew,) = h.skews(told)
     assert skew.rank == 1
@@ -96,11 +99,7 @@ def test_a_repeated_operation_too() -> None:
 
 def test_what_the_other_member_did_too_but_was_not_told_yet_is_no_skew() -> None:
     # GIVEN the program leaves an operation out in iteration 9; rank 0's agent is thirty iterations behind
-    h, told = history(), Told()
-    zero, one = Rank(h, 0, told), Rank(h, 1, told)
-    for _ in range(8):
-        zero.issues(PROGRAM)
-        one.issues(PROGRAM)
+    h, told, zero, one = after(8)
     one.issues(PROGRAM[1:])
     for _ in range(30):
         one.issues(PROGRAM)
@@ -116,16 +115,10 @@ def test_what_the_other_member_did_too_but_was_not_told_yet_is_no_skew() -> None
 
 def test_what_was_told_of_a_member_but_not_read_yet_forbids_the_claim() -> None:
     # GIVEN a skew of rank 1; of rank 0 it is known how far it is, but its records lag behind
-    h, told = history(), Told()
-    zero, one = Rank(h, 0, told), Rank(h, 1, told)
-    for _ in range(8):
-        zero.issues(PROGRAM)
-        one.issues(PROGRAM)
+    h, told, zero, one = after(8)
     zero.issues(PROGRAM)
     one.issues(PROGRAM[1:])
-    for _ in range(4):
-        zero.issues(PROGRAM)
-        one.issues(PROGRAM)
+    iterate(4, zero, one)
     told.ordinals = {0: zero.ordinal + 70}
     assert not h.skews(told)
     told.ordinals = {0: zero.ordinal}
@@ -137,9 +130,7 @@ def test_skew_is_found_on_groups_that_were_made_again() -> None:
     again = [comm_info(9, [0, 1], "mesh_tp", "g7"), comm_info(10, [0, 1], "mesh_dp", "g8")]
     h, told = history([*INFO, *again]), Told()
     zero, one = Rank(h, 0, told), Rank(h, 1, told)
-    for _ in range(8):
-        zero.issues(PROGRAM)
-        one.issues(PROGRAM)
+    iterate(8, zero, one)
     renamed = [c + 2 for c in PROGRAM]
     zero.issues(renamed)
     one.issues(renamed[1:])
@@ -153,16 +144,10 @@ def test_skew_is_found_on_groups_that_were_made_again() -> None:
 
 def test_a_lossy_ring_makes_no_skew() -> None:
     # GIVEN records of rank 1 are lost, a number that is no multiple of its iteration
-    h, told = history(), Told()
-    zero, one = Rank(h, 0, told), Rank(h, 1, told)
-    for _ in range(8):
-        zero.issues(PROGRAM)
-        one.issues(PROGRAM)
+    h, told, zero, one = after(8)
     zero.issues(PROGRAM * 3)
     one.issues((PROGRAM * 4)[: 3 * len(PROGRAM) + 2], lost=True)
-    for _ in range(30):
-        zero.issues(PROGRAM)
-        one.issues(PROGRAM)
+    iterate(30, zero, one)
     assert not h.skews(told)
     assert h.sequence(1).last_ordinal == one.ordinal
 
@@ -177,8 +162,7 @@ def test_what_a_member_did_in_the_part_that_was_lost_is_not_known() -> None:
     one.issues([TP, *PROGRAM, *PROGRAM])
     # THEN that rank 1 alone is seen to have it says nothing
     for _ in range(50):
-        zero.issues(PROGRAM)
-        one.issues(PROGRAM)
+        iterate(1, zero, one)
         assert not h.skews(told)
 
 

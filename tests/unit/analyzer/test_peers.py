@@ -46,6 +46,11 @@ class Job:
                 n = 8 + (shift if last and rank == odd else 0)
                 self.issue(rank, [TP[rank]] * n + [DP[rank]] + ([LOG] if last and log else []))
 
+    def leave(self, odd: int, then: int = 8) -> None:
+        """One rank leaves an operation out, and all go on."""
+        self.iterate(1, odd=odd, shift=-1)
+        self.iterate(then)
+
     def skews(self) -> list[Skew]:
         self.now_s += 100.0
         self.peers.watch([TP01, TP23], self.now_s)
@@ -75,8 +80,7 @@ def test_the_other_member_may_be_blocked_by_the_skew() -> None:
     # GIVEN rank 3 left an operation out, and rank 2, its peer there, is some operations behind all others
     job = Job()
     job.iterate(4)
-    job.iterate(1, odd=3, shift=-1)
-    job.iterate(8)
+    job.leave(3)
     for rank in (0, 1, 3):
         job.issue(rank, [TP[rank]] * 6)
     (skew,) = job.skews()
@@ -85,8 +89,7 @@ def test_the_other_member_may_be_blocked_by_the_skew() -> None:
     late = Job()
     late.iterate(4)
     late.ordinal = {rank: n for rank, n in late.ordinal.items() if rank != 2}
-    late.iterate(1, odd=3, shift=-1)
-    late.iterate(8)
+    late.leave(3)
     assert not late.skews()
 
 
@@ -94,8 +97,7 @@ def test_a_second_skew_of_the_same_rank_is_told_too() -> None:
     job = Job()
     job.iterate(4)
     for _ in range(2):
-        job.iterate(1, odd=3, shift=-1)
-        job.iterate(8)
+        job.leave(3)
         (skew,) = job.skews()
         assert skew.rank == 3
 
@@ -104,8 +106,7 @@ def test_both_witnesses_tell_a_skew_once() -> None:
     # GIVEN a skew that the peers have told
     job = Job()
     job.iterate(8)
-    job.iterate(1, odd=2, shift=-1)
-    job.iterate(8)
+    job.leave(2)
     (skew,) = job.skews()
 
     class Told:
@@ -134,8 +135,7 @@ def test_what_a_whole_group_does_is_the_program() -> None:
 def test_without_a_majority_nobody_is_named() -> None:
     job = Job((2, 3))
     job.iterate(4)
-    job.iterate(1, odd=3, shift=-1)
-    job.iterate(10)
+    job.leave(3, then=10)
     assert not job.skews()
 
 
@@ -148,6 +148,5 @@ def test_a_loss_in_one_rank_does_not_hide_the_others() -> None:
     for rank in (0, 2, 3):
         job.issue(rank, [TP[rank]] * 5)
     job.iterate(3)
-    job.iterate(1, odd=3, shift=-1)
-    job.iterate(8)
+    job.leave(3)
     assert [s.rank for s in job.skews()] == [3]

@@ -17,20 +17,75 @@ def missing(name: str) -> Path:
     raise NativeLibraryError(f"the native file {name} is not installed", mend=native.MEND)
 
 
-def test_shared_memory(tmp_path: Path) -> None:
-    assert doctor.check_shared_memory(tmp_path).verdict == "ok"
-    gone = doctor.check_shared_memory(tmp_path / "none")
-    assert gone.verdict == "fail"
-    assert gone.mend is not None
+def mounted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
+    """Let the test's folder be on a file system of this kind."""
+    (tmp_path / "mounts").write_text(
+        f"/dev/vda / ext4 rw 0 0\nx {tmp_path} {kind} rw 0 0\nx {tmp_path}/other xfs rw 0 0\n"
+    )
+    monkeypatch.setattr(doctor, "MOUNTS", tmp_path / "mounts")
+
+
+def test_shared_memory_is_where_rings_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a folder of the user's own on a tmpfs, which is not there yet
+    mounted(monkeypatch, tmp_path, "tmpfs")
+    check = doctor.check_shared_memory({"WHICHRANK_SHM": f"{tmp_path}/a/b"})
+    # THEN that one is looked at, and not /dev/shm
+    assert check.verdict == "ok"
+    assert check.found.startswith(f"WHICHRANK_SHM={tmp_path}/a/b will be made in {tmp_path}, which has ")
+    # WHEN it is there, or the variable is not set
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    assert doctor.check_shared_memory({"WHICHRANK_SHM": f"{tmp_path}/a/b"}).found.startswith(
+        f"WHICHRANK_SHM={tmp_path}/a/b has "
+    )
+    assert doctor.check_shared_memory({}).found.startswith("/dev/shm")
+
+
+@pytest.mark.parametrize("below", ["", "/x/y"])
+def test_shared_memory_that_is_no_folder(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    check = doctor.check_shared_memory({"WHICHRANK_SHM": f"{tmp_path}/file{below}"})
+    assert check.verdict == "fail"
+    assert f"{tmp_path}/file" in check.found
+    assert "is no folder" in check.found
+    assert "unset WHICHRANK_SHM" in (check.mend or "")
+
+
+def test_shared_memory_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.os, "access", lambda *_: False)
+    assert "unset WHICHRANK_SHM" in (doctor.check_shared_memory({"WHICHRANK_SHM": str(tmp_path)}).mend or "")
+    assert doctor.check_shared_memory({}).mend == "mount -t tmpfs tmpfs /dev/shm"
+
+
+def test_shared_memory_on_a_disk_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounted(monkeypatch, tmp_path, "ext4")
+    check = doctor.check_shared_memory({"WHICHRANK_SHM": str(tmp_path)})
+    assert check.verdict == "warn"
+    assert "it is on ext4 and not on a tmpfs" in check.found
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"WHICHRANK_TICK_S": "soon"}, "WHICHRANK_TICK_S is 'soon'"),
+        ({"WHICHRANK_CONFIG": "/no/file"}, "the settings file /no/file cannot be read"),
+    ],
+)
+def test_settings_that_keep_a_run_from_starting(environ: dict[str, str], said: str) -> None:
+    assert doctor.check_settings({}).verdict == "ok"
+    check = doctor.check_settings(environ)
+    assert check.verdict == "fail"
+    assert said in check.found
+    assert check.mend
 
 
 @pytest.mark.parametrize(("free_mib", "verdict"), [(1000, "ok"), (10, "warn"), (0, "fail")])
 def test_shared_memory_that_is_nearly_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_mib: int, verdict: str
 ) -> None:
+    mounted(monkeypatch, tmp_path, "tmpfs")
     usage = type("Usage", (), {"free": free_mib << 20})
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage)
-    assert doctor.check_shared_memory(tmp_path).verdict == verdict
+    assert doctor.check_shared_memory({"WHICHRANK_SHM": str(tmp_path)}).verdict == verdict
 
 
 @pytest.mark.parametrize(

@@ -93,10 +93,42 @@ def test_option_that_takes_the_next_one_for_its_value(
     assert f"{option} has no value: '{value}' follows it" in refused(capfd, 2, "run", option, value, "--", "true")
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "nan"])
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "1e300"])
 @pytest.mark.parametrize("option", ["--hang-timeout", "--slow-window"])
 def test_time_that_is_none(capfd: pytest.CaptureFixture[str], option: str, value: str) -> None:
-    assert "it takes seconds above 0" in refused(capfd, 2, "run", option, value, "--", "true")
+    err = refused(capfd, 2, "run", option, value, "--", "true")
+    assert err.startswith(f"whichrank: {option} is {float(value)!r}: it takes seconds above 0, at most 31,536,000")
+    assert f"mend:  {option} " in err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("WHICHRANK_HANG_TIMEOUT_S", "soon", "WHICHRANK_HANG_TIMEOUT_S is 'soon': it takes seconds above 0"),
+        ("WHICHRANK_SERVE", "x y", "WHICHRANK_SERVE: 'x y' is no address; it takes HOST:PORT"),
+        ("WHICHRANK_JOIN", "a:b", "WHICHRANK_JOIN: 'a:b' is no address; it takes HOST:PORT"),
+        ("WHICHRANK_DISABLE", "yes", "WHICHRANK_DISABLE is 'yes': it takes 1 or 0"),
+        ("WHICHRANK_DISABLED", "1", "unknown setting 'WHICHRANK_DISABLED'"),
+        ("WHICHRANK_CONFIG", "/no/file", "the settings file /no/file cannot be read: No such file"),
+    ],
+)
+def test_environment_that_cannot_be_used(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str
+) -> None:
+    monkeypatch.setattr(Session, "run", lambda _: pytest.fail("the job was started"))
+    monkeypatch.setenv(variable, value)
+    err = refused(capfd, 2, "run", "--", "true")
+    assert said in err
+    assert f"unset {variable}" in err
+
+
+def test_job_that_runs_unobserved_needs_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN that everything is turned off, and a settings file that is not there
+    monkeypatch.setenv("WHICHRANK_DISABLE", "1")
+    monkeypatch.setenv("WHICHRANK_CONFIG", "/no/file")
+    monkeypatch.setattr(Session, "run", lambda _: 7)
+    # THEN the job runs
+    assert main(["run", "--", "true"]) == 7
 
 
 @pytest.mark.parametrize(

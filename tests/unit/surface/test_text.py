@@ -26,7 +26,18 @@ from incident_cases import (
     not_entered,
 )
 
-from whichrank.model.incident import Cause, Communicator, Culprit, Evidence, Incident, Link, Op, Stage, Victims
+from whichrank.model.incident import (
+    Cause,
+    Communicator,
+    Culprit,
+    Evidence,
+    Incident,
+    Link,
+    Op,
+    Reason,
+    Stage,
+    Victims,
+)
 from whichrank.surface.text import duration, headline, number, paragraph, ranges, size
 
 
@@ -57,7 +68,10 @@ def test_hang_of_a_stopped_rank() -> None:
         (TRANSPORT, ["communication has stopped", "link from rank 1 to rank 4; the fault is at the sender"]),
         (UNKNOWN, ["does not say which rank is at fault", "Candidates: rank 2: it is one op behind; rank 6 (node-b)"]),
         (UNKNOWN, ["What would decide it: the telemetry that is missing; `whichrank stacks --suspects`"]),
-        (RECOVERED, ["Notice, no alarm: recovered hang: rank 5", "late", "7 ranks waited", "after 3 min 20 s"]),
+        (
+            RECOVERED,
+            ["Notice, no alarm: recovered hang: rank 5", "had not entered", "7 ranks waited", "after 3 min 20 s"],
+        ),
         (NODE_LOST, ["ranks 8-15 are lost with their node"]),
         (SLOW, ["Slowdown: rank 5", "is slow in computation", "Reason: a CPU limit", "7 ranks lose time"]),
         (IMBALANCE, ["no rank is at fault: the work itself is uneven", "more tokens than its peers"]),
@@ -87,6 +101,45 @@ def test_every_cause_status_and_number_of_names_reads(cause: Cause, status: str,
         assert (str(rank) in text) == (rank in {culprit.rank for culprit in culprits})
         assert (str(rank) in headline(case)) == (rank in {culprit.rank for culprit in culprits})
     assert len(headline(case)) < 120
+
+
+ENDED = Culprit(rank=5, confidence=0.99, why="its process was killed by signal 9 (SIGKILL)")
+OVER = {"status": "recovered", "ended": ONSET + timedelta(seconds=40)}
+
+
+def test_recovered_incident_of_a_rank_that_ended_does_not_let_it_come_late() -> None:
+    # GIVEN a rank that died, whose job was then started again
+    gone = incident(Cause.PROCESS_EXIT, kind="failed", reason=Reason.SIGNAL, culprits=(ENDED,), **OVER)
+    raised = incident(Cause.NOT_ENTERED, reason=Reason.EXCEPTION, culprits=(ENDED,), **OVER)
+    # THEN it ended, the job has gone on, and nobody says that this rank did anything after its end
+    assert headline(gone) == "ALERT failure (recovered): rank 5 ended, and the job has gone on"
+    assert headline(raised) == (
+        "ALERT hang (recovered): rank 5 ended: it had not entered all-reduce on dp, and the job has gone on"
+    )
+    for case in (gone, raised):
+        assert "late" not in paragraph(case)
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind", "said"),
+    [
+        (Cause.NOT_ENTERED, "all_reduce", "had not entered all-reduce on dp, and the job has gone on"),
+        (Cause.NOT_ENTERED, "recv", "had not answered recv on dp, and the job has gone on"),
+        (Cause.DEVICE, "all_reduce", "had not completed all-reduce on dp, and the job has gone on"),
+    ],
+)
+def test_recovered_incident_claims_no_more_than_that_it_is_over(cause: Cause, kind: str, said: str) -> None:
+    # GIVEN a rank that was stopped, and was perhaps killed and replaced afterwards: the incident does not say
+    case = incident(cause, reason=Reason.STOPPED, culprits=(RANK_5,), op=Op(trace_id=None, kind=kind), **OVER)
+    # THEN neither does the text, and it gives no command for a pid that may be another process by now
+    assert headline(case) == f"ALERT hang (recovered): rank 5 {said}"
+    assert "Next:" not in paragraph(case)
+    assert "Next:" in paragraph(not_entered())
+
+
+def test_of_several_that_had_not_entered_one_reason_says_nothing_of_the_others() -> None:
+    case = incident(Cause.NOT_ENTERED, reason=Reason.SIGNAL, culprits=(ENDED, RANK_5), **OVER)
+    assert "ended" not in headline(case)
 
 
 def test_verdict_without_a_name_says_so() -> None:

@@ -8,6 +8,7 @@ stdout is data, stderr is talk. May be imported from here: `main` and `cli`.
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import os
 import sys
@@ -33,6 +34,7 @@ COMMANDS = {
 """Command -> the module that holds it as `command`."""
 
 EXIT_INTERRUPTED = 130
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class LazyGroup(click.Group):
@@ -76,6 +78,7 @@ def cli(ctx: click.Context) -> None:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
+    _take_closed_streams()
     try:
         result = cli.main(args=args, prog_name="whichrank", standalone_mode=False)
     except click.ClickException as error:
@@ -88,6 +91,25 @@ def main(args: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader has gone, as in `whichrank why | head`. Keep the interpreter from flushing into the void.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
+        return 1
+    except OSError as error:
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+        _write_no_more()
+        click.echo(f"whichrank: the output cannot be written: {error.strerror}", err=True)
         return 1
     return result if isinstance(result, int) else 0
+
+
+def _write_no_more() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _take_closed_streams() -> None:
+    """Where we were started without stdin, stdout or stderr, no file of ours may take its number and be written to."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number; closed on exec, so a job starts as we did

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
+
 import click
 
 
@@ -33,30 +36,28 @@ def command(
     from whichrank.surface.run.sender import kept_from_new_threads
 
     with kept_from_new_threads():  # NumPy starts some
-        from whichrank.config import load_config
-        from whichrank.surface.run.address import refuse_option
+        from whichrank.config import Config, load_config
+        from whichrank.errors import ConfigError
+        from whichrank.surface.run.address import checked_address, refuse_option
+        from whichrank.surface.run.environment import is_off
         from whichrank.surface.run.job import exit_like
         from whichrank.surface.run.session import Session
 
     for option, value in (("--serve", serve), ("--join", join), ("--output", output)):
         refuse_option(option, value)
-    for option, seconds in (("--hang-timeout", hang_timeout), ("--slow-window", slow_window)):
-        _refuse_no_time(option, seconds)
-    config = load_config(
-        {
-            "hang_timeout_s": hang_timeout,
-            "slow_window_s": slow_window,
-            "output_dir": output,
-            "serve": serve,
-            "join": join,
-            "quiet": quiet,
-        }
-    )
+    flags = {
+        "hang_timeout_s": hang_timeout,
+        "slow_window_s": slow_window,
+        "output_dir": output,
+        "serve": serve,
+        "join": join,
+        "quiet": quiet,
+    }
+    checks = {name: partial(checked_address, f"--{name}") for name in ("serve", "join")}
+    try:
+        config = load_config(flags, checks=checks)
+    except ConfigError:
+        if not is_off(os.environ):
+            raise
+        config = Config()  # no setting matters to a job that runs unobserved
     return exit_like(Session(config, job_command).run())
-
-
-def _refuse_no_time(option: str, seconds: float | None) -> None:
-    from whichrank.errors import UsageError
-
-    if seconds is not None and not seconds > 0:
-        raise UsageError(f"{option} is {seconds:g}: it takes seconds above 0", mend=f"{option} 300, or leave it out")

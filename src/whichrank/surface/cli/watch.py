@@ -12,6 +12,8 @@ import click
 if TYPE_CHECKING:
     from whichrank.surface.watch.node import NodeReader
 
+LEAST_WIDTH = 40
+"""In fewer columns nothing can be read; `COLUMNS` may say anything."""
 RATE_NEEDS_S = 0.4
 """Rates, and waits that are inferred, need a second look."""
 
@@ -32,7 +34,8 @@ def command(job: str | None, once: bool, as_json: bool) -> int:
     from whichrank.surface.watch.frame import encode_frame, exit_code
     from whichrank.surface.watch.node import NodeReader
 
-    live = not once and not as_json and sys.stdout.isatty() and os.environ.get("TERM") not in (None, "dumb")
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    live = not once and not as_json and is_terminal and os.environ.get("TERM") not in (None, "dumb")
     with NodeReader(job) as node:
         if live:
             return _live(node)
@@ -44,10 +47,14 @@ def command(job: str | None, once: bool, as_json: bool) -> int:
     else:
         from rich.console import Console
 
+        from whichrank.ring.folder import base_folder
         from whichrank.surface.watch.view import page
 
         console = Console(soft_wrap=False)
+        console.width = max(LEAST_WIDTH, console.width)
         console.print(page(frame, console.width))
+        if not frame.jobs:
+            click.echo(f"whichrank: rings are looked for in {base_folder()}", err=True)
     return exit_code(frame)
 
 

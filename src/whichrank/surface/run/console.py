@@ -25,8 +25,8 @@ class Console:
 
     def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
         self._quiet = quiet
-        self._stream = stream or sys.stderr
-        self._colour = self._stream.isatty() and not os.environ.get("NO_COLOR")
+        self._stream: TextIO | None = stream or sys.stderr  # None: closed by whoever started us
+        self._colour = bool(self._stream and self._stream.isatty()) and not os.environ.get("NO_COLOR")
         self._said: dict[str, tuple[object, ...]] = {}
 
     def say(self, sentence: str) -> None:
@@ -51,6 +51,8 @@ class Console:
         self._print(f"{title}\n{paragraph(incident)}" if is_alert else title)
 
     def _print(self, text: str) -> None:
+        if self._stream is None:
+            return
         with contextlib.suppress(OSError, ValueError):
             self._stream.write(text + "\n")
             self._stream.flush()

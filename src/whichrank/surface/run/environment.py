@@ -12,6 +12,7 @@ from pathlib import Path
 from whichrank.errors import NativeLibraryError
 from whichrank.ring.folder import JobFolder
 from whichrank.sensors.native import SOCKET, native_path
+from whichrank.surface.place import absolute
 
 JOB, FOLDER, CONNECT, DISABLE = "WHICHRANK_JOB", "WHICHRANK_DIR", "WHICHRANK_CONNECT", "WHICHRANK_DISABLE"
 PRELOAD = "LD_PRELOAD"
@@ -27,7 +28,7 @@ def new_job_name() -> str:
 
 def additions(folder: JobFolder, environ: Mapping[str, str]) -> dict[str, str]:
     """Variables that differ from `environ` in a watched process."""
-    added = {JOB: folder.job, FOLDER: str(folder.path)}
+    added = {JOB: folder.job, FOLDER: str(absolute(folder.path))}
     if preload := with_socket_sensor(environ.get(PRELOAD, "")):
         added[PRELOAD] = preload
     return added

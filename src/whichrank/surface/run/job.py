@@ -151,7 +151,8 @@ def exit_like(code: int) -> int:
     number = -code
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
-            stream.flush()
+            if stream is not None:  # closed by whoever started us
+                stream.flush()
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         if number != signal.SIGKILL:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
@@ -80,6 +82,11 @@ class Record:
             self.fault = error.strerror or str(error)
         with contextlib.suppress(OSError):
             self._file.close()
+
+
+def readable(command: Sequence[str]) -> list[str]:
+    """A command as JSON can hold it: what is no UTF-8 in its arguments is replaced."""
+    return [os.fsencode(argument).decode("utf-8", "replace") for argument in command]
 
 
 def utc_now() -> datetime:

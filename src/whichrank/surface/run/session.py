@@ -20,6 +20,7 @@ import zmq
 from whichrank.config import AnalyzerConfig, Config
 from whichrank.errors import WhichrankError
 from whichrank.ring.folder import SOCKET_NAME, JobFolder, remove_dead
+from whichrank.surface.place import absolute
 from whichrank.surface.run import environment
 from whichrank.surface.run.address import checked_address
 from whichrank.surface.run.agent_process import AgentSupervisor
@@ -27,7 +28,7 @@ from whichrank.surface.run.console import Console
 from whichrank.surface.run.job import Job
 from whichrank.surface.run.observation import AnalyzerLike, Observation
 from whichrank.surface.run.reach import Reach
-from whichrank.surface.run.record import JobSummary, Record, utc_now
+from whichrank.surface.run.record import JobSummary, Record, readable, utc_now
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd, full_address, is_from_here_only
 
 MOST_FAULTS: Final = 3
@@ -54,7 +55,7 @@ class Session:
         self._make_analyzer = analyzer or _analyzer
         self._job_name = environment.new_job_name()
         self._console = Console(quiet=config.run.quiet)
-        self._summary = JobSummary(job=self._job_name, command=self._command, started=utc_now())
+        self._summary = JobSummary(job=self._job_name, command=readable(self._command), started=utc_now())
         self._closing: list[Callable[[], None]] = []
         self._folder: JobFolder | None = None
         self._record: Record | None = None
@@ -97,7 +98,7 @@ class Session:
         """Everything that must be there before the first rank starts."""
         remove_dead()
         output = environment.output_folder(self._config.run.output_dir, self._job_name)
-        self._folder = JobFolder.create(self._job_name, owner_pid=os.getpid(), output=str(output.absolute()))
+        self._folder = JobFolder.create(self._job_name, owner_pid=os.getpid(), output=str(absolute(output)))
         self._closing.append(self._remove_folder)
         if not self._config.run.join:
             self._open_record(output)
@@ -115,7 +116,9 @@ class Session:
         try:
             self._record = Record(output)
         except OSError as error:
-            self._console.say(f"incidents are only said, not written: {output} ({error.strerror})")
+            self._console.say(
+                f"incidents are only said, not written: {output} ({error.strerror}); to mend it: --output DIR"
+            )
 
     def _build_sensors(self) -> None:
         """Once for the installed torch, before the ranks would all want to."""

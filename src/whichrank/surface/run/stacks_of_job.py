@@ -18,7 +18,7 @@ from whichrank.agent.rank import RankWatch
 from whichrank.agent.stacks import StacksRefusedError, read_stacks
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.model.telemetry import Stack
-from whichrank.ring.folder import JobFolder, job_folders
+from whichrank.ring.folder import JobFolder, base_folder, job_folders
 from whichrank.surface.incidents_file import FILE_NAME, read_incidents
 
 WAITED_LONG_NS = 2_000_000_000
@@ -48,6 +48,7 @@ def find_job(name: str | None) -> JobFolder:
         known = ", ".join(folder.job for folder in job_folders())
         raise UsageError(
             f"no job '{name}' runs on this node" if name else "no job runs on this node",
+            where=str(base_folder()),
             mend=f"running or left behind: {known}" if known else "whichrank run -- COMMAND starts one",
         )
     return running[0]
@@ -67,7 +68,11 @@ def stacks_of(folder: JobFolder, *, rank: int | None = None, suspects: bool = Fa
             watches = [watch for watch in watches if watch.rank == rank]
             if not watches:
                 here = ", ".join(str(watch.rank) for watch in node.watches()) or "none"
-                raise UsageError(f"rank {rank} of job {folder.job} is not on this node", where=f"ranks here: {here}")
+                raise UsageError(
+                    f"rank {rank} of job {folder.job} is not on this node",
+                    where=f"ranks here: {here}",
+                    mend=f"whichrank stacks {folder.job}  shows all that are; or run it on the rank's own node",
+                )
         elif suspects:
             named = suspected(folder, watches)
             watches = [watch for watch in watches if watch.rank in named]

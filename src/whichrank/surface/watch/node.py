@@ -14,7 +14,7 @@ from typing import Final
 
 from whichrank.errors import UsageError
 from whichrank.model.incident import Culprit
-from whichrank.ring.folder import JobFolder, job_folders
+from whichrank.ring.folder import JobFolder, base_folder, job_folders
 from whichrank.ring.reader import Scratch
 from whichrank.surface.watch.frame import Frame, JobNow
 from whichrank.surface.watch.job import JobReader
@@ -43,6 +43,7 @@ class NodeReader:
             known = ", ".join(folder.job for folder in folders)
             raise UsageError(
                 f"there is no job '{job}' on this node",
+                where=str(base_folder()),
                 mend=f"whichrank watch JOB, with one of: {known}" if known else "whichrank run -- COMMAND starts one",
             )
 
