@@ -199,8 +199,8 @@ def _run(folder: Path, plan: Plan, *, observed: bool) -> tuple[Told, float]:
             _end(process, result.with_suffix(".pids"))
     took_s = time.monotonic() - start_s
     if code or not result.exists():
-        lines = (folder / "job.log").read_text(errors="replace").strip().splitlines() or ["it says nothing"]
-        raise SensorError(f"the timed training job failed: {lines[-1]}", mend="whichrank doctor")
+        told = (folder / "job.log").read_text(errors="replace").strip()[-2000:] or "it says nothing"
+        raise SensorError(f"the timed training job failed (exit code {code}): {told}", mend="whichrank doctor")
     if observed:
         check_observed(json.loads((output / "job.json").read_bytes()))
     return Told(**json.loads(result.read_bytes())), took_s
