@@ -74,8 +74,8 @@ def _content(path: Path) -> bytes:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return file.read()
             why, cause = "it is no regular file", None
-    except OSError as error:
-        why, cause = error.strerror or str(error), error
+    except (OSError, ValueError) as error:  # ValueError: no file is called like that
+        why, cause = getattr(error, "strerror", None) or str(error), error
     raise _unreadable(path, why) from cause
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -64,6 +68,49 @@ def test_completion_completes_commands() -> None:
     environ = {**os.environ, "_WHICHRANK_COMPLETE": "bash_complete", "COMP_WORDS": "whichrank wh", "COMP_CWORD": "1"}
     done = subprocess.run(PROGRAM, env=environ, capture_output=True, text=True, check=False)
     assert done.stdout.split(",")[1].strip() == "why"
+
+
+@pytest.mark.parametrize("command", [["--help"], ["watch", "--once"]])
+def test_output_without_room_is_said_in_a_sentence(command: list[str], tmp_path: Path) -> None:
+    # GIVEN a stdout on a full disk
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*PROGRAM, *command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={**os.environ, "WHICHRANK_SHM": str(tmp_path)},
+        )
+    # THEN one sentence says so
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "whichrank: the output cannot be written: No space left on device"
+    assert "Traceback" not in done.stderr
+
+
+def test_other_errors_of_the_system_are_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def failing() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "some/file")
+
+    monkeypatch.setattr(commands.LazyGroup, "get_command", lambda *_: failing)
+    with pytest.raises(OSError, match="some/file"):
+        main(["why"])
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("end", "code"), [("exit 7", 7), ("kill -9 $$", -signal.SIGKILL)])
+def test_job_runs_where_a_stream_is_closed(closed: str, end: str, code: int, tmp_path: Path) -> None:
+    # GIVEN a run that is started without stdin, stdout or stderr
+    run = f"exec {shlex.join(PROGRAM)} run --output out -- sh -c 'touch ran; {end}' {closed}"
+    # WHEN its job ends
+    done = subprocess.run(
+        ["sh", "-c", run], cwd=tmp_path, check=False, env={**os.environ, "WHICHRANK_SHM": str(tmp_path / "shm")}
+    )
+    # THEN the job has run, the run ends like it, and nothing was written into a file that is not for it
+    assert done.returncode in (code, 128 - code)
+    assert (tmp_path / "ran").exists()
+    assert (tmp_path / "out" / "incidents.jsonl").read_bytes() == b""
 
 
 def test_closed_pipe_is_no_error() -> None:

@@ -122,6 +122,29 @@ def test_environment_that_cannot_be_used(
     assert f"unset {variable}" in err
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "command", "said"),
+    [
+        ("WHICHRANK_JOB", "a b", ["env"], "WHICHRANK_JOB: 'a b' cannot name a job"),
+        ("WHICHRANK_JOB", "a b", ["agent"], "WHICHRANK_JOB: 'a b' cannot name a job"),
+        ("WHICHRANK_CONNECT", "x y", ["agent", "--job", "j"], "WHICHRANK_CONNECT: 'x y' is no address"),
+        ("WHICHRANK_CONNECT", "h:port", ["agent", "--job", "j"], "WHICHRANK_CONNECT: 'h:port' is no address"),
+    ],
+)
+def test_option_that_came_from_a_variable_is_named_by_it(
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    value: str,
+    command: list[str],
+    said: str,
+) -> None:
+    monkeypatch.setenv(variable, value)
+    err = refused(capfd, 2, *command)
+    assert err.startswith(f"whichrank: {said}")
+    assert f"mend:  unset {variable}; " in err
+
+
 def test_job_that_runs_unobserved_needs_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN that everything is turned off, and a settings file that is not there
     monkeypatch.setenv("WHICHRANK_DISABLE", "1")

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import io
+import json
+import os
+import resource
+import signal
 import socket
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from rank_process import eventually
 
+from whichrank.ring.folder import JobFolder
+from whichrank.surface.place import absolute
 from whichrank.surface.run.console import Console
+from whichrank.surface.run.environment import additions
+from whichrank.surface.run.job import exit_like
 from whichrank.surface.run.reach import Reach
+from whichrank.surface.run.record import JobSummary, Record, readable, utc_now
 
 
 def test_name_is_said_once() -> None:
@@ -19,6 +29,40 @@ def test_name_is_said_once() -> None:
     Console(quiet=False, stream=stream).say("whichrank: the C++ sensor cannot be used")
     Console(quiet=False, stream=stream).say("the job goes on")
     assert stream.getvalue() == "whichrank: the C++ sensor cannot be used\nwhichrank: the job goes on\n"
+
+
+def test_console_without_stderr_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    Console(quiet=False).say("nobody reads this")
+
+
+def test_end_of_a_job_needs_no_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    monkeypatch.setattr(signal, "raise_signal", lambda _: None)
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    assert exit_like(-signal.SIGKILL) == 128 + signal.SIGKILL
+
+
+def test_command_that_is_no_text_is_written_all_the_same(tmp_path: Path) -> None:
+    # GIVEN a command with an argument that is no UTF-8, as the system gives it
+    command = readable(["echo", os.fsdecode(b"a\xffb"), "ü"])
+    record = Record(tmp_path)
+    # WHEN the run ends THEN job.json is written
+    record.close(JobSummary(job="j", command=command, started=utc_now()))
+    assert json.loads((tmp_path / "job.json").read_bytes())["command"] == ["echo", "a�b", "ü"]
+    assert not record.fault
+
+
+def test_folder_of_rings_is_told_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a base that is named from the working directory, which a rank may leave
+    monkeypatch.chdir(tmp_path)
+    assert additions(JobFolder(Path("rings/j")), {})["WHICHRANK_DIR"] == str(tmp_path / "rings" / "j")
+    # WHEN there is no working directory any more THEN it is told as it is
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert absolute(Path("rings")) == Path("rings")
 
 
 @pytest.mark.parametrize("kind", ["tcp", "ipc"])

@@ -147,6 +147,25 @@ def test_garbage_is_told_once_with_a_count(tmp_path: Path, capfd: pytest.Capture
     assert "2 lines are no incident" in capfd.readouterr().err
 
 
+def test_line_that_is_too_deep_is_no_incident(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    deep = b'{"schema":"whichrank.incident/1","x":' + b"[" * 200_000
+    assert main(["why", str(write(tmp_path / "run", deep, not_entered()))]) == 3
+    err = capfd.readouterr().err
+    assert "it is nested too deeply" in err
+    assert "line 1" in err
+
+
+def test_working_directory_that_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main(["why"]) == 2
+    assert main(["why", "x"]) == 2
+    assert "where: whichrank-out" in capfd.readouterr().err
+
+
 def test_pipe_is_refused_and_not_waited_for(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert main(["why", str(tmp_path / "pipe")]) == 5

@@ -22,9 +22,18 @@ def command(job: str | None, connect: str | None, stay: bool) -> int:
 
     It ends when the processes of all its ranks have ended, or at SIGTERM.
     """
+    from whichrank.ring.folder import checked_job
+    from whichrank.surface.origin import named_by_origin
+    from whichrank.surface.run.address import checked_address
     from whichrank.surface.run.agent_process import leave, open_agent
     from whichrank.surface.run.sender import let_in
 
+    if job:
+        with named_by_origin("job"):
+            checked_job(job)
+    if connect:
+        with named_by_origin("connect"):
+            checked_address("--connect", connect)
     let_in()  # a run that starts its agent again keeps them blocked
     agent, folder = open_agent(job, connect, stay=stay)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -21,13 +21,17 @@ def command(job: str | None, join: str | None) -> None:
     It also makes the folder for rings on this node, which belongs to the calling shell; `whichrank agent` makes it on
     the others.
     """
-    from whichrank.ring.folder import JobFolder, remove_dead
+    from whichrank.ring.folder import JobFolder, checked_job, remove_dead
+    from whichrank.surface.origin import named_by_origin
     from whichrank.surface.run import environment
     from whichrank.surface.run.address import checked_address
 
     address = checked_address("--join", join) if join is not None else None
+    job = job or environment.new_job_name()
+    with named_by_origin("job"):
+        checked_job(job)
     remove_dead()
-    folder = JobFolder.create(job or environment.new_job_name(), owner_pid=os.getppid())
+    folder = JobFolder.create(job, owner_pid=os.getppid())
     variables = environment.additions(folder, os.environ)
     if address:
         variables[environment.CONNECT] = address

@@ -27,7 +27,7 @@ def command(job: str | None, suspects: bool, rank: int | None, as_json: bool) ->
     import msgspec
 
     from whichrank.errors import UsageError
-    from whichrank.surface.run.stacks_of_job import find_job, stacks_of
+    from whichrank.surface.run.stacks_of_job import find_job, stacks_of, unread_rings
 
     if suspects and rank is not None:
         raise UsageError("--suspects and --rank exclude each other")
@@ -40,7 +40,10 @@ def command(job: str | None, suspects: bool, rank: int | None, as_json: bool) ->
             _print(entry)
         if not found:
             click.echo(f"no {'suspect' if suspects else 'rank'} in job {folder.job} on this node", err=True)
-    return EXIT_INCOMPLETE if any(entry.refused for entry in found) else 0
+    unread = unread_rings(folder)
+    for sentence in unread:
+        click.echo(f"whichrank: {sentence}", err=True)
+    return EXIT_INCOMPLETE if unread or any(entry.refused for entry in found) else 0
 
 
 def _print(entry: RankStacks) -> None:

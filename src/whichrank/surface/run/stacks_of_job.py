@@ -16,10 +16,13 @@ from whichrank.agent.node import Node
 from whichrank.agent.outbox import Outbox
 from whichrank.agent.rank import RankWatch
 from whichrank.agent.stacks import StacksRefusedError, read_stacks
-from whichrank.errors import UsageError, WhichrankError
+from whichrank.errors import RingFormatError, UsageError, WhichrankError
 from whichrank.model.telemetry import Stack
 from whichrank.ring.folder import JobFolder, base_folder, job_folders
+from whichrank.ring.reader import RingReader
 from whichrank.surface.incidents_file import FILE_NAME, read_incidents
+from whichrank.surface.watch.job import BEING_MADE_S, age_s
+from whichrank.surface.watch.words import printable
 
 WAITED_LONG_NS = 2_000_000_000
 
@@ -81,10 +84,23 @@ def stacks_of(folder: JobFolder, *, rank: int | None = None, suspects: bool = Fa
         node.close()
 
 
+def unread_rings(folder: JobFolder) -> list[str]:
+    """A sentence on each ring that cannot be read, unless it is being made: its rank is missing above."""
+    told = []
+    for path in folder.rings():
+        try:
+            RingReader(path).close()
+        except (RingFormatError, OSError) as error:
+            if age_s(path) > BEING_MADE_S:
+                what = error.what if isinstance(error, RingFormatError) else error.strerror or str(error)
+                told.append(printable(f"ring {path.name} cannot be read: {what}"))
+    return told
+
+
 def suspected(folder: JobFolder, watches: list[RankWatch]) -> set[int]:
     """Ranks that open incidents name, else those that the others wait for."""
     owner = folder.owner()
-    if owner and owner.output:
+    if owner and owner.output and isinstance(owner.output, str):
         with contextlib.suppress(WhichrankError):
             incidents = read_incidents(Path(owner.output) / FILE_NAME).incidents
             open_ones = [incident for incident in incidents if incident.status != "recovered"]

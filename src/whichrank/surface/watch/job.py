@@ -51,7 +51,7 @@ class JobReader:
         self.folder = folder
         self.is_over = False
         owner = folder.owner()
-        self._output = owner.output if owner else ""
+        self._output = owner.output if owner and isinstance(owner.output, str) else ""
         self._scratch = scratch
         self._watches: dict[Path, RankWatch] = {}
         self._inference: dict[Path, WaitInference] = {}
@@ -127,7 +127,7 @@ class JobReader:
         try:
             watch = RankWatch(path, self._scratch)
         except (RingFormatError, OSError) as error:
-            if _age_s(path) > BEING_MADE_S:
+            if age_s(path) > BEING_MADE_S:
                 what = error.what if isinstance(error, RingFormatError) else error.strerror or str(error)
                 self._unreadable[path] = printable(what)
             return
@@ -175,7 +175,7 @@ class JobReader:
             return False, ()
         try:
             status = path.stat()
-        except OSError:
+        except (OSError, ValueError):  # ValueError: no file is called like that
             return False, ()
         stamp = (status.st_mtime_ns, status.st_size)
         if stamp != self._incidents[0]:
@@ -222,7 +222,8 @@ def _sensors(watches: list[RankWatch]) -> dict[str, dict[str, int]]:
     return found
 
 
-def _age_s(path: Path) -> float:
+def age_s(path: Path) -> float:
+    """Seconds since a file was last changed; 0 if it is gone."""
     try:
         return time.time() - path.lstat().st_ctime
     except OSError:

@@ -72,9 +72,63 @@ def test_exit_code_says_that_something_could_not_be_read(base: Path, monkeypatch
 
 def test_no_job_and_unknown_job(base: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["watch"]) == 0
-    assert "No job runs on this node" in capfd.readouterr().out
-    assert main(["watch", "nonsense"]) == 2
-    assert "there is no job 'nonsense' on this node" in capfd.readouterr().err
+    out, err = capfd.readouterr()
+    assert "No job runs on this node" in out
+    assert f"rings are looked for in {base}" in err
+    for command in ("watch", "stacks"):
+        assert main([command, "nonsense"]) == 2
+        err = capfd.readouterr().err
+        assert "no job 'nonsense'" in err
+        assert f"where: {base}" in err
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "-5", "many"])
+def test_width_in_which_nothing_can_be_read(
+    base: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], columns: str
+) -> None:
+    Fleet(base, 2).incidents(not_entered())
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(["watch", "--once"]) == 3
+    assert "ALERT hang" in capfd.readouterr().out
+
+
+def test_stacks_of_a_rank_that_is_not_here(base: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Fleet(base, 2)
+    assert main(["stacks", "--rank", "9", "job-1"]) == 2
+    err = capfd.readouterr().err
+    assert "rank 9 of job job-1 is not on this node" in err
+    assert "mend:  whichrank stacks job-1" in err
+
+
+def test_stacks_say_which_rings_cannot_be_read(
+    base: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # GIVEN a job whose only ring is no ring
+    (Fleet(base, 0).folder.path / "7.ring").write_bytes(b"foreign")
+    assert main(["stacks", "job-1"]) == 0  # it may be about to become one
+    assert "cannot be read" not in capfd.readouterr().err
+    # WHEN it is no longer young
+    monkeypatch.setattr("whichrank.surface.run.stacks_of_job.BEING_MADE_S", -1.0)
+    # THEN it is named, and the exit code says that something is missing
+    assert main(["stacks", "job-1"]) == 5
+    assert "whichrank: ring 7.ring cannot be read: " in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("output", ["5", '"a\\u0000b"', "[]", '""'])
+def test_owner_that_is_damaged_is_no_reason_to_fail(base: Path, output: str) -> None:
+    # GIVEN a job whose file `owner` names no folder for its incidents
+    folder = Fleet(base, 1).folder
+    text = f'{{"pid": {os.getpid()}, "start_ticks": 0, "boot": "", "namespace": "", "output": {output}}}'
+    (folder.path / "owner").write_text(text)
+    # THEN the job is shown without them
+    assert main(["watch", "--once"]) == 0
+    assert main(["stacks", "--suspects", "job-1"]) == 0
+
+
+def test_closed_stdout_is_no_terminal(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Fleet(base, 1)
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["watch"]) == 0
 
 
 class Terminal:
