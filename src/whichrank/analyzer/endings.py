@@ -205,9 +205,7 @@ def _which_died(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[
         onset_s=min(ended, default=picture.now_s),
         hard=True,
         evidence=tuple(
-            Evidence(what="end of the process", value=how_it_ended(ends, r), where=f"rank {r}")
-            for r in ranks[:16]
-            if ends.gone[r]
+            Evidence(what="process", value=how_it_ended(ends, r), where=f"rank {r}") for r in ranks[:16] if ends.gone[r]
         ),
         complete=False,
     )

@@ -119,7 +119,7 @@ def _ended(state: JobState, rank: int) -> Told:
     ends = state.ends()
     event = state.exits.get(rank)
     how = how_it_ended(ends, rank)
-    facts = (Evidence(what="end of the process", value=how, where=f"rank {rank}"),)
+    facts = (Evidence(what="process", value=how, where=f"rank {rank}"),)
     if event and "out of memory" in event.text:
         return Told(Reason.OUT_OF_MEMORY, f"its process {how}; the kernel ended it for lack of memory", 0.99, facts)
     if ends.exception[rank] and ends.exception[rank] in how:

@@ -204,9 +204,11 @@ class Rounds:
         )
 
     def skew_finding(self, diagnosis: Diagnosis, picture: Picture, skew: Skew) -> Finding:
-        """A rank left out or repeated an operation and went on: its group's data is wrong since."""
+        """A rank left out, repeated or added an operation and went on: its group's data is wrong since."""
         comm = diagnosis.history.comm_of_key(skew.comm_key)
-        did = "left out" if skew.edit.missing else "repeated"
+        tokens = diagnosis.history.sequence(skew.rank).tokens.tolist()
+        usual = all(tokens.count(t) > skew.edit.extra.count(t) for t in skew.edit.extra)
+        did = "left out" if skew.edit.missing else "repeated" if usual else "added"
         count = len(skew.edit.missing or skew.edit.extra)
         group = diagnosis.comm_name(comm)
         at, size = int(picture.comm_at[comm]), int(picture.comm_size[comm])

@@ -10,7 +10,9 @@ from batches import T0, Node, S, comm_info, records
 
 from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
+from whichrank.locate.signatures import Skew
 from whichrank.model.incident import Cause, Incident
+from whichrank.model.sequence import Edit
 
 NOW_S = T0 / S
 MEMBERS = [0, 1, 2, 3]
@@ -154,3 +156,17 @@ def test_what_was_told_of_data_is_over_when_the_job_is() -> None:
     (last,) = job.analyzer.finish(job.now_s + 5.0)
     assert (last.id, last.status, last.culprits) == (incident.id, "final", incident.culprits)
     assert last.ended is not None
+
+
+@pytest.mark.parametrize(("missing", "extra", "did"), [(1, 0, "left out"), (0, 1, "repeated"), (0, 2, "added")])
+def test_what_was_never_usual_is_no_repetition(missing: int, extra: int, did: str) -> None:
+    # GIVEN a rank whose operations are alike, but for a last one
+    job = Job()
+    job.tells(1, 50, odd={2: {"kind": 4}})
+    a = job.analyzer
+    usual, strange = a.history.sequence(2).tokens[-2:].tolist()
+    edit = Edit(50, (usual,) * missing, ((), (usual,), (strange,))[extra], 1)
+    # WHEN it is told that there was one too few or too many of either
+    picture = a.state.picture(job.now_s)
+    found = a.rounds.skew_finding(a.diagnosis, picture, Skew(2, a.history.key_of(0), edit, 3))
+    assert found.culprits[0].why.startswith(f"it {did} an operation on tp")
