@@ -36,6 +36,8 @@ ENDING_S = 45.0
 """A launcher that ends a job has killed its last rank by then (torchrun: 30 s)."""
 FAILURE_S = 60.0
 """An operation that failed this long ago in a rank that lives on was dealt with by the program."""
+GONE_ON_S = 3.0
+"""All that live have completed operations issued this long after a death or failure: they have got over it."""
 CUT_OFF_S = 3.0
 """Without a word from any agent for this long nothing is claimed: the analyzer is cut off."""
 
@@ -126,7 +128,8 @@ class Analyzer:
             return []
         picture = self.state.picture(now_s)
         changed = self._wrong_data(picture, now_s)
-        ends = self.state.ends()
+        changed += self._got_over(picture, now_s)
+        ends = self.state.open_ends()
         ending = self._ending(picture, ends, now_s)
         if ending is not None:
             return changed + ending
@@ -144,6 +147,18 @@ class Analyzer:
         return changed + self.ledger.end(now_s)
 
     # ---- questions -------------------------------------------------------------------------------------------------
+
+    def _got_over(self, picture: Picture, now_s: float) -> list[Incident]:
+        """The job goes on without those that died, or after a failure that the program has dealt with."""
+        ends = self.state.open_ends()
+        dead = ends.gone & (ends.status != 0)
+        last_s = max(ends.ended_s[dead].max(initial=0.0), ends.failure_s.max(initial=0.0))
+        living = picture.present & ~picture.gone
+        if not last_s or not living.any() or not (self.state.ranks.went_on_s[living] > last_s + GONE_ON_S).all():
+            return []
+        self.state.get_over(set(np.flatnonzero(dead | (ends.failure_s > 0)).tolist()))
+        self._death_since_s = self._prior = None
+        return self.ledger.close(now_s, "recovered", aside=False)
 
     def _ending(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident] | None:
         """None: nobody has died or failed."""
@@ -182,6 +197,7 @@ class Analyzer:
         if finding is None:
             return self._clear(now_s)
         self._clear_since_s = None
+        finding = self.ledger.news_of(finding)
         changed = self._moved_on(picture, finding, now_s)
         self._look = Look.after(self._look, finding, now_s)
         self._closely = True
@@ -197,10 +213,9 @@ class Analyzer:
     def _moved_on(self, picture: Picture, finding: Finding, now_s: float) -> list[Incident]:
         """The ranks of an alert are waited for no more, but others are: that incident is over, and this is another."""
         known = self.ledger.open_finding
-        sinks = (Cause.NOT_ENTERED, Cause.DEVICE)
         alive = known and not any(picture.stopped[r] or picture.gone[r] for r in known.names)
         if not (
-            known and alive and known.cause in sinks and finding.cause in sinks and not known.names & finding.names
+            known and alive and known.waited_for and finding.waited_for and not known.names & finding.waited_for
             and self.ledger.open and self.ledger.open.severity == "alert"
         ):  # fmt: skip
             self._others_since_s = None

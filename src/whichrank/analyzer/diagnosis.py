@@ -100,6 +100,7 @@ class Diagnosis:
             comm=int(wait["comm"]),
             op=self.op_of(wait),
             victims=tuple(sorted({*graph.waiting.tolist(), *sinks} - {b.rank for b in blames})),
+            waited_for=frozenset(graph.sinks.tolist()),
             onset_s=float(wait["since_s"]),
             hard=hard,
             evidence=tuple(evidence),

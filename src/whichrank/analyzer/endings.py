@@ -44,7 +44,7 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None) 
         picture: The job now.
         prior: What the wait-for graph said before the first death or failure, if it had a suspect.
     """
-    ends = diagnosis.state.ends()
+    ends = diagnosis.state.open_ends()
     own = own_deaths(ends) & ~in_order(ends)
     failed = failed_first(ends)
     if not own.any() and not failed.any():
@@ -185,12 +185,12 @@ def _unread_partner(picture: Picture, op: np.void, ends: MessageEnds) -> set[int
 
 
 def _first(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> list[int]:
-    """Of several: those that died outside any wait, else the first, if one clock saw them all."""
+    """Of several: those that died outside any wait, else the first to raise or end, if one clock saw them all."""
     waiting = set(picture.waits["rank"].tolist())
     ranks = [r for r in ranks if r not in waiting] or ranks
     if len({diagnosis.state.host.get(r) for r in ranks}) > 1:
         return ranks
-    return [min(ranks, key=lambda r: float(ends.ended_s[r]) or float("inf"))] if ranks else []
+    return [min(ranks, key=lambda r: float(ends.exception_s[r] or ends.ended_s[r] or np.inf))] if ranks else []
 
 
 def _which_died(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:

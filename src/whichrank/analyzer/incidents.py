@@ -9,6 +9,7 @@ same wait; another rank's fault that comes on top of it is an incident of its ow
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -69,19 +70,18 @@ class Ledger:
         current, known = self.open, self.open_finding
         if finding.names and finding.names in self._settled:
             return []  # told already: what was wrong in its data has now stopped the job
-        if current and known:
-            if current.severity == "alert" and known.names and finding.names != known.names:
-                return []  # what an alert has named stands; what follows are its consequences
-            if current.severity == "alert":
-                severity = "alert"
         changed = []
-        if current and known and current.severity == "notice" and _on_top(known, finding):
-            if finding.hard:  # it says nothing of who else is late
+        if current and known and _on_top(known, finding, current.severity):
+            if known.names & finding.waited_for or finding.hard:
                 self._aside.append((current, known))
             else:
                 changed = self.close(now_s, "recovered", aside=False)
             self.open = None
+        elif current and known and current.severity == "alert" and known.names and finding.names != known.names:
+            return []  # what an alert has named stands; what follows are its consequences
         current = self.open or self._taken_up(finding)
+        if current and current.severity == "alert":
+            severity = "alert"
         incident = self._make(finding, severity, now_s, current)
         self.open_finding = finding
         if current and _same(current, incident):
@@ -97,6 +97,14 @@ class Ledger:
         if again:
             self._aside.remove(again)
         return again[0] if again else None
+
+    def news_of(self, finding: Finding) -> Finding:
+        """Of several ranks that are stopped: those that no open incident names, else those of the one told last."""
+        told = [f.names & finding.names for f in (self.open_finding, *(f for _, f in self._aside[::-1])) if f]
+        if finding.reason != Reason.STOPPED or not any(told):
+            return finding
+        kept = finding.names.difference(*told) or next(names for names in told if names)
+        return replace(finding, culprits=tuple(b for b in finding.culprits if b.rank in kept))
 
     def close(self, now_s: float, status: Literal["recovered", "final"], aside: bool = True) -> list[Incident]:
         """End the open incident, and those that were set aside unless told otherwise."""
@@ -231,10 +239,13 @@ class Ledger:
         return tuple(commands)
 
 
-def _on_top(known: Finding, finding: Finding) -> bool:
-    """Is this another rank's doing, and not another thought about the same wait?"""
-    later = finding.onset_s > known.onset_s + ANOTHER_S or (finding.hard and not known.hard)
-    return bool(known.names and finding.names) and not known.names & finding.names and later
+def _on_top(known: Finding, finding: Finding, severity: Severity) -> bool:
+    """Is this another rank's doing, and neither a consequence nor another thought about the same wait?"""
+    if not known.names or not finding.names or known.names & finding.names:
+        return False
+    if severity == "alert":
+        return known.kind == "hang" and finding.reason == Reason.STOPPED
+    return finding.onset_s > known.onset_s + ANOTHER_S or (finding.hard and not known.hard)
 
 
 def _same(a: Incident, b: Incident) -> bool:

@@ -93,9 +93,11 @@ class Peers:
         """The stray as an edit of one communicator, if another member of it has gone on as usual."""
         at = found.at
         missing: tuple[int, ...] = ()
-        extra = tuple(tokens[rank][at : at + max(found.shift, 0)].tolist())
-        if found.shift < 0:
-            missing = self._own_tokens(tokens[rank], shapes[rank], shapes[found.peer][at : at - found.shift])
+        extra: tuple[int, ...] = ()
+        if found.shift > 0 or found.either:
+            extra = tuple(tokens[rank][at : at + abs(found.shift)].tolist())
+        if found.shift < 0 or found.either:
+            missing = self._own_tokens(tokens[rank], shapes[rank], shapes[found.peer][at : at + abs(found.shift)])
         keys = {self._history.group_of(t) for t in missing + extra}
         if len(keys) != 1 or -1 in keys:
             return None

@@ -209,6 +209,8 @@ class Rounds:
         tokens = diagnosis.history.sequence(skew.rank).tokens.tolist()
         usual = all(tokens.count(t) > skew.edit.extra.count(t) for t in skew.edit.extra)
         did = "left out" if skew.edit.missing else "repeated" if usual else "added"
+        if skew.edit.missing and skew.edit.extra:
+            did = "left out or repeated"
         count = len(skew.edit.missing or skew.edit.extra)
         group = diagnosis.comm_name(comm)
         at, size = int(picture.comm_at[comm]), int(picture.comm_size[comm])

@@ -42,6 +42,7 @@ class _Columns:
         self.offset_s = np.zeros(0)  # analyzer seconds minus host monotonic seconds
         self.cpu_share = np.zeros(0)
         self.stopped_looks = np.zeros(0, np.int64)
+        self.went_on_s = np.zeros(0)  # when the latest operation was issued that has completed
         self.agent = np.zeros(0, np.int64)
 
     def grow(self, size: int) -> None:
@@ -49,7 +50,7 @@ class _Columns:
             return
         for name, fill in (
             ("rows", None), ("rates", None), ("present", False), ("read_s", 0.0), ("read_after_s", -np.inf),
-            ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_looks", 0), ("agent", -1),
+            ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_looks", 0), ("agent", -1), ("went_on_s", 0.0),
         ):  # fmt: skip
             old = getattr(self, name)
             new = np.zeros(size, old.dtype) if fill is None else np.full(size, fill, old.dtype)
@@ -87,6 +88,7 @@ class JobState:
         self.failed_ops: dict[int, np.ndarray[Any, Any]] = {}
         self.stacks: dict[int, tuple[float, list[Stack], str]] = {}
         self.exits: dict[int, Event] = {}
+        self._got_over: set[int] = set()
         self.kinds: dict[int, dict[int, int]] = {}
         self.last_completion_s = 0.0
         self.first_seen_s = 0.0
@@ -145,6 +147,8 @@ class JobState:
         another = columns.present[rank] & (columns.rows["pid"][rank] != rows["pid"])
         for restarted in rank[another].tolist():
             self._restarted.add(restarted)
+            self._got_over.discard(restarted)
+            columns.went_on_s[restarted] = 0.0
             self.failed_ops.pop(restarted, None)
             self.exits.pop(restarted, None)
             self.stacks.pop(restarted, None)
@@ -291,6 +295,8 @@ class JobState:
         if len(told):
             ends = self._host_s(told["rank"], told["row"]["t_end_ns"])
             done = told["row"]["status"] == Status.DONE
+            issued = self._host_s(told["rank"], told["row"]["t_issue_ns"])
+            np.maximum.at(self.ranks.went_on_s, told["rank"][done], issued[done])
             self.last_completion_s = max(self.last_completion_s, float(ends[done].max(initial=0.0)))
             key = comm * 64 + told["row"]["kind"]
             for value, n in zip(*np.unique(key, return_counts=True), strict=True):
@@ -329,6 +335,14 @@ class JobState:
     def agents_heard_s(self, now_s: float) -> float:
         """Seconds since any agent spoke."""
         return now_s - max(self._heard_s) if self._heard_s else 0.0
+
+    def get_over(self, ranks: set[int]) -> None:
+        """The job goes on without these, or although they failed: that is no news any more."""
+        self._got_over |= ranks
+
+    def open_ends(self) -> Ends:
+        """How ranks ended or failed, but for those that the job has got over."""
+        return self.ends().without(self._got_over)
 
     def ends(self) -> Ends:
         """How ranks ended, as far as they did."""

@@ -232,8 +232,11 @@ class Sequence:
             self._relearn()
             return False
         for index, shift, q in found:
-            missing = tuple(int(usual[(q + k) % self.period]) for k in range(max(-shift, 0)))
-            extra = tuple(self._x[index : index + max(shift, 0)].tolist())
+            # In a short iteration one too few of this may be one too many of that: then it is said to be both.
+            either = len(found) == 1 and self._fits(usual, index, q, -shift)
+            few, many = (abs(shift), abs(shift)) if either else (max(-shift, 0), max(shift, 0))
+            missing = tuple(int(usual[(q + k) % self.period]) for k in range(few))
+            extra = tuple(self._x[index : index + many].tolist())
             self.edits.append(Edit(self._first + index, missing, extra, self.period))
             self.edit_index.append(index)
         del self.edits[:-MOST_EDITS], self.edit_index[:-MOST_EDITS]
@@ -264,6 +267,11 @@ class Sequence:
                 if rest:
                     return [(i, shift, q), *rest], False
         return [], undecided
+
+    def _fits(self, usual: Tokens, i: int, q: int, shift: int) -> bool:
+        """Does an edit of this shift explain the mismatch at `i`, as far as is known?"""
+        begin, place = i + max(shift, 0), (q + max(-shift, 0)) % self.period
+        return -shift < self.period and self._run(usual, begin, place) >= min(self.period, self._n - begin)
 
     def _run(self, usual: Tokens, i: int, q: int) -> int:
         """How many operations from `i` on are as usual from place `q` on, up to one period."""

@@ -12,6 +12,7 @@ with an exception that only reports a lost connection.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,10 +20,12 @@ import numpy as np
 from whichrank.model.picture import Bools, Floats, Ints
 
 _CONNECTION = re.compile(
-    r"connection (closed|reset|refused|aborted)|broken pipe|closed by peer|peer closed|timed? ?out|socket"
+    r"connection ?(closed|reset|refused|aborted)|broken ?pipe|closed by peer|peer closed|timed? ?out|socket|eoferror"
     r"|distbackenderror|distnetworkerror|diststoreerror|gloo|nccl",
     re.IGNORECASE,
 )
+_TRANSPORT = re.compile(r"^(RuntimeError|(Dist|Rendezvous)\w*Error)\b|gloo|nccl|c10d", re.IGNORECASE)
+"""Who reports the loss of a peer: torch itself. Any other connection or timeout is of the program's own."""
 _PLACE = re.compile(r" at \S+:\d+$")
 """Where it was raised: the words of a path say nothing."""
 _INTERRUPTED = re.compile(r"^(KeyboardInterrupt|SignalException)\b")
@@ -52,6 +55,22 @@ class Ends:
     closed_s: Floats
     """The interpreter began to end in order."""
 
+    def without(self, ranks: Iterable[int]) -> Ends:
+        """As if nothing had happened to these ranks."""
+        spared = np.isin(np.arange(len(self.gone)), list(ranks))
+        if not spared.any():
+            return self
+        return Ends(
+            gone=self.gone & ~spared,
+            ended_s=np.where(spared, 0.0, self.ended_s),
+            status=np.where(spared, -1, self.status),
+            failure_s=np.where(spared, 0.0, self.failure_s),
+            failure=tuple("" if s else text for s, text in zip(spared, self.failure, strict=True)),
+            exception_s=np.where(spared, 0.0, self.exception_s),
+            exception=tuple("" if s else text for s, text in zip(spared, self.exception, strict=True)),
+            closed_s=np.where(spared, 0.0, self.closed_s),
+        )
+
 
 def signal_of(status: int) -> int:
     """The signal that ended the process, 0 if none or not known."""
@@ -65,6 +84,10 @@ def exit_code_of(status: int) -> int | None:
 
 def lost_connection(text: str) -> bool:
     """Does this error only report what happened to another rank?"""
+    return _is_of_a_connection(text) and bool(_TRANSPORT.search(_PLACE.sub("", text)))
+
+
+def _is_of_a_connection(text: str) -> bool:
     return bool(_CONNECTION.search(_PLACE.sub("", text)))
 
 
@@ -106,7 +129,19 @@ def own_deaths(ends: Ends) -> Bools:
     killed = np.array([signal_of(int(s)) == SIGKILL for s in ends.status])
     if launcher.any():
         own &= ~(killed & (ends.ended_s > ends.ended_s[launcher & ends.gone].min(initial=np.inf)))
-    return np.asarray(own | raised(ends))
+    return _without_doubtful(np.asarray(own | raised(ends)), ends)
+
+
+def _without_doubtful(own: Bools, ends: Ends) -> Bools:
+    """Leave out who raised over a connection of the program's own, if another rank may have been at its other end.
+
+    That is one that ended without an exception, or that raised earlier.
+    """
+    doubtful = own & raised(ends) & np.array([_is_of_a_connection(text) for text in ends.exception])
+    sure = own & ~doubtful
+    silent = bool((sure & (ends.exception_s == 0)).any())
+    first_s = -np.inf if silent else ends.exception_s[sure].min(initial=np.inf)
+    return np.asarray(sure | (doubtful & (ends.exception_s <= first_s)))
 
 
 def in_order(ends: Ends) -> Bools:

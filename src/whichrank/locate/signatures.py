@@ -222,7 +222,7 @@ def confirm_skew(
         has_passed: Communicator, rank -> it was seen where this rank was when its edit had lasted.
         iterations: How many iterations the skew must last.
     """
-    tokens = edit.missing or edit.extra
+    tokens = edit.missing + edit.extra
     comms = {comm_of(t) for t in tokens}
     if len(comms) != 1 or -1 in comms or tokens_since < iterations * edit.period:
         return None

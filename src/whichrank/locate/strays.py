@@ -34,6 +34,8 @@ class Stray:
     """Operations too many, or too few if negative."""
     lasted: int
     """Operations since that are the peers' again."""
+    either: bool
+    """As many too few would explain it as well, or too many."""
 
 
 def stray(rank: int, tokens: Mapping[int, Tokens]) -> Stray | None:
@@ -53,15 +55,15 @@ def stray(rank: int, tokens: Mapping[int, Tokens]) -> Stray | None:
     peers = [other for other, n in alike.items() if n == at and len(tokens[other]) > at]
     if at < LEAST_ALIKE or at >= len(mine) or len(peers) < PEERS:
         return None
-    best: Stray | None = None
+    by_shift = {}
     for shift in (step * way for step in range(1, MAX_SHIFT + 1) for way in (-1, 1)):
         begin, resume = at + max(shift, 0), at + max(-shift, 0)
-        lasted = sorted(((_alike(mine[begin:], tokens[p][resume:]), -p) for p in peers), reverse=True)[PEERS - 1]
-        if best is None or lasted[0] > best.lasted:
-            best = Stray(-lasted[1], at, shift, lasted[0])
-    if best is None or not _agree(best, peers, tokens):
-        return None
-    return best
+        by_shift[shift] = sorted(((_alike(mine[begin:], tokens[p][resume:]), -p) for p in peers), reverse=True)[
+            PEERS - 1
+        ]
+    shift, (lasted, peer) = max(by_shift.items(), key=lambda item: item[1][0])
+    best = Stray(-peer, at, shift, lasted, by_shift[-shift][0] >= lasted - 2 * abs(shift))
+    return best if _agree(best, peers, tokens) else None
 
 
 def _agree(found: Stray, peers: list[int], tokens: Mapping[int, Tokens]) -> bool:

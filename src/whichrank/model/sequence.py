@@ -13,7 +13,7 @@ Tokens = NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class Edit:
-    """A departure of one rank from its own iteration."""
+    """A departure of one rank from its own iteration: operations too few, too many, or one of both (both are given)."""
 
     ordinal: int
     """Operation of the rank (from 1) at which it shows."""

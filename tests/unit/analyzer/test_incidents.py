@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
-from batches import T0, Node, S, analyzer, comm_info, watch
+from batches import T0, Node, S, analyzer, comm_info, records, watch
 
 from whichrank.model.incident import Cause, Incident
 from whichrank.model.telemetry import Event, ProcessState, WaitChannel
@@ -60,6 +63,79 @@ def test_a_rank_that_is_late_after_another_is_an_incident_of_its_own() -> None:
     n.moves_on(3).did(3, 7, 9)
     said += watch(a, n, first_s=8.5, last_s=15.0)
     assert last_of(said) == {"job-1": ("notice", "recovered", (2,)), "job-2": ("notice", "open", (3,))}
+
+
+def test_a_stopped_rank_on_top_of_an_alert_is_an_incident_of_its_own() -> None:
+    # GIVEN an alert of rank 2, which sleeps; then rank 0 is stopped, and goes on
+    a, n = analyzer(), hung(2)
+    said = watch(a, n, first_s=1.5, last_s=23.0)
+    n.is_(0, ProcessState.STOPPED)
+    said += watch(a, n, first_s=23.5, last_s=27.0)
+    assert last_of(said) == {"job-1": ("alert", "open", (2,)), "job-2": ("alert", "open", (0,))}
+    n.is_(0, ProcessState.SLEEPING)
+    assert last_of(watch(a, n, first_s=27.5, last_s=32.0)) == {"job-2": ("alert", "recovered", (0,))}
+    # THEN rank 2 is still told, and its end is
+    for rank in range(4):
+        n.moves_on(rank).did(rank, 7, 12)
+    assert last_of(watch(a, n, first_s=32.5, last_s=35.0)) == {"job-1": ("alert", "recovered", (2,))}
+
+
+def test_ranks_that_are_stopped_one_after_the_other_are_told_as_they_come() -> None:
+    a, n = analyzer(), hung(2)
+    n.is_(2, ProcessState.STOPPED)
+    said = watch(a, n, first_s=1.5, last_s=4.0)
+    n.is_(0, ProcessState.STOPPED)
+    said += watch(a, n, first_s=4.5, last_s=7.0)
+    assert last_of(said) == {"job-1": ("alert", "open", (2,)), "job-2": ("alert", "open", (0,))}
+    # WHEN the first goes on, which now waits for the other THEN only its own incident is over
+    n.is_(2, ProcessState.SLEEPING).waits(2, 7, 9, since_s=7.2)
+    said += watch(a, n, first_s=7.5, last_s=12.0)
+    n.is_(0, ProcessState.SLEEPING)
+    for rank in range(4):
+        n.moves_on(rank).did(rank, 7, 12)
+    said += watch(a, n, first_s=12.5, last_s=15.0)
+    assert last_of(said) == {"job-1": ("alert", "recovered", (2,)), "job-2": ("alert", "recovered", (0,))}
+
+
+def test_ranks_that_are_stopped_together_are_one_incident() -> None:
+    a, n = analyzer(), hung(2)
+    n.is_(2, ProcessState.STOPPED).is_(0, ProcessState.STOPPED)
+    assert last_of(watch(a, n, first_s=1.5, last_s=9.0)) == {"job-1": ("alert", "open", (0, 2))}
+
+
+def went_on(n: Node, ranks: tuple[int, ...], issue_s: float) -> list[Any]:
+    """Records of operations that these ranks issued and completed later."""
+    return [records(rank, 7, 20, 1, t_issue_ns=n.ns(issue_s), t_end_ns=n.ns(issue_s + 0.01)) for rank in ranks]
+
+
+def test_what_comes_after_a_death_that_the_job_got_over_is_told() -> None:
+    # GIVEN rank 1 is killed, and the others go on without it
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
+    watch(a, n, first_s=0.5, last_s=1.0)
+    n.is_(1, ProcessState.GONE, ended_ns=n.ns(1.2))
+    a.feed(n.batch(1.4, events=[Event("exit", 1, 101, n.ns(1.2), status=9)]), NOW_S + 1.4)
+    said = watch(a, n, first_s=1.5, last_s=4.0)
+    assert last_of(said) == {"job-1": ("alert", "open", (1,))}
+    a.feed(n.batch(6.0, np.concatenate(went_on(n, (0, 2, 3), 5.5))), NOW_S + 6.0)
+    assert last_of(watch(a, n, first_s=6.5, last_s=7.0)) == {"job-1": ("alert", "recovered", (1,))}
+    # WHEN rank 2 is killed too THEN it is another incident, and the first death is none of it
+    n.is_(2, ProcessState.GONE, ended_ns=n.ns(8.0))
+    a.feed(n.batch(8.4, events=[Event("exit", 2, 102, n.ns(8.0), status=9)]), NOW_S + 8.4)
+    assert last_of(watch(a, n, first_s=8.5, last_s=11.0)) == {"job-2": ("alert", "open", (2,))}
+
+
+def test_a_hang_after_a_failure_that_was_dealt_with_is_told() -> None:
+    # GIVEN an operation of rank 0 that failed; all ranks have gone on since
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
+    n.is_(0, ProcessState.SLEEPING, first_failure_ns=n.ns(1.0), failure=b"Timed out waiting 3000ms")
+    watch(a, n, first_s=1.5, last_s=3.0)
+    a.feed(n.batch(6.0, np.concatenate(went_on(n, (0, 1, 2, 3), 5.5))), NOW_S + 6.0)
+    # WHEN rank 2 does not come to a later one, long before a minute has passed
+    for rank in (0, 1, 3):
+        n.waits(rank, 7, 21, since_s=7.0)
+    n.did(2, 7, 20)
+    said = watch(a, n, first_s=7.5, last_s=30.0)
+    assert last_of(said)[said[-1].id] == ("alert", "open", (2,))
 
 
 def failing(exception: bytes = b"") -> list[Incident]:

@@ -37,6 +37,11 @@ def edits(s: Sequence) -> list[tuple[int, str, str]]:
 ITERATION = "abbcabbcdddx"
 
 
+def test_where_one_too_many_of_this_may_be_one_too_few_of_that_both_are_told() -> None:
+    assert edits(fed("ab" * 9 + "a" + "ab" * 9)) == [(20, "b", "a")]
+    assert edits(fed("abc" * 9 + "a" + "abc" * 9)) == [(29, "", "a")]
+
+
 @pytest.mark.parametrize(
     ("text", "period"),
     [

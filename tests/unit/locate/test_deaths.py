@@ -104,7 +104,6 @@ def test_operations_that_fail_while_it_ends_do_not_make_it_a_follower() -> None:
     "text",
     [
         "DistBackendError: NCCL error", "RuntimeError: Connection closed by peer [10.0.0.1]:234",
-        "BrokenPipeError: Broken pipe",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection reset by peer",
         "DistStoreError: wait timeout",
         "RuntimeError: Timed out waiting 8000ms for recv operation to complete",
@@ -113,6 +112,25 @@ def test_operations_that_fail_while_it_ends_do_not_make_it_a_follower() -> None:
 def test_an_exception_that_only_reports_a_lost_connection_is_not_its_own(text: str) -> None:
     assert lost_connection(text)
     assert own(died(10.0, code(1), exception_s=9.9, exception=text)) == []
+
+
+@pytest.mark.parametrize("text", ["ShardTimeout: read of shard 17 timed out", "ConnectionResetError: reset by peer"])
+def test_a_connection_of_the_programs_own_is_its_own_unless_another_rank_may_be_at_its_end(text: str) -> None:
+    # GIVEN a rank whose read of a file server failed; torch told a peer, another peer made it an exception of its own
+    doubtful = died(10.0, code(1), exception_s=9.9, exception=text)
+    told = died(10.1, code(1), exception_s=9.95, exception="RuntimeError: Connection closed by peer")
+    wrapped = died(10.0, code(1), exception_s=9.96, exception="ValueError: bad step")
+    assert own(told, doubtful) == [1]
+    assert own(wrapped, doubtful) == [0, 1]
+    # BUT a rank that was killed, or that raised before, may have been at the other end
+    assert own(died(10.05, signal.SIGKILL), doubtful) == [0]
+    assert own(wrapped | {"exception_s": 9.8}, doubtful) == [0]
+
+
+def test_what_a_job_has_got_over_did_not_happen() -> None:
+    old = ends(died(10.0, signal.SIGKILL), ALIVE, died(20.0, code(1), exception_s=19.9, exception="ValueError"))
+    assert np.flatnonzero(own_deaths(old.without({0}))).tolist() == [2]
+    assert old.without(()) is old
 
 
 @pytest.mark.parametrize(
