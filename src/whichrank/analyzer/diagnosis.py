@@ -68,7 +68,7 @@ class Diagnosis:
     # ---- sinks -----------------------------------------------------------------------------------------------------
 
     def _sinks(self, picture: Picture, graph: waitgraph.WaitGraph, sinks: list[int], hard: bool) -> Finding:
-        named = sinks if hard else held_up_by(self.state, picture, sinks)
+        named = sinks if hard else held_up_by(self.state, sinks)
         longest = min(
             named or sinks, key=lambda r: float(picture.waits["since_s"][graph.edges.wait[graph.sink_edge[r]]])
         )

@@ -27,9 +27,6 @@ _RENDEZVOUS = re.compile(
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python3|<frozen|<string>|importlib")
 _NO_SLEEP = (WaitChannel.NONE, WaitChannel.DISK)
 """The channel is told in close looks only; where it is, it must not contradict what py-spy saw."""
-_FOR_OTHERS = (WaitChannel.IO, WaitChannel.LOCK, WaitChannel.OTHER)
-_BY_ITSELF = (WaitChannel.NONE, WaitChannel.SLEEP, WaitChannel.DISK)
-_LINE = re.compile(r":\d+\)$")
 
 
 @dataclass(frozen=True)
@@ -79,6 +76,8 @@ def reason_of(state: JobState, picture: Picture, rank: int) -> Told:
     phase = row["phase"].decode(errors="replace")
     if phase:
         return Told(Reason.USER_CODE, f"it is in the phase '{phase}' that the script marked{at}", 0.9, tuple(facts))
+    if row["main_wait_channel"] == WaitChannel.IO:
+        return Told(Reason.USER_CODE, f"it waits for something that is no operation{at}", 0.8, tuple(facts))
     return Told(Reason.USER_CODE, f"it runs its own code{at}", 0.95 if where else 0.9, tuple(facts))
 
 
@@ -88,31 +87,15 @@ def in_rendezvous(state: JobState, rank: int) -> bool:
     return stack is not None and any(_RENDEZVOUS.search(frame) for frame in stack.frames)
 
 
-def held_up_by(state: JobState, picture: Picture, ranks: list[int]) -> list[int]:
-    """Of several ranks that others wait for, those that are late by themselves; none if that cannot be told.
+def held_up_by(state: JobState, ranks: list[int]) -> list[int]:
+    """Of several ranks that others wait for, the one on which it rests; none if that cannot be told.
 
-    Ranks also wait for each other where no operation is seen: for a key in a store, a file lock, a socket. So of
-    several only those are named that run or sleep while all the rest waits in the kernel for something to come, and
-    only if they are in the same function: one of two at different places may look for what the other will do.
+    Ranks also wait for each other where no operation is seen: for a key in a store, a file, a lock, a socket. One that
+    sleeps may look for what another will do every second, and both may stand in the same function. So nobody is
+    named, unless all but one are in torch's own rendezvous, where a rank does nothing but wait for others.
     """
-    if len(ranks) < 2:
-        return ranks
-    own = {r: _is_late_by_itself(state, picture, r) for r in ranks}
-    late = [r for r in ranks if own[r]]
-    places = {_LINE.sub("", place_in(main_stack(state, r))) for r in late}
-    return late if None not in own.values() and len(places) == 1 and "" not in places else []
-
-
-def _is_late_by_itself(state: JobState, picture: Picture, rank: int) -> bool | None:
-    """None if it is not known whether it waits for others."""
-    row, stack = state.ranks.rows[rank], main_stack(state, rank)
-    frames = " ".join(stack.frames[:12]) if stack else ""
-    if in_rendezvous(state, rank):
-        return False
-    if picture.busy[rank] or row["state"] == ProcessState.RUNNING or _DATA.search(frames) or _CHECKPOINT.search(frames):
-        return True
-    channel = row["main_wait_channel"]
-    return True if channel in _BY_ITSELF else False if channel in _FOR_OTHERS else None
+    late = ranks if len(ranks) < 2 else [r for r in ranks if not in_rendezvous(state, r)]
+    return late if len(late) == 1 else []
 
 
 def _ended(state: JobState, rank: int) -> Told:

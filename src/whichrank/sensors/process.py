@@ -98,7 +98,10 @@ def _note_exceptions(core: ctypes.CDLL) -> None:
 def exception_note(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> bytes:
     """Type, first line of the message and place of an exception, at most 191 bytes; the end of a long path is kept."""
     last = traceback.extract_tb(trace)[-1:]
-    place = f"{last[0].filename}:{last[0].lineno}".encode(errors="replace")[-80:] if last else b""
-    lines = str(value).splitlines() or [""]
+    place = f"{last[0].filename}:{last[0].lineno}".encode(errors="replace") if last else b""
+    if len(place) > 80:
+        tail = place[-77:]
+        place = b"..." + tail[max(tail.find(b"/"), 0) :]
+    lines = str(value).strip().splitlines() or [""]
     said = f"{kind.__name__}: {lines[0]}".encode(errors="replace")
     return said[: 187 - len(place)] + (b" at " + place if place else b"")

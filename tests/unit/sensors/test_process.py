@@ -51,7 +51,7 @@ def raised(path: str, message: str) -> tuple[type[BaseException], BaseException,
 
 
 def test_exception_is_one_line_with_its_place() -> None:
-    assert exception_note(*raised("train.py", "loss is nan\nand more")) == b"ValueError: loss is nan at train.py:1"
+    assert exception_note(*raised("train.py", "\nloss is nan\nand more")) == b"ValueError: loss is nan at train.py:1"
 
 
 def test_exception_without_trace_or_text() -> None:
@@ -62,7 +62,7 @@ def test_long_exception_keeps_its_start_and_the_end_of_its_path() -> None:
     note = exception_note(*raised("/very/long" * 30 + "/train.py", "x" * 500))
     assert len(note) <= 191
     assert note.startswith(b"ValueError: xxx")
-    assert b" at " in note
+    assert b" at .../very/long/" in note
     assert note.endswith(b"/train.py:1")
 
 
