@@ -189,7 +189,7 @@ class Analyzer:
         self._suspended_since_s = None
         if _is_being_ended(picture, ends):
             return []  # the launcher or the user ends the job: what ranks wait for now says nothing
-        finding = self.diagnosis.hang(picture, LOOK_AT_S)
+        finding = self.diagnosis.hang(picture, LOOK_AT_S, self.ledger.named)
         if finding is None:
             finding = silent_job(
                 self.state, picture, self.config.hang_timeout_s, self.config.busy_factor, self._want_stacks
@@ -197,7 +197,6 @@ class Analyzer:
         if finding is None:
             return self._clear(now_s)
         self._clear_since_s = None
-        finding = self.ledger.news_of(finding)
         changed = self._moved_on(picture, finding, now_s)
         self._look = Look.after(self._look, finding, now_s)
         self._closely = True

@@ -6,6 +6,7 @@ here too, beside the evidence that they rest on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -44,14 +45,20 @@ class Diagnosis:
 
     # ---- the order of questions ------------------------------------------------------------------------------------
 
-    def hang(self, picture: Picture, min_age_s: float) -> Finding | None:
-        """What keeps the blocked ranks, if anything can be said."""
+    def hang(self, picture: Picture, min_age_s: float, named: Sequence[frozenset[int]] = ()) -> Finding | None:
+        """What keeps the blocked ranks, if anything can be said.
+
+        Args:
+            picture: The job.
+            min_age_s: Seconds that a wait must have lasted.
+            named: The ranks of each open incident, the one told last first.
+        """
         graph = waitgraph.build(picture, min_age_s)
         if not len(graph.edges.wait) and not len(graph.stuck):
             return None
         halted = [int(r) for r in graph.sinks if picture.stopped[r] or picture.gone[r]]
         if halted:
-            return self._sinks(picture, graph, halted, hard=True)
+            return self._sinks(picture, graph, _news(halted, named), hard=True)
         mismatch = self.mismatch(picture, min_age_s)
         if mismatch:
             return mismatch
@@ -399,6 +406,13 @@ class Diagnosis:
     def complete(self, picture: Picture) -> bool:
         """Was every rank of the world read, and lately, unless it has ended?"""
         return bool((picture.present & (picture.fresh | picture.gone)).all())
+
+
+def _news(halted: list[int], named: Sequence[frozenset[int]]) -> list[int]:
+    """Of several halted ranks: those that no open incident names, else those of the incident told last."""
+    told = [names.intersection(halted) for names in named]
+    news = frozenset(halted).difference(*told) or next(names for names in told if names)
+    return sorted(news)
 
 
 def _alike(waits: Any) -> bool:

@@ -9,7 +9,6 @@ same wait; another rank's fault that comes on top of it is an incident of its ow
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -98,13 +97,11 @@ class Ledger:
             self._aside.remove(again)
         return again[0] if again else None
 
-    def news_of(self, finding: Finding) -> Finding:
-        """Of several ranks that are stopped: those that no open incident names, else those of the one told last."""
-        told = [f.names & finding.names for f in (self.open_finding, *(f for _, f in self._aside[::-1])) if f]
-        if finding.reason != Reason.STOPPED or not any(told):
-            return finding
-        kept = finding.names.difference(*told) or next(names for names in told if names)
-        return replace(finding, culprits=tuple(b for b in finding.culprits if b.rank in kept))
+    @property
+    def named(self) -> list[frozenset[int]]:
+        """The ranks of each open incident, the one told last first."""
+        open_ones = [self.open_finding, *(finding for _, finding in self._aside[::-1])]
+        return [finding.names for finding in open_ones if finding and finding.names]
 
     def close(self, now_s: float, status: Literal["recovered", "final"], aside: bool = True) -> list[Incident]:
         """End the open incident, and those that were set aside unless told otherwise."""

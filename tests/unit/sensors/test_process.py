@@ -62,7 +62,7 @@ def test_long_exception_keeps_its_start_and_the_end_of_its_path() -> None:
     note = exception_note(*raised("/very/long" * 30 + "/train.py", "x" * 500))
     assert len(note) <= 191
     assert note.startswith(b"ValueError: xxx")
-    assert b" at .../very/long/" in note
+    assert b" at .../" in note
     assert note.endswith(b"/train.py:1")
 
 
