@@ -212,9 +212,10 @@ class Analyzer:
     def _moved_on(self, picture: Picture, finding: Finding, now_s: float) -> list[Incident]:
         """The ranks of an alert are waited for no more, but others are: that incident is over, and this is another."""
         known = self.ledger.open_finding
-        alive = known and not any(picture.stopped[r] or picture.gone[r] for r in known.names)
+        told = (known.names or known.waited_for) if known else frozenset()
+        halted = any(picture.stopped[r] or picture.gone[r] for r in told)
         if not (
-            known and alive and known.waited_for and finding.waited_for and not known.names & finding.waited_for
+            known and known.waited_for and finding.waited_for and not halted and not told & finding.waited_for
             and self.ledger.open and self.ledger.open.severity == "alert"
         ):  # fmt: skip
             self._others_since_s = None

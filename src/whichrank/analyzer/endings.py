@@ -53,7 +53,9 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None) 
     if mismatch:  # whoever aborts over it is as likely a victim, so without a deviant nobody is named
         return replace(mismatch, kind="failed")
     if _all_ended_together(picture, ends, own):
-        return prior if prior and prior.culprits else _ended_together(diagnosis, picture, ends, own)
+        return (
+            prior if prior and (prior.culprits or prior.candidates) else _ended_together(diagnosis, picture, ends, own)
+        )
     sinks = _sinks(picture, own, in_order(ends))
     named = [r for r in sinks if own[r] or in_order(ends)[r]]
     if named:

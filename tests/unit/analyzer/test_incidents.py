@@ -188,6 +188,7 @@ def test_of_several_late_ranks_one_is_named_if_the_rest_waits_in_the_rendezvous(
     assert {c.rank for c in said[-1].culprits} == named
     assert {c.rank for c in said[-1].candidates} == (set() if named else {1, 2})
     assert (said[-1].cause == Cause.UNKNOWN) == (not named)
+    assert {i.id for i in said} == {"job-1"}
     assert all({c.rank for c in i.culprits} <= (named or set()) for i in said)
 
 
