@@ -25,6 +25,10 @@ from whichrank.model.picture import Picture
 from whichrank.model.rows import Kind
 from whichrank.model.sequence import Tokens
 from whichrank.model.signature import describe, kind_name, signatures
+from whichrank.model.telemetry import ProcessState
+
+IDLE_CPU = 0.1
+"""Share of a core below which a process that sleeps does nothing."""
 
 
 class CompletedRounds(Protocol):
@@ -75,7 +79,8 @@ class Diagnosis:
     # ---- sinks -----------------------------------------------------------------------------------------------------
 
     def _sinks(self, picture: Picture, graph: waitgraph.WaitGraph, sinks: list[int], hard: bool) -> Finding:
-        named = sinks if hard else held_up_by(self.state, sinks)
+        apart = [] if hard else self._apart(picture, graph)
+        named = sinks if hard else [] if apart else held_up_by(self.state, sinks)
         longest = min(
             named or sinks, key=lambda r: float(picture.waits["since_s"][graph.edges.wait[graph.sink_edge[r]]])
         )
@@ -88,12 +93,15 @@ class Diagnosis:
             own = waitgraph.waiting_for(picture, graph, rank)
             told = reason_of(self.state, picture, rank)
             reasons.append(told.reason)
-            certainty = told.confidence if named else 1 / len(sinks)
+            certainty = told.confidence if named else 1 / (len(sinks) + len(apart))
             blames.append(Blame(rank, certainty, f"it {self._did(own)}, and {told.words}"))
             evidence += [
                 Evidence(what=f"ranks waiting for rank {rank} directly", value=len(own["waiters"])),
                 *told.evidence,
             ]
+        for rank in apart:
+            words = f"it is in no operation while others wait, and {reason_of(self.state, picture, rank).words}"
+            blames.append(Blame(rank, 1 / (len(sinks) + len(apart)), words))
         any_gone = any(picture.gone[r] for r in named)
         inside = bool(facts["entered"])  # stopped after entering: what DESIGN calls `device`
         cause = Cause.PROCESS_EXIT if any_gone else Cause.DEVICE if inside else Cause.NOT_ENTERED
@@ -114,6 +122,16 @@ class Diagnosis:
             complete=self.complete(picture),
             next=() if named else ("see which of the named ranks waits for another: whichrank stacks --suspects",),
         )
+
+    def _apart(self, picture: Picture, graph: waitgraph.WaitGraph) -> list[int]:
+        """Ranks in no operation that nobody waits for in one, stopped or idle: a sink may wait for them elsewhere."""
+        rows, since_s = self.state.ranks.rows, float(picture.waits["since_s"][graph.waits].min())
+        idle = (self.state.ranks.went_on_s < since_s) & (self.state.ranks.cpu_share < IDLE_CPU)
+        idle &= (rows["state"] == ProcessState.SLEEPING) & (rows["init_ns"] > 0) & ~picture.busy
+        apart = picture.present & picture.fresh & ~picture.gone & (picture.stopped | idle)
+        in_graph = (graph.waiting, graph.sinks, graph.unseen, picture.ops["rank"], picture.waits["rank"])
+        apart[np.concatenate(in_graph)] = False
+        return np.flatnonzero(apart).tolist()
 
     def _did(self, facts: dict[str, Any]) -> str:
         """What a sink has to do with the operation that others wait on."""

@@ -76,7 +76,7 @@ def reason_of(state: JobState, picture: Picture, rank: int) -> Told:
     phase = row["phase"].decode(errors="replace")
     if phase:
         return Told(Reason.USER_CODE, f"it is in the phase '{phase}' that the script marked{at}", 0.9, tuple(facts))
-    if row["main_wait_channel"] == WaitChannel.IO:
+    if row["main_wait_channel"] in (WaitChannel.IO, WaitChannel.OTHER):
         return Told(Reason.USER_CODE, f"it waits for something that is no operation{at}", 0.8, tuple(facts))
     return Told(Reason.USER_CODE, f"it runs its own code{at}", 0.95 if where else 0.9, tuple(facts))
 

@@ -192,6 +192,25 @@ def test_of_several_late_ranks_one_is_named_if_the_rest_waits_in_the_rendezvous(
     assert all({c.rank for c in i.culprits} <= (named or set()) for i in said)
 
 
+@pytest.mark.parametrize(
+    ("state", "named"), [(ProcessState.STOPPED, ()), (ProcessState.SLEEPING, ()), (ProcessState.RUNNING, (1,))]
+)
+def test_one_late_rank_is_not_named_while_another_is_in_no_operation_at_all(
+    state: ProcessState, named: tuple[int, ...]
+) -> None:
+    # GIVEN ranks 0 and 1 are a group, in which rank 0 waits for rank 1; rank 2 is in no operation
+    a, pair = analyzer(), comm_info(8, [0, 1], "pair")
+    n = Node("a:1", [0, 1, 2, 3], 4).comm(WORLD, pair)
+    for rank in range(4):
+        n.did(rank, 7, 8)
+    n.waits(0, 8, 3, since_s=1.0).did(1, 8, 2)
+    n.is_(2, state).is_(3, ProcessState.RUNNING)
+    said = watch(a, n, first_s=1.5, last_s=8.0)
+    # THEN rank 1 may wait for it, unless it computes
+    assert tuple(c.rank for c in said[-1].culprits) == named
+    assert {c.rank for c in said[-1].candidates} == (set() if named else {1, 2})
+
+
 def test_one_late_rank_is_named_wherever_it_waits() -> None:
     a, n = analyzer(), hung(1)
     n.is_(1, ProcessState.SLEEPING, main_wait_channel=WaitChannel.IO)
