@@ -16,6 +16,7 @@ from whichrank.analyzer.peers import WITNESS, Peers
 from whichrank.analyzer.reasons import held_up_by, reason_of
 from whichrank.analyzer.state import JobState
 from whichrank.locate import waitgraph
+from whichrank.locate.deaths import in_order
 from whichrank.locate.departures import expected
 from whichrank.locate.signatures import ASKED_OF_A_SIDE, Contradiction, Deviation, contradictions, departed, deviants
 from whichrank.locate.strays import LEAST_ALIKE
@@ -62,7 +63,12 @@ class Diagnosis:
             return None
         halted = [int(r) for r in graph.sinks if picture.stopped[r] or picture.gone[r]]
         if halted:
-            return self._sinks(picture, graph, _news(halted, named), hard=True)
+            left = in_order(self.state.ends())[halted].all() and len(graph.waiting) <= len(halted)
+            return (
+                self._left_alone(picture, graph)
+                if left
+                else self._sinks(picture, graph, _news(halted, named), hard=True)
+            )
         mismatch = self.mismatch(picture, min_age_s)
         if mismatch:
             return mismatch
@@ -153,6 +159,25 @@ class Diagnosis:
             onset_s=float(wait["since_s"]),
             evidence=(Evidence(what="ranks that others wait for and that were not read since", value=len(ranks)),),
             complete=False,
+        )
+
+    def _left_alone(self, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
+        """Most have ended in order, and others wait for them: these may have issued more, or those too little."""
+        waiting = [int(r) for r in graph.waiting]
+        wait = picture.waits[graph.waits[int(np.argmin(picture.waits["since_s"][graph.waits]))]]
+        where = f"{self.op_name(wait)} on {self.comm_name(int(wait['comm']))}"
+        why = f"it waits in {where}, and those that it waits for have ended in order"
+        return Finding(
+            cause=Cause.UNKNOWN,
+            candidates=tuple(Blame(r, 1 / len(waiting), why) for r in waiting[:16]),
+            comm=int(wait["comm"]),
+            op=self.op_of(wait),
+            victims=tuple(waiting),
+            onset_s=float(wait["since_s"]),
+            hard=True,
+            evidence=(Evidence(what="ranks that wait", value=len(waiting)),),
+            complete=self.complete(picture),
+            next=("compare how many operations each rank issues: whichrank stacks --suspects",),
         )
 
     # ---- signatures ------------------------------------------------------------------------------------------------

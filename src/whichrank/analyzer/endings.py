@@ -15,6 +15,7 @@ from whichrank.analyzer.diagnosis import Diagnosis
 from whichrank.analyzer.reasons import reason_of
 from whichrank.locate import waitgraph
 from whichrank.locate.deaths import (
+    SIGKILL,
     Ends,
     ended_from_outside,
     failed_by_timeout,
@@ -34,6 +35,8 @@ from whichrank.model.rows import Kind
 
 TOGETHER_S = 1.0
 """Deaths this close to each other have one cause outside of the ranks, if most ranks die."""
+AT_ONCE_S = 0.1
+"""So close that a rank cannot have been ended because another was."""
 
 
 def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None) -> Finding | None:
@@ -56,8 +59,13 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None) 
         return (
             prior if prior and (prior.culprits or prior.candidates) else _ended_together(diagnosis, picture, ends, own)
         )
-    sinks = _sinks(picture, own, in_order(ends))
-    named = [r for r in sinks if own[r] or in_order(ends)[r]]
+    orderly = in_order(ends)
+    sinks = _sinks(picture, own, orderly)
+    named = [r for r in sinks if own[r] or orderly[r]]
+    left = np.flatnonzero(picture.present & ~orderly).tolist()
+    if named and not own.any() and len(left) <= len(named):
+        why = "it waited, and those that it waited for had ended in order"
+        return prior if prior and prior.candidates else _undecided(diagnosis, picture, ends, left, why)
     if named:
         return _died_if_known(diagnosis, picture, ends, [r for r in named if own[r]] or named)
     timed_out = failed_by_timeout(ends).any()
@@ -104,7 +112,11 @@ def _sinks(picture: Picture, own: Bools, ordered: Bools) -> list[int]:
 
 def _all_ended_together(picture: Picture, ends: Ends, own: Bools) -> bool:
     """Most ranks were ended from outside within a second: somebody ended the job, no rank did."""
-    silent = own & np.array([not text for text in ends.exception])
+    mute = np.array([not text for text in ends.exception])
+    # A rank may see its peer's end, as a failure, in the moment before it is ended itself.
+    killed = ends.gone & np.array([signal_of(int(s)) == SIGKILL for s in ends.status])
+    with_it = killed & (np.abs(ends.ended_s - ends.ended_s[own & mute].min(initial=np.inf)) <= AT_ONCE_S)
+    silent = mute & (own | with_it)
     times = ends.ended_s[silent]
     return bool(silent.sum() > 1 and 2 * silent.sum() > picture.present.sum() and np.ptp(times) <= TOGETHER_S)
 
@@ -258,14 +270,16 @@ def _not_entered(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list
     )
 
 
-def _undecided(diagnosis: Diagnosis, picture: Picture, ends: Ends, sinks: list[int]) -> Finding:
+def _undecided(
+    diagnosis: Diagnosis, picture: Picture, ends: Ends, sinks: list[int], why: str = "others waited for it"
+) -> Finding:
     failed = np.flatnonzero(ends.failure_s > 0).tolist()
     first = min(failed, key=lambda r: float(ends.failure_s[r]))
     candidates = sinks or [int(r) for r in np.flatnonzero(~picture.present)]
     return Finding(
         cause=Cause.UNKNOWN,
         kind="failed",
-        candidates=tuple(Blame(r, 1 / len(candidates), "others waited for it") for r in candidates[:16]),
+        candidates=tuple(Blame(r, 1 / len(candidates), why) for r in candidates[:16]),
         victims=tuple(failed),
         onset_s=float(ends.failure_s[first]),
         hard=True,

@@ -69,10 +69,12 @@ def reason_of(state: JobState, picture: Picture, rank: int) -> Told:
             Reason.GIL_HELD, f"its main thread sleeps in the kernel while it holds the GIL{at}", 0.95, tuple(facts)
         )
     frames = " ".join(stack.frames[:12]) if stack else ""
-    if _CHECKPOINT.search(frames) or (picture.busy[rank] and not _DATA.search(frames)):
+    if _CHECKPOINT.search(frames):
         return Told(Reason.CHECKPOINT, f"its process writes{at}", 0.9, tuple(facts))
     if _DATA.search(frames):
         return Told(Reason.DATA_WAIT, f"it waits for data{at}", 0.95, tuple(facts))
+    if picture.busy[rank]:
+        return Told(Reason.USER_CODE, f"it writes files, or its child processes work{at}", 0.9, tuple(facts))
     phase = row["phase"].decode(errors="replace")
     if phase:
         return Told(Reason.USER_CODE, f"it is in the phase '{phase}' that the script marked{at}", 0.9, tuple(facts))

@@ -30,7 +30,7 @@ LOOK_AT_SHARE = 0.5
 STACKS_S = 5.0
 """How much longer the verdict waits for stacks that have not come."""
 _TORCH = re.compile(r"\btorch/(?!utils/data/)")
-_STANDARD = re.compile(r"<|\(\S*/lib(?:64)?/python3[^/]*/(?!site-packages/|dist-packages/)")
+_STANDARD = re.compile(r"\(<|\(\S*/lib(?:64)?/python3[^/]*/(?!site-packages/|dist-packages/)")
 _COMES_OR_GOES = re.compile(
     r"importlib|_run_exitfuncs|_exit_function|^_shutdown \(|\batexit\b|multiprocessing/util\.py"
 )
@@ -85,7 +85,7 @@ def silent_job(
         reason=reason,
         culprits=tuple(blames[:16]),
         candidates=() if blames else _candidates(waiting, [r for r in out if r in looked], missing, ranks),
-        victims=tuple(r for r in ranks if r not in {b.rank for b in blames}),
+        victims=tuple(r for r in ranks if r in flying or r in waiting),
         onset_s=since_s,
         evidence=(
             Evidence(what="time without any completed operation", value=round(silent_s, 1), unit="s"),

@@ -9,6 +9,7 @@ import pytest
 from batches import T0, Node, S, analyzer, comm_info, records, watch
 
 from whichrank.model.incident import Cause, Incident
+from whichrank.model.rows import Status
 from whichrank.model.telemetry import Event, ProcessState, WaitChannel
 
 NOW_S = T0 / S
@@ -136,6 +137,24 @@ def test_a_hang_after_a_failure_that_was_dealt_with_is_told() -> None:
     n.did(2, 7, 20)
     said = watch(a, n, first_s=7.5, last_s=30.0)
     assert last_of(said)[said[-1].id] == ("alert", "open", (2,))
+
+
+def test_whoever_is_left_when_most_have_ended_in_order_may_have_issued_too_much() -> None:
+    # GIVEN rank 1 waits in a round that the others, which have all ended in order, never issue
+    a, n = analyzer(), hung(0, 2, 3)
+    for rank in (0, 2, 3):
+        n.is_(rank, ProcessState.GONE, ended_ns=n.ns(1.2), closed_ns=n.ns(1.1))
+    exits = [Event("exit", rank, 100 + rank, n.ns(1.2), status=0) for rank in (0, 2, 3)]
+    a.feed(n.batch(1.4, events=exits), NOW_S + 1.4)
+    said = watch(a, n, first_s=1.5, last_s=6.0)
+    # THEN nobody is named, also not when its operation then fails
+    n.moves_on(1).is_(1, ProcessState.SLEEPING, first_failure_ns=n.ns(6.2), failure=b"Connection closed by peer")
+    failed = records(1, 7, 9, 1, status=Status.FAILED, t_issue_ns=n.ns(1.0), t_end_ns=n.ns(6.2))
+    a.feed(n.batch(6.5, failed), NOW_S + 6.5)
+    said += watch(a, n, first_s=7.0, last_s=9.0) + a.finish(NOW_S + 10.0)
+    assert said
+    assert not any(i.culprits for i in said)
+    assert [c.rank for c in said[-1].candidates] == [1]
 
 
 def failing(exception: bytes = b"") -> list[Incident]:
