@@ -35,6 +35,8 @@ from whichrank.model.rows import Kind
 
 TOGETHER_S = 1.0
 """Deaths this close to each other have one cause outside of the ranks, if most ranks die."""
+BLOCKED_S = 1.0
+"""In an operation for so long before its end, while others were known to wait too: it was blocked."""
 AT_ONCE_S = 0.1
 """So close that a rank cannot have been ended because another was."""
 
@@ -49,6 +51,8 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None) 
     """
     ends = diagnosis.state.open_ends()
     own = own_deaths(ends) & ~in_order(ends)
+    if prior and prior.culprits:
+        own &= ~_gave_up(picture, ends, prior)
     failed = failed_first(ends)
     if not own.any() and not failed.any():
         return None
@@ -81,6 +85,17 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None) 
     if ended_from_outside(ends):
         return None  # what failed then, failed because its peers were gone
     return _undecided(diagnosis, picture, ends, sinks)
+
+
+def _gave_up(picture: Picture, ends: Ends, prior: Finding) -> Bools:
+    """Ranks that waited for another until they ended by themselves: a blocked rank does so only if its wait failed.
+
+    The Python sensor may not see that failure before the rank is gone.
+    """
+    ops = picture.ops[~picture.ops["failed"]]
+    long = ops["rank"][ends.ended_s[ops["rank"]] - ops["issue_s"] > BLOCKED_S]
+    waited = np.isin(np.arange(len(ends.gone)), np.intersect1d(long, prior.victims))
+    return np.asarray(waited & ends.gone & np.array([not signal_of(int(s)) for s in ends.status]))
 
 
 def _sinks(picture: Picture, own: Bools, ordered: Bools) -> list[int]:

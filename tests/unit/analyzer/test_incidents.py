@@ -176,6 +176,20 @@ def test_a_timeout_that_the_program_deals_with_is_no_alarm() -> None:
     assert last_of(failing()) == {"job-1": ("notice", "recovered", (2,))}
 
 
+@pytest.mark.parametrize(("status", "named"), [(1 << 8, 2), (9, 0)])
+def test_a_rank_that_was_blocked_does_not_end_by_itself(status: int, named: int) -> None:
+    # GIVEN rank 2 does not come; rank 0, which waits, exits before the sensor has seen its operation fail
+    a, n = analyzer(), hung(2)
+    said = watch(a, n, first_s=1.5, last_s=8.0)
+    n.is_(0, ProcessState.GONE, ended_ns=n.ns(8.2))
+    a.feed(n.batch(8.4, events=[Event("exit", 0, 100, n.ns(8.2), status=status)]), NOW_S + 8.4)
+    for rank in (1, 3):
+        n.moves_on(rank).is_(rank, ProcessState.SLEEPING, first_failure_ns=n.ns(8.25), failure=b"Timed out waiting")
+    said += watch(a, n, first_s=8.5, last_s=12.0)
+    # THEN it is a victim still, unless it was killed
+    assert last_of(said)[said[-1].id] == ("alert", "open", (named,))
+
+
 def test_a_timeout_that_ends_a_rank_is_one() -> None:
     said = failing(b"RuntimeError: Timed out waiting 3000ms at train.py:3")
     assert last_of(said)["job-1"][::2] == ("alert", (2,))
