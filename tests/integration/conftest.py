@@ -1,8 +1,13 @@
-"""Makes the writers of rings and ranks of `tests/unit` importable here."""
+"""Makes the writers of rings and ranks of `tests/unit` importable here, and signals what they are on a terminal."""
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+
+# A shell ignores these for what it starts in the background, and so would every job that is started here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
