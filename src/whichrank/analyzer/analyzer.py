@@ -128,8 +128,10 @@ class Analyzer:
             return []
         picture = self.state.picture(now_s)
         changed = self._wrong_data(picture, now_s)
-        changed += self._got_over(picture, now_s)
         ends = self.state.open_ends()
+        if self._has_got_over(picture, ends):
+            changed += self.ledger.close(now_s, "recovered", aside=False)
+            ends = self.state.open_ends()
         ending = self._ending(picture, ends, now_s)
         if ending is not None:
             return changed + ending
@@ -148,17 +150,16 @@ class Analyzer:
 
     # ---- questions -------------------------------------------------------------------------------------------------
 
-    def _got_over(self, picture: Picture, now_s: float) -> list[Incident]:
-        """The job goes on without those that died, or after a failure that the program has dealt with."""
-        ends = self.state.open_ends()
+    def _has_got_over(self, picture: Picture, ends: Ends) -> bool:
+        """Does the job go on without those that died, or after a failure that the program has dealt with?"""
         dead = ends.gone & (ends.status != 0)
         last_s = max(ends.ended_s[dead].max(initial=0.0), ends.failure_s.max(initial=0.0))
         living = picture.present & ~picture.gone
         if not last_s or not living.any() or not (self.state.ranks.went_on_s[living] > last_s + GONE_ON_S).all():
-            return []
+            return False
         self.state.get_over(set(np.flatnonzero(dead | (ends.failure_s > 0)).tolist()))
         self._death_since_s = self._prior = None
-        return self.ledger.close(now_s, "recovered", aside=False)
+        return True
 
     def _ending(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident] | None:
         """None: nobody has died or failed."""
