@@ -157,7 +157,7 @@ class Analyzer:
         living = picture.present & ~picture.gone
         if not last_s or not living.any() or not (self.state.ranks.went_on_s[living] > last_s + GONE_ON_S).all():
             return False
-        self.state.get_over(set(np.flatnonzero(dead | (ends.failure_s > 0)).tolist()))
+        self.state.get_over(np.flatnonzero(dead | (ends.failure_s > 0)).tolist(), last_s)
         self._death_since_s = self._prior = None
         return True
 

@@ -88,7 +88,7 @@ class JobState:
         self.failed_ops: dict[int, np.ndarray[Any, Any]] = {}
         self.stacks: dict[int, tuple[float, list[Stack], str]] = {}
         self.exits: dict[int, Event] = {}
-        self._got_over: set[int] = set()
+        self._got_over: dict[int, float] = {}
         self.kinds: dict[int, dict[int, int]] = {}
         self.last_completion_s = 0.0
         self.first_seen_s = 0.0
@@ -147,7 +147,7 @@ class JobState:
         another = columns.present[rank] & (columns.rows["pid"][rank] != rows["pid"])
         for restarted in rank[another].tolist():
             self._restarted.add(restarted)
-            self._got_over.discard(restarted)
+            self._got_over.pop(restarted, None)
             columns.went_on_s[restarted] = 0.0
             self.failed_ops.pop(restarted, None)
             self.exits.pop(restarted, None)
@@ -336,13 +336,13 @@ class JobState:
         """Seconds since any agent spoke."""
         return now_s - max(self._heard_s) if self._heard_s else 0.0
 
-    def get_over(self, ranks: set[int]) -> None:
-        """The job goes on without these, or although they failed: that is no news any more."""
-        self._got_over |= ranks
+    def get_over(self, ranks: list[int], until_s: float) -> None:
+        """The job goes on without these, or although they failed until then: that is no news any more."""
+        self._got_over |= dict.fromkeys(ranks, until_s)
 
     def open_ends(self) -> Ends:
         """How ranks ended or failed, but for those that the job has got over."""
-        return self.ends().without(self._got_over)
+        return self.ends().after(self._got_over)
 
     def ends(self) -> Ends:
         """How ranks ended, as far as they did."""

@@ -12,7 +12,7 @@ with an exception that only reports a lost connection.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,20 +55,22 @@ class Ends:
     closed_s: Floats
     """The interpreter began to end in order."""
 
-    def without(self, ranks: Iterable[int]) -> Ends:
-        """As if nothing had happened to these ranks."""
-        spared = np.isin(np.arange(len(self.gone)), list(ranks))
-        if not spared.any():
+    def after(self, over_s: Mapping[int, float]) -> Ends:
+        """As if nothing had happened to these ranks up to the time given for each."""
+        if not over_s:
             return self
+        until_s = np.full(len(self.gone), -np.inf)
+        until_s[list(over_s)] = list(over_s.values())
+        ended, failed, raising = (t <= until_s for t in (self.ended_s, self.failure_s, self.exception_s))
         return Ends(
-            gone=self.gone & ~spared,
-            ended_s=np.where(spared, 0.0, self.ended_s),
-            status=np.where(spared, -1, self.status),
-            failure_s=np.where(spared, 0.0, self.failure_s),
-            failure=tuple("" if s else text for s, text in zip(spared, self.failure, strict=True)),
-            exception_s=np.where(spared, 0.0, self.exception_s),
-            exception=tuple("" if s else text for s, text in zip(spared, self.exception, strict=True)),
-            closed_s=np.where(spared, 0.0, self.closed_s),
+            gone=self.gone & ~ended,
+            ended_s=np.where(ended, 0.0, self.ended_s),
+            status=np.where(ended, -1, self.status),
+            failure_s=np.where(failed, 0.0, self.failure_s),
+            failure=tuple("" if f else text for f, text in zip(failed, self.failure, strict=True)),
+            exception_s=np.where(raising, 0.0, self.exception_s),
+            exception=tuple("" if r else text for r, text in zip(raising, self.exception, strict=True)),
+            closed_s=self.closed_s,
         )
 
 
