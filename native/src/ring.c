@@ -121,28 +121,34 @@ void wr_sensor_set(wr_ring *ring, int sensor, int state, const char *message) {
 
 /* The first note stands: what follows it is mostly its consequence. Its time is written last, so that a reader who
  * sees the time sees the text; 1 ns holds the place meanwhile. */
-static void note_once(uint64_t *at, char *to, size_t size, const char *text) {
+static void note_once(uint64_t *at, char *to, size_t size, const char *text, uint64_t when_ns) {
   uint64_t none = 0;
   if (!wr_cas64(at, &none, 1)) return;
   copy_text(to, size, text);
-  STORE_RELEASE(at, wr_now_ns());
+  STORE_RELEASE(at, when_ns);
 }
 
-/* The error of an operation reaches the thread that waits for its future, and the sensor's callback, at the same time:
- * while operations are in flight, the failure that raised this exception may not be noted yet. Cold: the rank ends. */
-static void let_failure_come_first(const wr_ring *ring) {
+/* When an exception was raised that is told now. The error of an operation reaches the thread that waits for its
+ * future, and the sensor's callback, at the same time: while operations are in flight, the failure that raised this
+ * exception may not be noted yet, so it is waited for, and then comes first. Cold: the rank ends. */
+static uint64_t time_of_exception(const wr_ring *ring) {
   const struct timespec pause = {0, 1000 * 1000};
-  for (int ms = 0; ms < 50 && LOAD(&ring->inflight_used) && LOAD_ACQUIRE(&ring->header.first_failure_ns) <= 1; ms++)
+  uint64_t told = wr_now_ns();
+  if (LOAD_ACQUIRE(&ring->header.first_failure_ns) > 1) return told;
+  for (int ms = 0; ms < 50 && LOAD(&ring->inflight_used); ms++) {
     nanosleep(&pause, NULL);
+    if (LOAD_ACQUIRE(&ring->header.first_failure_ns) > 1) return wr_now_ns();
+  }
+  return told;
 }
 
 void wr_note_exception(wr_ring *ring, const char *text) {
-  let_failure_come_first(ring);
-  note_once(&ring->header.exception_ns, ring->header.exception, sizeof ring->header.exception, text);
+  note_once(&ring->header.exception_ns, ring->header.exception, sizeof ring->header.exception, text,
+            time_of_exception(ring));
 }
 
 void wr_note_failure(wr_ring *ring, const char *text) {
-  note_once(&ring->header.first_failure_ns, ring->header.failure, sizeof ring->header.failure, text);
+  note_once(&ring->header.first_failure_ns, ring->header.failure, sizeof ring->header.failure, text, wr_now_ns());
 }
 
 void wr_phase_set(wr_ring *ring, const char *phase) {

@@ -21,6 +21,7 @@ from whichrank.locate.deaths import Ends, told_to_end
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Cause, Incident
 from whichrank.model.picture import Picture
+from whichrank.model.rows import Kind
 from whichrank.model.signature import signatures
 from whichrank.model.telemetry import Batch, ProcessState
 
@@ -38,6 +39,9 @@ FAILURE_S = 60.0
 """An operation that failed this long ago in a rank that lives on was dealt with by the program."""
 GONE_ON_S = 3.0
 """All that live have completed operations issued this long after a death or failure: they have got over it."""
+STEADY_S = 2.0
+"""Without hard evidence a rank is named only if the same has been seen for this long."""
+STACKS_AT_ONCE = 8
 CUT_OFF_S = 3.0
 """Without a word from any agent for this long nothing is claimed: the analyzer is cut off."""
 
@@ -65,7 +69,8 @@ class Analyzer:
         self._stacks_asked_s: dict[int, float] = {}
         self._closely = False
         self._clear_since_s: float | None = None
-        self._others_since_s: float | None = None
+        self._others_since_s: dict[str, float] = {}
+        self._over_s = 0.0
         self._suspended_since_s: float | None = None
         self._rate: dict[int, tuple[float, int, float]] = {}
 
@@ -130,7 +135,7 @@ class Analyzer:
         changed = self._wrong_data(picture, now_s)
         ends = self.state.open_ends()
         if self._has_got_over(picture, ends):
-            changed += self.ledger.close(now_s, "recovered", aside=False)
+            changed += self._close_old(now_s)
             ends = self.state.open_ends()
         ending = self._ending(picture, ends, now_s)
         if ending is not None:
@@ -159,7 +164,13 @@ class Analyzer:
             return False
         self.state.get_over(np.flatnonzero(dead | (ends.failure_s > 0)).tolist(), last_s)
         self._death_since_s = self._prior = None
+        self._over_s = last_s
         return True
+
+    def _close_old(self, now_s: float) -> list[Incident]:
+        """The incidents of what the job has got over."""
+        old = [i.id for i, finding in self.ledger.open_ones if finding.onset_s <= self._over_s + SETTLE_S]
+        return [incident for number in old for incident in self.ledger.close(now_s, "recovered", number)]
 
     def _ending(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident] | None:
         """None: nobody has died or failed."""
@@ -178,7 +189,8 @@ class Analyzer:
         if finding.cause == Cause.UNKNOWN and now_s - self._death_since_s < 2 * SETTLE_S:
             return []
         # Nobody has raised or died: the program may well deal with an operation that failed.
-        handled = finding.cause != Cause.INCONSISTENT and not bool((ends.gone | (ends.exception_s > 0)).any())
+        lost = (ends.gone & (ends.status != 0)) | (ends.exception_s > 0)
+        handled = finding.cause != Cause.INCONSISTENT and not bool(lost.any())
         return self.ledger.report(finding, "notice" if handled else "alert", now_s)
 
     def _hang(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident]:
@@ -203,31 +215,44 @@ class Analyzer:
         self._closely = True
         waited_s = now_s - finding.onset_s
         if waited_s >= self.config.suspect_after_s:
-            self._want_stacks([b.rank for b in (finding.culprits or finding.candidates)[:8]], now_s)
+            self._want_stacks([b.rank for b in finding.culprits or finding.candidates], now_s)
             self._prior = finding
+        elif self._prior and (self._prior.comm, self._prior.op) != (finding.comm, finding.op):
+            self._prior = None  # that wait is over
+        if finding.names and not finding.hard and now_s - self._look.since_s < STEADY_S:
+            return changed  # who is late without hard evidence must stay so for a while
         urgency = urgency_of(self._look, finding, self._facts(picture, finding), self.config, self.iteration_s(), now_s)
         if urgency is Urgency.NONE:
             return changed
         return changed + self.ledger.report(finding, "alert" if urgency is Urgency.ALERT else "notice", now_s)
 
     def _moved_on(self, picture: Picture, finding: Finding, now_s: float) -> list[Incident]:
-        """The ranks of an alert are waited for no more, but others are: that incident is over, and this is another."""
-        known = self.ledger.open_finding
-        told = (known.names or known.waited_for) if known else frozenset()
-        halted = any(picture.stopped[r] or picture.gone[r] for r in told)
-        if not (
-            known and known.waited_for and finding.waited_for and not halted and not told & finding.waited_for
-            and self.ledger.open and self.ledger.open.severity == "alert"
-        ):  # fmt: skip
-            self._others_since_s = None
-            return []
-        self._others_since_s = self._others_since_s or now_s
-        if now_s - self._others_since_s < RECOVER_S:
-            return []
-        return self.ledger.close(now_s, "recovered", aside=False)
+        """Incidents whose ranks are waited for no more, and have come, while others are late."""
+        over = []
+        halted = picture.stopped | picture.gone
+        for place, (incident, known) in enumerate(self.ledger.open_ones):
+            refined = place + 1 == len(self.ledger.open_ones) and incident.severity == "notice"
+            blamed = sorted(known.names or known.waited_for)
+            late = finding.waited_for.intersection(blamed) or halted[blamed].any()
+            if refined or late or not known.waited_for or not self._have_come(picture, known, blamed):
+                self._others_since_s.pop(incident.id, None)
+            elif now_s - self._others_since_s.setdefault(incident.id, now_s) >= RECOVER_S:
+                over.append(incident.id)
+        return [incident for number in over for incident in self.ledger.close(now_s, "recovered", number)]
+
+    def _have_come(self, picture: Picture, known: Finding, blamed: list[int]) -> bool:
+        """Have these ranks done what others waited for?"""
+        if known.cause == Cause.DEVICE:
+            return True
+        if known.comm >= 0 and known.op and known.op["kind"] < Kind.SEND:
+            at, size = int(picture.comm_at[known.comm]), int(picture.comm_size[known.comm])
+            theirs = np.isin(picture.member_rank[at : at + size], blamed)
+            if theirs.sum() == len(blamed):
+                return bool((picture.member_issued[at : at + size][theirs] >= known.op["counter"]).all())
+        return bool((self.state.ranks.went_on_s[blamed] > known.onset_s).all())
 
     def _facts(self, picture: Picture, finding: Finding) -> Thresholds:
-        ranks = [b.rank for b in finding.culprits]
+        ranks = [b.rank for b in finding.culprits or finding.candidates]
         waits = picture.waits
         waits = waits[waits["timeout_s"] > 0]
         # Each operation's own timeout, as if it had begun with the onset: one that began later ends later.
@@ -243,7 +268,7 @@ class Analyzer:
         self._look = None
         if self._suspended_since_s is None:
             self._suspended_since_s = now_s
-        if now_s - self._suspended_since_s < self.config.notice_min_s or self.ledger.open:
+        if now_s - self._suspended_since_s < self.config.notice_min_s or self.ledger.open_ones:
             return []
         stopped = tuple(np.flatnonzero(picture.present & ~picture.gone).tolist())
         finding = Finding(cause=Cause.SUSPENDED, victims=stopped, onset_s=self._suspended_since_s)
@@ -277,7 +302,8 @@ class Analyzer:
         return changed
 
     def _want_stacks(self, ranks: list[int], now_s: float) -> None:
-        for rank in ranks:
+        """Of these ranks, some at a time: those first of which there is none, or the oldest."""
+        for rank in sorted(ranks, key=lambda r: self._stacks_asked_s.get(r, -1e9))[:STACKS_AT_ONCE]:
             if now_s - self._stacks_asked_s.get(rank, -1e9) > 5.0 and self.state.ranks.present[rank]:
                 self._stacks_asked_s[rank] = now_s
                 self._stacks_wanted.add(rank)

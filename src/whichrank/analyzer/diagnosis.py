@@ -26,10 +26,12 @@ from whichrank.model.picture import Picture
 from whichrank.model.rows import Kind
 from whichrank.model.sequence import Tokens
 from whichrank.model.signature import describe, kind_name, signatures
-from whichrank.model.telemetry import ProcessState
 
 IDLE_CPU = 0.1
-"""Share of a core below which a process that sleeps does nothing."""
+"""Share of a core below which a process does nothing."""
+LISTED = 16
+"""Candidates, at most: more help nobody."""
+MOST_NAMED = 1024
 
 
 class CompletedRounds(Protocol):
@@ -63,7 +65,7 @@ class Diagnosis:
             return None
         halted = [int(r) for r in graph.sinks if picture.stopped[r] or picture.gone[r]]
         if halted:
-            left = in_order(self.state.ends())[halted].all() and len(graph.waiting) <= len(halted)
+            left = in_order(self.state.ends())[halted].all() and len(graph.waiting) < len(halted)
             return (
                 self._left_alone(picture, graph)
                 if left
@@ -86,16 +88,15 @@ class Diagnosis:
 
     def _sinks(self, picture: Picture, graph: waitgraph.WaitGraph, sinks: list[int], hard: bool) -> Finding:
         apart = [] if hard else self._apart(picture, graph)
-        named = sinks if hard else [] if apart else held_up_by(self.state, sinks)
-        longest = min(
-            named or sinks, key=lambda r: float(picture.waits["since_s"][graph.edges.wait[graph.sink_edge[r]]])
-        )
+        since_s = {r: float(picture.waits["since_s"][graph.edges.wait[graph.sink_edge[r]]]) for r in sinks}
+        named = sinks if hard else [] if apart else held_up_by(self.state, sinks, min(since_s.values()))
+        longest = min(named or sinks, key=lambda r: since_s[r])
         facts = waitgraph.waiting_for(picture, graph, longest)
         wait = facts["wait"]
         waited = picture.now_s - float(wait["since_s"])
         evidence = [Evidence(what="time blocked", value=round(waited, 2), unit="s", where=f"rank {int(wait['rank'])}")]
         blames, reasons = [], []
-        for rank in named or sinks:
+        for rank in named[:MOST_NAMED] or sinks[:LISTED]:
             own = waitgraph.waiting_for(picture, graph, rank)
             told = reason_of(self.state, picture, rank)
             reasons.append(told.reason)
@@ -117,7 +118,7 @@ class Diagnosis:
             fault_class=None if not named else "H3" if inside and not any_gone else "H1",
             reason=next((r for r in reasons if r), None) if named else None,
             culprits=tuple(blames) if named else (),
-            candidates=() if named else tuple(blames[:16]),
+            candidates=() if named else tuple(blames[:LISTED]),
             comm=int(wait["comm"]),
             op=self.op_of(wait),
             victims=tuple(sorted({*graph.waiting.tolist(), *sinks} - {b.rank for b in blames})),
@@ -132,12 +133,12 @@ class Diagnosis:
     def _apart(self, picture: Picture, graph: waitgraph.WaitGraph) -> list[int]:
         """Ranks in no operation that nobody waits for in one, stopped or idle: a sink may wait for them elsewhere."""
         rows, since_s = self.state.ranks.rows, float(picture.waits["since_s"][graph.waits].min())
-        idle = (self.state.ranks.went_on_s < since_s) & (self.state.ranks.cpu_share < IDLE_CPU)
-        idle &= (rows["state"] == ProcessState.SLEEPING) & (rows["init_ns"] > 0) & ~picture.busy
+        idle = (self.state.ranks.went_on_s < since_s) & (self.state.ranks.cpu_share < IDLE_CPU) & ~picture.busy
+        idle &= (rows["init_ns"] > 0) & (rows["closed_ns"] == 0) & (rows["exception_ns"] == 0)
         apart = picture.present & picture.fresh & ~picture.gone & (picture.stopped | idle)
         in_graph = (graph.waiting, graph.sinks, graph.unseen, picture.ops["rank"], picture.waits["rank"])
         apart[np.concatenate(in_graph)] = False
-        return np.flatnonzero(apart).tolist()
+        return [int(r) for r in np.flatnonzero(apart)[:LISTED]]
 
     def _did(self, facts: dict[str, Any]) -> str:
         """What a sink has to do with the operation that others wait on."""
@@ -166,10 +167,12 @@ class Diagnosis:
         waiting = [int(r) for r in graph.waiting]
         wait = picture.waits[graph.waits[int(np.argmin(picture.waits["since_s"][graph.waits]))]]
         where = f"{self.op_name(wait)} on {self.comm_name(int(wait['comm']))}"
-        why = f"it waits in {where}, and those that it waits for have ended in order"
+        waits = f"it waits in {where} for ranks that have ended in order"
+        ended = f"it has ended in order, and {len(waiting)} wait for it in {where}"
+        said = [(r, waits) for r in waiting] + [(int(r), ended) for r in graph.sinks]
         return Finding(
             cause=Cause.UNKNOWN,
-            candidates=tuple(Blame(r, 1 / len(waiting), why) for r in waiting[:16]),
+            candidates=tuple(Blame(r, 1 / len(said), why) for r, why in said[:LISTED]),
             comm=int(wait["comm"]),
             op=self.op_of(wait),
             victims=tuple(waiting),

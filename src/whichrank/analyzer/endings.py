@@ -49,7 +49,7 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None) 
         picture: The job now.
         prior: What the wait-for graph said before the first death or failure, if it had a suspect.
     """
-    ends = diagnosis.state.open_ends()
+    ends, everything = diagnosis.state.open_ends(), diagnosis.state.ends()
     own = own_deaths(ends) & ~in_order(ends)
     if prior and prior.culprits:
         own &= ~_gave_up(picture, ends, prior)
@@ -60,18 +60,19 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None) 
     if mismatch:  # whoever aborts over it is as likely a victim, so without a deviant nobody is named
         return replace(mismatch, kind="failed")
     if _all_ended_together(picture, ends, own):
-        return (
-            prior if prior and (prior.culprits or prior.candidates) else _ended_together(diagnosis, picture, ends, own)
-        )
-    orderly = in_order(ends)
-    sinks = _sinks(picture, own, orderly)
-    named = [r for r in sinks if own[r] or orderly[r]]
-    left = np.flatnonzero(picture.present & ~orderly).tolist()
-    if named and not own.any() and len(left) <= len(named):
-        why = "it waited, and those that it waited for had ended in order"
-        return prior if prior and prior.candidates else _undecided(diagnosis, picture, ends, left, why)
-    if named:
-        return _died_if_known(diagnosis, picture, ends, [r for r in named if own[r]] or named)
+        known = prior and (prior.culprits or prior.candidates)
+        return prior if known else _ended_together(diagnosis, picture, ends, _killed_at_once(ends, own))
+    orderly, lost = in_order(ends), everything.gone & ~ends.gone
+    sinks = _sinks(picture, own | lost, orderly)
+    named = [r for r in sinks if own[r] or orderly[r] or lost[r]]
+    left = np.flatnonzero(picture.present & ~(orderly & ~failed)).tolist()
+    if named and not own.any() and 0 < len(left) < len(named) and orderly[named].all():
+        why = "it waited for ranks that had ended in order, or had ended so while it waited"
+        known = prior and prior.candidates
+        return prior if known else _undecided(diagnosis, picture, ends, sorted({*left, *named}), why)
+    if named:  # also one that died long ago, and that the others did without until now
+        first = [r for r in named if own[r]] or [r for r in named if lost[r]] or named
+        return _died_if_known(diagnosis, picture, everything if lost[first].any() else ends, first)
     timed_out = failed_by_timeout(ends).any()
     if timed_out and prior and prior.culprits and not own.any():
         return replace(prior, evidence=(*prior.evidence, _timeout_fact(ends)))
@@ -95,7 +96,8 @@ def _gave_up(picture: Picture, ends: Ends, prior: Finding) -> Bools:
     ops = picture.ops[~picture.ops["failed"]]
     long = ops["rank"][ends.ended_s[ops["rank"]] - ops["issue_s"] > BLOCKED_S]
     waited = np.isin(np.arange(len(ends.gone)), np.intersect1d(long, prior.victims))
-    return np.asarray(waited & ends.gone & np.array([not signal_of(int(s)) for s in ends.status]))
+    by_itself = (ends.status >= 0) & ~raised(ends) & np.array([not signal_of(int(s)) for s in ends.status])
+    return np.asarray(waited & ends.gone & by_itself)
 
 
 def _sinks(picture: Picture, own: Bools, ordered: Bools) -> list[int]:
@@ -127,13 +129,20 @@ def _sinks(picture: Picture, own: Bools, ordered: Bools) -> list[int]:
 
 def _all_ended_together(picture: Picture, ends: Ends, own: Bools) -> bool:
     """Most ranks were ended from outside within a second: somebody ended the job, no rank did."""
-    mute = np.array([not text for text in ends.exception])
-    # A rank may see its peer's end, as a failure, in the moment before it is ended itself.
-    killed = ends.gone & np.array([signal_of(int(s)) == SIGKILL for s in ends.status])
-    with_it = killed & (np.abs(ends.ended_s - ends.ended_s[own & mute].min(initial=np.inf)) <= AT_ONCE_S)
-    silent = mute & (own | with_it)
+    silent = _killed_at_once(ends, own)
     times = ends.ended_s[silent]
     return bool(silent.sum() > 1 and 2 * silent.sum() > picture.present.sum() and np.ptp(times) <= TOGETHER_S)
+
+
+def _killed_at_once(ends: Ends, own: Bools) -> Bools:
+    """Ranks that ended on their own account and silently, and those that were killed with them.
+
+    A rank may see its peer's end, as a failure, in the moment before it is ended itself.
+    """
+    mute = ends.gone & np.array([not text for text in ends.exception])
+    killed = np.array([signal_of(int(s)) == SIGKILL for s in ends.status])
+    with_it = killed & (np.abs(ends.ended_s - ends.ended_s[own & mute].min(initial=np.inf)) <= AT_ONCE_S)
+    return np.asarray(mute & (own | with_it))
 
 
 def _ended_together(diagnosis: Diagnosis, picture: Picture, ends: Ends, own: Bools) -> Finding:

@@ -55,9 +55,8 @@ class Ledger:
         self._iteration_of = iteration_of
         self._count = 0
         self.incidents: dict[str, Incident] = {}
-        self.open: Incident | None = None
-        self.open_finding: Finding | None = None
-        self._aside: list[tuple[Incident, Finding]] = []
+        self.open_ones: list[tuple[Incident, Finding]] = []
+        """Open incidents; the last one is refined by what is found next, the others were set aside by it."""
         self._settled: set[frozenset[int]] = set()
 
     def utc(self, time_s: float) -> datetime:
@@ -66,51 +65,50 @@ class Ledger:
 
     def report(self, finding: Finding, severity: Severity, now_s: float) -> list[Incident]:
         """Open an incident for this finding, or refine the one that is open. Returns what changed."""
-        current, known = self.open, self.open_finding
+        current, known = self.open_ones[-1] if self.open_ones else (None, None)
         if finding.names and finding.names in self._settled:
             return []  # told already: what was wrong in its data has now stopped the job
         changed = []
         if current and known and _on_top(known, finding, current.severity):
-            if known.names & finding.waited_for or finding.hard:
-                self._aside.append((current, known))
-            else:
-                changed = self.close(now_s, "recovered", aside=False)
-            self.open = None
+            if not finding.hard and not _blamed(known) & finding.waited_for:
+                changed = self.close(now_s, "recovered", current.id)
+            current = self._taken_up(finding)
         elif current and known and current.severity == "alert" and known.names and finding.names != known.names:
             return []  # what an alert has named stands; what follows are its consequences
-        current = self.open or self._taken_up(finding)
-        if current and current.severity == "alert":
-            severity = "alert"
+        if current:
+            self.open_ones.pop()
+            severity = "alert" if current.severity == "alert" else severity
         incident = self._make(finding, severity, now_s, current)
-        self.open_finding = finding
         if current and _same(current, incident):
-            self.open = current
+            self.open_ones.append((current, finding))
             return changed
-        self.open = incident
+        self.open_ones.append((incident, finding))
         self.incidents[incident.id] = incident
         return [*changed, incident]
 
     def _taken_up(self, finding: Finding) -> Incident | None:
-        """One of the incidents aside that names the same ranks as the finding."""
-        again = next((pair for pair in self._aside if pair[1].names == finding.names), None)
-        if again:
-            self._aside.remove(again)
-        return again[0] if again else None
+        """One of the incidents aside that blames the same ranks for the same wait; it becomes the last one."""
+        for place, (incident, known) in enumerate(self.open_ones):
+            if _blamed(known) == _blamed(finding) and abs(finding.onset_s - known.onset_s) <= ANOTHER_S:
+                self.open_ones.append(self.open_ones.pop(place))
+                return incident
+        return None
+
+    @property
+    def open_finding(self) -> Finding | None:
+        """What the incident says that is refined next."""
+        return self.open_ones[-1][1] if self.open_ones else None
 
     @property
     def named(self) -> list[frozenset[int]]:
         """The ranks of each open incident, the one told last first."""
-        open_ones = [self.open_finding, *(finding for _, finding in self._aside[::-1])]
-        return [finding.names for finding in open_ones if finding and finding.names]
+        return [finding.names for _, finding in self.open_ones[::-1] if finding.names]
 
-    def close(self, now_s: float, status: Literal["recovered", "final"], aside: bool = True) -> list[Incident]:
-        """End the open incident, and those that were set aside unless told otherwise."""
-        changed = [self.open] if self.open else []
-        self.open, self.open_finding = None, None
-        if aside:
-            changed += [incident for incident, _ in self._aside]
-            self._aside = []
-        changed = [msgspec.structs.replace(i, status=status, ended=self.utc(now_s)) for i in changed]
+    def close(self, now_s: float, status: Literal["recovered", "final"], only: str | None = None) -> list[Incident]:
+        """End the open incidents, or only the one with this id."""
+        ending = [pair for pair in self.open_ones if only in (None, pair[0].id)]
+        self.open_ones = [pair for pair in self.open_ones if pair not in ending]
+        changed = [msgspec.structs.replace(i, status=status, ended=self.utc(now_s)) for i, _ in ending]
         self.incidents.update({i.id: i for i in changed})
         return changed
 
@@ -236,9 +234,13 @@ class Ledger:
         return tuple(commands)
 
 
+def _blamed(finding: Finding) -> frozenset[int]:
+    return finding.names or finding.waited_for
+
+
 def _on_top(known: Finding, finding: Finding, severity: Severity) -> bool:
     """Is this another rank's doing, and neither a consequence nor another thought about the same wait?"""
-    if not known.names or not finding.names or known.names & finding.names:
+    if not _blamed(known) or not finding.names or _blamed(known) & finding.names:
         return False
     if severity == "alert":
         return known.kind == "hang" and finding.reason == Reason.STOPPED

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import numpy as np
+
 from whichrank.analyzer.state import JobState
 from whichrank.locate.deaths import how_it_ended, signal_of
 from whichrank.model.incident import Evidence, Reason
@@ -83,20 +85,22 @@ def reason_of(state: JobState, picture: Picture, rank: int) -> Told:
     return Told(Reason.USER_CODE, f"it runs its own code{at}", 0.95 if where else 0.9, tuple(facts))
 
 
-def in_rendezvous(state: JobState, rank: int) -> bool:
-    """Does the main thread wait in torch's own code for other ranks, in no operation?"""
+def in_rendezvous(state: JobState, rank: int, since_s: float = -np.inf) -> bool:
+    """Was the main thread seen, since then, to wait in torch's own code for other ranks, in no operation?"""
     stack = main_stack(state, rank)
-    return stack is not None and any(_RENDEZVOUS.search(frame) for frame in stack.frames)
+    if stack is None or state.stacks[rank][0] + state.ranks.offset_s[rank] < since_s:
+        return False
+    return any(_RENDEZVOUS.search(frame) for frame in stack.frames)
 
 
-def held_up_by(state: JobState, ranks: list[int]) -> list[int]:
+def held_up_by(state: JobState, ranks: list[int], since_s: float) -> list[int]:
     """Of several ranks that others wait for, the one on which it rests; none if that cannot be told.
 
     Ranks also wait for each other where no operation is seen: for a key in a store, a file, a lock, a socket. One that
     sleeps may look for what another will do every second, and both may stand in the same function. So nobody is
     named, unless all but one are in torch's own rendezvous, where a rank does nothing but wait for others.
     """
-    late = ranks if len(ranks) < 2 else [r for r in ranks if not in_rendezvous(state, r)]
+    late = ranks if len(ranks) < 2 else [r for r in ranks if not in_rendezvous(state, r, since_s)]
     return late if len(late) == 1 else []
 
 

@@ -42,7 +42,8 @@ class _Columns:
         self.offset_s = np.zeros(0)  # analyzer seconds minus host monotonic seconds
         self.cpu_share = np.zeros(0)
         self.stopped_looks = np.zeros(0, np.int64)
-        self.went_on_s = np.zeros(0)  # when the latest operation was issued that has completed
+        self.went_on_s = np.zeros(0)  # when the latest operation was issued, at the earliest, that has completed
+        self.failed_ns = np.zeros(0, np.uint64)  # when the latest operation failed, by its record and its host's clock
         self.agent = np.zeros(0, np.int64)
 
     def grow(self, size: int) -> None:
@@ -51,6 +52,7 @@ class _Columns:
         for name, fill in (
             ("rows", None), ("rates", None), ("present", False), ("read_s", 0.0), ("read_after_s", -np.inf),
             ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_looks", 0), ("agent", -1), ("went_on_s", 0.0),
+            ("failed_ns", 0),
         ):  # fmt: skip
             old = getattr(self, name)
             new = np.zeros(size, old.dtype) if fill is None else np.full(size, fill, old.dtype)
@@ -88,7 +90,7 @@ class JobState:
         self.failed_ops: dict[int, np.ndarray[Any, Any]] = {}
         self.stacks: dict[int, tuple[float, list[Stack], str]] = {}
         self.exits: dict[int, Event] = {}
-        self._got_over: dict[int, float] = {}
+        self._got_over: dict[int, tuple[np.void, int]] = {}  # the rank's row then, and its latest failure
         self.kinds: dict[int, dict[int, int]] = {}
         self.last_completion_s = 0.0
         self.first_seen_s = 0.0
@@ -148,7 +150,7 @@ class JobState:
         for restarted in rank[another].tolist():
             self._restarted.add(restarted)
             self._got_over.pop(restarted, None)
-            columns.went_on_s[restarted] = 0.0
+            columns.went_on_s[restarted], columns.failed_ns[restarted] = 0.0, 0
             self.failed_ops.pop(restarted, None)
             self.exits.pop(restarted, None)
             self.stacks.pop(restarted, None)
@@ -292,11 +294,14 @@ class JobState:
             rows = self._told_ops(failed[failed["rank"] == rank], failed=True)
             before = self.failed_ops.get(rank)
             self.failed_ops[rank] = rows if before is None else np.concatenate((before, rows))[-64:]
+            latest = failed["row"]["t_end_ns"][failed["rank"] == rank].max()
+            self.ranks.failed_ns[rank] = max(self.ranks.failed_ns[rank], latest)
         if len(told):
             ends = self._host_s(told["rank"], told["row"]["t_end_ns"])
             done = told["row"]["status"] == Status.DONE
             issued = self._host_s(told["rank"], told["row"]["t_issue_ns"])
-            np.maximum.at(self.ranks.went_on_s, told["rank"][done], issued[done])
+            delay_s = batch.delay_bound_ns / 1e9 if batch.delay_bound_ns >= 0 else UNKNOWN_DELAY_S
+            np.maximum.at(self.ranks.went_on_s, told["rank"][done], issued[done] - delay_s)
             self.last_completion_s = max(self.last_completion_s, float(ends[done].max(initial=0.0)))
             key = comm * 64 + told["row"]["kind"]
             for value, n in zip(*np.unique(key, return_counts=True), strict=True):
@@ -338,11 +343,25 @@ class JobState:
 
     def get_over(self, ranks: list[int], until_s: float) -> None:
         """The job goes on without these, or although they failed until then: that is no news any more."""
-        self._got_over |= dict.fromkeys(ranks, until_s)
+        for rank in ranks:
+            self._got_over[rank] = self.ranks.rows[rank].copy(), int(self.ranks.failed_ns[rank])
+        for rank, ops in self.failed_ops.items():
+            self.failed_ops[rank] = ops[ops["issue_s"] > until_s]
 
     def open_ends(self) -> Ends:
-        """How ranks ended or failed, but for those that the job has got over."""
-        return self.ends().after(self._got_over)
+        """How ranks ended or failed, but for what the job has got over."""
+        ends, rows = self.ends(), self.ranks.rows
+        if not self._got_over:
+            return ends
+        ended, failed, raised = (np.zeros(self.ranks.size, np.bool_) for _ in range(3))
+        again_s = np.zeros(self.ranks.size)
+        for rank, (then, failed_ns) in self._got_over.items():
+            ended[rank] = then["ended_ns"] and then["ended_ns"] == rows["ended_ns"][rank]
+            raised[rank] = then["exception_ns"] and then["exception_ns"] == rows["exception_ns"][rank]
+            failed[rank] = then["first_failure_ns"] > 0
+            if self.ranks.failed_ns[rank] > failed_ns:  # the ring holds only the first: this one is of its record
+                again_s[rank] = self.ranks.failed_ns[rank] / 1e9 + self.ranks.offset_s[rank]
+        return ends.but_for(ended, raised, failed, again_s)
 
     def ends(self) -> Ends:
         """How ranks ended, as far as they did."""

@@ -12,7 +12,6 @@ with an exception that only reports a lost connection.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +23,11 @@ _CONNECTION = re.compile(
     r"|distbackenderror|distnetworkerror|diststoreerror|gloo|nccl",
     re.IGNORECASE,
 )
-_TRANSPORT = re.compile(r"^(RuntimeError|(Dist|Rendezvous)\w*Error)\b|gloo|nccl|c10d", re.IGNORECASE)
+_TRANSPORT = re.compile(
+    r"^Dist(Backend|Network|Store|QueueEmpty)?Error\b|^Rendezvous\w*Error\b|gloo|nccl|c10d"
+    r"|^RuntimeError: .*(by peer|connection (closed|reset|refused|aborted)|timed out waiting \d+ ?ms|broken pipe)",
+    re.IGNORECASE,
+)
 """Who reports the loss of a peer: torch itself. Any other connection or timeout is of the program's own."""
 _PLACE = re.compile(r" at \S+:\d+$")
 """Where it was raised: the words of a path say nothing."""
@@ -36,6 +39,8 @@ SIGNALS = {
     11: "SIGSEGV", 13: "SIGPIPE", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS",
 }  # fmt: skip
 SIGKILL = 9
+SEEN_LATE_S = 0.5
+"""The end of a process is seen by its agent so much later, at most, than it was."""
 LAUNCHER_SIGNALS = frozenset({1, 2, 15})
 """SIGHUP, SIGINT and SIGTERM: how a launcher ends its ranks."""
 
@@ -55,22 +60,28 @@ class Ends:
     closed_s: Floats
     """The interpreter began to end in order."""
 
-    def after(self, over_s: Mapping[int, float]) -> Ends:
-        """As if nothing had happened to these ranks up to the time given for each."""
-        if not over_s:
-            return self
-        until_s = np.full(len(self.gone), -np.inf)
-        until_s[list(over_s)] = list(over_s.values())
-        ended, failed, raising = (t <= until_s for t in (self.ended_s, self.failure_s, self.exception_s))
+    def but_for(self, ended: Bools, raised: Bools, failed: Bools, again_s: Floats) -> Ends:
+        """As if these ends, exceptions and failures had not been.
+
+        Args:
+            ended: Ranks whose end is left out.
+            raised: Ranks whose exception is.
+            failed: Ranks whose first failure is.
+            again_s: When an operation of theirs failed later, 0 if none did.
+        """
+
+        def texts(column: tuple[str, ...], without: Bools) -> tuple[str, ...]:
+            return tuple("" if w else text for w, text in zip(without, column, strict=True))
+
         return Ends(
             gone=self.gone & ~ended,
             ended_s=np.where(ended, 0.0, self.ended_s),
             status=np.where(ended, -1, self.status),
-            failure_s=np.where(failed, 0.0, self.failure_s),
-            failure=tuple("" if f else text for f, text in zip(failed, self.failure, strict=True)),
-            exception_s=np.where(raising, 0.0, self.exception_s),
-            exception=tuple("" if r else text for r, text in zip(raising, self.exception, strict=True)),
-            closed_s=self.closed_s,
+            failure_s=np.where(failed, again_s, self.failure_s),
+            failure=texts(self.failure, failed),
+            exception_s=np.where(raised, 0.0, self.exception_s),
+            exception=texts(self.exception, raised),
+            closed_s=np.where(ended, 0.0, self.closed_s),
         )
 
 
@@ -137,12 +148,12 @@ def own_deaths(ends: Ends) -> Bools:
 def _without_doubtful(own: Bools, ends: Ends) -> Bools:
     """Leave out who raised over a connection of the program's own, if another rank may have been at its other end.
 
-    That is one that ended without an exception, or that raised earlier.
+    That is one that raised before, or that ended without an exception, which is seen a moment later than it was.
     """
     doubtful = own & raised(ends) & np.array([_is_of_a_connection(text) for text in ends.exception])
     sure = own & ~doubtful
-    silent = bool((sure & (ends.exception_s == 0)).any())
-    first_s = -np.inf if silent else ends.exception_s[sure].min(initial=np.inf)
+    ended_s = np.where(ends.ended_s > 0, ends.ended_s - SEEN_LATE_S, -np.inf)
+    first_s = np.where(ends.exception_s > 0, ends.exception_s, ended_s)[sure].min(initial=np.inf)
     return np.asarray(sure | (doubtful & (ends.exception_s <= first_s)))
 
 

@@ -34,6 +34,9 @@ def comm_info(comm_id: int, members: list[int], desc: str = "mesh_tp", name: str
     return CommInfo(comm_id, name or f"g{comm_id}", desc, "gloo", more.pop("size", len(members)), 0, members, **more)
 
 
+WORLD = comm_info(7, [0, 1, 2, 3], "default_pg")
+
+
 class Node:
     """What one agent tells of its node. Times are seconds since T0 on the node's clock."""
 
@@ -45,6 +48,7 @@ class Node:
         self.issued: dict[tuple[int, int], tuple[int, int]] = {}
         self.waiting: dict[int, dict[str, Any]] = {}
         self.stacks: dict[int, list[str]] = {}
+        self.computing: set[int] = set()
         self._told: set[int] = set()
 
     def ns(self, at_s: float) -> int:
@@ -102,7 +106,7 @@ class Node:
         for row, rank in zip(rows, self.ranks, strict=True):
             row["rank"], row["pid"], row["world_size"] = rank, 100 + rank, self.world
             row["state"], row["exit_status"], row["read_ns"] = ProcessState.SLEEPING, -1, self.ns(at_s)
-            row["init_ns"] = T0
+            row["init_ns"], row["cpu_ns"] = T0, self.ns(at_s) if rank in self.computing else 0
             for name, value in self.row[rank].items():
                 row[name] = value
         return rows
@@ -145,6 +149,19 @@ class Node:
             row["t_issue_ns"], row["issue_tid"] = self.ns(wait["since_s"]), 100 + rank
             row["ordinal"] = wait.get("ordinal", 0)
         return rows
+
+
+def hung(*missing: int, since_s: float = 1.0) -> Node:
+    """All but these wait in a round."""
+    n = Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
+    for rank in range(4):
+        n.did(rank, 7, 8) if rank in missing else n.waits(rank, 7, 9, since_s=since_s)
+    return n
+
+
+def last_of(said: list[Incident]) -> dict[str, tuple[str, str, tuple[int, ...]]]:
+    """The last word on each incident: severity, status, names."""
+    return {i.id: (i.severity, i.status, tuple(c.rank for c in i.culprits)) for i in said}
 
 
 def records(rank: int, comm_id: int, first: int, count: int, **more: Any) -> np.ndarray[Any, Any]:

@@ -132,8 +132,12 @@ def test_what_a_job_has_got_over_did_not_happen() -> None:
     old = ends(died(10.0, signal.SIGKILL), ALIVE, died(20.0, signal.SIGKILL, **fails))
     assert np.flatnonzero(own_deaths(old)).tolist() == [0]
     # BUT that an operation of rank 2 had failed before says nothing of its end, long after
-    assert np.flatnonzero(own_deaths(old.after({0: 10.0, 2: 10.0}))).tolist() == [2]
-    assert old.after({}) is old
+    first, last, none = np.array([True, False, False]), np.array([False, False, True]), np.zeros(3)
+    after = old.but_for(ended=first, raised=first, failed=first | last, again_s=none)
+    assert np.flatnonzero(own_deaths(after)).tolist() == [2]
+    # UNLESS another one failed just before
+    again = old.but_for(ended=first, raised=first, failed=first | last, again_s=np.array([0.0, 0.0, 19.9]))
+    assert own_deaths(again).sum() == 0
 
 
 @pytest.mark.parametrize(
