@@ -11,7 +11,7 @@ import numpy as np
 from whichrank.analyzer.diagnosis import Diagnosis
 from whichrank.analyzer.endings import who_ended_it
 from whichrank.analyzer.history import History
-from whichrank.analyzer.incidents import Ledger
+from whichrank.analyzer.incidents import ANOTHER_S, Ledger
 from whichrank.analyzer.rounds import Rounds
 from whichrank.analyzer.silence import silent_job
 from whichrank.analyzer.state import JobState
@@ -19,7 +19,7 @@ from whichrank.config import AnalyzerConfig
 from whichrank.detect.hang import OP_TIMEOUT_SHARE, Look, Thresholds, Urgency, urgency_of
 from whichrank.locate.deaths import Ends, told_to_end
 from whichrank.model.finding import Finding
-from whichrank.model.incident import Cause, Incident
+from whichrank.model.incident import Cause, Incident, Reason, Severity
 from whichrank.model.picture import Picture
 from whichrank.model.rows import Kind
 from whichrank.model.signature import signatures
@@ -37,6 +37,8 @@ ENDING_S = 45.0
 """A launcher that ends a job has killed its last rank by then (torchrun: 30 s)."""
 FAILURE_S = 60.0
 """An operation that failed this long ago in a rank that lives on was dealt with by the program."""
+IDLE_S = 30.0
+"""A rank that completed nothing for so long before, and waits for nobody, need not have gone on."""
 GONE_ON_S = 3.0
 """All that live have completed operations issued this long after a death or failure: they have got over it."""
 STEADY_S = 2.0
@@ -70,7 +72,7 @@ class Analyzer:
         self._closely = False
         self._clear_since_s: float | None = None
         self._others_since_s: dict[str, float] = {}
-        self._over_s = 0.0
+        self._over_s = self._awake_s = 0.0
         self._suspended_since_s: float | None = None
         self._rate: dict[int, tuple[float, int, float]] = {}
 
@@ -139,7 +141,7 @@ class Analyzer:
             ends = self.state.open_ends()
         ending = self._ending(picture, ends, now_s)
         if ending is not None:
-            return changed + ending
+            return changed + ending + self._stopped_besides(picture, ends, now_s)
         return changed + self._hang(picture, ends, now_s)
 
     def finish(self, now_s: float) -> list[Incident]:
@@ -150,7 +152,7 @@ class Analyzer:
         changed = self._wrong_data(picture, now_s, at_end=True)
         finding = who_ended_it(self.diagnosis, picture, self._prior)
         if finding:
-            changed += self.ledger.report(finding, "alert", now_s)
+            changed += self.ledger.report(finding, _severity(finding, self.state.open_ends()), now_s)
         return changed + self.ledger.end(now_s)
 
     # ---- questions -------------------------------------------------------------------------------------------------
@@ -159,10 +161,13 @@ class Analyzer:
         """Does the job go on without those that died, or after a failure that the program has dealt with?"""
         dead = ends.gone & (ends.status != 0)
         last_s = max(ends.ended_s[dead].max(initial=0.0), ends.failure_s.max(initial=0.0))
-        living = picture.present & ~picture.gone
-        if not last_s or not living.any() or not (self.state.ranks.went_on_s[living] > last_s + GONE_ON_S).all():
+        went_on_s = self.state.ranks.went_on_s
+        idle = went_on_s < last_s - IDLE_S
+        idle[picture.waits["rank"]] = False
+        living = picture.present & ~picture.gone & ~picture.stopped & ~idle
+        if not last_s or not living.any() or not (went_on_s[living] > last_s + GONE_ON_S).all():
             return False
-        self.state.get_over(np.flatnonzero(dead | (ends.failure_s > 0)).tolist(), last_s)
+        self.state.get_over(np.flatnonzero(dead | (ends.failure_s > 0)).tolist(), last_s + GONE_ON_S)
         self._death_since_s = self._prior = None
         self._over_s = last_s
         return True
@@ -188,10 +193,18 @@ class Analyzer:
             return None
         if finding.cause == Cause.UNKNOWN and now_s - self._death_since_s < 2 * SETTLE_S:
             return []
-        # Nobody has raised or died: the program may well deal with an operation that failed.
-        lost = (ends.gone & (ends.status != 0)) | (ends.exception_s > 0)
-        handled = finding.cause != Cause.INCONSISTENT and not bool(lost.any())
-        return self.ledger.report(finding, "notice" if handled else "alert", now_s)
+        return self.ledger.report(finding, _severity(finding, ends), now_s)
+
+    def _stopped_besides(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident]:
+        """Another rank is stopped while the end of one is not got over."""
+        if not picture.stopped.any() or self._suspended(picture) or _is_being_ended(picture, ends):
+            return []
+        finding = self.diagnosis.hang(picture, LOOK_AT_S, self.ledger.named)
+        if finding is None or finding.reason != Reason.STOPPED:
+            return []
+        self._look = Look.after(self._look, finding, now_s)
+        urgency = urgency_of(self._look, finding, self._facts(picture, finding), self.config, 0.0, now_s)
+        return self.ledger.report(finding, "alert", now_s) if urgency is Urgency.ALERT else []
 
     def _hang(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident]:
         if self.state.agents_heard_s(now_s) > CUT_OFF_S:
@@ -199,7 +212,8 @@ class Analyzer:
             return []
         if self._suspended(picture):
             return self._note_suspension(picture, now_s)
-        self._suspended_since_s = None
+        if self._suspended_since_s is not None:
+            self._suspended_since_s, self._awake_s = None, now_s
         if _is_being_ended(picture, ends):
             return []  # the launcher or the user ends the job: what ranks wait for now says nothing
         finding = self.diagnosis.hang(picture, LOOK_AT_S, self.ledger.named)
@@ -210,6 +224,7 @@ class Analyzer:
         if finding is None:
             return self._clear(now_s)
         self._clear_since_s = None
+        finding = replace(finding, onset_s=max(finding.onset_s, self._awake_s))  # nobody waits in his sleep
         changed = self._moved_on(picture, finding, now_s)
         self._look = Look.after(self._look, finding, now_s)
         self._closely = True
@@ -231,7 +246,8 @@ class Analyzer:
         over = []
         halted = picture.stopped | picture.gone
         for place, (incident, known) in enumerate(self.ledger.open_ones):
-            refined = place + 1 == len(self.ledger.open_ones) and incident.severity == "notice"
+            last = place + 1 == len(self.ledger.open_ones)
+            refined = last and incident.severity == "notice" and finding.onset_s <= known.onset_s + ANOTHER_S
             blamed = sorted(known.names or known.waited_for)
             late = finding.waited_for.intersection(blamed) or halted[blamed].any()
             if refined or late or not known.waited_for or not self._have_come(picture, known, blamed):
@@ -307,6 +323,12 @@ class Analyzer:
             if now_s - self._stacks_asked_s.get(rank, -1e9) > 5.0 and self.state.ranks.present[rank]:
                 self._stacks_asked_s[rank] = now_s
                 self._stacks_wanted.add(rank)
+
+
+def _severity(finding: Finding, ends: Ends) -> Severity:
+    """Of an operation that failed: as long as nobody raises or dies, the program may well deal with it."""
+    lost = (ends.gone & (ends.status != 0)) | (ends.exception_s > 0)
+    return "alert" if finding.cause == Cause.INCONSISTENT or bool(lost.any()) else "notice"
 
 
 def _is_being_ended(picture: Picture, ends: Ends) -> bool:

@@ -77,7 +77,7 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None) 
     if timed_out and prior and prior.culprits and not own.any():
         return replace(prior, evidence=(*prior.evidence, _timeout_fact(ends)))
     alive = [r for r in sinks if not ends.gone[r] and picture.present[r]]
-    if timed_out and alive and not own.any():
+    if timed_out and len(alive) == 1 and not own.any():
         return _not_entered(diagnosis, picture, ends, alive)
     if own.any():
         return _died_if_known(diagnosis, picture, ends, np.flatnonzero(own).tolist())

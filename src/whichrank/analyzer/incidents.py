@@ -66,7 +66,7 @@ class Ledger:
     def report(self, finding: Finding, severity: Severity, now_s: float) -> list[Incident]:
         """Open an incident for this finding, or refine the one that is open. Returns what changed."""
         current, known = self.open_ones[-1] if self.open_ones else (None, None)
-        if finding.names and finding.names in self._settled:
+        if finding.names and finding.names in self._settled and finding.reason != Reason.STOPPED:
             return []  # told already: what was wrong in its data has now stopped the job
         changed = []
         if current and known and _on_top(known, finding, current.severity):
@@ -89,7 +89,8 @@ class Ledger:
     def _taken_up(self, finding: Finding) -> Incident | None:
         """One of the incidents aside that blames the same ranks for the same wait; it becomes the last one."""
         for place, (incident, known) in enumerate(self.open_ones):
-            if _blamed(known) == _blamed(finding) and abs(finding.onset_s - known.onset_s) <= ANOTHER_S:
+            same_wait = finding.hard or abs(finding.onset_s - known.onset_s) <= ANOTHER_S
+            if _blamed(known) == _blamed(finding) and same_wait:
                 self.open_ones.append(self.open_ones.pop(place))
                 return incident
         return None
@@ -243,7 +244,7 @@ def _on_top(known: Finding, finding: Finding, severity: Severity) -> bool:
     if not _blamed(known) or not finding.names or _blamed(known) & finding.names:
         return False
     if severity == "alert":
-        return known.kind == "hang" and finding.reason == Reason.STOPPED
+        return finding.reason == Reason.STOPPED
     return finding.onset_s > known.onset_s + ANOTHER_S or (finding.hard and not known.hard)
 
 

@@ -86,6 +86,7 @@ def silent_job(
         culprits=tuple(blames[:16]),
         candidates=() if blames else _candidates(waiting, [r for r in out if r in looked], missing, ranks),
         victims=tuple(r for r in ranks if r in flying or r in waiting),
+        waited_for=frozenset(b.rank for b in blames),
         onset_s=since_s,
         evidence=(
             Evidence(what="time without any completed operation", value=round(silent_s, 1), unit="s"),

@@ -43,7 +43,6 @@ class _Columns:
         self.cpu_share = np.zeros(0)
         self.stopped_looks = np.zeros(0, np.int64)
         self.went_on_s = np.zeros(0)  # when the latest operation was issued, at the earliest, that has completed
-        self.failed_ns = np.zeros(0, np.uint64)  # when the latest operation failed, by its record and its host's clock
         self.agent = np.zeros(0, np.int64)
 
     def grow(self, size: int) -> None:
@@ -52,7 +51,6 @@ class _Columns:
         for name, fill in (
             ("rows", None), ("rates", None), ("present", False), ("read_s", 0.0), ("read_after_s", -np.inf),
             ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_looks", 0), ("agent", -1), ("went_on_s", 0.0),
-            ("failed_ns", 0),
         ):  # fmt: skip
             old = getattr(self, name)
             new = np.zeros(size, old.dtype) if fill is None else np.full(size, fill, old.dtype)
@@ -90,7 +88,8 @@ class JobState:
         self.failed_ops: dict[int, np.ndarray[Any, Any]] = {}
         self.stacks: dict[int, tuple[float, list[Stack], str]] = {}
         self.exits: dict[int, Event] = {}
-        self._got_over: dict[int, tuple[np.void, int]] = {}  # the rank's row then, and its latest failure
+        self._got_over: dict[int, tuple[np.void, int]] = {}  # the rank's row then, and until when by its host's clock
+        self._failed_ns: dict[int, list[int]] = {}  # ends of operations that failed, by their host's clock
         self.kinds: dict[int, dict[int, int]] = {}
         self.last_completion_s = 0.0
         self.first_seen_s = 0.0
@@ -150,7 +149,8 @@ class JobState:
         for restarted in rank[another].tolist():
             self._restarted.add(restarted)
             self._got_over.pop(restarted, None)
-            columns.went_on_s[restarted], columns.failed_ns[restarted] = 0.0, 0
+            self._failed_ns.pop(restarted, None)
+            columns.went_on_s[restarted] = 0.0
             self.failed_ops.pop(restarted, None)
             self.exits.pop(restarted, None)
             self.stacks.pop(restarted, None)
@@ -294,8 +294,8 @@ class JobState:
             rows = self._told_ops(failed[failed["rank"] == rank], failed=True)
             before = self.failed_ops.get(rank)
             self.failed_ops[rank] = rows if before is None else np.concatenate((before, rows))[-64:]
-            latest = failed["row"]["t_end_ns"][failed["rank"] == rank].max()
-            self.ranks.failed_ns[rank] = max(self.ranks.failed_ns[rank], latest)
+            ends_ns = failed["row"]["t_end_ns"][failed["rank"] == rank].tolist()
+            self._failed_ns[rank] = (self._failed_ns.get(rank, []) + ends_ns)[-64:]
         if len(told):
             ends = self._host_s(told["rank"], told["row"]["t_end_ns"])
             done = told["row"]["status"] == Status.DONE
@@ -344,7 +344,8 @@ class JobState:
     def get_over(self, ranks: list[int], until_s: float) -> None:
         """The job goes on without these, or although they failed until then: that is no news any more."""
         for rank in ranks:
-            self._got_over[rank] = self.ranks.rows[rank].copy(), int(self.ranks.failed_ns[rank])
+            until_ns = int((until_s - float(self.ranks.offset_s[rank])) * 1e9)
+            self._got_over[rank] = self.ranks.rows[rank].copy(), until_ns
         for rank, ops in self.failed_ops.items():
             self.failed_ops[rank] = ops[ops["issue_s"] > until_s]
 
@@ -355,12 +356,13 @@ class JobState:
             return ends
         ended, failed, raised = (np.zeros(self.ranks.size, np.bool_) for _ in range(3))
         again_s = np.zeros(self.ranks.size)
-        for rank, (then, failed_ns) in self._got_over.items():
+        for rank, (then, until_ns) in self._got_over.items():
             ended[rank] = then["ended_ns"] and then["ended_ns"] == rows["ended_ns"][rank]
             raised[rank] = then["exception_ns"] and then["exception_ns"] == rows["exception_ns"][rank]
             failed[rank] = then["first_failure_ns"] > 0
-            if self.ranks.failed_ns[rank] > failed_ns:  # the ring holds only the first: this one is of its record
-                again_s[rank] = self.ranks.failed_ns[rank] / 1e9 + self.ranks.offset_s[rank]
+            # The ring holds only the first failure of all: the first since then is told by its record.
+            again_ns = min((ns for ns in self._failed_ns.get(rank, ()) if ns > until_ns), default=0)
+            again_s[rank] = again_ns / 1e9 + self.ranks.offset_s[rank] if again_ns else 0.0
         return ends.but_for(ended, raised, failed, again_s)
 
     def ends(self) -> Ends:

@@ -70,7 +70,8 @@ class Look:
     def after(cls, before: Look | None, finding: Finding, now_s: float) -> Look:
         """One look more, or the first of another finding."""
         op = finding.op or {}
-        key = (finding.cause, finding.names, finding.comm, op.get("counter"))
+        # Many operations may wait for one rank, and another of them be the oldest at each look.
+        key = (finding.cause, finding.names, *(() if finding.names else (finding.comm, op.get("counter"))))
         if before and before.key == key:
             return replace(before, looks=before.looks + 1)
         return cls(key, now_s, 1)

@@ -25,7 +25,8 @@ _CONNECTION = re.compile(
 )
 _TRANSPORT = re.compile(
     r"^Dist(Backend|Network|Store|QueueEmpty)?Error\b|^Rendezvous\w*Error\b|gloo|nccl|c10d"
-    r"|^RuntimeError: .*(by peer|connection (closed|reset|refused|aborted)|timed out waiting \d+ ?ms|broken pipe)",
+    r"|^RuntimeError: .*(by peer|connection (closed|reset|refused|aborted)|timed out waiting \d+ ?ms|broken pipe"
+    r"|wait timeout|timeout waiting for key|operation timed out|socket timeout)",
     re.IGNORECASE,
 )
 """Who reports the loss of a peer: torch itself. Any other connection or timeout is of the program's own."""

@@ -125,3 +125,25 @@ def test_a_dead_rank_that_was_got_over_is_named_when_it_is_missed() -> None:
     a.feed(n.batch(8.5, np.concatenate(rows), events=exits), NOW_S + 8.5)
     said += watch(a, n, first_s=9.0, last_s=12.0)
     assert last_of(said) == {"job-1": ("alert", "recovered", (0,)), "job-2": ("alert", "open", (0,))}
+
+
+def test_a_rank_that_is_stopped_right_after_a_death_is_told_too() -> None:
+    # GIVEN rank 1 is killed, the others go on without it, and a moment later rank 2 is stopped
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD, comm_info(8, [0, 2, 3], "mesh_dp"))
+    watch(a, n, first_s=0.5, last_s=1.0)
+    n.is_(1, ProcessState.GONE, ended_ns=n.ns(1.2))
+    a.feed(n.batch(1.4, events=[Event("exit", 1, 101, n.ns(1.2), status=9)]), NOW_S + 1.4)
+    said = watch(a, n, first_s=1.5, last_s=3.0)
+    n.did(2, 8, 4).is_(2, ProcessState.STOPPED).waits(0, 8, 5, since_s=3.2).waits(3, 8, 5, since_s=3.2)
+    said += watch(a, n, first_s=3.5, last_s=9.0)
+    assert last_of(said) == {"job-1": ("alert", "open", (1,)), "job-2": ("alert", "open", (2,))}
+
+
+def test_a_failure_that_was_dealt_with_is_no_alarm_at_the_end_either() -> None:
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
+    n.is_(0, ProcessState.SLEEPING, first_failure_ns=n.ns(1.0), failure=b"Timed out waiting 3000ms")
+    said = watch(a, n, first_s=1.5, last_s=2.0)
+    for rank in range(4):
+        n.is_(rank, ProcessState.GONE, closed_ns=n.ns(2.1), ended_ns=n.ns(2.2), exit_status=0)
+    said += watch(a, n, first_s=2.5, last_s=3.0) + a.finish(NOW_S + 4.0)
+    assert {i.severity for i in said} <= {"notice"}

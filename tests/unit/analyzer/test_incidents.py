@@ -138,6 +138,33 @@ def test_a_rank_that_was_blocked_does_not_end_by_itself(status: int, named: int)
     assert last_of(said)[said[-1].id] == ("alert", "open", (named,))
 
 
+def test_a_notice_ends_when_its_rank_has_come_though_others_keep_waiting() -> None:
+    # GIVEN a notice of rank 1; then a healthy job in which somebody always waits for a second or two
+    a, n = analyzer(), hung(1)
+    said = watch(a, n, first_s=1.5, last_s=8.0)
+    for step in range(20):
+        for rank in range(4):
+            n.moves_on(rank).did(rank, 7, 9 + step)
+        for rank in {0, 1, 2, 3} - {step % 3 + 1}:
+            n.waits(rank, 7, 10 + step, since_s=8.2 + 1.5 * step)
+        said += watch(a, n, first_s=8.5 + 1.5 * step, last_s=9.5 + 1.5 * step)
+    assert last_of(said) == {"job-1": ("notice", "recovered", (1,))}
+
+
+def test_nobody_waits_while_all_are_stopped() -> None:
+    # GIVEN all ranks are stopped for longer than the hang timeout, while rank 2 computes; it comes two seconds after
+    a, n = analyzer(), hung(2)
+    n.computing = {2}
+    watch(a, n, first_s=1.5, last_s=2.0)
+    for rank in range(4):
+        n.is_(rank, ProcessState.STOPPED)
+    watch(a, n, first_s=2.5, last_s=40.0)
+    for rank in range(4):
+        n.is_(rank, ProcessState.SLEEPING)
+    said = watch(a, n, first_s=40.5, last_s=43.0)
+    assert {i.severity for i in said} <= {"notice"}
+
+
 def test_a_timeout_that_ends_a_rank_is_one() -> None:
     said = failing(b"RuntimeError: Timed out waiting 3000ms at train.py:3")
     assert last_of(said)["job-1"][::2] == ("alert", (2,))

@@ -122,6 +122,10 @@ def test_a_look_counts_as_long_as_the_same_is_seen() -> None:
     first = Look.after(None, finding(1), 10.0)
     second = Look.after(first, finding(2), 11.0)
     assert (second.looks, second.since_s) == (2, 10.0)
-    # another rank, another operation, or another cause is another finding
-    for other in (finding(2, names=(4,)), finding(2, op=OP | {"counter": 8}), finding(2, names=(3, 4))):
+    # Many operations may wait for one rank, and another be the oldest each time
+    assert Look.after(second, finding(2, op=OP | {"counter": 8}), 12.0).looks == 3
+    # BUT another rank, or another operation where nobody is named, is another finding
+    for other in (finding(2, names=(4,)), finding(2, names=(3, 4))):
         assert Look.after(second, other, 12.0).looks == 1
+    nobody = Look.after(None, finding(1, names=()), 10.0)
+    assert Look.after(nobody, finding(2, names=(), op=OP | {"counter": 8}), 12.0).looks == 1
