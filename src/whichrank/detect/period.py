@@ -37,6 +37,7 @@ MOST_EDITS = 256
 MOST_AHEAD = 1024
 MOST_STALLED = 16
 """Operations behind a gap, and feeds since; with more of either it is a loss: what is in flight is told in each."""
+LEARN_STEP = 4
 GIVE_UP = 8
 """Lower bounds are dropped when nothing was found in this many times their length."""
 
@@ -125,7 +126,7 @@ class Sequence:
             and ordinals[0] == self.last_ordinal + 1
             and np.array_equal(ordinals, np.arange(ordinals[0], ordinals[0] + len(ordinals)))
         ):
-            self._append(tokens)
+            self._take(tokens)
         else:
             self._ahead.update(zip(ordinals.tolist(), tokens.tolist(), strict=True))
             self._close_gap()
@@ -141,7 +142,15 @@ class Sequence:
         run: list[int] = []
         while (token := self._ahead.pop(self.last_ordinal + 1 + len(run), None)) is not None:
             run.append(token)
-        self._append(np.array(run, np.uint32))
+        self._take(np.array(run, np.uint32))
+
+    def _take(self, tokens: Tokens) -> None:
+        """A few at a time at first, as many as were explained later: a batch may end in a loop inside the iteration."""
+        while len(tokens):
+            n = max(LEARN_STEP, self.explained if self.period else (self._n - self._since) // 16)
+            self._append(tokens[:n])
+            self._check()
+            tokens = tokens[n:]
 
     def expect_loss(self) -> None:
         """Operations of this rank were lost: the gap that the next ones leave will never be filled."""

@@ -58,11 +58,11 @@ def stray(rank: int, tokens: Mapping[int, Tokens]) -> Stray | None:
     by_shift = {}
     for shift in (step * way for step in range(1, MAX_SHIFT + 1) for way in (-1, 1)):
         begin, resume = at + max(shift, 0), at + max(-shift, 0)
-        by_shift[shift] = sorted(((_alike(mine[begin:], tokens[p][resume:]), -p) for p in peers), reverse=True)[
-            PEERS - 1
-        ]
-    shift, (lasted, peer) = max(by_shift.items(), key=lambda item: item[1][0])
-    best = Stray(-peer, at, shift, lasted, by_shift[-shift][0] >= lasted - 2 * abs(shift))
+        lasted = sorted(((_alike(mine[begin:], tokens[p][resume:]), p) for p in peers), key=lambda it: (-it[0], it[1]))
+        n, peer = lasted[PEERS - 1]
+        by_shift[shift] = n, peer, n == min(len(mine) - begin, len(tokens[peer]) - resume)
+    shift, (n, peer, _) = max(by_shift.items(), key=lambda item: item[1][0])
+    best = Stray(peer, at, shift, n, either=by_shift[-shift][2])
     return best if _agree(best, peers, tokens) else None
 
 

@@ -37,6 +37,15 @@ def edits(s: Sequence) -> list[tuple[int, str, str]]:
 ITERATION = "abbcabbcdddx"
 
 
+@pytest.mark.parametrize("batch", [1, 7, 40, 100])
+def test_the_iteration_is_found_whatever_batches_end_in(batch: int) -> None:
+    # GIVEN an iteration with loops inside it, a log line after the tenth, and an operation left out in the next
+    usual = "ebebebebgegegegefa"
+    s = fed(usual * 10 + "cd" + "ebebebebgegegegfa" + usual * 8, batch=batch)
+    assert s.period == len(usual)
+    assert edits(s) == [(181, "", "cd"), (198, "e", "")]
+
+
 def test_where_one_too_many_of_this_may_be_one_too_few_of_that_both_are_told() -> None:
     assert edits(fed("ab" * 9 + "a" + "ab" * 9)) == [(20, "b", "a")]
     assert edits(fed("abc" * 9 + "a" + "abc" * 9)) == [(29, "", "a")]
