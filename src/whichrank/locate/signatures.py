@@ -245,17 +245,10 @@ def confirm_skew(
     near = [e for e in mine[0] if e is not edit and abs(e.ordinal - edit.ordinal) <= 2 * edit.period]
     if near and sum(len(e.extra) - len(e.missing) for e in (edit, *near)) % edit.period == 0:
         return None  # none is left out or done twice in all: they were done in another order
-
-    def there(e: Edit) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What an edit is on this communicator alone."""
-        missing, extra = (tuple(t for t in part if comm_of(t) == comm) for part in (e.missing, e.extra))
-        return missing, extra
-
-    usual_changes = {((), ()), *(there(e) for e in mine[0] if e is not edit)}  # a log line that all of them write
     for other in others:
         theirs = edits_of(other)
         if theirs is None or theirs[1] < (iterations + 1) * edit.period or not has_passed(comm, other):
             return None  # cannot say what it did meanwhile
-        if any(there(e) not in usual_changes for e in theirs[0]):
-            return None  # it changed too, in a way of its own
+        if any(comm in {comm_of(t) for t in e.missing + e.extra} for e in theirs[0]):
+            return None  # it changed too: the program does so
     return Skew(rank, comm, edit, tokens_since // edit.period)

@@ -87,20 +87,6 @@ def test_a_skipped_operation_of_equal_shape_is_a_skew_within_three_iterations() 
     assert not h.skews(told)
 
 
-def test_a_log_line_that_both_write_hides_no_skew() -> None:
-    # GIVEN both members write a log line on their group, and the second leaves an operation out a moment later
-    h, told, zero, one = after(8)
-    zero.issues([TP, TP, *PROGRAM])
-    one.issues([TP, TP, *PROGRAM[1:]])
-    iterate(5, zero, one)
-    assert not h.skews(told), "it may be one log line less"
-    h, told, zero, one = after(8)
-    zero.issues([DP, DP, *PROGRAM]).issues(PROGRAM)
-    one.issues([DP, DP, *PROGRAM]).issues(PROGRAM[1:])
-    iterate(5, zero, one)
-    assert [(skew.rank, h.comm_of_key(skew.comm_key)) for skew in h.skews(told)] == [(1, TP)]
-
-
 def test_a_repeated_operation_too() -> None:
     h, told, zero, one = after(8)
     one.issues([TP])
