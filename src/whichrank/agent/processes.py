@@ -10,12 +10,14 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import time
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from whichrank.model.telemetry import ProcessState, WaitChannel
 
 _READ_BYTES: Final = 8192
+_REAPED_TRIES: Final = 5
 TICK_NS: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 _STATES: Final = {
@@ -166,7 +168,19 @@ def living_children(pid: int) -> list[int]:
 
 
 def reaped_status(pidfd: int) -> int:
-    """Exit status of a process that was reaped already, as from wait(2); -1 before Linux 6.15, which keeps none."""
+    """Exit status of a process that was reaped already, as from wait(2); -1 before Linux 6.15, which keeps none.
+
+    A process leaves /proc a moment before its status can be had, so it is asked for some milliseconds.
+    """
+    for _ in range(_REAPED_TRIES):
+        status = _kept_status(pidfd)
+        if status >= 0:
+            return status
+        time.sleep(0.001)
+    return -1
+
+
+def _kept_status(pidfd: int) -> int:
     info = bytearray(_PIDFD_INFO.size)
     _PIDFD_INFO.pack_into(info, 0, _PIDFD_INFO_EXIT, 0)
     try:
