@@ -23,6 +23,8 @@ from whichrank.ring.reader import RingReader
 
 RANKS = 4
 LIMIT_S = 150.0
+SEEN_AFTER_S = 2.0
+"""The agent looks for new ranks twice a second."""
 WORKLOADS = ("ddp", "fsdp2", "functional", "groups", "p2p", "pipeline")
 
 
@@ -46,7 +48,10 @@ class Run:
             )
 
     def pid_of(self, rank: int, after_operations: int) -> int:
-        """The pid of a rank once it has issued so many operations."""
+        """The pid of a rank once it has issued so many operations, and the agent has surely seen it.
+
+        How a process ended can be told only of one that was seen before.
+        """
         until = time.monotonic() + LIMIT_S
         while time.monotonic() < until:
             for folder in job_folders():
@@ -60,7 +65,8 @@ class Run:
                         continue  # it is being made
                     header = reader.look().header[0]
                     reader.close()
-                    if header["rank"] == rank and header["ordinal"] >= after_operations:
+                    age_s = (time.monotonic_ns() - int(header["created_monotonic_ns"])) / 1e9
+                    if header["rank"] == rank and header["ordinal"] >= after_operations and age_s > SEEN_AFTER_S:
                         return int(header["pid"])
             assert self._process.poll() is None, self.log()
             time.sleep(0.1)
