@@ -65,12 +65,9 @@ class Diagnosis:
             return None
         halted = [int(r) for r in graph.sinks if picture.stopped[r] or picture.gone[r]]
         if halted:
-            left = in_order(self.state.ends())[halted].all() and len(graph.waiting) < len(halted)
-            return (
-                self._left_alone(picture, graph)
-                if left
-                else self._sinks(picture, graph, _news(halted, named), hard=True)
-            )
+            if len(graph.waiting) < len(halted) and in_order(self.state.ends())[halted].all():
+                return self._left_alone(picture, graph)
+            return self._sinks(picture, graph, _news(halted, named), hard=True)
         mismatch = self.mismatch(picture, min_age_s)
         if mismatch:
             return mismatch

@@ -107,19 +107,19 @@ class Ledger:
 
     def close(self, now_s: float, status: Literal["recovered", "final"], only: str | None = None) -> list[Incident]:
         """End the open incidents, or only the one with this id."""
-        ending = [pair for pair in self.open_ones if only in (None, pair[0].id)]
-        self.open_ones = [pair for pair in self.open_ones if pair not in ending]
-        changed = [msgspec.structs.replace(i, status=status, ended=self.utc(now_s)) for i, _ in ending]
-        self.incidents.update({i.id: i for i in changed})
-        return changed
+        ending = [i for i, _ in self.open_ones if only in (None, i.id)]
+        self.open_ones = [pair for pair in self.open_ones if only not in (None, pair[0].id)]
+        return self._ended(ending, status, now_s)
 
     def end(self, now_s: float) -> list[Incident]:
         """The job has ended: so have all its incidents."""
         changed = self.close(now_s, "final")
-        still = [i for i in self.incidents.values() if i.status == "open"]
-        still = [msgspec.structs.replace(i, status="final", ended=self.utc(now_s)) for i in still]
-        self.incidents.update({i.id: i for i in still})
-        return changed + still
+        return changed + self._ended([i for i in self.incidents.values() if i.status == "open"], "final", now_s)
+
+    def _ended(self, incidents: list[Incident], status: Literal["recovered", "final"], now_s: float) -> list[Incident]:
+        changed = [msgspec.structs.replace(i, status=status, ended=self.utc(now_s)) for i in incidents]
+        self.incidents.update({i.id: i for i in changed})
+        return changed
 
     def add_closed(self, finding: Finding, now_s: float) -> list[Incident]:
         """An incident of its own that no later state can end (wrong data), unless one says it already."""
