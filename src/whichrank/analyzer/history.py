@@ -188,7 +188,8 @@ class History:
                     continue
                 skew = confirm_skew(
                     rank, edit, len(s.tokens) - at, self.group_of, self.members_of,
-                    partial(self._edits_like, edit), self._per_iteration, partial(self._has_passed, told, rank, edit),
+                    partial(self._edits_beside, told, rank, edit), self._per_iteration,
+                    partial(self._has_passed, told, rank, edit),
                 )  # fmt: skip
                 if skew and self.tell(skew):
                     found.append(skew)
@@ -206,13 +207,18 @@ class History:
 
     def _covers(self, told: Frontiers, rank: int, edit: Edit, comm: int, other: int) -> bool:
         """Was the other's iteration known where this rank's edit is? A loss or a new phase hides its own edits."""
-        mine, theirs = self.sequence(rank), self.sequence(other)
-        ours = [t for t, key in self._token_comm.items() if key == self._comm_key[comm]]
-        at = edit.ordinal - (mine.last_ordinal - len(mine.tokens)) - 1
-        since = int(np.isin(mine.tokens[max(at, 0) :], ours).sum())
-        known = int(np.isin(theirs.tokens[len(theirs.tokens) - theirs.explained :], ours).sum())
+        since = self._issued_since(comm, rank, edit.ordinal)
+        theirs = self.sequence(other)
+        known = self._issued_since(comm, other, theirs.last_ordinal - theirs.explained + 1)
         margin = self._per_iteration(rank, self._comm_key[comm])
         return told.frontier(comm, other)[0] - known <= told.frontier(comm, rank)[1] - since - margin
+
+    def _issued_since(self, comm: int, rank: int, ordinal: int) -> int:
+        """Operations on this communicator among a rank's tokens from this operation on."""
+        s = self.sequence(rank)
+        first = s.last_ordinal - len(s.tokens) + 1
+        ours = [t for t, key in self._token_comm.items() if key == self._comm_key[comm]]
+        return int(np.isin(s.tokens[max(ordinal - first, 0) :], ours).sum())
 
     def comm_of_key(self, key: int) -> int:
         """Index of the latest communicator with this key."""
@@ -229,12 +235,44 @@ class History:
             return None
         return s.iterations() if self._closing else (s.last_ordinal // s.period if s.period else None)
 
-    def _edits_like(self, edit: Edit, rank: int) -> tuple[list[Edit], int] | None:
-        """A rank's recent edits, and older ones that are the same: agents may be many iterations apart."""
-        s = self._of.get(rank)
+    def _edits_beside(self, told: Frontiers, rank: int, edit: Edit, other: int) -> tuple[list[Edit], int] | None:
+        """A rank's recent edits, and older ones that are the same: agents may be many iterations apart.
+
+        Of another rank, those that the rank of the edit has not had in the same place (a log line that all write).
+        """
+        s = self._of.get(other)
         if s is None or not s.period:
             return None
         # Around the edit too, since what makes up for it comes soon after, and it may be long ago.
         recent = min(s.last_ordinal, edit.ordinal) - RECENT_ITERATIONS * max(s.period, 16)
         same = (edit.missing, edit.extra)
-        return [e for e in s.edits if e.ordinal > recent or (e.missing, e.extra) == same], s.explained
+        edits = [e for e in s.edits if e.ordinal > recent or (e.missing, e.extra) == same]
+        if other != rank and edits:
+            edits = self._unshared(told, rank, edit, other, edits)
+        return edits, s.explained
+
+    def _unshared(self, told: Frontiers, rank: int, edit: Edit, other: int, edits: list[Edit]) -> list[Edit]:
+        """The other's edits without those that this rank had too, apart from `edit`, each at most once."""
+        key = self.group_of((edit.missing + edit.extra)[0])
+        comm = self.comm_of_key(key)
+        slack = self._per_iteration(rank, key) + len(edit.missing) + len(edit.extra)
+
+        def place(of: int, e: Edit) -> int:
+            """Operations on this communicator before the edit."""
+            return told.frontier(comm, of)[0] - self._issued_since(comm, of, e.ordinal)
+
+        def there(e: Edit) -> tuple[list[int], list[int]]:
+            """What the edit is on this communicator."""
+            missing, extra = ([t for t in part if self.group_of(t) == key] for part in (e.missing, e.extra))
+            return missing, extra
+
+        mine = [(there(e), place(rank, e)) for e in self.sequence(rank).edits if e is not edit]
+        left = []
+        for e in edits:
+            what, at = there(e), place(other, e)
+            twin = next((m for m in mine if m[0] == what and abs(m[1] - at) <= slack), None)
+            if twin:
+                mine.remove(twin)
+            else:
+                left.append(e)
+        return left

@@ -33,6 +33,7 @@ CALIBRATION_STEPS: Final = 8
 FIRST_BATCH: Final = 256
 WIDTH, LAYERS, BUCKET_MB = 512, 8, 1
 MASTER: Final = "127.0.0.1"
+LET_GO_S: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -160,8 +161,12 @@ class Trainer:
         return all_of_them
 
     def close(self) -> None:
-        """Leave the process group."""
+        """Leave the process group, and let Gloo's threads let go of the last operation.
+
+        One that drops the last reference to a tensor of Python while the interpreter ends aborts the process.
+        """
         self._dist.destroy_process_group()
+        time.sleep(LET_GO_S)
 
 
 class Switch:

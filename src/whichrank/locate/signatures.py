@@ -217,7 +217,8 @@ def confirm_skew(
         tokens_since: Operations of this rank since the edit.
         comm_of: Token -> communicator (a key that survives re-initialisation), -1 for send/recv.
         members_of: Communicator -> ranks.
-        edits_of: Rank -> its edits and the operations that its period has explained; None if it is not known.
+        edits_of: Rank -> its edits, of another rank only those that this one has not had in the same place, and the
+            operations that its period has explained; None if it is not known.
         per_iteration: Rank, communicator -> its operations there in one period.
         has_passed: Communicator, rank -> it was seen where this rank was when its edit had lasted.
         iterations: How many iterations the skew must last.

@@ -87,6 +87,26 @@ def test_a_skipped_operation_of_equal_shape_is_a_skew_within_three_iterations() 
     assert not h.skews(told)
 
 
+def test_a_log_line_that_both_write_hides_no_skew() -> None:
+    # GIVEN both members write a log line on their group, and the second leaves an operation out a moment later
+    h, told, zero, one = after(8)
+    zero.issues([TP, TP, *PROGRAM]).issues(PROGRAM * 2)
+    one.issues([TP, TP, *PROGRAM]).issues(PROGRAM).issues(PROGRAM[1:])
+    # WHEN three more iterations are done THEN it is named
+    iterate(3, zero, one)
+    (skew,) = h.skews(told)
+    assert (skew.rank, h.comm_of_key(skew.comm_key), len(skew.edit.missing)) == (1, TP, 1)
+
+
+def test_a_log_line_of_the_other_that_was_elsewhere_forbids_the_claim() -> None:
+    # GIVEN one member writes its log lines in other iterations than the other
+    h, told, zero, one = after(8)
+    zero.issues([TP, TP, *PROGRAM]).issues(PROGRAM * 6).issues(PROGRAM)
+    one.issues(PROGRAM * 6).issues([TP, TP, *PROGRAM]).issues(PROGRAM[1:])
+    iterate(3, zero, one)
+    assert not h.skews(told)
+
+
 def test_a_repeated_operation_too() -> None:
     h, told, zero, one = after(8)
     one.issues([TP])

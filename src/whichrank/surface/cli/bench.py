@@ -12,6 +12,9 @@ import click
 @click.group(name="bench")
 def command() -> None:
     """Measure accuracy and cost on this machine; the tables of the docs come from here."""
+    from whichrank.surface.leave import leave_on_signals
+
+    leave_on_signals()
 
 
 def campaign_options(function: Callable[..., int]) -> Callable[..., int]:

@@ -33,12 +33,14 @@ def command(
     """
     from whichrank.bench.trial import Setup, Trial, known_faults
     from whichrank.errors import UsageError
+    from whichrank.surface.leave import leave_on_signals
 
     if list_faults:
         for name, entry in sorted(known_faults().items(), key=lambda item: (item[1].kind, item[0])):
             click.echo(f"{name:28} {entry.kind:11} {entry.description}")
         return 0
     _refuse_what_cannot_run(ranks, layout, hang_timeout)
+    leave_on_signals()
     import msgspec
 
     from whichrank.surface.text import paragraph
