@@ -11,13 +11,14 @@ import numpy as np
 from whichrank.analyzer.diagnosis import Diagnosis
 from whichrank.analyzer.endings import who_ended_it
 from whichrank.analyzer.history import History
+from whichrank.analyzer.holding import Holding
 from whichrank.analyzer.incidents import ANOTHER_S, Ledger
 from whichrank.analyzer.rounds import Rounds
 from whichrank.analyzer.silence import silent_job
 from whichrank.analyzer.state import JobState
 from whichrank.config import AnalyzerConfig
 from whichrank.detect.hang import OP_TIMEOUT_SHARE, Look, Thresholds, Urgency, urgency_of
-from whichrank.locate.deaths import Ends, told_to_end
+from whichrank.locate.deaths import Ends, sudden_deaths, told_to_end, told_to_end_s
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Cause, Incident, Reason, Severity
 from whichrank.model.picture import Picture
@@ -38,7 +39,7 @@ ENDING_S = 45.0
 FAILURE_S = 60.0
 """An operation that failed this long ago in a rank that lives on was dealt with by the program."""
 IDLE_S = 30.0
-"""A rank that completed nothing for so long before, and waits for nobody, need not have gone on."""
+"""A rank that completed nothing for so long, and waits for nobody, need not have gone on."""
 GONE_ON_S = 3.0
 """All that live have completed operations issued this long after a death or failure: they have got over it."""
 STEADY_S = 2.0
@@ -65,6 +66,7 @@ class Analyzer:
         self.diagnosis = Diagnosis(self.state, self.history, self.rounds)
         self.ledger = Ledger(job, utc_offset_s, self.state, self.iteration_of)
         self._look: Look | None = None
+        self._holding = Holding()
         self._prior: Finding | None = None
         self._death_since_s: float | None = None
         self._stacks_wanted: set[int] = set()
@@ -162,7 +164,7 @@ class Analyzer:
         dead = ends.gone & (ends.status != 0)
         last_s = max(ends.ended_s[dead].max(initial=0.0), ends.failure_s.max(initial=0.0))
         went_on_s = self.state.ranks.went_on_s
-        idle = went_on_s < last_s - IDLE_S
+        idle = went_on_s < max(last_s, picture.now_s) - IDLE_S
         idle[picture.waits["rank"]] = False
         living = picture.present & ~picture.gone & ~picture.stopped & ~idle
         if not last_s or not living.any() or not (went_on_s[living] > last_s + GONE_ON_S).all():
@@ -193,7 +195,8 @@ class Analyzer:
             return None
         if finding.cause == Cause.UNKNOWN and now_s - self._death_since_s < 2 * SETTLE_S:
             return []
-        return self.ledger.report(finding, _severity(finding, ends), now_s)
+        sudden = finding.cause == Cause.PROCESS_EXIT and sudden_deaths(ends)[sorted(finding.names)].all()
+        return self.ledger.report(finding, _severity(finding, ends), now_s, own_death=bool(sudden))
 
     def _stopped_besides(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident]:
         """Another rank is stopped while the end of one is not got over."""
@@ -224,7 +227,7 @@ class Analyzer:
         if finding is None:
             return self._clear(now_s)
         self._clear_since_s = None
-        finding = replace(finding, onset_s=max(finding.onset_s, self._awake_s))  # nobody waits in his sleep
+        finding = self._begun(picture, finding, now_s)
         changed = self._moved_on(picture, finding, now_s)
         self._look = Look.after(self._look, finding, now_s)
         self._closely = True
@@ -240,6 +243,15 @@ class Analyzer:
         if urgency is Urgency.NONE:
             return changed
         return changed + self.ledger.report(finding, "alert" if urgency is Urgency.ALERT else "notice", now_s)
+
+    def _begun(self, picture: Picture, finding: Finding, now_s: float) -> Finding:
+        """With the onset from which these ranks are waited for: not by those who slept, nor where it was another's."""
+        if finding.waited_for:
+            self._holding.look(finding.waited_for, picture.busy, (finding.comm, finding.op), now_s)
+        onset_s = max(finding.onset_s, self._awake_s)
+        if not finding.hard:
+            onset_s = self._holding.onset_s([b.rank for b in finding.culprits or finding.candidates], onset_s)
+        return replace(finding, onset_s=onset_s)
 
     def _moved_on(self, picture: Picture, finding: Finding, now_s: float) -> list[Incident]:
         """Incidents whose ranks are waited for no more, and have come, while others are late."""
@@ -275,6 +287,7 @@ class Analyzer:
         timeouts = waits["timeout_s"] + (waits["issue_s"] - finding.onset_s) / OP_TIMEOUT_SHARE
         return {
             "busy": bool(len(ranks)) and all(picture.busy[r] for r in ranks),
+            "busy_s": self._holding.busy_s(ranks),
             "phase": any(self.state.ranks.rows["phase"][r] for r in ranks),
             "op_timeout_s": max(float(timeouts.min()), MOMENT_S) if len(timeouts) else 0.0,
         }
@@ -297,6 +310,7 @@ class Analyzer:
 
     def _clear(self, now_s: float) -> list[Incident]:
         self._look, self._closely = None, False
+        self._holding.nobody()
         if self._clear_since_s is None:
             self._clear_since_s = now_s
         if now_s - self._clear_since_s < RECOVER_S:
@@ -333,5 +347,5 @@ def _severity(finding: Finding, ends: Ends) -> Severity:
 
 def _is_being_ended(picture: Picture, ends: Ends) -> bool:
     """Has a rank been ended, not long ago, by a signal that launchers and terminals send?"""
-    lately = picture.gone & (picture.now_s - ends.ended_s < ENDING_S)
-    return bool((lately & told_to_end(ends)).any())
+    told = told_to_end(ends)
+    return bool((picture.now_s - told_to_end_s(ends)[told] < ENDING_S).any())

@@ -81,10 +81,10 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None) 
         return _not_entered(diagnosis, picture, ends, alive)
     if own.any():
         return _died_if_known(diagnosis, picture, ends, np.flatnonzero(own).tolist())
-    if prior and prior.culprits:
-        return prior
     if ended_from_outside(ends):
         return None  # what failed then, failed because its peers were gone
+    if prior and prior.culprits:
+        return prior
     return _undecided(diagnosis, picture, ends, sinks)
 
 

@@ -63,13 +63,20 @@ class Ledger:
         """A time on the analyzer's clock as UTC."""
         return datetime.fromtimestamp(time_s + self._utc_offset_s, UTC)
 
-    def report(self, finding: Finding, severity: Severity, now_s: float) -> list[Incident]:
-        """Open an incident for this finding, or refine the one that is open. Returns what changed."""
+    def report(self, finding: Finding, severity: Severity, now_s: float, *, own_death: bool = False) -> list[Incident]:
+        """Open an incident for this finding, or refine the one that is open. Returns what changed.
+
+        Args:
+            finding: What is found.
+            severity: What it is worth.
+            now_s: The time.
+            own_death: It is a death that no other fault can have led to.
+        """
         current, known = self.open_ones[-1] if self.open_ones else (None, None)
-        if finding.names and finding.names in self._settled and finding.reason != Reason.STOPPED:
+        if finding.names and finding.names in self._settled and finding.reason != Reason.STOPPED and not own_death:
             return []  # told already: what was wrong in its data has now stopped the job
         changed = []
-        if current and known and _on_top(known, finding, current.severity):
+        if current and known and _on_top(known, finding, current.severity, own_death):
             if not finding.hard and not _blamed(known) & finding.waited_for:
                 changed = self.close(now_s, "recovered", current.id)
             current = self._taken_up(finding)
@@ -239,13 +246,16 @@ def _blamed(finding: Finding) -> frozenset[int]:
     return finding.names or finding.waited_for
 
 
-def _on_top(known: Finding, finding: Finding, severity: Severity) -> bool:
+def _on_top(known: Finding, finding: Finding, severity: Severity, own_death: bool) -> bool:
     """Is this another rank's doing, and neither a consequence nor another thought about the same wait?"""
-    if not _blamed(known) or not finding.names or _blamed(known) & finding.names:
+    if not finding.names or _blamed(known) & finding.names:
         return False
+    later = finding.onset_s > known.onset_s + ANOTHER_S
+    if not _blamed(known):
+        return severity == "alert" and later and finding.reason == Reason.STOPPED
     if severity == "alert":
-        return finding.reason == Reason.STOPPED
-    return finding.onset_s > known.onset_s + ANOTHER_S or (finding.hard and not known.hard)
+        return finding.reason == Reason.STOPPED or own_death
+    return later or (finding.hard and not known.hard)
 
 
 def _same(a: Incident, b: Incident) -> bool:

@@ -2,8 +2,8 @@
 
 Hard evidence alarms at once, as soon as two looks agree. Without it patience is the rule: a *notice* after twice the
 iteration and at least ten seconds, an *alert* at the hang timeout (CCL-D: 300 s), or at 0.8 of the operation's own
-timeout, so that the verdict comes before the library aborts. Barriers and ranks that visibly work get three times that;
-a phase that the script has marked never alarms by time.
+timeout, so that the verdict comes before the library aborts. Barriers and ranks that visibly work get three times that,
+and the time of such work counts a third when it is done; a phase that the script has marked never alarms by time.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ class Thresholds(TypedDict):
     """Facts that stretch or end the patience."""
 
     busy: bool
+    """They work now."""
+    busy_s: float
+    """They have worked for so long while they were waited for."""
     phase: bool
     op_timeout_s: float
 
@@ -106,10 +109,11 @@ def urgency_of(
     if facts["phase"]:
         return Urgency.NONE
     factor = max(limits.busy_factor if facts["busy"] else 1.0, limits.barrier_factor if is_barrier(finding.op) else 1.0)
-    limit_s = limits.hang_timeout_s * factor
+    spared_s = min(facts["busy_s"], waited_s) * (1 - 1 / limits.busy_factor)
+    too_long = waited_s >= factor * limits.hang_timeout_s and waited_s - spared_s >= limits.hang_timeout_s
     if facts["op_timeout_s"] > 0:
-        limit_s = min(limit_s, OP_TIMEOUT_SHARE * facts["op_timeout_s"])
-    if waited_s >= limit_s and look.looks >= 2:
+        too_long |= waited_s >= OP_TIMEOUT_SHARE * facts["op_timeout_s"]
+    if too_long and look.looks >= 2:
         return Urgency.ALERT
     if (
         waited_s >= max(2 * iteration_s, limits.notice_min_s)

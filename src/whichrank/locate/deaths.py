@@ -42,6 +42,8 @@ SIGNALS = {
 SIGKILL = 9
 SEEN_LATE_S = 0.5
 """The end of a process is seen by its agent so much later, at most, than it was."""
+SUDDEN = frozenset({4, 7, 8, 9, 11})
+"""SIGILL, SIGBUS, SIGFPE, SIGKILL and SIGSEGV. Not SIGABRT: so ends a library that has waited too long."""
 LAUNCHER_SIGNALS = frozenset({1, 2, 15})
 """SIGHUP, SIGINT and SIGTERM: how a launcher ends its ranks."""
 
@@ -110,6 +112,11 @@ def told_to_end(ends: Ends) -> Bools:
     return np.asarray(_signalled(ends) | np.array([bool(_INTERRUPTED.search(text)) for text in ends.exception]))
 
 
+def told_to_end_s(ends: Ends) -> Floats:
+    """When that was, where it was: of an exception, when it was raised, since the process may take long to end."""
+    return np.where(ends.exception_s > 0, ends.exception_s, ends.ended_s)
+
+
 def _signalled(ends: Ends) -> Bools:
     return np.array([signal_of(int(s)) in LAUNCHER_SIGNALS for s in ends.status])
 
@@ -158,6 +165,11 @@ def _without_doubtful(own: Bools, ends: Ends) -> Bools:
     return np.asarray(sure | (doubtful & (ends.exception_s <= first_s)))
 
 
+def sudden_deaths(ends: Ends) -> Bools:
+    """Ranks that a fault or somebody else ended at once: none of them has given up waiting for another."""
+    return np.array([signal_of(int(s)) in SUDDEN for s in ends.status])
+
+
 def in_order(ends: Ends) -> Bools:
     """Ranks that ended with exit code 0, or were on their way out in order before any of their operations failed."""
     leaving = (ends.closed_s > 0) & ~failed_first(ends) & (ends.exception_s == 0) & (~ends.gone | _signalled(ends))
@@ -169,9 +181,9 @@ def ended_from_outside(ends: Ends) -> bool:
 
     A launcher that ends a job because of a dead rank comes after that death.
     """
-    signalled = ends.gone & told_to_end(ends)
-    died = ends.gone & ~signalled & (ends.status != 0)
-    return bool(signalled.any() and ends.ended_s[signalled].min() <= ends.ended_s[died].min(initial=np.inf))
+    told = told_to_end(ends)
+    died = ends.gone & ~told & (ends.status != 0)
+    return bool(told.any() and told_to_end_s(ends)[told].min() <= ends.ended_s[died].min(initial=np.inf))
 
 
 def failed_by_timeout(ends: Ends) -> Bools:

@@ -49,6 +49,65 @@ def test_a_rank_that_is_late_after_another_is_an_incident_of_its_own() -> None:
     assert last_of(said) == {"job-1": ("notice", "recovered", (2,)), "job-2": ("notice", "open", (3,))}
 
 
+def test_the_next_link_of_a_chain_is_not_blamed_for_the_whole_wait() -> None:
+    # GIVEN a pipeline: rank 0 sends nothing, 1 waits for it, 2 for 1, 3 for 2; the alert names rank 0
+    pairs = [comm_info(10 + r, [r, r + 1], "pp") for r in range(3)]
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(*pairs)
+    for rank in (1, 2, 3):
+        n.did(rank - 1, 9 + rank, 8).waits(rank, 9 + rank, 9, since_s=1.0)
+    n.did(0, 10, 8)
+    said = watch(a, n, first_s=1.5, last_s=23.0)
+    assert last_of(said) == {"job-1": ("alert", "open", (0,))}
+    # WHEN it comes at last, and each of the others needs 4 s for its part
+    for rank, at_s in ((0, 23.5), (1, 27.5), (2, 31.5)):
+        n.did(rank, 10 + rank, 9).moves_on(rank + 1).did(rank + 1, 10 + rank, 9)
+        said += watch(a, n, first_s=at_s, last_s=at_s + 3.5)
+    # THEN nobody else is named
+    assert last_of(said) == {"job-1": ("alert", "recovered", (0,))}
+
+
+def test_the_next_link_of_a_chain_is_named_if_it_does_not_come_either() -> None:
+    pairs = [comm_info(10 + r, [r, r + 1], "pp") for r in range(3)]
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(*pairs)
+    for rank in (1, 2, 3):
+        n.did(rank - 1, 9 + rank, 8).waits(rank, 9 + rank, 9, since_s=1.0)
+    n.did(0, 10, 8)
+    said = watch(a, n, first_s=1.5, last_s=23.0)
+    n.computing.add(0)
+    n.did(0, 10, 9).moves_on(1).did(1, 10, 9)
+    said += watch(a, n, first_s=23.5, last_s=45.0)
+    assert last_of(said) == {"job-1": ("alert", "recovered", (0,)), "job-2": ("alert", "open", (1,))}
+
+
+@pytest.mark.parametrize(("status", "told"), [(9, True), (11, True), (6, False), (1 << 8, False)])
+def test_a_rank_that_is_killed_on_top_of_an_alert_is_an_incident_of_its_own(status: int, told: bool) -> None:
+    # GIVEN rank 1 is stopped, and a while later rank 2, which waits for it, is killed, or aborts, or exits
+    a, n = analyzer(), hung(1)
+    n.is_(1, ProcessState.STOPPED)
+    said = watch(a, n, first_s=1.5, last_s=5.0)
+    assert last_of(said) == {"job-1": ("alert", "open", (1,))}
+    n.is_(2, ProcessState.GONE, ended_ns=n.ns(5.2))
+    a.feed(n.batch(5.4, events=[Event("exit", 2, 102, n.ns(5.2), status=status)]), NOW_S + 5.4)
+    said += watch(a, n, first_s=5.5, last_s=9.0)
+    # THEN the death is told only if nothing else can have led to it
+    expected = {"job-1": ("alert", "open", (1,))} | ({"job-2": ("alert", "open", (2,))} if told else {})
+    assert last_of(said) == expected
+
+
+def test_a_deadlock_is_not_overwritten_by_a_rank_that_is_stopped_later() -> None:
+    # GIVEN ranks 0 and 1 wait for each other in two groups
+    one, two = comm_info(8, [0, 1], "mesh_tp"), comm_info(9, [0, 1], "mesh_dp")
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(one, two, comm_info(10, [2, 3], "mesh_pp"))
+    n.waits(0, 8, 5, since_s=1.0).did(0, 9, 4).waits(1, 9, 5, since_s=1.0).did(1, 8, 4)
+    said = watch(a, n, first_s=1.5, last_s=5.0)
+    first = last_of(said)
+    assert [severity for severity, *_ in first.values()] == ["alert"]
+    # WHEN rank 3 is stopped elsewhere THEN that is another incident
+    n.did(3, 10, 4).is_(3, ProcessState.STOPPED).waits(2, 10, 5, since_s=5.2)
+    said += watch(a, n, first_s=5.5, last_s=9.0)
+    assert last_of(said) == first | {"job-2": ("alert", "open", (3,))}
+
+
 def test_a_stopped_rank_on_top_of_an_alert_is_an_incident_of_its_own() -> None:
     # GIVEN an alert of rank 2, which sleeps; then rank 0 is stopped, and goes on
     a, n = analyzer(), hung(2)

@@ -25,8 +25,8 @@ def finding(
     )  # fmt: skip
 
 
-def facts(*, busy: bool = False, phase: bool = False, op_timeout_s: float = 0.0) -> Thresholds:
-    return {"busy": busy, "phase": phase, "op_timeout_s": op_timeout_s}
+def facts(*, busy: bool = False, busy_s: float = 0.0, phase: bool = False, op_timeout_s: float = 0.0) -> Thresholds:
+    return {"busy": busy, "busy_s": busy_s, "phase": phase, "op_timeout_s": op_timeout_s}
 
 
 def urgency(
@@ -75,6 +75,13 @@ def test_a_busy_culprit_or_a_barrier_has_three_times_the_time(
 ) -> None:
     op = OP if told["busy"] else BARRIER
     assert urgency(finding(waited_s, op=op), told) is expected
+
+
+@pytest.mark.parametrize(("waited_s", "expected"), [(499.0, Urgency.NOTICE), (500.0, Urgency.ALERT)])
+def test_the_time_in_which_it_was_busy_counts_a_third_when_it_is_done(waited_s: float, expected: Urgency) -> None:
+    assert urgency(finding(waited_s), facts(busy_s=300.0)) is expected
+    # AND not less than it would while it is busy
+    assert urgency(finding(waited_s), facts(busy=True, busy_s=300.0)) is Urgency.NOTICE
 
 
 def test_busy_and_barrier_together_are_not_nine_times() -> None:

@@ -81,6 +81,9 @@ def test_what_ctrl_c_becomes_in_python_is_nobodys_death(text: str) -> None:
     interrupted = died(10.0, code(1), exception_s=9.9, exception=text)
     assert own(interrupted, interrupted) == []
     assert ended_from_outside(ends(interrupted, {**ALIVE, "failure_s": 9.95, "failure": "Connection closed by peer"}))
+    # AND so it is while it has not ended yet
+    leaving = {**ALIVE, "exception_s": 9.9, "exception": text}
+    assert ended_from_outside(ends(leaving, {**ALIVE, "failure_s": 9.95, "failure": "Connection closed by peer"}))
 
 
 def test_whoever_had_an_operation_fail_first_followed() -> None:
