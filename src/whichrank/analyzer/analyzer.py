@@ -152,6 +152,8 @@ class Analyzer:
             return []
         picture = self.state.picture(now_s)
         changed = self._wrong_data(picture, now_s, at_end=True)
+        if self._death_since_s is None:
+            self._forget_what_is_over(picture)
         finding = who_ended_it(self.diagnosis, picture, self._prior)
         if finding:
             changed += self.ledger.report(finding, _severity(finding, self.state.open_ends()), now_s)
@@ -187,6 +189,7 @@ class Analyzer:
             return None
         if self._death_since_s is None:
             self._death_since_s = now_s
+            self._forget_what_is_over(picture)
         self._closely = True
         if now_s - self._death_since_s < SETTLE_S:
             return []
@@ -268,6 +271,14 @@ class Analyzer:
                 over.append(incident.id)
         return [incident for number in over for incident in self.ledger.close(now_s, "recovered", number)]
 
+    def _forget_what_is_over(self, picture: Picture) -> None:
+        """Who was waited for lately has nothing to do with a death after it has come."""
+        known = self._prior
+        if known and known.waited_for:
+            blamed = sorted(known.names or known.waited_for)
+            if not picture.stopped[blamed].any() and self._have_come(picture, known, blamed):
+                self._prior = None
+
     def _have_come(self, picture: Picture, known: Finding, blamed: list[int]) -> bool:
         """Have these ranks done what others waited for?"""
         if known.cause == Cause.DEVICE:
@@ -327,9 +338,17 @@ class Analyzer:
         for finding in self.rounds.findings(self.diagnosis, picture, now_s, at_end):
             changed += self.ledger.add_closed(finding, now_s)
         for skew in (*self.history.skews(self.state), *self.diagnosis.peers.skews(now_s)):
+            if self._dealt_with_failure(skew.comm_key):
+                continue  # one that failed in an operation, or did not come to it, has issued others than its peers
             finding = self.rounds.skew_finding(self.diagnosis, picture, skew)
             changed += self.ledger.add_closed(replace(finding, onset_s=finding.onset_s or now_s), now_s)
         return changed
+
+    def _dealt_with_failure(self, key: int) -> bool:
+        """Has a member of this communicator gone on after an operation of its own had failed?"""
+        members = np.array(self.history.members_of(key), np.int64)
+        failure_s = self.state.ends().failure_s[members]
+        return bool(((failure_s > 0) & (self.state.ranks.went_on_s[members] > failure_s)).any())
 
     def _want_stacks(self, ranks: list[int], now_s: float) -> None:
         """Of these ranks, some at a time: those first of which there is none, or the oldest."""
@@ -340,7 +359,12 @@ class Analyzer:
 
 
 def _severity(finding: Finding, ends: Ends) -> Severity:
-    """Of an operation that failed: as long as nobody raises or dies, the program may well deal with it."""
+    """Of an operation that failed: as long as nobody raises or dies, the program may well deal with it.
+
+    And that ranks waited when somebody killed them all is no fault yet.
+    """
+    if not finding.hard and 2 * sudden_deaths(ends).sum() > len(ends.gone):
+        return "notice"
     lost = (ends.gone & (ends.status != 0)) | (ends.exception_s > 0)
     return "alert" if finding.cause == Cause.INCONSISTENT or bool(lost.any()) else "notice"
 

@@ -77,7 +77,7 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None) 
     if timed_out and prior and prior.culprits and not own.any():
         return replace(prior, evidence=(*prior.evidence, _timeout_fact(ends)))
     alive = [r for r in sinks if not ends.gone[r] and picture.present[r]]
-    if timed_out and len(alive) == 1 and not own.any():
+    if timed_out and len(alive) == 1 and not own.any() and not _waited_too(diagnosis, ends, alive[0]):
         return _not_entered(diagnosis, picture, ends, alive)
     if own.any():
         return _died_if_known(diagnosis, picture, ends, np.flatnonzero(own).tolist())
@@ -98,6 +98,11 @@ def _gave_up(picture: Picture, ends: Ends, prior: Finding) -> Bools:
     waited = np.isin(np.arange(len(ends.gone)), np.intersect1d(long, prior.victims))
     by_itself = (ends.status >= 0) & ~raised(ends) & np.array([not signal_of(int(s)) for s in ends.status])
     return np.asarray(waited & ends.gone & by_itself)
+
+
+def _waited_too(diagnosis: Diagnosis, ends: Ends, rank: int) -> bool:
+    """Was this rank, that waits for nobody now, in an operation itself when those of others failed?"""
+    return diagnosis.state.had_to_wait(rank, ends.failure_s[ends.failure_s > 0])
 
 
 def _sinks(picture: Picture, own: Bools, ordered: Bools) -> list[int]:

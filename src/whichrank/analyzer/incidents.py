@@ -82,6 +82,8 @@ class Ledger:
             current = self._taken_up(finding)
         elif current and known and current.severity == "alert" and known.names and finding.names != known.names:
             return []  # what an alert has named stands; what follows are its consequences
+        elif current and known and _as_little(known, finding) and severity in ("notice", current.severity):
+            return []  # the picture moves on under a failure, and what it says of nobody changes with each look
         if current:
             self.open_ones.pop()
             severity = "alert" if current.severity == "alert" else severity
@@ -256,6 +258,12 @@ def _on_top(known: Finding, finding: Finding, severity: Severity, own_death: boo
     if severity == "alert":
         return finding.reason == Reason.STOPPED or own_death
     return later or (finding.hard and not known.hard)
+
+
+def _as_little(known: Finding, finding: Finding) -> bool:
+    """Do both say of a failure that nobody can be named, the later one with no more candidates?"""
+    both = known.kind == finding.kind == "failed" and not known.names and not finding.names
+    return both and known.cause == finding.cause and (bool(known.candidates) or not finding.candidates)
 
 
 def _same(a: Incident, b: Incident) -> bool:

@@ -1,0 +1,83 @@
+"""What was true a moment ago blames nobody for what happens now."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from batches import T0, WORLD, Node, S, analyzer, comm_info, hung, records, watch
+
+from whichrank.model.incident import Cause
+from whichrank.model.rows import Status
+from whichrank.model.telemetry import Event, ProcessState
+
+NOW_S = T0 / S
+
+
+def test_who_came_at_last_is_not_to_blame_when_all_exit_at_once_afterwards() -> None:
+    # GIVEN rank 2 comes 4 s late to a barrier, and right behind it all ranks exit with code 3
+    a, n = analyzer(), hung(2)
+    said = watch(a, n, first_s=1.5, last_s=5.0)
+    for rank in range(4):
+        n.moves_on(rank).did(rank, 7, 9).is_(rank, ProcessState.GONE, ended_ns=n.ns(5.3))
+    exits = [Event("exit", rank, 100 + rank, n.ns(5.3), status=3 << 8) for rank in range(4)]
+    a.feed(n.batch(5.5, events=exits), NOW_S + 5.5)
+    said += watch(a, n, first_s=5.6, last_s=8.0) + a.finish(NOW_S + 8.5)
+    # THEN that is told, and nobody is named
+    assert said
+    assert not any(i.culprits for i in said)
+
+
+def test_who_came_at_last_is_not_to_blame_when_another_exits() -> None:
+    # GIVEN the same, and only rank 1 exits, which was waiting before
+    a, n = analyzer(), hung(2)
+    said = watch(a, n, first_s=1.5, last_s=5.0)
+    for rank in range(4):
+        n.moves_on(rank).did(rank, 7, 9)
+    n.is_(1, ProcessState.GONE, ended_ns=n.ns(5.3))
+    a.feed(n.batch(5.5, events=[Event("exit", 1, 101, n.ns(5.3), status=5 << 8)]), NOW_S + 5.5)
+    said += watch(a, n, first_s=5.6, last_s=8.0)
+    assert {c.rank for i in said for c in i.culprits} == {1}
+
+
+def test_who_is_late_when_all_are_killed_is_no_alert() -> None:
+    a, n = analyzer(), hung(2)
+    said = watch(a, n, first_s=1.5, last_s=5.0)
+    for rank in range(4):
+        n.is_(rank, ProcessState.GONE, ended_ns=n.ns(5.3))
+    exits = [Event("exit", rank, 100 + rank, n.ns(5.3), status=9) for rank in range(4)]
+    a.feed(n.batch(5.5, events=exits), NOW_S + 5.5)
+    said += watch(a, n, first_s=5.6, last_s=8.0) + a.finish(NOW_S + 8.5)
+    assert not any(i.severity == "alert" and i.culprits for i in said)
+
+
+@pytest.mark.parametrize("waited_too", [False, True])
+def test_who_waited_too_when_an_operation_timed_out_is_not_named(waited_too: bool) -> None:
+    # GIVEN rank 0's operation times out at 3.0, since rank 1 has not entered it; rank 1 waited for rank 3 until 3.2
+    own = comm_info(8, [1, 3], "mesh_dp")
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(comm_info(7, [0, 1], "mesh_tp"), own)
+    n.did(1, 7, 8).did(0, 7, 9, 8)
+    rows = [records(0, 7, 9, 1, status=Status.FAILED, t_issue_ns=n.ns(1.5), t_end_ns=n.ns(3.0))]
+    if waited_too:
+        rows += [records(1, 8, 5, 1, t_issue_ns=n.ns(1.4), t_end_ns=n.ns(3.2))]
+    told = b"Timed out waiting 1500ms for recv operation to complete"
+    n.is_(0, ProcessState.SLEEPING, first_failure_ns=n.ns(3.0), failure=told)
+    a.feed(n.batch(3.4, np.concatenate(rows)), NOW_S + 3.4)
+    said = watch(a, n, first_s=3.5, last_s=6.0)
+    # THEN it is named only if it had nobody to wait for
+    assert {c.rank for i in said for c in i.culprits} == (set() if waited_too else {1})
+    assert {i.cause for i in said} == {Cause.UNKNOWN if waited_too else Cause.NOT_ENTERED}
+
+
+def test_a_failure_that_says_nothing_says_it_once() -> None:
+    # GIVEN rank 0's operation failed; whoever did not wait when it was looked at changes with each look
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
+    n.is_(0, ProcessState.SLEEPING, first_failure_ns=n.ns(1.0), failure=b"Connection closed by peer")
+    failed = records(0, 7, 9, 1, status=Status.FAILED, t_issue_ns=n.ns(0.5), t_end_ns=n.ns(1.0))
+    said = []
+    a.feed(n.did(0, 7, 9, 8).batch(1.1, failed), NOW_S + 1.1)
+    for look in range(12):
+        at_s = 1.5 + look / 2
+        for rank in (1, 2, 3):
+            n.moves_on(rank).did(rank, 7, 9 if look % 2 else 8)
+        said += watch(a, n, first_s=at_s, last_s=at_s)
+    assert len(said) <= 2
