@@ -20,6 +20,7 @@ from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence
 from whichrank.model.picture import Picture
 from whichrank.model.rows import Kind
+from whichrank.model.sequence import Edit
 from whichrank.model.signature import describe
 
 Ints = NDArray[np.int64]
@@ -206,11 +207,7 @@ class Rounds:
     def skew_finding(self, diagnosis: Diagnosis, picture: Picture, skew: Skew) -> Finding:
         """A rank left out, repeated or added an operation and went on: its group's data is wrong since."""
         comm = diagnosis.history.comm_of_key(skew.comm_key)
-        tokens = diagnosis.history.sequence(skew.rank).tokens.tolist()
-        usual = all(tokens.count(t) > skew.edit.extra.count(t) for t in skew.edit.extra)
-        did = "left out" if skew.edit.missing else "repeated" if usual else "added"
-        if skew.edit.missing and skew.edit.extra:
-            did = "left out or repeated"
+        did = _done(skew.edit, diagnosis.history.sequence(skew.rank).tokens.tolist())
         count = len(skew.edit.missing or skew.edit.extra)
         group = diagnosis.comm_name(comm)
         at, size = int(picture.comm_at[comm]), int(picture.comm_size[comm])
@@ -235,6 +232,14 @@ class Rounds:
             ),
             complete=diagnosis.complete(picture),
         )
+
+
+def _done(edit: Edit, tokens: list[int]) -> str:
+    """What a rank with these tokens did to the operations of an edit."""
+    if edit.missing:
+        return "left out or repeated" if edit.extra else "left out"
+    usual = all(tokens.count(t) > edit.extra.count(t) for t in edit.extra)
+    return "repeated" if usual else "added"
 
 
 def _newest(kept: NDArray[np.uint32], at: Ints, counter: NDArray[np.uint32]) -> NDArray[np.bool_]:
