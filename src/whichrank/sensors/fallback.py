@@ -1,7 +1,7 @@
 """The Python c10d sensor: takes the place of the C++ one where that cannot be built.
 
 The same kernels on the same dispatch key, written with `torch.library`, filling the same ring through the core library.
-It costs about 30 us an operation instead of 0.3, and three things differ, because Python must never be called on a
+It costs 10 to 30 us an operation instead of 0.3, and three things differ, because Python must never be called on a
 thread of Gloo (one that waits there for the GIL holds up the program's communication):
 
 - The end of a collective is seen by `wait()`, else by a thread that asks every 2 ms: its time is that much too late.
@@ -75,7 +75,7 @@ def switch_on(directory: bytes, identity: Identity, open_now: bool, why: str) ->
     if open_now and not _sensor.open_ring():
         _sensor.enabled = False
     if identity.local_rank <= 0:
-        print(f"whichrank: the Python sensor is used, at about 30 us an operation: {_sensor.why}", file=sys.stderr)
+        print(f"whichrank: the Python sensor is used, at 10 to 30 us an operation: {_sensor.why}", file=sys.stderr)
 
 
 def observe(on: bool) -> None:
