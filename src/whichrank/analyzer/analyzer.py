@@ -18,7 +18,7 @@ from whichrank.analyzer.silence import silent_job
 from whichrank.analyzer.state import JobState
 from whichrank.config import AnalyzerConfig
 from whichrank.detect.hang import OP_TIMEOUT_SHARE, Look, Thresholds, Urgency, urgency_of
-from whichrank.locate.deaths import Ends, sudden_deaths, told_to_end, told_to_end_s
+from whichrank.locate.deaths import Ends, crashed, killed, told_to_end, told_to_end_s
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Cause, Incident, Reason, Severity
 from whichrank.model.picture import Picture
@@ -39,7 +39,7 @@ ENDING_S = 45.0
 FAILURE_S = 60.0
 """An operation that failed this long ago in a rank that lives on was dealt with by the program."""
 IDLE_S = 30.0
-"""A rank that completed nothing for so long, and waits for nobody, need not have gone on."""
+"""A rank that completed nothing for so long before, and waits for nobody, need not have gone on."""
 GONE_ON_S = 3.0
 """All that live have completed operations issued this long after a death or failure: they have got over it."""
 STEADY_S = 2.0
@@ -143,7 +143,7 @@ class Analyzer:
             ends = self.state.open_ends()
         ending = self._ending(picture, ends, now_s)
         if ending is not None:
-            return changed + ending + self._stopped_besides(picture, ends, now_s)
+            return changed + ending + self._besides(picture, ends, now_s)
         return changed + self._hang(picture, ends, now_s)
 
     def finish(self, now_s: float) -> list[Incident]:
@@ -154,7 +154,7 @@ class Analyzer:
         changed = self._wrong_data(picture, now_s, at_end=True)
         if self._death_since_s is None:
             self._forget_what_is_over(picture)
-        finding = who_ended_it(self.diagnosis, picture, self._prior)
+        finding = who_ended_it(self.diagnosis, picture, self._prior, self.config.notice_min_s)
         if finding:
             changed += self.ledger.report(finding, _severity(finding, self.state.open_ends()), now_s)
         return changed + self.ledger.end(now_s)
@@ -166,8 +166,9 @@ class Analyzer:
         dead = ends.gone & (ends.status != 0)
         last_s = max(ends.ended_s[dead].max(initial=0.0), ends.failure_s.max(initial=0.0))
         went_on_s = self.state.ranks.went_on_s
-        idle = went_on_s < max(last_s, picture.now_s) - IDLE_S
+        idle = went_on_s < last_s - IDLE_S
         idle[picture.waits["rank"]] = False
+        idle &= (ends.exception_s == 0) & (ends.closed_s == 0) & (ends.failure_s == 0)  # these are on their way out
         living = picture.present & ~picture.gone & ~picture.stopped & ~idle
         if not last_s or not living.any() or not (went_on_s[living] > last_s + GONE_ON_S).all():
             return False
@@ -193,20 +194,39 @@ class Analyzer:
         self._closely = True
         if now_s - self._death_since_s < SETTLE_S:
             return []
-        finding = who_ended_it(self.diagnosis, picture, self._prior)
+        finding = who_ended_it(self.diagnosis, picture, self._prior, self.config.notice_min_s)
         if not finding:
             return None
         if finding.cause == Cause.UNKNOWN and now_s - self._death_since_s < 2 * SETTLE_S:
             return []
-        sudden = finding.cause == Cause.PROCESS_EXIT and sudden_deaths(ends)[sorted(finding.names)].all()
-        return self.ledger.report(finding, _severity(finding, ends), now_s, own_death=bool(sudden))
+        own_death = finding.cause == Cause.PROCESS_EXIT and self._is_apart(picture, ends, finding)
+        return self.ledger.report(finding, _severity(finding, ends), now_s, own_death=own_death)
 
-    def _stopped_besides(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident]:
-        """Another rank is stopped while the end of one is not got over."""
-        if not picture.stopped.any() or self._suspended(picture) or _is_being_ended(picture, ends):
+    def _is_apart(self, picture: Picture, ends: Ends, finding: Finding) -> bool:
+        """Did these die of themselves, and not because of an incident that is open?
+
+        Somebody may kill ranks one by one because their job hangs; so a kill counts only of one rank, and if those
+        that were waited for had come.
+        """
+        ranks = sorted(finding.names)
+        if finding.reason == Reason.OUT_OF_MEMORY or crashed(ends)[ranks].all():
+            return True
+        with_it = killed(ends) & (np.abs(ends.ended_s - ends.ended_s[ranks].min()) <= ANOTHER_S)
+        hangs = [known for _, known in self.ledger.open_ones if known.kind == "hang"]
+        alone = bool(killed(ends)[ranks].all()) and int(with_it.sum()) == 1
+        return alone and all(self._is_over(picture, known) for known in hangs)
+
+    def _besides(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident]:
+        """While the end of one is not got over: another rank is stopped, or others have waited for it only since."""
+        if self._suspended(picture) or _is_being_ended(picture, ends):
             return []
         finding = self.diagnosis.hang(picture, LOOK_AT_S, self.ledger.named)
-        if finding is None or finding.reason != Reason.STOPPED:
+        if finding is None:
+            return []
+        finding = self._begun(picture, finding, now_s)
+        last_s = max(ends.ended_s.max(initial=0.0), ends.failure_s.max(initial=0.0))
+        since = bool(finding.names) and not finding.hard and finding.onset_s > last_s + ANOTHER_S
+        if finding.reason != Reason.STOPPED and not since:
             return []
         self._look = Look.after(self._look, finding, now_s)
         urgency = urgency_of(self._look, finding, self._facts(picture, finding), self.config, 0.0, now_s)
@@ -249,11 +269,15 @@ class Analyzer:
 
     def _begun(self, picture: Picture, finding: Finding, now_s: float) -> Finding:
         """With the onset from which these ranks are waited for: not by those who slept, nor where it was another's."""
-        if finding.waited_for:
-            self._holding.look(finding.waited_for, picture.busy, (finding.comm, finding.op), now_s)
         onset_s = max(finding.onset_s, self._awake_s)
-        if not finding.hard:
-            onset_s = self._holding.onset_s([b.rank for b in finding.culprits or finding.candidates], onset_s)
+        if finding.waited_for:
+            ranks, op = sorted(finding.waited_for), tuple((finding.op or {}).values())
+            since_s = np.maximum(self.state.long_ops.latest_s(ranks), onset_s)
+            self._holding.look(ranks, picture.busy, hash((finding.comm, op)), since_s, now_s)
+            if not finding.hard:
+                own_s = self._holding.own_s([b.rank for b in finding.culprits or finding.candidates])
+                later_s = max(onset_s, now_s - own_s) if own_s else onset_s
+                return replace(finding, onset_s=later_s, inherited=later_s > onset_s + STEADY_S)
         return replace(finding, onset_s=onset_s)
 
     def _moved_on(self, picture: Picture, finding: Finding, now_s: float) -> list[Incident]:
@@ -273,11 +297,14 @@ class Analyzer:
 
     def _forget_what_is_over(self, picture: Picture) -> None:
         """Who was waited for lately has nothing to do with a death after it has come."""
-        known = self._prior
-        if known and known.waited_for:
-            blamed = sorted(known.names or known.waited_for)
-            if not picture.stopped[blamed].any() and self._have_come(picture, known, blamed):
-                self._prior = None
+        if self._prior and self._is_over(picture, self._prior):
+            self._prior = None
+
+    def _is_over(self, picture: Picture, known: Finding) -> bool:
+        """Have those come that were waited for?"""
+        blamed = sorted(known.names or known.waited_for)
+        halted = bool(picture.stopped[blamed].any())
+        return bool(known.waited_for) and not halted and self._have_come(picture, known, blamed)
 
     def _have_come(self, picture: Picture, known: Finding, blamed: list[int]) -> bool:
         """Have these ranks done what others waited for?"""
@@ -293,7 +320,7 @@ class Analyzer:
     def _facts(self, picture: Picture, finding: Finding) -> Thresholds:
         ranks = [b.rank for b in finding.culprits or finding.candidates]
         waits = picture.waits
-        waits = waits[waits["timeout_s"] > 0]
+        waits = waits[(waits["timeout_s"] > 0) & (not finding.inherited)]  # an old wait may end while a new link works
         # Each operation's own timeout, as if it had begun with the onset: one that began later ends later.
         timeouts = waits["timeout_s"] + (waits["issue_s"] - finding.onset_s) / OP_TIMEOUT_SHARE
         return {
@@ -321,12 +348,12 @@ class Analyzer:
 
     def _clear(self, now_s: float) -> list[Incident]:
         self._look, self._closely = None, False
-        self._holding.nobody()
         if self._clear_since_s is None:
             self._clear_since_s = now_s
         if now_s - self._clear_since_s < RECOVER_S:
             return []
         self._prior = None
+        self._holding.nobody()
         alive = ~np.isin(
             self.state.ranks.rows["state"][self.state.ranks.present], (ProcessState.GONE, ProcessState.ZOMBIE)
         )
@@ -337,18 +364,10 @@ class Analyzer:
         changed: list[Incident] = []
         for finding in self.rounds.findings(self.diagnosis, picture, now_s, at_end):
             changed += self.ledger.add_closed(finding, now_s)
-        for skew in (*self.history.skews(self.state), *self.diagnosis.peers.skews(now_s)):
-            if self._dealt_with_failure(skew.comm_key):
-                continue  # one that failed in an operation, or did not come to it, has issued others than its peers
+        for skew in (*self.history.skews(self.state), *self.diagnosis.peers.skews(self.state, now_s)):
             finding = self.rounds.skew_finding(self.diagnosis, picture, skew)
             changed += self.ledger.add_closed(replace(finding, onset_s=finding.onset_s or now_s), now_s)
         return changed
-
-    def _dealt_with_failure(self, key: int) -> bool:
-        """Has a member of this communicator gone on after an operation of its own had failed?"""
-        members = np.array(self.history.members_of(key), np.int64)
-        failure_s = self.state.ends().failure_s[members]
-        return bool(((failure_s > 0) & (self.state.ranks.went_on_s[members] > failure_s)).any())
 
     def _want_stacks(self, ranks: list[int], now_s: float) -> None:
         """Of these ranks, some at a time: those first of which there is none, or the oldest."""
@@ -363,7 +382,7 @@ def _severity(finding: Finding, ends: Ends) -> Severity:
 
     And that ranks waited when somebody killed them all is no fault yet.
     """
-    if not finding.hard and 2 * sudden_deaths(ends).sum() > len(ends.gone):
+    if not finding.hard and 2 * killed(ends).sum() > len(ends.gone):
         return "notice"
     lost = (ends.gone & (ends.status != 0)) | (ends.exception_s > 0)
     return "alert" if finding.cause == Cause.INCONSISTENT or bool(lost.any()) else "notice"

@@ -243,6 +243,8 @@ class Diagnosis:
 
     def _skewed(self, c: Contradiction) -> Deviation:
         """Members of a contradiction that had left out or repeated an operation long before it."""
+        if self.history.has_gap(self.history.key_of(c.comm), self.state):
+            return Deviation((), ())
         told = self.history.skewed(c.comm) & set(c.ranks)
         if told:
             return Deviation(tuple(sorted(told)) if len(told) < len(c.ranks) else (), ("its skew since then",))

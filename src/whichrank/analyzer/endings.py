@@ -15,13 +15,13 @@ from whichrank.analyzer.diagnosis import Diagnosis
 from whichrank.analyzer.reasons import reason_of
 from whichrank.locate import waitgraph
 from whichrank.locate.deaths import (
-    SIGKILL,
     Ends,
     ended_from_outside,
     failed_by_timeout,
     failed_first,
     how_it_ended,
     in_order,
+    killed,
     own_deaths,
     raised,
     signal_of,
@@ -41,18 +41,23 @@ AT_ONCE_S = 0.1
 """So close that a rank cannot have been ended because another was."""
 
 
-def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None) -> Finding | None:
+def who_ended_it(
+    diagnosis: Diagnosis, picture: Picture, prior: Finding | None, worth_a_word_s: float
+) -> Finding | None:
     """The culprit of a job that is dying, None if nobody died of a failure.
 
     Args:
         diagnosis: Answers for this job.
         picture: The job now.
         prior: What the wait-for graph said before the first death or failure, if it had a suspect.
+        worth_a_word_s: If that wait had not lasted so long, it says something of a timeout at most, and of no end.
     """
     ends, everything = diagnosis.state.open_ends(), diagnosis.state.ends()
     own = own_deaths(ends) & ~in_order(ends)
-    if prior and prior.culprits:
-        own &= ~_gave_up(picture, ends, prior)
+    began_s = min(float(t[t > 0].min(initial=np.inf)) for t in (ends.ended_s, ends.failure_s, ends.exception_s))
+    long = prior if prior and began_s - prior.onset_s >= worth_a_word_s else None
+    if long and long.culprits:
+        own &= ~_gave_up(picture, ends, long)
     failed = failed_first(ends)
     if not own.any() and not failed.any():
         return None
@@ -60,8 +65,8 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None) 
     if mismatch:  # whoever aborts over it is as likely a victim, so without a deviant nobody is named
         return replace(mismatch, kind="failed")
     if _all_ended_together(picture, ends, own):
-        known = prior and (prior.culprits or prior.candidates)
-        return prior if known else _ended_together(diagnosis, picture, ends, _killed_at_once(ends, own))
+        known = long and (long.culprits or long.candidates)
+        return long if known else _ended_together(diagnosis, picture, ends, _killed_at_once(ends, own))
     orderly, lost = in_order(ends), everything.gone & ~ends.gone
     sinks = _sinks(picture, own | lost, orderly)
     named = [r for r in sinks if own[r] or orderly[r] or lost[r]]
@@ -74,17 +79,19 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None) 
         first = [r for r in named if own[r]] or [r for r in named if lost[r]] or named
         return _died_if_known(diagnosis, picture, everything if lost[first].any() else ends, first)
     timed_out = failed_by_timeout(ends).any()
-    if timed_out and prior and prior.culprits and not own.any():
+    begin_s, end_s = _second_half(picture, ends) if timed_out else (0.0, 0.0)
+    if timed_out and prior and prior.culprits and not own.any() and prior.onset_s <= begin_s:
         return replace(prior, evidence=(*prior.evidence, _timeout_fact(ends)))
     alive = [r for r in sinks if not ends.gone[r] and picture.present[r]]
-    if timed_out and len(alive) == 1 and not own.any() and not _waited_too(diagnosis, ends, alive[0]):
+    waited_too = timed_out and any(diagnosis.state.long_ops.within(r, begin_s, end_s) for r in alive)
+    if timed_out and len(alive) == 1 and not own.any() and not waited_too:
         return _not_entered(diagnosis, picture, ends, alive)
     if own.any():
         return _died_if_known(diagnosis, picture, ends, np.flatnonzero(own).tolist())
     if ended_from_outside(ends):
         return None  # what failed then, failed because its peers were gone
-    if prior and prior.culprits:
-        return prior
+    if long and long.culprits and not timed_out:
+        return long
     return _undecided(diagnosis, picture, ends, sinks)
 
 
@@ -100,9 +107,13 @@ def _gave_up(picture: Picture, ends: Ends, prior: Finding) -> Bools:
     return np.asarray(waited & ends.gone & by_itself)
 
 
-def _waited_too(diagnosis: Diagnosis, ends: Ends, rank: int) -> bool:
-    """Was this rank, that waits for nobody now, in an operation itself when those of others failed?"""
-    return diagnosis.state.had_to_wait(rank, ends.failure_s[ends.failure_s > 0])
+def _second_half(picture: Picture, ends: Ends) -> tuple[float, float]:
+    """Of the time that the operation took that failed first: who was waited for then is to blame for its timeout."""
+    failed_s = np.where(ends.failure_s > 0, ends.failure_s, np.inf)
+    end_s = float(failed_s.min())
+    ops = picture.ops[picture.ops["failed"] & (picture.ops["rank"] == failed_s.argmin())]
+    issued_s = ops["issue_s"][ops["issue_s"] < end_s]  # the last one: others may have been posted long before
+    return (float(issued_s.max(initial=0.0)) + end_s) / 2 if len(issued_s) else end_s, end_s
 
 
 def _sinks(picture: Picture, own: Bools, ordered: Bools) -> list[int]:
@@ -145,8 +156,7 @@ def _killed_at_once(ends: Ends, own: Bools) -> Bools:
     A rank may see its peer's end, as a failure, in the moment before it is ended itself.
     """
     mute = ends.gone & np.array([not text for text in ends.exception])
-    killed = np.array([signal_of(int(s)) == SIGKILL for s in ends.status])
-    with_it = killed & (np.abs(ends.ended_s - ends.ended_s[own & mute].min(initial=np.inf)) <= AT_ONCE_S)
+    with_it = killed(ends) & (np.abs(ends.ended_s - ends.ended_s[own & mute].min(initial=np.inf)) <= AT_ONCE_S)
     return np.asarray(mute & (own | with_it))
 
 

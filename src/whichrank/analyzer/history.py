@@ -35,6 +35,9 @@ class Frontiers(Protocol):
     def ordinal(self, rank: int) -> int:
         """Operations that a rank has issued in all."""
 
+    def dealt_with_failure(self, ranks: list[int]) -> bool:
+        """Has one of these gone on after an operation of its own had failed?"""
+
 
 class History:
     """Token sequences of all ranks, and what tokens mean."""
@@ -191,9 +194,13 @@ class History:
                     partial(self._edits_beside, told, rank, edit), self._per_iteration,
                     partial(self._has_passed, told, rank, edit),
                 )  # fmt: skip
-                if skew and self.tell(skew):
+                if skew and not self.has_gap(skew.comm_key, told) and self.tell(skew):
                     found.append(skew)
         return found
+
+    def has_gap(self, key: int, told: Frontiers) -> bool:
+        """Has a member dealt with a failure? One that failed, or did not come, has issued others than its peers."""
+        return told.dealt_with_failure(self.members_of(key))
 
     def _has_passed(self, told: Frontiers, rank: int, edit: Edit, key: int, other: int) -> bool:
         """Has the other been seen where this rank was when its edit had lasted? Agents may be seconds apart."""
@@ -206,12 +213,13 @@ class History:
         return seen and self._covers(told, rank, edit, mark[0], other)
 
     def _covers(self, told: Frontiers, rank: int, edit: Edit, comm: int, other: int) -> bool:
-        """Was the other's iteration known where this rank's edit is? A loss or a new phase hides its own edits."""
-        since = self._issued_since(comm, rank, edit.ordinal)
-        theirs = self.sequence(other)
-        known = self._issued_since(comm, other, theirs.last_ordinal - theirs.explained + 1)
+        """Was the other's iteration known around this rank's edit? A loss or a new phase hides its own edits."""
+        at = told.frontier(comm, rank)[1] - self._issued_since(comm, rank, edit.ordinal)
+        theirs, issued = self.sequence(other), told.frontier(comm, other)[0]
+        begin = issued - self._issued_since(comm, other, theirs.explained_up_to - theirs.explained + 1)
+        end = issued - self._issued_since(comm, other, theirs.explained_up_to + 1)
         margin = self._per_iteration(rank, self._comm_key[comm])
-        return told.frontier(comm, other)[0] - known <= told.frontier(comm, rank)[1] - since - margin
+        return begin <= at - margin and at + margin <= end
 
     def _issued_since(self, comm: int, rank: int, ordinal: int) -> int:
         """Operations on this communicator among a rank's tokens from this operation on."""
@@ -247,9 +255,9 @@ class History:
         recent = min(s.last_ordinal, edit.ordinal) - RECENT_ITERATIONS * max(s.period, 16)
         same = (edit.missing, edit.extra)
         edits = [e for e in s.edits if e.ordinal > recent or (e.missing, e.extra) == same]
-        if other != rank and edits:
-            edits = self._unshared(told, rank, edit, other, edits)
-        return edits, s.explained
+        if other == rank:
+            return edits, s.explained
+        return self._unshared(told, rank, edit, other, edits) if edits else edits, s.explained
 
     def _unshared(self, told: Frontiers, rank: int, edit: Edit, other: int, edits: list[Edit]) -> list[Edit]:
         """The other's edits without those that this rank had too, apart from `edit`, each at most once."""
@@ -266,13 +274,12 @@ class History:
             missing, extra = ([t for t in part if self.group_of(t) == key] for part in (e.missing, e.extra))
             return missing, extra
 
-        mine = [(there(e), place(rank, e)) for e in self.sequence(rank).edits if e is not edit]
+        mine = [e for e in self.sequence(rank).edits if e is not edit and any(there(e))]
         left = []
         for e in edits:
-            what, at = there(e), place(other, e)
-            twin = next((m for m in mine if m[0] == what and abs(m[1] - at) <= slack), None)
-            if twin:
-                mine.remove(twin)
-            else:
+            twins = [m for m in mine if there(m) == there(e) and abs(place(rank, m) - place(other, e)) <= slack]
+            if twins:
+                mine.remove(twins[0])
+            elif any(there(e)):
                 left.append(e)
         return left

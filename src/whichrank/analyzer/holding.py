@@ -1,4 +1,4 @@
-"""Who holds others up, since when, and how much of that time it has worked.
+"""Who holds others up, for how long by now, and how much of that time it has worked.
 
 The wait at the end of a chain is older than what its last link has to do with it: a pipeline stage that was waited for
 in vain passes its wait on to the next one, which has just begun. And a rank that writes a checkpoint is given more
@@ -7,56 +7,71 @@ time; when it is done, that time does not count all at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from whichrank.model.picture import Bools
+from whichrank.model.picture import Bools, Floats
 
 
 class Holding:
-    """By rank, since when others wait for it while it waits for nobody. Times are seconds on the analyzer's clock."""
+    """By rank, for how long others have waited for it while it waited for nobody. Times in seconds, one clock."""
 
     def __init__(self) -> None:
-        self._since_s = np.full(0, np.inf)
+        self._held = np.zeros(0, np.bool_)
+        self._own_s = np.zeros(0)
         self._busy_s = np.zeros(0)
-        self._begun_s = self._looked_s = np.inf
-        self._shown_in: object = None
+        self._shown = np.zeros(0, np.int64)
+        self._looked_s: float | None = None
 
     def nobody(self) -> None:
         """Nobody is waited for."""
-        self._since_s[:] = np.inf
-        self._begun_s, self._shown_in = np.inf, None
+        self._held[:] = False
+        self._own_s[:] = self._busy_s[:] = 0.0
+        self._shown[:] = 0
+        self._looked_s = None
 
-    def look(self, waited_for: Iterable[int], busy: Bools, shown_in: object, now_s: float) -> None:
+    def look(self, waited_for: Sequence[int], busy: Bools, shown_in: int, onset_s: Floats, now_s: float) -> None:
         """Take who is waited for now.
 
         Args:
             waited_for: Ranks that others wait for and that wait for nobody.
             busy: By rank, whether it works.
-            shown_in: The operation in which it shows; as long as it is the same one, it is the same wait for another.
+            shown_in: The operation in which it shows, as a hash. A rank that waits in between goes on where it was in
+                the same operation, and starts anew in another one.
+            onset_s: For each of `waited_for` since when it may have held others up, if this is the first look.
             now_s: The time.
         """
-        new_s = now_s if shown_in != self._shown_in else min(now_s, float(self._since_s.min(initial=np.inf)))
-        grown = len(busy) - len(self._since_s)
-        since_s = np.append(self._since_s, np.full(grown, np.inf))
-        busy_s = np.append(self._busy_s, np.zeros(grown))
+        self._grow(len(busy))
         held = np.zeros(len(busy), np.bool_)
-        held[list(waited_for)] = True
-        worked = held & busy & (since_s < np.inf)
-        self._busy_s = np.where(held & (since_s < np.inf), busy_s, 0.0) + np.where(worked, now_s - self._looked_s, 0.0)
-        self._since_s = np.where(held, np.minimum(since_s, new_s), np.inf)
-        self._begun_s, self._looked_s, self._shown_in = min(self._begun_s, now_s), now_s, shown_in
+        held[waited_for] = True
+        anew = held & ~self._held & (self._shown != shown_in)
+        self._own_s[anew] = self._busy_s[anew] = 0.0
+        self._shown[held & ~self._held] = shown_in
+        if self._looked_s is None:
+            self._own_s[waited_for] = now_s - onset_s
+        else:
+            still = held & self._held
+            self._own_s[still] += now_s - self._looked_s
+            self._busy_s[still & busy] += now_s - self._looked_s
+        self._held, self._looked_s = held, now_s
 
-    def onset_s(self, ranks: Iterable[int], onset_s: float) -> float:
-        """When the first of these began to hold others up, if the wait, which began at `onset_s`, is another's too."""
-        since_s = float(self._since_s[self._known(ranks)].min(initial=np.inf))
-        return max(onset_s, since_s) if self._begun_s < since_s < np.inf else onset_s
+    def own_s(self, ranks: Iterable[int]) -> float:
+        """How long the one of these that has held others up longest has done so; 0 if none does."""
+        return float(self._own_s[[r for r in self._known(ranks) if self._held[r]]].max(initial=0.0))
 
     def busy_s(self, ranks: Iterable[int]) -> float:
-        """Seconds that all of these have worked while they were waited for."""
+        """How long all of these have worked meanwhile."""
         known = self._known(ranks)
-        return float(self._busy_s[known].min()) if len(known) else 0.0
+        return float(self._busy_s[known].min()) if known else 0.0
 
     def _known(self, ranks: Iterable[int]) -> list[int]:
-        return [r for r in ranks if r < len(self._since_s)]
+        return [r for r in ranks if r < len(self._held)]
+
+    def _grow(self, size: int) -> None:
+        more = size - len(self._held)
+        if more > 0:
+            self._held = np.append(self._held, np.zeros(more, np.bool_))
+            self._own_s = np.append(self._own_s, np.zeros(more))
+            self._busy_s = np.append(self._busy_s, np.zeros(more))
+            self._shown = np.append(self._shown, np.zeros(more, np.int64))

@@ -75,9 +75,11 @@ class Ledger:
         current, known = self.open_ones[-1] if self.open_ones else (None, None)
         if finding.names and finding.names in self._settled and finding.reason != Reason.STOPPED and not own_death:
             return []  # told already: what was wrong in its data has now stopped the job
+        if not own_death and any(i.severity == "alert" and _ended_the_hang(k, finding) for i, k in self.open_ones):
+            return []
         changed = []
         if current and known and _on_top(known, finding, current.severity, own_death):
-            if not finding.hard and not _blamed(known) & finding.waited_for:
+            if not finding.hard and known.waited_for and not _blamed(known) & finding.waited_for:
                 changed = self.close(now_s, "recovered", current.id)
             current = self._taken_up(finding)
         elif current and known and current.severity == "alert" and known.names and finding.names != known.names:
@@ -254,16 +256,30 @@ def _on_top(known: Finding, finding: Finding, severity: Severity, own_death: boo
         return False
     later = finding.onset_s > known.onset_s + ANOTHER_S
     if not _blamed(known):
-        return severity == "alert" and later and finding.reason == Reason.STOPPED
+        hang = severity == "alert" and known.kind == "hang"
+        return hang and later and (finding.cause != Cause.PROCESS_EXIT or own_death)
     if severity == "alert":
-        return finding.reason == Reason.STOPPED or own_death
+        since = later and not finding.hard and known.cause == Cause.PROCESS_EXIT  # they went on without the dead one
+        return finding.reason == Reason.STOPPED or own_death or since
     return later or (finding.hard and not known.hard)
 
 
+def _ended_the_hang(known: Finding, finding: Finding) -> bool:
+    """Is this only what a hang came to, of which all is said, or nothing: somebody or some library ended it?"""
+    later = finding.onset_s > known.onset_s + ANOTHER_S
+    ended = known.kind == "hang" and finding.kind == "failed" and later
+    return ended and (bool(known.names) or finding.reason == Reason.SIGNAL)
+
+
 def _as_little(known: Finding, finding: Finding) -> bool:
-    """Do both say of a failure that nobody can be named, the later one with no more candidates?"""
+    """Do both say of the same failures that nobody can be named, the later one with no more candidates?"""
     both = known.kind == finding.kind == "failed" and not known.names and not finding.names
-    return both and known.cause == finding.cause and (bool(known.candidates) or not finding.candidates)
+    return (
+        both
+        and set(finding.victims) <= set(known.victims)
+        and known.cause == finding.cause
+        and (bool(known.candidates) or not finding.candidates)
+    )
 
 
 def _same(a: Incident, b: Incident) -> bool:

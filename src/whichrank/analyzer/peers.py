@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from whichrank.analyzer.history import History
+from whichrank.analyzer.history import Frontiers, History
 from whichrank.locate.signatures import Skew
 from whichrank.locate.strays import Stray, stray
 from whichrank.model.sequence import Edit, Tokens
@@ -41,16 +41,19 @@ class Peers:
         for comm in comms:
             self._pending.setdefault(comm, (now_s, now_s))
 
-    def skews(self, now_s: float) -> list[Skew]:
+    def skews(self, told: Frontiers, now_s: float) -> list[Skew]:
         """Ranks that left their peers three iterations ago or more, each told once."""
         found = []
         due = [comm for comm, (_, next_s) in self._pending.items() if next_s <= now_s][:AT_ONCE]
         for comm in due:
             since_s, _ = self._pending.pop(comm)
-            members = self._history.members_of(self._history.key_of(comm))[:FROM_EACH]
-            told = [skew for rank in members if (skew := self.skew_of(rank)) and self._history.tell(skew)]
-            found += told
-            if not told and now_s - since_s < PATIENCE_S:
+            key = self._history.key_of(comm)
+            if self._history.has_gap(key, told):
+                continue
+            members = self._history.members_of(key)[:FROM_EACH]
+            new = [skew for rank in members if (skew := self.skew_of(rank)) and self._history.tell(skew)]
+            found += new
+            if not new and now_s - since_s < PATIENCE_S:
                 self._pending[comm] = since_s, now_s + PAUSE_SHARE * (now_s - since_s)
         return found
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.analyzer.growing import Growing
+from whichrank.analyzer.long_ops import LongOps
 from whichrank.locate.deaths import Ends
 from whichrank.model.picture import OPS, PAIRS, WAITS, Picture
 from whichrank.model.rows import Status, WaitHow
@@ -22,8 +23,6 @@ UNKNOWN_DELAY_S = 10.0
 """Assumed bound of an agent's delay until its first round trip."""
 FRESH_S = 3.0
 """What was read longer ago than this is no news: its agent is silent."""
-LONG_S = 0.3
-"""An operation that took so long was waited in, maybe."""
 MAX_WORLD = 1 << 20
 MAX_MEMBERSHIPS = 1 << 24
 _MEMBER_COLUMNS = ("member_rank", "member_issued", "member_done", "member_tid")
@@ -45,8 +44,6 @@ class _Columns:
         self.cpu_share = np.zeros(0)
         self.stopped_looks = np.zeros(0, np.int64)
         self.went_on_s = np.zeros(0)  # when the latest operation was issued, at the earliest, that has completed
-        self.long_from_s = np.zeros(0)  # from issue to end of the latest completed one that took `LONG_S` or more
-        self.long_to_s = np.zeros(0)
         self.agent = np.zeros(0, np.int64)
 
     def grow(self, size: int) -> None:
@@ -55,7 +52,6 @@ class _Columns:
         for name, fill in (
             ("rows", None), ("rates", None), ("present", False), ("read_s", 0.0), ("read_after_s", -np.inf),
             ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_looks", 0), ("agent", -1), ("went_on_s", 0.0),
-            ("long_from_s", 0.0), ("long_to_s", 0.0),
         ):  # fmt: skip
             old = getattr(self, name)
             new = np.zeros(size, old.dtype) if fill is None else np.full(size, fill, old.dtype)
@@ -91,6 +87,7 @@ class JobState:
         self._lossy: set[int] = set()
         self._heard_s: list[float] = []
         self.failed_ops: dict[int, np.ndarray[Any, Any]] = {}
+        self.long_ops = LongOps()
         self.stacks: dict[int, tuple[float, list[Stack], str]] = {}
         self.exits: dict[int, Event] = {}
         self._got_over: dict[int, tuple[np.void, int]] = {}  # the rank's row then, and until when by its host's clock
@@ -155,7 +152,8 @@ class JobState:
             self._restarted.add(restarted)
             self._got_over.pop(restarted, None)
             self._failed_ns.pop(restarted, None)
-            columns.went_on_s[restarted] = columns.long_from_s[restarted] = columns.long_to_s[restarted] = 0.0
+            columns.went_on_s[restarted] = 0.0
+            self.long_ops.forget(restarted)
             self.failed_ops.pop(restarted, None)
             self.exits.pop(restarted, None)
             self.stacks.pop(restarted, None)
@@ -307,9 +305,7 @@ class JobState:
             issued = self._host_s(told["rank"], told["row"]["t_issue_ns"])
             delay_s = batch.delay_bound_ns / 1e9 if batch.delay_bound_ns >= 0 else UNKNOWN_DELAY_S
             np.maximum.at(self.ranks.went_on_s, told["rank"][done], issued[done] - delay_s)
-            long = done & (ends - issued >= LONG_S)
-            self.ranks.long_from_s[told["rank"][long]] = issued[long]
-            self.ranks.long_to_s[told["rank"][long]] = ends[long]
+            self.long_ops.add(told["rank"][done], issued[done], ends[done])
             self.last_completion_s = max(self.last_completion_s, float(ends[done].max(initial=0.0)))
             key = comm * 64 + told["row"]["kind"]
             for value, n in zip(*np.unique(key, return_counts=True), strict=True):
@@ -327,9 +323,10 @@ class JobState:
 
     # ---- looking ---------------------------------------------------------------------------------------------------
 
-    def had_to_wait(self, rank: int, at_s: NDArray[np.float64]) -> bool:
-        """Was the rank in an operation at one of these times that took long and has completed since?"""
-        return bool(((self.ranks.long_from_s[rank] < at_s) & (at_s < self.ranks.long_to_s[rank])).any())
+    def dealt_with_failure(self, ranks: list[int]) -> bool:
+        """Has one of these gone on after an operation of its own had failed?"""
+        failure_s = self._host_s(np.array(ranks, np.int64), self.ranks.rows["first_failure_ns"][ranks])
+        return bool(((failure_s > 0) & (self.ranks.went_on_s[ranks] > failure_s)).any())
 
     def told_ops_of(self, agent: str) -> np.ndarray[Any, Any]:
         """Operations in flight on one agent's node, rows of OPS."""

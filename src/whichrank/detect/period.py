@@ -102,6 +102,11 @@ class Sequence:
         return self._lost_up_to > 0
 
     @property
+    def explained_up_to(self) -> int:
+        """Ordinal of the last operation that the present period has explained."""
+        return self._first + self._checked - 1
+
+    @property
     def explained(self) -> int:
         """Operations that the present period has explained; 0 while it is not known."""
         return self._checked - self._since if self.period else 0
@@ -324,7 +329,7 @@ class Sequence:
         ):
             return
         if wide > self.period and np.array_equal(self._x[j:k], self._x[i:j]):
-            self.period = wide
+            self.period, self._since = wide, k
             self.edits.clear()
             self.edit_index.clear()
 

@@ -42,8 +42,8 @@ SIGNALS = {
 SIGKILL = 9
 SEEN_LATE_S = 0.5
 """The end of a process is seen by its agent so much later, at most, than it was."""
-SUDDEN = frozenset({4, 7, 8, 9, 11})
-"""SIGILL, SIGBUS, SIGFPE, SIGKILL and SIGSEGV. Not SIGABRT: so ends a library that has waited too long."""
+CRASHES = frozenset({4, 7, 8, 11})
+"""SIGILL, SIGBUS, SIGFPE and SIGSEGV. Not SIGABRT: so ends a library that has waited too long."""
 LAUNCHER_SIGNALS = frozenset({1, 2, 15})
 """SIGHUP, SIGINT and SIGTERM: how a launcher ends its ranks."""
 
@@ -113,8 +113,9 @@ def told_to_end(ends: Ends) -> Bools:
 
 
 def told_to_end_s(ends: Ends) -> Floats:
-    """When that was, where it was: of an exception, when it was raised, since the process may take long to end."""
-    return np.where(ends.exception_s > 0, ends.exception_s, ends.ended_s)
+    """When that was, where it was: of its exception, when it was raised, since the process may take long to end."""
+    interrupted = np.array([bool(_INTERRUPTED.search(text)) for text in ends.exception])
+    return np.where(interrupted & (ends.exception_s > 0), ends.exception_s, ends.ended_s)
 
 
 def _signalled(ends: Ends) -> Bools:
@@ -147,9 +148,8 @@ def own_deaths(ends: Ends) -> Bools:
     followed = np.array([bool(text) and lost_connection(text) for text in ends.exception])
     own &= ~followed
     # The launcher kills who did not obey: SIGKILL after others were terminated is no death of its own.
-    killed = np.array([signal_of(int(s)) == SIGKILL for s in ends.status])
     if launcher.any():
-        own &= ~(killed & (ends.ended_s > ends.ended_s[launcher & ends.gone].min(initial=np.inf)))
+        own &= ~(killed(ends) & (ends.ended_s > ends.ended_s[launcher & ends.gone].min(initial=np.inf)))
     return _without_doubtful(np.asarray(own | raised(ends)), ends)
 
 
@@ -165,9 +165,14 @@ def _without_doubtful(own: Bools, ends: Ends) -> Bools:
     return np.asarray(sure | (doubtful & (ends.exception_s <= first_s)))
 
 
-def sudden_deaths(ends: Ends) -> Bools:
-    """Ranks that a fault or somebody else ended at once: none of them has given up waiting for another."""
-    return np.array([signal_of(int(s)) in SUDDEN for s in ends.status])
+def crashed(ends: Ends) -> Bools:
+    """Ranks that a fault of their own ended: no wait leads to these."""
+    return np.array([signal_of(int(s)) in CRASHES for s in ends.status])
+
+
+def killed(ends: Ends) -> Bools:
+    """Ranks that somebody, or the kernel, ended by SIGKILL."""
+    return np.array([signal_of(int(s)) == SIGKILL for s in ends.status])
 
 
 def in_order(ends: Ends) -> Bools:

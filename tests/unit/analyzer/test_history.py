@@ -24,6 +24,7 @@ class Told:
         self.counters: dict[tuple[int, int], tuple[int, int]] = {}
         self.ordinals: dict[int, int] = {}
         self.done: Counter[tuple[int, int]] = Counter()
+        self.dealt = False
 
     def frontier(self, comm: int, rank: int) -> tuple[int, int]:
         n = self.done[comm, rank]
@@ -31,6 +32,9 @@ class Told:
 
     def ordinal(self, rank: int) -> int:
         return self.ordinals.get(rank, 0)
+
+    def dealt_with_failure(self, ranks: list[int]) -> bool:
+        return self.dealt
 
 
 def history(info: list[CommInfo] | None = None) -> History:
@@ -85,6 +89,17 @@ def test_a_skipped_operation_of_equal_shape_is_a_skew_within_three_iterations() 
     assert (skew.rank, h.comm_of_key(skew.comm_key), skew.iterations_since) == (1, TP, 3)
     assert len(skew.edit.missing) == 1
     assert not h.skews(told)
+
+
+def test_where_a_failure_was_dealt_with_nothing_is_claimed() -> None:
+    h, told, zero, one = after(8)
+    zero.issues(PROGRAM)
+    one.issues(PROGRAM[1:])
+    iterate(4, zero, one)
+    told.dealt = True
+    assert not h.skews(told)
+    told.dealt = False
+    assert h.skews(told), "nothing was noted before"
 
 
 def test_a_log_line_that_both_write_hides_no_skew() -> None:

@@ -29,13 +29,35 @@ def test_a_fault_on_top_of_a_notice_is_an_incident_of_its_own() -> None:
     assert last_of(watch(a, n, first_s=25.5, last_s=28.0)) == {"job-1": ("alert", "recovered", (2,))}
 
 
-def test_another_thought_about_the_same_wait_is_the_same_incident() -> None:
-    # GIVEN a notice of rank 2; then it turns out that it had entered, and that rank 3 had not
+def test_another_rank_that_holds_up_the_same_wait_has_its_own_time() -> None:
+    # GIVEN a notice of rank 2, for which rank 3 waits elsewhere; then it comes, and rank 3 does its own part
     a, n = analyzer(), hung(2)
     said = watch(a, n, first_s=1.5, last_s=8.0)
-    n.waits(2, 7, 9, since_s=1.1).moves_on(3).did(3, 7, 8)
+    n.waits(2, 7, 9, since_s=8.1).moves_on(3).did(3, 7, 8)
     said += watch(a, n, first_s=8.5, last_s=12.0)
-    assert last_of(said) == {"job-1": ("notice", "open", (3,))}
+    assert last_of(said) == {"job-1": ("notice", "recovered", (2,))}
+    # WHEN that takes long too
+    said += watch(a, n, first_s=12.5, last_s=15.0)
+    assert last_of(said) == {"job-1": ("notice", "recovered", (2,)), "job-2": ("notice", "open", (3,))}
+
+
+def test_a_job_that_hangs_and_is_killed_host_by_host_names_no_other_rank() -> None:
+    # GIVEN an alert of rank 3, and a user who ends the job on one host after the other
+    a, n, b = analyzer(), Node("a:1", [0, 1], 4).comm(WORLD), Node("b:1", [2, 3], 4).comm(WORLD)
+    for rank in (0, 1):
+        n.waits(rank, 7, 9, since_s=1.0)
+    b.waits(2, 7, 9, since_s=1.0).did(3, 7, 8)
+    said = watch(a, n, b, first_s=1.5, last_s=24)
+    for host, ranks, at_s in ((n, (0, 1), 24.3), (b, (2, 3), 27.3)):
+        for rank in ranks:
+            host.is_(rank, ProcessState.GONE, ended_ns=host.ns(at_s))
+        exits = [Event("exit", rank, 100 + rank, host.ns(at_s), status=9) for rank in ranks]
+        a.feed(host.batch(at_s + 0.2, events=exits), NOW_S + at_s + 0.2)
+        said += watch(a, n, b, first_s=at_s + 0.3, last_s=at_s + 2.7)
+    said += a.finish(NOW_S + 32)
+    # THEN the incident stays what it was
+    assert last_of(said) == {"job-1": ("alert", "final", (3,))}
+    assert {i.cause for i in said} == {Cause.NOT_ENTERED}
 
 
 def test_a_rank_that_is_late_after_another_is_an_incident_of_its_own() -> None:
@@ -79,13 +101,18 @@ def test_the_next_link_of_a_chain_is_named_if_it_does_not_come_either() -> None:
     assert last_of(said) == {"job-1": ("alert", "recovered", (0,)), "job-2": ("alert", "open", (1,))}
 
 
-@pytest.mark.parametrize(("status", "told"), [(9, True), (11, True), (6, False), (1 << 8, False)])
-def test_a_rank_that_is_killed_on_top_of_an_alert_is_an_incident_of_its_own(status: int, told: bool) -> None:
-    # GIVEN rank 1 is stopped, and a while later rank 2, which waits for it, is killed, or aborts, or exits
+@pytest.mark.parametrize(
+    ("status", "came", "told"),
+    [(11, False, True), (9, False, False), (9, True, True), (6, False, False), (1 << 8, False, False)],
+)
+def test_a_rank_that_dies_on_top_of_an_alert_is_told_if_it_died_of_itself(status: int, came: bool, told: bool) -> None:
+    # GIVEN rank 1 is stopped, and maybe goes on; then rank 2, which waited for it, crashes, is killed, aborts, or exits
     a, n = analyzer(), hung(1)
     n.is_(1, ProcessState.STOPPED)
     said = watch(a, n, first_s=1.5, last_s=5.0)
     assert last_of(said) == {"job-1": ("alert", "open", (1,))}
+    if came:
+        n.is_(1, ProcessState.SLEEPING).did(1, 7, 9, 8)
     n.is_(2, ProcessState.GONE, ended_ns=n.ns(5.2))
     a.feed(n.batch(5.4, events=[Event("exit", 2, 102, n.ns(5.2), status=status)]), NOW_S + 5.4)
     said += watch(a, n, first_s=5.5, last_s=9.0)
@@ -106,6 +133,23 @@ def test_a_deadlock_is_not_overwritten_by_a_rank_that_is_stopped_later() -> None
     n.did(3, 10, 4).is_(3, ProcessState.STOPPED).waits(2, 10, 5, since_s=5.2)
     said += watch(a, n, first_s=5.5, last_s=9.0)
     assert last_of(said) == first | {"job-2": ("alert", "open", (3,))}
+
+
+def test_a_deadlock_is_not_overwritten_by_a_rank_that_is_late_elsewhere_or_by_who_ends_it() -> None:
+    one, two = comm_info(8, [0, 1], "mesh_tp"), comm_info(9, [0, 1], "mesh_dp")
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(one, two, comm_info(10, [2, 3], "mesh_pp"))
+    n.waits(0, 8, 5, since_s=1.0).did(0, 9, 4).waits(1, 9, 5, since_s=1.0).did(1, 8, 4)
+    first = last_of(watch(a, n, first_s=1.5, last_s=5.0))
+    n.did(3, 10, 4).waits(2, 10, 5, since_s=5.2)
+    said = watch(a, n, first_s=5.5, last_s=13.0)
+    assert last_of(said) == {"job-2": ("notice", "open", (3,))} | {
+        i: word for i, word in first.items() if i in last_of(said)
+    }
+    # WHEN somebody kills one of them
+    n.moves_on(2).did(2, 10, 5).did(3, 10, 5).is_(1, ProcessState.GONE, ended_ns=n.ns(13.2))
+    a.feed(n.batch(13.4, events=[Event("exit", 1, 101, n.ns(13.2), status=9)]), NOW_S + 13.4)
+    said = watch(a, n, first_s=13.5, last_s=16.0)
+    assert not any(c.rank == 1 for i in said for c in i.culprits)
 
 
 def test_a_stopped_rank_on_top_of_an_alert_is_an_incident_of_its_own() -> None:

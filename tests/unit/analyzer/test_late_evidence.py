@@ -50,8 +50,9 @@ def test_who_is_late_when_all_are_killed_is_no_alert() -> None:
     assert not any(i.severity == "alert" and i.culprits for i in said)
 
 
+@pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("waited_too", [False, True])
-def test_who_waited_too_when_an_operation_timed_out_is_not_named(waited_too: bool) -> None:
+def test_who_waited_too_when_an_operation_timed_out_is_not_named(waited_too: bool, again: bool) -> None:
     # GIVEN rank 0's operation times out at 3.0, since rank 1 has not entered it; rank 1 waited for rank 3 until 3.2
     own = comm_info(8, [1, 3], "mesh_dp")
     a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(comm_info(7, [0, 1], "mesh_tp"), own)
@@ -59,10 +60,12 @@ def test_who_waited_too_when_an_operation_timed_out_is_not_named(waited_too: boo
     rows = [records(0, 7, 9, 1, status=Status.FAILED, t_issue_ns=n.ns(1.5), t_end_ns=n.ns(3.0))]
     if waited_too:
         rows += [records(1, 8, 5, 1, t_issue_ns=n.ns(1.4), t_end_ns=n.ns(3.2))]
+    if again:  # and in another one after that
+        rows += [records(1, 8, 6, 1, t_issue_ns=n.ns(4.5), t_end_ns=n.ns(4.9))]
     told = b"Timed out waiting 1500ms for recv operation to complete"
     n.is_(0, ProcessState.SLEEPING, first_failure_ns=n.ns(3.0), failure=told)
-    a.feed(n.batch(3.4, np.concatenate(rows)), NOW_S + 3.4)
-    said = watch(a, n, first_s=3.5, last_s=6.0)
+    a.feed(n.batch(5.0, np.concatenate(rows)), NOW_S + 5.0)
+    said = watch(a, n, first_s=5.1, last_s=8.0)
     # THEN it is named only if it had nobody to wait for
     assert {c.rank for i in said for c in i.culprits} == (set() if waited_too else {1})
     assert {i.cause for i in said} == {Cause.UNKNOWN if waited_too else Cause.NOT_ENTERED}
@@ -81,3 +84,40 @@ def test_a_failure_that_says_nothing_says_it_once() -> None:
             n.moves_on(rank).did(rank, 7, 9 if look % 2 else 8)
         said += watch(a, n, first_s=at_s, last_s=at_s)
     assert len(said) <= 2
+
+
+def test_a_rank_that_leaves_slowly_after_a_death_is_no_death_of_its_own() -> None:
+    # GIVEN rank 1 is killed; rank 0 fails over it, and needs 50 s to leave; 2 and 3 go on in their own group
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(comm_info(7, [0, 1]), comm_info(8, [2, 3], name="x"))
+    n.waits(0, 7, 9, since_s=4.0).did(1, 7, 8)
+    a.feed(n.batch(1.4, records(0, 7, 1, 1, t_issue_ns=n.ns(1.0), t_end_ns=n.ns(1.1))), NOW_S + 1.4)
+    said = watch(a, n, first_s=1.5, last_s=4.5)
+    told = {"failure": b"Connection closed by peer", "exception": b"DistBackendError: Connection closed by peer"}
+    n.is_(1, ProcessState.GONE, ended_ns=n.ns(5.0)).moves_on(0).did(0, 7, 9, 8)
+    n.is_(0, ProcessState.SLEEPING, first_failure_ns=n.ns(5.1), exception_ns=n.ns(5.2), **told)
+    failed = records(0, 7, 9, 1, status=Status.FAILED, t_issue_ns=n.ns(4.0), t_end_ns=n.ns(5.1))
+    a.feed(n.batch(5.3, failed, events=[Event("exit", 1, 101, n.ns(5.0), status=9)]), NOW_S + 5.3)
+    for step in range(100):
+        at_s = 5.5 + step / 2
+        went = [records(r, 8, step + 1, 1, t_issue_ns=n.ns(at_s - 0.2), t_end_ns=n.ns(at_s - 0.1)) for r in (2, 3)]
+        a.feed(n.did(2, 8, step + 1).did(3, 8, step + 1).batch(at_s, np.concatenate(went)), NOW_S + at_s)
+        said += a.tick(NOW_S + at_s + 0.1)
+    n.is_(0, ProcessState.GONE, ended_ns=n.ns(55.4))
+    a.feed(n.batch(55.5, events=[Event("exit", 0, 100, n.ns(55.4), status=1 << 8)]), NOW_S + 55.5)
+    said += watch(a, n, first_s=55.6, last_s=60.0)
+    assert {c.rank for i in said for c in i.culprits} == {1}
+
+
+def test_ranks_that_the_launcher_ended_after_they_had_raised_were_not_ended_by_the_user() -> None:
+    # GIVEN all fail with a lost connection and raise; the first one to end has the launcher end the others
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
+    watch(a, n, first_s=1.0, last_s=4.5)
+    rows = [records(r, 7, 9, 1, status=Status.FAILED, t_issue_ns=n.ns(4.6), t_end_ns=n.ns(5.0)) for r in range(4)]
+    raised = {"exception_ns": n.ns(5.05), "exception": b"DistBackendError: connection reset by peer"}
+    for r in range(4):
+        ended = {"ended_ns": n.ns(5.5 if r == 0 else 5.6)}
+        n.did(r, 7, 9, 8).is_(r, ProcessState.GONE, first_failure_ns=n.ns(5.0), failure=b"reset", **raised, **ended)
+    exits = [Event("exit", r, 100 + r, n.ns(5.6), status=15 if r else 1 << 8) for r in range(4)]
+    a.feed(n.batch(5.7, np.concatenate(rows), events=exits), NOW_S + 5.7)
+    # THEN it is told that the job failed
+    assert [i.severity for i in watch(a, n, first_s=5.8, last_s=10.0)][:1] == ["alert"]

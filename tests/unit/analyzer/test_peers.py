@@ -23,6 +23,22 @@ DP = {0: DP02, 1: DP13, 2: DP02, 3: DP13}
 RANKS = range(4)
 
 
+class Told:
+    """Every rank is as far as it is known."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def frontier(self, comm: int, rank: int) -> tuple[int, int]:
+        return 1 << 20, 1 << 20
+
+    def ordinal(self, rank: int) -> int:
+        return self._job.ordinal[rank]
+
+    def dealt_with_failure(self, ranks: list[int]) -> bool:
+        return False
+
+
 class Job:
     """TP2 x DP2: tensor-parallel operations of one signature, then a gradient reduction; now and then a log."""
 
@@ -54,7 +70,7 @@ class Job:
     def skews(self) -> list[Skew]:
         self.now_s += 100.0
         self.peers.watch([TP01, TP23], self.now_s)
-        return self.peers.skews(self.now_s)
+        return self.peers.skews(Told(self), self.now_s)
 
 
 @pytest.mark.parametrize("shift", [-1, 1, -2])
@@ -109,16 +125,9 @@ def test_both_witnesses_tell_a_skew_once() -> None:
     job.leave(2)
     (skew,) = job.skews()
 
-    class Told:
-        def frontier(self, comm: int, rank: int) -> tuple[int, int]:
-            return 1 << 20, 1 << 20
-
-        def ordinal(self, rank: int) -> int:
-            return job.ordinal[rank]
-
     # THEN the rank's own past has nothing to add
     assert job.history.sequence(2).edits
-    assert not job.history.skews(Told())
+    assert not job.history.skews(Told(job))
     assert not job.history.tell(skew)
 
 
