@@ -16,6 +16,8 @@ TP, DP = 0, 1
 INFO = [comm_info(7, [0, 1], "mesh_tp"), comm_info(8, [0, 1], "mesh_dp")]
 Stream = list[tuple[int, int]]
 """Communicator and element count of each operation."""
+HARD = (2015, 2028, 2051, 2494, 2529, 2635)
+"""Of 700, where a period that was widened hid what it had not explained."""
 
 
 class Told:
@@ -75,7 +77,7 @@ def claims(draw: random.Random, streams: tuple[Stream, Stream]) -> list[Skew]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(1000, 1040))
+@pytest.mark.parametrize("seed", [*HARD, *range(1000, 1020)])
 def test_what_both_members_do_is_no_skew(seed: int) -> None:
     draw = random.Random(seed)
     usual = iteration(draw)
