@@ -18,7 +18,7 @@ from whichrank.analyzer.silence import silent_job
 from whichrank.analyzer.state import JobState
 from whichrank.config import AnalyzerConfig
 from whichrank.detect.hang import OP_TIMEOUT_SHARE, Look, Thresholds, Urgency, urgency_of
-from whichrank.locate.deaths import Ends, crashed, killed, told_to_end, told_to_end_s
+from whichrank.locate.deaths import Ends, crashed, ended_mutely, killed, told_to_end, told_to_end_s
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Cause, Incident, Reason, Severity
 from whichrank.model.picture import Picture
@@ -154,7 +154,7 @@ class Analyzer:
         changed = self._wrong_data(picture, now_s, at_end=True)
         if self._death_since_s is None:
             self._forget_what_is_over(picture)
-        finding = who_ended_it(self.diagnosis, picture, self._prior, self.config.notice_min_s)
+        finding = who_ended_it(self.diagnosis, picture, self._prior, self._is_told(self._prior))
         if finding:
             changed += self.ledger.report(finding, _severity(finding, self.state.open_ends()), now_s)
         return changed + self.ledger.end(now_s)
@@ -194,7 +194,7 @@ class Analyzer:
         self._closely = True
         if now_s - self._death_since_s < SETTLE_S:
             return []
-        finding = who_ended_it(self.diagnosis, picture, self._prior, self.config.notice_min_s)
+        finding = who_ended_it(self.diagnosis, picture, self._prior, self._is_told(self._prior))
         if not finding:
             return None
         if finding.cause == Cause.UNKNOWN and now_s - self._death_since_s < 2 * SETTLE_S:
@@ -209,7 +209,11 @@ class Analyzer:
         that were waited for had come.
         """
         ranks = sorted(finding.names)
-        if finding.reason == Reason.OUT_OF_MEMORY or crashed(ends)[ranks].all():
+        told = told_to_end(ends)
+        before = ends.ended_s[ranks].max() < told_to_end_s(ends)[told].min(
+            initial=np.inf
+        )  # what is torn down may crash
+        if before and (finding.reason == Reason.OUT_OF_MEMORY or crashed(ends)[ranks].all()):
             return True
         with_it = killed(ends) & (np.abs(ends.ended_s - ends.ended_s[ranks].min()) <= ANOTHER_S)
         hangs = [known for _, known in self.ledger.open_ones if known.kind == "hang"]
@@ -225,7 +229,10 @@ class Analyzer:
             return []
         finding = self._begun(picture, finding, now_s)
         last_s = max(ends.ended_s.max(initial=0.0), ends.failure_s.max(initial=0.0))
-        since = bool(finding.names) and not finding.hard and finding.onset_s > last_s + ANOTHER_S
+        ranks = sorted(finding.names)
+        # Whoever needs the dead one is late for others from then on: it must have gone on itself.
+        well = (ends.failure_s + ends.exception_s + ends.closed_s == 0) & (self.state.ranks.went_on_s > last_s)
+        since = bool(ranks) and not finding.hard and finding.onset_s > last_s + ANOTHER_S and well[ranks].all()
         if finding.reason != Reason.STOPPED and not since:
             return []
         self._look = Look.after(self._look, finding, now_s)
@@ -276,8 +283,7 @@ class Analyzer:
             self._holding.look(ranks, picture.busy, hash((finding.comm, op)), since_s, now_s)
             if not finding.hard:
                 own_s = self._holding.own_s([b.rank for b in finding.culprits or finding.candidates])
-                later_s = max(onset_s, now_s - own_s) if own_s else onset_s
-                return replace(finding, onset_s=later_s, inherited=later_s > onset_s + STEADY_S)
+                onset_s = max(onset_s, now_s - own_s) if own_s else onset_s
         return replace(finding, onset_s=onset_s)
 
     def _moved_on(self, picture: Picture, finding: Finding, now_s: float) -> list[Incident]:
@@ -294,6 +300,10 @@ class Analyzer:
             elif now_s - self._others_since_s.setdefault(incident.id, now_s) >= RECOVER_S:
                 over.append(incident.id)
         return [incident for number in over for incident in self.ledger.close(now_s, "recovered", number)]
+
+    def _is_told(self, prior: Finding | None) -> bool:
+        """Does an open incident say this already?"""
+        return prior is not None and any(known.names == prior.names for _, known in self.ledger.open_ones)
 
     def _forget_what_is_over(self, picture: Picture) -> None:
         """Who was waited for lately has nothing to do with a death after it has come."""
@@ -320,7 +330,8 @@ class Analyzer:
     def _facts(self, picture: Picture, finding: Finding) -> Thresholds:
         ranks = [b.rank for b in finding.culprits or finding.candidates]
         waits = picture.waits
-        waits = waits[(waits["timeout_s"] > 0) & (not finding.inherited)]  # an old wait may end while a new link works
+        # Not of waits that the end of the chain has held up for the lesser part: they may end while a new link works.
+        waits = waits[(waits["timeout_s"] > 0) & (finding.onset_s <= waits["issue_s"] + waits["timeout_s"] / 2)]
         # Each operation's own timeout, as if it had begun with the onset: one that began later ends later.
         timeouts = waits["timeout_s"] + (waits["issue_s"] - finding.onset_s) / OP_TIMEOUT_SHARE
         return {
@@ -380,9 +391,9 @@ class Analyzer:
 def _severity(finding: Finding, ends: Ends) -> Severity:
     """Of an operation that failed: as long as nobody raises or dies, the program may well deal with it.
 
-    And that ranks waited when somebody killed them all is no fault yet.
+    And that ranks waited when somebody ended them all by a signal is no fault yet.
     """
-    if not finding.hard and 2 * killed(ends).sum() > len(ends.gone):
+    if not finding.hard and 2 * ended_mutely(ends).sum() > len(ends.gone):
         return "notice"
     lost = (ends.gone & (ends.status != 0)) | (ends.exception_s > 0)
     return "alert" if finding.cause == Cause.INCONSISTENT or bool(lost.any()) else "notice"

@@ -17,6 +17,7 @@ from whichrank.locate import waitgraph
 from whichrank.locate.deaths import (
     Ends,
     ended_from_outside,
+    ended_mutely,
     failed_by_timeout,
     failed_first,
     how_it_ended,
@@ -41,23 +42,18 @@ AT_ONCE_S = 0.1
 """So close that a rank cannot have been ended because another was."""
 
 
-def who_ended_it(
-    diagnosis: Diagnosis, picture: Picture, prior: Finding | None, worth_a_word_s: float
-) -> Finding | None:
+def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None, is_told: bool) -> Finding | None:
     """The culprit of a job that is dying, None if nobody died of a failure.
 
     Args:
         diagnosis: Answers for this job.
         picture: The job now.
         prior: What the wait-for graph said before the first death or failure, if it had a suspect.
-        worth_a_word_s: If that wait had not lasted so long, it says something of a timeout at most, and of no end.
+        is_told: It was worth a word already; otherwise it says something of a timeout at most, and of no end.
     """
     ends, everything = diagnosis.state.open_ends(), diagnosis.state.ends()
     own = own_deaths(ends) & ~in_order(ends)
-    began_s = min(float(t[t > 0].min(initial=np.inf)) for t in (ends.ended_s, ends.failure_s, ends.exception_s))
-    long = prior if prior and began_s - prior.onset_s >= worth_a_word_s else None
-    if long and long.culprits:
-        own &= ~_gave_up(picture, ends, long)
+    told = prior if is_told else None
     failed = failed_first(ends)
     if not own.any() and not failed.any():
         return None
@@ -65,16 +61,25 @@ def who_ended_it(
     if mismatch:  # whoever aborts over it is as likely a victim, so without a deviant nobody is named
         return replace(mismatch, kind="failed")
     if _all_ended_together(picture, ends, own):
-        known = long and (long.culprits or long.candidates)
-        return long if known else _ended_together(diagnosis, picture, ends, _killed_at_once(ends, own))
+        together = _killed_at_once(ends, own)
+        if told and (told.culprits or told.candidates) and not _exited_too(ends, together, told):
+            return told
+        return _ended_together(diagnosis, picture, ends, together)
+    gave_up = own & _gave_up(picture, ends, prior) if prior and prior.culprits else np.zeros_like(own)
+    if gave_up.any() and not told:
+        return _which_died(diagnosis, picture, ends, np.flatnonzero(own).tolist())
+    own &= ~gave_up
+    if not own.any() and not failed.any():
+        return told
     orderly, lost = in_order(ends), everything.gone & ~ends.gone
     sinks = _sinks(picture, own | lost, orderly)
     named = [r for r in sinks if own[r] or orderly[r] or lost[r]]
     left = np.flatnonzero(picture.present & ~(orderly & ~failed)).tolist()
     if named and not own.any() and 0 < len(left) < len(named) and orderly[named].all():
         why = "it waited for ranks that had ended in order, or had ended so while it waited"
-        known = prior and prior.candidates
-        return prior if known else _undecided(diagnosis, picture, ends, sorted({*left, *named}), why)
+        if prior and prior.candidates:
+            return prior
+        return _undecided(diagnosis, picture, ends, sorted({*left, *named}), why)
     if named:  # also one that died long ago, and that the others did without until now
         first = [r for r in named if own[r]] or [r for r in named if lost[r]] or named
         return _died_if_known(diagnosis, picture, everything if lost[first].any() else ends, first)
@@ -90,9 +95,14 @@ def who_ended_it(
         return _died_if_known(diagnosis, picture, ends, np.flatnonzero(own).tolist())
     if ended_from_outside(ends):
         return None  # what failed then, failed because its peers were gone
-    if long and long.culprits and not timed_out:
-        return long
+    if told and told.culprits and not timed_out:
+        return told
     return _undecided(diagnosis, picture, ends, sinks)
+
+
+def _exited_too(ends: Ends, together: Bools, told: Finding) -> bool:
+    """Has a rank that was waited for exited like all the others, of itself?"""
+    return bool((together & ~ended_mutely(ends))[sorted(told.names)].any())
 
 
 def _gave_up(picture: Picture, ends: Ends, prior: Finding) -> Bools:

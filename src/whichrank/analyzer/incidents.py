@@ -256,8 +256,11 @@ def _on_top(known: Finding, finding: Finding, severity: Severity, own_death: boo
         return False
     later = finding.onset_s > known.onset_s + ANOTHER_S
     if not _blamed(known):
-        hang = severity == "alert" and known.kind == "hang"
-        return hang and later and (finding.cause != Cause.PROCESS_EXIT or own_death)
+        if finding.kind == known.kind and finding.names <= {b.rank for b in known.candidates}:
+            return False  # one of those it might have been
+        if known.kind == "failed":
+            return later and finding.kind == "hang" and not finding.hard
+        return severity == "alert" and later and (finding.cause != Cause.PROCESS_EXIT or own_death)
     if severity == "alert":
         since = later and not finding.hard and known.cause == Cause.PROCESS_EXIT  # they went on without the dead one
         return finding.reason == Reason.STOPPED or own_death or since

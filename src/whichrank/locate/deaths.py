@@ -39,7 +39,7 @@ SIGNALS = {
     1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
     11: "SIGSEGV", 13: "SIGPIPE", 15: "SIGTERM", 24: "SIGXCPU", 31: "SIGSYS",
 }  # fmt: skip
-SIGKILL = 9
+SIGKILL, SIGABRT = 9, 6
 SEEN_LATE_S = 0.5
 """The end of a process is seen by its agent so much later, at most, than it was."""
 CRASHES = frozenset({4, 7, 8, 11})
@@ -149,8 +149,17 @@ def own_deaths(ends: Ends) -> Bools:
     own &= ~followed
     # The launcher kills who did not obey: SIGKILL after others were terminated is no death of its own.
     if launcher.any():
-        own &= ~(killed(ends) & (ends.ended_s > ends.ended_s[launcher & ends.gone].min(initial=np.inf)))
+        own &= ~(
+            (killed(ends) | _crashed_in_teardown(ends))
+            & (ends.ended_s > ends.ended_s[launcher & ends.gone].min(initial=np.inf))
+        )
     return _without_doubtful(np.asarray(own | raised(ends)), ends)
+
+
+def _crashed_in_teardown(ends: Ends) -> Bools:
+    """Ranks that crashed or aborted while their interpreter was ending."""
+    signalled = np.array([signal_of(int(s)) in {*CRASHES, SIGABRT} for s in ends.status])
+    return np.asarray(signalled & (ends.closed_s > 0))
 
 
 def _without_doubtful(own: Bools, ends: Ends) -> Bools:
@@ -168,6 +177,12 @@ def _without_doubtful(own: Bools, ends: Ends) -> Bools:
 def crashed(ends: Ends) -> Bools:
     """Ranks that a fault of their own ended: no wait leads to these."""
     return np.array([signal_of(int(s)) in CRASHES for s in ends.status])
+
+
+def ended_mutely(ends: Ends) -> Bools:
+    """Ranks that a signal ended before they said anything."""
+    signalled = np.array([signal_of(int(s)) != 0 for s in ends.status])
+    return np.asarray(ends.gone & signalled & (ends.exception_s == 0) & (ends.failure_s == 0))
 
 
 def killed(ends: Ends) -> Bools:

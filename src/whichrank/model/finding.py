@@ -39,8 +39,6 @@ class Finding:
     phase: str | None = None
     waited_for: frozenset[int] = frozenset()
     """All ranks that others wait for and that wait for nobody, named or not."""
-    inherited: bool = False
-    """Others waited on before these ranks came to the end of the chain; `onset_s` is when they did."""
     complete: bool = True
     next: tuple[str, ...] = field(default=())
 

@@ -127,16 +127,26 @@ def test_a_dead_rank_that_was_got_over_is_named_when_it_is_missed() -> None:
     assert last_of(said) == {"job-1": ("alert", "recovered", (0,)), "job-2": ("alert", "open", (0,))}
 
 
-@pytest.mark.parametrize(("since_s", "told"), [(3.0, True), (1.5, False)])
-def test_a_rank_that_is_late_soon_after_a_death_is_told_too(since_s: float, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("since_s", "went_on", "failed", "told"),
+    [(3.0, True, False, True), (1.5, True, False, False), (3.0, False, False, False), (3.0, True, True, False)],
+)
+def test_a_rank_that_is_late_soon_after_a_death_is_told_too(
+    since_s: float, went_on: bool, failed: bool, told: bool
+) -> None:
     # GIVEN rank 1 is killed at 1.2, and before the job has got over it, rank 2 does not come to a group without rank 1
     a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD, comm_info(8, [0, 2, 3], "mesh_dp"))
     watch(a, n, first_s=0.5, last_s=1.0)
     n.is_(1, ProcessState.GONE, ended_ns=n.ns(1.2))
     a.feed(n.batch(1.4, events=[Event("exit", 1, 101, n.ns(1.2), status=9)]), NOW_S + 1.4)
     n.did(2, 8, 4).waits(0, 8, 5, since_s=since_s).waits(3, 8, 5, since_s=since_s)
+    if failed:
+        n.is_(2, ProcessState.SLEEPING, first_failure_ns=n.ns(1.25), failure=b"Connection closed by peer")
+    if went_on:
+        issued = {"t_issue_ns": n.ns(since_s - 0.2), "t_end_ns": n.ns(since_s - 0.1)}
+        a.feed(n.batch(since_s, records(2, 8, 4, 1, **issued)), NOW_S + since_s)
     said = watch(a, n, first_s=since_s + 0.1, last_s=since_s + 25)
-    # THEN it is an incident of its own, unless it may be a consequence
+    # THEN it is an incident of its own, unless it may be a consequence: at once, or of a rank that needs the dead one
     assert last_of(said) == {"job-1": ("alert", "open", (1,))} | ({"job-2": ("alert", "open", (2,))} if told else {})
 
 

@@ -121,6 +121,19 @@ def test_a_rank_that_dies_on_top_of_an_alert_is_told_if_it_died_of_itself(status
     assert last_of(said) == expected
 
 
+def test_a_victim_that_crashes_when_the_hung_job_is_ended_is_no_incident() -> None:
+    # GIVEN an alert of rank 1; the launcher ends the job, and rank 2 crashes in its teardown
+    a, n = analyzer(), hung(1)
+    said = watch(a, n, first_s=1.5, last_s=23.0)
+    for rank in (0, 1, 3):
+        n.is_(rank, ProcessState.GONE, ended_ns=n.ns(23.2))
+    n.is_(2, ProcessState.GONE, ended_ns=n.ns(23.3))
+    exits = [Event("exit", rank, 100 + rank, n.ns(23.2), status=11 if rank == 2 else 15) for rank in range(4)]
+    a.feed(n.batch(23.4, events=exits), NOW_S + 23.4)
+    said += watch(a, n, first_s=23.5, last_s=27.0) + a.finish(NOW_S + 28.0)
+    assert last_of(said) == {"job-1": ("alert", "final", (1,))}
+
+
 def test_a_deadlock_is_not_overwritten_by_a_rank_that_is_stopped_later() -> None:
     # GIVEN ranks 0 and 1 wait for each other in two groups
     one, two = comm_info(8, [0, 1], "mesh_tp"), comm_info(9, [0, 1], "mesh_dp")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from batches import T0, WORLD, Node, S, analyzer, comm_info, hung, records, watch
+from batches import T0, WORLD, Node, S, analyzer, comm_info, hung, last_of, records, watch
 
 from whichrank.model.incident import Cause
 from whichrank.model.rows import Status
@@ -121,3 +121,45 @@ def test_ranks_that_the_launcher_ended_after_they_had_raised_were_not_ended_by_t
     a.feed(n.batch(5.7, np.concatenate(rows), events=exits), NOW_S + 5.7)
     # THEN it is told that the job failed
     assert [i.severity for i in watch(a, n, first_s=5.8, last_s=10.0)][:1] == ["alert"]
+
+
+@pytest.mark.parametrize(("late_s", "named"), [(3.0, set()), (8.0, {2})])
+def test_a_victim_that_gives_up_unseen_is_not_named(late_s: float, named: set[int]) -> None:
+    # GIVEN rank 2 does not come, and the others exit one by one, before a sensor has seen their operations fail
+    a, n = analyzer(), hung(2)
+    said = watch(a, n, first_s=1.5, last_s=1.0 + late_s)
+    for place, rank in enumerate((0, 1, 3)):
+        at_s = 1.5 + late_s + 1.2 * place
+        n.is_(rank, ProcessState.GONE, ended_ns=n.ns(at_s))
+        a.feed(n.batch(at_s + 0.1, events=[Event("exit", rank, 100 + rank, n.ns(at_s), status=1 << 8)]), NOW_S + at_s)
+        said += watch(a, n, first_s=at_s + 0.2, last_s=at_s + 1.1)
+    said += watch(a, n, first_s=6.0 + late_s, last_s=9.0 + late_s) + a.finish(NOW_S + 10.0 + late_s)
+    # THEN rank 2 is, if it was told before, and otherwise nobody
+    assert said
+    assert {c.rank for i in said for c in i.culprits} == named
+
+
+def test_when_all_exit_alike_whoever_was_late_is_one_of_them() -> None:
+    # GIVEN a notice of rank 2, and then all ranks exit with code 3 within a moment, rank 2 too
+    a, n = analyzer(), hung(2)
+    said = watch(a, n, first_s=1.5, last_s=9.0)
+    for rank in range(4):
+        n.is_(rank, ProcessState.GONE, ended_ns=n.ns(9.2 + rank / 100))
+    exits = [Event("exit", rank, 100 + rank, n.ns(9.2), status=3 << 8) for rank in range(4)]
+    a.feed(n.batch(9.4, events=exits), NOW_S + 9.4)
+    said += watch(a, n, first_s=9.5, last_s=12.0) + a.finish(NOW_S + 13.0)
+    assert not any(i.severity == "alert" and i.culprits for i in said)
+
+
+def test_the_alert_comes_before_the_timeout_though_another_was_waited_for_at_first() -> None:
+    # GIVEN a timeout of 20 s; rank 2 waits for rank 1 for 3 s, then has what it needs, and does not come
+    tp, dp = comm_info(7, [1, 2], "mesh_tp"), comm_info(8, [0, 2, 3], "mesh_dp")
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(tp, dp)
+    for rank in (0, 3):
+        n.waits(rank, 8, 9, since_s=1.0, timeout_ms=20_000)
+    n.did(2, 8, 8).waits(2, 7, 5, since_s=0.9, timeout_ms=20_000).did(1, 7, 4)
+    said = watch(a, n, first_s=1.5, last_s=4.0)
+    n.moves_on(2).did(2, 7, 5).did(1, 7, 5)
+    n.computing |= {1, 2}
+    said += watch(a, n, first_s=4.5, last_s=18.5)
+    assert last_of(said)["job-1"] == ("alert", "open", (2,))

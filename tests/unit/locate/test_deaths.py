@@ -67,6 +67,14 @@ def test_sigkill_after_the_launcher_has_terminated_others_is_its_doing() -> None
     assert own(died(10.0, signal.SIGKILL), died(10.2, signal.SIGTERM)) == [0]
 
 
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
+def test_a_crash_in_the_teardown_that_a_launcher_began_is_its_doing(number: int) -> None:
+    assert own(died(10.0, code(1)), died(10.2, signal.SIGTERM), died(10.3, number, closed_s=10.25)) == [0]
+    # BUT not before, nor if it was not on its way out
+    assert own(died(10.0, number, closed_s=9.9), died(10.2, signal.SIGTERM)) == [0]
+    assert own(ALIVE, died(10.2, signal.SIGTERM), died(10.3, number)) == [2]
+
+
 def test_who_ends_the_job_from_outside_comes_before_any_death() -> None:
     fails = {"failure_s": 9.9, "failure": "Connection closed by peer"}
     assert ended_from_outside(ends(died(10.0, signal.SIGTERM), {**ALIVE, **fails}))
