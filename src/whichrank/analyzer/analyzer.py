@@ -205,8 +205,8 @@ class Analyzer:
     def _is_apart(self, picture: Picture, ends: Ends, finding: Finding) -> bool:
         """Did these die of themselves, and not because of an incident that is open?
 
-        Somebody may kill ranks one by one because their job hangs; so a kill counts only of one rank, and if those
-        that were waited for had come.
+        Somebody may kill ranks one by one because their job hangs, and ranks give up; so nothing but a crash counts
+        before those have come that were waited for.
         """
         ranks = sorted(finding.names)
         told = told_to_end(ends)
@@ -218,7 +218,7 @@ class Analyzer:
         with_it = killed(ends) & (np.abs(ends.ended_s - ends.ended_s[ranks].min()) <= ANOTHER_S)
         hangs = [known for _, known in self.ledger.open_ones if known.kind == "hang"]
         alone = bool(killed(ends)[ranks].all()) and int(with_it.sum()) == 1
-        return alone and all(self._is_over(picture, known) for known in hangs)
+        return (alone or bool(hangs)) and all(self._is_over(picture, known) for known in hangs)
 
     def _besides(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident]:
         """While the end of one is not got over: another rank is stopped, or others have waited for it only since."""

@@ -103,7 +103,10 @@ def test_the_next_link_of_a_chain_is_named_if_it_does_not_come_either() -> None:
 
 @pytest.mark.parametrize(
     ("status", "came", "told"),
-    [(11, False, True), (9, False, False), (9, True, True), (6, False, False), (1 << 8, False, False)],
+    [
+        *((11, False, True), (9, False, False), (6, False, False), (1 << 8, False, False)),
+        *((11, True, True), (9, True, True), (1 << 8, True, True)),
+    ],
 )
 def test_a_rank_that_dies_on_top_of_an_alert_is_told_if_it_died_of_itself(status: int, came: bool, told: bool) -> None:
     # GIVEN rank 1 is stopped, and maybe goes on; then rank 2, which waited for it, crashes, is killed, aborts, or exits
