@@ -210,9 +210,8 @@ class Analyzer:
         """
         ranks = sorted(finding.names)
         told = told_to_end(ends)
-        before = ends.ended_s[ranks].max() < told_to_end_s(ends)[told].min(
-            initial=np.inf
-        )  # what is torn down may crash
+        # What is being torn down may crash.
+        before = ends.ended_s[ranks].max() < told_to_end_s(ends)[told].min(initial=np.inf)
         if before and (finding.reason == Reason.OUT_OF_MEMORY or crashed(ends)[ranks].all()):
             return True
         with_it = killed(ends) & (np.abs(ends.ended_s - ends.ended_s[ranks].min()) <= ANOTHER_S)
@@ -293,7 +292,7 @@ class Analyzer:
         for place, (incident, known) in enumerate(self.ledger.open_ones):
             last = place + 1 == len(self.ledger.open_ones)
             refined = last and incident.severity == "notice" and finding.onset_s <= known.onset_s + ANOTHER_S
-            blamed = sorted(known.names or known.waited_for)
+            blamed = sorted(known.blamed)
             late = finding.waited_for.intersection(blamed) or halted[blamed].any()
             if refined or late or not known.waited_for or not self._have_come(picture, known, blamed):
                 self._others_since_s.pop(incident.id, None)
@@ -312,7 +311,7 @@ class Analyzer:
 
     def _is_over(self, picture: Picture, known: Finding) -> bool:
         """Have those come that were waited for?"""
-        blamed = sorted(known.names or known.waited_for)
+        blamed = sorted(known.blamed)
         halted = bool(picture.stopped[blamed].any())
         return bool(known.waited_for) and not halted and self._have_come(picture, known, blamed)
 

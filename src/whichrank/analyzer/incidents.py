@@ -79,7 +79,7 @@ class Ledger:
             return []
         changed = []
         if current and known and _on_top(known, finding, current.severity, own_death):
-            if not finding.hard and known.waited_for and not _blamed(known) & finding.waited_for:
+            if not finding.hard and known.waited_for and not known.blamed & finding.waited_for:
                 changed = self.close(now_s, "recovered", current.id)
             current = self._taken_up(finding)
         elif current and known and current.severity == "alert" and known.names and finding.names != known.names:
@@ -101,7 +101,7 @@ class Ledger:
         """One of the incidents aside that blames the same ranks for the same wait; it becomes the last one."""
         for place, (incident, known) in enumerate(self.open_ones):
             same_wait = finding.hard or abs(finding.onset_s - known.onset_s) <= ANOTHER_S
-            if _blamed(known) == _blamed(finding) and same_wait:
+            if known.blamed == finding.blamed and same_wait:
                 self.open_ones.append(self.open_ones.pop(place))
                 return incident
         return None
@@ -246,16 +246,12 @@ class Ledger:
         return tuple(commands)
 
 
-def _blamed(finding: Finding) -> frozenset[int]:
-    return finding.names or finding.waited_for
-
-
 def _on_top(known: Finding, finding: Finding, severity: Severity, own_death: bool) -> bool:
     """Is this another rank's doing, and neither a consequence nor another thought about the same wait?"""
-    if not finding.names or _blamed(known) & finding.names:
+    if not finding.names or known.blamed & finding.names:
         return False
     later = finding.onset_s > known.onset_s + ANOTHER_S
-    if not _blamed(known):
+    if not known.blamed:
         if finding.kind == known.kind and finding.names <= {b.rank for b in known.candidates}:
             return False  # one of those it might have been
         if known.kind == "failed":

@@ -109,17 +109,24 @@ def _is_of_a_connection(text: str) -> bool:
 
 def told_to_end(ends: Ends) -> Bools:
     """Ranks that a launcher, a terminal or the user ended: by signal, or by the exception that it becomes."""
-    return np.asarray(_signalled(ends) | np.array([bool(_INTERRUPTED.search(text)) for text in ends.exception]))
+    return _signalled(ends) | _interrupted(ends)
 
 
 def told_to_end_s(ends: Ends) -> Floats:
     """When that was, where it was: of its exception, when it was raised, since the process may take long to end."""
-    interrupted = np.array([bool(_INTERRUPTED.search(text)) for text in ends.exception])
-    return np.where(interrupted & (ends.exception_s > 0), ends.exception_s, ends.ended_s)
+    return np.where(_interrupted(ends) & (ends.exception_s > 0), ends.exception_s, ends.ended_s)
+
+
+def _interrupted(ends: Ends) -> Bools:
+    return np.array([bool(_INTERRUPTED.search(text)) for text in ends.exception])
+
+
+def _ended_by(ends: Ends, signals: frozenset[int]) -> Bools:
+    return np.array([signal_of(int(s)) in signals for s in ends.status])
 
 
 def _signalled(ends: Ends) -> Bools:
-    return np.array([signal_of(int(s)) in LAUNCHER_SIGNALS for s in ends.status])
+    return _ended_by(ends, LAUNCHER_SIGNALS)
 
 
 def failed_first(ends: Ends) -> Bools:
@@ -158,8 +165,7 @@ def own_deaths(ends: Ends) -> Bools:
 
 def _crashed_in_teardown(ends: Ends) -> Bools:
     """Ranks that crashed or aborted while their interpreter was ending."""
-    signalled = np.array([signal_of(int(s)) in {*CRASHES, SIGABRT} for s in ends.status])
-    return np.asarray(signalled & (ends.closed_s > 0))
+    return _ended_by(ends, CRASHES | {SIGABRT}) & (ends.closed_s > 0)
 
 
 def _without_doubtful(own: Bools, ends: Ends) -> Bools:
@@ -176,7 +182,7 @@ def _without_doubtful(own: Bools, ends: Ends) -> Bools:
 
 def crashed(ends: Ends) -> Bools:
     """Ranks that a fault of their own ended: no wait leads to these."""
-    return np.array([signal_of(int(s)) in CRASHES for s in ends.status])
+    return _ended_by(ends, CRASHES)
 
 
 def ended_mutely(ends: Ends) -> Bools:
@@ -187,7 +193,7 @@ def ended_mutely(ends: Ends) -> Bools:
 
 def killed(ends: Ends) -> Bools:
     """Ranks that somebody, or the kernel, ended by SIGKILL."""
-    return np.array([signal_of(int(s)) == SIGKILL for s in ends.status])
+    return _ended_by(ends, frozenset({SIGKILL}))
 
 
 def in_order(ends: Ends) -> Bools:

@@ -46,3 +46,8 @@ class Finding:
     def names(self) -> frozenset[int]:
         """The ranks it names as culprits."""
         return frozenset(b.rank for b in self.culprits)
+
+    @property
+    def blamed(self) -> frozenset[int]:
+        """The ranks it names, or if it names nobody those that others wait for."""
+        return self.names or self.waited_for

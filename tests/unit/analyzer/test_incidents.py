@@ -71,13 +71,17 @@ def test_a_rank_that_is_late_after_another_is_an_incident_of_its_own() -> None:
     assert last_of(said) == {"job-1": ("notice", "recovered", (2,)), "job-2": ("notice", "open", (3,))}
 
 
-def test_the_next_link_of_a_chain_is_not_blamed_for_the_whole_wait() -> None:
-    # GIVEN a pipeline: rank 0 sends nothing, 1 waits for it, 2 for 1, 3 for 2; the alert names rank 0
-    pairs = [comm_info(10 + r, [r, r + 1], "pp") for r in range(3)]
-    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(*pairs)
+def pipeline() -> Node:
+    """Rank 0 sends nothing, 1 waits for it, 2 for 1, 3 for 2."""
+    n = Node("a:1", [0, 1, 2, 3], 4).comm(*[comm_info(10 + r, [r, r + 1], "pp") for r in range(3)])
     for rank in (1, 2, 3):
         n.did(rank - 1, 9 + rank, 8).waits(rank, 9 + rank, 9, since_s=1.0)
-    n.did(0, 10, 8)
+    return n.did(0, 10, 8)
+
+
+def test_the_next_link_of_a_chain_is_not_blamed_for_the_whole_wait() -> None:
+    # GIVEN a pipeline whose alert names rank 0
+    a, n = analyzer(), pipeline()
     said = watch(a, n, first_s=1.5, last_s=23.0)
     assert last_of(said) == {"job-1": ("alert", "open", (0,))}
     # WHEN it comes at last, and each of the others needs 4 s for its part
@@ -89,11 +93,7 @@ def test_the_next_link_of_a_chain_is_not_blamed_for_the_whole_wait() -> None:
 
 
 def test_the_next_link_of_a_chain_is_named_if_it_does_not_come_either() -> None:
-    pairs = [comm_info(10 + r, [r, r + 1], "pp") for r in range(3)]
-    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(*pairs)
-    for rank in (1, 2, 3):
-        n.did(rank - 1, 9 + rank, 8).waits(rank, 9 + rank, 9, since_s=1.0)
-    n.did(0, 10, 8)
+    a, n = analyzer(), pipeline()
     said = watch(a, n, first_s=1.5, last_s=23.0)
     n.computing.add(0)
     n.did(0, 10, 9).moves_on(1).did(1, 10, 9)
