@@ -15,7 +15,7 @@ from whichrank.demo.recipes import RECIPES
 
 CAUSES = {"not_entered", "inconsistent", "deadlock", "process_exit", "device", "suspended", "none"}
 REASONS = {
-    "", "stopped", "signal", "out of memory", "exit", "exception", "in user code", "GIL held", "writing a checkpoint",
+    "", "stopped", "signal", "out of memory", "exception", "in user code", "GIL held", "writing a checkpoint",
 }  # fmt: skip
 FAULTS = [
     "stop",

@@ -18,9 +18,9 @@ def accuracy_table(results: Results) -> str:
         name = result["fault"] + ("" if not result["setup"]["job_args"] else " (after a re-init)")
         groups.setdefault(name, []).append(result)
     lines = [
-        "| fault | n | under torchrun | right | unknown | missed | wrong cause | wrong name | false alarm "
-        "| reason right | alert after, median (max) s |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| fault | n | under torchrun | right | unknown | missed | late | several | wrong cause | wrong name "
+        "| false alarm | reason right | alert after, median (max) s |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for name in sorted(groups, key=lambda n: (_is_healthy(groups[n]), n)):
         lines.append(_row(name, groups[name]))
@@ -37,7 +37,7 @@ def _row(name: str, results: Results) -> str:
     torchrun = sum(r["setup"]["launcher"] == "torchrun" for r in results)
     seconds = [r["seconds_to_alert"] for r in results if r["seconds_to_alert"] is not None]
     after = f"{np.median(seconds):.1f} ({max(seconds):.1f})" if seconds else "-"
-    names = ("right", "unknown", "missed", "wrong_cause", "wrong_name", "false_alarm")
+    names = ("right", "unknown", "missed", "late", "several", "wrong_cause", "wrong_name", "false_alarm")
     reasons = [r["reason_agrees"] for r in results if r["reason_agrees"] is not None]
     reason = f"{sum(reasons)} of {len(reasons)}" if reasons else "-"
     cells = [str(len(results)), str(torchrun), *(str(verdicts[n]) for n in names), reason, after]

@@ -20,6 +20,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
+from whichrank.bench.judge import Ran, Verdict, judge, reason_agrees
 from whichrank.demo.fault import Fault
 from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.injector import Injector
@@ -33,10 +36,11 @@ HANG_TIMEOUT_S = 8.0
 NOTICE_MIN_S = 4.0
 HEALTHY_S = 20.0
 START_LIMIT_S = 120.0
-AFTER_ALERT_S = 2.0
+AFTER_ALERT_S = 3.0
+AT_LEISURE_S = 1.5 * HANG_TIMEOUT_S
+"""One seed in five is watched so long after its alert: what is said when patience ends must be right too."""
+LEISURELY_SEEDS = 5
 JOB_HAS_SECONDS = "whichrank.demo.job"
-
-Verdict = Literal["right", "unknown", "missed", "wrong_name", "wrong_cause", "false_alarm", "no_fault_done"]
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,7 @@ class Trial:
         """Until the verdict stands, or there is nothing more to come."""
         started_s = time.monotonic()
         alert_s = told_s = None
+        after_s = AFTER_ALERT_S if self.setup.seed % LEISURELY_SEEDS else AT_LEISURE_S
         while process.poll() is None:
             time.sleep(0.1)
             now_s = time.monotonic()
@@ -179,7 +184,7 @@ class Trial:
             if self._is_healthy:
                 over = now_s - started_s > START_LIMIT_S + HEALTHY_S
             elif alert_s is not None:
-                over = now_s - alert_s > AFTER_ALERT_S
+                over = now_s - alert_s > after_s
             elif told_s is not None:
                 over = now_s - told_s > 3 * self.setup.hang_timeout_s + 10
             else:
@@ -219,12 +224,17 @@ class Trial:
         lines = self._incidents_path.read_bytes().splitlines() if self._incidents_path.exists() else []
         return [decode_incident(line) for line in lines if line]
 
+    def _ran(self) -> Ran:
+        try:
+            return msgspec.json.decode((self.folder / "job.json").read_bytes(), type=Ran)
+        except (OSError, msgspec.DecodeError):
+            return Ran()
+
     # ---- judging ---------------------------------------------------------------------------------------------------
 
     def _judge(self, truth: Truth | None) -> Result:
         words, incidents = self._every_word(), self.incidents()
         alerts = [i for i in incidents if i.severity == "alert"]
-        verdict = judge(self.fault, truth, words)
         to_alert = located = None
         if truth and alerts:
             at = datetime.fromisoformat(truth.at_utc)
@@ -232,6 +242,7 @@ class Trial:
             to_alert = round(seen_s - at.timestamp(), 3)
             place = [(i.located - at).total_seconds() for i in alerts if i.located]
             located = round(min(place), 3) if place else None
+        verdict = judge(self.fault, truth, words, self._ran(), to_alert)
         return Result(
             fault=self.setup.fault,
             seed=self.setup.seed,
@@ -240,60 +251,14 @@ class Trial:
             incidents=[_plain(i) for i in incidents],
             verdict=verdict,
             agree=verdict == "right",
-            reason_agrees=_reason_agrees(truth, alerts),
+            reason_agrees=reason_agrees(truth, alerts),
             seconds_to_alert=to_alert,
             seconds_to_located=located,
             log=str(self.folder / "job.log"),
         )
 
 
-def judge(fault: Fault, truth: Truth | None, words: list[Incident]) -> Verdict:
-    """Compare every word that was said with the truth.
-
-    Args:
-        fault: What was to be done.
-        truth: What was done, None if nothing was.
-        words: Every incident line in order, updates too: a wrong name that is later withdrawn was said all the same.
-    """
-    alerts = [w for w in words if w.severity == "alert"]
-    right = set(truth.culprits) if truth else set()
-    allowed = right | set(truth.candidates if truth else ())
-    if fault.kind == "healthy":
-        if alerts:
-            return "false_alarm"
-        busy = {0} if fault.name in ("late-checkpoint", "rank0-eval") else set(right)
-        named = {c.rank for w in words for c in w.culprits}
-        return "wrong_name" if named - busy - allowed else "right"
-    if truth is None:
-        return "no_fault_done"
-    if any({c.rank for c in w.culprits} - allowed for w in words):
-        return "wrong_name"
-    if not alerts:
-        return "missed"
-    last = alerts[-1]
-    if not last.culprits:
-        return "right" if not right and last.cause.value in truth.causes else "unknown"
-    if not right <= {c.rank for c in last.culprits} and not {c.rank for c in last.culprits} <= allowed:
-        return "wrong_name"
-    return "right" if last.cause.value in truth.causes else "wrong_cause"
-
-
-_REASONS = {
-    "GIL held": "gil_held", "in user code": "user_code", "waiting for data": "data_wait",
-    "writing a checkpoint": "checkpoint", "out of memory": "out_of_memory", "exit": "",
-}  # fmt: skip
-
-
-def _reason_agrees(truth: Truth | None, alerts: list[Incident]) -> bool | None:
-    if not truth or not truth.reasons or not alerts:
-        return None
-    wanted = {_REASONS.get(reason, reason) for reason in truth.reasons}
-    return (alerts[-1].reason or "") in wanted
-
-
 def _plain(incident: Incident) -> dict[str, Any]:
-    import msgspec
-
     plain = msgspec.to_builtins(incident)
     assert isinstance(plain, dict)
     return plain

@@ -32,6 +32,7 @@ class Variant:
         effect: what it does to the job.
         observed: what was seen in real runs.
         causes: right answers, the best first; empty means those of the fault.
+        reasons: right reasons; empty means those of the fault.
         hard: whether it is hard evidence (alert within 3 s); None means as the fault says.
         sites: which operations are fit for it, see `plan.fitting_sites`.
         needs: which layouts have such operations, see `plan.fits_layout`.
@@ -41,6 +42,7 @@ class Variant:
     effect: Effect
     observed: str
     causes: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     hard: bool | None = None
     sites: str = "any"
     needs: Needs = "anything"

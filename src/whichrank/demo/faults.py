@@ -37,7 +37,7 @@ _OUTSIDE = (
         "oom-kill", "The kernel's OOM killer, in a memory cgroup into which the rank was moved.", "outside", "memory",
         (Variant("cgroup", "death", "The kernel kills it (SIGKILL) about 0.1 s after it starts to allocate; oom_kill of"
                  " its cgroup is 1. Where cgroups are not writable the variant says 'simulated'."),),
-        do="oom-kill", causes=EXITED, reasons=("out of memory", "signal"), hard=True,
+        do="oom-kill", causes=EXITED, reasons=("out of memory",), hard=True,
     ),
     Fault(
         "stop-and-continue", "SIGSTOP, and SIGCONT eight seconds later.", "outside", "linger",
@@ -128,7 +128,7 @@ _PROCESS = (
             Variant("sys-exit-0", "death", "Its peers raise 0.1-1.3 s later and fail first in the launcher's report;"
                     " the culprit's exit code is 0."),
         ),
-        do="exit", causes=EXITED, reasons=("exit",), hard=True,
+        do="exit", causes=EXITED, hard=True,
     ),
     Fault(
         "raise", "The rank raises; its peers see their operations fail.", "in-program", "op",
@@ -147,7 +147,7 @@ _PROCESS = (
     Fault(
         "sleep-gil", "Sleeps in C with the GIL held.", "in-program", "op",
         (Variant("pydll", "hang", f"No Python thread of the rank runs any more. {_STANDS}"),),
-        do="sleep-gil", causes=NOT_ENTERED, reasons=("GIL held", *_IN_USER_CODE),
+        do="sleep-gil", causes=NOT_ENTERED, reasons=("GIL held",),
     ),
     Fault(
         "spin", "Computes in Python for ever.", "in-program", "op",

@@ -108,6 +108,7 @@ class Injector:
     def _tell(self, strike: Strike) -> Truth:
         variant = self.plan.variant
         causes = variant.causes or self.fault.causes
+        reasons = strike.reasons or variant.reasons or self.fault.reasons
         at_utc = datetime.now(UTC) - timedelta(microseconds=(time.monotonic_ns() - strike.at_ns) / 1e3)
         return Truth(
             fault=self.fault.name,
@@ -118,8 +119,8 @@ class Injector:
             candidates=tuple(sorted({*strike.victims, *strike.candidates})),
             cause=causes[0],
             causes=causes,
-            reason=self.fault.reasons[0] if self.fault.reasons else "",
-            reasons=self.fault.reasons,
+            reason=reasons[0] if reasons else "",
+            reasons=reasons,
             hard=self.fault.hard if variant.hard is None else variant.hard,
             layout=self.layout.name,
             iteration=strike.iteration,

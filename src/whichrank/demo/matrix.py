@@ -19,7 +19,7 @@ _GROUP_TIMEOUT_S = "8"
 _STUCK = (
     Variant("sleep", "hang", ""),
     Variant("spin", "hang", ""),
-    Variant("sleep-gil", "hang", ""),
+    Variant("sleep-gil", "hang", "", reasons=("GIL held",)),
 )
 
 
@@ -34,7 +34,7 @@ def _deaths(peers: str) -> list[Fault]:
               (Variant("sigkill", "death", ""),), causes=EXITED, reasons=("signal",), hard=True, settings=settings),
         Fault(f"death-exit-{peers}", f"The rank ends itself; its peers {then}.", "in-program", "op",
               (Variant("os-exit-3", "death", ""), Variant("sys-exit-0", "death", "")),
-              do="exit", causes=EXITED, reasons=("exit",), hard=True, settings=settings),
+              do="exit", causes=EXITED, hard=True, settings=settings),
         Fault(f"death-larger-{peers}", f"A larger shape makes Gloo abort a healthy neighbour; the others {then}.",
               "in-program", "op", (Variant("larger", "abort", "", sites="all_reduce"),),
               do="wrong-shape", causes=INCONSISTENT, hard=True, settings=settings),
@@ -49,7 +49,7 @@ def _deaths(peers: str) -> list[Fault]:
 
 def _stuck(name: str, module: str, description: str) -> Fault:
     return Fault(f"async-{name}", description, "in-program", "place", _STUCK,
-                 causes=NOT_ENTERED, reasons=(*_IN_USER_CODE, "GIL held"), module=f"{_SCENARIOS}.{module}")  # fmt: skip
+                 causes=NOT_ENTERED, reasons=_IN_USER_CODE, module=f"{_SCENARIOS}.{module}")  # fmt: skip
 
 
 DEATH: dict[str, Fault] = {fault.name: fault for peers in _PEERS for fault in _deaths(peers)}

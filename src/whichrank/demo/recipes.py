@@ -36,6 +36,7 @@ class Strike:
         iteration: of the victim.
         candidates: ranks that a verdict may name too.
         note: what was done another way than the catalogue says.
+        reasons: right reasons then; empty means those of the catalogue.
         undo: what has to be done some time later, and when (seconds).
     """
 
@@ -44,6 +45,7 @@ class Strike:
     iteration: int
     candidates: tuple[int, ...] = ()
     note: str = ""
+    reasons: tuple[str, ...] = ()
     undo: tuple[float, Callable[[], None]] | None = None
     keep: list[MemoryCgroup] = field(default_factory=list)
 
@@ -173,7 +175,7 @@ def out_of_memory(scene: Scene) -> Strike | None:
         if scene.wait_until_now(victim) is None or not scene.hub.sleep(1.0):
             return None
         strike = scene.strike_now(victim)
-        strike.note = "simulated: no writable memory cgroup"
+        strike.note, strike.reasons = "simulated: no writable memory cgroup", ("signal",)
         _send_if_connected(scene.hub, [victim], signal.SIGKILL)
         return strike
     scene.order(victim, scene.next_iteration(), 0)

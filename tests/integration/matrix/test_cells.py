@@ -11,9 +11,9 @@ from whichrank.bench.trial import Setup, Trial
 
 CELLS = matrix_plan(seeds=1)
 
-# A machine that is busy with other things may not let the fault happen, or a job may end before its evidence is read.
-# These are tried once more. A wrong name, a wrong cause or a false alarm is not: it fails at once.
-AGAIN = ("no_fault_done", "unknown", "missed")
+# A machine that is busy with other things may not let the fault happen, or the job may end before its evidence is read.
+# These are tried once more; nothing else is. How soon the alert came is for `scripts/bench`.
+AGAIN = ("no_fault_done", "unknown")
 
 
 def name_of(setup: Setup) -> str:
@@ -33,7 +33,7 @@ def test_the_cell_names_the_culprit_and_nobody_else(setup: Setup, tmp_path: Path
 
     # THEN the verdict is the truth, in every word that was said
     log = (folder / "job.log").read_text(errors="replace")[-4000:]
-    assert result.verdict == "right", f"{result.truth}\n{result.incidents}\n{log}"
+    assert result.verdict in ("right", "late"), f"{result.truth}\n{result.incidents}\n{log}"
 
 
 def test_every_cell_is_another_trial() -> None:

@@ -1,0 +1,91 @@
+"""A trial's incidents against the truth, every word of them: the strict side of `bench demo` and `bench matrix`.
+
+Of several things that are wrong the one that costs a user most is told: a wrong name before anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from whichrank.demo.fault import Fault
+from whichrank.demo.plan import Truth
+from whichrank.model.incident import Incident
+
+Verdict = Literal[
+    "right", "unknown", "missed", "late", "several", "wrong_name", "wrong_cause", "false_alarm", "no_fault_done"
+]
+PROMPT_S = 3.0
+"""Hard evidence alarms within this time (DESIGN 5.2); so does a skew, of which three iterations must be seen."""
+_ALONE_AT_WORK = ("late-checkpoint", "rank0-eval")
+"""Healthy runs in which rank 0 keeps the others waiting: a notice may say so."""
+_REASONS = {
+    "GIL held": "gil_held", "in user code": "user_code", "waiting for data": "data_wait",
+    "writing a checkpoint": "checkpoint", "out of memory": "out_of_memory",
+}  # fmt: skip
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """How the job ran, as `job.json` tells.
+
+    Args:
+        ranks: Ranks that were seen.
+        exit_status: As the shell shows it; None if the job had not ended.
+    """
+
+    ranks: tuple[int, ...] = ()
+    exit_status: int | None = None
+
+
+def judge(
+    fault: Fault, truth: Truth | None, words: Sequence[Incident], ran: Ran, seconds_to_alert: float | None
+) -> Verdict:
+    """Compare every word that was said with the truth.
+
+    Args:
+        fault: What was to be done.
+        truth: What was done, None if nothing was.
+        words: Every incident line in order, updates too: a wrong name that is later withdrawn was said all the same.
+        ran: How the job ran.
+        seconds_to_alert: From the fault to the first alert, None if there was none.
+    """
+    if truth is None:
+        return "no_fault_done"
+    alerts = [w for w in words if w.severity == "alert"]
+    allowed = set(truth.culprits) | set(truth.candidates)
+    named = {c.rank for w in words for c in w.culprits}
+    if fault.healthy:
+        if named - allowed - ({0} if fault.name in _ALONE_AT_WORK else set()):
+            return "wrong_name"
+        if alerts:
+            return "false_alarm"
+        return "right" if ran.ranks and ran.exit_status == 0 else "no_fault_done"
+    if named - allowed:
+        return "wrong_name"
+    if not alerts:
+        return "missed"
+    return _of_alerts(truth, alerts, seconds_to_alert)
+
+
+def _of_alerts(truth: Truth, alerts: Sequence[Incident], seconds_to_alert: float | None) -> Verdict:
+    last = alerts[-1]
+    blamed = {c.rank for c in last.culprits}
+    if blamed and not set(truth.culprits) <= blamed:
+        return "wrong_name"
+    if len({w.id for w in alerts}) > 1:
+        return "several"
+    if not blamed and truth.culprits:
+        return "unknown"
+    if last.cause.value not in truth.causes:
+        return "wrong_cause"
+    prompt = truth.hard or truth.effect == "skew"
+    return "late" if prompt and (seconds_to_alert is None or seconds_to_alert > PROMPT_S) else "right"
+
+
+def reason_agrees(truth: Truth | None, alerts: Sequence[Incident]) -> bool | None:
+    """Does the last alert give the reason? None where there is none to give, or no alert."""
+    if not truth or not truth.reasons or not alerts:
+        return None
+    return (alerts[-1].reason or "") in {_REASONS.get(reason, reason) for reason in truth.reasons}

@@ -1,0 +1,110 @@
+"""The judge of trials: what is wrong must not pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.incident_cases import incident
+
+from whichrank.bench.judge import Ran, judge, reason_agrees
+from whichrank.demo.faults import CATALOGUE
+from whichrank.demo.plan import Truth
+from whichrank.model.incident import Cause, Culprit, Incident, Reason
+
+WELL = Ran((0, 1, 2, 3), 0)
+
+
+def truth(fault: str, **changes: Any) -> Truth:
+    """Rank 5 was struck, as the catalogue says of this fault."""
+    entry = CATALOGUE[fault]
+    fields: dict[str, Any] = {
+        "fault": fault, "variant": entry.variants[0].name, "kind": entry.kind, "effect": entry.variants[0].effect,
+        "culprits": (5,), "candidates": (5,), "cause": entry.causes[0], "causes": entry.causes,
+        "reason": "", "reasons": entry.reasons, "hard": entry.hard, "layout": "tp2-pp2-dp2", "iteration": 9,
+        "at_utc": "2026-01-02T03:04:05+00:00", "at_monotonic_ns": 1,
+    }  # fmt: skip
+    return Truth(**(fields | changes))
+
+
+def said(cause: Cause = Cause.NOT_ENTERED, ranks: tuple[int, ...] = (5,), **changes: Any) -> Incident:
+    """An alert that names these ranks."""
+    culprits = tuple(Culprit(rank=r, host="a", pid=1, device="cpu", confidence=0.9, why="so") for r in ranks)
+    return incident(cause, culprits=culprits, **changes)
+
+
+def verdict(fault: str, words: list[Incident], ran: Ran = WELL, seconds: float | None = 1.5, **changes: Any) -> str:
+    return judge(CATALOGUE[fault], truth(fault, **changes), words, ran, seconds)
+
+
+def test_right_is_right() -> None:
+    assert verdict("stop", [said(severity="notice"), said()]) == "right"
+
+
+def test_a_wrong_name_in_any_word_is_one_also_if_it_is_withdrawn() -> None:
+    assert verdict("stop", [said(ranks=(3,), severity="notice"), said()]) == "wrong_name"
+
+
+def test_a_candidate_alone_is_a_wrong_name() -> None:
+    # GIVEN a cycle of two ranks, of which 7 is at fault
+    cycle = {"culprits": (7,), "candidates": (6, 7)}
+
+    # THEN naming the innocent one is wrong, both is not
+    assert verdict("wrong-order", [said(Cause.DEADLOCK, (6,))], **cycle) == "wrong_name"
+    assert verdict("wrong-order", [said(Cause.DEADLOCK, (6, 7))], **cycle) == "right"
+
+
+def test_a_half_of_the_culprits_is_not_enough() -> None:
+    assert verdict("stop", [said()], culprits=(4, 5), candidates=(4, 5)) == "wrong_name"
+
+
+def test_several_alerts_for_one_fault_are_no_right_verdict() -> None:
+    assert verdict("stop", [said(), said(id="i-2")]) == "several"
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(2.9, "right"), (3.1, "late"), (None, "late")])
+def test_hard_evidence_is_told_in_time(seconds: float | None, expected: str) -> None:
+    assert verdict("stop", [said()], seconds=seconds) == expected
+    assert verdict("skip-op", [said(Cause.INCONSISTENT)], seconds=seconds, hard=False, effect="skew") == expected
+
+
+def test_patience_is_not_late() -> None:
+    assert verdict("sleep", [said()], seconds=8.5) == "right"
+
+
+def test_no_alert_no_name_and_another_cause_are_told_apart() -> None:
+    assert verdict("stop", []) == "missed"
+    assert verdict("stop", [said(severity="notice")]) == "missed"
+    assert verdict("stop", [said(Cause.UNKNOWN, ())]) == "unknown"
+    assert verdict("stop", [said(Cause.TRANSPORT)]) == "wrong_cause"
+
+
+@pytest.mark.parametrize(
+    ("words", "ran", "expected"),
+    [
+        ([], WELL, "right"),
+        ([], Ran((), 0), "no_fault_done"),
+        ([], Ran((0, 1), 1), "no_fault_done"),
+        ([], Ran((0, 1), None), "no_fault_done"),
+        ([said(ranks=(), severity="notice")], WELL, "right"),
+        ([said(ranks=())], WELL, "false_alarm"),
+        ([said(ranks=(3,), severity="notice")], WELL, "wrong_name"),
+    ],
+)
+def test_a_healthy_job_must_have_run_and_ended_well(words: list[Incident], ran: Ran, expected: str) -> None:
+    assert verdict("jitter", words, ran, None, culprits=(), candidates=()) == expected
+
+
+def test_nothing_done_proves_nothing() -> None:
+    assert judge(CATALOGUE["none"], None, [], WELL, None) == "no_fault_done"
+    assert judge(CATALOGUE["stop"], None, [said()], WELL, 1.0) == "no_fault_done"
+
+
+def test_reasons() -> None:
+    # GIVEN a reason to find, one to find and none given, and a fault that has none
+    stopped = truth("stop")
+
+    assert reason_agrees(stopped, [said(reason=Reason.STOPPED)]) is True
+    assert reason_agrees(stopped, [said(reason=None)]) is False
+    assert reason_agrees(stopped, []) is None
+    assert reason_agrees(truth("exit"), [said()]) is None
