@@ -17,7 +17,8 @@ from whichrank.analyzer.rounds import Rounds
 from whichrank.analyzer.silence import silent_job
 from whichrank.analyzer.state import JobState
 from whichrank.config import AnalyzerConfig
-from whichrank.detect.hang import OP_TIMEOUT_SHARE, Look, Thresholds, Urgency, urgency_of
+from whichrank.detect.hang import OP_TIMEOUT_SHARE, Look, Thresholds, Urgency, suspicious_s, urgency_of
+from whichrank.detect.usual import UsualWaits
 from whichrank.locate.deaths import Ends, crashed, ended_mutely, killed, told_to_end, told_to_end_s
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Cause, Incident, Reason, Severity
@@ -67,6 +68,7 @@ class Analyzer:
         self.ledger = Ledger(job, utc_offset_s, self.state, self.iteration_of)
         self._look: Look | None = None
         self._holding = Holding()
+        self._usual = UsualWaits()
         self._prior: Finding | None = None
         self._death_since_s: float | None = None
         self._stacks_wanted: set[int] = set()
@@ -93,6 +95,7 @@ class Analyzer:
             signs = signatures(records["row"])
             self.history.feed(records["rank"], comm, records["row"], signs)
             self.rounds.feed(self.state, comm, records, signs, now_s)
+            self._usual.add(comm, records["row"]["wait_us"])
             self.diagnosis.peers.watch(self.rounds.take_apart(), now_s)
         if len(flight):
             self.history.feed(flight["rank"], flight["comm"], flight)
@@ -261,7 +264,7 @@ class Analyzer:
         self._look = Look.after(self._look, finding, now_s)
         self._closely = True
         waited_s = now_s - finding.onset_s
-        if waited_s >= self.config.suspect_after_s:
+        if waited_s >= suspicious_s(self.config, self._usual.p99_s(finding.comm)):
             self._want_stacks([b.rank for b in finding.culprits or finding.candidates], now_s)
             self._prior = finding
         elif self._prior and (self._prior.comm, self._prior.op) != (finding.comm, finding.op):

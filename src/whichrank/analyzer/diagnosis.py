@@ -32,6 +32,13 @@ IDLE_CPU = 0.1
 LISTED = 16
 """Candidates, at most: more help nobody."""
 MOST_NAMED = 1024
+SYNCHRONISING = frozenset(
+    {
+        *(Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.ALL_TO_ALL, Kind.BARRIER),
+        *(Kind.ALL_REDUCE_COALESCED, Kind.ALL_GATHER_COALESCED, Kind.REDUCE_SCATTER_COALESCED),
+    }
+)
+"""No member can be done with these before all have entered."""
 
 
 class CompletedRounds(Protocol):
@@ -395,12 +402,15 @@ class Diagnosis:
         entered = (
             (Evidence(what="members that have entered", value=len(members)),) if oldest["kind"] < Kind.SEND else ()
         )
+        apart, done = self._complete_elsewhere(picture, waits, oldest)
+        open_question = any_source or bool(apart)
         return Finding(
-            cause=Cause.UNKNOWN if any_source else Cause.TRANSPORT,
-            fault_class=None if any_source else "H3",
+            cause=Cause.UNKNOWN if open_question else Cause.TRANSPORT,
+            fault_class=None if open_question else "H3",
+            candidates=tuple(Blame(r, 1 / len(apart), f"the others have completed {done}") for r in apart[:LISTED]),
             comm=comm,
             op=self.op_of(oldest),
-            victims=tuple(int(r) for r in graph.waiting),
+            victims=tuple(int(r) for r in graph.waiting if int(r) not in apart),
             onset_s=float(oldest["since_s"]),
             links=() if any_source else tuple(sorted(p for p in pairs if min(p) >= 0))[:16],
             evidence=(
@@ -409,7 +419,22 @@ class Diagnosis:
                 *self._messages(np.unique(waits["rank"][waits["comm"] == comm])),
             ),
             complete=self.complete(picture),
+            next=("see whether bytes are under way to the named ranks: ss -tin",) if apart else (),
         )
+
+    def _complete_elsewhere(self, picture: Picture, waits: Any, wait: Any) -> tuple[list[int], str]:
+        """Who still waits in a synchronising round that others have completed, and that round in words.
+
+        Either it does not see that the round is complete, or what the others sent is lost on the way to it: its own
+        process or the path, so it is a candidate and no more (DESIGN 5.2, complete here and not there).
+        """
+        if int(wait["kind"]) not in SYNCHRONISING:
+            return [], ""
+        at, size = int(picture.comm_at[wait["comm"]]), int(picture.comm_size[wait["comm"]])
+        members, done = picture.member_rank[at : at + size], picture.member_done[at : at + size] >= wait["counter"]
+        inside = waits["rank"][(waits["comm"] == wait["comm"]) & (waits["counter"] == wait["counter"])]
+        apart = [int(r) for r in members[~done] if r in inside]
+        return (apart, self.op_name(wait)) if done.any() else ([], "")
 
     def _messages(self, ranks: Any) -> tuple[Evidence, ...]:
         """What frames count: in the last window, and of the operation (CCL-D's fewest: evidence, no verdict)."""

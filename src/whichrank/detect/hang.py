@@ -20,6 +20,8 @@ CONFIRM_S = 0.6
 """Hard evidence must hold this long, over two looks at least."""
 BARRIER_BYTES = 4
 OP_TIMEOUT_SHARE = 0.8
+SUSPECT_FACTOR = 3.0
+"""Times the usual wait (99 of 100 are shorter) after which one is suspicious."""
 
 
 class Urgency(Enum):
@@ -43,6 +45,10 @@ class Thresholds(TypedDict):
 
 class Limits(Protocol):
     """The configured limits that are read here; `whichrank.config.AnalyzerConfig` has them."""
+
+    @property
+    def suspect_after_s(self) -> float:
+        """The earliest suspicion."""
 
     @property
     def hang_timeout_s(self) -> float:
@@ -88,6 +94,16 @@ def is_barrier(op: dict[str, int] | None) -> bool:
         return True
     size = op_bytes(op["dtype"], op["count"])
     return op["kind"] == Kind.ALL_REDUCE and size is not None and size < BARRIER_BYTES
+
+
+def suspicious_s(limits: Limits, usual_s: float) -> float:
+    """Seconds that a wait must last before evidence is gathered; never later than a notice, which rests on it.
+
+    Args:
+        limits: The configuration.
+        usual_s: What 99 of 100 waits on the communicator stay below, 0 unknown.
+    """
+    return min(max(limits.suspect_after_s, SUSPECT_FACTOR * usual_s), max(limits.suspect_after_s, limits.notice_min_s))
 
 
 def urgency_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from whichrank.config import AnalyzerConfig
-from whichrank.detect.hang import Look, Thresholds, Urgency, is_barrier, urgency_of
+from whichrank.detect.hang import Look, Thresholds, Urgency, is_barrier, suspicious_s, urgency_of
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause
 from whichrank.model.rows import Kind
@@ -136,3 +136,12 @@ def test_a_look_counts_as_long_as_the_same_is_seen() -> None:
         assert Look.after(second, other, 12.0).looks == 1
     nobody = Look.after(None, finding(1, names=()), 10.0)
     assert Look.after(nobody, finding(2, names=(), op=OP | {"counter": 8}), 12.0).looks == 1
+
+
+@pytest.mark.parametrize(
+    ("usual_s", "expected_s"),
+    [(0.0, 2.0), (0.1, 2.0), (1.0, 3.0), (30.0, 10.0)],
+    ids=["new", "quick", "slow", "capped"],
+)
+def test_suspicion_waits_for_what_is_unusual_but_not_longer_than_a_notice(usual_s: float, expected_s: float) -> None:
+    assert suspicious_s(AnalyzerConfig(), usual_s) == expected_s
