@@ -42,18 +42,29 @@ class Told(NamedTuple):
     pairs: bytes
     inflight: bytes
     waits: bytes
+    connections: bytes
 
 
-def tell(watches: Sequence[RankWatch], inferred: Sequence[Rows], lost_records: Sequence[int]) -> Told:
-    """All that the latest looks at these ranks say; the three sequences run in parallel."""
+def tell(
+    watches: Sequence[RankWatch], inferred: Sequence[Rows], lost_records: Sequence[int], connections: Rows
+) -> Told:
+    """All that the latest looks at these ranks say; the first three sequences run in parallel.
+
+    Args:
+        watches: The ranks.
+        inferred: Waits that no sensor marked.
+        lost_records: By rank.
+        connections: Rows of TCP_ROW.
+    """
     if not watches:
-        return Told(b"", b"", b"", b"", b"")
+        return Told(b"", b"", b"", b"", b"", b"")
     return Told(
         rank_rows(watches, lost_records).tobytes(),
         comm_rows(watches).tobytes(),
         pair_rows(watches).tobytes(),
         inflight_rows(watches).tobytes(),
         wait_rows(watches, inferred).tobytes(),
+        connections.tobytes(),
     )
 
 

@@ -21,6 +21,7 @@ from whichrank.agent.memory import OUT_OF_MEMORY, OomWatch
 from whichrank.agent.outbox import Outbox
 from whichrank.agent.processes import look_at_thread
 from whichrank.agent.rank import RankWatch
+from whichrank.agent.tcp import Connections
 from whichrank.errors import RingFormatError
 from whichrank.model.telemetry import Event
 from whichrank.ring.folder import JobFolder
@@ -54,6 +55,8 @@ class Node:
         self._told_cut: set[Path] = set()
         self._chosen: list[RankWatch] = []
         self._stamp = -1
+        self._connections = Connections()
+        self._closely = False
 
     @property
     def rings(self) -> int:
@@ -82,6 +85,7 @@ class Node:
 
     def refresh(self, *, deep: bool) -> None:
         """Find new rings, look at all of them, and put what is told once into the outbox."""
+        self._closely = deep
         self._discover()
         self._oom.look(time.monotonic_ns())
         for watch in self._watches.values():
@@ -96,6 +100,7 @@ class Node:
                 self._inference[watch.path].waits(watch.look, thread) if alive else _none(watch)
             )
             if watch.comms_changed:
+                self._connections.expect_new()
                 watch.comms_changed = not self._tell_comms(watch)
             records = watch.records(RECORDS_PER_LOOK)
             if records.size:
@@ -114,10 +119,12 @@ class Node:
         watches = self.watches()
         inferred = [self._inferred.get(watch.path, _none(watch)) for watch in watches]
         lost = [watch.reader.lost + self._outbox.dropped_records[watch.rank] for watch in watches]
-        return tell(watches, inferred, lost), oldest_wait_ns(watches, inferred)
+        connections = self._connections.rows(watches, closely=self._closely)
+        return tell(watches, inferred, lost, connections), oldest_wait_ns(watches, inferred)
 
     def close(self) -> None:
-        """Let go of all rings."""
+        """Let go of all rings and of the kernel."""
+        self._connections.close()
         for watch in self._watches.values():
             watch.close()
         self._watches.clear()

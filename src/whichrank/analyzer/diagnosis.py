@@ -81,7 +81,8 @@ class Diagnosis:
         if len(graph.sinks):
             return self._sinks(picture, graph, [int(r) for r in graph.sinks], hard=False)
         if len(graph.unseen):
-            return self._unseen(picture, graph)
+            unseen = self._unseen(picture, graph)
+            return self.state.lost_node(picture, graph.unseen, unseen) or unseen
         if len(graph.cycle):
             return self._deadlock(picture, graph)
         if len(graph.stuck):
@@ -402,8 +403,10 @@ class Diagnosis:
         entered = (
             (Evidence(what="members that have entered", value=len(members)),) if oldest["kind"] < Kind.SEND else ()
         )
-        apart, done = self._complete_elsewhere(picture, waits, oldest)
-        open_question = any_source or bool(apart)
+        dead = self.state.paths.dead_pairs(picture, graph.waiting)
+        apart, done = ([], "") if dead else self._complete_elsewhere(picture, waits, oldest)
+        open_question = not dead and (any_source or bool(apart))
+        pairs = {(src, dst) for src, dst, _ in dead} or (set() if any_source else {p for p in pairs if min(p) >= 0})
         return Finding(
             cause=Cause.UNKNOWN if open_question else Cause.TRANSPORT,
             fault_class=None if open_question else "H3",
@@ -412,9 +415,14 @@ class Diagnosis:
             op=self.op_of(oldest),
             victims=tuple(int(r) for r in graph.waiting if int(r) not in apart),
             onset_s=float(oldest["since_s"]),
-            links=() if any_source else tuple(sorted(p for p in pairs if min(p) >= 0))[:16],
+            hard=bool(dead),
+            links=tuple(sorted(pairs))[:LISTED],
             evidence=(
                 *entered,
+                *(
+                    Evidence(what="retransmissions in a row without an answer", value=n, where=f"rank {a} to rank {b}")
+                    for a, b, n in dead
+                ),
                 Evidence(what="time blocked", value=round(picture.now_s - float(oldest["since_s"]), 2), unit="s"),
                 *self._messages(np.unique(waits["rank"][waits["comm"] == comm])),
             ),

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from whichrank.analyzer.growing import Growing
 from whichrank.analyzer.long_ops import LongOps
+from whichrank.analyzer.paths import Paths
 from whichrank.locate.deaths import Ends
+from whichrank.model.finding import Finding
 from whichrank.model.picture import OPS, PAIRS, WAITS, Picture
 from whichrank.model.rows import Status, WaitHow
 from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_TOLD, Batch, CommInfo, Event, ProcessState, Stack
@@ -88,6 +90,7 @@ class JobState:
         self._heard_s: list[float] = []
         self.failed_ops: dict[int, np.ndarray[Any, Any]] = {}
         self.long_ops = LongOps()
+        self.paths = Paths()
         self.stacks: dict[int, tuple[float, list[Stack], str]] = {}
         self.exits: dict[int, Event] = {}
         self._got_over: dict[int, tuple[np.void, int]] = {}  # the rank's row then, and until when by its host's clock
@@ -121,6 +124,7 @@ class JobState:
             self._waits[agent] = self._told_waits(batch)
             self._ops[agent] = self._told_ops(batch.inflight_rows())
             self._pairs[agent] = self._told_pairs(batch)
+            self.paths.take(batch, agent, now_s)
         records = self._told_records(batch)
         for event in batch.events:
             self._take_event(event)
@@ -345,6 +349,10 @@ class JobState:
     def ordinal(self, rank: int) -> int:
         """Operations that a rank has issued in all, as told last."""
         return int(self.ranks.rows["ordinal"][rank]) if rank < self.ranks.size else 0
+
+    def lost_node(self, picture: Picture, unseen: NDArray[np.int64], found: Finding) -> Finding | None:
+        """A silent node to which the connections of others are dead, see `Paths.lost_node`."""
+        return self.paths.lost_node(picture, unseen, self.ranks.agent, self._heard_s, found)
 
     def agents_heard_s(self, now_s: float) -> float:
         """Seconds since any agent spoke."""

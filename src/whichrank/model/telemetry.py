@@ -145,6 +145,39 @@ RATE_ROW = np.dtype(
     ]
 )
 
+# The first fields of the kernel's `struct tcp_info` (linux/tcp.h); older kernels know fewer of the last ones.
+TCP_INFO = np.dtype(
+    [
+        *((name, "u1") for name in ("state", "ca_state", "retransmits", "probes", "backoff", "options")),
+        ("scales", "u2"),
+        *((name, "u4") for name in ("rto_us", "ato_us", "snd_mss", "rcv_mss")),
+        *((name, "u4") for name in ("unacked", "sacked", "lost", "retrans", "fackets")),
+        *((name, "u4") for name in ("last_data_sent_ms", "last_ack_sent_ms", "last_data_recv_ms", "last_ack_recv_ms")),
+        *((name, "u4") for name in ("pmtu", "rcv_ssthresh", "rtt_us", "rttvar_us", "snd_ssthresh", "snd_cwnd")),
+        *((name, "u4") for name in ("advmss", "reordering", "rcv_rtt_us", "rcv_space", "total_retrans")),
+        *((name, "u8") for name in ("pacing_rate", "max_pacing_rate", "bytes_acked", "bytes_received")),
+        *((name, "u4") for name in ("segs_out", "segs_in", "notsent_bytes", "min_rtt_us", "data_segs_in")),
+        ("data_segs_out", "u4"),
+        *((name, "u8") for name in ("delivery_rate", "busy_us", "rwnd_limited_us", "sndbuf_limited_us")),
+    ]
+)
+TCP_ROW = np.dtype(
+    [
+        ("rank", "i4"),
+        ("pad", "u4"),
+        ("read_ns", "u8"),
+        ("local_addr", "V16"),  # IPv6, or IPv4 mapped
+        ("remote_addr", "V16"),
+        ("local_port", "u2"),
+        ("remote_port", "u2"),
+        ("unread_bytes", "u4"),  # received, and not yet read by the program
+        ("unsent_bytes", "u4"),  # written, and not yet acknowledged
+        ("state", "u1"),
+        ("pad2", "V3"),
+        ("info", TCP_INFO),
+    ]
+)
+
 
 class CommInfo(msgspec.Struct, frozen=True):
     """What stays the same of a communicator: told when first seen, and again after a reconnect."""
@@ -211,6 +244,10 @@ class Batch(msgspec.Struct, frozen=True):
     comm_info: list[CommInfo] = []
     events: list[Event] = []
     rates: bytes = b""
+    connections: bytes = b""
+    """Only where they were looked at anew: what was told before stands."""
+    beside_analyzer: bool = False
+    """The agent runs on the machine that analyzes."""
 
     def rank_rows(self) -> np.ndarray:
         """Rows of RANK_ROW."""
@@ -239,6 +276,10 @@ class Batch(msgspec.Struct, frozen=True):
     def rate_rows(self) -> np.ndarray:
         """Rows of RATE_ROW, of the ranks whose frames are sampled."""
         return np.frombuffer(self.rates, RATE_ROW)
+
+    def connection_rows(self) -> np.ndarray:
+        """Rows of TCP_ROW."""
+        return np.frombuffer(self.connections, TCP_ROW)
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ from whichrank.model.telemetry import (
     RANK_ROW,
     RATE_ROW,
     RECORD_TOLD,
+    TCP_ROW,
     VERSION,
     WAIT_TOLD,
     Batch,
@@ -42,6 +43,7 @@ _ROW_BYTES: Final = {
     "waits": WAIT_TOLD.itemsize,
     "records": RECORD_TOLD.itemsize,
     "rates": RATE_ROW.itemsize,
+    "connections": TCP_ROW.itemsize,
 }
 
 

@@ -23,6 +23,7 @@ COLUMNS = {
     "waits": telemetry.WAIT_TOLD,
     "records": telemetry.RECORD_TOLD,
     "rates": telemetry.RATE_ROW,
+    "connections": telemetry.TCP_ROW,
 }
 
 

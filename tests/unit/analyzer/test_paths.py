@@ -1,0 +1,146 @@
+"""A node that is lost, a path that is dead: by the kernels' own word, and never by silence alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from batches import T0, Node, S, analyzer, comm_info
+from tests.unit.tcp_rows import dead_end, end
+
+from whichrank.model.incident import Cause, Incident
+
+ALL = comm_info(7, [0, 1, 2, 3, 4, 5], "default_pg")
+HEALTHY = {"last_ack_recv_ms": 10}
+
+
+def three_nodes() -> list[Node]:
+    """Two ranks on each of three nodes; 4 and 5, on the third, have not entered the round in which the others wait."""
+    nodes = [Node(f"{host}:1", [2 * i, 2 * i + 1], 6).comm(ALL) for i, host in enumerate("abc")]
+    for rank in range(6):
+        node = nodes[rank // 2]
+        node.did(rank, 7, 8) if rank > 3 else node.waits(rank, 7, 9, since_s=1.0)
+    return nodes
+
+
+def at(rank: int) -> str:
+    return f"10.0.0.{rank // 2}/{5000 + rank}"
+
+
+def ends(*pairs: tuple[int, int], dead: bool) -> bytes:
+    made = [dead_end(a, at(a), at(b)) if dead else end(a, at(a), at(b), **HEALTHY) for a, b in pairs]
+    return b"".join(row.tobytes() for row in made)
+
+
+def told(
+    dead: dict[int, bytes], silent_after_s: float = 2.0, beside: int = -1, until_s: float = 12.0
+) -> list[Incident]:
+    """Node 2 (ranks 4 and 5) falls silent; the kernels of the others then tell `dead`, by node."""
+    a, nodes = analyzer(), three_nodes()
+    said: list[Incident] = []
+    for step in range(int(2 * until_s)):
+        at_s = step / 2
+        for number, node in enumerate(nodes):
+            if number == 2 and at_s > silent_after_s:
+                continue
+            more: dict[str, Any] = {"beside_analyzer": number == beside}
+            if step == 0:  # all is well: who is where
+                there = {0: [(0, 4), (1, 5)], 1: [(2, 4), (3, 5)], 2: [(4, 0), (5, 1), (4, 2), (5, 3)]}[number]
+                more["connections"] = ends(*there, dead=False)
+            elif at_s > silent_after_s and number in dead:
+                more["connections"] = dead[number]
+            a.feed(node.batch(at_s, **more), T0 / S + at_s)
+        said += a.tick(T0 / S + at_s + 0.1)
+    return said
+
+
+def test_a_silent_node_that_two_others_cannot_reach_is_lost() -> None:
+    said = told({0: ends((0, 4), dead=True), 1: ends((2, 4), (3, 5), dead=True)})
+
+    # THEN its ranks are named soon, long before the hang timeout
+    assert said[-1].cause == Cause.NODE_LOST
+    assert [c.rank for c in said[-1].culprits] == [4, 5]
+    assert said[-1].severity == "alert"
+    assert not said[-1].complete
+    assert set(said[-1].victims.ranks) == {0, 1, 2, 3}
+
+
+def test_the_analyzers_own_node_is_a_witness_by_the_silence_itself() -> None:
+    assert told({1: ends((2, 4), dead=True)}, beside=0)[-1].cause == Cause.NODE_LOST
+
+
+@pytest.mark.parametrize("beside", [-1, 1])
+def test_the_word_of_one_other_node_is_not_enough(beside: int) -> None:
+    # GIVEN one node whose connections are dead, be it the analyzer's own: it may be the one that is cut off
+    said = told({1: ends((2, 4), dead=True)}, beside=beside)
+
+    assert all(not i.culprits for i in said)
+    assert said[-1].cause == Cause.UNKNOWN
+    assert [c.rank for c in said[-1].candidates] == [4, 5]
+
+
+def test_silence_alone_names_nobody() -> None:
+    # GIVEN a node whose agent has died, and whose ranks go on answering
+    said = told({0: ends((0, 4), dead=False), 1: ends((2, 4), dead=False)}, until_s=30.0)
+
+    assert all(i.cause == Cause.UNKNOWN for i in said)
+    assert all(not i.culprits for i in said)
+
+
+def test_one_connection_that_is_answered_shows_that_the_node_lives() -> None:
+    said = told({0: ends((0, 4), dead=False), 1: ends((2, 4), (3, 5), dead=True)}, beside=0, until_s=6.0)
+
+    assert all(i.cause != Cause.NODE_LOST for i in said)
+
+
+def test_half_of_a_job_or_more_that_is_silent_is_no_lost_node() -> None:
+    # GIVEN the node that is silent has most ranks
+    a = analyzer()
+    few, many = Node("a:1", [0, 1], 6).comm(ALL), Node("b:1", [2, 3, 4, 5], 6).comm(ALL)
+    for rank in range(6):
+        few.waits(rank, 7, 9, since_s=1.0) if rank < 2 else many.did(rank, 7, 8)
+    a.feed(many.batch(0.0, connections=ends((4, 0), (2, 1), dead=False)), T0 / S)
+    said: list[Incident] = []
+    for step in range(16):
+        few_ends = ends((0, 4), (1, 2), dead=step > 1)
+        a.feed(few.batch(step / 2, connections=few_ends, beside_analyzer=True), T0 / S + step / 2)
+        said += a.tick(T0 / S + step / 2 + 0.1)
+
+    assert all(not i.culprits for i in said)
+
+
+def test_a_dead_path_between_ranks_that_run_is_told_at_once_with_its_link() -> None:
+    # GIVEN all have entered and all nodes are heard, and what rank 1 sends to rank 4 is never acknowledged
+    a, nodes = analyzer(), three_nodes()
+    for rank in (4, 5):
+        nodes[2].waits(rank, 7, 9, since_s=1.0)
+    said: list[Incident] = []
+    for step in range(12):
+        at_s = step / 2
+        for number, node in enumerate(nodes):
+            there = {0: [(1, 4)], 1: [], 2: [(4, 1)]}[number]
+            rows = ends(*there, dead=number == 0 and at_s > 2)
+            a.feed(node.batch(at_s, connections=rows), T0 / S + at_s)
+        said += a.tick(T0 / S + at_s + 0.1)
+
+    assert (said[-1].cause, said[-1].severity, said[-1].fault_class) == (Cause.TRANSPORT, "alert", "H3")
+    assert [(link.src, link.dst) for link in said[-1].links] == [(1, 4)]
+    assert any(e.what.startswith("retransmissions") and e.value == 4 for e in said[-1].evidence)
+    assert not said[-1].culprits
+
+
+def test_ends_that_were_looked_at_long_ago_say_nothing_of_now() -> None:
+    a, nodes = analyzer(), three_nodes()
+    for rank in (4, 5):
+        nodes[2].waits(rank, 7, 9, since_s=1.0)
+    said: list[Incident] = []
+    for step in range(20):
+        for number, node in enumerate(nodes):
+            first = step == 0 and number == 0
+            rows = ends((1, 4), dead=True) if first else np.zeros(0, np.uint8).tobytes()
+            a.feed(node.batch(step / 2, connections=rows), T0 / S + step / 2)
+        if step > 12:
+            said += a.tick(T0 / S + step / 2 + 0.1)
+
+    assert all(not i.links for i in said)

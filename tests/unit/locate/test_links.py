@@ -1,0 +1,63 @@
+"""Ends of connections: who is at the other end, and which are dead."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.unit.tcp_rows import dead_end, end
+
+from whichrank.locate.links import ends_of
+from whichrank.model.telemetry import TCP_ROW
+
+
+def test_two_ends_of_one_connection_find_each_other() -> None:
+    # GIVEN both ends of a connection over IPv4, of one over IPv6, and one that leads elsewhere
+    rows = np.concatenate(
+        (
+            end(0, "10.0.0.1/4000", "10.0.0.2/5000"),
+            end(3, "10.0.0.2/5000", "10.0.0.1/4000"),
+            end(1, "fd00::1/77", "fd00::2/78"),
+            end(2, "fd00::2/78", "fd00::1/77"),
+            end(1, "10.0.0.1/4001", "10.0.0.9/29500"),
+        )
+    )
+
+    # WHEN they are joined THEN each knows the rank at its other end, and nobody is invented
+    assert ends_of(rows, np.array([0, 1, 0, 1, 0])).peer.tolist() == [3, 0, 2, 1, -1]
+
+
+def test_loopback_addresses_mean_something_on_one_node_only() -> None:
+    # GIVEN two nodes with connections over loopback, by chance with the same ports
+    rows = np.concatenate([end(r, "127.0.0.1/1", "127.0.0.1/2") for r in (0, 2)])
+    rows = np.concatenate((rows, *[end(r, "127.0.0.1/2", "127.0.0.1/1") for r in (1, 3)], end(4, "::1/1", "::1/2")))
+
+    peers = ends_of(rows, np.array([0, 1, 0, 1, 0])).peer.tolist()
+
+    assert peers[:4] == [1, 3, 0, 2]
+    assert peers[4] == -1
+
+
+@pytest.mark.parametrize(
+    ("info", "dead", "answered"),
+    [
+        ({"backoff": 3, "unacked": 1, "last_ack_recv_ms": 5000}, True, False),
+        ({"retransmits": 3, "unacked": 1, "last_ack_recv_ms": 5000}, True, False),
+        ({"backoff": 3, "unsent_bytes": 9, "last_ack_recv_ms": 5000}, True, False),
+        ({"backoff": 2, "unacked": 1, "last_ack_recv_ms": 900}, False, False),
+        ({"backoff": 5, "last_ack_recv_ms": 5000}, False, False),  # a zero-window probe, or nothing under way
+        ({"unacked": 40, "last_ack_recv_ms": 3}, False, True),
+        ({"last_ack_recv_ms": 60_000}, False, False),
+    ],
+)
+def test_dead_is_what_retransmits_without_an_answer(info: dict[str, int], dead: bool, answered: bool) -> None:
+    ends = ends_of(end(0, "10.0.0.1/1", "10.0.0.2/2", **info), np.zeros(1, np.int64))
+
+    assert (ends.dead.tolist(), ends.answered.tolist()) == ([dead], [answered])
+
+
+def test_no_connections_at_all() -> None:
+    assert ends_of(np.zeros(0, TCP_ROW), np.zeros(0, np.int64)).peer.tolist() == []
+
+
+def test_a_dead_end_knows_how_often_it_tried() -> None:
+    assert ends_of(dead_end(0, "10.0.0.1/1", "10.0.0.2/2"), np.zeros(1, np.int64)).tries.tolist() == [4]
