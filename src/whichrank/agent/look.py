@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from whichrank.agent.rank import RankWatch
-from whichrank.model.rows import COMM, HEADER, INFLIGHT_ROW, PAIR, WAIT
+from whichrank.model.rows import COMM, HEADER, INFLIGHT_ROW, PAIR, WAIT, Kind
 from whichrank.model.telemetry import (
     COMM_ROW,
     INFLIGHT_TOLD,
@@ -144,6 +144,7 @@ def record_rows(watch: RankWatch, records: Rows) -> Rows:
     rows = _around(records, RECORD_TOLD)
     rows["rank"] = watch.rank
     rows["comm"] = watch.comm_ids(records["comm_slot"], records["epoch"])
+    rows["comm"][records["kind"] == Kind.STEP] = 0
     return rows
 
 

@@ -90,6 +90,8 @@ class Analyzer:
         for rank in self.state.take_lossy():
             self.history.sequence(rank).expect_loss()
         self.history.add_comms(self.state.info)
+        steps = self.state.take_steps()
+        self.history.steps.feed(steps["rank"], steps["row"])
         flight = self.state.told_ops_of(batch.agent)
         if len(records):
             signs = signatures(records["row"])
@@ -113,11 +115,13 @@ class Analyzer:
             self._rate[rank] = (now_s, ordinal, rate)
 
     def iteration_of(self, rank: int) -> int | None:
-        """The iteration that a rank is in, counted by its period; None while that is not known."""
+        """The iteration that a rank is in, from 0; None while that is not known."""
         return self.history.iterations(rank)
 
     def iteration_s(self) -> float:
         """Seconds that an iteration takes, the median over some ranks; 0 while it is not known."""
+        if by_steps := self.history.steps.iteration_s(range(RANKS_ASKED)):
+            return by_steps
         known = [
             self.history.sequence(r).period / rate
             for r, (_, _, rate) in islice(self._rate.items(), RANKS_ASKED)

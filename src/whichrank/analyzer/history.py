@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from whichrank.analyzer.growing import Growing
 from whichrank.detect.period import Sequence
+from whichrank.detect.steps import Steps
 from whichrank.locate.signatures import Skew, confirm_skew
 from whichrank.model.roles import role_of_description
 from whichrank.model.rows import Kind
@@ -22,6 +23,7 @@ from whichrank.model.signature import mix, signatures
 from whichrank.model.telemetry import CommInfo
 
 RECENT_ITERATIONS = 8
+LEAST_GROUPS = 2
 LEAST_AFTER_LOSS = 512
 """A past of fewer operations, behind a loss, makes the usual look new."""
 
@@ -43,6 +45,7 @@ class History:
     """Token sequences of all ranks, and what tokens mean."""
 
     def __init__(self) -> None:
+        self.steps = Steps()
         self._of: dict[int, Sequence] = {}
         self._comm_key: list[int] = []
         self._key_column = Growing(np.uint64)
@@ -140,6 +143,7 @@ class History:
 
     def forget(self, rank: int) -> None:
         """The rank's process was replaced."""
+        self.steps.forget(rank)
         self._of.pop(rank, None)
         self._edited.discard(rank)
         self._told.pop(rank, None)
@@ -237,11 +241,16 @@ class History:
         return sum(self.group_of(t) == key for t in s.template.tolist()) if s else 0
 
     def iterations(self, rank: int) -> int | None:
-        """Iterations that a rank has begun, None if that cannot be told."""
+        """Iterations that a rank has completed: its optimizer's steps, else as its period tells; None if neither does.
+
+        A period is an iteration for sure only if operations of several groups alternate in it: else it may be a layer.
+        """
+        if steps := self.steps.count(rank):
+            return steps
         s = self._of.get(rank)
-        if s is None or (self._closing and not s.is_whole):
+        if s is None or not s.is_whole or len({self.group_of(t) for t in s.template.tolist()}) < LEAST_GROUPS:
             return None
-        return s.iterations() if self._closing else (s.last_ordinal // s.period if s.period else None)
+        return s.iterations()
 
     def _edits_beside(self, told: Frontiers, rank: int, edit: Edit, other: int) -> tuple[list[Edit], int] | None:
         """A rank's recent edits, and older ones that are the same: agents may be many iterations apart.

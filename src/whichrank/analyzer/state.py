@@ -18,7 +18,7 @@ from whichrank.analyzer.paths import Paths
 from whichrank.locate.deaths import Ends
 from whichrank.model.finding import Finding
 from whichrank.model.picture import OPS, PAIRS, WAITS, Picture
-from whichrank.model.rows import Status, WaitHow
+from whichrank.model.rows import Kind, Status, WaitHow
 from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_TOLD, Batch, CommInfo, Event, ProcessState, Stack
 
 UNKNOWN_DELAY_S = 10.0
@@ -87,6 +87,7 @@ class JobState:
         self._sequence: list[int] = []
         self._restarted: set[int] = set()
         self._lossy: set[int] = set()
+        self._steps = np.zeros(0, RECORD_TOLD)
         self._heard_s: list[float] = []
         self.failed_ops: dict[int, np.ndarray[Any, Any]] = {}
         self.long_ops = LongOps()
@@ -139,6 +140,11 @@ class JobState:
         """Ranks of which records were lost since this was last asked."""
         lossy, self._lossy = self._lossy, set()
         return lossy
+
+    def take_steps(self) -> np.ndarray[Any, Any]:
+        """Optimizer steps of the batch that was fed last, rows of RECORD_TOLD."""
+        steps, self._steps = self._steps, self._steps[:0]
+        return steps
 
     def _take_ranks(self, rows: np.ndarray[Any, Any], batch: Batch, agent: int, now_s: float) -> None:
         if not len(rows):
@@ -295,7 +301,12 @@ class JobState:
         return pairs
 
     def _told_records(self, batch: Batch) -> tuple[np.ndarray[Any, Any], NDArray[np.int64]]:
-        told, comm = self._known(batch.record_rows())
+        rows = batch.record_rows()
+        is_step = rows["row"]["kind"] == Kind.STEP
+        if is_step.any():
+            known = is_step & (rows["rank"] >= 0) & (rows["rank"] < self.ranks.size)
+            self._steps, rows = rows[known], rows[~is_step]
+        told, comm = self._known(rows)
         failed = told[told["row"]["status"] == Status.FAILED]
         for rank in np.unique(failed["rank"]).tolist():
             rows = self._told_ops(failed[failed["rank"] == rank], failed=True)
@@ -401,6 +412,7 @@ class JobState:
             exception_s=self._host_s(every, r.rows["exception_ns"]),
             exception=_texts(r.rows["exception"]),
             closed_s=self._host_s(every, r.rows["closed_ns"]),
+            node=r.agent,
         )
 
     def picture(self, now_s: float) -> Picture:

@@ -46,6 +46,8 @@ CRASHES = frozenset({4, 7, 8, 11})
 """SIGILL, SIGBUS, SIGFPE and SIGSEGV. Not SIGABRT: so ends a library that has waited too long."""
 LAUNCHER_SIGNALS = frozenset({1, 2, 15})
 """SIGHUP, SIGINT and SIGTERM: how a launcher ends its ranks."""
+ALONE_S = 0.05
+"""A launcher ends all ranks of its node within less."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Ends:
     exception: tuple[str, ...]
     closed_s: Floats
     """The interpreter began to end in order."""
+    node: Ints
+    """The node that the rank runs on, a number."""
 
     def but_for(self, ended: Bools, raised: Bools, failed: Bools, again_s: Floats) -> Ends:
         """As if these ends, exceptions and failures had not been.
@@ -85,6 +89,7 @@ class Ends:
             exception_s=np.where(raised, 0.0, self.exception_s),
             exception=texts(self.exception, raised),
             closed_s=np.where(ended, 0.0, self.closed_s),
+            node=self.node,
         )
 
 
@@ -126,7 +131,27 @@ def _ended_by(ends: Ends, signals: frozenset[int]) -> Bools:
 
 
 def _signalled(ends: Ends) -> Bools:
-    return _ended_by(ends, LAUNCHER_SIGNALS)
+    """Ranks that such a signal ended, but for one that somebody singled out."""
+    signalled = _ended_by(ends, LAUNCHER_SIGNALS)
+    return np.asarray(signalled & ~_singled_out(ends, signalled)) if signalled.any() else signalled
+
+
+def _singled_out(ends: Ends, signalled: Bools) -> Bools:
+    """A rank that SIGTERM or SIGHUP ended before all others of its node, one of which then saw an operation fail.
+
+    Whoever ends a job ends a node's ranks at once, and they have no time to see anything fail. SIGINT may be Ctrl-C, of
+    which only those ranks die that are not inside an operation.
+    """
+    alone = np.zeros(len(signalled), np.bool_)
+    mute = signalled & ~_ended_by(ends, frozenset({2})) & (ends.exception_s == 0) & (ends.closed_s == 0)
+    told_s = np.where(signalled, ends.ended_s, np.where(_interrupted(ends), ends.exception_s, np.inf))
+    for rank in np.flatnonzero(mute & ~failed_first(ends)).tolist():
+        others = ends.node == ends.node[rank]
+        others[rank] = False
+        later = told_s[others].min(initial=np.inf) > ends.ended_s[rank] + ALONE_S
+        saw_it = (ends.failure_s > ends.ended_s[rank] - ALONE_S) & failed_first(ends)
+        alone[rank] = later and bool(saw_it[others].any())
+    return alone
 
 
 def failed_first(ends: Ends) -> Bools:

@@ -14,7 +14,7 @@ FRAME_BLOCKS, FRAME_CHANNELS, SPLITS, COMM_WINDOW, PAIR_WINDOW, SENSORS = 8, 8, 
 
 
 class Kind(IntEnum):
-    """Kind of an operation; point-to-point kinds are >= SEND."""
+    """Kind of an operation; point-to-point kinds are >= SEND, and what is no operation >= STEP."""
 
     NONE = 0
     ALL_REDUCE = 1
@@ -34,6 +34,7 @@ class Kind(IntEnum):
     SEND = 32
     RECV = 33
     RECV_ANY = 34
+    STEP = 48  # no operation: an optimizer step, among the records
 
 
 class Flag(IntFlag):

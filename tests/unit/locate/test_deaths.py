@@ -44,6 +44,7 @@ def ends(*ranks: dict[str, Any]) -> Ends:
         exception_s=np.array(column("exception_s", 0.0)),
         exception=tuple(column("exception", "")),
         closed_s=np.array(column("closed_s", 0.0)),
+        node=np.array(column("node", 0)),
     )
 
 
@@ -201,3 +202,41 @@ def test_a_wait_status_is_a_signal_or_an_exit_code(status: int, number: int, exi
 )
 def test_how_it_ended_in_words(rank: dict[str, Any], words: str) -> None:
     assert how_it_ended(ends(rank), 0) == words
+
+
+LOST = {
+    "failure_s": 10.02,
+    "failure": "Connection closed by peer",
+    "exception_s": 10.03,
+    "exception": "RuntimeError: gloo",
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_rank_that_was_singled_out_died_by_itself(number: int) -> None:
+    # GIVEN one rank ended by SIGTERM, peers whose operations fail then, and a launcher that ends these
+    peers = [died(10.3, signal.SIGTERM, **LOST) for _ in range(3)]
+
+    assert own(died(10.0, number), *peers) == [0]
+    assert how_it_ended(ends(died(10.0, number), *peers), 0).endswith(f"({signal.Signals(number).name})")
+
+
+def test_ranks_that_end_at_once_were_ended_by_a_launcher_though_some_saw_failures() -> None:
+    assert own(*[died(10.0 + i / 100, signal.SIGTERM) for i in range(3)], died(10.9, code(1), **LOST)) == []
+
+
+def test_sigint_alone_may_be_ctrl_c() -> None:
+    assert own(died(10.0, signal.SIGINT), died(10.3, signal.SIGTERM, **LOST)) == []
+
+
+def test_a_node_whose_ranks_all_end_singles_nobody_out() -> None:
+    # GIVEN hosts ended one by one, each with all its ranks: failures are seen on the other host only
+    first = [died(10.0, signal.SIGTERM, node=0), died(10.01, signal.SIGTERM, node=0)]
+    assert own(*first, died(13.0, signal.SIGTERM, node=1, **LOST)) == []
+    # or with one rank each
+    assert own(died(10.0, signal.SIGTERM, node=0), died(13.0, signal.SIGTERM, node=1, **LOST)) == []
+
+
+def test_who_had_failed_before_the_signal_is_a_victim() -> None:
+    victim = died(10.5, signal.SIGTERM, **LOST)
+    assert own(victim, died(11.0, code(1), **{**LOST, "failure_s": 10.6}), died(10.0, code(3))) == [2]

@@ -1,4 +1,4 @@
-"""The iteration that each rank is in, counted as verdicts count it: from the period of its operations.
+"""The iteration that each rank is in, counted as verdicts count it: optimizer steps, else the period of operations.
 
 Rings keep the latest 8,192 completed operations of a rank, so a frame taken in the middle of a job knows the period at
 once. Operations in flight are fed too: one that stays open, such as a posted receive, would else hold everything up.
@@ -12,6 +12,7 @@ import numpy as np
 
 from whichrank.agent.rank import RankWatch
 from whichrank.analyzer.history import History
+from whichrank.model.rows import Kind
 from whichrank.model.telemetry import CommInfo
 from whichrank.ring.reader import Rows
 
@@ -52,6 +53,9 @@ class Iterations:
         if records.size and (before is None or before[1] != lost):
             self._history.sequence(watch.rank).lose(int(records["ordinal"].min()) - 1)
         self._of[watch.rank] = (watch.pid, watch.reader.lost)
+        is_step = records["kind"] == Kind.STEP
+        self._history.steps.feed(np.full(int(is_step.sum()), watch.rank), records[is_step])
+        records = records[~is_step]
         ids = watch.comm_ids(records["comm_slot"], records["epoch"])
         self._count(ids, records)
         flight = watch.look.inflight
@@ -63,7 +67,7 @@ class Iterations:
             sequence.lose(latest)
 
     def iteration_of(self, rank: int) -> int | None:
-        """The iteration that a rank is in; None while its period is not known."""
+        """The iteration that a rank is in, from 0; None while that is not known."""
         return self._history.iterations(rank)
 
     def _take(self, rank: int, ids: np.ndarray, rows: Rows) -> None:

@@ -1,0 +1,80 @@
+"""Optimizer steps: where an iteration ends, by the program's own word.
+
+torch marks each `Optimizer.step` as a scope that the C++ sensor sees, and the sensor writes it among the records. Steps
+with no operation in between (one optimizer per part of a model) are one. Where there are none (the Python sensor, an
+optimizer that is compiled or not torch's) iterations are counted by their period, if at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+KEPT = 64
+"""Of each rank."""
+
+
+class Steps:
+    """The latest optimizer steps of each rank. Times are nanoseconds on each host's own clock."""
+
+    def __init__(self) -> None:
+        self._count = np.zeros(0, np.int64)
+        self._ordinal = np.zeros((0, KEPT), np.int64)
+        self._at_ns = np.zeros((0, KEPT), np.int64)
+
+    def feed(self, rank: NDArray[Any], rows: np.ndarray[Any, Any]) -> None:
+        """Take steps.
+
+        Args:
+            rank: Of each row.
+            rows: Rows of RECORD: `counter` counts the steps of the process, `ordinal` the operations begun before.
+        """
+        if not len(rows):
+            return
+        self._grow(int(rank.max()) + 1)
+        rank, counter = rank.astype(np.int64), rows["counter"].astype(np.int64)
+        self._ordinal[rank, counter % KEPT] = rows["ordinal"]
+        self._at_ns[rank, counter % KEPT] = rows["t_issue_ns"]
+        np.maximum.at(self._count, rank, counter)
+
+    def forget(self, rank: int) -> None:
+        """The rank's process was replaced."""
+        if rank < len(self._count):
+            self._count[rank] = self._ordinal[rank] = self._at_ns[rank] = 0
+
+    def count(self, rank: int) -> int:
+        """Steps that a rank has begun; 0: none is known."""
+        return int(self._count[rank]) if rank < len(self._count) else 0
+
+    def iteration_of(self, rank: int, ordinal: int) -> int | None:
+        """The iteration to which an operation belongs, from 0; None if that is not known or too long ago."""
+        count = self.count(rank)
+        if not count:
+            return None
+        kept = np.arange(max(1, count - KEPT + 1), count + 1)
+        before = self._ordinal[rank, kept % KEPT] < ordinal
+        if kept[0] > 1 and not before[0]:
+            return None
+        return int(kept[0]) - 1 + int(before.sum())
+
+    def iteration_s(self, ranks: Iterable[int]) -> float:
+        """Seconds from step to step, the median over these ranks; 0 while it is not known."""
+        seconds = []
+        for rank in ranks:
+            count = self.count(rank)
+            first = max(1, count - KEPT + 1)
+            if count > first:
+                lasted_ns = self._at_ns[rank, count % KEPT] - self._at_ns[rank, first % KEPT]
+                seconds.append(float(lasted_ns) / (count - first) / 1e9)
+        return float(np.median(seconds)) if seconds else 0.0
+
+    def _grow(self, size: int) -> None:
+        more = size - len(self._count)
+        if more > 0:
+            more = max(more, len(self._count))
+            self._count = np.append(self._count, np.zeros(more, np.int64))
+            self._ordinal = np.concatenate((self._ordinal, np.zeros((more, KEPT), np.int64)))
+            self._at_ns = np.concatenate((self._at_ns, np.zeros((more, KEPT), np.int64)))

@@ -1,0 +1,61 @@
+"""Optimizer steps: iterations counted by the program's own word."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whichrank.detect.steps import KEPT, Steps
+from whichrank.model.rows import RECORD
+
+MS = 1_000_000
+
+
+def stepped(rank: int, counters: range, ops: int = 10, every_ms: int = 200) -> Steps:
+    """A rank that issues `ops` operations in each iteration."""
+    steps = Steps()
+    rows = np.zeros(len(counters), RECORD)
+    rows["counter"] = list(counters)
+    rows["ordinal"] = rows["counter"] * ops
+    rows["t_issue_ns"] = 5_000_000 * MS + rows["counter"].astype(np.uint64) * every_ms * MS
+    steps.feed(np.full(len(rows), rank), rows)
+    return steps
+
+
+def test_nothing_is_known_without_steps() -> None:
+    steps = Steps()
+    steps.feed(np.zeros(0, np.int64), np.zeros(0, RECORD))
+    assert (steps.count(3), steps.iteration_of(3, 5), steps.iteration_s([3])) == (0, None, 0.0)
+
+
+def test_operations_belong_to_the_iteration_whose_step_follows_them() -> None:
+    # GIVEN five iterations of ten operations, of which the last step has been seen
+    steps = stepped(2, range(1, 6))
+
+    # THEN operations 1 to 10 are of iteration 0, and those after the fifth step of iteration 5
+    assert steps.count(2) == 5
+    assert [steps.iteration_of(2, n) for n in (1, 10, 11, 50, 51, 400)] == [0, 0, 1, 4, 5, 5]
+    assert steps.iteration_of(1, 1) is None
+
+
+def test_what_is_too_long_ago_is_not_guessed() -> None:
+    steps = stepped(0, range(1, 3 * KEPT))
+    first_kept = (3 * KEPT - KEPT) * 10
+
+    assert steps.iteration_of(0, first_kept - 10) is None
+    assert steps.iteration_of(0, first_kept + 1) == 2 * KEPT
+
+
+def test_losing_some_does_not_change_the_count() -> None:
+    assert stepped(0, range(40, 45)).count(0) == 44
+
+
+def test_seconds_from_step_to_step() -> None:
+    steps = stepped(1, range(1, 4), every_ms=300)
+    assert abs(steps.iteration_s([0, 1]) - 0.3) < 1e-9
+
+
+def test_a_new_process_begins_anew() -> None:
+    steps = stepped(1, range(1, 4))
+    steps.forget(1)
+    steps.forget(77)
+    assert (steps.count(1), steps.iteration_of(1, 5)) == (0, None)
