@@ -191,11 +191,17 @@ class Ledger:
         if comm < 0:
             return None
         info = self._state.info[comm]
-        role, _ = infer_role(info.desc, info.members, self._state.ranks.size, self._state.kinds.get(comm, {}))
+        role, sure = infer_role(info.desc, info.members, self._state.ranks.size, self._state.kinds.get(comm, {}))
         at, size = int(self._state.comm_at[comm]), int(self._state.comm_size[comm])
         members = [int(m) for m in self._state.member_rank[at : at + size] if m >= 0]
         name = info.desc if info.desc not in ("", "undefined") else info.name
-        return Communicator(id=f"{info.comm_id:016x}", name=name, role=role, members=tuple(members))
+        return Communicator(
+            id=f"{info.comm_id:016x}",
+            name=name,
+            role=role,
+            members=tuple(members),
+            role_confidence=sure if role else None,
+        )
 
     def _op(self, finding: Finding) -> Op | None:
         if not finding.op:

@@ -107,6 +107,8 @@ class Communicator(_Value, frozen=True, kw_only=True):
     name: str
     role: Role | None
     members: tuple[Rank, ...]
+    role_confidence: Confidence | None = None
+    """1: its description says so; less: inferred."""
 
 
 class Op(_Value, frozen=True, kw_only=True):

@@ -397,3 +397,16 @@ def test_a_dead_rank_is_named_beside_the_notice_of_another() -> None:
     a.feed(n.batch(8.4, events=[Event("exit", 0, 100, n.ns(8.2), status=9)]), NOW_S + 8.4)
     said += [i for at in range(10) for i in a.tick(NOW_S + 8.5 + at / 4)] + a.finish(NOW_S + 12.0)
     assert last_of(said) == {"job-1": ("notice", "final", (2,)), "job-2": ("alert", "final", (0,))}
+
+
+@pytest.mark.parametrize(("desc", "role", "sure"), [("mesh_tp", "tp", 1.0), ("default_pg", "world", 0.5)])
+def test_a_role_says_whether_the_description_told_it(desc: str, role: str, sure: float) -> None:
+    # GIVEN a group that is described, or not
+    node = Node("a:1", [0, 1, 2, 3], 4).comm(comm_info(7, [0, 1, 2, 3], desc)).did(2, 7, 8)
+    for rank in (0, 1, 3):
+        node.waits(rank, 7, 9, since_s=1.0)
+
+    told = watch(analyzer(), node, first_s=1.0, last_s=24.0)[-1].communicator
+
+    assert told is not None
+    assert (told.role, told.role_confidence) == (role, sure)

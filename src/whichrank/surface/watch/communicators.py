@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from whichrank.model.incident import Role
 from whichrank.model.roles import infer_role
 from whichrank.model.telemetry import CommInfo
 from whichrank.surface.watch.frame import CommunicatorNow
@@ -45,10 +44,12 @@ def _row(
     issued = {one.rank: int(one.comms[comm_id]["issued"]) for one in members}
     fewest, most = min(issued.values()), max(issued.values())
     waits = [wait for one in members for wait in one.waits if wait.comm.comm_id == comm_id]
+    role, sure = infer_role(info.desc, info.members, world_size, kinds)
     return CommunicatorNow(
         id=f"{comm_id:016x}",
         name=printable(communicator_name(info.name, info.desc)),
-        role=_role(info, kinds, world_size),
+        role=role,
+        role_confidence=sure if role else None,
         size=info.size,
         members=tuple(info.members),
         here=len(members),
@@ -60,10 +61,6 @@ def _row(
         longest_wait_s=max((wait.age_s for wait in waits), default=0.0),
         awaited=tuple(sorted(one.rank for one in members if comm_id in one.awaited_in)),
     )
-
-
-def _role(info: CommInfo, kinds: Mapping[int, int], world_size: int) -> Role | None:
-    return infer_role(info.desc, info.members, world_size, kinds)[0]
 
 
 def _p2p(one: Seen, comm_id: int) -> int:

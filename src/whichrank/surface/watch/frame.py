@@ -66,6 +66,8 @@ class CommunicatorNow(Struct, frozen=True, kw_only=True):
     id: str
     name: str
     role: Role | None = None
+    role_confidence: float | None = None
+    """1: the description says so; less: inferred."""
     size: int = 0
     members: tuple[int, ...] = ()
     here: int = 0

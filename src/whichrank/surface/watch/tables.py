@@ -77,7 +77,7 @@ def communicators_table(rows: Sequence[CommunicatorNow], width: int) -> Table:
         issued = f"{row.issued_min:,}" if row.issued_min == row.issued_max else f"{row.issued_min:,}-{row.issued_max:,}"
         cells: list[Text | str] = [
             row.name,
-            row.role or "",
+            _role(row),
             str(row.size) if row.here == row.size else f"{row.here} of {row.size}",
             Text(issued, style="" if row.issued_min == row.issued_max else "bold"),
         ]
@@ -143,6 +143,11 @@ def _for(row: RankNow) -> Text:
     if seconds is None:
         return Text("")
     return Text(short_duration(seconds), style="bold" if seconds >= LONG_S else "dim")
+
+
+def _role(row: CommunicatorNow) -> str:
+    """With a question mark where it is inferred."""
+    return f"{row.role}{'' if row.role_confidence == 1 else '?'}" if row.role else ""
 
 
 def _slowest(row: CommunicatorNow) -> Text:
