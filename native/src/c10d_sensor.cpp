@@ -10,6 +10,11 @@
 // method; the class is not registered with Python, which sees `Work` as before. Other backends (NCCL) do not block the
 // host in wait(), so their work objects are left alone: only the issue is recorded, and the record says so.
 //
+// What an operation costs: between the hot marks nothing locks, calls the kernel or allocates, with three exceptions that
+// `tests/unit/test_native_lint.py` counts. An operation of Gloo needs a wrapped work object (one allocation), what both
+// it and the completion callback know (one, since either may outlive the other), and the callback itself (torch's own
+// list and function object). No pool takes their place: they die on threads of Gloo, so it would need a lock.
+//
 // Built on the user's machine against the installed torch; a header that changed fails the build, not the job.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -28,6 +33,7 @@
 #include <string>
 #include <vector>
 
+#include "whichrank/c10d_arguments.h"
 #include "whichrank/ring.h"
 
 namespace {
@@ -35,68 +41,7 @@ namespace {
 using c10::intrusive_ptr;
 using c10d::ProcessGroup;
 using c10d::Work;
-
-// ---- what each operator's arguments mean, read from its schema so that a new argument does not shift them ----------
-
-struct Operator {
-  const char* name;
-  uint8_t kind;
-};
-
-constexpr Operator kOperators[] = {
-    {"allreduce_", WR_ALL_REDUCE},
-    {"broadcast_", WR_BROADCAST},
-    {"reduce_", WR_REDUCE},
-    {"allgather_", WR_ALL_GATHER},
-    {"_allgather_base_", WR_ALL_GATHER},
-    {"reduce_scatter_", WR_REDUCE_SCATTER},
-    {"_reduce_scatter_base_", WR_REDUCE_SCATTER},
-    {"alltoall_base_", WR_ALL_TO_ALL},
-    {"alltoall_", WR_ALL_TO_ALL},
-    {"gather_", WR_GATHER},
-    {"scatter_", WR_SCATTER},
-    {"barrier", WR_BARRIER},
-    {"monitored_barrier_", WR_MONITORED_BARRIER},
-    {"allreduce_coalesced_", WR_ALL_REDUCE_COALESCED},
-    {"allgather_coalesced_", WR_ALL_GATHER_COALESCED},
-    {"allgather_into_tensor_coalesced_", WR_ALL_GATHER_COALESCED},
-    {"reduce_scatter_tensor_coalesced_", WR_REDUCE_SCATTER_COALESCED},
-    {"send", WR_SEND},
-    {"recv_", WR_RECV},
-    {"recv_any_source_", WR_RECV_ANY},
-};
-constexpr size_t kOperatorCount = sizeof kOperators / sizeof *kOperators;
-
-struct Places { // argument positions, -1 where the operator has none
-  int8_t group = -1, input = -1, output = -1, reduce_op = -1, peer = -1, tag = -1, async_op = -1, timeout = -1;
-  int8_t split_in = -1, split_out = -1;
-  uint8_t count = 0;
-};
-
-Places places[kOperatorCount];
-
-void read_schema(size_t id) {
-  auto handle =
-      c10::Dispatcher::singleton().findSchema({std::string("c10d::") + kOperators[id].name, ""});
-  if (!handle) return; // this torch has no such operator: its kernel is never called
-  Places& p = places[id];
-  const auto& arguments = handle->schema().arguments();
-  p.count = static_cast<uint8_t>(arguments.size());
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& name = arguments[i].name();
-    const auto at = static_cast<int8_t>(i);
-    if (name == "process_group") p.group = at;
-    else if (name == "reduce_op") p.reduce_op = at;
-    else if (name == "root_rank" || name == "dst" || name == "src") p.peer = at;
-    else if (name == "tag") p.tag = at;
-    else if (name == "async_op") p.async_op = at;
-    else if (name == "timeout") p.timeout = at;
-    else if (name == "input_split_sizes") p.split_in = at;
-    else if (name == "output_split_sizes") p.split_out = at;
-    else if (name.rfind("output", 0) == 0) p.output = at;
-    else if (name.rfind("input", 0) == 0 || name == "tensors" || name == "tensor") p.input = at;
-  }
-}
+using namespace whichrank;
 
 // ---- process groups: pointer -> slot, without a lock on the way ------------------------------------------------------
 
@@ -104,7 +49,8 @@ struct Group {
   std::atomic<const ProcessGroup*> key{nullptr};
   int slot = -1;
   uint64_t gloo_devices = 0; // bit per device type that Gloo serves
-  uint32_t timeout_ms = 0;
+  std::atomic<uint32_t> timeout_ms{0}; // the one that holds now; see retime_groups
+  uint32_t first_timeout_ms = 0;       // the one that it was made with: Gloo's send and receive keep it
   c10::weak_intrusive_ptr<ProcessGroup>* alive = nullptr; // keeps the address from being reused
 };
 
@@ -119,6 +65,8 @@ std::string& job_name = *new std::string;
 std::string& host_name = *new std::string;
 wr_identity environment_identity{-1, -1, -1, -1, 0, nullptr, nullptr};
 
+/* hot */
+
 size_t home_of(const ProcessGroup* pg) {
   return (reinterpret_cast<uintptr_t>(pg) >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 54;
 }
@@ -131,6 +79,8 @@ Group* find_group(const ProcessGroup* pg) {
   }
   return nullptr;
 }
+
+/* end hot */
 
 void forget_group(wr_ring* ring, Group& g) { // under the mutex
   g.key.store(kRemoved, std::memory_order_release);
@@ -175,7 +125,7 @@ void ask_backend(c10d::Backend& backend, c10::DeviceType device, BackendFacts& f
   if (facts.timeout_ms) return;
   auto options = backend.getBackendOptions();
   if (!options) return; // the fake backend
-  facts.timeout_ms = static_cast<uint32_t>(options->timeout.count());
+  facts.timeout_ms = as_ms(options->timeout.count());
   for (uint64_t rank : options->global_ranks_in_group) facts.members.push_back(static_cast<int32_t>(rank));
 }
 
@@ -237,7 +187,8 @@ Group* add_group(const intrusive_ptr<ProcessGroup>& pg) { // under the mutex
                           static_cast<uint32_t>(pg->getRank()), listed ? facts.members.data() : nullptr,
                           facts.timeout_ms);
     g.gloo_devices = facts.gloo_devices;
-    g.timeout_ms = facts.timeout_ms;
+    g.timeout_ms.store(facts.timeout_ms, std::memory_order_relaxed);
+    g.first_timeout_ms = facts.timeout_ms;
     g.alive = new c10::weak_intrusive_ptr<ProcessGroup>(pg);
     g.key.store(pg.get(), std::memory_order_release);
     return &g;
@@ -245,8 +196,8 @@ Group* add_group(const intrusive_ptr<ProcessGroup>& pg) { // under the mutex
   return nullptr;
 }
 
-Group* find_or_add_group(const intrusive_ptr<ProcessGroup>& pg) {
-  if (Group* known = find_group(pg.get())) return known;
+// At the first operation of a group that Python did not tell of.
+Group* meet_group(const intrusive_ptr<ProcessGroup>& pg) {
   std::lock_guard<std::mutex> lock(groups_mutex);
   Group* known = find_group(pg.get());
   return known ? known : add_group(pg);
@@ -267,13 +218,35 @@ void close_group(const intrusive_ptr<ProcessGroup>& pg) {
   if (ring && known) forget_group(ring, *known);
 }
 
+// Told by Python when some group was given another timeout. Which one it was is not told, since a timeout can be set on
+// the group or on one of its backends: all are asked, which is cold. Operations in flight keep the timeout that they were
+// issued with, as they do in torch.
+void retime_groups() {
+  std::vector<intrusive_ptr<ProcessGroup>> asked; // let go after the mutex: the last reference may end a group
+  std::lock_guard<std::mutex> lock(groups_mutex);
+  wr_ring* ring = wr_process_ring();
+  if (!ring) return;
+  for (size_t at = 0; at < kGroups; ++at) {
+    Group& g = groups[at];
+    if (!g.alive) continue;
+    asked.push_back(g.alive->lock());
+    if (!asked.back()) continue;
+    const uint32_t now_ms = ask_backends(*asked.back()).timeout_ms;
+    if (!now_ms || now_ms == g.timeout_ms.load(std::memory_order_relaxed)) continue;
+    g.timeout_ms.store(now_ms, std::memory_order_relaxed);
+    wr_comm_set_timeout(ring, g.slot, now_ms);
+  }
+}
+
 // ---- the work object -------------------------------------------------------------------------------------------------
+
+/* hot */
 
 struct Tracked { // shared by the wrapper and the completion callback; whoever ends the op first does it
   wr_ring* const ring;
   wr_op op;
 
-  Tracked(wr_ring* where, const wr_op& what) : ring(where), op(what) {}
+  Tracked(wr_ring* where, const wr_op& what) : ring{where}, op{what} {}
 
   bool writable() const { return wr_process_ring() == ring; } // not after a fork or a switch-off
   void end(int status) {
@@ -281,7 +254,7 @@ struct Tracked { // shared by the wrapper and the completion callback; whoever e
   }
   void fail(const char* what) {
     if (!writable()) return;
-    wr_note_failure(ring, what);
+    wr_note_failure(ring, what); // cold: it is the first that is noted
     wr_op_end(ring, &op, WR_FAILED);
   }
 };
@@ -290,9 +263,9 @@ class WatchedWork final : public Work {
  public:
   WatchedWork(intrusive_ptr<Work> inner, std::shared_ptr<Tracked> tracked, bool end_is_seen)
       : Work(-1, inner->retrieveOpType()),
-        inner_(std::move(inner)),
-        tracked_(std::move(tracked)),
-        end_is_seen_(end_is_seen) {}
+        inner_{std::move(inner)},
+        tracked_{std::move(tracked)},
+        end_is_seen_{end_is_seen} {}
 
   ~WatchedWork() override {
     if (!end_is_seen_) tracked_->end(WR_DROPPED);
@@ -348,100 +321,6 @@ class WatchedWork final : public Work {
   const bool end_is_seen_; // a completion callback is set; else the end is inferred from wait()
 };
 
-// ---- reading the arguments --------------------------------------------------------------------------------------------
-
-struct Sizes {
-  uint64_t elements = 0, hash = 0;
-  int dtype = -1;
-  c10::DeviceType device = c10::DeviceType::CPU;
-  uint32_t tensors = 0;
-
-  void add(const at::Tensor& t) {
-    if (!t.defined()) return;
-    const auto n = static_cast<uint64_t>(t.numel());
-    elements += n;
-    hash = (hash ^ n) * UINT64_C(0x100000001b3) + 1;
-    if (dtype < 0) {
-      dtype = static_cast<int>(t.scalar_type());
-      device = t.device().type();
-    }
-    ++tensors;
-  }
-  void add(const c10::IValue& v) {
-    if (v.isTensor()) add(v.toTensor());
-    else if (v.isTensorList()) for (const at::Tensor& t : v.toTensorList()) add(t);
-    else if (v.isList()) for (const c10::IValue& x : v.toListRef()) add(x);
-  }
-};
-
-uint64_t mix(uint64_t h, uint64_t v) { return (h ^ v) * UINT64_C(0x9e3779b97f4a7c15) + (h >> 29); }
-
-// What must agree among all members, by kind; 0 where it cannot be said by one number (uneven all-to-all, send/recv).
-uint64_t signature_of(const wr_op& op, const Sizes& in, const Sizes& out) {
-  uint64_t h = mix(op.kind, op.dtype);
-  switch (op.kind) {
-    case WR_BARRIER:
-    case WR_MONITORED_BARRIER:
-      return mix(op.kind, 1);
-    case WR_ALL_TO_ALL:
-      return op.flags & WR_FLAG_UNEVEN ? 0 : mix(h, in.elements);
-    case WR_GATHER:
-    case WR_SCATTER:
-      return mix(h, static_cast<uint32_t>(op.peer));
-    case WR_ALL_GATHER:
-      return mix(h, op.flags & WR_FLAG_LISTS ? out.hash : in.elements);
-    case WR_REDUCE_SCATTER:
-      h = mix(h, op.reduce_op);
-      return mix(h, op.flags & WR_FLAG_LISTS ? in.hash : out.elements);
-    case WR_SEND:
-    case WR_RECV:
-    case WR_RECV_ANY:
-      return mix(op.dtype + 1, in.elements);
-    default:
-      return mix(mix(mix(h, in.tensors > 1 ? in.hash : in.elements), op.reduce_op), static_cast<uint32_t>(op.peer));
-  }
-}
-
-// The object of a custom class, without the name comparison of toCustomClass: the schema says what it is.
-template <typename T>
-intrusive_ptr<T> object_of(const c10::IValue& value) {
-  return c10::static_intrusive_pointer_cast<T>(value.toObjectRef().getSlot(0).toCapsule());
-}
-
-struct Splits {
-  std::vector<int64_t> in, out;
-};
-
-void fill_op(wr_op& op, const Operator& kind, const Places& p, const c10::IValue* arguments, const Sizes& in,
-             const Sizes& out, Splits& splits, uint32_t default_timeout_ms) {
-  op.kind = kind.kind;
-  op.count = in.elements;
-  op.out_count = out.elements;
-  op.dtype = static_cast<uint8_t>(in.dtype < 0 ? (out.dtype < 0 ? 255 : out.dtype) : in.dtype);
-  op.reduce_op = 255;
-  if (p.reduce_op >= 0)
-    op.reduce_op = static_cast<uint8_t>(
-        static_cast<c10d::ReduceOp::RedOpType>(*object_of<c10d::ReduceOp>(arguments[p.reduce_op])));
-  op.peer = p.peer >= 0 ? static_cast<int32_t>(arguments[p.peer].toInt()) : -1;
-  op.tag = p.tag >= 0 ? static_cast<uint32_t>(arguments[p.tag].toInt()) : 0;
-  if (p.async_op >= 0 && arguments[p.async_op].toBool()) op.flags |= WR_FLAG_ASYNC;
-  const int64_t timeout = p.timeout >= 0 ? arguments[p.timeout].toInt() : -1;
-  op.timeout_ms = timeout > 0 ? static_cast<uint32_t>(timeout) : default_timeout_ms;
-  const int8_t list = kind.kind == WR_ALL_GATHER || kind.kind == WR_GATHER ? p.output : p.input;
-  if (list >= 0 && arguments[list].isList() && !arguments[list].isTensorList()) op.flags |= WR_FLAG_LISTS;
-  if (p.split_in >= 0) {
-    splits.in = arguments[p.split_in].toIntVector();
-    splits.out = arguments[p.split_out].toIntVector();
-    if (!splits.in.empty() || !splits.out.empty()) op.flags |= WR_FLAG_UNEVEN;
-    const size_t n = std::min(splits.in.size(), splits.out.size());
-    if (n > WR_SPLITS) op.flags |= WR_FLAG_SPLITS_CUT;
-    op.splits = static_cast<uint32_t>(n);
-    op.split_in = splits.in.data();
-    op.split_out = splits.out.data();
-  }
-  op.signature = signature_of(op, in, out);
-}
-
 // ---- the kernel -------------------------------------------------------------------------------------------------------
 
 // One call on its way through the kernel. Where the end is not ours to see (no Gloo), the op lives on the stack.
@@ -461,13 +340,17 @@ void before_call(size_t id, const c10::IValue* arguments, Call& call) noexcept t
   Sizes in, out;
   if (p.input >= 0) in.add(arguments[p.input]);
   if (p.output >= 0) out.add(arguments[p.output]);
-  Group* group = find_or_add_group(object_of<ProcessGroup>(arguments[p.group]));
+  const auto process_group = object_of<ProcessGroup>(arguments[p.group]);
+  Group* group = find_group(process_group.get());
+  if (!group) group = meet_group(process_group);
   wr_ring* ring = wr_process_ring();
   if (!group || group->slot < 0 || !ring) return;
   const bool gloo = group->gloo_devices >> static_cast<int>(in.dtype >= 0 ? in.device : out.device) & 1;
   Splits splits;
   call.own.comm_slot = static_cast<uint16_t>(group->slot);
-  fill_op(call.own, kOperators[id], p, arguments, in, out, splits, group->timeout_ms);
+  const bool as_made = gloo && kOperators[id].kind >= WR_SEND;
+  const uint32_t timeout_ms = as_made ? group->first_timeout_ms : group->timeout_ms.load(std::memory_order_relaxed);
+  fill_op(call.own, kOperators[id], p, arguments, in, out, splits, timeout_ms);
   if (gloo) call.tracked = std::make_shared<Tracked>(ring, call.own);
   else call.own.flags |= WR_FLAG_END_INFERRED; // nothing to wait on from the host: what is known is that it was issued
   wr_op_begin(ring, &call.op());
@@ -487,24 +370,32 @@ void done_call(Call& call) noexcept {
   if (call.writable()) wr_op_end(call.ring, &call.op(), WR_DONE);
 }
 
-void watch_work(const std::shared_ptr<Tracked>& tracked, c10::IValue& result) noexcept try {
+// Operators whose work objects have no future (Gloo's reduce-scatter): asking throws, which costs 10 us, so it is asked
+// once. The others' ends are seen; the end of these is inferred from wait().
+std::atomic<bool> futureless[kOperatorCount];
+
+bool follow_future(size_t id, Work& work, const std::shared_ptr<Tracked>& tracked) {
+  if (tracked->op.kind >= WR_SEND || futureless[id].load(std::memory_order_relaxed)) return false;
+  try {
+    work.getFuture()->addCallback([tracked](c10::ivalue::Future& future) {
+      if (future.hasError()) tracked->fail(future.tryRetrieveErrorMessage().c_str());
+      else tracked->end(WR_DONE);
+    });
+    return true;
+  } catch (const std::exception&) {
+    futureless[id].store(true, std::memory_order_relaxed);
+    return false;
+  }
+}
+
+void watch_work(size_t id, const std::shared_ptr<Tracked>& tracked, c10::IValue& result) noexcept try {
   wr_op_issued(tracked->ring, &tracked->op);
   auto work = object_of<Work>(result);
   if (!work) {
     tracked->end(WR_DONE);
     return;
   }
-  bool end_is_seen = tracked->op.kind < WR_SEND;
-  if (end_is_seen) {
-    try {
-      work->getFuture()->addCallback([tracked](c10::ivalue::Future& future) {
-        if (future.hasError()) tracked->fail(future.tryRetrieveErrorMessage().c_str());
-        else tracked->end(WR_DONE);
-      });
-    } catch (const std::exception&) {
-      end_is_seen = false;
-    }
-  }
+  const bool end_is_seen = follow_future(id, *work, tracked);
   if (!end_is_seen) wr_op_flag(tracked->ring, &tracked->op, WR_FLAG_END_INFERRED);
   result = c10::IValue(intrusive_ptr<Work>(c10::make_intrusive<WatchedWork>(std::move(work), tracked, end_is_seen)));
 } catch (...) {
@@ -534,9 +425,11 @@ void kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit:
     throw;
   }
   if (blocks_inside || !call.tracked) done_call(call);
-  else watch_work(call.tracked, stack->back());
+  else watch_work(ID, call.tracked, stack->back());
   if (blocks_inside) wr_wait_end(call.ring, &call.op(), row);
 }
+
+/* end hot */
 
 template <size_t... ID>
 void register_kernels(torch::Library& library, std::index_sequence<ID...>) {
@@ -553,6 +446,7 @@ TORCH_LIBRARY_IMPL(c10d, BackendSelect, library) {
 TORCH_LIBRARY(whichrank, library) {
   library.def("open_group(__torch__.torch.classes.c10d.ProcessGroup group) -> ()", &open_group);
   library.def("close_group(__torch__.torch.classes.c10d.ProcessGroup group) -> ()", &close_group);
+  library.def("retime_groups() -> ()", &retime_groups);
 }
 
 extern "C" {

@@ -135,12 +135,23 @@ void wr_comm_close(wr_ring *ring, int slot) {
   pthread_mutex_unlock(&opening);
 }
 
+void wr_comm_set_timeout(wr_ring *ring, int slot, uint32_t timeout_ms) {
+  if (slot < 0 || slot >= WR_COMMS) return;
+  pthread_mutex_lock(&opening); /* so that the slot is not given to another meanwhile */
+  if (ring->comm[slot].state == 1) STORE(&ring->comm[slot].timeout_ms, timeout_ms);
+  pthread_mutex_unlock(&opening);
+}
+
 void wr_forget_communicators(void) {
   pthread_mutex_init(&opening, NULL); /* another thread of the parent may have held it */
   memset(generation, 0, sizeof generation);
 }
 
+/* hot */
+
 wr_trace_id wr_trace(const wr_ring *ring, int comm_slot, uint32_t counter) {
   wr_trace_id id = {LOAD(&ring->comm[comm_slot].comm_id), counter, 0};
   return id;
 }
+
+/* end hot */

@@ -96,7 +96,11 @@ wr_ring *wr_ring_create(const char *path, const wr_identity *identity) {
   return ring;
 }
 
+/* hot */
+
 wr_ring *wr_process_ring(void) { return LOAD_ACQUIRE(&process_ring); }
+
+/* end hot */
 
 void wr_ring_disable(void) {
   STORE_RELEASE(&process_ring, NULL);

@@ -148,15 +148,15 @@ static uint16_t verify(int fd, uint16_t known) {
   return classify(fd);
 }
 
+/* ---- after a call that moved bytes (hot) ----------------------------------------------------------- */
+
+/* hot */
+
 static uint64_t now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
 }
-
-/* ---- after a call that moved bytes (hot) ----------------------------------------------------------- */
-
-/* hot */
 
 static int is_store(const wr_connection *c) {
   uint32_t store = LOAD(&store_port);
@@ -237,8 +237,34 @@ __attribute__((constructor)) static void start(void) {
   pthread_atfork(NULL, NULL, start_anew_in_child);
 }
 
-/* Take what was counted into our own rows; again, since a thread may still be adding to them when the table turns. */
+/* Whose row it is, read while other threads open and close rows: 0 while it changes hands. */
+static int read_ends(const wr_connection *c, wr_endpoints *ends) {
+  const wr_endpoint_word *from = (const wr_endpoint_word *)(const void *)c->local_addr;
+  wr_endpoint_word *to = (wr_endpoint_word *)(void *)ends;
+  uint32_t version = LOAD_ACQUIRE(&c->version);
+  for (int i = 0; i < WR_ENDPOINT_WORDS; i++) to[i] = LOAD_ACQUIRE(&from[i]);
+  return !(version & 1) && LOAD(&c->version) == version;
+}
+
+/* A row of our own is entered in the ring, which nobody writes yet. One that changes hands just now is left out: its
+ * next message finds no open row there and asks the kernel. */
+static void copy_row(wr_connection *to, const wr_connection *from) {
+  uint32_t state = LOAD_ACQUIRE(&from->state);
+  wr_endpoints ends;
+  if (!state || !read_ends(from, &ends)) return;
+  memcpy(to->local_addr, &ends, sizeof ends);
+  to->fd = LOAD(&from->fd);
+  STORE(&to->last_send_ns, LOAD(&from->last_send_ns));
+  STORE(&to->last_receive_ns, LOAD(&from->last_receive_ns));
+  STORE(&to->state, state);
+  STORE_RELEASE(&to->version, 2u);
+}
+
+/* Take what was counted into our own row, if both are still of one connection; again, since a thread may still be adding
+ * to it when the table turns. */
 static void move_counts(wr_connection *to, wr_connection *from) {
+  wr_endpoints old, new;
+  if (!read_ends(from, &old) || !read_ends(to, &new) || memcmp(&old, &new, sizeof old)) return;
   uint64_t *const source[] = {&from->messages_sent, &from->bytes_sent, &from->messages_received, &from->bytes_received};
   uint64_t *const target[] = {&to->messages_sent, &to->bytes_sent, &to->messages_received, &to->bytes_received};
   for (int i = 0; i < 4; i++) ADD(target[i], __atomic_exchange_n(source[i], 0, __ATOMIC_RELAXED));
@@ -255,16 +281,7 @@ WR_API void wr_socket_attach(wr_ring *attached) {
   if (LOAD(&ring) == attached) return;
   STORE(&owner_pid, getpid());
   read_store_port();
-  for (int i = 0; i < WR_CONNECTIONS; i++) {
-    wr_connection *from = &own_table[i], *to = &attached->connection[i];
-    if (!LOAD(&from->state)) continue;
-    memcpy(to->local_addr, from->local_addr, sizeof(wr_endpoints));
-    to->fd = from->fd;
-    STORE(&to->last_send_ns, LOAD(&from->last_send_ns));
-    STORE(&to->last_receive_ns, LOAD(&from->last_receive_ns));
-    STORE(&to->state, LOAD(&from->state));
-    STORE_RELEASE(&to->version, 2u);
-  }
+  for (int i = 0; i < WR_CONNECTIONS; i++) copy_row(&attached->connection[i], &own_table[i]);
   ADD(&attached->header.dropped_connections, __atomic_exchange_n(&dropped_before, 0, __ATOMIC_RELAXED));
   STORE_RELEASE(&table, attached->connection);
   STORE_RELEASE(&ring, attached);

@@ -59,6 +59,8 @@ wr_op op_new(int slot, int kind, int32_t peer);
 /* Run `body` in a forked child: its exit status, 100 + signal if one killed it. */
 int in_child(int (*body)(void));
 int exit_of(pid_t child);
+/* End a forked child, of whose lines gcov is to know, without the rest of an exit. */
+__attribute__((noreturn)) void child_exit(int status);
 uint64_t random_next(uint64_t *state);
 
 /* ---- the reader's side of the contract: atomic loads between two looks at the version --------------- */

@@ -65,10 +65,21 @@ int exit_of(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
 }
 
+#ifdef WHICHRANK_COVERAGE
+void __gcov_dump(void);
+#else
+static void __gcov_dump(void) {}
+#endif
+
+void child_exit(int status) {
+  __gcov_dump();
+  _exit(status);
+}
+
 int in_child(int (*body)(void)) {
   fflush(NULL);
   pid_t child = fork();
-  if (!child) _exit(body());
+  if (!child) child_exit(body());
   return exit_of(child);
 }
 

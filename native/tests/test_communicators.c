@@ -24,6 +24,20 @@ TEST(comm_open_describes_it) {
   CHECK(ring->header.init_ns == c.opened_ns && c.opened_ns);
 }
 
+TEST(comm_timeout_is_that_of_the_latest_change) {
+  wr_ring *ring = ring_new();
+  int slot = comm_new(ring, 8);
+  uint32_t version = ring->comm[slot].version;
+  wr_comm_set_timeout(ring, slot, 5000);
+  CHECK_EQUAL(ring->comm[slot].timeout_ms, 5000);
+  CHECK_EQUAL(ring->comm[slot].version, version); /* the row stays whose it was */
+  wr_comm_set_timeout(ring, -1, 7000);
+  wr_comm_set_timeout(ring, WR_COMMS, 7000);
+  wr_comm_close(ring, slot);
+  wr_comm_set_timeout(ring, slot, 7000); /* too late: it may be given to another one */
+  CHECK_EQUAL(ring->comm[slot].timeout_ms, 5000);
+}
+
 TEST(comm_id_is_equal_on_members_and_tells_generations_apart) {
   static const int32_t tp[] = {0, 1, 2, 3}, other[] = {4, 5, 6, 7};
   wr_ring *ring = ring_new();

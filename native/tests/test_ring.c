@@ -216,7 +216,7 @@ TEST(a_ring_that_is_truncated_under_its_process_does_not_end_it) {
     if (!ring || truncate(path, 4096)) _exit(2);
     wr_record record = {.counter = 1};
     for (int i = 0; i < 20000; i++) wr_push(ring, &record);
-    _exit(wr_process_ring() ? 3 : 0); /* writing was switched off, and nothing else happened */
+    child_exit(wr_process_ring() ? 3 : 0); /* writing was switched off, and nothing else happened */
   }
   int status = -1;
   waitpid(child, &status, 0);

@@ -14,7 +14,7 @@ from rank_process import eventually
 from ring_writer import RingWriter
 
 from whichrank.agent.agent import Agent
-from whichrank.agent.frames import RATES, FrameSampler, rate_rows
+from whichrank.agent.frames import BURST_MS, PERIOD_US, RATES, FrameSampler, rate_rows
 from whichrank.model.rows import FRAME
 from whichrank.model.telemetry import Batch, Request
 from whichrank.ring.folder import JobFolder
@@ -89,7 +89,10 @@ def test_messages_are_counted_in_the_window(job: Job) -> None:
     assert int(row["send_messages"]) >= 5 * int(row["send_changes"]) // 2
     assert float(row["send_rate"]) == 1 / int(row["send_changes"])
     assert (int(row["recv_messages"]), float(row["recv_rate"])) == (0, 0.0)
-    assert 50_000_000 < int(row["end_ns"]) - int(row["start_ns"]) < 2_000_000_000
+    # AND the window is a burst: from its first look to its last there are as many periods as fit, or fewer looks
+    length_us = (int(row["end_ns"]) - int(row["start_ns"])) // 1000
+    assert length_us >= BURST_MS * 1000 - PERIOD_US
+    assert 0 < int(row["samples"]) <= BURST_MS * 1000 // PERIOD_US
     assert int(row["op_sent"]) > 0
 
 

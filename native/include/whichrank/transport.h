@@ -24,6 +24,8 @@ enum { WR_ENDPOINT_WORDS = sizeof(wr_endpoints) / 4 };
 WR_ASSERT(sizeof(wr_endpoints) == 36 && offsetof(wr_connection, fd) == offsetof(wr_connection, local_addr) + 36,
           "end points are the same bytes in both");
 
+/* hot */
+
 static inline uint64_t wr_connection_last_ns(const wr_connection *c) {
   uint64_t sent = __atomic_load_n(&c->last_send_ns, __ATOMIC_RELAXED);
   uint64_t received = __atomic_load_n(&c->last_receive_ns, __ATOMIC_RELAXED);
@@ -38,6 +40,8 @@ static inline int wr_connection_is(const wr_connection *c, const wr_endpoints *e
     if (__atomic_load_n(&have[i], __ATOMIC_RELAXED) != want[i]) return 0;
   return 1;
 }
+
+/* end hot */
 
 /* Own the row if it is still in `state`; its version is odd until wr_connection_publish. */
 static inline int wr_connection_lock(wr_connection *c, uint32_t state) {
@@ -98,6 +102,8 @@ static inline void wr_connection_close(wr_connection *c) {
   if (wr_connection_lock(c, WR_CONNECTION_OPEN)) wr_connection_publish(c, WR_CONNECTION_CLOSED);
 }
 
+/* hot */
+
 static inline void wr_connection_count(wr_connection *c, int received, uint64_t bytes, uint64_t now_ns) {
   __atomic_fetch_add(received ? &c->messages_received : &c->messages_sent, 1, __ATOMIC_RELAXED);
   __atomic_fetch_add(received ? &c->bytes_received : &c->bytes_sent, bytes, __ATOMIC_RELAXED);
@@ -120,5 +126,7 @@ static inline void wr_frame_count_inline(wr_ring *ring, int connection, int rece
   wr_channel *c = &ring->frame.block[at].channel[channel];
   __atomic_fetch_add(received ? &c->recv_count : &c->send_count, 1, __ATOMIC_RELAXED);
 }
+
+/* end hot */
 
 #endif

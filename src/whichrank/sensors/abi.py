@@ -119,6 +119,7 @@ class Core:
             "wr_comm_open", number, ring, text, text, text, unsigned, unsigned, ctypes.c_void_p, unsigned
         )
         self.comm_close = call("wr_comm_close", None, ring, number)
+        self.comm_set_timeout = call("wr_comm_set_timeout", None, ring, number, unsigned)
         self.op_begin = call("wr_op_begin", None, ring, op)
         self.op_issued = call("wr_op_issued", None, ring, op)
         self.op_flag = call("wr_op_flag", None, ring, op, ctypes.c_uint16)

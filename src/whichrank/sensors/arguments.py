@@ -1,4 +1,4 @@
-"""What the arguments of a `c10d::*` operator mean, for the Python sensor: the same reading as in `c10d_sensor.cpp`.
+"""What the arguments of a `c10d::*` operator mean, for the Python sensor: the same reading as in `c10d_arguments.h`.
 
 Positions come from the schema, so that a new argument does not shift them. A call is first reduced to a small key
 (sizes, dtype, root, tag, ...); the filled `wr_op` of a key, its signature included, is kept as bytes, so a training
@@ -50,16 +50,27 @@ _DTYPES = [
 DTYPE_NUMBERS: Final = {getattr(torch, name): number for number, name in enumerate(_DTYPES) if hasattr(torch, name)}
 
 NONE: Final = 255
+LONGEST_TIMEOUT_MS: Final = 0xFFFFFFFF
+"""As long as a row can tell: 49 days."""
 _WORD = (1 << 64) - 1
 _MOST_TEMPLATES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What the sensor keeps of a process group: its slot, the timeout and which devices Gloo serves."""
+    """What the sensor keeps of a process group.
+
+    Attributes:
+        slot: Its row in the table of communicators.
+        timeout_ms: The timeout that holds now.
+        first_timeout_ms: The one that it was made with: Gloo's send and receive keep it whatever is set later.
+        gloo_devices: Types of device that Gloo serves.
+        other_devices: Those that another backend serves.
+    """
 
     slot: int
     timeout_ms: int
+    first_timeout_ms: int
     gloo_devices: frozenset[str]
     other_devices: frozenset[str]
 
@@ -125,7 +136,7 @@ class Operator:
         gloo = group.is_gloo(first)
         key = (
             group.slot,
-            group.timeout_ms,
+            group.first_timeout_ms if gloo and self.is_send else group.timeout_ms,
             gloo,
             first.dtype if first is not None else None,
             tuple([t.numel() for t in inputs]),
@@ -178,7 +189,7 @@ class Operator:
             flags=flags,
             peer=peer,
             tag=tag & 0xFFFFFFFF,
-            timeout_ms=timeout_ms if timeout_ms > 0 else default_timeout_ms,
+            timeout_ms=min(timeout_ms, LONGEST_TIMEOUT_MS) if timeout_ms > 0 else default_timeout_ms,
             count=sum(inputs),
             out_count=sum(outputs),
             splits=splits,

@@ -1,7 +1,7 @@
 """The C++ c10d sensor: built once for the installed torch, cached, loaded and switched on.
 
 Its ABI is that of one torch build, so it is compiled on the user's machine at first use (about ten seconds) and kept
-under a key of source, header and torch version. Ranks that start together build once: the first takes a file
+under a key of source, headers and torch version. Ranks that start together build once: the first takes a file
 lock, the others wait. `whichrank run` prepares it before the job starts, so ranks normally only load it.
 """
 
@@ -70,9 +70,9 @@ def built_path() -> Path:
     Raises:
         SensorError: No torch, or no native part.
     """
-    source, header = native_path(C10D_SOURCE), native_path(INCLUDE) / "whichrank" / "ring.h"
+    sources = [native_path(C10D_SOURCE), *sorted((native_path(INCLUDE) / "whichrank").glob("*.h"))]
     torch_version = (torch_folder() / "version.py").read_bytes()
-    key = hashlib.sha256(b"\0".join((source.read_bytes(), header.read_bytes(), torch_version)))
+    key = hashlib.sha256(b"\0".join((*(source.read_bytes() for source in sources), torch_version)))
     found = re.search(rb"^__version__[^=\n]*=\s*['\"]([^'\"]+)", torch_version, re.MULTILINE)
     version = re.sub(r"[^0-9A-Za-z.+]", "", found.group(1).decode()) if found else "unknown"
     return cache_folder() / f"c10d-{version}-{key.hexdigest()[:16]}.so"
@@ -163,8 +163,12 @@ def switch_on(directory: bytes, identity: Identity, open_now: bool) -> None:
 def _follow_groups() -> None:
     import torch
 
-    made, gone = torch.ops.whichrank.open_group, torch.ops.whichrank.close_group
-    groups.watch(lambda group: made(group.boxed()), lambda group: gone(group.boxed()))
+    sensor = torch.ops.whichrank
+    groups.watch(
+        opened=lambda group: sensor.open_group(group.boxed()),
+        retimed=sensor.retime_groups,
+        closed=lambda group: sensor.close_group(group.boxed()),
+    )
 
 
 def observe(on: bool) -> None:

@@ -25,7 +25,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -44,7 +44,7 @@ from whichrank.sensors.abi import (
     Kind,
     Op,
 )
-from whichrank.sensors.arguments import Group, Operator, operators
+from whichrank.sensors.arguments import LONGEST_TIMEOUT_MS, Group, Operator, operators
 
 if TYPE_CHECKING:
     from whichrank.sensors.process import Identity
@@ -135,7 +135,7 @@ class Sensor:
         self.attach()
         marks.mark_waits(self, Work)
         marks.claim_sends(self, ProcessGroup)
-        groups.watch(self.open_group, self.close_group)
+        groups.watch(self.open_group, self.retime_groups, self.close_group)
         os.register_at_fork(after_in_child=self._forget_in_child)
         atexit.register(self._stop_looking)
 
@@ -201,12 +201,24 @@ class Sensor:
                 _numbers(members) if len(members) == size else None,
                 facts.timeout_ms,
             )
-            made = Group(slot, facts.timeout_ms, facts.gloo_devices, facts.other_devices)
+            made = Group(slot, facts.timeout_ms, facts.timeout_ms, facts.gloo_devices, facts.other_devices)
             key = id(group)
             self._deaths[key] = weakref.ref(group, lambda _: self._forget_group(key))
             self.groups[key] = made
             self._start_looking()
             return made
+
+    def retime_groups(self) -> None:
+        """Ask every group for its timeout: some group was given another one."""
+        with self._opening:
+            ring = self.core.process_ring()
+            for key, known in list(self.groups.items()):
+                died = self._deaths.get(key)
+                group = died() if died is not None else None
+                now_ms = _facts(group).timeout_ms if group is not None else 0
+                if ring and now_ms not in (0, known.timeout_ms) and self.groups.get(key) is known:
+                    self.groups[key] = replace(known, timeout_ms=now_ms)
+                    self.core.comm_set_timeout(ring, known.slot, now_ms)
 
     def close_group(self, group: Any) -> None:
         """Give the slot of a process group back."""
@@ -432,7 +444,7 @@ def _facts(group: Any) -> _Facts:
             backend = group._get_backend(device)
             names[device.type] = backend.name()
             if not timeout_ms:
-                timeout_ms = int(backend.options._timeout.total_seconds() * 1000)
+                timeout_ms = min(int(backend.options._timeout.total_seconds() * 1000), LONGEST_TIMEOUT_MS)
                 members = list(backend.options.global_ranks_in_group)
         except Exception:  # noqa: S112 - a backend without these
             continue

@@ -10,9 +10,10 @@ import torch
 from whichrank.sensors.abi import Flag, Kind
 from whichrank.sensors.arguments import NONE, OPERATORS, Group, Operator, flat, hash_of, mix, operators
 
-GLOO = Group(slot=3, timeout_ms=1000, gloo_devices=frozenset({"cpu"}), other_devices=frozenset())
-MIXED = Group(slot=3, timeout_ms=1000, gloo_devices=frozenset({"cpu"}), other_devices=frozenset({"meta"}))
-NCCL = Group(slot=3, timeout_ms=1000, gloo_devices=frozenset(), other_devices=frozenset({"cpu"}))
+CPU, META, NONE_OF_THEM = frozenset({"cpu"}), frozenset({"meta"}), frozenset[str]()
+GLOO = Group(slot=3, timeout_ms=1000, first_timeout_ms=3000, gloo_devices=CPU, other_devices=NONE_OF_THEM)
+MIXED = Group(slot=3, timeout_ms=1000, first_timeout_ms=3000, gloo_devices=CPU, other_devices=META)
+NCCL = Group(slot=3, timeout_ms=1000, first_timeout_ms=3000, gloo_devices=NONE_OF_THEM, other_devices=CPU)
 ANY_GROUP: Any = None
 
 
@@ -54,6 +55,16 @@ def test_arguments_that_are_given_win_over_defaults() -> None:
     arguments = (ones(5), ANY_GROUP, ReduceOp(0), None, False, 250)
     op = operator("allreduce_").read(arguments, GLOO).op
     assert (op.flags, op.timeout_ms) == (Flag.FALLBACK, 250)
+
+
+@pytest.mark.parametrize(("group", "timeout_ms"), [(GLOO, 3000), (NCCL, 1000)])
+def test_send_of_gloo_keeps_the_timeout_that_its_group_was_made_with(group: Group, timeout_ms: int) -> None:
+    assert operator("send").read((ones(5), ANY_GROUP, 1, 0), group).op.timeout_ms == timeout_ms
+
+
+def test_timeout_that_is_too_long_for_a_row_is_cut() -> None:
+    arguments = (ones(5), ANY_GROUP, ReduceOp(0), None, False, 365 * 86_400_000)
+    assert operator("allreduce_").read(arguments, GLOO).op.timeout_ms == 0xFFFFFFFF
 
 
 def test_each_call_has_an_op_of_its_own() -> None:

@@ -65,3 +65,12 @@ def test_failing_watcher_is_said_once_and_left_alone(capsys: pytest.CaptureFixtu
     told(2)
     assert calls == [1]
     assert capsys.readouterr().err == "whichrank: process groups are no longer followed: no room\n"
+
+
+def test_every_way_to_set_a_timeout_is_known() -> None:
+    from torch._C._distributed_c10d import Backend, ProcessGroup, ProcessGroupGloo
+    from torch.distributed import distributed_c10d
+
+    setters = set(groups._setters_of_timeouts())
+    assert {(distributed_c10d, "_set_pg_timeout"), (ProcessGroup, "set_timeout")} <= setters
+    assert {(Backend, "set_timeout"), (ProcessGroupGloo, "_set_default_timeout")} <= setters
