@@ -20,6 +20,7 @@ import socket
 import time
 from typing import Any, Final
 
+import msgspec
 import zmq
 
 from whichrank.agent.frames import FrameSampler
@@ -43,6 +44,8 @@ GRACE_S: Final = 3.0
 """A launcher that restarts its ranks needs a moment between two generations."""
 PATIENCE_S: Final = 60.0
 """For the first ring, unless told to wait."""
+CATCH_UP_S: Final = 15.0
+"""An analyzer that has come back hears first what was put by meanwhile: for so long, then it has to know what is."""
 
 
 KEPT_BYTES: Final = 16 << 20
@@ -56,10 +59,19 @@ class Agent:
         folder: The job's rings.
         end: The way to the analyzer.
         stay: Go on when no rank is there, until `stop` or until the folder's owner has gone.
+        beside_analyzer: The analyzer is on this machine.
         look_every_s: Seconds between two looks while all is well.
     """
 
-    def __init__(self, folder: JobFolder, end: AgentEnd, *, stay: bool, look_every_s: float = LOOK_EVERY_S) -> None:
+    def __init__(
+        self,
+        folder: JobFolder,
+        end: AgentEnd,
+        *,
+        stay: bool,
+        beside_analyzer: bool = False,
+        look_every_s: float = LOOK_EVERY_S,
+    ) -> None:
         self.host = socket.gethostname()
         self.name = f"{self.host}:{os.getpid()}"
         self.looks = 0
@@ -67,6 +79,7 @@ class Agent:
         self._owner = folder.owner()
         self._end = end
         self._stay = stay
+        self._beside_analyzer = beside_analyzer
         self._look_every_s = look_every_s
         self._outbox = Outbox()
         self._node = Node(folder, self._outbox)
@@ -79,6 +92,7 @@ class Agent:
         self._polled_pidfds: set[int] = set()
         self._stopping = False
         self._asked_closely = False
+        self._catching_up_since_s = math.inf
         self._longest_wait_ns = 0
         self._look_cost_s = 0.0
         self._started_s = self._alive_s = time.monotonic()
@@ -100,6 +114,7 @@ class Agent:
                 self._node.note_exits()
                 next_look_s = 0.0
             self._hear()
+            self._catch_up()
             now_s = time.monotonic()
             if now_s >= next_look_s:
                 before_s = time.thread_time()
@@ -109,7 +124,7 @@ class Agent:
         self._finish()
 
     def look_and_tell(self) -> bool:
-        """One look at the node, and one batch if credit is left; whether a batch was sent."""
+        """One look at the node, and one batch if credit is left; whether it told what ranks do now."""
         self.looks += 1
         close = self._is_close()
         self._node.refresh(deep=close)
@@ -122,26 +137,48 @@ class Agent:
             if not self._end.send(batch):
                 break
         told, self._longest_wait_ns = self._node.told()
-        if not self._outbox.may_send():
+        is_catching_up = self._is_catching_up()
+        states = self._no_states(now_ns)
+        if not is_catching_up:
+            rates = self._frames.rates(self._node.watches()).tobytes()
+            states = msgspec.structs.replace(states, rates=rates, **told._asdict())
+        if not (self._outbox.may_send() and self._send(states)):
+            self._outbox.put_by()
             return False
-        batch = self._outbox.fill(
-            Batch(
-                version=VERSION,
-                job=self._folder.job,
-                agent=self.name,
-                host=self.host,
-                sequence=0,
-                sent_ns=now_ns,
-                sent_realtime_ns=time.time_ns(),
-                delay_bound_ns=self._outbox.delay_bound_ns(now_ns),
-                node_ranks=len(self._node.watches()),
-                rates=self._frames.rates(self._node.watches()).tobytes(),
-                **told._asdict(),
-            )
+        return not is_catching_up
+
+    def _catch_up(self) -> None:
+        """Tell records that were put by, as fast as they are answered."""
+        while self._outbox.may_catch_up() and self._send(self._no_states(time.monotonic_ns())):
+            pass
+
+    def _is_catching_up(self) -> bool:
+        """Whether states are to wait: an analyzer takes records that are far behind them for lost ones."""
+        if not self._outbox.is_behind():
+            self._catching_up_since_s = math.inf
+        return self._outbox.is_behind() and time.monotonic() - self._catching_up_since_s < CATCH_UP_S
+
+    def _no_states(self, now_ns: int) -> Batch:
+        return Batch(
+            version=VERSION,
+            job=self._folder.job,
+            agent=self.name,
+            host=self.host,
+            sequence=0,
+            sent_ns=now_ns,
+            sent_realtime_ns=time.time_ns(),
+            delay_bound_ns=self._outbox.delay_bound_ns(now_ns),
+            node_ranks=len(self._node.watches()),
+            beside_analyzer=self._beside_analyzer,
         )
+
+    def _send(self, states: Batch) -> bool:
+        batch = self._outbox.fill(states)
         if not self._end.send(batch):
             return False
-        self._outbox.sent(batch, now_ns)
+        if self._outbox.is_behind():
+            self._catching_up_since_s = min(self._catching_up_since_s, time.monotonic())
+        self._outbox.sent(batch, batch.sent_ns)
         return True
 
     def close(self) -> None:
@@ -214,10 +251,12 @@ class Agent:
         """Drain the rings, wait until the analyzer has everything, say farewell."""
         self._stacks.close(1.0)
         deadline_s = time.monotonic() + FLUSH_S
+        self._catching_up_since_s = deadline_s - FLUSH_S / 2 - CATCH_UP_S
         told = self.look_and_tell()
         while time.monotonic() < deadline_s and not (told and self._outbox.is_empty()):
             self._wait(time.monotonic() + 0.05)
             self._hear()
+            self._catch_up()
             if not told or not self._outbox.is_sent():
                 told = self.look_and_tell() or told
         self._end.farewell(self.name)

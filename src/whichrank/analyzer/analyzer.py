@@ -92,7 +92,7 @@ class Analyzer:
         self.history.add_comms(self.state.info)
         steps = self.state.take_steps()
         self.history.steps.feed(steps["rank"], steps["row"])
-        flight = self.state.told_ops_of(batch.agent)
+        flight = self.state.told_ops_of(batch.agent)[: None if batch.ranks else 0]  # what was told before is old by now
         if len(records):
             signs = signatures(records["row"])
             self.history.feed(records["rank"], comm, records["row"], signs)

@@ -134,8 +134,9 @@ class Sequence:
             self._take(tokens)
         else:
             self._ahead.update(zip(ordinals.tolist(), tokens.tolist(), strict=True))
+            before = self.last_ordinal
             self._close_gap()
-            self._stalled = self._stalled + 1 if self._ahead else 0
+            self._stalled = self._stalled + 1 if self._ahead and self.last_ordinal == before else 0
             if self._ahead and (self._lossy or self._stalled > MOST_STALLED or len(self._ahead) > MOST_AHEAD):
                 self.lose(min(self._ahead) - 1)
                 self._close_gap()

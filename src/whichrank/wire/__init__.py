@@ -1,7 +1,7 @@
 """How batches travel from agents to the analyzer, and requests back.
 
 `envelope` turns them into bytes and refuses what it does not know; `transport` says what both ends of a transport do;
-`zmq_transport` is ZeroMQ over `ipc://` or `tcp://`, `inprocess` a pair of queues for tests, replay and simulation.
-Each may be imported from here by `agent`, `lab`, `bench` and `surface`; it imports the model alone. C4's agents and
-master (section 3.1) talk over this.
+`packed` makes records small while nobody takes them; `zmq_transport` is ZeroMQ over `ipc://` or `tcp://`, `inprocess` a
+pair of queues for tests, replay and simulation. Each may be imported from here by `agent`, `lab`, `bench` and
+`surface`; it imports the model alone. C4's agents and master (section 3.1) talk over this.
 """

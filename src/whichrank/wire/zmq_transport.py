@@ -25,7 +25,11 @@ DEFAULT_PORT: Final = 29480
 LINGER_MS: Final = 2000
 _RECONNECT_MS, _RECONNECT_MOST_MS = 100, 1000
 _HEARTBEAT_MS, _SILENT_MS = 2000, 10000
+_CONNECT_MS = 5000
+"""Without it a connection that a broken network swallowed is waited for as long as TCP likes: two minutes."""
 _BACKLOG, _QUEUE_MESSAGES = 8192, 64
+_AGENT_QUEUE_MESSAGES = 8
+"""Of an agent: all that it may have unanswered, twice. What lies here takes memory that the agent has not counted."""
 _MOST_AT_ONCE: Final = 256
 
 
@@ -66,6 +70,9 @@ class ZmqAgentEnd:
     def __init__(self, address: str) -> None:
         self._socket = _socket(zmq.DEALER)
         self._socket.setsockopt(zmq.IMMEDIATE, 1)
+        self._socket.setsockopt(zmq.SNDHWM, _AGENT_QUEUE_MESSAGES)
+        self._socket.setsockopt(zmq.CONNECT_TIMEOUT, _CONNECT_MS)
+        self._socket.setsockopt(zmq.HANDSHAKE_IVL, _SILENT_MS)
         self._socket.connect(full_address(address))
 
     def send(self, batch: Batch) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from whichrank.agent import outbox as outbox_module
-from whichrank.agent.outbox import MOST_EVENTS, MOST_RECORDS, RESEND_AFTER_NS, Outbox
+from whichrank.agent.outbox import MOST_EVENTS, PUT_BY_AT_ONCE, RESEND_AFTER_NS, Outbox
 from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo, Event, Request
 from whichrank.ring.reader import Rows
 
@@ -99,17 +99,124 @@ def test_new_analyzer_hears_what_the_old_one_may_not_have_told() -> None:
     assert [info.comm_id for info in batch.comm_info] == [1]
 
 
-def test_records_are_bounded_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_answers_so_one_batch_is_tried_and_then_all() -> None:
+    # GIVEN three batches that were sent, and sent again, and not answered
     outbox = Outbox()
-    for rank in range(3):
-        outbox.add_records(records(MOST_RECORDS // 2, rank))
-    assert outbox.dropped_records == {0: MOST_RECORDS // 2}
-    # and a batch holds a part of them at a time
-    monkeypatch.setattr(outbox_module, "MOST_RECORDS_PER_BATCH", 10)
+    for _ in range(3):
+        send(outbox)
+    assert [batch.sequence for batch in outbox.to_resend(RESEND_AFTER_NS)] == [1, 2, 3]
+    # THEN one of them is enough to find out whether somebody hears
+    for times in (2, 3):
+        assert [batch.sequence for batch in outbox.to_resend(times * RESEND_AFTER_NS)] == [1]
+    # and once it is answered the others follow at once
+    outbox.heard(Request(4, 1), 3 * RESEND_AFTER_NS + 1)
+    assert [batch.sequence for batch in outbox.to_resend(3 * RESEND_AFTER_NS + 2)] == [2, 3]
+
+
+def test_a_batch_holds_a_part_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
     outbox = Outbox()
     for burst in (6, 6, 20, 1):
         outbox.add_records(records(burst))
+    monkeypatch.setattr(outbox_module, "MOST_RECORDS_PER_BATCH", 10)
     assert [len(counters(send(outbox))) for _ in range(4)] == [6, 6, 20, 1]
+
+
+def test_records_that_are_told_at_once_are_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox_module, "pack", None)  # a call would raise
+    outbox = Outbox()
+    for _ in range(100):
+        for rank in range(8):
+            outbox.add_records(records(1000, rank))
+        assert not outbox.is_behind()
+        outbox.heard(Request(4, send(outbox).sequence), 0)
+
+
+def test_what_is_put_by_is_told_in_order_and_once() -> None:
+    # GIVEN looks of two ranks that nobody took
+    outbox = Outbox()
+    for look in range(20):
+        for rank in range(2):
+            outbox.add_records(records(700, rank, first=1 + 700 * look))
+        outbox.put_by()
+    assert outbox.is_behind()
+    assert not outbox.is_sent()
+    # WHEN somebody does, now and then
+    told: dict[int, list[int]] = {0: [], 1: []}
+    while not outbox.is_sent():
+        outbox.fill(STATES)  # and nobody takes it
+        rows = send(outbox).record_rows()
+        for rank in told:
+            told[rank] += rows["row"]["counter"][rows["rank"] == rank].tolist()
+    # THEN each has heard everything
+    assert told == {rank: list(range(1, 14_001)) for rank in range(2)}
+    assert not outbox.dropped_records
+
+
+def test_catching_up_leaves_credit_for_the_next_look() -> None:
+    outbox = Outbox()
+    outbox.heard(Request(3, 0), 0)
+    assert not outbox.may_catch_up()
+    for _ in range(6):
+        outbox.add_records(records(PUT_BY_AT_ONCE))
+        outbox.put_by()
+    sent = 0
+    while outbox.may_catch_up():
+        send(outbox)
+        sent += 1
+    assert sent == 2
+    assert outbox.may_send()
+
+
+def test_what_is_put_by_is_bounded_and_what_goes_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN room for two times what is packed at once, and a half
+    outbox, half = Outbox(), PUT_BY_AT_ONCE // 2
+    for first in range(4):
+        for rank in (first, first + 1):
+            outbox.add_records(records(half, rank))
+        outbox.put_by()
+        outbox.fill(STATES)  # what goes next may have been unpacked already
+        if not first:
+            monkeypatch.setattr(outbox_module, "MOST_PUT_BY_BYTES", outbox._put_by_bytes * 5 // 2)
+    # THEN the oldest have gone, and are counted for their ranks
+    assert outbox.dropped_records == {0: half, 1: 2 * half, 2: half}
+    left = [rank for _ in range(2) for rank in np.unique(send(outbox).record_rows()["rank"]).tolist()]
+    assert left == [2, 3, 3, 4]
+    assert outbox.is_sent()
+
+
+def test_new_analyzer_hears_the_old_records_before_those_put_by() -> None:
+    outbox = Outbox()
+    for first in (1, 3):
+        outbox.add_records(records(2, first=first))
+        send(outbox)
+    send(outbox)
+    outbox.add_records(records(PUT_BY_AT_ONCE, first=5))
+    outbox.put_by()
+    outbox.heard(Request(4, 3, retell=True), 0)
+    told = [counter for _ in range(3) for counter in counters(send(outbox))]
+    assert told == list(range(1, PUT_BY_AT_ONCE + 5))
+
+
+def test_two_minutes_of_eight_busy_ranks_fit() -> None:
+    # GIVEN iterations of 300 operations on three communicators, with clocks of which nothing can be foretold
+    noise = np.random.default_rng(0)
+    outbox, look, iteration = Outbox(), 500, 300
+    comm = noise.choice(3, iteration, p=(0.8, 0.15, 0.05))
+    size = noise.choice((1, 513, 4096, 65_536, 1 << 20), iteration)
+    for at in range(0, 120_000, look):
+        place = np.arange(at, at + look)
+        for rank in range(8):
+            rows = records(look, rank)
+            row = rows["row"]
+            rows["comm"] = (comm[place % iteration] + 1) * 0x9E37_79B9_7F4A
+            row["ordinal"], row["seq"], row["count"] = place + 1, 2 * place + 2, size[place % iteration]
+            row["counter"] = place // 2 + comm[place % iteration]
+            row["t_issue_ns"] = 10**15 + place * 1_000_000 + noise.integers(0, 300_000, look)
+            row["t_start_ns"] = row["t_issue_ns"] + noise.integers(2_000, 20_000, look).astype(np.uint64)
+            row["t_end_ns"] = row["t_start_ns"] + noise.integers(50_000, 600_000, look).astype(np.uint64)
+            outbox.add_records(rows)
+        outbox.put_by()
+    assert not outbox.dropped_records
 
 
 def test_events_are_bounded_and_counted() -> None:

@@ -50,7 +50,8 @@ def open_agent(job: str | None, connect: str | None, *, stay: bool) -> tuple[Age
             "where does the analyzer listen?",
             mend="--connect HOST:PORT, as given to --serve on the machine that analyzes",
         )
-    return Agent(folder, ZmqAgentEnd(connect or f"ipc://{local}"), stay=stay), folder
+    address = connect or f"ipc://{local}"
+    return Agent(folder, ZmqAgentEnd(address), stay=stay, beside_analyzer=address.startswith("ipc:")), folder
 
 
 def leave(folder: JobFolder) -> None:
