@@ -1,7 +1,8 @@
 """Faults from outside for jobs that were not written for it: no control channel, only pids.
 
-The ranks are found in the file that the launcher writes (``--pids``), or below a torchrun process by the RANK in
-their environment.
+The ranks are found in the file that the launcher writes (``--pids``), or below a launcher by the RANK in the
+environment that they were started with. Nothing here looks at a ring: what is known of the victim must not come from
+whichrank, or both would be wrong together.
 """
 
 from __future__ import annotations
@@ -10,35 +11,90 @@ import json
 import os
 import random
 import signal
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from whichrank.demo.fault import EXITED, NOT_ENTERED, STOPPED_INSIDE
-from whichrank.demo.plan import Truth
+from whichrank.model.incident import Reason
 
 _LOOK_EVERY_S = 0.1
 
 
 @dataclass(frozen=True)
 class Blow:
-    """One way to strike a process from outside."""
+    """One way to strike a process from outside.
+
+    Args:
+        number: the signal.
+        causes: right values of `cause`, the best first.
+        reason: the right value of `reason`.
+    """
 
     number: signal.Signals
-    effect: str
     causes: tuple[str, ...]
-    reason: str
-    hard: bool
+    reason: Reason
 
 
 BLOWS: dict[str, Blow] = {
-    "stop": Blow(signal.SIGSTOP, "hang", (*NOT_ENTERED, *STOPPED_INSIDE[:1]), "stopped", True),
-    "kill": Blow(signal.SIGKILL, "death", EXITED, "signal", True),
-    "doze": Blow(signal.SIGUSR2, "hang", NOT_ENTERED, "in user code", False),
+    "stop": Blow(signal.SIGSTOP, (*NOT_ENTERED, *STOPPED_INSIDE[:1]), Reason.STOPPED),
+    "kill": Blow(signal.SIGKILL, EXITED, Reason.SIGNAL),
+    "doze": Blow(signal.SIGUSR2, NOT_ENTERED, Reason.USER_CODE),
 }
+"""Doze needs `whichrank.demo.doze` around the script."""
+
+
+@dataclass(frozen=True)
+class Struck:
+    """What was done to a job."""
+
+    blow: Blow
+    rank: int
+    pid: int
+
+
+class OutsideInjector:
+    """Strikes one rank of any job, some time after it has got under way.
+
+    Args:
+        blow: name in `BLOWS`.
+        ranks: world size.
+        seed: decides the victim and the moment.
+        find: gives pids by rank, empty as long as the job is not under way.
+        after_s: earliest and latest moment after all ranks were found.
+    """
+
+    def __init__(
+        self,
+        blow: str,
+        ranks: int,
+        seed: str,
+        find: Callable[[], dict[int, int]],
+        after_s: tuple[float, float],
+    ) -> None:
+        rng = random.Random(f"{blow}/{ranks}/{seed}")
+        self._blow = BLOWS[blow]
+        self._ranks = ranks
+        self._find = find
+        self._victim = rng.randrange(ranks)
+        self._after_s = rng.uniform(*after_s)
+
+    def strike(self, limit_s: float) -> Struck:
+        """Wait for the ranks, and for the moment; then strike.
+
+        Raises:
+            TimeoutError: not all ranks were there within the limit.
+            ProcessLookupError: the victim has ended before.
+        """
+        until_s = time.monotonic() + limit_s
+        while len(pids := self._find()) < self._ranks:
+            if time.monotonic() > until_s:
+                raise TimeoutError(f"only ranks {sorted(pids)} of {self._ranks} within {limit_s} s")
+            time.sleep(_LOOK_EVERY_S)
+        time.sleep(self._after_s)
+        os.kill(pids[self._victim], self._blow.number)
+        return Struck(self._blow, self._victim, pids[self._victim])
 
 
 def ranks_from_file(path: Path) -> dict[int, int]:
@@ -49,101 +105,28 @@ def ranks_from_file(path: Path) -> dict[int, int]:
         return {}
 
 
-def ranks_below(parent: int) -> dict[int, int]:
-    """Pids by rank of the processes below `parent` that have RANK in the environment they were started with."""
+def ranks_below(ancestor: int) -> dict[int, int]:
+    """Pids by rank of the processes below `ancestor` that were started with RANK; their own children are none."""
     found: dict[int, int] = {}
-    for pid in _children(parent):
-        try:
-            block = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        ranks = [int(entry[5:]) for entry in block if entry.startswith(b"RANK=")]
-        if ranks:
-            found[ranks[0]] = pid
+    for pid in _children(ancestor):
+        rank = _rank_of(pid)
+        found |= ranks_below(pid) if rank is None else {rank: pid}
     return found
+
+
+def _rank_of(pid: int) -> int | None:
+    try:
+        block = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    return next((int(entry[5:]) for entry in block if entry.startswith(b"RANK=")), None)
 
 
 def _children(parent: int) -> list[int]:
     pids: list[int] = []
     for task in Path(f"/proc/{parent}/task").glob("*/children"):
-        pids += [int(pid) for pid in task.read_text().split()]
-    return pids
-
-
-class OutsideInjector:
-    """Strikes one rank of any job, some time after all its ranks are there.
-
-    Args:
-        fault: stop, kill or doze (which needs `whichrank.demo.doze` around the script).
-        ranks: world size.
-        seed: decides the victim and the moment.
-        find: gives pids by rank, empty as long as they are unknown.
-        after_s: earliest and latest moment after all ranks were found.
-    """
-
-    def __init__(
-        self,
-        fault: str,
-        ranks: int,
-        seed: int,
-        find: Callable[[], dict[int, int]],
-        after_s: tuple[float, float] = (6.0, 9.0),
-    ) -> None:
-        rng = random.Random(f"{fault}/{ranks}/{seed}")
-        self._fault, self._blow = fault, BLOWS[fault]
-        self._ranks = ranks
-        self._find = find
-        self._victim = rng.randrange(ranks)
-        self._after_s = rng.uniform(*after_s)
-        self._truth: Truth | None = None
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="demo-outside", daemon=True)
-
-    def start(self) -> None:
-        """Look for the ranks from now on."""
-        self._thread.start()
-
-    def truth(self) -> Truth | None:
-        """What was done; None as long as nothing was."""
-        return self._truth
-
-    def close(self) -> None:
-        """Stop; what was struck stays as it is."""
-        self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _work(self) -> None:
-        pids: dict[int, int] = {}
-        while len(pids) < self._ranks:
-            if self._closing.wait(_LOOK_EVERY_S):
-                return
-            pids = self._find()
-        if self._closing.wait(self._after_s):
-            return
-        at_ns, at_utc = time.monotonic_ns(), datetime.now(UTC).isoformat()
         try:
-            os.kill(pids[self._victim], self._blow.number)
-        except ProcessLookupError:
-            return
-        self._truth = self._tell(at_ns, at_utc)
-
-    def _tell(self, at_ns: int, at_utc: str) -> Truth:
-        blow = self._blow
-        return Truth(
-            fault=self._fault,
-            variant="from-outside",
-            kind="outside",
-            effect=blow.effect,
-            culprits=(self._victim,),
-            candidates=(self._victim,),
-            cause=blow.causes[0],
-            causes=blow.causes,
-            reason=blow.reason,
-            reasons=(blow.reason,),
-            hard=blow.hard,
-            layout="",
-            iteration=-1,
-            at_utc=at_utc,
-            at_monotonic_ns=at_ns,
-        )
+            pids += [int(pid) for pid in task.read_text().split()]
+        except OSError:
+            continue  # it has ended meanwhile
+    return pids

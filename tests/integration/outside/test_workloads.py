@@ -1,162 +1,72 @@
 """Ordinary scripts under `whichrank run`, broken from outside: none of them was written for it.
 
-One script per way of using torch.distributed: DDP, FSDP2, functional collectives in a compiled function, subgroups,
-send/recv, pipelining. A process that knows nothing but a pid does the harm.
+One script per way of using torch.distributed: DDP, FSDP2, functional collectives, the same in a compiled graph,
+subgroups, send/recv, pipelining, many operations in flight. Somebody who knows nothing but pids does the harm. Each job
+meets two blows: a rank is stopped and goes on, and then one is killed, or falls asleep in the script's own code.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from watched import Watched, judge, preloaded
 
-from whichrank.errors import RingFormatError
-from whichrank.model.incident import Incident, decode_incident
-from whichrank.ring.folder import job_folders
-from whichrank.ring.reader import RingReader
+from whichrank.demo.outside import BLOWS
 
-RANKS = 4
-LIMIT_S = 150.0
-SEEN_AFTER_S = 2.0
-"""The agent looks for new ranks twice a second."""
-WORKLOADS = ("ddp", "fsdp2", "functional", "groups", "p2p", "pipeline")
+pytestmark = pytest.mark.integration
 
-
-class Run:
-    """A workload under `whichrank run`, from the preloaded launcher."""
-
-    def __init__(self, workload: str, folder: Path) -> None:
-        self.folder = folder
-        with (folder / "job.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "whichrank", "run", "--hang-timeout", "20", "--output", str(folder), "--"),
-                    *(sys.executable, "-m", "whichrank.demo.launcher", "--nproc", str(RANKS), "--"),
-                    *("-m", f"whichrank.demo.workloads.{workload}", "--steps", "100000"),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )
-
-    def pid_of(self, rank: int, after_operations: int) -> int:
-        """The pid of a rank once it has issued so many operations, and the agent has surely seen it.
-
-        How a process ended can be told only of one that was seen before.
-        """
-        until = time.monotonic() + LIMIT_S
-        while time.monotonic() < until:
-            for folder in job_folders():
-                owner = folder.owner()
-                if owner is None or owner.pid != self._process.pid:
-                    continue
-                for path in folder.rings():
-                    try:
-                        reader = RingReader(path)
-                    except RingFormatError:
-                        continue  # it is being made
-                    header = reader.look().header[0]
-                    reader.close()
-                    age_s = (time.monotonic_ns() - int(header["created_monotonic_ns"])) / 1e9
-                    if header["rank"] == rank and header["ordinal"] >= after_operations and age_s > SEEN_AFTER_S:
-                        return int(header["pid"])
-            assert self._process.poll() is None, self.log()
-            time.sleep(0.1)
-        raise AssertionError(f"rank {rank} did not get under way\n{self.log()}")
-
-    def alerts(self) -> list[Incident]:
-        """Alerts so far, every word of them."""
-        path = self.folder / "incidents.jsonl"
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        words = [decode_incident(line) for line in lines if line.endswith(b"\n")]
-        return [word for word in words if word.severity == "alert"]
-
-    def first_alert(self) -> Incident:
-        """Wait for it."""
-        until = time.monotonic() + LIMIT_S
-        while time.monotonic() < until:
-            if found := self.alerts():
-                return found[0]
-            time.sleep(0.1)
-        raise AssertionError(f"no alert\n{self.log()}")
-
-    def log(self) -> str:
-        """What the job and whichrank have said."""
-        return (self.folder / "job.log").read_text(errors="replace")[-4000:]
-
-    def end(self) -> None:
-        """Leave nothing behind."""
-        os.killpg(self._process.pid, signal.SIGCONT)
-        self._process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
-        for folder in job_folders():
-            owner = folder.owner()
-            if owner is not None and owner.pid == self._process.pid:
-                for path in folder.rings():
-                    try:
-                        os.kill(int(path.stem), signal.SIGKILL)
-                    except ProcessLookupError:
-                        continue
-        try:
-            self._process.wait(40)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+COMPILED = ("functional", "--compile", "aot_eager")
+PLAN = [
+    (("ddp",), "kill"),
+    (("fsdp2",), "kill"),
+    (("pipeline",), "kill"),
+    (("in_flight",), "kill"),
+    (("functional",), "doze"),
+    (COMPILED, "doze"),
+    (("groups",), "doze"),
+    (("p2p",), "doze"),
+]
+AFTERMATH_S = 2.0
+"""So long the others may fall with a rank that has died, and somebody else may be named for it."""
 
 
-@pytest.mark.parametrize("workload", WORKLOADS)
-def test_a_stopped_rank_is_named_while_the_job_still_hangs(workload: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("script", "second"), PLAN, ids=["-".join((*script, second)) for script, second in PLAN])
+def test_who_was_struck_is_named_and_nobody_else(script: tuple[str, ...], second: str, tmp_path: Path) -> None:
     # GIVEN a script that runs under whichrank
-    run = Run(workload, tmp_path)
-    try:
-        victim = WORKLOADS.index(workload) % RANKS
-        pid = run.pid_of(victim, after_operations=60)
-
+    with Watched(tmp_path, preloaded(*script)) as job:
         # WHEN somebody stops one rank
-        os.kill(pid, signal.SIGSTOP)
+        stopped = job.strike("stop", " ".join(script))
 
-        # THEN the first alert names it, and why
-        alert = run.first_alert()
-        assert [c.rank for c in alert.culprits] == [victim], f"{alert}\n{run.log()}"
-        assert alert.reason == "stopped"
-        assert alert.victims.count > 0
+        # THEN it is named while the job hangs, with those that wait for it
+        job.until(lambda: bool(job.alerts()), "an alert for the stopped rank")
+        assert job.process.poll() is None
+        assert job.alerts()[0].victims.count > 0
 
         # AND it recovers when the rank goes on
-        os.kill(pid, signal.SIGCONT)
-        until = time.monotonic() + LIMIT_S
-        while run.alerts()[-1].status != "recovered" and time.monotonic() < until:
-            time.sleep(0.1)
-        assert run.alerts()[-1].status == "recovered", run.log()
-        assert {c.rank for word in run.alerts() for c in word.culprits} == {victim}
-    finally:
-        run.end()
+        os.kill(stopped.pid, signal.SIGCONT)
+        job.until(lambda: job.alerts()[-1].status == "recovered", "its recovery")
+        before = job.words()
+        judge(stopped, before, job.log())
+        assert ("of 1 compiled graph" in job.said("stdout")) == (script == COMPILED)
+
+        # WHEN the next blow falls
+        struck = job.strike(second, " ".join(script), after_s=(0.5, 1.5))
+
+        # THEN that rank is named, not those that wait for it or fall with it, also when all is over
+        job.until(lambda: len({alert.id for alert in job.alerts()}) > 1, f"an alert after {second}")
+        time.sleep(AFTERMATH_S)
+        job.end()
+        judge(struck, job.words()[len(before) :], job.log())
 
 
-@pytest.mark.parametrize("workload", ["ddp", "fsdp2", "pipeline"])
-def test_a_killed_rank_is_named_and_its_victims_are_not(workload: str, tmp_path: Path) -> None:
-    # GIVEN a script that runs under whichrank
-    run = Run(workload, tmp_path)
-    try:
-        victim = (WORKLOADS.index(workload) + 1) % RANKS
-        pid = run.pid_of(victim, after_operations=60)
+def test_every_script_is_struck_twice_and_every_blow_falls_four_times() -> None:
+    from whichrank.demo import workloads
 
-        # WHEN somebody kills one rank, and the others fall with it
-        os.kill(pid, signal.SIGKILL)
-
-        # THEN it alone is named
-        run.first_alert()
-        time.sleep(2)
-        assert {c.rank for word in run.alerts() for c in word.culprits} == {victim}, run.log()
-        assert run.alerts()[0].cause == "process_exit"
-        assert run.alerts()[0].reason == "signal"
-    finally:
-        run.end()
+    scripts = {path.stem for path in Path(workloads.__path__[0]).glob("*.py")} - {"__init__"}
+    assert {script[0] for script, _ in PLAN} == scripts
+    assert set(BLOWS) == {"stop", "kill", "doze"}
+    assert all(sum(second == blow for _, second in PLAN) >= 4 for blow in ("kill", "doze"))

@@ -1,7 +1,11 @@
-"""200 steps of a DDP model and of a hand-made tensor-parallel one; leaves a digest of losses and parameters."""
+"""200 steps of a DDP model and of a hand-made tensor-parallel one; leaves a digest of losses and parameters.
+
+At the end it waits for the gate, so that its ring can be looked at.
+"""
 
 import hashlib
 import os
+import time
 from pathlib import Path
 
 import torch
@@ -39,4 +43,8 @@ for _ in range(STEPS):
     digest.update(loss.detach().numpy().tobytes())
 for parameter in parameters:
     digest.update(parameter.detach().numpy().tobytes())
-(Path(os.environ["FOLDER"]) / f"digest-{rank}").write_text(digest.hexdigest())
+folder = Path(os.environ["FOLDER"])
+(folder / f"{rank}.partial").write_text(digest.hexdigest())
+(folder / f"{rank}.partial").rename(folder / f"digest-{rank}")
+while not (folder / "end").exists():
+    time.sleep(0.01)
