@@ -363,4 +363,17 @@ void wr_op_end(wr_ring *ring, wr_op *op, int status) {
 
 /* end hot */
 
+static uint32_t steps;
+static uint64_t stepped_at = UINT64_MAX; /* ordinal at the latest step */
+
+void wr_step(wr_ring *ring) {
+  uint64_t ordinal = LOAD(&ring->header.ordinal);
+  if (__atomic_exchange_n(&stepped_at, ordinal, __ATOMIC_ACQ_REL) == ordinal) return;
+  uint64_t now = wr_now_ns();
+  wr_record record = {.t_issue_ns = now, .t_end_ns = now, .counter = __atomic_add_fetch(&steps, 1, __ATOMIC_RELAXED),
+                      .ordinal = (uint32_t)ordinal, .peer = -1, .comm_slot = UINT16_MAX, .kind = WR_STEP,
+                      .status = WR_DONE};
+  wr_push(ring, &record);
+}
+
 void wr_forget_thread(void) { thread_id = 0; }

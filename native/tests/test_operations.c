@@ -431,3 +431,27 @@ TEST(pair_table_full_is_counted) {
   CHECK_EQUAL(ring->header.dropped_pairs, without);
   CHECK_EQUAL(ring->header.head, WR_PAIRS + 40);
 }
+
+TEST(optimizer_steps_are_records_and_count_once_between_operations) {
+  wr_ring *ring = ring_new();
+  int slot = comm_new(ring, 8);
+  wr_record first, second, last;
+  wr_op op = op_new(slot, WR_ALL_REDUCE, -1);
+  wr_op_begin(ring, &op);
+  wr_op_end(ring, &op, WR_DONE);
+  wr_step(ring);
+  wr_step(ring); /* another optimizer, for another part of the model */
+  CHECK(ring->header.head == 2);
+  REQUIRE(read_record(ring, 1, &first) == 1);
+  CHECK(first.kind == WR_STEP && first.ordinal == 1 && first.t_issue_ns > 0 && first.t_end_ns == first.t_issue_ns);
+  CHECK(first.comm_slot == UINT16_MAX && first.peer == -1 && first.status == WR_DONE);
+  for (int i = 0; i < 2; i++) {
+    op = op_new(slot, WR_ALL_REDUCE, -1);
+    wr_op_begin(ring, &op);
+    wr_op_end(ring, &op, WR_DONE);
+    wr_step(ring);
+  }
+  REQUIRE(read_record(ring, 3, &second) == 1);
+  REQUIRE(read_record(ring, 5, &last) == 1);
+  CHECK(second.counter == first.counter + 1 && last.counter == first.counter + 2 && last.ordinal == 3);
+}

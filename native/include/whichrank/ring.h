@@ -54,6 +54,7 @@ enum wr_kind {
   WR_GATHER, WR_SCATTER, WR_BARRIER, WR_MONITORED_BARRIER, WR_ALL_REDUCE_COALESCED, WR_ALL_GATHER_COALESCED,
   WR_REDUCE_SCATTER_COALESCED, WR_OTHER,
   WR_SEND = 32, WR_RECV, WR_RECV_ANY,
+  WR_STEP = 48,            /* no operation: an optimizer step, among the records */
 };
 
 enum wr_flag {
@@ -301,6 +302,9 @@ WR_API void wr_wait_end(wr_ring *ring, wr_op *op, int row);
 WR_API void wr_op_end(wr_ring *ring, wr_op *op, int status);        /* idempotent */
 /* Push one record: the tail of wr_op_end, on its own for sensors without an op. `seq` is ignored. */
 WR_API void wr_push(wr_ring *ring, const wr_record *record);
+/* The optimizer makes a step: a record of kind WR_STEP, whose `counter` counts the steps of this process and whose
+ * `ordinal` is that of the operation begun last. Several without an operation in between are one. */
+WR_API void wr_step(wr_ring *ring);
 /* The trace ID that wr_op_begin gives to operation `counter`. */
 WR_API wr_trace_id wr_trace(const wr_ring *ring, int comm_slot, uint32_t counter);
 

@@ -13,6 +13,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whichrank.errors import SensorError
-from whichrank.sensors import groups
+from whichrank.sensors import groups, steps
 from whichrank.sensors.native import C10D_SOURCE, INCLUDE, load_core, native_path
 
 if TYPE_CHECKING:
@@ -46,16 +47,34 @@ def torch_folder() -> Path:
 
 
 def compiler() -> str:
-    """The C++ compiler: `$CXX`, else the first of c++, g++ and clang++.
+    """The C++ compiler: the program that `$CXX` names, else the first of c++, g++ and clang++.
 
     Raises:
-        SensorError: There is none.
+        SensorError: There is none, or not the one that `$CXX` names.
     """
-    for name in (os.environ.get("CXX", ""), "c++", "g++", "clang++"):
-        path = shutil.which(name) if name else None
-        if path:
-            return path
-    raise SensorError("no C++ compiler was found", mend="apt-get install g++  (or set CXX)")
+    return _compiler()[0]
+
+
+def _compiler() -> list[str]:
+    """The compiler and what `$CXX` says behind it, as in `CXX="ccache g++"`."""
+    named = os.environ.get("CXX", "").strip()
+    other = next((path for path in map(shutil.which, ("c++", "g++", "clang++")) if path), None)
+    if not named:
+        if other is None:
+            raise SensorError("no C++ compiler was found", mend="apt-get install g++")
+        return [other]
+    for words in ([named], _words(named)):
+        if words and (path := shutil.which(words[0])):
+            return [path, *words[1:]]
+    mend = f"unset CXX ({other} is used then), or let it name a compiler" if other else "apt-get install g++; unset CXX"
+    raise SensorError(f"CXX is '{named}', and there is no such program", mend=mend)
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # an open quote
+        return []
 
 
 def cache_folder() -> Path:
@@ -111,7 +130,7 @@ def _command(standard: str, made: Path) -> list[str]:
     torch = torch_folder()
     include = torch / "include"
     api = include / "torch" / "csrc" / "api" / "include"
-    return [compiler(), "-O2", f"-std={standard}", "-fPIC", "-shared", "-fvisibility=hidden", "-w",
+    return [*_compiler(), "-O2", f"-std={standard}", "-fPIC", "-shared", "-fvisibility=hidden", "-w",
             f"-I{native_path(INCLUDE)}", f"-I{include}", f"-I{api}", str(native_path(C10D_SOURCE)), "-o", str(made),
             f"-L{torch / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10"]  # fmt: skip
 
@@ -128,7 +147,11 @@ def prepare(say: Callable[[str], None]) -> None:
         if not target.exists():
             build(target, say)
     except (SensorError, OSError, subprocess.SubprocessError) as error:
-        say(f"whichrank: the C++ sensor cannot be used, the slower Python one takes its place: {error}")
+        what, mend = (error.what, error.mend) if isinstance(error, SensorError) else (str(error), "whichrank doctor")
+        said = f"the C++ sensor cannot be used, the slower Python one takes its place: {what}"
+        if importlib.util.find_spec("torch") is None:
+            said = f"{what}, so none of its processes can be watched ({sys.executable})"
+        say(f"whichrank: {said}; to mend it: {mend}")
 
 
 def switch_on(directory: bytes, identity: Identity, open_now: bool) -> None:
@@ -157,6 +180,7 @@ def switch_on(directory: bytes, identity: Identity, open_now: bool) -> None:
     if open_now:
         sensor.wr_c10d_open_ring()
     _follow_groups()
+    steps.watch()
     _sensor = sensor
 
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whichrank.errors import SensorError
-from whichrank.sensors import groups, marks
+from whichrank.sensors import groups, marks, steps
 from whichrank.sensors.abi import (
     DONE,
     DROPPED,
@@ -136,6 +136,7 @@ class Sensor:
         marks.mark_waits(self, Work)
         marks.claim_sends(self, ProcessGroup)
         groups.watch(self.open_group, self.retime_groups, self.close_group)
+        steps.watch()
         os.register_at_fork(after_in_child=self._forget_in_child)
         atexit.register(self._stop_looking)
 

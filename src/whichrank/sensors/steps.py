@@ -1,0 +1,38 @@
+"""Tells the ring when the optimizer makes a step: where an iteration ends, by the program's own word.
+
+torch calls a hook after each `Optimizer.step`, of every optimizer that is derived from its own. While a step is being
+compiled the hook does nothing, so nothing of it gets into a graph and no graph breaks; such steps are not seen.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from whichrank.sensors.native import load_core
+
+
+def watch() -> None:
+    """Note every optimizer step of this process from now on. Where torch has no such hook, none is noted.
+
+    Raises:
+        NativeLibraryError: The core library is not there.
+    """
+    try:
+        from torch.compiler import is_compiling
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+    except ImportError:
+        return
+    core = load_core()
+    core.wr_process_ring.restype = ctypes.c_void_p
+    core.wr_step.argtypes, core.wr_step.restype = (ctypes.c_void_p,), None
+    process_ring, step = core.wr_process_ring, core.wr_step
+
+    def stepped(*_: Any) -> None:
+        if is_compiling():
+            return
+        ring = process_ring()
+        if ring:
+            step(ring)
+
+    register_optimizer_step_post_hook(stepped)

@@ -1,0 +1,32 @@
+"""Optimizer steps are told, several between two operations as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jobs import VARIANTS, seated
+
+from whichrank.detect.steps import Steps
+from whichrank.model.rows import Kind
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_steps_close_iterations(variant: str, tmp_path: Path) -> None:
+    # GIVEN five iterations of three microbatches and two optimizers, and then steps that are compiled
+    with seated("steps", 2, tmp_path, variant) as job:
+        rings = job.finish()
+
+    for ring in rings:
+        rows = np.array([row for row in ring.records if row["kind"] == Kind.STEP])
+        # THEN each iteration has one step, behind its three operations; a compiled step runs outside of its graph or not
+        # at all, and is never told twice
+        assert rows["counter"].tolist() == list(range(1, len(rows) + 1))
+        assert rows["ordinal"][:5].tolist() == [3, 6, 9, 12, 15]
+        assert 5 <= len(rows) <= 8
+        steps = Steps()
+        steps.feed(np.full(len(rows), 0), rows)
+        assert [steps.iteration_of(0, n) for n in (1, 3, 4, 15)] == [0, 0, 1, 4]
