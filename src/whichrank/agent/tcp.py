@@ -3,8 +3,8 @@
 Read from outside with sock_diag (man 7 sock_diag), as `ss -tin` does; no rank needs a preload for it. A socket belongs
 to the rank that has its inode among its open files. Everything is told as rows of TCP_ROW.
 
-The kernel's answer is cut into rows here and not by a netlink library: those make an object of every field, at 30 times
-the cost (docs/explain/dependencies.md).
+The kernel's answer is cut into rows here and not by a netlink library: those make an object of every field, at six
+times the cost (docs/explain/dependencies.md).
 """
 
 from __future__ import annotations

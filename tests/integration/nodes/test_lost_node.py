@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.integration.nodes.three_nodes import Nodes
 
 from whichrank.model.incident import Cause
+
+pytestmark = pytest.mark.lab
 
 
 def test_an_unplugged_node_is_named_and_nobody_else(nodes: Nodes) -> None:
