@@ -22,7 +22,7 @@ sys.exit(7)
 """
 SAID = "No module named 'torch'\n['a b', '--quiet'] typed\n"
 NO_RANK = (
-    "whichrank: no rank was seen: the command started no torch.distributed rank, or its ranks could make no ring"
+    "whichrank: no rank was seen: the command started no torch.distributed rank, or none that whichrank could watch"
     " (if it did: whichrank doctor)\n"
 )
 NEEDED = ("click", "rich", "markdown_it", "mdurl", "pygments", "msgspec", "zmq", "pyzmq.libs", "numpy", "numpy.libs")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -170,6 +171,43 @@ def test_dead_rank_is_written_and_said(place: Place) -> None:
     assert summary["lost_records"] == 0
 
 
+def test_folder_of_another_job_is_said_and_told_apart(place: Place) -> None:
+    # GIVEN a folder that holds the alert of a job
+    place.run(f"{DIES} 0 1; true")
+    first = str(place.summary()["job"])
+    # WHEN a healthy one is written into it
+    done = place.run(f"printf 'comm dp 0 0\\nop 0 5\\n' | {RANK} 0 1")
+    # THEN it says so at its start, `why` tells of the healthy one, and nothing is lost
+    said = f"whichrank: {place.output} already holds 1 older incident of job {first}; that is kept, "
+    assert done.stderr.startswith(said)
+    assert done.stderr.count("\n") == 2
+    why = whichrank(place, "why", str(place.output))
+    assert why.returncode == 0
+    assert f"1 older incident of job {first}" in why.stderr
+    assert whichrank(place, "why", f"{place.output}/alert-0").returncode == 3
+    assert json.loads((place.output / f"job-{first}.json").read_text())["incidents"] == ["alert-0"]
+
+
+@pytest.mark.parametrize("command", [["true"], ["no-such-command"]])
+def test_folder_that_nobody_named_is_not_left_empty(place: Place, command: list[str]) -> None:
+    subprocess.run(
+        [sys.executable, str(PROGRAM), "--", *command],
+        cwd=place.path,
+        env=place.environ,
+        capture_output=True,
+        check=False,
+    )
+    assert not (place.path / "whichrank-out").exists()
+
+
+def test_address_in_use_leaves_the_job_without_diagnosis_and_says_so(place: Place) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = place.run("exit 6", "--serve", f"127.0.0.1:{taken.getsockname()[1]}")
+    assert done.returncode == 6
+    assert done.stderr.count("\n") == 1
+    assert "so the job runs without diagnosis" in done.stderr
+
+
 def test_quiet_says_alerts_only(place: Place) -> None:
     assert place.run("exit 0", "--quiet").stderr == ""
     stderr = place.run(f"{DIES} 0 1", "--quiet").stderr
@@ -238,6 +276,55 @@ def test_ignored_hangup_stays_ignored_in_the_job(place: Place) -> None:
         check=True,
     )
     assert done.stdout == "alive\n"
+
+
+TAKES_IT_UP = """
+import signal, sys, time
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
+    print(signal.getsignal(number) is signal.SIG_IGN, end=" ")
+def on_signal(number, _):
+    print("got", number, flush=True)
+    sys.exit(4)
+if len(sys.argv) > 1:
+    signal.signal(int(sys.argv[1]), on_signal)
+print("ready", flush=True)
+for _ in range(200):
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
+def test_signal_that_a_script_ignores_for_us_still_reaches_the_job(place: Place, number: signal.Signals) -> None:
+    # GIVEN a run that a shell has started in the background, and a job that takes the signal up
+    command = [*place.command(), "--", sys.executable, "-c", TAKES_IT_UP, str(int(number))]
+    script = f'"$@" & p=$!; read line; kill -{int(number)} $p; wait $p; echo code $?'
+    shell = subprocess.Popen(
+        ["sh", "-c", script, "sh", *command],
+        env=place.environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert shell.stdout is not None
+    # THEN the job is started as the shell would start it: these two ignored, the others not
+    assert shell.stdout.readline() == "True True False False ready\n"
+    # WHEN the run is sent the signal THEN the job gets it
+    assert shell.communicate("go\n", timeout=30)[0] == f"got {int(number)}\ncode 4\n"
+
+
+def test_hangup_that_is_ignored_is_not_passed_on(place: Place) -> None:
+    # GIVEN a run under nohup, and a job that would end by a hangup
+    command = ["nohup", *place.command(), "--", sys.executable, "-c", TAKES_IT_UP, str(int(signal.SIGHUP))]
+    run = subprocess.Popen(command, env=place.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    assert run.stdout.readline() == "False False False True ready\n"
+    # WHEN the run is hung up THEN both live
+    run.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        run.wait(1.0)
+    run.terminate()
+    run.communicate(timeout=30)
+    assert run.returncode == -signal.SIGTERM
 
 
 def test_job_that_was_stopped_alone_is_continued_with_us(place: Place) -> None:

@@ -27,6 +27,9 @@ if pid == 0:
     os.setpgid(0, 0)
     os.tcsetpgrp(0, os.getpgrp())
     signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    if "IGNORING" in os.environ:  # as a script does for what it starts with &
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGQUIT, signal.SIG_IGN)
     os.execv(sys.argv[1], sys.argv[1:])
 while True:
     _, status = os.waitpid(pid, os.WUNTRACED)
@@ -63,14 +66,14 @@ sys.exit(5)
 class Terminal:
     """A pseudo terminal with the shell above running `whichrank run` on the job above."""
 
-    def __init__(self, folder: Path, job: str = JOB) -> None:
+    def __init__(self, folder: Path, job: str = JOB, **more: str) -> None:
         script = folder / "job.py"
         script.write_text(job)
         program = [sys.executable, "-m", "whichrank", "run", "--output", str(folder / "out")]
         command = [*program, "--", sys.executable, str(script)]
         self.pid, self.master = pty.fork()
         if self.pid == 0:
-            environ = {**os.environ, "WHICHRANK_SHM": str(folder / "shm")}
+            environ = {**os.environ, "WHICHRANK_SHM": str(folder / "shm"), **more}
             os.execve(sys.executable, [sys.executable, "-c", SHELL, *command], environ)
         self.shown = b""
 
@@ -132,6 +135,23 @@ def test_signal_to_us_alone_reaches_the_job_in_the_foreground(terminal: Terminal
     time.sleep(0.3)
     terminal.type(b"x\n")
     assert "the 4.>" not in terminal.until("<ended 5>")
+
+
+def test_key_and_signal_reach_the_job_once_where_we_were_started_to_ignore_them(tmp_path: Path) -> None:
+    # GIVEN a script in the foreground that has started a run with `&`, and a job that takes the signals up
+    terminal = Terminal(tmp_path, IGNORING="1")
+    shown = terminal.until("parent in group True>")
+    ours = int(shown.split("<parent ")[1].split(">")[0])
+    # WHEN Ctrl-C is typed THEN the job gets it from the terminal, and not from us, too
+    terminal.type(CTRL_C)
+    terminal.until(f"<signal {signal.SIGINT}, the 1.>")
+    time.sleep(0.3)
+    # AND WHEN a process sends it to us THEN the job gets it from us
+    os.kill(ours, signal.SIGINT)
+    terminal.until(f"<signal {signal.SIGINT}, the 2.>")
+    terminal.type(b"x\n")
+    assert "the 3.>" not in terminal.until("<ended 5>")
+    terminal.close()
 
 
 def test_ctrl_z_and_fg(terminal: Terminal) -> None:

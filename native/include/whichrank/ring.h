@@ -302,11 +302,14 @@ WR_API void wr_wait_end(wr_ring *ring, wr_op *op, int row);
 WR_API void wr_op_end(wr_ring *ring, wr_op *op, int status);        /* idempotent */
 /* Push one record: the tail of wr_op_end, on its own for sensors without an op. `seq` is ignored. */
 WR_API void wr_push(wr_ring *ring, const wr_record *record);
+/* The trace ID that wr_op_begin gives to operation `counter`. */
+WR_API wr_trace_id wr_trace(const wr_ring *ring, int comm_slot, uint32_t counter);
+
+/* ---- iterations (cold) ----------------------------------------------------------------------------- */
+
 /* The optimizer makes a step: a record of kind WR_STEP, whose `counter` counts the steps of this process and whose
  * `ordinal` is that of the operation begun last. Several without an operation in between are one. */
 WR_API void wr_step(wr_ring *ring);
-/* The trace ID that wr_op_begin gives to operation `counter`. */
-WR_API wr_trace_id wr_trace(const wr_ring *ring, int comm_slot, uint32_t counter);
 
 /* ---- transport ------------------------------------------------------------------------------------- */
 

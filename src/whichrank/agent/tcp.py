@@ -27,6 +27,8 @@ from whichrank.ring.reader import Rows
 EVERY_NS: Final = 10_000_000_000
 CLOSELY_EVERY_NS: Final = 1_000_000_000
 """While something is suspected, and when groups were made, since connections are made then; later less and less."""
+TOLD: Final = 3
+"""How often each look is told, since a batch that nobody takes is not sent again."""
 MOST_FILES: Final = 4096
 """Open files of a rank that are looked at."""
 MOST_SOCKETS: Final = 16_384
@@ -56,30 +58,35 @@ class Connections:
         self._failed = False
         self._last_ns = -EVERY_NS
         self._every_ns = CLOSELY_EVERY_NS
+        self._latest = np.empty(0, TCP_ROW)
+        self._tell_again = 0
 
     def expect_new(self) -> None:
         """Groups were made: look soon."""
         self._every_ns = CLOSELY_EVERY_NS
 
     def rows(self, watches: Sequence[RankWatch], *, closely: bool) -> Rows:
-        """Rows of TCP_ROW of the connections of these ranks; none where it is not time yet for another look.
+        """Rows of TCP_ROW of the connections of these ranks; none when those of the latest look were told often enough.
 
         Args:
             watches: The ranks.
             closely: Something is suspected.
         """
         now_ns = time.monotonic_ns()
-        if self._failed or now_ns - self._last_ns < (CLOSELY_EVERY_NS if closely else self._every_ns):
-            return np.empty(0, TCP_ROW)
-        self._last_ns = now_ns
+        if self._failed:
+            return self._latest
+        if now_ns - self._last_ns < (CLOSELY_EVERY_NS if closely else self._every_ns):
+            self._tell_again -= 1
+            return self._latest if self._tell_again >= 0 else self._latest[:0]
+        self._last_ns, self._tell_again = now_ns, TOLD - 1
         self._every_ns = min(2 * self._every_ns, EVERY_NS)
         rank_of = {inode: w.rank for w in watches if not w.ended_ns and w.rank >= 0 for inode in _inodes(w.pid)}
         try:
-            return self._read(rank_of, now_ns) if rank_of else np.empty(0, TCP_ROW)
+            self._latest = self._read(rank_of, now_ns) if rank_of else self._latest[:0]
         except (OSError, struct.error):
-            self._failed = True
+            self._failed, self._latest = True, self._latest[:0]
             self.close()
-            return np.empty(0, TCP_ROW)
+        return self._latest
 
     def close(self) -> None:
         """Let go of the kernel."""

@@ -37,7 +37,8 @@ class Paths:
         rows = batch.connection_rows()
         if len(rows):
             self._rows[agent] = rows[rows["rank"] >= 0]
-            self._told_s[agent] = now_s
+            age_ns = batch.sent_ns - int(rows["read_ns"].max())
+            self._told_s[agent] = now_s - max(age_ns, 0) / 1e9
 
     def ends(self, now_s: float) -> tuple[Ends, Ints]:
         """All ends that were looked at lately, joined with those that were not, and the agent of each."""

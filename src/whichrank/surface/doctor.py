@@ -34,6 +34,7 @@ COMFORTABLE_RINGS = 64
 
 MOUNTS = Path("/proc/self/mounts")
 _ELSEWHERE = "unset WHICHRANK_SHM, or name a folder on a tmpfs that you can write to"
+_SEE_TORCH = "see torch above"
 YAMA_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 Verdict = Literal["ok", "warn", "fail"]
@@ -127,7 +128,7 @@ def _sibling_can_trace() -> bool:
         "PTRACE_SEIZE = 0x4206\n"
         "sys.exit(libc.ptrace(PTRACE_SEIZE, int(sys.argv[1]), None, None) != 0)\n"
     )
-    traced = subprocess.Popen(["sleep", "60"])
+    traced = subprocess.Popen([sys.executable, "-I", "-c", "import time; time.sleep(60)"])
     try:
         return subprocess.run([sys.executable, "-I", "-c", tracer, str(traced.pid)], check=False).returncode == 0
     finally:
@@ -150,10 +151,12 @@ def check_compiler() -> Check:
     try:
         path = c10d.compiler()
     except SensorError as error:
-        found = f"{error.what}: the slower Python sensor is used"
+        found = f"{error.what}: where no c10d sensor is built yet, the slower Python one is used"
         return Check(name="C++ compiler", verdict="warn", found=found, mend=error.mend)
-    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-    version = (done.stdout.splitlines() or ["version not known"])[0]
+    version = "version not known"
+    with contextlib.suppress(OSError):  # it may be no program after all
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+        version = (done.stdout.splitlines() or [version])[0]
     return Check(name="C++ compiler", verdict="ok", found=f"{path}: {version}")
 
 
@@ -168,7 +171,9 @@ def check_c10d_sensor(say: Callable[[str], None]) -> Check:
         what = error.what if isinstance(error, SensorError) else str(error)
         mend = "install a C++17 compiler that fits this torch, or name one: CXX=g++-12 whichrank doctor"
         if find_spec("torch") is None:
-            return Check(name=name, verdict="warn", found="there is no torch to build it for", mend="see torch above")
+            return Check(name=name, verdict="warn", found="there is no torch to build it for", mend=_SEE_TORCH)
+        if check_compiler().verdict != "ok":
+            mend = "see C++ compiler above"
         return Check(name=name, verdict="warn", found=f"{what}: the slower Python sensor is used", mend=mend)
     return Check(name=name, verdict="ok", found=str(path))
 
@@ -199,6 +204,8 @@ def check_torch(python: str = sys.executable) -> Check:
 def check_autoload(environ: Mapping[str, str]) -> Check:
     """`import torch` switches the sensor on through an entry point."""
     name = "autoload"
+    if find_spec("torch") is None:
+        return Check(name=name, verdict="warn", found="there is no torch that could load the sensor", mend=_SEE_TORCH)
     if environ.get("WHICHRANK_DISABLE") == "1":
         return Check(name=name, verdict="fail", found="WHICHRANK_DISABLE=1 is set", mend="unset WHICHRANK_DISABLE")
     if environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
@@ -227,7 +234,11 @@ def check_socket_sensor() -> Check:
     except NativeLibraryError as error:
         return Check(name=name, verdict="warn", found=error.what, mend=error.mend)
     done = subprocess.run(
-        ["true"], env={**os.environ, "LD_PRELOAD": str(path)}, capture_output=True, text=True, check=False
+        [sys.executable, "-I", "-S", "-c", ""],
+        env={**os.environ, "LD_PRELOAD": str(path)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0 or done.stderr:
         reason = done.stderr.strip() or f"exit code {done.returncode}"
@@ -249,17 +260,26 @@ def check_pidfd() -> Check:
 
 def all_checks(say: Callable[[str], None]) -> list[Check]:
     """Every check, in the order in which things are needed; `say` is told when one takes time."""
-    checks: list[Callable[[], Check]] = [
-        lambda: check_settings(os.environ),
-        lambda: check_shared_memory(os.environ),
-        check_core,
-        check_torch,
-        lambda: check_autoload(os.environ),
-        check_compiler,
-        lambda: check_c10d_sensor(say),
-        check_socket_sensor,
-        check_ptrace,
-        check_py_spy,
-        check_pidfd,
-    ]
-    return [check() for check in checks]
+    checks: dict[str, Callable[[], Check]] = {
+        "settings": lambda: check_settings(os.environ),
+        "shared memory": lambda: check_shared_memory(os.environ),
+        "native library": check_core,
+        "torch": check_torch,
+        "autoload": lambda: check_autoload(os.environ),
+        "C++ compiler": check_compiler,
+        "c10d sensor": lambda: check_c10d_sensor(say),
+        "socket sensor": check_socket_sensor,
+        "ptrace": check_ptrace,
+        "py-spy": check_py_spy,
+        "pidfd": check_pidfd,
+    }
+    return [_checked(name, check) for name, check in checks.items()]
+
+
+def _checked(name: str, check: Callable[[], Check]) -> Check:
+    """What a check finds; one that cannot look says so, and the others still do."""
+    try:
+        return check()
+    except Exception as error:
+        what = " ".join(str(error).split()) or "no message"
+        return Check(name=name, verdict="warn", found=f"this could not be checked: {type(error).__name__}: {what}")

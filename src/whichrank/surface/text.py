@@ -1,89 +1,143 @@
 """An incident in plain English: `headline` in one line, `paragraph` with all that the user needs to act.
 
 Every word comes from a field of the incident, so the text cannot claim more than the verdict does. Nothing is
-looked up and no clock is read: the same incident gives the same text on every machine and at any time.
+looked up and no clock is read: the same incident gives the same text on every machine and at any time. An incident
+that is over (the job has gone on, or has ended) is told in the past.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final, NamedTuple
 
 from whichrank.model.incident import NOBODY, Cause, Culprit, Evidence, Incident, Link, Reason, Stage
+from whichrank.surface.tense import past
 
 _MOST_LISTED = 8
 
 _KIND = {"hang": "hang", "slow": "slowdown", "failed": "failure"}
 
+# Reason -> in the present, and in the past where that differs.
 _REASON = {
-    Reason.STOPPED: "the process is stopped",
-    Reason.GIL_HELD: "the GIL is held",
-    Reason.USER_CODE: "it is in user code",
-    Reason.DATA_WAIT: "it waits for data",
-    Reason.CHECKPOINT: "a checkpoint is being written",
-    Reason.CPU_CONTENTION: "CPU contention",
-    Reason.CPU_LIMIT: "a CPU limit",
-    Reason.GARBAGE_COLLECTION: "garbage collection",
-    Reason.MORE_TOKENS: "more tokens than its peers",
-    Reason.DEVICE_CLOCK: "the device clock",
-    Reason.OUT_OF_MEMORY: "out of memory",
-    Reason.EXCEPTION: "an exception",
-    Reason.SIGNAL: "a signal",
+    Reason.STOPPED: ("the process is stopped", "the process was stopped"),
+    Reason.GIL_HELD: ("the GIL is held", "the GIL was held"),
+    Reason.USER_CODE: ("it is in user code", "it was in user code"),
+    Reason.DATA_WAIT: ("it waits for data", "it waited for data"),
+    Reason.CHECKPOINT: ("a checkpoint is being written", "a checkpoint was being written"),
+    Reason.CPU_CONTENTION: ("CPU contention",),
+    Reason.CPU_LIMIT: ("a CPU limit",),
+    Reason.GARBAGE_COLLECTION: ("garbage collection",),
+    Reason.MORE_TOKENS: ("more tokens than its peers",),
+    Reason.DEVICE_CLOCK: ("the device clock",),
+    Reason.OUT_OF_MEMORY: ("out of memory",),
+    Reason.EXCEPTION: ("an exception",),
+    Reason.SIGNAL: ("a signal",),
 }
 
 _ENDED = frozenset({Reason.OUT_OF_MEMORY, Reason.EXCEPTION, Reason.SIGNAL})
 """Reasons that say how a process came to its end."""
 
-# Cause -> what the culprits do, said of one, of several, and (recovered) of either in the past.
+
+class _Said(NamedTuple):
+    """What culprits do: one of them, several; the same in the past; and in the past of a job that has gone on."""
+
+    one: str
+    several: str
+    one_past: str
+    several_past: str
+    gone_on: str
+
+
+_GONE_ON: Final = ", and the job has gone on"
+
+
+def _same_past(one: str, several: str, in_the_past: str, gone_on: str = "") -> _Said:
+    """Of verbs whose past is one for all."""
+    return _Said(one, several, in_the_past, in_the_past, in_the_past + gone_on)
+
+
 _PREDICATE = {
-    Cause.NOT_ENTERED: (
-        "has not entered {op}",
-        "have not entered {op}",
-        "had not entered {op}, and the job has gone on",
+    Cause.NOT_ENTERED: _same_past("has not entered {op}", "have not entered {op}", "had not entered {op}", _GONE_ON),
+    Cause.INCONSISTENT: _Said(
+        "disagrees with its peers in {op}",
+        "disagree with their peers in {op}",
+        "disagreed with its peers in {op}",
+        "disagreed with their peers in {op}",
+        "disagreed in {op}",
     ),
-    Cause.INCONSISTENT: ("disagrees with its peers in {op}", "disagree with their peers in {op}", "disagreed in {op}"),
-    Cause.DEADLOCK: (
+    Cause.DEADLOCK: _Said(
         "waits in a cycle that includes {op}",
         "wait for each other in a cycle that includes {op}",
         "waited in a cycle that included {op}",
+        "waited for each other in a cycle that included {op}",
+        "waited in a cycle that included {op}",
     ),
-    Cause.TRANSPORT: (
+    Cause.TRANSPORT: _Said(
         "is where communication has stopped in {op}",
         "are where communication has stopped in {op}",
+        "was where communication had stopped in {op}",
+        "were where communication had stopped in {op}",
         "lost communication for a while in {op}",
     ),
-    Cause.DEVICE: ("does not complete {op}", "do not complete {op}", "had not completed {op}, and the job has gone on"),
-    Cause.PROCESS_EXIT: (
+    Cause.DEVICE: _same_past("does not complete {op}", "do not complete {op}", "had not completed {op}", _GONE_ON),
+    Cause.PROCESS_EXIT: _Said(
         "is gone: its process has ended",
         "are gone: their processes have ended",
-        "ended, and the job has gone on",
+        "is gone: its process has ended",
+        "are gone: their processes have ended",
+        "ended" + _GONE_ON,
     ),
-    Cause.NODE_LOST: ("is lost with its node", "are lost with their node", "was out of reach with its node"),
-    Cause.COMPUTE_SLOW: ("is slow in computation", "are slow in computation", "computed slowly"),
-    Cause.COMMUNICATION_SLOW: ("is slow in communication", "are slow in communication", "communicated slowly"),
-    Cause.MIXED_SLOW: (
+    Cause.NODE_LOST: _Said(
+        "is lost with its node",
+        "are lost with their node",
+        "was lost with its node",
+        "were lost with their node",
+        "was out of reach with its node",
+    ),
+    Cause.COMPUTE_SLOW: _same_past("is slow in computation", "are slow in computation", "computed slowly"),
+    Cause.COMMUNICATION_SLOW: _same_past(
+        "is slow in communication", "are slow in communication", "communicated slowly"
+    ),
+    Cause.MIXED_SLOW: _same_past(
         "is slow in computation and communication",
         "are slow in computation and communication",
         "computed and communicated slowly",
     ),
 }
+_NOT_ANSWERED = _same_past("has not answered {op}", "have not answered {op}", "had not answered {op}", _GONE_ON)
+"""A send or receive is not entered by its other end, but answered."""
 
-# Cause -> what is said when no rank is named.
+# Cause -> what is said when no rank is named, and that in the past.
 _NO_NAME = {
-    Cause.NOT_ENTERED: "{op} has not been entered by all of its ranks",
-    Cause.INCONSISTENT: "the ranks disagree in {op}",
-    Cause.DEADLOCK: "ranks wait for each other in a cycle that includes {op}",
-    Cause.TRANSPORT: "communication has stopped in {op}",
-    Cause.DEVICE: "{op} completes on some of its ranks only",
-    Cause.PROCESS_EXIT: "a process has ended",
-    Cause.NODE_LOST: "a node is lost",
-    Cause.COMPUTE_SLOW: "computation is slow",
-    Cause.COMMUNICATION_SLOW: "communication is slow in {op}",
-    Cause.MIXED_SLOW: "computation and communication are slow",
-    Cause.IMBALANCE: "no rank is at fault: the work itself is uneven",
-    Cause.SUSPENDED: "no rank is at fault: everything was stopped",
-    Cause.UNKNOWN: "the evidence does not say which rank is at fault",
+    Cause.NOT_ENTERED: ("{op} has not been entered by all of its ranks", "{op} had not been entered by all its ranks"),
+    Cause.INCONSISTENT: ("the ranks disagree in {op}", "the ranks disagreed in {op}"),
+    Cause.DEADLOCK: (
+        "ranks wait for each other in a cycle that includes {op}",
+        "ranks waited in a cycle that included {op}",
+    ),
+    Cause.TRANSPORT: ("communication has stopped in {op}", "communication had stopped in {op}"),
+    Cause.DEVICE: ("{op} completes on some of its ranks only", "{op} had completed on some of its ranks only"),
+    Cause.PROCESS_EXIT: ("a process has ended", "a process has ended"),
+    Cause.NODE_LOST: ("a node is lost", "a node was lost"),
+    Cause.COMPUTE_SLOW: ("computation is slow", "computation was slow"),
+    Cause.COMMUNICATION_SLOW: ("communication is slow in {op}", "communication was slow in {op}"),
+    Cause.MIXED_SLOW: ("computation and communication are slow", "computation and communication were slow"),
+    Cause.IMBALANCE: (
+        "no rank is at fault: the work itself is uneven",
+        "no rank was at fault: the work itself was uneven",
+    ),
+    Cause.SUSPENDED: ("no rank is at fault: everything was stopped", "no rank was at fault: everything was stopped"),
+    Cause.UNKNOWN: (
+        "the evidence does not say which rank is at fault",
+        "the evidence does not say which rank was at fault",
+    ),
 }
+
+_NEEDS_LIFE: Final = re.compile(r"whichrank stacks|\bkill -|\bss -")
+"""Commands that look at processes as they hang, or do something to one."""
 
 
 def headline(incident: Incident) -> str:
@@ -99,18 +153,23 @@ def paragraph(incident: Incident) -> str:
     sentences = [
         _opening(incident),
         _where_seen(incident),
-        f"Reason: {_REASON[incident.reason]}" if incident.reason else "",
+        f"Reason: {_REASON[incident.reason][-1 if _is_over(incident) else 0]}" if incident.reason else "",
         _times(incident),
         _victims(incident),
         f"Stage: {_stage(incident.stage)}" if incident.stage else "",
-        *(_link(link) for link in incident.links[:_MOST_LISTED]),
-        *(_confidence(culprit) for culprit in incident.culprits[:_MOST_LISTED]),
+        *(_link(link, is_over=_is_over(incident)) for link in incident.links[:_MOST_LISTED]),
+        *(_confidence(culprit, is_over=_is_over(incident)) for culprit in incident.culprits[:_MOST_LISTED]),
         _candidates(incident),
         _evidence(incident.evidence),
         "" if incident.complete else "Telemetry of at least one rank was missing",
         _decider(incident) if incident.cause == Cause.UNKNOWN else _next(incident),
     ]
     return _clean(" ".join(_sentence(text) for text in sentences if text))
+
+
+def _is_over(incident: Incident) -> bool:
+    """The job has gone on, or has ended."""
+    return incident.status != "open"
 
 
 def _opening(incident: Incident) -> str:
@@ -125,11 +184,10 @@ def _opening(incident: Incident) -> str:
 def _what(incident: Incident, *, with_place: bool) -> str:
     op = _op(incident, with_place=with_place)
     if not incident.culprits:
-        said = _NO_NAME[incident.cause].format(op=op)
+        said = _NO_NAME[incident.cause][_is_over(incident)].format(op=op)
         return said if incident.cause in NOBODY or incident.links else f"{said}; the evidence names no rank"
-    one, several, _ = _predicate(incident)
     is_one = len(incident.culprits) == 1
-    predicate = _past(incident) if incident.status == "recovered" else one if is_one else several
+    predicate = _predicate(incident, is_one=is_one)
     if is_one:
         subject = _rank(incident.culprits[0], with_place=with_place)
     else:
@@ -137,31 +195,34 @@ def _what(incident: Incident, *, with_place: bool) -> str:
     return f"{subject} {predicate.format(op=op)}"
 
 
-def _predicate(incident: Incident) -> tuple[str, str, str]:
-    """What the culprits do. A send or receive is not entered by its other end, but answered.
+def _predicate(incident: Incident, *, is_one: bool) -> str:
+    """What the culprits do or did.
 
-    Of the past no more is said than that it is over: the operation may have been entered late, or the whole job
-    started again. Only where the one culprit had ended is that known.
+    Of a job that has gone on no more is said than that it has: the operation may have been entered late, or the whole
+    job started again. Only where the one culprit had ended is that known.
     """
+    said = _PREDICATE[incident.cause]
     if incident.cause == Cause.NOT_ENTERED and incident.op and incident.op.kind in ("send", "recv", "recv_any"):
-        return ("has not answered {op}", "have not answered {op}", "had not answered {op}, and the job has gone on")
-    return _PREDICATE[incident.cause]
-
-
-def _past(incident: Incident) -> str:
-    """What the culprits had done, of an incident that is over."""
-    past = _predicate(incident)[2]
-    if incident.reason in _ENDED and len(incident.culprits) == 1 and "{op}, and" in past:
-        return f"ended: it {past}"
-    return past
+        said = _NOT_ANSWERED
+    if incident.status == "open":
+        return said.one if is_one else said.several
+    if incident.status == "final":
+        return said.one_past if is_one else said.several_past
+    if incident.reason in _ENDED and is_one and "{op}" + _GONE_ON in said.gone_on:
+        return f"ended: it {said.gone_on}"
+    return said.gone_on
 
 
 def _where_seen(incident: Incident) -> str:
     """The op, for the causes whose own words do not say it."""
-    words = _PREDICATE[incident.cause][0] if incident.culprits else _NO_NAME[incident.cause]
+    words = _PREDICATE[incident.cause].one if incident.culprits else _NO_NAME[incident.cause][0]
     if "{op}" in words or incident.cause == Cause.SUSPENDED or incident.op is None:
         return ""
-    return f"it shows in {_op(incident, with_place=True)}"
+    return f"it {_shows(_is_over(incident))} in {_op(incident, with_place=True)}"
+
+
+def _shows(is_over: bool) -> str:
+    return "showed" if is_over else "shows"
 
 
 def _rank(culprit: Culprit, *, with_place: bool) -> str:
@@ -182,11 +243,12 @@ def _op(incident: Incident, *, with_place: bool) -> str:
     communicator = incident.communicator
     if communicator is None:
         return name
+    where = communicator.name.removeprefix("mesh_")  # as the analyzer says it in stages and evidence
     if not with_place:
-        return f"{name} on {communicator.role or communicator.name}"
+        return f"{name} on {communicator.role or where}"
     members = _count(len(communicator.members), "rank")
-    about = f"{communicator.role}, {members}" if communicator.role else members
-    return f"{name} on {communicator.name} ({about})"
+    about = f"{communicator.role}, {members}" if communicator.role not in (None, where) else members
+    return f"{name} on {where} ({about})"
 
 
 def _times(incident: Incident) -> str:
@@ -206,7 +268,7 @@ def _victims(incident: Incident) -> str:
     count, ranks = incident.victims.count, incident.victims.ranks
     if count == 0:
         return ""
-    slow, over = incident.kind == "slow", incident.status == "recovered"
+    slow, over = incident.kind == "slow", _is_over(incident)
     verb = ("lost time" if slow else "waited") if over else ("lose time" if slow else "wait")
     if count == 1 and not over:
         verb = "loses time" if slow else "waits"
@@ -222,23 +284,31 @@ def _stage(stage: Stage) -> str:
     return ", ".join(part for part in parts if part) or "not known"
 
 
-def _link(link: Link) -> str:
-    text = f"it shows on the link from rank {link.src} to rank {link.dst}"
+def _link(link: Link, *, is_over: bool) -> str:
+    text = f"it {_shows(is_over)} on the link from rank {link.src} to rank {link.dst}"
     if link.end is None:
         return text
     where = "on the path between them" if link.end == "path" else f"at the {link.end}"
-    return f"{text}; the fault is {where}"
+    return f"{text}; the fault {'was' if is_over else 'is'} {where}"
 
 
-def _confidence(culprit: Culprit) -> str:
+def _confidence(culprit: Culprit, *, is_over: bool) -> str:
     said = f"rank {culprit.rank}, confidence {culprit.confidence:.0%}"
-    return f"{said}: {culprit.why}" if culprit.why else said
+    return f"{said}: {_why(culprit, is_over)}" if culprit.why else said
+
+
+def _why(culprit: Culprit, is_over: bool) -> str:
+    return past(culprit.why) if is_over else culprit.why
 
 
 def _candidates(incident: Incident) -> str:
     if not incident.candidates:
         return ""
-    listed = [_rank(c, with_place=True) + (f": {c.why}" if c.why else "") for c in incident.candidates[:_MOST_LISTED]]
+    is_over = _is_over(incident)
+    listed = [
+        _rank(c, with_place=True) + (f": {_why(c, is_over)}" if c.why else "")
+        for c in incident.candidates[:_MOST_LISTED]
+    ]
     return "Candidates: " + "; ".join(listed) + _more(len(incident.candidates))
 
 
@@ -267,15 +337,28 @@ def _value(item: Evidence) -> str:
 
 def _decider(incident: Incident) -> str:
     ways = [] if incident.complete else ["the telemetry that is missing"]
-    ways += [f"`{command}`" for command in incident.next]
-    return "What would decide it: " + ("; ".join(ways) or "the stacks of the ranks, by `whichrank stacks`")
+    ways += [f"`{command}`" for command in incident.next if not (_is_over(incident) and _NEEDS_LIFE.search(command))]
+    if ways:
+        return "What would decide it: " + "; ".join(ways)
+    if _is_over(incident):
+        return "What would have decided it: the stacks of the ranks while it lasted, by `whichrank stacks`"
+    return "What would decide it: the stacks of the ranks, by `whichrank stacks`"
 
 
 def _next(incident: Incident) -> str:
-    """What to do; not once the incident is over, when a pid may be that of another process."""
-    if incident.status == "recovered" or not incident.next:
-        return ""
-    return "Next: " + ", then ".join(f"`{command}`" for command in incident.next)
+    """What to do; once the incident is over, nothing to processes: a pid may be that of another one."""
+    commands = [command for command in incident.next if not (_is_over(incident) and _NEEDS_LIFE.search(command))]
+    return "Next: " + ", then ".join(f"`{command}`" for command in commands) if commands else ""
+
+
+def of_jobs(incidents: Sequence[Incident]) -> str:
+    """How many incidents of which jobs: `3 older incidents: 2 of job a, 1 of job b`."""
+    jobs = Counter(incident.job for incident in incidents)
+    listed = [f"{count} of job {job}" for job, count in list(jobs.items())[:_MOST_LISTED]]
+    said = f"{_count(len(incidents), 'older incident')} of job {next(iter(jobs))}"
+    if len(jobs) > 1:
+        said = f"{len(incidents):,} older incidents: {', '.join(listed)}{_more(len(jobs))}"
+    return _clean(said)
 
 
 def ranges(ranks: Sequence[int]) -> str:

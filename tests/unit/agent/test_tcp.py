@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from whichrank.agent.rank import RankWatch
-from whichrank.agent.tcp import CLOSELY_EVERY_NS, Connections
+from whichrank.agent.tcp import CLOSELY_EVERY_NS, TOLD, Connections
 from whichrank.locate.links import ends_of
 
 
@@ -80,14 +80,18 @@ def test_it_looks_seldom_and_more_often_on_suspicion(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("time.monotonic_ns", lambda: now_ns)
     connections, ranks = Connections(), cast("list[RankWatch]", [Me(0)])
 
+    seen: set[int] = set()
+
     def looks(seconds: int, closely: bool = False) -> int:
         """How often it looks in this time, asked four times a second."""
         nonlocal now_ns
-        found = 0
+        read = set()
         for _ in range(4 * seconds):
-            found += len(connections.rows(ranks, closely=closely)) > 0
+            read.update(connections.rows(ranks, closely=closely)["read_ns"].tolist())
             now_ns += second // 4
-        return found
+        new = read - seen
+        seen.update(read)
+        return len(new)
 
     # at first after 0, 2, 6 and 14 seconds, then every ten; every second on suspicion, and soon after groups were made
     assert looks(15) == 4
@@ -95,6 +99,15 @@ def test_it_looks_seldom_and_more_often_on_suspicion(monkeypatch: pytest.MonkeyP
     assert looks(10, closely=True) == 10
     connections.expect_new()
     assert looks(4) == 2
+    connections.close()
+
+
+@pytest.mark.usefixtures("pair")
+def test_a_look_is_told_more_than_once_since_a_batch_may_find_no_taker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.monotonic_ns", lambda: 100 * CLOSELY_EVERY_NS)
+    connections, ranks = Connections(), cast("list[RankWatch]", [Me(0)])
+    told = [len(connections.rows(ranks, closely=False)) > 0 for _ in range(TOLD + 2)]
+    assert told == [True] * TOLD + [False] * 2
     connections.close()
 
 

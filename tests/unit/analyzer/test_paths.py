@@ -9,7 +9,9 @@ import pytest
 from batches import T0, Node, S, analyzer, comm_info
 from tests.unit.tcp_rows import dead_end, end
 
+from whichrank.analyzer import Analyzer
 from whichrank.model.incident import Cause, Incident
+from whichrank.model.telemetry import TCP_ROW
 
 ALL = comm_info(7, [0, 1, 2, 3, 4, 5], "default_pg")
 HEALTHY = {"last_ack_recv_ms": 10}
@@ -33,6 +35,13 @@ def ends(*pairs: tuple[int, int], dead: bool) -> bytes:
     return b"".join(row.tobytes() for row in made)
 
 
+def fed(a: Analyzer, node: Node, at_s: float, connections: bytes = b"", **more: Any) -> None:
+    """A batch with connections that were looked at just then."""
+    rows = np.frombuffer(connections, TCP_ROW).copy()
+    rows["read_ns"] = node.ns(at_s)
+    a.feed(node.batch(at_s, connections=rows.tobytes(), **more), T0 / S + at_s)
+
+
 def told(
     dead: dict[int, bytes], silent_after_s: float = 2.0, beside: int = -1, until_s: float = 12.0
 ) -> list[Incident]:
@@ -50,7 +59,7 @@ def told(
                 more["connections"] = ends(*there, dead=False)
             elif at_s > silent_after_s and number in dead:
                 more["connections"] = dead[number]
-            a.feed(node.batch(at_s, **more), T0 / S + at_s)
+            fed(a, node, at_s, **more)
         said += a.tick(T0 / S + at_s + 0.1)
     return said
 
@@ -100,11 +109,11 @@ def test_half_of_a_job_or_more_that_is_silent_is_no_lost_node() -> None:
     few, many = Node("a:1", [0, 1], 6).comm(ALL), Node("b:1", [2, 3, 4, 5], 6).comm(ALL)
     for rank in range(6):
         few.waits(rank, 7, 9, since_s=1.0) if rank < 2 else many.did(rank, 7, 8)
-    a.feed(many.batch(0.0, connections=ends((4, 0), (2, 1), dead=False)), T0 / S)
+    fed(a, many, 0.0, ends((4, 0), (2, 1), dead=False))
     said: list[Incident] = []
     for step in range(16):
         few_ends = ends((0, 4), (1, 2), dead=step > 1)
-        a.feed(few.batch(step / 2, connections=few_ends, beside_analyzer=True), T0 / S + step / 2)
+        fed(a, few, step / 2, few_ends, beside_analyzer=True)
         said += a.tick(T0 / S + step / 2 + 0.1)
 
     assert all(not i.culprits for i in said)
@@ -121,7 +130,7 @@ def test_a_dead_path_between_ranks_that_run_is_told_at_once_with_its_link() -> N
         for number, node in enumerate(nodes):
             there = {0: [(1, 4)], 1: [], 2: [(4, 1)]}[number]
             rows = ends(*there, dead=number == 0 and at_s > 2)
-            a.feed(node.batch(at_s, connections=rows), T0 / S + at_s)
+            fed(a, node, at_s, rows)
         said += a.tick(T0 / S + at_s + 0.1)
 
     assert (said[-1].cause, said[-1].severity, said[-1].fault_class) == (Cause.TRANSPORT, "alert", "H3")
@@ -138,8 +147,24 @@ def test_ends_that_were_looked_at_long_ago_say_nothing_of_now() -> None:
     for step in range(20):
         for number, node in enumerate(nodes):
             first = step == 0 and number == 0
-            rows = ends((1, 4), dead=True) if first else np.zeros(0, np.uint8).tobytes()
-            a.feed(node.batch(step / 2, connections=rows), T0 / S + step / 2)
+            fed(a, node, step / 2, ends((1, 4), dead=True) if first else b"")
+        if step > 12:
+            said += a.tick(T0 / S + step / 2 + 0.1)
+
+    assert all(not i.links for i in said)
+
+
+def test_what_was_told_late_is_as_old_as_its_look() -> None:
+    # GIVEN a look at a kernel that is told again and again
+    a, nodes = analyzer(), three_nodes()
+    for rank in (4, 5):
+        nodes[2].waits(rank, 7, 9, since_s=1.0)
+    old = np.frombuffer(ends((1, 4), dead=True), TCP_ROW).copy()
+    old["read_ns"] = nodes[0].ns(0.0)
+    said: list[Incident] = []
+    for step in range(20):
+        for number, node in enumerate(nodes):
+            a.feed(node.batch(step / 2, connections=old.tobytes() if number == 0 else b""), T0 / S + step / 2)
         if step > 12:
             said += a.tick(T0 / S + step / 2 + 0.1)
 

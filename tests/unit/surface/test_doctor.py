@@ -131,6 +131,54 @@ def test_sensor_that_does_not_compile(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert len(said) == 1
 
 
+def test_compiler_that_cxx_names_is_told_and_not_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # GIVEN a CXX that names nothing, beside a compiler that is there
+    monkeypatch.setenv("CXX", "/nonexist")
+    monkeypatch.setenv("WHICHRANK_CACHE", str(tmp_path / "cache"))
+    # THEN it is said, with the line that mends it, and no other one is taken
+    check = doctor.check_compiler()
+    assert check.verdict == "warn"
+    assert "CXX is '/nonexist', and there is no such program" in check.found
+    assert (check.mend or "").startswith("unset CXX (")
+    sensor = doctor.check_c10d_sensor(pytest.fail)
+    assert (sensor.verdict, sensor.mend) == ("warn", "see C++ compiler above")
+    said: list[str] = []
+    doctor.c10d.prepare(said.append)
+    assert len(said) == 1
+    assert "CXX is '/nonexist'" in said[0]
+    assert "slower Python one" in said[0]
+    assert "\n" not in said[0]
+    # WHEN there is no other one THEN nobody is advised to set what is set
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert doctor.check_compiler().mend == "apt-get install g++; unset CXX"
+
+
+def test_compiler_with_arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # GIVEN a wrapper before the compiler, as build systems have it
+    wrapper = tmp_path / "ccache"
+    wrapper.write_text('#!/bin/sh\n[ "$1" = g++ ] || exit 1\nwhile [ "$1" != -o ]; do shift; done\necho built > "$2"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("CXX", f"{wrapper} g++")
+    monkeypatch.setenv("WHICHRANK_CACHE", str(tmp_path / "cache"))
+    # THEN it is used with its arguments
+    assert doctor.check_compiler().verdict == "ok"
+    assert doctor.check_c10d_sensor(lambda _: None).verdict == "ok"
+
+
+def test_no_check_ends_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # GIVEN a machine on which neither `true` nor `sleep` is found, and a check that fails in an unforeseen way
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(doctor, "check_pidfd", lambda: 1 // 0)
+    monkeypatch.setattr(doctor, "check_torch", lambda: doctor.Check(name="torch", verdict="ok", found="2.13"))
+    found = {check.name: check for check in doctor.all_checks(say=lambda _: None)}
+    # THEN all are there
+    assert list(found)[-4:] == ["socket sensor", "ptrace", "py-spy", "pidfd"]
+    assert found["socket sensor"].verdict == "ok"
+    assert found["pidfd"].verdict == "warn"
+    assert "could not be checked: ZeroDivisionError" in found["pidfd"].found
+    assert "No such file" not in found["ptrace"].found
+
+
 def test_sensor_in_the_cache_is_not_built_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(doctor.c10d, "built_path", lambda: tmp_path)
     assert doctor.check_c10d_sensor(pytest.fail) == doctor.Check(name="c10d sensor", verdict="ok", found=str(tmp_path))
@@ -165,6 +213,15 @@ def test_autoload(environ: dict[str, str], verdict: str, said: str) -> None:
     check = doctor.check_autoload(environ)
     assert check.verdict == verdict
     assert said in check.found
+
+
+def test_autoload_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN an environment in which nothing can be imported as torch
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    # THEN nobody is told that it loads the sensor
+    check = doctor.check_autoload({})
+    assert (check.verdict, check.mend) == ("warn", "see torch above")
+    assert "no torch" in check.found
 
 
 def test_missing_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +262,16 @@ def test_command_prints_each_check_with_its_mend(
     checks.append(doctor.Check(name="three", verdict="fail", found="none", mend="that"))
     assert main(["doctor", "--json"]) == 1
     assert [entry["verdict"] for entry in json.loads(capfd.readouterr().out)] == ["ok", "warn", "fail"]
+
+
+def test_without_torch_a_run_says_so_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    said: list[str] = []
+    doctor.c10d.prepare(said.append)
+    assert len(said) == 1
+    assert "torch is not installed for this Python, so none" in said[0]
+    assert "\n" not in said[0]
+    assert "sensor" not in said[0]
 
 
 def test_without_torch_no_compiler_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:

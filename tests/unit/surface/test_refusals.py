@@ -40,11 +40,27 @@ def refused(capfd: pytest.CaptureFixture[str], code: int, *args: str) -> str:
         (["--layout", "tp3-pp2", "--ranks", "8"], "layout tp3-pp2 has 6 ranks, and the job has 8"),
         (["--hang-timeout", "nan"], "--hang-timeout is nan"),
         (["--hang-timeout", "inf"], "--hang-timeout is inf"),
-        (["--fault", "bogus"], "there is no fault 'bogus'"),
+        (["--fault", "bogus"], "there is no fault 'bogus'\n  mend:  whichrank demo --list"),
+        (["--fault", "wrong-dtyp"], "mend:  did you mean 'wrong-dtype'? whichrank demo --list"),
     ],
 )
 def test_demo_that_cannot_run(capfd: pytest.CaptureFixture[str], options: list[str], said: str) -> None:
     assert said in refused(capfd, 2, "demo", *options)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["stacks", "--rank", "x"], "'--rank': 'x' is no whole number from 0 on."),
+        (["stacks", "--rank", "-1"], "'--rank': '-1' is no whole number from 0 on."),
+        (["demo", "--ranks", "1.5"], "'--ranks': '1.5' is no whole number from 2 to 64."),
+        (["demo", "--hang-timeout", "soon"], "'--hang-timeout': 'soon' is no number of seconds from 1 on."),
+        (["bench", "demo", "--seeds", "0"], "'--seeds': '0' is no whole number from 1 on."),
+    ],
+)
+def test_number_that_is_none(capfd: pytest.CaptureFixture[str], command: list[str], said: str) -> None:
+    assert main(command) == 2
+    assert said in capfd.readouterr().err
 
 
 def test_demo_whose_layout_has_no_place_for_the_fault(
@@ -91,6 +107,14 @@ def test_option_that_takes_the_next_one_for_its_value(
     capfd: pytest.CaptureFixture[str], option: str, value: str
 ) -> None:
     assert f"{option} has no value: '{value}' follows it" in refused(capfd, 2, "run", option, value, "--", "true")
+
+
+@pytest.mark.parametrize(
+    ("option", "takes"), [("--output", "the path of a folder"), ("--serve", "HOST:PORT"), ("--join", "HOST:PORT")]
+)
+def test_option_that_is_empty(capfd: pytest.CaptureFixture[str], option: str, takes: str) -> None:
+    err = refused(capfd, 2, "run", option, "", "--", "true")
+    assert err.startswith(f"whichrank: {option} is '': it takes {takes}\n")
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "1e300"])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +40,10 @@ from whichrank.model.incident import (
     Stage,
     Victims,
 )
+from whichrank.surface.tense import past
 from whichrank.surface.text import duration, headline, number, paragraph, ranges, size
+
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_hang_of_a_stopped_rank() -> None:
@@ -60,7 +65,7 @@ def test_hang_of_a_stopped_rank() -> None:
     [
         (
             KILLED,
-            ["Failure: rank 3 (node-b) is gone", "Reason: a signal", "exit code -9 (rank 3)", "shows in all-reduce"],
+            ["Failure: rank 3 (node-b) is gone", "Reason: a signal", "exit code -9 (rank 3)", "showed in all-reduce"],
         ),
         (INCONSISTENT, ["rank 2 disagrees with its peers in all-reduce", "called broadcast where 7 peers"]),
         (DEADLOCK, ["ranks 1 and 2 wait for each other in a cycle", "it entered tp_0 before dp_0", "confidence 90%"]),
@@ -135,6 +140,107 @@ def test_recovered_incident_claims_no_more_than_that_it_is_over(cause: Cause, ki
     assert headline(case) == f"ALERT hang (recovered): rank 5 {said}"
     assert "Next:" not in paragraph(case)
     assert "Next:" in paragraph(not_entered())
+
+
+@pytest.mark.parametrize("status", ["recovered", "final"])
+def test_what_is_over_is_told_in_the_past(status: str) -> None:
+    # GIVEN a hang of a stopped rank, and the same once the job has gone on or has ended
+    why = "it has not entered all_reduce #7 on dp, and its process 4211 is stopped"
+    who = Culprit(rank=5, confidence=0.99, why=why)
+    text = paragraph(not_entered(culprits=(who,), status=status, ended=ONSET + timedelta(seconds=40)))
+    # THEN nothing in it is said of now, and no command is given for processes that are not as they were
+    for said in ("rank 5 had not entered", "the process was stopped", "7 ranks waited (", "it had not entered all_red"):
+        assert said in text
+    assert "its process 4211 was stopped" in text
+    assert not re.search(r"\b(has not|have not|is|are|waits?)\b", text)
+    assert "Next:" not in text
+    assert "7 ranks wait (" in paragraph(not_entered(culprits=(who,)))
+
+
+@pytest.mark.parametrize("cause", [Cause.INCONSISTENT, Cause.DEADLOCK, Cause.TRANSPORT, Cause.DEVICE, Cause.NODE_LOST])
+@pytest.mark.parametrize("names", [0, 1, 2])
+def test_every_hang_that_has_ended_is_told_in_the_past(cause: Cause, names: int) -> None:
+    culprits = (RANK_5, Culprit(rank=7, confidence=0.5, why="it waits in all_reduce #7 on dp"))[:names]
+    links = (Link(src=1, dst=4, end="sender"),)
+    case = incident(cause, status="final", culprits=culprits, links=links)
+    for text in (headline(case), paragraph(case)):
+        assert not re.search(r"\b(is|are|has|have|waits?|shows|disagrees?|includes)\b", text)
+
+
+@pytest.mark.parametrize(
+    ("now", "then"),
+    [
+        ("it has not entered recv #3 on pp, and it runs its own code; it is in f (/a/is.py:3)",
+         "it had not entered recv #3 on pp, and it ran its own code; it was in f (/a/is.py:3)"),
+        ("it entered all_reduce #7 on dp, and its process 12 is stopped",
+         "it entered all_reduce #7 on dp, and its process 12 was stopped"),
+        ("its main thread sleeps in the kernel while it holds the GIL",
+         "its main thread slept in the kernel while it held the GIL"),
+        ("it writes files, or its child processes work", "it wrote files, or its child processes worked"),
+        ("it waits for something that is no operation", "it waited for something that was no operation"),
+        ("it waits for data; it is in next (loader.py:9)", "it waited for data; it was in next (loader.py:9)"),
+        ("it is in no operation while others wait, and its process writes",
+         "it was in no operation while others waited, and its process wrote"),
+        ("it has ended in order, and 3 wait for it in barrier #2 on dp",
+         "it had ended in order, and 3 waited for it in barrier #2 on dp"),
+        ("it waits in barrier #2 on dp for ranks that have ended in order",
+         "it waited in barrier #2 on dp for ranks that had ended in order"),
+        ("it has not reached what 3 ranks wait in, and it is in the phase 'eval' that the script marked",
+         "it had not reached what 3 ranks waited in, and it was in the phase 'eval' that the script marked"),
+        ("its node is silent for 9 s, and 3 connections to it get no answer",
+         "its node was silent for 9 s, and 3 connections to it got no answer"),
+        ("the others have completed all_reduce #7", "the others had completed all_reduce #7"),
+        ("others wait for it, and its ring was not read", "others waited for it, and its ring was not read"),
+        ("its process raised ValueError: it is wrong, others have more",
+         "its process raised ValueError: it is wrong, others have more"),
+        ("it issued all_reduce of 8 float32 where its group issued barrier",
+         "it issued all_reduce of 8 float32 where its group issued barrier"),
+    ],
+)  # fmt: skip
+def test_words_of_the_analyzer_in_the_past(now: str, then: str) -> None:
+    assert past(now) == then
+
+
+def test_unknown_that_is_over_asks_for_nothing_that_can_no_longer_be_done() -> None:
+    commands = ("see who waits: whichrank stacks --suspects", "see what ended it: dmesg")
+    over = incident(Cause.UNKNOWN, status="final", next=commands)
+    assert paragraph(over).endswith("What would decide it: `see what ended it: dmesg`.")
+    assert "would have decided it: the stacks" in paragraph(incident(Cause.UNKNOWN, status="final"))
+
+
+def test_tutorial_shows_what_is_printed() -> None:
+    # GIVEN the incident of the tutorial
+    ranks = Communicator(id="1", name="default_pg", role="dp", members=(0, 1, 2, 3))
+    began = datetime(2026, 11, 20, 12, 17, 54, 400_000, UTC)
+    case = not_entered(
+        culprits=(Culprit(rank=2, host="vm", pid=29152, confidence=0.99, why="it has not entered all_reduce #238 on "
+                          "default_pg, and its process 29152 is stopped"),),
+        communicator=ranks, op=Op(trace_id=None, kind="all_reduce", bytes=16640, dtype="float32"),
+        stage=Stage(iteration=237, phase="dp_sync", op="all_reduce #238 on default_pg"),
+        onset=began, detected=began + timedelta(seconds=1.51), victims=Victims(count=3, ranks=(0, 1, 3)),
+        evidence=(
+            Evidence(what="time blocked", value=1.51, unit="s", where="rank 3"),
+            Evidence(what="ranks waiting for rank 2 directly", value=3),
+            Evidence(what="process state", value="stopped (T)", where="rank 2, pid 29152"),
+        ), next=("on vm: kill -CONT 29152",),
+    )  # fmt: skip
+    over = msgspec.structs.replace(case, status="recovered", ended=began + timedelta(seconds=12.8))
+    # THEN its pages show it as it is printed, open and over
+    page = " ".join((DOCS / "tutorial" / "first-hung-rank.md").read_text(encoding="utf-8").split())
+    for each in (case, over):
+        assert headline(each) in page
+        assert paragraph(each) in page
+
+
+def test_communicator_of_a_mesh_has_one_name() -> None:
+    mesh = Communicator(id="1", name="mesh_tp", role=None, members=(0, 1))
+    case = not_entered(communicator=mesh, stage=Stage(op="all_reduce #7 on tp"))
+    assert "on tp (2 ranks)" in paragraph(case)
+    assert headline(case).endswith("all-reduce on tp")
+    assert "mesh_tp" not in paragraph(case)
+    # AND where that is its role, too, it is not said twice
+    both = msgspec.structs.replace(case, communicator=msgspec.structs.replace(mesh, role="tp"))
+    assert "on tp (2 ranks)" in paragraph(both)
 
 
 def test_of_several_that_had_not_entered_one_reason_says_nothing_of_the_others() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -12,6 +15,7 @@ import pytest
 from incident_cases import KILLED, RECOVERED, SLOW, SUSPENDED, not_entered
 
 from whichrank.model.incident import Incident, encode_incident
+from whichrank.ring.folder import JobFolder
 from whichrank.surface.cli import main
 
 
@@ -26,9 +30,21 @@ def renamed(incident: Incident, incident_id: str) -> Incident:
     return msgspec.structs.replace(incident, id=incident_id)
 
 
+def of_job(job: str, number: int, incident: Incident | None = None) -> Incident:
+    return msgspec.structs.replace(incident or not_entered(), job=job, id=f"{job}-{number}")
+
+
+def running(tmp_path: Path, job: str, *incidents: Incident) -> Path:
+    """A job that runs on this node and writes elsewhere."""
+    output = write(tmp_path / "elsewhere" / job, *incidents)
+    JobFolder.create(job, owner_pid=os.getpid(), output=str(output), base=tmp_path / "shm")
+    return output
+
+
 @pytest.fixture(autouse=True)
 def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WHICHRANK_SHM", str(tmp_path / "shm"))
 
 
 def test_prints_headline_and_paragraph(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -79,6 +95,89 @@ def test_id_is_looked_for_in_all_runs(tmp_path: Path, capfd: pytest.CaptureFixtu
     write(tmp_path / "whichrank-out" / "b", renamed(KILLED, "y1"))
     assert main(["why", "x2", "--json"]) == 4
     assert [entry["id"] for entry in json.loads(capfd.readouterr().out)] == ["x2"]
+
+
+def test_job_that_runs_here_comes_before_an_older_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    # GIVEN the folder of an older run, and a job that runs here, writes elsewhere, and has an alert
+    write(tmp_path / "whichrank-out" / "a", of_job("a", 1, RECOVERED))
+    running(tmp_path, "live", of_job("live", 1))
+    # THEN that one is told, by default and by its id
+    for target in ([], ["live-1"]):
+        assert main(["why", *target]) == 3
+        out, err = capfd.readouterr()
+        assert "[live-1]" in out
+        assert "[a-1]" not in out
+        assert err == ""
+
+
+def test_job_that_runs_here_without_an_incident_hides_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # GIVEN a healthy job that runs here
+    output = running(tmp_path, "live")
+    assert main(["why"]) == 0
+    assert f"No incident in {output}" in capfd.readouterr().out
+    # WHEN there is a run that somebody wants to read again THEN it is read
+    write(tmp_path / "whichrank-out" / "a", of_job("a", 1))
+    assert main(["why"]) == 3
+    out, err = capfd.readouterr()
+    assert "[a-1]" in out
+    assert err == f"whichrank: no job that runs here has an incident ({output}); this is of an older run\n"
+
+
+def test_of_several_jobs_that_run_here_one_is_told_and_the_others_are_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # GIVEN three jobs that run here: one with a notice, one with an open alert, and a healthy one
+    notice = running(tmp_path, "a", of_job("a", 1, SUSPENDED))
+    running(tmp_path, "b", of_job("b", 1))
+    running(tmp_path, "c")
+    # THEN the alert is told, and in one line where else there is something to read
+    assert main(["why"]) == 3
+    out, err = capfd.readouterr()
+    assert "[b-1]" in out
+    assert "[a-1]" not in out
+    assert err == f"whichrank: 2 running jobs have incidents; these are of b. The others: whichrank why {notice}\n"
+
+
+def test_folder_of_several_jobs_tells_the_latest(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    # GIVEN a folder in which two jobs have failed, and a third, healthy one has run
+    folder = write(tmp_path / "run", of_job("a", 1), of_job("a", 2, SLOW), of_job("b", 1, KILLED))
+    (folder / "job.json").write_text('{"schema": "whichrank.job/1", "job": "c"}')
+    # THEN the latest job is told, its exit code is given, and in one line what else is there and how to see it
+    assert main(["why", str(folder)]) == 0
+    out, err = capfd.readouterr()
+    assert out == f"No incident of job c in {folder}/incidents.jsonl.\n"
+    assert err == (
+        "whichrank: the file also holds 3 older incidents: 2 of job a, 1 of job b; "
+        f"to see one: whichrank why {folder}/ID, where ID is one of a-1, a-2, b-1\n"
+    )
+    assert main(["why", f"{folder}/a-2"]) == 4
+    assert capfd.readouterr().out.count("[") == 1
+    assert main(["why", str(folder), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == []
+    # WHEN the latest one has an incident of its own
+    with (folder / "incidents.jsonl").open("ab") as file:
+        file.write(encode_incident(of_job("c", 1, SLOW)) + b"\n")
+    assert main(["why", str(folder)]) == 4
+    assert capfd.readouterr().out.count("[") == 1
+    # AND WHEN nothing says which is the latest THEN it is the one that wrote last; a file of another name is told whole
+    (folder / "job.json").write_text("{broken")
+    assert main(["why", str(folder)]) == 4
+    (folder / "incidents.jsonl").rename(folder / "all")
+    assert main(["why", str(folder / "all")]) == 3
+
+
+def test_reader_that_leaves_does_not_change_the_exit_code(tmp_path: Path) -> None:
+    # GIVEN a record with an alert, and readers who have gone, at once or after a line
+    folder = write(tmp_path / "run", *(of_job("a", number) for number in range(400)))
+    why = f"{shlex.join([sys.executable, '-m', 'whichrank', 'why', str(folder)])}"
+    for reader in ("true", "head -1 > /dev/null"):
+        script = f"{{ {why}; echo $? > code; }} 2> said | {reader}"
+        subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True)
+        # THEN the exit code says what was found, and nothing else is said
+        assert (tmp_path / "code").read_text() == "3\n"
+        assert (tmp_path / "said").read_text() == ""
 
 
 def test_empty_record_is_healthy(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

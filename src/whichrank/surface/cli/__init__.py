@@ -11,13 +11,13 @@ import difflib
 import errno
 import importlib
 import os
-import sys
 from collections.abc import Sequence
 
 import click
 
 from whichrank import __version__
 from whichrank.errors import WhichrankError
+from whichrank.surface.pipe import write_no_more
 
 COMMANDS = {
     "agent": "whichrank.surface.cli.agent",
@@ -89,21 +89,16 @@ def main(args: Sequence[str] | None = None) -> int:
         return error.exit_code
     except click.Abort:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader has gone, as in `whichrank why | head`. Keep the interpreter from flushing into the void.
-        _write_no_more()
+    except BrokenPipeError:  # of a command whose exit code tells nothing about what it prints; see `pipe`
+        write_no_more()
         return 1
     except OSError as error:
         if error.errno not in _NO_ROOM or error.filename is not None:
             raise
-        _write_no_more()
+        write_no_more()
         click.echo(f"whichrank: the output cannot be written: {error.strerror}", err=True)
         return 1
     return result if isinstance(result, int) else 0
-
-
-def _write_no_more() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _take_closed_streams() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from whichrank.surface.numbers import WholeNumber
+
 
 @click.group(name="bench")
 def command() -> None:
@@ -20,7 +22,7 @@ def command() -> None:
 def campaign_options(function: Callable[..., int]) -> Callable[..., int]:
     """Options that demo and matrix share."""
     for option in (
-        click.option("--seeds", type=click.IntRange(min=1), default=10, show_default=True, help="Runs per fault."),
+        click.option("--seeds", type=WholeNumber(min=1), default=10, show_default=True, help="Runs per fault."),
         click.option("--fault", "faults", multiple=True, help="Only these faults; may be given again."),
         click.option(
             "--results", type=click.Path(path_type=Path), default=None, help="JSON lines; continued if there."

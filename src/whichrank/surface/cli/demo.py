@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from whichrank.surface.numbers import Seconds, WholeNumber
+
+if TYPE_CHECKING:
+    from whichrank.bench.trial import Result, Trial
+    from whichrank.demo.fault import Fault
 
 
 @click.command(name="demo")
 @click.option("--fault", default="stop", show_default=True, help="What to do to the job; see --list.")
-@click.option("--ranks", type=click.IntRange(2, 64), default=8, show_default=True, help="Ranks of the job.")
+@click.option("--ranks", type=WholeNumber(2, 64), default=8, show_default=True, help="Ranks of the job.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws victim, moment, variant and layout.")
 @click.option(
     "--launcher", type=click.Choice(["preloaded", "torchrun"]), default="preloaded", show_default=True,
     help="preloaded: torch is imported once and the ranks are forked.",
 )  # fmt: skip
 @click.option("--layout", default="", help="Such as tp2-pp2-dp2; drawn by the seed if not given.")
-@click.option("--hang-timeout", type=click.FloatRange(min=1), default=8.0, show_default=True, help="Seconds.")
+@click.option("--hang-timeout", type=Seconds(min=1), default=8.0, show_default=True, help="Seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--list", "list_faults", is_flag=True, help="List the faults and end.")
 def command(
@@ -32,18 +42,17 @@ def command(
     verdict and truth agree; 1: they do not.
     """
     from whichrank.bench.trial import Setup, Trial, known_faults
-    from whichrank.errors import UsageError
+    from whichrank.errors import WhichrankError
+    from whichrank.surface.demo_words import known_fault, listed
     from whichrank.surface.leave import leave_on_signals
 
+    faults = known_faults()
     if list_faults:
-        for name, entry in sorted(known_faults().items(), key=lambda item: (item[1].kind, item[0])):
-            click.echo(f"{name:28} {entry.kind:11} {entry.description}")
+        click.echo(listed(faults))
         return 0
+    known_fault(fault, faults)
     _refuse_what_cannot_run(ranks, layout, hang_timeout)
     leave_on_signals()
-    import msgspec
-
-    from whichrank.surface.text import paragraph
 
     def say(text: str) -> None:
         if not as_json:
@@ -51,38 +60,58 @@ def command(
 
     setup = Setup(fault, ranks, seed, launcher, layout, hang_timeout_s=hang_timeout)  # type: ignore[arg-type]  # click has checked it
     folder = Path(tempfile.mkdtemp(prefix="whichrank-demo-"))
-    trial = Trial(setup, folder, say)
-    say(f"a job of {ranks} ranks under 'whichrank run', fault '{fault}', seed {seed}, hang timeout {hang_timeout:g} s")
+    is_kept = False
     try:
-        result = trial.run()
+        trial = Trial(setup, folder, say)
+        say(f"{ranks} ranks under 'whichrank run', fault '{fault}', seed {seed}, hang timeout {hang_timeout:g} s")
+        result = _run(trial)
+        is_kept = not result.agree
+        _tell(trial, result, faults, as_json=as_json)
+    except Exception as error:
+        is_kept = not isinstance(error, WhichrankError)
+        raise
+    finally:  # also by Ctrl-C
+        if is_kept:
+            click.echo(f"demo: the job's log and incidents are kept in {folder}", err=True)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 1 if is_kept else 0
+
+
+def _run(trial: Trial) -> Result:
+    from whichrank.errors import UsageError
+
+    try:
+        return trial.run()
     except ValueError as error:
-        if (folder / "job.log").exists():
+        if (trial.folder / "job.log").exists():
             raise
         raise UsageError(str(error), mend="whichrank demo --layout tp2-pp2-dp2 --ranks 8") from error
+
+
+def _tell(trial: Trial, result: Result, faults: Mapping[str, Fault], *, as_json: bool) -> None:
+    """The verdict, then the truth, then whether they agree."""
+    import msgspec
+
+    from whichrank.surface.demo_words import agreement, truth_told, wrapped
+    from whichrank.surface.text import paragraph
+
     if as_json:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
-        return 0 if result.agree else 1
+        told = dataclasses.replace(result, log="") if result.agree else result  # its folder is removed
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n")
+        return
+    to_terminal = sys.stdout.isatty()
     incidents = trial.incidents()
     click.echo("\nThe verdict:")
     for incident in incidents:
-        severity = click.style(incident.severity.upper(), fg="red" if incident.severity == "alert" else "yellow")
-        click.echo(f"  {severity} {paragraph(incident)}")
+        severity = incident.severity.upper()
+        text = wrapped(f"{severity} {paragraph(incident)}", to_terminal=to_terminal)
+        colour = "red" if incident.severity == "alert" else "yellow"
+        click.echo(text.replace(severity, click.style(severity, fg=colour), 1))
     if not incidents:
         click.echo("  no incident")
-    truth = result.truth
-    click.echo("\nThe truth:")
-    if truth is None:
-        click.echo("  nothing was done to the job")
-    else:
-        who = ", ".join(f"rank {r}" for r in truth["culprits"]) or "nobody at fault"
-        click.echo(
-            f"  {truth['fault']} ({truth['variant']}) on {who}, iteration {truth['iteration']}, {truth['layout']}"
-        )
-    seconds = f", alert after {result.seconds_to_alert:.1f} s" if result.seconds_to_alert is not None else ""
-    click.echo(
-        f"\n{'They agree' if result.agree else 'They do not agree'} ({result.verdict}{seconds}). Log: {result.log}"
-    )
-    return 0 if result.agree else 1
+    click.echo("\nThe truth:\n" + wrapped(truth_told(result.truth, faults), to_terminal=to_terminal))
+    click.echo(f"\n{agreement(result)}")
 
 
 def _refuse_what_cannot_run(ranks: int, layout: str, hang_timeout: float) -> None:

@@ -22,13 +22,15 @@ def command(as_json: bool) -> int:
     import msgspec
 
     from whichrank.surface.doctor import all_checks
+    from whichrank.surface.pipe import reader_may_leave
 
     checks = all_checks(say=lambda text: click.echo(text, err=True))
-    if as_json:
-        click.echo(msgspec.json.encode(checks))
-    else:
-        for check in checks:
-            _print(check)
+    with reader_may_leave():
+        if as_json:
+            click.echo(msgspec.json.encode(checks))
+        else:
+            for check in checks:
+                _print(check)
     return 1 if any(check.verdict == "fail" for check in checks) else 0
 
 

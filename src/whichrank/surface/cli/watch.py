@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from whichrank.surface.watch.frame import Frame
     from whichrank.surface.watch.node import NodeReader
 
 LEAST_WIDTH = 40
@@ -31,6 +32,7 @@ def command(job: str | None, once: bool, as_json: bool) -> int:
     Exit codes of one frame: 0 no open alert, 3 a hang or failure, 4 a slowdown, 5 no alert but a ring or a record could
     not be read. The live view ends with 0.
     """
+    from whichrank.surface.pipe import reader_may_leave
     from whichrank.surface.watch.frame import encode_frame, exit_code
     from whichrank.surface.watch.node import NodeReader
 
@@ -42,20 +44,28 @@ def command(job: str | None, once: bool, as_json: bool) -> int:
         node.read()
         time.sleep(RATE_NEEDS_S)
         frame = node.read()
-    if as_json:
-        click.echo(encode_frame(frame))
-    else:
-        from rich.console import Console
-
-        from whichrank.ring.folder import base_folder
-        from whichrank.surface.watch.view import page
-
-        console = Console(soft_wrap=False)
-        console.width = max(LEAST_WIDTH, console.width)
-        console.print(page(frame, console.width))
-        if not frame.jobs:
-            click.echo(f"whichrank: rings are looked for in {base_folder()}", err=True)
+    with reader_may_leave():
+        if as_json:
+            click.echo(encode_frame(frame))
+        else:
+            _print(frame)
     return exit_code(frame)
+
+
+def _print(frame: Frame) -> None:
+    """One frame in full."""
+    from rich.console import Console
+
+    from whichrank.ring.folder import base_folder
+    from whichrank.surface.watch.view import page
+
+    console = Console(soft_wrap=False)
+    console.width = max(LEAST_WIDTH, console.width)
+    with console.capture() as drawn:  # rich would end the process where the reader of a pipe has gone
+        console.print(page(frame, console.width))
+    click.echo(drawn.get(), nl=False, color=(console.is_terminal and not console.no_color) or None)
+    if not frame.jobs:
+        click.echo(f"whichrank: rings are looked for in {base_folder()}", err=True)
 
 
 def _live(node: NodeReader) -> int:

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from whichrank.model.incident import Incident
+    from whichrank.surface.find_record import Found
     from whichrank.surface.incidents_file import Reading
 
 EXIT_HANG, EXIT_SLOW, EXIT_INCOMPLETE = 3, 4, 5
 _COLOUR = {"alert": "red", "notice": "yellow"}
+_MOST_IDS = 8
 
 
 @click.command(name="why")
@@ -22,19 +24,23 @@ _COLOUR = {"alert": "red", "notice": "yellow"}
 def command(target: str | None, as_json: bool) -> int:
     """Say again what whichrank found in a job.
 
-    DIR is the folder of a run (default: the newest in whichrank-out/), ID an incident.
+    DIR is the folder of a run, ID an incident (DIR/ID where it lies elsewhere). Default: a job that runs on this node
+    and has an incident, else the newest run in whichrank-out/.
 
     Exit codes: 0 no alert, 3 a hang or failure, 4 a slowdown, 5 no alert but the record is damaged.
     """
-    from whichrank.surface.incidents_file import find_reading
+    from whichrank.surface.find_record import find_record
+    from whichrank.surface.pipe import reader_may_leave
 
-    reading = find_reading(target)
-    if as_json:
-        _print_json(reading.incidents)
-    else:
-        _print_text(reading)
-    for fault in reading.faults:
-        click.echo(f"whichrank: {fault}", err=True)
+    found = find_record(target)
+    reading = found.reading
+    with reader_may_leave():
+        if as_json:
+            _print_json(reading.incidents)
+        else:
+            _print_text(reading)
+    for sentence in (*_others(found), *_older(reading), *map(str, reading.faults)):
+        click.echo(f"whichrank: {sentence}", err=True)
     return exit_code(reading)
 
 
@@ -48,6 +54,30 @@ def exit_code(reading: Reading) -> int:
     return EXIT_INCOMPLETE if reading.faults else 0
 
 
+def _others(found: Found) -> list[str]:
+    """A line on the jobs that run here and are not told."""
+    if found.healthy:
+        folders = ", ".join(map(str, found.healthy))
+        return [f"no job that runs here has an incident ({folders}); this is of an older run"]
+    if not found.others:
+        return []
+    commands = "; ".join(f"whichrank why {folder}" for folder in found.others)
+    count = len(found.others) + 1
+    return [f"{count} running jobs have incidents; these are of {found.reading.job}. The others: {commands}"]
+
+
+def _older(reading: Reading) -> list[str]:
+    """A line on the incidents of the jobs that wrote into this file before."""
+    if not reading.older:
+        return []
+    from whichrank.surface.text import of_jobs
+
+    ids = [incident.id for incident in reading.older]
+    listed = ", ".join(ids[:_MOST_IDS]) + (f" and {len(ids) - _MOST_IDS} more" if len(ids) > _MOST_IDS else "")
+    how = f"whichrank why {reading.path.parent}/ID, where ID is one of {listed}"
+    return [f"the file also holds {of_jobs(reading.older)}; to see one: {how}"]
+
+
 def _print_json(incidents: Iterable[Incident]) -> None:
     from whichrank.model.incident import encode_incident
 
@@ -58,7 +88,8 @@ def _print_text(reading: Reading) -> None:
     from whichrank.surface.text import headline, paragraph
 
     if not reading.incidents:
-        click.echo(f"No incident in {reading.path}.")
+        of_job = f" of job {reading.job}" if reading.older else ""
+        click.echo(f"No incident{of_job} in {reading.path}.")
         return
     for incident in reading.incidents:
         title = f"{headline(incident)}  [{incident.id}]"

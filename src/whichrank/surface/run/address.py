@@ -7,11 +7,14 @@ from whichrank.wire.zmq_transport import full_address
 
 
 def refuse_option(option: str, value: str | None) -> None:
-    """Refuse what was meant to be the next option, as in `--serve -- COMMAND`.
+    """Refuse what was meant to be the next option, as in `--serve -- COMMAND`, and nothing, as in `--output "$UNSET"`.
 
     Raises:
-        UsageError: The value begins with a dash.
+        UsageError: The value begins with a dash, or is empty.
     """
+    if value == "":
+        takes, example = ("the path of a folder", "DIR") if option == "--output" else ("HOST:PORT", "HOST:PORT")
+        raise UsageError(f"{option} is '': it takes {takes}", mend=f"{option} {example}, or leave {option} out")
     if value is not None and value.startswith("-"):
         raise UsageError(
             f"{option} has no value: '{value}' follows it",

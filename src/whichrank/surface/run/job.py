@@ -3,7 +3,11 @@
 A terminal sends Ctrl-C and Ctrl-Z to the whole foreground group, so the child has them already and we only
 have to outlive it. What a process sends to us is passed on; `sender` tells the two apart, and until it listens the
 foreground group of the terminal has to do. Handlers are functions, not SIG_IGN, since exec keeps ignored
-signals ignored and resets the others; what our own parent had us ignore (nohup) stays ignored in the child.
+signals ignored and resets the others.
+
+What our own parent had us ignore stays ignored in the child, as it would be without us. The child may take it up all
+the same (a script's `&` ignores SIGINT, and many programs install a handler), so once it has been started we pass that
+on, too. Not a hangup: `nohup` is asked for so that it reaches nobody.
 """
 
 from __future__ import annotations
@@ -57,7 +61,7 @@ class Job:
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
         self._pending: list[int] = []
         self._process: subprocess.Popen[bytes] | None = None
-        self._install_handlers()
+        ignored = self._install_handlers()
         try:
             # Descriptors stay open: a build's job server or a shell's <(...) lies in them. Ours are closed on exec.
             self._process = subprocess.Popen(list(command), env=dict(environ), close_fds=False)
@@ -66,6 +70,8 @@ class Job:
         except OSError as error:
             raise CommandNotExecutableError(f"'{command[0]}' cannot be started: {error.strerror}") from error
         self.pid = self._process.pid
+        for ignored_one, handler in ignored.items():
+            signal.signal(ignored_one, handler)
         for number in self._pending:
             self._forward(number)
         self._signalled = self.pidfd()
@@ -89,17 +95,17 @@ class Job:
         except (OSError, AttributeError):
             return -1
 
-    def _install_handlers(self) -> None:
-        for number in FROM_TERMINAL:
-            self._handle(number, self._on_terminal)
-        for number in FORWARDED:
-            self._handle(number, lambda number, _: self._forward(number))
-        self._handle(signal.SIGCONT, self._on_continue)
-
-    @staticmethod
-    def _handle(number: signal.Signals, handler: signal._HANDLER) -> None:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, handler)
+    def _install_handlers(self) -> dict[signal.Signals, signal._HANDLER]:
+        """Handle what the child is not to ignore; the handlers for the rest, which wait until it has been started."""
+        handlers: dict[signal.Signals, signal._HANDLER] = {
+            **dict.fromkeys(FROM_TERMINAL, self._on_terminal),
+            **dict.fromkeys(FORWARDED, lambda number, _: self._forward(number)),
+            signal.SIGCONT: self._on_continue,
+        }
+        ignored = {number for number in handlers if signal.getsignal(number) is signal.SIG_IGN}
+        for number in handlers.keys() - ignored:
+            signal.signal(number, handlers[number])
+        return {number: handlers[number] for number in ignored - {signal.SIGHUP}}
 
     def _on_terminal(self, number: int, _: FrameType | None) -> None:
         if not is_foreground():

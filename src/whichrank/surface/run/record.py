@@ -1,4 +1,9 @@
-"""The files of a run: `incidents.jsonl`, written as incidents change, and `job.json` at its end."""
+"""The files of a run: `incidents.jsonl`, written as incidents change, and `job.json` at its start and its end.
+
+A folder that the user named may hold another job's files. Nothing of it is lost: incidents are appended, and its
+`job.json` is kept as `job-<its job>.json`. From the start `job.json` is ours, so that a reader takes the incidents that
+lie there already for what they are: older.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,11 @@ from typing import IO
 
 import msgspec
 
+from whichrank.errors import WhichrankError
 from whichrank.model.incident import Incident, encode_incident
-from whichrank.surface.incidents_file import FILE_NAME
+from whichrank.surface.incidents_file import FILE_NAME, JOB_FILE, job_of, read_incidents
 
-JOB_FILE = "job.json"
+_MOST_KEPT = 1000
 
 
 class JobSummary(msgspec.Struct, kw_only=True):
@@ -48,7 +54,7 @@ class Record:
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
         self.folder = folder
         self.incidents_path = folder / FILE_NAME
         self._file: IO[bytes] = self.incidents_path.open("ab")
@@ -59,6 +65,46 @@ class Record:
     def incidents(self) -> list[str]:
         """Ids of all incidents."""
         return list(self._latest)
+
+    def begin(self, summary: JobSummary) -> tuple[Incident, ...]:
+        """Make the folder that of this job; the incidents that other jobs have left in it."""
+        older: tuple[Incident, ...] = ()
+        with contextlib.suppress(WhichrankError):
+            reading = read_incidents(self.incidents_path)
+            older = (*reading.older, *reading.incidents)
+        with contextlib.suppress(OSError):
+            self._end_last_line()
+        self._keep_job_file()
+        self._write_job_file(summary)
+        return older
+
+    def _end_last_line(self) -> None:
+        """Where a run was killed as it wrote, its line must not swallow our first one."""
+        with self.incidents_path.open("rb") as file:
+            if not file.seek(0, os.SEEK_END):
+                return
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                self._file.write(b"\n")
+                self._file.flush()
+
+    def _keep_job_file(self) -> None:
+        path = self.folder / JOB_FILE
+        if not os.path.lexists(path):
+            return
+        name = f"job-{_as_file_name(job_of(self.folder))}"
+        names = [f"{name}.json", *(f"{name}-{number}.json" for number in range(1, _MOST_KEPT))]
+        free = next((self.folder / n for n in names if not os.path.lexists(self.folder / n)), None)
+        with contextlib.suppress(OSError):
+            if free is not None:
+                path.rename(free)
+
+    def _write_job_file(self, summary: JobSummary) -> None:
+        try:
+            content = msgspec.json.format(msgspec.json.encode(summary), indent=2)
+            (self.folder / JOB_FILE).write_bytes(content + b"\n")
+        except OSError as error:
+            self.fault = error.strerror or str(error)
 
     def write(self, incident: Incident) -> bool:
         """Append an incident if it is new or changed; True if it was. A full disk is noted in `fault`."""
@@ -75,13 +121,33 @@ class Record:
 
     def close(self, summary: JobSummary) -> None:
         """Write `job.json` and close."""
-        try:
-            content = msgspec.json.format(msgspec.json.encode(summary), indent=2)
-            (self.folder / JOB_FILE).write_bytes(content + b"\n")
-        except OSError as error:
-            self.fault = error.strerror or str(error)
+        self._write_job_file(summary)
         with contextlib.suppress(OSError):
             self._file.close()
+
+    def remove_if_empty(self) -> None:
+        """Remove the folder, and the one that it lies in, if there is nothing in it but what every run begins with."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+            there = {entry.name for entry in os.scandir(self.folder)}
+            if there <= {FILE_NAME, JOB_FILE} and not self.incidents_path.stat().st_size:
+                for name in there:
+                    (self.folder / name).unlink()
+                self.folder.rmdir()
+                self.folder.parent.rmdir()
+
+
+def _make(folder: Path) -> None:
+    """Make the folder; again where another run has just removed the empty one in which it is to lie."""
+    with contextlib.suppress(FileNotFoundError):
+        folder.mkdir(parents=True, exist_ok=True)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _as_file_name(job: str) -> str:
+    """The name of a job as the end of a file name; whatever was read there."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in job)[:63] or "before"
 
 
 def readable(command: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import zmq
 
 from whichrank.config import AnalyzerConfig, Config
-from whichrank.errors import WhichrankError
+from whichrank.errors import SensorError, WhichrankError
 from whichrank.ring.folder import SOCKET_NAME, JobFolder, remove_dead
 from whichrank.surface.place import absolute
 from whichrank.surface.run import environment
@@ -29,6 +29,7 @@ from whichrank.surface.run.job import Job
 from whichrank.surface.run.observation import AnalyzerLike, Observation
 from whichrank.surface.run.reach import Reach
 from whichrank.surface.run.record import JobSummary, Record, readable, utc_now
+from whichrank.surface.text import of_jobs
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd, full_address, is_from_here_only
 
 MOST_FAULTS: Final = 3
@@ -119,6 +120,19 @@ class Session:
             self._console.say(
                 f"incidents are only said, not written: {output} ({error.strerror}); to mend it: --output DIR"
             )
+            return
+        if self._config.run.output_dir is None:
+            self._closing.append(self._remove_empty_record)
+        if older := self._record.begin(self._summary):
+            place = self._record.folder
+            self._console.say(
+                f"{place} already holds {of_jobs(older)}; that is kept, and  whichrank why {place}  tells of this job"
+            )
+
+    def _remove_empty_record(self) -> None:
+        """Nobody named this folder, no rank was seen, and nothing is in it."""
+        if self._record and not self._summary.ranks and not self._record.incidents:
+            self._record.remove_if_empty()
 
     def _build_sensors(self) -> None:
         """Once for the installed torch, before the ranks would all want to."""
@@ -130,7 +144,11 @@ class Session:
             self._console.say(f"the c10d sensor cannot be prepared: {_first_line(error)}")
 
     def _observe(self, folder: JobFolder, log: Path | None) -> None:
-        end = ZmqAnalyzerEnd(self._addresses(folder))
+        try:
+            end = ZmqAnalyzerEnd(self._addresses(folder))
+        except WhichrankError as error:
+            what = f"{error.what}, so the job runs without diagnosis"
+            raise SensorError(what, where=error.where, mend=error.mend) from error
         self._closing.append(end.close)
         agent = AgentSupervisor(folder, end.addresses[0], log)
         self._closing.append(agent.close)
@@ -209,7 +227,7 @@ class Session:
         ranks, world = len(observation.seen.ranks), observation.seen.world_size
         if not ranks:
             return (
-                "no rank was seen: the command started no torch.distributed rank, or its ranks could make no ring"
+                "no rank was seen: the command started no torch.distributed rank, or none that whichrank could watch"
                 " (if it did: whichrank doctor)"
             )
         watched = f"watched {ranks} rank{'s' if ranks > 1 else ''}" + (f" of {world}" if world > ranks else "")

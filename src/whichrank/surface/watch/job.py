@@ -24,7 +24,7 @@ from whichrank.model.rows import SENSOR_NAMES, SensorState
 from whichrank.model.telemetry import CommInfo
 from whichrank.ring.folder import JobFolder
 from whichrank.ring.reader import Scratch
-from whichrank.surface.incidents_file import FILE_NAME, read_incidents
+from whichrank.surface.incidents_file import FILE_NAME, job_of, read_incidents
 from whichrank.surface.watch.communicators import communicators_now
 from whichrank.surface.watch.frame import JobNow, Mark
 from whichrank.surface.watch.iterations import Iterations
@@ -60,7 +60,7 @@ class JobReader:
         self._iterations = Iterations()
         self._ops: tuple[float, int] | None = None
         self._rate: float | None = None
-        self._incidents: tuple[tuple[int, int], tuple[Incident, ...], tuple[str, ...]] = ((-1, -1), (), ())
+        self._incidents: tuple[tuple[int, int, str], tuple[Incident, ...], tuple[str, ...]] = ((-1, -1, ""), (), ())
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
@@ -177,7 +177,7 @@ class JobReader:
             status = path.stat()
         except (OSError, ValueError):  # ValueError: no file is called like that
             return False, ()
-        stamp = (status.st_mtime_ns, status.st_size)
+        stamp = (status.st_mtime_ns, status.st_size, job_of(path.parent))
         if stamp != self._incidents[0]:
             try:
                 reading = read_incidents(path)

@@ -233,6 +233,20 @@ def test_ring_cut_short_keeps_what_was_read(base: Path) -> None:
     assert row.ops == 7
 
 
+def test_incidents_of_an_older_job_in_the_same_folder_are_not_those_of_this_one(base: Path) -> None:
+    # GIVEN a job whose folder held an alert of another one before it began
+    fleet = Fleet(base, 8)
+    who = msgspec.structs.replace(RANK_5, host=None, pid=None)
+    fleet.incidents(not_entered(job="older", culprits=(who,)))
+    with NodeReader() as node:
+        node.read()
+        (fleet.output / "job.json").write_text('{"job": "job-1"}')
+        # THEN from its first look on nobody is blamed for what was before
+        (job,) = node.read().jobs
+    assert job.incidents == ()
+    assert {row.mark for row in job.ranks} == {""}
+
+
 def test_damaged_record_of_incidents_is_said(base: Path) -> None:
     fleet = Fleet(base, 1)
     fleet.incidents(not_entered())

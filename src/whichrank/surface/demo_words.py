@@ -1,0 +1,87 @@
+"""What `whichrank demo` says to people: the list of faults, the truth, and whether the verdict agrees with it."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+import textwrap
+from collections.abc import Mapping
+from typing import Any, Final
+
+from whichrank.bench.judge import Verdict
+from whichrank.bench.trial import Result
+from whichrank.demo.fault import Fault
+from whichrank.errors import UsageError
+from whichrank.surface.text import duration, ranges
+
+_HEADINGS: Final = {
+    "outside": "From outside, to the process of a rank:",
+    "in-program": "In the program of a rank:",
+    "healthy": "Healthy jobs, for which no alert is right:",
+}
+_INDENT: Final = "  "
+_NARROWEST: Final = 40
+_NOT_RIGHT: Final[Mapping[Verdict, str]] = {
+    "unknown": "the alert names nobody",
+    "missed": "there was no alert",
+    "late": "the right rank was named, but later than within three seconds",
+    "several": "there were several alerts for one fault",
+    "wrong_name": "a rank was named that is not at fault",
+    "wrong_cause": "the right rank was named, for a wrong cause",
+    "false_alarm": "there was an alert, and nothing was wrong",
+    "no_fault_done": "nothing was done to the job, so there is nothing to compare",
+}
+
+
+def known_fault(name: str, faults: Mapping[str, Fault]) -> Fault:
+    """The fault of this name.
+
+    Raises:
+        UsageError: There is none; the message has the nearest name.
+    """
+    if name not in faults:
+        close = difflib.get_close_matches(name, faults, n=1, cutoff=0.5)
+        hint = f"did you mean '{close[0]}'? " if close else ""
+        raise UsageError(f"there is no fault '{name}'", mend=f"{hint}whichrank demo --list  shows all {len(faults)}")
+    return faults[name]
+
+
+def listed(faults: Mapping[str, Fault]) -> str:
+    """All faults by kind, each with its sentence."""
+    width = max(map(len, faults))
+    parts = []
+    for kind, heading in _HEADINGS.items():
+        names = sorted(name for name, fault in faults.items() if fault.kind == kind)
+        parts.append("\n".join([heading, *(f"{_INDENT}{name:{width}}  {faults[name].description}" for name in names)]))
+    return "\n\n".join(parts)
+
+
+def wrapped(text: str, *, to_terminal: bool) -> str:
+    """A paragraph, indented; on a terminal in lines that fit."""
+    if not to_terminal:
+        return _INDENT + text
+    width = max(_NARROWEST, shutil.get_terminal_size().columns)
+    return textwrap.fill(
+        text, width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def truth_told(truth: Mapping[str, Any] | None, faults: Mapping[str, Fault]) -> str:
+    """What was done to the job."""
+    if truth is None:
+        return "nothing was done to the job"
+    what = f"'{truth['fault']}': {faults[truth['fault']].description}"
+    if truth["kind"] == "healthy":
+        return f"A healthy job, {what} Nobody is at fault. Layout {truth['layout']}."
+    ranks = list(truth["culprits"])
+    who = f"rank{'s' * (len(ranks) > 1)} {ranges(ranks)}" if ranks else "no rank alone"
+    return f"The fault {what} It was done to {who}, in iteration {truth['iteration']} of a {truth['layout']} job."
+
+
+def agreement(result: Result) -> str:
+    """Whether verdict and truth agree, and in what not."""
+    if not result.agree:
+        return f"They do not agree: {_NOT_RIGHT.get(result.verdict, result.verdict)}."
+    if result.seconds_to_alert is None:
+        return "They agree: no alert, and nothing was wrong."
+    return f"They agree. The alert came {duration(result.seconds_to_alert)} after the fault."

@@ -1,0 +1,131 @@
+"""`whichrank demo`: what it says of verdict and truth, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from incident_cases import ONSET, not_entered
+
+from whichrank.bench import trial
+from whichrank.bench.judge import Verdict
+from whichrank.demo.plan import Truth
+from whichrank.model.incident import Incident, encode_incident
+from whichrank.surface import demo_words
+from whichrank.surface.cli import main
+from whichrank.surface.demo_words import agreement, listed, truth_told, wrapped
+
+STOPPED = Truth(
+    fault="stop", variant="between-ops", kind="outside", effect="hang", culprits=(5,), candidates=(),
+    cause="not_entered", causes=("not_entered",), reason="stopped", reasons=("stopped",), hard=True,
+    layout="tp2-pp2-dp2", iteration=14, at_utc=ONSET.isoformat(), at_monotonic_ns=1,
+)  # fmt: skip
+
+
+def result_of(verdict: Verdict, truth: Truth | None = STOPPED, **changes: Any) -> trial.Result:
+    fields: dict[str, Any] = {
+        "fault": "stop", "seed": 0, "setup": {}, "truth": asdict(truth) if truth else None, "incidents": [],
+        "verdict": verdict, "agree": verdict == "right", "reason_agrees": True, "seconds_to_alert": 1.52,
+        "seconds_to_located": 1.52, "log": "job.log",
+    }  # fmt: skip
+    return trial.Result(**{**fields, **changes})
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where demos put their folders; no job is started."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def ends_with(monkeypatch: pytest.MonkeyPatch, result: trial.Result | BaseException, *incidents: Incident) -> None:
+    def run(self: trial.Trial) -> trial.Result:
+        lines = b"".join(encode_incident(incident) + b"\n" for incident in incidents)
+        (self.folder / "incidents.jsonl").write_bytes(lines)
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    monkeypatch.setattr(trial.Trial, "run", run)
+
+
+def test_folder_goes_when_they_agree(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ends_with(monkeypatch, result_of("right"), not_entered(status="final", next=("kill -CONT 4211",)))
+    assert main(["demo"]) == 0
+    out, err = capfd.readouterr()
+    # THEN verdict and truth stand there in words, and nobody is sent to a process that the demo has ended
+    assert "ALERT Hang: rank 5 (node-a, pid 4211, cuda:1) had not entered" in out
+    assert "kill -CONT" not in out
+    assert "It was done to rank 5, in iteration 14 of a tp2-pp2-dp2 job." in out
+    assert out.endswith("\nThey agree. The alert came 1.52 s after the fault.\n")
+    assert "kept" not in err
+    assert list(place.iterdir()) == []
+    # AND as JSON no file is named that is gone
+    assert main(["demo", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["log"] == ""
+    assert list(place.iterdir()) == []
+
+
+def test_folder_is_kept_and_named_when_they_do_not(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ends_with(monkeypatch, result_of("missed", seconds_to_alert=None))
+    assert main(["demo"]) == 1
+    out, err = capfd.readouterr()
+    assert "They do not agree: there was no alert." in out
+    (kept,) = place.iterdir()
+    assert f"kept in {kept}\n" in err
+
+
+@pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt(), 130), (SystemExit(143), 143)])
+def test_folder_goes_by_ctrl_c(place: Path, monkeypatch: pytest.MonkeyPatch, end: BaseException, code: int) -> None:
+    ends_with(monkeypatch, end)
+    if isinstance(end, SystemExit):
+        with pytest.raises(SystemExit):
+            main(["demo"])
+    else:
+        assert main(["demo"]) == code
+    assert list(place.iterdir()) == []
+
+
+def test_faults_are_listed_by_kind() -> None:
+    faults = trial.known_faults()
+    text = listed(faults)
+    assert re.findall(r"^(\S.*):$", text, re.MULTILINE) == [
+        "From outside, to the process of a rank",
+        "In the program of a rank",
+        "Healthy jobs, for which no alert is right",
+    ]
+    assert set(re.findall(r"^  (\S+) ", text, re.MULTILINE)) == set(faults)
+
+
+def test_truth_of_a_healthy_job_blames_nobody() -> None:
+    healthy = {**asdict(STOPPED), "fault": "none", "kind": "healthy", "culprits": ()}
+    said = truth_told(healthy, trial.known_faults())
+    assert said == "A healthy job, 'none': An undisturbed job. Nobody is at fault. Layout tp2-pp2-dp2."
+
+
+@pytest.mark.parametrize("verdict", Verdict.__args__)  # type: ignore[attr-defined]
+def test_every_verdict_has_plain_words(verdict: Verdict) -> None:
+    said = agreement(result_of(verdict))
+    assert "_" not in said
+    assert said.startswith("They agree." if verdict == "right" else "They do not agree: ")
+
+
+def test_paragraph_is_wrapped_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = " ".join(["word"] * 100)
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = wrapped(text, to_terminal=True).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert all(line.startswith("  word") for line in lines)
+    assert wrapped(text, to_terminal=False) == f"  {text}"
+    monkeypatch.setattr(demo_words, "_NARROWEST", 40)
+    monkeypatch.setenv("COLUMNS", "3")
+    assert max(map(len, wrapped(text, to_terminal=True).splitlines())) <= 40
