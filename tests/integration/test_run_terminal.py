@@ -122,11 +122,22 @@ def test_key_reaches_the_job_once_and_we_wait(terminal: Terminal, key: bytes, nu
     assert "the 2.>" not in terminal.until("<ended 5>")
 
 
+def wait_until_it_listens(pid: int) -> None:
+    """Until it tells signals of the terminal from those of a process: a moment after the job has begun."""
+    for _ in range(300):
+        blocked = int(Path(f"/proc/{pid}/status").read_text().split("SigBlk:")[1].split()[0], 16)
+        if blocked >> (signal.SIGINT - 1) & 1:
+            return
+        time.sleep(0.1)
+    pytest.fail("it does not listen")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
 def test_signal_to_us_alone_reaches_the_job_in_the_foreground(terminal: Terminal, number: signal.Signals) -> None:
     # GIVEN a run in the foreground of a terminal
     shown = terminal.until("parent in group True>")
     ours = int(shown.split("<parent ")[1].split(">")[0])
+    wait_until_it_listens(ours)
     # WHEN a process sends it a signal a few times
     for count in (1, 2, 3):
         os.kill(ours, number)
@@ -142,6 +153,7 @@ def test_key_and_signal_reach_the_job_once_where_we_were_started_to_ignore_them(
     terminal = Terminal(tmp_path, IGNORING="1")
     shown = terminal.until("parent in group True>")
     ours = int(shown.split("<parent ")[1].split(">")[0])
+    wait_until_it_listens(ours)
     # WHEN Ctrl-C is typed THEN the job gets it from the terminal, and not from us, too
     terminal.type(CTRL_C)
     terminal.until(f"<signal {signal.SIGINT}, the 1.>")

@@ -150,7 +150,9 @@ class Diagnosis:
         wait = facts["wait"]
         where = f"{self.op_name(wait)} on {self.comm_name(int(wait['comm']))}"
         if wait["kind"] >= Kind.SEND:
-            return f"has {'taken part in' if facts['entered'] else 'not answered'} {where} of rank {int(wait['rank'])}"
+            did = "taken part in" if facts["entered"] else "not answered"
+            comm = self.comm_name(int(wait["comm"]))
+            return f"has {did} the {self.op_name(wait)} in which rank {int(wait['rank'])} waits on {comm}"
         return f"{'entered' if facts['entered'] else 'has not entered'} {where}"
 
     def _unseen(self, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:

@@ -22,8 +22,8 @@ def test_steps_close_iterations(variant: str, tmp_path: Path) -> None:
 
     for ring in rings:
         rows = np.array([row for row in ring.records if row["kind"] == Kind.STEP])
-        # THEN each iteration has one step, behind its three operations; a compiled step runs outside of its graph or not
-        # at all, and is never told twice
+        # THEN each iteration has one step, behind its three operations; a compiled one is told outside of its graph or
+        # not at all, and never twice
         assert rows["counter"].tolist() == list(range(1, len(rows) + 1))
         assert rows["ordinal"][:5].tolist() == [3, 6, 9, 12, 15]
         assert 5 <= len(rows) <= 8

@@ -118,8 +118,8 @@ class Job:
                 signal.pidfd_send_signal(self._signalled, number)
 
     def _on_continue(self, number: int, _: FrameType | None) -> None:
-        """`fg` continues the whole group; a SIGCONT to us alone has to wake the child too."""
-        if self._process and look_at_process(self._process.pid).state == ProcessState.STOPPED:
+        """`fg` continues the whole group; a SIGCONT to us alone has to wake the child too, also one that just began."""
+        if self._process is None or look_at_process(self._process.pid).state == ProcessState.STOPPED:
             self._forward(number)
 
     def _forward(self, number: int) -> None:
