@@ -126,6 +126,18 @@ def test_agent_on_another_node_makes_the_folder_and_takes_it_away(shm: Path, ana
     assert not (shm / "n2").exists()
 
 
+def test_agent_whose_run_has_gone_before_it_began_does_not_stay(shm: Path, analyzer: ZmqAnalyzerEnd) -> None:
+    # GIVEN a run that was killed just when it had started its agent, and whose folder has been removed since
+    run = subprocess.Popen(["true"])
+    run.wait()
+
+    done = whichrank("agent", "--job", "n3", "--connect", analyzer.addresses[0], "--wait", "--run-pid", str(run.pid))
+
+    # THEN the agent ends by itself and leaves nothing
+    assert done.returncode == 0
+    assert not (shm / "n3").exists()
+
+
 def test_agent_says_what_it_misses(shm: Path) -> None:
     assert "which job?" in whichrank("agent").stderr
     done = whichrank("agent", "--job", "x")

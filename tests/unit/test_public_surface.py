@@ -34,7 +34,7 @@ PUBLIC_NAMES = [
 
 # Command -> its arguments and options. A change here is a change for users: say it in CHANGELOG.md.
 COMMAND_LINE = {
-    "agent": ["--job", "--connect", "--wait"],
+    "agent": ["--job", "--connect", "--wait", "--run-pid"],
     "bench": [],
     "bench demo": ["--json", "--keep", "--results", "--fault", "--seeds"],
     "bench matrix": ["--json", "--keep", "--results", "--fault", "--seeds"],

@@ -11,7 +11,8 @@ import click
 @click.option("--job", envvar="WHICHRANK_JOB", help="Name of the job (default: $WHICHRANK_JOB).")
 @click.option("--connect", envvar="WHICHRANK_CONNECT", metavar="ADDR", help="Where the analyzer listens.")
 @click.option("--wait", "stay", is_flag=True, help="Stay until SIGTERM, also while no rank is there.")
-def command(job: str | None, connect: str | None, stay: bool) -> int:
+@click.option("--run-pid", type=int, hidden=True, help="The run that has started it.")
+def command(job: str | None, connect: str | None, stay: bool, run_pid: int | None) -> int:
     """Watch the ranks of one node and tell the analyzer, in the foreground.
 
     `whichrank run` starts it by itself. For launchers that cannot be wrapped, start it on every node before the job:
@@ -35,7 +36,7 @@ def command(job: str | None, connect: str | None, stay: bool) -> int:
         with named_by_origin("connect"):
             checked_address("--connect", connect)
     let_in()  # a run that starts its agent again keeps them blocked
-    agent, folder = open_agent(job, connect, stay=stay)
+    agent, folder = open_agent(job, connect, stay=stay, run_pid=run_pid)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: agent.stop())
     try:

@@ -28,8 +28,16 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
 _HOPELESS: Final = 5
 
 
-def open_agent(job: str | None, connect: str | None, *, stay: bool) -> tuple[Agent, JobFolder]:
+def open_agent(
+    job: str | None, connect: str | None, *, stay: bool, run_pid: int | None = None
+) -> tuple[Agent, JobFolder]:
     """An agent for a job on this node, and the job's folder, which is made if it is not there.
+
+    Args:
+        job: Its name.
+        connect: Where the analyzer listens.
+        stay: See `Agent`.
+        run_pid: The run that has started this agent and answers for the folder; without one the agent itself does.
 
     Raises:
         UsageError: There is no job or no address to go by.
@@ -43,7 +51,7 @@ def open_agent(job: str | None, connect: str | None, *, stay: bool) -> tuple[Age
     base = told.parent if told.name == checked_job(job) else base_folder()
     folder = JobFolder(base / job)
     if not folder.is_ours() or folder.owner() is None:
-        folder = JobFolder.create(job, owner_pid=os.getpid(), base=base)
+        folder = JobFolder.create(job, owner_pid=run_pid or os.getpid(), base=base)
     local = folder.path / SOCKET_NAME
     if not connect and not local.exists():
         raise UsageError(
@@ -84,7 +92,7 @@ class AgentSupervisor:
 
     def __init__(self, folder: JobFolder, address: str, log: Path | None) -> None:
         self._command = [sys.executable, "-P", "-m", "whichrank", "agent"]
-        self._command += ["--job", folder.job, "--connect", address, "--wait"]
+        self._command += ["--job", folder.job, "--connect", address, "--wait", "--run-pid", str(os.getpid())]
         self._environ = {name: value for name, value in os.environ.items() if name != PRELOAD}
         self._environ["WHICHRANK_SHM"] = str(folder.path.parent)
         self._log: IO[bytes] | None = log.open("ab") if log else None
