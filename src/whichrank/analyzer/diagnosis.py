@@ -468,9 +468,7 @@ class Diagnosis:
 
     def comm_name(self, comm: int) -> str:
         """The communicator in words: its description, else its name."""
-        info = self.state.info[comm]
-        label = info.desc if info.desc not in ("", "undefined") else f"group {info.name}"
-        return label.removeprefix("mesh_")
+        return self.state.comm_name(comm)
 
     def op_name(self, row: Any) -> str:
         """`all_reduce #1204`."""

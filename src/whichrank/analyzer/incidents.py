@@ -226,7 +226,7 @@ class Ledger:
             phase = "dp_sync"
         op = None
         if finding.op and role:
-            op = f"{kind_name(finding.op['kind'])} #{finding.op['counter']} on {role.name.removeprefix('mesh_')}"
+            op = f"{kind_name(finding.op['kind'])} #{finding.op['counter']} on {self._state.comm_name(finding.comm)}"
         return Stage(iteration=iteration, phase=phase, op=op) if iteration is not None or phase or op else None
 
     def _sensors(self) -> tuple[SensorReport, ...]:

@@ -357,6 +357,12 @@ class JobState:
         member = at + np.flatnonzero(self.member_rank[at : at + size] == rank)[:1]
         return int(self.member_issued[member].sum()), int(self.member_done[member].sum())
 
+    def comm_name(self, comm: int) -> str:
+        """The communicator in words: its description, else its name."""
+        info = self.info[comm]
+        label = info.desc if info.desc not in ("", "undefined") else f"group {info.name}"
+        return label.removeprefix("mesh_")
+
     def ordinal(self, rank: int) -> int:
         """Operations that a rank has issued in all, as told last."""
         return int(self.ranks.rows["ordinal"][rank]) if rank < self.ranks.size else 0

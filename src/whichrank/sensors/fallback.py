@@ -74,7 +74,7 @@ def switch_on(directory: bytes, identity: Identity, open_now: bool, why: str) ->
     _sensor.directory, _sensor.identity, _sensor.why = directory, identity, why.split("\n")[0]
     if open_now and not _sensor.open_ring():
         _sensor.enabled = False
-    if identity.local_rank <= 0:
+    if identity.local_rank == 0:  # a launcher has none, and what has started it has said so
         print(f"whichrank: the Python sensor is used, at 10 to 30 us an operation: {_sensor.why}", file=sys.stderr)
 
 
