@@ -217,7 +217,9 @@ class Ledger:
 
     def _stage(self, finding: Finding) -> Stage | None:
         ranks = [b.rank for b in finding.culprits] + list(finding.victims)
-        iteration = next((i for r in ranks if (i := self._iteration_of(r)) is not None), None)
+        iteration = finding.iteration
+        if iteration is None:
+            iteration = next((i for r in ranks if (i := self._iteration_of(r)) is not None), None)
         role = self._communicator(finding.comm)
         phase = finding.phase or ("data" if finding.reason == Reason.DATA_WAIT else None)
         if phase is None and finding.reason == Reason.CHECKPOINT:

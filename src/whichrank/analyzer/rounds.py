@@ -193,6 +193,7 @@ class Rounds:
             if blame
             else tuple(Blame(r, 1 / len(said), f"it issued {w}") for r, w in list(said.items())[:16]),
             comm=comm,
+            iteration=diagnosis.history.steps.iteration_of(ranks[0], ordinal[ranks[0]]),
             op=diagnosis.op_of(rows[0]) | {"counter": counter},
             victims=tuple(r for r in ranks if r not in deviation.deviants),
             onset_s=picture.now_s,
@@ -223,6 +224,7 @@ class Rounds:
             fault_class="H2",
             culprits=(Blame(skew.rank, 0.93, why),),
             comm=comm,
+            iteration=diagnosis.history.steps.iteration_of(skew.rank, skew.edit.ordinal),
             victims=tuple(members),
             hard=True,
             evidence=(

@@ -37,6 +37,8 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     links: tuple[tuple[int, int], ...] = ()
     phase: str | None = None
+    iteration: int | None = None
+    """In which it happened, from 0, where that is known and is not the present one."""
     waited_for: frozenset[int] = frozenset()
     """All ranks that others wait for and that wait for nobody, named or not."""
     complete: bool = True

@@ -12,6 +12,7 @@ from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
 from whichrank.locate.signatures import Skew
 from whichrank.model.incident import Cause, Incident
+from whichrank.model.rows import Kind
 from whichrank.model.sequence import Edit
 
 NOW_S = T0 / S
@@ -170,3 +171,23 @@ def test_what_was_never_usual_is_no_repetition(missing: int, extra: int, did: st
     picture = a.state.picture(job.now_s)
     found = a.rounds.skew_finding(a.diagnosis, picture, Skew(2, a.history.key_of(0), edit, 3))
     assert found.culprits[0].why.startswith(f"it {did} an operation on tp")
+
+
+def test_the_iteration_is_that_in_which_it_happened_not_that_in_which_it_was_seen() -> None:
+    # GIVEN iterations of ten operations, each closed by an optimizer step, and an odd operation in the fourth
+    job = Job()
+    job.tells(1, 35, odd={2: {"reduce_op": 4}})
+    for told in job.nodes:
+        parts = []
+        for rank in told.ranks:
+            steps = records(rank, 0, 1, 6, kind=Kind.STEP)
+            steps["row"]["ordinal"] = 10 * steps["row"]["counter"]
+            parts += [records(rank, 7, 36, 30), steps]
+            told.did(rank, 7, 65)
+        job.analyzer.feed(told.batch(1.0, np.concatenate(parts)), job.now_s + 0.5)
+
+    # THEN the fourth is told, though the ranks are in the seventh by now
+    (word,) = job.said()[:1]
+    assert word.stage is not None
+    assert word.stage.iteration == 3
+    assert job.analyzer.iteration_of(2) == 6
