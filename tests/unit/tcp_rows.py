@@ -33,4 +33,4 @@ def end(rank: int, local: str, remote: str, **info: Any) -> np.ndarray[Any, Any]
 
 def dead_end(rank: int, local: str, remote: str) -> np.ndarray[Any, Any]:
     """Of a connection that sends the same again and gets no answer."""
-    return end(rank, local, remote, backoff=4, unacked=2, last_ack_recv_ms=6000)
+    return end(rank, local, remote, retransmits=4, unacked=2, last_ack_recv_ms=6000)

@@ -18,6 +18,7 @@ import math
 import os
 import socket
 import time
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -80,6 +81,7 @@ class Agent:
         self._end = end
         self._stay = stay
         self._beside_analyzer = beside_analyzer
+        self._node_key = _node_key()
         self._look_every_s = look_every_s
         self._outbox = Outbox()
         self._node = Node(folder, self._outbox)
@@ -169,6 +171,7 @@ class Agent:
             sent_realtime_ns=time.time_ns(),
             delay_bound_ns=self._outbox.delay_bound_ns(now_ns),
             node_ranks=len(self._node.watches()),
+            node=self._node_key,
             beside_analyzer=self._beside_analyzer,
         )
 
@@ -260,6 +263,14 @@ class Agent:
             if not told or not self._outbox.is_sent():
                 told = self.look_and_tell() or told
         self._end.farewell(self.name)
+
+
+def _node_key() -> str:
+    """The boot of this machine and the network namespace: host names may be equal."""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/net').readlink()}"
+    return ""
 
 
 def _keep_freed_memory() -> None:

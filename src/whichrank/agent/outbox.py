@@ -29,6 +29,9 @@ MOST_EVENTS_PER_BATCH: Final = 256
 RESEND_AFTER_NS: Final = 3_000_000_000
 
 
+_NO_STATES: Final = dict.fromkeys(("ranks", "comms", "pairs", "inflight", "waits", "rates", "connections"), b"")
+
+
 class _Unanswered(NamedTuple):
     batch: Batch
     sent_ns: int
@@ -136,7 +139,7 @@ class Outbox:
         for _ in batch.events:
             self._events.popleft()
         self._untold.clear()
-        once = msgspec.structs.replace(batch, ranks=b"", comms=b"", pairs=b"", inflight=b"", waits=b"", rates=b"")
+        once = msgspec.structs.replace(batch, **_NO_STATES)
         self._unanswered[batch.sequence] = _Unanswered(once, now_ns)
 
     def to_resend(self, now_ns: int) -> list[Batch]:

@@ -10,6 +10,7 @@ times the cost (docs/explain/dependencies.md).
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import struct
 import time
@@ -47,6 +48,8 @@ _REQUEST: Final = struct.Struct("=BBBxI48s")
 _SOCKET: Final = struct.Struct("=BBBB2s2s16s16s4s8sIIIII")
 _ATTRIBUTE: Final = struct.Struct("=HH")
 _BUFFER: Final = 1 << 18
+_FOR_GOOD: Final = frozenset((errno.EPERM, errno.EACCES, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT, errno.ENOENT))
+"""There is no sock_diag here, or not for us. Anything else may be otherwise next time."""
 _SOCKET_LINK: Final = "socket:["
 
 
@@ -83,9 +86,10 @@ class Connections:
         rank_of = {inode: w.rank for w in watches if not w.ended_ns and w.rank >= 0 for inode in _inodes(w.pid)}
         try:
             self._latest = self._read(rank_of, now_ns) if rank_of else self._latest[:0]
-        except (OSError, struct.error):
-            self._failed, self._latest = True, self._latest[:0]
-            self.close()
+        except (OSError, struct.error) as error:
+            self._failed = isinstance(error, OSError) and error.errno in _FOR_GOOD
+            self._latest = self._latest[:0]
+            self.close()  # an answer may still be under way; the next look asks anew
         return self._latest
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from whichrank.analyzer.state import JobState
 from whichrank.config import AnalyzerConfig
 from whichrank.detect.hang import OP_TIMEOUT_SHARE, Look, Thresholds, Urgency, suspicious_s, urgency_of
 from whichrank.detect.usual import UsualWaits
-from whichrank.locate.deaths import Ends, crashed, ended_mutely, killed, told_to_end, told_to_end_s
+from whichrank.locate.deaths import Ends, crashed, ended_mutely, killed, singled_out, told_to_end, told_to_end_s
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Cause, Incident, Reason, Severity
 from whichrank.model.picture import Picture
@@ -400,6 +400,9 @@ def _severity(finding: Finding, ends: Ends) -> Severity:
     And that ranks waited when somebody ended them all by a signal is no fault yet.
     """
     if not finding.hard and 2 * ended_mutely(ends).sum() > len(ends.gone):
+        return "notice"
+    candidates = [b.rank for b in finding.candidates]
+    if candidates and singled_out(ends)[candidates].all():
         return "notice"
     lost = (ends.gone & (ends.status != 0)) | (ends.exception_s > 0)
     return "alert" if finding.cause == Cause.INCONSISTENT or bool(lost.any()) else "notice"

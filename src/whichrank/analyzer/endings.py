@@ -26,6 +26,7 @@ from whichrank.locate.deaths import (
     own_deaths,
     raised,
     signal_of,
+    singled_out,
 )
 from whichrank.locate.messages import Ends as MessageEnds
 from whichrank.locate.messages import message_ends, message_of
@@ -93,8 +94,10 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None, 
         return _not_entered(diagnosis, picture, ends, alive)
     if own.any():
         return _died_if_known(diagnosis, picture, ends, np.flatnonzero(own).tolist())
-    if ended_from_outside(ends):
-        return None  # what failed then, failed because its peers were gone
+    if ended_from_outside(ends):  # what failed then, failed because its peers were gone
+        alone = np.flatnonzero(singled_out(ends)).tolist()
+        why = "a signal that launchers use ended it before all others of its node"
+        return _undecided(diagnosis, picture, ends, alone, why) if len(alone) == 1 else None
     if told and told.culprits and not timed_out:
         return told
     return _undecided(diagnosis, picture, ends, sinks)

@@ -6,6 +6,7 @@ to know to whom the others' ends lead. Joined only when somebody asks: in a hang
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,56 +29,67 @@ class Paths:
     def __init__(self) -> None:
         self._rows: dict[int, np.ndarray[Any, Any]] = {}
         self._told_s: dict[int, float] = {}
+        self._spoke_s: dict[int, float] = {}
+        self._node_number: dict[str, int] = {}
+        self._node_of: dict[int, int] = {}
         self._beside: set[int] = set()
+        self._joined: tuple[Ends, Ints] | None = None
 
     def take(self, batch: Batch, agent: int, now_s: float) -> None:
-        """Connections as an agent tells them now, if it does."""
+        """What an agent tells of its node and, where it has looked, of connections."""
+        node = self._node_number.setdefault(batch.node or batch.host, len(self._node_number))
+        self._node_of[agent], self._spoke_s[agent] = node, now_s
         if batch.beside_analyzer:
-            self._beside.add(agent)
+            self._beside.add(node)
         rows = batch.connection_rows()
         if len(rows):
             self._rows[agent] = rows[rows["rank"] >= 0]
             age_ns = batch.sent_ns - int(rows["read_ns"].max())
             self._told_s[agent] = now_s - max(age_ns, 0) / 1e9
+            self._joined = None
 
     def ends(self, now_s: float) -> tuple[Ends, Ints]:
         """All ends that were looked at lately, joined with those that were not, and the agent of each."""
         agents = list(self._rows)
-        if not agents:
-            return ends_of(np.zeros(0, TCP_ROW), np.zeros(0, np.int64)), np.zeros(0, np.int64)
-        rows = np.frombuffer(b"".join([self._rows[a].tobytes() for a in agents]), TCP_ROW)
-        agent = np.repeat(agents, [len(self._rows[a]) for a in agents])
-        ends = ends_of(rows, agent)
-        stale = np.isin(agent, [a for a in agents if now_s - self._told_s[a] > STALE_S])
-        ends.dead[stale] = ends.answered[stale] = False
-        return ends, agent
+        if self._joined is None:
+            rows = np.frombuffer(b"".join([self._rows[a].tobytes() for a in agents]), TCP_ROW)
+            agent = np.repeat(np.array(agents, np.int64), [len(self._rows[a]) for a in agents])
+            node = np.array([self._node_of[a] for a in agent.tolist()], np.int64)
+            self._joined = ends_of(rows, node), agent
+        ends, agent = self._joined
+        lately = ~np.isin(agent, [a for a in agents if now_s - self._told_s[a] > STALE_S])
+        return replace(ends, dead=ends.dead & lately, answered=ends.answered & lately), agent
 
-    def lost_node(
-        self, picture: Picture, unseen: Ints, agent_of: Ints, heard_s: list[float], found: Finding
-    ) -> Finding | None:
+    def lost_node(self, picture: Picture, unseen: Ints, agent_of: Ints, found: Finding) -> Finding | None:
         """A silent node to which the connections of others are dead.
 
         Args:
             picture: The job.
             unseen: Ranks that others wait for and whose state since then is not known.
             agent_of: By rank, the agent that told it last.
-            heard_s: By agent, when it was heard last.
             found: What is said otherwise; its operation and victims stay.
         """
+        known = np.array([*(self._node_of.get(a, -1) for a in range(int(agent_of.max(initial=-1)) + 1)), -1], np.int64)
+        node_of = np.where(picture.present, known[agent_of], -1)
+        silent_s = {
+            node: picture.now_s - max(self._spoke_s[a] for a, n in self._node_of.items() if n == node)
+            for node in np.unique(node_of[node_of >= 0]).tolist()
+        }
+        silent = [node for node, seconds in silent_s.items() if seconds >= SILENT_S]
+        ranks = np.flatnonzero(np.isin(node_of, silent))
+        # Several at once, or half of a job, is what it looks like when the analyzer's part of the network is cut off.
+        if len(silent) != 1 or 2 * len(ranks) > int(picture.present.sum()) or not np.isin(unseen, ranks).any():
+            return None
         ends, told_by = self.ends(picture.now_s)
-        for agent in np.unique(agent_of[unseen]).tolist():
-            ranks = np.flatnonzero(picture.present & (agent_of == agent))
-            silent_s = picture.now_s - heard_s[agent] if agent >= 0 else 0.0
-            there = np.isin(ends.peer, ranks) & (told_by != agent)
-            # More than half of a job that is silent is what it looks like when the analyzer itself is cut off.
-            if silent_s < SILENT_S or 2 * len(ranks) > int(picture.present.sum()) or (there & ends.answered).any():
-                continue
-            dead = there & ends.dead
-            # Those whose connections are dead, and the analyzer's own, to which the node is silent.
-            nodes = {*np.unique(told_by[dead]).tolist(), *self._beside}
-            if dead.any():
-                return _lost(found, ranks.tolist(), int(dead.sum()), len(nodes), silent_s, picture.now_s)
-        return None
+        witness = known[told_by] if len(told_by) else told_by
+        there = np.isin(ends.peer, ranks) & (witness != silent[0])
+        dead = there & ends.dead
+        if not dead.any() or (there & ends.answered).any():
+            return None
+        # Those whose connections are dead, and the analyzer's own, to which the node is silent.
+        nodes = {*np.unique(witness[dead]).tolist(), *self._beside} - {silent[0]}
+        sure = len(nodes) > 1 and 2 * len(ranks) < int(picture.present.sum())
+        return _lost(found, ranks.tolist(), int(dead.sum()), len(nodes), silent_s[silent[0]], picture.now_s, sure)
 
     def dead_pairs(self, picture: Picture, ranks: Ints) -> list[tuple[int, int, int]]:
         """Sender, receiver and retransmissions in a row of connections that are dead, between these if they run."""
@@ -89,9 +101,10 @@ class Paths:
         return [(int(ends.rank[i]), int(ends.peer[i]), int(ends.tries[i])) for i in known[:LISTED]]
 
 
-def _lost(found: Finding, ranks: list[int], connections: int, nodes: int, silent_s: float, now_s: float) -> Finding:
+def _lost(
+    found: Finding, ranks: list[int], connections: int, nodes: int, silent_s: float, now_s: float, sure: bool
+) -> Finding:
     """By the word of one other node alone it may be that one that is cut off: nobody is named then."""
-    sure = nodes > 1
     why = f"its node is silent for {silent_s:.0f} s, and {connections} connections to it get no answer"
     blames = tuple(Blame(r, 0.9 if sure else 0.4, why) for r in ranks)
     return Finding(

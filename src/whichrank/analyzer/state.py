@@ -125,7 +125,7 @@ class JobState:
             self._waits[agent] = self._told_waits(batch)
             self._ops[agent] = self._told_ops(batch.inflight_rows())
             self._pairs[agent] = self._told_pairs(batch)
-            self.paths.take(batch, agent, now_s)
+        self.paths.take(batch, agent, now_s)
         records = self._told_records(batch)
         for event in batch.events:
             self._take_event(event)
@@ -369,7 +369,7 @@ class JobState:
 
     def lost_node(self, picture: Picture, unseen: NDArray[np.int64], found: Finding) -> Finding | None:
         """A silent node to which the connections of others are dead, see `Paths.lost_node`."""
-        return self.paths.lost_node(picture, unseen, self.ranks.agent, self._heard_s, found)
+        return self.paths.lost_node(picture, unseen, self.ranks.agent, found)
 
     def agents_heard_s(self, now_s: float) -> float:
         """Seconds since any agent spoke."""

@@ -19,6 +19,10 @@ Verdict = Literal[
 ]
 PROMPT_S = 3.0
 """Hard evidence alarms within this time (DESIGN 5.2); so does a skew, of which three iterations must be seen."""
+SLACK = 1.5
+"""Without hard evidence an alert comes after the hang timeout, and not much later."""
+BEFORE_S = 0.2
+"""The injector's clock and the file's may differ by so much."""
 _ALONE_AT_WORK = ("late-checkpoint", "rank0-eval")
 """Healthy runs in which rank 0 keeps the others waiting: a notice may say so."""
 _REASONS = {
@@ -40,7 +44,12 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 def judge(
-    fault: Fault, truth: Truth | None, words: Sequence[Incident], ran: Ran, seconds_to_alert: float | None
+    fault: Fault,
+    truth: Truth | None,
+    words: Sequence[Incident],
+    ran: Ran,
+    seconds_to_alert: float | None,
+    patience_s: float,
 ) -> Verdict:
     """Compare every word that was said with the truth.
 
@@ -49,7 +58,8 @@ def judge(
         truth: What was done, None if nothing was.
         words: Every incident line in order, updates too: a wrong name that is later withdrawn was said all the same.
         ran: How the job ran.
-        seconds_to_alert: From the fault to the first alert, None if there was none.
+        seconds_to_alert: From the fault to the first alert, None if there was none while the trial was watched.
+        patience_s: The hang timeout.
     """
     if truth is None:
         return "no_fault_done"
@@ -64,12 +74,15 @@ def judge(
         return "right" if ran.ranks and ran.exit_status == 0 else "no_fault_done"
     if named - allowed:
         return "wrong_name"
-    if not alerts:
+    if not alerts or seconds_to_alert is None:
         return "missed"
-    return _of_alerts(truth, alerts, seconds_to_alert)
+    if seconds_to_alert < -BEFORE_S:
+        return "false_alarm"
+    prompt = truth.hard or truth.effect == "skew"
+    return _of_alerts(truth, alerts, seconds_to_alert > (PROMPT_S if prompt else SLACK * patience_s))
 
 
-def _of_alerts(truth: Truth, alerts: Sequence[Incident], seconds_to_alert: float | None) -> Verdict:
+def _of_alerts(truth: Truth, alerts: Sequence[Incident], late: bool) -> Verdict:
     last = alerts[-1]
     blamed = {c.rank for c in last.culprits}
     if blamed and not set(truth.culprits) <= blamed:
@@ -80,8 +93,7 @@ def _of_alerts(truth: Truth, alerts: Sequence[Incident], seconds_to_alert: float
         return "unknown"
     if last.cause.value not in truth.causes:
         return "wrong_cause"
-    prompt = truth.hard or truth.effect == "skew"
-    return "late" if prompt and (seconds_to_alert is None or seconds_to_alert > PROMPT_S) else "right"
+    return "late" if late else "right"
 
 
 def reason_agrees(truth: Truth | None, alerts: Sequence[Incident]) -> bool | None:

@@ -178,9 +178,8 @@ class Trial:
                 self._say(f"fault '{self.setup.fault}' is done; waiting for the verdict")
             if injector.error:
                 return
-            alerts = [i for i in self.incidents() if i.severity == "alert"]
-            if alerts and alert_s is None:
-                alert_s, self._alert_at_s = now_s, time.time()
+            if alert_s is None and self._sees_alert():
+                alert_s = now_s
             if self._is_healthy:
                 over = now_s - started_s > START_LIMIT_S + HEALTHY_S
             elif alert_s is not None:
@@ -191,6 +190,13 @@ class Trial:
                 over = now_s - started_s > START_LIMIT_S
             if over:
                 return
+        self._sees_alert()  # the last word of a job that has ended by itself
+
+    def _sees_alert(self) -> bool:
+        seen = any(i.severity == "alert" for i in self.incidents())
+        if seen and self._alert_at_s is None:
+            self._alert_at_s = time.time()
+        return seen
 
     def _end(self, process: subprocess.Popen[bytes], injector: Injector) -> None:
         """End the job: launcher first, then whoever does not obey."""
@@ -238,11 +244,11 @@ class Trial:
         to_alert = located = None
         if truth and alerts:
             at = datetime.fromisoformat(truth.at_utc)
-            seen_s = self._alert_at_s or max(i.detected for i in alerts).timestamp()
-            to_alert = round(seen_s - at.timestamp(), 3)
+            if self._alert_at_s is not None:  # else it came only when the job was being ended
+                to_alert = round(self._alert_at_s - at.timestamp(), 3)
             place = [(i.located - at).total_seconds() for i in alerts if i.located]
             located = round(min(place), 3) if place else None
-        verdict = judge(self.fault, truth, words, self._ran(), to_alert)
+        verdict = judge(self.fault, truth, words, self._ran(), to_alert, self.setup.hang_timeout_s)
         return Result(
             fault=self.setup.fault,
             seed=self.setup.seed,

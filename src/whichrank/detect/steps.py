@@ -1,8 +1,8 @@
 """Optimizer steps: where an iteration ends, by the program's own word.
 
-torch marks each `Optimizer.step` as a scope that the C++ sensor sees, and the sensor writes it among the records. Steps
-with no operation in between (one optimizer per part of a model) are one. Where there are none (the Python sensor, an
-optimizer that is compiled or not torch's) iterations are counted by their period, if at all.
+torch calls a hook after each `Optimizer.step`, and the sensor writes it among the records. Steps with no operation in
+between (one optimizer per part of a model) are one. Where there are none (an optimizer that is compiled or not torch's)
+iterations are counted by their period, if at all.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class Steps:
 
     def __init__(self) -> None:
         self._count = np.zeros(0, np.int64)
+        self._counter = np.zeros((0, KEPT), np.int64)  # which step stands in each place; some may never be told
         self._ordinal = np.zeros((0, KEPT), np.int64)
         self._at_ns = np.zeros((0, KEPT), np.int64)
 
@@ -36,6 +37,7 @@ class Steps:
             return
         self._grow(int(rank.max()) + 1)
         rank, counter = rank.astype(np.int64), rows["counter"].astype(np.int64)
+        self._counter[rank, counter % KEPT] = counter
         self._ordinal[rank, counter % KEPT] = rows["ordinal"]
         self._at_ns[rank, counter % KEPT] = rows["t_issue_ns"]
         np.maximum.at(self._count, rank, counter)
@@ -43,7 +45,7 @@ class Steps:
     def forget(self, rank: int) -> None:
         """The rank's process was replaced."""
         if rank < len(self._count):
-            self._count[rank] = self._ordinal[rank] = self._at_ns[rank] = 0
+            self._count[rank] = self._counter[rank] = self._ordinal[rank] = self._at_ns[rank] = 0
 
     def count(self, rank: int) -> int:
         """Steps that a rank has begun; 0: none is known."""
@@ -54,27 +56,36 @@ class Steps:
         count = self.count(rank)
         if not count:
             return None
-        kept = np.arange(max(1, count - KEPT + 1), count + 1)
-        before = self._ordinal[rank, kept % KEPT] < ordinal
-        if kept[0] > 1 and not before[0]:
-            return None
-        return int(kept[0]) - 1 + int(before.sum())
+        known = self._known(rank)
+        before = known[self._ordinal[rank, known % KEPT] < ordinal]
+        if not len(before):
+            return 0 if known[0] == 1 else None
+        after = known[len(before) : len(before) + 1]
+        # Between two steps of which those in between were never told it is not known which.
+        return int(before[-1]) if not len(after) or after[0] == before[-1] + 1 else None
 
     def iteration_s(self, ranks: Iterable[int]) -> float:
         """Seconds from step to step, the median over these ranks; 0 while it is not known."""
         seconds = []
         for rank in ranks:
-            count = self.count(rank)
-            first = max(1, count - KEPT + 1)
-            if count > first:
-                lasted_ns = self._at_ns[rank, count % KEPT] - self._at_ns[rank, first % KEPT]
-                seconds.append(float(lasted_ns) / (count - first) / 1e9)
+            known = self._known(rank)
+            if len(known) > 1:
+                first, last = known[0], known[-1]
+                lasted_ns = self._at_ns[rank, last % KEPT] - self._at_ns[rank, first % KEPT]
+                seconds.append(float(lasted_ns) / float(last - first) / 1e9)
         return float(np.median(seconds)) if seconds else 0.0
+
+    def _known(self, rank: int) -> NDArray[np.int64]:
+        """The latest steps of a rank that were told, oldest first."""
+        count = self.count(rank)
+        latest = np.arange(max(1, count - KEPT + 1), count + 1)
+        return latest[self._counter[rank, latest % KEPT] == latest] if count else latest[:0]
 
     def _grow(self, size: int) -> None:
         more = size - len(self._count)
         if more > 0:
             more = max(more, len(self._count))
             self._count = np.append(self._count, np.zeros(more, np.int64))
+            self._counter = np.concatenate((self._counter, np.zeros((more, KEPT), np.int64)))
             self._ordinal = np.concatenate((self._ordinal, np.zeros((more, KEPT), np.int64)))
             self._at_ns = np.concatenate((self._at_ns, np.zeros((more, KEPT), np.int64)))

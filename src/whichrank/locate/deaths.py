@@ -131,20 +131,20 @@ def _ended_by(ends: Ends, signals: frozenset[int]) -> Bools:
 
 
 def _signalled(ends: Ends) -> Bools:
-    """Ranks that such a signal ended, but for one that somebody singled out."""
-    signalled = _ended_by(ends, LAUNCHER_SIGNALS)
-    return np.asarray(signalled & ~_singled_out(ends, signalled)) if signalled.any() else signalled
+    return _ended_by(ends, LAUNCHER_SIGNALS)
 
 
-def _singled_out(ends: Ends, signalled: Bools) -> Bools:
+def singled_out(ends: Ends) -> Bools:
     """A rank that SIGTERM or SIGHUP ended before all others of its node, one of which then saw an operation fail.
 
-    Whoever ends a job ends a node's ranks at once, and they have no time to see anything fail. SIGINT may be Ctrl-C, of
-    which only those ranks die that are not inside an operation.
+    Most who end a job end a node's ranks at once, and these have no time to see anything fail. But some launchers end
+    them one by one, and programs may catch SIGTERM: it is a candidate, and no more. SIGINT may be Ctrl-C, of which only
+    those ranks die that are not inside an operation.
     """
+    signalled = _signalled(ends)
     alone = np.zeros(len(signalled), np.bool_)
     mute = signalled & ~_ended_by(ends, frozenset({2})) & (ends.exception_s == 0) & (ends.closed_s == 0)
-    told_s = np.where(signalled, ends.ended_s, np.where(_interrupted(ends), ends.exception_s, np.inf))
+    told_s = np.where(told_to_end(ends), told_to_end_s(ends), np.inf)
     for rank in np.flatnonzero(mute & ~failed_first(ends)).tolist():
         others = ends.node == ends.node[rank]
         others[rank] = False

@@ -29,7 +29,7 @@ class Ends:
     peer: Ints
     """The rank at the other end, -1 unknown."""
     dead: Bools
-    """Data is under way, was sent again and again, and nothing comes back."""
+    """Data is under way, was sent again and again, and is not acknowledged."""
     answered: Bools
     """The other side has acknowledged something just before the look."""
     tries: Ints
@@ -44,20 +44,20 @@ def ends_of(rows: np.ndarray[Any, Any], node: Ints) -> Ends:
         node: The node of each, since loopback addresses mean something on one node only.
     """
     place = np.where(_is_loopback(rows["local_addr"]), node + 1, 0)
-    local = _keys(rows["local_addr"], rows["local_port"], place)
-    remote = _keys(rows["remote_addr"], rows["remote_port"], place)
-    values, at = np.unique(np.concatenate((local, remote)), return_inverse=True)
+    local, remote = ("local_addr", "local_port"), ("remote_addr", "remote_port")
+    # By both ends: processes may share an address and port if they are connected to different ones.
+    mine, theirs = _keys(rows, local, remote, place), _keys(rows, remote, local, place)
+    values, at = np.unique(np.concatenate((mine, theirs)), return_inverse=True)
     at = at.reshape(-1)
     owner = np.full(len(values), -1, np.int64)
     owner[at[: len(rows)]] = rows["rank"]
     info = rows["info"]
-    # The kernel takes a step of its backoff back for each "host unreachable", but counts the retransmissions.
-    tries = np.maximum(info["backoff"], info["retransmits"]).astype(np.int64)
-    waiting = (info["unacked"] > 0) | (rows["unsent_bytes"] > 0)
+    # Not the backoff: it grows too while a receiver that lives does not read, and shrinks for "host unreachable".
+    tries = info["retransmits"].astype(np.int64)
     return Ends(
         rank=rows["rank"].astype(np.int64),
         peer=owner[at[len(rows) :]],
-        dead=(tries >= DEAD_TRIES) & waiting,
+        dead=(tries >= DEAD_TRIES) & (info["unacked"] > 0),
         answered=(info["last_ack_recv_ms"] < ANSWERED_MS) & (tries == 0),
         tries=tries,
     )
@@ -69,10 +69,11 @@ def _is_loopback(addresses: NDArray[Any]) -> Bools:
     return np.asarray(mapped | ((raw[:, :15] == 0).all(axis=1) & (raw[:, 15] == 1)))
 
 
-def _keys(addresses: NDArray[Any], ports: NDArray[Any], place: Ints) -> NDArray[Any]:
-    """Address, port and place as bytes that compare as a whole."""
-    keys = np.zeros((len(ports), 24), np.uint8)
-    keys[:, :16] = np.ascontiguousarray(addresses).view(np.uint8).reshape(-1, 16)
-    keys[:, 16:18] = np.ascontiguousarray(ports, "<u2").view(np.uint8).reshape(-1, 2)
-    keys[:, 20:] = np.ascontiguousarray(place, "<u4").view(np.uint8).reshape(-1, 4)
-    return keys.view("V24").reshape(-1)
+def _keys(rows: np.ndarray[Any, Any], one: tuple[str, str], other: tuple[str, str], place: Ints) -> NDArray[Any]:
+    """Both ends and the place as bytes that compare as a whole."""
+    keys = np.zeros((len(rows), 40), np.uint8)
+    for at, (address, port) in ((0, one), (18, other)):
+        keys[:, at : at + 16] = np.ascontiguousarray(rows[address]).view(np.uint8).reshape(-1, 16)
+        keys[:, at + 16 : at + 18] = np.ascontiguousarray(rows[port], "<u2").view(np.uint8).reshape(-1, 2)
+    keys[:, 36:] = np.ascontiguousarray(place, "<u4").view(np.uint8).reshape(-1, 4)
+    return keys.view("V40").reshape(-1)

@@ -246,6 +246,8 @@ class Batch(msgspec.Struct, frozen=True):
     rates: bytes = b""
     connections: bytes = b""
     """Only where they were looked at anew: what was told before stands."""
+    node: str = ""
+    """The machine and its network, the same for all agents there; empty: as `host`."""
     beside_analyzer: bool = False
     """The agent runs on the machine that analyzes."""
 

@@ -1,7 +1,8 @@
 """Tells the ring when the optimizer makes a step: where an iteration ends, by the program's own word.
 
-torch calls a hook after each `Optimizer.step`, of every optimizer that is derived from its own. While a step is being
-compiled the hook does nothing, so nothing of it gets into a graph and no graph breaks; such steps are not seen.
+torch calls hooks around each `Optimizer.step`, of every optimizer that is derived from its own. Where one optimizer
+wraps another (ZeRO) the outer step counts. While a step is being compiled the hooks do nothing, so nothing of them gets
+into a graph and no graph breaks; such steps are not seen.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def watch() -> None:
     """
     try:
         from torch.compiler import is_compiling
-        from torch.optim.optimizer import register_optimizer_step_post_hook
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
     except ImportError:
         return
     core = load_core()
@@ -28,11 +29,21 @@ def watch() -> None:
     core.wr_step.argtypes, core.wr_step.restype = (ctypes.c_void_p,), None
     process_ring, step = core.wr_process_ring, core.wr_step
 
-    def stepped(*_: Any) -> None:
-        if is_compiling():
+    outer: int | None = None  # id of the optimizer whose step has begun first; forgotten if that step raised
+
+    def begins(optimizer: Any, *_: Any) -> None:
+        nonlocal outer
+        if not is_compiling() and outer is None:
+            outer = id(optimizer)
+
+    def stepped(optimizer: Any, *_: Any) -> None:
+        nonlocal outer
+        if is_compiling() or outer not in (None, id(optimizer)):
             return
+        outer = None
         ring = process_ring()
         if ring:
             step(ring)
 
+    register_optimizer_step_pre_hook(begins)
     register_optimizer_step_post_hook(stepped)

@@ -119,7 +119,7 @@ def _check_batch(batch: Batch) -> None:
         length = len(getattr(batch, name))
         if length % row_bytes:
             raise EnvelopeFormatError(f"column '{name}' has {length:,} bytes, which is no multiple of {row_bytes}")
-    for name in ("job", "agent", "host"):
+    for name in ("job", "agent", "host", "node"):
         _check_text(name, getattr(batch, name), MOST_NAME)
     if len(batch.events) > MOST_EVENTS or len(batch.comm_info) > MOST_COMMUNICATORS:
         raise EnvelopeFormatError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -114,10 +115,22 @@ def test_a_look_is_told_more_than_once_since_a_batch_may_find_no_taker(monkeypat
 @pytest.mark.usefixtures("pair")
 def test_a_kernel_that_does_not_answer_ends_it_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> socket.socket:
-        raise PermissionError("no netlink here")
+        raise PermissionError(errno.EPERM, "no netlink here")
 
     connections, ranks = Connections(), cast("list[RankWatch]", [Me(0)])
     with monkeypatch.context() as patch:
         patch.setattr(socket, "socket", refuse)
         assert len(connections.rows(ranks, closely=False)) == 0
     assert len(connections.rows(ranks, closely=True)) == 0
+
+
+@pytest.mark.usefixtures("pair")
+def test_a_kernel_that_fails_once_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections, ranks = Connections(), cast("list[RankWatch]", [Me(0)])
+    with monkeypatch.context() as patch:
+        patch.setattr(connections, "_dump", lambda _: (_ for _ in ()).throw(OSError(errno.ENOBUFS, "no buffer space")))
+        assert len(connections.rows(ranks, closely=False)) == 0
+    connections.expect_new()
+    monkeypatch.setattr("time.monotonic_ns", lambda: 1 << 62)
+    assert len(connections.rows(ranks, closely=False)) > 0
+    connections.close()

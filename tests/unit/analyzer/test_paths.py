@@ -35,11 +35,11 @@ def ends(*pairs: tuple[int, int], dead: bool) -> bytes:
     return b"".join(row.tobytes() for row in made)
 
 
-def fed(a: Analyzer, node: Node, at_s: float, connections: bytes = b"", **more: Any) -> None:
+def fed(a: Analyzer, teller: Node, at_s: float, connections: bytes = b"", **more: Any) -> None:
     """A batch with connections that were looked at just then."""
     rows = np.frombuffer(connections, TCP_ROW).copy()
-    rows["read_ns"] = node.ns(at_s)
-    a.feed(node.batch(at_s, connections=rows.tobytes(), **more), T0 / S + at_s)
+    rows["read_ns"] = teller.ns(at_s)
+    a.feed(teller.batch(at_s, connections=rows.tobytes(), **more), T0 / S + at_s)
 
 
 def told(
@@ -169,3 +169,76 @@ def test_what_was_told_late_is_as_old_as_its_look() -> None:
             said += a.tick(T0 / S + step / 2 + 0.1)
 
     assert all(not i.links for i in said)
+
+
+def partition(silent: list[int], dead: dict[int, bytes], beside: int = 0) -> list[Incident]:
+    """Five nodes of two ranks; these fall silent at once, and the kernels of others tell `dead`."""
+    world = comm_info(7, list(range(10)), "default_pg")
+    nodes = [Node(f"{host}:1", [2 * i, 2 * i + 1], 10).comm(world) for i, host in enumerate("abcde")]
+    for rank in range(10):
+        node = nodes[rank // 2]
+        node.did(rank, 7, 8) if rank // 2 in silent else node.waits(rank, 7, 9, since_s=1.0)
+    a, said = analyzer(), []
+    everybody = [(x, y) for x in range(10) for y in range(10) if x // 2 != y // 2]
+    for step in range(24):
+        at_s = step / 2
+        for number, node in enumerate(nodes):
+            if number in silent and at_s > 2:
+                continue
+            mine = ends(*[(x, y) for x, y in everybody if x // 2 == number], dead=False) if step == 0 else b""
+            fed(a, node, at_s, dead.get(number, b"") if at_s > 2 else mine, beside_analyzer=number == beside)
+        said += a.tick(T0 / S + at_s + 0.1)
+    return said
+
+
+def test_a_network_that_falls_apart_is_no_lost_node() -> None:
+    # GIVEN a switch that splits the nodes two and three, the analyzer on the smaller side; and one that splits off two
+    three = partition([2, 3, 4], {0: ends((0, 4), (0, 6), dead=True), 1: ends((2, 8), dead=True)})
+    two = partition([3, 4], {0: ends((0, 6), dead=True), 1: ends((2, 8), dead=True), 2: ends((4, 8), dead=True)})
+
+    assert all(not i.culprits for i in three + two)
+
+
+def test_one_of_five_that_is_lost_is_named() -> None:
+    said = partition([4], {0: ends((0, 8), dead=True), 3: ends((6, 9), dead=True)})
+    assert [c.rank for c in said[-1].culprits] == [8, 9]
+
+
+def test_agents_on_one_machine_are_one_witness_and_one_node() -> None:
+    # GIVEN two agents on host a, whose network is cut off, and one on c, which seems silent from there
+    a, nodes = analyzer(), three_nodes()
+    said: list[Incident] = []
+    for step in range(24):
+        for number, node in enumerate(nodes):
+            if number == 2 and step > 4:
+                continue
+            there = {0: [(0, 4), (1, 5)], 1: [(2, 4)], 2: [(4, 0), (5, 1), (4, 2)]}[number]
+            rows = ends(*there, dead=step > 4)
+            fed(a, node, step / 2, rows, node="machine-a" if number < 2 else "machine-c", beside_analyzer=number == 0)
+        said += a.tick(T0 / S + step / 2 + 0.1)
+
+    # THEN it is one word against another
+    assert said
+    assert all(not i.culprits for i in said)
+
+
+def test_the_analyzers_own_agent_that_is_started_again_is_no_second_witness() -> None:
+    # GIVEN two nodes, the analyzer's agent restarted, and the other node out of reach
+    world = comm_info(7, [0, 1, 2, 3], "default_pg")
+    a, said = analyzer(), []
+    mine, other = (Node(f"{h}:1", r, 4).comm(world) for h, r in (("a", [0, 1]), ("b", [2, 3])))
+    again = Node("a:2", [0, 1], 4).comm(world)
+    for node in (mine, again):
+        for rank in (0, 1):
+            node.waits(rank, 7, 9, since_s=1.0)
+    for rank in (2, 3):
+        other.did(rank, 7, 8)
+    for step in range(24):
+        at_s = step / 2
+        node = mine if step < 3 else again
+        fed(a, node, at_s, ends((0, 2), (1, 3), dead=step > 4), beside_analyzer=True)
+        if step < 5:
+            fed(a, other, at_s, ends((2, 0), (3, 1), dead=False))
+        said += a.tick(T0 / S + at_s + 0.1)
+
+    assert all(not i.culprits for i in said)

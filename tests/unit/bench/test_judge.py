@@ -34,7 +34,7 @@ def said(cause: Cause = Cause.NOT_ENTERED, ranks: tuple[int, ...] = (5,), **chan
 
 
 def verdict(fault: str, words: list[Incident], ran: Ran = WELL, seconds: float | None = 1.5, **changes: Any) -> str:
-    return judge(CATALOGUE[fault], truth(fault, **changes), words, ran, seconds)
+    return judge(CATALOGUE[fault], truth(fault, **changes), words, ran, seconds, 8.0)
 
 
 def test_right_is_right() -> None:
@@ -62,7 +62,9 @@ def test_several_alerts_for_one_fault_are_no_right_verdict() -> None:
     assert verdict("stop", [said(), said(id="i-2")]) == "several"
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [(2.9, "right"), (3.1, "late"), (None, "late")])
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(2.9, "right"), (3.1, "late"), (None, "missed"), (-4.0, "false_alarm")]
+)
 def test_hard_evidence_is_told_in_time(seconds: float | None, expected: str) -> None:
     assert verdict("stop", [said()], seconds=seconds) == expected
     assert verdict("skip-op", [said(Cause.INCONSISTENT)], seconds=seconds, hard=False, effect="skew") == expected
@@ -70,6 +72,7 @@ def test_hard_evidence_is_told_in_time(seconds: float | None, expected: str) -> 
 
 def test_patience_is_not_late() -> None:
     assert verdict("sleep", [said()], seconds=8.5) == "right"
+    assert verdict("sleep", [said()], seconds=13.0) == "late"
 
 
 def test_no_alert_no_name_and_another_cause_are_told_apart() -> None:
@@ -96,8 +99,8 @@ def test_a_healthy_job_must_have_run_and_ended_well(words: list[Incident], ran: 
 
 
 def test_nothing_done_proves_nothing() -> None:
-    assert judge(CATALOGUE["none"], None, [], WELL, None) == "no_fault_done"
-    assert judge(CATALOGUE["stop"], None, [said()], WELL, 1.0) == "no_fault_done"
+    assert judge(CATALOGUE["none"], None, [], WELL, None, 8.0) == "no_fault_done"
+    assert judge(CATALOGUE["stop"], None, [said()], WELL, 1.0, 8.0) == "no_fault_done"
 
 
 def test_reasons() -> None:

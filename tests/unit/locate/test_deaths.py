@@ -18,6 +18,7 @@ from whichrank.locate.deaths import (
     lost_connection,
     own_deaths,
     signal_of,
+    singled_out,
 )
 
 ALIVE: dict[str, Any] = {}
@@ -212,31 +213,31 @@ LOST = {
 }
 
 
+def alone(*ranks: dict[str, Any]) -> list[int]:
+    return np.flatnonzero(singled_out(ends(*ranks))).tolist()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_rank_that_was_singled_out_died_by_itself(number: int) -> None:
+def test_a_rank_that_was_singled_out_is_no_death_of_its_own_but_known(number: int) -> None:
     # GIVEN one rank ended by SIGTERM, peers whose operations fail then, and a launcher that ends these
-    peers = [died(10.3, signal.SIGTERM, **LOST) for _ in range(3)]
+    job = died(10.0, number), *[died(10.3, signal.SIGTERM, **LOST) for _ in range(3)]
 
-    assert own(died(10.0, number), *peers) == [0]
-    assert how_it_ended(ends(died(10.0, number), *peers), 0).endswith(f"({signal.Signals(number).name})")
-
-
-def test_ranks_that_end_at_once_were_ended_by_a_launcher_though_some_saw_failures() -> None:
-    assert own(*[died(10.0 + i / 100, signal.SIGTERM) for i in range(3)], died(10.9, code(1), **LOST)) == []
+    # THEN it is known who was first; but launchers may end ranks one by one, so it is not to blame
+    assert alone(*job) == [0]
+    assert own(*job) == []
 
 
-def test_sigint_alone_may_be_ctrl_c() -> None:
-    assert own(died(10.0, signal.SIGINT), died(10.3, signal.SIGTERM, **LOST)) == []
-
-
-def test_a_node_whose_ranks_all_end_singles_nobody_out() -> None:
-    # GIVEN hosts ended one by one, each with all its ranks: failures are seen on the other host only
-    first = [died(10.0, signal.SIGTERM, node=0), died(10.01, signal.SIGTERM, node=0)]
-    assert own(*first, died(13.0, signal.SIGTERM, node=1, **LOST)) == []
-    # or with one rank each
-    assert own(died(10.0, signal.SIGTERM, node=0), died(13.0, signal.SIGTERM, node=1, **LOST)) == []
-
-
-def test_who_had_failed_before_the_signal_is_a_victim() -> None:
-    victim = died(10.5, signal.SIGTERM, **LOST)
-    assert own(victim, died(11.0, code(1), **{**LOST, "failure_s": 10.6}), died(10.0, code(3))) == [2]
+@pytest.mark.parametrize(
+    "job",
+    [
+        [*[died(10.0 + i / 100, signal.SIGTERM) for i in range(3)], died(10.9, code(1), **LOST)],
+        [died(10.0, signal.SIGINT), died(10.3, signal.SIGTERM, **LOST)],
+        [*[died(10.0, signal.SIGTERM, node=0)] * 2, died(13.0, signal.SIGTERM, node=1, **LOST)],
+        [died(10.0, signal.SIGTERM, node=0), died(13.0, signal.SIGTERM, node=1, **LOST)],
+        [died(10.5, signal.SIGTERM, **LOST), died(11.0, code(1), **{**LOST, "failure_s": 10.6})],
+    ],
+    ids=["a launcher, at once", "ctrl-c", "host by host", "host by host, one rank each", "a victim"],
+)
+def test_who_was_not_singled_out(job: list[dict[str, Any]]) -> None:
+    assert alone(*job) == []
+    assert own(*job) == []

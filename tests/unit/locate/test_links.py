@@ -40,11 +40,12 @@ def test_loopback_addresses_mean_something_on_one_node_only() -> None:
 @pytest.mark.parametrize(
     ("info", "dead", "answered"),
     [
-        ({"backoff": 3, "unacked": 1, "last_ack_recv_ms": 5000}, True, False),
         ({"retransmits": 3, "unacked": 1, "last_ack_recv_ms": 5000}, True, False),
-        ({"backoff": 3, "unsent_bytes": 9, "last_ack_recv_ms": 5000}, True, False),
-        ({"backoff": 2, "unacked": 1, "last_ack_recv_ms": 900}, False, False),
-        ({"backoff": 5, "last_ack_recv_ms": 5000}, False, False),  # a zero-window probe, or nothing under way
+        ({"retransmits": 3, "backoff": 1, "unacked": 1, "last_ack_recv_ms": 5000}, True, False),  # host unreachable
+        ({"retransmits": 2, "unacked": 1, "last_ack_recv_ms": 900}, False, False),
+        # a receiver that lives and does not read: it acknowledges each probe of its closed window
+        ({"backoff": 6, "unsent_bytes": 3_782_144, "last_ack_recv_ms": 5988}, False, False),
+        ({"backoff": 6, "unsent_bytes": 3_782_144, "last_ack_recv_ms": 80}, False, True),
         ({"unacked": 40, "last_ack_recv_ms": 3}, False, True),
         ({"last_ack_recv_ms": 60_000}, False, False),
     ],
@@ -53,6 +54,19 @@ def test_dead_is_what_retransmits_without_an_answer(info: dict[str, int], dead: 
     ends = ends_of(end(0, "10.0.0.1/1", "10.0.0.2/2", **info), np.zeros(1, np.int64))
 
     assert (ends.dead.tolist(), ends.answered.tolist()) == ([dead], [answered])
+
+
+def test_ranks_that_share_an_address_and_port_are_told_apart_by_the_other_end() -> None:
+    # GIVEN two processes with one local port, connected to different ranks
+    rows = np.concatenate(
+        (
+            end(0, "10.0.0.1/40000", "10.0.0.4/5004"),
+            end(1, "10.0.0.1/40000", "10.0.0.5/5005"),
+            end(4, "10.0.0.4/5004", "10.0.0.1/40000"),
+            end(5, "10.0.0.5/5005", "10.0.0.1/40000"),
+        )
+    )
+    assert ends_of(rows, np.array([0, 0, 1, 1])).peer.tolist() == [4, 5, 0, 1]
 
 
 def test_no_connections_at_all() -> None:

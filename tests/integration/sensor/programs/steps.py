@@ -5,6 +5,18 @@ import torch.distributed as dist
 
 dist.init_process_group("gloo")
 halves = [torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)]
+
+
+class Wrapper(torch.optim.SGD):
+    """An optimizer that steps another one inside its own step, with an operation behind it, as ZeRO does."""
+
+    def step(self, closure=None):
+        inner.step()
+        dist.all_reduce(torch.ones(1))
+
+
+inner = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+wrapper = Wrapper([torch.nn.Parameter(torch.ones(1))], lr=0.1)
 optimizers = [torch.optim.SGD(halves[0].parameters(), lr=0.1), torch.optim.AdamW(halves[1].parameters())]
 
 
@@ -20,6 +32,9 @@ for _ in range(5):
     for optimizer in optimizers:
         optimizer.step()
         optimizer.zero_grad()
+
+
+wrapper.step()
 
 
 @torch.compile(backend="aot_eager")
