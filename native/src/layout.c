@@ -22,7 +22,7 @@ const char *wr_layout_json(void) {
   OFFSET(wr_header, pid); OFFSET(wr_header, pid_start_ticks); OFFSET(wr_header, heartbeat_ns);
   OFFSET(wr_header, closed_ns); OFFSET(wr_header, head); OFFSET(wr_header, ordinal);
   OFFSET(wr_header, dropped_records); OFFSET(wr_header, exception_ns); OFFSET(wr_header, first_failure_ns);
-  OFFSET(wr_header, phase_since_ns); OFFSET(wr_header, members_used); OFFSET(wr_header, init_ns);
+  OFFSET(wr_header, phase_since_ns); OFFSET(wr_header, members_used); OFFSET(wr_header, init_ns); OFFSET(wr_header, collected_ns);
   OFFSET(wr_header, host); OFFSET(wr_header, job); OFFSET(wr_header, phase); OFFSET(wr_header, exception);
   OFFSET(wr_header, failure); OFFSET(wr_header, sensor);
   OFFSET(wr_comm, state); OFFSET(wr_comm, comm_id); OFFSET(wr_comm, epoch); OFFSET(wr_comm, size);

@@ -160,6 +160,8 @@ void wr_phase_set(wr_ring *ring, const char *phase) {
   STORE(&ring->header.phase_since_ns, phase && *phase ? wr_now_ns() : 0);
 }
 
+void wr_collected(wr_ring *ring, uint64_t ns) { ADD(&ring->header.collected_ns, ns); }
+
 static void *beat(void *argument) {
   wr_ring *ring = argument;
   const struct timespec period = {0, 100 * 1000 * 1000};

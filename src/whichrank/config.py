@@ -8,7 +8,7 @@
 
 The file is `$WHICHRANK_CONFIG`, else `whichrank.toml` in the working directory, else none. In the environment a setting
 is `WHICHRANK_` and its name in capitals (`WHICHRANK_HANG_TIMEOUT_S=120`). Setting names are unique over both
-tables, except the hang timeout, which `[run]` owns and the analyzer is given.
+tables, except the hang timeout and the slow window, which `[run]` owns and the analyzer is given.
 
 The environment also carries variables that are no settings, so an unknown name there is refused only if it looks like a
 misspelt setting; in a file every unknown key is refused. They are
@@ -84,6 +84,9 @@ class AnalyzerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     hang_timeout_s: Seconds = 300.0
     """Seconds without progress before an alert without hard evidence; taken from `[run]`."""
 
+    slow_window_s: Seconds = 60.0
+    """Seconds over which a slowdown is judged; taken from `[run]`."""
+
     suspect_after_s: Seconds = 2.0
     """Seconds that an op must be blocked, at least, before its rank is suspected."""
 
@@ -110,7 +113,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Thresholds (no unit)."""
 
 
-# Setting -> its table. `[run]` comes last and so owns the one name that both have.
+# Setting -> its table. `[run]` comes last and so owns the names that both have.
 _TABLE_OF = {
     **dict.fromkeys(AnalyzerConfig.__struct_fields__, "analyzer"),
     **dict.fromkeys(RunConfig.__struct_fields__, "run"),
@@ -169,7 +172,7 @@ def load_config(
             where=f"{places['serve'].said} is {run.serve!r}, {places['join'].said} is {run.join!r}",
             mend="give --serve on one machine and --join on the others; a variable is taken back with unset",
         )
-    values["analyzer"]["hang_timeout_s"] = run.hang_timeout_s
+    values["analyzer"] |= {"hang_timeout_s": run.hang_timeout_s, "slow_window_s": run.slow_window_s}
     return Config(run=run, analyzer=AnalyzerConfig(**values["analyzer"]))  # type: ignore[arg-type]
 
 

@@ -14,7 +14,7 @@ from rank_process import RankProcess, eventually
 from whichrank.agent.memory import OomWatch
 from whichrank.agent.node import Node
 from whichrank.agent.outbox import Outbox
-from whichrank.demo.strikes import MemoryCgroup
+from whichrank.demo.strikes import memory_cgroup
 from whichrank.model.telemetry import Event
 from whichrank.ring.folder import JobFolder
 
@@ -48,7 +48,7 @@ def told_end(node: Node, outbox: Outbox) -> Event:
 def test_rank_that_ran_out_of_memory(tmp_path: Path) -> None:
     # GIVEN a rank in a memory cgroup that is too small
     try:
-        cgroup = MemoryCgroup(64 << 20)
+        cgroup = memory_cgroup(64 << 20)
     except OSError as error:
         pytest.skip(f"memory cgroups are not writable: {error}")
     folder = JobFolder.create("job", owner_pid=os.getpid(), base=tmp_path)

@@ -36,7 +36,7 @@ PUBLIC_NAMES = [
 COMMAND_LINE = {
     "agent": ["--job", "--connect", "--wait", "--run-pid"],
     "bench": [],
-    "bench demo": ["--json", "--keep", "--results", "--fault", "--seeds"],
+    "bench demo": ["--slow", "--json", "--keep", "--results", "--fault", "--seeds"],
     "bench matrix": ["--json", "--keep", "--results", "--fault", "--seeds"],
     "bench overhead": ["--json", "--quick", "--only"],
     "completion": ["SHELL"],

@@ -114,6 +114,7 @@ typedef struct {
   uint32_t members_used;
   uint32_t group_generation;             /* how often the default group was made */
   uint64_t init_ns;                      /* first communicator made */
+  uint64_t collected_ns;                 /* spent in Python's garbage collector */
   char host[64], job[64], phase[32], exception[192], failure[192];
   wr_sensor_status sensor[WR_SENSORS];
 } wr_header;
@@ -310,6 +311,8 @@ WR_API wr_trace_id wr_trace(const wr_ring *ring, int comm_slot, uint32_t counter
 /* The optimizer makes a step: a record of kind WR_STEP, whose `counter` counts the steps of this process and whose
  * `ordinal` is that of the operation begun last. Several without an operation in between are one. */
 WR_API void wr_step(wr_ring *ring);
+/* The garbage collector has kept the process for so long. */
+WR_API void wr_collected(wr_ring *ring, uint64_t ns);
 
 /* ---- transport ------------------------------------------------------------------------------------- */
 

@@ -26,7 +26,10 @@ from whichrank.ring.reader import Rows
 _FROM_HEADER = (
     *("pid", "local_rank", "world_size", "restart_count", "pid_start_ticks", "heartbeat_ns", "closed_ns", "init_ns"),
     *("ordinal", "head", "exception_ns", "first_failure_ns", "phase_since_ns", "phase", "exception", "failure"),
+    "collected_ns",
 )
+_USAGE = ("main_cpu_ns", "delay_ns", "throttled_ns", "limit_cores", "allowed_cores", "major_faults", "read_bytes")
+"""In the order of `Usage`."""
 _DROPPED = ("dropped_inflight", "dropped_waits", "dropped_pairs", "dropped_comms")
 _BEING_WRITTEN_NS = 1
 """In a header: somebody writes the text that belongs to this time."""
@@ -90,6 +93,10 @@ def rank_rows(watches: Sequence[RankWatch], lost_records: Sequence[int]) -> Rows
     rows["ended_ns"] = [watch.ended_ns for watch in watches]
     rows["cpu_ns"] = [watch.process.cpu_ns for watch in watches]
     rows["written_bytes"] = [watch.written_bytes for watch in watches]
+    rows["usage_ns"] = [watch.usage_ns for watch in watches]
+    usage = np.array([watch.usage for watch in watches])
+    for at, name in enumerate(_USAGE):
+        rows[name] = usage[:, at]
     rows["children_cpu_ns"] = [watch.children_cpu_ns for watch in watches]
     return rows
 

@@ -22,6 +22,7 @@ from whichrank.agent.outbox import Outbox
 from whichrank.agent.processes import look_at_thread
 from whichrank.agent.rank import RankWatch
 from whichrank.agent.tcp import Connections
+from whichrank.agent.usage import CpuMounts
 from whichrank.errors import RingFormatError
 from whichrank.model.telemetry import Event
 from whichrank.ring.folder import JobFolder
@@ -47,6 +48,7 @@ class Node:
         self._outbox = outbox
         self._oom = oom or OomWatch()
         self._scratch = Scratch()
+        self._mounts = CpuMounts.here()
         self._watches: dict[Path, RankWatch] = {}
         self._inference: dict[Path, WaitInference] = {}
         self._unreadable: dict[Path, float] = {}
@@ -149,7 +151,7 @@ class Node:
 
     def _open(self, path: Path) -> None:
         try:
-            watch = RankWatch(path, self._scratch)
+            watch = RankWatch(path, self._scratch, self._mounts)
         except (RingFormatError, OSError) as error:
             since_s = self._unreadable.setdefault(path, time.monotonic())
             if since_s and time.monotonic() - since_s > PATIENCE_S:

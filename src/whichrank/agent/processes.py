@@ -69,6 +69,7 @@ class ProcessLook(NamedTuple):
     """Of children that ended and were waited for."""
     exit_status: int
     """As from wait(2); meaningful for a zombie only."""
+    major_faults: int = 0
 
 
 class ThreadLook(NamedTuple):
@@ -121,6 +122,7 @@ def _process_look(fields: list[bytes]) -> ProcessLook:
         (int(fields[11]) + int(fields[12])) * TICK_NS,
         (int(fields[13]) + int(fields[14])) * TICK_NS,
         int(fields[49]) if len(fields) > 49 else -1,
+        int(fields[9]),
     )
 
 
@@ -156,9 +158,14 @@ def written_bytes(pid: int) -> int:
 
     Not `write_bytes`: that stays zero for tmpfs and for object stores, where checkpoints go too.
     """
+    return io_counter(pid, b"wchar")
+
+
+def io_counter(pid: int, name: bytes) -> int:
+    """One line of /proc/PID/io; 0 if it cannot be known."""
     for line in read(f"/proc/{pid}/io").splitlines():
-        if line.startswith(b"wchar:"):
-            return int(line[6:])
+        if line.startswith(name + b":"):
+            return int(line[len(name) + 1 :])
     return 0
 
 

@@ -23,12 +23,14 @@ from whichrank.agent.processes import (
     wait_channel,
     written_bytes,
 )
+from whichrank.agent.usage import NO_USAGE, CpuMounts, UsageWatch
 from whichrank.errors import RingFormatError
 from whichrank.model.rows import RECORD
 from whichrank.model.telemetry import CommInfo, ProcessState, WaitChannel
 from whichrank.ring.reader import RingLook, RingReader, Rows, Scratch
 
 BUSY_WINDOW_NS: Final = 1_000_000_000
+USAGE_EVERY_NS: Final = 2_000_000_000
 BUSY_WRITTEN_BYTES_PER_S: Final = 256 << 10
 BUSY_CHILDREN_CPU_NS_PER_S: Final = 50_000_000
 UNKNOWN_STATUS: Final = -1
@@ -48,6 +50,8 @@ class RankWatch:
         pidfd: Readable once the process has ended; -1 when it has, or where the kernel has none.
         ended_ns: When its end was seen; 0 alive.
         exit_status: As from wait(2), -1 unknown or alive.
+        usage: What the node gave to the process, as sampled last.
+        usage_ns: When that was; 0 never.
         is_cut: The ring could not be read any more; what was read before is kept.
 
     Raises:
@@ -55,7 +59,7 @@ class RankWatch:
         OSError: It cannot be opened.
     """
 
-    def __init__(self, path: Path, scratch: Scratch) -> None:
+    def __init__(self, path: Path, scratch: Scratch, mounts: CpuMounts) -> None:
         self.reader = RingReader(path, scratch)
         try:
             self.look: RingLook = self.reader.look()
@@ -75,6 +79,9 @@ class RankWatch:
         self.exit_status = UNKNOWN_STATUS
         self.is_cut = False
         self.busy = False
+        self.usage = NO_USAGE
+        self.usage_ns = 0
+        self._usage_watch = UsageWatch(self.pid, mounts)
         self.written_bytes = 0
         self.children_cpu_ns = 0
         self.pidfd = self._open_pidfd()
@@ -103,6 +110,7 @@ class RankWatch:
             state = self.process.state
             self.main_channel = wait_channel(self.pid, self.pid, state) if deep else _UNKNOWN
             self._sample_busy(deep)
+            self._sample_usage()
         self._read()
 
     def note_end_if_over(self) -> None:
@@ -202,6 +210,11 @@ class RankWatch:
         if self._stat.look().state != ProcessState.ZOMBIE:
             self.process = self.process._replace(state=ProcessState.GONE)
             self._stat.close()
+
+    def _sample_usage(self) -> None:
+        now_ns = time.monotonic_ns()
+        if now_ns - self.usage_ns >= USAGE_EVERY_NS:
+            self.usage, self.usage_ns = self._usage_watch.sample(self.process.major_faults), now_ns
 
     def _sample_busy(self, deep: bool) -> None:
         """Over a window of a second, so that the rate of looks does not matter. Children are looked at on suspicion."""

@@ -15,6 +15,7 @@ from whichrank.analyzer.holding import Holding
 from whichrank.analyzer.incidents import ANOTHER_S, Ledger
 from whichrank.analyzer.rounds import Rounds
 from whichrank.analyzer.silence import silent_job
+from whichrank.analyzer.slowness import Slowness
 from whichrank.analyzer.state import JobState
 from whichrank.config import AnalyzerConfig
 from whichrank.detect.hang import OP_TIMEOUT_SHARE, Look, Thresholds, Urgency, suspicious_s, urgency_of
@@ -46,6 +47,8 @@ GONE_ON_S = 3.0
 STEADY_S = 2.0
 """Without hard evidence a rank is named only if the same has been seen for this long."""
 STACKS_AT_ONCE = 8
+SOON_S = 0.4
+"""Stacks that tell something only now and then are asked for again so soon."""
 CUT_OFF_S = 3.0
 """Without a word from any agent for this long nothing is claimed: the analyzer is cut off."""
 
@@ -66,6 +69,7 @@ class Analyzer:
         self.rounds = Rounds()
         self.diagnosis = Diagnosis(self.state, self.history, self.rounds)
         self.ledger = Ledger(job, utc_offset_s, self.state, self.iteration_of)
+        self.slowness = Slowness(config.slow_window_s)
         self._look: Look | None = None
         self._holding = Holding()
         self._usual = UsualWaits()
@@ -87,11 +91,13 @@ class Analyzer:
         records, comm = self.state.feed(batch, now_s)
         for rank in self.state.take_restarted():
             self.history.forget(rank)
+            self.slowness.forget(rank)
         for rank in self.state.take_lossy():
             self.history.sequence(rank).expect_loss()
         self.history.add_comms(self.state.info)
         steps = self.state.take_steps()
         self.history.steps.feed(steps["rank"], steps["row"])
+        self.slowness.feed(self.state, comm, records, steps)
         flight = self.state.told_ops_of(batch.agent)[: None if batch.ranks else 0]  # what was told before is old by now
         if len(records):
             signs = signatures(records["row"])
@@ -101,6 +107,10 @@ class Analyzer:
             self.diagnosis.peers.watch(self.rounds.take_apart(), now_s)
         if len(flight):
             self.history.feed(flight["rank"], flight["comm"], flight)
+        rows = batch.rank_rows()
+        self.slowness.usage.see(
+            rows[(rows["rank"] >= 0) & (rows["rank"] < self.state.ranks.size)], self.state.ranks.size
+        )
         self._measure_iterations(batch, now_s)
 
     def _measure_iterations(self, batch: Batch, now_s: float) -> None:
@@ -151,7 +161,7 @@ class Analyzer:
         ending = self._ending(picture, ends, now_s)
         if ending is not None:
             return changed + ending + self._besides(picture, ends, now_s)
-        return changed + self._hang(picture, ends, now_s)
+        return changed + self._hang(picture, ends, now_s) + self._slow(picture, now_s)
 
     def finish(self, now_s: float) -> list[Incident]:
         """The job has ended and its rings were drained: the last word."""
@@ -386,10 +396,22 @@ class Analyzer:
             changed += self.ledger.add_closed(replace(finding, onset_s=finding.onset_s or now_s), now_s)
         return changed
 
-    def _want_stacks(self, ranks: list[int], now_s: float) -> None:
+    def _slow(self, picture: Picture, now_s: float) -> list[Incident]:
+        """What takes longer than it should, or does no more."""
+        self._want_stacks(self.slowness.want_stacks(self.state), now_s, SOON_S)
+        found = self.slowness.look(self.state, picture, now_s)
+        if found is None:
+            return []
+        changed = []
+        for key, finding in found:
+            severity: Severity = "notice" if finding.cause in (Cause.IMBALANCE, Cause.UNKNOWN) else "alert"
+            changed += self.ledger.keep(key, finding, severity, now_s, 2 * self.slowness.window_s)
+        return changed + self.ledger.drop(self.slowness.is_over, now_s)
+
+    def _want_stacks(self, ranks: list[int], now_s: float, again_s: float = 5.0) -> None:
         """Of these ranks, some at a time: those first of which there is none, or the oldest."""
         for rank in sorted(ranks, key=lambda r: self._stacks_asked_s.get(r, -1e9))[:STACKS_AT_ONCE]:
-            if now_s - self._stacks_asked_s.get(rank, -1e9) > 5.0 and self.state.ranks.present[rank]:
+            if now_s - self._stacks_asked_s.get(rank, -1e9) > again_s and self.state.ranks.present[rank]:
                 self._stacks_asked_s[rank] = now_s
                 self._stacks_wanted.add(rank)
 

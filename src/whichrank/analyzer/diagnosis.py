@@ -21,7 +21,7 @@ from whichrank.locate.departures import expected
 from whichrank.locate.signatures import ASKED_OF_A_SIDE, Contradiction, Deviation, contradictions, departed, deviants
 from whichrank.locate.strays import LEAST_ALIKE
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence
+from whichrank.model.incident import Cause, Evidence, Link
 from whichrank.model.picture import Picture
 from whichrank.model.rows import Kind
 from whichrank.model.sequence import Tokens
@@ -418,7 +418,7 @@ class Diagnosis:
             victims=tuple(int(r) for r in graph.waiting if int(r) not in apart),
             onset_s=float(oldest["since_s"]),
             hard=bool(dead),
-            links=tuple(sorted(pairs))[:LISTED],
+            links=tuple(Link(src=src, dst=dst) for src, dst in sorted(pairs)[:LISTED]),
             evidence=(
                 *entered,
                 *(

@@ -21,7 +21,6 @@ from whichrank.model.incident import (
     Communicator,
     Culprit,
     Incident,
-    Link,
     Op,
     Reason,
     SensorReport,
@@ -58,6 +57,8 @@ class Ledger:
         self.open_ones: list[tuple[Incident, Finding]] = []
         """Open incidents; the last one is refined by what is found next, the others were set aside by it."""
         self._settled: set[frozenset[int]] = set()
+        self._kept: dict[str, Incident] = {}
+        self._over: dict[str, tuple[Incident, float]] = {}  # of those, what has ended, and when
 
     def utc(self, time_s: float) -> datetime:
         """A time on the analyzer's clock as UTC."""
@@ -142,6 +143,33 @@ class Ledger:
         self.incidents[incident.id] = incident
         return [incident]
 
+    def keep(self, key: str, finding: Finding, severity: Severity, now_s: float, again_s: float) -> list[Incident]:
+        """Open an incident that stands beside all others, or add the reason once it is known.
+
+        Args:
+            key: The same for the same.
+            finding: What is found.
+            severity: What it is worth.
+            now_s: The time.
+            again_s: What comes again within this time is the same incident.
+        """
+        known = self._kept.get(key)
+        if known and (known.reason or not finding.reason):
+            return []
+        before, ended_s = self._over.pop(key, (None, 0.0))
+        if before and now_s - ended_s <= again_s:
+            known = before
+        incident = self._kept[key] = self._make(finding, severity, now_s, known)
+        self.incidents[incident.id] = incident
+        return [incident]
+
+    def drop(self, is_over: Callable[[str], bool], now_s: float) -> list[Incident]:
+        """End those of the incidents that are kept by a key that are over."""
+        over = [key for key in self._kept if is_over(key)]
+        changed = self._ended([self._kept.pop(key) for key in over], "recovered", now_s)
+        self._over.update({key: (incident, now_s) for key, incident in zip(over, changed, strict=True)})
+        return changed
+
     def _make(self, finding: Finding, severity: Severity, now_s: float, current: Incident | None) -> Incident:
         if current is None:
             self._count += 1
@@ -158,7 +186,7 @@ class Ledger:
             fault_class=finding.fault_class,
             culprits=tuple(self._culprit(b) for b in finding.culprits),
             candidates=tuple(self._culprit(b) for b in finding.candidates),
-            links=tuple(Link(src=a, dst=b) for a, b in finding.links),
+            links=finding.links,
             communicator=self._communicator(finding.comm),
             op=self._op(finding),
             stage=self._stage(finding),

@@ -33,7 +33,7 @@ class Paths:
         self._node_number: dict[str, int] = {}
         self._node_of: dict[int, int] = {}
         self._beside: set[int] = set()
-        self._joined: tuple[Ends, Ints] | None = None
+        self._joined: tuple[Ends, Ints, np.ndarray[Any, Any]] | None = None
 
     def take(self, batch: Batch, agent: int, now_s: float) -> None:
         """What an agent tells of its node and, where it has looked, of connections."""
@@ -48,15 +48,29 @@ class Paths:
             self._told_s[agent] = now_s - max(age_ns, 0) / 1e9
             self._joined = None
 
-    def ends(self, now_s: float) -> tuple[Ends, Ints]:
-        """All ends that were looked at lately, joined with those that were not, and the agent of each."""
-        agents = list(self._rows)
+    def joined(self) -> tuple[Ends, Ints, np.ndarray[Any, Any]]:
+        """All ends as told last, the agent of each, and the same as rows of TCP_ROW."""
         if self._joined is None:
+            agents = list(self._rows)
             rows = np.frombuffer(b"".join([self._rows[a].tobytes() for a in agents]), TCP_ROW)
             agent = np.repeat(np.array(agents, np.int64), [len(self._rows[a]) for a in agents])
             node = np.array([self._node_of[a] for a in agent.tolist()], np.int64)
-            self._joined = ends_of(rows, node), agent
-        ends, agent = self._joined
+            self._joined = ends_of(rows, node), agent, rows
+        return self._joined
+
+    def nodes(self, agent_of: Ints) -> Ints:
+        """The number of each rank's node, -1 unknown.
+
+        Args:
+            agent_of: By rank, the agent that told it last.
+        """
+        known = [*(self._node_of.get(a, -1) for a in range(int(agent_of.max(initial=-1)) + 1)), -1]
+        return np.array(known, np.int64)[agent_of]
+
+    def ends(self, now_s: float) -> tuple[Ends, Ints]:
+        """All ends that were looked at lately, joined with those that were not, and the agent of each."""
+        ends, agent, _ = self.joined()
+        agents = list(self._rows)
         lately = ~np.isin(agent, [a for a in agents if now_s - self._told_s[a] > STALE_S])
         return replace(ends, dead=ends.dead & lately, answered=ends.answered & lately), agent
 

@@ -118,6 +118,11 @@ def _ended(state: JobState, rank: int) -> Told:
     return Told(None, f"its process {how}", 0.97, facts)
 
 
+def loads_data(stack: Stack | None) -> bool:
+    """Is the thread in a data loader?"""
+    return stack is not None and bool(_DATA.search(" ".join(stack.frames[:12])))
+
+
 def main_stack(state: JobState, rank: int) -> Stack | None:
     """The main thread as py-spy saw it last, None if it was not looked at."""
     told = state.stacks.get(rank)

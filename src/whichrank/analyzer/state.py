@@ -233,6 +233,12 @@ class JobState:
         at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
         return np.where(keys[at] == key, group_ranks[at], -1)
 
+    def members(self, comm: NDArray[np.int64], group_rank: NDArray[Any]) -> NDArray[np.int64]:
+        """Global ranks of members, -1 where it is none or not known."""
+        group_rank = group_rank.astype(np.int64)
+        good = (group_rank >= 0) & (group_rank < self.comm_size[comm])
+        return np.where(good, self.member_rank[self.comm_at[comm] + np.where(good, group_rank, 0)], -1)
+
     def _take_comms(self, batch: Batch, agent: int, now_s: float) -> None:
         rows = batch.comm_rows()
         comm = self.comm_index(rows["comm_id"])

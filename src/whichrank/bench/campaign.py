@@ -14,13 +14,15 @@ from typing import Any
 import msgspec
 
 from whichrank.bench.trial import Result, Setup, Trial, known_faults
+from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.matrix import ASYNC, DEATH
+from whichrank.demo.slow import SLOW
 from whichrank.errors import FormatError, UsageError
 
 
 def demo_plan(seeds: int, ranks: int = 8, faults: Iterable[str] = ()) -> list[Setup]:
     """Every fault of the demo: `seeds` runs from the preloaded launcher, the first seed under real torchrun too."""
-    names = list(faults) or [name for name in known_faults() if name not in DEATH and name not in ASYNC]
+    names = list(faults) or [name for name in known_faults() if name not in (*DEATH, *ASYNC, *SLOW)]
     runs = [Setup(name, ranks, seed) for seed in range(seeds) for name in names]
     return runs + [Setup(name, ranks, 0, "torchrun") for name in names]
 
@@ -34,6 +36,18 @@ def matrix_plan(seeds: int, faults: Iterable[str] = ()) -> list[Setup]:
             for fault in ("skip-op", "repeat-op"):
                 runs.append(Setup(fault, 8, seed, layout="tp2-pp2-dp2", variant="equal"))
                 runs.append(Setup(fault, 8, seed, layout="tp2-pp2-dp2", variant="equal", job_args=("--reinit-at", "5")))
+    return runs
+
+
+def slow_plan(seeds: int, faults: Iterable[str] = ()) -> list[Setup]:
+    """Every slowdown in every magnitude, and the healthy runs of the demo."""
+    healthy = [name for name, fault in CATALOGUE.items() if fault.healthy]
+    runs = []
+    for seed in range(seeds):
+        for name in list(faults) or [*SLOW, *healthy]:
+            fault = SLOW.get(name)
+            variants = [variant.name for variant in fault.variants] if fault else [""]
+            runs += [Setup(name, 8, seed, variant=variant) for variant in variants]
     return runs
 
 

@@ -27,7 +27,8 @@ _ALONE_AT_WORK = ("late-checkpoint", "rank0-eval")
 """Healthy runs in which rank 0 keeps the others waiting: a notice may say so."""
 _REASONS = {
     "GIL held": "gil_held", "in user code": "user_code", "waiting for data": "data_wait",
-    "writing a checkpoint": "checkpoint", "out of memory": "out_of_memory",
+    "writing a checkpoint": "checkpoint", "out of memory": "out_of_memory", "garbage collection": "garbage_collection",
+    "CPU limit": "cpu_limit", "CPU contention": "cpu_contention",
 }  # fmt: skip
 
 
@@ -71,6 +72,8 @@ def judge(
             return "wrong_name"
         if alerts:
             return "false_alarm"
+        if truth.effect == "uneven" and not any(w.cause.value in truth.causes for w in words):
+            return "missed"
         return "right" if ran.ranks and ran.exit_status == 0 else "no_fault_done"
     if named - allowed:
         return "wrong_name"
@@ -85,9 +88,15 @@ def judge(
 def _of_alerts(truth: Truth, alerts: Sequence[Incident], late: bool) -> Verdict:
     last = alerts[-1]
     blamed = {c.rank for c in last.culprits}
-    if blamed and not set(truth.culprits) <= blamed:
+    if truth.effect != "slow" and blamed and not set(truth.culprits) <= blamed:
         return "wrong_name"
-    if len({w.id for w in alerts}) > 1:
+    if truth.effect == "slow":
+        blamed = {c.rank for w in alerts for c in w.culprits}
+        if not set(truth.culprits) <= blamed:
+            return "missed" if blamed else "unknown"
+        if len({w.id for w in alerts}) > len(truth.culprits):
+            return "several"
+    elif len({w.id for w in alerts}) > 1:
         return "several"
     if not blamed and truth.culprits:
         return "unknown"

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from whichrank.demo.slow import SLOW
+
 Results = Sequence[dict[str, Any]]
 
 
@@ -15,7 +17,8 @@ def accuracy_table(results: Results) -> str:
     """Markdown: one row per fault; right, unknown, missed, wrong names and false alarms counted apart."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for result in results:
-        name = result["fault"] + ("" if not result["setup"]["job_args"] else " (after a re-init)")
+        variant = f" {result['setup']['variant']}" if result["fault"] in SLOW else ""
+        name = result["fault"] + variant + ("" if not result["setup"]["job_args"] else " (after a re-init)")
         groups.setdefault(name, []).append(result)
     lines = [
         "| fault | n | under torchrun | right | unknown | missed | late | several | wrong cause | wrong name "

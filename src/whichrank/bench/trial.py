@@ -22,18 +22,20 @@ from typing import Any, Literal
 
 import msgspec
 
-from whichrank.bench.judge import Ran, Verdict, judge, reason_agrees
+from whichrank.bench.judge import SLACK, Ran, Verdict, judge, reason_agrees
 from whichrank.demo.fault import Fault
 from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.injector import Injector
 from whichrank.demo.layout import draw_layout
 from whichrank.demo.matrix import MATRIX
 from whichrank.demo.plan import Truth
+from whichrank.demo.slow import SLOW
 from whichrank.errors import UsageError
 from whichrank.model.incident import Incident, decode_incident
 
 HANG_TIMEOUT_S = 8.0
 NOTICE_MIN_S = 4.0
+SLOW_WINDOW_S = 10.0
 HEALTHY_S = 20.0
 START_LIMIT_S = 120.0
 AFTER_ALERT_S = 3.0
@@ -55,6 +57,7 @@ class Setup:
     variant: str = ""
     hang_timeout_s: float = HANG_TIMEOUT_S
     notice_min_s: float = NOTICE_MIN_S
+    slow_window_s: float = SLOW_WINDOW_S
     job_args: tuple[str, ...] = ()
 
 
@@ -77,8 +80,8 @@ class Result:
 
 
 def known_faults() -> dict[str, Fault]:
-    """Faults by name: the demo's and those of the matrices."""
-    return {**CATALOGUE, **MATRIX}
+    """Faults by name: the demo's, those of the matrices and the slow ones."""
+    return {**CATALOGUE, **MATRIX, **SLOW}
 
 
 class Trial:
@@ -106,6 +109,8 @@ class Trial:
 
     def _drawn_layout(self) -> str:
         """By seed and fault, so that each fault meets several; some faults need two kinds of groups."""
+        if self.fault.layouts:
+            return self.fault.layouts[self.setup.seed % len(self.fault.layouts)]
         return draw_layout(self.setup.ranks, self.setup.seed + 1000 * len(self.setup.fault)).name
 
     def run(self) -> Result:
@@ -149,7 +154,7 @@ class Trial:
             launch = [python, "-m", "whichrank.demo.launcher", "--nproc", str(self.setup.ranks), "--"]
         return [
             python, "-m", "whichrank", "run", "--hang-timeout", str(self.setup.hang_timeout_s),
-            "--output", str(self.folder), "--", *launch, *job,
+            "--slow-window", str(self.setup.slow_window_s), "--output", str(self.folder), "--", *launch, *job,
         ]  # fmt: skip
 
     def _environment(self, injector: Injector) -> dict[str, str]:
@@ -163,6 +168,13 @@ class Trial:
     @property
     def _is_healthy(self) -> bool:
         return self.fault.kind == "healthy"
+
+    @property
+    def _patience_s(self) -> float:
+        """So long after the fault nothing more is to come."""
+        if self.fault.is_slow:
+            return 2.5 * self.setup.slow_window_s
+        return 3 * self.setup.hang_timeout_s + 10
 
     def _watch(self, process: subprocess.Popen[bytes], injector: Injector) -> None:
         """Until the verdict stands, or there is nothing more to come."""
@@ -185,7 +197,7 @@ class Trial:
             elif alert_s is not None:
                 over = now_s - alert_s > after_s
             elif told_s is not None:
-                over = now_s - told_s > 3 * self.setup.hang_timeout_s + 10
+                over = now_s - told_s > self._patience_s
             else:
                 over = now_s - started_s > START_LIMIT_S
             if over:
@@ -248,7 +260,8 @@ class Trial:
                 to_alert = round(self._alert_at_s - at.timestamp(), 3)
             place = [(i.located - at).total_seconds() for i in alerts if i.located]
             located = round(min(place), 3) if place else None
-        verdict = judge(self.fault, truth, words, self._ran(), to_alert, self.setup.hang_timeout_s)
+        patience_s = self.setup.slow_window_s * 2 / SLACK if self.fault.is_slow else self.setup.hang_timeout_s
+        verdict = judge(self.fault, truth, words, self._ran(), to_alert, patience_s)
         return Result(
             fault=self.setup.fault,
             seed=self.setup.seed,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Kind = Literal["outside", "in-program", "healthy"]
-Effect = Literal["hang", "abort", "hang-or-abort", "death", "skew", "pause", "none"]
+Effect = Literal["hang", "abort", "hang-or-abort", "death", "skew", "pause", "none", "slow", "slow-all", "uneven"]
 Needs = Literal["anything", "mixed", "tp-behind-pp"]
-Where = Literal["op", "turn", "linger", "signal", "memory", "hello", "errand", "all", "place", "never"]
+Where = Literal["op", "turn", "linger", "signal", "memory", "hello", "errand", "all", "place", "never", "drag", "cpu"]
 
 NOT_ENTERED = ("not_entered",)
 INCONSISTENT = ("inconsistent",)
@@ -66,6 +66,7 @@ class Fault:
         module: the program to run.
         job_args: arguments that the program needs for it.
         recovers: whether the job goes on afterwards.
+        layouts: that have what it needs, of eight ranks; empty: all have.
     """
 
     name: str
@@ -81,11 +82,17 @@ class Fault:
     module: str = "whichrank.demo.job"
     job_args: tuple[str, ...] = ()
     recovers: bool = False
+    layouts: tuple[str, ...] = ()
 
     @property
     def healthy(self) -> bool:
         """Whether no alert is right."""
         return self.kind == "healthy"
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it makes the job slow, and no more."""
+        return self.variants[0].effect in ("slow", "slow-all", "uneven")
 
     def variant(self, name: str) -> Variant:
         """The variant of this name.

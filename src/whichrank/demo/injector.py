@@ -19,6 +19,7 @@ from whichrank.demo.hub import Hub
 from whichrank.demo.layout import Layout
 from whichrank.demo.plan import Truth, draw
 from whichrank.demo.recipes import RECIPES, Scene, Strike
+from whichrank.demo.slow import settings_of
 
 _FOREVER_S = 3600.0
 
@@ -137,4 +138,4 @@ class Injector:
             settings["prepare_s"] = _FOREVER_S
         if name == "first-compile":
             settings["compile_s"] = random.Random(f"{self._seed}/{rank}").uniform(2, 6)
-        return settings
+        return settings | settings_of(name, variant, rank, self.plan.victims[0], self.layout)

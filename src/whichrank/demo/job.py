@@ -30,6 +30,7 @@ from torch._C._distributed_c10d import PrefixStore
 
 from whichrank.demo.comms import Comms
 from whichrank.demo.deviations import Deviation
+from whichrank.demo.drag import Drag
 from whichrank.demo.errands import Errands
 from whichrank.demo.groups import STYLES, Group, make_groups
 from whichrank.demo.layout import Layout
@@ -75,6 +76,7 @@ class Job:
         torch.manual_seed(layout.index(rank, "pp") * 64 + layout.index(rank, "tp"))
         layers = max(1, args.layers // layout.pp)
         self._stage = Stage(self._comms, layers, layout.tp, args.device_ms / 1e3)
+        self._drag = Drag(seat, settings, self._stage)
         microbatches = args.microbatches or (4 if layout.pp > 1 else 2)
         self._pipeline = Pipeline(layout, rank, self._comms, self._stage, microbatches, args.schedule)
         self._optimizer = torch.optim.SGD(self._stage.parameters(), lr=0.05, momentum=0.9)
@@ -91,6 +93,7 @@ class Job:
             if self._args.reinit_at and iteration == self._args.reinit_at:
                 self._reinitialise(iteration)
             self._errands.at_start_of(iteration)
+            self._drag.at_start_of(iteration)
             loss = self._step(iteration)
             stop = self._log(iteration, loss)
             if stop or iteration + 1 == self._args.iterations or self._errands.last_iteration == iteration:

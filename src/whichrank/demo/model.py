@@ -73,14 +73,14 @@ class ParallelLayer(nn.Module):
         self.down = nn.Parameter(torch.randn(WIDTH // shards, WIDTH) * WIDTH**-0.5)
         self._comms = comms
         self._shards = shards
-        self._device_s = device_s
+        self.device_s = device_s
 
     def forward(self, x: Tensor) -> Tensor:
         """Shape (ROWS, WIDTH) in and out."""
         hidden = torch.nn.functional.rms_norm(x, (WIDTH,), self.gain)
         if self._shards > 1:
             hidden = _apply(_Enter, hidden, self._comms)
-        hidden = _apply(_Device, torch.relu(hidden @ self.up), self._device_s)
+        hidden = _apply(_Device, torch.relu(hidden @ self.up), self.device_s)
         hidden = hidden @ self.down
         if self._shards > 1:
             hidden = _apply(_Leave, hidden, self._comms)
@@ -97,6 +97,7 @@ class Stage(nn.Module):
 
     def __init__(self, comms: Comms, layers: int, shards: int, device_s: float) -> None:
         super().__init__()
+        self._device_s = device_s
         self.layers = nn.ModuleList(ParallelLayer(comms, shards, device_s) for _ in range(layers))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -104,6 +105,12 @@ class Stage(nn.Module):
         for layer in self.layers:
             x = layer(x)
         return x
+
+    def slow_down(self, factor: float, layers: int) -> None:
+        """From now on the device takes so many times as long in the first layers; 0 layers: in all."""
+        for number, layer in enumerate(self.layers):
+            assert isinstance(layer, ParallelLayer)
+            layer.device_s = self._device_s * (factor if not layers or number < layers else 1.0)
 
     def buckets(self, ragged: bool) -> list[list[nn.Parameter]]:
         """Parameters whose gradients are reduced together: a bucket per layer; if `ragged`, another for all gains."""

@@ -6,17 +6,20 @@ None if the job ended first.
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from whichrank.demo.drag import PLACE
 from whichrank.demo.fault import Fault
 from whichrank.demo.hub import Hub
 from whichrank.demo.layout import Layout
 from whichrank.demo.plan import Plan, fitting_sites
 from whichrank.demo.seat import Order
-from whichrank.demo.strikes import MemoryCgroup, send
+from whichrank.demo.slow import load_of
+from whichrank.demo.strikes import Cgroup, Hogs, cpu_cgroup, memory_cgroup, send
 
 _AHEAD = 3
 _LINGER_S = 1.0
@@ -47,7 +50,7 @@ class Strike:
     note: str = ""
     reasons: tuple[str, ...] = ()
     undo: tuple[float, Callable[[], None]] | None = None
-    keep: list[MemoryCgroup] = field(default_factory=list)
+    keep: list[Cgroup | Hogs] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -150,9 +153,7 @@ def while_lingering(scene: Scene) -> Strike | None:
 def by_signal(scene: Scene) -> Strike | None:
     """SIGKILL a rank at any moment of an iteration."""
     victim = scene.plan.victims[0]
-    if not _wait_for_moment(scene, victim):
-        return None
-    pid = scene.hub.connected().get(victim)
+    pid = _pid_at_moment(scene, victim)
     if pid is None:
         return None
     strike = scene.strike_now(victim)
@@ -168,7 +169,7 @@ def out_of_memory(scene: Scene) -> Strike | None:
     if pid is None:
         return None
     try:
-        cgroup = MemoryCgroup(_MEMORY_MIB << 20)
+        cgroup = memory_cgroup(_MEMORY_MIB << 20)
         cgroup.add(pid)
     except OSError:
         scene.order(victim, scene.next_iteration(), 0, limit_mib=2 * _MEMORY_MIB)
@@ -251,6 +252,39 @@ def errand(scene: Scene) -> Strike | None:
     return strike
 
 
+def drag(scene: Scene) -> Strike | None:
+    """Make one rank compute more slowly, or two, or all."""
+    if not scene.wait_under_way():
+        return None
+    name, variant, iteration = scene.fault.name, scene.plan.variant.name, scene.next_iteration()
+    victims = scene.plan.victims
+    if name == "absorbed":
+        victims = tuple(v for v in victims if scene.layout.index(v, "pp") < scene.layout.pp - 1)
+    chosen = victims if name == "slow-every-rank" else victims[:2] if name == "two-slow" else victims[:1]
+    for place, victim in enumerate(chosen):
+        scene.order(victim, iteration, PLACE, **load_of(name, variant, second=place == 1 and name == "two-slow"))
+    strike = scene.wait_until_now(chosen[0])
+    if strike is not None:
+        strike.victims = () if scene.fault.healthy or name == "slow-every-rank" else chosen
+    return strike
+
+
+def fewer_cpus(scene: Scene) -> Strike | None:
+    """Limit one rank's CPU time from outside, or give it company on its core."""
+    victim = scene.plan.victims[0]
+    pid = _pid_at_moment(scene, victim)
+    if pid is None:
+        return None
+    strike = scene.strike_now(victim)
+    if scene.fault.name == "cpu-limit":
+        group = cpu_cgroup(float(scene.plan.variant.name))
+        strike.keep.append(group)
+        group.add(pid)
+    else:
+        strike.keep.append(Hogs(pid, min(os.sched_getaffinity(pid)), int(scene.plan.variant.name)))
+    return strike
+
+
 def nothing(scene: Scene) -> Strike | None:
     """Leave the job alone."""
     return from_the_start(scene)
@@ -262,6 +296,11 @@ def _wait_for_moment(scene: Scene, rank: int) -> bool:
     iteration = scene.next_iteration()
     reached = scene.hub.wait_for(lambda: scene.hub.iterations.get(rank, 0) >= iteration)
     return reached and scene.hub.sleep(scene.plan.delay_s)
+
+
+def _pid_at_moment(scene: Scene, rank: int) -> int | None:
+    """The rank's process once the drawn moment has come; None if the job ended first, or it has."""
+    return scene.hub.connected().get(rank) if _wait_for_moment(scene, rank) else None
 
 
 def _send_if_connected(hub: Hub, ranks: list[int] | tuple[int, ...], number: signal.Signals) -> None:
@@ -280,4 +319,6 @@ RECIPES: dict[str, Callable[[Scene], Strike | None]] = {
     "all": everyone,
     "place": at_place,
     "never": nothing,
+    "drag": drag,
+    "cpu": fewer_cpus,
 }

@@ -1,4 +1,4 @@
-"""What the injector does to a rank from outside: signals, and a memory cgroup that is too small.
+"""What the injector does to a rank from outside: signals, control groups that are too small, company on its core.
 
 Only ranks whose connection to the hub is open are struck: it closes with the process, so a pid that is used again
 is never hit.
@@ -6,11 +6,18 @@ is never hit.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
+
+_PERIOD_US = 100_000
+_LESS = 10
+"""By how much a rank's priority is lowered beside competitors."""
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> int:
@@ -25,56 +32,105 @@ def send(pids: Iterable[int], number: signal.Signals) -> int:
     return count
 
 
-class MemoryCgroup:
-    """A memory cgroup with a limit, v1 or v2, whose only member is the rank that shall run out of memory.
+class Cgroup:
+    """A control group, v1 or v2, for one rank.
+
+    Args:
+        controller: `memory` or `cpu`.
 
     Raises:
         OSError: if cgroups are not writable here.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
-        self._path, limit_file = _new_cgroup()
+    def __init__(self, controller: str) -> None:
+        name = f"job-{secrets.token_hex(4)}"
+        v1 = Path("/sys/fs/cgroup") / controller
+        self.is_v1 = v1.is_dir()
+        if self.is_v1:
+            self.path = v1 / name
+        else:
+            root = Path("/sys/fs/cgroup")
+            if controller not in (root / "cgroup.controllers").read_text().split():
+                raise OSError(f"the {controller} controller is not available in {root}")
+            (root / "cgroup.subtree_control").write_text(f"+{controller}")
+            self.path = root / name
+        self.path.mkdir()
+
+    def limit(self, v1: dict[str, str], v2: dict[str, str]) -> None:
+        """Write limits; where that fails the group is removed."""
         try:
-            (self._path / limit_file).write_text(str(limit_bytes))
-            swap_file = self._path / "memory.swap.max"
-            if swap_file.exists():
-                swap_file.write_text("0")
+            for file, value in (v1 if self.is_v1 else v2).items():
+                (self.path / file).write_text(value)
         except OSError:
             self.close()
             raise
 
     def add(self, pid: int) -> None:
-        """Move a process into the cgroup; what it has already stays charged where it was, so only new pages count."""
-        (self._path / "cgroup.procs").write_text(str(pid))
-
-    def kills(self) -> int:
-        """How many processes the kernel has killed in it for want of memory."""
-        for name in ("memory.events", "memory.oom_control"):
-            file = self._path / name
-            if file.exists():
-                rows = dict(line.split() for line in file.read_text().splitlines())
-                return int(rows.get("oom_kill", 0))
-        return 0
+        """Move a process into it; memory that it has already stays charged where it was, so only new pages count."""
+        (self.path / "cgroup.procs").write_text(str(pid))
 
     def close(self) -> None:
-        """Remove the cgroup; a member that is still there goes back to the parent."""
+        """Remove it; a member that is still there goes back to the parent."""
         try:
-            for pid in (self._path / "cgroup.procs").read_text().split():
-                (self._path.parent / "cgroup.procs").write_text(pid)
-            self._path.rmdir()
+            for pid in (self.path / "cgroup.procs").read_text().split():
+                (self.path.parent / "cgroup.procs").write_text(pid)
+            self.path.rmdir()
         except OSError:
             return
 
 
-def _new_cgroup() -> tuple[Path, str]:
-    name = f"job-{secrets.token_hex(4)}"
-    v1 = Path("/sys/fs/cgroup/memory")
-    if v1.is_dir():
-        (v1 / name).mkdir()
-        return v1 / name, "memory.limit_in_bytes"
-    root = Path("/sys/fs/cgroup")
-    if "memory" not in (root / "cgroup.controllers").read_text().split():
-        raise OSError("the memory controller is not available in /sys/fs/cgroup")
-    (root / "cgroup.subtree_control").write_text("+memory")
-    (root / name).mkdir()
-    return root / name, "memory.max"
+def memory_cgroup(limit_bytes: int) -> Cgroup:
+    """A group whose member runs out of memory.
+
+    Raises:
+        OSError: if cgroups are not writable here.
+    """
+    group = Cgroup("memory")
+    v2 = {"memory.max": str(limit_bytes)}
+    if (group.path / "memory.swap.max").exists():
+        v2["memory.swap.max"] = "0"
+    group.limit({"memory.limit_in_bytes": str(limit_bytes)}, v2)
+    return group
+
+
+def cpu_cgroup(cores: float) -> Cgroup:
+    """A group whose members together may use so many cores.
+
+    Raises:
+        OSError: if cgroups are not writable here.
+    """
+    group = Cgroup("cpu")
+    quota_us = max(1000, int(cores * _PERIOD_US))
+    v1 = {"cpu.cfs_period_us": str(_PERIOD_US), "cpu.cfs_quota_us": str(quota_us)}
+    group.limit(v1, {"cpu.max": f"{quota_us} {_PERIOD_US}"})
+    return group
+
+
+class Hogs:
+    """Processes that use up a core on which a rank is made to run.
+
+    Args:
+        pid: the rank.
+        core: where.
+        count: how many.
+    """
+
+    def __init__(self, pid: int, core: int, count: int) -> None:
+        self._pid = pid
+        self._before = os.sched_getaffinity(pid)
+        os.sched_setaffinity(pid, {core})
+        self._nice = os.getpriority(os.PRIO_PROCESS, pid)
+        # A rank that sleeps often is let in before processes that never do, so these get more weight than it.
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, pid, self._nice + _LESS)
+        loop = f"import os\nos.sched_setaffinity(0, {{{core}}})\nwhile True: pass"
+        self._processes = [subprocess.Popen([sys.executable, "-S", "-c", loop]) for _ in range(count)]
+
+    def close(self) -> None:
+        """End them, and give the rank its cores back."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(self._pid, self._before)
+            os.setpriority(os.PRIO_PROCESS, self._pid, self._nice)

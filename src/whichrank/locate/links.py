@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.picture import Bools, Ints
+from whichrank.model.incident import LinkEnd
+from whichrank.model.links import SlowLink, Transfers
+from whichrank.model.picture import Bools, Floats, Ints
 
 DEAD_TRIES = 3
 """Retransmissions in a row without an answer, each after twice the time: at Linux's least of 0.2 s, after 1.4 s."""
@@ -77,3 +79,79 @@ def _keys(rows: np.ndarray[Any, Any], one: tuple[str, str], other: tuple[str, st
         keys[:, at + 16 : at + 18] = np.ascontiguousarray(rows[port], "<u2").view(np.uint8).reshape(-1, 2)
     keys[:, 36:] = np.ascontiguousarray(place, "<u4").view(np.uint8).reshape(-1, 4)
     return keys.view("V40").reshape(-1)
+
+
+SLOWER = 0.5
+"""Of the usual rate, from which a link is slow."""
+LEAST_BYTES = 1 << 18
+LEAST_ACTIVE = 0.02
+"""Share of the window in which something was under way, for a rate to mean anything."""
+LEAST_ALIKE = 3
+"""Comparable links, to know what is usual without a past."""
+ALIKE = 4.0
+"""Times as many bytes as another, at most, for two links to be comparable."""
+LIMITS = 0.5
+"""Share of the busy time from which a limit names an end."""
+
+
+class LinkPast:
+    """The best rate that each link has had."""
+
+    def __init__(self) -> None:
+        self._best: dict[tuple[int, int], float] = {}
+
+    def usual(self, transfers: Transfers) -> Floats:
+        """Bytes per second that each link has had at best, NaN where none is known."""
+        pairs = zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
+        return np.array([self._best.get(pair, np.nan) for pair in pairs])
+
+    def learn(self, transfers: Transfers) -> None:
+        """Take a window that is over."""
+        rate = rates_of(transfers)
+        for src, dst, value in zip(transfers.src.tolist(), transfers.dst.tolist(), rate.tolist(), strict=True):
+            if value > self._best.get((src, dst), 0.0):  # never for NaN
+                self._best[src, dst] = value
+
+
+def rates_of(transfers: Transfers) -> Floats:
+    """Bytes per second in which something was under way, NaN where that was too little."""
+    active_s = transfers.active_s
+    known = (transfers.bytes_acked >= LEAST_BYTES) & (active_s >= LEAST_ACTIVE * transfers.lasted_s) & (active_s > 0)
+    rates: Floats = np.divide(transfers.bytes_acked, active_s, out=np.full(len(active_s), np.nan), where=known)
+    return rates
+
+
+def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLink]:
+    """Links between nodes that are slower than comparable ones, or than they were (C4D's matrix, section III.A).
+
+    Args:
+        transfers: One window.
+        node: By rank, its node; links within a node are no network.
+        past: The best rates so far.
+    """
+    rate, before = rates_of(transfers), past.usual(transfers)
+    between = node[transfers.src] != node[transfers.dst]
+    found = []
+    for i in np.flatnonzero(between & ~np.isnan(rate)).tolist():
+        mine = transfers.bytes_acked[i]
+        alike = between & ~np.isnan(rate) & (transfers.bytes_acked <= ALIKE * mine)
+        alike &= ALIKE * transfers.bytes_acked >= mine
+        alike[i] = False
+        usual = float(np.median(rate[alike])) if alike.sum() >= LEAST_ALIKE else 0.0
+        usual = max(usual, 0.0 if np.isnan(before[i]) else float(before[i]))
+        if usual and rate[i] < SLOWER * usual:
+            lost_s = float(transfers.active_s[i] - mine / usual)
+            src, dst = int(transfers.src[i]), int(transfers.dst[i])
+            unsent = int(transfers.unsent_bytes[i])
+            found.append(SlowLink(src, dst, float(rate[i]), usual, _end(transfers, i), lost_s, unsent))
+    return sorted(found, key=lambda link: -link.lost_s)
+
+
+def _end(transfers: Transfers, i: int) -> LinkEnd | None:
+    """Which end is at fault, by the kernel's own word."""
+    busy_s = transfers.busy_s[i]
+    if transfers.receiver_s[i] >= LIMITS * busy_s:
+        return "receiver"
+    if transfers.sender_s[i] >= LIMITS * busy_s:
+        return "sender"
+    return "path" if transfers.unsent_bytes[i] else None

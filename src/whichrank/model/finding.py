@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from whichrank.model.incident import Cause, Evidence, FaultClass, Kind, Reason
+from whichrank.model.incident import Cause, Evidence, FaultClass, Kind, Link, Reason
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Finding:
     hard: bool = False
     """Evidence that needs no timeout."""
     evidence: tuple[Evidence, ...] = ()
-    links: tuple[tuple[int, int], ...] = ()
+    links: tuple[Link, ...] = ()
     phase: str | None = None
     iteration: int | None = None
     """In which it happened, from 0, where that is known and is not the present one."""

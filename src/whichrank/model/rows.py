@@ -123,6 +123,7 @@ HEADER = np.dtype(
         ("members_used", "u4"),
         ("group_generation", "u4"),
         ("init_ns", "u8"),
+        ("collected_ns", "u8"),
         ("host", "S64"),
         ("job", "S64"),
         ("phase", "S32"),

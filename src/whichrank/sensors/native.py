@@ -11,8 +11,10 @@ from __future__ import annotations
 import ctypes
 import os
 import sysconfig
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import whichrank
 from whichrank.errors import NativeLibraryError
@@ -63,6 +65,27 @@ def load_core() -> ctypes.CDLL:
         return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
         raise NativeLibraryError(f"{CORE} does not load: {error}", where=str(path), mend=MEND) from error
+
+
+def on_ring(core: ctypes.CDLL, name: str, *arguments: Any) -> Callable[..., None]:
+    """A function of the core library that writes into this process's ring; it does nothing where there is none.
+
+    Args:
+        core: The library.
+        name: A function that takes the ring first and returns nothing.
+        arguments: The ctypes types of what it takes behind the ring.
+    """
+    core.wr_process_ring.restype = ctypes.c_void_p
+    function = getattr(core, name)
+    function.argtypes, function.restype = (ctypes.c_void_p, *arguments), None
+    process_ring = core.wr_process_ring
+
+    def call(*values: Any) -> None:
+        ring = process_ring()
+        if ring:
+            function(ring, *values)
+
+    return call
 
 
 def loaded_core() -> ctypes.CDLL | None:

@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from whichrank.sensors.native import loaded_core
+from whichrank.sensors.native import loaded_core, on_ring
 
 _open: list[str] = []
 
@@ -35,7 +35,4 @@ def _publish(name: str) -> None:
     core = loaded_core()
     if core is None:
         return
-    core.wr_process_ring.restype = ctypes.c_void_p
-    ring = core.wr_process_ring()
-    if ring:
-        core.wr_phase_set(ctypes.c_void_p(ring), name.encode())
+    on_ring(core, "wr_phase_set", ctypes.c_char_p)(name.encode())

@@ -11,8 +11,8 @@ import traceback
 from collections.abc import Mapping
 from types import TracebackType
 
-from whichrank.sensors import c10d
-from whichrank.sensors.native import load_core
+from whichrank.sensors import c10d, collector
+from whichrank.sensors.native import load_core, on_ring
 from whichrank.sensors.place import make_place
 
 RANK_PID = "WHICHRANK_RANK_PID"
@@ -72,22 +72,19 @@ def enable() -> None:
 
         fallback.switch_on(directory, identity, open_now, why=str(error))
     _note_exceptions(core)
+    collector.watch()
     core.wr_ring_close.restype = None
     atexit.register(core.wr_ring_close)
 
 
 def _note_exceptions(core: ctypes.CDLL) -> None:
     """Write an uncaught exception into the ring, then let the program's own hook do what it does."""
-    core.wr_process_ring.restype = ctypes.c_void_p
-    core.wr_note_exception.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
-    core.wr_note_exception.restype = None
+    note = on_ring(core, "wr_note_exception", ctypes.c_char_p)
     before = sys.excepthook
 
     def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
         try:
-            ring = core.wr_process_ring()
-            if ring:
-                core.wr_note_exception(ring, exception_note(kind, value, trace))
+            note(exception_note(kind, value, trace))
         except Exception as error:
             print(f"whichrank: the exception was not noted: {error}", file=sys.stderr)
         before(kind, value, trace)

@@ -7,10 +7,9 @@ into a graph and no graph breaks; such steps are not seen.
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
-from whichrank.sensors.native import load_core
+from whichrank.sensors.native import load_core, on_ring
 
 
 def watch() -> None:
@@ -24,11 +23,7 @@ def watch() -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
     except ImportError:
         return
-    core = load_core()
-    core.wr_process_ring.restype = ctypes.c_void_p
-    core.wr_step.argtypes, core.wr_step.restype = (ctypes.c_void_p,), None
-    process_ring, step = core.wr_process_ring, core.wr_step
-
+    step = on_ring(load_core(), "wr_step")
     outer: int | None = None  # id of the optimizer whose step has begun first; forgotten if that step raised
 
     def begins(optimizer: Any, *_: Any) -> None:
@@ -41,9 +36,7 @@ def watch() -> None:
         if is_compiling() or outer not in (None, id(optimizer)):
             return
         outer = None
-        ring = process_ring()
-        if ring:
-            step(ring)
+        step()
 
     register_optimizer_step_pre_hook(begins)
     register_optimizer_step_post_hook(stepped)

@@ -94,9 +94,9 @@ def test_it_looks_seldom_and_more_often_on_suspicion(monkeypatch: pytest.MonkeyP
         seen.update(read)
         return len(new)
 
-    # at first after 0, 2, 6 and 14 seconds, then every ten; every second on suspicion, and soon after groups were made
+    # at first after 0, 2, 6 and 11 seconds, then every five; every second on suspicion, and soon after groups were made
     assert looks(15) == 4
-    assert looks(100) == 10
+    assert looks(100) == 20
     assert looks(10, closely=True) == 10
     connections.expect_new()
     assert looks(4) == 2

@@ -37,11 +37,16 @@ def campaign_options(function: Callable[..., int]) -> Callable[..., int]:
 
 
 @command.command("demo")
+@click.option("--slow", is_flag=True, help="The slowdowns, in each magnitude, instead of hangs and failures.")
 @campaign_options
-def demo(seeds: int, faults: tuple[str, ...], results: Path | None, keep: Path | None, as_json: bool) -> int:
+def demo(
+    slow: bool, seeds: int, faults: tuple[str, ...], results: Path | None, keep: Path | None, as_json: bool
+) -> int:
     """Every fault and every healthy run of the demo, several seeds each; prints the accuracy table."""
-    from whichrank.bench.campaign import demo_plan
+    from whichrank.bench.campaign import demo_plan, slow_plan
 
+    if slow:
+        return _campaign(slow_plan(seeds, faults), results or Path("whichrank-out/bench-slow.jsonl"), keep, as_json)
     return _campaign(demo_plan(seeds, faults=faults), results or Path("whichrank-out/bench-demo.jsonl"), keep, as_json)
 
 

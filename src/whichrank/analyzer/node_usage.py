@@ -1,0 +1,118 @@
+"""What nodes gave to ranks over the latest window: CPU time, the wait for it, throttling, collections, stops."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.model.iterations import Floats
+from whichrank.model.telemetry import RANK_ROW, ProcessState
+
+COUNTERS: Final = ("main_cpu_ns", "delay_ns", "throttled_ns", "collected_ns", "cpu_ns", "major_faults", "read_bytes")
+_KEPT: Final = ("pid", "usage_ns", "limit_cores", "allowed_cores", *COUNTERS)
+_SAMPLE: Final = np.dtype([(name, RANK_ROW[name]) for name in _KEPT])
+SAMPLES: Final = 16
+LEAST_S: Final = 1.0
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Per second of a rank's clock, of each rank in the window; NaN where it is not known.
+
+    Attributes:
+        main_cpu: The main thread ran, seconds.
+        delay: It was ready and waited for a CPU, seconds.
+        throttled: Its control groups were held back, seconds.
+        collected: The garbage collector ran, seconds.
+        cpu: All threads ran, seconds.
+        major_faults: Pages read from storage.
+        read_bytes: Bytes read from storage.
+        stopped: Share of looks in which the process was stopped.
+        limit_cores: Of its control groups.
+        allowed_cores: On which it may run.
+    """
+
+    main_cpu: Floats
+    delay: Floats
+    throttled: Floats
+    collected: Floats
+    cpu: Floats
+    major_faults: Floats
+    read_bytes: Floats
+    stopped: Floats
+    limit_cores: Floats
+    allowed_cores: Floats
+
+
+class NodeUsage:
+    """Samples of all ranks, some in each window."""
+
+    def __init__(self) -> None:
+        self._looks = np.zeros(0, np.int64)
+        self._stopped = np.zeros(0, np.int64)
+        self._samples: deque[tuple[np.ndarray[Any, Any], NDArray[np.int64], NDArray[np.int64]]] = deque(maxlen=SAMPLES)
+
+    def see(self, rows: np.ndarray[Any, Any], size: int) -> None:
+        """Count how often ranks are stopped.
+
+        Args:
+            rows: Rows of RANK_ROW of one batch.
+            size: Ranks of the job.
+        """
+        self._grow(size)
+        self._looks[rows["rank"]] += 1
+        self._stopped[rows["rank"]] += rows["state"] == ProcessState.STOPPED
+
+    def sample(self, rows: np.ndarray[Any, Any]) -> None:
+        """Keep what is known now; rows of RANK_ROW of all ranks."""
+        self._grow(len(rows))
+        kept = np.zeros(len(rows), _SAMPLE)
+        for name in _KEPT:
+            kept[name] = rows[name]
+        self._samples.append((kept, self._looks[: len(rows)].copy(), self._stopped[: len(rows)].copy()))
+
+    def _grow(self, size: int) -> None:
+        more = np.zeros(max(0, size - len(self._looks)), np.int64)
+        if len(more):
+            self._looks, self._stopped = np.append(self._looks, more), np.append(self._stopped, more)
+
+    def rates(self, ranks: NDArray[np.int64], since_ns: NDArray[np.int64]) -> Rates:
+        """How much of everything each rank used.
+
+        Args:
+            ranks: Which ones.
+            since_ns: From when on, on the clock of each.
+        """
+        now, looks, stopped = self._samples[-1]
+        then, looked, was_stopped = now[ranks].copy(), looks[ranks].copy(), stopped[ranks].copy()
+        for rows, earlier_looks, earlier_stopped in reversed(self._samples):
+            known = ranks < len(rows)
+            at = np.where(known, ranks, 0)
+            fits = known & (rows["usage_ns"][at] >= since_ns) & (rows["pid"][at] == now["pid"][ranks])
+            then[fits] = rows[at][fits]
+            looked[fits], was_stopped[fits] = earlier_looks[at][fits], earlier_stopped[at][fits]
+        latest = now[ranks]
+        seconds = (latest["usage_ns"].astype(np.float64) - then["usage_ns"]) / 1e9
+        seconds[seconds < LEAST_S] = np.nan
+
+        def rate(name: str, scale: float = 1e9) -> Floats:
+            return np.asarray((latest[name].astype(np.float64) - then[name]) / scale / seconds)
+
+        looked_at = (looks[ranks] - looked).astype(np.float64)
+        looked_at[looked_at < 1] = np.nan
+        return Rates(
+            main_cpu=rate("main_cpu_ns"),
+            delay=rate("delay_ns"),
+            throttled=rate("throttled_ns"),
+            collected=rate("collected_ns"),
+            cpu=rate("cpu_ns"),
+            major_faults=rate("major_faults", 1.0),
+            read_bytes=rate("read_bytes", 1.0),
+            stopped=(stopped[ranks] - was_stopped) / looked_at,
+            limit_cores=latest["limit_cores"].astype(np.float64),
+            allowed_cores=latest["allowed_cores"].astype(np.float64),
+        )

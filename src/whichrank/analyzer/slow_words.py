@@ -1,0 +1,224 @@
+"""Words for what is slow, beside the numbers that they rest on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from whichrank.analyzer.slow_reasons import Why
+from whichrank.analyzer.state import JobState
+from whichrank.detect.slow import LongStage, Suspect
+from whichrank.locate.links import rates_of
+from whichrank.model.finding import Blame, Finding
+from whichrank.model.incident import Cause, Evidence, Link, Reason
+from whichrank.model.iterations import Excess, Window
+from whichrank.model.links import SlowLink, Transfers
+
+LISTED = 16
+MOST = 0.6
+"""Share of a rank's links that must be slow for the rank to be the source or the destination."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is told, under a key that stays the same while it lasts."""
+
+    key: str
+    finding: Finding
+
+
+def of_rank(
+    state: JobState,
+    window: Window,
+    suspect: Suspect,
+    reason: Why,
+    iteration_s: float,
+    lost_s: float,
+    *,
+    meant: bool,
+) -> Told:
+    """A rank that takes too long, and by how much it delays the job.
+
+    Args:
+        state: The job.
+        window: The iterations that this rests on.
+        suspect: The rank.
+        reason: What its node says of it.
+        iteration_s: How long an iteration takes.
+        lost_s: How much sooner it would be over without this.
+        meant: It may be that the program gives it more to do: nobody is named.
+    """
+    rank, index = int(window.ranks[suspect.index]), suspect.index
+    peers = len(window.peers_of(index))
+    where = f"rank {rank}"
+    own_s = float(np.median(window.own_s[index, suspect.onset :]))
+    if suspect.against == "past":
+        against = f"{suspect.factor:.2f} times what it was before"
+    else:
+        against = f"{suspect.factor:.2f} times that of the {peers} other rank{'s' * (peers > 1)} in its position"
+    if suspect.comes_and_goes:
+        why = (
+            f"in {suspect.share:.0%} of the iterations it takes much longer than its peers, in the others it does not; "
+            f"that costs {_ms(lost_s)} an iteration"
+        )
+    else:
+        why = (
+            f"its own time of {_ms(own_s)} an iteration is {against}; "
+            f"without that an iteration would take {_ms(iteration_s - lost_s)} instead of {_ms(iteration_s)}"
+        )
+    evidence = (
+        Evidence(what="own time per iteration", value=_round(own_s), unit="s", where=where),
+        Evidence(what="usual own time", value=_round(suspect.usual_s), unit="s", where=f"its {suspect.against}"),
+        Evidence(what="iteration", value=_round(iteration_s), unit="s"),
+        Evidence(what="iteration without it", value=_round(iteration_s - lost_s), unit="s"),
+        Evidence(what="share of iterations in which it is slow", value=round(suspect.share, 2), where=where),
+        Evidence(what="iterations compared", value=len(window.iteration) - suspect.onset),
+    )
+    if reason.words:
+        why = f"{reason.words}; {why}"
+    confidence = 0.9 if peers > 1 else 0.75
+    if meant:
+        why += "; it is the root of an operation, so it may be that the program gives it more to do"
+        confidence = 0.5
+    blame = (Blame(rank, confidence, why),)
+    finding = Finding(
+        cause=Cause.UNKNOWN if meant else Cause.COMPUTE_SLOW,
+        kind="slow",
+        fault_class=None if meant else "S1",
+        culprits=() if meant else blame,
+        candidates=blame if meant else (),
+        next=(f"see what rank {rank} does besides: whichrank stacks --rank {rank}",) if meant else (),
+        victims=tuple(int(r) for r in window.ranks if r != rank),
+        onset_s=_time_s(state, window, suspect.onset),
+        reason=reason.reason,
+        evidence=(*evidence, *reason.evidence),
+        phase="data" if reason.reason == Reason.DATA_WAIT else None,
+        iteration=int(window.iteration[suspect.onset]),
+    )
+    return Told(f"rank {rank}", finding)
+
+
+def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[SlowLink]) -> Told:
+    """Links that are slow. All from one rank: it is a source; all to one: a destination (C4D, section III.A)."""
+    source, target = _shared(transfers, slow, "src"), _shared(transfers, slow, "dst")
+    worst = slow[0]
+    rates = f"{_rate(worst.rate)} where {_rate(worst.usual)} is usual"
+    culprits: tuple[Blame, ...] = ()
+    if source is not None:
+        culprits = (Blame(source, 0.85, f"all that it sends to other nodes goes at {rates}"),)
+    elif target is not None:
+        culprits = (Blame(target, 0.85, f"all that is sent to it from other nodes goes at {rates}"),)
+    evidence = []
+    for link in slow[:LISTED]:
+        where = f"rank {link.src} to rank {link.dst}"
+        evidence.append(Evidence(what="rate while under way", value=round(link.rate), unit="B/s", where=where))
+        evidence.append(Evidence(what="usual rate", value=round(link.usual), unit="B/s", where=where))
+        if link.unsent_bytes:
+            evidence.append(Evidence(what="unsent at most", value=link.unsent_bytes, unit="B", where=where))
+    share = sum(link.lost_s for link in slow) / len(slow) / transfers.lasted_s
+    evidence.append(Evidence(what="share of the time lost on each", value=round(share, 2)))
+    ranks = {link.src for link in slow} | {link.dst for link in slow}
+    finding = Finding(
+        cause=Cause.COMMUNICATION_SLOW,
+        kind="slow",
+        fault_class="S2",
+        culprits=culprits,
+        links=tuple(Link(src=link.src, dst=link.dst, end=link.end) for link in slow[:LISTED]),
+        victims=tuple(sorted(set(window.ranks.tolist()) - ranks)),
+        onset_s=_time_s(state, window, 0),
+        evidence=tuple(evidence),
+        iteration=int(window.iteration[0]),
+    )
+    return Told("links", finding)
+
+
+def _shared(transfers: Transfers, slow: list[SlowLink], side: str) -> int | None:
+    """The one rank on this side of all slow links, if most of its measured links are slow and there are several."""
+    ranks = {getattr(link, side) for link in slow}
+    if len(ranks) != 1 or len(slow) < 2:
+        return None
+    rank = int(ranks.pop())
+    measured = ~np.isnan(rates_of(transfers)) & (getattr(transfers, side) == rank)
+    return rank if len(slow) >= MOST * measured.sum() else None
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{bytes_per_s * 8 / 1e6:.0f} Mbit/s"
+
+
+def of_stage(state: JobState, window: Window, stage: LongStage, iteration_s: float, even_s: float) -> Told:
+    """A pipeline stage has more to do than the others: nobody is at fault."""
+    ranks = window.ranks[stage.members].tolist()
+    finding = Finding(
+        cause=Cause.IMBALANCE,
+        kind="slow",
+        victims=tuple(sorted(set(window.ranks.tolist()) - set(ranks))),
+        onset_s=_time_s(state, window, 0),
+        evidence=(
+            Evidence(what="own time in proportion to other pipeline stages", value=round(stage.factor, 2),
+                     where=f"ranks {', '.join(map(str, ranks[:8]))}{', ...' * (len(ranks) > 8)}"),
+            Evidence(what="iteration", value=_round(iteration_s), unit="s"),
+            Evidence(what="iteration if all stages took as long", value=_round(even_s), unit="s"),
+        ),
+        iteration=int(window.iteration[0]),
+    )  # fmt: skip
+    return Told("imbalance", finding)
+
+
+def of_imbalance(state: JobState, window: Window, excess: Excess, iteration_s: float, even_s: float) -> Told:
+    """The work is uneven: nobody is at fault."""
+    heaviest = int(np.argmax(np.median(excess.by_work_s, axis=1)))
+    more = float(excess.work[heaviest])
+    evidence = [
+        Evidence(what="iteration", value=_round(iteration_s), unit="s"),
+        Evidence(what="iteration if the work were even", value=_round(even_s), unit="s"),
+    ]
+    by_work = more > 1.03
+    if by_work:
+        rank = int(window.ranks[heaviest])
+        evidence.append(
+            Evidence(what="elements moved in proportion to its peers", value=round(more, 2), where=f"rank {rank}")
+        )
+    finding = Finding(
+        cause=Cause.IMBALANCE,
+        kind="slow",
+        reason=Reason.MORE_TOKENS if by_work else None,
+        victims=tuple(window.ranks.tolist()),
+        onset_s=_time_s(state, window, 0),
+        evidence=tuple(evidence),
+        iteration=int(window.iteration[0]),
+    )
+    return Told("imbalance", finding)
+
+
+def of_all(state: JobState, window: Window, factor: float, before_s: float) -> Told:
+    """All ranks are slower than they were."""
+    finding = Finding(
+        cause=Cause.COMPUTE_SLOW,
+        kind="slow",
+        fault_class="S1",
+        victims=tuple(window.ranks.tolist()),
+        onset_s=_time_s(state, window, 0),
+        evidence=(
+            Evidence(what="own time of all ranks in proportion to what it was", value=round(factor, 2)),
+            Evidence(what="iteration", value=_round(window.iteration_s), unit="s"),
+            Evidence(what="iteration before", value=_round(before_s), unit="s"),
+        ),
+        iteration=int(window.iteration[0]),
+    )
+    return Told("all", finding)
+
+
+def _time_s(state: JobState, window: Window, column: int) -> float:
+    """When an iteration began, by the clock of the first rank."""
+    rank = int(window.ranks[0])
+    return float(window.end_ns[0, column] / 1e9 - window.total_s[0, column] + state.ranks.offset_s[rank])
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def _round(seconds: float) -> float:
+    return round(seconds, 4)

@@ -1,0 +1,327 @@
+"""Slow, live: keeps the latest iterations of a job, asks who takes too long, and whether it delays anybody.
+
+A look is cheap: columns of the window and their medians. Only where there is a suspect are some iterations gone through
+again with its times as they should be (`locate.critical_path`). What is told was so in two looks; what is over has
+not been so for half a window.
+
+On devices the host runs far ahead of what it issues, so its waits say little: there nothing is claimed here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.analyzer.node_usage import NodeUsage
+from whichrank.analyzer.reasons import loads_data, main_stack
+from whichrank.analyzer.slow_reasons import Why, why_slow
+from whichrank.analyzer.slow_words import Told, of_all, of_imbalance, of_links, of_rank, of_stage
+from whichrank.analyzer.state import JobState
+from whichrank.analyzer.traffic import Traffic
+from whichrank.detect.iterations import Iterations
+from whichrank.detect.slow import PART, Past, Suspect, all_slower, beyond_past, beyond_peers, long_stage, moving
+from whichrank.locate.critical_path import Course, as_its_peers, course_of
+from whichrank.locate.links import LinkPast, slow_links
+from whichrank.locate.selftime import does_more_by_design, excess_of
+from whichrank.model.finding import Finding
+from whichrank.model.iterations import OP, STEP, Excess, Floats, Ints, Window
+from whichrank.model.links import Transfers
+from whichrank.model.picture import Picture
+from whichrank.model.rows import Flag, Kind, Status
+from whichrank.model.signature import mix
+
+LOOKS: Final = 8
+"""In each window."""
+LOOK_S: Final = 0.5
+KEPT_OPS: Final = 1 << 18
+"""Operations of the latest iterations, of all ranks."""
+REPLAYED: Final = 12
+"""Iterations that are gone through again, at most."""
+MOST_SUSPECTS: Final = 16
+MOST_STACKS: Final = 40
+"""Looks at the stack of a rank, to see whether it waits for data."""
+LEAST_HITS: Final = 2
+"""Of these, at least, in a data loader."""
+EFFECT: Final = 0.05
+"""Share by which iterations take longer because of a rank, for it to be told."""
+UNEVEN: Final = 0.15
+"""The same for work that is uneven."""
+LEAST: Final = 5
+"""Iterations in a window."""
+
+
+class Slowness:
+    """Slow ranks of one job.
+
+    Args:
+        window_s: Seconds over which a slowdown is judged.
+    """
+
+    def __init__(self, window_s: float) -> None:
+        self.window_s = window_s
+        self.iterations = Iterations()
+        self.past = Past()
+        self.usage = NodeUsage()
+        self.traffic = Traffic()
+        self.link_past = LinkPast()
+        self._ops: list[np.ndarray[Any, Any]] = []
+        self._steps: list[np.ndarray[Any, Any]] = []
+        self._sound: set[int] = set()  # ranks that were as quick as their peers for a while
+        self._unexplained: set[int] = set()
+        self._stack_at: dict[int, float] = {}
+        self._stacks: Counter[int] = Counter()  # looks at the stacks of ranks that are not explained
+        self._in_loader: Counter[int] = Counter()
+        self._looked_s = 0.0
+        self._learned_s = self._judged_s = 0.0
+        self._newest = -1
+        self._kinds = np.zeros(0, np.uint64)
+        self._device: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._seen: dict[str, Told] = {}  # in the latest look
+        self._last_s: dict[str, float] = {}  # when each that was told was so last
+
+    # ---- in --------------------------------------------------------------------------------------------------------
+
+    def feed(self, state: JobState, comm: Ints, records: np.ndarray[Any, Any], steps: np.ndarray[Any, Any]) -> None:
+        """Take what was completed.
+
+        Args:
+            state: The job.
+            comm: Index of the communicator of each record.
+            records: Rows of RECORD_TOLD.
+            steps: The same, of steps.
+        """
+        self._learn_comms(state)
+        if self._device.all():
+            return  # nothing would be claimed
+        row = records["row"]
+        done = (row["status"] == Status.DONE) & (row["t_end_ns"] > 0)
+        comm, rank, row = comm[done], records["rank"][done], row[done]
+        ops = np.zeros(len(row), OP)
+        for name in ("counter", "ordinal", "count", "kind"):
+            ops[name] = row[name]
+        ops["rank"], ops["comm"] = rank, comm
+        ops["issue_ns"], ops["end_ns"] = row["t_issue_ns"], row["t_end_ns"]
+        ops["blocked_ns"] = row["wait_us"].astype(np.int64) * 1000
+        ops["peer"] = state.members(comm, row["peer"])
+        ops["stage"] = np.where(row["kind"] >= Kind.SEND, state.group_ranks(comm, rank) + 1, 0)
+        ops["future"] = (row["flags"] & Flag.FUTURE_TAKEN) > 0
+        marks = np.zeros(len(steps), STEP)
+        marks["rank"], marks["at_ns"] = steps["rank"], steps["row"]["t_end_ns"]
+        marks["counter"], marks["ordinal"] = steps["row"]["counter"], steps["row"]["ordinal"]
+        self.iterations.feed(ops, marks)
+        if len(marks):
+            self._steps.append(marks)
+
+    def see(self, rows: np.ndarray[Any, Any], size: int) -> None:
+        """Take the states of ranks: rows of RANK_ROW of one batch, and how many ranks there are."""
+        self.usage.see(rows[(rows["rank"] >= 0) & (rows["rank"] < size)], size)
+
+    def forget(self, rank: int) -> None:
+        """The rank's process was replaced."""
+        self.iterations.forget(rank)
+        self.past.forget(rank)
+        self._steps = [steps[steps["rank"] != rank] for steps in self._steps]
+        self._ops = [ops[ops["rank"] != rank] for ops in self._ops]
+        self._sound.discard(rank)
+
+    # ---- out -------------------------------------------------------------------------------------------------------
+
+    def look(self, state: JobState, picture: Picture, now_s: float) -> list[tuple[str, Finding]] | None:
+        """What is slow now; None: nothing new is known.
+
+        Returns:
+            Each with a key that stays the same from look to look.
+        """
+        if self._device.all() or now_s - self._looked_s < max(self.window_s / LOOKS, LOOK_S):
+            return None
+        self._looked_s = now_s
+        self.usage.sample(state.ranks.rows)
+        ends, _, connections = state.paths.joined()
+        self.traffic.sample(ends, connections)
+        self._keep(self.iterations.look(self._kinds))
+        ranks = np.flatnonzero(picture.present & ~picture.gone)
+        window = self.iterations.window(ranks, self.window_s, LEAST)
+        if window is None or int(window.iteration[-1]) <= self._newest:
+            return None
+        self._newest = int(window.iteration[-1])
+        found = self._answer(state, window, now_s)
+        self._unexplained &= {int(told.key[5:]) for told in found.values() if told.key.startswith("rank ")}
+        steady = [told for key, told in found.items() if key in self._seen or key in self._last_s]
+        self._seen = found
+        for told in steady:
+            self._last_s[told.key] = now_s
+        self._last_s = {key: at for key, at in self._last_s.items() if now_s - at < self.window_s / 2}
+        return [(told.key, told.finding) for told in steady]
+
+    def want_stacks(self, state: JobState) -> list[int]:
+        """Suspects whose stacks would tell whether they wait for data; what has come since is counted."""
+        for rank in self._unexplained:
+            taken_s = state.stacks[rank][0] if rank in state.stacks else 0.0
+            if taken_s > self._stack_at.get(rank, 0.0):
+                self._stack_at[rank] = taken_s
+                self._stacks[rank] += 1
+                self._in_loader[rank] += loads_data(main_stack(state, rank))
+        return [rank for rank in sorted(self._unexplained) if self._stacks[rank] < MOST_STACKS]
+
+    def is_over(self, key: str) -> bool:
+        """Has this not been so for half a window?"""
+        return key not in self._last_s
+
+    def _answer(self, state: JobState, window: Window, now_s: float) -> dict[str, Told]:
+        if self._on_device(window):
+            return {}
+        excess = excess_of(window)
+        suspects = beyond_peers(window, excess, self.window_s)
+        suspects += beyond_past(window, excess, self.past, self.window_s)
+        suspects = suspects[:MOST_SUSPECTS]
+        if window.lasted_s >= self.window_s * PART:
+            self._sound.update(np.delete(window.ranks, [s.index for s in suspects]).tolist())
+        told = self._still(window, suspects, now_s)
+        if suspects and not told:
+            course = self._course(state, window)
+            if course is not None:
+                told = self._judge(state, window, course, suspects)
+                self._judged_s = now_s
+        transfers = self.traffic.transfers(self.window_s)
+        told += self._links(state, window, transfers)
+        if not told:
+            told = self._nobody(state, window, excess)
+        if not suspects and not told and now_s - self._learned_s >= self.window_s:
+            self.past.learn(window)
+            self.link_past.learn(transfers)
+            self._learned_s = now_s
+        return {one.key: one for one in told}
+
+    def _still(self, window: Window, suspects: list[Suspect], now_s: float) -> list[Told]:
+        """What was told before, if it is of the same ranks and not long ago: to judge it again costs more."""
+        keys = {f"rank {window.ranks[s.index]}" for s in suspects}
+        before = [told for key, told in self._seen.items() if key in keys and key in self._last_s]
+        again_s = self.window_s / (LOOKS if self._unexplained else 2)
+        return before if len(before) == len(keys) and now_s - self._judged_s < again_s else []
+
+    def _judge(self, state: JobState, window: Window, course: Course, suspects: list[Suspect]) -> list[Told]:
+        """Which suspects delay the job: each is put back beside all the others as they should be."""
+        now_s = course.replay()
+        well = {s.index: self._as_usual(window, course, s, [o.index for o in suspects]) for s in suspects}
+        all_well = course.own_s.copy()
+        for index, own_s in well.items():
+            mine = course.rank == index
+            all_well[mine] = own_s[mine]
+        best_s = course.replay(all_well)
+        told = []
+        for suspect in suspects:
+            mine = course.rank == suspect.index
+            with_it = np.where(mine, course.own_s, all_well)
+            lost_s = course.replay(with_it) - best_s
+            if lost_s >= EFFECT * best_s:
+                why = self._why(window, suspect)
+                may_be_meant = why.reason is None and int(window.ranks[suspect.index]) not in self._sound
+                meant = may_be_meant and does_more_by_design(window, suspect.index, [s.index for s in suspects])
+                told.append(of_rank(state, window, suspect, why, now_s, lost_s, meant=meant))
+        return told
+
+    def _why(self, window: Window, suspect: Suspect) -> Why:
+        """What its node says of it, since it began."""
+        since_ns = window.end_ns[:, suspect.onset] - (window.total_s[:, suspect.onset] * 1e9).astype(np.int64)
+        rates = self.usage.rates(window.ranks, since_ns)
+        index, excess = suspect.index, suspect.excess_s / window.iteration_s
+        rank = int(window.ranks[index])
+        looks, hits = self._stacks[rank], self._in_loader[rank]
+        in_loader = hits / looks if hits >= LEAST_HITS else 0.0
+        why = why_slow(rates, index, window.peers_of(index), rank, excess, in_loader)
+        if why.reason is None:
+            self._unexplained.add(rank)
+        else:
+            self._unexplained.discard(rank)
+        return why
+
+    @staticmethod
+    def _as_usual(window: Window, course: Course, suspect: Suspect, suspects: list[int]) -> Floats:
+        """Own times with this rank as it should be."""
+        who = np.array([suspect.index])
+        peers = window.peers_of(suspect.index)
+        sound = peers[~np.isin(peers, suspects)]
+        if suspect.against == "peers" and len(sound):
+            return as_its_peers(course, who, sound)
+        own_s = course.own_s.copy()
+        own_s[course.rank == suspect.index] /= suspect.factor
+        return own_s
+
+    def _links(self, state: JobState, window: Window, transfers: Transfers) -> list[Told]:
+        """Links that are slower than others, if the job loses time by it."""
+        slow = slow_links(transfers, state.paths.nodes(state.ranks.agent), self.link_past)
+        slow = [link for link in slow if link.lost_s >= EFFECT * transfers.lasted_s]
+        return [of_links(state, window, transfers, slow)] if slow else []
+
+    def _nobody(self, state: JobState, window: Window, excess: Excess) -> list[Told]:
+        """No rank is at fault: the work is uneven, or everything is slower than it was."""
+        by_work = float(np.median(excess.by_work_s, axis=1).max(initial=0.0))
+        stage = long_stage(window)
+        uneven = by_work >= UNEVEN * window.iteration_s or moving(window, excess) >= UNEVEN
+        course = self._course(state, window) if uneven or stage is not None else None
+        if course is not None:
+            now_s = course.replay()
+            even_s = course.replay(self._evened(window, excess, course)) if uneven else now_s
+            if now_s - even_s >= UNEVEN * even_s:
+                return [of_imbalance(state, window, excess, now_s, even_s)]
+            if stage is not None:
+                own_s = course.own_s.copy()
+                own_s[np.isin(course.rank, stage.members)] /= stage.factor
+                even_s = course.replay(own_s)
+                if now_s - even_s >= UNEVEN * even_s:
+                    return [of_stage(state, window, stage, now_s, even_s)]
+        factor = all_slower(window, self.past)
+        return [of_all(state, window, factor, self.past.iteration_s)] if factor > 1.0 else []
+
+    @staticmethod
+    def _evened(window: Window, excess: Excess, course: Course) -> Floats:
+        """Own times as if in each iteration every rank had taken as long as its position's median."""
+        own_s = course.own_s.copy()
+        numbers = np.arange(course.iterations) + int(window.iteration[-1]) - course.iterations + 1
+        place = np.searchsorted(window.iteration, numbers)
+        place[place == len(window.iteration)] = 0
+        known = window.iteration[place] == numbers
+        own = window.own_s[:, place]
+        ratio = np.divide(own - np.maximum(excess.excess_s[:, place], 0.0), own, out=np.ones_like(own), where=own > 0)
+        ratio[:, ~known] = 1.0
+        return np.asarray(own_s * ratio[course.rank, course.iteration])
+
+    def _course(self, state: JobState, window: Window) -> Course | None:
+        """The latest iterations of the window, as events; ranks in the order of the window."""
+        last = int(window.iteration[-1]) + 1
+        steps = np.concatenate(self._steps)
+        steps = steps[np.isin(steps["rank"], window.ranks) & (steps["counter"] <= last)]
+        first = max(last - REPLAYED, int(window.iteration[0]))
+        known, count = np.unique(steps["counter"][steps["counter"] >= first], return_counts=True)
+        whole = known[count == len(window.ranks)]
+        # The latest run of numbers without a gap.
+        breaks = np.flatnonzero(np.diff(whole) != 1)
+        whole = whole[breaks[-1] + 1 :] if len(breaks) else whole
+        if len(whole) < 2:
+            return None
+        ops = np.concatenate(self._ops) if self._ops else np.zeros(0, OP)
+        return course_of(ops, steps[np.isin(steps["counter"], whole)], state.comm_size)
+
+    def _keep(self, ops: np.ndarray[Any, Any]) -> None:
+        if len(ops):
+            self._ops.append(ops)
+        kept = sum(map(len, self._ops))
+        while len(self._ops) > 1 and kept - len(self._ops[0]) >= KEPT_OPS:
+            kept -= len(self._ops.pop(0))
+        while len(self._steps) > 1 and sum(map(len, self._steps[1:])) >= KEPT_OPS // 4:
+            self._steps.pop(0)
+
+    def _learn_comms(self, state: JobState) -> None:
+        """Communicators of the same sort get the same number: described and sized alike."""
+        new = state.info[len(self._kinds) :]
+        sorts = np.array([hash((info.desc, info.size)) & 0x7FFFFFFFFFFFFFFF for info in new], np.uint64)
+        self._kinds = np.append(self._kinds, mix(np.ones(len(new), np.uint64), sorts))
+        self._device = np.append(self._device, ["ccl" in info.backend.lower() for info in new]).astype(np.bool_)
+
+    def _on_device(self, window: Window) -> bool:
+        """Do these iterations communicate from a device?"""
+        latest = self._ops[-1]["comm"] if self._ops else np.zeros(0, np.int64)
+        return bool(self._device[np.unique(latest)].any())

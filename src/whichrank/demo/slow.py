@@ -1,0 +1,97 @@
+"""Slow jobs: entries like those of the catalogue, and what each rank is told at the start.
+
+A slowdown is drawn with a magnitude, which is the name of its variant: "x1.5" makes the device time of the rank 1.5
+times as long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from whichrank.demo.drag import Load
+from whichrank.demo.fault import Fault, Variant
+from whichrank.demo.layout import Layout
+
+COMPUTE_SLOW = ("compute_slow",)
+IMBALANCE = ("imbalance",)
+MAGNITUDES = ("x1.1", "x1.2", "x1.5", "x2", "x5")
+ITERATION_S = 0.25
+"""About what an iteration of the demo takes."""
+_DEVICE = ("--device-ms", "6")
+"""So the device takes most of an iteration, as it should, and two cores are not the bottleneck."""
+_PIPELINES = ("pp2-dp4", "pp4-dp2", "tp2-pp2-dp2")
+_LONG = 2.5
+"""Times the device time of the other stages that a long one has."""
+
+
+def _magnitudes(effect: Any = "slow", observed: str = "") -> tuple[Variant, ...]:
+    return tuple(Variant(name, effect, observed) for name in MAGNITUDES)
+
+
+SLOW: dict[str, Fault] = {
+    fault.name: replace(fault, job_args=_DEVICE)
+    for fault in (
+        Fault("slow-compute", "The device of one rank takes longer, from some iteration on.", "in-program", "drag",
+              _magnitudes(), do="drag", causes=COMPUTE_SLOW),
+        Fault("slow-layers", "Only the first layer that a rank holds takes longer.", "in-program", "drag",
+              (Variant("x2", "slow", ""), Variant("x5", "slow", "")), do="drag", causes=COMPUTE_SLOW),
+        Fault("slow-start", "The device of one rank takes longer from the first iteration on.", "in-program", "hello",
+              _magnitudes(), causes=COMPUTE_SLOW),
+        Fault("flap", "The device of one rank is slow for some iterations, and for some it is not.", "in-program",
+              "drag", (Variant("x2", "slow", ""), Variant("x5", "slow", "")), do="drag", causes=COMPUTE_SLOW),
+        Fault("slow-data", "One rank waits for its next batch in each iteration.", "in-program", "drag",
+              (Variant("x1.2", "slow", ""), Variant("x1.5", "slow", ""), Variant("x2", "slow", "")), do="drag",
+              causes=COMPUTE_SLOW, reasons=("waiting for data",)),
+        Fault("gc-storm", "One rank makes garbage in each iteration, and collects it.", "in-program", "drag",
+              (Variant("40k", "slow", ""), Variant("100k", "slow", "")), do="drag", causes=COMPUTE_SLOW,
+              reasons=("garbage collection",)),
+        Fault("cpu-limit", "A cgroup limits the CPU time of one rank.", "outside", "cpu",
+              (Variant("0.02", "slow", ""), Variant("0.03", "slow", "")), causes=COMPUTE_SLOW, reasons=("CPU limit",)),
+        Fault("cpu-contention", "Other processes compute on the core to which one rank is bound.", "outside", "cpu",
+              (Variant("2", "slow", ""), Variant("4", "slow", "")), causes=COMPUTE_SLOW, reasons=("CPU contention",)),
+        Fault("two-slow", "The devices of two ranks take longer, one more than the other.", "in-program", "drag",
+              (Variant("x2", "slow", ""),), do="drag", causes=COMPUTE_SLOW),
+        Fault("slow-every-rank", "All devices take longer alike, from some iteration on.", "in-program", "drag",
+              (Variant("x1.5", "slow-all", ""), Variant("x2", "slow-all", "")), do="drag", causes=COMPUTE_SLOW),
+        Fault("long-last-stage", "The last pipeline stage has more to do, by design.", "healthy", "hello",
+              (Variant("x2.5", "uneven", ""),), causes=IMBALANCE, layouts=_PIPELINES),
+        Fault("absorbed", "A rank is slower, and the long last stage hides it.", "healthy", "drag",
+              (Variant("x1.5", "none", ""),), do="drag", layouts=_PIPELINES),
+    )
+}  # fmt: skip
+
+
+def factor_of(variant: str) -> float:
+    """The number in the name of a variant."""
+    return float(variant.removeprefix("x")) if variant.startswith("x") else 1.0
+
+
+def load_of(fault: str, variant: str, second: bool = False) -> dict[str, Any]:
+    """What makes a victim slow, as the parameters of an order.
+
+    Args:
+        fault: name.
+        variant: its magnitude.
+        second: it is the lesser one of two.
+    """
+    factor = factor_of(variant)
+    if fault == "slow-data":
+        return asdict(Load(data_s=(factor - 1) * ITERATION_S))
+    if fault == "gc-storm":
+        return asdict(Load(objects=int(variant.removesuffix("k")) * 1000))
+    if fault == "flap":
+        return asdict(Load(factor, on=8, off=14))
+    if fault == "slow-layers":
+        return asdict(Load(factor, layers=1))
+    return asdict(Load(1 + 0.8 * (factor - 1) if second else factor))
+
+
+def settings_of(fault: str, variant: str, rank: int, victim: int, layout: Layout) -> dict[str, Any]:
+    """What a rank is told at the start."""
+    is_last = layout.index(rank, "pp") == layout.pp - 1
+    if fault in ("long-last-stage", "absorbed") and is_last:
+        return {"load": asdict(Load(_LONG))}
+    if fault == "slow-start" and rank == victim:
+        return {"load": load_of(fault, variant)}
+    return {}

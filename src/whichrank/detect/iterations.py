@@ -1,0 +1,291 @@
+"""Where the time of each iteration goes, rank by rank: blocked in operations, or a rank's own.
+
+An iteration of a rank lasts from one optimizer step to the next, on the clock of its own host. Within it a rank is
+*blocked* while a thread waits for an operation, from `t_end - wait` to `t_end`; what is left is its *own* time:
+computation, data, whatever else it does (DESIGN 5.3, "name by self-time"). Two threads that are blocked at once count
+once. Nothing here compares the clocks of two hosts.
+
+DDP waits for futures of its buckets, and no sensor sees that. It does so once all are issued, so the time from a rank's
+latest issue to the end of such an operation counts as blocked.
+
+Records come in the order in which operations complete, so an iteration is known when the step that ends it is. All
+ranks are handled at once: a rank and a time on its clock are one sortable number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.model.iterations import ITERATION, OP, SPAN_NS, STEP, Ints, Window, key_of
+from whichrank.model.rows import Kind
+from whichrank.model.signature import mix
+
+KEPT: Final = 2048
+"""Iterations of each rank, at most."""
+ALL_KEPT: Final = 1 << 20
+"""The same over all ranks; however many there are, each keeps some."""
+LEAST_KEPT: Final = 32
+LEAST: Final = 3
+"""Iterations that say something."""
+WARM_UP: Final = 3
+"""First iterations of a rank, left out: memory is allocated, graphs are compiled, connections are made."""
+MOST_PENDING: Final = 1 << 20
+"""Operations that wait for the end of their iteration: more are of ranks that make no steps."""
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """When ranks were blocked, as pieces of time that do not overlap, by rank and then time.
+
+    Attributes:
+        start: Rank and nanoseconds as one number.
+        length: Nanoseconds.
+        before: Nanoseconds blocked before each piece, over all ranks.
+    """
+
+    start: Ints
+    length: Ints
+    before: Ints
+
+    @classmethod
+    def of(cls, start: Ints, end: Ints) -> Blocked:
+        """The union of these intervals.
+
+        Args:
+            start: Rank and nanoseconds as one number.
+            end: The same.
+        """
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+        reached = np.maximum.accumulate(end)
+        free_from = np.concatenate((start[:1], reached[:-1]))
+        start = np.maximum(start, free_from)
+        length = np.maximum(end - start, 0)
+        keep = length > 0
+        start, length = start[keep], length[keep]
+        return cls(start, length, np.cumsum(length) - length)
+
+    def until(self, at: Ints) -> Ints:
+        """Nanoseconds blocked before each of these, over all ranks: differences within one rank mean something."""
+        if not len(self.start):
+            return np.zeros(len(at), np.int64)
+        piece = np.searchsorted(self.start, at, side="right") - 1
+        inside = np.clip(at - self.start[piece], 0, self.length[piece])
+        return np.where(piece >= 0, self.before[piece] + inside, 0)
+
+
+class Iterations:
+    """The latest iterations of all ranks.
+
+    Attributes:
+        rows: Rows of ITERATION, of shape (ranks, kept); iteration `i` stands in column `i % kept`.
+        latest: Number of the latest iteration of each rank, -1 if there is none.
+    """
+
+    def __init__(self) -> None:
+        self.rows = np.zeros((0, KEPT), ITERATION)
+        self.latest = np.zeros(0, np.int64)
+        self._open = np.zeros(0, STEP)  # the step that opened the iteration in which each rank is
+        self._ops: list[np.ndarray[Any, Any]] = []
+        self._steps: list[np.ndarray[Any, Any]] = []
+        self._pending = 0
+
+    @property
+    def kept(self) -> int:
+        """Iterations of each rank that are kept."""
+        return int(self.rows.shape[1])
+
+    def feed(self, ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any]) -> None:
+        """Take what was completed, each rank's in the order of completion.
+
+        Args:
+            ops: Rows of OP.
+            steps: Rows of STEP.
+        """
+        if len(ops):
+            self._ops.append(ops)
+            self._pending += len(ops)
+        while self._pending > MOST_PENDING:
+            self._pending -= len(self._ops.pop(0))
+        if len(steps):
+            self._steps.append(steps)
+
+    def forget(self, rank: int) -> None:
+        """The rank's process was replaced."""
+        self._ops = [ops[ops["rank"] != rank] for ops in self._ops]
+        self._steps = [steps[steps["rank"] != rank] for steps in self._steps]
+        self._pending = sum(map(len, self._ops))
+        if rank < len(self.latest):
+            self.latest[rank] = -1
+            self.rows[rank] = np.zeros(1, ITERATION)
+            self._open[rank] = np.zeros(1, STEP)
+
+    def look(self, comm_kinds: NDArray[np.uint64]) -> np.ndarray[Any, Any]:
+        """Measure the iterations that have ended since the last look.
+
+        Args:
+            comm_kinds: For each communicator a number that is equal for those of the same sort.
+
+        Returns:
+            The operations of these iterations, rows of OP.
+        """
+        none = np.zeros(0, OP)
+        if not self._steps:
+            return none
+        steps = np.concatenate(self._steps)
+        self._steps = []
+        self._grow(int(steps["rank"].max()) + 1)
+        opened = self._open[np.unique(steps["rank"])]
+        steps = np.concatenate((opened[opened["counter"] > 0], steps))
+        steps = steps[np.lexsort((steps["counter"], steps["rank"]))]
+        follows = np.diff(steps["rank"]) == 0
+        last = np.append(~follows, True)
+        ops = np.concatenate(self._ops) if self._ops else none
+        now_ns = np.full(len(self._open), -1, np.int64)
+        now_ns[steps["rank"][last]] = steps["at_ns"][last]
+        self._open[steps["rank"][last]] = steps[last]
+        known = ops["rank"] < len(now_ns)
+        over = known & (ops["end_ns"] <= np.where(known, now_ns[np.where(known, ops["rank"], 0)], 0))
+        self._ops = [ops[~over]] if not over.all() else []
+        self._pending = len(ops) - int(over.sum())
+        ops = ops[over]
+        _infer_blocked(ops, np.where(np.bincount(steps["rank"], minlength=len(now_ns)) > 0, now_ns, 0))
+        begin, end = steps[:-1][follows], steps[1:][follows]
+        whole = (end["counter"] == begin["counter"] + 1) & (end["at_ns"] > begin["at_ns"])
+        begin, end = begin[whole], end[whole]
+        if len(begin):
+            self._measure(ops, begin, end, comm_kinds)
+        return ops
+
+    def window(self, ranks: Ints, window_s: float, least: int = LEAST) -> Window | None:
+        """The latest iterations that all of these ranks have ended.
+
+        Args:
+            ranks: Ranks that live.
+            window_s: Seconds that it should reach back.
+            least: Iterations that it has at least, however long they take.
+
+        Returns:
+            None if there are too few.
+        """
+        if not len(ranks) or int(ranks.max()) >= len(self.latest):
+            return None
+        newest = int(self.latest[ranks].min())
+        wanted = np.arange(max(WARM_UP, newest - self.kept + 2), newest + 1)
+        if len(wanted) < least:
+            return None
+        # How far back: by the clock of the first rank.
+        one = self.rows[ranks[0], wanted % self.kept]
+        back_s = (one["end_ns"][-1] - one["end_ns"]) / 1e9
+        recent = (back_s < window_s) | (np.arange(len(wanted)) >= len(wanted) - least)
+        wanted = wanted[recent & (one["iteration"] == wanted)]
+        rows = self.rows[ranks[:, None], wanted % self.kept]
+        there = (rows["iteration"] == wanted).all(axis=0)
+        wanted, rows = wanted[there], rows[:, there]
+        if len(wanted) < least:
+            return None
+        lasted_s = float(rows["total_s"][0].sum())
+        together = mix(rows["pattern"], np.arange(len(ranks), dtype=np.uint64)[:, None])
+        whole = np.bitwise_xor.reduce(together, axis=0)
+        values, count = np.unique(whole, return_counts=True)
+        usual = whole == values[np.argmax(count)]
+        every, rows = len(wanted), rows[:, usual]
+        if usual.sum() < least:
+            return None
+        return Window(
+            ranks=ranks,
+            iteration=wanted[usual],
+            end_ns=rows["end_ns"].astype(np.int64),
+            total_s=rows["total_s"].astype(np.float64),
+            own_s=rows["own_s"].astype(np.float64),
+            elements=rows["elements"].astype(np.float64),
+            in_pipeline=rows["messages"][:, 0] > 0,
+            roots=rows["roots"][:, 0],
+            position=np.unique(rows["pattern"][:, 0], return_inverse=True)[1].reshape(-1),
+            lasted_s=lasted_s,
+            iterations=every,
+        )
+
+    def _measure(
+        self,
+        ops: np.ndarray[Any, Any],
+        begin: np.ndarray[Any, Any],
+        end: np.ndarray[Any, Any],
+        kinds: NDArray[np.uint64],
+    ) -> None:
+        """Iterations from `begin` to `end`, sorted by rank and number."""
+        zero_ns = np.zeros(len(self._open), np.int64)
+        first = np.append(True, np.diff(begin["rank"]) != 0)
+        zero_ns[begin["rank"][first]] = begin["at_ns"][first]
+        ops = ops[ops["end_ns"] > zero_ns[ops["rank"]]]
+        waited = ops[ops["blocked_ns"] > 0]
+        zero = zero_ns[waited["rank"]]
+        blocked = Blocked.of(
+            key_of(waited["rank"], waited["end_ns"] - waited["blocked_ns"] - zero),
+            key_of(waited["rank"], waited["end_ns"] - zero),
+        )
+        zero = zero_ns[begin["rank"]]
+        from_key, to_key = key_of(begin["rank"], begin["at_ns"] - zero), key_of(end["rank"], end["at_ns"] - zero)
+        of = _iteration_of(ops, begin, end)
+        inside = of >= 0
+        ops, of = ops[inside], of[inside]
+        rows = np.zeros(len(begin), ITERATION)
+        rows["iteration"], rows["end_ns"] = begin["counter"], end["at_ns"]
+        rows["total_s"] = (end["at_ns"] - begin["at_ns"]) / 1e9
+        rows["own_s"] = rows["total_s"] - (blocked.until(to_key) - blocked.until(from_key)) / 1e9
+        rows["messages"] = np.bincount(of, ops["kind"] >= Kind.SEND, len(begin))
+        rows["elements"] = np.bincount(of, ops["count"].astype(np.float64), len(begin))
+        sort = mix(kinds[ops["comm"]], ops["kind"].astype(np.uint64) << 16 | ops["stage"])
+        np.add.at(rows["pattern"], of, sort)
+        is_root = (ops["peer"] == ops["rank"]) & (ops["kind"] < Kind.SEND)
+        np.add.at(rows["roots"], of[is_root], sort[is_root])
+        self.rows[begin["rank"], begin["counter"] % self.kept] = rows
+        np.maximum.at(self.latest, begin["rank"], begin["counter"])
+
+    def _grow(self, size: int) -> None:
+        have = len(self.latest)
+        if size <= have:
+            return
+        kept = int(np.clip(ALL_KEPT // size, LEAST_KEPT, KEPT))
+        rows = np.zeros((size, kept), ITERATION)
+        if have and kept == self.kept:
+            rows[:have] = self.rows
+        else:
+            self.latest[:] = -1  # the places have changed; it happens while ranks arrive
+        self.rows = rows
+        self.latest = np.append(self.latest, np.full(size - have, -1, np.int64))
+        self._open = np.concatenate((self._open, np.zeros(size - have, STEP)))
+
+
+def _infer_blocked(ops: np.ndarray[Any, Any], now_ns: Ints) -> None:
+    """Set how long ranks were blocked on operations of which they took the future.
+
+    Args:
+        ops: Rows of OP, changed in place.
+        now_ns: By rank, a time on its clock that is no earlier than any here.
+    """
+    unseen = np.flatnonzero((ops["future"] > 0) & (ops["blocked_ns"] == 0))
+    if not len(unseen):
+        return
+    ranks = ops["rank"]
+    ago_ns = now_ns[ranks] - SPAN_NS // 2
+    issues = np.sort(key_of(ranks, ops["issue_ns"] - ago_ns))
+    ends = key_of(ranks[unseen], ops["end_ns"][unseen] - ago_ns[unseen])
+    latest = issues[np.searchsorted(issues, ends, side="left") - 1]  # its own issue at the earliest
+    ops["blocked_ns"][unseen] = np.clip(ends - latest, 0, None)
+
+
+def _iteration_of(ops: np.ndarray[Any, Any], begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> Ints:
+    """In which of these iterations each operation was issued, -1 none. Iterations are sorted by rank and number."""
+
+    def place(rank: NDArray[Any], ordinal: NDArray[Any]) -> Ints:
+        return np.asarray(rank.astype(np.int64) << 32 | ordinal.astype(np.int64))
+
+    at = place(ops["rank"], ops["ordinal"])
+    of = np.searchsorted(place(begin["rank"], begin["ordinal"]), at, side="left") - 1
+    inside = (of >= 0) & (at <= place(end["rank"], end["ordinal"])[of]) & (ops["rank"] == begin["rank"][of])
+    return np.where(inside, of, -1)

@@ -1,0 +1,214 @@
+"""Which ranks take longer than they should, and whether it is more than noise.
+
+What is looked at is a rank's excess of own time (`locate.selftime`), first against ranks in the same position, which
+works from the first iterations on, then, where it has no such peers, against its own past. It is a suspect if it has
+been too long for a quarter of a window and still is, or if it is much too long again and again (it comes and goes). A
+single pause, however long, is neither. Whether a suspect's excess delays anybody is for `locate.critical_path`.
+
+The past of a rank is the least of the medians of earlier windows, so a slowdown does not become usual.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from whichrank.model.iterations import Excess, Floats, Ints, Window
+
+EXCESS: Final = 0.05
+"""Share of an iteration from which an excess may matter."""
+EXCESS_S: Final = 0.002
+"""And seconds: less is the work of timers and caches."""
+MUCH: Final = 0.15
+"""Share of an iteration that an excess must have to count as one bout of a slowdown that comes and goes."""
+OFTEN: Final = 0.15
+"""Share of the iterations that such bouts must make up."""
+BOUTS: Final = 3
+"""Times that it must have come."""
+STEADY: Final = 0.75
+"""Share of the iterations since it began in which a steady slowdown shows."""
+PART: Final = 0.25
+"""Share of a window for which it must have lasted."""
+STANDS_OUT: Final = 3.0
+"""Times what any other rank loses that one which comes and goes must lose."""
+GREW: Final = 1.1
+"""Times its past from which a rank without peers, or the whole job, is slower than it was."""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A rank that may be slow.
+
+    Attributes:
+        index: Of the rank in the window.
+        excess_s: Own time beyond the usual: the median, or the mean where it comes and goes.
+        usual_s: What would be usual.
+        against: `peers` or `past`.
+        share: Part of the iterations since then in which it is too long.
+        onset: Column of the window in which it began.
+        comes_and_goes: It is as usual in most iterations.
+    """
+
+    index: int
+    excess_s: float
+    usual_s: float
+    against: str
+    share: float
+    onset: int
+    comes_and_goes: bool = False
+
+    @property
+    def factor(self) -> float:
+        """Times the usual."""
+        return (self.usual_s + self.excess_s) / self.usual_s if self.usual_s > 0 else float("inf")
+
+
+def beyond_peers(window: Window, excess: Excess, window_s: float) -> list[Suspect]:
+    """Ranks whose own time is longer than that of their position, the longest first.
+
+    Args:
+        window: Iterations.
+        excess: Of each rank.
+        window_s: Seconds that a window should have.
+    """
+    over_s = excess.excess_s - excess.by_work_s
+    # A pause counts as no longer than an iteration.
+    mean_s = np.clip(over_s, 0.0, window.iteration_s).mean(axis=1)
+    likely = np.maximum(np.median(over_s, axis=1), mean_s) >= PART * _least_s(window)
+    found = [
+        _suspect(window, index, over_s[index], excess.usual_s[index], "peers", window_s)
+        for index in np.flatnonzero(excess.has_peers & likely).tolist()
+    ]
+    apart = [s for s in found if s and (not s.comes_and_goes or _stands_out(mean_s, s.index))]
+    return sorted(apart, key=lambda suspect: -suspect.excess_s)
+
+
+def _stands_out(mean_s: Floats, index: int) -> bool:
+    """Does no other rank lose nearly as much? Else work moves from rank to rank."""
+    return bool(mean_s[index] >= STANDS_OUT * np.delete(mean_s, index).max(initial=0.0))
+
+
+def _least_s(window: Window) -> float:
+    return max(EXCESS * window.iteration_s, EXCESS_S)
+
+
+def _suspect(
+    window: Window, index: int, over_s: Floats, usual_s: Floats, against: str, window_s: float
+) -> Suspect | None:
+    """The rank with this excess in each iteration, if that is more than noise."""
+    least_s = _least_s(window)
+    # It began where the sum of all that came before is least.
+    onset = int(np.argmin(np.concatenate(([0.0], np.cumsum(over_s - least_s / 2)))))
+    since_s = over_s[onset:]
+    lasted_s = float(window.total_s[index, onset:].sum())
+    share = float((since_s >= least_s / 2).mean()) if len(since_s) else 0.0
+    if share >= STEADY and lasted_s >= PART * window_s and float(np.median(since_s)) >= least_s:
+        usual = float(np.median(usual_s[onset:]))
+        return Suspect(index, float(np.median(since_s)), usual, against, share, onset)
+    bouts = over_s >= max(MUCH * window.iteration_s, EXCESS_S)
+    comes = int((bouts[1:] & ~bouts[:-1]).sum()) + int(bouts[0])
+    mean_s = float(np.clip(over_s, 0.0, window.iteration_s).mean())
+    if comes < BOUTS or bouts.mean() < OFTEN or mean_s < least_s or window.lasted_s < window_s / 2:
+        return None
+    return Suspect(index, mean_s, float(np.median(usual_s)), against, float(bouts.mean()), int(np.argmax(bouts)), True)
+
+
+class Past:
+    """The best that each rank has been, window by window.
+
+    Attributes:
+        own_s: Least median of own time by rank, infinite where none is known.
+    """
+
+    def __init__(self) -> None:
+        self.own_s = np.zeros(0)
+        self.iteration_s = np.inf
+
+    def learn(self, window: Window) -> None:
+        """Take a window that is over."""
+        size = int(window.ranks.max()) + 1
+        if size > len(self.own_s):
+            self.own_s = np.append(self.own_s, np.full(size - len(self.own_s), np.inf))
+        own_s = np.median(window.own_s, axis=1)
+        self.own_s[window.ranks] = np.minimum(self.own_s[window.ranks], own_s)
+        self.iteration_s = min(self.iteration_s, window.iteration_s)
+
+    def forget(self, rank: int) -> None:
+        """The rank's process was replaced."""
+        if rank < len(self.own_s):
+            self.own_s[rank] = np.inf
+
+    def grown(self, window: Window) -> Floats:
+        """Times its past that each rank's own time is; 1 where there is none."""
+        own_s = np.median(window.own_s, axis=1)
+        known = np.full(len(window.ranks), np.inf)
+        inside = window.ranks < len(self.own_s)
+        known[inside] = self.own_s[window.ranks[inside]]
+        good = np.isfinite(known) & (known > 0)
+        grown: Floats = np.divide(own_s, known, out=np.ones(len(own_s)), where=good)
+        return grown
+
+
+def beyond_past(window: Window, excess: Excess, past: Past, window_s: float) -> list[Suspect]:
+    """Ranks without peers that are slower than they were, while the others are not."""
+    grown = past.grown(window)
+    own_s = np.median(window.own_s, axis=1)
+    found = []
+    for index in np.flatnonzero(~excess.has_peers & (grown >= GREW)).tolist():
+        others = np.delete(grown, index)
+        if len(others) and float(np.median(others)) - 1.0 < (grown[index] - 1.0) / 2:
+            usual_s = np.full(len(window.iteration), own_s[index] / grown[index])
+            over_s = window.own_s[index] - usual_s
+            found.append(_suspect(window, index, over_s, usual_s, "past", window_s))
+    return sorted((s for s in found if s), key=lambda suspect: -suspect.excess_s)
+
+
+def all_slower(window: Window, past: Past) -> float:
+    """Times its past that the job's computation takes on every rank alike; 1 if it does not."""
+    grown = past.grown(window)
+    slower = window.iteration_s >= GREW * past.iteration_s and float(np.quantile(grown, 0.1)) >= GREW
+    return float(np.median(grown)) if slower else 1.0
+
+
+def moving(window: Window, excess: Excess) -> float:
+    """Share of a usual iteration that is lost to ranks that take turns in being the longest of their position.
+
+    0 if more than half of it is one rank's.
+    """
+    over_s = np.clip(excess.excess_s, 0.0, window.iteration_s)
+    longest = np.argmax(over_s, axis=0)
+    lost_s = over_s[longest, np.arange(len(longest))]
+    of_rank = np.bincount(longest, lost_s)
+    if not lost_s.any() or of_rank.max() > of_rank.sum() / 2:
+        return 0.0
+    return float(np.median(lost_s)) / window.iteration_s
+
+
+@dataclass(frozen=True)
+class LongStage:
+    """A pipeline stage that takes longer than the others.
+
+    Attributes:
+        members: Indices of its ranks in the window.
+        factor: Times the others.
+    """
+
+    members: Ints
+    factor: float
+
+
+def long_stage(window: Window) -> LongStage | None:
+    """The pipeline stage with the longest own time, if it is much longer than the others usually are."""
+    positions = np.unique(window.position[window.in_pipeline])
+    if len(positions) < 2 or not window.in_pipeline.all():
+        return None
+    middle_s = np.median(window.own_s, axis=1)
+    of_stage = np.array([np.median(middle_s[window.position == p]) for p in positions])
+    longest = int(np.argmax(of_stage))
+    others_s = float(np.median(np.delete(of_stage, longest)))
+    if others_s <= 0 or of_stage[longest] < GREW * others_s:
+        return None
+    members = np.flatnonzero(window.position == positions[longest])
+    return LongStage(members, float(of_stage[longest]) / others_s)

@@ -1,0 +1,243 @@
+"""What if a rank had been quicker? Iterations are gone through again, with other times.
+
+MegaTrace (section II.D) blames only what lies on the critical path, since bubbles absorb the rest. Here the graph is
+what really happened: for each rank the operations that it issued and those it was blocked on, with its own time in
+between; for each round who had to be there and how long the transfer took. Going through it with a rank's own times
+replaced tells how much sooner the iterations would have been over: nothing, if others were late anyway.
+
+A round's transfer is the shortest duration over its members, which is that of the last to enter. Times are durations
+on one host each, so clocks need not agree: all ranks start at zero, and the first iteration, in which they fall into
+step, does not count. All ranks go one event further at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.model.iterations import SPAN_NS, Floats, Ints, key_of
+from whichrank.model.rows import Kind
+from whichrank.model.signature import mix
+
+ISSUE, BLOCK, END = 0, 1, 2
+SHORTEST: Final = 0.05
+"""The part of receives that is taken for pure transfer."""
+_FROM_ROOT: Final = (Kind.BROADCAST, Kind.SCATTER)
+_TO_ROOT: Final = (Kind.REDUCE, Kind.GATHER)
+
+
+@dataclass(frozen=True)
+class Course:
+    """What ranks did in some iterations, as events sorted by rank and time.
+
+    Attributes:
+        rank: Index of the rank of each event.
+        what: ISSUE, BLOCK or END (of an iteration).
+        own_s: Seconds of the rank's own before the event.
+        iteration: In which it is, from 0.
+        gap: Operations that the rank has issued before it in this iteration.
+        round: Index of the round, -1 none.
+        needs: For BLOCK: 0 nobody (it lasts as long as it did), 1 all members, 2 the root.
+        lasted_s: For BLOCK: how long it did.
+        is_root: The rank is the root of the round.
+        first: Of each rank, its first event; one more at the end.
+        transfer_s: Of each round.
+        members: Members of each round among the events.
+        iterations: How many each rank goes through.
+        ranks: The rank behind each index.
+    """
+
+    rank: Ints
+    what: Ints
+    own_s: Floats
+    iteration: Ints
+    gap: Ints
+    round: Ints
+    needs: Ints
+    lasted_s: Floats
+    is_root: NDArray[np.bool_]
+    first: Ints
+    transfer_s: Floats
+    members: Ints
+    iterations: int
+    ranks: Ints
+
+    def replay(self, own_s: Floats | None = None, transfer_s: Floats | None = None) -> float:
+        """Seconds per iteration, but for the first one; NaN if the ranks would wait for each other for ever.
+
+        Args:
+            own_s: Other own times.
+            transfer_s: Other transfers.
+        """
+        own_s = self.own_s if own_s is None else own_s
+        transfer_s = self.transfer_s if transfer_s is None else transfer_s
+        ranks = len(self.first) - 1
+        at, end = self.first[:-1].copy(), self.first[1:]
+        clock = np.zeros(ranks)
+        missing, entered = self.members.copy(), np.zeros(len(self.members))
+        rooted = np.full(len(self.members), np.nan)
+        done = np.zeros((ranks, self.iterations))
+        seen = np.zeros(ranks, np.int64)
+        live = np.flatnonzero(at < end)
+        while len(live):
+            event = at[live]
+            time = clock[live] + own_s[event]
+            what, of = self.what[event], self.round[event]
+            go = what != BLOCK
+            issues = (what == ISSUE) & (of >= 0)
+            if issues.any():
+                np.maximum.at(entered, of[issues], time[issues])
+                np.subtract.at(missing, of[issues], 1)
+                roots = issues & self.is_root[event]
+                rooted[of[roots]] = time[roots]
+            ends = what == END
+            if ends.any():
+                who = live[ends]
+                done[who, seen[who]] = time[ends]
+                seen[who] += 1
+            blocks = ~go
+            if blocks.any():
+                needs = self.needs[event]
+                there = (needs == 0) | ((needs == 1) & (missing[of] == 0)) | ((needs == 2) & ~np.isnan(rooted[of]))
+                until = np.where(needs == 2, rooted[of], entered[of]) + transfer_s[of]
+                time = np.where(blocks & (needs > 0), np.fmax(time, until), time)
+                time = np.where(blocks & (needs == 0), time + self.lasted_s[event], time)
+                go |= blocks & there
+            if not go.any():
+                return float("nan")
+            clock[live[go]] = time[go]
+            at[live[go]] += 1
+            live = live[at[live] < end[live]]
+        if self.iterations < 2:
+            return float(done[:, -1].max())
+        return float((done[:, -1].max() - done[:, 0].max()) / (self.iterations - 1))
+
+
+def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size: Ints) -> Course | None:
+    """The events of consecutive iterations.
+
+    Args:
+        ops: Rows of OP.
+        steps: Rows of STEP, of each rank the same number, with consecutive counters; the first one opens.
+        comm_size: Members of each communicator.
+
+    Returns:
+        None if there are no iterations.
+    """
+    ranks, count = np.unique(steps["rank"], return_counts=True)
+    if not len(ranks) or count.min() < 2 or count.min() != count.max():
+        return None
+    steps = steps[np.lexsort((steps["counter"], steps["rank"]))].reshape(len(ranks), -1)
+    at = np.searchsorted(ranks, ops["rank"])
+    at[at == len(ranks)] = 0
+    inside = (ranks[at] == ops["rank"]) & (ops["ordinal"] > steps["ordinal"][at, 0])
+    inside &= ops["ordinal"] <= steps["ordinal"][at, -1]
+    ops, at = ops[inside], at[inside]
+    of, count_in = _rounds(ops)
+    size = np.zeros(len(count_in), np.int64)
+    size[of] = np.where(ops["kind"] < Kind.SEND, comm_size[ops["comm"]], 2)
+    whole = count_in == size
+    blocked = np.flatnonzero(ops["blocked_ns"] > 0)
+    lasted_s = np.maximum(ops["end_ns"] - ops["issue_ns"], 0) / 1e9
+    transfer_s = np.full(len(count_in), np.inf)
+    np.minimum.at(transfer_s, of, lasted_s)
+    _shorten_messages(transfer_s, of, ops, lasted_s)
+    ends = steps["at_ns"][:, 1:].reshape(-1)
+    per_rank = steps.shape[1] - 1
+    rank = np.concatenate((at, at[blocked], np.repeat(np.arange(len(ranks)), per_rank)))
+    what = np.repeat((ISSUE, BLOCK, END), (len(at), len(blocked), len(ends)))
+    op = np.concatenate((np.arange(len(at)), blocked, np.full(len(ends), -1)))
+    begin = np.concatenate((ops["issue_ns"], ops["end_ns"][blocked] - ops["blocked_ns"][blocked], ends))
+    finish = np.concatenate((ops["issue_ns"], ops["end_ns"][blocked], ends))
+    order = np.lexsort((what, begin, rank))
+    rank, what, op, begin, finish = rank[order], what[order], op[order], begin[order], finish[order]
+    starts = np.append(True, np.diff(rank) != 0)
+    opened = steps["at_ns"][:, 0]
+    reached = np.maximum.accumulate(key_of(rank, finish - opened[rank])) - rank * SPAN_NS + opened[rank]
+    before = np.where(starts, opened[rank], np.append(0, reached[:-1]))
+    ended = np.cumsum(what == END) - (what == END)
+    iteration = ended - per_rank * rank
+    issued = np.cumsum(what == ISSUE) - (what == ISSUE)
+    opens = np.append(True, what[:-1] == END)
+    return Course(
+        rank=rank,
+        what=what,
+        own_s=np.maximum(begin - before, 0) / 1e9,
+        iteration=iteration,
+        gap=issued - np.maximum.accumulate(np.where(opens, issued, 0)),
+        round=np.where(op >= 0, of[op], -1),
+        needs=np.where(what == BLOCK, _needs(ops, whole[of])[op], 0),
+        lasted_s=(finish - begin) / 1e9,
+        is_root=(op >= 0) & (ops["peer"] == ops["rank"])[op],
+        first=np.append(np.flatnonzero(starts), len(rank)),
+        transfer_s=transfer_s,
+        members=count_in,
+        iterations=per_rank,
+        ranks=ranks,
+    )
+
+
+def _shorten_messages(transfer_s: Floats, of: Ints, ops: np.ndarray[Any, Any], lasted_s: Floats) -> None:
+    """Transfers between two ranks: as short as the shortest receives of as much: their senders were early.
+
+    The end of an asynchronous send is known only when it is waited for, so of one round neither side tells how long the
+    transfer took if the receiver was early.
+
+    Args:
+        transfer_s: Of each round, changed in place.
+        of: The round of each operation.
+        ops: Rows of OP.
+        lasted_s: Of each operation.
+    """
+    receives = np.flatnonzero(ops["kind"] == Kind.RECV)
+    for elements in np.unique(ops["count"][receives]).tolist():
+        mine = receives[ops["count"][receives] == elements]
+        shortest_s = float(np.quantile(lasted_s[mine], SHORTEST, method="lower"))
+        transfer_s[of[mine]] = np.minimum(transfer_s[of[mine]], shortest_s)
+
+
+def _needs(ops: np.ndarray[Any, Any], whole: NDArray[np.bool_]) -> Ints:
+    """Whom each operation waits for: 0 nobody who is known, 1 all members, 2 the root."""
+    kind, is_root = ops["kind"], ops["peer"] == ops["rank"]
+    needs = np.where(np.isin(kind, _FROM_ROOT), np.where(is_root, 0, 2), 1)
+    needs[np.isin(kind, _TO_ROOT) & ~is_root] = 0
+    needs[~whole | (kind == Kind.RECV_ANY)] = 0
+    return needs
+
+
+def _rounds(ops: np.ndarray[Any, Any]) -> tuple[Ints, Ints]:
+    """Index of each operation's round, and operations of each round."""
+    is_send, is_recv = ops["kind"] == Kind.SEND, ops["kind"] == Kind.RECV
+    source = np.where(is_send, ops["rank"], np.where(is_recv, ops["peer"], -1)).astype(np.int64) + 1
+    target = np.where(is_send, ops["peer"], np.where(is_recv, ops["rank"], -1)).astype(np.int64) + 1
+    key = mix(mix(mix(ops["comm"].astype(np.uint64) + np.uint64(1), source), target), ops["counter"])
+    _, of, count = np.unique(key, return_inverse=True, return_counts=True)
+    return of.reshape(-1).astype(np.int64), count.astype(np.int64)
+
+
+def as_its_peers(course: Course, who: Ints, peers: Ints) -> Floats:
+    """Own times as if these ranks had been as quick as their peers usually are, gap by gap; never slower.
+
+    Args:
+        course: What happened.
+        who: Indices of ranks.
+        peers: Indices of ranks that issue the same operations, without those.
+    """
+    ranks = np.concatenate((who, peers))
+    row = np.full(len(course.ranks), -1, np.int64)
+    row[ranks] = np.arange(len(ranks))
+    mine = np.flatnonzero(row[course.rank] >= 0)
+    gaps = int(course.gap[mine].max(initial=0)) + 1
+    table = np.zeros((len(ranks), course.iterations, gaps))
+    at = row[course.rank[mine]], course.iteration[mine], course.gap[mine]
+    np.add.at(table, at, course.own_s[mine])
+    usual = np.median(table[len(who) :], axis=0)
+    ratio = np.divide(usual, table[: len(who)], out=np.ones_like(table[: len(who)]), where=table[: len(who)] > 0)
+    ratio = np.minimum(ratio, 1.0)
+    own_s = course.own_s.copy()
+    changed = at[0] < len(who)
+    own_s[mine[changed]] *= ratio[at[0][changed], at[1][changed], at[2][changed]]
+    return own_s

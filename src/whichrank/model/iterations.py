@@ -1,0 +1,119 @@
+"""Iterations as values: operations that were completed, steps, and what became of the time between them.
+
+An iteration of a rank lasts from one optimizer step to the next, on the clock of its own host. All times are on a
+rank's own clock and are never compared with another's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+SPAN_NS: Final = 1 << 43
+"""2.4 hours: the longest iteration that is measured. 2^20 ranks fit into one number beside it."""
+
+OP: Final = np.dtype(
+    [
+        ("rank", "i4"),
+        ("comm", "i4"),
+        ("counter", "u4"),
+        ("ordinal", "u4"),
+        ("issue_ns", "i8"),
+        ("end_ns", "i8"),
+        ("blocked_ns", "i8"),
+        ("count", "u8"),
+        ("peer", "i4"),
+        ("stage", "u2"),  # of send/recv: the rank's own place in the communicator, from 1
+        ("kind", "u1"),
+        ("future", "u1"),  # 1: only its future was waited for, which nobody sees
+    ]
+)
+"""A completed operation."""
+STEP: Final = np.dtype([("rank", "i8"), ("counter", "i8"), ("ordinal", "i8"), ("at_ns", "i8")])
+"""The end of an iteration: the step's number, the operations begun before it, when it was made."""
+
+ITERATION: Final = np.dtype(
+    [
+        ("iteration", "i8"),  # number of the step that opens it
+        ("end_ns", "i8"),  # on the rank's own clock
+        ("total_s", "f4"),
+        ("own_s", "f4"),
+        ("messages", "i4"),  # operations to or from one rank
+        ("pattern", "u8"),  # which kinds of operations on which kinds of communicators, in any order
+        ("roots", "u8"),  # of which sorts of operations the rank is the root; 0 of none
+        ("elements", "f8"),  # moved by all operations
+    ]
+)
+"""One iteration of one rank."""
+
+
+def key_of(rank: NDArray[Any], at_ns: Ints) -> Ints:
+    """A rank and a time since some zero of its own as one number, sorted by rank first."""
+    return np.asarray(rank.astype(np.int64) * SPAN_NS + np.clip(at_ns, 0, SPAN_NS - 1))
+
+
+@dataclass(frozen=True)
+class Window:
+    """Iterations that all ranks have been through, with the usual operations.
+
+    Attributes:
+        ranks: Ranks compared, (R,).
+        iteration: Their numbers, (n,).
+        end_ns: When each ended, on the clock of each rank, (R, n).
+        total_s: From step to step, (R, n).
+        own_s: Not blocked in operations, (R, n).
+        elements: Moved by all operations, (R, n).
+        position: A number for each rank, equal for ranks in the same position, (R,).
+        in_pipeline: It sends to some rank, or receives from one, (R,).
+        roots: A number for each rank, equal for ranks that are roots of the same sorts of operations; 0 of none, (R,).
+        lasted_s: Seconds from the first to the last iteration.
+        iterations: All iterations in this time, also those with other operations.
+    """
+
+    ranks: Ints
+    iteration: Ints
+    end_ns: Ints
+    total_s: Floats
+    own_s: Floats
+    elements: Floats
+    position: Ints
+    in_pipeline: Bools
+    roots: NDArray[np.uint64]
+    lasted_s: float
+    iterations: int
+
+    @property
+    def iteration_s(self) -> float:
+        """How long an iteration usually takes."""
+        return float(np.median(self.total_s))
+
+    def peers_of(self, index: int) -> Ints:
+        """Indices of the other ranks in the same position."""
+        same = self.position == self.position[index]
+        same[index] = False
+        return np.flatnonzero(same)
+
+
+@dataclass(frozen=True)
+class Excess:
+    """Own time beyond that of the same position.
+
+    Attributes:
+        excess_s: (R, n); zero where a rank has no peers.
+        by_work_s: The part of it that goes with moving more elements, (R, n).
+        usual_s: Own time of the position, (R, n).
+        has_peers: (R,).
+        work: Elements moved in proportion to the position's median, (R,).
+    """
+
+    excess_s: Floats
+    by_work_s: Floats
+    usual_s: Floats
+    has_peers: Bools
+    work: Floats

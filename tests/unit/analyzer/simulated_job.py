@@ -1,0 +1,65 @@
+"""A simulated job told to a real analyzer: one agent per rank, each on a clock of its own."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from batches import T0, Node, S, comm_info
+from simulated import Told
+
+from whichrank.analyzer import Analyzer
+from whichrank.config import AnalyzerConfig
+from whichrank.model.incident import Incident
+from whichrank.model.rows import Kind, Status
+from whichrank.model.telemetry import RECORD_TOLD, CommInfo
+
+EVERY_S = 0.25
+BACKEND = "gloo"
+NAMES = {0: "mesh_tp", 1: "mesh_pp", 2: "mesh_dp", 3: "default_pg"}
+
+
+def watch(told: Told, window_s: float = 4.0) -> list[Incident]:
+    """Everything that an analyzer says, in order."""
+    ops, steps = told.arrays()
+    infos = _comms(ops)
+    member = {(c, r): info.members.index(r) for c, info in infos.items() for r in info.members}
+    rows = np.zeros(len(ops), RECORD_TOLD)
+    rows["rank"], rows["comm"] = ops["rank"], ops["comm"] + 1
+    row = rows["row"]
+    for name in ("counter", "ordinal", "count", "kind"):
+        row[name] = ops[name]
+    row["t_issue_ns"], row["t_start_ns"], row["t_end_ns"] = ops["issue_ns"], ops["issue_ns"], ops["end_ns"]
+    row["wait_us"], row["status"], row["dtype"] = ops["blocked_ns"] // 1000, Status.DONE, 6
+    row["peer"] = [member.get((c, p), -1) for c, p in zip(ops["comm"].tolist(), ops["peer"].tolist(), strict=True)]
+    marks = np.zeros(len(steps), RECORD_TOLD)
+    marks["rank"] = steps["rank"]
+    marks["row"]["kind"], marks["row"]["status"], marks["row"]["peer"] = Kind.STEP, Status.DONE, -1
+    marks["row"]["counter"], marks["row"]["ordinal"] = steps["counter"], steps["ordinal"]
+    marks["row"]["t_issue_ns"] = marks["row"]["t_end_ns"] = steps["at_ns"]
+    rows = np.concatenate((rows, marks))
+    at_s = (rows["row"]["t_end_ns"].astype(np.int64) - Told.clock(rows["rank"])) / S
+    order = np.argsort(at_s, kind="stable")
+    rows, at_s = rows[order], at_s[order]
+    ranks = np.unique(ops["rank"]).tolist()
+    nodes = [_node(rank, len(ranks), [i for i in infos.values() if rank in i.members]) for rank in ranks]
+    analyzer = Analyzer(AnalyzerConfig(slow_window_s=window_s), "job", 0.0)
+    said: list[Incident] = []
+    for now_s in np.arange(EVERY_S, at_s[-1] + 1.0, EVERY_S).tolist():
+        news = rows[np.searchsorted(at_s, now_s - EVERY_S) : np.searchsorted(at_s, now_s)]
+        for node in nodes:
+            analyzer.feed(node.batch(now_s, news[news["rank"] == node.ranks[0]]), T0 / S + now_s)
+        said += analyzer.tick(T0 / S + now_s)
+    return said
+
+
+def _comms(ops: np.ndarray) -> dict[int, CommInfo]:
+    infos = {}
+    for comm in np.unique(ops["comm"]).tolist():
+        members = np.unique(ops["rank"][ops["comm"] == comm]).tolist()
+        info = comm_info(comm + 1, members, NAMES[comm // 1000])
+        infos[comm] = msgspec.structs.replace(info, backend=BACKEND)
+    return infos
+
+
+def _node(rank: int, world: int, comms: list[CommInfo]) -> Node:
+    return Node(f"node{rank}:1", [rank], world, clock_s=rank * 3700.0).comm(*comms)

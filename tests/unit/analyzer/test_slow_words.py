@@ -1,0 +1,57 @@
+"""Slow links in words: a cell is a link, a row a source, a column a destination."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_traffic import RING, transfers
+
+from whichrank.analyzer.slow_words import of_links
+from whichrank.analyzer.state import JobState
+from whichrank.locate.links import LinkPast, slow_links
+from whichrank.model.finding import Finding
+from whichrank.model.iterations import Window
+
+NODE = np.array([0, 0, 1, 1, 2, 2])
+
+
+def told(slow: dict[tuple[int, int], float]) -> Finding:
+    """What is said of a ring with more links, some of which are slow."""
+    links = transfers(RING | {(2, 0): 50.0, (4, 2): 50.0} | slow, unsent_bytes=dict.fromkeys(slow, 9000.0))
+    n, ranks = 3, np.arange(6)
+    window = Window(
+        ranks=ranks, iteration=np.arange(5, 5 + n), end_ns=np.zeros((6, n), np.int64), total_s=np.ones((6, n)),
+        own_s=np.ones((6, n)), elements=np.ones((6, n)), position=np.zeros(6, np.int64),
+        in_pipeline=np.zeros(6, np.bool_), roots=np.zeros(6, np.uint64), lasted_s=3.0, iterations=n,
+    )  # fmt: skip
+    state = JobState()
+    state.ranks.grow(6)
+    return of_links(state, window, links, slow_links(links, NODE, LinkPast())).finding
+
+
+def test_a_cell_is_a_link_and_names_no_rank() -> None:
+    finding = told({(2, 4): 5.0})
+    assert [(link.src, link.dst, link.end) for link in finding.links] == [(2, 4, "path")]
+    assert finding.culprits == ()
+
+
+@pytest.mark.parametrize(
+    ("slow", "rank", "words"),
+    [
+        ({(2, 4): 5.0, (2, 0): 5.0}, 2, "all that it sends to other nodes goes at 40 Mbit/s where 400 Mbit/s is usual"),
+        ({(0, 2): 5.0, (4, 2): 5.0}, 2, "all that is sent to it from other nodes goes at 40 Mbit/s where 400"),
+    ],
+)
+def test_a_row_is_a_source_and_a_column_a_destination(
+    slow: dict[tuple[int, int], float], rank: int, words: str
+) -> None:
+    finding = told(slow)
+    assert [blame.rank for blame in finding.culprits] == [rank]
+    assert words in finding.culprits[0].why
+
+
+def test_the_numbers_are_in_the_evidence() -> None:
+    evidence = {e.what: e.value for e in told({(2, 4): 5.0}).evidence}
+    assert evidence["rate while under way"] == 5_000_000
+    assert evidence["usual rate"] == 50_000_000
+    assert evidence["unsent at most"] == 9000

@@ -1,0 +1,178 @@
+"""Slow, told from a simulated job whose truth is known: who, since when, at what cost, and where it is nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from simulated import Call, Compute, Program, Slower, ddp, run, tp_pp_dp
+from simulated_job import watch
+
+from whichrank.model.incident import Cause, Incident, Reason
+from whichrank.model.rows import Kind
+
+NOISE = 0.05
+WINDOW_S = 6.0
+LAYOUTS: dict[str, Callable[[], list[Program]]] = {"dp8": lambda: ddp(8), "tp2-pp2-dp2": tp_pp_dp}
+
+
+def factors(of: Callable[[int, int, Compute], float], seed: int = 0) -> Slower:
+    """What ranks compute takes so many times as long, with noise on each piece."""
+    rng = np.random.default_rng(seed)
+    return lambda rank, i, what: what.seconds * of(rank, i, what) * max(0.2, 1 + NOISE * rng.standard_normal())
+
+
+def said(programs: list[Program], of: Callable[[int, int, Compute], float], iterations: int = 100) -> list[Incident]:
+    return watch(run(programs, iterations, factors(of)), WINDOW_S)
+
+
+def names(incidents: list[Incident]) -> set[int]:
+    return {c.rank for i in incidents for c in i.culprits}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_nothing_is_said_of_a_healthy_job(layout: str) -> None:
+    assert said(LAYOUTS[layout](), lambda *_: 1.0) == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("factor", [1.5, 2.0, 5.0])
+def test_a_rank_that_is_slow_from_the_start_is_named_and_nobody_else(layout: str, factor: float) -> None:
+    # GIVEN a rank whose own time is longer from the first iteration on
+    incidents = said(LAYOUTS[layout](), lambda rank, *_: factor if rank == 5 else 1.0)
+
+    # THEN one alert names it, with a class and with what it costs
+    (incident,) = incidents
+    assert (incident.severity, incident.kind, incident.cause) == ("alert", "slow", Cause.COMPUTE_SLOW)
+    assert (incident.fault_class, names(incidents)) == ("S1", {5})
+    told = {e.what: e.value for e in incident.evidence}
+    assert told["iteration without it"] < told["iteration"]
+    assert told["own time per iteration"] == pytest.approx(factor * told["usual own time"], rel=0.05)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_it_is_told_since_which_iteration(layout: str) -> None:
+    (incident,) = said(LAYOUTS[layout](), lambda rank, i, _: 1.4 if rank == 2 and i >= 60 else 1.0, 150)
+    assert names([incident]) == {2}
+    assert incident.stage is not None
+    assert incident.stage.iteration == pytest.approx(60, abs=2)
+
+
+def test_two_slow_ranks_are_two_incidents() -> None:
+    incidents = said(tp_pp_dp(), lambda rank, *_: {2: 1.6, 5: 2.0}.get(rank, 1.0))
+    assert [sorted(names([i])) for i in sorted(incidents, key=lambda i: i.culprits[0].rank)] == [[2], [5]]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_comes_and_goes_on_one_rank_is_one_incident(layout: str) -> None:
+    incidents = said(LAYOUTS[layout](), lambda rank, i, _: 2.0 if rank == 5 and i >= 10 and i % 22 < 8 else 1.0, 200)
+    assert names(incidents) == {5}
+    assert len({i.id for i in incidents}) == 1
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_excess_that_moves_from_rank_to_rank_is_an_imbalance(layout: str) -> None:
+    turns = np.random.default_rng(3).integers(8, size=200)
+    incidents = said(LAYOUTS[layout](), lambda rank, i, _: 2.0 if turns[i] == rank else 1.0, 150)
+    assert {(i.cause, i.severity) for i in incidents} == {(Cause.IMBALANCE, "notice")}
+    assert names(incidents) == set()
+
+
+def test_a_long_stage_and_what_it_hides_are_nobodys_fault() -> None:
+    # GIVEN a last stage that has more to do, and a slower rank in the first one, which waits for it anyway
+    incidents = said(tp_pp_dp(), lambda rank, *_: 2.5 if rank >= 4 else 1.5 if rank == 1 else 1.0)
+
+    # THEN nobody is named
+    assert {(i.cause, i.severity) for i in incidents} == {(Cause.IMBALANCE, "notice")}
+
+
+def test_more_tokens_are_no_fault() -> None:
+    # GIVEN a replica whose microbatches have half as many tokens again
+    programs = tp_pp_dp()
+    for rank in (0, 1, 4, 5):
+        programs[rank] = [_heavier(part) for part in programs[rank]]
+
+    # THEN the work is told to be uneven, for this reason
+    incidents = said(programs, lambda *_: 1.0)
+    assert {(i.cause, i.reason) for i in incidents} == {(Cause.IMBALANCE, Reason.MORE_TOKENS)}
+
+
+def _heavier(part: object) -> object:
+    if isinstance(part, Compute) and part.what != "optimizer":
+        return replace(part, seconds=1.5 * part.seconds)
+    if isinstance(part, Call) and part.comm < 2000:
+        return replace(part, elements=1500)
+    return part
+
+
+def test_all_slower_alike_is_told_with_the_factor_and_without_a_name() -> None:
+    (incident,) = said(ddp(8), lambda _, i, __: 1.5 if i >= 90 else 1.0, 200)
+    assert (incident.cause, incident.culprits) == (Cause.COMPUTE_SLOW, ())
+    assert incident.evidence[0].value == pytest.approx(1.5, abs=0.05)
+
+
+def test_a_rank_without_peers_is_measured_by_its_own_past() -> None:
+    # GIVEN a pipeline of four stages of one rank each
+    pipeline = tp_pp_dp(1, 4, 1)
+
+    # THEN one that is slow from the start may be meant so, and one that becomes slow is named
+    assert names(said(pipeline, lambda rank, *_: 1.5 if rank == 2 else 1.0)) == set()
+    assert names(said(pipeline, lambda rank, i, _: 1.5 if rank == 2 and i >= 80 else 1.0, 180)) == {2}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_pauses_of_every_rank_now_and_then_do_not_add_up(layout: str) -> None:
+    # GIVEN a pause of 200 ms of each rank once in 500 forward passes
+    rng = np.random.default_rng(7)
+    steady = factors(lambda *_: 1.0)
+
+    def paused(rank: int, i: int, what: Compute) -> float:
+        return steady(rank, i, what) + (0.2 if what.what == "forward" and rng.random() < 1 / 500 else 0.0)
+
+    assert watch(run(LAYOUTS[layout](), 400, paused), WINDOW_S) == []
+
+
+def test_an_evaluation_of_one_rank_in_every_tenth_iteration_is_no_slowdown() -> None:
+    rng = np.random.default_rng(7)
+
+    def evaluating(rank: int, i: int, what: Compute) -> float:
+        return what.seconds * (1 + NOISE * rng.standard_normal()) + (
+            0.5 if rank == 0 and i % 10 == 0 and what.what == "optimizer" else 0.0
+        )
+
+    assert watch(run(ddp(8), 200, evaluating), WINDOW_S) == []
+
+
+def test_it_is_over_when_it_is_over() -> None:
+    incidents = said(ddp(8), lambda rank, i, _: 2.0 if rank == 3 and 30 <= i < 90 else 1.0, 250)
+    assert [(i.status, sorted(names([i]))) for i in incidents] == [("open", [3]), ("recovered", [3])]
+
+
+def test_nothing_is_said_of_jobs_that_communicate_from_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    import simulated_job
+
+    monkeypatch.setattr(simulated_job, "BACKEND", "nccl")
+    assert said(ddp(8), lambda rank, *_: 2.0 if rank == 5 else 1.0) == []
+
+
+def with_broadcast(root_of: Callable[[int], int]) -> list[Program]:
+    """A data-parallel job whose ranks get their data from a root."""
+    return [[Call(4, Kind.BROADCAST, peer=root_of(rank)), *program] for rank, program in enumerate(ddp(8))]
+
+
+def test_a_root_that_is_slow_from_the_start_may_have_more_to_do_by_design() -> None:
+    # GIVEN a job in which rank 0 sends data to all, and is slower from the first iteration on
+    incidents = said(with_broadcast(lambda _: 0), lambda rank, *_: 1.5 if rank == 0 else 1.0)
+
+    # THEN it is a candidate of a notice, and nobody is named
+    assert {(i.severity, i.cause) for i in incidents} == {("notice", Cause.UNKNOWN)}
+    assert [c.rank for c in incidents[0].candidates] == [0]
+
+
+def test_a_root_that_becomes_slow_is_named_and_so_is_any_other_rank() -> None:
+    assert names(said(with_broadcast(lambda _: 0), lambda rank, i, _: 1.5 if rank == 0 and i >= 60 else 1.0, 150)) == {
+        0
+    }
+    assert names(said(with_broadcast(lambda _: 0), lambda rank, *_: 1.5 if rank == 3 else 1.0)) == {3}

@@ -1,0 +1,132 @@
+"""Transfers from rank to rank, from two looks at their connections; and which links are slow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.unit.tcp_rows import end
+
+from whichrank.analyzer.traffic import Traffic
+from whichrank.locate.links import LinkPast, ends_of, rates_of, slow_links
+from whichrank.model.links import Transfers
+
+S = 1_000_000_000
+MB = 1_000_000
+NODE = np.array([0, 0, 1, 1, 2, 2])
+
+
+def address(rank: int) -> str:
+    return f"10.0.0.{NODE[rank]}"
+
+
+def look(at_s: float, counters: dict[tuple[int, int], dict[str, int]]) -> np.ndarray:
+    """What all kernels say: for each pair of ranks the counters of one connection, of the first one's end."""
+    rows = [
+        end(src, f"{address(src)}/{5000 + src}", f"{address(dst)}/{5000 + dst}", read_ns=int(at_s * S), **told)
+        for (src, dst), told in counters.items()
+    ]
+    return np.concatenate(rows)
+
+
+def traffic(*looks: np.ndarray) -> Traffic:
+    known = Traffic()
+    for rows in looks:
+        known.sample(ends_of(rows, NODE[rows["rank"]]), rows)
+    return known
+
+
+def both_ways(pairs: list[tuple[int, int]], **counters: int) -> dict[tuple[int, int], dict[str, int]]:
+    return {pair: dict(counters) for a, b in pairs for pair in ((a, b), (b, a))}
+
+
+def test_what_counters_grew_by_is_what_went_over() -> None:
+    # GIVEN two looks at a connection, ten seconds apart
+    before = both_ways([(0, 2)], bytes_acked=5 * MB, busy_us=100_000)
+    after = both_ways([(0, 2)], bytes_acked=25 * MB, busy_us=2_100_000, rwnd_limited_us=500_000, notsent_bytes=7)
+    told = traffic(look(10, before), look(20, after)).transfers(60)
+
+    # THEN 20 MB went over in 2 s, of which the receiver had room for 1.5
+    assert told.src.tolist() == [0, 2]
+    assert told.dst.tolist() == [2, 0]
+    assert told.bytes_acked.tolist() == [20 * MB, 20 * MB]
+    assert told.active_s == pytest.approx([1.5, 1.5])
+    assert told.unsent_bytes.tolist() == [7, 7]
+    assert told.lasted_s == 10
+    assert rates_of(told) == pytest.approx([20 * MB / 1.5] * 2)
+
+
+def test_only_the_window_counts() -> None:
+    looks = [look(at_s, both_ways([(0, 2)], bytes_acked=at_s * MB)) for at_s in range(0, 60, 5)]
+    assert traffic(*looks).transfers(10).bytes_acked.tolist() == [10 * MB, 10 * MB]
+
+
+def test_the_same_look_told_again_is_no_news() -> None:
+    one, two = look(10, both_ways([(0, 2)], bytes_acked=MB)), look(20, both_ways([(0, 2)], bytes_acked=3 * MB))
+    assert traffic(one, two, two, two).transfers(60).bytes_acked.tolist() == [2 * MB, 2 * MB]
+
+
+def test_a_connection_that_is_new_has_sent_nothing_yet() -> None:
+    told = traffic(look(10, both_ways([(0, 2)], bytes_acked=MB)), look(20, both_ways([(1, 3)], bytes_acked=MB)))
+    assert told.transfers(60).bytes_acked.tolist() == [0, 0]
+    assert Traffic().transfers(60).src.tolist() == []
+
+
+def transfers(rate: dict[tuple[int, int], float], **more: dict[tuple[int, int], float]) -> Transfers:
+    """20 MB over each of these links in a window of 10 s, at so many MB/s."""
+    pairs = list(rate)
+    n = len(pairs)
+
+    def column(name: str) -> np.ndarray:
+        return np.array([more.get(name, {}).get(pair, 0.0) for pair in pairs])
+
+    return Transfers(
+        src=np.array([p[0] for p in pairs]), dst=np.array([p[1] for p in pairs]), bytes_acked=np.full(n, 20.0 * MB),
+        busy_s=np.array([20 / rate[pair] for pair in pairs]) + column("receiver_s"), receiver_s=column("receiver_s"),
+        sender_s=column("sender_s"), retransmits=np.zeros(n), unsent_bytes=column("unsent_bytes"), lasted_s=10.0,
+    )  # fmt: skip
+
+
+RING = {(0, 2): 50.0, (2, 4): 50.0, (4, 0): 50.0, (1, 3): 50.0, (3, 5): 50.0, (5, 1): 50.0}
+
+
+def test_one_slow_link_is_told_and_no_other() -> None:
+    # GIVEN six links of which one goes at a quarter of the rate, with bytes left unsent
+    told = transfers(RING | {(2, 4): 12.5}, unsent_bytes={(2, 4): 80_000.0})
+
+    # THEN it alone is slow, its path is named, and what it costs
+    (link,) = slow_links(told, NODE, LinkPast())
+    assert (link.src, link.dst, link.end, link.unsent_bytes) == (2, 4, "path", 80_000)
+    assert link.lost_s == pytest.approx(1.6 - 0.4)
+
+
+def test_a_receiver_that_does_not_read_makes_no_link_slow() -> None:
+    # GIVEN a rank that computes for long and reads late, so that its window closes
+    assert slow_links(transfers(RING, receiver_s={(0, 2): 6.0}), NODE, LinkPast()) == []
+
+
+@pytest.mark.parametrize("end_at_fault", ["sender", "receiver"])
+def test_the_end_that_limits_is_named(end_at_fault: str) -> None:
+    told = transfers(RING | {(2, 4): 5.0}, **{f"{end_at_fault}_s": {(2, 4): 5.0}})
+    assert slow_links(told, NODE, LinkPast())[0].end == end_at_fault
+
+
+def test_links_within_a_node_are_no_network() -> None:
+    assert slow_links(transfers(RING | {(0, 1): 1.0}), NODE, LinkPast()) == []
+
+
+def test_two_links_are_compared_with_their_past_only() -> None:
+    # GIVEN two links, of which one is slower by nature
+    usual = transfers({(0, 2): 50.0, (2, 0): 10.0})
+    past = LinkPast()
+    assert slow_links(usual, NODE, past) == []
+
+    # WHEN what is usual is known, and the first becomes slow THEN it alone is told
+    past.learn(usual)
+    assert slow_links(usual, NODE, past) == []
+    assert [(s.src, s.dst) for s in slow_links(transfers({(0, 2): 12.0, (2, 0): 10.0}), NODE, past)] == [(0, 2)]
+
+
+def test_few_bytes_say_nothing() -> None:
+    told = transfers(RING | {(2, 4): 5.0})
+    few = Transfers(**{**told.__dict__, "bytes_acked": told.bytes_acked / 1000})
+    assert slow_links(few, NODE, LinkPast()) == []

@@ -1,0 +1,135 @@
+"""Where the time of iterations goes: blocked, or a rank's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from simulated import ddp, run, tp_pp_dp
+
+from whichrank.detect.iterations import KEPT, Blocked, Iterations
+from whichrank.model.iterations import OP, STEP, key_of
+
+MS = 1_000_000
+KINDS = np.arange(4000, dtype=np.uint64) // 1000 + np.uint64(1)
+
+
+def measured(*batches: tuple[np.ndarray, np.ndarray]) -> Iterations:
+    known = Iterations()
+    for ops, steps in batches:
+        known.feed(ops, steps)
+        known.look(KINDS)
+    return known
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 100), st.integers(0, 30)), max_size=30))
+def test_overlapping_waits_count_once(waits: list[tuple[int, int, int]]) -> None:
+    # GIVEN waits of some ranks, and the same painted on a line per rank
+    line = np.zeros((4, 200), np.bool_)
+    for rank, start, length in waits:
+        line[rank, start : start + length] = True
+    ranks = np.array([w[0] for w in waits], np.int64)
+    start = key_of(ranks, np.array([w[1] for w in waits], np.int64))
+    end = key_of(ranks, np.array([w[1] + w[2] for w in waits], np.int64))
+
+    # THEN between any two moments of a rank as much is blocked as is painted
+    blocked = Blocked.of(start, end)
+    for rank in range(4):
+        for since, until in ((0, 200), (20, 60), (55, 56)):
+            at = blocked.until(key_of(np.array([rank, rank]), np.array([since, until])))
+            assert at[1] - at[0] == line[rank, since:until].sum()
+
+
+def test_own_time_is_what_is_not_blocked() -> None:
+    # GIVEN a data-parallel job in which rank 2 computes for half as long again
+    ops, steps = run(ddp(4), 20, lambda rank, _, what: what.seconds * (1.5 if rank == 2 else 1.0)).arrays()
+    known = measured((ops, steps))
+
+    # THEN its own time is 120 ms and that of the others 80, of iterations that take 122 for all
+    window = known.window(np.arange(4), 60.0)
+    assert window is not None
+    assert np.median(window.own_s, axis=1) == pytest.approx([0.08, 0.08, 0.12, 0.08], abs=1e-4)
+    assert np.median(window.total_s, axis=1) == pytest.approx([0.122] * 4, abs=1e-4)
+    assert len(set(window.position.tolist())) == 1
+
+
+def test_pipeline_stages_are_different_positions() -> None:
+    known = measured(run(tp_pp_dp(), 10).arrays())
+    window = known.window(np.arange(8), 60.0)
+    assert window is not None
+    assert len(set(window.position[:4].tolist())) == len(set(window.position[4:].tolist())) == 1
+    assert window.position[0] != window.position[4]
+    assert window.in_pipeline.all()
+
+
+def test_it_does_not_matter_how_it_is_cut_into_batches() -> None:
+    ops, steps = run(tp_pp_dp(), 12).arrays()
+    whole = measured((ops, steps)).window(np.arange(8), 60.0)
+    clock = {rank: steps["at_ns"][(steps["rank"] == rank) & (steps["counter"] == 1)][0] for rank in range(8)}
+    since = np.array([clock[r] for r in ops["rank"].tolist()])
+    when = np.array([clock[r] for r in steps["rank"].tolist()])
+    cuts = []
+    for first in range(-300 * MS, 3000 * MS, 70 * MS):
+        mine = (ops["end_ns"] - since >= first) & (ops["end_ns"] - since < first + 70 * MS)
+        marks = (steps["at_ns"] - when >= first) & (steps["at_ns"] - when < first + 70 * MS)
+        cuts.append((ops[mine], steps[marks]))
+    pieces = measured(*cuts).window(np.arange(8), 60.0)
+    assert whole is not None
+    assert pieces is not None
+    assert np.allclose(whole.own_s, pieces.own_s, atol=1e-6)
+    assert (whole.position == pieces.position).all()
+
+
+def test_a_step_that_was_lost_leaves_a_gap() -> None:
+    ops, steps = run(ddp(2), 12).arrays()
+    known = measured((ops, steps[(steps["counter"] != 7) | (steps["rank"] != 1)]))
+    window = known.window(np.arange(2), 60.0)
+    assert window is not None
+    assert not {6, 7} & set(window.iteration.tolist())
+
+
+def test_iterations_with_other_operations_are_left_out() -> None:
+    # GIVEN a job that logs with one operation more in every fifth iteration
+    ops, steps = run(ddp(2), 30).arrays()
+    extra = ops[ops["counter"] % 20 == 4].copy()
+    extra["comm"] = 3000
+    window = measured((np.concatenate((ops, extra)), steps)).window(np.arange(2), 60.0)
+    assert window is not None
+    assert window.iterations > len(window.iteration) > 0.7 * window.iterations
+
+
+def test_where_only_the_future_is_waited_for_the_time_after_the_last_issue_is_blocked() -> None:
+    # GIVEN two buckets, issued at 10 and 30 ms, which are done at 50 and 60; of both the future was taken
+    ops = np.zeros(2, OP)
+    ops["ordinal"], ops["counter"] = [1, 2], [1, 2]
+    ops["issue_ns"], ops["end_ns"] = [10 * MS, 30 * MS], [50 * MS, 60 * MS]
+    ops["future"] = 1
+    steps = np.zeros(2, STEP)
+    steps["counter"], steps["ordinal"], steps["at_ns"] = [1, 2], [0, 2], [1, 70 * MS]
+    known = measured((ops, steps))
+
+    # THEN it was blocked from 30 to 60
+    assert known.rows["own_s"][0, 1] == pytest.approx(0.04, abs=1e-4)
+
+
+def test_ranks_that_make_no_steps_fill_no_memory() -> None:
+    known = Iterations()
+    ops = np.zeros(1 << 18, OP)
+    for _ in range(8):
+        known.feed(ops, np.zeros(0, STEP))
+    assert sum(map(len, known._ops)) <= 1 << 20
+
+
+def test_a_new_process_begins_anew() -> None:
+    ops, steps = run(ddp(2), 12).arrays()
+    known = measured((ops, steps))
+    known.forget(1)
+    assert known.window(np.arange(2), 60.0) is None
+    assert known.window(np.arange(1), 60.0) is not None
+
+
+def test_few_iterations_say_nothing() -> None:
+    assert measured(run(ddp(2), 4).arrays()).window(np.arange(2), 60.0) is None
+    assert Iterations().window(np.arange(2), 60.0) is None
+    assert KEPT > 1000

@@ -1,0 +1,99 @@
+"""Iterations gone through again: as they were, and as they would have been."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from simulated import Call, Compute, Program, Wait, ddp, run, tp_pp_dp
+
+from whichrank.locate.critical_path import Course, as_its_peers, course_of
+from whichrank.model.rows import Kind
+
+FIRST, LAST = 3, 9
+
+
+def course(programs: list[Program], factors: dict[int, float]) -> Course:
+    """Some iterations of a job in which ranks compute so many times as long."""
+    ops, steps = run(programs, 12, lambda rank, _, what: what.seconds * factors.get(rank, 1.0)).arrays()
+    size = np.zeros(int(ops["comm"].max()) + 1, np.int64)
+    for comm in np.unique(ops["comm"]):
+        size[comm] = len(np.unique(ops["rank"][ops["comm"] == comm]))
+    made = course_of(ops, steps[(steps["counter"] >= FIRST) & (steps["counter"] <= LAST)], size)
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize("programs", [ddp(8), tp_pp_dp(), tp_pp_dp(1, 4, 2)], ids=["dp8", "tp2-pp2-dp2", "pp4-dp2"])
+@pytest.mark.parametrize("factors", [{}, {5: 1.5}, {2: 3.0, 6: 1.2}], ids=str)
+def test_what_happened_comes_out_again(programs: list[Program], factors: dict[int, float]) -> None:
+    # GIVEN the iterations of a job, and how long they really took
+    told = run(programs, 12, lambda rank, _, what: what.seconds * factors.get(rank, 1.0))
+    at_s = sorted(at_ns / 1e9 for rank, _, _, at_ns in told.steps if rank == 0)
+
+    # WHEN they are gone through again THEN they take as long, but for a little
+    assert course(programs, factors).replay() == pytest.approx(np.diff(at_s[FIRST : LAST + 1]).mean(), rel=0.05)
+
+
+def test_without_its_excess_the_job_is_as_fast_as_ever() -> None:
+    slow, sound = course(tp_pp_dp(), {6: 1.5}), course(tp_pp_dp(), {}).replay()
+    peers = np.array([4, 5, 7])
+
+    assert slow.replay(as_its_peers(slow, np.array([6]), peers)) == pytest.approx(sound)
+
+
+def test_a_rank_that_delays_nobody_costs_nothing() -> None:
+    # GIVEN a long last stage, and a slower rank in the first, which has to wait for the last anyway
+    slow = course(tp_pp_dp(), {1: 1.3, 4: 2.5, 5: 2.5, 6: 2.5, 7: 2.5})
+
+    # WHEN that rank is made as quick as its peers THEN little is won; with the stage much is
+    without = slow.own_s.copy()
+    without[slow.rank == 1] /= 1.3
+    assert slow.replay() - slow.replay(without) < 0.05 * slow.replay()
+    without[slow.rank >= 4] /= 2.5
+    assert slow.replay(without) < 0.65 * slow.replay()
+
+
+def test_faster_transfers_count_too() -> None:
+    one = course(ddp(4), {})
+    assert one.replay(transfer_s=one.transfer_s * 3) > one.replay()
+
+
+def test_a_broadcast_waits_for_its_root_only() -> None:
+    # GIVEN a broadcast to whose end nobody but the root matters, and a member that comes late
+    def program(rank: int) -> Program:
+        own: Program = [Compute(0.05 if rank == 2 else 0.01), Call(0, Kind.BROADCAST, peer=0, transfer_s=0.001)]
+        return [*own, Compute(0.02)]
+
+    ops, steps = run([program(rank) for rank in range(3)], 8).arrays()
+    made = course_of(ops, steps[(steps["counter"] >= 2) & (steps["counter"] <= 6)], np.array([3]))
+    assert made is not None
+    needs = {int(made.ranks[r]): set(made.needs[(made.rank == r) & (made.what == 1)].tolist()) for r in range(3)}
+    assert needs == {0: {0}, 1: {2}, 2: {2}}
+
+
+def test_ranks_that_would_wait_for_ever_are_not_a_number() -> None:
+    # GIVEN rounds of which a member never told anything, taken for whole
+    made = course(ddp(4), {})
+    broken = Course(**{**made.__dict__, "members": made.members + 1})
+    assert np.isnan(broken.replay())
+
+
+def test_too_few_steps_are_no_course() -> None:
+    ops, steps = run(ddp(2), 5).arrays()
+    assert course_of(ops, steps[steps["counter"] == 2], np.array([2])) is None
+    assert course_of(ops, steps[:0], np.array([2])) is None
+
+
+def test_an_asynchronous_operation_blocks_where_it_is_waited_for() -> None:
+    # GIVEN an all-reduce that one rank issues late, and that the other waits for at its end
+    early: Program = [Call(0, later="x"), Compute(0.03), Wait("x")]
+    late: Program = [Compute(0.05), Call(0, later="x"), Wait("x")]
+    ops, steps = run([early, late], 8).arrays()
+    made = course_of(ops, steps[(steps["counter"] >= 2) & (steps["counter"] <= 6)], np.array([2]))
+    assert made is not None
+
+    # THEN it would take as long as the early one computes if the late one were at once there
+    own_s = made.own_s.copy()
+    own_s[made.rank == 1] = 0.0
+    assert made.replay() == pytest.approx(0.052)
+    assert made.replay(own_s) == pytest.approx(0.03, abs=0.003)

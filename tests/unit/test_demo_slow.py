@@ -1,0 +1,46 @@
+"""The slow faults: complete, with what they need, in the words of the design."""
+
+from __future__ import annotations
+
+import pytest
+
+from whichrank.demo.drag import Load
+from whichrank.demo.layout import Layout
+from whichrank.demo.recipes import RECIPES
+from whichrank.demo.slow import SLOW, load_of, settings_of
+
+ASKED = {
+    "slow-compute", "slow-layers", "slow-start", "flap", "slow-data", "gc-storm", "two-slow", "slow-every-rank",
+    "long-last-stage", "absorbed", "cpu-limit", "cpu-contention",
+}  # fmt: skip
+
+
+def test_the_catalogue_is_whole() -> None:
+    assert set(SLOW) == ASKED
+    for fault in SLOW.values():
+        assert fault.where in RECIPES
+        assert set(fault.causes) <= {"compute_slow", "communication_slow", "imbalance", "none"}
+        assert all(variant.effect in ("slow", "slow-all", "uneven", "none") for variant in fault.variants)
+        assert all(Layout.parse(name).world_size == 8 for name in fault.layouts)
+
+
+@pytest.mark.parametrize("name", sorted(ASKED - {"cpu-limit", "cpu-contention"}))
+def test_every_magnitude_is_a_load(name: str) -> None:
+    for variant in SLOW[name].variants:
+        load = Load(**load_of(name, variant.name))
+        assert load != Load()
+
+
+def test_a_slow_start_is_in_the_settings_of_its_victim_alone() -> None:
+    layout = Layout.parse("tp2-pp2-dp2")
+    told = [settings_of("slow-start", "x1.5", rank, 3, layout) for rank in range(8)]
+    assert [bool(settings) for settings in told] == [rank == 3 for rank in range(8)]
+    assert Load(**told[3]["load"]).factor == 1.5
+
+
+@pytest.mark.parametrize("name", ["long-last-stage", "absorbed"])
+@pytest.mark.parametrize("layout", SLOW["absorbed"].layouts)
+def test_a_long_stage_is_the_last_one(name: str, layout: str) -> None:
+    shape = Layout.parse(layout)
+    told = [settings_of(name, "x1.5", rank, 0, shape) for rank in range(8)]
+    assert [bool(settings) for settings in told] == [shape.index(rank, "pp") == shape.pp - 1 for rank in range(8)]
