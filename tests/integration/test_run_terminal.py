@@ -52,6 +52,8 @@ def on_signal(number, frame):
     print("<signal %d, the %d.>" % (number, count), flush=True)
 for number in (signal.SIGINT, signal.SIGQUIT):
     signal.signal(number, on_signal)
+signal.signal(signal.SIGALRM, lambda *_: None)  # Python leaves a signal that comes just before a read for later
+signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
 print("<parent %d>" % os.getppid(), flush=True)
 time.sleep(0.2)
 foreground = os.tcgetpgrp(0) == os.getpgrp()

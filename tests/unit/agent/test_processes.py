@@ -69,7 +69,7 @@ def test_name_with_brackets_and_spaces_is_no_trap(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(WCHAN_IS_HIDDEN, reason="this kernel hides wait channels")
 def test_wait_channels(sleeper: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    assert look_at_thread(sleeper.pid, sleeper.pid).channel == WaitChannel.SLEEP
+    eventually(lambda: look_at_thread(sleeper.pid, sleeper.pid).channel == WaitChannel.SLEEP)
     with RankProcess(tmp_path) as rank:
         eventually(lambda: look_at_thread(rank.pid, rank.pid).channel == WaitChannel.IO)
         rank.do("lock")
