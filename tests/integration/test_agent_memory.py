@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from rank_process import RankProcess, eventually
 
+from whichrank.agent.cgroups import CgroupMounts
 from whichrank.agent.memory import OomWatch
 from whichrank.agent.node import Node
 from whichrank.agent.outbox import Outbox
@@ -72,18 +73,46 @@ def test_rank_that_ran_out_of_memory(tmp_path: Path) -> None:
     assert "out of memory" in event.text
 
 
-@pytest.mark.parametrize(("number", "rises", "told"), [(9, False, False), (9, True, True), (15, True, False)])
-def test_only_sigkill_with_a_risen_count(tmp_path: Path, number: int, rises: bool, told: bool) -> None:
-    vmstat = tmp_path / "vmstat"
+@pytest.mark.parametrize(
+    ("number", "rises", "group", "told"),
+    [
+        (9, False, None, False),
+        (9, True, None, True),
+        (15, True, None, False),
+        (9, True, "stands", False),
+        (9, True, "rises", True),
+    ],
+)
+def test_only_sigkill_with_a_risen_count_that_was_not_anothers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, rises: bool, group: str | None, told: bool
+) -> None:
+    # GIVEN a rank, the node's count of kills, and a count of its own group or none
+    vmstat, events = tmp_path / "vmstat", own_group(tmp_path) / "memory.events"
     vmstat.write_text("oom_kill 0\n")
+    if group:
+        events.write_text("oom 9\noom_kill 4\n")
+    mounts = CgroupMounts(f"1 1 0:1 / {tmp_path} rw - cgroup2 cgroup2 rw")
+    monkeypatch.setattr(CgroupMounts, "here", lambda: mounts)
     folder = JobFolder.create("job", owner_pid=os.getpid(), base=tmp_path)
     node = Node(folder, outbox := Outbox(), OomWatch(vmstat))
     with RankProcess(folder.path, 0, 1) as rank:
         node.refresh(deep=False)
+        # WHEN counts rise, or do not, and the rank is ended by a signal
         if rises:
             vmstat.write_text("oom_kill 1\n")
+        if group == "rises":
+            events.write_text("oom 9\noom_kill 5\n")
         rank.process.send_signal(number)
         event = told_end(node, outbox)
     node.close()
+    # THEN memory was the reason only of a SIGKILL with both counts risen, as far as they are known
     assert event.status == number
     assert ("out of memory" in event.text) is told
+
+
+def own_group(mount: Path) -> Path:
+    """The folder of the group of this process in a unified hierarchy mounted there."""
+    unified = next(line for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
+    group = mount / unified.removeprefix("0::").lstrip("/")
+    group.mkdir(parents=True, exist_ok=True)
+    return group

@@ -28,7 +28,10 @@ _FROM_HEADER = (
     *("ordinal", "head", "exception_ns", "first_failure_ns", "phase_since_ns", "phase", "exception", "failure"),
     "collected_ns",
 )
-_USAGE = ("main_cpu_ns", "delay_ns", "throttled_ns", "limit_cores", "allowed_cores", "major_faults", "read_bytes")
+_USAGE = (
+    *("main_cpu_ns", "delay_ns", "throttled_ns", "limit_cores", "allowed_cores", "major_faults", "read_bytes"),
+    "stolen_ns",
+)
 """In the order of `Usage`."""
 _DROPPED = ("dropped_inflight", "dropped_waits", "dropped_pairs", "dropped_comms")
 _BEING_WRITTEN_NS = 1

@@ -1,8 +1,9 @@
-"""Did the kernel kill for lack of memory? It counts such kills for the node and for each memory cgroup alike.
+"""Did the kernel kill for lack of memory? It counts such kills for the node and for each memory cgroup.
 
-The node's own count (`oom_kill` in /proc/vmstat) rises for both, so one number is enough: a rank that ends by SIGKILL
-while the count has risen of late was killed for memory. "Of late" are some seconds: the count rises first, and a large
-process needs a while to give its memory back. It tells the reason, never the rank.
+The node's own count (`oom_kill` in /proc/vmstat) rises for both. A rank that ends by SIGKILL while that count has risen
+of late was killed for memory, unless the count of its own cgroup is there and has stood still: then it was another's.
+"Of late" are some seconds: the count rises first, and a large process needs a while to give its memory back. It tells
+the reason, never the rank.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import re
 from collections import deque
 from pathlib import Path
 from typing import Final
+
+from whichrank.agent.cgroups import memory_kills_of
 
 VMSTAT: Final = Path("/proc/vmstat")
 OUT_OF_MEMORY: Final = "killed by the kernel: out of memory"
@@ -44,3 +47,20 @@ class OomWatch:
     def rose_lately(self) -> bool:
         """Did the kernel kill for lack of memory in the last `LATELY_NS`, as of the latest `look`?"""
         return self.count() > self._counts[0][1]
+
+
+class GroupKills:
+    """Kills for lack of memory in the memory cgroup of one process, since it was seen in it."""
+
+    def __init__(self) -> None:
+        self._group: Path | None = None
+        self._before: int | None = None
+
+    def enter(self, own: list[Path]) -> None:
+        """The process is in this group now; an empty list if that is not known."""
+        self._group = own[0] if own else None
+        self._before = memory_kills_of(self._group) if self._group else None
+
+    def none(self) -> bool:
+        """Whether the group says that none of its members was killed."""
+        return self._group is not None and self._before is not None and memory_kills_of(self._group) == self._before

@@ -22,7 +22,7 @@ from whichrank.agent.outbox import Outbox
 from whichrank.agent.processes import look_at_thread
 from whichrank.agent.rank import RankWatch
 from whichrank.agent.tcp import Connections
-from whichrank.agent.usage import CpuMounts
+from whichrank.agent.usage import Host
 from whichrank.errors import RingFormatError
 from whichrank.model.telemetry import Event
 from whichrank.ring.folder import JobFolder
@@ -48,7 +48,7 @@ class Node:
         self._outbox = outbox
         self._oom = oom or OomWatch()
         self._scratch = Scratch()
-        self._mounts = CpuMounts.here()
+        self._host = Host()
         self._watches: dict[Path, RankWatch] = {}
         self._inference: dict[Path, WaitInference] = {}
         self._unreadable: dict[Path, float] = {}
@@ -151,7 +151,7 @@ class Node:
 
     def _open(self, path: Path) -> None:
         try:
-            watch = RankWatch(path, self._scratch, self._mounts)
+            watch = RankWatch(path, self._scratch, self._host)
         except (RingFormatError, OSError) as error:
             since_s = self._unreadable.setdefault(path, time.monotonic())
             if since_s and time.monotonic() - since_s > PATIENCE_S:
@@ -193,7 +193,7 @@ class Node:
     def _was_killed_for_memory(self, watch: RankWatch) -> bool:
         status = watch.exit_status
         killed = status >= 0 and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-        return killed and self._oom.rose_lately()
+        return killed and self._oom.rose_lately() and not watch.no_memory_kills()
 
     def _tell_comms(self, watch: RankWatch) -> bool:
         """Put communicators into the outbox; False if one could not be read now."""

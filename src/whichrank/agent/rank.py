@@ -23,7 +23,7 @@ from whichrank.agent.processes import (
     wait_channel,
     written_bytes,
 )
-from whichrank.agent.usage import NO_USAGE, CpuMounts, UsageWatch
+from whichrank.agent.usage import NO_USAGE, Host, UsageWatch
 from whichrank.errors import RingFormatError
 from whichrank.model.rows import RECORD
 from whichrank.model.telemetry import CommInfo, ProcessState, WaitChannel
@@ -59,7 +59,7 @@ class RankWatch:
         OSError: It cannot be opened.
     """
 
-    def __init__(self, path: Path, scratch: Scratch, mounts: CpuMounts) -> None:
+    def __init__(self, path: Path, scratch: Scratch, host: Host) -> None:
         self.reader = RingReader(path, scratch)
         try:
             self.look: RingLook = self.reader.look()
@@ -81,7 +81,7 @@ class RankWatch:
         self.busy = False
         self.usage = NO_USAGE
         self.usage_ns = 0
-        self._usage_watch = UsageWatch(self.pid, mounts)
+        self._usage_watch = UsageWatch(self.pid, host)
         self.written_bytes = 0
         self.children_cpu_ns = 0
         self.pidfd = self._open_pidfd()
@@ -118,6 +118,10 @@ class RankWatch:
         now = self._stat.look()
         if now.state in (ProcessState.ZOMBIE, ProcessState.GONE):
             self.refresh(deep=False)
+
+    def no_memory_kills(self) -> bool:
+        """Whether its memory cgroup says that the kernel has killed none of its members."""
+        return self._usage_watch.memory.none()
 
     def records(self, limit: int) -> Rows:
         """New completed records, see `RingReader.records`."""

@@ -1,20 +1,21 @@
 """What a node gives to a rank: CPU time and the wait for it, limits, memory and files. Every two seconds per rank.
 
 The main thread's `schedstat` says how long it ran and how long it was ready and got no CPU. The control groups that
-hold the process, up to the root, say how many cores they may use and how long they were throttled; both versions are
-read. All of it is there without privileges. What cannot be read is zero, and a limit that is not there is infinite.
+hold the process, up to the root, say how many cores they may use and how long they were throttled. /proc/stat says how
+much of the node's CPU time a hypervisor gave to others. All of it is there without privileges. What cannot be read is
+zero, and a limit that is not there is infinite.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from whichrank.agent.cgroups import NO_LIMIT, CgroupMounts, limit_of, throttled_ns_of
+from whichrank.agent.memory import GroupKills
 from whichrank.agent.processes import io_counter, read
-
-NO_LIMIT: Final = float("inf")
-_MOUNTINFO: Final = Path("/proc/self/mountinfo")
 
 
 class Usage(NamedTuple):
@@ -33,81 +34,40 @@ class Usage(NamedTuple):
     major_faults: int
     read_bytes: int
     """From storage."""
+    stolen_ns: int
+    """On average over the node's cores: one was wanted, and the hypervisor gave it to another machine."""
 
 
-NO_USAGE: Final = Usage(0, 0, 0, NO_LIMIT, 0, 0, 0)
+NO_USAGE: Final = Usage(0, 0, 0, NO_LIMIT, 0, 0, 0, 0)
+_STAT: Final = Path("/proc/stat")
+_STOLEN: Final = 8
+"""The field of /proc/stat, in clock ticks."""
+_LOOK_EVERY_NS: Final = 1_000_000_000
 
 
-class CpuMounts:
-    """Where the control groups for CPU time are mounted.
+class Host:
+    """What the ranks of a node share.
 
     Attributes:
-        v1: Folder of the `cpu` controller, None if there is none.
-        v2: Folder of the unified hierarchy.
+        mounts: Where control groups are.
     """
 
-    def __init__(self, mountinfo: str) -> None:
-        self.v1: Path | None = None
-        self.v2: Path | None = None
-        for line in mountinfo.splitlines():
-            before, _, after = line.partition(" - ")
-            fields, kinds = before.split(), after.split()
-            if len(fields) < 5 or len(kinds) < 3:
-                continue
-            folder = Path(fields[4].encode().decode("unicode_escape"))
-            if kinds[0] == "cgroup" and "cpu" in kinds[2].split(","):
-                self.v1 = folder
-            elif kinds[0] == "cgroup2":
-                self.v2 = folder
+    def __init__(self, stat: Path = _STAT) -> None:
+        self.mounts = CgroupMounts.here()
+        self._stat = stat
+        self._cores = os.cpu_count() or 1
+        self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+        self._looked_ns = self._stolen_ns = 0
 
-    @classmethod
-    def here(cls) -> CpuMounts:
-        """As this process sees them."""
-        try:
-            return cls(_MOUNTINFO.read_text())
-        except OSError:
-            return cls("")
-
-    def groups_of(self, membership: str) -> list[Path]:
-        """Folders of the groups that limit a process, from its own up to the root.
-
-        Args:
-            membership: Content of /proc/PID/cgroup.
-        """
-        v1: str | None = None
-        v2: str | None = None
-        for line in membership.splitlines():
-            number, _, rest = line.partition(":")
-            controllers, _, path = rest.partition(":")
-            if "cpu" in controllers.split(","):
-                v1 = path
-            elif number == "0" and not controllers:
-                v2 = path
-        mount, inside = (self.v1, v1) if self.v1 is not None and v1 is not None else (self.v2, v2)
-        if mount is None or inside is None:
-            return []
-        own = mount / inside.lstrip("/")
-        return [folder for folder in (own, *own.parents) if folder == mount or mount in folder.parents]
-
-
-def limit_of(group: Path) -> float:
-    """Cores that a control group may use; infinite if it has no limit."""
-    most = read(str(group / "cpu.max")).split()
-    if len(most) == 2:
-        return int(most[0]) / int(most[1]) if most[0] != b"max" else NO_LIMIT
-    quota, period = read(str(group / "cpu.cfs_quota_us")), read(str(group / "cpu.cfs_period_us"))
-    return int(quota) / int(period) if quota and period and int(quota) > 0 and int(period) > 0 else NO_LIMIT
-
-
-def throttled_ns_of(group: Path) -> int:
-    """How long a control group was throttled."""
-    for line in read(str(group / "cpu.stat")).splitlines():
-        name, _, value = line.partition(b" ")
-        if name == b"throttled_time":
-            return int(value)
-        if name == b"throttled_usec":
-            return int(value) * 1000
-    return 0
+    def stolen_ns(self) -> int:
+        """See `Usage`; read once a second at most."""
+        now_ns = time.monotonic_ns()
+        if now_ns - self._looked_ns >= _LOOK_EVERY_NS:
+            self._looked_ns = now_ns
+            fields = read(str(self._stat)).partition(b"\n")[0].split()
+            if len(fields) > _STOLEN and fields[_STOLEN].isdigit():
+                self._stolen_ns = int(fields[_STOLEN]) * self._tick_ns // self._cores
+        return self._stolen_ns
 
 
 class UsageWatch:
@@ -115,12 +75,16 @@ class UsageWatch:
 
     Args:
         pid: Which one.
-        mounts: Where control groups are.
+        host: The node that it runs on.
+
+    Attributes:
+        memory: Kills in the memory cgroup that it was in when it was sampled last.
     """
 
-    def __init__(self, pid: int, mounts: CpuMounts) -> None:
+    def __init__(self, pid: int, host: Host) -> None:
+        self.memory = GroupKills()
         self._pid = pid
-        self._mounts = mounts
+        self._host = host
         self._membership = b""
         self._groups: list[Path] = []
 
@@ -133,7 +97,9 @@ class UsageWatch:
         membership = read(f"/proc/{self._pid}/cgroup")
         if membership != self._membership:
             self._membership = membership
-            self._groups = self._mounts.groups_of(membership.decode(errors="replace"))
+            text = membership.decode(errors="replace")
+            self._groups = self._host.mounts.groups_of(text, "cpu")
+            self.memory.enter(self._host.mounts.groups_of(text, "memory")[:1])
         ran = read(f"/proc/{self._pid}/schedstat").split()
         limits = [(limit_of(group), group) for group in self._groups]
         limited = [group for limit, group in limits if limit < NO_LIMIT]
@@ -149,4 +115,5 @@ class UsageWatch:
             allowed_cores=allowed,
             major_faults=major_faults,
             read_bytes=io_counter(self._pid, b"read_bytes"),
+            stolen_ns=self._host.stolen_ns(),
         )

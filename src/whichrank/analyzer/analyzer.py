@@ -20,7 +20,16 @@ from whichrank.analyzer.state import JobState
 from whichrank.config import AnalyzerConfig
 from whichrank.detect.hang import OP_TIMEOUT_SHARE, Look, Thresholds, Urgency, suspicious_s, urgency_of
 from whichrank.detect.usual import UsualWaits
-from whichrank.locate.deaths import Ends, crashed, ended_mutely, killed, singled_out, told_to_end, told_to_end_s
+from whichrank.locate.deaths import (
+    Ends,
+    crashed,
+    dying,
+    ended_mutely,
+    killed,
+    singled_out,
+    told_to_end,
+    told_to_end_s,
+)
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Cause, Incident, Reason, Severity
 from whichrank.model.picture import Picture
@@ -180,13 +189,15 @@ class Analyzer:
 
     def _has_got_over(self, picture: Picture, ends: Ends) -> bool:
         """Does the job go on without those that died, or after a failure that the program has dealt with?"""
-        dead = ends.gone & (ends.status != 0)
-        last_s = max(ends.ended_s[dead].max(initial=0.0), ends.failure_s.max(initial=0.0))
+        dead = dying(ends)
+        last_s = max(
+            np.where(ends.gone, ends.ended_s, ends.exception_s)[dead].max(initial=0.0), ends.failure_s.max(initial=0.0)
+        )
         went_on_s = self.state.ranks.went_on_s
         idle = went_on_s < last_s - IDLE_S
         idle[picture.waits["rank"]] = False
         idle &= (ends.exception_s == 0) & (ends.closed_s == 0) & (ends.failure_s == 0)  # these are on their way out
-        living = picture.present & ~picture.gone & ~picture.stopped & ~idle
+        living = picture.present & ~picture.gone & ~dead & ~picture.stopped & ~idle
         if not last_s or not living.any() or not (went_on_s[living] > last_s + GONE_ON_S).all():
             return False
         self.state.get_over(np.flatnonzero(dead | (ends.failure_s > 0)).tolist(), last_s + GONE_ON_S)
@@ -202,7 +213,7 @@ class Analyzer:
     def _ending(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident] | None:
         """None: nobody has died or failed."""
         failing = (ends.failure_s > 0) & (now_s - ends.failure_s < FAILURE_S)
-        if not bool(((ends.gone & (ends.status != 0)) | failing).any()):
+        if not bool((dying(ends) | failing).any()):
             self._death_since_s = None
             return None
         if self._death_since_s is None:
@@ -404,7 +415,8 @@ class Analyzer:
             return []
         changed = []
         for key, finding in found:
-            severity: Severity = "notice" if finding.cause in (Cause.IMBALANCE, Cause.UNKNOWN) else "alert"
+            nobodys = finding.cause in (Cause.IMBALANCE, Cause.UNKNOWN) or (finding.reason and not finding.culprits)
+            severity: Severity = "notice" if nobodys else "alert"
             changed += self.ledger.keep(key, finding, severity, now_s, 2 * self.slowness.window_s)
         return changed + self.ledger.drop(self.slowness.is_over, now_s)
 

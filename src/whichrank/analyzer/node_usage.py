@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from whichrank.model.iterations import Floats
 from whichrank.model.telemetry import RANK_ROW, ProcessState
 
-COUNTERS: Final = ("main_cpu_ns", "delay_ns", "throttled_ns", "collected_ns", "cpu_ns", "major_faults", "read_bytes")
+COUNTERS: Final = (
+    *("main_cpu_ns", "delay_ns", "throttled_ns", "collected_ns", "cpu_ns", "major_faults", "read_bytes"),
+    "stolen_ns",
+)
 _KEPT: Final = ("pid", "usage_ns", "limit_cores", "allowed_cores", *COUNTERS)
 _SAMPLE: Final = np.dtype([(name, RANK_ROW[name]) for name in _KEPT])
 SAMPLES: Final = 16
@@ -31,6 +34,7 @@ class Rates:
         cpu: All threads ran, seconds.
         major_faults: Pages read from storage.
         read_bytes: Bytes read from storage.
+        stolen: The hypervisor took a core of its node away, seconds.
         stopped: Share of looks in which the process was stopped.
         limit_cores: Of its control groups.
         allowed_cores: On which it may run.
@@ -43,9 +47,15 @@ class Rates:
     cpu: Floats
     major_faults: Floats
     read_bytes: Floats
+    stolen: Floats
     stopped: Floats
     limit_cores: Floats
     allowed_cores: Floats
+
+    def without_cpu(self) -> float:
+        """Seconds per second for which a rank is ready and its node gives no CPU to it, the median; 0 if not known."""
+        lost = (self.delay + self.stolen)[~np.isnan(self.delay)]
+        return float(np.median(lost)) if len(lost) else 0.0
 
 
 class NodeUsage:
@@ -112,6 +122,7 @@ class NodeUsage:
             cpu=rate("cpu_ns"),
             major_faults=rate("major_faults", 1.0),
             read_bytes=rate("read_bytes", 1.0),
+            stolen=rate("stolen_ns"),
             stopped=(stopped[ranks] - was_stopped) / looked_at,
             limit_cores=latest["limit_cores"].astype(np.float64),
             allowed_cores=latest["allowed_cores"].astype(np.float64),

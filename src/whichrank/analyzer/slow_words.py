@@ -192,15 +192,17 @@ def of_imbalance(state: JobState, window: Window, excess: Excess, iteration_s: f
     return Told("imbalance", finding)
 
 
-def of_all(state: JobState, window: Window, factor: float, before_s: float) -> Told:
-    """All ranks are slower than they were."""
+def of_all(state: JobState, window: Window, factor: float, before_s: float, why: Why) -> Told:
+    """All ranks are slower than they were, and why if their nodes say so."""
     finding = Finding(
         cause=Cause.COMPUTE_SLOW,
         kind="slow",
         fault_class="S1",
+        reason=why.reason,
         victims=tuple(window.ranks.tolist()),
         onset_s=_time_s(state, window, 0),
         evidence=(
+            *why.evidence,
             Evidence(what="own time of all ranks in proportion to what it was", value=round(factor, 2)),
             Evidence(what="iteration", value=_round(window.iteration_s), unit="s"),
             Evidence(what="iteration before", value=_round(before_s), unit="s"),

@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.analyzer.node_usage import NodeUsage
+from whichrank.analyzer.node_usage import NodeUsage, Rates
 from whichrank.analyzer.reasons import loads_data, main_stack
-from whichrank.analyzer.slow_reasons import Why, why_slow
+from whichrank.analyzer.slow_reasons import Why, why_all_slow, why_slow
 from whichrank.analyzer.slow_words import Told, of_all, of_imbalance, of_links, of_rank, of_stage
 from whichrank.analyzer.state import JobState
 from whichrank.analyzer.traffic import Traffic
@@ -190,7 +190,7 @@ class Slowness:
         if not told:
             told = self._nobody(state, window, excess)
         if not suspects and not told and now_s - self._learned_s >= self.window_s:
-            self.past.learn(window)
+            self.past.learn(window, self._rates(window, 0).without_cpu())
             self.link_past.learn(transfers)
             self._learned_s = now_s
         return {one.key: one for one in told}
@@ -225,8 +225,7 @@ class Slowness:
 
     def _why(self, window: Window, suspect: Suspect) -> Why:
         """What its node says of it, since it began."""
-        since_ns = window.end_ns[:, suspect.onset] - (window.total_s[:, suspect.onset] * 1e9).astype(np.int64)
-        rates = self.usage.rates(window.ranks, since_ns)
+        rates = self._rates(window, suspect.onset)
         index, excess = suspect.index, suspect.excess_s / window.iteration_s
         rank = int(window.ranks[index])
         looks, hits = self._stacks[rank], self._in_loader[rank]
@@ -274,7 +273,15 @@ class Slowness:
                 if now_s - even_s >= UNEVEN * even_s:
                     return [of_stage(state, window, stage, now_s, even_s)]
         factor = all_slower(window, self.past)
-        return [of_all(state, window, factor, self.past.iteration_s)] if factor > 1.0 else []
+        if factor <= 1.0:
+            return []
+        why = why_all_slow(self._rates(window, 0), window, self.past, factor)
+        return [of_all(state, window, factor, self.past.iteration_s, why)]
+
+    def _rates(self, window: Window, column: int) -> Rates:
+        """What nodes have given to the ranks since this column began."""
+        since_ns = window.end_ns[:, column] - (window.total_s[:, column] * 1e9).astype(np.int64)
+        return self.usage.rates(window.ranks, since_ns)
 
     @staticmethod
     def _evened(window: Window, excess: Excess, course: Course) -> Floats:

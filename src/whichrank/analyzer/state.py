@@ -432,6 +432,7 @@ class JobState:
         r = self.ranks
         state = r.rows["state"]
         gone = (state == ProcessState.GONE) | (state == ProcessState.ZOMBIE) | (r.rows["ended_ns"] > 0)
+        gone |= r.rows["closed_ns"] > 0
         heard_s = np.array([*self._heard_s, -np.inf])[r.agent]
         return Picture(
             now_s=now_s,

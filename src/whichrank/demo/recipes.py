@@ -25,6 +25,8 @@ _AHEAD = 3
 _LINGER_S = 1.0
 _STOPPED_S = 8.0
 _MEMORY_MIB = 96
+_CGROUP_SEEN_S = 2.5
+"""An agent looks every two seconds in which groups a process is."""
 _POSTED_ITERATIONS = 20
 _TAIL_S = 6.0
 
@@ -179,6 +181,9 @@ def out_of_memory(scene: Scene) -> Strike | None:
         strike.note, strike.reasons = "simulated: no writable memory cgroup", ("signal",)
         _send_if_connected(scene.hub, [victim], signal.SIGKILL)
         return strike
+    if not scene.hub.sleep(_CGROUP_SEEN_S):
+        cgroup.close()
+        return None
     scene.order(victim, scene.next_iteration(), 0)
     waited = scene.wait_until_now(victim)
     if waited is None:

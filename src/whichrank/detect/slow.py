@@ -34,7 +34,9 @@ PART: Final = 0.25
 STANDS_OUT: Final = 3.0
 """Times what any other rank loses that one which comes and goes must lose."""
 GREW: Final = 1.1
-"""Times its past from which a rank without peers, or the whole job, is slower than it was."""
+"""Times its past from which the own time of a rank without peers, or of every rank, is longer than it was."""
+ALL_GREW: Final = 1.2
+"""Times its past from which an iteration is longer than it was, and nobody is to blame."""
 
 
 @dataclass(frozen=True)
@@ -120,20 +122,29 @@ class Past:
 
     Attributes:
         own_s: Least median of own time by rank, infinite where none is known.
+        iteration_s: The least iteration, infinite at first.
+        without_cpu_s: Of that, ranks were ready and had no CPU.
     """
 
     def __init__(self) -> None:
         self.own_s = np.zeros(0)
         self.iteration_s = np.inf
+        self.without_cpu_s = 0.0
 
-    def learn(self, window: Window) -> None:
-        """Take a window that is over."""
+    def learn(self, window: Window, without_cpu: float) -> None:
+        """Take a window that is over.
+
+        Args:
+            window: Iterations.
+            without_cpu: Seconds per second for which ranks were ready and had no CPU.
+        """
         size = int(window.ranks.max()) + 1
         if size > len(self.own_s):
             self.own_s = np.append(self.own_s, np.full(size - len(self.own_s), np.inf))
         own_s = np.median(window.own_s, axis=1)
         self.own_s[window.ranks] = np.minimum(self.own_s[window.ranks], own_s)
-        self.iteration_s = min(self.iteration_s, window.iteration_s)
+        if window.iteration_s < self.iteration_s:
+            self.iteration_s, self.without_cpu_s = window.iteration_s, without_cpu * window.iteration_s
 
     def forget(self, rank: int) -> None:
         """The rank's process was replaced."""
@@ -168,7 +179,7 @@ def beyond_past(window: Window, excess: Excess, past: Past, window_s: float) -> 
 def all_slower(window: Window, past: Past) -> float:
     """Times its past that the job's computation takes on every rank alike; 1 if it does not."""
     grown = past.grown(window)
-    slower = window.iteration_s >= GREW * past.iteration_s and float(np.quantile(grown, 0.1)) >= GREW
+    slower = window.iteration_s >= ALL_GREW * past.iteration_s and float(np.quantile(grown, 0.1)) >= GREW
     return float(np.median(grown)) if slower else 1.0
 
 

@@ -168,6 +168,11 @@ def raised(ends: Ends) -> Bools:
     return np.asarray(own & (ends.exception_s > 0) & ~failed_first(ends))
 
 
+def dying(ends: Ends) -> Bools:
+    """Ranks that ended with a failure, and those that are about to: their own exception has reached the interpreter."""
+    return np.asarray((ends.gone & (ends.status != 0)) | raised(ends))
+
+
 def own_deaths(ends: Ends) -> Bools:
     """Ranks that ended on their own account, with a failure.
 
@@ -249,7 +254,7 @@ def how_it_ended(ends: Ends, rank: int) -> str:
     if raised(ends)[rank]:
         return f"raised {ends.exception[rank]}"
     if in_order(ends)[rank] and status != 0:
-        return "ended in order"
+        return "ended in order" if ends.gone[rank] else "is ending, its interpreter has finished"
     if number:
         return (
             f"was killed by signal {number} ({SIGNALS[number]})"

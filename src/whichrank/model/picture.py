@@ -92,7 +92,7 @@ class Picture:
     stopped: Bools
     """The process was stopped in two looks."""
     gone: Bools
-    """The process has ended."""
+    """The process has ended, or its interpreter has, and will issue nothing any more."""
     busy: Bools
     """It writes, or its children work."""
     waits: np.ndarray[Any, Any]

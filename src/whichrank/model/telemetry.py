@@ -75,7 +75,7 @@ RANK_ROW = np.dtype(
         ("written_bytes", "u8"),
         ("children_cpu_ns", "u8"),
         ("collected_ns", "u8"),  # in Python's garbage collector
-        ("usage_ns", "u8"),  # when the fields down to `read_bytes` were sampled; 0 never
+        ("usage_ns", "u8"),  # when the fields down to `stolen_ns` were sampled; 0 never
         ("main_cpu_ns", "u8"),  # the main thread ran
         ("delay_ns", "u8"),  # it was ready, and waited for a CPU
         ("throttled_ns", "u8"),  # its control groups were held back
@@ -83,6 +83,7 @@ RANK_ROW = np.dtype(
         ("allowed_cores", "u4"),
         ("major_faults", "u8"),
         ("read_bytes", "u8"),  # from storage
+        ("stolen_ns", "u8"),  # of the node's cores, on average, by its hypervisor
         ("phase_since_ns", "u8"),
         ("c10d_state", "u1"),  # SensorState
         ("socket_state", "u1"),

@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 
 from whichrank.sensors import c10d, collector
@@ -16,6 +16,8 @@ from whichrank.sensors.native import load_core, on_ring
 from whichrank.sensors.place import make_place
 
 RANK_PID = "WHICHRANK_RANK_PID"
+
+Hook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
 
 class Identity(ctypes.Structure):
@@ -78,18 +80,25 @@ def enable() -> None:
 
 
 def _note_exceptions(core: ctypes.CDLL) -> None:
-    """Write an uncaught exception into the ring, then let the program's own hook do what it does."""
-    note = on_ring(core, "wr_note_exception", ctypes.c_char_p)
-    before = sys.excepthook
+    sys.excepthook = exception_hook(on_ring(core, "wr_note_exception", ctypes.c_char_p), sys.excepthook)
+
+
+def exception_hook(note: Callable[[bytes], None], before: Hook) -> Hook:
+    """A hook that writes an uncaught exception down, then lets the program's own hook do what it does.
+
+    The interpreter keeps the exception as the last one before it calls the hook. A program that calls the hook itself,
+    to print something, goes on, and its exception is not written down.
+    """
 
     def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
         try:
-            note(exception_note(kind, value, trace))
+            if getattr(sys, "last_value", None) is value:
+                note(exception_note(kind, value, trace))
         except Exception as error:
             print(f"whichrank: the exception was not noted: {error}", file=sys.stderr)
         before(kind, value, trace)
 
-    sys.excepthook = hook
+    return hook
 
 
 def exception_note(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> bytes:

@@ -84,11 +84,11 @@ _PREDICATE = {
     ),
     Cause.DEVICE: _same_past("does not complete {op}", "do not complete {op}", "had not completed {op}", _GONE_ON),
     Cause.PROCESS_EXIT: _Said(
-        "is gone: its process has ended",
-        "are gone: their processes have ended",
-        "is gone: its process has ended",
-        "are gone: their processes have ended",
-        "ended" + _GONE_ON,
+        "has left the job",
+        "have left the job",
+        "left the job",
+        "left the job",
+        "left the job" + _GONE_ON,
     ),
     Cause.NODE_LOST: _Said(
         "is lost with its node",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.agent.memory import LATELY_NS, LOOK_EVERY_NS, OomWatch
+from whichrank.agent.memory import LATELY_NS, LOOK_EVERY_NS, GroupKills, OomWatch
 
 S = 1_000_000_000
 
@@ -55,3 +55,18 @@ def test_kernel_that_does_not_tell(tmp_path: Path) -> None:
     watch.look(S)
     assert watch.count() == 0
     assert not watch.rose_lately()
+
+
+def test_group_that_counts_no_kill(tmp_path: Path) -> None:
+    # GIVEN a group that has seen a kill before
+    events = tmp_path / "memory.events"
+    events.write_text("oom_kill 1\n")
+    group = GroupKills()
+    assert not group.none()  # not known yet
+    group.enter([tmp_path])
+    assert group.none()
+    # WHEN it counts another, or is removed THEN it says so no more
+    events.write_text("oom_kill 2\n")
+    assert not group.none()
+    events.unlink()
+    assert not group.none()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import numpy as np
 from batches import T0, Node, S, comm_info
@@ -11,15 +13,21 @@ from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
 from whichrank.model.incident import Incident
 from whichrank.model.rows import Kind, Status
-from whichrank.model.telemetry import RECORD_TOLD, CommInfo
+from whichrank.model.telemetry import RECORD_TOLD, CommInfo, ProcessState
 
 EVERY_S = 0.25
 BACKEND = "gloo"
 NAMES = {0: "mesh_tp", 1: "mesh_pp", 2: "mesh_dp", 3: "default_pg"}
 
 
-def watch(told: Told, window_s: float = 4.0) -> list[Incident]:
-    """Everything that an analyzer says, in order."""
+def watch(told: Told, window_s: float = 4.0, stolen_s: Callable[[float], float] | None = None) -> list[Incident]:
+    """Everything that an analyzer says, in order.
+
+    Args:
+        told: The job.
+        window_s: Of slowness.
+        stolen_s: How much CPU time the hypervisor has taken from each node by then, seconds.
+    """
     ops, steps = told.arrays()
     infos = _comms(ops)
     member = {(c, r): info.members.index(r) for c, info in infos.items() for r in info.members}
@@ -47,6 +55,9 @@ def watch(told: Told, window_s: float = 4.0) -> list[Incident]:
     for now_s in np.arange(EVERY_S, at_s[-1] + 1.0, EVERY_S).tolist():
         news = rows[np.searchsorted(at_s, now_s - EVERY_S) : np.searchsorted(at_s, now_s)]
         for node in nodes:
+            if stolen_s:
+                sampled = {"usage_ns": node.ns(now_s), "stolen_ns": int(stolen_s(now_s) * S)}
+                node.is_(node.ranks[0], ProcessState.SLEEPING, **sampled)
             analyzer.feed(node.batch(now_s, news[news["rank"] == node.ranks[0]]), T0 / S + now_s)
         said += analyzer.tick(T0 / S + now_s)
     return said

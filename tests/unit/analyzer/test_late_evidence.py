@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from batches import T0, WORLD, Node, S, analyzer, comm_info, hung, last_of, records, watch
 
-from whichrank.model.incident import Cause
+from whichrank.model.incident import Cause, Reason
 from whichrank.model.rows import Status
 from whichrank.model.telemetry import Event, ProcessState
 
@@ -163,3 +163,43 @@ def test_the_alert_comes_before_the_timeout_though_another_was_waited_for_at_fir
     n.computing |= {1, 2}
     said += watch(a, n, first_s=4.5, last_s=18.5)
     assert last_of(said)["job-1"] == ("alert", "open", (2,))
+
+
+@pytest.mark.parametrize(
+    ("way_out", "reason"),
+    [
+        ({"exception_ns": 2, "exception": b"ValueError: bad row at train.py:3"}, Reason.EXCEPTION),
+        ({"closed_ns": 2}, None),
+    ],
+)
+def test_a_process_that_takes_long_to_end_is_told_before_it_has(
+    way_out: dict[str, int | bytes], reason: Reason | None
+) -> None:
+    # GIVEN ranks wait for rank 2, whose interpreter is on its way out and takes its time
+    a, n = analyzer(), hung(2)
+    n.is_(2, ProcessState.RUNNING, **{k: n.ns(1.2) if k.endswith("_ns") else v for k, v in way_out.items()})
+    said = watch(a, n, first_s=1.5, last_s=3.5)
+    # THEN that is told as a death, and its end adds nothing
+    assert [(i.severity, i.cause, [c.rank for c in i.culprits], i.reason) for i in said] == [
+        ("alert", Cause.PROCESS_EXIT, [2], reason)
+    ]
+    n.is_(2, ProcessState.GONE, ended_ns=n.ns(9.0))
+    a.feed(n.batch(9.1, events=[Event("exit", 2, 102, n.ns(9.0), status=0 if reason is None else 1 << 8)]), NOW_S + 9.1)
+    assert {c.rank for i in watch(a, n, first_s=9.5, last_s=12.0) for c in i.culprits} <= {2}
+    assert len(a.ledger.incidents) == 1
+
+
+def test_an_exception_that_a_rank_has_survived_is_over() -> None:
+    # GIVEN a rank whose thread of the interpreter raised, and all that go on well without it
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(comm_info(8, [0, 1, 3]))
+    n.is_(2, ProcessState.SLEEPING, exception_ns=n.ns(1.0), exception=b"ValueError: bad row at train.py:3")
+    said = []
+    for step in range(40):
+        at_s = 1.5 + step / 2
+        went = [records(r, 8, step + 1, 1, t_issue_ns=n.ns(at_s - 0.2), t_end_ns=n.ns(at_s - 0.1)) for r in (0, 1, 3)]
+        for rank in (0, 1, 3):
+            n.did(rank, 8, step + 1)
+        a.feed(n.batch(at_s, np.concatenate(went)), NOW_S + at_s)
+        said += a.tick(NOW_S + at_s + 0.1)
+    # THEN its death is told, and is no news any more
+    assert [(i.severity, i.status) for i in said] == [("alert", "open"), ("alert", "recovered")]

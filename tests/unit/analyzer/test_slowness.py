@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated import Call, Compute, Program, Slower, ddp, run, tp_pp_dp
+from simulated import Call, Compute, Program, Slower, Told, ddp, run, tp_pp_dp
 from simulated_job import watch
 
 from whichrank.model.incident import Cause, Incident, Reason
@@ -111,6 +111,17 @@ def test_all_slower_alike_is_told_with_the_factor_and_without_a_name() -> None:
     (incident,) = said(ddp(8), lambda _, i, __: 1.5 if i >= 90 else 1.0, 200)
     assert (incident.cause, incident.culprits) == (Cause.COMPUTE_SLOW, ())
     assert incident.evidence[0].value == pytest.approx(1.5, abs=0.05)
+
+
+def test_all_slower_since_the_hypervisor_took_their_cpus_is_a_notice() -> None:
+    # GIVEN all ranks are slower by half from some iteration on, and a third of their CPU time is taken from then on
+    told = run(ddp(8), 200, factors(lambda _, i, __: 1.5 if i >= 90 else 1.0))
+    steps = told.arrays()[1]
+    first = steps[(steps["rank"] == 0) & (steps["counter"] == 90)][0]
+    slow_from_s = (int(first["at_ns"]) - int(Told.clock(first["rank"]))) / 1e9
+    (incident,) = watch(told, WINDOW_S, lambda now_s: 0.33 * max(0.0, now_s - slow_from_s))
+    # THEN that is told, and it is no alert
+    assert (incident.severity, incident.culprits, incident.reason) == ("notice", (), Reason.CPU_CONTENTION)
 
 
 def test_a_rank_without_peers_is_measured_by_its_own_past() -> None:

@@ -9,7 +9,7 @@ from types import TracebackType
 
 import pytest
 
-from whichrank.sensors.process import RANK_PID, exception_note, identity_of
+from whichrank.sensors.process import RANK_PID, exception_hook, exception_note, identity_of
 
 TORCHRUN = {
     "RANK": "5",
@@ -64,6 +64,21 @@ def test_long_exception_keeps_its_start_and_the_end_of_its_path() -> None:
     assert note.startswith(b"ValueError: xxx")
     assert b" at .../" in note
     assert note.endswith(b"/train.py:1")
+
+
+def test_only_the_interpreters_own_call_of_the_hook_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a program that calls the hook to print an exception WHEN it goes on THEN nothing is written down
+    noted: list[bytes] = []
+    shown: list[BaseException] = []
+    hook = exception_hook(noted.append, lambda kind, value, trace: shown.append(value))
+    said = raised("train.py", "loss is nan")
+    hook(*said)
+    assert (noted, shown) == ([], [said[1]])
+    # AND an exception that nobody caught is
+    monkeypatch.setattr(sys, "last_value", said[1], raising=False)
+    hook(*said)
+    assert noted == [exception_note(*said)]
+    assert len(shown) == 2
 
 
 def test_autoload_without_whichrank_imports_nothing() -> None:

@@ -65,7 +65,12 @@ def test_hang_of_a_stopped_rank() -> None:
     [
         (
             KILLED,
-            ["Failure: rank 3 (node-b) is gone", "Reason: a signal", "exit code -9 (rank 3)", "showed in all-reduce"],
+            [
+                "Failure: rank 3 (node-b) left the job",
+                "Reason: a signal",
+                "exit code -9 (rank 3)",
+                "showed in all-reduce",
+            ],
         ),
         (INCONSISTENT, ["rank 2 disagrees with its peers in all-reduce", "called broadcast where 7 peers"]),
         (DEADLOCK, ["ranks 1 and 2 wait for each other in a cycle", "it entered tp_0 before dp_0", "confidence 90%"]),
@@ -117,7 +122,7 @@ def test_recovered_incident_of_a_rank_that_ended_does_not_let_it_come_late() -> 
     gone = incident(Cause.PROCESS_EXIT, kind="failed", reason=Reason.SIGNAL, culprits=(ENDED,), **OVER)
     raised = incident(Cause.NOT_ENTERED, reason=Reason.EXCEPTION, culprits=(ENDED,), **OVER)
     # THEN it ended, the job has gone on, and nobody says that this rank did anything after its end
-    assert headline(gone) == "ALERT failure (recovered): rank 5 ended, and the job has gone on"
+    assert headline(gone) == "ALERT failure (recovered): rank 5 left the job, and the job has gone on"
     assert headline(raised) == (
         "ALERT hang (recovered): rank 5 ended: it had not entered all-reduce on dp, and the job has gone on"
     )

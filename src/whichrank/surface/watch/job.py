@@ -18,7 +18,7 @@ from whichrank.agent.inferred import WaitInference
 from whichrank.agent.node import preferred
 from whichrank.agent.processes import look_at_thread
 from whichrank.agent.rank import RankWatch
-from whichrank.agent.usage import CpuMounts
+from whichrank.agent.usage import Host
 from whichrank.errors import RingFormatError, WhichrankError
 from whichrank.model.incident import Incident
 from whichrank.model.rows import SENSOR_NAMES, SensorState
@@ -54,7 +54,7 @@ class JobReader:
         owner = folder.owner()
         self._output = owner.output if owner and isinstance(owner.output, str) else ""
         self._scratch = scratch
-        self._mounts = CpuMounts.here()
+        self._host = Host()
         self._watches: dict[Path, RankWatch] = {}
         self._inference: dict[Path, WaitInference] = {}
         self._unreadable: dict[Path, str] = {}
@@ -127,7 +127,7 @@ class JobReader:
 
     def _open(self, path: Path) -> None:
         try:
-            watch = RankWatch(path, self._scratch, self._mounts)
+            watch = RankWatch(path, self._scratch, self._host)
         except (RingFormatError, OSError) as error:
             if age_s(path) > BEING_MADE_S:
                 what = error.what if isinstance(error, RingFormatError) else error.strerror or str(error)
