@@ -30,7 +30,7 @@ _FROM_HEADER = (
 )
 _USAGE = (
     *("main_cpu_ns", "delay_ns", "throttled_ns", "limit_cores", "allowed_cores", "major_faults", "read_bytes"),
-    "stolen_ns",
+    *("node_ns", "stolen_ns"),
 )
 """In the order of `Usage`."""
 _DROPPED = ("dropped_inflight", "dropped_waits", "dropped_pairs", "dropped_comms")

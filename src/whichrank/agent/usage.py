@@ -34,14 +34,17 @@ class Usage(NamedTuple):
     major_faults: int
     read_bytes: int
     """From storage."""
+    node_ns: int
+    """The node's cores worked, on average."""
     stolen_ns: int
-    """On average over the node's cores: one was wanted, and the hypervisor gave it to another machine."""
+    """They would have, and the hypervisor gave them to another machine."""
 
 
-NO_USAGE: Final = Usage(0, 0, 0, NO_LIMIT, 0, 0, 0, 0)
+NO_USAGE: Final = Usage(0, 0, 0, NO_LIMIT, 0, 0, 0, 0, 0)
 _STAT: Final = Path("/proc/stat")
+_WORKED: Final = (1, 2, 3, 6, 7)
 _STOLEN: Final = 8
-"""The field of /proc/stat, in clock ticks."""
+"""Fields of /proc/stat, in clock ticks: user, nice, system, interrupts of both kinds; stolen."""
 _LOOK_EVERY_NS: Final = 1_000_000_000
 
 
@@ -55,19 +58,20 @@ class Host:
     def __init__(self, stat: Path = _STAT) -> None:
         self.mounts = CgroupMounts.here()
         self._stat = stat
-        self._cores = os.cpu_count() or 1
-        self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-        self._looked_ns = self._stolen_ns = 0
+        self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
+        self._looked_ns = 0
+        self._cpu_ns = (0, 0)
 
-    def stolen_ns(self) -> int:
-        """See `Usage`; read once a second at most."""
+    def cpu_ns(self) -> tuple[int, int]:
+        """`node_ns` and `stolen_ns` of `Usage`; read once a second at most."""
         now_ns = time.monotonic_ns()
         if now_ns - self._looked_ns >= _LOOK_EVERY_NS:
             self._looked_ns = now_ns
             fields = read(str(self._stat)).partition(b"\n")[0].split()
-            if len(fields) > _STOLEN and fields[_STOLEN].isdigit():
-                self._stolen_ns = int(fields[_STOLEN]) * self._tick_ns // self._cores
-        return self._stolen_ns
+            if len(fields) > _STOLEN and all(field.isdigit() for field in fields[1:]):
+                worked, stolen = sum(int(fields[at]) for at in _WORKED), int(fields[_STOLEN])
+                self._cpu_ns = int(worked * self._tick_ns), int(stolen * self._tick_ns)
+        return self._cpu_ns
 
 
 class UsageWatch:
@@ -103,6 +107,7 @@ class UsageWatch:
         ran = read(f"/proc/{self._pid}/schedstat").split()
         limits = [(limit_of(group), group) for group in self._groups]
         limited = [group for limit, group in limits if limit < NO_LIMIT]
+        node_ns, stolen_ns = self._host.cpu_ns()
         try:
             allowed = len(os.sched_getaffinity(self._pid))
         except OSError:
@@ -115,5 +120,6 @@ class UsageWatch:
             allowed_cores=allowed,
             major_faults=major_faults,
             read_bytes=io_counter(self._pid, b"read_bytes"),
-            stolen_ns=self._host.stolen_ns(),
+            node_ns=node_ns,
+            stolen_ns=stolen_ns,
         )

@@ -14,7 +14,7 @@ from whichrank.model.telemetry import RANK_ROW, ProcessState
 
 COUNTERS: Final = (
     *("main_cpu_ns", "delay_ns", "throttled_ns", "collected_ns", "cpu_ns", "major_faults", "read_bytes"),
-    "stolen_ns",
+    *("node_ns", "stolen_ns"),
 )
 _KEPT: Final = ("pid", "usage_ns", "limit_cores", "allowed_cores", *COUNTERS)
 _SAMPLE: Final = np.dtype([(name, RANK_ROW[name]) for name in _KEPT])
@@ -34,7 +34,8 @@ class Rates:
         cpu: All threads ran, seconds.
         major_faults: Pages read from storage.
         read_bytes: Bytes read from storage.
-        stolen: The hypervisor took a core of its node away, seconds.
+        node: The cores of its node worked, seconds, on average.
+        stolen: They would have, and the hypervisor gave them to others, seconds.
         stopped: Share of looks in which the process was stopped.
         limit_cores: Of its control groups.
         allowed_cores: On which it may run.
@@ -47,15 +48,22 @@ class Rates:
     cpu: Floats
     major_faults: Floats
     read_bytes: Floats
+    node: Floats
     stolen: Floats
     stopped: Floats
     limit_cores: Floats
     allowed_cores: Floats
 
+    def taken(self) -> Floats:
+        """Seconds that the hypervisor took from the main thread of each rank, in proportion to what it ran."""
+        share = np.divide(self.stolen, self.node, out=np.zeros_like(self.stolen), where=self.node > 0)
+        return np.asarray(self.main_cpu * share)
+
     def without_cpu(self) -> float:
-        """Seconds per second for which a rank is ready and its node gives no CPU to it, the median; 0 if not known."""
-        lost = (self.delay + self.stolen)[~np.isnan(self.delay)]
-        return float(np.median(lost)) if len(lost) else 0.0
+        """Seconds for which a main thread is ready and has no CPU, the median over ranks; 0 if it is not known."""
+        lost = self.delay + self.taken()
+        known = lost[~np.isnan(lost)]
+        return float(np.median(known)) if len(known) else 0.0
 
 
 class NodeUsage:
@@ -122,6 +130,7 @@ class NodeUsage:
             cpu=rate("cpu_ns"),
             major_faults=rate("major_faults", 1.0),
             read_bytes=rate("read_bytes", 1.0),
+            node=rate("node_ns"),
             stolen=rate("stolen_ns"),
             stopped=(stopped[ranks] - was_stopped) / looked_at,
             limit_cores=latest["limit_cores"].astype(np.float64),

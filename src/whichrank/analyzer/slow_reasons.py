@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from whichrank.analyzer.node_usage import Rates
-from whichrank.detect.slow import Past
+from whichrank.detect.slow import GREW, Past
 from whichrank.model.incident import Evidence, Reason
 from whichrank.model.iterations import Floats, Ints, Window
 
@@ -78,9 +78,9 @@ def why_slow(rates: Rates, index: int, peers: Ints, rank: int, excess: float, in
             return Why(Reason.CPU_LIMIT, limited.words, (*limited.evidence, waited))
         words = f"it is ready and gets no CPU for {_percent(rates.delay[index])} of the time"
         return Why(Reason.CPU_CONTENTION, words, (waited, *(limited.evidence if limited else ())))
-    if more(rates.stolen) >= EXPLAINS * excess:
-        words = f"the hypervisor takes {_percent(rates.stolen[index])} of its node's CPU time"
-        return Why(Reason.CPU_CONTENTION, words, (seconds("taken by the hypervisor", rates.stolen),))
+    if more(rates.taken()) >= EXPLAINS * excess:
+        words = f"the hypervisor of its node takes {_percent(rates.taken()[index])} of its time"
+        return Why(Reason.CPU_CONTENTION, words, (seconds("taken by the hypervisor", rates.taken()),))
     if in_loader >= EXPLAINS * excess and more(rates.main_cpu) <= IDLE * excess:
         fact = seconds("its main thread runs", rates.main_cpu)
         seen = Evidence(what="share of looks in which it is in a data loader", value=round(in_loader, 2), where=where)
@@ -97,9 +97,9 @@ def why_all_slow(rates: Rates, window: Window, past: Past, factor: float) -> Why
         past: As it was.
         factor: Times the past.
     """
-    without_cpu = rates.without_cpu()
-    grown_s = float(np.median(window.own_s)) * (1 - 1 / factor)
-    if without_cpu * window.iteration_s - past.without_cpu_s < EXPLAINS * grown_s:
+    without_cpu, own_s = rates.without_cpu(), float(np.median(window.own_s))
+    with_cpu_s = own_s - without_cpu * window.iteration_s
+    if with_cpu_s >= GREW * (own_s / factor - past.without_cpu_s):
         return Why()
     fact = Evidence(what="ready, and without a CPU", value=round(without_cpu, 3), unit="s/s", where="in the median")
     return Why(Reason.CPU_CONTENTION, "", (fact,))

@@ -83,7 +83,8 @@ RANK_ROW = np.dtype(
         ("allowed_cores", "u4"),
         ("major_faults", "u8"),
         ("read_bytes", "u8"),  # from storage
-        ("stolen_ns", "u8"),  # of the node's cores, on average, by its hypervisor
+        ("node_ns", "u8"),  # the node's cores worked, on average
+        ("stolen_ns", "u8"),  # they would have, and the hypervisor gave them to others
         ("phase_since_ns", "u8"),
         ("c10d_state", "u1"),  # SensorState
         ("socket_state", "u1"),

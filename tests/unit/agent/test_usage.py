@@ -34,12 +34,13 @@ def test_a_process_that_is_gone_is_all_zeros() -> None:
 
 
 def test_what_the_hypervisor_took(tmp_path: Path) -> None:
-    # GIVEN 30 ticks that were stolen from all cores together
+    # GIVEN ticks of all cores together: worked, and stolen
     stat = tmp_path / "stat"
-    stat.write_text("cpu  1 0 1 2 2 0 1 30 0 0\ncpu0 1 0 1 2 2 0 1 9 0 0\n")
-    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-    assert Host(stat).stolen_ns() == 30 * tick_ns // (os.cpu_count() or 1)
+    stat.write_text("cpu  10 20 30 2 2 5 6 300 0 0\ncpu0 1 0 1 2 2 0 1 9 0 0\n")
+    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
+    assert Host(stat).cpu_ns() == (int(71 * tick_ns), int(300 * tick_ns))
     # AND where it is not told, or the file is not as it should be, it is none
-    stat.write_text("cpu  1 0 1\n")
-    assert Host(stat).stolen_ns() == 0
-    assert Host(tmp_path / "none").stolen_ns() == 0
+    for text in ("cpu  1 0 1\n", "cpu  1 2 3 4 5 6 7 eight\n", ""):
+        stat.write_text(text)
+        assert Host(stat).cpu_ns() == (0, 0)
+    assert Host(tmp_path / "none").cpu_ns() == (0, 0)

@@ -56,7 +56,8 @@ def watch(told: Told, window_s: float = 4.0, stolen_s: Callable[[float], float] 
         news = rows[np.searchsorted(at_s, now_s - EVERY_S) : np.searchsorted(at_s, now_s)]
         for node in nodes:
             if stolen_s:
-                sampled = {"usage_ns": node.ns(now_s), "stolen_ns": int(stolen_s(now_s) * S)}
+                worked = {"main_cpu_ns": int(now_s * S), "node_ns": int(now_s * S)}
+                sampled = {"usage_ns": node.ns(now_s), "stolen_ns": int(stolen_s(now_s) * S), **worked}
                 node.is_(node.ranks[0], ProcessState.SLEEPING, **sampled)
             analyzer.feed(node.batch(now_s, news[news["rank"] == node.ranks[0]]), T0 / S + now_s)
         said += analyzer.tick(T0 / S + now_s)

@@ -21,7 +21,8 @@ S = 1_000_000_000
 def rates(**of_rank_2: float) -> Rates:
     """All ranks alike, but for this of rank 2."""
     same = {"main_cpu": 0.2, "delay": 0.02, "throttled": 0.0, "collected": 0.01, "cpu": 0.3, "major_faults": 0.0,
-            "read_bytes": 0.0, "stolen": 0.05, "stopped": 0.0, "limit_cores": np.inf, "allowed_cores": 8.0}  # fmt: skip
+            "read_bytes": 0.0, "node": 0.5, "stolen": 0.1,
+            "stopped": 0.0, "limit_cores": np.inf, "allowed_cores": 8.0}  # fmt: skip
     columns = {name: np.full(RANKS, value) for name, value in same.items()}
     for name, value in of_rank_2.items():
         columns[name][2] = value
@@ -38,7 +39,7 @@ def why(told: Rates, *, in_loader: float = 0.0) -> Why:
         (rates(), None),
         (rates(delay=0.2), Reason.CPU_CONTENTION),
         (rates(delay=0.05), None),
-        (rates(stolen=0.3), Reason.CPU_CONTENTION),
+        (rates(stolen=0.5), Reason.CPU_CONTENTION),
         (rates(collected=0.25), Reason.GARBAGE_COLLECTION),
         (rates(stopped=0.4), Reason.STOPPED),
         (rates(throttled=0.25, limit_cores=0.5), Reason.CPU_LIMIT),
