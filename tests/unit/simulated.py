@@ -204,6 +204,38 @@ def tp_pp_dp(tp: int = 2, pp: int = 2, dp: int = 2, microbatches: int = 4, layer
     return programs
 
 
+class Long(Told):
+    """A job of many iterations, computed for all of them at once: what each has of its own, then an all-reduce.
+
+    Args:
+        own_s: Shape (iterations, operations, ranks): seconds of each rank's own before each operation.
+        transfer_s: Of each operation.
+    """
+
+    def __init__(self, own_s: np.ndarray, transfer_s: float = 0.002) -> None:
+        super().__init__()
+        iterations, count, ranks = own_s.shape
+        end_s = np.cumsum((own_s.max(axis=2) + transfer_s).reshape(-1)).reshape(iterations, count, 1)
+        began_s = np.concatenate(([0.0], end_s.reshape(-1)[:-1])).reshape(end_s.shape)
+        clock = np.asarray(self.clock(np.arange(ranks)))
+        self._ops = np.zeros(own_s.shape, OP)
+        self._ops["rank"], self._ops["kind"], self._ops["peer"] = np.arange(ranks), Kind.ALL_REDUCE, -1
+        self._ops["counter"] = np.arange(1, iterations * count + 1).reshape(end_s.shape)
+        self._ops["ordinal"], self._ops["count"] = self._ops["counter"], 1000
+        self._ops["issue_ns"] = ((began_s + own_s) * 1e9).astype(np.int64) + clock
+        self._ops["end_ns"] = (end_s * 1e9).astype(np.int64) + clock
+        self._ops["blocked_ns"] = self._ops["end_ns"] - self._ops["issue_ns"]
+        self._marks = np.zeros((iterations, ranks), STEP)
+        self._marks["rank"] = np.arange(ranks)
+        self._marks["counter"] = np.arange(1, iterations + 1)[:, None]
+        self._marks["ordinal"] = self._marks["counter"] * count
+        self._marks["at_ns"] = self._ops["end_ns"][:, -1]
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of OP in the order of completion, rows of STEP."""
+        return self._ops.reshape(-1), self._marks.reshape(-1)
+
+
 def _block(pipe: int, source: int | None, what: str, seconds: float, tensor: int, target: int | None) -> Program:
     """The forward or backward of a microbatch."""
     block: Program = [] if source is None else [Call(pipe, Kind.RECV, source)]

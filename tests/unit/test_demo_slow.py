@@ -11,7 +11,7 @@ from whichrank.demo.slow import SLOW, load_of, settings_of
 
 ASKED = {
     "slow-compute", "slow-layers", "slow-start", "flap", "slow-data", "gc-storm", "two-slow", "slow-every-rank",
-    "long-last-stage", "absorbed", "cpu-limit", "cpu-contention",
+    "long-last-stage", "absorbed", "cpu-limit", "cpu-contention", "more-tokens",
 }  # fmt: skip
 
 
@@ -36,6 +36,16 @@ def test_a_slow_start_is_in_the_settings_of_its_victim_alone() -> None:
     told = [settings_of("slow-start", "x1.5", rank, 3, layout) for rank in range(8)]
     assert [bool(settings) for settings in told] == [rank == 3 for rank in range(8)]
     assert Load(**told[3]["load"]).factor == 1.5
+
+
+@pytest.mark.parametrize("layout", SLOW["more-tokens"].layouts)
+def test_more_rows_are_those_of_a_whole_replica(layout: str) -> None:
+    shape = Layout.parse(layout)
+    told = [settings_of("more-tokens", "x2", rank, 3, shape) for rank in range(8)]
+    assert [bool(settings) for settings in told] == [
+        shape.index(rank, "dp") == shape.index(3, "dp") for rank in range(8)
+    ]
+    assert Load(**told[3]["load"]).rows == 2.0
 
 
 @pytest.mark.parametrize("name", ["long-last-stage", "absorbed"])

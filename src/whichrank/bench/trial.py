@@ -181,6 +181,8 @@ class Trial:
         started_s = time.monotonic()
         alert_s = told_s = None
         after_s = AFTER_ALERT_S if self.setup.seed % LEISURELY_SEEDS else AT_LEISURE_S
+        if self.fault.is_slow:
+            after_s = max(after_s, self.setup.slow_window_s / 2)  # a reason may need more looks
         while process.poll() is None:
             time.sleep(0.1)
             now_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""Makes a rank's computation longer: by a factor, in some layers, now and then, by garbage, or by waiting for data.
+"""Makes a rank's computation longer: by a factor, in some layers, now and then, by garbage, by late data or by more.
 
 From the start if its settings say so, else from the iteration of an order on. Function names are what a stack of the
 rank shows, so they say what the process does and not the name of a fault.
@@ -29,6 +29,7 @@ class Load:
         on: iterations in a row that are slow; 0: all.
         off: iterations in between.
         data_s: that the next batch takes, before each iteration.
+        rows: of its batch, in proportion to those of the others; from the start on only.
         objects: in cycles, made in each iteration for the collector to find.
     """
 
@@ -37,6 +38,7 @@ class Load:
     on: int = 0
     off: int = 0
     data_s: float = 0.0
+    rows: float = 1.0
     objects: int = 0
 
 
@@ -54,6 +56,7 @@ class Drag:
         self._stage = stage
         self._load = Load(**settings["load"]) if settings.get("load") else None
         self._since = 0
+        self.rows = self._load.rows if self._load else 1.0
 
     def at_start_of(self, iteration: int) -> None:
         """Do what is due before the first operation of `iteration`."""

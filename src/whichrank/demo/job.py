@@ -34,7 +34,7 @@ from whichrank.demo.drag import Drag
 from whichrank.demo.errands import Errands
 from whichrank.demo.groups import STYLES, Group, make_groups
 from whichrank.demo.layout import Layout
-from whichrank.demo.model import Stage
+from whichrank.demo.model import ROWS, Stage
 from whichrank.demo.pipeline import SCHEDULES, Pipeline
 from whichrank.demo.seat import Seat
 
@@ -56,6 +56,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--device-ms", type=float, default=2.0, help="device time of a layer forward; twice that backward"
     )
+    parser.add_argument("--host-ms", type=float, default=0.0, help="CPU time that a rank needs to prepare a batch")
     parser.add_argument("--log-every", type=int, default=10, help="iterations between world-level logs; 0: never")
     parser.add_argument("--reinit-at", type=int, default=0, help="destroy and make all groups again at this iteration")
     parser.add_argument("--digest", action="store_true", help="print a digest of losses and parameters at the end")
@@ -78,7 +79,8 @@ class Job:
         self._stage = Stage(self._comms, layers, layout.tp, args.device_ms / 1e3)
         self._drag = Drag(seat, settings, self._stage)
         microbatches = args.microbatches or (4 if layout.pp > 1 else 2)
-        self._pipeline = Pipeline(layout, rank, self._comms, self._stage, microbatches, args.schedule)
+        rows = round(ROWS * self._drag.rows)
+        self._pipeline = Pipeline(layout, rank, self._comms, self._stage, microbatches, rows, args.schedule)
         self._optimizer = torch.optim.SGD(self._stage.parameters(), lr=0.05, momentum=0.9)
         self._started_s = time.monotonic()
         self._digest = hashlib.sha256()
@@ -94,6 +96,7 @@ class Job:
                 self._reinitialise(iteration)
             self._errands.at_start_of(iteration)
             self._drag.at_start_of(iteration)
+            prepare_batch(self._args.host_ms / 1e3)
             loss = self._step(iteration)
             stop = self._log(iteration, loss)
             if stop or iteration + 1 == self._args.iterations or self._errands.last_iteration == iteration:
@@ -175,6 +178,14 @@ class Job:
         for parameter in self._stage.parameters():
             self._digest.update(parameter.detach().numpy().tobytes())
         _say(f"rank {self._rank} digest {self._digest.hexdigest()}")
+
+
+def prepare_batch(cpu_s: float) -> None:
+    """Compute on the host for so long, in CPU time: whoever has to share its core takes longer."""
+    until_s = time.thread_time() + cpu_s
+    x = torch.ones(64, 64)
+    while time.thread_time() < until_s:
+        x = (x @ x).tanh()
 
 
 def _say(line: str) -> None:

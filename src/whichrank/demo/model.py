@@ -76,7 +76,7 @@ class ParallelLayer(nn.Module):
         self.device_s = device_s
 
     def forward(self, x: Tensor) -> Tensor:
-        """Shape (ROWS, WIDTH) in and out."""
+        """Shape (rows, WIDTH) in and out."""
         hidden = torch.nn.functional.rms_norm(x, (WIDTH,), self.gain)
         if self._shards > 1:
             hidden = _apply(_Enter, hidden, self._comms)
@@ -101,7 +101,7 @@ class Stage(nn.Module):
         self.layers = nn.ModuleList(ParallelLayer(comms, shards, device_s) for _ in range(layers))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Shape (ROWS, WIDTH) in and out."""
+        """Shape (rows, WIDTH) in and out."""
         for layer in self.layers:
             x = layer(x)
         return x

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from whichrank.demo.comms import Comms, Handle
 from whichrank.demo.layout import Layout
-from whichrank.demo.model import ROWS, WIDTH, Stage
+from whichrank.demo.model import WIDTH, Stage
 
 SCHEDULES = ("1f1b", "gpipe")
 
@@ -28,10 +28,13 @@ class Pipeline:
         comms: mine.
         stage: the layers that I hold.
         microbatches: per iteration.
+        rows: of each.
         schedule: 1f1b or gpipe.
     """
 
-    def __init__(self, layout: Layout, rank: int, comms: Comms, stage: Stage, microbatches: int, schedule: str) -> None:
+    def __init__(
+        self, layout: Layout, rank: int, comms: Comms, stage: Stage, microbatches: int, rows: int, schedule: str
+    ) -> None:
         ranks = layout.members(rank, "pp")
         self._index = layout.index(rank, "pp")
         self._last = layout.pp - 1
@@ -41,6 +44,7 @@ class Pipeline:
         self._comms = comms
         self._stage = stage
         self._microbatches = microbatches
+        self._rows = rows
         self._schedule = schedule
         self._held: deque[tuple[Tensor, Tensor]] = deque()
         self._sends: dict[int, tuple[Handle, Tensor]] = {}
@@ -81,9 +85,9 @@ class Pipeline:
     def _forward(self, iteration: int, number: int) -> None:
         if self._before < 0:
             source = torch.Generator().manual_seed((iteration * 1000 + number) * 64 + self._replica)
-            x = torch.randn(ROWS, WIDTH, generator=source)
+            x = torch.randn(self._rows, WIDTH, generator=source)
         else:
-            x = torch.empty(ROWS, WIDTH)
+            x = torch.empty(self._rows, WIDTH)
             self._comms.recv(x, self._before)
         x.requires_grad_(self._before >= 0)
         out: Tensor = self._stage(x)

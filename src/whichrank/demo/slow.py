@@ -20,7 +20,11 @@ ITERATION_S = 0.25
 """About what an iteration of the demo takes."""
 _DEVICE = ("--device-ms", "6")
 """So the device takes most of an iteration, as it should, and two cores are not the bottleneck."""
+_HOST = ("--device-ms", "12", "--host-ms", "20")
+"""Computation on the host in one piece, which other processes can hold up; the other ranks still fit on one core."""
 _PIPELINES = ("pp2-dp4", "pp4-dp2", "tp2-pp2-dp2")
+_SHARDED = ("tp2-dp4", "pp2-dp4", "tp2-pp2-dp2")
+"""Where operations within a replica tell how many rows it has."""
 _LONG = 2.5
 """Times the device time of the other stages that a long one has."""
 
@@ -30,7 +34,7 @@ def _magnitudes(effect: Any = "slow", observed: str = "") -> tuple[Variant, ...]
 
 
 SLOW: dict[str, Fault] = {
-    fault.name: replace(fault, job_args=_DEVICE)
+    fault.name: replace(fault, job_args=fault.job_args or _DEVICE)
     for fault in (
         Fault("slow-compute", "The device of one rank takes longer, from some iteration on.", "in-program", "drag",
               _magnitudes(), do="drag", causes=COMPUTE_SLOW),
@@ -49,13 +53,16 @@ SLOW: dict[str, Fault] = {
         Fault("cpu-limit", "A cgroup limits the CPU time of one rank.", "outside", "cpu",
               (Variant("0.02", "slow", ""), Variant("0.03", "slow", "")), causes=COMPUTE_SLOW, reasons=("CPU limit",)),
         Fault("cpu-contention", "Other processes compute on the core to which one rank is bound.", "outside", "cpu",
-              (Variant("2", "slow", ""), Variant("4", "slow", "")), causes=COMPUTE_SLOW, reasons=("CPU contention",)),
+              (Variant("2", "slow", ""), Variant("4", "slow", "")), causes=COMPUTE_SLOW, reasons=("CPU contention",),
+              job_args=_HOST),
         Fault("two-slow", "The devices of two ranks take longer, one more than the other.", "in-program", "drag",
               (Variant("x2", "slow", ""),), do="drag", causes=COMPUTE_SLOW),
         Fault("slow-every-rank", "All devices take longer alike, from some iteration on.", "in-program", "drag",
               (Variant("x1.5", "slow-all", ""), Variant("x2", "slow-all", "")), do="drag", causes=COMPUTE_SLOW),
         Fault("long-last-stage", "The last pipeline stage has more to do, by design.", "healthy", "hello",
               (Variant("x2.5", "uneven", ""),), causes=IMBALANCE, layouts=_PIPELINES),
+        Fault("more-tokens", "The batches of one replica have more rows than those of the others.", "healthy", "hello",
+              (Variant("x1.5", "uneven", ""), Variant("x2", "uneven", "")), causes=IMBALANCE, layouts=_SHARDED),
         Fault("absorbed", "A rank is slower, and the long last stage hides it.", "healthy", "drag",
               (Variant("x1.5", "none", ""),), do="drag", layouts=_PIPELINES),
     )
@@ -92,6 +99,9 @@ def settings_of(fault: str, variant: str, rank: int, victim: int, layout: Layout
     is_last = layout.index(rank, "pp") == layout.pp - 1
     if fault in ("long-last-stage", "absorbed") and is_last:
         return {"load": asdict(Load(_LONG))}
+    if fault == "more-tokens" and layout.index(rank, "dp") == layout.index(victim, "dp"):
+        factor = factor_of(variant)
+        return {"load": asdict(Load(factor, rows=factor))}
     if fault == "slow-start" and rank == victim:
         return {"load": load_of(fault, variant)}
     return {}

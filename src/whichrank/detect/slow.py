@@ -10,12 +10,14 @@ The past of a rank is the least of the medians of earlier windows, so a slowdown
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from whichrank.model.iterations import Excess, Floats, Ints, Window
+from whichrank.model.picture import Bools
 
 EXCESS: Final = 0.05
 """Share of an iteration from which an excess may matter."""
@@ -31,8 +33,17 @@ STEADY: Final = 0.75
 """Share of the iterations since it began in which a steady slowdown shows."""
 PART: Final = 0.25
 """Share of a window for which it must have lasted."""
+SURE: Final = 5.0
+"""Standard errors by which the median of a steady excess must be above zero: many ranks are looked at, all day long."""
+FEW: Final = 8.0
+"""Of few iterations more are asked for: SURE * (1 + FEW / n) is about Student's quantile of one in a million."""
 STANDS_OUT: Final = 3.0
 """Times what any other rank loses that one which comes and goes must lose."""
+CHANCE: Final = 1e-6
+"""How likely its bouts may be, if it had them as the other ranks have."""
+_SIGMA_OF_MAD: Final = 1.4826
+_MEDIAN_OF_MEAN: Final = 1.2533
+"""Of normal noise: its deviation in median deviations, and the error of a median in that of a mean."""
 GREW: Final = 1.1
 """Times its past from which the own time of a rank without peers, or of every rank, is longer than it was."""
 ALL_GREW: Final = 1.2
@@ -83,13 +94,43 @@ def beyond_peers(window: Window, excess: Excess, window_s: float) -> list[Suspec
         _suspect(window, index, over_s[index], excess.usual_s[index], "peers", window_s)
         for index in np.flatnonzero(excess.has_peers & likely).tolist()
     ]
-    apart = [s for s in found if s and (not s.comes_and_goes or _stands_out(mean_s, s.index))]
+    is_bout = over_s >= _least_bout_s(window)
+    apart = [s for s in found if s and (not s.comes_and_goes or _stands_out(mean_s, is_bout, s.index))]
     return sorted(apart, key=lambda suspect: -suspect.excess_s)
 
 
-def _stands_out(mean_s: Floats, index: int) -> bool:
-    """Does no other rank lose nearly as much? Else work moves from rank to rank."""
-    return bool(mean_s[index] >= STANDS_OUT * np.delete(mean_s, index).max(initial=0.0))
+def _stands_out(mean_s: Floats, is_bout: Bools, index: int) -> bool:
+    """Does no other rank lose nearly as much, and is it no chance? Else work moves from rank to rank.
+
+    Args:
+        mean_s: By rank, what it loses in an iteration.
+        is_bout: By rank and iteration, whether it was much too long.
+        index: The rank.
+    """
+    if mean_s[index] < STANDS_OUT * np.delete(mean_s, index).max(initial=0.0):
+        return False
+    others = np.delete(is_bout, index, axis=0)
+    usual = (float(others.sum()) + 1) / (others.size + 2)
+    return _log_chance(float(is_bout[index].mean()), usual, is_bout.shape[1]) <= math.log(CHANCE)
+
+
+def _log_chance(share: float, usual: float, count: int) -> float:
+    """The logarithm of the chance of such a share of `count` or more where `usual` is expected; Chernoff's bound."""
+    if share <= usual:
+        return 0.0
+    rest = (1 - share) * math.log((1 - share) / (1 - usual)) if share < 1 else 0.0
+    return -count * (share * math.log(share / usual) + rest)
+
+
+def _is_sure(excess_s: Floats) -> bool:
+    """Is the median that much above what its own spread makes of so few iterations?"""
+    middle_s, count = float(np.median(excess_s)), len(excess_s)
+    spread_s = float(np.median(np.abs(excess_s - middle_s))) * _SIGMA_OF_MAD * _MEDIAN_OF_MEAN
+    return middle_s * math.sqrt(count) >= SURE * (1 + FEW / count) * spread_s
+
+
+def _least_bout_s(window: Window) -> float:
+    return max(MUCH * window.iteration_s, EXCESS_S)
 
 
 def _least_s(window: Window) -> float:
@@ -106,10 +147,11 @@ def _suspect(
     since_s = over_s[onset:]
     lasted_s = float(window.total_s[index, onset:].sum())
     share = float((since_s >= least_s / 2).mean()) if len(since_s) else 0.0
-    if share >= STEADY and lasted_s >= PART * window_s and float(np.median(since_s)) >= least_s:
+    steady = share >= STEADY and lasted_s >= PART * window_s and float(np.median(since_s)) >= least_s
+    if steady and _is_sure(since_s):
         usual = float(np.median(usual_s[onset:]))
         return Suspect(index, float(np.median(since_s)), usual, against, share, onset)
-    bouts = over_s >= max(MUCH * window.iteration_s, EXCESS_S)
+    bouts = over_s >= _least_bout_s(window)
     comes = int((bouts[1:] & ~bouts[:-1]).sum()) + int(bouts[0])
     mean_s = float(np.clip(over_s, 0.0, window.iteration_s).mean())
     if comes < BOUTS or bouts.mean() < OFTEN or mean_s < least_s or window.lasted_s < window_s / 2:

@@ -20,13 +20,16 @@ BACKEND = "gloo"
 NAMES = {0: "mesh_tp", 1: "mesh_pp", 2: "mesh_dp", 3: "default_pg"}
 
 
-def watch(told: Told, window_s: float = 4.0, stolen_s: Callable[[float], float] | None = None) -> list[Incident]:
+def watch(
+    told: Told, window_s: float = 4.0, stolen_s: Callable[[float], float] | None = None, every_s: float = EVERY_S
+) -> list[Incident]:
     """Everything that an analyzer says, in order.
 
     Args:
         told: The job.
         window_s: Of slowness.
         stolen_s: How much CPU time the hypervisor has taken from each node by then, seconds.
+        every_s: Time between batches.
     """
     ops, steps = told.arrays()
     infos = _comms(ops)
@@ -52,8 +55,8 @@ def watch(told: Told, window_s: float = 4.0, stolen_s: Callable[[float], float] 
     nodes = [_node(rank, len(ranks), [i for i in infos.values() if rank in i.members]) for rank in ranks]
     analyzer = Analyzer(AnalyzerConfig(slow_window_s=window_s), "job", 0.0)
     said: list[Incident] = []
-    for now_s in np.arange(EVERY_S, at_s[-1] + 1.0, EVERY_S).tolist():
-        news = rows[np.searchsorted(at_s, now_s - EVERY_S) : np.searchsorted(at_s, now_s)]
+    for now_s in np.arange(every_s, at_s[-1] + 1.0, every_s).tolist():
+        news = rows[np.searchsorted(at_s, now_s - every_s) : np.searchsorted(at_s, now_s)]
         for node in nodes:
             if stolen_s:
                 worked = {"main_cpu_ns": int(now_s * S), "node_ns": int(now_s * S)}

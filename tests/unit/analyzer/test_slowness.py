@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated import Call, Compute, Program, Slower, Told, ddp, run, tp_pp_dp
+from simulated import Call, Compute, Long, Program, Slower, Told, ddp, run, tp_pp_dp
 from simulated_job import watch
 
 from whichrank.model.incident import Cause, Incident, Reason
@@ -143,6 +143,28 @@ def test_pauses_of_every_rank_now_and_then_do_not_add_up(layout: str) -> None:
         return steady(rank, i, what) + (0.2 if what.what == "forward" and rng.random() < 1 / 500 else 0.0)
 
     assert watch(run(LAYOUTS[layout](), 400, paused), WINDOW_S) == []
+
+
+def test_two_hours_of_noise_and_pauses_are_healthy() -> None:
+    # GIVEN two hours of steps of 0.12 s with 5 % of noise on each piece, and a pause of each rank in every 2,000 steps
+    steps, ranks, every = 60_000, 8, 2_000
+    rng = np.random.default_rng(11)
+    own_s = np.array([0.05, 0.03, 0.03])[:, None] * np.maximum(0.2, 1 + NOISE * rng.standard_normal((steps, 3, ranks)))
+    for rank in range(ranks):
+        at = np.arange(0, steps, every) + rng.integers(0, every, steps // every)
+        own_s[at, rng.integers(0, 3, len(at)), rank] += 0.2
+    # THEN nothing is said, with the default window
+    assert watch(Long(own_s), 60.0, every_s=2.0) == []
+
+
+@pytest.mark.parametrize("seed", [2, 4, 15, 23])
+def test_who_was_unlucky_for_some_iterations_among_large_pauses_is_not_named(seed: int) -> None:
+    # GIVEN ranks of which each pauses for about a second in one of ten iterations, and noise of a fifth
+    rng = np.random.default_rng(seed)
+    own_s = 0.1 * np.maximum(0.2, 1 + 0.2 * rng.standard_normal((150, 2, 8)))
+    own_s[:, 0] += np.where(rng.random((150, 8)) < 0.1, rng.uniform(0.4, 1.3, (150, 8)), 0.0)
+    # THEN nobody is
+    assert names(watch(Long(own_s), 10.0)) == set()
 
 
 def test_an_evaluation_of_one_rank_in_every_tenth_iteration_is_no_slowdown() -> None:
