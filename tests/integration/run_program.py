@@ -42,6 +42,8 @@ class SmallAnalyzer:
     def requests(self, agent: str) -> dict[str, Any]:
         return {"stacks_of": [], "closely": bool(self._found)}
 
+    times = ()
+
     def finish(self, now_s: float) -> list[Incident]:
         return self.tick(now_s)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -54,6 +55,7 @@ class Told:
 
     ops: list[tuple[int, ...]] = field(default_factory=list)
     steps: list[tuple[int, ...]] = field(default_factory=list)
+    on_one_node: ClassVar[bool] = False
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows of OP in the order of completion, rows of STEP."""
@@ -205,12 +207,14 @@ def tp_pp_dp(tp: int = 2, pp: int = 2, dp: int = 2, microbatches: int = 4, layer
 
 
 class Long(Told):
-    """A job of many iterations, computed for all of them at once: what each has of its own, then an all-reduce.
+    """A job of many iterations on one node, computed at once: what each rank has of its own, then an all-reduce.
 
     Args:
         own_s: Shape (iterations, operations, ranks): seconds of each rank's own before each operation.
         transfer_s: Of each operation.
     """
+
+    on_one_node = True
 
     def __init__(self, own_s: np.ndarray, transfer_s: float = 0.002) -> None:
         super().__init__()
@@ -234,6 +238,11 @@ class Long(Told):
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows of OP in the order of completion, rows of STEP."""
         return self._ops.reshape(-1), self._marks.reshape(-1)
+
+    @staticmethod
+    def clock(rank: np.ndarray | int) -> np.ndarray | int:
+        """They share a clock."""
+        return np.full_like(np.asarray(rank, np.int64), int(Told.clock(0)))
 
 
 def _block(pipe: int, source: int | None, what: str, seconds: float, tensor: int, target: int | None) -> Program:

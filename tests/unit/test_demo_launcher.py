@@ -52,6 +52,22 @@ sys.stdout.write(" ".join(words) + "\\n")  # in one piece: three ranks share the
     assert {row[6] for row in rows} == {"__main__ ['--flag'] True"}
 
 
+def test_ranks_of_another_node_come_behind_those_of_the_first(tmp_path: Path) -> None:
+    program = """import os, sys
+keys = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
+sys.stdout.write(" ".join(os.environ[key] for key in keys) + "\\n")
+"""
+    where = ("--node", "1", "--nodes", "3", "--master", "10.1.2.3:29511")
+    code, out, err = run(tmp_path, program, 2, *where)
+    assert (code, err) == (0, "")
+    assert sorted(out.splitlines()) == ["2 0 6 2 1 10.1.2.3 29511", "3 1 6 2 1 10.1.2.3 29511"]
+    # AND a node or an address that cannot be is refused
+    for wrong in (("--node", "1"), ("--nodes", "2", "--master", "10.1.2.3")):
+        code, _, err = run(tmp_path, program, 2, *wrong)
+        assert code == 2
+        assert "HOST:PORT" in err
+
+
 def test_all_ranks_ending_well_is_exit_code_0(tmp_path: Path) -> None:
     assert run(tmp_path, "")[0] == 0
 

@@ -12,6 +12,7 @@ from whichrank.demo.slow import SLOW, load_of, settings_of
 ASKED = {
     "slow-compute", "slow-layers", "slow-start", "flap", "slow-data", "gc-storm", "two-slow", "slow-every-rank",
     "long-last-stage", "absorbed", "cpu-limit", "cpu-contention", "more-tokens",
+    "slow-link", "slow-link-and-compute",
 }  # fmt: skip
 
 
@@ -20,11 +21,11 @@ def test_the_catalogue_is_whole() -> None:
     for fault in SLOW.values():
         assert fault.where in RECIPES
         assert set(fault.causes) <= {"compute_slow", "communication_slow", "imbalance", "none"}
-        assert all(variant.effect in ("slow", "slow-all", "uneven", "none") for variant in fault.variants)
+        assert all(variant.effect in ("slow", "slow-all", "slow-link", "uneven", "none") for variant in fault.variants)
         assert all(Layout.parse(name).world_size == 8 for name in fault.layouts)
 
 
-@pytest.mark.parametrize("name", sorted(ASKED - {"cpu-limit", "cpu-contention"}))
+@pytest.mark.parametrize("name", sorted(ASKED - {"cpu-limit", "cpu-contention", "slow-link", "slow-link-and-compute"}))
 def test_every_magnitude_is_a_load(name: str) -> None:
     for variant in SLOW[name].variants:
         load = Load(**load_of(name, variant.name))

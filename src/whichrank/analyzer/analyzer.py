@@ -31,7 +31,7 @@ from whichrank.locate.deaths import (
     told_to_end_s,
 )
 from whichrank.model.finding import Finding
-from whichrank.model.incident import Cause, Incident, Reason, Severity
+from whichrank.model.incident import Cause, Incident, Reason, Severity, Spent
 from whichrank.model.picture import Picture
 from whichrank.model.rows import Kind
 from whichrank.model.signature import signatures
@@ -149,6 +149,11 @@ class Analyzer:
         return float(np.median(known)) if known else 0.0
 
     # ---- out -------------------------------------------------------------------------------------------------------
+
+    @property
+    def times(self) -> tuple[Spent, ...]:
+        """Where the latest iterations went, by rank; empty while that is not known."""
+        return self.slowness.times
 
     def requests(self, agent: str) -> dict[str, Any]:
         """What this agent should do: look more closely, take stacks."""

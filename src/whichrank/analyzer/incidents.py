@@ -199,6 +199,7 @@ class Ledger:
             else (current.located if current else None),
             victims=Victims(count=len(finding.victims), ranks=finding.victims[:LISTED_VICTIMS]),
             evidence=finding.evidence,
+            times=finding.times,
             next=finding.next or self._next(finding, [b.rank for b in named]),
             sensors=self._sensors(),
             complete=finding.complete,
@@ -275,7 +276,7 @@ class Ledger:
             if not self._state.ranks.present[rank]:
                 continue
             pid, host = int(self._state.ranks.rows["pid"][rank]), self._state.host.get(rank, "")
-            if finding.reason == Reason.STOPPED:
+            if finding.reason == Reason.STOPPED and finding.kind != "slow":  # else it goes on by itself
                 commands.append(f"on {host}: kill -CONT {pid}")
             elif finding.cause != Cause.PROCESS_EXIT:
                 commands.append(f"on {host}: whichrank stacks --rank {rank} {self._state.job.get(rank, self._job)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +12,8 @@ from whichrank.analyzer.state import JobState
 from whichrank.detect.slow import LongStage, Suspect
 from whichrank.locate.links import rates_of
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence, Link, Reason
-from whichrank.model.iterations import Excess, Window
+from whichrank.model.incident import Cause, Evidence, Link, Reason, Spent
+from whichrank.model.iterations import Excess, Floats, Window
 from whichrank.model.links import SlowLink, Transfers
 
 LISTED = 16
@@ -35,6 +36,7 @@ def of_rank(
     reason: Why,
     iteration_s: float,
     lost_s: float,
+    spent: Floats,
     *,
     meant: bool,
 ) -> Told:
@@ -47,6 +49,7 @@ def of_rank(
         reason: What its node says of it.
         iteration_s: How long an iteration takes.
         lost_s: How much sooner it would be over without this.
+        spent: Own time, transfer and waiting of each rank per iteration, seconds, (R, 3).
         meant: It may be that the program gives it more to do: nobody is named.
     """
     rank, index = int(window.ranks[suspect.index]), suspect.index
@@ -93,10 +96,28 @@ def of_rank(
         onset_s=_time_s(state, window, suspect.onset),
         reason=reason.reason,
         evidence=(*evidence, *reason.evidence),
+        times=times_of(window, spent, [index, *window.peers_of(index)[: LISTED - 1].tolist()]),
         phase="data" if reason.reason == Reason.DATA_WAIT else None,
         iteration=int(window.iteration[suspect.onset]),
     )
     return Told(f"rank {rank}", finding)
+
+
+def times_of(window: Window, spent: Floats, rows: Iterable[int]) -> tuple[Spent, ...]:
+    """Where an iteration goes.
+
+    Args:
+        window: Whose ranks these are.
+        spent: Own time, transfer and waiting of each rank per iteration, seconds, (R, 3).
+        rows: Indices of the ranks that are asked for.
+    """
+    chosen = list(rows)
+    return tuple(
+        Spent(rank=rank, own_s=_round(own), transfer_s=_round(transfer), waiting_s=_round(waiting))
+        for rank, (own, transfer, waiting) in zip(
+            window.ranks[chosen].tolist(), np.maximum(spent[chosen], 0.0).tolist(), strict=True
+        )
+    )
 
 
 def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[SlowLink]) -> Told:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from whichrank.analyzer.node_usage import NodeUsage, Rates
 from whichrank.analyzer.reasons import loads_data, main_stack
 from whichrank.analyzer.slow_reasons import Why, why_all_slow, why_slow
-from whichrank.analyzer.slow_words import Told, of_all, of_imbalance, of_links, of_rank, of_stage
+from whichrank.analyzer.slow_words import Told, of_all, of_imbalance, of_links, of_rank, of_stage, times_of
 from whichrank.analyzer.state import JobState
 from whichrank.analyzer.traffic import Traffic
 from whichrank.detect.iterations import Iterations
@@ -27,6 +27,7 @@ from whichrank.locate.critical_path import Course, as_its_peers, course_of
 from whichrank.locate.links import LinkPast, slow_links
 from whichrank.locate.selftime import does_more_by_design, excess_of
 from whichrank.model.finding import Finding
+from whichrank.model.incident import Spent
 from whichrank.model.iterations import OP, STEP, Excess, Floats, Ints, Window
 from whichrank.model.links import Transfers
 from whichrank.model.picture import Picture
@@ -49,6 +50,8 @@ EFFECT: Final = 0.05
 """Share by which iterations take longer because of a rank, for it to be told."""
 UNEVEN: Final = 0.15
 """The same for work that is uneven."""
+MOST_TIMES: Final = 4096
+"""Ranks of which it is told where their time goes."""
 LEAST: Final = 5
 """Iterations in a window."""
 
@@ -74,6 +77,7 @@ class Slowness:
         self._stack_at: dict[int, float] = {}
         self._stacks: Counter[int] = Counter()  # looks at the stacks of ranks that are not explained
         self._in_loader: Counter[int] = Counter()
+        self._latest_course: Course | None = None
         self._looked_s = 0.0
         self._learned_s = self._judged_s = 0.0
         self._newest = -1
@@ -81,6 +85,8 @@ class Slowness:
         self._device: NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._seen: dict[str, Told] = {}  # in the latest look
         self._last_s: dict[str, float] = {}  # when each that was told was so last
+        self.times: tuple[Spent, ...] = ()
+        """Where the latest iterations went, by rank; empty while that is not known."""
 
     # ---- in --------------------------------------------------------------------------------------------------------
 
@@ -147,7 +153,9 @@ class Slowness:
         if window is None or int(window.iteration[-1]) <= self._newest:
             return None
         self._newest = int(window.iteration[-1])
+        self._latest_course = None
         found = self._answer(state, window, now_s)
+        self._note_times(state, window)
         self._unexplained &= {int(told.key[5:]) for told in found.values() if told.key.startswith("rank ")}
         steady = [told for key, told in found.items() if key in self._seen or key in self._last_s]
         self._seen = found
@@ -211,7 +219,7 @@ class Slowness:
             mine = course.rank == index
             all_well[mine] = own_s[mine]
         best_s = course.replay(all_well)
-        told = []
+        told, spent = [], course.spent()
         for suspect in suspects:
             mine = course.rank == suspect.index
             with_it = np.where(mine, course.own_s, all_well)
@@ -220,7 +228,7 @@ class Slowness:
                 why = self._why(window, suspect)
                 may_be_meant = why.reason is None and int(window.ranks[suspect.index]) not in self._sound
                 meant = may_be_meant and does_more_by_design(window, suspect.index, [s.index for s in suspects])
-                told.append(of_rank(state, window, suspect, why, now_s, lost_s, meant=meant))
+                told.append(of_rank(state, window, suspect, why, now_s, lost_s, spent, meant=meant))
         return told
 
     def _why(self, window: Window, suspect: Suspect) -> Why:
@@ -296,8 +304,18 @@ class Slowness:
         ratio[:, ~known] = 1.0
         return np.asarray(own_s * ratio[course.rank, course.iteration])
 
+    def _note_times(self, state: JobState, window: Window) -> None:
+        course = self._course(state, window) if len(window.ranks) <= MOST_TIMES else None
+        if course is not None:
+            self.times = times_of(window, course.spent(), range(len(window.ranks)))
+
     def _course(self, state: JobState, window: Window) -> Course | None:
         """The latest iterations of the window, as events; ranks in the order of the window."""
+        if self._latest_course is None:
+            self._latest_course = self._make_course(state, window)
+        return self._latest_course
+
+    def _make_course(self, state: JobState, window: Window) -> Course | None:
         last = int(window.iteration[-1]) + 1
         steps = np.concatenate(self._steps)
         steps = steps[np.isin(steps["rank"], window.ranks) & (steps["counter"] <= last)]
@@ -309,8 +327,20 @@ class Slowness:
         whole = whole[breaks[-1] + 1 :] if len(breaks) else whole
         if len(whole) < 2:
             return None
-        ops = np.concatenate(self._ops) if self._ops else np.zeros(0, OP)
-        return course_of(ops, steps[np.isin(steps["counter"], whole)], state.comm_size)
+        steps = steps[np.isin(steps["counter"], whole)]
+        opening = steps[np.argmin(steps["counter"])]
+        return course_of(self._ops_since(int(opening["rank"]), int(opening["ordinal"])), steps, state.comm_size)
+
+    def _ops_since(self, rank: int, ordinal: int) -> np.ndarray[Any, Any]:
+        """The latest operations, from before this one of this rank on."""
+        parts = [np.zeros(0, OP)]
+        reached = False
+        for part in reversed(self._ops):
+            parts.append(part)
+            if reached:
+                break  # one part more, for ranks that were ahead
+            reached = bool((part["ordinal"][part["rank"] == rank] <= ordinal).any())
+        return np.concatenate(parts[::-1])
 
     def _keep(self, ops: np.ndarray[Any, Any]) -> None:
         if len(ops):

@@ -75,7 +75,7 @@ def judge(
         if truth.effect == "uneven" and not any(w.cause.value in truth.causes for w in words):
             return "missed"
         return "right" if ran.ranks and ran.exit_status == 0 else "no_fault_done"
-    if named - allowed:
+    if named - allowed or {link.src for w in words for link in w.links if w.kind == "slow"} - set(truth.sources):
         return "wrong_name"
     if not alerts or seconds_to_alert is None:
         return "missed"
@@ -88,13 +88,15 @@ def judge(
 def _of_alerts(truth: Truth, alerts: Sequence[Incident], late: bool) -> Verdict:
     last = alerts[-1]
     blamed = {c.rank for c in last.culprits}
-    if truth.effect != "slow" and blamed and not set(truth.culprits) <= blamed:
+    if truth.effect not in ("slow", "slow-link") and blamed and not set(truth.culprits) <= blamed:
         return "wrong_name"
-    if truth.effect == "slow":
+    if truth.effect in ("slow", "slow-link"):
         blamed = {c.rank for w in alerts for c in w.culprits}
         if not set(truth.culprits) <= blamed:
             return "missed" if blamed else "unknown"
-        if len({w.id for w in alerts}) > len(truth.culprits):
+        if truth.sources and not any(w.links for w in alerts):
+            return "missed"
+        if len({w.id for w in alerts}) > len(truth.culprits) + bool(truth.sources):
             return "several"
     elif len({w.id for w in alerts}) > 1:
         return "several"

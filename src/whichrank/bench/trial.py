@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 
@@ -28,6 +28,7 @@ from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.injector import Injector
 from whichrank.demo.layout import draw_layout
 from whichrank.demo.matrix import MATRIX
+from whichrank.demo.nodes import DEVICE, Nodes
 from whichrank.demo.plan import Truth
 from whichrank.demo.slow import SLOW
 from whichrank.errors import UsageError
@@ -43,6 +44,8 @@ AT_LEISURE_S = 1.5 * HANG_TIMEOUT_S
 """One seed in five is watched so long after its alert: what is said when patience ends must be right too."""
 LEISURELY_SEEDS = 5
 JOB_HAS_SECONDS = "whichrank.demo.job"
+_PORT, _ANALYZER_PORT = 29511, 29480
+"""In namespaces that nobody else uses."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ class Trial:
         self.folder = folder
         self._say = say
         self._alert_at_s: float | None = None
+        self._joined: list[subprocess.Popen[bytes]] = []
         self._layout = setup.layout or self._drawn_layout()
         self._incidents_path = folder / "incidents.jsonl"
 
@@ -117,29 +121,40 @@ class Trial:
         """Run it to the end and judge."""
         self.folder.mkdir(parents=True, exist_ok=True)
         own_layout = self.fault.module == JOB_HAS_SECONDS
+        nodes = Nodes(self.fault.nodes) if self.fault.nodes > 1 else None
         injector = Injector(
             self.fault, self.setup.ranks, self.setup.seed, self._layout if own_layout else None,
-            variant=self.setup.variant or None, hold_s=0.7 * self.setup.hang_timeout_s,
+            variant=self.setup.variant or None, hold_s=0.7 * self.setup.hang_timeout_s, nodes=nodes,
         )  # fmt: skip
-        injector.start()
         process: subprocess.Popen[bytes] | None = None
         try:
+            if nodes:
+                nodes.up()
+            injector.start()
             with (self.folder / "job.log").open("wb") as log:
-                process = subprocess.Popen(
-                    self._command(injector), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                    env=self._environment(injector),
-                )  # fmt: skip
+                process = self._start(self._command(injector, nodes, 0), injector, log)
+                for number in range(1, self.fault.nodes):
+                    self._joined.append(self._start(self._command(injector, nodes, number), injector, log))
                 self._watch(process, injector)
                 self._end(process, injector)
         finally:
             if process is not None and process.poll() is None:
                 self._end(process, injector)
             injector.close()
+            if nodes:
+                nodes.down()
         return self._judge(injector.truth())
 
     # ---- running ---------------------------------------------------------------------------------------------------
 
-    def _command(self, injector: Injector) -> list[str]:
+    def _start(self, command: list[str], injector: Injector, log: BinaryIO) -> subprocess.Popen[bytes]:
+        environment = self._environment(injector)
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=environment
+        )
+
+    def _command(self, injector: Injector, nodes: Nodes | None, number: int) -> list[str]:
+        """What a node runs; without nodes, the machine."""
         job = injector.job_command()
         if self.fault.module == JOB_HAS_SECONDS:
             job += ["--layout", self._layout]
@@ -151,10 +166,26 @@ class Trial:
             launch = [python, "-m", "torch.distributed.run", "--nproc-per-node", str(self.setup.ranks)]
             launch += ["--master-addr", "127.0.0.1", "--master-port", str(_free_port())]
         else:
-            launch = [python, "-m", "whichrank.demo.launcher", "--nproc", str(self.setup.ranks), "--"]
+            local = self.setup.ranks // self.fault.nodes
+            launch = [python, "-m", "whichrank.demo.launcher", "--nproc", str(local)]
+            if nodes:
+                launch += [
+                    "--node",
+                    str(number),
+                    "--nodes",
+                    str(nodes.count),
+                    "--master",
+                    f"{nodes.address(0)}:{_PORT}",
+                ]
+            launch += ["--"]
+        place: list[str] = []
+        if nodes:
+            place = ["--join" if number else "--serve", f"{nodes.address(0)}:{_ANALYZER_PORT}"]
+        output = self.folder / f"node-{number}" if number else self.folder
         return [
-            python, "-m", "whichrank", "run", "--hang-timeout", str(self.setup.hang_timeout_s),
-            "--slow-window", str(self.setup.slow_window_s), "--output", str(self.folder), "--", *launch, *job,
+            *(nodes.command(number) if nodes else ()), python, "-m", "whichrank", "run", *place,
+            "--hang-timeout", str(self.setup.hang_timeout_s), "--slow-window", str(self.setup.slow_window_s),
+            "--output", str(output), "--", *launch, *job,
         ]  # fmt: skip
 
     def _environment(self, injector: Injector) -> dict[str, str]:
@@ -162,6 +193,7 @@ class Trial:
         keep = {n: v for n, v in os.environ.items() if n in ("WHICHRANK_CACHE", "WHICHRANK_SHM")}
         return {
             **ours, **keep, **injector.env(), "OMP_NUM_THREADS": "1",
+            **({"GLOO_SOCKET_IFNAME": DEVICE} if self.fault.nodes > 1 else {}),
             "WHICHRANK_NOTICE_MIN_S": str(self.setup.notice_min_s),
         }  # fmt: skip
 
@@ -213,8 +245,11 @@ class Trial:
         return seen
 
     def _end(self, process: subprocess.Popen[bytes], injector: Injector) -> None:
-        """End the job: launcher first, then whoever does not obey."""
+        """End the job: launchers first, then whoever does not obey."""
         pids = list(injector.pids().values())
+        for other in self._joined:
+            if other.poll() is None:
+                other.send_signal(signal.SIGTERM)
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -223,11 +258,13 @@ class Trial:
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        try:
-            process.wait(40)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        for one in (process, *self._joined):
+            try:
+                one.wait(40)
+            except subprocess.TimeoutExpired:
+                os.killpg(one.pid, signal.SIGKILL)
+                one.wait()
+        self._joined.clear()
 
     def incidents(self) -> list[Incident]:
         """What has been reported so far, the last word on each."""

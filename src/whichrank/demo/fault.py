@@ -10,9 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Kind = Literal["outside", "in-program", "healthy"]
-Effect = Literal["hang", "abort", "hang-or-abort", "death", "skew", "pause", "none", "slow", "slow-all", "uneven"]
+Effect = Literal[
+    "hang", "abort", "hang-or-abort", "death", "skew", "pause", "none", "slow", "slow-all", "slow-link", "uneven"
+]
 Needs = Literal["anything", "mixed", "tp-behind-pp"]
-Where = Literal["op", "turn", "linger", "signal", "memory", "hello", "errand", "all", "place", "never", "drag", "cpu"]
+Where = Literal[
+    "op", "turn", "linger", "signal", "memory", "hello", "errand", "all", "place", "never", "drag", "cpu", "link"
+]
 
 NOT_ENTERED = ("not_entered",)
 INCONSISTENT = ("inconsistent",)
@@ -67,6 +71,7 @@ class Fault:
         job_args: arguments that the program needs for it.
         recovers: whether the job goes on afterwards.
         layouts: that have what it needs, of eight ranks; empty: all have.
+        nodes: that the job runs on, as network namespaces; 1: on this machine as it is.
     """
 
     name: str
@@ -83,6 +88,7 @@ class Fault:
     job_args: tuple[str, ...] = ()
     recovers: bool = False
     layouts: tuple[str, ...] = ()
+    nodes: int = 1
 
     @property
     def healthy(self) -> bool:
@@ -92,7 +98,7 @@ class Fault:
     @property
     def is_slow(self) -> bool:
         """Whether it makes the job slow, and no more."""
-        return self.variants[0].effect in ("slow", "slow-all", "uneven")
+        return self.variants[0].effect in ("slow", "slow-all", "slow-link", "uneven")
 
     def variant(self, name: str) -> Variant:
         """The variant of this name.

@@ -17,6 +17,7 @@ from whichrank.demo.fault import Fault
 from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.hub import Hub
 from whichrank.demo.layout import Layout
+from whichrank.demo.nodes import Nodes
 from whichrank.demo.plan import Truth, draw
 from whichrank.demo.recipes import RECIPES, Scene, Strike
 from whichrank.demo.slow import settings_of
@@ -34,6 +35,7 @@ class Injector:
         layout: of the job; None for jobs that have none.
         variant: fixes the variant instead of drawing it.
         hold_s: how long a late checkpoint lasts.
+        nodes: that the job runs on, if they are network namespaces.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Injector:
         layout: Layout | str | None = None,
         variant: str | None = None,
         hold_s: float = 10.0,
+        nodes: Nodes | None = None,
     ) -> None:
         self.fault = CATALOGUE[fault] if isinstance(fault, str) else fault
         self.layout = Layout.parse(layout) if isinstance(layout, str) else layout or Layout(dp=ranks)
@@ -51,7 +54,7 @@ class Injector:
         self.error: Exception | None = None
         self._seed = seed
         self._hub = Hub(self._settings)
-        self._scene = Scene(self.fault, self.plan, self._hub, self.layout, hold_s)
+        self._scene = Scene(self.fault, self.plan, self._hub, self.layout, hold_s, nodes)
         self._strike: Strike | None = None
         self._truth: Truth | None = None
         self._thread = threading.Thread(target=self._work, name="demo-injector", daemon=True)
@@ -117,7 +120,7 @@ class Injector:
             kind=self.fault.kind,
             effect=variant.effect,
             culprits=strike.victims,
-            candidates=tuple(sorted({*strike.victims, *strike.candidates})),
+            candidates=tuple(sorted({*strike.victims, *strike.candidates, *strike.sources})),
             cause=causes[0],
             causes=causes,
             reason=reasons[0] if reasons else "",
@@ -127,6 +130,7 @@ class Injector:
             iteration=strike.iteration,
             at_utc=at_utc.isoformat(),
             at_monotonic_ns=strike.at_ns,
+            sources=strike.sources,
         )
 
     def _settings(self, rank: int) -> dict[str, Any]:

@@ -25,6 +25,7 @@ import socket
 import sys
 import time
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -38,24 +39,58 @@ _HOOK = ("whichrank.sensors.autoload", "autoload")
 def options() -> argparse.ArgumentParser:
     """Command line of the launcher."""
     parser = argparse.ArgumentParser(prog="whichrank.demo.launcher", description="Fork the ranks of a torch job.")
-    parser.add_argument("--nproc", type=int, required=True, help="number of ranks")
+    parser.add_argument("--nproc", type=int, required=True, help="number of ranks on this node")
+    parser.add_argument("--node", type=int, default=0, help="number of this node")
+    parser.add_argument("--nodes", type=int, default=1, help="how many there are, each with as many ranks")
+    parser.add_argument("--master", default="", help="HOST:PORT for the rendezvous; for one node a free port is found")
     parser.add_argument("--shutdown-timeout-s", type=float, default=30.0, help="from SIGTERM to SIGKILL")
     parser.add_argument("--pids", type=Path, help="write {rank: pid} as JSON to this file")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="-- [-m MODULE | SCRIPT | MODULE] ARGS")
     return parser
 
 
-class Launcher:
-    """One run of a job.
+@dataclass(frozen=True)
+class Place:
+    """Where in the job the ranks of a launcher are.
 
     Args:
-        nproc: ranks.
+        nproc: ranks on each node.
+        node: this one.
+        nodes: how many there are.
+        host: of the rendezvous.
+        port: of it.
+    """
+
+    nproc: int
+    node: int
+    nodes: int
+    host: str
+    port: int
+
+    def environment(self, local_rank: int) -> dict[str, str]:
+        """What torchrun tells a rank."""
+        return {
+            "RANK": str(self.node * self.nproc + local_rank),
+            "LOCAL_RANK": str(local_rank),
+            "WORLD_SIZE": str(self.nodes * self.nproc),
+            "LOCAL_WORLD_SIZE": str(self.nproc),
+            "GROUP_RANK": str(self.node),
+            "MASTER_ADDR": self.host,
+            "MASTER_PORT": str(self.port),
+        }
+
+
+class Launcher:
+    """One run of a job, or a node's part of it.
+
+    Args:
+        place: which ranks.
         command: module or script, and its arguments.
         shutdown_timeout_s: from SIGTERM to SIGKILL.
     """
 
-    def __init__(self, nproc: int, command: list[str], shutdown_timeout_s: float) -> None:
-        self._nproc = nproc
+    def __init__(self, place: Place, command: list[str], shutdown_timeout_s: float) -> None:
+        self._place = place
         self._command = command
         self._shutdown_timeout_s = shutdown_timeout_s
         self._running: dict[int, int] = {}
@@ -70,9 +105,9 @@ class Launcher:
         """
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, self._on_signal)
-        port = free_port()
-        for rank in range(self._nproc):
-            self._running[self._fork(rank, port)] = rank
+        first = self._place.node * self._place.nproc
+        for local_rank in range(self._place.nproc):
+            self._running[self._fork(local_rank)] = first + local_rank
         if pids_file is not None:
             partial = pids_file.with_suffix(".partial")
             partial.write_text(json.dumps({rank: pid for pid, rank in self._running.items()}))
@@ -88,13 +123,13 @@ class Launcher:
             print(f"launcher: failed first: {names}", file=sys.stderr, flush=True)
         return 1 if failed or self._stop_signal else 0
 
-    def _fork(self, rank: int, port: int) -> int:
+    def _fork(self, local_rank: int) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            become_rank(rank, self._nproc, port, parent)
+            become_rank(self._place.environment(local_rank), parent)
             run_program(self._command)
             sys.exit(0)
         return pid
@@ -138,7 +173,7 @@ def free_port() -> int:
         return port
 
 
-def become_rank(rank: int, world_size: int, port: int, parent: int) -> None:
+def become_rank(environment: dict[str, str], parent: int) -> None:
     """Turn a forked child into a rank: its session, its signals, its environment, its sensors."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -147,15 +182,7 @@ def become_rank(rank: int, world_size: int, port: int, parent: int) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ.update(
-        RANK=str(rank),
-        LOCAL_RANK=str(rank),
-        WORLD_SIZE=str(world_size),
-        LOCAL_WORLD_SIZE=str(world_size),
-        GROUP_RANK="0",
-        MASTER_ADDR="127.0.0.1",
-        MASTER_PORT=str(port),
-    )
+    os.environ.update(environment)
     call_hook()
 
 
@@ -192,10 +219,14 @@ def main(argv: list[str] | None = None) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command or args.nproc < 1:
         options().error("nothing to run: expected -- [-m MODULE | SCRIPT] ARGS")
+    host, _, port = args.master.rpartition(":") if args.master else ("127.0.0.1", ":", str(free_port()))
+    if not port.isdigit() or not 0 <= args.node < args.nodes:
+        options().error("--master takes HOST:PORT, and --node a number below --nodes")
+    place = Place(args.nproc, args.node, args.nodes, host, int(port))
     for module in PRELOADED:
         importlib.import_module(module)
     gc.freeze()  # what all ranks share stays shared: no rank collects it, also not at its end
-    return Launcher(args.nproc, command, args.shutdown_timeout_s).run(args.pids)
+    return Launcher(place, command, args.shutdown_timeout_s).run(args.pids)
 
 
 if __name__ == "__main__":

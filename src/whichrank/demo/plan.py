@@ -61,6 +61,7 @@ class Truth:
         at_utc: ISO 8601.
         at_monotonic_ns: CLOCK_MONOTONIC.
         ended_monotonic_ns: when it was taken back from outside, else None.
+        sources: ranks whose links to other nodes were slowed, as their one end; they may be named.
     """
 
     fault: str
@@ -79,6 +80,7 @@ class Truth:
     at_utc: str
     at_monotonic_ns: int
     ended_monotonic_ns: int | None = None
+    sources: tuple[int, ...] = ()
 
 
 def draw(fault: Fault, ranks: int, seed: int, layout: str, variant: str | None = None) -> Plan:

@@ -10,12 +10,13 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
-from whichrank.demo.drag import PLACE
+from whichrank.demo.drag import PLACE, Load
 from whichrank.demo.fault import Fault
 from whichrank.demo.hub import Hub
 from whichrank.demo.layout import Layout
+from whichrank.demo.nodes import Nodes
 from whichrank.demo.plan import Plan, fitting_sites
 from whichrank.demo.seat import Order
 from whichrank.demo.slow import load_of
@@ -29,6 +30,8 @@ _CGROUP_SEEN_S = 2.5
 """An agent looks every two seconds in which groups a process is."""
 _POSTED_ITERATIONS = 20
 _TAIL_S = 6.0
+_BESIDE = 2.0
+"""Times the device time of a rank that is slow beside a slow link."""
 
 
 @dataclass
@@ -43,6 +46,8 @@ class Strike:
         note: what was done another way than the catalogue says.
         reasons: right reasons then; empty means those of the catalogue.
         undo: what has to be done some time later, and when (seconds).
+        keep: what is to be closed at the end.
+        sources: ranks whose links to other nodes were slowed.
     """
 
     victims: tuple[int, ...]
@@ -53,6 +58,7 @@ class Strike:
     reasons: tuple[str, ...] = ()
     undo: tuple[float, Callable[[], None]] | None = None
     keep: list[Cgroup | Hogs] = field(default_factory=list)
+    sources: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,7 @@ class Scene:
         hub: the ranks.
         layout: of the job.
         hold_s: how long errands last that the caller has to size (late checkpoint).
+        nodes: that the job runs on, if they are network namespaces.
     """
 
     fault: Fault
@@ -72,6 +79,7 @@ class Scene:
     hub: Hub
     layout: Layout
     hold_s: float
+    nodes: Nodes | None = None
 
     def order(self, rank: int, iteration: int, place: int | str, do: str = "", **params: object) -> None:
         """Send an order to a rank."""
@@ -290,6 +298,25 @@ def fewer_cpus(scene: Scene) -> Strike | None:
     return strike
 
 
+def slower_egress(scene: Scene) -> Strike | None:
+    """Limit what the node of a rank sends to other nodes, and slow a rank of another node down if that is asked for."""
+    victim = scene.plan.victims[0]
+    if scene.nodes is None or not _wait_for_moment(scene, victim):
+        return None
+    local = len(scene.plan.victims) // scene.nodes.count
+    node = victim // local
+    scene.nodes.limit(node, scene.plan.variant.name)
+    strike = scene.strike_now(victim)
+    strike.victims, strike.sources = (), tuple(range(node * local, (node + 1) * local))
+    if scene.fault.do:
+        other = next(v for v in scene.plan.victims if v // local != node)
+        scene.order(other, scene.next_iteration(), PLACE, **asdict(Load(_BESIDE)))
+        if scene.wait_until_now(other) is None:
+            return None
+        strike.victims = (other,)
+    return strike
+
+
 def nothing(scene: Scene) -> Strike | None:
     """Leave the job alone."""
     return from_the_start(scene)
@@ -326,4 +353,5 @@ RECIPES: dict[str, Callable[[Scene], Strike | None]] = {
     "never": nothing,
     "drag": drag,
     "cpu": fewer_cpus,
+    "link": slower_egress,
 }

@@ -14,6 +14,7 @@ from whichrank.demo.fault import Fault, Variant
 from whichrank.demo.layout import Layout
 
 COMPUTE_SLOW = ("compute_slow",)
+LINK_SLOW = ("communication_slow",)
 IMBALANCE = ("imbalance",)
 MAGNITUDES = ("x1.1", "x1.2", "x1.5", "x2", "x5")
 ITERATION_S = 0.25
@@ -25,12 +26,19 @@ _HOST = ("--device-ms", "12", "--host-ms", "20")
 _PIPELINES = ("pp2-dp4", "pp4-dp2", "tp2-pp2-dp2")
 _SHARDED = ("tp2-dp4", "pp2-dp4", "tp2-pp2-dp2")
 """Where operations within a replica tell how many rows it has."""
+_SPREAD = ("dp8", "tp2-dp4")
+"""Whose data-parallel rings go through all nodes; tensor-parallel groups stay within one."""
+_NODES = 4
 _LONG = 2.5
 """Times the device time of the other stages that a long one has."""
 
 
 def _magnitudes(effect: Any = "slow", observed: str = "") -> tuple[Variant, ...]:
     return tuple(Variant(name, effect, observed) for name in MAGNITUDES)
+
+
+def _rates() -> tuple[Variant, ...]:
+    return tuple(Variant(rate, "slow-link", "") for rate in ("200mbit", "100mbit", "50mbit"))
 
 
 SLOW: dict[str, Fault] = {
@@ -55,6 +63,10 @@ SLOW: dict[str, Fault] = {
         Fault("cpu-contention", "Other processes compute on the core to which one rank is bound.", "outside", "cpu",
               (Variant("2", "slow", ""), Variant("4", "slow", "")), causes=COMPUTE_SLOW, reasons=("CPU contention",),
               job_args=_HOST),
+        Fault("slow-link", "What one of four nodes sends to the others is limited.", "outside", "link",
+              _rates(), causes=LINK_SLOW, nodes=_NODES, layouts=_SPREAD),
+        Fault("slow-link-and-compute", "The same, and a rank of another node computes more slowly.", "outside", "link",
+              _rates()[1:], do="drag", causes=COMPUTE_SLOW + LINK_SLOW, nodes=_NODES, layouts=_SPREAD),
         Fault("two-slow", "The devices of two ranks take longer, one more than the other.", "in-program", "drag",
               (Variant("x2", "slow", ""),), do="drag", causes=COMPUTE_SLOW),
         Fault("slow-every-rank", "All devices take longer alike, from some iteration on.", "in-program", "drag",

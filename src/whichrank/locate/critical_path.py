@@ -65,6 +65,16 @@ class Course:
     iterations: int
     ranks: Ints
 
+    def spent(self) -> Floats:
+        """Seconds per iteration of each rank, (R, 3): own, transfer, waiting."""
+        blocks = self.what == BLOCK
+        known = blocks & (self.round >= 0) & (self.needs > 0)
+        transfer_s = np.where(blocks, self.lasted_s, 0.0)
+        transfer_s[known] = np.minimum(transfer_s[known], self.transfer_s[self.round[known]])
+        waiting_s = np.where(blocks, self.lasted_s, 0.0) - transfer_s
+        columns = [np.bincount(self.rank, column, len(self.ranks)) for column in (self.own_s, transfer_s, waiting_s)]
+        return np.stack(columns, axis=1) / self.iterations
+
     def replay(self, own_s: Floats | None = None, transfer_s: Floats | None = None) -> float:
         """Seconds per iteration, but for the first one; NaN if the ranks would wait for each other for ever.
 

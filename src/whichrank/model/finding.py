@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from whichrank.model.incident import Cause, Evidence, FaultClass, Kind, Link, Reason
+from whichrank.model.incident import Cause, Evidence, FaultClass, Kind, Link, Reason, Spent
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Finding:
     hard: bool = False
     """Evidence that needs no timeout."""
     evidence: tuple[Evidence, ...] = ()
+    times: tuple[Spent, ...] = ()
     links: tuple[Link, ...] = ()
     phase: str | None = None
     iteration: int | None = None

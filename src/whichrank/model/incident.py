@@ -156,6 +156,18 @@ class Evidence(_Value, frozen=True, kw_only=True):
             raise ValueError(f"evidence '{self.what}' has no number: {self.value}")
 
 
+class Spent(_Value, frozen=True, kw_only=True):
+    """Where an iteration goes for one rank, seconds."""
+
+    rank: Rank
+    own_s: Annotated[float, Meta(ge=0)]
+    """Computing, loading data, whatever else it does by itself."""
+    transfer_s: Annotated[float, Meta(ge=0)]
+    """In operations that all had entered."""
+    waiting_s: Annotated[float, Meta(ge=0)]
+    """In operations, for others."""
+
+
 class SensorReport(_Value, frozen=True, kw_only=True):
     """A sensor that the verdict rests on, and how many ranks it reported from."""
 
@@ -191,6 +203,8 @@ class Incident(_Value, frozen=True, kw_only=True, rename={"fault_class": "class"
     ended: Utc | None = None
     victims: Victims = Victims()
     evidence: tuple[Evidence, ...] = ()
+    times: tuple[Spent, ...] = ()
+    """Of a slow rank, first, and of ranks in the same position."""
     next: tuple[str, ...] = ()
     """Commands for the user to go on with."""
     sensors: tuple[SensorReport, ...] = ()

@@ -11,9 +11,20 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from statistics import median
 from typing import Final, NamedTuple
 
-from whichrank.model.incident import NOBODY, Cause, Culprit, Evidence, Incident, Link, Reason, Stage
+from whichrank.model.incident import (
+    NOBODY,
+    Cause,
+    Culprit,
+    Evidence,
+    Incident,
+    Link,
+    Reason,
+    Spent,
+    Stage,
+)
 from whichrank.surface.tense import past
 
 _MOST_LISTED = 8
@@ -161,6 +172,7 @@ def paragraph(incident: Incident) -> str:
         *(_confidence(culprit, is_over=_is_over(incident)) for culprit in incident.culprits[:_MOST_LISTED]),
         _candidates(incident),
         _evidence(incident.evidence),
+        _spent(incident.times, is_over=_is_over(incident)),
         "" if incident.complete else "Telemetry of at least one rank was missing",
         _decider(incident) if incident.cause == Cause.UNKNOWN else _next(incident),
     ]
@@ -316,6 +328,26 @@ def _evidence(evidence: Sequence[Evidence]) -> str:
     if not evidence:
         return ""
     return "Evidence: " + "; ".join(_fact(item) for item in evidence[:_MOST_LISTED]) + _more(len(evidence))
+
+
+def _spent(times: Sequence[Spent], *, is_over: bool) -> str:
+    """Where an iteration goes: for the slow rank, and for those in its position in the median."""
+    if not times:
+        return ""
+    verb = "spent" if is_over else "spends"
+    said = f"of an iteration rank {times[0].rank} {verb} {_parts(times[:1])}"
+    if len(times) == 1:
+        return said
+    if len(times) == 2:
+        return f"{said}; rank {times[1].rank} in the same position {verb} {_parts(times[1:])}"
+    verb = "spent" if is_over else "spend"
+    return f"{said}; {len(times) - 1} ranks in the same position {verb} in the median {_parts(times[1:])}"
+
+
+def _parts(times: Sequence[Spent]) -> str:
+    columns = zip(*((t.own_s, t.transfer_s, t.waiting_s) for t in times), strict=True)
+    own, transfer, waiting = (duration(median(column)) for column in columns)
+    return f"{own} by itself, {transfer} in transfers and {waiting} waiting"
 
 
 def _fact(item: Evidence) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.integration.nodes.three_nodes import Nodes
+
+from whichrank.demo.nodes import NoNodesError
 
 
 @pytest.fixture
@@ -16,8 +17,8 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
     try:
         try:
             made.up()
-        except (OSError, subprocess.CalledProcessError) as error:
-            pytest.skip(f"network namespaces cannot be made here: {error}")
+        except NoNodesError as error:
+            pytest.skip(str(error))
         yield made
     finally:
         made.down()

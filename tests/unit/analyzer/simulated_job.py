@@ -48,11 +48,11 @@ def watch(
     marks["row"]["counter"], marks["row"]["ordinal"] = steps["counter"], steps["ordinal"]
     marks["row"]["t_issue_ns"] = marks["row"]["t_end_ns"] = steps["at_ns"]
     rows = np.concatenate((rows, marks))
-    at_s = (rows["row"]["t_end_ns"].astype(np.int64) - Told.clock(rows["rank"])) / S
+    at_s = (rows["row"]["t_end_ns"].astype(np.int64) - told.clock(rows["rank"])) / S
     order = np.argsort(at_s, kind="stable")
     rows, at_s = rows[order], at_s[order]
     ranks = np.unique(ops["rank"]).tolist()
-    nodes = [_node(rank, len(ranks), [i for i in infos.values() if rank in i.members]) for rank in ranks]
+    nodes = [_node(those, len(ranks), infos) for those in ([ranks] if told.on_one_node else [[rank] for rank in ranks])]
     analyzer = Analyzer(AnalyzerConfig(slow_window_s=window_s), "job", 0.0)
     said: list[Incident] = []
     for now_s in np.arange(every_s, at_s[-1] + 1.0, every_s).tolist():
@@ -62,7 +62,7 @@ def watch(
                 worked = {"main_cpu_ns": int(now_s * S), "node_ns": int(now_s * S)}
                 sampled = {"usage_ns": node.ns(now_s), "stolen_ns": int(stolen_s(now_s) * S), **worked}
                 node.is_(node.ranks[0], ProcessState.SLEEPING, **sampled)
-            analyzer.feed(node.batch(now_s, news[news["rank"] == node.ranks[0]]), T0 / S + now_s)
+            analyzer.feed(node.batch(now_s, news[np.isin(news["rank"], node.ranks)]), T0 / S + now_s)
         said += analyzer.tick(T0 / S + now_s)
     return said
 
@@ -76,5 +76,6 @@ def _comms(ops: np.ndarray) -> dict[int, CommInfo]:
     return infos
 
 
-def _node(rank: int, world: int, comms: list[CommInfo]) -> Node:
-    return Node(f"node{rank}:1", [rank], world, clock_s=rank * 3700.0).comm(*comms)
+def _node(ranks: list[int], world: int, infos: dict[int, CommInfo]) -> Node:
+    node = Node(f"node{ranks[0]}:1", ranks, world, clock_s=ranks[0] * 3700.0)
+    return node.comm(*(info for info in infos.values() if set(info.members) & set(ranks)))

@@ -10,7 +10,8 @@ from tests.unit.incident_cases import incident
 from whichrank.bench.judge import Ran, judge, reason_agrees
 from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.plan import Truth
-from whichrank.model.incident import Cause, Culprit, Incident, Reason
+from whichrank.demo.slow import SLOW
+from whichrank.model.incident import Cause, Culprit, Incident, Link, Reason
 
 WELL = Ran((0, 1, 2, 3), 0)
 
@@ -111,3 +112,41 @@ def test_reasons() -> None:
     assert reason_agrees(stopped, [said(reason=None)]) is False
     assert reason_agrees(stopped, []) is None
     assert reason_agrees(truth("exit"), [said()]) is None
+
+
+def of_links(links: tuple[tuple[int, int], ...], ranks: tuple[int, ...] = (), **changes: Any) -> Incident:
+    """An alert on slow links, and on a rank."""
+    told = tuple(Link(src=src, dst=dst, end="path") for src, dst in links)
+    return said(Cause.COMMUNICATION_SLOW, ranks, kind="slow", links=told, **changes)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words", "expected"),
+    [
+        ("slow-link", [of_links(((3, 4),))], "right"),
+        ("slow-link", [of_links(((3, 4), (2, 5)))], "right"),
+        ("slow-link", [of_links(((3, 4),), (3,))], "right"),
+        ("slow-link", [of_links(((3, 4), (5, 6)))], "wrong_name"),
+        ("slow-link", [of_links(((4, 3),))], "wrong_name"),
+        ("slow-link", [of_links(((3, 4),), (4,))], "wrong_name"),
+        ("slow-link", [said(Cause.COMPUTE_SLOW, (3,), kind="slow")], "missed"),
+        ("slow-link", [], "missed"),
+        (
+            "slow-link-and-compute",
+            [of_links(((3, 4),)), said(Cause.COMPUTE_SLOW, (6,), kind="slow", id="i-2")],
+            "right",
+        ),
+        ("slow-link-and-compute", [of_links(((3, 4),))], "unknown"),
+        ("slow-link-and-compute", [said(Cause.COMPUTE_SLOW, (6,), kind="slow")], "missed"),
+    ],
+)
+def test_links_are_judged_by_the_end_that_was_slowed(fault: str, words: list[Incident], expected: str) -> None:
+    # GIVEN what ranks 2 and 3 send was limited, and in one of the faults rank 6 computes slowly
+    entry = SLOW[fault]
+    culprits = (6,) if entry.do else ()
+    told = Truth(
+        fault=fault, variant="100mbit", kind="outside", effect="slow-link", culprits=culprits,
+        candidates=(2, 3, *culprits), cause=entry.causes[0], causes=entry.causes, reason="", reasons=(), hard=False,
+        layout="dp8", iteration=9, at_utc="2026-01-02T03:04:05+00:00", at_monotonic_ns=1, sources=(2, 3),
+    )  # fmt: skip
+    assert judge(entry, told, words, WELL, 9.0, 13.0) == expected

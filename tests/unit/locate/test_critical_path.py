@@ -53,6 +53,17 @@ def test_a_rank_that_delays_nobody_costs_nothing() -> None:
     assert slow.replay(without) < 0.65 * slow.replay()
 
 
+def test_where_an_iteration_goes() -> None:
+    # GIVEN one of four ranks that computes for 40 ms longer, and transfers of 2 ms
+    spent = course(ddp(4), {2: 1.5}).spent()
+    iteration_s = spent.sum(axis=1)
+    # THEN own time, transfer and waiting add up to the same iteration, and only the others wait
+    assert iteration_s == pytest.approx(np.full(4, iteration_s[2]), rel=0.01)
+    assert spent[:, 0] == pytest.approx(np.array([0.08, 0.08, 0.12, 0.08]), abs=0.001)
+    assert spent[2, 2] == pytest.approx(0.0, abs=0.003)
+    assert spent[[0, 1, 3], 2] == pytest.approx(np.full(3, 0.04), abs=0.005)
+
+
 def test_faster_transfers_count_too() -> None:
     one = course(ddp(4), {})
     assert one.replay(transfer_s=one.transfer_s * 3) > one.replay()

@@ -18,8 +18,8 @@ DOCUMENTED = Path(__file__).parents[3] / "docs" / "reference" / "incident.schema
 
 FIELDS = [
     *("schema", "id", "job", "severity", "status", "kind", "cause", "reason", "class", "culprits", "candidates"),
-    *("links", "communicator", "op", "stage", "onset", "detected", "located", "ended", "victims", "evidence", "next"),
-    *("sensors", "complete"),
+    *("links", "communicator", "op", "stage", "onset", "detected", "located", "ended", "victims", "evidence", "times"),
+    *("next", "sensors", "complete"),
 ]
 
 

@@ -37,6 +37,7 @@ from whichrank.model.incident import (
     Link,
     Op,
     Reason,
+    Spent,
     Stage,
     Victims,
 )
@@ -58,6 +59,22 @@ def test_hang_of_a_stopped_rank() -> None:
         "Next: `whichrank stacks --suspects`."
     )
     assert headline(not_entered()) == "ALERT hang: rank 5 has not entered all-reduce on dp"
+
+
+def test_where_an_iteration_goes() -> None:
+    # GIVEN a slow rank, and peers of whom one is told, or several
+    times = tuple(Spent(rank=r, own_s=o, transfer_s=0.01, waiting_s=w) for r, o, w in ((5, 0.2, 0.0), (1, 0.1, 0.1)))
+    told = msgspec.structs.replace(SLOW, times=times)
+    assert (
+        "Of an iteration rank 5 spends 200 ms by itself, 10 ms in transfers and 0 ms waiting; rank 1 in the same"
+        " position spends 100 ms by itself, 10 ms in transfers and 100 ms waiting."
+    ) in paragraph(told)
+    more = (*times, Spent(rank=2, own_s=0.3, transfer_s=0.02, waiting_s=0.2))
+    over = msgspec.structs.replace(told, times=more, status="final")
+    assert "; 2 ranks in the same position spent in the median 200 ms by itself, 15 ms in" in paragraph(over)
+    # AND a rank that has no peers stands alone
+    alone = msgspec.structs.replace(told, times=times[:1])
+    assert "Of an iteration rank 5 spends 200 ms by itself, 10 ms in transfers and 0 ms waiting." in paragraph(alone)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from whichrank.model.incident import Incident
+from whichrank.model.incident import Incident, Spent
 from whichrank.model.rows import SENSOR_NAMES, SensorState
 from whichrank.model.telemetry import Batch, Request
 from whichrank.surface.run.agent_process import AgentSupervisor
@@ -40,6 +40,10 @@ class AnalyzerLike(Protocol):
 
     def finish(self, now_s: float) -> list[Incident]:
         """Nothing more comes; incidents that changed."""
+
+    @property
+    def times(self) -> tuple[Spent, ...]:
+        """Where an iteration goes, by rank; empty while that is not known."""
 
 
 class Seen:
@@ -139,6 +143,8 @@ class Observation:
         if now_s >= self._next_tick_s:
             self._next_tick_s = now_s + self._tick_s
             self._tell(self._analyzer.tick(now_s))
+            if self._record:
+                self._record.write_times(self._analyzer.times)
 
     def drain(self) -> None:
         """The job has ended: hear every agent out, then come to the final verdict."""

@@ -1,4 +1,4 @@
-"""The files of a run: `incidents.jsonl`, written as incidents change, and `job.json` at its start and its end.
+"""The files of a run: `incidents.jsonl` and `times.json`, written as they change, `job.json` at its start and its end.
 
 A folder that the user named may hold another job's files. Nothing of it is lost: incidents are appended, and its
 `job.json` is kept as `job-<its job>.json`. From the start `job.json` is ours, so that a reader takes the incidents that
@@ -17,8 +17,9 @@ from typing import IO
 import msgspec
 
 from whichrank.errors import WhichrankError
-from whichrank.model.incident import Incident, encode_incident
+from whichrank.model.incident import Incident, Spent, encode_incident
 from whichrank.surface.incidents_file import FILE_NAME, JOB_FILE, job_of, read_incidents
+from whichrank.surface.times_file import TIMES_FILE, encode_times
 
 _MOST_KEPT = 1000
 
@@ -59,6 +60,7 @@ class Record:
         self.incidents_path = folder / FILE_NAME
         self._file: IO[bytes] = self.incidents_path.open("ab")
         self._latest: dict[str, bytes] = {}
+        self._times: tuple[Spent, ...] = ()
         self.fault = ""
 
     @property
@@ -119,6 +121,16 @@ class Record:
             self.fault = error.strerror or str(error)
         return True
 
+    def write_times(self, times: tuple[Spent, ...]) -> None:
+        """Replace the file that says where the time of ranks goes, if that has changed. It is for those who watch."""
+        if times is self._times or not times:
+            return
+        self._times = times
+        part = self.folder / f"{TIMES_FILE}.part"
+        with contextlib.suppress(OSError):
+            part.write_bytes(encode_times(times))
+            part.replace(self.folder / TIMES_FILE)
+
     def close(self, summary: JobSummary) -> None:
         """Write `job.json` and close."""
         self._write_job_file(summary)
@@ -130,7 +142,7 @@ class Record:
         with contextlib.suppress(OSError):
             self._file.close()
             there = {entry.name for entry in os.scandir(self.folder)}
-            if there <= {FILE_NAME, JOB_FILE} and not self.incidents_path.stat().st_size:
+            if there <= {FILE_NAME, JOB_FILE, TIMES_FILE} and not self.incidents_path.stat().st_size:
                 for name in there:
                     (self.folder / name).unlink()
                 self.folder.rmdir()

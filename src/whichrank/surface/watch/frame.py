@@ -50,6 +50,12 @@ class RankNow(Struct, frozen=True, kw_only=True):
     blocked_s: float | None = None
     idle_s: float | None = None
     """Seconds since its latest operation began or ended, when it is blocked on none."""
+    own_s: float | None = None
+    """Of an iteration, by itself; this and the next two are null while they are not known."""
+    transfer_s: float | None = None
+    """In operations that all had entered."""
+    waiting_s: float | None = None
+    """In operations, for others."""
     in_flight: int = 0
     phase: str = ""
     """The phase that the script has marked."""

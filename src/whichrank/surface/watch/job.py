@@ -26,6 +26,7 @@ from whichrank.model.telemetry import CommInfo
 from whichrank.ring.folder import JobFolder
 from whichrank.ring.reader import Scratch
 from whichrank.surface.incidents_file import FILE_NAME, job_of, read_incidents
+from whichrank.surface.times_file import read_times
 from whichrank.surface.watch.communicators import communicators_now
 from whichrank.surface.watch.frame import JobNow, Mark
 from whichrank.surface.watch.iterations import Iterations
@@ -88,7 +89,9 @@ class JobReader:
         recorded, faults = self.read_incidents()
         incidents = self.incidents
         marks = {**marks, **named_ranks(incidents)}
-        rows = [rank_now(one, marks, self._iterations.iteration_of(rank)) for rank, one in ranks.items()]
+        times = read_times(Path(self._output)) if self._output else {}
+        iteration_of = self._iterations.iteration_of
+        rows = [rank_now(one, marks, iteration_of(rank), times.get(rank)) for rank, one in ranks.items()]
         world_size = max((int(watch.look.header["world_size"][0]) for watch in chosen), default=0)
         return JobNow(
             job=printable(self.folder.job),

@@ -17,7 +17,7 @@ import numpy as np
 
 from whichrank.agent.processes import wait_channel
 from whichrank.agent.rank import RankWatch
-from whichrank.model.incident import Incident
+from whichrank.model.incident import Incident, Spent
 from whichrank.model.rows import Kind, WaitHow
 from whichrank.model.signature import kind_name
 from whichrank.model.telemetry import CommInfo, WaitChannel
@@ -157,7 +157,9 @@ def named_ranks(incidents: Iterable[Incident]) -> dict[tuple[int, int | None], M
     return marks
 
 
-def rank_now(one: Seen, marks: Mapping[tuple[int, int | None], Mark], iteration: int | None) -> RankNow:
+def rank_now(
+    one: Seen, marks: Mapping[tuple[int, int | None], Mark], iteration: int | None, spent: Spent | None
+) -> RankNow:
     """The row of one rank."""
     watch, header = one.watch, one.watch.look.header[0]
     mark = marks.get((watch.rank, watch.pid)) or marks.get((watch.rank, None)) or ""
@@ -176,6 +178,9 @@ def rank_now(one: Seen, marks: Mapping[tuple[int, int | None], Mark], iteration:
         operation=_operation(wait) if wait else None,
         blocked_s=wait.age_s if wait else None,
         idle_s=None if wait or ended else _idle_s(one),
+        own_s=spent.own_s if spent else None,
+        transfer_s=spent.transfer_s if spent else None,
+        waiting_s=spent.waiting_s if spent else None,
         in_flight=int(watch.look.inflight.size),
         phase=text_of(header["phase"]),
         started=watch.has_communicators,

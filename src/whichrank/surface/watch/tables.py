@@ -33,6 +33,7 @@ def ranks_table(rows: Sequence[RankNow], width: int) -> Table:
     """One line per rank."""
     has_marks = any(row.mark for row in rows)
     has_iterations = any(row.iteration is not None for row in rows)
+    has_times = width >= WIDE and any(row.own_s is not None for row in rows)
     table = _table()
     _column(table, "rank", "right")
     if has_marks:
@@ -43,6 +44,9 @@ def ranks_table(rows: Sequence[RankNow], width: int) -> Table:
         _column(table, "iter", "right")
     if not has_iterations or width >= WIDE:
         _column(table, "ops", "right")
+    if has_times:
+        for name in ("own", "transfer", "wait"):
+            _column(table, name, "right")
     table.add_column("operation", ratio=1, no_wrap=True, overflow="ellipsis", min_width=16)
     _column(table, "for", "right", min_width=6)
     _column(table, "main", min_width=5)
@@ -55,9 +59,16 @@ def ranks_table(rows: Sequence[RankNow], width: int) -> Table:
             cells.append("" if row.iteration is None else f"{row.iteration:,}")
         if not has_iterations or width >= WIDE:
             cells.append(f"{row.ops:,}")
+        if has_times:
+            cells += [_part(row.own_s), _part(row.transfer_s), _part(row.waiting_s)]
         cells += [_operation(row), _for(row), Text(row.main_wait, style="dim" if row.main_wait == "lock" else "")]
         table.add_row(*cells)
     return table
+
+
+def _part(seconds: float | None) -> str:
+    """A part of an iteration."""
+    return "" if seconds is None else f"{seconds * 1e3:.0f} ms" if seconds < 10 else f"{seconds:.0f} s"
 
 
 def communicators_table(rows: Sequence[CommunicatorNow], width: int) -> Table:

@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from whichrank.demo.launcher import PRELOADED, Launcher
+from whichrank.demo.launcher import PRELOADED, Launcher, Place, free_port
 
 
 def launch(order: dict[str, object]) -> None:
@@ -21,7 +21,8 @@ def launch(order: dict[str, object]) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ.update(order["env"])  # type: ignore[arg-type]
-    os._exit(Launcher(int(str(order["nproc"])), list(order["command"]), 5.0).run())  # type: ignore[call-overload]
+    place = Place(int(str(order["nproc"])), 0, 1, "127.0.0.1", free_port())
+    os._exit(Launcher(place, list(order["command"]), 5.0).run())  # type: ignore[call-overload]
 
 
 def main() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from incident_cases import RECOVERED, not_entered
 from rich.console import Console, RenderableType
 
 from whichrank.surface.watch.frame import CommunicatorNow, Frame, JobNow, Mark, Operation, RankNow
-from whichrank.surface.watch.tables import compact
+from whichrank.surface.watch.tables import compact, ranks_table
 from whichrank.surface.watch.view import page, screen
 from whichrank.surface.watch.words import short_duration
 
@@ -83,6 +84,18 @@ def test_screen_is_filled_and_not_exceeded(width: int, height: int, world: int) 
     assert max(map(len, lines)) <= width
     assert lines[0].startswith("whichrank watch")
     assert lines[-1].startswith("q quits")
+
+
+def test_where_the_time_goes_is_shown_where_there_is_room() -> None:
+    slow = msgspec.structs.replace(rank(3, ""), own_s=0.161, transfer_s=0.012, waiting_s=0.0)
+    sound = msgspec.structs.replace(rank(4, ""), own_s=0.1, transfer_s=0.012, waiting_s=12.4)
+    wide = lines_of(ranks_table([slow, sound], 120), 120)
+    assert all(word in wide[0] for word in ("own", "transfer", "wait"))
+    assert all(part in wide[1] for part in ("161 ms", "12 ms", "0 ms"))
+    assert "12 s" in wide[2]
+    # AND not in a narrow terminal, nor where it is not known
+    assert "transfer" not in lines_of(ranks_table([slow], 80), 80)[0]
+    assert "transfer" not in lines_of(ranks_table([rank(3, "")], 120), 120)[0]
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 50)])
