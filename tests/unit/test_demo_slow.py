@@ -20,7 +20,7 @@ def test_the_catalogue_is_whole() -> None:
     assert set(SLOW) == ASKED
     for fault in SLOW.values():
         assert fault.where in RECIPES
-        assert set(fault.causes) <= {"compute_slow", "communication_slow", "imbalance", "none"}
+        assert set(fault.causes) <= {"compute_slow", "mixed_slow", "communication_slow", "imbalance", "none"}
         assert all(variant.effect in ("slow", "slow-all", "slow-link", "uneven", "none") for variant in fault.variants)
         assert all(Layout.parse(name).world_size == 8 for name in fault.layouts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -12,11 +13,13 @@ from whichrank.analyzer.state import JobState
 from whichrank.detect.slow import LongStage, Suspect
 from whichrank.locate.links import rates_of
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence, Link, Reason, Spent
+from whichrank.model.incident import Cause, Evidence, FaultClass, Link, Reason, Spent
 from whichrank.model.iterations import Excess, Floats, Window
 from whichrank.model.links import SlowLink, Transfers
 
 LISTED = 16
+_COMPUTE: Final[FaultClass] = "S1"
+_MIXED: Final[FaultClass] = "S3"
 MOST = 0.6
 """Share of a rank's links that must be slow for the rank to be the source or the destination."""
 
@@ -37,6 +40,7 @@ def of_rank(
     iteration_s: float,
     lost_s: float,
     spent: Floats,
+    kind: tuple[float, FaultClass] | None,
     *,
     meant: bool,
 ) -> Told:
@@ -50,6 +54,7 @@ def of_rank(
         iteration_s: How long an iteration takes.
         lost_s: How much sooner it would be over without this.
         spent: Own time, transfer and waiting of each rank per iteration, seconds, (R, 3).
+        kind: P and the class, see `class_of`.
         meant: It may be that the program gives it more to do: nobody is named.
     """
     rank, index = int(window.ranks[suspect.index]), suspect.index
@@ -70,14 +75,19 @@ def of_rank(
             f"its own time of {_ms(own_s)} an iteration is {against}; "
             f"without that an iteration would take {_ms(iteration_s - lost_s)} instead of {_ms(iteration_s)}"
         )
-    evidence = (
+    evidence = [
         Evidence(what="own time per iteration", value=_round(own_s), unit="s", where=where),
         Evidence(what="usual own time", value=_round(suspect.usual_s), unit="s", where=f"its {suspect.against}"),
         Evidence(what="iteration", value=_round(iteration_s), unit="s"),
         Evidence(what="iteration without it", value=_round(iteration_s - lost_s), unit="s"),
         Evidence(what="share of iterations in which it is slow", value=round(suspect.share, 2), where=where),
         Evidence(what="iterations compared", value=len(window.iteration) - suspect.onset),
-    )
+    ]
+    cause, fault_class = Cause.COMPUTE_SLOW, _COMPUTE
+    if kind:
+        evidence.append(Evidence(what="share of waiting in what collectives lose (P)", value=round(kind[0], 2)))
+        if kind[1] != _COMPUTE:  # it is slow all the same, so communication is slow besides
+            cause, fault_class = Cause.MIXED_SLOW, _MIXED
     if reason.words:
         why = f"{reason.words}; {why}"
     confidence = 0.9 if peers > 1 else 0.75
@@ -86,9 +96,9 @@ def of_rank(
         confidence = 0.5
     blame = (Blame(rank, confidence, why),)
     finding = Finding(
-        cause=Cause.UNKNOWN if meant else Cause.COMPUTE_SLOW,
+        cause=Cause.UNKNOWN if meant else cause,
         kind="slow",
-        fault_class=None if meant else "S1",
+        fault_class=None if meant else fault_class,
         culprits=() if meant else blame,
         candidates=blame if meant else (),
         next=(f"see what rank {rank} does besides: whichrank stacks --rank {rank}",) if meant else (),

@@ -22,7 +22,17 @@ from whichrank.analyzer.slow_words import Told, of_all, of_imbalance, of_links, 
 from whichrank.analyzer.state import JobState
 from whichrank.analyzer.traffic import Traffic
 from whichrank.detect.iterations import Iterations
-from whichrank.detect.slow import PART, Past, Suspect, all_slower, beyond_past, beyond_peers, long_stage, moving
+from whichrank.detect.slow import (
+    PART,
+    Past,
+    Suspect,
+    all_slower,
+    beyond_past,
+    beyond_peers,
+    class_of,
+    long_stage,
+    moving,
+)
 from whichrank.locate.critical_path import Course, as_its_peers, course_of
 from whichrank.locate.links import LinkPast, slow_links
 from whichrank.locate.selftime import does_more_by_design, excess_of
@@ -198,7 +208,9 @@ class Slowness:
         if not told:
             told = self._nobody(state, window, excess)
         if not suspects and not told and now_s - self._learned_s >= self.window_s:
-            self.past.learn(window, self._rates(window, 0).without_cpu())
+            course = self._course(state, window)
+            transfer_s = course.lost_in_collectives()[1] if course else np.inf
+            self.past.learn(window, self._rates(window, 0).without_cpu(), transfer_s)
             self.link_past.learn(transfers)
             self._learned_s = now_s
         return {one.key: one for one in told}
@@ -219,7 +231,7 @@ class Slowness:
             mine = course.rank == index
             all_well[mine] = own_s[mine]
         best_s = course.replay(all_well)
-        told, spent = [], course.spent()
+        told, spent, kind = [], course.spent(), class_of(*course.lost_in_collectives(), self.past)
         for suspect in suspects:
             mine = course.rank == suspect.index
             with_it = np.where(mine, course.own_s, all_well)
@@ -228,7 +240,7 @@ class Slowness:
                 why = self._why(window, suspect)
                 may_be_meant = why.reason is None and int(window.ranks[suspect.index]) not in self._sound
                 meant = may_be_meant and does_more_by_design(window, suspect.index, [s.index for s in suspects])
-                told.append(of_rank(state, window, suspect, why, now_s, lost_s, spent, meant=meant))
+                told.append(of_rank(state, window, suspect, why, now_s, lost_s, spent, kind, meant=meant))
         return told
 
     def _why(self, window: Window, suspect: Suspect) -> Why:

@@ -66,7 +66,7 @@ SLOW: dict[str, Fault] = {
         Fault("slow-link", "What one of four nodes sends to the others is limited.", "outside", "link",
               _rates(), causes=LINK_SLOW, nodes=_NODES, layouts=_SPREAD),
         Fault("slow-link-and-compute", "The same, and a rank of another node computes more slowly.", "outside", "link",
-              _rates()[1:], do="drag", causes=COMPUTE_SLOW + LINK_SLOW, nodes=_NODES, layouts=_SPREAD),
+              _rates()[1:], do="drag", causes=(*COMPUTE_SLOW, "mixed_slow", *LINK_SLOW), nodes=_NODES, layouts=_SPREAD),
         Fault("two-slow", "The devices of two ranks take longer, one more than the other.", "in-program", "drag",
               (Variant("x2", "slow", ""),), do="drag", causes=COMPUTE_SLOW),
         Fault("slow-every-rank", "All devices take longer alike, from some iteration on.", "in-program", "drag",

@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from whichrank.model.incident import FaultClass
 from whichrank.model.iterations import Excess, Floats, Ints, Window
 from whichrank.model.picture import Bools
 
@@ -39,6 +40,9 @@ FEW: Final = 8.0
 """Of few iterations more are asked for: SURE * (1 + FEW / n) is about Student's quantile of one in a million."""
 STANDS_OUT: Final = 3.0
 """Times what any other rank loses that one which comes and goes must lose."""
+COMPUTE: Final = 0.6
+COMMUNICATION: Final = 0.4
+"""Shares of waiting in what collectives lose, above which computation is slow and below which communication is."""
 CHANCE: Final = 1e-6
 """How likely its bouts may be, if it had them as the other ranks have."""
 _SIGMA_OF_MAD: Final = 1.4826
@@ -166,20 +170,24 @@ class Past:
         own_s: Least median of own time by rank, infinite where none is known.
         iteration_s: The least iteration, infinite at first.
         without_cpu_s: Of that, ranks were ready and had no CPU.
+        transfer_s: The least that collectives took in an iteration once all had entered, infinite at first.
     """
 
     def __init__(self) -> None:
         self.own_s = np.zeros(0)
         self.iteration_s = np.inf
         self.without_cpu_s = 0.0
+        self.transfer_s = np.inf
 
-    def learn(self, window: Window, without_cpu: float) -> None:
+    def learn(self, window: Window, without_cpu: float, transfer_s: float) -> None:
         """Take a window that is over.
 
         Args:
             window: Iterations.
             without_cpu: Seconds per second for which ranks were ready and had no CPU.
+            transfer_s: Seconds per iteration that collectives took once all had entered.
         """
+        self.transfer_s = min(self.transfer_s, transfer_s)
         size = int(window.ranks.max()) + 1
         if size > len(self.own_s):
             self.own_s = np.append(self.own_s, np.full(size - len(self.own_s), np.inf))
@@ -202,6 +210,26 @@ class Past:
         good = np.isfinite(known) & (known > 0)
         grown: Floats = np.divide(own_s, known, out=np.ones(len(own_s)), where=good)
         return grown
+
+
+def class_of(waiting_s: float, transfer_s: float, past: Past) -> tuple[float, FaultClass] | None:
+    """P and the class of a slowdown (CCL-D, equation 4, with the least of all transfers as the baseline).
+
+    Args:
+        waiting_s: Seconds per iteration, over all collectives: longest duration less shortest.
+        transfer_s: The same: shortest duration.
+        past: What the shortest was.
+
+    Returns:
+        None where nothing is lost.
+    """
+    more_s = transfer_s - past.transfer_s  # none where there is no past
+    if not more_s >= max(EXCESS * past.iteration_s, EXCESS_S):
+        more_s = 0.0
+    if waiting_s + more_s <= 0:
+        return None
+    share = waiting_s / (waiting_s + more_s)
+    return share, "S1" if share > COMPUTE else "S2" if share < COMMUNICATION else "S3"
 
 
 def beyond_past(window: Window, excess: Excess, past: Past, window_s: float) -> list[Suspect]:

@@ -45,6 +45,7 @@ class Course:
         is_root: The rank is the root of the round.
         first: Of each rank, its first event; one more at the end.
         transfer_s: Of each round.
+        spread_s: Of each round of a collective that all members were in: its longest duration less its shortest.
         members: Members of each round among the events.
         iterations: How many each rank goes through.
         ranks: The rank behind each index.
@@ -61,6 +62,7 @@ class Course:
     is_root: NDArray[np.bool_]
     first: Ints
     transfer_s: Floats
+    spread_s: Floats
     members: Ints
     iterations: int
     ranks: Ints
@@ -74,6 +76,12 @@ class Course:
         waiting_s = np.where(blocks, self.lasted_s, 0.0) - transfer_s
         columns = [np.bincount(self.rank, column, len(self.ranks)) for column in (self.own_s, transfer_s, waiting_s)]
         return np.stack(columns, axis=1) / self.iterations
+
+    def lost_in_collectives(self) -> tuple[float, float]:
+        """Seconds per iteration, over all collectives: longest duration less shortest, and the shortest."""
+        whole = np.isfinite(self.spread_s)
+        waiting_s, transfer_s = self.spread_s[whole].sum(), self.transfer_s[whole].sum()
+        return float(waiting_s) / self.iterations, float(transfer_s) / self.iterations
 
     def replay(self, own_s: Floats | None = None, transfer_s: Floats | None = None) -> float:
         """Seconds per iteration, but for the first one; NaN if the ranks would wait for each other for ever.
@@ -154,6 +162,10 @@ def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size:
     lasted_s = np.maximum(ops["end_ns"] - ops["issue_ns"], 0) / 1e9
     transfer_s = np.full(len(count_in), np.inf)
     np.minimum.at(transfer_s, of, lasted_s)
+    longest_s = np.full(len(count_in), -np.inf)
+    collective = (ops["kind"] < Kind.SEND) & whole[of]
+    np.maximum.at(longest_s, of[collective], lasted_s[collective])
+    spread_s = np.where(np.isfinite(longest_s), longest_s - transfer_s, np.nan)
     _shorten_messages(transfer_s, of, ops, lasted_s)
     ends = steps["at_ns"][:, 1:].reshape(-1)
     per_rank = steps.shape[1] - 1
@@ -184,6 +196,7 @@ def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size:
         is_root=(op >= 0) & (ops["peer"] == ops["rank"])[op],
         first=np.append(np.flatnonzero(starts), len(rank)),
         transfer_s=transfer_s,
+        spread_s=spread_s,
         members=count_in,
         iterations=per_rank,
         ranks=ranks,

@@ -64,6 +64,16 @@ def test_where_an_iteration_goes() -> None:
     assert spent[[0, 1, 3], 2] == pytest.approx(np.full(3, 0.04), abs=0.005)
 
 
+def test_what_collectives_lose() -> None:
+    # GIVEN four buckets, of which the last all-reduce waits 40 ms for one of four ranks
+    sound, slow = course(ddp(4), {}), course(ddp(4), {2: 1.5})
+    # THEN transfers are the same, and the rest is waiting
+    assert sound.lost_in_collectives()[0] == pytest.approx(0.0, abs=0.001)
+    waiting_s, transfer_s = slow.lost_in_collectives()
+    assert transfer_s == pytest.approx(sound.lost_in_collectives()[1], rel=0.3)
+    assert waiting_s > 0.04
+
+
 def test_faster_transfers_count_too() -> None:
     one = course(ddp(4), {})
     assert one.replay(transfer_s=one.transfer_s * 3) > one.replay()
