@@ -41,6 +41,8 @@ LOOK_AT_S = 0.6
 """Waits younger than this make no edge."""
 SETTLE_S = 0.9
 """A dying job is judged this long after the first death: the others' rings must have been read."""
+READ_S = 0.4
+"""What happened so long ago has been told, if rings are read closely."""
 RECOVER_S = 1.0
 MOMENT_S = 0.001
 RANKS_ASKED = 256
@@ -222,7 +224,7 @@ class Analyzer:
             self._death_since_s = None
             return None
         if self._death_since_s is None:
-            self._death_since_s = now_s
+            self._death_since_s = now_s - self._seen_leaving_s(now_s)
             self._forget_what_is_over(picture)
         self._closely = True
         if now_s - self._death_since_s < SETTLE_S:
@@ -234,6 +236,12 @@ class Analyzer:
             return []
         own_death = finding.cause == Cause.PROCESS_EXIT and self._is_apart(picture, ends, finding)
         return self.ledger.report(finding, _severity(finding, ends), now_s, own_death=own_death)
+
+    def _seen_leaving_s(self, now_s: float) -> float:
+        """For so long a rank that others wait for was known to have left: rings have been read closely meanwhile."""
+        if self._look is None or self._look.cause != Cause.PROCESS_EXIT:
+            return 0.0
+        return min(now_s - self._look.since_s, SETTLE_S - READ_S)
 
     def _is_apart(self, picture: Picture, ends: Ends, finding: Finding) -> bool:
         """Did these die of themselves, and not because of an incident that is open?

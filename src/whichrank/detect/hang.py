@@ -75,6 +75,11 @@ class Look:
     since_s: float
     looks: int
 
+    @property
+    def cause(self) -> object:
+        """What it would be told as."""
+        return self.key[0]
+
     @classmethod
     def after(cls, before: Look | None, finding: Finding, now_s: float) -> Look:
         """One look more, or the first of another finding."""

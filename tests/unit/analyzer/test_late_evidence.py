@@ -203,3 +203,19 @@ def test_an_exception_that_a_rank_has_survived_is_over() -> None:
         said += a.tick(NOW_S + at_s + 0.1)
     # THEN its death is told, and is no news any more
     assert [(i.severity, i.status) for i in said] == [("alert", "open"), ("alert", "recovered")]
+
+
+def test_a_rank_that_has_left_is_told_soon_after_its_peers_have_failed_over_it() -> None:
+    # GIVEN ranks wait for rank 2, whose interpreter has finished, and fail when its process closes its connections
+    a, n = analyzer(), hung(2)
+    n.is_(2, ProcessState.RUNNING, closed_ns=n.ns(1.1))
+    assert watch(a, n, first_s=1.75, last_s=1.75) == []
+    told = {"first_failure_ns": n.ns(2.2), "failure": b"Connection closed by peer", "exception_ns": n.ns(2.21)}
+    told["exception"] = b"RuntimeError: Connection closed by peer"
+    rows = [records(r, 7, 9, 1, status=Status.FAILED, t_issue_ns=n.ns(1.0), t_end_ns=n.ns(2.2)) for r in (0, 1, 3)]
+    for rank in (0, 1, 3):
+        n.moves_on(rank).did(rank, 7, 9, 8).is_(rank, ProcessState.SLEEPING, **told)
+    a.feed(n.batch(2.25, np.concatenate(rows)), NOW_S + 2.25)
+    # THEN it is named half a second later
+    said = watch(a, n, first_s=2.35, last_s=2.6, every_s=0.25)
+    assert [(i.severity, i.cause, [c.rank for c in i.culprits]) for i in said] == [("alert", Cause.PROCESS_EXIT, [2])]
