@@ -28,7 +28,7 @@ from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.injector import Injector
 from whichrank.demo.layout import draw_layout
 from whichrank.demo.matrix import MATRIX
-from whichrank.demo.nodes import DEVICE, Nodes
+from whichrank.demo.nodes import DEVICE, Nodes, NoNodesError
 from whichrank.demo.plan import Truth
 from whichrank.demo.slow import SLOW
 from whichrank.errors import UsageError
@@ -104,6 +104,11 @@ class Trial:
             )
         self.setup = setup
         self.fault = faults[setup.fault]
+        if setup.ranks % self.fault.nodes:
+            what = (
+                f"the fault '{setup.fault}' needs {self.fault.nodes} nodes with equally many ranks, not {setup.ranks}"
+            )
+            raise UsageError(what, mend=f"--ranks {2 * self.fault.nodes}")
         self.folder = folder
         self._say = say
         self._alert_at_s: float | None = None
@@ -129,7 +134,7 @@ class Trial:
         process: subprocess.Popen[bytes] | None = None
         try:
             if nodes:
-                nodes.up()
+                _up(nodes)
             injector.start()
             with (self.folder / "job.log").open("wb") as log:
                 process = self._start(self._command(injector, nodes, 0), injector, log)
@@ -161,23 +166,15 @@ class Trial:
             if self._is_healthy:
                 job += ["--seconds", str(HEALTHY_S)]
         job += self.setup.job_args
-        python = sys.executable
+        python, local = sys.executable, str(self.setup.ranks // self.fault.nodes)
+        host, port = (nodes.address(0), _PORT) if nodes else ("127.0.0.1", _free_port())
         if self.setup.launcher == "torchrun":
-            launch = [python, "-m", "torch.distributed.run", "--nproc-per-node", str(self.setup.ranks)]
-            launch += ["--master-addr", "127.0.0.1", "--master-port", str(_free_port())]
+            launch = [python, "-m", "torch.distributed.run", "--nproc-per-node", local]
+            launch += ["--nnodes", str(self.fault.nodes), "--node-rank", str(number)]
+            launch += ["--master-addr", host, "--master-port", str(port)]
         else:
-            local = self.setup.ranks // self.fault.nodes
-            launch = [python, "-m", "whichrank.demo.launcher", "--nproc", str(local)]
-            if nodes:
-                launch += [
-                    "--node",
-                    str(number),
-                    "--nodes",
-                    str(nodes.count),
-                    "--master",
-                    f"{nodes.address(0)}:{_PORT}",
-                ]
-            launch += ["--"]
+            launch = [python, "-m", "whichrank.demo.launcher", "--nproc", local, "--nodes", str(self.fault.nodes)]
+            launch += ["--node", str(number), "--master", f"{host}:{port}", "--"]
         place: list[str] = []
         if nodes:
             place = ["--join" if number else "--serve", f"{nodes.address(0)}:{_ANALYZER_PORT}"]
@@ -314,6 +311,13 @@ class Trial:
             seconds_to_located=located,
             log=str(self.folder / "job.log"),
         )
+
+
+def _up(nodes: Nodes) -> None:
+    try:
+        nodes.up()
+    except NoNodesError as error:
+        raise UsageError(str(error), mend="run it as root, where ip and tc (iproute2) are installed") from error
 
 
 def _plain(incident: Incident) -> dict[str, Any]:
