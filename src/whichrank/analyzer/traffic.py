@@ -28,6 +28,7 @@ _SAMPLE: Final = np.dtype(
         ("sender_us", "u8"),
         ("retransmits", "u8"),
         ("unsent", "u8"),
+        ("delivery", "u8"),
     ]
 )
 
@@ -54,6 +55,7 @@ class Traffic:
         sample["bytes"], sample["busy_us"] = info["bytes_acked"], info["busy_us"]
         sample["receiver_us"], sample["sender_us"] = info["rwnd_limited_us"], info["sndbuf_limited_us"]
         sample["retransmits"], sample["unsent"] = info["total_retrans"], info["notsent_bytes"]
+        sample["delivery"] = info["delivery_rate"]
         if not self._samples or not np.array_equal(sample, self._samples[-1]):
             self._samples.append(sample)
 
@@ -80,6 +82,8 @@ class Traffic:
             grown = np.maximum(latest[name].astype(np.int64) - then[name].astype(np.int64), 0)
             return np.bincount(at.reshape(-1), grown * scale, len(pairs))
 
+        delivery = np.zeros(len(pairs))
+        np.maximum.at(delivery, at.reshape(-1), latest["delivery"].astype(np.float64))
         seconds = (latest["read_ns"].astype(np.int64) - then["read_ns"].astype(np.int64)) / 1e9
         return Transfers(
             src=pairs >> 32,
@@ -90,6 +94,7 @@ class Traffic:
             sender_s=total("sender_us", 1e-6),
             retransmits=total("retransmits", 1.0),
             unsent_bytes=np.bincount(at.reshape(-1), most_unsent.astype(np.float64), len(pairs)).astype(np.float64),
+            delivery=np.where(delivery > 0, delivery, np.inf),
             lasted_s=float(seconds.max(initial=0.0)),
         )
 

@@ -221,7 +221,7 @@ class Trial:
                 self._say(f"fault '{self.setup.fault}' is done; waiting for the verdict")
             if injector.error:
                 return
-            if alert_s is None and self._sees_alert():
+            if alert_s is None and self._sees_alert() and self._all_told(truth):
                 alert_s = now_s
             if self._is_healthy:
                 over = now_s - started_s > START_LIMIT_S + HEALTHY_S
@@ -234,6 +234,11 @@ class Trial:
             if over:
                 return
         self._sees_alert()  # the last word of a job that has ended by itself
+
+    def _all_told(self, truth: Truth | None) -> bool:
+        """Are there as many alerts as there are slow ranks and slow links?"""
+        expected = len(truth.culprits) + bool(truth.sources) if truth and self.fault.is_slow else 1
+        return sum(i.severity == "alert" for i in self.incidents()) >= expected
 
     def _sees_alert(self) -> bool:
         seen = any(i.severity == "alert" for i in self.incidents())

@@ -124,6 +124,9 @@ def rates_of(transfers: Transfers) -> Floats:
 def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLink]:
     """Links between nodes that are slower than comparable ones, or than they were (C4D's matrix, section III.A).
 
+    The sender's kernel must agree: bytes wait to be sent, an end limits, or its own estimate of the rate is as low.
+    Else the way back is slow: acknowledgements come late, and what they answer only looks slow.
+
     Args:
         transfers: One window.
         node: By rank, its node; links within a node are no network.
@@ -143,15 +146,18 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
             lost_s = float(transfers.active_s[i] - mine / usual)
             src, dst = int(transfers.src[i]), int(transfers.dst[i])
             unsent = int(transfers.unsent_bytes[i])
-            found.append(SlowLink(src, dst, float(rate[i]), usual, _end(transfers, i), lost_s, unsent))
+            end = _end(transfers, i, usual)
+            if end is not None:
+                found.append(SlowLink(src, dst, float(rate[i]), usual, end, lost_s, unsent))
     return sorted(found, key=lambda link: -link.lost_s)
 
 
-def _end(transfers: Transfers, i: int) -> LinkEnd | None:
-    """Which end is at fault, by the kernel's own word."""
+def _end(transfers: Transfers, i: int, usual: float) -> LinkEnd | None:
+    """Where the fault is by the word of the sender's kernel; None if it knows of none."""
     busy_s = transfers.busy_s[i]
     if transfers.receiver_s[i] >= LIMITS * busy_s:
         return "receiver"
     if transfers.sender_s[i] >= LIMITS * busy_s:
         return "sender"
-    return "path" if transfers.unsent_bytes[i] else None
+    is_path = transfers.unsent_bytes[i] > 0 or transfers.delivery[i] < SLOWER * usual
+    return "path" if is_path else None

@@ -21,6 +21,7 @@ class Transfers:
         sender_s: Of that, the send buffer was full.
         retransmits: Segments sent again.
         unsent_bytes: Written and not yet sent, at the most.
+        delivery: Bytes per second by the kernel's own latest estimate, infinite where it has none.
         lasted_s: The window.
     """
 
@@ -32,6 +33,7 @@ class Transfers:
     sender_s: Floats
     retransmits: Floats
     unsent_bytes: Floats
+    delivery: Floats
     lasted_s: float
 
     @property

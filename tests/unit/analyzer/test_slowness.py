@@ -154,7 +154,7 @@ def test_two_hours_of_noise_and_pauses_are_healthy() -> None:
         at = np.arange(0, steps, every) + rng.integers(0, every, steps // every)
         own_s[at, rng.integers(0, 3, len(at)), rank] += 0.2
     # THEN nothing is said, with the default window
-    assert watch(Long(own_s), 60.0, every_s=5.0) == []
+    assert watch(Long(own_s), 60.0, every_s=7.5) == []
 
 
 @pytest.mark.parametrize("seed", [2, 4, 15, 23])

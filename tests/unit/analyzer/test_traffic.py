@@ -82,7 +82,8 @@ def transfers(rate: dict[tuple[int, int], float], **more: dict[tuple[int, int], 
     return Transfers(
         src=np.array([p[0] for p in pairs]), dst=np.array([p[1] for p in pairs]), bytes_acked=np.full(n, 20.0 * MB),
         busy_s=np.array([20 / rate[pair] for pair in pairs]) + column("receiver_s"), receiver_s=column("receiver_s"),
-        sender_s=column("sender_s"), retransmits=np.zeros(n), unsent_bytes=column("unsent_bytes"), lasted_s=10.0,
+        sender_s=column("sender_s"), retransmits=np.zeros(n), unsent_bytes=column("unsent_bytes"),
+        delivery=np.array([more.get("delivery", {}).get(pair, np.inf) for pair in pairs]), lasted_s=10.0,
     )  # fmt: skip
 
 
@@ -110,6 +111,13 @@ def test_the_end_that_limits_is_named(end_at_fault: str) -> None:
     assert slow_links(told, NODE, LinkPast())[0].end == end_at_fault
 
 
+def test_the_way_back_of_a_slow_link_is_not_slow() -> None:
+    # GIVEN what rank 2 sends is limited, so that its acknowledgements to rank 0 come late, too
+    told = transfers(RING | {(2, 4): 12.5, (0, 2): 14.0}, delivery={(2, 4): 6.0 * MB, (0, 2): 11_000.0 * MB})
+    # THEN only what it sends is slow
+    assert [(s.src, s.dst, s.end) for s in slow_links(told, NODE, LinkPast())] == [(2, 4, "path")]
+
+
 def test_links_within_a_node_are_no_network() -> None:
     assert slow_links(transfers(RING | {(0, 1): 1.0}), NODE, LinkPast()) == []
 
@@ -123,7 +131,10 @@ def test_two_links_are_compared_with_their_past_only() -> None:
     # WHEN what is usual is known, and the first becomes slow THEN it alone is told
     past.learn(usual)
     assert slow_links(usual, NODE, past) == []
-    assert [(s.src, s.dst) for s in slow_links(transfers({(0, 2): 12.0, (2, 0): 10.0}), NODE, past)] == [(0, 2)]
+    assert [
+        (s.src, s.dst)
+        for s in slow_links(transfers({(0, 2): 12.0, (2, 0): 10.0}, delivery={(0, 2): 12.0 * MB}), NODE, past)
+    ] == [(0, 2)]
 
 
 def test_few_bytes_say_nothing() -> None:
