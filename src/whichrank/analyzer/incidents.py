@@ -76,6 +76,8 @@ class Ledger:
         current, known = self.open_ones[-1] if self.open_ones else (None, None)
         if finding.names and finding.names in self._settled and finding.reason != Reason.STOPPED and not own_death:
             return []  # told already: what was wrong in its data has now stopped the job
+        if finding.fault_class == "H2" and not finding.names and self._is_settled(finding):
+            return []  # the same, and this evidence alone does not say who of its peers it was
         if not own_death and any(i.severity == "alert" and _ended_the_hang(k, finding) for i, k in self.open_ones):
             return []
         changed = []
@@ -97,6 +99,11 @@ class Ledger:
         self.open_ones.append((incident, finding))
         self.incidents[incident.id] = incident
         return [*changed, incident]
+
+    def _is_settled(self, finding: Finding) -> bool:
+        """Is one of the candidates told already, for what it did before?"""
+        candidates = {b.rank for b in finding.candidates}
+        return any(names <= candidates for names in self._settled)
 
     def _taken_up(self, finding: Finding) -> Incident | None:
         """One of the incidents aside that blames the same ranks for the same wait; it becomes the last one."""

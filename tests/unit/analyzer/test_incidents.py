@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from batches import T0, WORLD, Node, S, analyzer, comm_info, hung, last_of, records, watch
 
+from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Incident
 from whichrank.model.rows import Status
 from whichrank.model.telemetry import Event, ProcessState, WaitChannel
@@ -410,3 +413,21 @@ def test_a_role_says_whether_the_description_told_it(desc: str, role: str, sure:
 
     assert told is not None
     assert (told.role, told.role_confidence) == (role, sure)
+
+
+def test_a_contradiction_that_names_nobody_is_no_news_after_the_skew_that_led_to_it() -> None:
+    # GIVEN rank 3 was told to have left an operation out
+    a = analyzer()
+    a.feed(hung().batch(1.0), NOW_S + 1.0)
+    ledger = a.ledger
+    skew = Finding(
+        cause=Cause.INCONSISTENT, kind="failed", fault_class="H2", culprits=(Blame(3, 0.9, "it left one out"),)
+    )
+    assert [c.rank for c in ledger.add_closed(skew, NOW_S)[0].culprits] == [3]
+    # WHEN it then enters another operation than its peer, and that alone does not say which of the two is wrong
+    either = (Blame(2, 0.5, "it issued this"), Blame(3, 0.5, "it issued that"))
+    nobody = Finding(cause=Cause.UNKNOWN, kind="failed", fault_class="H2", candidates=either, hard=True)
+    # THEN nothing is added, but of other ranks it is told
+    assert ledger.report(nobody, "alert", NOW_S + 1) == []
+    others = tuple(replace(blame, rank=blame.rank - 2) for blame in either)
+    assert len(ledger.report(replace(nobody, candidates=others), "alert", NOW_S + 1)) == 1
