@@ -118,10 +118,7 @@ class Analyzer:
             self.diagnosis.peers.watch(self.rounds.take_apart(), now_s)
         if len(flight):
             self.history.feed(flight["rank"], flight["comm"], flight)
-        rows = batch.rank_rows()
-        self.slowness.usage.see(
-            rows[(rows["rank"] >= 0) & (rows["rank"] < self.state.ranks.size)], self.state.ranks.size
-        )
+        self.slowness.see(batch.rank_rows(), self.state.ranks.size)
         self._measure_iterations(batch, now_s)
 
     def _measure_iterations(self, batch: Batch, now_s: float) -> None:

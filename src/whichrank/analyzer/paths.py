@@ -83,8 +83,7 @@ class Paths:
             agent_of: By rank, the agent that told it last.
             found: What is said otherwise; its operation and victims stay.
         """
-        known = np.array([*(self._node_of.get(a, -1) for a in range(int(agent_of.max(initial=-1)) + 1)), -1], np.int64)
-        node_of = np.where(picture.present, known[agent_of], -1)
+        node_of = np.where(picture.present, self.nodes(agent_of), -1)
         silent_s = {
             node: picture.now_s - max(self._spoke_s[a] for a, n in self._node_of.items() if n == node)
             for node in np.unique(node_of[node_of >= 0]).tolist()
@@ -95,7 +94,7 @@ class Paths:
         if len(silent) != 1 or 2 * len(ranks) > int(picture.present.sum()) or not np.isin(unseen, ranks).any():
             return None
         ends, told_by = self.ends(picture.now_s)
-        witness = known[told_by] if len(told_by) else told_by
+        witness = self.nodes(told_by)
         there = np.isin(ends.peer, ranks) & (witness != silent[0])
         dead = there & ends.dead
         if not dead.any() or (there & ends.answered).any():

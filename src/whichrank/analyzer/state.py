@@ -17,7 +17,7 @@ from whichrank.analyzer.long_ops import LongOps
 from whichrank.analyzer.paths import Paths
 from whichrank.locate.deaths import Ends
 from whichrank.model.finding import Finding
-from whichrank.model.picture import OPS, PAIRS, WAITS, Picture
+from whichrank.model.picture import OPS, PAIRS, WAITS, Bools, Picture
 from whichrank.model.rows import Kind, Status, WaitHow
 from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_TOLD, Batch, CommInfo, Event, ProcessState, Stack
 
@@ -409,14 +409,12 @@ class JobState:
         """How ranks ended, as far as they did."""
         r = self.ranks
         every = np.arange(r.size)
-        state = r.rows["state"]
-        gone = (state == ProcessState.GONE) | (state == ProcessState.ZOMBIE) | (r.rows["ended_ns"] > 0)
         status = np.where(r.present, r.rows["exit_status"], -1).astype(np.int64)
         for rank, event in self.exits.items():
             status[rank] = event.status if event.status >= 0 else status[rank]
         in_order = (status < 0) & (r.rows["closed_ns"] > 0) & (r.rows["exception_ns"] == 0)
         return Ends(
-            gone=gone & r.present,
+            gone=self._has_ended() & r.present,
             ended_s=self._host_s(every, r.rows["ended_ns"]),
             status=np.where(in_order, 0, status),
             failure_s=self._host_s(every, r.rows["first_failure_ns"]),
@@ -427,12 +425,15 @@ class JobState:
             node=r.agent,
         )
 
+    def _has_ended(self) -> Bools:
+        rows = self.ranks.rows
+        state = rows["state"]
+        return np.asarray((state == ProcessState.GONE) | (state == ProcessState.ZOMBIE) | (rows["ended_ns"] > 0))
+
     def picture(self, now_s: float) -> Picture:
         """The job as it is known now."""
         r = self.ranks
-        state = r.rows["state"]
-        gone = (state == ProcessState.GONE) | (state == ProcessState.ZOMBIE) | (r.rows["ended_ns"] > 0)
-        gone |= r.rows["closed_ns"] > 0
+        gone = self._has_ended() | (r.rows["closed_ns"] > 0)
         heard_s = np.array([*self._heard_s, -np.inf])[r.agent]
         return Picture(
             now_s=now_s,
