@@ -30,7 +30,7 @@ _FROM_HEADER = (
 )
 _USAGE = (
     *("main_cpu_ns", "delay_ns", "throttled_ns", "limit_cores", "allowed_cores", "major_faults", "read_bytes"),
-    *("node_ns", "stolen_ns"),
+    *("node_ns", "stolen_ns", "memory_stall_ns", "io_stall_ns", "clock_mhz"),
 )
 """In the order of `Usage`."""
 _DROPPED = ("dropped_inflight", "dropped_waits", "dropped_pairs", "dropped_comms")
@@ -95,7 +95,7 @@ def rank_rows(watches: Sequence[RankWatch], lost_records: Sequence[int]) -> Rows
     rows["exit_status"] = [watch.exit_status for watch in watches]
     rows["ended_ns"] = [watch.ended_ns for watch in watches]
     rows["cpu_ns"] = [watch.process.cpu_ns for watch in watches]
-    rows["written_bytes"] = [watch.written_bytes for watch in watches]
+    rows["written_bytes"] = [watch.io.written_bytes for watch in watches]
     rows["usage_ns"] = [watch.usage_ns for watch in watches]
     usage = np.array([watch.usage for watch in watches])
     for at, name in enumerate(_USAGE):

@@ -70,6 +70,18 @@ class ProcessLook(NamedTuple):
     exit_status: int
     """As from wait(2); meaningful for a zombie only."""
     major_faults: int = 0
+    core: int = -1
+    """Where its main thread ran last; -1 unknown."""
+
+
+class IoLook(NamedTuple):
+    """What a process read and wrote; 0 if it cannot be known."""
+
+    written_bytes: int
+    """Given to write(2), whatever lay behind: what reaches a device stays zero for tmpfs and for object stores, where
+    checkpoints go too."""
+    read_bytes: int
+    """From storage."""
 
 
 class ThreadLook(NamedTuple):
@@ -123,6 +135,7 @@ def _process_look(fields: list[bytes]) -> ProcessLook:
         (int(fields[13]) + int(fields[14])) * TICK_NS,
         int(fields[49]) if len(fields) > 49 else -1,
         int(fields[9]),
+        int(fields[36]) if len(fields) > 36 else -1,
     )
 
 
@@ -153,20 +166,10 @@ def wait_channel(pid: int, tid: int, state: ProcessState) -> WaitChannel:
     return WaitChannel.DISK if state == ProcessState.DISK else WaitChannel.OTHER
 
 
-def written_bytes(pid: int) -> int:
-    """Bytes that the process gave to write(2), whatever lay behind; 0 if it cannot be known.
-
-    Not `write_bytes`: that stays zero for tmpfs and for object stores, where checkpoints go too.
-    """
-    return io_counter(pid, b"wchar")
-
-
-def io_counter(pid: int, name: bytes) -> int:
-    """One line of /proc/PID/io; 0 if it cannot be known."""
-    for line in read(f"/proc/{pid}/io").splitlines():
-        if line.startswith(name + b":"):
-            return int(line[len(name) + 1 :])
-    return 0
+def io_of(pid: int) -> IoLook:
+    """From /proc/PID/io."""
+    found = dict(line.split(b": ") for line in read(f"/proc/{pid}/io").splitlines() if b": " in line)
+    return IoLook(int(found.get(b"wchar", 0)), int(found.get(b"read_bytes", 0)))
 
 
 def living_children(pid: int) -> list[int]:

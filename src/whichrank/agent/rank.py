@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.agent.processes import (
+    IoLook,
     ProcessLook,
     ProcessStat,
     cpu_of,
+    io_of,
     living_children,
     reaped_status,
     wait_channel,
-    written_bytes,
 )
 from whichrank.agent.usage import NO_USAGE, Host, UsageWatch
 from whichrank.errors import RingFormatError
@@ -82,7 +83,7 @@ class RankWatch:
         self.usage = NO_USAGE
         self.usage_ns = 0
         self._usage_watch = UsageWatch(self.pid, host)
-        self.written_bytes = 0
+        self.io = IoLook(0, 0)
         self.children_cpu_ns = 0
         self.pidfd = self._open_pidfd()
         self._comm_ids = np.zeros((256, 256), np.uint64)
@@ -218,7 +219,7 @@ class RankWatch:
     def _sample_usage(self) -> None:
         now_ns = time.monotonic_ns()
         if now_ns - self.usage_ns >= USAGE_EVERY_NS:
-            self.usage, self.usage_ns = self._usage_watch.sample(self.process.major_faults), now_ns
+            self.usage, self.usage_ns = self._usage_watch.sample(self.process, self.io), now_ns
 
     def _sample_busy(self, deep: bool) -> None:
         """Over a window of a second, so that the rate of looks does not matter. Children are looked at on suspicion."""
@@ -226,11 +227,11 @@ class RankWatch:
         sample = self._busy_sample
         if sample and now_ns - sample[0] < BUSY_WINDOW_NS:
             return
-        written = written_bytes(self.pid)
+        self.io = io_of(self.pid)
         children = cpu_of(living_children(self.pid)) if deep else {}
         ended = self.process.children_cpu_ns
-        self.written_bytes, self.children_cpu_ns = written, ended + sum(children.values())
-        self._busy_sample = (now_ns, written, children, ended)
+        self.children_cpu_ns = ended + sum(children.values())
+        self._busy_sample = (now_ns, self.io.written_bytes, children, ended)
         if sample is None:
             return
         then_ns, written_then, children_then, ended_then = sample
@@ -240,7 +241,7 @@ class RankWatch:
         if not children_then:
             used_ns += ended - ended_then
         self.busy = (
-            written - written_then >= BUSY_WRITTEN_BYTES_PER_S * seconds
+            self.io.written_bytes - written_then >= BUSY_WRITTEN_BYTES_PER_S * seconds
             or used_ns >= BUSY_CHILDREN_CPU_NS_PER_S * seconds
         )
 

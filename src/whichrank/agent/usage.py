@@ -2,8 +2,9 @@
 
 The main thread's `schedstat` says how long it ran and how long it was ready and got no CPU. The control groups that
 hold the process, up to the root, say how many cores they may use and how long they were throttled. /proc/stat says how
-much of the node's CPU time a hypervisor gave to others. All of it is there without privileges. What cannot be read is
-zero, and a limit that is not there is infinite.
+much of the node's CPU time a hypervisor gave to others, /proc/pressure how long somebody waited for memory or storage,
+and cpufreq how fast the core runs. All of it is there without privileges. What cannot be read is zero, and a limit that
+is not there is infinite.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final, NamedTuple
 
 from whichrank.agent.cgroups import NO_LIMIT, CgroupMounts, limit_of, throttled_ns_of
 from whichrank.agent.memory import GroupKills
-from whichrank.agent.processes import io_counter, read
+from whichrank.agent.processes import IoLook, ProcessLook, read
 
 
 class Usage(NamedTuple):
@@ -38,10 +39,24 @@ class Usage(NamedTuple):
     """The node's cores worked, on average."""
     stolen_ns: int
     """They would have, and the hypervisor gave them to another machine."""
+    memory_stall_ns: int
+    """Somebody on the node waited for memory: it was pushed out and read back."""
+    io_stall_ns: int
+    """Somebody on the node waited for storage."""
+    clock_mhz: float
+    """Of the core that its main thread ran on last."""
 
 
-NO_USAGE: Final = Usage(0, 0, 0, NO_LIMIT, 0, 0, 0, 0, 0)
-_STAT: Final = Path("/proc/stat")
+class Shared(NamedTuple):
+    """What the ranks of a node share; see `Usage`."""
+
+    node_ns: int
+    stolen_ns: int
+    memory_stall_ns: int
+    io_stall_ns: int
+
+
+NO_USAGE: Final = Usage(0, 0, 0, NO_LIMIT, 0, 0, 0, 0, 0, 0, 0, 0.0)
 _WORKED: Final = (1, 2, 3, 6, 7)
 _STOLEN: Final = 8
 """Fields of /proc/stat, in clock ticks: user, nice, system, interrupts of both kinds; stolen."""
@@ -55,23 +70,39 @@ class Host:
         mounts: Where control groups are.
     """
 
-    def __init__(self, stat: Path = _STAT) -> None:
+    def __init__(self, proc: Path = Path("/proc"), cores: Path = Path("/sys/devices/system/cpu")) -> None:
         self.mounts = CgroupMounts.here()
-        self._stat = stat
+        self._proc = proc
+        self._cores = cores
         self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
         self._looked_ns = 0
-        self._cpu_ns = (0, 0)
+        self._shared = Shared(0, 0, 0, 0)
 
-    def cpu_ns(self) -> tuple[int, int]:
-        """`node_ns` and `stolen_ns` of `Usage`; read once a second at most."""
+    def shared(self) -> Shared:
+        """Counters of the node; read once a second at most."""
         now_ns = time.monotonic_ns()
         if now_ns - self._looked_ns >= _LOOK_EVERY_NS:
             self._looked_ns = now_ns
-            fields = read(str(self._stat)).partition(b"\n")[0].split()
-            if len(fields) > _STOLEN and all(field.isdigit() for field in fields[1:]):
-                worked, stolen = sum(int(fields[at]) for at in _WORKED), int(fields[_STOLEN])
-                self._cpu_ns = int(worked * self._tick_ns), int(stolen * self._tick_ns)
-        return self._cpu_ns
+            self._shared = Shared(*self._cpu_ns(), self._stall_ns("memory"), self._stall_ns("io"))
+        return self._shared
+
+    def clock_mhz(self, core: int) -> float:
+        """How fast a core runs now; 0 where the kernel does not tell. One file, since reading may disturb the core."""
+        khz = read(f"{self._cores}/cpu{core}/cpufreq/scaling_cur_freq").strip()
+        return int(khz) / 1000 if khz.isdigit() else 0.0
+
+    def _cpu_ns(self) -> tuple[int, int]:
+        fields = read(f"{self._proc}/stat").partition(b"\n")[0].split()
+        if len(fields) <= _STOLEN or not all(field.isdigit() for field in fields[1:]):
+            return self._shared.node_ns, self._shared.stolen_ns
+        worked, stolen = sum(int(fields[at]) for at in _WORKED), int(fields[_STOLEN])
+        return int(worked * self._tick_ns), int(stolen * self._tick_ns)
+
+    def _stall_ns(self, resource: str) -> int:
+        """Of the line "some"; the kernel counts in microseconds."""
+        some = read(f"{self._proc}/pressure/{resource}").partition(b"\n")[0]
+        total = some.rpartition(b"total=")[2]
+        return int(total) * 1000 if some.startswith(b"some ") and total.isdigit() else 0
 
 
 class UsageWatch:
@@ -92,11 +123,12 @@ class UsageWatch:
         self._membership = b""
         self._groups: list[Path] = []
 
-    def sample(self, major_faults: int = 0) -> Usage:
+    def sample(self, process: ProcessLook, io: IoLook) -> Usage:
         """As it is now.
 
         Args:
-            major_faults: From /proc/PID/stat, which the caller has read.
+            process: What /proc/PID/stat says, which the caller has read.
+            io: The same of /proc/PID/io.
         """
         membership = read(f"/proc/{self._pid}/cgroup")
         if membership != self._membership:
@@ -107,7 +139,6 @@ class UsageWatch:
         ran = read(f"/proc/{self._pid}/schedstat").split()
         limits = [(limit_of(group), group) for group in self._groups]
         limited = [group for limit, group in limits if limit < NO_LIMIT]
-        node_ns, stolen_ns = self._host.cpu_ns()
         try:
             allowed = len(os.sched_getaffinity(self._pid))
         except OSError:
@@ -118,8 +149,8 @@ class UsageWatch:
             throttled_ns=sum(map(throttled_ns_of, limited)),
             limit_cores=min((limit for limit, _ in limits), default=NO_LIMIT),
             allowed_cores=allowed,
-            major_faults=major_faults,
-            read_bytes=io_counter(self._pid, b"read_bytes"),
-            node_ns=node_ns,
-            stolen_ns=stolen_ns,
+            major_faults=process.major_faults,
+            read_bytes=io.read_bytes,
+            **self._host.shared()._asdict(),
+            clock_mhz=self._host.clock_mhz(process.core),
         )

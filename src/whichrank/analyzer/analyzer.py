@@ -159,7 +159,7 @@ class Analyzer:
         number = self.state.agent_number(agent)
         wanted = sorted(r for r in self._stacks_wanted if self.state.ranks.agent[r] == number)
         self._stacks_wanted -= set(wanted)
-        return {"stacks_of": wanted, "closely": self._closely}
+        return {"stacks_of": wanted, "closely": self._closely or self.slowness.links.in_doubt}
 
     def tick(self, now_s: float) -> list[Incident]:
         """Look at the job. Returns incidents that are new or have changed."""

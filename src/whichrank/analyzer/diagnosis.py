@@ -67,6 +67,8 @@ class Diagnosis:
             min_age_s: Seconds that a wait must have lasted.
             named: The ranks of each open incident, the one told last first.
         """
+        if not len(waitgraph.lasting(picture, min_age_s)):
+            return None
         graph = waitgraph.build(picture, min_age_s)
         if not len(graph.edges.wait) and not len(graph.stuck):
             return None

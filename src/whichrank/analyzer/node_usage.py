@@ -14,9 +14,9 @@ from whichrank.model.telemetry import RANK_ROW, ProcessState
 
 COUNTERS: Final = (
     *("main_cpu_ns", "delay_ns", "throttled_ns", "collected_ns", "cpu_ns", "major_faults", "read_bytes"),
-    *("node_ns", "stolen_ns"),
+    *("node_ns", "stolen_ns", "memory_stall_ns", "io_stall_ns"),
 )
-_KEPT: Final = ("pid", "usage_ns", "limit_cores", "allowed_cores", *COUNTERS)
+_KEPT: Final = ("pid", "usage_ns", "limit_cores", "allowed_cores", "clock_mhz", *COUNTERS)
 _SAMPLE: Final = np.dtype([(name, RANK_ROW[name]) for name in _KEPT])
 SAMPLES: Final = 16
 LEAST_S: Final = 1.0
@@ -36,6 +36,9 @@ class Rates:
         read_bytes: Bytes read from storage.
         node: The cores of its node worked, seconds, on average.
         stolen: They would have, and the hypervisor gave them to others, seconds.
+        memory_stall: Somebody on its node waited for memory, seconds.
+        io_stall: Somebody on its node waited for storage, seconds.
+        clock_mhz: Of the core that its main thread runs on, the median of looks.
         stopped: Share of looks in which the process was stopped.
         limit_cores: Of its control groups.
         allowed_cores: On which it may run.
@@ -50,6 +53,9 @@ class Rates:
     read_bytes: Floats
     node: Floats
     stolen: Floats
+    memory_stall: Floats
+    io_stall: Floats
+    clock_mhz: Floats
     stopped: Floats
     limit_cores: Floats
     allowed_cores: Floats
@@ -107,12 +113,14 @@ class NodeUsage:
         """
         now, looks, stopped = self._samples[-1]
         then, looked, was_stopped = now[ranks].copy(), looks[ranks].copy(), stopped[ranks].copy()
+        clocks: list[Floats] = []
         for rows, earlier_looks, earlier_stopped in reversed(self._samples):
             known = ranks < len(rows)
             at = np.where(known, ranks, 0)
             fits = known & (rows["usage_ns"][at] >= since_ns) & (rows["pid"][at] == now["pid"][ranks])
             then[fits] = rows[at][fits]
             looked[fits], was_stopped[fits] = earlier_looks[at][fits], earlier_stopped[at][fits]
+            clocks.append(np.where(fits & (rows["clock_mhz"][at] > 0), rows["clock_mhz"][at], np.nan))
         latest = now[ranks]
         seconds = (latest["usage_ns"].astype(np.float64) - then["usage_ns"]) / 1e9
         seconds[seconds < LEAST_S] = np.nan
@@ -132,7 +140,18 @@ class NodeUsage:
             read_bytes=rate("read_bytes", 1.0),
             node=rate("node_ns"),
             stolen=rate("stolen_ns"),
+            memory_stall=rate("memory_stall_ns"),
+            io_stall=rate("io_stall_ns"),
+            clock_mhz=_median(np.array(clocks)),
             stopped=(stopped[ranks] - was_stopped) / looked_at,
             limit_cores=latest["limit_cores"].astype(np.float64),
             allowed_cores=latest["allowed_cores"].astype(np.float64),
         )
+
+
+def _median(looks: NDArray[np.float64]) -> Floats:
+    """Of each column, without what is not known; NaN where nothing is."""
+    known = ~np.isnan(looks)
+    medians = np.full(looks.shape[1], np.nan)
+    medians[known.any(axis=0)] = np.nanmedian(looks[:, known.any(axis=0)], axis=0)
+    return medians

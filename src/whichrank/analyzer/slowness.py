@@ -15,12 +15,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.analyzer.link_watch import LinkWatch
 from whichrank.analyzer.node_usage import NodeUsage, Rates
 from whichrank.analyzer.reasons import loads_data, main_stack
 from whichrank.analyzer.slow_reasons import Why, why_all_slow, why_slow
-from whichrank.analyzer.slow_words import Told, of_all, of_imbalance, of_links, of_rank, of_stage, times_of
+from whichrank.analyzer.slow_words import Told, of_all, of_imbalance, of_rank, of_stage, times_of
 from whichrank.analyzer.state import JobState
-from whichrank.analyzer.traffic import Traffic
 from whichrank.detect.iterations import Iterations
 from whichrank.detect.slow import (
     PART,
@@ -34,12 +34,10 @@ from whichrank.detect.slow import (
     moving,
 )
 from whichrank.locate.critical_path import Course, as_its_peers, course_of
-from whichrank.locate.links import LinkPast, slow_links
 from whichrank.locate.selftime import does_more_by_design, excess_of
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Spent
 from whichrank.model.iterations import OP, STEP, Excess, Floats, Ints, Window
-from whichrank.model.links import Transfers
 from whichrank.model.picture import Picture
 from whichrank.model.rows import Flag, Kind, Status
 from whichrank.model.signature import mix
@@ -78,8 +76,7 @@ class Slowness:
         self.iterations = Iterations()
         self.past = Past()
         self.usage = NodeUsage()
-        self.traffic = Traffic()
-        self.link_past = LinkPast()
+        self.links = LinkWatch(window_s)
         self._ops: list[np.ndarray[Any, Any]] = []
         self._steps: list[np.ndarray[Any, Any]] = []
         self._sound: set[int] = set()  # ranks that were as quick as their peers for a while
@@ -155,8 +152,7 @@ class Slowness:
             return None
         self._looked_s = now_s
         self.usage.sample(state.ranks.rows)
-        ends, _, connections = state.paths.joined()
-        self.traffic.sample(ends, connections)
+        self.links.sample(state)
         self._keep(self.iterations.look(self._kinds))
         ranks = np.flatnonzero(picture.present & ~picture.gone)
         window = self.iterations.window(ranks, self.window_s, LEAST)
@@ -203,15 +199,15 @@ class Slowness:
             if course is not None:
                 told = self._judge(state, window, course, suspects)
                 self._judged_s = now_s
-        transfers = self.traffic.transfers(self.window_s)
-        told += self._links(state, window, transfers)
+        transfers = self.links.transfers()
+        told += self.links.look(state, window, transfers, now_s)
         if not told:
             told = self._nobody(state, window, excess)
         if not suspects and not told and now_s - self._learned_s >= self.window_s:
             course = self._course(state, window)
             transfer_s = course.lost_in_collectives()[1] if course else np.inf
             self.past.learn(window, self._rates(window, 0).without_cpu(), transfer_s)
-            self.link_past.learn(transfers)
+            self.links.learn(transfers)
             self._learned_s = now_s
         return {one.key: one for one in told}
 
@@ -268,12 +264,6 @@ class Slowness:
         own_s = course.own_s.copy()
         own_s[course.rank == suspect.index] /= suspect.factor
         return own_s
-
-    def _links(self, state: JobState, window: Window, transfers: Transfers) -> list[Told]:
-        """Links that are slower than others, if the job loses time by it."""
-        slow = slow_links(transfers, state.paths.nodes(state.ranks.agent), self.link_past)
-        slow = [link for link in slow if link.lost_s >= EFFECT * transfers.lasted_s]
-        return [of_links(state, window, transfers, slow)] if slow else []
 
     def _nobody(self, state: JobState, window: Window, excess: Excess) -> list[Told]:
         """No rank is at fault: the work is uneven, or everything is slower than it was."""

@@ -124,8 +124,9 @@ def rates_of(transfers: Transfers) -> Floats:
 def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLink]:
     """Links between nodes that are slower than comparable ones, or than they were (C4D's matrix, section III.A).
 
-    The sender's kernel must agree: bytes wait to be sent, an end limits, or its own estimate of the rate is as low.
-    Else the way back is slow: acknowledgements come late, and what they answer only looks slow.
+    Their end is where the sender's kernel sees the fault: bytes wait to be sent, an end limits, or its own estimate of
+    the rate is as low. Where it sees none, it is None, and the way back may be slow: acknowledgements come late, and
+    what they answer only looks slow.
 
     Args:
         transfers: One window.
@@ -146,9 +147,7 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
             lost_s = float(transfers.active_s[i] - mine / usual)
             src, dst = int(transfers.src[i]), int(transfers.dst[i])
             unsent = int(transfers.unsent_bytes[i])
-            end = _end(transfers, i, usual)
-            if end is not None:
-                found.append(SlowLink(src, dst, float(rate[i]), usual, end, lost_s, unsent))
+            found.append(SlowLink(src, dst, float(rate[i]), usual, _end(transfers, i, usual), lost_s, unsent))
     return sorted(found, key=lambda link: -link.lost_s)
 
 

@@ -74,6 +74,23 @@ class WaitGraph:
     """Rows of `Picture.waits` on operations that everybody has entered and nobody is stopped in."""
 
 
+def lasting(picture: Picture, min_age_s: float) -> Ints:
+    """Rows of `Picture.waits` that make edges: without any there is nothing to build.
+
+    Args:
+        picture: The job.
+        min_age_s: Seconds that a wait must have lasted.
+    """
+    age_s = picture.read_s[picture.waits["rank"]] - picture.waits["since_s"]
+    return np.flatnonzero(_usable(picture) & (age_s >= min_age_s))
+
+
+def _usable(picture: Picture) -> Bools:
+    """Of each wait: it was read lately, of a rank that could end it."""
+    rank = picture.waits["rank"]
+    return np.asarray(picture.fresh[rank] & ~picture.stopped[rank] & ~picture.gone[rank])
+
+
 def build(picture: Picture, min_age_s: float) -> WaitGraph:
     """The wait-for graph of all threads that had been blocked for at least `min_age_s` when they were read.
 
@@ -86,8 +103,8 @@ def build(picture: Picture, min_age_s: float) -> WaitGraph:
     waits = picture.waits
     rank = waits["rank"]
     halted = picture.stopped | picture.gone
-    usable = picture.fresh[rank] & ~halted[rank]
-    old = np.flatnonzero(usable & (picture.read_s[rank] - waits["since_s"] >= min_age_s))
+    usable = _usable(picture)
+    old = lasting(picture, min_age_s)
     p2p = waits["kind"][old] >= SEND
     rounds, demand_of_rounds = _collective_edges(picture, old[~p2p])
     first = int(demand_of_rounds.max(initial=-1)) + 1

@@ -71,6 +71,7 @@ class Reason(StrEnum):
     GARBAGE_COLLECTION = "garbage_collection"
     MORE_TOKENS = "more_tokens"
     DEVICE_CLOCK = "device_clock"
+    MEMORY_PRESSURE = "memory_pressure"
     OUT_OF_MEMORY = "out_of_memory"
     EXCEPTION = "exception"
     SIGNAL = "signal"

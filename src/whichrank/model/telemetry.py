@@ -75,7 +75,7 @@ RANK_ROW = np.dtype(
         ("written_bytes", "u8"),
         ("children_cpu_ns", "u8"),
         ("collected_ns", "u8"),  # in Python's garbage collector
-        ("usage_ns", "u8"),  # when the fields down to `stolen_ns` were sampled; 0 never
+        ("usage_ns", "u8"),  # when the fields down to `clock_mhz` were sampled; 0 never
         ("main_cpu_ns", "u8"),  # the main thread ran
         ("delay_ns", "u8"),  # it was ready, and waited for a CPU
         ("throttled_ns", "u8"),  # its control groups were held back
@@ -85,10 +85,13 @@ RANK_ROW = np.dtype(
         ("read_bytes", "u8"),  # from storage
         ("node_ns", "u8"),  # the node's cores worked, on average
         ("stolen_ns", "u8"),  # they would have, and the hypervisor gave them to others
+        ("memory_stall_ns", "u8"),  # somebody on the node waited for memory (pressure stall information, "some")
+        ("io_stall_ns", "u8"),  # the same, for storage
+        ("clock_mhz", "f4"),  # of the core that its main thread ran on last; 0 unknown
         ("phase_since_ns", "u8"),
         ("c10d_state", "u1"),  # SensorState
         ("socket_state", "u1"),
-        ("pad", "V6"),
+        ("pad", "V2"),
         ("phase", "S32"),
         ("exception", "S192"),
         ("failure", "S192"),

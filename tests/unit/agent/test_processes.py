@@ -114,7 +114,7 @@ def test_children_and_their_cpu() -> None:
 
 
 def test_written_bytes(tmp_path: Path) -> None:
-    before = processes.written_bytes(os.getpid())
+    before = processes.io_of(os.getpid()).written_bytes
     (tmp_path / "file").write_bytes(bytes(1 << 20))
-    assert processes.written_bytes(os.getpid()) - before >= 1 << 20
-    assert processes.written_bytes(999_999_999) == 0
+    assert processes.io_of(os.getpid()).written_bytes - before >= 1 << 20
+    assert processes.io_of(999_999_999) == (0, 0)

@@ -21,7 +21,7 @@ S = 1_000_000_000
 def rates(**of_rank_2: float) -> Rates:
     """All ranks alike, but for this of rank 2."""
     same = {"main_cpu": 0.2, "delay": 0.02, "throttled": 0.0, "collected": 0.01, "cpu": 0.3, "major_faults": 0.0,
-            "read_bytes": 0.0, "node": 0.5, "stolen": 0.1,
+            "read_bytes": 0.0, "node": 0.5, "stolen": 0.1, "memory_stall": 0.0, "io_stall": 0.0, "clock_mhz": 2600.0,
             "stopped": 0.0, "limit_cores": np.inf, "allowed_cores": 8.0}  # fmt: skip
     columns = {name: np.full(RANKS, value) for name, value in same.items()}
     for name, value in of_rank_2.items():
@@ -47,6 +47,15 @@ def why(told: Rates, *, in_loader: float = 0.0) -> Why:
         (rates(delay=0.4, allowed_cores=1.0, cpu=0.95), Reason.CPU_LIMIT),
         (rates(delay=0.4, allowed_cores=1.0, cpu=0.3), Reason.CPU_CONTENTION),
         (rates(limit_cores=2.0), None),
+        (rates(memory_stall=0.3, major_faults=400.0), Reason.MEMORY_PRESSURE),
+        (rates(memory_stall=0.3), None),
+        (rates(memory_stall=0.05, major_faults=400.0), None),
+        (rates(io_stall=0.3, read_bytes=4e7), Reason.DATA_WAIT),
+        (rates(io_stall=0.3, read_bytes=4e7, main_cpu=0.5), None),
+        (rates(io_stall=0.3), None),
+        (rates(clock_mhz=1000.0, main_cpu=0.5), Reason.DEVICE_CLOCK),
+        (rates(clock_mhz=2400.0, main_cpu=0.5), None),
+        (rates(clock_mhz=1000.0, main_cpu=0.1), None),
     ],
 )
 def test_what_explains_the_excess_is_the_reason(told: Rates, reason: Reason | None) -> None:
@@ -73,6 +82,17 @@ def test_data_is_waited_for_without_a_cpu() -> None:
 def test_nothing_is_said_of_what_nobody_measured() -> None:
     unknown = Rates(**{name: np.full(RANKS, np.nan) for name in rates().__dict__})
     assert why(unknown).reason is None
+    assert why(unknown, in_loader=0.5).reason == Reason.DATA_WAIT
+
+
+def test_what_stands_in_the_way_is_told_with_its_numbers() -> None:
+    assert why(rates(memory_stall=0.3, major_faults=400.0)).words == (
+        "its memory is pushed out and read back, 400 pages a second"
+    )
+    assert why(rates(io_stall=0.3, read_bytes=4e7)).words == ("it reads 40 MB/s from storage that is slow to answer")
+    assert why(rates(clock_mhz=1000.0, main_cpu=0.5)).words == (
+        "its core runs at 1.0 GHz while those of its peers run at 2.6"
+    )
 
 
 # ---- samples -------------------------------------------------------------------------------------------------------
@@ -120,3 +140,12 @@ def test_another_process_of_the_same_rank_is_not_compared() -> None:
     usage.sample(rows(5.0, delay_ns=9 * S, pid=77))
     usage.sample(rows(10.0))
     assert np.isnan(usage.rates(np.arange(2), np.zeros(2, np.int64)).delay[1])
+
+
+def test_the_clock_is_the_median_of_looks() -> None:
+    usage = NodeUsage()
+    for at_s, mhz in ((10, 0.0), (12, 1200.0), (14, 1300.0), (16, 2600.0)):
+        usage.sample(rows(at_s, clock_mhz=mhz))
+    told = usage.rates(np.arange(2), np.zeros(2, np.int64)).clock_mhz
+    assert np.isnan(told[0])
+    assert told[1] == 1300.0

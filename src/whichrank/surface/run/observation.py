@@ -23,6 +23,8 @@ MOST_OF_A_NOTE: Final = 300
 CREDIT: Final = 4
 DRAIN_S: Final = 5.0
 REMOTE_DRAIN_S: Final = 15.0
+QUIET_TICK_S: Final = 1.0
+"""Between two ticks while nothing is heard."""
 _HEARD_LATELY_S: Final = 5.0
 
 
@@ -96,7 +98,7 @@ class Observation:
         end: Where agents come.
         analyzer: Decides.
         agent: The agent of this node.
-        tick_s: Seconds between two ticks.
+        tick_s: Seconds between two ticks, at least; there is none without news, but for one now and then.
         console: Says incidents.
         record: Writes them; None if there is no place.
     """
@@ -118,7 +120,8 @@ class Observation:
         self._tick_s = tick_s
         self._console = console
         self._record = record
-        self._next_tick_s = 0.0
+        self._ticked_s = -QUIET_TICK_S
+        self._has_news = False
         self._heard_s: dict[str, float] = {}
         self._said_no_agent = False
 
@@ -128,7 +131,7 @@ class Observation:
 
     def wait_s(self) -> float:
         """Seconds until `step` has something to do even if no batch comes."""
-        return max(0.0, self._next_tick_s - time.monotonic())
+        return max(0.0, min(self._next_tick_s() - time.monotonic(), self._tick_s))  # the agent may need us meanwhile
 
     def step(self) -> None:
         """Do what is due."""
@@ -139,12 +142,8 @@ class Observation:
             self._said_no_agent = True
             self._console.say("the agent does not start, so the job runs unobserved (see agent.log, whichrank doctor)")
         self._take()
-        now_s = time.monotonic()
-        if now_s >= self._next_tick_s:
-            self._next_tick_s = now_s + self._tick_s
-            self._tell(self._analyzer.tick(now_s))
-            if self._record:
-                self._record.write_times(self._analyzer.times)
+        if self._tick() and self._record:
+            self._record.write_times(self._analyzer.times)
 
     def drain(self) -> None:
         """The job has ended: hear every agent out, then come to the final verdict."""
@@ -154,19 +153,28 @@ class Observation:
             if not has_local and not self._remote_agents():
                 break
             self._take(wait_s=0.02)
-            now_s = time.monotonic()
-            if now_s >= self._next_tick_s:
-                self._next_tick_s = now_s + self._tick_s
-                self._tell(self._analyzer.tick(now_s))
+            self._tick()
         self._take()
         self._tell(self._analyzer.finish(time.monotonic()))
+
+    def _next_tick_s(self) -> float:
+        return self._ticked_s + (self._tick_s if self._has_news else max(self._tick_s, QUIET_TICK_S))
+
+    def _tick(self) -> bool:
+        """Let the analyzer look, if that is due."""
+        now_s = time.monotonic()
+        if now_s < self._next_tick_s():
+            return False
+        self._ticked_s, self._has_news = now_s, False
+        self._tell(self._analyzer.tick(now_s))
+        return True
 
     def _take(self, wait_s: float = 0.0) -> None:
         """Every batch is answered, also one that the analyzer fails on: its agent would wait for ever."""
         faults = []
         for batch, is_new in self._end.receive(wait_s):
             now_s = time.monotonic()
-            self._heard_s[batch.agent] = now_s
+            self._heard_s[batch.agent], self._has_news = now_s, True
             asked: dict[str, Any] = {}
             try:
                 self.seen.note(batch)

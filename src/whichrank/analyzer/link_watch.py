@@ -1,0 +1,60 @@
+"""Slow links, live: the latest transfers of a job, what links could do before, and where the kernel sees a fault."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whichrank.analyzer.slow_words import Told, of_links
+from whichrank.analyzer.state import JobState
+from whichrank.analyzer.traffic import Traffic
+from whichrank.locate.links import LinkPast, slow_links
+from whichrank.model.iterations import Window
+from whichrank.model.links import Transfers
+
+LOST: Final = 0.05
+"""Share of the window that a slow link must have cost, to be told."""
+DOUBTING: Final = 0.5
+"""Share of the time for which connections are looked at more often, at most: a way back may look slow for good."""
+
+
+class LinkWatch:
+    """The links of one job.
+
+    Args:
+        window_s: Seconds over which a rate is measured.
+    """
+
+    def __init__(self, window_s: float) -> None:
+        self._window_s = window_s
+        self._traffic = Traffic()
+        self._past = LinkPast()
+        self._in_doubt_since_s: float | None = None
+        self.in_doubt = False
+        """A link is slow, and no kernel has said where: what it says comes and goes, so it must be asked more often."""
+
+    def sample(self, state: JobState) -> None:
+        """Keep what is known of connections now."""
+        ends, _, connections = state.paths.joined()
+        self._traffic.sample(ends, connections)
+
+    def transfers(self) -> Transfers:
+        """From rank to rank in the latest window."""
+        return self._traffic.transfers(self._window_s)
+
+    def look(self, state: JobState, window: Window, transfers: Transfers, now_s: float) -> list[Told]:
+        """Links that are slower than others, if the job loses time by it and the sender's kernel says where."""
+        slow = slow_links(transfers, state.paths.nodes(state.ranks.agent), self._past)
+        slow = [link for link in slow if link.lost_s >= LOST * transfers.lasted_s]
+        sure = [link for link in slow if link.end is not None]
+        self._doubt(now_s, is_unsure=bool(slow) and not sure)
+        return [of_links(state, window, transfers, sure)] if sure else []
+
+    def learn(self, transfers: Transfers) -> None:
+        """Nothing was slow in this window."""
+        self._past.learn(transfers)
+
+    def _doubt(self, now_s: float, *, is_unsure: bool) -> None:
+        since_s = self._in_doubt_since_s
+        if is_unsure and (since_s is None or now_s - since_s >= self._window_s):
+            self._in_doubt_since_s = since_s = now_s
+        self.in_doubt = is_unsure and since_s is not None and now_s - since_s < self._window_s * DOUBTING

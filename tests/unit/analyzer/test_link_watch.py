@@ -1,0 +1,60 @@
+"""Where a link is slow is told by a kernel, or asked for more closely, though not for ever."""
+
+from __future__ import annotations
+
+import numpy as np
+from test_traffic import MB, NODE, RING, transfers
+
+from whichrank.analyzer.link_watch import LinkWatch
+from whichrank.analyzer.state import JobState
+from whichrank.model.iterations import Window
+from whichrank.model.telemetry import VERSION, Batch
+
+WINDOW_S = 10.0
+SLOW = RING | {(2, 4): 5.0}
+
+
+def job() -> tuple[JobState, Window]:
+    """Six ranks on three nodes, and some iterations of theirs."""
+    n = 3
+    window = Window(
+        ranks=np.arange(6), iteration=np.arange(n), end_ns=np.zeros((6, n), np.int64), total_s=np.ones((6, n)),
+        own_s=np.ones((6, n)), elements=np.ones((6, n)), position=np.zeros(6, np.int64),
+        in_pipeline=np.zeros(6, np.bool_), roots=np.zeros(6, np.uint64), lasted_s=3.0, iterations=n,
+    )  # fmt: skip
+    state = JobState()
+    state.ranks.grow(6)
+    state.ranks.agent[:6] = NODE
+    for node in range(3):
+        told = Batch(
+            version=VERSION, job="j", agent=f"a{node}", host=f"h{node}", sequence=1, sent_ns=0, sent_realtime_ns=0,
+            delay_bound_ns=0, node_ranks=2,
+        )  # fmt: skip
+        state.paths.take(told, node, 0.0)
+    return state, window
+
+
+def test_a_slow_link_of_which_no_kernel_knows_is_looked_at_more_closely_and_not_told() -> None:
+    # GIVEN a link that is slow by its rate alone WHEN it is looked at for three windows
+    watch, (state, window) = LinkWatch(WINDOW_S), job()
+    doubts = []
+    for now_s in range(int(3 * WINDOW_S)):
+        assert watch.look(state, window, transfers(SLOW), float(now_s)) == []
+        doubts.append(watch.in_doubt)
+
+    # THEN closer looks are asked for in the first half of each
+    assert doubts == [now_s % WINDOW_S < WINDOW_S / 2 for now_s in range(int(3 * WINDOW_S))]
+
+
+def test_what_a_kernel_says_ends_the_doubt() -> None:
+    watch, (state, window) = LinkWatch(WINDOW_S), job()
+    watch.look(state, window, transfers(SLOW), 0.0)
+    (told,) = watch.look(state, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}), 1.0)
+    assert [(link.src, link.dst) for link in told.finding.links] == [(2, 4)]
+    assert not watch.in_doubt
+
+
+def test_nothing_slow_is_no_doubt() -> None:
+    watch, (state, window) = LinkWatch(WINDOW_S), job()
+    assert watch.look(state, window, transfers(RING), 0.0) == []
+    assert not watch.in_doubt

@@ -1,0 +1,115 @@
+"""When the analyzer looks: at what was told, and now and then without news."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from whichrank.model.incident import Incident, Spent
+from whichrank.model.telemetry import VERSION, Batch, Request
+from whichrank.surface.run import observation
+from whichrank.surface.run.agent_process import AgentSupervisor
+from whichrank.surface.run.console import Console
+from whichrank.surface.run.observation import QUIET_TICK_S, Observation
+from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
+
+TICK_S = 0.25
+BATCH = Batch(
+    version=VERSION, job="j", agent="h:1", host="h", sequence=1, sent_ns=0, sent_realtime_ns=0, delay_bound_ns=0,
+    node_ranks=1,
+)  # fmt: skip
+
+
+class End:
+    """Where batches come; here from the test."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Batch, bool]] = []
+        self.replies: list[Request] = []
+
+    def receive(self, _wait_s: float) -> list[tuple[Batch, bool]]:
+        told, self.waiting = self.waiting, []
+        return told
+
+    def reply(self, _agent: str, request: Request) -> None:
+        self.replies.append(request)
+
+
+class Looks:
+    """An analyzer that notes when it looks."""
+
+    times: tuple[Spent, ...] = ()
+
+    def __init__(self) -> None:
+        self.at: list[float] = []
+
+    def feed(self, batch: Batch, now_s: float) -> None:
+        pass
+
+    def tick(self, now_s: float) -> list[Incident]:
+        self.at.append(now_s)
+        return []
+
+    def requests(self, _agent: str) -> dict[str, Any]:
+        return {}
+
+    def finish(self, _now_s: float) -> list[Incident]:
+        return []
+
+
+class Agent:
+    """An agent that is well."""
+
+    hopeless = False
+    pid = 1
+
+    def step(self) -> None:
+        pass
+
+    def news(self) -> str:
+        return ""
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, as its only element."""
+    now = [100.0]
+    monkeypatch.setattr(observation.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_it_looks_when_something_was_told_and_seldom_otherwise(clock: list[float]) -> None:
+    # GIVEN a run that is stepped through ten times a second, and an agent that tells twice in the first second
+    end, looks = End(), Looks()
+    seen = Observation(
+        cast(ZmqAnalyzerEnd, end), looks, cast(AgentSupervisor, Agent()), TICK_S, cast(Console, None), None
+    )
+    seen.step()
+    for tenth in range(1, 41):
+        clock[0] = 100 + tenth / 10
+        if tenth in (4, 5):
+            end.waiting.append((BATCH, True))
+        seen.step()
+
+    # THEN there is one look at once, one as soon as the first is old enough, and one a second after that
+    assert looks.at == pytest.approx([100.0, 100.4, 100.7, 101.7, 102.7, 103.7])
+    assert len(end.replies) == 2
+
+
+def test_the_wait_ends_when_the_next_look_is_due_or_the_agent_may_need_us(clock: list[float]) -> None:
+    end, looks = End(), Looks()
+    seen = Observation(
+        cast(ZmqAnalyzerEnd, end), looks, cast(AgentSupervisor, Agent()), TICK_S, cast(Console, None), None
+    )
+    seen.step()
+    assert seen.wait_s() == pytest.approx(TICK_S)
+    clock[0] += QUIET_TICK_S - 0.1
+    assert seen.wait_s() == pytest.approx(0.1)
+    seen.step()
+    clock[0] += 0.1
+    seen.step()
+    clock[0] += 0.1
+    end.waiting.append((BATCH, True))
+    seen.step()
+    assert seen.wait_s() == pytest.approx(TICK_S - 0.1)
