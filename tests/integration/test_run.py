@@ -258,19 +258,6 @@ def test_job_and_restarted_agent_block_no_signal(place: Place) -> None:
     job.communicate("end\n", timeout=30)
 
 
-def test_nobody_of_ours_pushes_the_job_off_its_core(place: Place) -> None:
-    # GIVEN a job under way WHEN it and those who watch it are asked how they are scheduled
-    job = place.start(f"{sys.executable} -c 'import os; print(os.sched_getscheduler(0), flush=True)'; read line")
-    assert job.stdout is not None
-    # THEN the job is as it would be without us, and we stand behind it
-    assert int(job.stdout.readline()) == os.SCHED_OTHER
-    eventually(lambda: len(place.agents()) == 1)
-    (agent,) = place.agents()
-    eventually(lambda: os.sched_getscheduler(agent) == os.SCHED_BATCH)
-    assert os.sched_getscheduler(job.pid) == os.SCHED_BATCH
-    job.communicate("end\n", timeout=30)
-
-
 def test_signal_that_kills_the_job_ends_us_the_same_way(place: Place) -> None:
     job = place.start("echo ready; exec sleep 1000")
     assert job.stdout is not None

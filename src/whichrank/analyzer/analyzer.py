@@ -15,7 +15,7 @@ from whichrank.analyzer.holding import Holding
 from whichrank.analyzer.incidents import ANOTHER_S, Ledger
 from whichrank.analyzer.rounds import Rounds
 from whichrank.analyzer.silence import silent_job
-from whichrank.analyzer.slowness import Slowness
+from whichrank.analyzer.slow.slowness import Slowness
 from whichrank.analyzer.state import JobState
 from whichrank.config import AnalyzerConfig
 from whichrank.detect.hang import OP_TIMEOUT_SHARE, Look, Thresholds, Urgency, suspicious_s, urgency_of

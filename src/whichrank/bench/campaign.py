@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from whichrank.bench.trial import Result, Setup, Trial, known_faults
-from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.matrix import ASYNC, DEATH
 from whichrank.demo.nodes import can_be_here
 from whichrank.demo.slow import SLOW
@@ -41,12 +40,11 @@ def matrix_plan(seeds: int, faults: Iterable[str] = ()) -> list[Setup]:
 
 
 def slow_plan(seeds: int, faults: Iterable[str] = ()) -> list[Setup]:
-    """Every slowdown in every magnitude that this machine can have, and the healthy runs of the demo."""
+    """Every slowdown in every magnitude that this machine can have. Healthy runs are in the plan of the demo."""
     slow = [name for name, fault in SLOW.items() if fault.nodes == 1 or can_be_here()]
-    healthy = [name for name, fault in CATALOGUE.items() if fault.healthy]
     runs = []
     for seed in range(seeds):
-        for name in list(faults) or [*slow, *healthy]:
+        for name in list(faults) or slow:
             fault = SLOW.get(name)
             variants = [variant.name for variant in fault.variants] if fault else [""]
             runs += [Setup(name, 8, seed, variant=variant) for variant in variants]

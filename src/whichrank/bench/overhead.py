@@ -155,11 +155,17 @@ def sensor_rows(_quick: bool, tell: Tell) -> Iterable[Row]:
 
 
 def agent_rows(quick: bool, _tell: Tell) -> Iterable[Row]:
-    """The agent's share of a core and its memory."""
+    """The agent's share of a core and its memory; and of that what its looks at connections take."""
     from whichrank.bench import overhead_agent
+    from whichrank.bench.overhead_tcp import RANKS, tcp_cost
 
     cost = overhead_agent.agent_cost(windows=QUICK_WINDOWS if quick else overhead_agent.WINDOWS)
     yield from rows_of_agent(cost)
+    looks = tcp_cost()
+    node = f"{RANKS} ranks, {looks.sockets} sockets"
+    yield from_samples("agent", f"tcp sensor, one look ({node})", "ms", looks.look_ms)
+    share = from_samples("agent", "tcp sensor, share of one core while all is well", "%", looks.share_percent)
+    yield against(share, "", "≤ 0.2 % of one core", 0.2)
 
 
 def rows_of_agent(cost: AgentCost) -> list[Row]:

@@ -23,7 +23,6 @@ def command(job: str | None, connect: str | None, stay: bool, run_pid: int | Non
 
     It ends when the processes of all its ranks have ended, or at SIGTERM.
     """
-    from whichrank.agent.schedule import let_others_first
     from whichrank.ring.folder import checked_job
     from whichrank.surface.origin import named_by_origin
     from whichrank.surface.run.address import checked_address
@@ -36,7 +35,6 @@ def command(job: str | None, connect: str | None, stay: bool, run_pid: int | Non
     if connect:
         with named_by_origin("connect"):
             checked_address("--connect", connect)
-    let_others_first()
     let_in()  # a run that starts its agent again keeps them blocked
     agent, folder = open_agent(job, connect, stay=stay, run_pid=run_pid)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

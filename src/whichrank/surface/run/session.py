@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import zmq
 
-from whichrank.agent.schedule import let_others_first
 from whichrank.config import AnalyzerConfig, Config
 from whichrank.errors import SensorError, WhichrankError
 from whichrank.ring.folder import SOCKET_NAME, JobFolder, remove_dead
@@ -175,7 +174,6 @@ class Session:
 
     def _accompany(self, job: Job) -> int:
         """Wait for the job's end; watch it meanwhile."""
-        let_others_first()  # not before the job has been started: it would inherit that
         pidfd = job.pidfd()
         if pidfd < 0:
             return job.wait()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.unit.tcp_rows import end
 
-from whichrank.analyzer.traffic import Traffic
+from whichrank.analyzer.slow.traffic import Traffic
 from whichrank.locate.links import LinkPast, ends_of, rates_of, slow_links
 from whichrank.model.links import Transfers
 

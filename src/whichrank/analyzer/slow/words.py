@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from whichrank.analyzer.slow_reasons import Why
+from whichrank.analyzer.slow.reasons import Why
 from whichrank.analyzer.state import JobState
 from whichrank.detect.slow import LongStage, Suspect
 from whichrank.locate.links import rates_of

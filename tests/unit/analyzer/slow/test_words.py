@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_traffic import RING, transfers
 
-from whichrank.analyzer.slow_words import of_links
+from whichrank.analyzer.slow.words import of_links
 from whichrank.analyzer.state import JobState
 from whichrank.locate.links import LinkPast, slow_links
 from whichrank.model.finding import Finding

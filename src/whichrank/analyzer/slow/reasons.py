@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from whichrank.analyzer.node_usage import Rates
+from whichrank.analyzer.slow.node_usage import Rates
 from whichrank.detect.slow import GREW, Past
 from whichrank.model.incident import Evidence, Reason
 from whichrank.model.iterations import Floats, Ints, Window

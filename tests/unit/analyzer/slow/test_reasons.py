@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whichrank.analyzer.node_usage import NodeUsage, Rates
-from whichrank.analyzer.slow_reasons import Why, why_slow
+from whichrank.analyzer.slow.node_usage import NodeUsage, Rates
+from whichrank.analyzer.slow.reasons import Why, why_slow
 from whichrank.model.incident import Reason
 from whichrank.model.telemetry import RANK_ROW, ProcessState
 

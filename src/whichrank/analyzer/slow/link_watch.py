@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from whichrank.analyzer.slow_words import Told, of_links
+from whichrank.analyzer.slow.traffic import Traffic
+from whichrank.analyzer.slow.words import Told, of_links
 from whichrank.analyzer.state import JobState
-from whichrank.analyzer.traffic import Traffic
 from whichrank.locate.links import LinkPast, slow_links
 from whichrank.model.iterations import Window
 from whichrank.model.links import Transfers

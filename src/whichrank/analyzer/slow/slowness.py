@@ -9,17 +9,18 @@ On devices the host runs far ahead of what it issues, so its waits say little: t
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.analyzer.link_watch import LinkWatch
-from whichrank.analyzer.node_usage import NodeUsage, Rates
-from whichrank.analyzer.reasons import loads_data, main_stack
-from whichrank.analyzer.slow_reasons import Why, why_all_slow, why_slow
-from whichrank.analyzer.slow_words import Told, of_all, of_imbalance, of_rank, of_stage, times_of
+from whichrank.analyzer.slow.latest_ops import LatestOps
+from whichrank.analyzer.slow.link_watch import LinkWatch
+from whichrank.analyzer.slow.loader_looks import LoaderLooks
+from whichrank.analyzer.slow.node_usage import NodeUsage, Rates
+from whichrank.analyzer.slow.reasons import Why, why_all_slow, why_slow
+from whichrank.analyzer.slow.told_lately import ToldLately
+from whichrank.analyzer.slow.words import Told, of_all, of_imbalance, of_rank, of_stage, times_of
 from whichrank.analyzer.state import JobState
 from whichrank.detect.iterations import Iterations
 from whichrank.detect.slow import (
@@ -33,7 +34,7 @@ from whichrank.detect.slow import (
     long_stage,
     moving,
 )
-from whichrank.locate.critical_path import Course, as_its_peers, course_of
+from whichrank.locate.critical_path import Course, as_its_peers
 from whichrank.locate.selftime import does_more_by_design, excess_of
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Spent
@@ -45,15 +46,7 @@ from whichrank.model.signature import mix
 LOOKS: Final = 8
 """In each window."""
 LOOK_S: Final = 0.5
-KEPT_OPS: Final = 1 << 18
-"""Operations of the latest iterations, of all ranks."""
-REPLAYED: Final = 12
-"""Iterations that are gone through again, at most."""
 MOST_SUSPECTS: Final = 16
-MOST_STACKS: Final = 40
-"""Looks at the stack of a rank, to see whether it waits for data."""
-LEAST_HITS: Final = 2
-"""Of these, at least, in a data loader."""
 EFFECT: Final = 0.05
 """Share by which iterations take longer because of a rank, for it to be told."""
 UNEVEN: Final = 0.15
@@ -77,21 +70,16 @@ class Slowness:
         self.past = Past()
         self.usage = NodeUsage()
         self.links = LinkWatch(window_s)
-        self._ops: list[np.ndarray[Any, Any]] = []
-        self._steps: list[np.ndarray[Any, Any]] = []
+        self._latest = LatestOps()
         self._sound: set[int] = set()  # ranks that were as quick as their peers for a while
-        self._unexplained: set[int] = set()
-        self._stack_at: dict[int, float] = {}
-        self._stacks: Counter[int] = Counter()  # looks at the stacks of ranks that are not explained
-        self._in_loader: Counter[int] = Counter()
+        self._loader = LoaderLooks()
+        self._told = ToldLately(window_s)
         self._latest_course: Course | None = None
         self._looked_s = 0.0
         self._learned_s = self._judged_s = 0.0
         self._newest = -1
         self._kinds = np.zeros(0, np.uint64)
         self._device: NDArray[np.bool_] = np.zeros(0, np.bool_)
-        self._seen: dict[str, Told] = {}  # in the latest look
-        self._last_s: dict[str, float] = {}  # when each that was told was so last
         self.times: tuple[Spent, ...] = ()
         """Where the latest iterations went, by rank; empty while that is not known."""
 
@@ -125,8 +113,7 @@ class Slowness:
         marks["rank"], marks["at_ns"] = steps["rank"], steps["row"]["t_end_ns"]
         marks["counter"], marks["ordinal"] = steps["row"]["counter"], steps["row"]["ordinal"]
         self.iterations.feed(ops, marks)
-        if len(marks):
-            self._steps.append(marks)
+        self._latest.keep_steps(marks)
 
     def see(self, rows: np.ndarray[Any, Any], size: int) -> None:
         """Take the states of ranks: rows of RANK_ROW of one batch, and how many ranks there are."""
@@ -136,8 +123,7 @@ class Slowness:
         """The rank's process was replaced."""
         self.iterations.forget(rank)
         self.past.forget(rank)
-        self._steps = [steps[steps["rank"] != rank] for steps in self._steps]
-        self._ops = [ops[ops["rank"] != rank] for ops in self._ops]
+        self._latest.forget(rank)
         self._sound.discard(rank)
 
     # ---- out -------------------------------------------------------------------------------------------------------
@@ -153,7 +139,7 @@ class Slowness:
         self._looked_s = now_s
         self.usage.sample(state.ranks.rows)
         self.links.sample(state)
-        self._keep(self.iterations.look(self._kinds))
+        self._latest.keep_ops(self.iterations.look(self._kinds))
         ranks = np.flatnonzero(picture.present & ~picture.gone)
         window = self.iterations.window(ranks, self.window_s, LEAST)
         if window is None or int(window.iteration[-1]) <= self._newest:
@@ -162,27 +148,16 @@ class Slowness:
         self._latest_course = None
         found = self._answer(state, window, now_s)
         self._note_times(state, window)
-        self._unexplained &= {int(told.key[5:]) for told in found.values() if told.key.startswith("rank ")}
-        steady = [told for key, told in found.items() if key in self._seen or key in self._last_s]
-        self._seen = found
-        for told in steady:
-            self._last_s[told.key] = now_s
-        self._last_s = {key: at for key, at in self._last_s.items() if now_s - at < self.window_s / 2}
-        return [(told.key, told.finding) for told in steady]
+        self._loader.keep({int(told.key[5:]) for told in found.values() if told.key.startswith("rank ")})
+        return [(told.key, told.finding) for told in self._told.take(found, now_s)]
 
     def want_stacks(self, state: JobState) -> list[int]:
-        """Suspects whose stacks would tell whether they wait for data; what has come since is counted."""
-        for rank in self._unexplained:
-            taken_s = state.stacks[rank][0] if rank in state.stacks else 0.0
-            if taken_s > self._stack_at.get(rank, 0.0):
-                self._stack_at[rank] = taken_s
-                self._stacks[rank] += 1
-                self._in_loader[rank] += loads_data(main_stack(state, rank))
-        return [rank for rank in sorted(self._unexplained) if self._stacks[rank] < MOST_STACKS]
+        """Suspects whose stacks would tell whether they wait for data."""
+        return self._loader.want(state)
 
     def is_over(self, key: str) -> bool:
         """Has this not been so for half a window?"""
-        return key not in self._last_s
+        return self._told.is_over(key)
 
     def _answer(self, state: JobState, window: Window, now_s: float) -> dict[str, Told]:
         if self._on_device(window):
@@ -214,8 +189,8 @@ class Slowness:
     def _still(self, window: Window, suspects: list[Suspect], now_s: float) -> list[Told]:
         """What was told before, if it is of the same ranks and not long ago: to judge it again costs more."""
         keys = {f"rank {window.ranks[s.index]}" for s in suspects}
-        before = [told for key, told in self._seen.items() if key in keys and key in self._last_s]
-        again_s = self.window_s / (LOOKS if self._unexplained else 2)
+        before = self._told.latest(keys)
+        again_s = self.window_s / (LOOKS if self._loader else 2)
         return before if len(before) == len(keys) and now_s - self._judged_s < again_s else []
 
     def _judge(self, state: JobState, window: Window, course: Course, suspects: list[Suspect]) -> list[Told]:
@@ -244,13 +219,8 @@ class Slowness:
         rates = self._rates(window, suspect.onset)
         index, excess = suspect.index, suspect.excess_s / window.iteration_s
         rank = int(window.ranks[index])
-        looks, hits = self._stacks[rank], self._in_loader[rank]
-        in_loader = hits / looks if hits >= LEAST_HITS else 0.0
-        why = why_slow(rates, index, window.peers_of(index), rank, excess, in_loader)
-        if why.reason is None:
-            self._unexplained.add(rank)
-        else:
-            self._unexplained.discard(rank)
+        why = why_slow(rates, index, window.peers_of(index), rank, excess, self._loader.share(rank))
+        self._loader.note(rank, is_explained=why.reason is not None)
         return why
 
     @staticmethod
@@ -314,44 +284,8 @@ class Slowness:
     def _course(self, state: JobState, window: Window) -> Course | None:
         """The latest iterations of the window, as events; ranks in the order of the window."""
         if self._latest_course is None:
-            self._latest_course = self._make_course(state, window)
+            self._latest_course = self._latest.course(window, state.comm_size)
         return self._latest_course
-
-    def _make_course(self, state: JobState, window: Window) -> Course | None:
-        last = int(window.iteration[-1]) + 1
-        steps = np.concatenate(self._steps)
-        steps = steps[np.isin(steps["rank"], window.ranks) & (steps["counter"] <= last)]
-        first = max(last - REPLAYED, int(window.iteration[0]))
-        known, count = np.unique(steps["counter"][steps["counter"] >= first], return_counts=True)
-        whole = known[count == len(window.ranks)]
-        # The latest run of numbers without a gap.
-        breaks = np.flatnonzero(np.diff(whole) != 1)
-        whole = whole[breaks[-1] + 1 :] if len(breaks) else whole
-        if len(whole) < 2:
-            return None
-        steps = steps[np.isin(steps["counter"], whole)]
-        opening = steps[np.argmin(steps["counter"])]
-        return course_of(self._ops_since(int(opening["rank"]), int(opening["ordinal"])), steps, state.comm_size)
-
-    def _ops_since(self, rank: int, ordinal: int) -> np.ndarray[Any, Any]:
-        """The latest operations, from before this one of this rank on."""
-        parts = [np.zeros(0, OP)]
-        reached = False
-        for part in reversed(self._ops):
-            parts.append(part)
-            if reached:
-                break  # one part more, for ranks that were ahead
-            reached = bool((part["ordinal"][part["rank"] == rank] <= ordinal).any())
-        return np.concatenate(parts[::-1])
-
-    def _keep(self, ops: np.ndarray[Any, Any]) -> None:
-        if len(ops):
-            self._ops.append(ops)
-        kept = sum(map(len, self._ops))
-        while len(self._ops) > 1 and kept - len(self._ops[0]) >= KEPT_OPS:
-            kept -= len(self._ops.pop(0))
-        while len(self._steps) > 1 and sum(map(len, self._steps[1:])) >= KEPT_OPS // 4:
-            self._steps.pop(0)
 
     def _learn_comms(self, state: JobState) -> None:
         """Communicators of the same sort get the same number: described and sized alike."""
@@ -362,5 +296,4 @@ class Slowness:
 
     def _on_device(self, window: Window) -> bool:
         """Do these iterations communicate from a device?"""
-        latest = self._ops[-1]["comm"] if self._ops else np.zeros(0, np.int64)
-        return bool(self._device[np.unique(latest)].any())
+        return bool(self._device[self._latest.comms()].any())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from test_traffic import MB, NODE, RING, transfers
 
-from whichrank.analyzer.link_watch import LinkWatch
+from whichrank.analyzer.slow.link_watch import LinkWatch
 from whichrank.analyzer.state import JobState
 from whichrank.model.iterations import Window
 from whichrank.model.telemetry import VERSION, Batch

@@ -1,0 +1,88 @@
+"""What a look at the kernel's view of a job's connections costs the agent.
+
+Each rank is a process that holds connections to itself over loopback, so that the kernel and /proc have as much to tell
+as in a job of that many; the look is the agent's own, by thread CPU time, with a netlink socket opened anew each time.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+from whichrank.agent.tcp import EVERY_NS, Connections
+from whichrank.errors import SensorError
+
+RANKS: Final = 8
+CONNECTIONS: Final = 14
+"""Of each rank: two groups with seven peers each, as Gloo connects them."""
+LOOKS: Final = 41
+
+
+@dataclass(frozen=True, slots=True)
+class TcpCost:
+    """Looks at the connections of a node.
+
+    Attributes:
+        sockets: Ends of connections that were told.
+        look_ms: CPU time of each look.
+        share_percent: The same, of a core, at the rate of quiet looks.
+    """
+
+    sockets: int
+    look_ms: tuple[float, ...]
+    share_percent: tuple[float, ...]
+
+
+def tcp_cost(ranks: int = RANKS, connections: int = CONNECTIONS, looks: int = LOOKS) -> TcpCost:
+    """Measure.
+
+    Args:
+        ranks: Processes.
+        connections: Of each.
+        looks: How often.
+
+    Raises:
+        SensorError: The kernel does not tell of its sockets.
+    """
+    with ExitStack() as stack:
+        watches = []
+        for rank in range(ranks):
+            command = [sys.executable, "-m", __name__, str(connections)]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            watches.append(SimpleNamespace(pid=process.pid, rank=rank, ended_ns=0, stdout=process.stdout))
+        for watch in watches:
+            watch.stdout.readline()
+        told, taken_s = 0, []
+        for _ in range(looks + 1):
+            connected = Connections()
+            before_s = time.thread_time()
+            told = len(connected.rows(cast(Any, watches), closely=True))
+            taken_s.append(time.thread_time() - before_s)
+            connected.close()
+    if not told:
+        raise SensorError("the kernel does not tell of TCP connections", mend="whichrank doctor")
+    per_second = 1e9 / EVERY_NS
+    return TcpCost(told, tuple(1e3 * s for s in taken_s[1:]), tuple(100 * per_second * s for s in taken_s[1:]))
+
+
+def _hold(connections: int) -> None:
+    """In a rank process: connect to itself, and wait to be killed."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=connections))
+        for _ in range(connections):
+            stack.enter_context(socket.create_connection(listener.getsockname()))
+            stack.enter_context(listener.accept()[0])
+        print(flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    _hold(int(sys.argv[1]))
