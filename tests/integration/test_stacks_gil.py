@@ -31,6 +31,7 @@ def program(code: str, state: ProcessState = ProcessState.SLEEPING) -> Iterator[
 
 def test_sleep_in_c_with_the_gil() -> None:
     with program("ctypes.PyDLL(None).sleep(60)") as pid:
+        eventually(lambda: wait_channel(pid, pid, ProcessState.SLEEPING) == WaitChannel.SLEEP)
         main = read_stacks(pid)[0]
         assert (main.main, main.holds_gil, main.asleep) == (True, True, True)
         # py-spy has interrupted the sleep: it still reads as one

@@ -207,7 +207,20 @@ def why_all_slow(rates: Rates, window: Window, past: Past, factor: float) -> Why
     """
     without_cpu, own_s = rates.without_cpu(), float(np.median(window.own_s))
     with_cpu_s = own_s - without_cpu * window.iteration_s
-    if with_cpu_s >= GREW * (own_s / factor - past.without_cpu_s):
-        return Why()
+    return Why() if with_cpu_s >= GREW * (own_s / factor - past.without_cpu_s) else _no_cpus(without_cpu)
+
+
+def why_uneven(rates: Rates, lost: float) -> Why:
+    """The reason why now this rank takes longer and now that one, if their nodes have it.
+
+    Args:
+        rates: Of all ranks in the window.
+        lost: Share of an iteration that would not be lost if all took as long.
+    """
+    without_cpu = rates.without_cpu()
+    return _no_cpus(without_cpu) if without_cpu >= EXPLAINS * lost else Why()
+
+
+def _no_cpus(without_cpu: float) -> Why:
     fact = Evidence(what="ready, and without a CPU", value=round(without_cpu, 3), unit="s/s", where="in the median")
     return Why(Reason.CPU_CONTENTION, "", (fact,))

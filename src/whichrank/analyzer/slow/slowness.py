@@ -18,7 +18,7 @@ from whichrank.analyzer.slow.latest_ops import LatestOps
 from whichrank.analyzer.slow.link_watch import LinkWatch
 from whichrank.analyzer.slow.loader_looks import LoaderLooks
 from whichrank.analyzer.slow.node_usage import NodeUsage, Rates
-from whichrank.analyzer.slow.reasons import Why, why_all_slow, why_slow
+from whichrank.analyzer.slow.reasons import Why, why_all_slow, why_slow, why_uneven
 from whichrank.analyzer.slow.told_lately import ToldLately
 from whichrank.analyzer.slow.words import Told, of_all, of_imbalance, of_rank, of_stage, times_of
 from whichrank.analyzer.state import JobState
@@ -245,7 +245,8 @@ class Slowness:
             now_s = course.replay()
             even_s = course.replay(self._evened(window, excess, course)) if uneven else now_s
             if now_s - even_s >= UNEVEN * even_s:
-                return [of_imbalance(state, window, excess, now_s, even_s)]
+                why = why_uneven(self._rates(window, 0), (now_s - even_s) / now_s)
+                return [of_imbalance(state, window, excess, now_s, even_s, why)]
             if stage is not None:
                 own_s = course.own_s.copy()
                 own_s[np.isin(course.rank, stage.members)] /= stage.factor

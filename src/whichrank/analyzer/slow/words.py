@@ -197,8 +197,8 @@ def of_stage(state: JobState, window: Window, stage: LongStage, iteration_s: flo
     return Told("imbalance", finding)
 
 
-def of_imbalance(state: JobState, window: Window, excess: Excess, iteration_s: float, even_s: float) -> Told:
-    """The work is uneven: nobody is at fault."""
+def of_imbalance(state: JobState, window: Window, excess: Excess, iteration_s: float, even_s: float, why: Why) -> Told:
+    """The work is uneven, or done unevenly, and why if their nodes say so: nobody is at fault."""
     heaviest = int(np.argmax(np.median(excess.by_work_s, axis=1)))
     more = float(excess.work[heaviest])
     evidence = [
@@ -214,10 +214,10 @@ def of_imbalance(state: JobState, window: Window, excess: Excess, iteration_s: f
     finding = Finding(
         cause=Cause.IMBALANCE,
         kind="slow",
-        reason=Reason.MORE_TOKENS if by_work else None,
+        reason=Reason.MORE_TOKENS if by_work else why.reason,
         victims=tuple(window.ranks.tolist()),
         onset_s=_time_s(state, window, 0),
-        evidence=tuple(evidence),
+        evidence=(*evidence, *(() if by_work else why.evidence)),
         iteration=int(window.iteration[0]),
     )
     return Told("imbalance", finding)

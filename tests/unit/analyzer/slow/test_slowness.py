@@ -80,6 +80,14 @@ def test_an_excess_that_moves_from_rank_to_rank_is_an_imbalance(layout: str) -> 
     assert names(incidents) == set()
 
 
+def test_ranks_that_take_turns_to_have_no_cpu_are_told_to_have_none() -> None:
+    # GIVEN an excess that moves from rank to rank, and ranks that are ready for a third of the time without a CPU
+    turns = np.random.default_rng(3).integers(8, size=200)
+    told = run(ddp(8), 150, factors(lambda rank, i, _: 2.0 if turns[i] == rank else 1.0))
+    incidents = watch(told, WINDOW_S, lambda now_s: 0.33 * now_s)
+    assert {(i.cause, i.severity, i.reason) for i in incidents} == {(Cause.IMBALANCE, "notice", Reason.CPU_CONTENTION)}
+
+
 def test_a_long_stage_and_what_it_hides_are_nobodys_fault() -> None:
     # GIVEN a last stage that has more to do, and a slower rank in the first one, which waits for it anyway
     incidents = said(tp_pp_dp(), lambda rank, *_: 2.5 if rank >= 4 else 1.5 if rank == 1 else 1.0)
