@@ -194,7 +194,7 @@ def _died_if_known(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: li
     """Whoever died by itself, unless it may have been its peer's doing, or it cannot be said who was first."""
     same = _raised_alike(ends, ranks)
     if 2 * len(same) > int(picture.present.sum()):
-        return _which_died(diagnosis, picture, ends, same)  # most raise the same: it is the program, or its data
+        return _raised_by_most(diagnosis, picture, ends, same)
     if len(same) > 1:
         return _died(diagnosis, picture, ends, same)
     unread = {r: _unread_peers(picture, r) if signal_of(int(ends.status[r])) == SIGABRT else [] for r in ranks}
@@ -214,6 +214,25 @@ def _raised_alike(ends: Ends, ranks: list[int]) -> list[int]:
             places.setdefault((text.partition(":")[0], text.rpartition(" at ")[2]), []).append(r)
     most = max(places.values(), key=len, default=[])
     return most if len(most) > 1 else []
+
+
+def _raised_by_most(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
+    """The same exception in most ranks: it is the program's, or its data's, and no rank's."""
+    raised_s = [float(t) for t in ends.exception_s[ranks] if t > 0]
+    return Finding(
+        cause=Cause.UNKNOWN,
+        kind="failed",
+        reason=Reason.EXCEPTION,
+        victims=tuple(np.flatnonzero(picture.present).tolist()),
+        onset_s=min(raised_s, default=picture.now_s),
+        hard=True,
+        evidence=(
+            Evidence(what="ranks that raised the same", value=len(ranks), where=f"of {int(picture.present.sum())}"),
+            Evidence(what="exception", value=ends.exception[ranks[0]][:120], where=f"rank {ranks[0]}"),
+        ),
+        complete=diagnosis.complete(picture),
+        next=("see what the program does there, and with which data: it is no single rank's doing",),
+    )
 
 
 def _unread_peers(picture: Picture, rank: int) -> list[int]:

@@ -206,6 +206,9 @@ def test_several_that_raise_the_same_are_named_together_and_most_of_all_ranks_ar
     assert said
     assert {c.rank for c in said[-1].culprits} == named
     assert all({c.rank for c in i.culprits} <= named for i in said)
+    assert {i.reason for i in said} == {Reason.EXCEPTION}
+    if not named:
+        assert ("ranks that raised the same", 4) in {(e.what, e.value) for e in said[-1].evidence}
 
 
 def test_several_that_died_on_several_hosts_are_candidates() -> None:

@@ -16,6 +16,7 @@ from whichrank.surface.watch.frame import CommunicatorNow, RankNow
 from whichrank.surface.watch.words import operation_text, short_duration
 
 WIDE: Final = 100
+WITH_TIMES: Final = 84
 LONG_S: Final = 2.0
 """What lasts longer stands out."""
 
@@ -33,7 +34,7 @@ def ranks_table(rows: Sequence[RankNow], width: int) -> Table:
     """One line per rank."""
     has_marks = any(row.mark for row in rows)
     has_iterations = any(row.iteration is not None for row in rows)
-    has_times = width >= WIDE and any(row.own_s is not None for row in rows)
+    has_times = width >= WITH_TIMES and any(row.own_s is not None for row in rows)
     table = _table()
     _column(table, "rank", "right")
     if has_marks:

@@ -89,7 +89,7 @@ def test_screen_is_filled_and_not_exceeded(width: int, height: int, world: int) 
 def test_where_the_time_goes_is_shown_where_there_is_room() -> None:
     slow = msgspec.structs.replace(rank(3, ""), own_s=0.161, transfer_s=0.012, waiting_s=0.0)
     sound = msgspec.structs.replace(rank(4, ""), own_s=0.1, transfer_s=0.012, waiting_s=12.4)
-    wide = lines_of(ranks_table([slow, sound], 120), 120)
+    wide = lines_of(ranks_table([slow, sound], 84), 84)
     assert all(word in wide[0] for word in ("own", "transfer", "wait"))
     assert all(part in wide[1] for part in ("161 ms", "12 ms", "0 ms"))
     assert "12 s" in wide[2]
