@@ -23,10 +23,12 @@ BUSY = "threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=Tru
 def program(code: str, state: ProcessState = ProcessState.SLEEPING) -> Iterator[int]:
     with subprocess.Popen([sys.executable, "-c", HEAD + code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        process.stdout.readline()
-        eventually(lambda: look_at_process(process.pid).state == state)
-        yield process.pid
-        process.kill()
+        try:
+            process.stdout.readline()
+            eventually(lambda: look_at_process(process.pid).state == state)
+            yield process.pid
+        finally:
+            process.kill()
 
 
 def test_sleep_in_c_with_the_gil() -> None:

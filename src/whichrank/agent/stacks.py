@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -36,10 +37,10 @@ AGAIN_AFTER_S: Final = 4.0
 """The same rank is not read more often: the analyzer asks until it has heard."""
 MOST_FRAMES: Final = 200
 MOST_THREADS: Final = 128
-HOLD_LOOK_S: Final = 0.5
+HOLD_LOOKS: Final = ((0.5, 5), (1.5, 12))
+"""How long to look, in s, and how many samples must find the GIL held: under half of what the look can give, since on a
+busy machine py-spy comes late to some. The second look is for where the first found too few."""
 HOLD_SAMPLES_PER_S: Final = 20
-HOLD_LEAST_SAMPLES: Final = 5
-"""Half of what the look can give: py-spy needs a moment to start."""
 HOLD_MOST_CPU: Final = 0.1
 """Share of the look that a thread may run and still be one that sleeps."""
 
@@ -81,26 +82,36 @@ def read_stacks(pid: int, timeout_s: float = TIMEOUT_S) -> list[Stack]:
 
 def sleeping_holder(pid: int) -> int | None:
     """The thread that held the GIL asleep for half a second, by its tid; None if there is none or it cannot be told."""
+    for look_s, least in HOLD_LOOKS:
+        tid, samples = _holder_for(pid, look_s)
+        if tid is None or samples >= least:
+            return tid
+    return None
+
+
+def _holder_for(pid: int, look_s: float) -> tuple[int | None, int]:
+    """The thread that held the GIL asleep in all samples that found it held, and how many these are."""
     program = py_spy()
-    if program is None or look_at_process(pid).state != ProcessState.SLEEPING:
-        return None
+    # Right after a look that paused it, one that sleeps may still be about to go on sleeping.
+    if program is None or look_at_process(pid).state not in (ProcessState.SLEEPING, ProcessState.RUNNING):
+        return None, 0
     with tempfile.NamedTemporaryFile(prefix="whichrank-") as file:
         command = [program, "record", "--pid", str(pid), "--gil", "--threads", "--nonblocking"]
         command += ["--rate", str(HOLD_SAMPLES_PER_S), "--format", "raw", "--output", file.name]
         before = _cpu_by_thread(pid)
         started_ns = time.monotonic_ns()
-        _run_for(command, HOLD_LOOK_S)
+        _sample(command, look_s)
         counts: Counter[int] = Counter()
         for name, count in _SAMPLES.findall(Path(file.name).read_text(errors="replace")):
             counts[int(name, 0)] += int(count)
     if len(counts) != 1:
-        return None
+        return None, 0
     tid, samples = counts.popitem()
     after = look_at_thread(pid, tid)
     ran_ns = after.cpu_ns - before.get(tid, 0)
     asleep = after.state == ProcessState.SLEEPING and tid in before
     idle = ran_ns <= HOLD_MOST_CPU * (time.monotonic_ns() - started_ns)
-    return tid if samples >= HOLD_LEAST_SAMPLES and asleep and idle else None
+    return tid if asleep and idle else None, samples
 
 
 def py_spy() -> str | None:
@@ -142,14 +153,19 @@ def _stack(thread: _Thread, pid: int, holder: int | None) -> Stack:
     return Stack(name, main, asleep or (thread.owns_gil and thread.active), frames, asleep)
 
 
-def _run_for(command: list[str], seconds: float) -> None:
-    """Run py-spy and end it as Ctrl-C does: it writes what it has."""
+def _sample(command: list[str], seconds: float) -> None:
+    """Run py-spy until it has sampled for `seconds`, and end it as Ctrl-C does: it writes what it has.
+
+    It says when it begins, which on a busy machine is long after it was started.
+    """
     quiet = subprocess.DEVNULL
     try:
-        process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)
+        process = subprocess.Popen(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet)
     except OSError:
         return
     with process:
+        assert process.stdout is not None
+        select.select([process.stdout], [], [], TIMEOUT_S)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
         process.send_signal(signal.SIGINT)

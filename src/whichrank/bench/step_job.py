@@ -17,7 +17,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from whichrank.demo.ports import free_port
 
 RANKS: Final = 2
 STEP_S: Final = 0.1
@@ -258,7 +259,7 @@ def launch(plan: Plan) -> int:
         "WORLD_SIZE": str(RANKS),
         "LOCAL_WORLD_SIZE": str(RANKS),
         "MASTER_ADDR": MASTER,
-        "MASTER_PORT": str(_free_port()),
+        "MASTER_PORT": str(free_port(MASTER)),
         "OMP_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",
     }
@@ -304,12 +305,6 @@ def _arguments(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return []
-
-
-def _free_port() -> int:
-    with socket.socket() as s:
-        s.bind((MASTER, 0))
-        return int(s.getsockname()[1])
 
 
 def main(text: str) -> int:

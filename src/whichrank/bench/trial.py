@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ from whichrank.demo.layout import draw_layout
 from whichrank.demo.matrix import MATRIX
 from whichrank.demo.nodes import DEVICE, Nodes, NoNodesError
 from whichrank.demo.plan import Truth
+from whichrank.demo.ports import free_port
 from whichrank.demo.slow import SLOW
 from whichrank.errors import UsageError
 from whichrank.model.incident import Incident, decode_incident
@@ -167,7 +167,7 @@ class Trial:
                 job += ["--seconds", str(HEALTHY_S)]
         job += self.setup.job_args
         python, local = sys.executable, str(self.setup.ranks // self.fault.nodes)
-        host, port = (nodes.address(0), _PORT) if nodes else ("127.0.0.1", _free_port())
+        host, port = (nodes.address(0), _PORT) if nodes else ("127.0.0.1", free_port())
         if self.setup.launcher == "torchrun":
             launch = [python, "-m", "torch.distributed.run", "--nproc-per-node", local]
             launch += ["--nnodes", str(self.fault.nodes), "--node-rank", str(number)]
@@ -329,9 +329,3 @@ def _plain(incident: Incident) -> dict[str, Any]:
     plain = msgspec.to_builtins(incident)
     assert isinstance(plain, dict)
     return plain
-
-
-def _free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])

@@ -21,13 +21,14 @@ import json
 import os
 import runpy
 import signal
-import socket
 import sys
 import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+from whichrank.demo.ports import free_port
 
 # torch._dynamo: the first optimizer step imports it, which would cost every rank a second.
 PRELOADED = ("torch", "torch._dynamo", "torch.distributed.device_mesh", "torch.distributed.fsdp")
@@ -163,14 +164,6 @@ class Launcher:
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._stop_signal = number
-
-
-def free_port() -> int:
-    """A TCP port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def become_rank(environment: dict[str, str], parent: int) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from types import TracebackType
 
 from whichrank.bench.trial import HANG_TIMEOUT_S, NOTICE_MIN_S
 from whichrank.demo.outside import OutsideInjector, Struck, ranks_below, ranks_from_file
+from whichrank.demo.ports import free_port
 from whichrank.model.incident import Incident, decode_incident
 
 RANKS = 4
@@ -132,13 +132,10 @@ def environment() -> dict[str, str]:
     kept |= {name: value for name, value in os.environ.items() if name == "WHICHRANK_CACHE"}
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         kept.pop(name, None)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     return kept | {
         "PATH": f"{TOOLS}:{kept['PATH']}",
         "OMP_NUM_THREADS": "1",
-        "PET_MASTER_PORT": str(port),
+        "PET_MASTER_PORT": str(free_port()),
         "WHICHRANK_NOTICE_MIN_S": str(NOTICE_MIN_S),
     }
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from whichrank.demo.ports import free_port
 from whichrank.errors import RingFormatError
 from whichrank.model.incident import Incident, decode_incident
 from whichrank.ring.reader import RingReader
@@ -157,13 +158,6 @@ def alerts(output: Path) -> list[Incident]:
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     words = [decode_incident(line) for line in lines if line.endswith(b"\n")]
     return [word for word in words if word.severity == "alert"]
-
-
-def free_port() -> int:
-    """A TCP port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def agents_of(folder: Path) -> list[int]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from whichrank.demo.ports import free_port
 from whichrank.model.rows import Flag, Kind
 from whichrank.ring.layout import RING
 
@@ -103,12 +103,6 @@ def rings_in(folder: Path) -> list[Ring]:
             if raw["header"]["magic"]:
                 found.append(Ring(int(path.stem), raw))
     return sorted(found, key=lambda ring: (ring.rank, ring.pid))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def environment(variant: str, folder: Path, **more: str) -> dict[str, str]:

@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from jobs import PATIENCE_S, PROGRAMS, VARIANTS, Job, free_port, rings_in, started
+from jobs import PATIENCE_S, PROGRAMS, VARIANTS, Job, rings_in, started
+
+from whichrank.demo.ports import free_port
 
 pytestmark = pytest.mark.integration
 

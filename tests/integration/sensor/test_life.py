@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jobs import VARIANTS, Ring, finished, free_port, launched, text
+from jobs import VARIANTS, Ring, finished, launched, text
+
+from whichrank.demo.ports import free_port
 
 pytestmark = pytest.mark.integration
 

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import PROGRAMS, VARIANTS, environment, free_port, launched, rings_in, started, text, without_compiler
+from jobs import PROGRAMS, VARIANTS, environment, launched, rings_in, started, text, without_compiler
 
+from whichrank.demo.ports import free_port
 from whichrank.model.rows import SensorState
 
 pytestmark = pytest.mark.integration

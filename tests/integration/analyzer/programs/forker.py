@@ -13,7 +13,8 @@ import os
 import sys
 from pathlib import Path
 
-from whichrank.demo.launcher import PRELOADED, Launcher, Place, free_port
+from whichrank.demo.launcher import PRELOADED, Launcher, Place
+from whichrank.demo.ports import free_port
 
 
 def launch(order: dict[str, object]) -> None:
