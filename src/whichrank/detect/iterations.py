@@ -202,7 +202,6 @@ class Iterations:
             end_ns=rows["end_ns"].astype(np.int64),
             total_s=rows["total_s"].astype(np.float64),
             own_s=rows["own_s"].astype(np.float64),
-            elements=rows["elements"].astype(np.float64),
             in_pipeline=rows["messages"][:, 0] > 0,
             roots=rows["roots"][:, 0],
             position=np.unique(rows["pattern"][:, 0], return_inverse=True)[1].reshape(-1),
@@ -238,7 +237,6 @@ class Iterations:
         rows["total_s"] = (end["at_ns"] - begin["at_ns"]) / 1e9
         rows["own_s"] = rows["total_s"] - (blocked.until(to_key) - blocked.until(from_key)) / 1e9
         rows["messages"] = np.bincount(of, ops["kind"] >= Kind.SEND, len(begin))
-        rows["elements"] = np.bincount(of, ops["count"].astype(np.float64), len(begin))
         sort = mix(kinds[ops["comm"]], ops["kind"].astype(np.uint64) << 16 | ops["stage"])
         np.add.at(rows["pattern"], of, sort)
         is_root = (ops["peer"] == ops["rank"]) & (ops["kind"] < Kind.SEND)

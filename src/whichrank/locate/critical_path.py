@@ -39,6 +39,7 @@ class Course:
         own_s: Seconds of the rank's own before the event.
         iteration: In which it is, from 0.
         gap: Operations that the rank has issued before it in this iteration.
+        elements: For ISSUE: the size of the operation.
         round: Index of the round, -1 none.
         needs: For BLOCK: 0 nobody (it lasts as long as it did), 1 all members, 2 the root.
         lasted_s: For BLOCK: how long it did.
@@ -56,6 +57,7 @@ class Course:
     own_s: Floats
     iteration: Ints
     gap: Ints
+    elements: Floats
     round: Ints
     needs: Ints
     lasted_s: Floats
@@ -190,6 +192,7 @@ def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size:
         own_s=np.maximum(begin - before, 0) / 1e9,
         iteration=iteration,
         gap=issued - np.maximum.accumulate(np.where(opens, issued, 0)),
+        elements=np.where(what == ISSUE, ops["count"][op], 0).astype(np.float64),
         round=np.where(op >= 0, of[op], -1),
         needs=np.where(what == BLOCK, _needs(ops, whole[of])[op], 0),
         lasted_s=(finish - begin) / 1e9,

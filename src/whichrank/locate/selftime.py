@@ -4,8 +4,8 @@ Ranks are in the same position if they issue the same kinds of operations, in th
 communicators and toward the same side: the replicas of a pipeline stage and its tensor-parallel ranks. Only iterations
 in which all ranks do what they do most of the time are compared, so that logging and evaluation stay out.
 
-A rank's *excess* in an iteration is its own time beyond the median (the lower one) of its position. Where a
-rank moves more elements than its peers, its own time is compared per element: more work is no fault.
+A rank's *excess* in an iteration is its own time beyond the median (the lower one) of its position. More work is no
+fault: what goes with it is told apart (`locate.workload`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,26 @@ from typing import Final
 
 import numpy as np
 
-from whichrank.model.iterations import Excess, Window
+from whichrank.model.iterations import Excess, Floats, Window
 
 MORE: Final = 1.03
-"""A rank that moves so much more than its peers has more to do."""
+"""A rank that has so much more to do than its peers is compared by it."""
+STEEPEST: Final = 2
+"""Computation grows at most with this power of the size of a batch: attention does with the length of its rows."""
 
 
-def excess_of(window: Window) -> Excess:
-    """Compare each rank with its position."""
+def excess_of(window: Window, work: Floats | None = None) -> Excess:
+    """Compare each rank with its position.
+
+    Args:
+        window: Iterations.
+        work: How much each rank has to do in proportion to its position, (R,).
+    """
+    if work is None:
+        work = np.ones(len(window.ranks))
+    more = np.where(work >= MORE, work**STEEPEST, 1.0)[:, None] - 1.0
     excess, by_work, usual = np.zeros_like(window.own_s), np.zeros_like(window.own_s), window.own_s.copy()
-    has_peers, work = np.zeros(len(window.ranks), np.bool_), np.ones(len(window.ranks))
-    moved = np.median(window.elements, axis=1)
+    has_peers = np.zeros(len(window.ranks), np.bool_)
     for position in range(int(window.position.max(initial=-1)) + 1):
         mine = np.flatnonzero(window.position == position)
         if len(mine) < 2:
@@ -33,11 +42,7 @@ def excess_of(window: Window) -> Excess:
         own = window.own_s[mine]
         usual[mine] = np.quantile(own, 0.5, axis=0, method="lower")
         excess[mine] = own - usual[mine]
-        typical = float(np.quantile(moved[mine], 0.5, method="lower"))
-        if typical > 0:
-            work[mine] = moved[mine] / typical
-        more = np.maximum(np.where(work[mine] >= MORE, work[mine], 1.0) - 1.0, 0.0)[:, None]
-        by_work[mine] = np.clip(usual[mine] * more, 0.0, np.maximum(excess[mine], 0.0))
+        by_work[mine] = np.clip(usual[mine] * more[mine], 0.0, np.maximum(excess[mine], 0.0))
     return Excess(excess, by_work, usual, has_peers, work)
 
 

@@ -47,7 +47,6 @@ ITERATION: Final = np.dtype(
         ("messages", "i4"),  # operations to or from one rank
         ("pattern", "u8"),  # which kinds of operations on which kinds of communicators, in any order
         ("roots", "u8"),  # of which sorts of operations the rank is the root; 0 of none
-        ("elements", "f8"),  # moved by all operations
     ]
 )
 """One iteration of one rank."""
@@ -68,7 +67,6 @@ class Window:
         end_ns: When each ended, on the clock of each rank, (R, n).
         total_s: From step to step, (R, n).
         own_s: Not blocked in operations, (R, n).
-        elements: Moved by all operations, (R, n).
         position: A number for each rank, equal for ranks in the same position, (R,).
         in_pipeline: It sends to some rank, or receives from one, (R,).
         roots: A number for each rank, equal for ranks that are roots of the same sorts of operations; 0 of none, (R,).
@@ -81,7 +79,6 @@ class Window:
     end_ns: Ints
     total_s: Floats
     own_s: Floats
-    elements: Floats
     position: Ints
     in_pipeline: Bools
     roots: NDArray[np.uint64]
@@ -106,10 +103,10 @@ class Excess:
 
     Attributes:
         excess_s: (R, n); zero where a rank has no peers.
-        by_work_s: The part of it that goes with moving more elements, (R, n).
+        by_work_s: The part of it that may come of having more to do, (R, n).
         usual_s: Own time of the position, (R, n).
         has_peers: (R,).
-        work: Elements moved in proportion to the position's median, (R,).
+        work: What each has to do in proportion to its position, (R,).
     """
 
     excess_s: Floats

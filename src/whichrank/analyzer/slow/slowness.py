@@ -36,6 +36,7 @@ from whichrank.detect.slow import (
 )
 from whichrank.locate.critical_path import Course, as_its_peers
 from whichrank.locate.selftime import does_more_by_design, excess_of
+from whichrank.locate.workload import work_of
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Spent
 from whichrank.model.iterations import OP, STEP, Excess, Floats, Ints, Window
@@ -164,6 +165,10 @@ class Slowness:
             return {}
         excess = excess_of(window)
         suspects = beyond_peers(window, excess, self.window_s)
+        course = self._course(state, window) if suspects else None
+        if course is not None:
+            excess = excess_of(window, work_of(course, window.position))
+            suspects = beyond_peers(window, excess, self.window_s)
         suspects += beyond_past(window, excess, self.past, self.window_s)
         suspects = suspects[:MOST_SUSPECTS]
         if window.lasted_s >= self.window_s * PART:

@@ -209,8 +209,9 @@ def of_imbalance(state: JobState, window: Window, excess: Excess, iteration_s: f
     if by_work:
         rank = int(window.ranks[heaviest])
         evidence.append(
-            Evidence(what="elements moved in proportion to its peers", value=round(more, 2), where=f"rank {rank}")
-        )
+            Evidence(what="work, by the sizes of its operations, in proportion to its peers", value=round(more, 2),
+                     where=f"rank {rank}")
+        )  # fmt: skip
     finding = Finding(
         cause=Cause.IMBALANCE,
         kind="slow",

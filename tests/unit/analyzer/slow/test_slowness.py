@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated import Call, Compute, Long, Program, Slower, Told, ddp, run, tp_pp_dp
+from simulated import Call, Compute, Long, Program, Slower, Told, Wait, ddp, run, tp_pp_dp
 from simulated_job import watch
 
 from whichrank.model.incident import Cause, Incident, Reason
@@ -96,22 +96,34 @@ def test_a_long_stage_and_what_it_hides_are_nobodys_fault() -> None:
     assert {(i.cause, i.severity) for i in incidents} == {(Cause.IMBALANCE, "notice")}
 
 
-def test_more_tokens_are_no_fault() -> None:
-    # GIVEN a replica whose microbatches have half as many tokens again
-    programs = tp_pp_dp()
-    for rank in (0, 1, 4, 5):
-        programs[rank] = [_heavier(part) for part in programs[rank]]
+@pytest.mark.parametrize("steepness", [1, 2], ids=["linear", "attention"])
+def test_more_tokens_are_no_fault(steepness: int) -> None:
+    # GIVEN a replica whose microbatches have half as many tokens again, and gradients that outweigh activations
+    programs = _heavier(tp_pp_dp(), (0, 1, 4, 5), 1.5, steepness)
 
     # THEN the work is told to be uneven, for this reason
     incidents = said(programs, lambda *_: 1.0)
     assert {(i.cause, i.reason) for i in incidents} == {(Cause.IMBALANCE, Reason.MORE_TOKENS)}
 
 
-def _heavier(part: object) -> object:
+def test_a_few_more_tokens_do_not_excuse_a_rank_that_is_slow() -> None:
+    programs = _heavier(tp_pp_dp(), (0, 1, 4, 5), 1.05, 1)
+    assert names(said(programs, lambda rank, *_: 2.0 if rank == 1 else 1.0)) == {1}
+
+
+def _heavier(programs: list[Program], ranks: tuple[int, ...], factor: float, steepness: int) -> list[Program]:
+    """The programs with more tokens on some ranks, and large gradients on all."""
+    return [
+        [_part(part, factor if rank in ranks else 1.0, steepness) for part in program]
+        for rank, program in enumerate(programs)
+    ]
+
+
+def _part(part: Compute | Call | Wait, factor: float, steepness: int) -> Compute | Call | Wait:
     if isinstance(part, Compute) and part.what != "optimizer":
-        return replace(part, seconds=1.5 * part.seconds)
-    if isinstance(part, Call) and part.comm < 2000:
-        return replace(part, elements=1500)
+        return replace(part, seconds=factor**steepness * part.seconds)
+    if isinstance(part, Call):
+        return replace(part, elements=int(factor * 1000) if part.comm < 2000 else 50_000)
     return part
 
 

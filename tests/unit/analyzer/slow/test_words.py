@@ -21,7 +21,7 @@ def told(slow: dict[tuple[int, int], float]) -> Finding:
     n, ranks = 3, np.arange(6)
     window = Window(
         ranks=ranks, iteration=np.arange(5, 5 + n), end_ns=np.zeros((6, n), np.int64), total_s=np.ones((6, n)),
-        own_s=np.ones((6, n)), elements=np.ones((6, n)), position=np.zeros(6, np.int64),
+        own_s=np.ones((6, n)), position=np.zeros(6, np.int64),
         in_pipeline=np.zeros(6, np.bool_), roots=np.zeros(6, np.uint64), lasted_s=3.0, iterations=n,
     )  # fmt: skip
     state = JobState()
