@@ -17,6 +17,7 @@ from rank_process import RankProcess, eventually
 
 from whichrank.agent.agent import Agent
 from whichrank.agent.processes import living_children
+from whichrank.agent.profiles import profile
 from whichrank.agent.stacks import StacksRefusedError, read_stacks
 from whichrank.model.rows import Flag, WaitHow
 from whichrank.model.telemetry import Batch, ProcessState, Request
@@ -37,6 +38,7 @@ class Watched:
         self.end = ZmqAnalyzerEnd([f"ipc://{base}/s"])
         self.batches: list[Batch] = []
         self.stacks_of: list[int] = []
+        self.profiles_of: list[int] = []
         self.closely = False
         self.agent: Agent | None = None
         self._thread: threading.Thread | None = None
@@ -51,7 +53,9 @@ class Watched:
     def pump(self) -> None:
         for batch, is_new in self.end.receive(0.05):
             self.batches.append(batch)
-            request = Request(4, batch.sequence, self.stacks_of, is_new and batch.sequence > 1, self.closely)
+            request = Request(
+                4, batch.sequence, self.stacks_of, self.profiles_of, 1.0, is_new and batch.sequence > 1, self.closely
+            )
             self.end.reply(batch.agent, request)
 
     def until(self, check: Callable[[], bool], patience_s: float = 15.0) -> None:
@@ -263,6 +267,27 @@ def test_stacks_are_read_when_asked(watched: Watched) -> None:
     stacks = next(e for batch in watched.batches for e in batch.events if e.kind == "stacks").stacks
     assert stacks[0].main
     assert any("ring_writer.py" in frame for frame in stacks[0].frames)
+
+
+def test_a_rank_is_sampled_when_asked(watched: Watched) -> None:
+    watched.start()
+    watched.profiles_of = [0]
+    with RankProcess(watched.folder.path, 0, 1):
+        watched.until(lambda: bool(watched.events("profile")))
+    stacks = next(e for batch in watched.batches for e in batch.events if e.kind == "profile").stacks
+    assert sum(stack.share for stack in stacks) == pytest.approx(1.0)
+    assert all(stack.main and "ring_writer.py" in stack.frames[-2] for stack in stacks)
+
+
+def test_what_a_process_that_computes_and_sleeps_is_found_in() -> None:
+    code = "import time\ndef doze():\n    time.sleep(0.03)\nprint(flush=True)\nwhile True:\n    doze()"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        stacks = profile(process.pid, 2.0)
+        process.kill()
+    assert sum(stack.share for stack in stacks if stack.frames[0].startswith("doze")) > 0.8
+    assert profile(process.pid, 1.0) == []  # it is gone
 
 
 def test_stacks_of_a_stopped_process(tmp_path: Path) -> None:

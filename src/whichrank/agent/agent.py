@@ -28,6 +28,7 @@ from whichrank.agent.frames import FrameSampler
 from whichrank.agent.look import is_irregular
 from whichrank.agent.node import Node
 from whichrank.agent.outbox import Outbox
+from whichrank.agent.profiles import Profiler
 from whichrank.agent.stacks import StackReader
 from whichrank.model.telemetry import VERSION, Batch, Request
 from whichrank.ring.folder import JobFolder, Owner
@@ -86,6 +87,7 @@ class Agent:
         self._outbox = Outbox()
         self._node = Node(folder, self._outbox)
         self._stacks = StackReader()
+        self._profiler = Profiler()
         self._frames = FrameSampler()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poller = zmq.Poller()
@@ -132,7 +134,7 @@ class Agent:
         self._node.refresh(deep=close)
         self._frames.look(self._node, closely=close)
         self._watch_pidfds()
-        for event in self._stacks.events():
+        for event in (*self._stacks.events(), *self._profiler.events()):
             self._outbox.add_event(event)
         now_ns = time.monotonic_ns()
         for batch in self._outbox.to_resend(now_ns):
@@ -213,9 +215,13 @@ class Agent:
     def _obey(self, request: Request) -> None:
         self._outbox.heard(request, time.monotonic_ns())
         self._asked_closely = request.closely
-        if request.stacks_of:
-            wanted = set(request.stacks_of)
-            self._stacks.ask([(w.rank, w.pid) for w in self._node if w.rank in wanted and not w.ended_ns])
+        self._stacks.ask(self._living(request.stacks_of))
+        self._profiler.ask(self._living(request.profiles_of), request.profile_s)
+
+    def _living(self, ranks: list[int]) -> list[tuple[int, int]]:
+        """Of these ranks, those of this node that live, with their pids."""
+        wanted = set(ranks)
+        return [(w.rank, w.pid) for w in self._node if w.rank in wanted and not w.ended_ns] if wanted else []
 
     def _is_close(self) -> bool:
         if self._asked_closely or SUSPICIOUS_WAIT_NS < self._longest_wait_ns < ORDINARY_AFTER_NS:

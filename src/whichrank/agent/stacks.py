@@ -10,14 +10,7 @@ pausing it: the GIL must be with one thread all the time, and that thread must n
 
 from __future__ import annotations
 
-import contextlib
-import re
-import select
-import shutil
-import signal
 import subprocess
-import sysconfig
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -28,11 +21,11 @@ from typing import Final
 
 import msgspec
 
+from whichrank.agent import py_spy
 from whichrank.agent.processes import look_at_process, look_at_thread
 from whichrank.errors import WhichrankError
 from whichrank.model.telemetry import Event, ProcessState, Stack
 
-TIMEOUT_S: Final = 5.0
 AGAIN_AFTER_S: Final = 4.0
 """The same rank is not read more often: the analyzer asks until it has heard."""
 MOST_FRAMES: Final = 200
@@ -44,7 +37,6 @@ HOLD_SAMPLES_PER_S: Final = 20
 HOLD_MOST_CPU: Final = 0.1
 """Share of the look that a thread may run and still be one that sleeps."""
 
-_SAMPLES: Final = re.compile(r"^thread \((\w+)\).* (\d+)$", re.MULTILINE)
 _YAMA: Final = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
@@ -69,7 +61,7 @@ class _Thread(msgspec.Struct):
 _decoder = msgspec.json.Decoder(list[_Thread])
 
 
-def read_stacks(pid: int, timeout_s: float = TIMEOUT_S) -> list[Stack]:
+def read_stacks(pid: int, timeout_s: float = py_spy.TIMEOUT_S) -> list[Stack]:
     """The Python stacks of all threads of a process, the main one first.
 
     Raises:
@@ -91,19 +83,13 @@ def sleeping_holder(pid: int) -> int | None:
 
 def _holder_for(pid: int, look_s: float) -> tuple[int | None, int]:
     """The thread that held the GIL asleep in all samples that found it held, and how many these are."""
-    program = py_spy()
     # Right after a look that paused it, one that sleeps may still be about to go on sleeping.
-    if program is None or look_at_process(pid).state not in (ProcessState.SLEEPING, ProcessState.RUNNING):
+    if look_at_process(pid).state not in (ProcessState.SLEEPING, ProcessState.RUNNING):
         return None, 0
-    with tempfile.NamedTemporaryFile(prefix="whichrank-") as file:
-        command = [program, "record", "--pid", str(pid), "--gil", "--threads", "--nonblocking"]
-        command += ["--rate", str(HOLD_SAMPLES_PER_S), "--format", "raw", "--output", file.name]
-        before = _cpu_by_thread(pid)
-        started_ns = time.monotonic_ns()
-        _sample(command, look_s)
-        counts: Counter[int] = Counter()
-        for name, count in _SAMPLES.findall(Path(file.name).read_text(errors="replace")):
-            counts[int(name, 0)] += int(count)
+    before, started_ns = _cpu_by_thread(pid), time.monotonic_ns()
+    counts: Counter[int] = Counter()
+    for tid, _, count in py_spy.samples(pid, look_s, HOLD_SAMPLES_PER_S, "--gil"):
+        counts[tid] += count
     if len(counts) != 1:
         return None, 0
     tid, samples = counts.popitem()
@@ -114,14 +100,8 @@ def _holder_for(pid: int, look_s: float) -> tuple[int | None, int]:
     return tid if asleep and idle else None, samples
 
 
-def py_spy() -> str | None:
-    """The program: beside this Python, else on the PATH."""
-    beside = Path(sysconfig.get_path("scripts")) / "py-spy"
-    return str(beside) if beside.exists() else shutil.which("py-spy")
-
-
 def _dump(pid: int, timeout_s: float) -> list[_Thread]:
-    program = py_spy()
+    program = py_spy.program()
     if program is None:
         raise StacksRefusedError("py-spy is not installed", mend="pip install py-spy")
     command = [program, "dump", "--pid", str(pid), "--json"]
@@ -151,28 +131,6 @@ def _stack(thread: _Thread, pid: int, holder: int | None) -> Stack:
     main = thread.os_thread_id == pid if thread.os_thread_id is not None else name == "MainThread"
     asleep = holder is not None and thread.os_thread_id == holder
     return Stack(name, main, asleep or (thread.owns_gil and thread.active), frames, asleep)
-
-
-def _sample(command: list[str], seconds: float) -> None:
-    """Run py-spy until it has sampled for `seconds`, and end it as Ctrl-C does: it writes what it has.
-
-    It says when it begins, which on a busy machine is long after it was started.
-    """
-    quiet = subprocess.DEVNULL
-    try:
-        process = subprocess.Popen(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet)
-    except OSError:
-        return
-    with process:
-        assert process.stdout is not None
-        select.select([process.stdout], [], [], TIMEOUT_S)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
 
 
 def _cpu_by_thread(pid: int) -> dict[int, int]:
@@ -223,7 +181,7 @@ class StackReader:
             except Empty:
                 return found
 
-    def close(self, timeout_s: float = TIMEOUT_S) -> None:
+    def close(self, timeout_s: float = py_spy.TIMEOUT_S) -> None:
         """Finish what was asked, within `timeout_s`."""
         if self._thread:
             self._wanted.put(None)
@@ -239,7 +197,7 @@ class StackReader:
             rank, pid = wanted
             at_ns = time.monotonic_ns()
             try:
-                threads = _dump(pid, TIMEOUT_S)
+                threads = _dump(pid, py_spy.TIMEOUT_S)
                 self._tell(rank, pid, at_ns, threads)
             except StacksRefusedError as error:
                 said = f"{error.what}; {error.mend}" if error.mend else error.what

@@ -58,8 +58,8 @@ GONE_ON_S = 3.0
 STEADY_S = 2.0
 """Without hard evidence a rank is named only if the same has been seen for this long."""
 STACKS_AT_ONCE = 8
-SOON_S = 0.4
-"""Stacks that tell something only now and then are asked for again so soon."""
+STACKS_AGAIN_S = 5.0
+"""Those of one rank, at the earliest."""
 CUT_OFF_S = 3.0
 """Without a word from any agent for this long nothing is claimed: the analyzer is cut off."""
 
@@ -87,6 +87,8 @@ class Analyzer:
         self._prior: Finding | None = None
         self._death_since_s: float | None = None
         self._stacks_wanted: set[int] = set()
+        self._profiles_wanted: set[int] = set()
+        self._profile_s = 0.0
         self._stacks_asked_s: dict[int, float] = {}
         self._closely = False
         self._clear_since_s: float | None = None
@@ -155,11 +157,18 @@ class Analyzer:
         return self.slowness.times
 
     def requests(self, agent: str) -> dict[str, Any]:
-        """What this agent should do: look more closely, take stacks."""
+        """What this agent should do: look more closely, take stacks, sample ranks."""
         number = self.state.agent_number(agent)
-        wanted = sorted(r for r in self._stacks_wanted if self.state.ranks.agent[r] == number)
-        self._stacks_wanted -= set(wanted)
-        return {"stacks_of": wanted, "closely": self._closely or self.slowness.links.in_doubt}
+        stacks_of, profiles_of = (
+            sorted(r for r in wanted if self.state.ranks.agent[r] == number)
+            for wanted in (self._stacks_wanted, self._profiles_wanted)
+        )
+        self._stacks_wanted.difference_update(stacks_of)
+        self._profiles_wanted.difference_update(profiles_of)
+        closely = self._closely or self.slowness.links.in_doubt
+        return {
+            "stacks_of": stacks_of, "profiles_of": profiles_of, "profile_s": self._profile_s, "closely": closely,
+        }  # fmt: skip
 
     def tick(self, now_s: float) -> list[Incident]:
         """Look at the job. Returns incidents that are new or have changed."""
@@ -419,7 +428,8 @@ class Analyzer:
 
     def _slow(self, picture: Picture, now_s: float) -> list[Incident]:
         """What takes longer than it should, or does no more."""
-        self._want_stacks(self.slowness.want_stacks(self.state), now_s, SOON_S)
+        ranks, self._profile_s = self.slowness.want_profiles(self.state, now_s)
+        self._profiles_wanted.update(ranks)
         found = self.slowness.look(self.state, picture, now_s)
         if found is None:
             return []
@@ -430,10 +440,10 @@ class Analyzer:
             changed += self.ledger.keep(key, finding, severity, now_s, 2 * self.slowness.window_s)
         return changed + self.ledger.drop(self.slowness.is_over, now_s)
 
-    def _want_stacks(self, ranks: list[int], now_s: float, again_s: float = 5.0) -> None:
+    def _want_stacks(self, ranks: list[int], now_s: float) -> None:
         """Of these ranks, some at a time: those first of which there is none, or the oldest."""
         for rank in sorted(ranks, key=lambda r: self._stacks_asked_s.get(r, -1e9))[:STACKS_AT_ONCE]:
-            if now_s - self._stacks_asked_s.get(rank, -1e9) > again_s and self.state.ranks.present[rank]:
+            if now_s - self._stacks_asked_s.get(rank, -1e9) > STACKS_AGAIN_S and self.state.ranks.present[rank]:
                 self._stacks_asked_s[rank] = now_s
                 self._stacks_wanted.add(rank)
 

@@ -93,6 +93,7 @@ class JobState:
         self.long_ops = LongOps()
         self.paths = Paths()
         self.stacks: dict[int, tuple[float, list[Stack], str]] = {}
+        self.profiles: dict[int, tuple[int, list[Stack]]] = {}
         self.exits: dict[int, Event] = {}
         self._got_over: dict[int, tuple[np.void, int]] = {}  # the rank's row then, and until when by its host's clock
         self._failed_ns: dict[int, list[int]] = {}  # ends of operations that failed, by their host's clock
@@ -167,6 +168,7 @@ class JobState:
             self.failed_ops.pop(restarted, None)
             self.exits.pop(restarted, None)
             self.stacks.pop(restarted, None)
+            self.profiles.pop(restarted, None)
         delay = batch.delay_bound_ns / 1e9 if batch.delay_bound_ns >= 0 else UNKNOWN_DELAY_S
         age = (batch.sent_ns - rows["read_ns"].astype(np.int64)) / 1e9
         columns.rows[rank] = rows
@@ -341,6 +343,8 @@ class JobState:
             self.exits[event.rank] = event
         elif event.kind == "stacks":
             self.stacks[event.rank] = (event.at_ns / 1e9, event.stacks, event.text)
+        elif event.kind == "profile":
+            self.profiles[event.rank] = (event.at_ns, event.stacks)
 
     # ---- looking ---------------------------------------------------------------------------------------------------
 

@@ -193,7 +193,7 @@ class Iterations:
         whole = np.bitwise_xor.reduce(together, axis=0)
         values, count = np.unique(whole, return_counts=True)
         usual = whole == values[np.argmax(count)]
-        every, rows = len(wanted), rows[:, usual]
+        rows = rows[:, usual]
         if usual.sum() < least:
             return None
         return Window(
@@ -206,7 +206,6 @@ class Iterations:
             roots=rows["roots"][:, 0],
             position=np.unique(rows["pattern"][:, 0], return_inverse=True)[1].reshape(-1),
             lasted_s=lasted_s,
-            iterations=every,
         )
 
     def _measure(

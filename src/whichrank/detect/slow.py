@@ -2,8 +2,9 @@
 
 What is looked at is a rank's excess of own time (`locate.selftime`), first against ranks in the same position, which
 works from the first iterations on, then, where it has no such peers, against its own past. It is a suspect if it has
-been too long for a quarter of a window and still is, or if it is much too long again and again (it comes and goes). A
-single pause, however long, is neither. Whether a suspect's excess delays anybody is for `locate.critical_path`.
+been too long for a quarter of a window and still is, or if it is much too long again and again (it comes and goes), for
+which two windows are looked at. A single pause, however long, is neither. Whether a suspect's excess delays anybody is
+for `locate.critical_path`.
 
 The past of a rank is the least of the medians of earlier windows, so a slowdown does not become usual.
 """
@@ -86,14 +87,15 @@ def beyond_peers(window: Window, excess: Excess, window_s: float) -> list[Suspec
     """Ranks whose own time is longer than that of their position, the longest first.
 
     Args:
-        window: Iterations.
+        window: Iterations of two windows.
         excess: Of each rank.
-        window_s: Seconds that a window should have.
+        window_s: Seconds of one window.
     """
     over_s = excess.excess_s - excess.by_work_s
     # A pause counts as no longer than an iteration.
-    mean_s = np.clip(over_s, 0.0, window.iteration_s).mean(axis=1)
-    likely = np.maximum(np.median(over_s, axis=1), mean_s) >= PART * _least_s(window)
+    capped_s, late = np.clip(over_s, 0.0, window.iteration_s), window.since(window_s)
+    mean_s = capped_s.mean(axis=1)
+    likely = np.maximum(capped_s[:, late:].mean(axis=1), mean_s) >= PART * _least_s(window)
     found = [
         _suspect(window, index, over_s[index], excess.usual_s[index], "peers", window_s)
         for index in np.flatnonzero(excess.has_peers & likely).tolist()
@@ -146,8 +148,9 @@ def _suspect(
 ) -> Suspect | None:
     """The rank with this excess in each iteration, if that is more than noise."""
     least_s = _least_s(window)
+    late = window.since(window_s)
     # It began where the sum of all that came before is least.
-    onset = int(np.argmin(np.concatenate(([0.0], np.cumsum(over_s - least_s / 2)))))
+    onset = late + int(np.argmin(np.concatenate(([0.0], np.cumsum(over_s[late:] - least_s / 2)))))
     since_s = over_s[onset:]
     lasted_s = float(window.total_s[index, onset:].sum())
     share = float((since_s >= least_s / 2).mean()) if len(since_s) else 0.0
@@ -201,12 +204,17 @@ class Past:
         if rank < len(self.own_s):
             self.own_s[rank] = np.inf
 
-    def grown(self, window: Window) -> Floats:
-        """Times its past that each rank's own time is; 1 where there is none."""
-        own_s = np.median(window.own_s, axis=1)
-        known = np.full(len(window.ranks), np.inf)
-        inside = window.ranks < len(self.own_s)
-        known[inside] = self.own_s[window.ranks[inside]]
+    def grown(self, ranks: Ints, own_s: Floats) -> Floats:
+        """Times its past that each rank's own time is; 1 where there is none.
+
+        Args:
+            ranks: (R,).
+            own_s: Their own time in each iteration, (R, n).
+        """
+        own_s = np.median(own_s, axis=1)
+        known = np.full(len(ranks), np.inf)
+        inside = ranks < len(self.own_s)
+        known[inside] = self.own_s[ranks[inside]]
         good = np.isfinite(known) & (known > 0)
         grown: Floats = np.divide(own_s, known, out=np.ones(len(own_s)), where=good)
         return grown
@@ -234,8 +242,9 @@ def class_of(waiting_s: float, transfer_s: float, past: Past) -> tuple[float, Fa
 
 def beyond_past(window: Window, excess: Excess, past: Past, window_s: float) -> list[Suspect]:
     """Ranks without peers that are slower than they were, while the others are not."""
-    grown = past.grown(window)
-    own_s = np.median(window.own_s, axis=1)
+    late = window.since(window_s)
+    grown = past.grown(window.ranks, window.own_s[:, late:])
+    own_s = np.median(window.own_s[:, late:], axis=1)
     found = []
     for index in np.flatnonzero(~excess.has_peers & (grown >= GREW)).tolist():
         others = np.delete(grown, index)
@@ -248,7 +257,7 @@ def beyond_past(window: Window, excess: Excess, past: Past, window_s: float) -> 
 
 def all_slower(window: Window, past: Past) -> float:
     """Times its past that the job's computation takes on every rank alike; 1 if it does not."""
-    grown = past.grown(window)
+    grown = past.grown(window.ranks, window.own_s)
     slower = window.iteration_s >= ALL_GREW * past.iteration_s and float(np.quantile(grown, 0.1)) >= GREW
     return float(np.median(grown)) if slower else 1.0
 

@@ -6,7 +6,7 @@ rank's own clock and are never compared with another's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -71,7 +71,6 @@ class Window:
         in_pipeline: It sends to some rank, or receives from one, (R,).
         roots: A number for each rank, equal for ranks that are roots of the same sorts of operations; 0 of none, (R,).
         lasted_s: Seconds from the first to the last iteration.
-        iterations: All iterations in this time, also those with other operations.
     """
 
     ranks: Ints
@@ -83,12 +82,32 @@ class Window:
     in_pipeline: Bools
     roots: NDArray[np.uint64]
     lasted_s: float
-    iterations: int
 
     @property
     def iteration_s(self) -> float:
         """How long an iteration usually takes."""
         return float(np.median(self.total_s))
+
+    def since(self, window_s: float) -> int:
+        """The first column of the last `window_s` seconds, by the clock of the first rank."""
+        return int(np.searchsorted(self.end_ns[0], self.end_ns[0, -1] - window_s * 1e9, side="right"))
+
+    def last(self, window_s: float, least: int) -> Window:
+        """The iterations of the last `window_s` seconds, and `least` at least.
+
+        `lasted_s` counts those with the usual operations only.
+        """
+        first = max(0, min(self.since(window_s), len(self.iteration) - least))
+        if first == 0:
+            return self
+        return replace(
+            self,
+            iteration=self.iteration[first:],
+            end_ns=self.end_ns[:, first:],
+            total_s=self.total_s[:, first:],
+            own_s=self.own_s[:, first:],
+            lasted_s=float(self.total_s[0, first:].sum()),
+        )
 
     def peers_of(self, index: int) -> Ints:
         """Indices of the other ranks in the same position."""
@@ -114,3 +133,8 @@ class Excess:
     usual_s: Floats
     has_peers: Bools
     work: Floats
+
+    def last(self, count: int) -> Excess:
+        """The same of the last `count` iterations."""
+        excess_s, by_work_s, usual_s = (x[:, -count:] for x in (self.excess_s, self.by_work_s, self.usual_s))
+        return replace(self, excess_s=excess_s, by_work_s=by_work_s, usual_s=usual_s)

@@ -216,13 +216,15 @@ class Stack(msgspec.Struct, frozen=True):
     """`function (file:line)`."""
     asleep: bool = False
     """It held the GIL all through a second look and did not run: nobody else in its process can."""
+    share: float = 0.0
+    """Of the samples, where several were taken."""
 
 
 class Event(msgspec.Struct, frozen=True):
     """Something told once about a rank (or the node, rank -1)."""
 
     kind: str
-    """`exit`, `stacks`, `note`."""
+    """`exit`, `stacks`, `profile` (stacks of the main thread with their shares), `note`."""
     rank: int
     pid: int
     at_ns: int
@@ -307,6 +309,10 @@ class Request(msgspec.Struct, frozen=True):
     """Sequence of the batch that this answers."""
     stacks_of: list[int] = []
     """Ranks whose stacks are wanted now."""
+    profiles_of: list[int] = []
+    """Ranks whose main thread is to be sampled."""
+    profile_s: float = 0.0
+    """For how long."""
     retell: bool = False
     """Send all CommInfo again (the analyzer is new)."""
     closely: bool = False

@@ -91,8 +91,8 @@ def decode(data: bytes | memoryview) -> Message:
         _check_batch(message)
     elif isinstance(message, Farewell):
         _check_text("agent", message.agent, MOST_NAME)
-    elif len(message.stacks_of) > MOST_EVENTS:
-        raise EnvelopeFormatError(f"the request asks for {len(message.stacks_of):,} stacks, more than {MOST_EVENTS:,}")
+    elif (asked := len(message.stacks_of) + len(message.profiles_of)) > MOST_EVENTS:
+        raise EnvelopeFormatError(f"the request asks for {asked:,} stacks, more than {MOST_EVENTS:,}")
     return message
 
 

@@ -49,7 +49,7 @@ FULL = batch(
 )
 
 
-@pytest.mark.parametrize("message", [FULL, batch(), Request(4, 7, [1, 2], True, True), Farewell("host:1")])
+@pytest.mark.parametrize("message", [FULL, batch(), Request(4, 7, [1, 2], [3], 2.0, True, True), Farewell("host:1")])
 def test_round_trip(message: Message) -> None:
     assert decode(encode(message)) == message
     assert decode(memoryview(encode(message))) == message

@@ -90,7 +90,7 @@ def why_slow(rates: Rates, index: int, peers: Ints, rank: int, excess: float, in
         peers: Indices of ranks in the same position; without any, all others.
         rank: Its number.
         excess: Own time beyond the usual, in seconds per second.
-        in_loader: Share of looks at its stack in which it was in a data loader.
+        in_loader: Share of its time in a data loader, beyond that of a peer.
     """
     case = _Case(rates, index, peers, f"rank {rank}", excess, in_loader)
     return next((why for reason in _REASONS if (why := reason(case))), Why())
@@ -160,7 +160,7 @@ def _lacks_memory(case: _Case) -> Why | None:
 def _waits_for_loader(case: _Case) -> Why | None:
     if case.computes() or case.in_loader < EXPLAINS * case.excess:
         return None
-    seen = case.fact("share of looks in which it is in a data loader", round(case.in_loader, 2))
+    seen = case.fact("share of its time in a data loader, beyond that of a peer", round(case.in_loader, 2))
     return Why(Reason.DATA_WAIT, "it waits for data", (*seen, *case.ran()))
 
 

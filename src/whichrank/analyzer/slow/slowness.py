@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from whichrank.analyzer.slow.latest_ops import LatestOps
 from whichrank.analyzer.slow.link_watch import LinkWatch
-from whichrank.analyzer.slow.loader_looks import LoaderLooks
+from whichrank.analyzer.slow.loader_share import LoaderShare
 from whichrank.analyzer.slow.node_usage import NodeUsage, Rates
 from whichrank.analyzer.slow.reasons import Why, why_all_slow, why_slow, why_uneven
 from whichrank.analyzer.slow.told_lately import ToldLately
-from whichrank.analyzer.slow.words import Told, of_all, of_imbalance, of_rank, of_stage, times_of
+from whichrank.analyzer.slow.words import Told, key_of, of_all, of_imbalance, of_rank, of_stage, times_of
 from whichrank.analyzer.state import JobState
 from whichrank.detect.iterations import Iterations
 from whichrank.detect.slow import (
@@ -56,6 +56,8 @@ MOST_TIMES: Final = 4096
 """Ranks of which it is told where their time goes."""
 LEAST: Final = 5
 """Iterations in a window."""
+BACK: Final = 2
+"""Windows that are looked at for what comes and goes."""
 
 
 class Slowness:
@@ -73,12 +75,13 @@ class Slowness:
         self.links = LinkWatch(window_s)
         self._latest = LatestOps()
         self._sound: set[int] = set()  # ranks that were as quick as their peers for a while
-        self._loader = LoaderLooks()
+        self._loader = LoaderShare()
         self._told = ToldLately(window_s)
         self._latest_course: Course | None = None
         self._looked_s = 0.0
         self._learned_s = self._judged_s = 0.0
         self._newest = -1
+        self._iteration_s = 0.0
         self._kinds = np.zeros(0, np.uint64)
         self._device: NDArray[np.bool_] = np.zeros(0, np.bool_)
         self.times: tuple[Spent, ...] = ()
@@ -142,19 +145,21 @@ class Slowness:
         self.links.sample(state)
         self._latest.keep_ops(self.iterations.look(self._kinds))
         ranks = np.flatnonzero(picture.present & ~picture.gone)
-        window = self.iterations.window(ranks, self.window_s, LEAST)
+        window = self.iterations.window(ranks, BACK * self.window_s, LEAST)
         if window is None or int(window.iteration[-1]) <= self._newest:
             return None
         self._newest = int(window.iteration[-1])
+        self._iteration_s = window.iteration_s
         self._latest_course = None
         found = self._answer(state, window, now_s)
         self._note_times(state, window)
-        self._loader.keep({int(told.key[5:]) for told in found.values() if told.key.startswith("rank ")})
-        return [(told.key, told.finding) for told in self._told.take(found, now_s)]
+        may_be_told = self._told.take(found, now_s)
+        self._loader.keep(lambda rank: key_of(rank) in found or not self._told.is_over(key_of(rank)))
+        return [(told.key, told.finding) for told in may_be_told]
 
-    def want_stacks(self, state: JobState) -> list[int]:
-        """Suspects whose stacks would tell whether they wait for data."""
-        return self._loader.want(state)
+    def want_profiles(self, state: JobState, now_s: float) -> tuple[list[int], float]:
+        """Ranks whose main thread should be sampled, since that would tell whether they wait for data; for how long."""
+        return self._loader.want(state, self._iteration_s, now_s)
 
     def is_over(self, key: str) -> bool:
         """Has this not been so for half a window?"""
@@ -171,7 +176,8 @@ class Slowness:
             suspects = beyond_peers(window, excess, self.window_s)
         suspects += beyond_past(window, excess, self.past, self.window_s)
         suspects = suspects[:MOST_SUSPECTS]
-        if window.lasted_s >= self.window_s * PART:
+        recent = window.last(self.window_s, LEAST)
+        if recent.lasted_s >= self.window_s * PART:
             self._sound.update(np.delete(window.ranks, [s.index for s in suspects]).tolist())
         told = self._still(window, suspects, now_s)
         if suspects and not told:
@@ -180,20 +186,20 @@ class Slowness:
                 told = self._judge(state, window, course, suspects)
                 self._judged_s = now_s
         transfers = self.links.transfers()
-        told += self.links.look(state, window, transfers, now_s)
+        told += self.links.look(state, recent, transfers, now_s)
         if not told:
-            told = self._nobody(state, window, excess)
+            told = self._nobody(state, recent, excess.last(len(recent.iteration)))
         if not suspects and not told and now_s - self._learned_s >= self.window_s:
             course = self._course(state, window)
             transfer_s = course.lost_in_collectives()[1] if course else np.inf
-            self.past.learn(window, self._rates(window, 0).without_cpu(), transfer_s)
+            self.past.learn(recent, self._rates(recent, 0).without_cpu(), transfer_s)
             self.links.learn(transfers)
             self._learned_s = now_s
         return {one.key: one for one in told}
 
     def _still(self, window: Window, suspects: list[Suspect], now_s: float) -> list[Told]:
         """What was told before, if it is of the same ranks and not long ago: to judge it again costs more."""
-        keys = {f"rank {window.ranks[s.index]}" for s in suspects}
+        keys = {key_of(int(window.ranks[s.index])) for s in suspects}
         before = self._told.latest(keys)
         again_s = self.window_s / (LOOKS if self._loader else 2)
         return before if len(before) == len(keys) and now_s - self._judged_s < again_s else []
@@ -213,19 +219,21 @@ class Slowness:
             with_it = np.where(mine, course.own_s, all_well)
             lost_s = course.replay(with_it) - best_s
             if lost_s >= EFFECT * best_s:
-                why = self._why(window, suspect)
+                why = self._why(window, suspect, list(well))
                 may_be_meant = why.reason is None and int(window.ranks[suspect.index]) not in self._sound
                 meant = may_be_meant and does_more_by_design(window, suspect.index, [s.index for s in suspects])
                 told.append(of_rank(state, window, suspect, why, now_s, lost_s, spent, kind, meant=meant))
         return told
 
-    def _why(self, window: Window, suspect: Suspect) -> Why:
-        """What its node says of it, since it began."""
+    def _why(self, window: Window, suspect: Suspect, suspects: list[int]) -> Why:
+        """What its node and its stacks say of it, since it began."""
         rates = self._rates(window, suspect.onset)
         index, excess = suspect.index, suspect.excess_s / window.iteration_s
         rank = int(window.ranks[index])
-        why = why_slow(rates, index, window.peers_of(index), rank, excess, self._loader.share(rank))
-        self._loader.note(rank, is_explained=why.reason is not None)
+        peers = window.peers_of(index)
+        why = why_slow(rates, index, peers, rank, excess, self._loader.share(rank))
+        sound = window.ranks[peers[~np.isin(peers, suspects)]].tolist()
+        self._loader.note(rank, sound[0] if sound else None, is_explained=why.reason is not None)
         return why
 
     @staticmethod

@@ -32,6 +32,11 @@ class Told:
     finding: Finding
 
 
+def key_of(rank: int) -> str:
+    """Of what is told of a slow rank."""
+    return f"rank {rank}"
+
+
 def of_rank(
     state: JobState,
     window: Window,
@@ -110,7 +115,7 @@ def of_rank(
         phase="data" if reason.reason == Reason.DATA_WAIT else None,
         iteration=int(window.iteration[suspect.onset]),
     )
-    return Told(f"rank {rank}", finding)
+    return Told(key_of(rank), finding)
 
 
 def times_of(window: Window, spent: Floats, rows: Iterable[int]) -> tuple[Spent, ...]:

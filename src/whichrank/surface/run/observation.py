@@ -183,14 +183,8 @@ class Observation:
                 asked = self._analyzer.requests(batch.agent)
             except Exception as error:
                 faults.append(error)
-            answer = Request(
-                credit=CREDIT,
-                acknowledged=batch.sequence,
-                stacks_of=list(asked.get("stacks_of", ())),
-                retell=is_new and batch.sequence > 1,
-                closely=bool(asked.get("closely", False)),
-            )
-            self._end.reply(batch.agent, answer)
+            retell = is_new and batch.sequence > 1
+            self._end.reply(batch.agent, Request(CREDIT, batch.sequence, retell=retell, **asked))
         if faults:
             raise faults[0]
 

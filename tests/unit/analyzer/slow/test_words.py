@@ -22,7 +22,7 @@ def told(slow: dict[tuple[int, int], float]) -> Finding:
     window = Window(
         ranks=ranks, iteration=np.arange(5, 5 + n), end_ns=np.zeros((6, n), np.int64), total_s=np.ones((6, n)),
         own_s=np.ones((6, n)), position=np.zeros(6, np.int64),
-        in_pipeline=np.zeros(6, np.bool_), roots=np.zeros(6, np.uint64), lasted_s=3.0, iterations=n,
+        in_pipeline=np.zeros(6, np.bool_), roots=np.zeros(6, np.uint64), lasted_s=3.0,
     )  # fmt: skip
     state = JobState()
     state.ranks.grow(6)
