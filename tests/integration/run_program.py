@@ -43,6 +43,7 @@ class SmallAnalyzer:
         return {"stacks_of": [], "closely": bool(self._found)}
 
     times = ()
+    links = ()
 
     def finish(self, now_s: float) -> list[Incident]:
         return self.tick(now_s)

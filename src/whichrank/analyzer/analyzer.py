@@ -32,6 +32,7 @@ from whichrank.locate.deaths import (
 )
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Cause, Incident, Reason, Severity, Spent
+from whichrank.model.links import LinkRate
 from whichrank.model.picture import Picture
 from whichrank.model.rows import Kind
 from whichrank.model.signature import signatures
@@ -155,6 +156,11 @@ class Analyzer:
     def times(self) -> tuple[Spent, ...]:
         """Where the latest iterations went, by rank; empty while that is not known."""
         return self.slowness.times
+
+    @property
+    def links(self) -> tuple[LinkRate, ...]:
+        """What goes from rank to rank between nodes, the slowest first; empty while that is not known."""
+        return self.slowness.links.matrix
 
     def requests(self, agent: str) -> dict[str, Any]:
         """What this agent should do: look more closely, take stacks, sample ranks."""

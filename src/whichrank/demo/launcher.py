@@ -33,6 +33,7 @@ from whichrank.demo.ports import free_port
 # torch._dynamo: the first optimizer step imports it, which would cost every rank a second.
 PRELOADED = ("torch", "torch._dynamo", "torch.distributed.device_mesh", "torch.distributed.fsdp")
 _LOOK_EVERY_S = 0.1
+_HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _PR_SET_PDEATHSIG = 1
 _HOOK = ("whichrank.sensors.autoload", "autoload")
 
@@ -104,7 +105,7 @@ class Launcher:
         Returns:
             0 if every rank ended with 0, else 1.
         """
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        for number in _HANDLED:
             signal.signal(number, self._on_signal)
         first = self._place.node * self._place.nproc
         for local_rank in range(self._place.nproc):
@@ -128,9 +129,14 @@ class Launcher:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
+        # A signal that comes before the rank has handlers of its own waits for them.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
         pid = os.fork()
-        if pid == 0:
+        if pid:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        else:
             become_rank(self._place.environment(local_rank), parent)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             run_program(self._command)
             sys.exit(0)
         return pid

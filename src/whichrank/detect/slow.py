@@ -36,7 +36,8 @@ STEADY: Final = 0.75
 PART: Final = 0.25
 """Share of a window for which it must have lasted."""
 SURE: Final = 5.0
-"""Standard errors by which the median of a steady excess must be above zero: many ranks are looked at, all day long."""
+"""Standard errors by which the median of a steady excess must be above zero: many ranks are looked at, all day long.
+Where its spread is large, it must be far from what any other rank has."""
 FEW: Final = 8.0
 """Of few iterations more are asked for: SURE * (1 + FEW / n) is about Student's quantile of one in a million."""
 STANDS_OUT: Final = 3.0
@@ -94,30 +95,39 @@ def beyond_peers(window: Window, excess: Excess, window_s: float) -> list[Suspec
     over_s = excess.excess_s - excess.by_work_s
     # A pause counts as no longer than an iteration.
     capped_s, late = np.clip(over_s, 0.0, window.iteration_s), window.since(window_s)
-    mean_s = capped_s.mean(axis=1)
-    likely = np.maximum(capped_s[:, late:].mean(axis=1), mean_s) >= PART * _least_s(window)
+    likely = np.maximum(capped_s[:, late:].mean(axis=1), capped_s.mean(axis=1)) >= PART * _least_s(window)
+    losses = _Losses(capped_s, over_s >= _least_bout_s(window))
     found = [
-        _suspect(window, index, over_s[index], excess.usual_s[index], "peers", window_s)
+        _suspect(window, index, over_s[index], excess.usual_s[index], "peers", window_s, losses)
         for index in np.flatnonzero(excess.has_peers & likely).tolist()
     ]
-    is_bout = over_s >= _least_bout_s(window)
-    apart = [s for s in found if s and (not s.comes_and_goes or _stands_out(mean_s, is_bout, s.index))]
-    return sorted(apart, key=lambda suspect: -suspect.excess_s)
+    return sorted((s for s in found if s), key=lambda suspect: -suspect.excess_s)
 
 
-def _stands_out(mean_s: Floats, is_bout: Bools, index: int) -> bool:
-    """Does no other rank lose nearly as much, and is it no chance? Else work moves from rank to rank.
+class _Losses:
+    """What all ranks lose, from each column of a window to its end.
 
     Args:
-        mean_s: By rank, what it loses in an iteration.
-        is_bout: By rank and iteration, whether it was much too long.
-        index: The rank.
+        lost_s: By rank and iteration.
+        is_bout: The same: it is much too long.
     """
-    if mean_s[index] < STANDS_OUT * np.delete(mean_s, index).max(initial=0.0):
-        return False
-    others = np.delete(is_bout, index, axis=0)
-    usual = (float(others.sum()) + 1) / (others.size + 2)
-    return _log_chance(float(is_bout[index].mean()), usual, is_bout.shape[1]) <= math.log(CHANCE)
+
+    def __init__(self, lost_s: Floats, is_bout: Bools) -> None:
+        self._left = np.arange(lost_s.shape[1], 0, -1)
+        self._mean_s = np.cumsum(lost_s[:, ::-1], axis=1)[:, ::-1] / self._left
+        self._bouts = np.cumsum(is_bout[:, ::-1], axis=1)[:, ::-1]
+        self._all_bouts = self._bouts.sum(axis=0)
+        self._most_s = -np.partition(-self._mean_s, min(1, len(lost_s) - 1), axis=0)[:2]
+
+    def stands_out(self, index: int, onset: int) -> bool:
+        """Does no other rank lose nearly as much since then, and is it no chance? Else work moves from rank to rank."""
+        mine_s, most_s = self._mean_s[index, onset], self._most_s[:, onset]
+        others_s = most_s[-1] if mine_s >= most_s[0] else most_s[0]
+        if len(self._mean_s) < 2 or mine_s < STANDS_OUT * others_s:
+            return False
+        count, bouts = int(self._left[onset]), float(self._bouts[index, onset])
+        usual = (float(self._all_bouts[onset]) - bouts + 1) / ((len(self._mean_s) - 1) * count + 2)
+        return _log_chance(bouts / count, usual, count) <= math.log(CHANCE)
 
 
 def _log_chance(share: float, usual: float, count: int) -> float:
@@ -144,9 +154,25 @@ def _least_s(window: Window) -> float:
 
 
 def _suspect(
-    window: Window, index: int, over_s: Floats, usual_s: Floats, against: str, window_s: float
+    window: Window,
+    index: int,
+    over_s: Floats,
+    usual_s: Floats,
+    against: str,
+    window_s: float,
+    losses: _Losses | None = None,
 ) -> Suspect | None:
-    """The rank with this excess in each iteration, if that is more than noise."""
+    """The rank with this excess in each iteration, if that is more than noise.
+
+    Args:
+        window: Iterations.
+        index: Of the rank.
+        over_s: Its excess, (n,).
+        usual_s: What would be usual, (n,).
+        against: `peers` or `past`.
+        window_s: Seconds of one window.
+        losses: Of all ranks, to compare with.
+    """
     least_s = _least_s(window)
     late = window.since(window_s)
     # It began where the sum of all that came before is least.
@@ -155,13 +181,15 @@ def _suspect(
     lasted_s = float(window.total_s[index, onset:].sum())
     share = float((since_s >= least_s / 2).mean()) if len(since_s) else 0.0
     steady = share >= STEADY and lasted_s >= PART * window_s and float(np.median(since_s)) >= least_s
-    if steady and _is_sure(since_s):
+    if steady and (_is_sure(since_s) or (losses is not None and losses.stands_out(index, onset))):
         usual = float(np.median(usual_s[onset:]))
         return Suspect(index, float(np.median(since_s)), usual, against, share, onset)
     bouts = over_s >= _least_bout_s(window)
     comes = int((bouts[1:] & ~bouts[:-1]).sum()) + int(bouts[0])
     mean_s = float(np.clip(over_s, 0.0, window.iteration_s).mean())
     if comes < BOUTS or bouts.mean() < OFTEN or mean_s < least_s or window.lasted_s < window_s / 2:
+        return None
+    if losses is not None and not losses.stands_out(index, 0):
         return None
     return Suspect(index, mean_s, float(np.median(usual_s)), against, float(bouts.mean()), int(np.argmax(bouts)), True)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.model.incident import LinkEnd
-from whichrank.model.links import SlowLink, Transfers
+from whichrank.model.links import LinkRate, SlowLink, Transfers
 from whichrank.model.picture import Bools, Floats, Ints
 
 DEAD_TRIES = 3
@@ -90,6 +90,8 @@ LEAST_ALIKE = 3
 """Comparable links, to know what is usual without a past."""
 ALIKE = 4.0
 """Times as many bytes as another, at most, for two links to be comparable."""
+MOST_LIKELY = 256
+"""Links that are compared with those like them, the slowest."""
 LIMITS = 0.5
 """Share of the busy time from which a limit names an end."""
 
@@ -121,6 +123,27 @@ def rates_of(transfers: Transfers) -> Floats:
     return rates
 
 
+def matrix_of(transfers: Transfers, node: Ints, past: LinkPast, most: int) -> tuple[LinkRate, ...]:
+    """The rates that are known between nodes, the slowest first.
+
+    Args:
+        transfers: One window.
+        node: By rank, its node.
+        past: The best rates so far.
+        most: Cells, at most.
+    """
+    rate, best = rates_of(transfers), past.usual(transfers)
+    known = np.flatnonzero((node[transfers.src] != node[transfers.dst]) & ~np.isnan(rate))
+    busy = transfers.active_s / max(transfers.lasted_s, 1e-9)
+    return tuple(
+        LinkRate(
+            src=int(transfers.src[i]), dst=int(transfers.dst[i]), rate=round(float(rate[i])),
+            best=None if np.isnan(best[i]) else round(float(best[i])), busy=round(float(busy[i]), 4),
+        )
+        for i in known[np.argsort(rate[known], kind="stable")][:most].tolist()
+    )  # fmt: skip
+
+
 def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLink]:
     """Links between nodes that are slower than comparable ones, or than they were (C4D's matrix, section III.A).
 
@@ -135,8 +158,11 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     """
     rate, before = rates_of(transfers), past.usual(transfers)
     between = node[transfers.src] != node[transfers.dst]
+    # What is usual is no more than the fastest, so only these can be slow; at large sizes the slowest are enough.
+    fastest = np.fmax(before, np.nanmax(rate[between], initial=0.0))
+    likely = np.flatnonzero(between & (rate < SLOWER * fastest))
     found = []
-    for i in np.flatnonzero(between & ~np.isnan(rate)).tolist():
+    for i in likely[np.argsort(rate[likely], kind="stable")][:MOST_LIKELY].tolist():
         mine = transfers.bytes_acked[i]
         alike = between & ~np.isnan(rate) & (transfers.bytes_acked <= ALIKE * mine)
         alike &= ALIKE * transfers.bytes_acked >= mine

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whichrank.model.incident import LinkEnd
+from msgspec import Struct
+
+from whichrank.model.incident import LinkEnd, Rank
 from whichrank.model.iterations import Floats, Ints
 
 
@@ -40,6 +42,24 @@ class Transfers:
     def active_s(self) -> Floats:
         """Something was under way, and the receiver had room."""
         return self.busy_s - self.receiver_s
+
+
+class LinkRate(Struct, frozen=True, kw_only=True):
+    """A way from one rank to another on another node, in the latest window: a cell of the transfer matrix."""
+
+    src: Rank
+    dst: Rank
+    rate: float
+    """Bytes per second in which something was under way."""
+    best: float | None = None
+    """The same in the best window so far; null while no window without a slow rank or link is over."""
+    busy: float
+    """Share of the window in which something was under way."""
+
+
+def rate_text(bytes_per_s: float) -> str:
+    """A rate as networks are rated."""
+    return f"{bytes_per_s * 8 / 1e6:.{0 if bytes_per_s >= 1e6 else 1}f} Mbit/s"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`times.json` in the folder of a run: where the latest iterations of each rank went, for `whichrank watch`."""
+"""`times.json` in the folder of a run, for `whichrank watch`: where iterations went, and what went between nodes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from whichrank.model.incident import Spent
+from whichrank.model.links import LinkRate
 
 TIMES_FILE: Final = "times.json"
 MOST_BYTES: Final = 1 << 20
@@ -15,25 +16,28 @@ MOST_BYTES: Final = 1 << 20
 
 class _Times(msgspec.Struct, frozen=True):
     schema: Literal["whichrank.times/1"]
-    ranks: tuple[Spent, ...]
+    ranks: tuple[Spent, ...] = ()
+    links: tuple[LinkRate, ...] = ()
+    """Slowest first."""
 
 
 _decoder = msgspec.json.Decoder(_Times)
 
 
-def encode_times(times: tuple[Spent, ...]) -> bytes:
+def encode_times(times: tuple[Spent, ...], links: tuple[LinkRate, ...] = ()) -> bytes:
     """The content of the file."""
-    return msgspec.json.encode(_Times("whichrank.times/1", times))
+    return msgspec.json.encode(_Times("whichrank.times/1", times, links))
 
 
-def read_times(folder: Path) -> dict[int, Spent]:
-    """By rank; empty if there is no such file, or another one of that name."""
+def read_times(folder: Path) -> tuple[dict[int, Spent], tuple[LinkRate, ...]]:
+    """By rank, and links; both empty if there is no such file, or another one of that name."""
     path = folder / TIMES_FILE
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
-            return {}
-        return {spent.rank: spent for spent in _decoder.decode(content).ranks}
+            return {}, ()
+        times = _decoder.decode(content)
+        return {spent.rank: spent for spent in times.ranks}, times.links
     except (OSError, ValueError, msgspec.DecodeError):
-        return {}
+        return {}, ()

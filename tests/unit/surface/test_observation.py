@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from whichrank.model.incident import Incident, Spent
+from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import VERSION, Batch, Request
 from whichrank.surface.run import observation
 from whichrank.surface.run.agent_process import AgentSupervisor
@@ -40,6 +41,7 @@ class Looks:
     """An analyzer that notes when it looks."""
 
     times: tuple[Spent, ...] = ()
+    links: tuple[LinkRate, ...] = ()
 
     def __init__(self) -> None:
         self.at: list[float] = []

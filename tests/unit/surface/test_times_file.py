@@ -7,23 +7,25 @@ from pathlib import Path
 import pytest
 
 from whichrank.model.incident import Spent
+from whichrank.model.links import LinkRate
 from whichrank.surface.run.record import JobSummary, Record, utc_now
 from whichrank.surface.times_file import MOST_BYTES, TIMES_FILE, encode_times, read_times
 
 TIMES = tuple(Spent(rank=rank, own_s=0.1 * rank, transfer_s=0.01, waiting_s=0.0) for rank in (0, 3))
+LINKS = (LinkRate(src=0, dst=3, rate=6e6, best=5e7, busy=0.5), LinkRate(src=3, dst=0, rate=5e7, busy=0.1))
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     record = Record(tmp_path / "run")
     record.write_times(())
-    assert read_times(record.folder) == {}
-    record.write_times(TIMES)
-    assert read_times(record.folder) == {0: TIMES[0], 3: TIMES[1]}
+    assert read_times(record.folder) == ({}, ())
+    record.write_times(TIMES, LINKS)
+    assert read_times(record.folder) == ({0: TIMES[0], 3: TIMES[1]}, LINKS)
     # AND nothing else is left of it, and it is not written again while it stays the same
     assert {p.name for p in record.folder.iterdir()} == {"incidents.jsonl", TIMES_FILE}
     (record.folder / TIMES_FILE).unlink()
-    record.write_times(TIMES)
-    assert read_times(record.folder) == {}
+    record.write_times(TIMES, LINKS)
+    assert read_times(record.folder) == ({}, ())
     record.close(JobSummary(job="j", command=[], started=utc_now()))
 
 
@@ -38,14 +40,15 @@ def test_a_folder_with_nothing_but_times_is_empty(tmp_path: Path) -> None:
     "content",
     [b"", b"{", b"[]", b'{"schema": "whichrank.times/2", "ranks": []}', b"\xff", encode_times(TIMES)[:-3],
      b'{"schema": "whichrank.times/1", "ranks": [{"rank": -1, "own_s": 1, "transfer_s": 0, "waiting_s": 0}]}',
+     b'{"schema": "whichrank.times/1", "links": [{"src": 0, "dst": -1, "rate": 1, "busy": 0}]}',
      encode_times(TIMES) + b" " * MOST_BYTES],
-    ids=["empty", "cut", "list", "version", "bytes", "part", "rank", "long"],
+    ids=["empty", "cut", "list", "version", "bytes", "part", "rank", "link", "long"],
 )  # fmt: skip
 def test_another_file_of_that_name_says_nothing(tmp_path: Path, content: bytes) -> None:
     (tmp_path / TIMES_FILE).write_bytes(content)
-    assert read_times(tmp_path) == {}
+    assert read_times(tmp_path) == ({}, ())
 
 
 def test_no_file_says_nothing(tmp_path: Path) -> None:
-    assert read_times(tmp_path) == {}
-    assert read_times(tmp_path / "none\0") == {}
+    assert read_times(tmp_path) == ({}, ())
+    assert read_times(tmp_path / "none\0") == ({}, ())

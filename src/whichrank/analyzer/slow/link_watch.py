@@ -7,12 +7,14 @@ from typing import Final
 from whichrank.analyzer.slow.traffic import Traffic
 from whichrank.analyzer.slow.words import Told, of_links
 from whichrank.analyzer.state import JobState
-from whichrank.locate.links import LinkPast, slow_links
+from whichrank.locate.links import LinkPast, matrix_of, slow_links
 from whichrank.model.iterations import Window
-from whichrank.model.links import Transfers
+from whichrank.model.links import LinkRate, Transfers
 
 LOST: Final = 0.05
 """Share of the window that a slow link must have cost, to be told."""
+MOST_CELLS: Final = 4096
+"""Of the matrix, told to those who watch."""
 DOUBTING: Final = 0.5
 """Share of the time for which connections are looked at more often, at most: a way back may look slow for good."""
 
@@ -29,6 +31,8 @@ class LinkWatch:
         self._traffic = Traffic()
         self._past = LinkPast()
         self._in_doubt_since_s: float | None = None
+        self.matrix: tuple[LinkRate, ...] = ()
+        """Rates between nodes in the latest window, the slowest first."""
         self.in_doubt = False
         """A link is slow, and no kernel has said where: what it says comes and goes, so it must be asked more often."""
 
@@ -43,7 +47,9 @@ class LinkWatch:
 
     def look(self, state: JobState, window: Window, transfers: Transfers, now_s: float) -> list[Told]:
         """Links that are slower than others, if the job loses time by it and the sender's kernel says where."""
-        slow = slow_links(transfers, state.paths.nodes(state.ranks.agent), self._past)
+        node = state.paths.nodes(state.ranks.agent)
+        self.matrix = matrix_of(transfers, node, self._past, MOST_CELLS)
+        slow = slow_links(transfers, node, self._past)
         slow = [link for link in slow if link.lost_s >= LOST * transfers.lasted_s]
         sure = [link for link in slow if link.end is not None]
         self._doubt(now_s, is_unsure=bool(slow) and not sure)

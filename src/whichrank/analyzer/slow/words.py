@@ -15,7 +15,7 @@ from whichrank.locate.links import rates_of
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence, FaultClass, Link, Reason, Spent
 from whichrank.model.iterations import Excess, Floats, Window
-from whichrank.model.links import SlowLink, Transfers
+from whichrank.model.links import SlowLink, Transfers, rate_text
 
 LISTED = 16
 _COMPUTE: Final[FaultClass] = "S1"
@@ -139,7 +139,7 @@ def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[S
     """Links that are slow. All from one rank: it is a source; all to one: a destination (C4D, section III.A)."""
     source, target = _shared(transfers, slow, "src"), _shared(transfers, slow, "dst")
     worst = slow[0]
-    rates = f"{_rate(worst.rate)} where {_rate(worst.usual)} is usual"
+    rates = f"{rate_text(worst.rate)} where {rate_text(worst.usual)} is usual"
     culprits: tuple[Blame, ...] = ()
     if source is not None:
         culprits = (Blame(source, 0.85, f"all that it sends to other nodes goes at {rates}"),)
@@ -177,10 +177,6 @@ def _shared(transfers: Transfers, slow: list[SlowLink], side: str) -> int | None
     rank = int(ranks.pop())
     measured = ~np.isnan(rates_of(transfers)) & (getattr(transfers, side) == rank)
     return rank if len(slow) >= MOST * measured.sum() else None
-
-
-def _rate(bytes_per_s: float) -> str:
-    return f"{bytes_per_s * 8 / 1e6:.0f} Mbit/s"
 
 
 def of_stage(state: JobState, window: Window, stage: LongStage, iteration_s: float, even_s: float) -> Told:

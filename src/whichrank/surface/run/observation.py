@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from whichrank.model.incident import Incident, Spent
+from whichrank.model.links import LinkRate
 from whichrank.model.rows import SENSOR_NAMES, SensorState
 from whichrank.model.telemetry import Batch, Request
 from whichrank.surface.run.agent_process import AgentSupervisor
@@ -46,6 +47,10 @@ class AnalyzerLike(Protocol):
     @property
     def times(self) -> tuple[Spent, ...]:
         """Where an iteration goes, by rank; empty while that is not known."""
+
+    @property
+    def links(self) -> tuple[LinkRate, ...]:
+        """What goes from rank to rank between nodes, the slowest first; empty while that is not known."""
 
 
 class Seen:
@@ -143,7 +148,7 @@ class Observation:
             self._console.say("the agent does not start, so the job runs unobserved (see agent.log, whichrank doctor)")
         self._take()
         if self._tick() and self._record:
-            self._record.write_times(self._analyzer.times)
+            self._record.write_times(self._analyzer.times, self._analyzer.links)
 
     def drain(self) -> None:
         """The job has ended: hear every agent out, then come to the final verdict."""

@@ -18,6 +18,7 @@ import msgspec
 
 from whichrank.errors import WhichrankError
 from whichrank.model.incident import Incident, Spent, encode_incident
+from whichrank.model.links import LinkRate
 from whichrank.surface.incidents_file import FILE_NAME, JOB_FILE, job_of, read_incidents
 from whichrank.surface.times_file import TIMES_FILE, encode_times
 
@@ -60,7 +61,7 @@ class Record:
         self.incidents_path = folder / FILE_NAME
         self._file: IO[bytes] = self.incidents_path.open("ab")
         self._latest: dict[str, bytes] = {}
-        self._times: tuple[Spent, ...] = ()
+        self._times: tuple[tuple[Spent, ...], tuple[LinkRate, ...]] = ((), ())
         self.fault = ""
 
     @property
@@ -121,14 +122,14 @@ class Record:
             self.fault = error.strerror or str(error)
         return True
 
-    def write_times(self, times: tuple[Spent, ...]) -> None:
+    def write_times(self, times: tuple[Spent, ...], links: tuple[LinkRate, ...] = ()) -> None:
         """Replace the file that says where the time of ranks goes, if that has changed. It is for those who watch."""
-        if times is self._times or not times:
+        if (times is self._times[0] and links is self._times[1]) or not (times or links):
             return
-        self._times = times
+        self._times = times, links
         part = self.folder / f"{TIMES_FILE}.part"
         with contextlib.suppress(OSError):
-            part.write_bytes(encode_times(times))
+            part.write_bytes(encode_times(times, links))
             part.replace(self.folder / TIMES_FILE)
 
     def close(self, summary: JobSummary) -> None:

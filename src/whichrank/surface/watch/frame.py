@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from whichrank.model.incident import Incident, Role
+from whichrank.model.links import LinkRate
 
 SCHEMA: Final = "whichrank.watch/1"
 
@@ -105,6 +106,8 @@ class JobNow(Struct, frozen=True, kw_only=True):
     """Operations of all ranks here."""
     ranks: tuple[RankNow, ...] = ()
     communicators: tuple[CommunicatorNow, ...] = ()
+    links: tuple[LinkRate, ...] = ()
+    """Between nodes, as far as a rate is known, the slowest first."""
     recorded: bool = False
     """Its incidents are written on this machine; false where another run analyzes it."""
     incidents: tuple[Incident, ...] = ()

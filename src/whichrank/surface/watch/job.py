@@ -89,7 +89,7 @@ class JobReader:
         recorded, faults = self.read_incidents()
         incidents = self.incidents
         marks = {**marks, **named_ranks(incidents)}
-        times = read_times(Path(self._output)) if self._output else {}
+        times, links = read_times(Path(self._output)) if self._output else ({}, ())
         iteration_of = self._iterations.iteration_of
         rows = [rank_now(one, marks, iteration_of(rank), times.get(rank)) for rank, one in ranks.items()]
         world_size = max((int(watch.look.header["world_size"][0]) for watch in chosen), default=0)
@@ -102,6 +102,7 @@ class JobReader:
             ops_per_s=self._ops_per_s(sum(row.ops for row in rows)),
             ranks=interesting_first(rows, ranks),
             communicators=communicators_now(ranks, self._infos, self._iterations.kinds, world_size),
+            links=links,
             recorded=recorded,
             incidents=urgent_first(incidents),
             sensors=_sensors(chosen),

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from whichrank.model.incident import Incident
+from whichrank.model.links import LinkRate, rate_text
 from whichrank.surface.text import headline
 from whichrank.surface.watch.frame import Frame, JobNow
 from whichrank.surface.watch.tables import communicators_table, ranks_table
@@ -80,6 +81,8 @@ def _brief(job: JobNow, at: datetime) -> list[RenderableType]:
 def _job(job: JobNow, at: datetime, width: int, lines: int) -> list[RenderableType]:
     head = [_job_line(job, at), *_incidents(job, at, width, lines)]
     head += [Text(f"! {fault}", style="yellow", no_wrap=True, overflow="ellipsis") for fault in job.faults[:2]]
+    if job.links:
+        head.append(_links(job.links))
     if len(job.faults) > 2:
         head.append(Text(f"! and {len(job.faults) - 2} more that could not be read", style="yellow"))
     left = lines - len(head) - 1
@@ -101,6 +104,19 @@ def _job(job: JobNow, at: datetime, width: int, lines: int) -> list[RenderableTy
     ranks = _ranks(job, width, left - for_comms)
     comms = _comms(job, width, for_comms - 1) if for_comms else []
     return [*head, Text(""), *ranks, *([Text(""), *comms] if comms else [])]
+
+
+def _links(links: tuple[LinkRate, ...]) -> Text:
+    """The slowest way between nodes, beside the others."""
+    slowest, middle = links[0], links[len(links) // 2]
+    usual = f", {rate_text(slowest.best)} at best" if slowest.best else ""
+    which = f"slowest of {len(links)} links between nodes: rank {slowest.src} to {slowest.dst}"
+    return Text(
+        f"{which}, {rate_text(slowest.rate)}{usual}; median {rate_text(middle.rate)}",
+        style="dim",
+        no_wrap=True,
+        overflow="ellipsis",
+    )
 
 
 def _ranks(job: JobNow, width: int, lines: int) -> list[RenderableType]:
