@@ -12,7 +12,7 @@ from whichrank.demo.slow import SLOW, load_of, settings_of
 ASKED = {
     "slow-compute", "slow-layers", "slow-start", "flap", "slow-data", "gc-storm", "two-slow", "slow-every-rank",
     "long-last-stage", "absorbed", "cpu-limit", "cpu-contention", "more-tokens",
-    "slow-link", "slow-link-and-compute",
+    "slow-link", "slow-link-and-compute", "slow-compute-nodes",
 }  # fmt: skip
 
 

@@ -67,6 +67,8 @@ SLOW: dict[str, Fault] = {
               _rates(), causes=LINK_SLOW, nodes=_NODES, layouts=_SPREAD),
         Fault("slow-link-and-compute", "The same, and a rank of another node computes more slowly.", "outside", "link",
               _rates()[1:], do="drag", causes=(*COMPUTE_SLOW, "mixed_slow", *LINK_SLOW), nodes=_NODES, layouts=_SPREAD),
+        Fault("slow-compute-nodes", "The device of one rank takes longer; ranks are on four nodes.", "in-program",
+              "drag", (Variant("x2", "slow", ""),), do="drag", causes=COMPUTE_SLOW, nodes=_NODES, layouts=_SPREAD),
         Fault("two-slow", "The devices of two ranks take longer, one more than the other.", "in-program", "drag",
               (Variant("x2", "slow", ""),), do="drag", causes=COMPUTE_SLOW),
         Fault("slow-every-rank", "All devices take longer alike, from some iteration on.", "in-program", "drag",

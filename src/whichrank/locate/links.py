@@ -177,6 +177,25 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     return sorted(found, key=lambda link: -link.lost_s)
 
 
+def without_ways_back(slow: list[SlowLink], node: Ints) -> list[SlowLink]:
+    """Of slow links those that are slow themselves, by the word of a kernel.
+
+    What a node sends carries its acknowledgements too. Where all that it sends is slow, they come late, and who sends
+    to it has to wait for them: bytes pile up in front of a way that is sound. So a link to a node from which a slow
+    link comes is not told, unless one of its ends says that it limits.
+
+    Args:
+        slow: From `slow_links`.
+        node: By rank, its node.
+    """
+    sources = {int(node[link.src]) for link in slow}
+    return [
+        link
+        for link in slow
+        if link.end in ("receiver", "sender") or (link.end == "path" and int(node[link.dst]) not in sources)
+    ]
+
+
 def _end(transfers: Transfers, i: int, usual: float) -> LinkEnd | None:
     """Where the fault is by the word of the sender's kernel; None if it knows of none."""
     busy_s = transfers.busy_s[i]

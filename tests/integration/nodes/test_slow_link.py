@@ -6,13 +6,51 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.bench.trial import Setup, Trial
+from whichrank.bench.trial import Result, Setup, Trial
 from whichrank.demo.nodes import can_be_here
+from whichrank.locate.links import SLOWER
+from whichrank.surface.times_file import read_times
 
 pytestmark = pytest.mark.lab
 
 
-@pytest.mark.skipif(not can_be_here(), reason="network namespaces need root, ip and tc")
+needs_nodes = pytest.mark.skipif(not can_be_here(), reason="network namespaces need root, ip and tc")
+
+
+@needs_nodes
+def test_a_slow_rank_changes_no_cell_of_the_matrix(tmp_path: Path) -> None:
+    # GIVEN a job over four nodes WHEN a rank of one of them computes half as fast
+    result, cells = ran(Setup("slow-compute-nodes", seed=1), tmp_path)
+
+    # THEN it is named, and what goes between nodes is as fast as it was
+    assert result.verdict in ("right", "late"), (result.verdict, result.truth, result.incidents)
+    assert len(cells) >= 4
+    assert {cell: share for cell, share in cells.items() if share < SLOWER} == {}
+    assert not any(incident["links"] for incident in result.incidents)
+
+
+@needs_nodes
+def test_a_limited_link_raises_its_own_cells_only(tmp_path: Path) -> None:
+    # GIVEN a job over four nodes WHEN what one of them sends is limited
+    result, cells = ran(Setup("slow-link", seed=1, variant="50mbit"), tmp_path)
+
+    # THEN only what its ranks send is slower than it was
+    assert result.truth is not None
+    assert result.verdict in ("right", "late"), (result.verdict, result.truth, result.incidents)
+    assert len(cells) >= 4
+    slow = {src for (src, _), share in cells.items() if share < SLOWER}
+    assert slow, cells
+    assert slow <= set(result.truth["sources"]), cells
+
+
+def ran(setup: Setup, folder: Path) -> tuple[Result, dict[tuple[int, int], float]]:
+    """The result, and the rate between nodes at the end in proportion to the best before, by sender and receiver."""
+    result = Trial(setup, folder).run()
+    _, links = read_times(folder)
+    return result, {(link.src, link.dst): link.rate / link.best for link in links if link.best}
+
+
+@needs_nodes
 def test_a_limited_link_is_told_beside_a_slow_rank_and_no_other_link(tmp_path: Path) -> None:
     # GIVEN a job over four nodes WHEN what one of them sends is limited, and a rank of another is half as fast
     result = Trial(Setup("slow-link-and-compute", seed=3, variant="50mbit"), tmp_path).run()

@@ -7,7 +7,7 @@ from typing import Final
 from whichrank.analyzer.slow.traffic import Traffic
 from whichrank.analyzer.slow.words import Told, of_links
 from whichrank.analyzer.state import JobState
-from whichrank.locate.links import LinkPast, matrix_of, slow_links
+from whichrank.locate.links import LinkPast, matrix_of, slow_links, without_ways_back
 from whichrank.model.iterations import Window
 from whichrank.model.links import LinkRate, Transfers
 
@@ -51,7 +51,7 @@ class LinkWatch:
         self.matrix = matrix_of(transfers, node, self._past, MOST_CELLS)
         slow = slow_links(transfers, node, self._past)
         slow = [link for link in slow if link.lost_s >= LOST * transfers.lasted_s]
-        sure = [link for link in slow if link.end is not None]
+        sure = without_ways_back(slow, node)
         self._doubt(now_s, is_unsure=bool(slow) and not sure)
         return [of_links(state, window, transfers, sure)] if sure else []
 

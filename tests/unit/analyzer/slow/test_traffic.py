@@ -7,8 +7,9 @@ import pytest
 from tests.unit.tcp_rows import end
 
 from whichrank.analyzer.slow.traffic import Traffic
-from whichrank.locate.links import LinkPast, ends_of, rates_of, slow_links
-from whichrank.model.links import Transfers
+from whichrank.locate.links import LinkPast, ends_of, rates_of, slow_links, without_ways_back
+from whichrank.model.incident import LinkEnd
+from whichrank.model.links import SlowLink, Transfers
 
 S = 1_000_000_000
 MB = 1_000_000
@@ -141,3 +142,20 @@ def test_few_bytes_say_nothing() -> None:
     told = transfers(RING | {(2, 4): 5.0})
     few = Transfers(**{**told.__dict__, "bytes_acked": told.bytes_acked / 1000})
     assert slow_links(few, NODE, LinkPast()) == []
+
+
+@pytest.mark.parametrize("end_of_the_other", ["path", None])
+def test_late_acknowledgements_of_a_node_whose_links_are_slow_accuse_nobody(end_of_the_other: LinkEnd | None) -> None:
+    # GIVEN what node 2 sends is slow, and what is sent to it waits for its acknowledgements: bytes pile up there too
+    slow = [
+        SlowLink(0, 4, 6e6, 1e8, "path", 3.0, 90_000),
+        SlowLink(4, 2, 6e6, 1e8, end_of_the_other, 2.0, 0),
+    ]
+    # THEN the way to it is not told, and its own only by the word of a kernel
+    told = [(link.src, link.dst) for link in without_ways_back(slow, NODE)]
+    assert told == ([(4, 2)] if end_of_the_other else [])
+
+
+def test_an_end_that_limits_is_told_wherever_it_is() -> None:
+    slow = [SlowLink(0, 4, 6e6, 1e8, "receiver", 3.0, 0), SlowLink(4, 2, 6e6, 1e8, "path", 2.0, 0)]
+    assert without_ways_back(slow, NODE) == slow
