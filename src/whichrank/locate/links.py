@@ -6,7 +6,7 @@ has the mirrored addresses; behind a translation of addresses it stays unknown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,8 @@ ALIKE = 4.0
 """Times as many bytes as another, at most, for two links to be comparable."""
 MOST_LIKELY = 256
 """Links that are compared with those like them, the slowest."""
+CLEARLY = 1.05
+"""Times as fast, from which one of two slow ways is the faster one."""
 LIMITS = 0.5
 """Share of the busy time from which a limit names an end."""
 
@@ -178,22 +180,32 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
 
 
 def without_ways_back(slow: list[SlowLink], node: Ints) -> list[SlowLink]:
-    """Of slow links those that are slow themselves, by the word of a kernel.
+    """Of slow links those that are slow themselves, where a kernel sees something on the way or at an end.
 
     What a node sends carries its acknowledgements too. Where all that it sends is slow, they come late, and who sends
-    to it has to wait for them: bytes pile up in front of a way that is sound. So a link to a node from which a slow
-    link comes is not told, unless one of its ends says that it limits.
+    to it has to wait for them: bytes pile up in front of a way that is sound. So where both ways of a node are slow,
+    the slower one is told, and neither if they are about as slow. What limits at an end is told in any case.
 
     Args:
         slow: From `slow_links`.
         node: By rank, its node.
     """
-    sources = {int(node[link.src]) for link in slow}
-    return [
-        link
-        for link in slow
-        if link.end in ("receiver", "sender") or (link.end == "path" and int(node[link.dst]) not in sources)
-    ]
+    told = [link for link in slow if link.end in ("receiver", "sender")]
+    paths = [link for link in slow if link.end not in ("receiver", "sender")]
+    source, target = [int(node[link.src]) for link in paths], [int(node[link.dst]) for link in paths]
+    excused, seen = set(), {i for i, link in enumerate(paths) if link.end == "path"}
+    for both in set(source) & set(target):
+        out = [i for i, at in enumerate(source) if at == both]
+        back = [i for i, at in enumerate(target) if at == both]
+        if seen & {*out, *back}:
+            seen |= {*out, *back}
+        out_rate, back_rate = (float(np.median([paths[i].rate for i in way])) for way in (out, back))
+        excused |= set(out) if out_rate > CLEARLY * back_rate else set()
+        excused |= set(back) if back_rate > CLEARLY * out_rate else set()
+        if max(out_rate, back_rate) <= CLEARLY * min(out_rate, back_rate):
+            excused |= {*out, *back}
+    told += [replace(paths[i], end="path") for i in sorted(seen - excused)]
+    return sorted(told, key=lambda link: -link.lost_s)
 
 
 def _end(transfers: Transfers, i: int, usual: float) -> LinkEnd | None:

@@ -8,7 +8,6 @@ from tests.unit.tcp_rows import end
 
 from whichrank.analyzer.slow.traffic import Traffic
 from whichrank.locate.links import LinkPast, ends_of, rates_of, slow_links, without_ways_back
-from whichrank.model.incident import LinkEnd
 from whichrank.model.links import SlowLink, Transfers
 
 S = 1_000_000_000
@@ -144,16 +143,25 @@ def test_few_bytes_say_nothing() -> None:
     assert slow_links(few, NODE, LinkPast()) == []
 
 
-@pytest.mark.parametrize("end_of_the_other", ["path", None])
-def test_late_acknowledgements_of_a_node_whose_links_are_slow_accuse_nobody(end_of_the_other: LinkEnd | None) -> None:
-    # GIVEN what node 2 sends is slow, and what is sent to it waits for its acknowledgements: bytes pile up there too
+@pytest.mark.parametrize("seen", ["there", "back", "both"])
+@pytest.mark.parametrize("dst", [2, 0], ids=["of three nodes", "of two nodes"])
+def test_late_acknowledgements_of_a_node_whose_links_are_slow_accuse_nobody(seen: str, dst: int) -> None:
+    # GIVEN what node 2 sends is slow, and what is sent to it waits for its acknowledgements: bytes pile up somewhere
     slow = [
-        SlowLink(0, 4, 6e6, 1e8, "path", 3.0, 90_000),
-        SlowLink(4, 2, 6e6, 1e8, end_of_the_other, 2.0, 0),
+        SlowLink(0, 4, 7e6, 1e8, "path" if seen != "there" else None, 3.0, 90_000),
+        SlowLink(4, dst, 6e6, 1e8, "path" if seen != "back" else None, 2.0, 0),
     ]
-    # THEN the way to it is not told, and its own only by the word of a kernel
-    told = [(link.src, link.dst) for link in without_ways_back(slow, NODE)]
-    assert told == ([(4, 2)] if end_of_the_other else [])
+    # THEN the slower way is told, and the other one is not
+    assert [(link.src, link.dst, link.end) for link in without_ways_back(slow, NODE)] == [(4, dst, "path")]
+
+
+def test_two_ways_of_a_node_that_are_as_slow_are_not_told() -> None:
+    slow = [SlowLink(0, 4, 6.1e6, 1e8, "path", 3.0, 90_000), SlowLink(4, 2, 6e6, 1e8, "path", 2.0, 0)]
+    assert without_ways_back(slow, NODE) == []
+
+
+def test_a_slow_link_of_which_no_kernel_says_anything_is_not_told() -> None:
+    assert without_ways_back([SlowLink(0, 4, 6e6, 1e8, None, 3.0, 0)], NODE) == []
 
 
 def test_an_end_that_limits_is_told_wherever_it_is() -> None:
