@@ -184,7 +184,8 @@ def without_ways_back(slow: list[SlowLink], node: Ints) -> list[SlowLink]:
 
     What a node sends carries its acknowledgements too. Where all that it sends is slow, they come late, and who sends
     to it has to wait for them: bytes pile up in front of a way that is sound. So where both ways of a node are slow,
-    the slower one is told, and neither if they are about as slow. What limits at an end is told in any case.
+    what it sends is told if that is clearly the slower one, else neither: it cannot be known which of them makes the
+    other look slow. What limits at an end is told in any case.
 
     Args:
         slow: From `slow_links`.
@@ -200,10 +201,9 @@ def without_ways_back(slow: list[SlowLink], node: Ints) -> list[SlowLink]:
         if seen & {*out, *back}:
             seen |= {*out, *back}
         out_rate, back_rate = (float(np.median([paths[i].rate for i in way])) for way in (out, back))
-        excused |= set(out) if out_rate > CLEARLY * back_rate else set()
-        excused |= set(back) if back_rate > CLEARLY * out_rate else set()
-        if max(out_rate, back_rate) <= CLEARLY * min(out_rate, back_rate):
-            excused |= {*out, *back}
+        excused |= set(back)
+        if out_rate * CLEARLY >= back_rate:
+            excused |= set(out)
     told += [replace(paths[i], end="path") for i in sorted(seen - excused)]
     return sorted(told, key=lambda link: -link.lost_s)
 
