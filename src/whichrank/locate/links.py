@@ -194,16 +194,21 @@ def without_ways_back(slow: list[SlowLink], node: Ints) -> list[SlowLink]:
     told = [link for link in slow if link.end in ("receiver", "sender")]
     paths = [link for link in slow if link.end not in ("receiver", "sender")]
     source, target = [int(node[link.src]) for link in paths], [int(node[link.dst]) for link in paths]
-    excused, seen = set(), {i for i, link in enumerate(paths) if link.end == "path"}
-    for both in set(source) & set(target):
-        out = [i for i, at in enumerate(source) if at == both]
-        back = [i for i, at in enumerate(target) if at == both]
-        if seen & {*out, *back}:
-            seen |= {*out, *back}
+    seen = {i for i, link in enumerate(paths) if link.end == "path"}
+    excused: set[int] = set()
+
+    def slowest(of: int) -> float:
+        return min(link.rate for link, at in zip(paths, source, strict=True) if at == of)
+
+    for both in sorted(set(source) & set(target), key=slowest):
+        out = {i for i, at in enumerate(source) if at == both} - excused
+        back = {i for i, at in enumerate(target) if at == both} - excused
+        if not out or not back:
+            continue
+        if seen & (out | back):
+            seen |= out
         out_rate, back_rate = (float(np.median([paths[i].rate for i in way])) for way in (out, back))
-        excused |= set(back)
-        if out_rate * CLEARLY >= back_rate:
-            excused |= set(out)
+        excused |= back if out_rate * CLEARLY < back_rate else out | back
     told += [replace(paths[i], end="path") for i in sorted(seen - excused)]
     return sorted(told, key=lambda link: -link.lost_s)
 
