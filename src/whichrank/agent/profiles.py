@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Final
 
 from whichrank.agent import py_spy
+from whichrank.agent.stacks import drained
 from whichrank.model.telemetry import Event, Stack
 
 SAMPLES: Final = 50
@@ -44,12 +45,7 @@ class Profiler:
 
     def events(self) -> list[Event]:
         """What was sampled since the last call."""
-        found = []
-        while True:
-            try:
-                found.append(self._events.get_nowait())
-            except Empty:
-                return found
+        return drained(self._events)
 
     def _sample(self, rank: int, pid: int, seconds: float) -> None:
         at_ns = time.monotonic_ns()

@@ -154,6 +154,16 @@ def _refusal(pid: int, said: str) -> StacksRefusedError:
     return StacksRefusedError(f"py-spy cannot read process {pid}: {lines[0].removeprefix('Error: ')}")
 
 
+def drained(events: SimpleQueue[Event]) -> list[Event]:
+    """All that is in the queue now."""
+    found = []
+    while True:
+        try:
+            found.append(events.get_nowait())
+        except Empty:
+            return found
+
+
 class StackReader:
     """Reads stacks in a thread of its own, one process after the other, so that the looks go on."""
 
@@ -174,12 +184,7 @@ class StackReader:
 
     def events(self) -> list[Event]:
         """What was read since the last call."""
-        found = []
-        while True:
-            try:
-                found.append(self._events.get_nowait())
-            except Empty:
-                return found
+        return drained(self._events)
 
     def close(self, timeout_s: float = py_spy.TIMEOUT_S) -> None:
         """Finish what was asked, within `timeout_s`."""

@@ -95,11 +95,13 @@ def beyond_peers(window: Window, excess: Excess, window_s: float) -> list[Suspec
     over_s = excess.excess_s - excess.by_work_s
     # A pause counts as no longer than an iteration.
     capped_s, late = np.clip(over_s, 0.0, window.iteration_s), window.since(window_s)
-    likely = np.maximum(capped_s[:, late:].mean(axis=1), capped_s.mean(axis=1)) >= PART * _least_s(window)
+    enough = np.maximum(capped_s[:, late:].mean(axis=1), capped_s.mean(axis=1)) >= PART * _least_s(window)
+    likely = np.flatnonzero(excess.has_peers & enough).tolist()
+    if not likely:
+        return []
     losses = _Losses(capped_s, over_s >= _least_bout_s(window))
     found = [
-        _suspect(window, index, over_s[index], excess.usual_s[index], "peers", window_s, losses)
-        for index in np.flatnonzero(excess.has_peers & likely).tolist()
+        _suspect(window, index, over_s[index], excess.usual_s[index], "peers", window_s, losses) for index in likely
     ]
     return sorted((s for s in found if s), key=lambda suspect: -suspect.excess_s)
 
