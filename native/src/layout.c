@@ -13,9 +13,9 @@ const char *wr_layout_json(void) {
   static char text[16384];
   int at = snprintf(text, sizeof text, "{");
   VALUE(WR_MAGIC); VALUE(WR_VERSION); VALUE(WR_COMMS); VALUE(WR_INFLIGHT); VALUE(WR_WAITS); VALUE(WR_PAIRS);
-  VALUE(WR_CONNECTIONS); VALUE(WR_MEMBERS); VALUE(WR_RECORDS); VALUE(WR_COMM_WINDOW); VALUE(WR_PAIR_WINDOW);
+  VALUE(WR_CONNECTIONS); VALUE(WR_PACES); VALUE(WR_MEMBERS); VALUE(WR_RECORDS); VALUE(WR_COMM_WINDOW); VALUE(WR_PAIR_WINDOW);
   SIZE(wr_header); SIZE(wr_frame); SIZE(wr_block); SIZE(wr_channel); SIZE(wr_inflight); SIZE(wr_wait); SIZE(wr_pair);
-  SIZE(wr_connection); SIZE(wr_comm); SIZE(wr_record); SIZE(wr_ring); SIZE(wr_sensor_status); SIZE(wr_op);
+  SIZE(wr_connection); SIZE(wr_pace); SIZE(wr_comm); SIZE(wr_record); SIZE(wr_ring); SIZE(wr_sensor_status); SIZE(wr_op);
   OFFSET(wr_ring, header); OFFSET(wr_ring, frame); OFFSET(wr_ring, frame_peer); OFFSET(wr_ring, inflight_used);
   OFFSET(wr_ring, waits_used); OFFSET(wr_ring, inflight); OFFSET(wr_ring, wait); OFFSET(wr_ring, pair);
   OFFSET(wr_ring, connection); OFFSET(wr_ring, comm); OFFSET(wr_ring, members); OFFSET(wr_ring, record);
@@ -39,7 +39,7 @@ const char *wr_layout_json(void) {
   OFFSET(wr_pair, issued); OFFSET(wr_pair, comm_slot); OFFSET(wr_pair, kind); OFFSET(wr_pair, peer);
   OFFSET(wr_pair, last_tid); OFFSET(wr_pair, done_bits);
   OFFSET(wr_connection, state); OFFSET(wr_connection, local_port); OFFSET(wr_connection, messages_sent);
-  OFFSET(wr_connection, last_receive_ns);
+  OFFSET(wr_connection, last_receive_ns); OFFSET(wr_connection, pace);
   OFFSET(wr_record, t_issue_ns); OFFSET(wr_record, count); OFFSET(wr_record, counter); OFFSET(wr_record, wait_us);
   OFFSET(wr_record, comm_slot); OFFSET(wr_record, status);
   text[at - 1] = '}';

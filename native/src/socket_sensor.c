@@ -1,7 +1,7 @@
 /* The socket sensor: LD_PRELOAD around the calls that move bytes over TCP.
  *
  * It makes TCP a narrow waist: Gloo (writev, recv), NCCL's socket transport, MPI over TCP all pass here. Per connection
- * it counts messages and bytes and keeps the last times; per operation it counts into the probing frame.
+ * it counts messages and bytes, keeps the last times and sums up at what pace data came in; per operation it counts into the probing frame.
  *
  * It is loaded into every process of the job, so its rule is to cost nothing where it has nothing to say. Each file
  * descriptor has one 16-bit entry: unknown, other, or a row of the connection table. After a call that moved bytes one
@@ -268,6 +268,10 @@ static void move_counts(wr_connection *to, wr_connection *from) {
   uint64_t *const source[] = {&from->messages_sent, &from->bytes_sent, &from->messages_received, &from->bytes_received};
   uint64_t *const target[] = {&to->messages_sent, &to->bytes_sent, &to->messages_received, &to->bytes_received};
   for (int i = 0; i < 4; i++) ADD(target[i], __atomic_exchange_n(source[i], 0, __ATOMIC_RELAXED));
+  for (int i = 0; i < WR_PACES; i++) {
+    ADD(&to->pace[i].bytes, __atomic_exchange_n(&from->pace[i].bytes, 0, __ATOMIC_RELAXED));
+    ADD(&to->pace[i].ns, __atomic_exchange_n(&from->pace[i].ns, 0, __ATOMIC_RELAXED));
+  }
 }
 
 /* Write into `attached` from now on; NULL: into our own table again, and nothing into the ring. */

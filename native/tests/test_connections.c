@@ -32,6 +32,46 @@ TEST(connection_is_opened_once_and_keeps_its_counts_when_closed) {
   CHECK(wr_connection_open(ring->connection, &a, 9) != row); /* the same ends again are another connection */
 }
 
+TEST(connection_sums_up_the_pace_at_which_data_came_in) {
+  enum { MS = 1000 * 1000 };
+  wr_ring *ring = ring_new();
+  wr_endpoints a = to_port(1);
+  wr_connection *c = &ring->connection[wr_connection_open(ring->connection, &a, 9)];
+  wr_connection_count(c, 1, 100, 5 * MS);    /* the first: nobody knows since when it was there */
+  wr_connection_count(c, 0, 5000, 6 * MS);   /* sent: another matter */
+  wr_connection_count(c, 1, 1000, 7 * MS);   /* 500,000 bytes per second */
+  wr_connection_count(c, 1, 1000, 9 * MS);
+  wr_connection_count(c, 1, 1000000, 10 * MS); /* a billion */
+  wr_connection_count(c, 1, 1000, 10 * MS);  /* at once */
+  wr_connection_count(c, 1, 1000, 20 * MS);  /* after a pause something new begins */
+  wr_connection_count(c, 1, 1, 29 * MS);     /* slower than all classes */
+  uint64_t bytes = 0, ns = 0;
+  for (int i = 0; i < WR_PACES; i++) bytes += c->pace[i].bytes, ns += c->pace[i].ns;
+  CHECK_EQUAL(bytes, 1002001);
+  CHECK_EQUAL(ns, 14 * MS);
+  wr_pace *slow = &c->pace[wr_pace_class(1000, 2 * MS)], *fast = &c->pace[wr_pace_class(1000000, MS)];
+  CHECK(slow->bytes == 2000 && slow->ns == 4 * MS && fast->bytes == 1000000 && fast->ns == MS && slow < fast);
+  CHECK(c->pace[0].bytes == 1 && c->pace[0].ns == 9 * MS);
+  wr_connection_close(c);
+  for (uint16_t i = 2; i < WR_CONNECTIONS + 2; i++) { /* the row is given to another connection */
+    wr_endpoints e = to_port(i);
+    wr_connection_open(ring->connection, &e, i);
+  }
+  CHECK(c->remote_port != 1 && !slow->bytes && !fast->ns);
+}
+
+TEST(pace_classes_ascend_and_hold_every_pace) {
+  CHECK_EQUAL(wr_pace_class(0, WR_PACE_NS), 0);
+  CHECK_EQUAL(wr_pace_class(UINT64_MAX, 1), WR_PACES - 1);
+  int before = 0;
+  for (uint64_t bytes = 1; bytes < UINT64_C(1) << 40; bytes *= 2) {
+    int class = wr_pace_class(bytes, 1000 * 1000);
+    CHECK(class >= before && class <= before + 1);
+    before = class;
+  }
+  CHECK_EQUAL(before, WR_PACES - 1);
+}
+
 TEST(connection_table_full_reuses_the_one_closed_longest_ago) {
   wr_ring *ring = ring_new();
   for (uint16_t i = 0; i < WR_CONNECTIONS; i++) {

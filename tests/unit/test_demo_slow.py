@@ -12,7 +12,7 @@ from whichrank.demo.slow import SLOW, load_of, settings_of
 ASKED = {
     "slow-compute", "slow-layers", "slow-start", "flap", "slow-data", "gc-storm", "two-slow", "slow-every-rank",
     "long-last-stage", "absorbed", "cpu-limit", "cpu-contention", "more-tokens",
-    "slow-link", "slow-link-and-compute", "slow-compute-nodes",
+    "slow-link", "slow-link-and-compute", "slow-compute-nodes", "slow-inbound", "lossy-link",
 }  # fmt: skip
 
 
@@ -25,7 +25,7 @@ def test_the_catalogue_is_whole() -> None:
         assert all(Layout.parse(name).world_size == 8 for name in fault.layouts)
 
 
-@pytest.mark.parametrize("name", sorted(ASKED - {"cpu-limit", "cpu-contention", "slow-link", "slow-link-and-compute"}))
+@pytest.mark.parametrize("name", sorted(name for name in ASKED if SLOW[name].where not in ("cpu", "link")))
 def test_every_magnitude_is_a_load(name: str) -> None:
     for variant in SLOW[name].variants:
         load = Load(**load_of(name, variant.name))

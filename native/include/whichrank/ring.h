@@ -44,6 +44,7 @@ enum {
   WR_FRAME_BLOCKS = 8,
   WR_FRAME_CHANNELS = 8,
   WR_SPLITS = 16,          /* all-to-all splits kept per direction */
+  WR_PACES = 8,            /* classes of pace at which data came in, see wr_pace */
   WR_COMM_WINDOW = 1024,   /* out-of-order completions tracked per communicator */
   WR_PAIR_WINDOW = 256,    /* and per pair */
 };
@@ -188,6 +189,10 @@ typedef struct {
   uint64_t done_bits[WR_PAIR_WINDOW / 64]; /* as in wr_comm */
 } wr_pair;
 
+/* Bytes that were read, and the time since the read before, summed over the reads of one class of pace. What a slow
+ * way lets through comes at its pace, read by read; what was held up at its sender comes at once when it comes. */
+typedef struct { uint64_t bytes, ns; } wr_pace;
+
 typedef struct {
   uint32_t version, state; /* 0 free, 1 open, 2 closed */
   uint8_t local_addr[16], remote_addr[16]; /* IPv6, or IPv4 mapped */
@@ -195,6 +200,7 @@ typedef struct {
   int32_t fd;
   uint64_t messages_sent, bytes_sent, messages_received, bytes_received;
   uint64_t last_send_ns, last_receive_ns;
+  wr_pace pace[WR_PACES];  /* class i: about 2^(2i+16) to 2^(2i+19) bytes per second; the first and last are open */
 } wr_connection;
 
 /* One completed operation, 64 bytes. `seq` is written last: 2 * index + 2 of the push that filled it. */

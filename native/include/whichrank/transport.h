@@ -92,6 +92,10 @@ static inline int wr_connection_open(wr_connection *table, const wr_endpoints *e
     uint64_t *const counters[] = {&c->messages_sent,     &c->bytes_sent,   &c->messages_received,
                                   &c->bytes_received, &c->last_send_ns, &c->last_receive_ns};
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) __atomic_store_n(counters[i], 0, __ATOMIC_RELAXED);
+    for (int i = 0; i < WR_PACES; i++) {
+      __atomic_store_n(&c->pace[i].bytes, 0, __ATOMIC_RELAXED);
+      __atomic_store_n(&c->pace[i].ns, 0, __ATOMIC_RELAXED);
+    }
     wr_connection_publish(c, WR_CONNECTION_OPEN);
     return row;
   }
@@ -104,7 +108,25 @@ static inline void wr_connection_close(wr_connection *c) {
 
 /* hot */
 
+/* A read that comes later than this after the one before begins something new: nothing is known of its pace. */
+enum { WR_PACE_NS = 10 * 1000 * 1000 };
+
+/* Class by the powers of two of both numbers, since a division would cost as much as all the rest. */
+static inline int wr_pace_class(uint64_t bytes, uint64_t ns) {
+  int class = __builtin_clzll(ns | 1) - __builtin_clzll(bytes | 1) + 13; /* from 2^-13 bytes per ns, 2^17 per second */
+  return class < 0 ? 0 : class / 2 < WR_PACES ? class / 2 : WR_PACES - 1;
+}
+
+static inline void wr_connection_pace(wr_connection *c, uint64_t bytes, uint64_t now_ns) {
+  uint64_t last = __atomic_load_n(&c->last_receive_ns, __ATOMIC_RELAXED);
+  if (!last || now_ns <= last || now_ns - last >= WR_PACE_NS) return;
+  wr_pace *pace = &c->pace[wr_pace_class(bytes, now_ns - last)];
+  __atomic_fetch_add(&pace->bytes, bytes, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&pace->ns, now_ns - last, __ATOMIC_RELAXED);
+}
+
 static inline void wr_connection_count(wr_connection *c, int received, uint64_t bytes, uint64_t now_ns) {
+  if (received) wr_connection_pace(c, bytes, now_ns);
   __atomic_fetch_add(received ? &c->messages_received : &c->messages_sent, 1, __ATOMIC_RELAXED);
   __atomic_fetch_add(received ? &c->bytes_received : &c->bytes_sent, bytes, __ATOMIC_RELAXED);
   __atomic_store_n(received ? &c->last_receive_ns : &c->last_send_ns, now_ns, __ATOMIC_RELAXED);

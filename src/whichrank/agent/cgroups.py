@@ -22,12 +22,14 @@ class CgroupMounts:
     def __init__(self, mountinfo: str) -> None:
         self.v1: dict[str, Path] = {}
         self.v2: Path | None = None
+        self._root: dict[Path, str] = {}
         for line in mountinfo.splitlines():
             before, _, after = line.partition(" - ")
             fields, kinds = before.split(), after.split()
             if len(fields) < 5 or len(kinds) < 3:
                 continue
             folder = Path(fields[4].encode().decode("unicode_escape"))
+            self._root[folder] = fields[3].rstrip("/")  # in a container, perhaps its own group
             if kinds[0] == "cgroup":
                 self.v1.update(dict.fromkeys(kinds[2].split(","), folder))
             elif kinds[0] == "cgroup2":
@@ -48,18 +50,36 @@ class CgroupMounts:
             membership: Content of /proc/PID/cgroup.
             controller: `cpu` or `memory`.
         """
-        inside: dict[str, str] = {}
-        for line in membership.splitlines():
-            _, _, rest = line.partition(":")
-            controllers, _, path = rest.partition(":")
-            inside.update(dict.fromkeys(controllers.split(","), path))
+        inside = _inside(membership)
         mount, name = self.v1.get(controller), inside.get(controller)
         if mount is None or name is None:
             mount, name = self.v2, inside.get("")
         if mount is None or name is None:
             return []
-        own = mount / name.lstrip("/")
+        root = self._root[mount]
+        own = mount / (name[len(root) :] if f"{name}/".startswith(f"{root}/") else name).lstrip("/")
         return [folder for folder in (own, *own.parents) if folder == mount or mount in folder.parents]
+
+    def hides(self, membership: str, controller: str) -> bool:
+        """Whether a process is in a group of its own that cannot be read from here, as in another mount namespace.
+
+        Args:
+            membership: Content of /proc/PID/cgroup.
+            controller: `cpu` or `memory`.
+        """
+        inside = _inside(membership)
+        name = inside.get(controller, inside.get("", "/"))
+        return name != "/" and not any(folder.is_dir() for folder in self.groups_of(membership, controller)[:1])
+
+
+def _inside(membership: str) -> dict[str, str]:
+    """By controller, the group that holds a process; the unified hierarchy has no name."""
+    inside: dict[str, str] = {}
+    for line in membership.splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        inside.update(dict.fromkeys(controllers.split(","), path))
+    return inside
 
 
 def limit_of(group: Path) -> float:

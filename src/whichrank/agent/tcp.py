@@ -21,6 +21,7 @@ from typing import Final
 
 import numpy as np
 
+from whichrank.agent.arrivals import Arrivals
 from whichrank.agent.rank import RankWatch
 from whichrank.model.telemetry import TCP_INFO, TCP_ROW
 from whichrank.ring.reader import Rows
@@ -62,6 +63,7 @@ class Connections:
         self._last_ns = -EVERY_NS
         self._every_ns = CLOSELY_EVERY_NS
         self._latest = np.empty(0, TCP_ROW)
+        self._arrivals = Arrivals()
         self._tell_again = 0
 
     def expect_new(self) -> None:
@@ -86,6 +88,7 @@ class Connections:
         rank_of = {inode: w.rank for w in watches if not w.ended_ns and w.rank >= 0 for inode in _inodes(w.pid)}
         try:
             self._latest = self._read(rank_of, now_ns) if rank_of else self._latest[:0]
+            self._arrivals.add_to(self._latest, watches)
         except (OSError, struct.error) as error:
             self._failed = isinstance(error, OSError) and error.errno in _FOR_GOOD
             self._latest = self._latest[:0]
@@ -145,7 +148,7 @@ def _row(message: bytes) -> tuple[int, bytes]:
     ports = int.from_bytes(sport, "big"), int.from_bytes(dport, "big")
     ends = struct.pack("=16s16sHH", _address(family, src), _address(family, dst), *ports)
     length = TCP_INFO.itemsize
-    return inode, struct.pack("=i4xQ36sIIB3x", 0, 0, ends, unread, unsent, state) + info[:length].ljust(length, b"\0")
+    return inode, struct.pack("=i4xQ36sIIB19x", 0, 0, ends, unread, unsent, state) + info[:length].ljust(length, b"\0")
 
 
 def _address(family: int, address: bytes) -> bytes:

@@ -9,6 +9,7 @@ is not there is infinite.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from pathlib import Path
@@ -29,7 +30,7 @@ class Usage(NamedTuple):
     throttled_ns: int
     """Its control groups were throttled, added up."""
     limit_cores: float
-    """The least of their limits."""
+    """The least of their limits; NaN where they cannot be read."""
     allowed_cores: int
     """On which it may run."""
     major_faults: int
@@ -122,6 +123,7 @@ class UsageWatch:
         self._host = host
         self._membership = b""
         self._groups: list[Path] = []
+        self._is_out_of_sight = False
 
     def sample(self, process: ProcessLook, io: IoLook) -> Usage:
         """As it is now.
@@ -135,6 +137,7 @@ class UsageWatch:
             self._membership = membership
             text = membership.decode(errors="replace")
             self._groups = self._host.mounts.groups_of(text, "cpu")
+            self._is_out_of_sight = self._host.mounts.hides(text, "cpu")
             self.memory.enter(self._host.mounts.groups_of(text, "memory")[:1])
         ran = read(f"/proc/{self._pid}/schedstat").split()
         limits = [(limit_of(group), group) for group in self._groups]
@@ -147,7 +150,7 @@ class UsageWatch:
             cpu_ns=int(ran[0]) if len(ran) > 1 else 0,
             delay_ns=int(ran[1]) if len(ran) > 1 else 0,
             throttled_ns=sum(map(throttled_ns_of, limited)),
-            limit_cores=min((limit for limit, _ in limits), default=NO_LIMIT),
+            limit_cores=math.nan if self._is_out_of_sight else min((limit for limit, _ in limits), default=NO_LIMIT),
             allowed_cores=allowed,
             major_faults=process.major_faults,
             read_bytes=io.read_bytes,

@@ -41,7 +41,12 @@ def matrix_plan(seeds: int, faults: Iterable[str] = ()) -> list[Setup]:
 
 def slow_plan(seeds: int, faults: Iterable[str] = ()) -> list[Setup]:
     """Every slowdown in every magnitude that this machine can have. Healthy runs are in the plan of the demo."""
-    slow = [name for name, fault in SLOW.items() if fault.nodes == 1 or can_be_here()]
+    have_nodes = can_be_here()
+    slow = [
+        name
+        for name, fault in SLOW.items()
+        if (fault.nodes == 1 or have_nodes) and (not fault.tool or shutil.which(fault.tool))
+    ]
     runs = []
     for seed in range(seeds):
         for name in list(faults) or slow:

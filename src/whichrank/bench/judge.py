@@ -75,7 +75,8 @@ def judge(
         if truth.effect == "uneven" and not any(w.cause.value in truth.causes for w in words):
             return "missed"
         return "right" if ran.ranks and ran.exit_status == 0 else "no_fault_done"
-    if named - allowed or {link.src for w in words for link in w.links if w.kind == "slow"} - set(truth.sources):
+    links = [link for w in words for link in w.links if w.kind == "slow"]
+    if named - allowed or any(link.src not in truth.sources and link.dst not in truth.targets for link in links):
         return "wrong_name"
     if not alerts or seconds_to_alert is None:
         return "missed"
@@ -94,9 +95,9 @@ def _of_alerts(truth: Truth, alerts: Sequence[Incident], late: bool) -> Verdict:
         blamed = {c.rank for w in alerts for c in w.culprits}
         if not set(truth.culprits) <= blamed:
             return "missed" if blamed else "unknown"
-        if truth.sources and not any(w.links for w in alerts):
+        if (truth.sources or truth.targets) and not any(w.links for w in alerts):
             return "missed"
-        if len({w.id for w in alerts}) > len(truth.culprits) + bool(truth.sources):
+        if len({w.id for w in alerts}) > len(truth.culprits) + bool(truth.sources or truth.targets):
             return "several"
     elif len({w.id for w in alerts}) > 1:
         return "several"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -126,6 +127,9 @@ class Trial:
         """Run it to the end and judge."""
         self.folder.mkdir(parents=True, exist_ok=True)
         own_layout = self.fault.module == JOB_HAS_SECONDS
+        if self.fault.tool and not shutil.which(self.fault.tool):
+            what = f"the fault '{self.setup.fault}' needs `{self.fault.tool}`, which is not installed"
+            raise UsageError(what, mend="install it (Debian: apt-get install nftables)")
         nodes = Nodes(self.fault.nodes) if self.fault.nodes > 1 else None
         injector = Injector(
             self.fault, self.setup.ranks, self.setup.seed, self._layout if own_layout else None,
@@ -237,7 +241,7 @@ class Trial:
 
     def _all_told(self, truth: Truth | None) -> bool:
         """Are there as many alerts as there are slow ranks and slow links?"""
-        expected = len(truth.culprits) + bool(truth.sources) if truth and self.fault.is_slow else 1
+        expected = len(truth.culprits) + bool(truth.sources or truth.targets) if truth and self.fault.is_slow else 1
         return sum(i.severity == "alert" for i in self.incidents()) >= expected
 
     def _sees_alert(self) -> bool:

@@ -72,6 +72,7 @@ class Fault:
         recovers: whether the job goes on afterwards.
         layouts: that have what it needs, of eight ranks; empty: all have.
         nodes: that the job runs on, as network namespaces; 1: on this machine as it is.
+        tool: a program that it needs besides.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Fault:
     recovers: bool = False
     layouts: tuple[str, ...] = ()
     nodes: int = 1
+    tool: str = ""
 
     @property
     def healthy(self) -> bool:

@@ -120,7 +120,7 @@ class Injector:
             kind=self.fault.kind,
             effect=variant.effect,
             culprits=strike.victims,
-            candidates=tuple(sorted({*strike.victims, *strike.candidates, *strike.sources})),
+            candidates=tuple(sorted({*strike.victims, *strike.candidates, *strike.sources, *strike.targets})),
             cause=causes[0],
             causes=causes,
             reason=reasons[0] if reasons else "",
@@ -131,6 +131,7 @@ class Injector:
             at_utc=at_utc.isoformat(),
             at_monotonic_ns=strike.at_ns,
             sources=strike.sources,
+            targets=strike.targets,
         )
 
     def _settings(self, rank: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import time
 
 DEVICE = "eth0"
 _SWITCH = "sw"
+_IN_NAMESPACE = ("ip", "netns", "exec")
 _BURST = "32k"
 _BACKLOG = "300ms"
 _GONE_WITHIN_S = 5.0
@@ -76,12 +77,27 @@ class Nodes:
 
     def command(self, number: int) -> list[str]:
         """What stands before a command that is to run on a node."""
-        return ["ip", "netns", "exec", self._of(str(number))]
+        return [*_IN_NAMESPACE, self._of(str(number))]
 
     def limit(self, number: int, rate: str) -> None:
         """From now on a node sends no faster than this, in the words of tc: ``100mbit``."""
+        self._limit(self._of(str(number)), DEVICE, rate)
+
+    def limit_inbound(self, number: int, rate: str) -> None:
+        """From now on the switch sends no faster than this to a node."""
+        self._limit(self._of(_SWITCH), self._cable(number), rate)
+
+    def lose(self, number: int, percent: int) -> None:
+        """From now on the switch loses this share of the packets that a node sends, at random."""
+        rule = f"iifname {self._cable(number)} numgen random mod 100 < {percent} drop"
+        chain = "{ type filter hook forward priority 0; }"
+        said = f"add table bridge lossy\nadd chain bridge lossy drops {chain}\nadd rule bridge lossy drops {rule}\n"
+        _run(*_IN_NAMESPACE, self._of(_SWITCH), "nft", "-f", "-", given=said)
+
+    @staticmethod
+    def _limit(namespace: str, device: str, rate: str) -> None:
         what = ("root", "tbf", "rate", rate, "burst", _BURST, "latency", _BACKLOG)
-        _run("tc", "-n", self._of(str(number)), "qdisc", "replace", "dev", DEVICE, *what)
+        _run("tc", "-n", namespace, "qdisc", "replace", "dev", device, *what)
 
     def unplug(self, number: int) -> None:
         """Take the cable of a node out of the switch."""
@@ -126,5 +142,5 @@ def _ip(*arguments: str) -> None:
     _run("ip", *arguments)
 
 
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True)
+def _run(*command: str, given: str = "") -> None:
+    subprocess.run(command, check=True, capture_output=True, input=given.encode())

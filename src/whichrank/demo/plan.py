@@ -61,7 +61,8 @@ class Truth:
         at_utc: ISO 8601.
         at_monotonic_ns: CLOCK_MONOTONIC.
         ended_monotonic_ns: when it was taken back from outside, else None.
-        sources: ranks whose links to other nodes were slowed, as their one end; they may be named.
+        sources: ranks of which what they send to other nodes was slowed; they may be named.
+        targets: the same of what other nodes send to them.
     """
 
     fault: str
@@ -81,6 +82,7 @@ class Truth:
     at_monotonic_ns: int
     ended_monotonic_ns: int | None = None
     sources: tuple[int, ...] = ()
+    targets: tuple[int, ...] = ()
 
 
 def draw(fault: Fault, ranks: int, seed: int, layout: str, variant: str | None = None) -> Plan:

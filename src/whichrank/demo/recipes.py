@@ -47,7 +47,8 @@ class Strike:
         reasons: right reasons then; empty means those of the catalogue.
         undo: what has to be done some time later, and when (seconds).
         keep: what is to be closed at the end.
-        sources: ranks whose links to other nodes were slowed.
+        sources: ranks of which what they send to other nodes was slowed.
+        targets: the same of what other nodes send to them.
     """
 
     victims: tuple[int, ...]
@@ -59,6 +60,7 @@ class Strike:
     undo: tuple[float, Callable[[], None]] | None = None
     keep: list[Cgroup | Hogs] = field(default_factory=list)
     sources: tuple[int, ...] = ()
+    targets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -298,16 +300,26 @@ def fewer_cpus(scene: Scene) -> Strike | None:
     return strike
 
 
-def slower_egress(scene: Scene) -> Strike | None:
-    """Limit what the node of a rank sends to other nodes, and slow a rank of another node down if that is asked for."""
+def slower_link(scene: Scene) -> Strike | None:
+    """Limit what the node of a rank sends or is sent, or lose some; slow a rank of another node if so asked for."""
     victim = scene.plan.victims[0]
     if scene.nodes is None or not _wait_for_moment(scene, victim):
         return None
     local = len(scene.plan.victims) // scene.nodes.count
     node = victim // local
-    scene.nodes.limit(node, scene.plan.variant.name)
+    name, ranks = scene.plan.variant.name, tuple(range(node * local, (node + 1) * local))
+    if scene.fault.name == "lossy-link":
+        scene.nodes.lose(node, int(name.removesuffix("%")))
+    elif scene.fault.name == "slow-inbound":
+        scene.nodes.limit_inbound(node, name)
+    else:
+        scene.nodes.limit(node, name)
     strike = scene.strike_now(victim)
-    strike.victims, strike.sources = (), tuple(range(node * local, (node + 1) * local))
+    strike.victims = ()
+    if scene.fault.name == "slow-inbound":
+        strike.targets = ranks
+    else:
+        strike.sources = ranks
     if scene.fault.do:
         other = next(v for v in scene.plan.victims if v // local != node)
         scene.order(other, scene.next_iteration(), PLACE, **asdict(Load(_BESIDE)))
@@ -353,5 +365,5 @@ RECIPES: dict[str, Callable[[Scene], Strike | None]] = {
     "never": nothing,
     "drag": drag,
     "cpu": fewer_cpus,
-    "link": slower_egress,
+    "link": slower_link,
 }

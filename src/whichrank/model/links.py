@@ -12,7 +12,7 @@ from whichrank.model.iterations import Floats, Ints
 
 @dataclass(frozen=True)
 class Transfers:
-    """What went from ranks to ranks in a window, by the senders' kernels; one entry per pair.
+    """What went from ranks to ranks in a window, by the senders' kernels and the receivers' reads; one entry per pair.
 
     Attributes:
         src: Sending rank.
@@ -23,7 +23,11 @@ class Transfers:
         sender_s: Of that, the send buffer was full.
         retransmits: Segments sent again.
         unsent_bytes: Written and not yet sent, at the most.
+        unacked_bytes: Written and not yet acknowledged, summed over the looks.
+        unread_bytes: Come in at the receiver and not yet read by it, summed over the looks.
         delivery: Bytes per second by the kernel's own latest estimate, infinite where it has none.
+        arrived_bytes: Read by the receiver so soon after the read before that the pace is known.
+        arrival: Bytes per second at which half of them or more came, NaN where none are known.
         lasted_s: The window.
     """
 
@@ -35,7 +39,11 @@ class Transfers:
     sender_s: Floats
     retransmits: Floats
     unsent_bytes: Floats
+    unacked_bytes: Floats
+    unread_bytes: Floats
     delivery: Floats
+    arrived_bytes: Floats
+    arrival: Floats
     lasted_s: float
 
     @property
@@ -50,11 +58,13 @@ class LinkRate(Struct, frozen=True, kw_only=True):
     src: Rank
     dst: Rank
     rate: float
-    """Bytes per second in which something was under way."""
+    """Bytes per second: the pace of arrival where it is known, else while something was under way."""
     best: float | None = None
     """The same in the best window so far; null while no window without a slow rank or link is over."""
     busy: float
-    """Share of the window in which something was under way."""
+    """Share of the window that what went over took at this rate."""
+    paced: bool
+    """The rate is the pace of arrival; two rates of different kinds cannot be compared."""
 
 
 def rate_text(bytes_per_s: float) -> str:
@@ -74,6 +84,7 @@ class SlowLink:
         end: `sender`, `receiver` or `path`, where the kernel's evidence names it.
         lost_s: Seconds of the window that it took longer than comparable ones would have.
         unsent_bytes: At the most.
+        is_paced: The rates are the pace of arrival, else those of the sender's kernel.
     """
 
     src: int
@@ -83,3 +94,4 @@ class SlowLink:
     end: LinkEnd | None
     lost_s: float
     unsent_bytes: int
+    is_paced: bool = False

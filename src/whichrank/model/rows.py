@@ -10,7 +10,7 @@ from enum import IntEnum, IntFlag
 
 import numpy as np
 
-FRAME_BLOCKS, FRAME_CHANNELS, SPLITS, COMM_WINDOW, PAIR_WINDOW, SENSORS = 8, 8, 16, 1024, 256, 4
+FRAME_BLOCKS, FRAME_CHANNELS, SPLITS, COMM_WINDOW, PAIR_WINDOW, PACES, SENSORS = 8, 8, 16, 1024, 256, 8, 4
 
 
 class Kind(IntEnum):
@@ -232,6 +232,7 @@ PAIR = np.dtype(
         ("done_bits", "u8", (PAIR_WINDOW // 64,)),
     ]
 )
+PACE = np.dtype([("bytes", "u8"), ("ns", "u8")])
 CONNECTION = np.dtype(
     [
         ("version", "u4"),
@@ -247,6 +248,7 @@ CONNECTION = np.dtype(
         ("bytes_received", "u8"),
         ("last_send_ns", "u8"),
         ("last_receive_ns", "u8"),
+        ("pace", PACE, (PACES,)),  # reads by the pace at which data came, slow ones first
     ]
 )
 RECORD = np.dtype(

@@ -79,7 +79,7 @@ RANK_ROW = np.dtype(
         ("main_cpu_ns", "u8"),  # the main thread ran
         ("delay_ns", "u8"),  # it was ready, and waited for a CPU
         ("throttled_ns", "u8"),  # its control groups were held back
-        ("limit_cores", "f4"),  # of its control groups, infinite if there is none
+        ("limit_cores", "f4"),  # of its control groups, infinite if there is none, NaN if they cannot be read
         ("allowed_cores", "u4"),
         ("major_faults", "u8"),
         ("read_bytes", "u8"),  # from storage
@@ -188,6 +188,8 @@ TCP_ROW = np.dtype(
         ("unsent_bytes", "u4"),  # written, and not yet acknowledged
         ("state", "u1"),
         ("pad2", "V3"),
+        ("arrived_bytes", "u8"),  # read by the program so soon after the read before that the pace is known
+        ("arrival_rate", "f8"),  # bytes per second at which half of them or more came since the look before; 0 unknown
         ("info", TCP_INFO),
     ]
 )

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.errors import RingFormatError
-from whichrank.model.rows import COMM, HEADER, RECORD, Kind
-from whichrank.ring.layout import COMMS, MAGIC, MEMBERS, RECORDS, RING, VERSION
+from whichrank.model.rows import COMM, CONNECTION, HEADER, RECORD, Kind
+from whichrank.ring.layout import COMMS, CONNECTIONS, MAGIC, MEMBERS, RECORDS, RING, VERSION
 from whichrank.ring.tables import RingLook, Rows, Scratch, offset, same_pair, unchanged
 
 __all__ = ["RingLook", "RingReader", "Rows", "Scratch"]
@@ -34,11 +34,13 @@ MOST_RANK: Final = (1 << 31) - 1
 _MEMBERS_RANGE: Final = -1
 _NO_PLACES: Final = np.empty(0, np.intp)
 _COMM_CHUNK: Final = 16
+_CONNECTION_CHUNK: Final = 32
 _SEND: Final = int(Kind.SEND)  # Python 3.11 looks members of an enum up anew each time, at a microsecond
 _RANK_BEHIND: Final = "mount or copy the whole file; a ring is removed by `whichrank run` when its process is gone"
 
 
 _COMM_AT, _MEMBERS_AT, _RECORD_AT = offset("comm"), offset("members"), offset("record")
+_CONNECTION_AT = offset("connection")
 _HEAD_AT = offset("head", HEADER)
 
 
@@ -167,6 +169,26 @@ class RingReader:
             self._cursor = start + count
             return rows
         return self._without(rows, expected, wrong)
+
+    def connections(self) -> Rows:
+        """Rows of CONNECTION, open and closed; empty where the socket sensor is not loaded.
+
+        Raises:
+            RingFormatError: The file was cut short while it was read.
+        """
+        content, again = self._used_connections(), self._used_connections()
+        rows, rows_again = np.frombuffer(content, CONNECTION), np.frombuffer(again, CONNECTION)
+        used = rows["state"].nonzero()[0]
+        return rows[unchanged(used[used < len(rows_again)], rows, rows_again)]
+
+    def _used_connections(self) -> bytes:
+        """Free rows are taken from the lowest and are never free again, so the first free one ends the table."""
+        content = b""
+        while len(content) < CONNECTIONS * CONNECTION.itemsize:
+            content += self._read(_CONNECTION_CHUNK * CONNECTION.itemsize, _CONNECTION_AT + len(content))
+            if not np.frombuffer(content, CONNECTION)["version"][-_CONNECTION_CHUNK:].all():
+                break
+        return content
 
     def members(self, comm: np.void) -> list[int]:
         """Global ranks of a row of COMM, by group rank; empty if they are not known or not believable.

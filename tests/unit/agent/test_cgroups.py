@@ -26,7 +26,20 @@ def test_the_groups_of_a_process_are_found_under_both_versions() -> None:
     assert only_v2.groups_of("0::/x/y\n", "cpu") == [Path("/cg/x/y"), Path("/cg/x"), Path("/cg")]
     assert only_v2.groups_of("", "cpu") == []
     assert CgroupMounts("").groups_of("0::/x\n", "cpu") == []
+    in_container = CgroupMounts("41 31 0:38 /pod/x /cg rw - cgroup2 cgroup2 rw")
+    assert in_container.groups_of("0::/pod/x/y\n", "cpu") == [Path("/cg/y"), Path("/cg")]
     assert CgroupMounts("no such line\n1 2 3 - cgroup").groups_of("0::/x", "memory") == []
+
+
+def test_a_group_that_cannot_be_read_from_here_is_hidden(tmp_path: Path) -> None:
+    (tmp_path / "seen").mkdir()
+    mounts = CgroupMounts(f"41 31 0:38 / {tmp_path} rw - cgroup2 cgroup2 rw")
+    assert not mounts.hides("0::/seen\n", "cpu")
+    assert mounts.hides("0::/unseen\n", "cpu")
+    # AND where nothing is mounted, only a process in no group of its own is known to be free
+    assert CgroupMounts("").hides("2:cpu:/a\n0::/\n", "cpu")
+    assert not CgroupMounts("").hides("2:cpu:/\n0::/\n", "cpu")
+    assert not CgroupMounts("").hides("", "cpu")
 
 
 def test_limits_of_both_versions(tmp_path: Path) -> None:

@@ -15,13 +15,17 @@ import pytest
 from whichrank.agent.rank import RankWatch
 from whichrank.agent.tcp import CLOSELY_EVERY_NS, TOLD, Connections
 from whichrank.locate.links import ends_of
+from whichrank.model.rows import CONNECTION
 
 
 class Me:
     """This process as a rank; all that is asked of a RankWatch here."""
 
     def __init__(self, rank: int, pid: int = os.getpid(), ended_ns: int = 0) -> None:
-        self.rank, self.pid, self.ended_ns = rank, pid, ended_ns
+        self.rank, self.pid, self.ended_ns, self.reader = rank, pid, ended_ns, self
+
+    def connections(self) -> np.ndarray[Any, Any]:
+        return np.zeros(0, CONNECTION)
 
 
 def rows_of(*ranks: Me) -> np.ndarray[Any, Any]:

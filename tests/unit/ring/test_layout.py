@@ -22,6 +22,7 @@ STRUCTS = {
     "wr_wait": rows.WAIT,
     "wr_pair": rows.PAIR,
     "wr_connection": rows.CONNECTION,
+    "wr_pace": rows.PACE,
     "wr_comm": rows.COMM,
     "wr_record": rows.RECORD,
     "wr_sensor_status": rows.SENSOR,

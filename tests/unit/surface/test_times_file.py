@@ -12,7 +12,10 @@ from whichrank.surface.run.record import JobSummary, Record, utc_now
 from whichrank.surface.times_file import MOST_BYTES, TIMES_FILE, encode_times, read_times
 
 TIMES = tuple(Spent(rank=rank, own_s=0.1 * rank, transfer_s=0.01, waiting_s=0.0) for rank in (0, 3))
-LINKS = (LinkRate(src=0, dst=3, rate=6e6, best=5e7, busy=0.5), LinkRate(src=3, dst=0, rate=5e7, busy=0.1))
+LINKS = (
+    LinkRate(src=0, dst=3, rate=6e6, best=5e7, busy=0.5, paced=True),
+    LinkRate(src=3, dst=0, rate=5e7, busy=0.1, paced=False),
+)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

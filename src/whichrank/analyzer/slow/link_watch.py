@@ -7,7 +7,7 @@ from typing import Final
 from whichrank.analyzer.slow.traffic import Traffic
 from whichrank.analyzer.slow.words import Told, of_links
 from whichrank.analyzer.state import JobState
-from whichrank.locate.links import LinkPast, matrix_of, slow_links, without_ways_back
+from whichrank.locate.slow_links import LinkPast, matrix_of, slow_links, without_ways_back
 from whichrank.model.iterations import Window
 from whichrank.model.links import LinkRate, Transfers
 

@@ -40,7 +40,7 @@ class Rates:
         io_stall: Somebody on its node waited for storage, seconds.
         clock_mhz: Of the core that its main thread runs on, the median of looks.
         stopped: Share of looks in which the process was stopped.
-        limit_cores: Of its control groups.
+        limit_cores: Of its control groups, NaN where they cannot be read.
         allowed_cores: On which it may run.
     """
 

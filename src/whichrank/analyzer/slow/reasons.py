@@ -128,6 +128,8 @@ def _lacks_cpu(case: _Case) -> Why | None:
     if limited and case.mine(rates.cpu) >= SATURATED * case.mine(_cores(rates)):
         return Why(Reason.CPU_LIMIT, limited.words, (*limited.evidence, *waited))
     words = f"it is ready and gets no CPU for {case.mine(rates.delay):.0%} of the time"
+    if math.isnan(case.mine(rates.limit_cores)):
+        return Why(None, f"{words}; whether its control group limits it cannot be read from where the agent is", waited)
     return Why(Reason.CPU_CONTENTION, words, (*waited, *(limited.evidence if limited else ())))
 
 

@@ -1,4 +1,4 @@
-"""What went from rank to rank in the latest window, as the senders' kernels counted it.
+"""What went from rank to rank in the latest window, as the senders' kernels and the receivers' reads counted it.
 
 The counters of a connection only grow, so two looks say what happened in between, however far apart they are. A
 connection is known by both of its ends, and by the rank that told it.
@@ -7,12 +7,14 @@ connection is known by both of its ends, and by the rank that told it.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 
 from whichrank.locate.links import Ends
 from whichrank.model.links import Transfers
+from whichrank.model.picture import Floats, Ints
 
 SAMPLES: Final = 16
 _SAMPLE: Final = np.dtype(
@@ -28,9 +30,14 @@ _SAMPLE: Final = np.dtype(
         ("sender_us", "u8"),
         ("retransmits", "u8"),
         ("unsent", "u8"),
+        ("unacked", "u8"),
+        ("unread", "u8"),  # by src, of what came from dst
         ("delivery", "u8"),
+        ("arrived", "u8"),  # on the same connection, the other way: from dst to src
+        ("arrival_rate", "f8"),
     ]
 )
+_Look = tuple[Ints, np.ndarray[Any, Any]]
 
 
 class Traffic:
@@ -55,7 +62,9 @@ class Traffic:
         sample["bytes"], sample["busy_us"] = info["bytes_acked"], info["busy_us"]
         sample["receiver_us"], sample["sender_us"] = info["rwnd_limited_us"], info["sndbuf_limited_us"]
         sample["retransmits"], sample["unsent"] = info["total_retrans"], info["notsent_bytes"]
+        sample["unacked"], sample["unread"] = rows["unsent_bytes"], rows["unread_bytes"]
         sample["delivery"] = info["delivery_rate"]
+        sample["arrived"], sample["arrival_rate"] = rows["arrived_bytes"], rows["arrival_rate"]
         if not self._samples or not np.array_equal(sample, self._samples[-1]):
             self._samples.append(sample)
 
@@ -66,24 +75,24 @@ class Traffic:
             window_s: How far to look back, by each sender's clock.
         """
         latest = self._samples[-1] if self._samples else np.zeros(0, _SAMPLE)
-        then, most_unsent = latest.copy(), latest["unsent"].copy()
-        for sample in reversed(self._samples):
-            at = _find(sample, latest)
-            known = at >= 0
-            of = sample[at[known]]
-            recent = latest["read_ns"][known].astype(np.int64) - of["read_ns"] <= window_s * 1e9
-            place = np.flatnonzero(known)[recent]
-            then[place] = of[recent]
-            most_unsent[place] = np.maximum(most_unsent[place], of["unsent"][recent])
-        pair = latest["src"].astype(np.int64) << 32 | latest["dst"]
-        pairs, at = np.unique(pair, return_inverse=True)
+        looks = list(self._recent(latest, window_s))
+        pairs, out = np.unique(_pair(latest, "src", "dst"), return_inverse=True)
+        out = out.reshape(-1)
+        then, most_unsent, waiting = latest.copy(), latest["unsent"].copy(), latest[["unacked", "unread"]].copy()
+        for place, of in looks:
+            then[place] = of
+            most_unsent[place] = np.maximum(most_unsent[place], of["unsent"])
+            for name in ("unacked", "unread"):
+                waiting[name][place] += of[name]
 
-        def total(name: str, scale: float) -> np.ndarray[Any, Any]:
+        def total(name: str, scale: float) -> Floats:
             grown = np.maximum(latest[name].astype(np.int64) - then[name].astype(np.int64), 0)
-            return np.bincount(at.reshape(-1), grown * scale, len(pairs))
+            return np.bincount(out, grown * scale, len(pairs)).astype(np.float64)
 
         delivery = np.zeros(len(pairs))
-        np.maximum.at(delivery, at.reshape(-1), latest["delivery"].astype(np.float64))
+        np.maximum.at(delivery, out, latest["delivery"].astype(np.float64))
+        back = _places(_pair(latest, "dst", "src"), pairs)
+        arrived_bytes, arrival = _arrivals(latest, looks, back, len(pairs))
         seconds = (latest["read_ns"].astype(np.int64) - then["read_ns"].astype(np.int64)) / 1e9
         return Transfers(
             src=pairs >> 32,
@@ -93,20 +102,80 @@ class Traffic:
             receiver_s=total("receiver_us", 1e-6),
             sender_s=total("sender_us", 1e-6),
             retransmits=total("retransmits", 1.0),
-            unsent_bytes=np.bincount(at.reshape(-1), most_unsent.astype(np.float64), len(pairs)).astype(np.float64),
+            unsent_bytes=np.bincount(out, most_unsent.astype(np.float64), len(pairs)).astype(np.float64),
+            unacked_bytes=np.bincount(out, waiting["unacked"].astype(np.float64), len(pairs)).astype(np.float64),
+            unread_bytes=np.bincount(back[back >= 0], waiting["unread"][back >= 0], len(pairs)).astype(np.float64),
             delivery=np.where(delivery > 0, delivery, np.inf),
+            arrived_bytes=arrived_bytes,
+            arrival=arrival,
             lasted_s=float(seconds.max(initial=0.0)),
         )
+
+    def _recent(self, latest: np.ndarray[Any, Any], window_s: float) -> Iterator[_Look]:
+        """For each sample, the newest first: which of the latest ends it has within the window, and how they were."""
+        for sample in reversed(self._samples):
+            at = _find(sample, latest)
+            known = at >= 0
+            of = sample[at[known]]
+            recent = latest["read_ns"][known].astype(np.int64) - of["read_ns"] <= window_s * 1e9
+            yield np.flatnonzero(known)[recent], of[recent]
+
+
+def _arrivals(latest: np.ndarray[Any, Any], looks: list[_Look], back: Ints, pairs: int) -> tuple[Floats, Floats]:
+    """Bytes that arrived, and the pace at which the middle byte did, times the connections that carry alike.
+
+    Args:
+        latest: The newest sample; what arrives at a rank is on its own end.
+        looks: How its ends were, the newest first.
+        back: The pair for which each end is the receiving one, -1 none.
+        pairs: How many there are.
+    """
+    later = latest.copy()
+    ends, steps, rates = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
+    for place, of in looks:
+        ends.append(place)
+        steps.append(later["arrived"][place].astype(np.int64) - of["arrived"].astype(np.int64))
+        rates.append(later["arrival_rate"][place])
+        later[place] = of
+    end, grown, rate = np.concatenate(ends), np.concatenate(steps), np.concatenate(rates)
+    some = (grown > 0) & (rate > 0) & (back[end] >= 0)
+    end, grown, rate = end[some], grown[some], rate[some]
+    total = np.bincount(back[end], grown, pairs).astype(np.float64)
+    most = np.zeros(pairs)
+    np.maximum.at(most, back[end], np.bincount(end, grown, len(latest))[end])
+    alike = np.divide(total, most, out=np.ones(pairs), where=most > 0)
+    return total, alike * _middle(back[end], grown, rate, pairs)
+
+
+def _middle(group: Ints, weight: Ints, value: Floats, groups: int) -> Floats:
+    """By group the value at which half of the weight is reached, NaN for a group without any."""
+    order = np.lexsort((value, group))
+    group, weight, value = group[order], weight[order], value[order]
+    first = np.searchsorted(group, np.arange(groups + 1))
+    reached = np.concatenate(([0], np.cumsum(weight)))
+    half = (reached[first[:-1]] + reached[first[1:]]) / 2
+    place = np.searchsorted(reached[1:], half)
+    found = np.full(groups, np.nan)
+    filled = first[1:] > first[:-1]
+    found[filled] = value[place[filled]]
+    return found
+
+
+def _pair(sample: np.ndarray[Any, Any], one: str, other: str) -> Ints:
+    return np.asarray(sample[one].astype(np.int64) << 32 | sample[other])
 
 
 def _find(sample: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Where each wanted connection stands in a sample, -1 nowhere."""
-    mine = _key(sample)
-    if not len(mine):
+    return _places(_key(wanted), _key(sample))
+
+
+def _places(wanted: np.ndarray[Any, Any], among: np.ndarray[Any, Any]) -> Ints:
+    if not len(among):
         return np.full(len(wanted), -1, np.int64)
-    order = np.argsort(mine, kind="stable")
-    at = np.minimum(np.searchsorted(mine[order], key := _key(wanted)), len(mine) - 1)
-    return np.where(mine[order][at] == key, order[at], -1)
+    order = np.argsort(among, kind="stable")
+    at = np.minimum(np.searchsorted(among[order], wanted), len(among) - 1)
+    return np.where(among[order][at] == wanted, order[at], -1)
 
 
 def _key(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from whichrank.analyzer.slow.reasons import Why
 from whichrank.analyzer.state import JobState
 from whichrank.detect.slow import LongStage, Suspect
-from whichrank.locate.links import rates_of
+from whichrank.locate.slow_links import rates_of
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence, FaultClass, Link, Reason, Spent
 from whichrank.model.iterations import Excess, Floats, Window
@@ -148,7 +148,8 @@ def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[S
     evidence = []
     for link in slow[:LISTED]:
         where = f"rank {link.src} to rank {link.dst}"
-        evidence.append(Evidence(what="rate while under way", value=round(link.rate), unit="B/s", where=where))
+        what = "rate at which data arrive" if link.is_paced else "rate while under way"
+        evidence.append(Evidence(what=what, value=round(link.rate), unit="B/s", where=where))
         evidence.append(Evidence(what="usual rate", value=round(link.usual), unit="B/s", where=where))
         if link.unsent_bytes:
             evidence.append(Evidence(what="unsent at most", value=link.unsent_bytes, unit="B", where=where))
@@ -175,7 +176,7 @@ def _shared(transfers: Transfers, slow: list[SlowLink], side: str) -> int | None
     if len(ranks) != 1 or len(slow) < 2:
         return None
     rank = int(ranks.pop())
-    measured = ~np.isnan(rates_of(transfers)) & (getattr(transfers, side) == rank)
+    measured = ~np.isnan(rates_of(transfers).best_known) & (getattr(transfers, side) == rank)
     return rank if len(slow) >= MOST * measured.sum() else None
 
 

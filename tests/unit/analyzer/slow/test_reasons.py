@@ -38,6 +38,7 @@ def why(told: Rates, *, in_loader: float = 0.0) -> Why:
     [
         (rates(), None),
         (rates(delay=0.2), Reason.CPU_CONTENTION),
+        (rates(delay=0.2, limit_cores=np.nan), None),
         (rates(delay=0.05), None),
         (rates(stolen=0.5), Reason.CPU_CONTENTION),
         (rates(collected=0.25), Reason.GARBAGE_COLLECTION),

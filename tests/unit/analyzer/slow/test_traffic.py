@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.unit.tcp_rows import end
 
 from whichrank.analyzer.slow.traffic import Traffic
-from whichrank.locate.links import LinkPast, ends_of, rates_of, slow_links, without_ways_back
+from whichrank.locate.links import ends_of
+from whichrank.locate.slow_links import LinkPast, matrix_of, rates_of, slow_links, without_ways_back
 from whichrank.model.links import SlowLink, Transfers
 
 S = 1_000_000_000
@@ -52,7 +55,7 @@ def test_what_counters_grew_by_is_what_went_over() -> None:
     assert told.active_s == pytest.approx([1.5, 1.5])
     assert told.unsent_bytes.tolist() == [7, 7]
     assert told.lasted_s == 10
-    assert rates_of(told) == pytest.approx([20 * MB / 1.5] * 2)
+    assert rates_of(told).by_kernel == pytest.approx([20 * MB / 1.5] * 2)
 
 
 def test_only_the_window_counts() -> None:
@@ -71,6 +74,38 @@ def test_a_connection_that_is_new_has_sent_nothing_yet() -> None:
     assert Traffic().transfers(60).src.tolist() == []
 
 
+def test_what_arrived_is_told_of_the_way_to_the_rank_that_read_it() -> None:
+    # GIVEN rank 2 that reads from rank 0 at 6 MB/s at first and then at 5 GB/s, and what lies unread at it
+    def told(arrived: int, rate: float, unread: int) -> dict[tuple[int, int], dict[str, Any]]:
+        ours = {"bytes_acked": arrived, "unsent_bytes": 90_000}
+        return {(0, 2): ours, (2, 0): {"arrived_bytes": arrived, "arrival_rate": rate, "unread_bytes": unread}}
+
+    known = traffic(look(5, told(MB, 1e6, 3)), look(10, told(7 * MB, 6e6, 4)), look(15, told(11 * MB, 5e9, 0)))
+    way = known.transfers(60)
+
+    # THEN most of it came slowly, and it is a matter of the way from rank 0 to rank 2
+    assert way.arrived_bytes.tolist() == [10 * MB, 0]
+    assert way.arrival[0] == 6e6
+    assert np.isnan(way.arrival[1])
+    assert (way.unread_bytes.tolist(), way.unacked_bytes[0] > 0) == ([7, 0], True)
+    # AND in a shorter window it is what came last
+    assert known.transfers(7).arrival[0] == 5e9
+
+
+def test_connections_that_carry_alike_add_up() -> None:
+    # GIVEN two connections between two ranks, and a third that carries little
+    def told(times: int) -> list[np.ndarray]:
+        sent = [end(0, f"10.0.0.0/{port}", f"10.0.0.1/{port}", read_ns=times * S) for port in (7000, 7001, 7002)]
+        return sent + [
+            end(2, f"10.0.0.1/{port}", f"10.0.0.0/{port}", read_ns=times * S, arrived_bytes=times * mb * MB,
+                arrival_rate=6e6 if times > 1 else 0.0)
+            for port, mb in ((7000, 10), (7001, 10), (7002, 1))
+        ]  # fmt: skip
+
+    rows = [np.concatenate(told(times)) for times in (1, 2)]
+    assert traffic(*rows).transfers(60).arrival[0] == pytest.approx(6e6 * 2.1)
+
+
 def transfers(rate: dict[tuple[int, int], float], **more: dict[tuple[int, int], float]) -> Transfers:
     """20 MB over each of these links in a window of 10 s, at so many MB/s."""
     pairs = list(rate)
@@ -82,8 +117,11 @@ def transfers(rate: dict[tuple[int, int], float], **more: dict[tuple[int, int], 
     return Transfers(
         src=np.array([p[0] for p in pairs]), dst=np.array([p[1] for p in pairs]), bytes_acked=np.full(n, 20.0 * MB),
         busy_s=np.array([20 / rate[pair] for pair in pairs]) + column("receiver_s"), receiver_s=column("receiver_s"),
-        sender_s=column("sender_s"), retransmits=np.zeros(n), unsent_bytes=column("unsent_bytes"),
-        delivery=np.array([more.get("delivery", {}).get(pair, np.inf) for pair in pairs]), lasted_s=10.0,
+        sender_s=column("sender_s"), retransmits=column("retransmits"), unsent_bytes=column("unsent_bytes"),
+        unacked_bytes=column("unacked_bytes"), unread_bytes=column("unread_bytes"),
+        delivery=np.array([more.get("delivery", {}).get(pair, np.inf) for pair in pairs]),
+        arrived_bytes=np.array([20.0 * MB * (pair in more.get("arrival", {})) for pair in pairs]),
+        arrival=np.array([more.get("arrival", {}).get(pair, np.nan) for pair in pairs]), lasted_s=10.0,
     )  # fmt: skip
 
 
@@ -135,6 +173,65 @@ def test_two_links_are_compared_with_their_past_only() -> None:
         (s.src, s.dst)
         for s in slow_links(transfers({(0, 2): 12.0, (2, 0): 10.0}, delivery={(0, 2): 12.0 * MB}), NODE, past)
     ] == [(0, 2)]
+
+
+FAST: dict[tuple[int, int], float] = dict.fromkeys(RING, 5000.0 * MB)
+
+
+def told_links(told: Transfers, past: LinkPast | None = None) -> list[tuple[int, int]]:
+    slow = without_ways_back(slow_links(told, NODE, past or LinkPast()), NODE)
+    assert all(link.end == "path" for link in slow)
+    return [(link.src, link.dst) for link in slow]
+
+
+def test_the_way_on_which_data_arrive_slowly_is_told_and_not_the_way_back() -> None:
+    # GIVEN two ways of node 2 that are both slow for the senders' kernels, with bytes that wait on both
+    kernel = RING | {(2, 4): 6.0, (4, 0): 6.5}
+    waiting = {(2, 4): 90_000.0, (4, 0): 90_000.0}
+    # THEN that one is told on which data arrive slowly
+    for way in ((2, 4), (4, 0)):
+        told = transfers(kernel, unsent_bytes=waiting, unacked_bytes=waiting, arrival=FAST | {way: 6.0 * MB})
+        assert told_links(told) == [way]
+
+
+def test_both_ways_of_a_node_can_be_slow() -> None:
+    slow = {(2, 4): 6.0 * MB, (4, 0): 6.0 * MB}
+    told = transfers(RING, unacked_bytes=dict.fromkeys(slow, 90_000.0), arrival=FAST | slow)
+    assert sorted(told_links(told)) == sorted(slow)
+
+
+def test_a_receiver_that_seldom_gets_to_read_makes_no_way_slow() -> None:
+    # GIVEN reads that find data long after they came in: they lie unread, and the sender's kernel delivers as ever
+    late = {(2, 4): 40.0 * MB}
+    told = transfers(RING, unread_bytes={(2, 4): 90_000.0}, arrival=FAST | late)
+    assert told_links(told) == []
+    assert [(s.src, s.dst, s.end) for s in slow_links(told, NODE, LinkPast())] == [(2, 4, None)]
+    # AND it is the way if that delivers as slowly
+    delivered = transfers(RING, unread_bytes={(2, 4): 9.0}, arrival=FAST | late, delivery={(2, 4): 50.0 * MB})
+    assert told_links(delivered) == [(2, 4)]
+
+
+def test_a_pace_that_costs_nothing_is_not_slow() -> None:
+    # GIVEN a way that is a quarter as fast, at which 20 MB take a hundredth of a second
+    told = transfers(RING, unacked_bytes={(2, 4): 9.0}, arrival=FAST | {(2, 4): 1250.0 * MB})
+    assert slow_links(told, NODE, LinkPast()) == []
+
+
+def test_a_way_that_loses_data_is_told_though_what_arrives_arrives_at_once() -> None:
+    lossy = transfers(RING | {(2, 4): 12.0}, arrival=FAST, retransmits={(2, 4): 400.0})
+    assert told_links(lossy) == [(2, 4)]
+    assert told_links(transfers(RING | {(2, 4): 12.0}, arrival=FAST, retransmits={(2, 4): 10.0})) == []
+
+
+def test_rates_of_the_two_kinds_are_never_compared() -> None:
+    # GIVEN a past in which the pace of arrival was known WHEN it no longer is THEN the kernel's rate is not held to it
+    past = LinkPast()
+    past.learn(transfers({(0, 2): 50.0}, arrival={(0, 2): 5000.0 * MB}))
+    assert slow_links(transfers({(0, 2): 45.0}), NODE, past) == []
+    (cell,) = matrix_of(transfers({(0, 2): 45.0}), NODE, past, 9)
+    assert (cell.rate, cell.best) == (45 * MB, 50 * MB)
+    (cell,) = matrix_of(transfers({(0, 2): 45.0}, arrival={(0, 2): 4000.0 * MB}), NODE, past, 9)
+    assert (cell.rate, cell.best) == (4000 * MB, 5000 * MB)
 
 
 def test_few_bytes_say_nothing() -> None:

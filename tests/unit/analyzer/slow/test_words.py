@@ -8,7 +8,7 @@ from test_traffic import RING, transfers
 
 from whichrank.analyzer.slow.words import of_links
 from whichrank.analyzer.state import JobState
-from whichrank.locate.links import LinkPast, slow_links
+from whichrank.locate.slow_links import LinkPast, slow_links
 from whichrank.model.finding import Finding
 from whichrank.model.iterations import Window
 

@@ -1,0 +1,210 @@
+"""Which ways between nodes are slow, and where (DESIGN 5.3; C4D's transfer matrix, section III.A).
+
+A rate is known in one of two ways. Where the socket sensor is loaded, it is the pace at which data came in at the
+receiver: that of the way itself if the way is what limits. Elsewhere it is what the sender's kernel says: bytes by the
+time in which something was under way, which late acknowledgements and small messages stretch. Rates of both kinds are
+never compared with each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from whichrank.model.incident import LinkEnd
+from whichrank.model.links import LinkRate, SlowLink, Transfers
+from whichrank.model.picture import Bools, Floats, Ints
+
+SLOWER = 0.5
+"""Of the usual rate, from which a way is slow."""
+LEAST_BYTES = 1 << 18
+LEAST_ACTIVE = 0.02
+"""Share of the window in which something was under way, for a rate to mean anything."""
+MOSTLY = 0.5
+"""Share of the bytes whose pace must be known, for it to be that of the way."""
+LEAST_ALIKE = 3
+"""Comparable ways, to know what is usual without a past."""
+ALIKE = 4.0
+"""Times as many bytes as another, at most, for two ways to be comparable."""
+MOST_LIKELY = 256
+"""Ways that are compared with those like them, the slowest."""
+CLEARLY = 1.05
+"""Times as fast, from which one of two slow ways is the faster one."""
+LIMITS = 0.5
+"""Share of the busy time from which a limit names an end."""
+LOSSY = 0.005
+"""Share of the segments that were sent again, from which that is what makes a way slow."""
+_SEGMENT = 1448.0
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Bytes per second of each pair of a `Transfers`, NaN where not known.
+
+    Attributes:
+        by_arrival: The pace at which data came in at the receiver.
+        by_kernel: While something was under way, by the sender's kernel.
+    """
+
+    by_arrival: Floats
+    by_kernel: Floats
+
+    @property
+    def best_known(self) -> Floats:
+        """The pace of arrival where it is known."""
+        return np.where(np.isnan(self.by_arrival), self.by_kernel, self.by_arrival)
+
+
+class LinkPast:
+    """The best rates that each link has had."""
+
+    def __init__(self) -> None:
+        self._best: dict[tuple[int, int], tuple[float, float]] = {}
+
+    def usual(self, transfers: Transfers) -> Rates:
+        """What each link has had at best."""
+        pairs = zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
+        best = np.array([self._best.get(pair, (np.nan, np.nan)) for pair in pairs]).reshape(-1, 2)
+        return Rates(best[:, 0], best[:, 1])
+
+    def learn(self, transfers: Transfers) -> None:
+        """Take a window that is over."""
+        now, before = rates_of(transfers), self.usual(transfers)
+        arrival, kernel = np.fmax(now.by_arrival, before.by_arrival), np.fmax(now.by_kernel, before.by_kernel)
+        pairs = zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
+        self._best.update(zip(pairs, zip(arrival.tolist(), kernel.tolist(), strict=True), strict=True))
+
+
+def rates_of(transfers: Transfers) -> Rates:
+    """Where enough went over, and in the time that the kernel says something was under way for long enough."""
+    enough = transfers.bytes_acked >= LEAST_BYTES
+    active_s = transfers.active_s
+    known = enough & (active_s >= LEAST_ACTIVE * transfers.lasted_s) & (active_s > 0)
+    by_kernel = np.divide(transfers.bytes_acked, active_s, out=np.full(len(active_s), np.nan), where=known)
+    is_paced = enough & (transfers.arrived_bytes >= MOSTLY * transfers.bytes_acked)
+    return Rates(np.where(is_paced, transfers.arrival, np.nan), by_kernel)
+
+
+def matrix_of(transfers: Transfers, node: Ints, past: LinkPast, most: int) -> tuple[LinkRate, ...]:
+    """The rates that are known between nodes, the slowest first.
+
+    Args:
+        transfers: One window.
+        node: By rank, its node.
+        past: The best rates so far.
+        most: Cells, at most.
+    """
+    rates, before = rates_of(transfers), past.usual(transfers)
+    rate, is_paced = rates.best_known, ~np.isnan(rates.by_arrival)
+    best = np.where(is_paced, before.by_arrival, before.by_kernel)
+    known = np.flatnonzero((node[transfers.src] != node[transfers.dst]) & ~np.isnan(rate))
+    busy = transfers.bytes_acked / rate / max(transfers.lasted_s, 1e-9)
+    return tuple(
+        LinkRate(
+            src=int(transfers.src[i]), dst=int(transfers.dst[i]), rate=round(float(rate[i])),
+            best=None if np.isnan(best[i]) else round(float(best[i])), busy=round(float(busy[i]), 4),
+            paced=bool(is_paced[i]),
+        )
+        for i in known[np.argsort(rate[known], kind="stable")][:most].tolist()
+    )  # fmt: skip
+
+
+def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLink]:
+    """Links between nodes that are slower than comparable ones, or than they were (C4D's matrix, section III.A).
+
+    Where the pace of arrival is known, it must be slow, and the kernels must agree that it is the way and not a
+    receiver that seldom gets to read: bytes wait on the way rather than at its end, or the sender's kernel delivers as
+    slowly. A way that loses data is seen by what is sent again. Elsewhere the link's end is where the sender's kernel
+    sees the fault: bytes wait to be sent, an end limits, or its own estimate of the rate is as low. Where it sees none,
+    it is None, and the way back may be slow: acknowledgements come late, and what they answer only looks slow.
+
+    Args:
+        transfers: One window.
+        node: By rank, its node; links within a node are no network.
+        past: The best rates so far.
+    """
+    between = node[transfers.src] != node[transfers.dst]
+    now, before = rates_of(transfers), past.usual(transfers)
+    is_paced = ~np.isnan(now.by_arrival)
+    by_arrival = _slower(transfers, between, now.by_arrival, before.by_arrival)
+    by_kernel = _slower(transfers, between, now.by_kernel, before.by_kernel)
+    found = {}
+    for i, link in by_kernel.items():
+        is_lossy = transfers.retransmits[i] * _SEGMENT >= LOSSY * transfers.bytes_acked[i]
+        if not is_paced[i] or is_lossy:
+            found[i] = replace(link, end=_end(transfers, i, link.usual) or ("path" if is_lossy else None))
+    for i, link in by_arrival.items():
+        if link.lost_s >= LEAST_ACTIVE * transfers.lasted_s:
+            is_path = (
+                transfers.delivery[i] < SLOWER * link.usual or transfers.unacked_bytes[i] > transfers.unread_bytes[i]
+            )
+            found[i] = replace(link, end=_limit(transfers, i) or ("path" if is_path else None), is_paced=True)
+    return sorted(found.values(), key=lambda link: -link.lost_s)
+
+
+def _slower(transfers: Transfers, between: Bools, rate: Floats, before: Floats) -> dict[int, SlowLink]:
+    """Those of which this rate is below the usual one, by their place."""
+    # What is usual is no more than the fastest, so only these can be slow; at large sizes the slowest are enough.
+    fastest = np.fmax(before, np.nanmax(rate[between], initial=0.0))
+    likely = np.flatnonzero(between & (rate < SLOWER * fastest))
+    found = {}
+    for i in likely[np.argsort(rate[likely], kind="stable")][:MOST_LIKELY].tolist():
+        mine = transfers.bytes_acked[i]
+        alike = between & ~np.isnan(rate) & (transfers.bytes_acked <= ALIKE * mine)
+        alike &= ALIKE * transfers.bytes_acked >= mine
+        alike[i] = False
+        usual = float(np.median(rate[alike])) if alike.sum() >= LEAST_ALIKE else 0.0
+        usual = max(usual, 0.0 if np.isnan(before[i]) else float(before[i]))
+        if usual and rate[i] < SLOWER * usual:
+            src, dst = int(transfers.src[i]), int(transfers.dst[i])
+            lost_s, unsent = float(mine / rate[i] - mine / usual), int(transfers.unsent_bytes[i])
+            found[i] = SlowLink(src, dst, float(rate[i]), usual, None, lost_s, unsent)
+    return found
+
+
+def without_ways_back(slow: list[SlowLink], node: Ints) -> list[SlowLink]:
+    """Of slow links those that are slow themselves, by the pace of arrival or where a kernel sees something.
+
+    What a node sends carries its acknowledgements too. Where all that it sends is slow, they come late, and who sends
+    to it has to wait for them: bytes pile up in front of a way that is sound. So where no pace is known and both ways
+    of a node are slow, what it sends is told if that is clearly the slower one, else neither: it cannot be known which
+    of them makes the other look slow. What limits at an end is told in any case.
+
+    Args:
+        slow: From `slow_links`.
+        node: By rank, its node.
+    """
+    told = [link for link in slow if link.end in ("receiver", "sender") or (link.is_paced and link.end)]
+    paths = [link for link in slow if link.end not in ("receiver", "sender") and not link.is_paced]
+    source, target = [int(node[link.src]) for link in paths], [int(node[link.dst]) for link in paths]
+    seen = {i for i, link in enumerate(paths) if link.end == "path"}
+    excused: set[int] = set()
+
+    def slowest(of: int) -> float:
+        return min(link.rate for link, at in zip(paths, source, strict=True) if at == of)
+
+    for both in sorted(set(source) & set(target), key=slowest):
+        out = {i for i, at in enumerate(source) if at == both} - excused
+        back = {i for i, at in enumerate(target) if at == both} - excused
+        if not out or not back:
+            continue
+        if seen & (out | back):
+            seen |= out
+        out_rate, back_rate = (float(np.median([paths[i].rate for i in way])) for way in (out, back))
+        excused |= back if out_rate * CLEARLY < back_rate else out | back
+    told += [replace(paths[i], end="path") for i in sorted(seen - excused)]
+    return sorted(told, key=lambda link: -link.lost_s)
+
+
+def _end(transfers: Transfers, i: int, usual: float) -> LinkEnd | None:
+    """Where the fault is by the word of the sender's kernel; None if it knows of none."""
+    is_path = transfers.unsent_bytes[i] > 0 or transfers.delivery[i] < SLOWER * usual
+    return _limit(transfers, i) or ("path" if is_path else None)
+
+
+def _limit(transfers: Transfers, i: int) -> LinkEnd | None:
+    """The end that limits, if one does."""
+    if transfers.receiver_s[i] >= LIMITS * transfers.busy_s[i]:
+        return "receiver"
+    return "sender" if transfers.sender_s[i] >= LIMITS * transfers.busy_s[i] else None

@@ -1,0 +1,99 @@
+"""The pace at which data came in, from the tables of two looks."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from tests.unit.tcp_rows import address, end
+
+from whichrank.agent.arrivals import LEAST_BYTES, Arrivals
+from whichrank.agent.rank import RankWatch
+from whichrank.errors import RingFormatError
+from whichrank.model.rows import CONNECTION, PACES
+
+MB = 1_000_000
+SLOW, FAST = 2, 6
+
+
+class Rank:
+    """A rank with one connection; all that is asked of a RankWatch here."""
+
+    def __init__(self, rank: int, local: str, remote: str) -> None:
+        self.rank, self.ended_ns, self.reader = rank, 0, self
+        self.table = np.zeros(1, CONNECTION)
+        for side, text in (("local", local), ("remote", remote)):
+            host, port = text.split("/")
+            self.table[f"{side}_addr"], self.table[f"{side}_port"] = np.void(address(host)), int(port)
+        self.is_cut = False
+
+    def read(self, pace: int, count: int, rate: float) -> None:
+        """Bytes that came at this rate."""
+        self.table["pace"]["bytes"][0, pace] += count
+        self.table["pace"]["ns"][0, pace] += int(count / rate * 1e9)
+
+    def connections(self) -> np.ndarray[Any, Any]:
+        if self.is_cut:
+            raise RingFormatError("cut", where="ring")
+        return self.table.copy()
+
+
+A, B = "10.0.0.1/5000", "10.0.0.2/6000"
+
+
+def look(arrivals: Arrivals, *ranks: Rank) -> np.ndarray[Any, Any]:
+    rows = np.concatenate([end(0, A, B), end(1, B, A), end(0, A, "10.0.0.9/1")])
+    arrivals.add_to(rows, cast("list[RankWatch]", list(ranks)))
+    return rows
+
+
+def test_the_pace_is_that_of_most_bytes_since_the_look_before() -> None:
+    # GIVEN a rank to which data came fast
+    rank, other, arrivals = Rank(0, A, B), Rank(1, B, A), Arrivals()
+    rank.read(FAST, 50 * MB, 5e9)
+    rows = look(arrivals, rank, other)
+    assert rows["arrived_bytes"].tolist() == [50 * MB, 0, 0]
+    assert rows["arrival_rate"].tolist() == pytest.approx([5e9, 0, 0])
+
+    # WHEN most of what comes then is slow THEN that is its pace, whatever was before; the other end knows of nothing
+    rank.read(SLOW, 7 * MB, 6e6)
+    rank.read(FAST, 3 * MB, 5e9)
+    rows = look(arrivals, rank, other)
+    assert rows["arrived_bytes"].tolist() == [60 * MB, 0, 0]
+    assert rows["arrival_rate"].tolist() == pytest.approx([6e6, 0, 0])
+
+    # AND if nothing comes any more, no pace is told
+    assert look(arrivals, rank, other)["arrival_rate"].tolist() == [0, 0, 0]
+
+
+def test_few_bytes_have_no_pace() -> None:
+    rank, arrivals = Rank(0, A, B), Arrivals()
+    rank.read(SLOW, LEAST_BYTES - 1, 6e6)
+    assert look(arrivals, rank)["arrival_rate"].tolist() == [0, 0, 0]
+
+
+def test_a_row_that_was_given_to_another_connection_begins_anew() -> None:
+    rank, arrivals = Rank(0, A, "10.0.0.9/1"), Arrivals()
+    rank.read(SLOW, 50 * MB, 6e6)
+    look(arrivals, rank)
+    other = Rank(0, A, B)
+    other.read(FAST, 20 * MB, 5e9)
+    assert look(arrivals, other)["arrival_rate"].tolist() == pytest.approx([5e9, 0, 0])
+
+
+def test_a_ring_that_cannot_be_read_says_nothing_and_harms_no_other() -> None:
+    rank, other, arrivals = Rank(0, A, B), Rank(1, B, A), Arrivals()
+    rank.is_cut = True
+    other.read(SLOW, 7 * MB, 6e6)
+    assert look(arrivals, rank, other)["arrival_rate"].tolist() == pytest.approx([0, 6e6, 0])
+    assert look(arrivals)["arrived_bytes"].tolist() == [0, 0, 0]
+
+
+def test_bytes_of_all_classes_are_counted() -> None:
+    rank, arrivals = Rank(0, A, B), Arrivals()
+    for pace in range(PACES):
+        rank.read(pace, MB, 4.0 ** (pace + 9))
+    rows = look(arrivals, rank)
+    assert rows["arrived_bytes"][0] == PACES * MB
+    assert rows["arrival_rate"][0] == pytest.approx(4.0 ** (PACES // 2 - 1 + 9))
