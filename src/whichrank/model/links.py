@@ -69,6 +69,8 @@ class LinkRate(Struct, frozen=True, kw_only=True):
 
 def rate_text(bytes_per_s: float) -> str:
     """A rate as networks are rated."""
+    if bytes_per_s >= 125e6:
+        return f"{bytes_per_s * 8 / 1e9:.1f} Gbit/s"
     return f"{bytes_per_s * 8 / 1e6:.{0 if bytes_per_s >= 1e6 else 1}f} Mbit/s"
 
 

@@ -195,6 +195,8 @@ def _opening(incident: Incident) -> str:
 
 def _what(incident: Incident, *, with_place: bool) -> str:
     op = _op(incident, with_place=with_place)
+    if not incident.culprits and incident.links and incident.cause == Cause.COMMUNICATION_SLOW:
+        return _slow_links(incident)
     if not incident.culprits:
         said = _NO_NAME[incident.cause][_is_over(incident)].format(op=op)
         return said if incident.cause in NOBODY or incident.links else f"{said}; the evidence names no rank"
@@ -205,6 +207,15 @@ def _what(incident: Incident, *, with_place: bool) -> str:
     else:
         subject = f"ranks {ranges([culprit.rank for culprit in incident.culprits])}"
     return f"{subject} {predicate.format(op=op)}"
+
+
+def _slow_links(incident: Incident) -> str:
+    ways = [f"rank {link.src} to rank {link.dst}" for link in incident.links]
+    is_over = _is_over(incident)
+    if len(ways) == 1:
+        return f"the link from {ways[0]} {'was' if is_over else 'is'} slow"
+    listed = ", ".join(ways[:_MOST_LISTED]) + _more(len(ways))
+    return f"{len(ways)} links {'were' if is_over else 'are'} slow: {listed}"
 
 
 def _predicate(incident: Incident, *, is_one: bool) -> str:
@@ -362,6 +373,8 @@ def _value(item: Evidence) -> str:
         return f"{item.value} {item.unit}" if item.unit else item.value
     if item.unit in ("B", "bytes"):
         return size(item.value)
+    if item.unit == "B/s":
+        return f"{size(item.value)}/s"
     if item.unit == "s":
         return duration(item.value)
     return f"{number(item.value)} {item.unit}" if item.unit else number(item.value)

@@ -179,6 +179,22 @@ def test_what_is_over_is_told_in_the_past(status: str) -> None:
     assert "7 ranks wait (" in paragraph(not_entered(culprits=(who,)))
 
 
+@pytest.mark.parametrize(
+    ("links", "status", "said"),
+    [
+        ([(1, 4)], "open", "ALERT slowdown: the link from rank 1 to rank 4 is slow"),
+        ([(1, 4)], "final", "ALERT slowdown: the link from rank 1 to rank 4 was slow"),
+        ([(1, 4), (2, 4)], "open", "ALERT slowdown: 2 links are slow: rank 1 to rank 4, rank 2 to rank 4"),
+        ([(n, 9) for n in range(9)], "final", "ALERT slowdown: 9 links were slow: rank 0 to rank 9"),
+    ],
+)
+def test_slow_links_stand_in_the_headline(links: list[tuple[int, int]], status: str, said: str) -> None:
+    named = tuple(Link(src=src, dst=dst, end="path") for src, dst in links)
+    case = incident(Cause.COMMUNICATION_SLOW, kind="slow", status=status, culprits=(), links=named)
+    assert headline(case).startswith(said)
+    assert len(links) <= 8 or headline(case).endswith("; and 1 more")
+
+
 @pytest.mark.parametrize("cause", [Cause.INCONSISTENT, Cause.DEADLOCK, Cause.TRANSPORT, Cause.DEVICE, Cause.NODE_LOST])
 @pytest.mark.parametrize("names", [0, 1, 2])
 def test_every_hang_that_has_ended_is_told_in_the_past(cause: Cause, names: int) -> None:
@@ -323,6 +339,7 @@ def test_long_lists_are_cut_with_their_number() -> None:
         (Evidence(what="age", value=4000, unit="s"), "age 1 h 6 min"),
         (Evidence(what="ops", value=1234567), "ops 1,234,567"),
         (Evidence(what="rate", value=0.98765, unit="GB/s"), "rate 0.988 GB/s"),
+        (Evidence(what="rate", value=6_188_825, unit="B/s"), "rate 5.9 MiB/s"),
         (Evidence(what="state", value="T"), "state T"),
         (Evidence(what="GIL held", value=True), "GIL held yes"),
     ],

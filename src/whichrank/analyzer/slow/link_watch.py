@@ -53,7 +53,7 @@ class LinkWatch:
         slow = [link for link in slow if link.lost_s >= LOST * transfers.lasted_s]
         sure = without_ways_back(slow, node)
         self._doubt(now_s, is_unsure=bool(slow) and not sure)
-        return [of_links(state, window, transfers, sure)] if sure else []
+        return [of_links(state, window, transfers, sure, node)] if sure else []
 
     def learn(self, transfers: Transfers) -> None:
         """Nothing was slow in this window."""

@@ -14,7 +14,7 @@ from whichrank.detect.slow import LongStage, Suspect
 from whichrank.locate.slow_links import rates_of
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence, FaultClass, Link, Reason, Spent
-from whichrank.model.iterations import Excess, Floats, Window
+from whichrank.model.iterations import Excess, Floats, Ints, Window
 from whichrank.model.links import SlowLink, Transfers, rate_text
 
 LISTED = 16
@@ -135,8 +135,16 @@ def times_of(window: Window, spent: Floats, rows: Iterable[int]) -> tuple[Spent,
     )
 
 
-def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[SlowLink]) -> Told:
-    """Links that are slow. All from one rank: it is a source; all to one: a destination (C4D, section III.A)."""
+def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[SlowLink], node: Ints) -> Told:
+    """Links that are slow. All from one rank: it is a source; all to one: a destination (C4D, section III.A).
+
+    Args:
+        state: The job.
+        window: The iterations of this time.
+        transfers: All transfers in it.
+        slow: Of them those that are slow, the worst first.
+        node: By rank, its node.
+    """
     source, target = _shared(transfers, slow, "src"), _shared(transfers, slow, "dst")
     worst = slow[0]
     rates = f"{rate_text(worst.rate)} where {rate_text(worst.usual)} is usual"
@@ -153,6 +161,10 @@ def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[S
         evidence.append(Evidence(what="usual rate", value=round(link.usual), unit="B/s", where=where))
         if link.unsent_bytes:
             evidence.append(Evidence(what="unsent at most", value=link.unsent_bytes, unit="B", where=where))
+    for side, does in (("src", "sends"), ("dst", "receives")):
+        ends = sorted({getattr(link, side) for link in slow})
+        if len(ends) > 1 and len(set(node[ends].tolist())) == 1:
+            evidence.append(Evidence(what=f"one node {does} on all of them", value=f"ranks {_listed(ends)}"))
     share = sum(link.lost_s for link in slow) / len(slow) / transfers.lasted_s
     evidence.append(Evidence(what="share of the time lost on each", value=round(share, 2)))
     ranks = {link.src for link in slow} | {link.dst for link in slow}
@@ -168,6 +180,12 @@ def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[S
         iteration=int(window.iteration[0]),
     )
     return Told("links", finding)
+
+
+def _listed(ranks: list[int]) -> str:
+    more = [] if len(ranks) <= LISTED else [f"{len(ranks) - LISTED} more"]
+    said = [*map(str, ranks[:LISTED]), *more]
+    return f"{', '.join(said[:-1])} and {said[-1]}"
 
 
 def _shared(transfers: Transfers, slow: list[SlowLink], side: str) -> int | None:

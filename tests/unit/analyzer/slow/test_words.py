@@ -26,7 +26,7 @@ def told(slow: dict[tuple[int, int], float]) -> Finding:
     )  # fmt: skip
     state = JobState()
     state.ranks.grow(6)
-    return of_links(state, window, links, slow_links(links, NODE, LinkPast())).finding
+    return of_links(state, window, links, slow_links(links, NODE, LinkPast()), NODE).finding
 
 
 def test_a_cell_is_a_link_and_names_no_rank() -> None:
@@ -48,6 +48,21 @@ def test_a_row_is_a_source_and_a_column_a_destination(
     finding = told(slow)
     assert [blame.rank for blame in finding.culprits] == [rank]
     assert words in finding.culprits[0].why
+
+
+@pytest.mark.parametrize(
+    ("slow", "said"),
+    [
+        ({(2, 4): 5.0, (3, 5): 5.0}, {"one node sends on all of them": "ranks 2 and 3",
+                                      "one node receives on all of them": "ranks 4 and 5"}),
+        ({(0, 2): 5.0, (5, 3): 5.0}, {"one node receives on all of them": "ranks 2 and 3"}),
+        ({(0, 2): 5.0, (4, 0): 5.0}, {}),
+        ({(2, 4): 5.0}, {}),
+    ],
+)  # fmt: skip
+def test_what_the_links_share_is_said(slow: dict[tuple[int, int], float], said: dict[str, str]) -> None:
+    # GIVEN slow links of several ranks THEN the node that all of them have is told, since that is where to look
+    assert {e.what: e.value for e in told(slow).evidence if e.what.startswith("one node")} == said
 
 
 def test_the_numbers_are_in_the_evidence() -> None:
