@@ -21,14 +21,14 @@ NAMES = {0: "mesh_tp", 1: "mesh_pp", 2: "mesh_dp", 3: "default_pg"}
 
 
 def watch(
-    told: Told, window_s: float = 4.0, stolen_s: Callable[[float], float] | None = None, every_s: float = EVERY_S
+    told: Told, window_s: float = 4.0, stolen_s: Callable[[int, float], float] | None = None, every_s: float = EVERY_S
 ) -> list[Incident]:
     """Everything that an analyzer says, in order.
 
     Args:
         told: The job.
         window_s: Of slowness.
-        stolen_s: How much CPU time the hypervisor has taken from each node by then, seconds.
+        stolen_s: How much CPU time the hypervisor has taken from the node of a rank by then, seconds.
         every_s: Time between batches.
     """
     ops, steps = told.arrays()
@@ -60,7 +60,7 @@ def watch(
         for node in nodes:
             if stolen_s:
                 worked = {"main_cpu_ns": int(now_s * S), "node_ns": int(now_s * S)}
-                sampled = {"usage_ns": node.ns(now_s), "stolen_ns": int(stolen_s(now_s) * S), **worked}
+                sampled = {"usage_ns": node.ns(now_s), "stolen_ns": int(stolen_s(node.ranks[0], now_s) * S), **worked}
                 node.is_(node.ranks[0], ProcessState.SLEEPING, **sampled)
             analyzer.feed(node.batch(now_s, news[np.isin(news["rank"], node.ranks)]), T0 / S + now_s)
         said += analyzer.tick(T0 / S + now_s)

@@ -228,7 +228,8 @@ class Slowness:
     def _why(self, window: Window, suspect: Suspect, suspects: list[int]) -> Why:
         """What its node and its stacks say of it, since it began."""
         rates = self._rates(window, suspect.onset)
-        index, excess = suspect.index, suspect.excess_s / window.iteration_s
+        index, usual = suspect.index, np.mean if suspect.comes_and_goes else np.median
+        excess = suspect.excess_s / float(usual(window.total_s[index, suspect.onset :]))
         rank = int(window.ranks[index])
         peers = window.peers_of(index)
         why = why_slow(rates, index, peers, rank, excess, self._loader.share(rank))

@@ -84,7 +84,7 @@ def test_ranks_that_take_turns_to_have_no_cpu_are_told_to_have_none() -> None:
     # GIVEN an excess that moves from rank to rank, and ranks that are ready for a third of the time without a CPU
     turns = np.random.default_rng(3).integers(8, size=200)
     told = run(ddp(8), 150, factors(lambda rank, i, _: 2.0 if turns[i] == rank else 1.0))
-    incidents = watch(told, WINDOW_S, lambda now_s: 0.33 * now_s)
+    incidents = watch(told, WINDOW_S, lambda _, now_s: 0.33 * now_s)
     assert {(i.cause, i.severity, i.reason) for i in incidents} == {(Cause.IMBALANCE, "notice", Reason.CPU_CONTENTION)}
 
 
@@ -133,13 +133,28 @@ def test_all_slower_alike_is_told_with_the_factor_and_without_a_name() -> None:
     assert incident.evidence[0].value == pytest.approx(1.5, abs=0.05)
 
 
+def step_at_s(told: Told, number: int) -> float:
+    """When rank 0 made this step."""
+    steps = told.arrays()[1]
+    step = steps[(steps["rank"] == 0) & (steps["counter"] == number)][0]
+    return (int(step["at_ns"]) - int(Told.clock(step["rank"]))) / 1e9
+
+
+def test_a_reason_is_measured_against_what_slow_iterations_take() -> None:
+    # GIVEN a rank that is ten times as slow from some iteration on, when most iterations of the window are short still,
+    # and a hypervisor that takes most of its time since then
+    told = run(ddp(8), 120, factors(lambda rank, i, _: 10.0 if rank == 5 and i >= 105 else 1.0))
+    slow_from_s = step_at_s(told, 105)
+    incidents = watch(told, WINDOW_S, lambda rank, now_s: 0.8 * max(0.0, now_s - slow_from_s) * (rank == 5))
+    # THEN that is the reason from the first word on
+    assert {(names([i]) == {5}, i.reason) for i in incidents} == {(True, Reason.CPU_CONTENTION)}
+
+
 def test_all_slower_since_the_hypervisor_took_their_cpus_is_a_notice() -> None:
     # GIVEN all ranks are slower by half from some iteration on, and a third of their CPU time is taken from then on
     told = run(ddp(8), 200, factors(lambda _, i, __: 1.5 if i >= 90 else 1.0))
-    steps = told.arrays()[1]
-    first = steps[(steps["rank"] == 0) & (steps["counter"] == 90)][0]
-    slow_from_s = (int(first["at_ns"]) - int(Told.clock(first["rank"]))) / 1e9
-    (incident,) = watch(told, WINDOW_S, lambda now_s: 0.33 * max(0.0, now_s - slow_from_s))
+    slow_from_s = step_at_s(told, 90)
+    (incident,) = watch(told, WINDOW_S, lambda _, now_s: 0.33 * max(0.0, now_s - slow_from_s))
     # THEN that is told, and it is no alert
     assert (incident.severity, incident.culprits, incident.reason) == ("notice", (), Reason.CPU_CONTENTION)
 
