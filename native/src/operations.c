@@ -247,9 +247,13 @@ void wr_op_flag(wr_ring *ring, wr_op *op, uint16_t flags) {
   let_go(ring, op);
 }
 
+/* Who asks again this soon does little else meanwhile: it waits. */
+enum { POLLS_NS = 20 * 1000 * 1000 };
+
 void wr_op_polled(wr_ring *ring, wr_op *op) {
   if (!hold(op)) return;
-  STORE(&ring->inflight[op->row].polled_ns, wr_now_ns());
+  uint64_t now = wr_now_ns(), last = __atomic_exchange_n(&ring->inflight[op->row].polled_ns, now, __ATOMIC_RELAXED);
+  if (last && now - last < POLLS_NS) ADD(&op->wait_ns, now - last);
   let_go(ring, op);
 }
 
@@ -335,7 +339,10 @@ void wr_op_end(wr_ring *ring, wr_op *op, int status) {
   while (!wr_cas32(&op->holders, &seen, (seen + 1) | ENDED));
   STORE(&op->ended, 1u);
   uint64_t now = wr_now_ns(), since = LOAD(&op->wait_since_ns);
+  uint64_t polled = op->row >= 0 ? LOAD(&ring->inflight[op->row].polled_ns) : 0;
+  if (!since && polled && now - polled < POLLS_NS) since = polled;
   uint64_t waited = LOAD(&op->wait_ns) + (since ? now - since : 0);
+  if (waited > now - op->t_issue_ns) waited = now - op->t_issue_ns; /* by two threads at once */
   wr_comm *c = &ring->comm[op->comm_slot];
   if ((uint8_t)LOAD(&c->epoch) == op->epoch) {
     /* A pair is not given away before all its operations are complete, unless its communicator slot was reused. */

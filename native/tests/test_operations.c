@@ -54,6 +54,33 @@ TEST(op_leaves_one_record_and_counts) {
   CHECK(r.t_issue_ns == op.t_issue_ns && r.t_end_ns >= r.t_issue_ns && r.count == 7 && r.dtype == 6 && r.reduce_op == 2);
 }
 
+TEST(op_that_is_polled_in_a_loop_is_waited_for) {
+  enum { MS = 1000, NS = 1000 };
+  wr_ring *ring = ring_new();
+  int slot = comm_new(ring, 8);
+  wr_op polled = op_new(slot, WR_ALL_REDUCE, -1), asked = op_new(slot, WR_ALL_REDUCE, -1);
+  wr_op_begin(ring, &polled);
+  wr_op_begin(ring, &asked);
+  uint64_t first = wr_now_ns();
+  for (int i = 0; i < 5; i++) {
+    wr_op_polled(ring, &polled);
+    usleep(2 * MS);
+  }
+  wr_op_end(ring, &polled, WR_DONE);
+  uint64_t looped = wr_now_ns() - first;
+  wr_op_polled(ring, &asked); /* once, and much else is done before it is asked again */
+  usleep(60 * MS);
+  wr_op_polled(ring, &asked);
+  usleep(60 * MS);
+  wr_op_end(ring, &asked, WR_DONE);
+  wr_record r;
+  REQUIRE(read_record(ring, 0, &r) == 1);
+  CHECK(r.wait_us <= looped / NS + 1 && r.wait_us <= (r.t_end_ns - r.t_issue_ns) / NS);
+  CHECK(r.wait_us >= 2 * MS || looped > 100 * MS * NS); /* a busy machine may let it sleep for longer than a loop would */
+  REQUIRE(read_record(ring, 1, &r) == 1);
+  CHECK_EQUAL(r.wait_us, 0);
+}
+
 TEST(op_failure_is_counted) {
   wr_ring *ring = ring_new();
   int slot = comm_new(ring, 8);

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -38,6 +39,7 @@ from whichrank.model.rows import Kind
 from whichrank.model.signature import signatures
 from whichrank.model.telemetry import Batch, ProcessState
 
+T = TypeVar("T")
 LOOK_AT_S = 0.6
 """Waits younger than this make no edge."""
 SETTLE_S = 0.9
@@ -82,6 +84,7 @@ class Analyzer:
         self.diagnosis = Diagnosis(self.state, self.history, self.rounds)
         self.ledger = Ledger(job, utc_offset_s, self.state, self.iteration_of)
         self.slowness = Slowness(config.slow_window_s)
+        self.slowness_failed: Exception | None = None
         self._look: Look | None = None
         self._holding = Holding()
         self._usual = UsualWaits()
@@ -111,7 +114,7 @@ class Analyzer:
         self.history.add_comms(self.state.info)
         steps = self.state.take_steps()
         self.history.steps.feed(steps["rank"], steps["row"])
-        self.slowness.feed(self.state, comm, records, steps)
+        self._unless_failed(lambda: self.slowness.feed(self.state, comm, records, steps))
         flight = self.state.told_ops_of(batch.agent)[: None if batch.ranks else 0]  # what was told before is old by now
         if len(records):
             signs = signatures(records["row"])
@@ -121,7 +124,7 @@ class Analyzer:
             self.diagnosis.peers.watch(self.rounds.take_apart(), now_s)
         if len(flight):
             self.history.feed(flight["rank"], flight["comm"], flight)
-        self.slowness.see(batch.rank_rows(), self.state.ranks.size)
+        self._unless_failed(lambda: self.slowness.see(batch.rank_rows(), self.state.ranks.size))
         self._measure_iterations(batch, now_s)
 
     def _measure_iterations(self, batch: Batch, now_s: float) -> None:
@@ -189,7 +192,8 @@ class Analyzer:
         ending = self._ending(picture, ends, now_s)
         if ending is not None:
             return changed + ending + self._besides(picture, ends, now_s)
-        return changed + self._hang(picture, ends, now_s) + self._slow(picture, now_s)
+        changed += self._hang(picture, ends, now_s)
+        return changed + (self._unless_failed(lambda: self._slow(picture, now_s)) or [])
 
     def finish(self, now_s: float) -> list[Incident]:
         """The job has ended and its rings were drained: the last word."""
@@ -432,6 +436,16 @@ class Analyzer:
             changed += self.ledger.add_closed(replace(finding, onset_s=finding.onset_s or now_s), now_s)
         return changed
 
+    def _unless_failed(self, step: Callable[[], T]) -> T | None:
+        """A step of slowness. A fault there ends that part only: hangs and failures are told as before."""
+        if self.slowness_failed is not None:
+            return None
+        try:
+            return step()
+        except Exception as error:
+            self.slowness_failed = error
+            return None
+
     def _slow(self, picture: Picture, now_s: float) -> list[Incident]:
         """What takes longer than it should, or does no more."""
         ranks, self._profile_s = self.slowness.want_profiles(self.state, now_s)
@@ -441,7 +455,8 @@ class Analyzer:
             return []
         changed = []
         for key, finding in found:
-            nobodys = finding.cause in (Cause.IMBALANCE, Cause.UNKNOWN) or (finding.reason and not finding.culprits)
+            is_meant = finding.cause == Cause.UNKNOWN and len(finding.candidates) == 1
+            nobodys = finding.cause == Cause.IMBALANCE or is_meant or (finding.reason and not finding.culprits)
             severity: Severity = "notice" if nobodys else "alert"
             changed += self.ledger.keep(key, finding, severity, now_s, 2 * self.slowness.window_s)
         return changed + self.ledger.drop(self.slowness.is_over, now_s)

@@ -160,7 +160,8 @@ def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size:
     size = np.zeros(len(count_in), np.int64)
     size[of] = np.where(ops["kind"] < Kind.SEND, comm_size[ops["comm"]], 2)
     whole = count_in == size
-    blocked = np.flatnonzero(ops["blocked_ns"] > 0)
+    # A future is seen to be ready a moment after the step that waited for it may have been counted: not of these steps.
+    blocked = np.flatnonzero((ops["blocked_ns"] > 0) & (ops["end_ns"] - ops["blocked_ns"] < steps["at_ns"][at, -1]))
     lasted_s = np.maximum(ops["end_ns"] - ops["issue_ns"], 0) / 1e9
     transfer_s = np.full(len(count_in), np.inf)
     np.minimum.at(transfer_s, of, lasted_s)
@@ -174,8 +175,9 @@ def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size:
     rank = np.concatenate((at, at[blocked], np.repeat(np.arange(len(ranks)), per_rank)))
     what = np.repeat((ISSUE, BLOCK, END), (len(at), len(blocked), len(ends)))
     op = np.concatenate((np.arange(len(at)), blocked, np.full(len(ends), -1)))
-    begin = np.concatenate((ops["issue_ns"], ops["end_ns"][blocked] - ops["blocked_ns"][blocked], ends))
-    finish = np.concatenate((ops["issue_ns"], ops["end_ns"][blocked], ends))
+    issued_ns = np.minimum(ops["issue_ns"], steps["at_ns"][at, -1])
+    begin = np.concatenate((issued_ns, ops["end_ns"][blocked] - ops["blocked_ns"][blocked], ends))
+    finish = np.concatenate((issued_ns, ops["end_ns"][blocked], ends))
     order = np.lexsort((what, begin, rank))
     rank, what, op, begin, finish = rank[order], what[order], op[order], begin[order], finish[order]
     starts = np.append(True, np.diff(rank) != 0)

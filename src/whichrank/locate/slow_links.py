@@ -98,7 +98,10 @@ def matrix_of(transfers: Transfers, node: Ints, past: LinkPast, most: int) -> tu
     rates, before = rates_of(transfers), past.usual(transfers)
     rate, is_paced = rates.best_known, ~np.isnan(rates.by_arrival)
     best = np.where(is_paced, before.by_arrival, before.by_kernel)
-    known = np.flatnonzero((node[transfers.src] != node[transfers.dst]) & ~np.isnan(rate))
+    best = np.where(np.isnan(best), np.nan, np.fmax(best, rate))
+    # A way whose pace was known, and is not while little comes, keeps its cell for that and is given no other rate.
+    is_known = ~np.isnan(rate) & (is_paced | np.isnan(before.by_arrival))
+    known = np.flatnonzero((node[transfers.src] != node[transfers.dst]) & is_known)
     busy = transfers.bytes_acked / rate / max(transfers.lasted_s, 1e-9)
     return tuple(
         LinkRate(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import Final, Literal
 
@@ -33,8 +35,8 @@ def read_times(folder: Path) -> tuple[dict[int, Spent], tuple[LinkRate, ...]]:
     """By rank, and links; both empty if there is no such file, or another one of that name."""
     path = folder / TIMES_FILE
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
+            content = file.read(MOST_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
         if len(content) > MOST_BYTES:
             return {}, ()
         times = _decoder.decode(content)

@@ -64,6 +64,8 @@ def watch(
                 node.is_(node.ranks[0], ProcessState.SLEEPING, **sampled)
             analyzer.feed(node.batch(now_s, news[np.isin(news["rank"], node.ranks)]), T0 / S + now_s)
         said += analyzer.tick(T0 / S + now_s)
+        if analyzer.slowness_failed:
+            raise analyzer.slowness_failed
     return said
 
 

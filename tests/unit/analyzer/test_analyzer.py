@@ -54,6 +54,20 @@ def test_a_rank_that_does_not_enter_is_a_notice_then_an_alert_then_recovered() -
     assert told([end]) == [("alert", "recovered", [2])]
 
 
+def test_a_fault_of_slowness_ends_no_more_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a part of ours that fails wherever it is asked
+    def fail(*_: object) -> None:
+        raise IndexError("index 12 is out of bounds")
+
+    a, n = analyzer(), hung()
+    for name in ("feed", "see", "look"):
+        monkeypatch.setattr(a.slowness, name, fail)
+    # WHEN a rank does not enter THEN that is told as ever, and the fault is kept for those who watch
+    said = watch(a, n, first_s=1.5, last_s=23.0)
+    assert [severity for severity, _, names in told(said) if names == [2]] == ["notice", "alert"]
+    assert isinstance(a.slowness_failed, IndexError)
+
+
 @pytest.mark.parametrize(("inside", "cause"), [(False, Cause.NOT_ENTERED), (True, Cause.DEVICE)])
 def test_a_stopped_rank_is_an_alert_at_once(inside: bool, cause: Cause) -> None:
     a, n = analyzer(), hung()

@@ -105,6 +105,26 @@ def test_too_few_steps_are_no_course() -> None:
     assert course_of(ops, steps[:0], np.array([2])) is None
 
 
+def test_a_wait_that_is_seen_to_begin_after_the_last_step_is_not_of_these_iterations() -> None:
+    # GIVEN DDP, whose future of the last bucket is seen to be ready a moment after the step was counted
+    ops, steps = run(ddp(4), 8).arrays()
+    steps = steps[(steps["counter"] >= 2) & (steps["counter"] <= 6)]
+    last = steps[(steps["rank"] == 1) & (steps["counter"] == 6)][0]
+    mine = np.flatnonzero((ops["rank"] == 1) & (ops["ordinal"] <= last["ordinal"]))[-1]
+    ops["end_ns"][mine], ops["blocked_ns"][mine] = last["at_ns"] + 196_000, 81_000
+    made = course_of(ops, steps, np.array([4]))
+
+    # THEN it is left out, and what is asked of the others can be answered
+    assert made is not None
+    assert int(made.iteration.max()) == made.iterations - 1
+    assert np.isfinite(made.replay(as_its_peers(made, np.array([1]), np.array([0, 2, 3]))))
+    # AND the same if its issue is seen late
+    ops["issue_ns"][mine], ops["blocked_ns"][mine] = last["at_ns"] + 5, 0
+    made = course_of(ops, steps, np.array([4]))
+    assert made is not None
+    assert int(made.iteration.max()) == made.iterations - 1
+
+
 def test_an_asynchronous_operation_blocks_where_it_is_waited_for() -> None:
     # GIVEN an all-reduce that one rank issues late, and that the other waits for at its end
     early: Program = [Call(0, later="x"), Compute(0.03), Wait("x")]

@@ -45,6 +45,7 @@ class Looks:
 
     def __init__(self) -> None:
         self.at: list[float] = []
+        self.slowness_failed: Exception | None = None
 
     def feed(self, batch: Batch, now_s: float) -> None:
         pass

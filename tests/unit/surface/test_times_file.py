@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,11 @@ def test_a_folder_with_nothing_but_times_is_empty(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_another_file_of_that_name_says_nothing(tmp_path: Path, content: bytes) -> None:
     (tmp_path / TIMES_FILE).write_bytes(content)
+    assert read_times(tmp_path) == ({}, ())
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / TIMES_FILE)
     assert read_times(tmp_path) == ({}, ())
 
 

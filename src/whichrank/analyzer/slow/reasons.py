@@ -98,7 +98,7 @@ def why_slow(rates: Rates, index: int, peers: Ints, rank: int, excess: float, in
 
 def _is_stopped(case: _Case) -> Why | None:
     stopped = case.more(case.rates.stopped)
-    if stopped < STOPPED:
+    if stopped < STOPPED or not case.explained_by(case.rates.stopped):
         return None
     fact = case.fact("share of looks in which it is stopped", round(stopped, 2))
     return Why(Reason.STOPPED, "somebody stops and continues its process", fact)
@@ -106,9 +106,11 @@ def _is_stopped(case: _Case) -> Why | None:
 
 def _collects(case: _Case) -> Why | None:
     collected = case.rates.collected
-    if not case.explained_by(collected):
+    # Whoever gets less CPU collects for longer: that part is no reason of its own.
+    held_up = sum(max(0.0, case.more(column)) for column in (case.rates.delay, case.rates.throttled))
+    if case.more(collected) - held_up < EXPLAINS * case.excess:
         return None
-    words = f"its garbage collector takes {case.mine(collected):.0%} of its time"
+    words = f"its garbage collector takes {min(case.mine(collected), 1.0):.0%} of its time"
     return Why(Reason.GARBAGE_COLLECTION, words, case.seconds("garbage collection", collected))
 
 

@@ -20,7 +20,7 @@ from whichrank.analyzer.slow.loader_share import LoaderShare
 from whichrank.analyzer.slow.node_usage import NodeUsage, Rates
 from whichrank.analyzer.slow.reasons import Why, why_all_slow, why_slow, why_uneven
 from whichrank.analyzer.slow.told_lately import ToldLately
-from whichrank.analyzer.slow.words import Told, key_of, of_all, of_imbalance, of_rank, of_stage, times_of
+from whichrank.analyzer.slow.words import Told, key_of, of_all, of_imbalance, of_rank, of_stage, of_tied, times_of
 from whichrank.analyzer.state import JobState
 from whichrank.detect.iterations import Iterations
 from whichrank.detect.slow import (
@@ -34,6 +34,7 @@ from whichrank.detect.slow import (
     long_stage,
     moving,
 )
+from whichrank.detect.tied import tied
 from whichrank.locate.critical_path import Course, as_its_peers
 from whichrank.locate.selftime import does_more_by_design, excess_of
 from whichrank.locate.workload import work_of
@@ -213,7 +214,8 @@ class Slowness:
             mine = course.rank == index
             all_well[mine] = own_s[mine]
         best_s = course.replay(all_well)
-        told, spent, kind = [], course.spent(), class_of(*course.lost_in_collectives(), self.past)
+        told: dict[int, Told] = {}
+        spent, kind = course.spent(), class_of(*course.lost_in_collectives(), self.past)
         for suspect in suspects:
             mine = course.rank == suspect.index
             with_it = np.where(mine, course.own_s, all_well)
@@ -222,8 +224,12 @@ class Slowness:
                 why = self._why(window, suspect, list(well))
                 may_be_meant = why.reason is None and int(window.ranks[suspect.index]) not in self._sound
                 meant = may_be_meant and does_more_by_design(window, suspect.index, [s.index for s in suspects])
-                told.append(of_rank(state, window, suspect, why, now_s, lost_s, spent, kind, meant=meant))
-        return told
+                told[suspect.index] = of_rank(state, window, suspect, why, now_s, lost_s, spent, kind, meant=meant)
+        unexplained = [s for s in suspects if s.index in told and told[s.index].finding.reason is None]
+        for group in tied(window, unexplained):
+            both = of_tied([told.pop(suspect.index) for suspect in group])
+            told[group[0].index] = both
+        return list(told.values())
 
     def _why(self, window: Window, suspect: Suspect, suspects: list[int]) -> Why:
         """What its node and its stacks say of it, since it began."""

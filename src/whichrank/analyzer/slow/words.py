@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -116,6 +116,25 @@ def of_rank(
         iteration=int(window.iteration[suspect.onset]),
     )
     return Told(key_of(rank), finding)
+
+
+def of_tied(told: list[Told]) -> Told:
+    """Ranks of which each may be the slow one, and the others wait for it."""
+    blames = [blame for one in told for blame in (*one.finding.culprits, *one.finding.candidates)]
+    listed = _listed(sorted(blame.rank for blame in blames))
+    doubt = f"its own time is that of the others in each iteration: of ranks {listed} all but one may wait"
+    first = told[0].finding
+    finding = replace(
+        first,
+        cause=Cause.UNKNOWN,
+        fault_class=None,
+        culprits=(),
+        candidates=tuple(replace(blame, confidence=0.5, why=f"{blame.why}; {doubt}") for blame in blames),
+        next=tuple(f"see where rank {blame.rank} is: whichrank stacks --rank {blame.rank}" for blame in blames),
+        victims=tuple(rank for rank in first.victims if rank not in {blame.rank for blame in blames}),
+        evidence=tuple(item for one in told for item in one.finding.evidence),
+    )
+    return Told(f"ranks {listed}", finding)
 
 
 def times_of(window: Window, spent: Floats, rows: Iterable[int]) -> tuple[Spent, ...]:

@@ -45,6 +45,10 @@ class AnalyzerLike(Protocol):
         """Nothing more comes; incidents that changed."""
 
     @property
+    def slowness_failed(self) -> Exception | None:
+        """The fault of ours that has ended the search for what is slow."""
+
+    @property
     def times(self) -> tuple[Spent, ...]:
         """Where an iteration goes, by rank; empty while that is not known."""
 
@@ -126,6 +130,7 @@ class Observation:
         self._console = console
         self._record = record
         self._ticked_s = -QUIET_TICK_S
+        self._is_slowness_over = False
         self._has_news = False
         self._heard_s: dict[str, float] = {}
         self._said_no_agent = False
@@ -172,6 +177,10 @@ class Observation:
             return False
         self._ticked_s, self._has_news = now_s, False
         self._tell(self._analyzer.tick(now_s))
+        failed = self._analyzer.slowness_failed
+        if failed is not None and not self._is_slowness_over:
+            self._is_slowness_over = True
+            raise RuntimeError("slowness is not watched any more") from failed
         return True
 
     def _take(self, wait_s: float = 0.0) -> None:

@@ -65,6 +65,29 @@ def test_two_slow_ranks_are_two_incidents() -> None:
     assert [sorted(names([i])) for i in sorted(incidents, key=lambda i: i.culprits[0].rank)] == [[2], [5]]
 
 
+def test_of_two_ranks_with_the_same_excess_in_each_iteration_none_is_named() -> None:
+    # GIVEN a rank that is slow, and another that waits for it where no operation is seen
+    slow = np.random.default_rng(5).normal(1.6, 0.05, 200)
+    noise = np.random.default_rng(6)
+
+    def of(rank: int, i: int, what: Compute) -> float:
+        return what.seconds * (slow[i] if rank in (2, 3) and i >= 30 else max(0.2, noise.normal(1.0, NOISE)))
+
+    incidents = watch(run(ddp(8), 150, of), WINDOW_S)
+    # THEN both are candidates, and what would decide it is said
+    assert names(incidents) == set()
+    (incident,) = incidents
+    assert (incident.severity, incident.cause) == ("alert", Cause.UNKNOWN)
+    assert sorted(c.rank for c in incident.candidates) == [2, 3]
+    assert all(any(f"--rank {rank}" in step for step in incident.next) for rank in (2, 3))
+
+
+def test_two_ranks_that_are_as_slow_by_chance_are_named() -> None:
+    # GIVEN two that are slow alike, each with noise of its own
+    incidents = said(ddp(8), lambda rank, i, _: 1.6 if rank in (2, 3) and i >= 30 else 1.0, 150)
+    assert names(incidents) == {2, 3}
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_comes_and_goes_on_one_rank_is_one_incident(layout: str) -> None:
     incidents = said(LAYOUTS[layout](), lambda rank, i, _: 2.0 if rank == 5 and i >= 10 and i % 22 < 8 else 1.0, 200)

@@ -228,10 +228,16 @@ def test_rates_of_the_two_kinds_are_never_compared() -> None:
     past = LinkPast()
     past.learn(transfers({(0, 2): 50.0}, arrival={(0, 2): 5000.0 * MB}))
     assert slow_links(transfers({(0, 2): 45.0}), NODE, past) == []
-    (cell,) = matrix_of(transfers({(0, 2): 45.0}), NODE, past, 9)
-    assert (cell.rate, cell.best) == (45 * MB, 50 * MB)
     (cell,) = matrix_of(transfers({(0, 2): 45.0}, arrival={(0, 2): 4000.0 * MB}), NODE, past, 9)
     assert (cell.rate, cell.best) == (4000 * MB, 5000 * MB)
+    # AND its cell is given no rate of the other kind, which would look like a fault; the best is never below the latest
+    assert matrix_of(transfers({(0, 2): 45.0}), NODE, past, 9) == ()
+    (cell,) = matrix_of(transfers({(0, 2): 45.0}, arrival={(0, 2): 6000.0 * MB}), NODE, past, 9)
+    assert (cell.rate, cell.best) == (6000 * MB, 6000 * MB)
+    kernels = LinkPast()
+    kernels.learn(transfers({(0, 2): 50.0}))
+    (cell,) = matrix_of(transfers({(0, 2): 45.0}), NODE, kernels, 9)
+    assert (cell.rate, cell.best, cell.paced) == (45 * MB, 50 * MB, False)
 
 
 def test_few_bytes_say_nothing() -> None:

@@ -1,0 +1,58 @@
+"""Slow ranks of which one may only wait for the other, where no operation is seen: in a store, a file, a lock.
+
+Such a wait looks like computation, and it is as long as what the other rank does, iteration by iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from whichrank.detect.slow import Suspect
+from whichrank.model.iterations import Floats, Window
+
+LEAST: Final = 6
+"""Iterations that say something."""
+EQUAL: Final = 0.05
+"""Share of the excess by which two own times may differ in the median and be equal."""
+NEAR: Final = 0.3
+"""The same for two that rise and fall together."""
+TOGETHER: Final = 0.5
+"""Spread of the difference of two own times, in proportion to their own, below which they rise and fall together."""
+
+
+def tied(window: Window, suspects: Sequence[Suspect]) -> list[list[Suspect]]:
+    """Groups of suspects whose own times are the same.
+
+    Args:
+        window: Where they were found.
+        suspects: Those of which it is not known why they are slow.
+    """
+    others = np.delete(np.arange(len(window.ranks)), [suspect.index for suspect in suspects])
+    usual_s = np.median(window.own_s[others], axis=0) if len(others) else np.zeros(window.own_s.shape[1])
+    groups: list[list[Suspect]] = []
+    for suspect in suspects:
+        group = next((g for g in groups if any(_same(window, usual_s, suspect, other) for other in g)), None)
+        if group is None:
+            groups.append([suspect])
+        else:
+            group.append(suspect)
+    return [group for group in groups if len(group) > 1]
+
+
+def _same(window: Window, usual_s: Floats, one: Suspect, other: Suspect) -> bool:
+    since = max(one.onset, other.onset)
+    if window.own_s.shape[1] - since < LEAST:
+        return False
+    mine_s, theirs_s = (window.own_s[s.index, since:] - usual_s[since:] for s in (one, other))
+    apart_s, least_s = float(np.median(np.abs(mine_s - theirs_s))), min(one.excess_s, other.excess_s)
+    if apart_s <= EQUAL * least_s:
+        return True
+    together = _spread(mine_s - theirs_s) < TOGETHER * min(_spread(mine_s), _spread(theirs_s))
+    return together and apart_s <= NEAR * least_s
+
+
+def _spread(values: Floats) -> float:
+    return float(np.median(np.abs(values - np.median(values))))
