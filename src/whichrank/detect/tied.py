@@ -15,12 +15,14 @@ from whichrank.model.iterations import Floats, Window
 
 LEAST: Final = 6
 """Iterations that say something."""
-EQUAL: Final = 0.05
+EQUAL: Final = 0.1
 """Share of the excess by which two own times may differ in the median and be equal."""
 NEAR: Final = 0.3
 """The same for two that rise and fall together."""
 TOGETHER: Final = 0.5
 """Spread of the difference of two own times, in proportion to their own, below which they rise and fall together."""
+APART: Final = 1.2
+"""The same, from which each goes its own way; of independent ones it is the root of two."""
 
 
 def tied(window: Window, suspects: Sequence[Suspect]) -> list[list[Suspect]]:
@@ -48,10 +50,10 @@ def _same(window: Window, usual_s: Floats, one: Suspect, other: Suspect) -> bool
         return False
     mine_s, theirs_s = (window.own_s[s.index, since:] - usual_s[since:] for s in (one, other))
     apart_s, least_s = float(np.median(np.abs(mine_s - theirs_s))), min(one.excess_s, other.excess_s)
+    own_s, between_s = min(_spread(mine_s), _spread(theirs_s)), _spread(mine_s - theirs_s)
     if apart_s <= EQUAL * least_s:
-        return True
-    together = _spread(mine_s - theirs_s) < TOGETHER * min(_spread(mine_s), _spread(theirs_s))
-    return together and apart_s <= NEAR * least_s
+        return between_s < APART * own_s
+    return between_s < TOGETHER * own_s and apart_s <= NEAR * least_s
 
 
 def _spread(values: Floats) -> float:

@@ -39,7 +39,7 @@ class Rates:
         memory_stall: Somebody on its node waited for memory, seconds.
         io_stall: Somebody on its node waited for storage, seconds.
         clock_mhz: Of the core that its main thread runs on, the median of looks.
-        stopped: Share of looks in which the process was stopped.
+        stopped: Share of looks in which the process was stopped, less two standard errors.
         limit_cores: Of its control groups, NaN where they cannot be read.
         allowed_cores: On which it may run.
     """
@@ -143,10 +143,15 @@ class NodeUsage:
             memory_stall=rate("memory_stall_ns"),
             io_stall=rate("io_stall_ns"),
             clock_mhz=_median(np.array(clocks)),
-            stopped=(stopped[ranks] - was_stopped) / looked_at,
+            stopped=_at_least((stopped[ranks] - was_stopped) / looked_at, looked_at),
             limit_cores=latest["limit_cores"].astype(np.float64),
             allowed_cores=latest["allowed_cores"].astype(np.float64),
         )
+
+
+def _at_least(share: Floats, looks: Floats) -> Floats:
+    """What a share is at least: looks are few, and may be in step with what they look at."""
+    return np.asarray(np.maximum(share - 2 * np.sqrt(share * (1 - share) / looks), 0.0))
 
 
 def _median(looks: NDArray[np.float64]) -> Floats:

@@ -128,10 +128,20 @@ def test_rates_are_of_the_time_since_it_began() -> None:
 def test_a_stopped_process_is_counted_by_looks() -> None:
     usage = NodeUsage()
     usage.sample(rows(1.0))
-    for look in range(10):
-        usage.see(rows(1.0 + look, state=ProcessState.STOPPED if look % 2 else ProcessState.SLEEPING), 2)
+    for look in range(400):
+        usage.see(rows(1.0 + look / 40, state=ProcessState.STOPPED if look % 2 else ProcessState.SLEEPING), 2)
     usage.sample(rows(11.0))
-    assert usage.rates(np.arange(2), np.zeros(2, np.int64)).stopped == pytest.approx([0.0, 0.5])
+    # half of them, less two standard errors
+    assert usage.rates(np.arange(2), np.zeros(2, np.int64)).stopped == pytest.approx([0.0, 0.45])
+
+
+def test_few_looks_at_a_stopped_process_say_little() -> None:
+    usage = NodeUsage()
+    usage.sample(rows(1.0))
+    for look in range(8):
+        usage.see(rows(1.0 + look, state=ProcessState.SLEEPING if look % 4 else ProcessState.STOPPED), 2)
+    usage.sample(rows(11.0))
+    assert usage.rates(np.arange(2), np.zeros(2, np.int64)).stopped == pytest.approx([0.0, 0.0])
 
 
 def test_too_short_a_time_is_not_known() -> None:
