@@ -18,6 +18,8 @@ from whichrank.surface.run import session
 class SmallAnalyzer:
     """Feeds are remembered, one incident per rank."""
 
+    slowness_failed: Exception | None = None
+
     def __init__(self, config: object, job: str, utc_offset_s: float) -> None:
         self._job = job
         self._found: dict[tuple[int, str], Incident] = {}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FRAME_BLOCKS, FRAME_CHANNELS, CONNECTIONS = 8, 8, 256
-ROW = struct.Struct("<II16s16sHHi6Q")
+ROW = struct.Struct("<II16s16sHHi6Q128s")
 OPEN, CLOSED = 1, 2
 
 
@@ -40,6 +40,11 @@ class Connection(NamedTuple):
     bytes_received: int
     last_send_ns: int
     last_receive_ns: int
+    pace: bytes
+
+    def paced_bytes(self) -> int:
+        """Read so soon after the read before that the pace is known."""
+        return sum(struct.unpack("<16Q", self.pace)[::2])
 
 
 class Ring:

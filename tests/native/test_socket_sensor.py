@@ -63,6 +63,7 @@ def test_facts_from_before_the_ring_are_in_it() -> None:
             a.send(b"12"); b.recv(2)
         ring = Ring()
         assert ring.of(a).messages_sent == 7 and ring.of(b).bytes_received == 14
+        assert 2 <= ring.of(b).paced_bytes() <= 12 and ring.of(a).paced_bytes() == 0  # of the first read nobody knows
         assert ring.frame() == (0, 0)  # no operation was theirs
         a.send(b"12")
         assert ring.of(a).messages_sent == 8 and ring.frame() == (1, 0)

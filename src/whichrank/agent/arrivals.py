@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from whichrank.agent.rank import RankWatch
 from whichrank.errors import RingFormatError
+from whichrank.model.places import places
 from whichrank.model.rows import CONNECTION, PACE, PACES
 from whichrank.ring.reader import Rows
 
@@ -24,6 +25,7 @@ LEAST_BYTES: Final = 1 << 16
 """Between two looks, for a pace to mean anything."""
 _ENDS: Final = ("local_addr", "remote_addr", "local_port", "remote_port")
 _WIDTH: Final = 40
+_OPEN: Final = 1
 
 
 class Arrivals:
@@ -41,15 +43,16 @@ class Arrivals:
         tables, ranks = [np.empty(0, CONNECTION)], [np.empty(0, np.int64)]
         for watch in (watch for watch in watches if not watch.ended_ns):
             with contextlib.suppress(OSError, RingFormatError):
-                tables.append(watch.reader.connections())
+                rows_of = watch.reader.connections()
+                tables.append(rows_of[rows_of["state"] == _OPEN])  # the same ends may have been closed and opened again
                 ranks.append(np.full(len(tables[-1]), watch.rank))
         table = np.concatenate(tables)
         keys, paces = _keys(table, np.concatenate(ranks)), table["pace"]
-        earlier = _places(keys, self._keys)
+        earlier = places(keys, self._keys)
         before = np.zeros((len(table), PACES), PACE)
         before[earlier >= 0] = self._paces[earlier[earlier >= 0]]
         self._keys, self._paces = keys, paces
-        at = _places(_keys(rows, rows["rank"]), keys)
+        at = places(_keys(rows, rows["rank"]), keys)
         known = at >= 0
         rows["arrived_bytes"][known] = paces["bytes"].sum(axis=1)[at[known]]
         rows["arrival_rate"][known] = _usual_pace(paces, before)[at[known]]
@@ -73,12 +76,3 @@ def _keys(rows: Rows, rank: NDArray[np.int64]) -> Rows:
     for name in _ENDS:
         keys[name] = rows[name]
     return keys.view(f"V{_WIDTH}")
-
-
-def _places(wanted: Rows, among: Rows) -> NDArray[np.int64]:
-    """Where each is, -1 nowhere."""
-    if not len(among):
-        return np.full(len(wanted), -1, np.int64)
-    order = np.argsort(among, kind="stable")
-    at = np.minimum(np.searchsorted(among[order], wanted), len(among) - 1)
-    return np.where(among[order][at] == wanted, order[at], -1)

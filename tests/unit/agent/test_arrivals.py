@@ -23,6 +23,7 @@ class Rank:
     def __init__(self, rank: int, local: str, remote: str) -> None:
         self.rank, self.ended_ns, self.reader = rank, 0, self
         self.table = np.zeros(1, CONNECTION)
+        self.table["state"] = 1
         for side, text in (("local", local), ("remote", remote)):
             host, port = text.split("/")
             self.table[f"{side}_addr"], self.table[f"{side}_port"] = np.void(address(host)), int(port)
@@ -80,6 +81,18 @@ def test_a_row_that_was_given_to_another_connection_begins_anew() -> None:
     other = Rank(0, A, B)
     other.read(FAST, 20 * MB, 5e9)
     assert look(arrivals, other)["arrival_rate"].tolist() == pytest.approx([5e9, 0, 0])
+
+
+def test_ends_that_were_closed_and_opened_again_are_those_of_the_open_row() -> None:
+    rank, arrivals = Rank(0, A, B), Arrivals()
+    rank.read(SLOW, 50 * MB, 6e6)
+    rank.table = np.concatenate((rank.table, rank.table))
+    rank.table["state"][0] = 2
+    rank.table["pace"][1] = 0
+    look(arrivals, rank)
+    rank.table["pace"]["bytes"][1, FAST], rank.table["pace"]["ns"][1, FAST] = 20 * MB, 4_000_000
+    rows = look(arrivals, rank)
+    assert (rows["arrived_bytes"][0], rows["arrival_rate"][0]) == (20 * MB, pytest.approx(5e9))
 
 
 def test_a_ring_that_cannot_be_read_says_nothing_and_harms_no_other() -> None:

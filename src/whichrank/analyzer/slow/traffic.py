@@ -15,6 +15,7 @@ import numpy as np
 from whichrank.locate.links import Ends
 from whichrank.model.links import Transfers
 from whichrank.model.picture import Floats, Ints
+from whichrank.model.places import places
 
 SAMPLES: Final = 16
 _SAMPLE: Final = np.dtype(
@@ -78,12 +79,13 @@ class Traffic:
         looks = list(self._recent(latest, window_s))
         pairs, out = np.unique(_pair(latest, "src", "dst"), return_inverse=True)
         out = out.reshape(-1)
-        then, most_unsent, waiting = latest.copy(), latest["unsent"].copy(), latest[["unacked", "unread"]].copy()
+        then, most_unsent = latest.copy(), latest["unsent"].copy()
+        unacked, unread = np.zeros(len(latest)), np.zeros(len(latest))
         for place, of in looks:
             then[place] = of
             most_unsent[place] = np.maximum(most_unsent[place], of["unsent"])
-            for name in ("unacked", "unread"):
-                waiting[name][place] += of[name]
+            unacked[place] += of["unacked"]
+            unread[place] += of["unread"]
 
         def total(name: str, scale: float) -> Floats:
             grown = np.maximum(latest[name].astype(np.int64) - then[name].astype(np.int64), 0)
@@ -91,7 +93,7 @@ class Traffic:
 
         delivery = np.zeros(len(pairs))
         np.maximum.at(delivery, out, latest["delivery"].astype(np.float64))
-        back = _places(_pair(latest, "dst", "src"), pairs)
+        back = places(_pair(latest, "dst", "src"), pairs)
         arrived_bytes, arrival = _arrivals(latest, looks, back, len(pairs))
         seconds = (latest["read_ns"].astype(np.int64) - then["read_ns"].astype(np.int64)) / 1e9
         return Transfers(
@@ -103,8 +105,8 @@ class Traffic:
             sender_s=total("sender_us", 1e-6),
             retransmits=total("retransmits", 1.0),
             unsent_bytes=np.bincount(out, most_unsent.astype(np.float64), len(pairs)).astype(np.float64),
-            unacked_bytes=np.bincount(out, waiting["unacked"].astype(np.float64), len(pairs)).astype(np.float64),
-            unread_bytes=np.bincount(back[back >= 0], waiting["unread"][back >= 0], len(pairs)).astype(np.float64),
+            unacked_bytes=np.bincount(out, unacked, len(pairs)).astype(np.float64),
+            unread_bytes=np.bincount(back[back >= 0], unread[back >= 0], len(pairs)).astype(np.float64),
             delivery=np.where(delivery > 0, delivery, np.inf),
             arrived_bytes=arrived_bytes,
             arrival=arrival,
@@ -114,7 +116,7 @@ class Traffic:
     def _recent(self, latest: np.ndarray[Any, Any], window_s: float) -> Iterator[_Look]:
         """For each sample, the newest first: which of the latest ends it has within the window, and how they were."""
         for sample in reversed(self._samples):
-            at = _find(sample, latest)
+            at = places(_key(latest), _key(sample))
             known = at >= 0
             of = sample[at[known]]
             recent = latest["read_ns"][known].astype(np.int64) - of["read_ns"] <= window_s * 1e9
@@ -163,19 +165,6 @@ def _middle(group: Ints, weight: Ints, value: Floats, groups: int) -> Floats:
 
 def _pair(sample: np.ndarray[Any, Any], one: str, other: str) -> Ints:
     return np.asarray(sample[one].astype(np.int64) << 32 | sample[other])
-
-
-def _find(sample: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Where each wanted connection stands in a sample, -1 nowhere."""
-    return _places(_key(wanted), _key(sample))
-
-
-def _places(wanted: np.ndarray[Any, Any], among: np.ndarray[Any, Any]) -> Ints:
-    if not len(among):
-        return np.full(len(wanted), -1, np.int64)
-    order = np.argsort(among, kind="stable")
-    at = np.minimum(np.searchsorted(among[order], wanted), len(among) - 1)
-    return np.where(among[order][at] == wanted, order[at], -1)
 
 
 def _key(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
