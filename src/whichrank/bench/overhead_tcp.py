@@ -1,7 +1,8 @@
 """What a look at the kernel's view of a job's connections costs the agent.
 
 Each rank is a process that holds connections to itself over loopback, so that the kernel and /proc have as much to tell
-as in a job of that many; the look is the agent's own, by thread CPU time, with a netlink socket opened anew each time.
+as in a job of that many, and has a ring with as many rows of the socket sensor; the look is the agent's own, by thread
+CPU time, with a netlink socket opened anew each time.
 """
 
 from __future__ import annotations
@@ -9,14 +10,21 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
+import numpy as np
+
 from whichrank.agent.tcp import EVERY_NS, Connections
 from whichrank.errors import SensorError
+from whichrank.model.rows import HEADER
+from whichrank.ring.layout import MAGIC, RING, VERSION
+from whichrank.ring.reader import RingReader
 
 RANKS: Final = 8
 CONNECTIONS: Final = 14
@@ -52,12 +60,16 @@ def tcp_cost(ranks: int = RANKS, connections: int = CONNECTIONS, looks: int = LO
     """
     with ExitStack() as stack:
         watches = []
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for rank in range(ranks):
+            reader = stack.enter_context(_ring(folder / f"{rank}.ring", 2 * connections))
             command = [sys.executable, "-m", __name__, str(connections)]
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             stack.enter_context(process)
             stack.callback(process.kill)
-            watches.append(SimpleNamespace(pid=process.pid, rank=rank, ended_ns=0, stdout=process.stdout))
+            watches.append(
+                SimpleNamespace(pid=process.pid, rank=rank, ended_ns=0, stdout=process.stdout, reader=reader)
+            )
         for watch in watches:
             watch.stdout.readline()
         told, taken_s = 0, []
@@ -71,6 +83,18 @@ def tcp_cost(ranks: int = RANKS, connections: int = CONNECTIONS, looks: int = LO
         raise SensorError("the kernel does not tell of TCP connections", mend="whichrank doctor")
     per_second = 1e9 / EVERY_NS
     return TcpCost(told, tuple(1e3 * s for s in taken_s[1:]), tuple(100 * per_second * s for s in taken_s[1:]))
+
+
+def _ring(path: Path, ends: int) -> RingReader:
+    """A ring in which so many ends of connections are open."""
+    ring = np.zeros(1, RING)
+    header, rows = ring["header"], ring["connection"][0, :ends]
+    header["magic"], header["version"] = MAGIC, VERSION
+    header["header_bytes"], header["total_bytes"] = HEADER.itemsize, RING.itemsize
+    rows["version"], rows["state"], rows["local_port"] = 2, 1, np.arange(ends)
+    rows["pace"]["bytes"], rows["pace"]["ns"] = 1 << 20, 1 << 20
+    path.write_bytes(ring.tobytes())
+    return RingReader(path)
 
 
 def _hold(connections: int) -> None:
