@@ -1,7 +1,8 @@
 /* The socket sensor: LD_PRELOAD around the calls that move bytes over TCP.
  *
  * It makes TCP a narrow waist: Gloo (writev, recv), NCCL's socket transport, MPI over TCP all pass here. Per connection
- * it counts messages and bytes, keeps the last times and sums up at what pace data came in; per operation it counts into the probing frame.
+ * it counts messages and bytes, keeps the last times and sums up at what pace data came in; per operation it counts into
+ * the probing frame.
  *
  * It is loaded into every process of the job, so its rule is to cost nothing where it has nothing to say. Each file
  * descriptor has one 16-bit entry: unknown, other, or a row of the connection table. After a call that moved bytes one

@@ -95,9 +95,9 @@ def _of_alerts(truth: Truth, alerts: Sequence[Incident], late: bool) -> Verdict:
         blamed = {c.rank for w in alerts for c in w.culprits}
         if not set(truth.culprits) <= blamed:
             return "missed" if blamed else "unknown"
-        if (truth.sources or truth.targets) and not any(w.links for w in alerts):
+        if truth.slows_links and not any(w.links for w in alerts):
             return "missed"
-        if len({w.id for w in alerts}) > len(truth.culprits) + bool(truth.sources or truth.targets):
+        if len({w.id for w in alerts}) > len(truth.culprits) + truth.slows_links:
             return "several"
     elif len({w.id for w in alerts}) > 1:
         return "several"

@@ -241,7 +241,7 @@ class Trial:
 
     def _all_told(self, truth: Truth | None) -> bool:
         """Are there as many alerts as there are slow ranks and slow links?"""
-        expected = len(truth.culprits) + bool(truth.sources or truth.targets) if truth and self.fault.is_slow else 1
+        expected = len(truth.culprits) + truth.slows_links if truth and self.fault.is_slow else 1
         return sum(i.severity == "alert" for i in self.incidents()) >= expected
 
     def _sees_alert(self) -> bool:

@@ -84,6 +84,11 @@ class Truth:
     sources: tuple[int, ...] = ()
     targets: tuple[int, ...] = ()
 
+    @property
+    def slows_links(self) -> bool:
+        """Whether links are to be told."""
+        return bool(self.sources or self.targets)
+
 
 def draw(fault: Fault, ranks: int, seed: int, layout: str, variant: str | None = None) -> Plan:
     """Draw a plan; `variant` fixes the form instead of drawing it.

@@ -173,22 +173,12 @@ class RingReader:
     def connections(self) -> Rows:
         """Rows of CONNECTION, open and closed; empty where the socket sensor is not loaded.
 
+        Free ones are taken from the lowest and are never free again, so the first free one ends the table.
+
         Raises:
             RingFormatError: The file was cut short while it was read.
         """
-        content, again = self._used_connections(), self._used_connections()
-        rows, rows_again = np.frombuffer(content, CONNECTION), np.frombuffer(again, CONNECTION)
-        used = rows["state"].nonzero()[0]
-        return rows[unchanged(used[used < len(rows_again)], rows, rows_again)]
-
-    def _used_connections(self) -> bytes:
-        """Free rows are taken from the lowest and are never free again, so the first free one ends the table."""
-        content = b""
-        while len(content) < CONNECTIONS * CONNECTION.itemsize:
-            content += self._read(_CONNECTION_CHUNK * CONNECTION.itemsize, _CONNECTION_AT + len(content))
-            if not np.frombuffer(content, CONNECTION)["version"][-_CONNECTION_CHUNK:].all():
-                break
-        return content
+        return self._used(CONNECTION, _CONNECTION_AT, CONNECTIONS, _CONNECTION_CHUNK)[0]
 
     def members(self, comm: np.void) -> list[int]:
         """Global ranks of a row of COMM, by group rank; empty if they are not known or not believable.
@@ -212,15 +202,19 @@ class RingReader:
 
     def _comms(self) -> tuple[Rows, NDArray[np.intp]]:
         """Slots are given out from the lowest and never become free again, so the first free one ends the table."""
+        return self._used(COMM, _COMM_AT, COMMS, _COMM_CHUNK)
+
+    def _used(self, dtype: np.dtype[np.void], start: int, count: int, chunk: int) -> tuple[Rows, NDArray[np.intp]]:
+        """Rows of a table that were whole at both readings, and their places; it is read up to the first free row."""
         content = b""
-        while len(content) < COMMS * COMM.itemsize:
-            content += self._read(_COMM_CHUNK * COMM.itemsize, _COMM_AT + len(content))
-            rows = np.frombuffer(content, COMM)
-            if not rows["version"][-_COMM_CHUNK:].all():
+        while len(content) < count * dtype.itemsize:
+            content += self._read(chunk * dtype.itemsize, start + len(content))
+            rows = np.frombuffer(content, dtype)
+            if not rows["version"][-chunk:].all():
                 break
         used = rows["state"].nonzero()[0]
         if used.size:
-            again = np.frombuffer(self._read(rows.nbytes, _COMM_AT), COMM)
+            again = np.frombuffer(self._read(rows.nbytes, start), dtype)
             used = unchanged(used, rows, again)
         return rows[used], used
 

@@ -10,14 +10,13 @@ Only regular files are read: a pipe would keep us waiting for whoever writes to 
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 
 import msgspec
 
 from whichrank.errors import IncidentFormatError, IncompleteDataError, WhichrankError
 from whichrank.model.incident import SCHEMA, Incident, decode_incident
+from whichrank.surface.regular_file import open_regular
 
 FILE_NAME = "incidents.jsonl"
 JOB_FILE = "job.json"
@@ -94,13 +93,10 @@ def job_of(folder: Path) -> str:
 
 def _content(path: Path) -> bytes:
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
-            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return file.read()
-            why, cause = "it is no regular file", None
-    except (OSError, ValueError) as error:  # ValueError: no file is called like that
-        why, cause = getattr(error, "strerror", None) or str(error), error
-    raise unreadable(path, why) from cause
+        with open_regular(path) as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        raise unreadable(path, getattr(error, "strerror", None) or str(error)) from error
 
 
 def unreadable(path: Path, why: str) -> IncompleteDataError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 from typing import Final, Literal
 
@@ -11,6 +9,7 @@ import msgspec
 
 from whichrank.model.incident import Spent
 from whichrank.model.links import LinkRate
+from whichrank.surface.regular_file import open_regular
 
 TIMES_FILE: Final = "times.json"
 MOST_BYTES: Final = 1 << 20
@@ -35,8 +34,8 @@ def read_times(folder: Path) -> tuple[dict[int, Spent], tuple[LinkRate, ...]]:
     """By rank, and links; both empty if there is no such file, or another one of that name."""
     path = folder / TIMES_FILE
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
-            content = file.read(MOST_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+        with open_regular(path) as file:
+            content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             return {}, ()
         times = _decoder.decode(content)
