@@ -11,7 +11,7 @@ from whichrank.demo.slow import SLOW, load_of, settings_of
 
 ASKED = {
     "slow-compute", "slow-layers", "slow-start", "flap", "slow-data", "gc-storm", "two-slow", "slow-every-rank",
-    "long-last-stage", "absorbed", "cpu-limit", "cpu-contention", "more-tokens",
+    "long-last-stage", "absorbed", "cpu-limit", "cpu-contention", "more-tokens", "wander",
     "slow-link", "slow-link-and-compute", "slow-compute-nodes", "slow-inbound", "lossy-link",
 }  # fmt: skip
 
@@ -37,6 +37,14 @@ def test_a_slow_start_is_in_the_settings_of_its_victim_alone() -> None:
     told = [settings_of("slow-start", "x1.5", rank, 3, layout) for rank in range(8)]
     assert [bool(settings) for settings in told] == [rank == 3 for rank in range(8)]
     assert Load(**told[3]["load"]).factor == 1.5
+
+
+def test_ranks_wander_one_at_a_time() -> None:
+    layout = Layout.parse("dp8")
+    loads = [Load(**settings_of("wander", "x2", rank, 3, layout)["load"]) for rank in range(8)]
+    slow = [[rank for rank, load in enumerate(loads) if (i - load.after) % (load.on + load.off) < load.on]
+            for i in range(48)]  # fmt: skip
+    assert slow == [[i // 3 % 8] for i in range(48)]
 
 
 @pytest.mark.parametrize("layout", SLOW["more-tokens"].layouts)

@@ -28,6 +28,7 @@ class Load:
         layers: how many of them, from the first on; 0: all.
         on: iterations in a row that are slow; 0: all.
         off: iterations in between.
+        after: iterations before the first of them.
         data_s: that the next batch takes, before each iteration.
         rows: of its batch, in proportion to those of the others; from the start on only.
         objects: in cycles, made in each iteration for the collector to find.
@@ -37,6 +38,7 @@ class Load:
     layers: int = 0
     on: int = 0
     off: int = 0
+    after: int = 0
     data_s: float = 0.0
     rows: float = 1.0
     objects: int = 0
@@ -67,7 +69,7 @@ class Drag:
         load = self._load
         if load is None:
             return
-        passed = iteration - self._since
+        passed = iteration - self._since - load.after
         is_on = not load.on or passed % (load.on + load.off) < load.on
         self._stage.slow_down(load.factor if is_on else 1.0, load.layers)
         if is_on and load.data_s:

@@ -29,6 +29,8 @@ _SHARDED = ("tp2-dp4", "pp2-dp4", "tp2-pp2-dp2")
 _SPREAD = ("dp8", "tp2-dp4")
 """Whose data-parallel rings go through all nodes; tensor-parallel groups stay within one."""
 _NODES = 4
+_TURN = 3
+"""Iterations for which a rank is slow before the next one is."""
 _LONG = 2.5
 """Times the device time of the other stages that a long one has."""
 
@@ -81,6 +83,8 @@ SLOW: dict[str, Fault] = {
               (Variant("x2.5", "uneven", ""),), causes=IMBALANCE, layouts=_PIPELINES),
         Fault("more-tokens", "The batches of one replica have more rows than those of the others.", "healthy", "hello",
               (Variant("x1.5", "uneven", ""), Variant("x2", "uneven", "")), causes=IMBALANCE, layouts=_SHARDED),
+        Fault("wander", "The device of one rank after the other takes longer, for some iterations each.", "healthy",
+              "hello", (Variant("x1.5", "uneven", ""), Variant("x2", "uneven", "")), causes=IMBALANCE),
         Fault("absorbed", "A rank is slower, and the long last stage hides it.", "healthy", "drag",
               (Variant("x1.5", "none", ""),), do="drag", layouts=_PIPELINES),
     )
@@ -114,12 +118,14 @@ def load_of(fault: str, variant: str, second: bool = False) -> dict[str, Any]:
 
 def settings_of(fault: str, variant: str, rank: int, victim: int, layout: Layout) -> dict[str, Any]:
     """What a rank is told at the start."""
-    is_last = layout.index(rank, "pp") == layout.pp - 1
-    if fault in ("long-last-stage", "absorbed") and is_last:
-        return {"load": asdict(Load(_LONG))}
-    if fault == "more-tokens" and layout.index(rank, "dp") == layout.index(victim, "dp"):
-        factor = factor_of(variant)
-        return {"load": asdict(Load(factor, rows=factor))}
-    if fault == "slow-start" and rank == victim:
-        return {"load": load_of(fault, variant)}
-    return {}
+    factor = factor_of(variant)
+    load: Load | None = None
+    if fault in ("long-last-stage", "absorbed") and layout.index(rank, "pp") == layout.pp - 1:
+        load = Load(_LONG)
+    elif fault == "more-tokens" and layout.index(rank, "dp") == layout.index(victim, "dp"):
+        load = Load(factor, rows=factor)
+    elif fault == "wander":
+        load = Load(factor, on=_TURN, off=_TURN * (layout.world_size - 1), after=_TURN * rank)
+    elif fault == "slow-start" and rank == victim:
+        load = Load(factor)
+    return {"load": asdict(load)} if load else {}

@@ -20,6 +20,7 @@ from whichrank.analyzer.slow.loader_share import LoaderShare
 from whichrank.analyzer.slow.node_usage import NodeUsage, Rates
 from whichrank.analyzer.slow.reasons import Why, why_all_slow, why_slow, why_uneven
 from whichrank.analyzer.slow.told_lately import ToldLately
+from whichrank.analyzer.slow.turns import Turns
 from whichrank.analyzer.slow.words import Told, key_of, of_all, of_imbalance, of_rank, of_stage, of_tied, times_of
 from whichrank.analyzer.state import JobState
 from whichrank.detect.iterations import Iterations
@@ -78,6 +79,7 @@ class Slowness:
         self._sound: set[int] = set()  # ranks that were as quick as their peers for a while
         self._loader = LoaderShare()
         self._told = ToldLately(window_s)
+        self._turns = Turns(BACK * window_s)
         self._latest_course: Course | None = None
         self._looked_s = 0.0
         self._learned_s = self._judged_s = 0.0
@@ -186,10 +188,13 @@ class Slowness:
             if course is not None:
                 told = self._judge(state, window, course, suspects)
                 self._judged_s = now_s
+        take_turns = self._turns.take({rank for one in told for rank in one.ranks}, now_s)
+        if take_turns:
+            told = []
         transfers = self.links.transfers()
         told += self.links.look(state, recent, transfers, now_s)
         if not told:
-            told = self._nobody(state, recent, excess.last(len(recent.iteration)))
+            told = self._nobody(state, recent, excess.last(len(recent.iteration)), take_turns=take_turns)
         if not suspects and not told and now_s - self._learned_s >= self.window_s:
             course = self._course(state, window)
             transfer_s = course.lost_in_collectives()[1] if course else np.inf
@@ -255,11 +260,11 @@ class Slowness:
         own_s[course.rank == suspect.index] /= suspect.factor
         return own_s
 
-    def _nobody(self, state: JobState, window: Window, excess: Excess) -> list[Told]:
+    def _nobody(self, state: JobState, window: Window, excess: Excess, *, take_turns: bool) -> list[Told]:
         """No rank is at fault: the work is uneven, or everything is slower than it was."""
         by_work = float(np.median(excess.by_work_s, axis=1).max(initial=0.0))
         stage = long_stage(window)
-        uneven = by_work >= UNEVEN * window.iteration_s or moving(window, excess) >= UNEVEN
+        uneven = take_turns or by_work >= UNEVEN * window.iteration_s or moving(window, excess) >= UNEVEN
         course = self._course(state, window) if uneven or stage is not None else None
         if course is not None:
             now_s = course.replay()

@@ -31,6 +31,11 @@ class Told:
     key: str
     finding: Finding
 
+    @property
+    def ranks(self) -> set[int]:
+        """Ranks that are blamed, or may be."""
+        return {blame.rank for blame in (*self.finding.culprits, *self.finding.candidates)}
+
 
 def key_of(rank: int) -> str:
     """Of what is told of a slow rank."""

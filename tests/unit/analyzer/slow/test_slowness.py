@@ -103,6 +103,29 @@ def test_an_excess_that_moves_from_rank_to_rank_is_an_imbalance(layout: str) -> 
     assert names(incidents) == set()
 
 
+def test_ranks_that_are_slow_one_after_the_other_are_not_named_each_in_its_turn() -> None:
+    # GIVEN turns that are long enough for each rank to be found
+    own_s = np.random.default_rng(3).normal(0.1, 0.002, (400, 2, 8))
+    turn = np.arange(400) // 10 % 8
+    own_s[np.arange(400), :, turn] *= 2.0
+
+    # THEN it is one imbalance from the third on
+    incidents = watch(Long(own_s), WINDOW_S, every_s=0.5)
+    assert incidents[-1].cause == Cause.IMBALANCE or incidents[-1].status == "recovered"
+    assert len({i.id for i in incidents if i.cause == Cause.IMBALANCE}) == 1
+    assert len(names(incidents)) < 3
+
+
+def test_a_rank_that_stays_slow_is_named_after_others_were() -> None:
+    # GIVEN two ranks that were slow for a while, and a third that is from then on
+    own_s = np.random.default_rng(3).normal(0.1, 0.002, (400, 2, 8))
+    for rank, since, until in ((1, 40, 60), (2, 60, 80), (3, 80, 400)):
+        own_s[since:until, :, rank] *= 2.0
+    incidents = watch(Long(own_s), WINDOW_S, every_s=0.5)
+    last = {tuple(sorted(names([i]))): i.status for i in incidents}
+    assert last == {(1,): "recovered", (2,): "recovered", (): "recovered", (3,): "open"}
+
+
 def test_ranks_that_take_turns_to_have_no_cpu_are_told_to_have_none() -> None:
     # GIVEN an excess that moves from rank to rank, and ranks that are ready for a third of the time without a CPU
     turns = np.random.default_rng(3).integers(8, size=200)
