@@ -8,6 +8,7 @@ never compared with each other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -86,7 +87,9 @@ def rates_of(transfers: Transfers) -> Rates:
     return Rates(np.where(is_paced, transfers.arrival, np.nan), by_kernel)
 
 
-def matrix_of(transfers: Transfers, node: Ints, past: LinkPast, most: int) -> tuple[LinkRate, ...]:
+def matrix_of(
+    transfers: Transfers, node: Ints, past: LinkPast, most: int, told: Sequence[SlowLink] = ()
+) -> tuple[LinkRate, ...]:
     """The rates that are known between nodes, the slowest first.
 
     Args:
@@ -94,13 +97,15 @@ def matrix_of(transfers: Transfers, node: Ints, past: LinkPast, most: int) -> tu
         node: By rank, its node.
         past: The best rates so far.
         most: Cells, at most.
+        told: Links that are told to be slow: each has a cell.
     """
     rates, before = rates_of(transfers), past.usual(transfers)
     rate, is_paced = rates.best_known, ~np.isnan(rates.by_arrival)
     best = np.where(is_paced, before.by_arrival, before.by_kernel)
     best = np.where(np.isnan(best), np.nan, np.fmax(best, rate))
     # A way whose pace was known, and is not while little comes, keeps its cell for that and is given no other rate.
-    is_known = ~np.isnan(rate) & (is_paced | np.isnan(before.by_arrival))
+    is_told = np.isin(transfers.src << 32 | transfers.dst, [link.src << 32 | link.dst for link in told])
+    is_known = ~np.isnan(rate) & (is_paced | np.isnan(before.by_arrival) | is_told)
     known = np.flatnonzero((node[transfers.src] != node[transfers.dst]) & is_known)
     busy = transfers.bytes_acked / rate / max(transfers.lasted_s, 1e-9)
     return tuple(

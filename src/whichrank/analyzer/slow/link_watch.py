@@ -48,10 +48,10 @@ class LinkWatch:
     def look(self, state: JobState, window: Window, transfers: Transfers, now_s: float) -> list[Told]:
         """Links that are slower than others, if the job loses time by it and the sender's kernel says where."""
         node = state.paths.nodes(state.ranks.agent)
-        self.matrix = matrix_of(transfers, node, self._past, MOST_CELLS)
         slow = slow_links(transfers, node, self._past)
         slow = [link for link in slow if link.lost_s >= LOST * transfers.lasted_s]
         sure = without_ways_back(slow, node)
+        self.matrix = matrix_of(transfers, node, self._past, MOST_CELLS, sure)
         self._doubt(now_s, is_unsure=bool(slow) and not sure)
         return [of_links(state, window, transfers, sure, node)] if sure else []
 

@@ -240,6 +240,16 @@ def test_rates_of_the_two_kinds_are_never_compared() -> None:
     assert (cell.rate, cell.best, cell.paced) == (45 * MB, 50 * MB, False)
 
 
+def test_a_link_that_is_told_has_its_cell_though_its_pace_is_not_known_any_more() -> None:
+    past = LinkPast()
+    past.learn(transfers(RING, arrival=FAST))
+    now = transfers(RING | {(2, 4): 5.0}, arrival={way: rate for way, rate in FAST.items() if way != (2, 4)})
+    told = slow_links(now, NODE, past)
+    assert [(link.src, link.dst) for link in told] == [(2, 4)]
+    slowest = matrix_of(now, NODE, past, 9, told)[0]
+    assert (slowest.src, slowest.dst, slowest.rate, slowest.paced) == (2, 4, 5 * MB, False)
+
+
 def test_few_bytes_say_nothing() -> None:
     told = transfers(RING | {(2, 4): 5.0})
     few = Transfers(**{**told.__dict__, "bytes_acked": told.bytes_acked / 1000})
