@@ -2,6 +2,7 @@
 
     verdict.svg   what `scripts/demo` prints: the verdict, and then the truth
     watch.svg     `whichrank watch` while a rank is stopped
+    slow.svg      the same while a rank computes slowly: where each rank's time goes
 
 Rings of other jobs on this machine are not shown: the demo gets a folder of its own.
 """
@@ -15,21 +16,26 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.text import Text
 from svg import recording, svg_of
 
+from whichrank.surface.watch.frame import RankNow
+
 HERE = Path(__file__).parent
 FAULT, SEED, RANKS = "stop", "3", "8"
-VERDICT_WIDTH, WATCH_SIZE = 100, (100, 26)
+SLOW = ("--fault", "slow-compute", "--seed", "8", "--layout", "tp2-pp2-dp2")
+VERDICT_WIDTH, WATCH_SIZE, SLOW_SIZE = 100, (100, 26), (100, 28)
 LOOK_EVERY_S, PATIENCE_S = 0.2, 120.0
 
 
 def demo(shm: str, *options: str) -> tuple[subprocess.Popen[bytes], int]:
     """A demo in a terminal of its own, and where to read what it prints."""
     ours, its = pty.openpty()
-    command = [sys.executable, "-m", "whichrank", "demo", "--fault", FAULT, "--seed", SEED, "--ranks", RANKS, *options]
+    fault = options or ("--fault", FAULT, "--seed", SEED)
+    command = [sys.executable, "-m", "whichrank", "demo", "--ranks", RANKS, *fault]
     environ = {**os.environ, "WHICHRANK_SHM": shm, "PYTHONWARNINGS": "ignore"}
     process = subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=environ)
     os.close(its)
@@ -66,30 +72,40 @@ def verdict() -> str:
 
 def watch() -> str:
     """The picture of the live view, at the first look that has an alert with the blamed rank on top."""
+    return view(lambda rows: (rows[-1].blocked_s or 0) > 2.5, WATCH_SIZE, "watch")
+
+
+def slow() -> str:
+    """The same of a slow rank, at the first look at which it is known where the time of all ranks goes."""
+    return view(lambda rows: all(row.own_s is not None for row in rows), SLOW_SIZE, "slow", *SLOW)
+
+
+def view(is_it: Callable[[list[RankNow]], bool], size: tuple[int, int], name: str, *options: str) -> str:
+    """The picture of the live view of a demo, once a blamed rank is on top and `is_it` says so of the rows."""
     from whichrank.surface.watch.node import NodeReader
     from whichrank.surface.watch.view import screen
 
     with tempfile.TemporaryDirectory(dir="/dev/shm") as shm:
         os.environ["WHICHRANK_SHM"] = shm
-        process, fd = demo(shm)
+        process, fd = demo(shm, *options)
         until_s = time.monotonic() + PATIENCE_S
         with NodeReader() as node:
             while time.monotonic() < until_s:
                 time.sleep(LOOK_EVERY_S)
                 frame = node.read()
                 rows = [row for job in frame.jobs for row in job.ranks]
-                if rows and rows[0].mark == "blamed" and (rows[-1].blocked_s or 0) > 2.5:
+                if rows and rows[0].mark == "blamed" and is_it(rows):
                     break
             else:
                 raise SystemExit("no alert came")
         printed(fd)
         process.wait()
-    console = recording(WATCH_SIZE[0])
-    console.print(screen(frame, *WATCH_SIZE))
-    return svg_of(console, "whichrank watch", "watch")
+    console = recording(size[0])
+    console.print(screen(frame, *size))
+    return svg_of(console, "whichrank watch", name)
 
 
 if __name__ == "__main__":
-    for name, make in (("verdict", verdict), ("watch", watch)):
+    for name, make in (("verdict", verdict), ("watch", watch), ("slow", slow)):
         (HERE / f"{name}.svg").write_text(make(), encoding="utf-8")
         sys.stdout.write(f"{HERE / name}.svg\n")

@@ -20,6 +20,7 @@ from whichrank.model.links import SlowLink, Transfers, rate_text
 LISTED = 16
 _COMPUTE: Final[FaultClass] = "S1"
 _MIXED: Final[FaultClass] = "S3"
+_NO_CPU: Final = frozenset({Reason.CPU_LIMIT, Reason.CPU_CONTENTION, Reason.STOPPED})
 MOST = 0.6
 """Share of a rank's links that must be slow for the rank to be the source or the destination."""
 
@@ -96,7 +97,8 @@ def of_rank(
     cause, fault_class = Cause.COMPUTE_SLOW, _COMPUTE
     if kind:
         evidence.append(Evidence(what="share of waiting in what collectives lose (P)", value=round(kind[0], 2)))
-        if kind[1] != _COMPUTE:  # it is slow all the same, so communication is slow besides
+        # It is slow all the same, so communication is slow besides; unless what moves its data gets no CPU either.
+        if kind[1] != _COMPUTE and reason.reason not in _NO_CPU:
             cause, fault_class = Cause.MIXED_SLOW, _MIXED
     if reason.words:
         why = f"{reason.words}; {why}"

@@ -6,18 +6,20 @@ import numpy as np
 import pytest
 from test_traffic import RING, transfers
 
-from whichrank.analyzer.slow.words import of_links
+from whichrank.analyzer.slow.reasons import Why
+from whichrank.analyzer.slow.words import of_links, of_rank
 from whichrank.analyzer.state import JobState
+from whichrank.detect.slow import Suspect
 from whichrank.locate.slow_links import LinkPast, slow_links
 from whichrank.model.finding import Finding
+from whichrank.model.incident import Cause, Reason
 from whichrank.model.iterations import Window
 
 NODE = np.array([0, 0, 1, 1, 2, 2])
 
 
-def told(slow: dict[tuple[int, int], float]) -> Finding:
-    """What is said of a ring with more links, some of which are slow."""
-    links = transfers(RING | {(2, 0): 50.0, (4, 2): 50.0} | slow, unsent_bytes=dict.fromkeys(slow, 9000.0))
+def job() -> tuple[JobState, Window]:
+    """Six ranks, and some iterations of theirs."""
     n, ranks = 3, np.arange(6)
     window = Window(
         ranks=ranks, iteration=np.arange(5, 5 + n), end_ns=np.zeros((6, n), np.int64), total_s=np.ones((6, n)),
@@ -26,6 +28,13 @@ def told(slow: dict[tuple[int, int], float]) -> Finding:
     )  # fmt: skip
     state = JobState()
     state.ranks.grow(6)
+    return state, window
+
+
+def told(slow: dict[tuple[int, int], float]) -> Finding:
+    """What is said of a ring with more links, some of which are slow."""
+    links = transfers(RING | {(2, 0): 50.0, (4, 2): 50.0} | slow, unsent_bytes=dict.fromkeys(slow, 9000.0))
+    state, window = job()
     return of_links(state, window, links, slow_links(links, NODE, LinkPast()), NODE).finding
 
 
@@ -70,3 +79,23 @@ def test_the_numbers_are_in_the_evidence() -> None:
     assert evidence["rate while under way"] == 5_000_000
     assert evidence["usual rate"] == 50_000_000
     assert evidence["unsent at most"] == 9000
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause", "fault_class"),
+    [
+        (None, Cause.MIXED_SLOW, "S3"),
+        (Reason.DATA_WAIT, Cause.MIXED_SLOW, "S3"),
+        (Reason.CPU_LIMIT, Cause.COMPUTE_SLOW, "S1"),
+    ],
+)
+def test_longer_transfers_of_a_rank_without_cpu_are_no_slow_communication(
+    reason: Reason | None, cause: Cause, fault_class: str
+) -> None:
+    # GIVEN a rank that is slow, in a job whose transfers have grown as well
+    state, window = job()
+    suspect = Suspect(2, 0.5, 0.5, "peers", 1.0, 0)
+    why = Why(reason, "words" if reason else "", ())
+    finding = of_rank(state, window, suspect, why, 1.0, 0.5, np.ones((6, 3)), (0.5, "S3"), meant=False).finding
+    # THEN both are slow, unless it gets too little CPU for either
+    assert (finding.cause, finding.fault_class) == (cause, fault_class)
