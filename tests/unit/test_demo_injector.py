@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -209,3 +210,17 @@ def test_a_foreign_connection_does_no_harm(stack: ExitStack) -> None:
         foreign.send(b"\xff not json")
     seats, _settings = seated(stack, injector)
     assert injector.pids().keys() == set(range(len(seats)))
+
+
+@pytest.mark.parametrize(("ended_ns", "at", "longer"), [(None, 10.5, 0.5), (None, 4.5, None), (1, 10.5, None)])
+def test_how_much_longer_iterations_are_is_by_the_injectors_own_clock(
+    stack: ExitStack, ended_ns: int | None, at: float, longer: float | None
+) -> None:
+    # GIVEN iterations of one second, after a slow start, and of one and a half from the eleventh on
+    injector = Injector("stop", RANKS, 0, "dp4")
+    stack.callback(injector.close)
+    ends_s = [0.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.5, 13.0, 14.5, 16.0]
+    injector._hub.began_ns.update({i: int(s * 1e9) for i, s in enumerate(ends_s)})
+    # WHEN the fault was done in between, too early to know what is usual, or is over again
+    injector._truth = SimpleNamespace(at_monotonic_ns=int(at * 1e9), ended_monotonic_ns=ended_ns)  # type: ignore[assignment]
+    assert injector.longer() == (longer and pytest.approx(longer))

@@ -20,14 +20,15 @@ def accuracy_table(results: Results) -> str:
         variant = f" {result['setup']['variant']}" if result["fault"] in SLOW else ""
         name = result["fault"] + variant + ("" if not result["setup"]["job_args"] else " (after a re-init)")
         groups.setdefault(name, []).append(result)
+    timed = any(r.get("longer") is not None for r in results)
     lines = [
         "| fault | n | under torchrun | right | unknown | missed | late | several | wrong cause | wrong name "
-        "| false alarm | reason right | alert after, median (max) s |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| false alarm | reason right | alert after, median (max) s |" + " iterations longer, median (range) |" * timed,
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|" + "--:|" * timed,
     ]
     for name in sorted(groups, key=lambda n: (_is_healthy(groups[n]), n)):
-        lines.append(_row(name, groups[name]))
-    lines.append(_row("**all**", [r for g in groups.values() for r in g]))
+        lines.append(_row(name, groups[name]) + f" {_longer(groups[name])} |" * timed)
+    lines.append(_row("**all**", [r for g in groups.values() for r in g]) + " |" * timed)
     return "\n".join([*lines, "", timeouts_line(results)])
 
 
@@ -46,6 +47,12 @@ def _row(name: str, results: Results) -> str:
     cells = [str(len(results)), str(torchrun), *(str(verdicts[n]) for n in names), reason, after]
     undone = f" ({verdicts['no_fault_done']} not done)" if verdicts["no_fault_done"] else ""
     return f"| {name}{undone} | " + " | ".join(cells) + " |"
+
+
+def _longer(results: Results) -> str:
+    """By how much iterations were longer, where that was seen."""
+    shares = [r["longer"] for r in results if r.get("longer") is not None]
+    return f"{np.median(shares):.0%} ({min(shares):.0%} to {max(shares):.0%})" if shares else "-"
 
 
 def timeouts_line(results: Results) -> str:

@@ -80,6 +80,8 @@ class Result:
     seconds_to_alert: float | None
     """From the fault to the first alert in the incident file (looked at every 0.1 s)."""
     seconds_to_located: float | None
+    longer: float | None = None
+    """By which share iterations have taken longer since the fault, by the clock of the injector."""
     log: str = field(default="", compare=False)
 
 
@@ -152,7 +154,7 @@ class Trial:
             injector.close()
             if nodes:
                 nodes.down()
-        return self._judge(injector.truth())
+        return self._judge(injector.truth(), injector.longer() if self.fault.name in SLOW else None)
 
     # ---- running ---------------------------------------------------------------------------------------------------
 
@@ -295,7 +297,7 @@ class Trial:
 
     # ---- judging ---------------------------------------------------------------------------------------------------
 
-    def _judge(self, truth: Truth | None) -> Result:
+    def _judge(self, truth: Truth | None, longer: float | None) -> Result:
         words, incidents = self._every_word(), self.incidents()
         alerts = [i for i in incidents if i.severity == "alert"]
         to_alert = located = None
@@ -318,6 +320,7 @@ class Trial:
             reason_agrees=reason_agrees(truth, alerts),
             seconds_to_alert=to_alert,
             seconds_to_located=located,
+            longer=None if longer is None else round(longer, 3),
             log=str(self.folder / "job.log"),
         )
 

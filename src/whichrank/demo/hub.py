@@ -37,6 +37,7 @@ class Hub:
         self.pids: dict[int, int] = {}
         self.facts: dict[int, dict[str, Any]] = {}
         self.iterations: dict[int, int] = {}
+        self.began_ns: dict[int, int] = {}  # when the first rank began each iteration, CLOCK_MONOTONIC
         self.sites: dict[int, list[dict[str, Any]]] = {}
         self.events: dict[int, dict[str, Any]] = {}
         self._settings = settings
@@ -150,6 +151,7 @@ class Hub:
         rank = self._ranks[channel]
         if message["type"] == "iteration":
             self.iterations[rank] = int(message["iteration"])
+            self.began_ns.setdefault(self.iterations[rank], time.monotonic_ns())
             if "sites" in message:
                 self.sites[rank] = message["sites"]
         elif message["type"] == "now":

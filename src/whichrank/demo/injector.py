@@ -7,6 +7,7 @@ of the fault. The truth stays in memory until it is asked for. Ranks are told at
 from __future__ import annotations
 
 import random
+import statistics
 import threading
 import time
 from dataclasses import replace
@@ -23,6 +24,10 @@ from whichrank.demo.recipes import RECIPES, Scene, Strike
 from whichrank.demo.slow import settings_of
 
 _FOREVER_S = 3600.0
+_WARM_UP = 3
+"""First iterations, left out of what is usual."""
+_LEAST_TIMED = 3
+"""Iterations on each side of the fault that say something."""
 
 
 class Injector:
@@ -83,6 +88,20 @@ class Injector:
     def progress(self) -> dict[int, int]:
         """Iteration that each rank has begun, by rank."""
         return dict(self._hub.iterations)
+
+    def longer(self) -> float | None:
+        """By which share iterations have taken longer since the fault than before; None if that was not seen."""
+        truth, began_ns = self._truth, dict(self._hub.began_ns)
+        if truth is None or truth.ended_monotonic_ns is not None:
+            return None
+        before: list[int] = []
+        since: list[int] = []
+        for iteration, at_ns in began_ns.items():
+            took_ns = began_ns.get(iteration + 1, at_ns) - at_ns
+            if took_ns > 0 and iteration >= _WARM_UP:
+                (before if at_ns + took_ns <= truth.at_monotonic_ns else since).append(took_ns)
+        enough = min(len(before), len(since)) >= _LEAST_TIMED
+        return statistics.fmean(since) / statistics.fmean(before) - 1.0 if enough else None
 
     def close(self) -> None:
         """Undo what lasts (stopped ranks, cgroups), stop, and remove the control folder."""
