@@ -450,11 +450,8 @@ class Analyzer:
         """What takes longer than it should, or does no more."""
         ranks, self._profile_s = self.slowness.want_profiles(self.state, now_s)
         self._profiles_wanted.update(ranks)
-        found = self.slowness.look(self.state, picture, now_s)
-        if found is None:
-            return []
         changed = []
-        for key, finding in found:
+        for key, finding in self.slowness.look(self.state, picture, now_s):
             is_meant = finding.cause == Cause.UNKNOWN and len(finding.candidates) == 1
             nobodys = finding.cause == Cause.IMBALANCE or is_meant or (finding.reason and not finding.culprits)
             severity: Severity = "notice" if nobodys else "alert"

@@ -151,7 +151,7 @@ class Ledger:
         return [incident]
 
     def keep(self, key: str, finding: Finding, severity: Severity, now_s: float, again_s: float) -> list[Incident]:
-        """Open an incident that stands beside all others, or add the reason once it is known.
+        """Open an incident that stands beside all others, or tell what is known besides: a reason, a rank, a link.
 
         Args:
             key: The same for the same.
@@ -161,7 +161,7 @@ class Ledger:
             again_s: What comes again within this time is the same incident.
         """
         known = self._kept.get(key)
-        if known and (known.reason or not finding.reason):
+        if known and not _says_more(finding, severity, known):
             return []
         before, ended_s = self._over.pop(key, (None, 0.0))
         if before and now_s - ended_s <= again_s:
@@ -335,3 +335,11 @@ def _same(a: Incident, b: Incident) -> bool:
         )  # fmt: skip
 
     return core(a) == core(b)
+
+
+def _says_more(finding: Finding, severity: Severity, known: Incident) -> bool:
+    """Does it give a reason where there is none, a rank or a link that is not told, or is it worth more?"""
+    ranks = {blame.rank for blame in finding.culprits} - {culprit.rank for culprit in known.culprits}
+    links = {(k.src, k.dst) for k in finding.links} - {(k.src, k.dst) for k in known.links}
+    is_more = severity == "alert" and known.severity == "notice"
+    return bool(ranks or links or is_more or (finding.reason and not known.reason))

@@ -158,7 +158,8 @@ class JobState:
             self.first_seen_s = now_s
         self._lossy.update(rank[columns.rows["lost_records"][rank] < rows["lost_records"]].tolist())
         before = columns.rows[rank]
-        another = columns.present[rank] & (columns.rows["pid"][rank] != rows["pid"])
+        another = (before["pid"] != rows["pid"]) | (before["created_ns"] != rows["created_ns"])  # of pods alike pids
+        another &= columns.present[rank]
         for restarted in rank[another].tolist():
             self._restarted.add(restarted)
             self._got_over.pop(restarted, None)

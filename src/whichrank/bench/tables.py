@@ -33,7 +33,7 @@ def accuracy_table(results: Results) -> str:
 
 
 def _is_healthy(results: Results) -> bool:
-    return not any(r["truth"] and r["truth"]["culprits"] for r in results)
+    return not any(r["truth"] and r["truth"]["kind"] != "healthy" for r in results)
 
 
 def _row(name: str, results: Results) -> str:
@@ -59,9 +59,11 @@ def timeouts_line(results: Results) -> str:
     """The timeouts that differ from the defaults."""
     hang = sorted({r["setup"]["hang_timeout_s"] for r in results})
     notice = sorted({r["setup"]["notice_min_s"] for r in results})
+    windows = sorted({r["setup"]["slow_window_s"] for r in results})
     return (
         f"Hang timeout {', '.join(f'{h:g}' for h in hang)} s (default 300 s), "
-        f"notices from {', '.join(f'{n:g}' for n in notice)} s (default 10 s)."
+        f"notices from {', '.join(f'{n:g}' for n in notice)} s (default 10 s), "
+        f"window of slowness {', '.join(f'{w:g}' for w in windows)} s (default 60 s)."
     )
 
 

@@ -99,6 +99,16 @@ class Iterations:
         """Iterations of each rank that are kept."""
         return int(self.rows.shape[1])
 
+    @property
+    def pending(self) -> int:
+        """Operations that wait for the end of their iteration."""
+        return self._pending
+
+    @property
+    def newest(self) -> int:
+        """The latest iteration of any rank, -1 if there is none."""
+        return int(self.latest.max(initial=-1))
+
     def feed(self, ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any]) -> None:
         """Take what was completed, each rank's in the order of completion.
 
@@ -115,10 +125,8 @@ class Iterations:
             self._steps.append(steps)
 
     def forget(self, rank: int) -> None:
-        """The rank's process was replaced."""
-        self._ops = [ops[ops["rank"] != rank] for ops in self._ops]
-        self._steps = [steps[steps["rank"] != rank] for steps in self._steps]
-        self._pending = sum(map(len, self._ops))
+        """The rank's process was replaced: what others have begun is of no use without it."""
+        self._ops, self._steps, self._pending = [], [], 0
         if rank < len(self.latest):
             self.latest[rank] = -1
             self.rows[rank] = np.zeros(1, ITERATION)

@@ -35,6 +35,10 @@ STEADY: Final = 0.75
 """Share of the iterations since it began in which a steady slowdown shows."""
 PART: Final = 0.25
 """Share of a window for which it must have lasted."""
+LEAST: Final = 5
+"""Iterations that are looked at, however long they take."""
+LEAST_SINCE: Final = 4
+"""Of them those in which it must have begun: fewer may be pauses."""
 SURE: Final = 5.0
 """Standard errors by which the median of a steady excess must be above zero: many ranks are looked at, all day long.
 Where its spread is large, it must be far from what any other rank has."""
@@ -94,16 +98,33 @@ def beyond_peers(window: Window, excess: Excess, window_s: float) -> list[Suspec
     """
     over_s = excess.excess_s - excess.by_work_s
     # A pause counts as no longer than an iteration.
-    capped_s, late = np.clip(over_s, 0.0, window.iteration_s), window.since(window_s)
+    capped_s, is_bout = np.clip(over_s, 0.0, window.iteration_s), over_s >= _least_bout_s(window)
+    late = window.since(window_s, LEAST)
     enough = np.maximum(capped_s[:, late:].mean(axis=1), capped_s.mean(axis=1)) >= PART * _least_s(window)
-    likely = np.flatnonzero(excess.has_peers & enough).tolist()
+    closer = enough & (_may_be_steady(window, over_s, window_s) | _may_come_and_go(is_bout))
+    likely = np.flatnonzero(excess.has_peers & closer).tolist()
     if not likely:
         return []
-    losses = _Losses(capped_s, over_s >= _least_bout_s(window))
+    losses = _Losses(capped_s, is_bout)
     found = [
-        _suspect(window, index, over_s[index], excess.usual_s[index], "peers", window_s, losses) for index in likely
+        _suspect(window, index, over_s[index], excess.usual_s[index], "peers", window_s, losses)
+        for index in likely
     ]
     return sorted((s for s in found if s), key=lambda suspect: -suspect.excess_s)
+
+
+def _may_be_steady(window: Window, over_s: Floats, window_s: float) -> Bools:
+    """Which ranks are too long often enough for what is steady, wherever it began; the others need no closer look."""
+    late = window.since(window_s, LEAST)
+    lasted_s = np.cumsum(window.total_s[:, late:].max(axis=0)[::-1])
+    fewest = int(np.searchsorted(lasted_s, PART * window_s)) + 1
+    late_s, least_s = over_s[:, late:], _least_s(window)
+    is_often = (late_s >= least_s / 2).sum(axis=1) >= STEADY * fewest
+    return np.asarray(is_often & ((late_s >= least_s).sum(axis=1) >= fewest // 2))
+
+
+def _may_come_and_go(is_bout: Bools) -> Bools:
+    return np.asarray(is_bout.mean(axis=1) >= OFTEN)
 
 
 class _Losses:
@@ -176,20 +197,20 @@ def _suspect(
         losses: Of all ranks, to compare with.
     """
     least_s = _least_s(window)
-    late = window.since(window_s)
+    late = window.since(window_s, LEAST)
     # It began where the sum of all that came before is least.
     onset = late + int(np.argmin(np.concatenate(([0.0], np.cumsum(over_s[late:] - least_s / 2)))))
     since_s = over_s[onset:]
-    lasted_s = float(window.total_s[index, onset:].sum())
+    lasts = len(since_s) >= LEAST_SINCE and float(window.total_s[index, onset:].sum()) >= PART * window_s
     share = float((since_s >= least_s / 2).mean()) if len(since_s) else 0.0
-    steady = share >= STEADY and lasted_s >= PART * window_s and float(np.median(since_s)) >= least_s
+    steady = lasts and share >= STEADY and float(np.median(since_s)) >= least_s
     if steady and (_is_sure(since_s) or (losses is not None and losses.stands_out(index, onset))):
         usual = float(np.median(usual_s[onset:]))
         return Suspect(index, float(np.median(since_s)), usual, against, share, onset)
     bouts = over_s >= _least_bout_s(window)
     comes = int((bouts[1:] & ~bouts[:-1]).sum()) + int(bouts[0])
     mean_s = float(np.clip(over_s, 0.0, window.iteration_s).mean())
-    if comes < BOUTS or bouts.mean() < OFTEN or mean_s < least_s or window.lasted_s < window_s / 2:
+    if comes < BOUTS or not _may_come_and_go(bouts[None])[0] or mean_s < least_s or window.lasted_s < window_s / 2:
         return None
     if losses is not None and not losses.stands_out(index, 0):
         return None
@@ -272,7 +293,7 @@ def class_of(waiting_s: float, transfer_s: float, past: Past) -> tuple[float, Fa
 
 def beyond_past(window: Window, excess: Excess, past: Past, window_s: float) -> list[Suspect]:
     """Ranks without peers that are slower than they were, while the others are not."""
-    late = window.since(window_s)
+    late = window.since(window_s, LEAST)
     grown = past.grown(window.ranks, window.own_s[:, late:])
     own_s = np.median(window.own_s[:, late:], axis=1)
     found = []

@@ -23,6 +23,8 @@ TOGETHER: Final = 0.5
 """Spread of the difference of two own times, in proportion to their own, below which they rise and fall together."""
 APART: Final = 1.2
 """The same, from which each goes its own way; of independent ones it is the root of two."""
+FEW: Final = 3
+"""Suspects of which equal ones may be tied though they vary little: among more, some are equal by chance."""
 
 
 def tied(window: Window, suspects: Sequence[Suspect]) -> list[list[Suspect]]:
@@ -36,7 +38,8 @@ def tied(window: Window, suspects: Sequence[Suspect]) -> list[list[Suspect]]:
     usual_s = np.median(window.own_s[others], axis=0) if len(others) else np.zeros(window.own_s.shape[1])
     groups: list[list[Suspect]] = []
     for suspect in suspects:
-        group = next((g for g in groups if any(_same(window, usual_s, suspect, other) for other in g)), None)
+        apart = APART if len(suspects) <= FEW else TOGETHER
+        group = next((g for g in groups if any(_same(window, usual_s, suspect, other, apart) for other in g)), None)
         if group is None:
             groups.append([suspect])
         else:
@@ -44,7 +47,7 @@ def tied(window: Window, suspects: Sequence[Suspect]) -> list[list[Suspect]]:
     return [group for group in groups if len(group) > 1]
 
 
-def _same(window: Window, usual_s: Floats, one: Suspect, other: Suspect) -> bool:
+def _same(window: Window, usual_s: Floats, one: Suspect, other: Suspect, apart: float) -> bool:
     since = max(one.onset, other.onset)
     if window.own_s.shape[1] - since < LEAST:
         return False
@@ -52,7 +55,7 @@ def _same(window: Window, usual_s: Floats, one: Suspect, other: Suspect) -> bool
     apart_s, least_s = float(np.median(np.abs(mine_s - theirs_s))), min(one.excess_s, other.excess_s)
     own_s, between_s = min(_spread(mine_s), _spread(theirs_s)), _spread(mine_s - theirs_s)
     if apart_s <= EQUAL * least_s:
-        return between_s < APART * own_s
+        return between_s < apart * own_s
     return between_s < TOGETHER * own_s and apart_s <= NEAR * least_s
 
 

@@ -25,6 +25,8 @@ from whichrank.model.signature import mix
 ISSUE, BLOCK, END = 0, 1, 2
 SHORTEST: Final = 0.05
 """The part of receives that is taken for pure transfer."""
+MOST_PEERS: Final = 64
+"""Of which the usual own times are taken."""
 _FROM_ROOT: Final = (Kind.BROADCAST, Kind.SCATTER)
 _TO_ROOT: Final = (Kind.REDUCE, Kind.GATHER)
 
@@ -84,6 +86,18 @@ class Course:
         whole = np.isfinite(self.spread_s)
         waiting_s, transfer_s = self.spread_s[whole].sum(), self.transfer_s[whole].sum()
         return float(waiting_s) / self.iterations, float(transfer_s) / self.iterations
+
+    def blocked_between(self, one: int, other: int) -> float:
+        """Seconds per iteration for which one of two ranks, or the other, is blocked in rounds of both.
+
+        Args:
+            one: Index of a rank.
+            other: Index of the other.
+        """
+        is_one, is_other, issues = self.rank == one, self.rank == other, self.what == ISSUE
+        both = np.intersect1d(self.round[is_one & issues], self.round[is_other & issues])
+        blocks = (self.what == BLOCK) & np.isin(self.round, both[both >= 0])
+        return max(float(self.lasted_s[blocks & who].sum()) for who in (is_one, is_other)) / self.iterations
 
     def replay(self, own_s: Floats | None = None, transfer_s: Floats | None = None) -> float:
         """Seconds per iteration, but for the first one; NaN if the ranks would wait for each other for ever.
@@ -145,7 +159,7 @@ def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size:
         comm_size: Members of each communicator.
 
     Returns:
-        None if there are no iterations.
+        None if there are no iterations, or no operations in them.
     """
     ranks, count = np.unique(steps["rank"], return_counts=True)
     if not len(ranks) or count.min() < 2 or count.min() != count.max():
@@ -156,6 +170,8 @@ def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size:
     inside = (ranks[at] == ops["rank"]) & (ops["ordinal"] > steps["ordinal"][at, 0])
     inside &= ops["ordinal"] <= steps["ordinal"][at, -1]
     ops, at = ops[inside], at[inside]
+    if not len(ops):
+        return None
     of, count_in = _rounds(ops)
     size = np.zeros(len(count_in), np.int64)
     size[of] = np.where(ops["kind"] < Kind.SEND, comm_size[ops["comm"]], 2)
@@ -242,8 +258,19 @@ def _rounds(ops: np.ndarray[Any, Any]) -> tuple[Ints, Ints]:
     source = np.where(is_send, ops["rank"], np.where(is_recv, ops["peer"], -1)).astype(np.int64) + 1
     target = np.where(is_send, ops["peer"], np.where(is_recv, ops["rank"], -1)).astype(np.int64) + 1
     key = mix(mix(mix(ops["comm"].astype(np.uint64) + np.uint64(1), source), target), ops["counter"])
+    key = mix(key, _which_of_tags(key, ops))
     _, of, count = np.unique(key, return_inverse=True, return_counts=True)
     return of.reshape(-1).astype(np.int64), count.astype(np.int64)
+
+
+def _which_of_tags(key: NDArray[np.uint64], ops: np.ndarray[Any, Any]) -> Ints:
+    """Messages are counted by tag, which no record has: those of a rank with the same key, in the order of issue."""
+    order = np.lexsort((ops["ordinal"], ops["rank"], key))
+    first = np.append(True, (np.diff(key[order]) != 0) | (np.diff(ops["rank"][order]) != 0))
+    place = np.arange(len(order))
+    which = np.empty(len(order), np.int64)
+    which[order] = place - np.maximum.accumulate(np.where(first, place, 0))
+    return which
 
 
 def as_its_peers(course: Course, who: Ints, peers: Ints) -> Floats:
@@ -254,6 +281,7 @@ def as_its_peers(course: Course, who: Ints, peers: Ints) -> Floats:
         who: Indices of ranks.
         peers: Indices of ranks that issue the same operations, without those.
     """
+    peers = peers[:: -(-len(peers) // MOST_PEERS)]
     ranks = np.concatenate((who, peers))
     row = np.full(len(course.ranks), -1, np.int64)
     row[ranks] = np.arange(len(ranks))

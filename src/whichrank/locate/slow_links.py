@@ -69,8 +69,14 @@ class LinkPast:
         best = np.array([self._best.get(pair, (np.nan, np.nan)) for pair in pairs]).reshape(-1, 2)
         return Rates(best[:, 0], best[:, 1])
 
-    def learn(self, transfers: Transfers) -> None:
-        """Take a window that is over."""
+    def learn(self, transfers: Transfers, node: Ints) -> None:
+        """Take a window that is over: what went between nodes.
+
+        Args:
+            transfers: One window.
+            node: By rank, its node.
+        """
+        transfers = transfers.of(node[transfers.src] != node[transfers.dst])
         now, before = rates_of(transfers), self.usual(transfers)
         arrival, kernel = np.fmax(now.by_arrival, before.by_arrival), np.fmax(now.by_kernel, before.by_kernel)
         pairs = zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
@@ -213,6 +219,8 @@ def _end(transfers: Transfers, i: int, usual: float) -> LinkEnd | None:
 
 def _limit(transfers: Transfers, i: int) -> LinkEnd | None:
     """The end that limits, if one does."""
+    if not transfers.busy_s[i] > 0:
+        return None
     if transfers.receiver_s[i] >= LIMITS * transfers.busy_s[i]:
         return "receiver"
     return "sender" if transfers.sender_s[i] >= LIMITS * transfers.busy_s[i] else None

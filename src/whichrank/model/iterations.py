@@ -7,6 +7,7 @@ rank's own clock and are never compared with another's.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -83,21 +84,22 @@ class Window:
     roots: NDArray[np.uint64]
     lasted_s: float
 
-    @property
+    @cached_property
     def iteration_s(self) -> float:
         """How long an iteration usually takes."""
         return float(np.median(self.total_s))
 
-    def since(self, window_s: float) -> int:
-        """The first column of the last `window_s` seconds, by the clock of the first rank."""
-        return int(np.searchsorted(self.end_ns[0], self.end_ns[0, -1] - window_s * 1e9, side="right"))
+    def since(self, window_s: float, least: int = 1) -> int:
+        """The first column of the last `window_s` seconds, by the clock of the first rank, and of `least` at least."""
+        first = int(np.searchsorted(self.end_ns[0], self.end_ns[0, -1] - window_s * 1e9, side="right"))
+        return max(0, min(first, len(self.iteration) - least))
 
     def last(self, window_s: float, least: int) -> Window:
         """The iterations of the last `window_s` seconds, and `least` at least.
 
         `lasted_s` counts those with the usual operations only.
         """
-        first = max(0, min(self.since(window_s), len(self.iteration) - least))
+        first = self.since(window_s, least)
         if first == 0:
             return self
         return replace(

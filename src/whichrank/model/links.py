@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
+import numpy as np
 from msgspec import Struct
 
 from whichrank.model.incident import LinkEnd, Rank
-from whichrank.model.iterations import Floats, Ints
+from whichrank.model.iterations import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,12 @@ class Transfers:
     arrived_bytes: Floats
     arrival: Floats
     lasted_s: float
+
+    def of(self, chosen: Bools) -> Transfers:
+        """Only these pairs."""
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        fewer: dict[str, Any] = {name: of[chosen] for name, of in columns.items() if isinstance(of, np.ndarray)}
+        return replace(self, **fewer)
 
     @property
     def active_s(self) -> Floats:

@@ -21,7 +21,11 @@ NAMES = {0: "mesh_tp", 1: "mesh_pp", 2: "mesh_dp", 3: "default_pg"}
 
 
 def watch(
-    told: Told, window_s: float = 4.0, stolen_s: Callable[[int, float], float] | None = None, every_s: float = EVERY_S
+    told: Told,
+    window_s: float = 4.0,
+    stolen_s: Callable[[int, float], float] | None = None,
+    every_s: float = EVERY_S,
+    again: Told | None = None,
 ) -> list[Incident]:
     """Everything that an analyzer says, in order.
 
@@ -30,9 +34,42 @@ def watch(
         window_s: Of slowness.
         stolen_s: How much CPU time the hypervisor has taken from the node of a rank by then, seconds.
         every_s: Time between batches.
+        again: All its processes are replaced by those of this one.
     """
-    ops, steps = told.arrays()
-    infos = _comms(ops)
+    analyzer = Analyzer(AnalyzerConfig(slow_window_s=window_s), "job", 0.0)
+    said: list[Incident] = []
+    begin_s = 0.0
+    for life, one in enumerate([told] if again is None else [told, again]):
+        ops, steps = one.arrays()
+        infos = _comms(ops)
+        rows, at_s = _records(one, ops, steps, infos, begin_s)
+        ranks = np.unique(ops["rank"]).tolist()
+        nodes = [
+            _node(those, len(ranks), infos) for those in ([ranks] if told.on_one_node else [[rank] for rank in ranks])
+        ]
+        for node in nodes:
+            node.agent += "2" * life
+            for rank in node.ranks:
+                node.is_(rank, ProcessState.SLEEPING, pid=100 + 1000 * life + rank)
+        for now_s in np.arange(begin_s + every_s, at_s[-1] + 1.0, every_s).tolist():
+            news = rows[np.searchsorted(at_s, now_s - every_s) : np.searchsorted(at_s, now_s)]
+            for node in nodes:
+                if stolen_s:
+                    worked = {"main_cpu_ns": int(now_s * S), "node_ns": int(now_s * S)}
+                    taken = {"stolen_ns": int(stolen_s(node.ranks[0], now_s) * S), **worked}
+                    node.is_(node.ranks[0], ProcessState.SLEEPING, usage_ns=node.ns(now_s), **taken)
+                analyzer.feed(node.batch(now_s, news[np.isin(news["rank"], node.ranks)]), T0 / S + now_s)
+            said += analyzer.tick(T0 / S + now_s)
+            if analyzer.slowness_failed:
+                raise analyzer.slowness_failed
+        begin_s = float(at_s[-1]) + 1.0
+    return said
+
+
+def _records(
+    told: Told, ops: np.ndarray, steps: np.ndarray, infos: dict[int, CommInfo], begin_s: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of RECORD_TOLD in the order of their ends, and when each ended, seconds."""
     member = {(c, r): info.members.index(r) for c, info in infos.items() for r in info.members}
     rows = np.zeros(len(ops), RECORD_TOLD)
     rows["rank"], rows["comm"] = ops["rank"], ops["comm"] + 1
@@ -48,25 +85,11 @@ def watch(
     marks["row"]["counter"], marks["row"]["ordinal"] = steps["counter"], steps["ordinal"]
     marks["row"]["t_issue_ns"] = marks["row"]["t_end_ns"] = steps["at_ns"]
     rows = np.concatenate((rows, marks))
+    for name in ("t_issue_ns", "t_start_ns", "t_end_ns"):
+        rows["row"][name] += np.uint64(begin_s * S)
     at_s = (rows["row"]["t_end_ns"].astype(np.int64) - told.clock(rows["rank"])) / S
     order = np.argsort(at_s, kind="stable")
-    rows, at_s = rows[order], at_s[order]
-    ranks = np.unique(ops["rank"]).tolist()
-    nodes = [_node(those, len(ranks), infos) for those in ([ranks] if told.on_one_node else [[rank] for rank in ranks])]
-    analyzer = Analyzer(AnalyzerConfig(slow_window_s=window_s), "job", 0.0)
-    said: list[Incident] = []
-    for now_s in np.arange(every_s, at_s[-1] + 1.0, every_s).tolist():
-        news = rows[np.searchsorted(at_s, now_s - every_s) : np.searchsorted(at_s, now_s)]
-        for node in nodes:
-            if stolen_s:
-                worked = {"main_cpu_ns": int(now_s * S), "node_ns": int(now_s * S)}
-                sampled = {"usage_ns": node.ns(now_s), "stolen_ns": int(stolen_s(node.ranks[0], now_s) * S), **worked}
-                node.is_(node.ranks[0], ProcessState.SLEEPING, **sampled)
-            analyzer.feed(node.batch(now_s, news[np.isin(news["rank"], node.ranks)]), T0 / S + now_s)
-        said += analyzer.tick(T0 / S + now_s)
-        if analyzer.slowness_failed:
-            raise analyzer.slowness_failed
-    return said
+    return rows[order], at_s[order]
 
 
 def _comms(ops: np.ndarray) -> dict[int, CommInfo]:

@@ -116,6 +116,18 @@ def test_a_batch_that_is_sent_again_without_states_changes_none() -> None:
     assert state.picture(NOW_S + 2.5).waits["rank"].tolist() == [0]
 
 
+def test_a_process_with_the_pid_of_the_one_that_it_replaces_is_another() -> None:
+    # GIVEN a pod that was made again: pids are alike, the ring is not
+    state = JobState()
+    a, _ = two_nodes()
+    state.feed(a.batch(2.0), NOW_S + 2.0)
+    state.feed(a.batch(2.5), NOW_S + 2.5)
+    assert state.take_restarted() == set()
+    a.row[1] = {"created_ns": a.ns(2.8)}
+    state.feed(a.batch(3.0), NOW_S + 3.0)
+    assert state.take_restarted() == {1}
+
+
 def test_a_rank_whose_process_was_replaced_starts_anew() -> None:
     # GIVEN rank 1 failed and died
     state = JobState()

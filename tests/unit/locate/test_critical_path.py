@@ -138,3 +138,35 @@ def test_an_asynchronous_operation_blocks_where_it_is_waited_for() -> None:
     own_s[made.rank == 1] = 0.0
     assert made.replay() == pytest.approx(0.052)
     assert made.replay(own_s) == pytest.approx(0.03, abs=0.003)
+
+
+def test_iterations_without_operations_are_no_course() -> None:
+    ops, steps = run(ddp(2), 5).arrays()
+    assert course_of(ops[:0], steps, np.array([2])) is None
+
+
+def test_messages_of_two_tags_are_rounds_of_their_own() -> None:
+    # GIVEN two messages in each iteration, of which each is the first of its tag, so that they have the same number
+    programs = [[Compute(0.1), Call(0, Kind.SEND, 1), Call(0, Kind.SEND, 1)],
+                [Compute(0.02), Call(0, Kind.RECV, 0), Call(0, Kind.RECV, 0)]]  # fmt: skip
+    ops, steps = run(programs, 8).arrays()
+    ops["counter"] = (ops["counter"] + 1) // 2
+    made = course_of(ops, steps[(steps["counter"] >= 2) & (steps["counter"] <= 6)], np.array([2]))
+    assert made is not None
+    assert set(made.members.tolist()) == {2}
+    # WHEN the sender is quicker THEN so is the receiver
+    own_s = np.where(made.rank == 0, made.own_s / 5, made.own_s)
+    assert made.replay(own_s) < 0.5 * made.replay()
+
+
+def test_for_how_long_two_ranks_are_blocked_in_what_both_do() -> None:
+    # GIVEN a rank that is late for both of the others, and one that exchanges with the other alone
+    programs: list[Program] = [
+        [Compute(0.1), Call(0)],
+        [Compute(0.02), Call(0), Call(1)],
+        [Compute(0.02), Call(0), Compute(0.03), Call(1)],
+    ]
+    made = course(programs, {})
+    assert made.blocked_between(0, 1) == pytest.approx(0.05, rel=0.05)
+    assert made.blocked_between(1, 2) == pytest.approx(0.082, rel=0.05)
+    assert made.blocked_between(0, 0) == pytest.approx(0.002, rel=0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Final
 
 import numpy as np
@@ -10,41 +11,63 @@ from whichrank.locate.critical_path import Course, course_of
 from whichrank.model.iterations import OP, STEP, Ints, Window
 
 KEPT_OPS: Final = 1 << 18
+"""More are kept only for the fewest iterations that say something."""
+MOST_OPS: Final = 1 << 22
+"""More are never kept: of a larger job nothing is gone through again."""
 KEPT_STEPS: Final = 1 << 16
 REPLAYED: Final = 12
 """Iterations that are gone through again, at most."""
+FEWEST: Final = 4
+"""Iterations for which more is kept and gone through."""
 
 
 class LatestOps:
     """Kept in the order in which they came."""
 
     def __init__(self) -> None:
-        self._ops: list[np.ndarray[Any, Any]] = []
-        self._steps: list[np.ndarray[Any, Any]] = []
+        self._ops: list[tuple[int, np.ndarray[Any, Any]]] = []  # with the latest iteration that was over by then
+        self._steps: deque[np.ndarray[Any, Any]] = deque()
+        self._kept_steps = self._ranks = 0
+        self._whole_from = 0  # the first step from which on no operation was let go
 
     def keep_steps(self, steps: np.ndarray[Any, Any]) -> None:
         """Take rows of STEP."""
-        if len(steps):
-            self._steps.append(steps)
-        while len(self._steps) > 1 and sum(map(len, self._steps[1:])) >= KEPT_STEPS:
-            self._steps.pop(0)
+        if not len(steps):
+            return
+        self._steps.append(steps)
+        self._kept_steps += len(steps)
+        self._ranks = max(self._ranks, int(steps["rank"].max()) + 1)
+        wanted = max(KEPT_STEPS, (REPLAYED + 2) * self._ranks)
+        while self._kept_steps - len(self._steps[0]) >= wanted:
+            self._kept_steps -= len(self._steps.popleft())
 
-    def keep_ops(self, ops: np.ndarray[Any, Any]) -> None:
-        """Take rows of OP."""
+    def keep_ops(self, ops: np.ndarray[Any, Any], iteration: int) -> None:
+        """Take rows of OP.
+
+        Args:
+            ops: Of iterations that are over.
+            iteration: The latest of them.
+        """
         if len(ops):
-            self._ops.append(ops)
-        kept = sum(map(len, self._ops))
-        while len(self._ops) > 1 and kept - len(self._ops[0]) >= KEPT_OPS:
-            kept -= len(self._ops.pop(0))
+            self._ops.append((iteration, ops))
+        kept = sum(len(part) for _, part in self._ops)
+        while len(self._ops) > 1 and (kept > MOST_OPS or self._is_enough_without_first(kept, iteration)):
+            self._whole_from, gone = self._ops.pop(0)
+            kept -= len(gone)
 
-    def forget(self, rank: int) -> None:
-        """The rank's process was replaced."""
-        self._steps = [steps[steps["rank"] != rank] for steps in self._steps]
-        self._ops = [ops[ops["rank"] != rank] for ops in self._ops]
+    def _is_enough_without_first(self, kept: int, iteration: int) -> bool:
+        until, first = self._ops[0]
+        return kept - len(first) >= KEPT_OPS and not 0 <= iteration - until <= FEWEST
+
+    def forget(self) -> None:
+        """A rank's process was replaced: iterations from before that cannot be gone through with it."""
+        self._ops.clear()
+        self._steps.clear()
+        self._kept_steps = self._whole_from = 0
 
     def comms(self) -> Ints:
         """Communicators of the operations that came last."""
-        return np.unique(self._ops[-1]["comm"]) if self._ops else np.zeros(0, np.int64)
+        return np.unique(self._ops[-1][1]["comm"]) if self._ops else np.zeros(0, np.int64)
 
     def course(self, window: Window, comm_size: Ints) -> Course | None:
         """The latest iterations of the window, as events; None if there are not two in a row.
@@ -56,7 +79,7 @@ class LatestOps:
         last = int(window.iteration[-1]) + 1
         steps = np.concatenate([np.zeros(0, STEP), *self._steps])
         steps = steps[np.isin(steps["rank"], window.ranks) & (steps["counter"] <= last)]
-        first = max(last - REPLAYED, int(window.iteration[0]))
+        first = max(last - REPLAYED, int(window.iteration[0]), self._whole_from)
         known, count = np.unique(steps["counter"][steps["counter"] >= first], return_counts=True)
         whole = known[count == len(window.ranks)]
         # The latest run of numbers without a gap.
@@ -64,15 +87,23 @@ class LatestOps:
         whole = whole[breaks[-1] + 1 :] if len(breaks) else whole
         if len(whole) < 2:
             return None
+        whole = whole[-self._as_many(steps, whole) :]
         steps = steps[np.isin(steps["counter"], whole)]
         opening = steps[np.argmin(steps["counter"])]
         return course_of(self._since(int(opening["rank"]), int(opening["ordinal"])), steps, comm_size)
+
+    @staticmethod
+    def _as_many(steps: np.ndarray[Any, Any], whole: Ints) -> int:
+        """How many iterations are gone through: fewer where there is much to do in each; and the one that opens."""
+        of_rank = steps[(steps["rank"] == steps["rank"][0]) & np.isin(steps["counter"], whole)]
+        each = int(np.ptp(of_rank["ordinal"])) // (len(whole) - 1) * len(np.unique(steps["rank"]))
+        return int(np.clip(KEPT_OPS // max(each, 1), FEWEST, REPLAYED)) + 1
 
     def _since(self, rank: int, ordinal: int) -> np.ndarray[Any, Any]:
         """The latest operations, from before this one of this rank on."""
         parts = [np.zeros(0, OP)]
         reached = False
-        for part in reversed(self._ops):
+        for _, part in reversed(self._ops):
             parts.append(part)
             if reached:
                 break  # one part more, for ranks that were ahead

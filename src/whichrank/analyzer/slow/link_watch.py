@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
+
+import numpy as np
 
 from whichrank.analyzer.slow.traffic import Traffic
 from whichrank.analyzer.slow.words import Told, of_links
@@ -30,6 +33,7 @@ class LinkWatch:
         self._window_s = window_s
         self._traffic = Traffic()
         self._past = LinkPast()
+        self._node = np.zeros(0, np.int64)
         self._in_doubt_since_s: float | None = None
         self.matrix: tuple[LinkRate, ...] = ()
         """Rates between nodes in the latest window, the slowest first."""
@@ -45,11 +49,26 @@ class LinkWatch:
         """From rank to rank in the latest window."""
         return self._traffic.transfers(self._window_s)
 
-    def look(self, state: JobState, window: Window, transfers: Transfers, now_s: float) -> list[Told]:
-        """Links that are slower than others, if the job loses time by it and the sender's kernel says where."""
-        node = state.paths.nodes(state.ranks.agent)
+    def look(
+        self,
+        state: JobState,
+        window: Window,
+        transfers: Transfers,
+        now_s: float,
+        is_waited_for: Callable[[int, int], bool],
+    ) -> list[Told]:
+        """Links that are slower than others, if the job loses time by it and the sender's kernel says where.
+
+        Args:
+            state: The job.
+            window: The iterations of this time.
+            transfers: All transfers in it.
+            now_s: The time.
+            is_waited_for: Do ranks wait for what goes from one rank to another, for so long that it matters?
+        """
+        node = self._node = state.paths.nodes(state.ranks.agent)
         slow = slow_links(transfers, node, self._past)
-        slow = [link for link in slow if link.lost_s >= LOST * transfers.lasted_s]
+        slow = [k for k in slow if k.lost_s >= LOST * transfers.lasted_s and is_waited_for(k.src, k.dst)]
         sure = without_ways_back(slow, node)
         self.matrix = matrix_of(transfers, node, self._past, MOST_CELLS, sure)
         self._doubt(now_s, is_unsure=bool(slow) and not sure)
@@ -57,7 +76,7 @@ class LinkWatch:
 
     def learn(self, transfers: Transfers) -> None:
         """Nothing was slow in this window."""
-        self._past.learn(transfers)
+        self._past.learn(transfers, self._node)
 
     def _doubt(self, now_s: float, *, is_unsure: bool) -> None:
         since_s = self._in_doubt_since_s

@@ -43,7 +43,10 @@ class LoaderShare:
         for rank in [rank for rank in self._beside if not is_slow(rank)]:
             del self._beside[rank]
             self._unexplained.discard(rank)
-            self._shares.pop(rank, None)
+        sampled = {rank for pair in self._beside.items() for rank in pair}
+        for rank in [rank for rank in self._shares if rank not in sampled]:
+            del self._shares[rank]
+            self._asked_s.pop(rank, None)
 
     def want(self, state: JobState, iteration_s: float, now_s: float) -> tuple[list[int], float]:
         """Ranks to be sampled, and for how long; what has come since is counted."""

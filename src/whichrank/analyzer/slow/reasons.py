@@ -145,7 +145,7 @@ def _is_robbed(case: _Case) -> Why | None:
 
 def _has_slow_clock(case: _Case) -> Why | None:
     mine, theirs = case.mine(case.rates.clock_mhz), case.theirs(case.rates.clock_mhz)
-    if not (1 - mine / theirs) * case.mine(case.rates.main_cpu) >= EXPLAINS * case.excess:
+    if not theirs > 0 or not (1 - mine / theirs) * case.mine(case.rates.main_cpu) >= EXPLAINS * case.excess:
         return None
     words = f"its core runs at {mine / 1e3:.1f} GHz while those of its peers run at {theirs / 1e3:.1f}"
     return Why(Reason.DEVICE_CLOCK, words, case.fact("clock of its core", round(mine), "MHz"))
@@ -192,7 +192,7 @@ def _limited(case: _Case) -> Why | None:
     """Fewer cores than its peers have."""
     cores = _cores(case.rates)
     mine, theirs = case.mine(cores), case.theirs(cores)
-    if np.isnan(cores).any() or not 0 < mine < theirs:
+    if not 0 < mine < theirs:
         return None
     by_group = case.mine(case.rates.limit_cores) <= case.mine(case.rates.allowed_cores)
     who = "its control group" if by_group else "its affinity"

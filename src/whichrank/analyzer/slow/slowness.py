@@ -21,10 +21,11 @@ from whichrank.analyzer.slow.node_usage import NodeUsage, Rates
 from whichrank.analyzer.slow.reasons import Why, why_all_slow, why_slow, why_uneven
 from whichrank.analyzer.slow.told_lately import ToldLately
 from whichrank.analyzer.slow.turns import Turns
-from whichrank.analyzer.slow.words import Told, key_of, of_all, of_imbalance, of_rank, of_stage, of_tied, times_of
+from whichrank.analyzer.slow.words import Cost, Told, key_of, of_all, of_imbalance, of_rank, of_stage, of_tied, times_of
 from whichrank.analyzer.state import JobState
-from whichrank.detect.iterations import Iterations
+from whichrank.detect.iterations import MOST_PENDING, Iterations
 from whichrank.detect.slow import (
+    LEAST,
     PART,
     Past,
     Suspect,
@@ -50,14 +51,15 @@ LOOKS: Final = 8
 """In each window."""
 LOOK_S: Final = 0.5
 MOST_SUSPECTS: Final = 16
+"""That are told one by one."""
 EFFECT: Final = 0.05
 """Share by which iterations take longer because of a rank, for it to be told."""
+STARVED: Final = 0.1
+"""Seconds per second for which a rank has no CPU, beyond most ranks, from which it gets less than most."""
 UNEVEN: Final = 0.15
 """The same for work that is uneven."""
 MOST_TIMES: Final = 4096
 """Ranks of which it is told where their time goes."""
-LEAST: Final = 5
-"""Iterations in a window."""
 BACK: Final = 2
 """Windows that are looked at for what comes and goes."""
 
@@ -72,21 +74,27 @@ class Slowness:
     def __init__(self, window_s: float) -> None:
         self.window_s = window_s
         self.iterations = Iterations()
-        self.past = Past()
         self.usage = NodeUsage()
-        self.links = LinkWatch(window_s)
         self._latest = LatestOps()
+        self._looked_s = 0.0
+        self._learned_s = self._judged_s = 0.0
+        self._kinds = np.zeros(0, np.uint64)
+        self._device: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._measure_at = MOST_PENDING // 2
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Nothing is known of how the job was."""
+        window_s = self.window_s
+        self.past = Past()
+        self.links = LinkWatch(window_s)
         self._sound: set[int] = set()  # ranks that were as quick as their peers for a while
         self._loader = LoaderShare()
         self._told = ToldLately(window_s)
-        self._turns = Turns(BACK * window_s)
+        self._turns = Turns(window_s)
         self._latest_course: Course | None = None
-        self._looked_s = 0.0
-        self._learned_s = self._judged_s = 0.0
         self._newest = -1
         self._iteration_s = 0.0
-        self._kinds = np.zeros(0, np.uint64)
-        self._device: NDArray[np.bool_] = np.zeros(0, np.bool_)
         self.times: tuple[Spent, ...] = ()
         """Where the latest iterations went, by rank; empty while that is not known."""
 
@@ -121,36 +129,41 @@ class Slowness:
         marks["counter"], marks["ordinal"] = steps["row"]["counter"], steps["row"]["ordinal"]
         self.iterations.feed(ops, marks)
         self._latest.keep_steps(marks)
+        if self.iterations.pending > self._measure_at:  # of many ranks more come between two looks than can be kept
+            self._measure()
+            self._measure_at = max(MOST_PENDING // 2, self.iterations.pending + MOST_PENDING // 4)
 
     def see(self, rows: np.ndarray[Any, Any], size: int) -> None:
         """Take the states of ranks: rows of RANK_ROW of one batch, and how many ranks there are."""
         self.usage.see(rows[(rows["rank"] >= 0) & (rows["rank"] < size)], size)
 
     def forget(self, rank: int) -> None:
-        """The rank's process was replaced."""
+        """The rank's process was replaced: it counts from one again, may be elsewhere, and so may others be."""
         self.iterations.forget(rank)
-        self.past.forget(rank)
-        self._latest.forget(rank)
-        self._sound.discard(rank)
+        self._latest.forget()
+        self._begin_anew()
+
+    def _measure(self) -> None:
+        self._latest.keep_ops(self.iterations.look(self._kinds), self.iterations.newest)
 
     # ---- out -------------------------------------------------------------------------------------------------------
 
-    def look(self, state: JobState, picture: Picture, now_s: float) -> list[tuple[str, Finding]] | None:
-        """What is slow now; None: nothing new is known.
+    def look(self, state: JobState, picture: Picture, now_s: float) -> list[tuple[str, Finding]]:
+        """What is slow now, as far as something new is known.
 
         Returns:
             Each with a key that stays the same from look to look.
         """
         if self._device.all() or now_s - self._looked_s < max(self.window_s / LOOKS, LOOK_S):
-            return None
+            return []
         self._looked_s = now_s
         self.usage.sample(state.ranks.rows)
         self.links.sample(state)
-        self._latest.keep_ops(self.iterations.look(self._kinds))
+        self._measure()
         ranks = np.flatnonzero(picture.present & ~picture.gone)
         window = self.iterations.window(ranks, BACK * self.window_s, LEAST)
         if window is None or int(window.iteration[-1]) <= self._newest:
-            return None
+            return []
         self._newest = int(window.iteration[-1])
         self._iteration_s = window.iteration_s
         self._latest_course = None
@@ -172,15 +185,18 @@ class Slowness:
         if self._on_device(window):
             return {}
         excess = excess_of(window)
-        suspects = beyond_peers(window, excess, self.window_s)
+        # Of short iterations not so many are kept that they fill a window.
+        window_s = min(self.window_s, self.iterations.kept * window.iteration_s / BACK)
+        suspects = beyond_peers(window, excess, window_s)
         course = self._course(state, window) if suspects else None
         if course is not None:
             excess = excess_of(window, work_of(course, window.position))
-            suspects = beyond_peers(window, excess, self.window_s)
-        suspects += beyond_past(window, excess, self.past, self.window_s)
-        suspects = suspects[:MOST_SUSPECTS]
-        recent = window.last(self.window_s, LEAST)
-        if recent.lasted_s >= self.window_s * PART:
+            suspects = beyond_peers(window, excess, window_s)
+        suspects += beyond_past(window, excess, self.past, window_s)
+        if len(suspects) > MOST_SUSPECTS:  # of many that are slow alike, always the same
+            suspects = sorted(suspects, key=lambda suspect: suspect.index)
+        recent = window.last(window_s, LEAST)
+        if recent.lasted_s >= window_s * PART:
             self._sound.update(np.delete(window.ranks, [s.index for s in suspects]).tolist())
         told = self._still(window, suspects, now_s)
         if suspects and not told:
@@ -188,11 +204,15 @@ class Slowness:
             if course is not None:
                 told = self._judge(state, window, course, suspects)
                 self._judged_s = now_s
-        take_turns = self._turns.take({rank for one in told for rank in one.ranks}, now_s)
+        slow = {rank for one in told for rank in one.ranks}
+        take_turns = self._turns.take(slow, {int(window.ranks[s.index]) for s in suspects}, now_s)
         if take_turns:
             told = []
         transfers = self.links.transfers()
-        told += self.links.look(state, recent, transfers, now_s)
+        transfers = transfers.of(~np.isin(transfers.dst, self._starved(recent)))
+        told += self.links.look(
+            state, recent, transfers, now_s, lambda src, dst: self._is_waited_for(state, window, src, dst)
+        )
         if not told:
             told = self._nobody(state, recent, excess.last(len(recent.iteration)), take_turns=take_turns)
         if not suspects and not told and now_s - self._learned_s >= self.window_s:
@@ -205,7 +225,7 @@ class Slowness:
 
     def _still(self, window: Window, suspects: list[Suspect], now_s: float) -> list[Told]:
         """What was told before, if it is of the same ranks and not long ago: to judge it again costs more."""
-        keys = {key_of(int(window.ranks[s.index])) for s in suspects}
+        keys = {key_of(int(window.ranks[s.index])) for s in suspects[:MOST_SUSPECTS]}
         before = self._told.latest(keys)
         again_s = self.window_s / (LOOKS if self._loader else 2)
         return before if len(before) == len(keys) and now_s - self._judged_s < again_s else []
@@ -213,23 +233,19 @@ class Slowness:
     def _judge(self, state: JobState, window: Window, course: Course, suspects: list[Suspect]) -> list[Told]:
         """Which suspects delay the job: each is put back beside all the others as they should be."""
         now_s = course.replay()
-        well = {s.index: self._as_usual(window, course, s, [o.index for o in suspects]) for s in suspects}
-        all_well = course.own_s.copy()
-        for index, own_s in well.items():
-            mine = course.rank == index
-            all_well[mine] = own_s[mine]
+        all_well = self._all_as_usual(window, course, suspects)
         best_s = course.replay(all_well)
         told: dict[int, Told] = {}
         spent, kind = course.spent(), class_of(*course.lost_in_collectives(), self.past)
-        for suspect in suspects:
+        for suspect in suspects[:MOST_SUSPECTS]:
             mine = course.rank == suspect.index
             with_it = np.where(mine, course.own_s, all_well)
-            lost_s = course.replay(with_it) - best_s
-            if lost_s >= EFFECT * best_s:
-                why = self._why(window, suspect, list(well))
+            cost = Cost(now_s, best_s, course.replay(with_it), len(suspects) > 1)
+            if cost.alone_s - best_s >= EFFECT * best_s:
+                why = self._why(window, suspect, [s.index for s in suspects])
                 may_be_meant = why.reason is None and int(window.ranks[suspect.index]) not in self._sound
                 meant = may_be_meant and does_more_by_design(window, suspect.index, [s.index for s in suspects])
-                told[suspect.index] = of_rank(state, window, suspect, why, now_s, lost_s, spent, kind, meant=meant)
+                told[suspect.index] = of_rank(state, window, suspect, why, cost, spent, kind, meant=meant)
         unexplained = [s for s in suspects if s.index in told and told[s.index].finding.reason is None]
         for group in tied(window, unexplained):
             both = of_tied([told.pop(suspect.index) for suspect in group])
@@ -249,15 +265,19 @@ class Slowness:
         return why
 
     @staticmethod
-    def _as_usual(window: Window, course: Course, suspect: Suspect, suspects: list[int]) -> Floats:
-        """Own times with this rank as it should be."""
-        who = np.array([suspect.index])
-        peers = window.peers_of(suspect.index)
-        sound = peers[~np.isin(peers, suspects)]
-        if suspect.against == "peers" and len(sound):
-            return as_its_peers(course, who, sound)
-        own_s = course.own_s.copy()
-        own_s[course.rank == suspect.index] /= suspect.factor
+    def _all_as_usual(window: Window, course: Course, suspects: list[Suspect]) -> Floats:
+        """Own times with all of these ranks as they should be: as their sound peers are, or as they were."""
+        own_s, slow = course.own_s.copy(), np.array([s.index for s in suspects])
+        for position in np.unique(window.position[slow]).tolist():
+            here = [s for s in suspects if window.position[s.index] == position]
+            sound = np.setdiff1d(np.flatnonzero(window.position == position), slow)
+            who = np.array([s.index for s in here if s.against == "peers" and len(sound)], np.int64)
+            for suspect in here:
+                if suspect.index not in who:
+                    own_s[course.rank == suspect.index] /= suspect.factor
+            if len(who):
+                mine = np.isin(course.rank, who)
+                own_s[mine] = as_its_peers(course, who, sound)[mine]
         return own_s
 
     def _nobody(self, state: JobState, window: Window, excess: Excess, *, take_turns: bool) -> list[Told]:
@@ -283,6 +303,20 @@ class Slowness:
             return []
         why = why_all_slow(self._rates(window, 0), window, self.past, factor)
         return [of_all(state, window, factor, self.past.iteration_s, why)]
+
+    def _starved(self, window: Window) -> Ints:
+        """Ranks that get less CPU than most: at what pace they read says nothing of the way to them."""
+        rates = self._rates(window, 0)
+        without_s = np.nan_to_num(rates.delay) + np.nan_to_num(rates.throttled)
+        return window.ranks[without_s >= float(np.median(without_s)) + STARVED]
+
+    def _is_waited_for(self, state: JobState, window: Window, src: int, dst: int) -> bool:
+        """Are these ranks blocked in operations of both? Transfers behind computation delay nobody."""
+        course = self._course(state, window)
+        ends = np.searchsorted(window.ranks, (src, dst))
+        if course is None or (ends == len(window.ranks)).any() or (window.ranks[ends] != (src, dst)).any():
+            return True  # it is not known
+        return course.blocked_between(*ends.tolist()) >= EFFECT * window.iteration_s
 
     def _rates(self, window: Window, column: int) -> Rates:
         """What nodes have given to the ranks since this column began."""

@@ -38,6 +38,40 @@ class Told:
         return {blame.rank for blame in (*self.finding.culprits, *self.finding.candidates)}
 
 
+@dataclass(frozen=True)
+class Cost:
+    """How long an iteration takes, and how long it would take.
+
+    Attributes:
+        now_s: It takes.
+        best_s: If no rank were slow.
+        alone_s: If this one were the only slow one.
+        has_others: It is not.
+    """
+
+    now_s: float
+    best_s: float
+    alone_s: float
+    has_others: bool
+
+    def words(self) -> str:
+        """For people."""
+        if not self.has_others:
+            return f"without that an iteration would take {_ms(self.best_s)} instead of {_ms(self.now_s)}"
+        return (
+            f"an iteration takes {_ms(self.now_s)}, if no rank were slow it would take {_ms(self.best_s)}, "
+            f"and if only this one were {_ms(self.alone_s)}"
+        )
+
+    def evidence(self) -> tuple[Evidence, ...]:
+        """The numbers."""
+        now = Evidence(what="iteration", value=_round(self.now_s), unit="s")
+        if not self.has_others:
+            return now, Evidence(what="iteration without it", value=_round(self.best_s), unit="s")
+        best = Evidence(what="iteration if no rank were slow", value=_round(self.best_s), unit="s")
+        return now, best, Evidence(what="iteration if only this one were", value=_round(self.alone_s), unit="s")
+
+
 def key_of(rank: int) -> str:
     """Of what is told of a slow rank."""
     return f"rank {rank}"
@@ -48,8 +82,7 @@ def of_rank(
     window: Window,
     suspect: Suspect,
     reason: Why,
-    iteration_s: float,
-    lost_s: float,
+    cost: Cost,
     spent: Floats,
     kind: tuple[float, FaultClass] | None,
     *,
@@ -62,8 +95,7 @@ def of_rank(
         window: The iterations that this rests on.
         suspect: The rank.
         reason: What its node says of it.
-        iteration_s: How long an iteration takes.
-        lost_s: How much sooner it would be over without this.
+        cost: What that costs.
         spent: Own time, transfer and waiting of each rank per iteration, seconds, (R, 3).
         kind: P and the class, see `class_of`.
         meant: It may be that the program gives it more to do: nobody is named.
@@ -79,18 +111,14 @@ def of_rank(
     if suspect.comes_and_goes:
         why = (
             f"in {suspect.share:.0%} of the iterations it takes much longer than its peers, in the others it does not; "
-            f"that costs {_ms(lost_s)} an iteration"
+            f"that costs {_ms(cost.alone_s - cost.best_s)} an iteration"
         )
     else:
-        why = (
-            f"its own time of {_ms(own_s)} an iteration is {against}; "
-            f"without that an iteration would take {_ms(iteration_s - lost_s)} instead of {_ms(iteration_s)}"
-        )
+        why = f"its own time of {_ms(own_s)} an iteration is {against}; {cost.words()}"
     evidence = [
         Evidence(what="own time per iteration", value=_round(own_s), unit="s", where=where),
         Evidence(what="usual own time", value=_round(suspect.usual_s), unit="s", where=f"its {suspect.against}"),
-        Evidence(what="iteration", value=_round(iteration_s), unit="s"),
-        Evidence(what="iteration without it", value=_round(iteration_s - lost_s), unit="s"),
+        *cost.evidence(),
         Evidence(what="share of iterations in which it is slow", value=round(suspect.share, 2), where=where),
         Evidence(what="iterations compared", value=len(window.iteration) - suspect.onset),
     ]
@@ -171,7 +199,7 @@ def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[S
         slow: Of them those that are slow, the worst first.
         node: By rank, its node.
     """
-    source, target = _shared(transfers, slow, "src"), _shared(transfers, slow, "dst")
+    source, target = (_shared(transfers, slow, side, node) for side in ("src", "dst"))
     worst = slow[0]
     rates = f"{rate_text(worst.rate)} where {rate_text(worst.usual)} is usual"
     culprits: tuple[Blame, ...] = ()
@@ -214,13 +242,14 @@ def _listed(ranks: list[int]) -> str:
     return f"{', '.join(said[:-1])} and {said[-1]}"
 
 
-def _shared(transfers: Transfers, slow: list[SlowLink], side: str) -> int | None:
+def _shared(transfers: Transfers, slow: list[SlowLink], side: str, node: Ints) -> int | None:
     """The one rank on this side of all slow links, if most of its measured links are slow and there are several."""
     ranks = {getattr(link, side) for link in slow}
     if len(ranks) != 1 or len(slow) < 2:
         return None
     rank = int(ranks.pop())
     measured = ~np.isnan(rates_of(transfers).best_known) & (getattr(transfers, side) == rank)
+    measured &= node[transfers.src] != node[transfers.dst]
     return rank if len(slow) >= MOST * measured.sum() else None
 
 

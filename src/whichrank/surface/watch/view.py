@@ -107,12 +107,15 @@ def _job(job: JobNow, at: datetime, width: int, lines: int) -> list[RenderableTy
 
 
 def _links(links: tuple[LinkRate, ...]) -> Text:
-    """The slowest way between nodes, beside the others."""
-    slowest, middle = links[0], links[len(links) // 2]
+    """The slowest way between nodes, beside the others whose rates are of the same kind."""
+    slowest = links[0]
+    alike = [link for link in links if link.paced == slowest.paced]
+    middle = alike[len(alike) // 2]
     usual = f", {rate_text(slowest.best)} at best" if slowest.best else ""
     which = f"slowest of {len(links)} links between nodes: rank {slowest.src} to {slowest.dst}"
     return Text(
-        f"{which}, {rate_text(slowest.rate)}{usual}; median {rate_text(middle.rate)}",
+        f"{which}, {rate_text(slowest.rate)}{usual}"
+        + (f"; median {rate_text(middle.rate)}" if len(alike) > 1 else ""),
         style="dim",
         no_wrap=True,
         overflow="ellipsis",

@@ -34,12 +34,17 @@ def job() -> tuple[JobState, Window]:
     return state, window
 
 
+def always(_src: int, _dst: int) -> bool:
+    """Ranks wait for all that is sent."""
+    return True
+
+
 def test_a_slow_link_of_which_no_kernel_knows_is_looked_at_more_closely_and_not_told() -> None:
     # GIVEN a link that is slow by its rate alone WHEN it is looked at for three windows
     watch, (state, window) = LinkWatch(WINDOW_S), job()
     doubts = []
     for now_s in range(int(3 * WINDOW_S)):
-        assert watch.look(state, window, transfers(SLOW), float(now_s)) == []
+        assert watch.look(state, window, transfers(SLOW), float(now_s), always) == []
         doubts.append(watch.in_doubt)
 
     # THEN closer looks are asked for in the first half of each
@@ -48,13 +53,21 @@ def test_a_slow_link_of_which_no_kernel_knows_is_looked_at_more_closely_and_not_
 
 def test_what_a_kernel_says_ends_the_doubt() -> None:
     watch, (state, window) = LinkWatch(WINDOW_S), job()
-    watch.look(state, window, transfers(SLOW), 0.0)
-    (told,) = watch.look(state, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}), 1.0)
+    watch.look(state, window, transfers(SLOW), 0.0, always)
+    (told,) = watch.look(state, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}), 1.0, always)
     assert [(link.src, link.dst) for link in told.finding.links] == [(2, 4)]
     assert not watch.in_doubt
 
 
 def test_nothing_slow_is_no_doubt() -> None:
     watch, (state, window) = LinkWatch(WINDOW_S), job()
-    assert watch.look(state, window, transfers(RING), 0.0) == []
+    assert watch.look(state, window, transfers(RING), 0.0, always) == []
     assert not watch.in_doubt
+
+
+def test_a_slow_link_for_which_nobody_waits_is_not_told() -> None:
+    watch, (state, window) = LinkWatch(WINDOW_S), job()
+    slow = transfers(SLOW, delivery={(2, 4): 6.0 * MB})
+    assert watch.look(state, window, slow, 0.0, lambda src, dst: (src, dst) != (2, 4)) == []
+    assert not watch.in_doubt
+    assert watch.look(state, window, slow, 1.0, lambda src, dst: (src, dst) == (2, 4))

@@ -58,3 +58,22 @@ def test_it_is_asked_again_only_after_a_while_and_not_for_ever() -> None:
             asked.append(now_s)
             sampled(state, 5, now_s + 0.5, 0.5)
     assert len(asked) == MOST
+
+
+def test_a_peer_of_before_is_sampled_anew_when_it_is_slow_itself() -> None:
+    # GIVEN a peer that was sampled as often as a rank is
+    state, loader = JobState(), LoaderShare()
+    loader.note(5, 1, is_explained=False)
+    for at in range(1, MOST + 1):
+        sampled(state, 1, float(at), 0.0)
+        sampled(state, 5, float(at), 0.7)
+        loader.want(state, 0.2, now_s=10.0 * at)
+    # WHEN the slow one is slow no more, and the peer is
+    loader.keep(lambda _: False)
+    loader.note(1, 0, is_explained=False)
+    for at in (20.0, 30.0):
+        assert 1 in loader.want(state, 0.2, now_s=10.0 * at)[0]
+        sampled(state, 1, at, 0.9)
+        sampled(state, 0, at, 0.0)
+    loader.want(state, 0.2, now_s=400.0)
+    assert loader.share(1) == pytest.approx(0.9)

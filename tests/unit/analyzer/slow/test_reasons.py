@@ -67,6 +67,17 @@ def test_what_explains_the_excess_is_the_reason(told: Rates, reason: Reason | No
     assert why(told).reason == reason
 
 
+def test_a_limit_is_told_though_that_of_another_rank_cannot_be_read() -> None:
+    told = rates(throttled=0.25, limit_cores=0.5)
+    told.limit_cores[0] = np.nan
+    assert why(told).reason == Reason.CPU_LIMIT
+    assert why(replace(told, limit_cores=np.array([np.nan, 0.5, np.nan, np.nan]))).reason is None
+
+
+def test_a_clock_that_reads_zero_is_no_clock() -> None:
+    assert why(replace(rates(), clock_mhz=np.zeros(RANKS), main_cpu=np.full(RANKS, 0.5))).reason is None
+
+
 def test_what_all_have_explains_nothing() -> None:
     same = rates()
     assert why(replace(same, delay=np.full(RANKS, 0.3), collected=np.full(RANKS, 0.3))).reason is None

@@ -167,7 +167,7 @@ def test_two_links_are_compared_with_their_past_only() -> None:
     assert slow_links(usual, NODE, past) == []
 
     # WHEN what is usual is known, and the first becomes slow THEN it alone is told
-    past.learn(usual)
+    past.learn(usual, NODE)
     assert slow_links(usual, NODE, past) == []
     assert [
         (s.src, s.dst)
@@ -226,7 +226,7 @@ def test_a_way_that_loses_data_is_told_though_what_arrives_arrives_at_once() -> 
 def test_rates_of_the_two_kinds_are_never_compared() -> None:
     # GIVEN a past in which the pace of arrival was known WHEN it no longer is THEN the kernel's rate is not held to it
     past = LinkPast()
-    past.learn(transfers({(0, 2): 50.0}, arrival={(0, 2): 5000.0 * MB}))
+    past.learn(transfers({(0, 2): 50.0}, arrival={(0, 2): 5000.0 * MB}), NODE)
     assert slow_links(transfers({(0, 2): 45.0}), NODE, past) == []
     (cell,) = matrix_of(transfers({(0, 2): 45.0}, arrival={(0, 2): 4000.0 * MB}), NODE, past, 9)
     assert (cell.rate, cell.best) == (4000 * MB, 5000 * MB)
@@ -235,19 +235,27 @@ def test_rates_of_the_two_kinds_are_never_compared() -> None:
     (cell,) = matrix_of(transfers({(0, 2): 45.0}, arrival={(0, 2): 6000.0 * MB}), NODE, past, 9)
     assert (cell.rate, cell.best) == (6000 * MB, 6000 * MB)
     kernels = LinkPast()
-    kernels.learn(transfers({(0, 2): 50.0}))
+    kernels.learn(transfers({(0, 2): 50.0}), NODE)
     (cell,) = matrix_of(transfers({(0, 2): 45.0}), NODE, kernels, 9)
     assert (cell.rate, cell.best, cell.paced) == (45 * MB, 50 * MB, False)
 
 
 def test_a_link_that_is_told_has_its_cell_though_its_pace_is_not_known_any_more() -> None:
     past = LinkPast()
-    past.learn(transfers(RING, arrival=FAST))
+    past.learn(transfers(RING, arrival=FAST), NODE)
     now = transfers(RING | {(2, 4): 5.0}, arrival={way: rate for way, rate in FAST.items() if way != (2, 4)})
     told = slow_links(now, NODE, past)
     assert [(link.src, link.dst) for link in told] == [(2, 4)]
     slowest = matrix_of(now, NODE, past, 9, told)[0]
     assert (slowest.src, slowest.dst, slowest.rate, slowest.paced) == (2, 4, 5 * MB, False)
+
+
+def test_what_a_way_within_a_node_could_do_is_no_past_of_one_between_nodes() -> None:
+    # GIVEN two ranks that were on one node WHEN they are placed on two
+    past = LinkPast()
+    past.learn(transfers({(0, 1): 9000.0, (0, 2): 50.0}), NODE)
+    apart = np.arange(6)
+    assert slow_links(transfers({(0, 1): 50.0, (0, 2): 50.0}), apart, past) == []
 
 
 def test_few_bytes_say_nothing() -> None:

@@ -7,7 +7,7 @@ import pytest
 from test_traffic import RING, transfers
 
 from whichrank.analyzer.slow.reasons import Why
-from whichrank.analyzer.slow.words import of_links, of_rank
+from whichrank.analyzer.slow.words import Cost, of_links, of_rank
 from whichrank.analyzer.state import JobState
 from whichrank.detect.slow import Suspect
 from whichrank.locate.slow_links import LinkPast, slow_links
@@ -96,6 +96,7 @@ def test_longer_transfers_of_a_rank_without_cpu_are_no_slow_communication(
     state, window = job()
     suspect = Suspect(2, 0.5, 0.5, "peers", 1.0, 0)
     why = Why(reason, "words" if reason else "", ())
-    finding = of_rank(state, window, suspect, why, 1.0, 0.5, np.ones((6, 3)), (0.5, "S3"), meant=False).finding
+    cost = Cost(now_s=1.0, best_s=0.5, alone_s=1.0, has_others=False)
+    finding = of_rank(state, window, suspect, why, cost, np.ones((6, 3)), (0.5, "S3"), meant=False).finding
     # THEN both are slow, unless it gets too little CPU for either
     assert (finding.cause, finding.fault_class) == (cause, fault_class)
