@@ -107,8 +107,7 @@ def beyond_peers(window: Window, excess: Excess, window_s: float) -> list[Suspec
         return []
     losses = _Losses(capped_s, is_bout)
     found = [
-        _suspect(window, index, over_s[index], excess.usual_s[index], "peers", window_s, losses)
-        for index in likely
+        _suspect(window, index, over_s[index], excess.usual_s[index], "peers", window_s, losses) for index in likely
     ]
     return sorted((s for s in found if s), key=lambda suspect: -suspect.excess_s)
 

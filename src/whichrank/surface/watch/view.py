@@ -114,8 +114,7 @@ def _links(links: tuple[LinkRate, ...]) -> Text:
     usual = f", {rate_text(slowest.best)} at best" if slowest.best else ""
     which = f"slowest of {len(links)} links between nodes: rank {slowest.src} to {slowest.dst}"
     return Text(
-        f"{which}, {rate_text(slowest.rate)}{usual}"
-        + (f"; median {rate_text(middle.rate)}" if len(alike) > 1 else ""),
+        f"{which}, {rate_text(slowest.rate)}{usual}" + (f"; median {rate_text(middle.rate)}" if len(alike) > 1 else ""),
         style="dim",
         no_wrap=True,
         overflow="ellipsis",
