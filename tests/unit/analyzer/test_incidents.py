@@ -8,7 +8,7 @@ import pytest
 from batches import T0, WORLD, Node, S, analyzer, comm_info, hung, last_of, records, watch
 
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Incident
+from whichrank.model.incident import Cause, Incident, Link, Reason
 from whichrank.model.rows import Status
 from whichrank.model.telemetry import Event, ProcessState, WaitChannel
 
@@ -431,3 +431,26 @@ def test_a_contradiction_that_names_nobody_is_no_news_after_the_skew_that_led_to
     assert ledger.report(nobody, "alert", NOW_S + 1) == []
     others = tuple(replace(blame, rank=blame.rank - 2) for blame in either)
     assert len(ledger.report(replace(nobody, candidates=others), "alert", NOW_S + 1)) == 1
+
+
+def test_what_stands_beside_all_others_is_told_again_only_where_there_is_more_to_say() -> None:
+    # GIVEN a slow link that is told
+    a = analyzer()
+    a.feed(Node("a:1", list(range(10)), 10).batch(0.0), NOW_S)
+
+    def said(severity: str = "alert", ranks: tuple[int, ...] = (), links: tuple[int, ...] = (), **more: Reason) -> list:
+        blames = tuple(Blame(rank, 0.9, "sends slowly") for rank in ranks)
+        ways = tuple(Link(src=src, dst=9) for src in links)
+        finding = Finding(cause=Cause.COMMUNICATION_SLOW, kind="slow", culprits=blames, links=ways, onset_s=1.0, **more)
+        return a.ledger.keep("links", finding, severity, NOW_S, 20.0)  # type: ignore[arg-type]
+
+    (first,) = said("notice", (4,), (4,))
+    assert said("notice", (4,), (4,)) == said("notice", (), (4,)) == []
+    # WHEN it is worth more, or there is a reason, a rank or a link besides THEN the same incident says so
+    told = [*said("alert", (4,), (4,)), *said("alert", (4,), (4, 6)), *said("alert", (6,), (6,))]
+    told += said("alert", (6,), (6,), reason=Reason.CPU_LIMIT)
+    assert {i.id for i in told} == {first.id}
+    assert [(i.severity, [c.rank for c in i.culprits], len(i.links), i.reason) for i in told] == [
+        ("alert", [4], 1, None), ("alert", [4], 2, None), ("alert", [6], 1, None), ("alert", [6], 1, "cpu_limit"),
+    ]  # fmt: skip
+    assert said("alert", (6,), (6,), reason=Reason.CPU_LIMIT) == said("notice", (), ()) == []

@@ -242,3 +242,17 @@ def test_the_analyzers_own_agent_that_is_started_again_is_no_second_witness() ->
         said += a.tick(T0 / S + at_s + 0.1)
 
     assert all(not i.culprits for i in said)
+
+
+def test_of_an_agent_that_was_started_anew_only_what_it_tells_now_counts() -> None:
+    # GIVEN connections that an agent told WHEN another one on its node tells the same ranks
+    a, nodes = analyzer(), three_nodes()
+    fed(a, nodes[0], 0.0, ends((0, 4), (1, 5), dead=False))
+    fed(a, nodes[1], 0.0, ends((2, 4), (3, 5), dead=False))
+    nodes[0].agent = "a:2"
+    fed(a, nodes[0], 1.0, ends((0, 4), (1, 5), dead=False))
+    # THEN each connection is known once
+    joined, agent, rows = a.state.paths.joined()
+    assert sorted(joined.rank.tolist()) == [0, 1, 2, 3]
+    assert len(agent) == len(rows) == 4
+    assert len(a.state.paths._rows) == 2
