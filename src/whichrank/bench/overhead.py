@@ -199,6 +199,9 @@ def analyzer_rows(quick: bool, tell: Tell) -> Iterable[Row]:
         for where in ("tp", "world"):
             for figure in overhead_locate.location(size, where):
                 yield against(from_figure("analyzer", figure), *located(figure.what, size))
+        if size <= overhead_locate.MOST_SLOW:
+            for figure in overhead_locate.slow_look(size):
+                yield against(from_figure("analyzer", figure), "CCL-D: 146 ms (slow, 16 GPUs)", "", None)
         tell(done / len(ranks))
 
 

@@ -22,8 +22,13 @@ from whichrank.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
 from whichrank.config import AnalyzerConfig
 
 RANKS = (64, 512, 4096, 65536)
+MOST_SLOW = 4096
+"""Largest job in which slowness is looked for: of larger ones not enough operations are kept."""
 WARM_ITERATIONS = 6
 INGEST_ITERATIONS = 20
+ITERATION_NS = 1_000_000_000
+SLOW_WINDOW_S, SLOW_WARM = 8.0, 12
+"""A window, and how many iterations are told before a look is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,28 @@ def location(ranks: int, where: str, looks: int = 9, ranks_per_agent: int = 8) -
     ]
 
 
+def slow_look(ranks: int, looks: int = 5) -> list[Figure]:
+    """Time of one look for slowness in which a slow rank is found, its cost to the job weighed, and named."""
+    shape = Shape(8, 1, ranks // 8)  # its stages would not wait for each other as in a real pipeline
+    ops = len(SyntheticJob(shape).program[0])
+    job = SyntheticJob(shape, slow=culprit_of(ranks), op_ns=ITERATION_NS // ops)
+    analyzer = Analyzer(AnalyzerConfig(slow_window_s=SLOW_WINDOW_S), "synthetic", 0.0)
+    slowness, samples = analyzer.slowness, []
+    for done in range(SLOW_WARM + looks):
+        for batch in job.batches(done, 1, with_comms=done == 0):
+            analyzer.feed(batch, float(done))
+        picture = analyzer.state.picture(float(done))
+        gc.collect()
+        start_s = time.perf_counter()
+        found = slowness.look(analyzer.state, picture, float(done))
+        if done >= SLOW_WARM:
+            samples.append(1e3 * (time.perf_counter() - start_s))
+            named = {rank for _, finding in found for rank in finding.names}
+            if named != {culprit_of(ranks)}:
+                raise AssertionError(f"the look names {named}, not {culprit_of(ranks)}")
+    return [figure("one look for slowness that finds it", ranks, samples, "ms")]
+
+
 def culprit_of(ranks: int) -> int:
     """The rank that is missing in these jobs."""
     return ranks // 3
@@ -127,6 +154,8 @@ def measure(sizes: Sequence[int] = RANKS) -> list[Figure]:
     for ranks in sizes:
         for where in ("tp", "world"):
             figures += location(ranks, where)
+        if ranks <= MOST_SLOW:
+            figures += slow_look(ranks)
     return figures
 
 

@@ -36,6 +36,8 @@ Ints = NDArray[np.int64]
 TP, DP, PP, WORLD = range(4)
 DESCRIPTIONS: Final = ("mesh_tp", "mesh_dp", "mesh_pp", "default_pg")
 OP_NS: Final = 100_000
+EARLY: Final = 0.6
+"""Share of an iteration after which ranks begin to wait for a slow one."""
 FLOAT32: Final = 6
 START_NS: Final = 1_000_000_000_000
 
@@ -94,13 +96,26 @@ class SyntheticJob:
         layers: Tensor-parallel operations per microbatch.
         microbatches: Per iteration.
         ranks_per_agent: Ranks of a node.
+        slow: The rank that computes before the last operation of an iteration, in which all wait for it; -1: nobody
+            waits, and optimizer steps are not told.
+        op_ns: From one operation of a rank to the next.
     """
 
-    def __init__(self, shape: Shape, layers: int = 4, microbatches: int = 4, ranks_per_agent: int = 8) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        layers: int = 4,
+        microbatches: int = 4,
+        ranks_per_agent: int = 8,
+        slow: int = -1,
+        op_ns: int = OP_NS,
+    ) -> None:
         self.shape = shape
         self.layers = layers
         self.microbatches = microbatches
         self.ranks_per_agent = ranks_per_agent
+        self.slow = slow
+        self.op_ns = op_ns
         rank = np.arange(shape.ranks)
         self.tp, self.dp, self.stage = rank % shape.tp, rank // shape.tp % shape.dp, rank // (shape.tp * shape.dp)
         group = np.stack(
@@ -118,6 +133,11 @@ class SyntheticJob:
     def _positions(self) -> list[tuple[bool, bool]]:
         """(first, last) pipeline stage: what a rank does depends on nothing else."""
         return [(True, self.shape.pp == 1), (False, False), (False, True)]
+
+    @property
+    def _backend(self) -> str:
+        """Where operations run on a device, waits of the host say nothing of slowness."""
+        return "nccl" if self.slow < 0 else "gloo"
 
     @property
     def position(self) -> Ints:
@@ -148,7 +168,7 @@ class SyntheticJob:
             bounds = np.concatenate(([0], np.cumsum(size)))
             for at, comm_id in enumerate(ids.tolist()):
                 members = order[bounds[at] : bounds[at + 1]].tolist()
-                infos.append(CommInfo(comm_id, f"{slot}-{first[at]}", desc, "nccl", len(members), 0, members))
+                infos.append(CommInfo(comm_id, f"{slot}-{first[at]}", desc, self._backend, len(members), 0, members))
         return infos
 
     # ---- batches ---------------------------------------------------------------------------------------------------
@@ -172,7 +192,7 @@ class SyntheticJob:
                 of_agent.setdefault(agent, []).append(info)
         done = first + iterations
         standing = Standing(self, done, hang) if hang else None
-        now_ns = START_NS + done * len(self.program[0]) * OP_NS
+        now_ns = START_NS + done * len(self.program[0]) * self.op_ns
         if hang:
             now_ns = max(now_ns, hang.since_ns) + 5_000_000_000
         for agent in range(-(-self.shape.ranks // self.ranks_per_agent)):
@@ -237,6 +257,7 @@ class SyntheticJob:
             mine = ranks[self.position[ranks] == position]
             if len(mine) and iterations:
                 parts.append(self._records_of(mine, ops, first, iterations))
+                parts.append(self._steps_of(mine, len(ops), first, iterations))
         return np.concatenate(parts) if parts else np.zeros(0, RECORD_TOLD)
 
     def _records_of(
@@ -254,8 +275,10 @@ class SyntheticJob:
         rows["counter"] = iteration * per_iteration + place
         rows["ordinal"] = iteration * len(ops) + np.arange(1, len(ops) + 1)
         rows["seq"] = rows["ordinal"]
-        rows["t_issue_ns"] = rows["t_start_ns"] = START_NS + rows["ordinal"].astype(np.int64) * OP_NS
-        rows["t_end_ns"] = rows["t_issue_ns"] + OP_NS // 2
+        rows["t_issue_ns"] = rows["t_start_ns"] = START_NS + rows["ordinal"].astype(np.int64) * self.op_ns
+        rows["t_end_ns"] = rows["t_issue_ns"] + self.op_ns // 2
+        if self.slow >= 0:
+            self._wait(ranks, rows, iteration)
         rows["kind"], rows["count"], rows["dtype"] = kind, count, FLOAT32
         rows["comm_slot"], rows["status"], rows["peer"] = slot, Status.DONE, -1
         step = np.where(kind == Kind.SEND, 1, np.where(kind == Kind.RECV, -1, 0))
@@ -264,6 +287,32 @@ class SyntheticJob:
         told["rank"] = ranks[:, None, None]
         told["comm"] = self.comm_id[ranks][:, slot][:, None, :]
         told["row"] = rows
+        return told.reshape(-1)
+
+    def _wait(self, ranks: Ints, rows: np.ndarray[Any, Any], iteration: Ints) -> None:
+        """Operations are short, but for the last one: it begins early for all but the slow rank."""
+        each = len(self.program[0]) * self.op_ns
+        count = rows.shape[2]
+        place = np.arange(1, count + 1)
+        begun_ns = START_NS + iteration * each + place * int(EARLY * each) // count
+        ends_ns = begun_ns + each // (20 * count)
+        ends_ns[:, -1] = START_NS + iteration[:, 0] * each + int(0.99 * each)
+        rows["t_issue_ns"], rows["t_end_ns"] = begun_ns, ends_ns
+        rows["t_issue_ns"][ranks == self.slow, :, -1] = ends_ns[:, -1] - each // 50
+        rows["t_start_ns"] = rows["t_issue_ns"]
+        rows["wait_us"] = (rows["t_end_ns"] - rows["t_issue_ns"]) // 1000
+
+    def _steps_of(self, ranks: Ints, ops: int, first: int, iterations: int) -> np.ndarray[Any, Any]:
+        """Optimizer steps at the ends of iterations."""
+        if self.slow < 0:
+            return np.zeros(0, RECORD_TOLD)
+        iteration = np.arange(first + 1, first + iterations + 1)
+        told = np.zeros((len(ranks), iterations), RECORD_TOLD)
+        told["rank"] = ranks[:, None]
+        row = told["row"]
+        row["kind"], row["status"], row["peer"] = Kind.STEP, Status.DONE, -1
+        row["counter"], row["ordinal"] = iteration, iteration * ops
+        row["t_issue_ns"] = row["t_end_ns"] = START_NS + iteration * len(self.program[0]) * self.op_ns
         return told.reshape(-1)
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from whichrank.bench.overhead_locate import culprit_of, hung, ingest, location, main
+from whichrank.bench.overhead_locate import culprit_of, hung, ingest, location, main, slow_look
 
 
 def test_ingest_is_measured_per_record_and_per_batch() -> None:
@@ -30,3 +30,8 @@ def test_figures_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     figures = json.loads(capsys.readouterr().out)
     assert {f["ranks"] for f in figures} == {64, 512}
     assert all(f["n"] > 1 and f["median"] > 0 for f in figures)
+
+
+def test_a_look_for_slowness_is_measured_only_if_it_names_the_slow_rank() -> None:
+    (figure,) = slow_look(64, looks=2)
+    assert (figure.n, figure.unit) == (2, "ms")
