@@ -106,9 +106,11 @@ class Analyzer:
     def feed(self, batch: Batch, now_s: float) -> None:
         """Take what an agent told."""
         records, comm = self.state.feed(batch, now_s)
-        for rank in self.state.take_restarted():
+        restarted = self.state.take_restarted()
+        for rank in restarted:
             self.history.forget(rank)
-            self.slowness.forget(rank)
+        if restarted:
+            self.slowness.forget()
         for rank in self.state.take_lossy():
             self.history.sequence(rank).expect_loss()
         self.history.add_comms(self.state.info)

@@ -9,6 +9,7 @@ same wait; another rank's fault that comes on top of it is an incident of its ow
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -33,6 +34,7 @@ from whichrank.model.rows import SensorState
 from whichrank.model.signature import dtype_name, kind_name, op_bytes
 
 LISTED_VICTIMS = 1024
+MOST_LINKS = 64
 ANOTHER_S = 1.0
 """A wait that began this much later than that of an open notice is another one."""
 SENSOR_WORDS: dict[int, Literal["on", "fallback", "failed", "absent"]] = {
@@ -163,6 +165,9 @@ class Ledger:
         known = self._kept.get(key)
         if known and not _says_more(finding, severity, known):
             return []
+        if known and finding.links:
+            links = dict.fromkeys((*finding.links, *known.links))
+            finding = replace(finding, links=tuple(links)[:MOST_LINKS])
         before, ended_s = self._over.pop(key, (None, 0.0))
         if before and now_s - ended_s <= again_s:
             known = before
@@ -340,6 +345,8 @@ def _same(a: Incident, b: Incident) -> bool:
 def _says_more(finding: Finding, severity: Severity, known: Incident) -> bool:
     """Does it give a reason where there is none, a rank or a link that is not told, or is it worth more?"""
     ranks = {blame.rank for blame in finding.culprits} - {culprit.rank for culprit in known.culprits}
-    links = {(k.src, k.dst) for k in finding.links} - {(k.src, k.dst) for k in known.links}
-    is_more = severity == "alert" and known.severity == "notice"
-    return bool(ranks or links or is_more or (finding.reason and not known.reason))
+    pairs = {(link.src, link.dst) for link in known.links}
+    links = len(pairs) < MOST_LINKS and any((link.src, link.dst) not in pairs for link in finding.links)
+    reason = finding.reason and not known.reason
+    is_more = severity == "alert" and known.severity == "notice" and (reason or not known.reason)
+    return bool(ranks or links or is_more or reason)

@@ -55,10 +55,11 @@ class Paths:
             rows = np.frombuffer(b"".join([self._rows[a].tobytes() for a in agents]), TCP_ROW)
             agent = np.repeat(np.array(agents, np.int64), [len(self._rows[a]) for a in agents])
             told_s = np.repeat(np.array([self._told_s[a] for a in agents]), [len(self._rows[a]) for a in agents])
-            latest_s = np.full(int(rows["rank"].max(initial=-1)) + 1, -np.inf)
-            np.maximum.at(latest_s, rows["rank"], told_s)
+            known, rank = np.unique(rows["rank"], return_inverse=True)
+            latest_s = np.full(len(known), -np.inf)
+            np.maximum.at(latest_s, rank.reshape(-1), told_s)
             # An agent that was started anew tells the same connections once more: what the other told is over.
-            is_latest = told_s == latest_s[rows["rank"]]
+            is_latest = told_s == latest_s[rank.reshape(-1)]
             rows, agent = rows[is_latest], agent[is_latest]
             left = set(np.unique(agent).tolist())
             self._rows = {a: self._rows[a] for a in agents if a in left}

@@ -25,6 +25,7 @@ UNKNOWN_DELAY_S = 10.0
 """Assumed bound of an agent's delay until its first round trip."""
 FRESH_S = 3.0
 """What was read longer ago than this is no news: its agent is silent."""
+_ENDED = (ProcessState.GONE, ProcessState.ZOMBIE)
 MAX_WORLD = 1 << 20
 MAX_MEMBERSHIPS = 1 << 24
 _MEMBER_COLUMNS = ("member_rank", "member_issued", "member_done", "member_tid")
@@ -147,19 +148,26 @@ class JobState:
         steps, self._steps = self._steps, self._steps[:0]
         return steps
 
+    def _is_of_before(self, rows: np.ndarray[Any, Any], agent: int, now_s: float) -> Bools:
+        """Which rows are of a dead process whose rank lives on another node by now, after an elastic restart."""
+        known, told_by = self.ranks.rows[rows["rank"]], self.ranks.agent[rows["rank"]]
+        heard_s = np.array([*self._heard_s, -np.inf])[told_by]
+        lives = self.ranks.present[rows["rank"]] & ~np.isin(known["state"], _ENDED) & (now_s - heard_s < FRESH_S)
+        return np.asarray(np.isin(rows["state"], _ENDED) & lives & (told_by != agent) & _differs(known, rows))
+
     def _take_ranks(self, rows: np.ndarray[Any, Any], batch: Batch, agent: int, now_s: float) -> None:
         if not len(rows):
             return
         columns = self.ranks
         world = int(min(rows["world_size"].max(initial=0), MAX_WORLD))
         columns.grow(max(int(rows["rank"].max()) + 1, world))
+        rows = rows[~self._is_of_before(rows, agent, now_s)]
         rank = rows["rank"]
         if not self.first_seen_s:
             self.first_seen_s = now_s
         self._lossy.update(rank[columns.rows["lost_records"][rank] < rows["lost_records"]].tolist())
         before = columns.rows[rank]
-        another = (before["pid"] != rows["pid"]) | (before["created_ns"] != rows["created_ns"])  # of pods alike pids
-        another &= columns.present[rank]
+        another = columns.present[rank] & _differs(before, rows)
         for restarted in rank[another].tolist():
             self._restarted.add(restarted)
             self._got_over.pop(restarted, None)
@@ -490,3 +498,8 @@ def _texts(column: NDArray[Any]) -> tuple[str, ...]:
     for at in np.flatnonzero(column != b"").tolist():
         texts[at] = column[at].decode(errors="replace")
     return tuple(texts)
+
+
+def _differs(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Bools:
+    """Are these rows of RANK_ROW of two processes? Pids of pods are alike."""
+    return np.asarray((one["pid"] != other["pid"]) | (one["created_ns"] != other["created_ns"]))

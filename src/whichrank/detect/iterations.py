@@ -124,13 +124,13 @@ class Iterations:
         if len(steps):
             self._steps.append(steps)
 
-    def forget(self, rank: int) -> None:
-        """The rank's process was replaced: what others have begun is of no use without it."""
+    def forget(self) -> None:
+        """A rank's process was replaced: it counts from one again, and what others do now is of no use without it."""
         self._ops, self._steps, self._pending = [], [], 0
-        if rank < len(self.latest):
-            self.latest[rank] = -1
-            self.rows[rank] = np.zeros(1, ITERATION)
-            self._open[rank] = np.zeros(1, STEP)
+        self._open = np.zeros_like(self._open)
+        if self.newest >= 0:
+            self.rows = np.zeros_like(self.rows)
+            self.latest[:] = -1
 
     def look(self, comm_kinds: NDArray[np.uint64]) -> np.ndarray[Any, Any]:
         """Measure the iterations that have ended since the last look.

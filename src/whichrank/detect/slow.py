@@ -249,11 +249,6 @@ class Past:
         if window.iteration_s < self.iteration_s:
             self.iteration_s, self.without_cpu_s = window.iteration_s, without_cpu * window.iteration_s
 
-    def forget(self, rank: int) -> None:
-        """The rank's process was replaced."""
-        if rank < len(self.own_s):
-            self.own_s[rank] = np.inf
-
     def grown(self, ranks: Ints, own_s: Floats) -> Floats:
         """Times its past that each rank's own time is; 1 where there is none.
 

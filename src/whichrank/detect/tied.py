@@ -5,6 +5,7 @@ Such a wait looks like computation, and it is as long as what the other rank doe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -23,8 +24,10 @@ TOGETHER: Final = 0.5
 """Spread of the difference of two own times, in proportion to their own, below which they rise and fall together."""
 APART: Final = 1.2
 """The same, from which each goes its own way; of independent ones it is the root of two."""
-FEW: Final = 3
-"""Suspects of which equal ones may be tied though they vary little: among more, some are equal by chance."""
+ENOUGH: Final = 20
+"""Iterations from which it counts whether they rise and fall together at all."""
+SURE: Final = 3.0
+"""Standard errors by which their correlation must be above none then."""
 
 
 def tied(window: Window, suspects: Sequence[Suspect]) -> list[list[Suspect]]:
@@ -38,8 +41,7 @@ def tied(window: Window, suspects: Sequence[Suspect]) -> list[list[Suspect]]:
     usual_s = np.median(window.own_s[others], axis=0) if len(others) else np.zeros(window.own_s.shape[1])
     groups: list[list[Suspect]] = []
     for suspect in suspects:
-        apart = APART if len(suspects) <= FEW else TOGETHER
-        group = next((g for g in groups if any(_same(window, usual_s, suspect, other, apart) for other in g)), None)
+        group = next((g for g in groups if any(_same(window, usual_s, suspect, other) for other in g)), None)
         if group is None:
             groups.append([suspect])
         else:
@@ -47,7 +49,7 @@ def tied(window: Window, suspects: Sequence[Suspect]) -> list[list[Suspect]]:
     return [group for group in groups if len(group) > 1]
 
 
-def _same(window: Window, usual_s: Floats, one: Suspect, other: Suspect, apart: float) -> bool:
+def _same(window: Window, usual_s: Floats, one: Suspect, other: Suspect) -> bool:
     since = max(one.onset, other.onset)
     if window.own_s.shape[1] - since < LEAST:
         return False
@@ -55,8 +57,18 @@ def _same(window: Window, usual_s: Floats, one: Suspect, other: Suspect, apart: 
     apart_s, least_s = float(np.median(np.abs(mine_s - theirs_s))), min(one.excess_s, other.excess_s)
     own_s, between_s = min(_spread(mine_s), _spread(theirs_s)), _spread(mine_s - theirs_s)
     if apart_s <= EQUAL * least_s:
-        return between_s < apart * own_s
+        return between_s < APART * own_s and (len(mine_s) < ENOUGH or _together(mine_s, theirs_s))
     return between_s < TOGETHER * own_s and apart_s <= NEAR * least_s
+
+
+def _together(mine_s: Floats, theirs_s: Floats) -> bool:
+    """Do they rise and fall together, beyond chance? Pauses count for little."""
+    near = [np.clip(own_s - np.median(own_s), -5 * _spread(own_s), 5 * _spread(own_s)) for own_s in (mine_s, theirs_s)]
+    scale = float(near[0].std() * near[1].std())
+    if not scale > 0:
+        return True
+    correlation = float(((near[0] - near[0].mean()) * (near[1] - near[1].mean())).mean()) / scale
+    return correlation * math.sqrt(len(mine_s)) >= SURE
 
 
 def _spread(values: Floats) -> float:

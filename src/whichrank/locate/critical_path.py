@@ -94,10 +94,11 @@ class Course:
             one: Index of a rank.
             other: Index of the other.
         """
-        is_one, is_other, issues = self.rank == one, self.rank == other, self.what == ISSUE
-        both = np.intersect1d(self.round[is_one & issues], self.round[is_other & issues])
-        blocks = (self.what == BLOCK) & np.isin(self.round, both[both >= 0])
-        return max(float(self.lasted_s[blocks & who].sum()) for who in (is_one, is_other)) / self.iterations
+        events = [slice(self.first[i], self.first[i + 1]) for i in (one, other)]
+        both = np.intersect1d(*(self.round[mine][self.what[mine] == ISSUE] for mine in events))
+        of_both = [(self.what[mine] == BLOCK) & np.isin(self.round[mine], both[both >= 0]) for mine in events]
+        blocked_s = [self.lasted_s[mine][of].sum() for mine, of in zip(events, of_both, strict=True)]
+        return float(max(blocked_s)) / self.iterations
 
     def replay(self, own_s: Floats | None = None, transfer_s: Floats | None = None) -> float:
         """Seconds per iteration, but for the first one; NaN if the ranks would wait for each other for ever.

@@ -451,6 +451,9 @@ def test_what_stands_beside_all_others_is_told_again_only_where_there_is_more_to
     told += said("alert", (6,), (6,), reason=Reason.CPU_LIMIT)
     assert {i.id for i in told} == {first.id}
     assert [(i.severity, [c.rank for c in i.culprits], len(i.links), i.reason) for i in told] == [
-        ("alert", [4], 1, None), ("alert", [4], 2, None), ("alert", [6], 1, None), ("alert", [6], 1, "cpu_limit"),
+        ("alert", [4], 1, None), ("alert", [4], 2, None), ("alert", [6], 2, None), ("alert", [6], 2, "cpu_limit"),
     ]  # fmt: skip
-    assert said("alert", (6,), (6,), reason=Reason.CPU_LIMIT) == said("notice", (), ()) == []
+    # AND what changes from look to look is not told again and again
+    assert said("alert", (6,), (6,), reason=Reason.CPU_LIMIT) == said("notice", (), ()) == said("alert", (), (4,)) == []
+    assert said("alert", (), tuple(range(10, 200)))
+    assert said("alert", (), tuple(range(50, 200))) == []

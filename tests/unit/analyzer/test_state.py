@@ -116,6 +116,27 @@ def test_a_batch_that_is_sent_again_without_states_changes_none() -> None:
     assert state.picture(NOW_S + 2.5).waits["rank"].tolist() == [0]
 
 
+def test_a_dead_process_whose_rank_lives_elsewhere_is_of_before() -> None:
+    # GIVEN rank 1, which ran on one node and, after a restart with fewer ranks, runs on another
+    state = JobState()
+    a, _ = two_nodes()
+    state.feed(a.batch(2.0), NOW_S + 2.0)
+    elsewhere = Node("c:1", [1], 4)
+    elsewhere.row[1] = {"pid": 555, "restart_count": 1}
+    state.feed(elsewhere.batch(3.0), NOW_S + 3.0)
+    assert state.take_restarted() == {1}
+    # WHEN the first node goes on to tell the process that died there THEN it is not told to be started again, and lives
+    a.is_(1, ProcessState.GONE, ended_ns=a.ns(2.5))
+    for at_s in (3.2, 3.7):
+        state.feed(a.batch(at_s), NOW_S + at_s)
+        state.feed(elsewhere.batch(at_s), NOW_S + at_s)
+    assert state.take_restarted() == set()
+    assert not state.ends().gone[1]
+    # WHEN the other node is silent THEN what is told counts
+    state.feed(a.batch(20.0), NOW_S + 20.0)
+    assert state.ends().gone[1]
+
+
 def test_a_process_with_the_pid_of_the_one_that_it_replaces_is_another() -> None:
     # GIVEN a pod that was made again: pids are alike, the ring is not
     state = JobState()

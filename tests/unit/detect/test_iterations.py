@@ -125,9 +125,13 @@ def test_ranks_that_make_no_steps_fill_no_memory() -> None:
 def test_a_new_process_begins_anew() -> None:
     ops, steps = run(ddp(2), 12).arrays()
     known = measured((ops, steps))
-    known.forget(1)
+    known.forget()
     assert known.window(np.arange(2), 60.0) is None
-    assert known.window(np.arange(1), 60.0) is not None
+    known.feed(*run(ddp(2), 8).arrays())
+    known.look(np.ones(1, np.uint64))
+    window = known.window(np.arange(2), 60.0)
+    assert window is not None
+    assert int(window.iteration[-1]) == 7
 
 
 def test_few_iterations_say_nothing() -> None:

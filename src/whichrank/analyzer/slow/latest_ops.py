@@ -28,7 +28,7 @@ class LatestOps:
         self._ops: list[tuple[int, np.ndarray[Any, Any]]] = []  # with the latest iteration that was over by then
         self._steps: deque[np.ndarray[Any, Any]] = deque()
         self._kept_steps = self._ranks = 0
-        self._whole_from = 0  # the first step from which on no operation was let go
+        self._whole_from = 0  # the first iteration from which on no operation was let go
 
     def keep_steps(self, steps: np.ndarray[Any, Any]) -> None:
         """Take rows of STEP."""
@@ -46,13 +46,14 @@ class LatestOps:
 
         Args:
             ops: Of iterations that are over.
-            iteration: The latest of them.
+            iteration: The latest of them, by the number of the step that opens it.
         """
         if len(ops):
             self._ops.append((iteration, ops))
         kept = sum(len(part) for _, part in self._ops)
         while len(self._ops) > 1 and (kept > MOST_OPS or self._is_enough_without_first(kept, iteration)):
-            self._whole_from, gone = self._ops.pop(0)
+            until, gone = self._ops.pop(0)
+            self._whole_from = until + 1
             kept -= len(gone)
 
     def _is_enough_without_first(self, kept: int, iteration: int) -> bool:

@@ -11,7 +11,7 @@ from whichrank.analyzer.slow.traffic import Traffic
 from whichrank.analyzer.slow.words import Told, of_links
 from whichrank.analyzer.state import JobState
 from whichrank.locate.slow_links import LinkPast, matrix_of, slow_links, without_ways_back
-from whichrank.model.iterations import Window
+from whichrank.model.iterations import Ints, Window
 from whichrank.model.links import LinkRate, Transfers
 
 LOST: Final = 0.05
@@ -54,6 +54,7 @@ class LinkWatch:
         state: JobState,
         window: Window,
         transfers: Transfers,
+        starved: Ints,
         now_s: float,
         is_waited_for: Callable[[int, int], bool],
     ) -> list[Told]:
@@ -63,16 +64,18 @@ class LinkWatch:
             state: The job.
             window: The iterations of this time.
             transfers: All transfers in it.
+            starved: Ranks that get less CPU than others: at what pace they read says nothing of the way to them.
             now_s: The time.
             is_waited_for: Do ranks wait for what goes from one rank to another, for so long that it matters?
         """
         node = self._node = state.paths.nodes(state.ranks.agent)
         slow = slow_links(transfers, node, self._past)
-        slow = [k for k in slow if k.lost_s >= LOST * transfers.lasted_s and is_waited_for(k.src, k.dst)]
+        slow = [link for link in slow if link.lost_s >= LOST * transfers.lasted_s]
         sure = without_ways_back(slow, node)
-        self.matrix = matrix_of(transfers, node, self._past, MOST_CELLS, sure)
         self._doubt(now_s, is_unsure=bool(slow) and not sure)
-        return [of_links(state, window, transfers, sure, node)] if sure else []
+        worth = [k for k in sure if k.dst not in starved and is_waited_for(k.src, k.dst)]
+        self.matrix = matrix_of(transfers.of(~np.isin(transfers.dst, starved)), node, self._past, MOST_CELLS, worth)
+        return [of_links(state, window, transfers, worth, node)] if worth else []
 
     def learn(self, transfers: Transfers) -> None:
         """Nothing was slow in this window."""

@@ -74,8 +74,8 @@ class Slowness:
     def __init__(self, window_s: float) -> None:
         self.window_s = window_s
         self.iterations = Iterations()
-        self.usage = NodeUsage()
         self._latest = LatestOps()
+        self._course_is_known = False
         self._looked_s = 0.0
         self._learned_s = self._judged_s = 0.0
         self._kinds = np.zeros(0, np.uint64)
@@ -87,6 +87,7 @@ class Slowness:
         """Nothing is known of how the job was."""
         window_s = self.window_s
         self.past = Past()
+        self.usage = NodeUsage()
         self.links = LinkWatch(window_s)
         self._sound: set[int] = set()  # ranks that were as quick as their peers for a while
         self._loader = LoaderShare()
@@ -113,7 +114,9 @@ class Slowness:
         if self._device.all():
             return  # nothing would be claimed
         row = records["row"]
-        done = (row["status"] == Status.DONE) & (row["t_end_ns"] > 0)
+        # What an earlier process of the rank did may come late.
+        begun_ns = state.ranks.rows["created_ns"][records["rank"]]
+        done = (row["status"] == Status.DONE) & (row["t_end_ns"] > begun_ns)
         comm, rank, row = comm[done], records["rank"][done], row[done]
         ops = np.zeros(len(row), OP)
         for name in ("counter", "ordinal", "count", "kind"):
@@ -131,20 +134,20 @@ class Slowness:
         self._latest.keep_steps(marks)
         if self.iterations.pending > self._measure_at:  # of many ranks more come between two looks than can be kept
             self._measure()
-            self._measure_at = max(MOST_PENDING // 2, self.iterations.pending + MOST_PENDING // 4)
 
     def see(self, rows: np.ndarray[Any, Any], size: int) -> None:
         """Take the states of ranks: rows of RANK_ROW of one batch, and how many ranks there are."""
         self.usage.see(rows[(rows["rank"] >= 0) & (rows["rank"] < size)], size)
 
-    def forget(self, rank: int) -> None:
-        """The rank's process was replaced: it counts from one again, may be elsewhere, and so may others be."""
-        self.iterations.forget(rank)
+    def forget(self) -> None:
+        """A rank's process was replaced: it counts from one again, may be elsewhere, and so may others be."""
+        self.iterations.forget()
         self._latest.forget()
         self._begin_anew()
 
     def _measure(self) -> None:
         self._latest.keep_ops(self.iterations.look(self._kinds), self.iterations.newest)
+        self._measure_at = min(max(MOST_PENDING // 2, self.iterations.pending + MOST_PENDING // 4), MOST_PENDING - 1)
 
     # ---- out -------------------------------------------------------------------------------------------------------
 
@@ -166,7 +169,7 @@ class Slowness:
             return []
         self._newest = int(window.iteration[-1])
         self._iteration_s = window.iteration_s
-        self._latest_course = None
+        self._latest_course, self._course_is_known = None, False
         found = self._answer(state, window, now_s)
         self._note_times(state, window)
         may_be_told = self._told.take(found, now_s)
@@ -193,8 +196,8 @@ class Slowness:
             excess = excess_of(window, work_of(course, window.position))
             suspects = beyond_peers(window, excess, window_s)
         suspects += beyond_past(window, excess, self.past, window_s)
-        if len(suspects) > MOST_SUSPECTS:  # of many that are slow alike, always the same
-            suspects = sorted(suspects, key=lambda suspect: suspect.index)
+        # Of many that are slow alike always the same.
+        suspects.sort(key=lambda s: (self._told.is_over(key_of(int(window.ranks[s.index]))), -s.excess_s))
         recent = window.last(window_s, LEAST)
         if recent.lasted_s >= window_s * PART:
             self._sound.update(np.delete(window.ranks, [s.index for s in suspects]).tolist())
@@ -208,10 +211,9 @@ class Slowness:
         take_turns = self._turns.take(slow, {int(window.ranks[s.index]) for s in suspects}, now_s)
         if take_turns:
             told = []
-        transfers = self.links.transfers()
-        transfers = transfers.of(~np.isin(transfers.dst, self._starved(recent)))
+        transfers, starved = self.links.transfers(), self._starved(recent)
         told += self.links.look(
-            state, recent, transfers, now_s, lambda src, dst: self._is_waited_for(state, window, src, dst)
+            state, recent, transfers, starved, now_s, lambda src, dst: self._is_waited_for(state, window, src, dst)
         )
         if not told:
             told = self._nobody(state, recent, excess.last(len(recent.iteration)), take_turns=take_turns)
@@ -343,8 +345,8 @@ class Slowness:
 
     def _course(self, state: JobState, window: Window) -> Course | None:
         """The latest iterations of the window, as events; ranks in the order of the window."""
-        if self._latest_course is None:
-            self._latest_course = self._latest.course(window, state.comm_size)
+        if not self._course_is_known:
+            self._latest_course, self._course_is_known = self._latest.course(window, state.comm_size), True
         return self._latest_course
 
     def _learn_comms(self, state: JobState) -> None:

@@ -29,10 +29,6 @@ class ToldLately:
         """Of these, what was told and was so in the latest look."""
         return [told for key, told in self._seen.items() if key in keys and key in self._last_s]
 
-    def forget(self) -> None:
-        """A rank's process was replaced: nothing is known of now."""
-        self._seen, self._last_s = {}, {}
-
     def is_over(self, key: str) -> bool:
         """Has this not been so for half a window?"""
         return key not in self._last_s

@@ -31,7 +31,7 @@ def fed(ranks: int, iterations: int) -> Iterator[tuple[LatestOps, int]]:
         steps["rank"], steps["counter"], steps["ordinal"] = np.arange(ranks), iteration, iteration * EACH
         steps["at_ns"] = iteration * S
         latest.keep_steps(steps)
-        latest.keep_ops(ops.reshape(-1), iteration)
+        latest.keep_ops(ops.reshape(-1), iteration - 1)  # it is named by the step that opens it
         yield latest, iteration
 
 
@@ -77,7 +77,7 @@ def test_a_job_that_begins_again_lets_go_of_what_was(monkeypatch: pytest.MonkeyP
     latest.forget()
     for other, iteration in fed(10, 9):
         latest.keep_steps(other._steps[-1])
-        latest.keep_ops(other._ops[-1][1], iteration)
+        latest.keep_ops(other._ops[-1][1], iteration - 1)
     course = latest.course(window(10, 9), np.array([10]))
     assert course is not None
     assert course.iterations == 5

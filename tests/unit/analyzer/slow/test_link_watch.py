@@ -12,6 +12,7 @@ from whichrank.model.telemetry import VERSION, Batch
 
 WINDOW_S = 10.0
 SLOW = RING | {(2, 4): 5.0}
+NOBODY = np.zeros(0, np.int64)
 
 
 def job() -> tuple[JobState, Window]:
@@ -44,7 +45,7 @@ def test_a_slow_link_of_which_no_kernel_knows_is_looked_at_more_closely_and_not_
     watch, (state, window) = LinkWatch(WINDOW_S), job()
     doubts = []
     for now_s in range(int(3 * WINDOW_S)):
-        assert watch.look(state, window, transfers(SLOW), float(now_s), always) == []
+        assert watch.look(state, window, transfers(SLOW), NOBODY, float(now_s), always) == []
         doubts.append(watch.in_doubt)
 
     # THEN closer looks are asked for in the first half of each
@@ -53,21 +54,29 @@ def test_a_slow_link_of_which_no_kernel_knows_is_looked_at_more_closely_and_not_
 
 def test_what_a_kernel_says_ends_the_doubt() -> None:
     watch, (state, window) = LinkWatch(WINDOW_S), job()
-    watch.look(state, window, transfers(SLOW), 0.0, always)
-    (told,) = watch.look(state, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}), 1.0, always)
+    watch.look(state, window, transfers(SLOW), NOBODY, 0.0, always)
+    (told,) = watch.look(state, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}), NOBODY, 1.0, always)
     assert [(link.src, link.dst) for link in told.finding.links] == [(2, 4)]
     assert not watch.in_doubt
 
 
 def test_nothing_slow_is_no_doubt() -> None:
     watch, (state, window) = LinkWatch(WINDOW_S), job()
-    assert watch.look(state, window, transfers(RING), 0.0, always) == []
+    assert watch.look(state, window, transfers(RING), NOBODY, 0.0, always) == []
     assert not watch.in_doubt
 
 
 def test_a_slow_link_for_which_nobody_waits_is_not_told() -> None:
     watch, (state, window) = LinkWatch(WINDOW_S), job()
     slow = transfers(SLOW, delivery={(2, 4): 6.0 * MB})
-    assert watch.look(state, window, slow, 0.0, lambda src, dst: (src, dst) != (2, 4)) == []
+    assert watch.look(state, window, slow, NOBODY, 0.0, lambda src, dst: (src, dst) != (2, 4)) == []
     assert not watch.in_doubt
-    assert watch.look(state, window, slow, 1.0, lambda src, dst: (src, dst) == (2, 4))
+    assert watch.look(state, window, slow, NOBODY, 1.0, lambda src, dst: (src, dst) == (2, 4))
+
+
+def test_a_reader_without_cpu_has_no_slow_link_and_no_cell() -> None:
+    watch, (state, window) = LinkWatch(WINDOW_S), job()
+    slow = transfers(SLOW, delivery={(2, 4): 6.0 * MB})
+    assert watch.look(state, window, slow, np.array([4]), 0.0, always) == []
+    assert (2, 4) not in {(cell.src, cell.dst) for cell in watch.matrix}
+    assert watch.matrix
