@@ -26,8 +26,12 @@ APART: Final = 1.2
 """The same, from which each goes its own way; of independent ones it is the root of two."""
 ENOUGH: Final = 20
 """Iterations from which it counts whether they rise and fall together at all."""
+FEW: Final = 3
+"""Suspects up to which it does not count before: among more, some pairs are equal by chance."""
 SURE: Final = 3.0
 """Standard errors by which their correlation must be above none then."""
+SURER: Final = 4.0
+"""The same where there are many pairs."""
 
 
 def tied(window: Window, suspects: Sequence[Suspect]) -> list[list[Suspect]]:
@@ -41,7 +45,9 @@ def tied(window: Window, suspects: Sequence[Suspect]) -> list[list[Suspect]]:
     usual_s = np.median(window.own_s[others], axis=0) if len(others) else np.zeros(window.own_s.shape[1])
     groups: list[list[Suspect]] = []
     for suspect in suspects:
-        group = next((g for g in groups if any(_same(window, usual_s, suspect, other) for other in g)), None)
+        enough, sure = (ENOUGH, SURE) if len(suspects) <= FEW else (LEAST, SURER)
+        alike = (g for g in groups if any(_same(window, usual_s, suspect, other, enough, sure) for other in g))
+        group = next(alike, None)
         if group is None:
             groups.append([suspect])
         else:
@@ -49,7 +55,7 @@ def tied(window: Window, suspects: Sequence[Suspect]) -> list[list[Suspect]]:
     return [group for group in groups if len(group) > 1]
 
 
-def _same(window: Window, usual_s: Floats, one: Suspect, other: Suspect) -> bool:
+def _same(window: Window, usual_s: Floats, one: Suspect, other: Suspect, enough: int, sure: float) -> bool:
     since = max(one.onset, other.onset)
     if window.own_s.shape[1] - since < LEAST:
         return False
@@ -57,18 +63,18 @@ def _same(window: Window, usual_s: Floats, one: Suspect, other: Suspect) -> bool
     apart_s, least_s = float(np.median(np.abs(mine_s - theirs_s))), min(one.excess_s, other.excess_s)
     own_s, between_s = min(_spread(mine_s), _spread(theirs_s)), _spread(mine_s - theirs_s)
     if apart_s <= EQUAL * least_s:
-        return between_s < APART * own_s and (len(mine_s) < ENOUGH or _together(mine_s, theirs_s))
+        return between_s < APART * own_s and (len(mine_s) < enough or _together(mine_s, theirs_s, sure))
     return between_s < TOGETHER * own_s and apart_s <= NEAR * least_s
 
 
-def _together(mine_s: Floats, theirs_s: Floats) -> bool:
+def _together(mine_s: Floats, theirs_s: Floats, sure: float) -> bool:
     """Do they rise and fall together, beyond chance? Pauses count for little."""
     near = [np.clip(own_s - np.median(own_s), -5 * _spread(own_s), 5 * _spread(own_s)) for own_s in (mine_s, theirs_s)]
     scale = float(near[0].std() * near[1].std())
     if not scale > 0:
         return True
     correlation = float(((near[0] - near[0].mean()) * (near[1] - near[1].mean())).mean()) / scale
-    return correlation * math.sqrt(len(mine_s)) >= SURE
+    return correlation * math.sqrt(len(mine_s)) >= sure
 
 
 def _spread(values: Floats) -> float:

@@ -196,8 +196,8 @@ class Slowness:
             excess = excess_of(window, work_of(course, window.position))
             suspects = beyond_peers(window, excess, window_s)
         suspects += beyond_past(window, excess, self.past, window_s)
-        # Of many that are slow alike always the same.
-        suspects.sort(key=lambda s: (self._told.is_over(key_of(int(window.ranks[s.index]))), -s.excess_s))
+        before = self._told.ranks  # of many that are slow alike always the same
+        suspects.sort(key=lambda s: (window.ranks[s.index] not in before, -s.excess_s))
         recent = window.last(window_s, LEAST)
         if recent.lasted_s >= window_s * PART:
             self._sound.update(np.delete(window.ranks, [s.index for s in suspects]).tolist())

@@ -29,6 +29,11 @@ class ToldLately:
         """Of these, what was told and was so in the latest look."""
         return [told for key, told in self._seen.items() if key in keys and key in self._last_s]
 
+    @property
+    def ranks(self) -> set[int]:
+        """Those that were slow in the latest look, or may have been."""
+        return {rank for told in self._seen.values() for rank in told.ranks}
+
     def is_over(self, key: str) -> bool:
         """Has this not been so for half a window?"""
         return key not in self._last_s
