@@ -9,14 +9,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from whichrank.demo.injector import Injector
 from whichrank.demo.plan import Truth
+from whichrank.demo.recipes import Strike
 from whichrank.demo.seat import ADDRESS_VARIABLE, Order, Seat
 
 RANKS = 4
@@ -222,5 +223,5 @@ def test_how_much_longer_iterations_are_is_by_the_injectors_own_clock(
     ends_s = [0.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.5, 13.0, 14.5, 16.0]
     injector._hub.began_ns.update({i: int(s * 1e9) for i, s in enumerate(ends_s)})
     # WHEN the fault was done in between, too early to know what is usual, or is over again
-    injector._truth = SimpleNamespace(at_monotonic_ns=int(at * 1e9), ended_monotonic_ns=ended_ns)  # type: ignore[assignment]
+    injector._truth = replace(injector._tell(Strike((0,), int(at * 1e9), 5)), ended_monotonic_ns=ended_ns)
     assert injector.longer() == (longer and pytest.approx(longer))

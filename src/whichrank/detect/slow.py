@@ -101,7 +101,7 @@ def beyond_peers(window: Window, excess: Excess, window_s: float) -> list[Suspec
     capped_s, is_bout = np.clip(over_s, 0.0, window.iteration_s), over_s >= _least_bout_s(window)
     late = window.since(window_s, LEAST)
     enough = np.maximum(capped_s[:, late:].mean(axis=1), capped_s.mean(axis=1)) >= PART * _least_s(window)
-    closer = enough & (_may_be_steady(window, over_s, window_s) | _may_come_and_go(is_bout))
+    closer = enough & (_may_be_steady(window, over_s, late, window_s) | (is_bout.mean(axis=1) >= OFTEN))
     likely = np.flatnonzero(excess.has_peers & closer).tolist()
     if not likely:
         return []
@@ -112,18 +112,13 @@ def beyond_peers(window: Window, excess: Excess, window_s: float) -> list[Suspec
     return sorted((s for s in found if s), key=lambda suspect: -suspect.excess_s)
 
 
-def _may_be_steady(window: Window, over_s: Floats, window_s: float) -> Bools:
+def _may_be_steady(window: Window, over_s: Floats, late: int, window_s: float) -> Bools:
     """Which ranks are too long often enough for what is steady, wherever it began; the others need no closer look."""
-    late = window.since(window_s, LEAST)
     lasted_s = np.cumsum(window.total_s[:, late:].max(axis=0)[::-1])
     fewest = int(np.searchsorted(lasted_s, PART * window_s)) + 1
     late_s, least_s = over_s[:, late:], _least_s(window)
     is_often = (late_s >= least_s / 2).sum(axis=1) >= STEADY * fewest
     return np.asarray(is_often & ((late_s >= least_s).sum(axis=1) >= fewest // 2))
-
-
-def _may_come_and_go(is_bout: Bools) -> Bools:
-    return np.asarray(is_bout.mean(axis=1) >= OFTEN)
 
 
 class _Losses:
@@ -209,7 +204,7 @@ def _suspect(
     bouts = over_s >= _least_bout_s(window)
     comes = int((bouts[1:] & ~bouts[:-1]).sum()) + int(bouts[0])
     mean_s = float(np.clip(over_s, 0.0, window.iteration_s).mean())
-    if comes < BOUTS or not _may_come_and_go(bouts[None])[0] or mean_s < least_s or window.lasted_s < window_s / 2:
+    if comes < BOUTS or bouts.mean() < OFTEN or mean_s < least_s or window.lasted_s < window_s / 2:
         return None
     if losses is not None and not losses.stands_out(index, 0):
         return None

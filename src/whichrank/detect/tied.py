@@ -44,8 +44,8 @@ def tied(window: Window, suspects: Sequence[Suspect]) -> list[list[Suspect]]:
     others = np.delete(np.arange(len(window.ranks)), [suspect.index for suspect in suspects])
     usual_s = np.median(window.own_s[others], axis=0) if len(others) else np.zeros(window.own_s.shape[1])
     groups: list[list[Suspect]] = []
+    enough, sure = (ENOUGH, SURE) if len(suspects) <= FEW else (LEAST, SURER)
     for suspect in suspects:
-        enough, sure = (ENOUGH, SURE) if len(suspects) <= FEW else (LEAST, SURER)
         alike = (g for g in groups if any(_same(window, usual_s, suspect, other, enough, sure) for other in g))
         group = next(alike, None)
         if group is None:

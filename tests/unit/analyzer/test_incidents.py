@@ -8,7 +8,7 @@ import pytest
 from batches import T0, WORLD, Node, S, analyzer, comm_info, hung, last_of, records, watch
 
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Incident, Link, Reason
+from whichrank.model.incident import Cause, Incident, Link, Reason, Severity
 from whichrank.model.rows import Status
 from whichrank.model.telemetry import Event, ProcessState, WaitChannel
 
@@ -438,11 +438,13 @@ def test_what_stands_beside_all_others_is_told_again_only_where_there_is_more_to
     a = analyzer()
     a.feed(Node("a:1", list(range(10)), 10).batch(0.0), NOW_S)
 
-    def said(severity: str = "alert", ranks: tuple[int, ...] = (), links: tuple[int, ...] = (), **more: Reason) -> list:
+    def said(
+        severity: Severity = "alert", ranks: tuple[int, ...] = (), links: tuple[int, ...] = (), **more: Reason
+    ) -> list[Incident]:
         blames = tuple(Blame(rank, 0.9, "sends slowly") for rank in ranks)
         ways = tuple(Link(src=src, dst=9) for src in links)
         finding = Finding(cause=Cause.COMMUNICATION_SLOW, kind="slow", culprits=blames, links=ways, onset_s=1.0, **more)
-        return a.ledger.keep("links", finding, severity, NOW_S, 20.0)  # type: ignore[arg-type]
+        return a.ledger.keep("links", finding, severity, NOW_S, 20.0)
 
     (first,) = said("notice", (4,), (4,))
     assert said("notice", (4,), (4,)) == said("notice", (), (4,)) == []

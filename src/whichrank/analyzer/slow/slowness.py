@@ -75,7 +75,6 @@ class Slowness:
         self.window_s = window_s
         self.iterations = Iterations()
         self._latest = LatestOps()
-        self._course_is_known = False
         self._looked_s = 0.0
         self._learned_s = self._judged_s = 0.0
         self._kinds = np.zeros(0, np.uint64)
@@ -94,6 +93,7 @@ class Slowness:
         self._told = ToldLately(window_s)
         self._turns = Turns(window_s)
         self._latest_course: Course | None = None
+        self._course_is_known = False
         self._newest = -1
         self._iteration_s = 0.0
         self.times: tuple[Spent, ...] = ()
