@@ -58,6 +58,7 @@ def test_sleep_without_the_gil(code: str) -> None:
 
 def test_busy_loop_holds_it_awake() -> None:
     with program("[None for _ in iter(int, 1)]", ProcessState.RUNNING) as pid:
+        eventually(lambda: read_stacks(pid)[0].holds_gil)  # it may still be on its way back from `print`
         main = read_stacks(pid)[0]
         assert (main.holds_gil, main.asleep) == (True, False)
         assert sleeping_holder(pid) is None

@@ -12,6 +12,9 @@ from whichrank.demo.slow import SLOW
 
 Results = Sequence[dict[str, Any]]
 
+_COSTS = (("below 10%", -np.inf, 0.1), ("10% to 20%", 0.1, 0.2), ("20% to 50%", 0.2, 0.5), ("from 50%", 0.5, np.inf))
+"""Shares by which iterations are longer: from a fifth on a slowdown is to be found within two windows."""
+
 
 def accuracy_table(results: Results) -> str:
     """Markdown: one row per fault; right, unknown, missed, wrong names and false alarms counted apart."""
@@ -29,7 +32,18 @@ def accuracy_table(results: Results) -> str:
     for name in sorted(groups, key=lambda n: (_is_healthy(groups[n]), n)):
         lines.append(_row(name, groups[name]) + f" {_longer(groups[name])} |" * timed)
     lines.append(_row("**all**", [r for g in groups.values() for r in g]) + " |" * timed)
-    return "\n".join([*lines, "", timeouts_line(results)])
+    return "\n".join([*lines, *(["", *_by_cost(results)] if timed else []), "", timeouts_line(results)])
+
+
+def _by_cost(results: Results) -> list[str]:
+    """One row for each range of what a fault costs an iteration, where that was seen."""
+    lines = ["| iterations longer | n | right | late | missed | wrong name |", "|---|--:|--:|--:|--:|--:|"]
+    known = [r for r in results if r.get("longer") is not None and not _is_healthy([r])]
+    for name, low, high in _COSTS:
+        verdicts = Counter(r["verdict"] for r in known if low <= r["longer"] < high)
+        counts = (verdicts.total(), *(verdicts[v] for v in ("right", "late", "missed", "wrong_name")))
+        lines.append(f"| {name} | " + " | ".join(map(str, counts)) + " |")
+    return lines
 
 
 def _is_healthy(results: Results) -> bool:

@@ -19,6 +19,8 @@ from whichrank.model.picture import Bools, Floats, Ints
 
 SLOWER = 0.5
 """Of the usual rate, from which a way is slow."""
+MUCH_SLOWER = 0.25
+"""Of the usual pace, from which a way that the sender's kernel finds slow too costs what the kernel says."""
 LEAST_BYTES = 1 << 18
 LEAST_ACTIVE = 0.02
 """Share of the window in which something was under way, for a rate to mean anything."""
@@ -129,9 +131,11 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
 
     Where the pace of arrival is known, it must be slow, and the kernels must agree that it is the way and not a
     receiver that seldom gets to read: bytes wait on the way rather than at its end, or the sender's kernel delivers as
-    slowly. A way that loses data is seen by what is sent again. Elsewhere the link's end is where the sender's kernel
-    sees the fault: bytes wait to be sent, an end limits, or its own estimate of the rate is as low. Where it sees none,
-    it is None, and the way back may be slow: acknowledgements come late, and what they answer only looks slow.
+    slowly. A receiver that has to wait for a CPU finds much of its data ready, so the pace says less than what the way
+    costs: where it is much slower and the sender's kernel agrees, that kernel says how much. A way that loses data is
+    seen by what is sent again. Elsewhere the link's end is where the sender's kernel sees the fault: bytes wait to be
+    sent, an end limits, or its own estimate of the rate is as low. Where it sees none, it is None, and the way back may
+    be slow: acknowledgements come late, and what they answer only looks slow.
 
     Args:
         transfers: One window.
@@ -149,10 +153,11 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
         if not is_paced[i] or is_lossy:
             found[i] = replace(link, end=_end(transfers, i, link.usual) or ("path" if is_lossy else None))
     for i, link in by_arrival.items():
+        is_delivered_slowly = transfers.delivery[i] < SLOWER * link.usual
+        if is_delivered_slowly and link.rate < MUCH_SLOWER * link.usual:
+            link = max(link, by_kernel.get(i, link), key=lambda one: one.lost_s)
         if link.lost_s >= LEAST_ACTIVE * transfers.lasted_s:
-            is_path = (
-                transfers.delivery[i] < SLOWER * link.usual or transfers.unacked_bytes[i] > transfers.unread_bytes[i]
-            )
+            is_path = is_delivered_slowly or transfers.unacked_bytes[i] > transfers.unread_bytes[i]
             found[i] = replace(link, end=_limit(transfers, i) or ("path" if is_path else None), is_paced=True)
     return sorted(found.values(), key=lambda link: -link.lost_s)
 

@@ -217,6 +217,21 @@ def test_a_pace_that_costs_nothing_is_not_slow() -> None:
     assert slow_links(told, NODE, LinkPast()) == []
 
 
+def test_a_slow_way_whose_receiver_often_finds_data_ready_costs_what_the_kernel_says() -> None:
+    # GIVEN more than half of the data are read at a pace that would cost a thirtieth of a second
+    arrival, delivery = FAST | {(2, 4): 650.0 * MB}, dict.fromkeys(RING, 4700.0 * MB)
+    kernel = RING | {(2, 4): 12.0, (0, 2): 20.0}
+    # WHEN the sender's kernel delivers slowly as well THEN the way is told, and what it costs by that kernel
+    told = transfers(kernel, arrival=arrival, delivery=delivery | {(2, 4): 25.0 * MB})
+    assert told_links(told) == [(2, 4)]
+    (link,) = slow_links(told, NODE, LinkPast())
+    assert (link.rate, link.lost_s) == (pytest.approx(12.0 * MB), pytest.approx(20 / 12 - 20 / 50))
+    # BUT not if it delivers as ever, or the pace is nearly as usual
+    assert slow_links(transfers(kernel, arrival=arrival, delivery=delivery), NODE, LinkPast()) == []
+    nearly = transfers(kernel, arrival=FAST | {(2, 4): 1600.0 * MB}, delivery=delivery | {(2, 4): 25.0 * MB})
+    assert slow_links(nearly, NODE, LinkPast()) == []
+
+
 def test_a_way_that_loses_data_is_told_though_what_arrives_arrives_at_once() -> None:
     lossy = transfers(RING | {(2, 4): 12.0}, arrival=FAST, retransmits={(2, 4): 400.0})
     assert told_links(lossy) == [(2, 4)]
