@@ -14,19 +14,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rank_launcher import watches
 from rank_process import eventually
 
 from whichrank.ring.folder import JobFolder
 
 PROGRAM = Path(__file__).with_name("run_program.py")
 RANK = f"{sys.executable} {Path(__file__).parents[1] / 'unit' / 'ring_writer.py'} $WHICHRANK_DIR"
-SLOW_LAUNCHER = (
-    "import subprocess, sys, time; p = subprocess.Popen(sys.argv[1:]);\nwhile p.poll() is None: time.sleep(0.1)"
-)
+LAUNCHER = f"{sys.executable} {Path(__file__).parents[1] / 'unit' / 'rank_launcher.py'}"
 
-# A rank that has had time to be seen, and ends with code 7. Its launcher looks ten times a second, as torchrun does: a
-# shell would reap it at once.
-DIES = f"(sleep 2.5; echo exit 7) | {sys.executable} -c '{SLOW_LAUNCHER}' {RANK}"
+# A rank that an agent has seen, and that ends with code 7.
+DIES = f"{LAUNCHER} 7 {RANK}"
 
 pytestmark = pytest.mark.integration
 
@@ -216,17 +214,19 @@ def test_quiet_says_alerts_only(place: Place) -> None:
 
 
 def test_killed_agent_is_restarted_and_loses_nothing(place: Place) -> None:
-    # GIVEN a job with a living rank
-    job = place.start(
-        f"mkfifo pipe; {sys.executable} -c '{SLOW_LAUNCHER}' {RANK} 0 1 < pipe & "
-        "exec 9> pipe; sleep 2; echo exit 9 >&9; wait"
-    )
-    eventually(lambda: len(place.agents()) == 1)
-    (first,) = place.agents()
+    # GIVEN a job with a rank
+    job = place.start(f"{LAUNCHER} - {RANK} 0 1")
+
+    def watching() -> set[int]:
+        return {agent for agent, _ in watches()} & set(place.agents())
+
+    eventually(watching)
+    (first,) = watching()
+    # WHEN its agent is killed, and the rank ends while another one watches
     os.kill(first, signal.SIGKILL)
-    eventually(lambda: place.agents() not in ([], [first]))
-    # THEN it is said, and what happens afterwards is seen
-    _, stderr = job.communicate(timeout=30)
+    eventually(lambda: watching() - {first})
+    _, stderr = job.communicate("exit 9\n", timeout=30)
+    # THEN it is said, and what happened afterwards was seen
     assert stderr.count("whichrank: the agent ended by signal 9 and is started again\n") == 1
     assert [incident["id"] for incident in place.incidents()] == ["alert-0"], stderr
     assert "ended with status 2304" in stderr
@@ -430,7 +430,8 @@ def test_output_that_cannot_be_written(place: Place) -> None:
 
 @pytest.mark.parametrize("when", ["start", "feed"])
 def test_fault_of_the_analyzer_is_one_sentence(place: Place, when: str) -> None:
-    done = place.run(f"{DIES} 0 1; sleep 1; echo job; exit 6", TEST_ANALYZER_FAILS=when)
+    rank = f"{DIES} 0 1; sleep 1" if when == "feed" else "true"  # no agent comes to one that does not start
+    done = place.run(f"{rank}; echo job; exit 6", TEST_ANALYZER_FAILS=when)
     assert (done.stdout.splitlines()[-1], done.returncode) == ("job", 6)
     assert done.stderr.count("a fault of whichrank, the job goes on: RuntimeError") == 1
     assert done.stderr.count("too many faults of whichrank, the job goes on unobserved\n") == (when == "feed")

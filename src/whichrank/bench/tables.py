@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -123,7 +124,8 @@ def machine_line(machine: dict[str, Any]) -> str:
 
 
 def _measured(row: dict[str, Any]) -> str:
-    unit, scale = row["unit"], scale_of(row["median"], row["unit"])
+    unit = row["unit"]
+    scale = scale_of(statistics.median(abs(row[name]) for name in ("low", "median", "high")), unit)
     sign = "+" if row["base"] is not None or row["upper"] is not None else ""
     text = amount(row["median"], unit, sign, scale)
     if row["low"] != row["high"]:
