@@ -58,6 +58,8 @@ GREW: Final = 1.1
 """Times its past from which the own time of a rank without peers, or of every rank, is longer than it was."""
 ALL_GREW: Final = 1.2
 """Times its past from which an iteration is longer than it was, and nobody is to blame."""
+EXPLAINED: Final = 2.0
+"""An iteration gets longer by no greater share than the computation that slows it; twice that, by what is measured."""
 
 
 @dataclass(frozen=True)
@@ -296,10 +298,11 @@ def beyond_past(window: Window, excess: Excess, past: Past, window_s: float) -> 
 
 
 def all_slower(window: Window, past: Past) -> float:
-    """Times its past that the job's computation takes on every rank alike; 1 if it does not."""
+    """Times its past that the job's computation takes on every rank alike; 1 if it does not, or explains too little."""
     grown = past.grown(window.ranks, window.own_s)
-    slower = window.iteration_s >= ALL_GREW * past.iteration_s and float(np.quantile(grown, 0.1)) >= GREW
-    return float(np.median(grown)) if slower else 1.0
+    factor, longer = float(np.median(grown)), window.iteration_s / past.iteration_s
+    alike = longer >= ALL_GREW and float(np.quantile(grown, 0.1)) >= GREW
+    return factor if alike and longer - 1.0 <= EXPLAINED * (factor - 1.0) else 1.0
 
 
 def moving(window: Window, excess: Excess) -> float:

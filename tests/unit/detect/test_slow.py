@@ -1,10 +1,14 @@
-"""P and the class of a slowdown."""
+"""P and the class of a slowdown; when all ranks are slower alike."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from whichrank.detect.slow import Past, class_of
+from whichrank.detect.slow import Past, all_slower, class_of
+from whichrank.model.iterations import Window
+
+RANKS = 4
 
 
 def past(transfer_s: float) -> Past:
@@ -34,3 +38,30 @@ def test_without_a_past_or_a_loss_transfers_say_nothing() -> None:
     assert class_of(0.1, 0.5, Past()) == (1.0, "S1")
     assert class_of(0.0, 0.02, past(0.02)) is None
     assert class_of(0.0, 0.5, Past()) is None
+
+
+def iterations(own_s: float, total_s: float, n: int = 40) -> Window:
+    return Window(
+        np.arange(RANKS), np.arange(n), np.zeros((RANKS, n), np.int64), np.full((RANKS, n), total_s),
+        np.full((RANKS, n), own_s), np.zeros(RANKS, np.int64), np.zeros(RANKS, np.bool_), np.zeros(RANKS, np.uint64),
+        n * total_s,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("own_s", "total_s", "factor"),
+    [
+        (0.10, 0.12, 1.0),
+        (0.15, 0.17, 1.5),
+        (0.15, 0.23, 1.5),  # transfers take their part of the CPU too
+        (0.117, 0.14, 1.0),  # too little
+        (0.117, 0.24, 1.0),  # a sixth more of computation does not make an iteration twice as long
+    ],
+)
+def test_all_are_slower_where_that_explains_what_an_iteration_takes(
+    own_s: float, total_s: float, factor: float
+) -> None:
+    # GIVEN iterations of 120 ms, of which 100 are computation
+    before = Past()
+    before.learn(iterations(0.1, 0.12), without_cpu=0.0, transfer_s=0.02)
+    assert all_slower(iterations(own_s, total_s), before) == pytest.approx(factor)
