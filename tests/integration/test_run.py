@@ -220,11 +220,11 @@ def test_killed_agent_is_restarted_and_loses_nothing(place: Place) -> None:
     def watching() -> set[int]:
         return {agent for agent, _ in watches()} & set(place.agents())
 
-    eventually(watching)
+    eventually(lambda: bool(watching()))
     (first,) = watching()
     # WHEN its agent is killed, and the rank ends while another one watches
     os.kill(first, signal.SIGKILL)
-    eventually(lambda: watching() - {first})
+    eventually(lambda: bool(watching() - {first}))
     _, stderr = job.communicate("exit 9\n", timeout=30)
     # THEN it is said, and what happened afterwards was seen
     assert stderr.count("whichrank: the agent ended by signal 9 and is started again\n") == 1

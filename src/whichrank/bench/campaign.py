@@ -15,9 +15,9 @@ import msgspec
 
 from whichrank.bench.trial import Result, Setup, Trial, known_faults
 from whichrank.demo.matrix import ASYNC, DEATH
-from whichrank.demo.nodes import can_be_here
 from whichrank.demo.slow import SLOW
 from whichrank.errors import FormatError, UsageError
+from whichrank.lab.network import can_be_here
 
 
 def demo_plan(seeds: int, ranks: int = 8, faults: Iterable[str] = ()) -> list[Setup]:
@@ -59,7 +59,7 @@ def slow_plan(seeds: int, faults: Iterable[str] = ()) -> list[Setup]:
 def key_of(setup: dict[str, Any]) -> str:
     """What makes two trials the same."""
     names = ("fault", "seed", "ranks", "launcher", "variant", "hang_timeout_s")
-    return "/".join([*(str(setup[name]) for name in names), *setup["job_args"]])
+    return "/".join([*(str(setup[name]) for name in names), *setup["job_args"], setup.get("workload", "")])
 
 
 def done_in(path: Path) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -28,11 +28,14 @@ from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.injector import Injector
 from whichrank.demo.layout import draw_layout
 from whichrank.demo.matrix import MATRIX
-from whichrank.demo.nodes import DEVICE, Nodes, NoNodesError
 from whichrank.demo.plan import Truth
 from whichrank.demo.ports import free_port
 from whichrank.demo.slow import SLOW
 from whichrank.errors import UsageError
+from whichrank.lab.box import Lab
+from whichrank.lab.network import DEVICE, Network
+from whichrank.lab.programs import PROGRAMS, Program
+from whichrank.lab.topology import Topology
 from whichrank.model.incident import Incident, decode_incident
 
 HANG_TIMEOUT_S = 8.0
@@ -63,6 +66,12 @@ class Setup:
     notice_min_s: float = NOTICE_MIN_S
     slow_window_s: float = SLOW_WINDOW_S
     job_args: tuple[str, ...] = ()
+    workload: str = ""
+    """One of the lab's instead of the fault's own program."""
+    topology: Topology | None = None
+    """Of a lab; without one the ranks are on this machine, or on as many nodes as the fault needs."""
+    rate: str = ""
+    """Of its cables."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +115,14 @@ class Trial:
                 f"there is no fault '{setup.fault}'", where=", ".join(sorted(faults)), mend="whichrank demo --list"
             )
         self.setup = setup
-        self.fault = faults[setup.fault]
-        if setup.ranks % self.fault.nodes:
-            what = (
-                f"the fault '{setup.fault}' needs {self.fault.nodes} nodes with equally many ranks, not {setup.ranks}"
-            )
-            raise UsageError(what, mend=f"--ranks {2 * self.fault.nodes}")
+        self._program = _program(setup.workload)
+        self.fault = _on(faults[setup.fault], self._program)
+        self._topology = setup.topology or (Topology(self.fault.nodes) if self.fault.nodes > 1 else None)
+        self._nodes = self._topology.nodes if self._topology else 1
+        if setup.ranks % self._nodes or self._nodes < self.fault.nodes:
+            needs = max(self._nodes, self.fault.nodes)
+            what = f"the fault '{setup.fault}' needs {needs} nodes with equally many ranks, not {setup.ranks}"
+            raise UsageError(what, mend=f"--ranks {2 * needs}")
         self.folder = folder
         self._say = say
         self._alert_at_s: float | None = None
@@ -121,6 +132,8 @@ class Trial:
 
     def _drawn_layout(self) -> str:
         """By seed and fault, so that each fault meets several; some faults need two kinds of groups."""
+        if self._program:
+            return self._program.layout(self.setup.ranks).name
         if self.fault.layouts:
             return self.fault.layouts[self.setup.seed % len(self.fault.layouts)]
         return draw_layout(self.setup.ranks, self.setup.seed + 1000 * len(self.setup.fault)).name
@@ -128,23 +141,28 @@ class Trial:
     def run(self) -> Result:
         """Run it to the end and judge."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        own_layout = self.fault.module == JOB_HAS_SECONDS
         if self.fault.tool and not shutil.which(self.fault.tool):
             what = f"the fault '{self.setup.fault}' needs `{self.fault.tool}`, which is not installed"
             raise UsageError(what, mend="install it (Debian: apt-get install nftables)")
-        nodes = Nodes(self.fault.nodes) if self.fault.nodes > 1 else None
+        lab = Lab.make(self._topology, self.setup.rate) if self._topology else None
+        try:
+            return self._run_on(lab.network if lab else None)
+        finally:
+            if lab:
+                lab.close()
+
+    def _run_on(self, nodes: Network | None) -> Result:
+        has_layout = self._is_demo_job or self._program is not None
         injector = Injector(
-            self.fault, self.setup.ranks, self.setup.seed, self._layout if own_layout else None,
+            self.fault, self.setup.ranks, self.setup.seed, self._layout if has_layout else None,
             variant=self.setup.variant or None, hold_s=0.7 * self.setup.hang_timeout_s, nodes=nodes,
         )  # fmt: skip
         process: subprocess.Popen[bytes] | None = None
         try:
-            if nodes:
-                _up(nodes)
             injector.start()
             with (self.folder / "job.log").open("wb") as log:
                 process = self._start(self._command(injector, nodes, 0), injector, log)
-                for number in range(1, self.fault.nodes):
+                for number in range(1, self._nodes):
                     self._joined.append(self._start(self._command(injector, nodes, number), injector, log))
                 self._watch(process, injector)
                 self._end(process, injector)
@@ -152,8 +170,6 @@ class Trial:
             if process is not None and process.poll() is None:
                 self._end(process, injector)
             injector.close()
-            if nodes:
-                nodes.down()
         return self._judge(injector.truth(), injector.longer() if self.fault.name in SLOW else None)
 
     # ---- running ---------------------------------------------------------------------------------------------------
@@ -164,22 +180,22 @@ class Trial:
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=environment
         )
 
-    def _command(self, injector: Injector, nodes: Nodes | None, number: int) -> list[str]:
+    def _command(self, injector: Injector, nodes: Network | None, number: int) -> list[str]:
         """What a node runs; without nodes, the machine."""
         job = injector.job_command()
-        if self.fault.module == JOB_HAS_SECONDS:
+        if self._is_demo_job or (self._program and self._program.has_layout):
             job += ["--layout", self._layout]
-            if self._is_healthy:
-                job += ["--seconds", str(HEALTHY_S)]
+        if self._is_healthy and (self._is_demo_job or self._program):
+            job += ["--seconds", str(HEALTHY_S)]
         job += self.setup.job_args
-        python, local = sys.executable, str(self.setup.ranks // self.fault.nodes)
+        python, local = sys.executable, str(self.setup.ranks // self._nodes)
         host, port = (nodes.address(0), _PORT) if nodes else ("127.0.0.1", free_port())
         if self.setup.launcher == "torchrun":
             launch = [python, "-m", "torch.distributed.run", "--nproc-per-node", local]
-            launch += ["--nnodes", str(self.fault.nodes), "--node-rank", str(number)]
+            launch += ["--nnodes", str(self._nodes), "--node-rank", str(number)]
             launch += ["--master-addr", host, "--master-port", str(port)]
         else:
-            launch = [python, "-m", "whichrank.demo.launcher", "--nproc", local, "--nodes", str(self.fault.nodes)]
+            launch = [python, "-m", "whichrank.demo.launcher", "--nproc", local, "--nodes", str(self._nodes)]
             launch += ["--node", str(number), "--master", f"{host}:{port}", "--"]
         place: list[str] = []
         if nodes:
@@ -196,9 +212,13 @@ class Trial:
         keep = {n: v for n, v in os.environ.items() if n in ("WHICHRANK_CACHE", "WHICHRANK_SHM")}
         return {
             **ours, **keep, **injector.env(), "OMP_NUM_THREADS": "1",
-            **({"GLOO_SOCKET_IFNAME": DEVICE} if self.fault.nodes > 1 else {}),
+            **({"GLOO_SOCKET_IFNAME": DEVICE} if self._topology else {}),
             "WHICHRANK_NOTICE_MIN_S": str(self.setup.notice_min_s),
         }  # fmt: skip
+
+    @property
+    def _is_demo_job(self) -> bool:
+        return self.fault.module == JOB_HAS_SECONDS
 
     @property
     def _is_healthy(self) -> bool:
@@ -325,11 +345,15 @@ class Trial:
         )
 
 
-def _up(nodes: Nodes) -> None:
-    try:
-        nodes.up()
-    except NoNodesError as error:
-        raise UsageError(str(error), mend="run it as root, where ip and tc (iproute2) are installed") from error
+def _program(workload: str) -> Program | None:
+    if workload and workload not in PROGRAMS:
+        raise UsageError(f"there is no workload '{workload}'", where=", ".join(PROGRAMS), mend="whichrank lab list")
+    return PROGRAMS.get(workload)
+
+
+def _on(fault: Fault, program: Program | None) -> Fault:
+    """The fault, done to this program."""
+    return replace(fault, module=program.module, job_args=(), layouts=()) if program else fault
 
 
 def _plain(incident: Incident) -> dict[str, Any]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import gc
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from torch.utils.data import DataLoader, Dataset
 
-from whichrank.demo.model import Stage
 from whichrank.demo.seat import Seat
 
 PLACE = "compute"
@@ -44,6 +43,13 @@ class Load:
     objects: int = 0
 
 
+class Computing(Protocol):
+    """What has a device."""
+
+    def slow_down(self, factor: float, layers: int) -> None:
+        """From now on the device takes so many times as long in the first layers; 0 layers: in all."""
+
+
 class Drag:
     """One rank's part of the load.
 
@@ -53,7 +59,7 @@ class Drag:
         stage: whose device time changes.
     """
 
-    def __init__(self, seat: Seat, settings: dict[str, Any], stage: Stage) -> None:
+    def __init__(self, seat: Seat, settings: dict[str, Any], stage: Computing) -> None:
         self._seat = seat
         self._stage = stage
         self._load = Load(**settings["load"]) if settings.get("load") else None

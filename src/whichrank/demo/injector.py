@@ -18,9 +18,8 @@ from whichrank.demo.fault import Fault
 from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.hub import Hub
 from whichrank.demo.layout import Layout
-from whichrank.demo.nodes import Nodes
 from whichrank.demo.plan import Truth, draw
-from whichrank.demo.recipes import RECIPES, Scene, Strike
+from whichrank.demo.recipes import RECIPES, Nodes, Scene, Strike
 from whichrank.demo.slow import settings_of
 
 _FOREVER_S = 3600.0

@@ -11,12 +11,12 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from typing import Protocol
 
 from whichrank.demo.drag import PLACE, Load
 from whichrank.demo.fault import Fault
 from whichrank.demo.hub import Hub
 from whichrank.demo.layout import Layout
-from whichrank.demo.nodes import Nodes
 from whichrank.demo.plan import Plan, fitting_sites
 from whichrank.demo.seat import Order
 from whichrank.demo.slow import load_of
@@ -32,6 +32,23 @@ _POSTED_ITERATIONS = 20
 _TAIL_S = 6.0
 _BESIDE = 2.0
 """Times the device time of a rank that is slow beside a slow link."""
+
+
+class Nodes(Protocol):
+    """Nodes with a network between them that can be hurt; see `whichrank.lab.network.Network`."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+
+    def limit(self, number: int, rate: str) -> None:
+        """From now on a node sends no faster."""
+
+    def limit_inbound(self, number: int, rate: str) -> None:
+        """From now on a node is sent to no faster."""
+
+    def lose(self, number: int, percent: int) -> None:
+        """From now on this share of what a node sends is lost."""
 
 
 @dataclass

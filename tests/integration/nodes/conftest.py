@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.integration.nodes.three_nodes import Nodes
 
-from whichrank.demo.nodes import NoNodesError
+from whichrank.lab.network import NoLabError
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
     try:
         try:
             made.up()
-        except NoNodesError as error:
+        except NoLabError as error:
             pytest.skip(str(error))
         yield made
     finally:

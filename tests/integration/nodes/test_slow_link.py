@@ -8,7 +8,7 @@ import pytest
 
 from whichrank.analyzer.slow.link_watch import LOST
 from whichrank.bench.trial import Result, Setup, Trial
-from whichrank.demo.nodes import can_be_here
+from whichrank.lab.network import can_be_here
 from whichrank.surface.times_file import read_times
 
 pytestmark = pytest.mark.lab

@@ -1,4 +1,4 @@
-"""Three nodes: network namespaces on one switch, a real job over them, one `whichrank run` on each."""
+"""Three nodes on a leaf-spine network, a real job over them, one `whichrank run` on each."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from pathlib import Path
 
 import msgspec
 
-from whichrank.demo import nodes as demo
+from whichrank.lab.network import DEVICE, Network
+from whichrank.lab.topology import Topology
 from whichrank.model.incident import Incident, decode_incident
 
 NODES = 3
 _START_LIMIT_S = 120.0
 
 
-class Nodes(demo.Nodes):
+class Nodes(Network):
     """The nodes and what runs on them; node 0 analyzes."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(NODES)
+        super().__init__(f"t{os.getpid()}", Topology(NODES), rate="")
         self.folder = folder
         self._runs: list[subprocess.Popen[bytes]] = []
 
@@ -37,7 +38,7 @@ class Nodes(demo.Nodes):
             ]
             job = {
                 "RANK": str(number), "WORLD_SIZE": str(NODES), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
-                "MASTER_ADDR": self.address(0), "MASTER_PORT": "29511", "GLOO_SOCKET_IFNAME": demo.DEVICE,
+                "MASTER_ADDR": self.address(0), "MASTER_PORT": "29511", "GLOO_SOCKET_IFNAME": DEVICE,
                 "OMP_NUM_THREADS": "1", "WHICHRANK_JOB": f"{self.folder.name}-{number}",
             }  # fmt: skip
             with (self.folder / f"node-{number}.log").open("wb") as log:

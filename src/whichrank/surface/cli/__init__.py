@@ -26,6 +26,7 @@ COMMANDS = {
     "demo": "whichrank.surface.cli.demo",
     "doctor": "whichrank.surface.cli.doctor",
     "env": "whichrank.surface.cli.env",
+    "lab": "whichrank.surface.cli.lab",
     "run": "whichrank.surface.cli.run",
     "stacks": "whichrank.surface.cli.stacks",
     "watch": "whichrank.surface.cli.watch",

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import shutil
-import sys
-import tempfile
-from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -16,8 +10,7 @@ import click
 from whichrank.surface.numbers import Seconds, WholeNumber
 
 if TYPE_CHECKING:
-    from whichrank.bench.trial import Result, Trial
-    from whichrank.demo.fault import Fault
+    pass
 
 
 @click.command(name="demo")
@@ -41,10 +34,10 @@ def command(
     injector draws victim and moment once the job is under way; nothing that whichrank reads carries them. Exit code 0:
     verdict and truth agree; 1: they do not.
     """
-    from whichrank.bench.trial import Setup, Trial, known_faults
-    from whichrank.errors import WhichrankError
+    from whichrank.bench.trial import Setup, known_faults
     from whichrank.surface.demo_words import known_fault, listed
     from whichrank.surface.leave import leave_on_signals
+    from whichrank.surface.one_trial import run_and_tell
 
     faults = known_faults()
     if list_faults:
@@ -54,64 +47,9 @@ def command(
     _refuse_what_cannot_run(ranks, layout, hang_timeout)
     leave_on_signals()
 
-    def say(text: str) -> None:
-        if not as_json:
-            click.echo(f"demo: {text}", err=True)
-
     setup = Setup(fault, ranks, seed, launcher, layout, hang_timeout_s=hang_timeout)  # type: ignore[arg-type]  # click has checked it
-    folder = Path(tempfile.mkdtemp(prefix="whichrank-demo-"))
-    is_kept = False
-    try:
-        trial = Trial(setup, folder, say)
-        say(f"{ranks} ranks under 'whichrank run', fault '{fault}', seed {seed}, hang timeout {hang_timeout:g} s")
-        result = _run(trial)
-        is_kept = not result.agree
-        _tell(trial, result, faults, as_json=as_json)
-    except Exception as error:
-        is_kept = not isinstance(error, WhichrankError)
-        raise
-    finally:  # also by Ctrl-C
-        if is_kept:
-            click.echo(f"demo: the job's log and incidents are kept in {folder}", err=True)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-    return 1 if is_kept else 0
-
-
-def _run(trial: Trial) -> Result:
-    from whichrank.errors import UsageError
-
-    try:
-        return trial.run()
-    except ValueError as error:
-        if (trial.folder / "job.log").exists():
-            raise
-        raise UsageError(str(error), mend="whichrank demo --layout tp2-pp2-dp2 --ranks 8") from error
-
-
-def _tell(trial: Trial, result: Result, faults: Mapping[str, Fault], *, as_json: bool) -> None:
-    """The verdict, then the truth, then whether they agree."""
-    import msgspec
-
-    from whichrank.surface.demo_words import agreement, truth_told, wrapped
-    from whichrank.surface.text import paragraph
-
-    if as_json:
-        told = dataclasses.replace(result, log="") if result.agree else result  # its folder is removed
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n")
-        return
-    to_terminal = sys.stdout.isatty()
-    incidents = trial.incidents()
-    click.echo("\nThe verdict:")
-    for incident in incidents:
-        severity = incident.severity.upper()
-        text = wrapped(f"{severity} {paragraph(incident)}", to_terminal=to_terminal)
-        colour = "red" if incident.severity == "alert" else "yellow"
-        click.echo(text.replace(severity, click.style(severity, fg=colour), 1))
-    if not incidents:
-        click.echo("  no incident")
-    click.echo("\nThe truth:\n" + wrapped(truth_told(result.truth, faults), to_terminal=to_terminal))
-    click.echo(f"\n{agreement(result)}")
+    said = f"{ranks} ranks under 'whichrank run', fault '{fault}', seed {seed}, hang timeout {hang_timeout:g} s"
+    return run_and_tell(setup, "demo", said, "whichrank demo --layout tp2-pp2-dp2 --ranks 8", as_json=as_json)
 
 
 def _refuse_what_cannot_run(ranks: int, layout: str, hang_timeout: float) -> None:

@@ -1,0 +1,212 @@
+"""The labs of this machine: each has a file that says what it is, so that another command finds it and removes it.
+
+A lab that a command makes for itself ends with the command: by its own hand, or, if it is killed, by a janitor that
+waits for its end. One that `whichrank lab up` makes stays until `down`. Whatever both have missed is found by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from whichrank.errors import UsageError
+from whichrank.lab.network import PREFIX, Network, namespaces, processes_in, remove_namespaces
+from whichrank.lab.topology import Topology
+from whichrank.ring.folder import is_alive, start_ticks
+
+FOLDER: Final = Path("/run/whichrank-lab")
+_CGROUPS: Final = Path("/sys/fs/cgroup")
+_NAME: Final = re.compile(r"[a-z0-9]{1,12}")
+_SUFFIX: Final = ".json"
+
+
+class LabFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What stands in the file of a lab.
+
+    Attributes:
+        made: UTC.
+        owner_pid: The command that it ends with; 0: it stays until `down`.
+        owner_ticks: When that process started, field 22 of /proc/PID/stat.
+    """
+
+    name: str
+    nodes: int
+    leaves: int
+    spines: int
+    ports: int
+    rate: str
+    made: datetime
+    owner_pid: int = 0
+    owner_ticks: int = 0
+    schema: str = "whichrank.lab/1"
+
+    @property
+    def topology(self) -> Topology:
+        """Of its network."""
+        return Topology(self.nodes, self.leaves, self.spines, self.ports)
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the command that it was to end with has gone."""
+        return self.owner_pid != 0 and not is_alive(self.owner_pid, self.owner_ticks)
+
+
+class Lab:
+    """A lab that is up.
+
+    Args:
+        file: What it is.
+    """
+
+    def __init__(self, file: LabFile) -> None:
+        self.file = file
+        self.network = Network(file.name, file.topology, file.rate)
+        self._janitor: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def make(cls, topology: Topology, rate: str, name: str = "", *, stays: bool = False) -> Lab:
+        """Make one.
+
+        Args:
+            topology: Of its network.
+            rate: Of every cable, in the words of tc: ``200mbit``.
+            name: Up to twelve letters and digits; drawn if empty.
+            stays: Until `remove`; else it ends with this process.
+
+        Raises:
+            UsageError: There is one of this name, or it cannot be named so.
+            NoLabError: It cannot be made here; nothing is left behind.
+        """
+        name = checked_name(name or secrets.token_hex(3))
+        if any(namespace.startswith(f"{PREFIX}{name}-") for namespace in namespaces()) or _path(name).exists():
+            raise UsageError(f"there is a lab '{name}' already", mend=f"whichrank lab down {name}")
+        owner = 0 if stays else os.getpid()
+        lab = cls(
+            LabFile(
+                name, topology.nodes, topology.leaves, topology.spines, topology.ports, rate, datetime.now(UTC),
+                owner, start_ticks(owner) if owner else 0,
+            )
+        )  # fmt: skip
+        FOLDER.mkdir(mode=0o700, exist_ok=True)
+        _path(name).touch(mode=0o600)
+        _path(name).write_bytes(msgspec.json.encode(lab.file))
+        if not stays:
+            lab._hire()
+        try:
+            lab.network.up()
+        except BaseException:
+            lab.close()
+            raise
+        return lab
+
+    def _hire(self) -> None:
+        """Start the janitor, which shares nothing with us that a signal to us would reach."""
+        command = [sys.executable, "-m", "whichrank.lab.janitor", self.file.name]
+        null = subprocess.DEVNULL
+        self._janitor = subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True)
+
+    def close(self) -> None:
+        """Remove it."""
+        remove(self.file.name)
+        if self._janitor is not None:
+            self._janitor.kill()
+            self._janitor.wait()
+
+
+def labs() -> list[LabFile]:
+    """All labs of which there is a file, by name."""
+    return [file for path in sorted(FOLDER.glob(f"*{_SUFFIX}")) if (file := _read(path))]
+
+
+def _read(path: Path) -> LabFile | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=LabFile)
+    except (OSError, msgspec.DecodeError):
+        return None  # it has just gone, or is just being written; what it made is found by name
+
+
+def find(name: str) -> Lab:
+    """The lab of this name.
+
+    Raises:
+        UsageError: There is none.
+    """
+    file = _read(_path(checked_name(name)))
+    if file is None:
+        raise UsageError(f"there is no lab '{name}'", mend="whichrank lab status")
+    return Lab(file)
+
+
+def remove(name: str) -> bool:
+    """Kill what runs in a lab and remove all of it; whether there was anything."""
+    there = [namespace for namespace in namespaces() if namespace.startswith(f"{PREFIX}{checked_name(name)}-")]
+    remove_namespaces(there)
+    groups = list(_cgroups(name))
+    for group in groups:
+        _remove_cgroup(group)
+    had_file = _path(name).exists()
+    _path(name).unlink(missing_ok=True)
+    return bool(there or groups or had_file)
+
+
+def remove_all() -> list[str]:
+    """Remove every lab, also those of which only parts are left; their names."""
+    names = {path.name.removesuffix(_SUFFIX) for path in FOLDER.glob(f"*{_SUFFIX}")}
+    names |= {namespace.removeprefix(PREFIX).split("-")[0] for namespace in namespaces()}
+    names |= {group.name.removeprefix(PREFIX).split("-")[0] for group in _cgroups()}
+    return sorted(name for name in names if _NAME.fullmatch(name) and remove(name))
+
+
+def remove_abandoned() -> list[str]:
+    """Remove the labs whose command has gone; their names."""
+    return [file.name for file in labs() if file.is_abandoned and remove(file.name)]
+
+
+def occupants(file: LabFile) -> int:
+    """How many processes run in a lab."""
+    network = Network(file.name, file.topology, file.rate)
+    return sum(len(processes_in(network.namespace(place))) for place in file.topology.places)
+
+
+def cgroup_prefix(name: str) -> str:
+    """What the names of the control groups begin with that a lab makes."""
+    return f"{PREFIX}{name}-"
+
+
+def checked_name(name: str) -> str:
+    """The name, if a lab can have it.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"a lab cannot be called {name!r}: up to twelve small letters and digits", mend="--name lab1")
+    return name
+
+
+def _path(name: str) -> Path:
+    return FOLDER / f"{name}{_SUFFIX}"
+
+
+def _cgroups(name: str = "") -> Iterator[Path]:
+    """Directly below the root of cgroup v2, or of each controller of v1."""
+    beginning = cgroup_prefix(name) if name else PREFIX
+    for pattern in (f"{beginning}*", f"*/{beginning}*"):
+        yield from (path for path in _CGROUPS.glob(pattern) if path.is_dir())
+
+
+def _remove_cgroup(group: Path) -> None:
+    with contextlib.suppress(OSError):
+        for pid in (group / "cgroup.procs").read_text().split():
+            (group.parent / "cgroup.procs").write_text(pid)
+        group.rmdir()

@@ -1,0 +1,26 @@
+"""Removes a lab whose command has gone without doing so: ``python -m whichrank.lab.janitor NAME``."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+
+from whichrank.lab import box
+
+
+def main(name: str) -> int:
+    """Wait for the end of the lab's owner, and remove the lab."""
+    file = box.find(name).file
+    try:
+        pidfd = os.pidfd_open(file.owner_pid)
+    except ProcessLookupError:
+        pidfd = -1
+    if pidfd >= 0 and not file.is_abandoned:
+        select.select([pidfd], [], [])
+    box.remove(name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

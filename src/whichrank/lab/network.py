@@ -1,0 +1,281 @@
+"""Makes a topology out of network namespaces and veth pairs, with the kernel's own routing and ECMP; needs root.
+
+All of it is named ``wrlab-ID-...``, so that what a killed lab has left is found and removed by name. Each end of a
+cable has a token bucket (tbf) of its own: what a place sends into it passes that, as it would pass a network card.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from whichrank.errors import UsageError
+from whichrank.lab.topology import NODE, Cable, Place, Route, Topology
+
+DEVICE: Final = "eth0"
+"""Of every node."""
+PREFIX: Final = "wrlab-"
+_TOOLS: Final = ("ip", "tc")
+_BURST: Final = "32k"
+_BACKLOG: Final = "300ms"
+_GONE_WITHIN_S: Final = 5.0
+_SYS: Final = Path("/proc/sys")
+_SYSCTLS: Final = {
+    "net/ipv4/ip_forward": "1",
+    "net/ipv4/fib_multipath_hash_policy": "1",  # addresses, ports and protocol: a flow keeps its way, flows spread
+    "net/ipv4/conf/all/rp_filter": "0",
+    "net/ipv4/conf/default/rp_filter": "0",
+    "net/ipv4/icmp_ratelimit": "0",  # every probe is answered
+    "net/ipv6/conf/all/disable_ipv6": "1",
+    "net/ipv6/conf/default/disable_ipv6": "1",
+}
+_HASH_SEED: Final = "net/ipv4/fib_multipath_hash_seed"
+"""Since Linux 6.11: which flow goes which way is the same in every lab then."""
+
+
+_RATE: Final = re.compile(r"[1-9]\d{0,5}[kmg]bit")
+
+
+def can_be_here() -> bool:
+    """Whether this machine has the tools, and this user the rights."""
+    return os.geteuid() == 0 and all(map(shutil.which, _TOOLS))
+
+
+class NoLabError(UsageError):
+    """This machine gives no network namespaces, or not to this user."""
+
+
+class Network:
+    """One lab's network.
+
+    Args:
+        name: of the lab: letters and digits.
+        topology: What to make.
+        rate: Of every cable, in the words of tc: ``200mbit``; empty: as fast as this machine can.
+    """
+
+    def __init__(self, name: str, topology: Topology, rate: str) -> None:
+        self.name = name
+        self.topology = topology
+        self.rate = rate
+        self._out: set[Cable] = set()
+
+    def up(self) -> None:
+        """Make it.
+
+        Raises:
+            NoLabError: It cannot be made here; nothing is left behind.
+        """
+        missing = [tool for tool in _TOOLS if not shutil.which(tool)]
+        if missing:
+            raise NoLabError(f"a lab needs {' and '.join(missing)}", mend="apt-get install iproute2")
+        try:
+            self._make()
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.down()
+            said = getattr(error, "stderr", b"") or str(error).encode()
+            what = f"network namespaces cannot be made here: {said.decode(errors='replace').strip()}"
+            raise NoLabError(what, mend="run it as root") from error
+
+    def _make(self) -> None:
+        _batch("", (f"netns add {self.namespace(place)}" for place in self.topology.places))
+        for place in self.topology.places:
+            self._set_up(place)
+        _batch("", map(self._joining, self.topology.cables))
+        for place in self.topology.places:
+            _batch(self.namespace(place), self._addressing(place))
+            devices = [cable.device(place) for cable in self.topology.cables_of(place)]
+            _tc_batch(self.namespace(place), (_limit(device, self.rate) for device in devices if self.rate))
+        self._route()
+
+    def _set_up(self, place: Place) -> None:
+        values = dict(_SYSCTLS)
+        if (_SYS / _HASH_SEED).exists():
+            values[_HASH_SEED] = str(1 + self.topology.places.index(place))
+        lines = "".join(f"echo {value} > {_SYS / key}\n" for key, value in values.items())
+        _run(*self.command_at(place), "sh", "-e", given=lines)
+
+    def _joining(self, cable: Cable) -> str:
+        (lower, below), (upper, above) = cable.ends
+        return f"link add {below} netns {self.namespace(lower)} type veth peer {above} netns {self.namespace(upper)}"
+
+    def _addressing(self, place: Place) -> Iterator[str]:
+        yield "link set lo up"
+        for cable in self.topology.cables_of(place):
+            device = cable.device(place)
+            yield f"addr add {place.address}/32 dev {device}"
+            yield f"link set {device} up"
+
+    def _route(self) -> None:
+        """As a routing protocol would that has heard of every cable that is out; nodes have a default route only."""
+        nodes = {place for place in self.topology.places if place.kind == NODE}
+        for place, routes in self.topology.routes(self._out).items():
+            if place in nodes:
+                lines = self._default_route(place)
+            else:
+                lines = [_route_line(place, route) for route in routes]
+                lost = nodes - {route.to for route in routes}
+                lines += [f"route replace unreachable {node.address}/32" for node in sorted(lost)]
+            _batch(self.namespace(place), lines)
+
+    def _default_route(self, node: Place) -> list[str]:
+        """Over all ports that have a carrier; without any it stays as it is, and packets are lost."""
+        hops = [(c.upper, c.device(node)) for c in self.topology.cables_of(node) if c not in self._out]
+        return [f"route replace default src {node.address} {_next_hops(hops)}"] if hops else []
+
+    def namespace(self, place: Place) -> str:
+        """Its name."""
+        return f"{PREFIX}{self.name}-{place}"
+
+    def command_at(self, place: Place) -> list[str]:
+        """What stands before a command that is to run in this place."""
+        return ["ip", "netns", "exec", self.namespace(place)]
+
+    def cut(self, *cables: Cable) -> None:
+        """Take cables out at their upper ends; the lower ends have no carrier then, and routes go round them."""
+        for cable in cables:
+            self._set(cable, "down")
+        self._out |= set(cables)
+        self._route()
+
+    def mend(self, *cables: Cable) -> None:
+        """Put cables back."""
+        for cable in cables:
+            self._set(cable, "up")
+        self._out -= set(cables)
+        self._route()
+
+    def _set(self, cable: Cable, state: str) -> None:
+        _batch(self.namespace(cable.upper), [f"link set {cable.device(cable.upper)} {state}"])
+
+    # ---- by the number of a node ------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """Of nodes."""
+        return self.topology.nodes
+
+    def address(self, number: int) -> str:
+        """Of a node."""
+        return Place(NODE, number).address
+
+    def command(self, number: int) -> list[str]:
+        """What stands before a command that is to run on a node."""
+        return self.command_at(Place(NODE, number))
+
+    def limit(self, number: int, rate: str) -> None:
+        """From now on a node sends no faster than this, in the words of tc: ``100mbit``."""
+        for cable in self._cables_of(number):
+            self._limit(cable.lower, cable, rate)
+
+    def limit_inbound(self, number: int, rate: str) -> None:
+        """From now on its leaves send no faster than this to a node."""
+        for cable in self._cables_of(number):
+            self._limit(cable.upper, cable, rate)
+
+    def lose(self, number: int, percent: int) -> None:
+        """From now on its leaves lose this share of the packets that a node sends, at random."""
+        for cable in self._cables_of(number):
+            self._drop(cable.upper, f"iifname {cable.device(cable.upper)} numgen random mod 100 < {percent}")
+
+    def unplug(self, number: int) -> None:
+        """Take the cables of a node out."""
+        self.cut(*self._cables_of(number))
+
+    def drop(self, source: int, target: int) -> None:
+        """Lose all packets from one node to another, unseen by both."""
+        for cable in self._cables_of(source):
+            self._drop(cable.upper, f"ip saddr {self.address(source)} ip daddr {self.address(target)}")
+
+    def _cables_of(self, number: int) -> tuple[Cable, ...]:
+        return self.topology.cables_of(Place(NODE, number))
+
+    def _limit(self, place: Place, cable: Cable, rate: str) -> None:
+        _tc_batch(self.namespace(place), [_limit(cable.device(place), rate)])
+
+    def _drop(self, place: Place, packets: str) -> None:
+        """A switch forwards these packets no more."""
+        chain = "{ type filter hook forward priority 0; }"
+        said = f"add table ip lab\nadd chain ip lab drops {chain}\nadd rule ip lab drops {packets} drop\n"
+        _run(*self.command_at(place), "nft", "-f", "-", given=said)
+
+    def down(self) -> None:
+        """Kill what runs there, and remove all of it."""
+        remove_namespaces(name for name in namespaces() if name.startswith(f"{PREFIX}{self.name}-"))
+
+
+def checked_rate(rate: str) -> str:
+    """The rate, if a cable can have it.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    if not _RATE.fullmatch(rate):
+        raise UsageError(f"a cable cannot have the rate {rate!r}", mend="--rate 200mbit")
+    return rate
+
+
+def namespaces() -> list[str]:
+    """Names of all network namespaces of labs on this machine."""
+    done = subprocess.run(["ip", "netns", "list"], check=False, capture_output=True, text=True)
+    names = (line.split()[0] for line in done.stdout.splitlines() if line.split())
+    return [name for name in names if name.startswith(PREFIX)]
+
+
+def processes_in(namespace: str) -> list[int]:
+    """Pids of all that run in a network namespace."""
+    done = subprocess.run(["ip", "netns", "pids", namespace], check=False, capture_output=True, text=True)
+    return [int(pid) for pid in done.stdout.split()]
+
+
+def remove_namespaces(names: Iterable[str]) -> None:
+    """Kill what runs in these namespaces, and remove them."""
+    names = list(names)
+    deadline_s = time.monotonic() + _GONE_WITHIN_S
+    while (left := [pid for name in names for pid in processes_in(name)]) and time.monotonic() < deadline_s:
+        for pid in left:
+            _kill(pid)
+        time.sleep(0.05)
+    for name in names:
+        subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
+def _route_line(place: Place, route: Route) -> str:
+    (first, device), *others = route.hops
+    if first == route.to and not others:
+        return f"route replace {route.to.address}/32 dev {device} scope link src {place.address}"
+    return f"route replace {route.to.address}/32 src {place.address} {_next_hops(route.hops)}"
+
+
+def _next_hops(hops: Collection[tuple[Place, str]]) -> str:
+    return " ".join(f"nexthop via {hop.address} dev {device} onlink" for hop, device in hops)
+
+
+def _limit(device: str, rate: str) -> str:
+    return f"qdisc replace dev {device} root tbf rate {rate} burst {_BURST} latency {_BACKLOG}"
+
+
+def _batch(namespace: str, lines: Iterable[str]) -> None:
+    _run("ip", *(("-n", namespace) if namespace else ()), "-batch", "-", given="\n".join(lines))
+
+
+def _tc_batch(namespace: str, lines: Iterable[str]) -> None:
+    _run("tc", "-n", namespace, "-batch", "-", given="\n".join(lines))
+
+
+def _run(*command: str, given: str = "") -> None:
+    subprocess.run(command, check=True, capture_output=True, input=given.encode())
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,81 @@
+"""`whichrank lab run` and `whichrank lab list`: a job over a lab of its own, broken, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from whichrank.surface.numbers import WholeNumber
+
+_OPTIONS = (
+    click.option("--nodes", type=WholeNumber(1, 64), default=4, show_default=True, help="Nodes."),
+    click.option(
+        "--leaves", type=WholeNumber(1, 32), default=2, show_default=True, help="Switches that nodes hang on."
+    ),
+    click.option("--spines", type=WholeNumber(1, 32), default=2, show_default=True, help="Switches that join leaves."),
+    click.option("--ports", type=WholeNumber(1, 2), default=1, show_default=True, help="Ports of a node."),
+    click.option("--rate", default="200mbit", show_default=True, help="Of every cable, each way, as tc writes it."),
+)
+
+
+def network_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a lab's network is made with."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.command()
+@click.option("--scenario", default="stop", show_default=True, help="What is done to the job; see `lab list`.")
+@click.option("--workload", default="", help="The job; drawn by the seed if not given. See `lab list`.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Draws victim, moment, variant and workload.")
+@click.option("--ranks", type=WholeNumber(2, 64), default=8, show_default=True, help="Of the job, over all nodes.")
+@network_options
+@click.option(
+    "--launcher", type=click.Choice(["preloaded", "torchrun"]), default="preloaded", show_default=True,
+    help="preloaded: torch is imported once and the ranks are forked.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def run(
+    scenario: str, workload: str, seed: int, ranks: int, nodes: int, leaves: int, spines: int, ports: int, rate: str,
+    launcher: str, as_json: bool,
+) -> int:  # fmt: skip
+    """Run a real job over a lab of its own, break it, and see whether whichrank names what is at fault.
+
+    Each node has its own `whichrank run` with an agent; the first one analyzes. The lab is removed at the end. Exit
+    code 0: verdict and truth agree; 1: they do not.
+    """
+    from whichrank.bench.trial import Setup, known_faults
+    from whichrank.lab.box import remove_abandoned
+    from whichrank.lab.network import checked_rate
+    from whichrank.lab.programs import PROGRAMS
+    from whichrank.lab.topology import Topology
+    from whichrank.surface.demo_words import known_fault
+    from whichrank.surface.leave import leave_on_signals
+    from whichrank.surface.one_trial import run_and_tell
+
+    known_fault(scenario, known_faults())
+    remove_abandoned()
+    leave_on_signals()
+    job = workload or list(PROGRAMS)[seed % len(PROGRAMS)]
+    topology = Topology(nodes, leaves, spines, ports)
+    setup = Setup(scenario, ranks, seed, launcher, workload=job, topology=topology, rate=checked_rate(rate))  # type: ignore[arg-type]  # click has checked it
+    said = f"{ranks} ranks of '{job}' on {nodes} nodes, scenario '{scenario}', seed {seed}, cables of {rate}"
+    return run_and_tell(setup, "lab", said, "whichrank lab run --workload 3d", as_json=as_json)
+
+
+@click.command(name="list")
+def list_all() -> None:
+    """The workloads, and what can be done to them."""
+    from whichrank.bench.trial import known_faults
+    from whichrank.lab.programs import PROGRAMS
+    from whichrank.surface.demo_words import listed
+
+    width = max(map(len, PROGRAMS))
+    click.echo("Workloads (--workload):")
+    for name, program in PROGRAMS.items():
+        click.echo(f"  {name:{width}}  {program.description}")
+    click.echo("\nScenarios (--scenario):\n")
+    click.echo(listed(known_faults()))

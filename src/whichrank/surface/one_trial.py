@@ -1,0 +1,86 @@
+"""One trial as a command: it is run, then the verdict is told, the truth, and whether they agree."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+import msgspec
+
+from whichrank.bench.trial import Result, Setup, Trial, known_faults
+from whichrank.errors import UsageError, WhichrankError
+from whichrank.surface.demo_words import agreement, truth_told, wrapped
+from whichrank.surface.text import paragraph
+
+
+def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool) -> int:
+    """Run a trial in a folder that is removed if all was right.
+
+    Args:
+        setup: What to run.
+        name: Of the command, before what is told to people.
+        said: What is run, for people.
+        mend: A command that works, should this one have nothing to act on.
+        as_json: Print the result as JSON.
+
+    Returns:
+        0 if verdict and truth agree, else 1.
+
+    Raises:
+        UsageError: The job has nothing that the fault could act on.
+    """
+
+    def say(text: str) -> None:
+        if not as_json:
+            click.echo(f"{name}: {text}", err=True)
+
+    folder = Path(tempfile.mkdtemp(prefix=f"whichrank-{name}-"))
+    is_kept = False
+    try:
+        trial = Trial(setup, folder, say)
+        say(said)
+        result = _run(trial, mend)
+        is_kept = not result.agree
+        _tell(trial, result, as_json=as_json)
+    except Exception as error:
+        is_kept = not isinstance(error, WhichrankError)
+        raise
+    finally:  # also by Ctrl-C
+        if is_kept:
+            click.echo(f"{name}: the job's log and incidents are kept in {folder}", err=True)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 1 if is_kept else 0
+
+
+def _run(trial: Trial, mend: str) -> Result:
+    try:
+        return trial.run()
+    except ValueError as error:
+        if (trial.folder / "job.log").exists():
+            raise
+        raise UsageError(str(error), mend=mend) from error
+
+
+def _tell(trial: Trial, result: Result, *, as_json: bool) -> None:
+    """The verdict, then the truth, then whether they agree."""
+    if as_json:
+        told = dataclasses.replace(result, log="") if result.agree else result  # its folder is removed
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n")
+        return
+    to_terminal = sys.stdout.isatty()
+    incidents = trial.incidents()
+    click.echo("\nThe verdict:")
+    for incident in incidents:
+        severity = incident.severity.upper()
+        text = wrapped(f"{severity} {paragraph(incident)}", to_terminal=to_terminal)
+        colour = "red" if incident.severity == "alert" else "yellow"
+        click.echo(text.replace(severity, click.style(severity, fg=colour), 1))
+    if not incidents:
+        click.echo("  no incident")
+    click.echo("\nThe truth:\n" + wrapped(truth_told(result.truth, known_faults()), to_terminal=to_terminal))
+    click.echo(f"\n{agreement(result)}")

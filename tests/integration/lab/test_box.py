@@ -1,0 +1,152 @@
+"""Labs come up with the kernel's own routing, and nothing of them is left whoever ends them."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rank_process import eventually
+
+from whichrank.errors import UsageError
+from whichrank.lab import box
+from whichrank.lab.box import Lab
+from whichrank.lab.network import can_be_here, namespaces
+from whichrank.lab.topology import LEAF, NODE, SPINE, Cable, Place, Topology
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(not can_be_here(), reason="network namespaces need root, ip and tc"),
+]
+
+SERVER = """
+import socket, sys
+server = socket.create_server(("0.0.0.0", 5000))
+print("ready", flush=True)
+while True:
+    peer, _ = server.accept()
+    with peer:
+        while peer.recv(1 << 16):
+            pass
+"""
+CLIENT = """
+import socket, sys
+for _ in range(int(sys.argv[2])):
+    with socket.create_connection((sys.argv[1], 5000), timeout=10) as peer:
+        peer.sendall(bytes(int(sys.argv[3])))
+"""
+
+
+def node(number: int) -> Place:
+    return Place(NODE, number)
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    made = Lab.make(Topology(nodes=4, leaves=2, spines=2), "200mbit")
+    yield made
+    made.close()
+
+
+@contextlib.contextmanager
+def serving(lab: Lab, place: Place) -> Iterator[None]:
+    command = [*lab.network.command_at(place), sys.executable, "-c", SERVER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+        yield
+        server.kill()
+
+
+def send(lab: Lab, source: Place, target: Place, connections: int = 1, size: int = 1000) -> bool:
+    command = [*lab.network.command_at(source), sys.executable, "-c", CLIENT]
+    done = subprocess.run([*command, target.address, str(connections), str(size)], check=False, capture_output=True)
+    return done.returncode == 0
+
+
+def sent_bytes(lab: Lab, place: Place, device: str) -> int:
+    path = f"/sys/class/net/{device}/statistics/tx_bytes"
+    done = subprocess.run([*lab.network.command_at(place), "cat", path], check=True, capture_output=True)
+    return int(done.stdout)
+
+
+def test_flows_spread_over_the_spines_and_each_keeps_its_way(lab: Lab) -> None:
+    with serving(lab, node(3)):
+        # WHEN many connections go from a leaf to the other
+        assert send(lab, node(0), node(3), connections=40, size=20_000)
+        # THEN both spines have carried some
+        carried = [sent_bytes(lab, Place(SPINE, number), "leaf1") for number in range(2)]
+        assert min(carried) > 100_000, carried
+        # AND one more goes over one of them
+        assert send(lab, node(0), node(3), size=500_000)
+        more = [sent_bytes(lab, Place(SPINE, n), "leaf1") - before for n, before in enumerate(carried)]
+        assert max(more) > 490_000, more
+        assert min(more) < 10_000, more
+
+
+def test_a_cable_that_is_out_is_gone_round_where_there_is_a_way(lab: Lab) -> None:
+    with serving(lab, node(3)):
+        cable = Cable(Place(LEAF, 0), Place(SPINE, 0))
+        lab.network.cut(cable)
+        assert send(lab, node(0), node(3), connections=20)
+        assert sent_bytes(lab, Place(SPINE, 0), "leaf1") < 5_000
+        # WHEN the other one is out too THEN nothing comes through, until one is back
+        lab.network.cut(Cable(Place(LEAF, 0), Place(SPINE, 1)))
+        assert not send(lab, node(0), node(3))
+        lab.network.mend(cable)
+        assert send(lab, node(0), node(3))
+
+
+def test_nothing_is_left_of_a_lab_whose_command_is_killed(tmp_path: Path) -> None:
+    # GIVEN a command that has made a lab, and runs something in it and in a control group
+    before = namespaces()
+    program = (
+        "import subprocess, sys, time\n"
+        "from whichrank.lab.box import Lab\n"
+        "from whichrank.lab.topology import Topology\n"
+        "lab = Lab.make(Topology(), '100mbit', 'killed')\n"
+        "subprocess.Popen([*lab.network.command(0), 'sleep', '600'])\n"
+        "print('up', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "up\n"
+        group = _cgroup("killed")
+        eventually(lambda: box.occupants(box.find("killed").file) == 1)
+        # WHEN it is killed THEN its janitor removes all of it
+        owner.send_signal(signal.SIGKILL)
+    eventually(lambda: namespaces() == before and not any(lab.name == "killed" for lab in box.labs()))
+    eventually(lambda: group is None or not group.exists())
+
+
+def test_what_is_left_without_a_file_is_found_by_name() -> None:
+    # GIVEN a lab of which the file is lost
+    lab = Lab.make(Topology(nodes=1, leaves=1, spines=1), "100mbit", "lost", stays=True)
+    (box.FOLDER / "lost.json").unlink()
+    assert box.labs() == [] or all(file.name != "lost" for file in box.labs())
+    # THEN no other takes its name, and it can be removed
+    with pytest.raises(UsageError, match="there is a lab 'lost' already"):
+        Lab.make(Topology(), "100mbit", "lost")
+    assert box.remove("lost")
+    assert not any(name.startswith(lab.network.namespace(node(0))) for name in namespaces())
+    assert not box.remove("lost")
+
+
+def test_its_folder_is_for_its_user_only(lab: Lab) -> None:
+    assert box.FOLDER.stat().st_mode & 0o777 == 0o700
+    assert (box.FOLDER / f"{lab.file.name}.json").stat().st_mode & 0o777 == 0o600
+
+
+def _cgroup(lab: str) -> Path | None:
+    """One that the lab could have made, where this machine has any that can be written."""
+    for parent in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")):
+        with contextlib.suppress(OSError):
+            path = parent / f"{box.cgroup_prefix(lab)}test"
+            path.mkdir()
+            return path
+    return None
