@@ -23,7 +23,10 @@ DEVICE: Final = "eth0"
 """Of every node."""
 PREFIX: Final = "wrlab-"
 _TOOLS: Final = ("ip", "tc")
-_BURST: Final = "32k"
+_BURST_S: Final = 200e-6
+_LEAST_BURST: Final = 4000
+"""What may go at once: bytes, or for how long. A bucket that held more would let small messages through
+at any rate, as no cable does; one of a single packet would cost a timer for each."""
 _BACKLOG: Final = "300ms"
 _GONE_WITHIN_S: Final = 5.0
 _SYS: Final = Path("/proc/sys")
@@ -40,7 +43,8 @@ _HASH_SEED: Final = "net/ipv4/fib_multipath_hash_seed"
 """Since Linux 6.11: which flow goes which way is the same in every lab then."""
 
 
-_RATE: Final = re.compile(r"[1-9]\d{0,5}[kmg]bit")
+_RATE: Final = re.compile(r"([1-9]\d{0,5})([kmg])bit")
+_UNITS: Final = {"k": 1e3, "m": 1e6, "g": 1e9}
 
 
 def can_be_here() -> bool:
@@ -259,7 +263,11 @@ def _next_hops(hops: Collection[tuple[Place, str]]) -> str:
 
 
 def _limit(device: str, rate: str) -> str:
-    return f"qdisc replace dev {device} root tbf rate {rate} burst {_BURST} latency {_BACKLOG}"
+    match = _RATE.fullmatch(checked_rate(rate))
+    assert match is not None
+    bytes_per_s = int(match[1]) * _UNITS[match[2]] / 8
+    burst = max(_LEAST_BURST, round(bytes_per_s * _BURST_S))
+    return f"qdisc replace dev {device} root tbf rate {rate} burst {burst} latency {_BACKLOG}"
 
 
 def _batch(namespace: str, lines: Iterable[str]) -> None:

@@ -20,7 +20,9 @@ from whichrank.model.picture import Bools, Floats, Ints
 SLOWER = 0.5
 """Of the usual rate, from which a way is slow."""
 MUCH_SLOWER = 0.25
-"""Of the usual pace, from which a way that the sender's kernel finds slow too costs what the kernel says."""
+"""Of the usual pace, from which a way that its sender's kernel finds slower than it was costs what that kernel says."""
+BOUND = 0.75
+"""Of what kernels have seen ways carry, below which the pace of arrival shows that one carries less."""
 LEAST_BYTES = 1 << 18
 LEAST_ACTIVE = 0.02
 """Share of the window in which something was under way, for a rate to mean anything."""
@@ -48,10 +50,12 @@ class Rates:
     Attributes:
         by_arrival: The pace at which data came in at the receiver.
         by_kernel: While something was under way, by the sender's kernel.
+        at_least: The same, and where that was for a short time only, what it was at the least.
     """
 
     by_arrival: Floats
     by_kernel: Floats
+    at_least: Floats
 
     @property
     def best_known(self) -> Floats:
@@ -63,13 +67,13 @@ class LinkPast:
     """The best rates that each link has had."""
 
     def __init__(self) -> None:
-        self._best: dict[tuple[int, int], tuple[float, float]] = {}
+        self._best: dict[tuple[int, int], tuple[float, float, float]] = {}
 
     def usual(self, transfers: Transfers) -> Rates:
         """What each link has had at best."""
         pairs = zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
-        best = np.array([self._best.get(pair, (np.nan, np.nan)) for pair in pairs]).reshape(-1, 2)
-        return Rates(best[:, 0], best[:, 1])
+        best = np.array([self._best.get(pair, (np.nan,) * 3) for pair in pairs]).reshape(-1, 3)
+        return Rates(best[:, 0], best[:, 1], best[:, 2])
 
     def learn(self, transfers: Transfers, node: Ints) -> None:
         """Take a window that is over: what went between nodes.
@@ -80,9 +84,13 @@ class LinkPast:
         """
         transfers = transfers.of(node[transfers.src] != node[transfers.dst])
         now, before = rates_of(transfers), self.usual(transfers)
-        arrival, kernel = np.fmax(now.by_arrival, before.by_arrival), np.fmax(now.by_kernel, before.by_kernel)
+        best = (
+            np.fmax(now.by_arrival, before.by_arrival).tolist(),
+            np.fmax(now.by_kernel, before.by_kernel).tolist(),
+            np.fmax(now.at_least, before.at_least).tolist(),
+        )
         pairs = zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
-        self._best.update(zip(pairs, zip(arrival.tolist(), kernel.tolist(), strict=True), strict=True))
+        self._best.update(zip(pairs, zip(*best, strict=True), strict=True))
 
 
 def rates_of(transfers: Transfers) -> Rates:
@@ -92,7 +100,11 @@ def rates_of(transfers: Transfers) -> Rates:
     known = enough & (active_s >= LEAST_ACTIVE * transfers.lasted_s) & (active_s > 0)
     by_kernel = np.divide(transfers.bytes_acked, active_s, out=np.full(len(active_s), np.nan), where=known)
     is_paced = enough & (transfers.arrived_bytes >= MOSTLY * transfers.bytes_acked)
-    return Rates(np.where(is_paced, transfers.arrival, np.nan), by_kernel)
+    least_s = np.maximum(active_s, LEAST_ACTIVE * transfers.lasted_s)
+    at_least = np.divide(
+        transfers.bytes_acked, least_s, out=np.full(len(active_s), np.nan), where=enough & (least_s > 0)
+    )
+    return Rates(np.where(is_paced, transfers.arrival, np.nan), by_kernel, at_least)
 
 
 def matrix_of(
@@ -129,13 +141,19 @@ def matrix_of(
 def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLink]:
     """Links between nodes that are slower than comparable ones, or than they were (C4D's matrix, section III.A).
 
-    Where the pace of arrival is known, it must be slow, and the kernels must agree that it is the way and not a
-    receiver that seldom gets to read: bytes wait on the way rather than at its end, or the sender's kernel delivers as
-    slowly. A receiver that has to wait for a CPU finds much of its data ready, so the pace says less than what the way
-    costs: where it is much slower and the sender's kernel agrees, that kernel says how much. A way that loses data is
-    seen by what is sent again. Elsewhere the link's end is where the sender's kernel sees the fault: bytes wait to be
-    sent, an end limits, or its own estimate of the rate is as low. Where it sees none, it is None, and the way back may
-    be slow: acknowledgements come late, and what they answer only looks slow.
+    What a way can carry lies between two rates: data never come in more slowly than it lets them, and faster where the
+    receiver came late and found them ready; the sender's kernel never sees more than it carries, and less where
+    messages are small or answers late. So where the pace of arrival is known, a way is slow if that pace is below what
+    kernels have seen, of this way or in the middle of those like it, and below the usual pace. The kernels must agree
+    that it is the way and not a receiver that seldom gets to read: bytes wait on the way rather than at its end, or
+    the sender's kernel delivers as slowly. A receiver that has to wait for a CPU finds much of its data ready: where
+    the pace is much slower than usual still, and the sender's kernel slower than it was itself, that kernel says what
+    the way costs. A way that loses data is seen by what is sent again.
+
+    Where no pace is known, the sender's kernel is asked alone (beside ways with a pace only whether it was faster),
+    and the link's end is where it sees the fault: bytes wait to be sent, an end limits, or its estimate of the rate is
+    low. Where it sees none, it is None, and the way back may be slow: acknowledgements come late, and what they answer
+    only looks slow.
 
     Args:
         transfers: One window.
@@ -147,19 +165,37 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     is_paced = ~np.isnan(now.by_arrival)
     by_arrival = _slower(transfers, between, now.by_arrival, before.by_arrival)
     by_kernel = _slower(transfers, between, now.by_kernel, before.by_kernel)
+    has_pace = bool((is_paced & between).any() or not np.isnan(before.by_arrival).all())
+    was_faster = now.by_kernel < SLOWER * before.by_kernel
     found = {}
     for i, link in by_kernel.items():
         is_lossy = transfers.retransmits[i] * _SEGMENT >= LOSSY * transfers.bytes_acked[i]
-        if not is_paced[i] or is_lossy:
+        if is_lossy or not has_pace or (was_faster[i] and not is_paced[i]):
             found[i] = replace(link, end=_end(transfers, i, link.usual) or ("path" if is_lossy else None))
+    least_s = LEAST_ACTIVE * transfers.lasted_s
+    from_slow = set()
     for i, link in by_arrival.items():
-        is_delivered_slowly = transfers.delivery[i] < SLOWER * link.usual
-        if is_delivered_slowly and link.rate < MUCH_SLOWER * link.usual:
-            link = max(link, by_kernel.get(i, link), key=lambda one: one.lost_s)
-        if link.lost_s >= LEAST_ACTIVE * transfers.lasted_s:
+        usual = _usual(transfers, between, now.at_least, before.at_least, i)
+        if link.rate < BOUND * usual and link.lost_s >= least_s:
+            is_delivered_slowly = transfers.delivery[i] < SLOWER * link.usual
             is_path = is_delivered_slowly or transfers.unacked_bytes[i] > transfers.unread_bytes[i]
             found[i] = replace(link, end=_limit(transfers, i) or ("path" if is_path else None), is_paced=True)
+            from_slow.add(int(node[link.src]))
+    for i, link in by_arrival.items():
+        is_late = transfers.delivery[i] < SLOWER * link.usual and link.rate < MUCH_SLOWER * link.usual
+        if i not in found and is_late and was_faster[i] and int(node[link.dst]) not in from_slow:
+            found[i] = replace(by_kernel[i], end=_limit(transfers, i) or "path")
     return sorted(found.values(), key=lambda link: -link.lost_s)
+
+
+def _usual(transfers: Transfers, between: Bools, rate: Floats, before: Floats, i: int) -> float:
+    """What the rate of a way was at best, or is in the middle of those that carry about as much; 0 unknown."""
+    mine = transfers.bytes_acked[i]
+    alike = between & ~np.isnan(rate) & (transfers.bytes_acked <= ALIKE * mine)
+    alike &= ALIKE * transfers.bytes_acked >= mine
+    alike[i] = False
+    usual = float(np.median(rate[alike])) if alike.sum() >= LEAST_ALIKE else 0.0
+    return max(usual, 0.0 if np.isnan(before[i]) else float(before[i]))
 
 
 def _slower(transfers: Transfers, between: Bools, rate: Floats, before: Floats) -> dict[int, SlowLink]:
@@ -169,12 +205,7 @@ def _slower(transfers: Transfers, between: Bools, rate: Floats, before: Floats) 
     likely = np.flatnonzero(between & (rate < SLOWER * fastest))
     found = {}
     for i in likely[np.argsort(rate[likely], kind="stable")][:MOST_LIKELY].tolist():
-        mine = transfers.bytes_acked[i]
-        alike = between & ~np.isnan(rate) & (transfers.bytes_acked <= ALIKE * mine)
-        alike &= ALIKE * transfers.bytes_acked >= mine
-        alike[i] = False
-        usual = float(np.median(rate[alike])) if alike.sum() >= LEAST_ALIKE else 0.0
-        usual = max(usual, 0.0 if np.isnan(before[i]) else float(before[i]))
+        usual, mine = _usual(transfers, between, rate, before, i), transfers.bytes_acked[i]
         if usual and rate[i] < SLOWER * usual:
             src, dst = int(transfers.src[i]), int(transfers.dst[i])
             lost_s, unsent = float(mine / rate[i] - mine / usual), int(transfers.unsent_bytes[i])

@@ -196,7 +196,8 @@ def test_the_way_on_which_data_arrive_slowly_is_told_and_not_the_way_back() -> N
 
 def test_both_ways_of_a_node_can_be_slow() -> None:
     slow = {(2, 4): 6.0 * MB, (4, 0): 6.0 * MB}
-    told = transfers(RING, unacked_bytes=dict.fromkeys(slow, 90_000.0), arrival=FAST | slow)
+    kernel = RING | dict.fromkeys(slow, 5.0)
+    told = transfers(kernel, unacked_bytes=dict.fromkeys(slow, 90_000.0), arrival=FAST | slow)
     assert sorted(told_links(told)) == sorted(slow)
 
 
@@ -204,11 +205,37 @@ def test_a_receiver_that_seldom_gets_to_read_makes_no_way_slow() -> None:
     # GIVEN reads that find data long after they came in: they lie unread, and the sender's kernel delivers as ever
     late = {(2, 4): 40.0 * MB}
     told = transfers(RING, unread_bytes={(2, 4): 90_000.0}, arrival=FAST | late)
+    assert slow_links(told, NODE, LinkPast()) == []
+    # AND at a pace that the kernels saw exceeded, nobody knows where as long as its own estimate is high
+    late = {(2, 4): 30.0 * MB}
+    told = transfers(RING, unread_bytes={(2, 4): 90_000.0}, arrival=FAST | late)
     assert told_links(told) == []
     assert [(s.src, s.dst, s.end) for s in slow_links(told, NODE, LinkPast())] == [(2, 4, None)]
-    # AND it is the way if that delivers as slowly
+    # BUT it is the way if that estimate is as low
     delivered = transfers(RING, unread_bytes={(2, 4): 9.0}, arrival=FAST | late, delivery={(2, 4): 50.0 * MB})
     assert told_links(delivered) == [(2, 4)]
+
+
+def test_where_a_receiver_came_late_before_its_way_is_no_slower_than_it_was() -> None:
+    # GIVEN cables of 26 MB/s, and a window in which a receiver came late and found most of its data ready
+    limited = dict.fromkeys(RING, 26.0 * MB)
+    kernel, past = dict.fromkeys(RING, 18.0), LinkPast()
+    waiting = dict.fromkeys(RING, 90_000.0)
+    past.learn(transfers(kernel, arrival=limited | {(2, 4): 154.0 * MB, (4, 0): 5000.0 * MB}), NODE)
+    # THEN data that come at the pace of the cable again are no news
+    assert slow_links(transfers(kernel, arrival=limited, unacked_bytes=waiting), NODE, past) == []
+    # BUT a cable that carries less is
+    kernel[2, 4], limited[2, 4] = 5.0, 6.0 * MB
+    told = slow_links(transfers(kernel, arrival=limited, unacked_bytes=waiting), NODE, past)
+    assert [(link.src, link.dst, link.end) for link in told] == [(2, 4, "path")]
+
+
+def test_a_way_that_was_hardly_used_before_can_have_become_slow() -> None:
+    # GIVEN a sound way on which something was under way for less than a fiftieth of the time
+    past = LinkPast()
+    past.learn(transfers(dict.fromkeys(RING, 4000.0), arrival=FAST), NODE)
+    slow = transfers(RING | {(2, 4): 20.0}, arrival=FAST | {(2, 4): 25.0 * MB}, unacked_bytes={(2, 4): 90_000.0})
+    assert [(link.src, link.dst) for link in slow_links(slow, NODE, past)] == [(2, 4)]
 
 
 def test_a_pace_that_costs_nothing_is_not_slow() -> None:
@@ -222,14 +249,28 @@ def test_a_slow_way_whose_receiver_often_finds_data_ready_costs_what_the_kernel_
     arrival, delivery = FAST | {(2, 4): 650.0 * MB}, dict.fromkeys(RING, 4700.0 * MB)
     kernel = RING | {(2, 4): 12.0, (0, 2): 20.0}
     # WHEN the sender's kernel delivers slowly as well THEN the way is told, and what it costs by that kernel
-    told = transfers(kernel, arrival=arrival, delivery=delivery | {(2, 4): 25.0 * MB})
-    assert told_links(told) == [(2, 4)]
-    (link,) = slow_links(told, NODE, LinkPast())
+    told, past = transfers(kernel, arrival=arrival, delivery=delivery | {(2, 4): 25.0 * MB}), LinkPast()
+    past.learn(transfers(RING, arrival=FAST, delivery=delivery), NODE)
+    (link,) = slow_links(told, NODE, past)
+    assert (link.src, link.dst, link.end) == (2, 4, "path")
     assert (link.rate, link.lost_s) == (pytest.approx(12.0 * MB), pytest.approx(20 / 12 - 20 / 50))
     # BUT not if it delivers as ever, or the pace is nearly as usual
-    assert slow_links(transfers(kernel, arrival=arrival, delivery=delivery), NODE, LinkPast()) == []
+    assert slow_links(transfers(kernel, arrival=arrival, delivery=delivery), NODE, past) == []
     nearly = transfers(kernel, arrival=FAST | {(2, 4): 1600.0 * MB}, delivery=delivery | {(2, 4): 25.0 * MB})
-    assert slow_links(nearly, NODE, LinkPast()) == []
+    assert slow_links(nearly, NODE, past) == []
+    # NOR if that kernel has never seen it faster: small messages, say, where other ways carry large ones
+    assert slow_links(told, NODE, LinkPast()) == []
+
+
+def test_ways_that_carry_other_messages_are_not_compared_by_what_their_receivers_find() -> None:
+    # GIVEN cables of 26 MB/s; one way round a ring small messages are waited for, on the other large ones lie ready
+    back = {(dst, src): 160.0 * MB for src, dst in RING}
+    kernel = dict.fromkeys(RING, 6.0) | dict.fromkeys(back, 16.0)
+    told = transfers(
+        kernel, arrival=dict.fromkeys(RING, 25.0 * MB) | back, unsent_bytes=dict.fromkeys(kernel, 3000.0),
+        unacked_bytes=dict.fromkeys(kernel, 90_000.0), delivery=dict.fromkeys(RING, 14.0 * MB),
+    )  # fmt: skip
+    assert slow_links(told, NODE, LinkPast()) == []
 
 
 def test_a_way_that_loses_data_is_told_though_what_arrives_arrives_at_once() -> None:

@@ -1,0 +1,156 @@
+"""A tape: all that an analyzer was told of a job, and when, so that it can be gone through again.
+
+    magic "WRTAPE" · format as two bytes, little endian · head · entries
+    head:   length (4) · MessagePack of a `Head`
+    entry:  kind (1) · time (8, a float) · length (4) · what `envelope` makes of a batch, nothing for the others
+
+It is written as it comes, so the tape of a run that was killed ends somewhere within an entry: what is whole is used.
+Lengths are bounded before anything is read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from whichrank.errors import EnvelopeFormatError, FormatError, IncompleteDataError
+from whichrank.model.telemetry import Batch
+from whichrank.wire.envelope import MOST_BYTES, decode, encode
+
+FILE_NAME: Final = "telemetry.tape"
+_MAGIC: Final = b"WRTAPE"
+_FORMAT: Final = 1
+_START: Final = struct.Struct("<6sH")
+_LENGTH: Final = struct.Struct("<I")
+_ENTRY: Final = struct.Struct("<cdI")
+_MOST_HEAD: Final = 1 << 20
+_KINDS: Final[dict[bytes, Literal["batch", "tick", "finish"]]] = {b"B": "batch", b"T": "tick", b"E": "finish"}
+_LETTERS: Final = {kind: letter for letter, kind in _KINDS.items()}
+
+
+class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the analyzer was made with.
+
+    Attributes:
+        job: Name.
+        utc_offset_s: From the times of the entries to UTC.
+        settings: Of the analyzer, by name.
+    """
+
+    job: str
+    utc_offset_s: float
+    settings: dict[str, Any]
+
+
+class Entry(NamedTuple):
+    """One call of the analyzer.
+
+    Attributes:
+        now_s: Its time, seconds of a monotonic clock.
+        batch: What it was fed with, None for the others.
+    """
+
+    kind: Literal["batch", "tick", "finish"]
+    now_s: float
+    batch: Batch | None
+
+
+class TapeWriter:
+    """Writes a tape; it is for its user only.
+
+    Raises:
+        OSError: It cannot be written; also from every other call.
+    """
+
+    def __init__(self, path: Path, head: Head) -> None:
+        path.touch(mode=0o600)
+        self._file: IO[bytes] = path.open("wb")
+        content = msgspec.msgpack.encode(head)
+        self._file.write(_START.pack(_MAGIC, _FORMAT) + _LENGTH.pack(len(content)) + content)
+
+    def write(self, kind: Literal["batch", "tick", "finish"], now_s: float, batch: Batch | None = None) -> None:
+        """Append an entry."""
+        content = encode(batch) if batch is not None else b""
+        self._file.write(_ENTRY.pack(_LETTERS[kind], now_s, len(content)) + content)
+
+    def close(self) -> None:
+        """Write what is still in memory, and close."""
+        self._file.close()
+
+
+class Tape:
+    """Reads a tape.
+
+    Attributes:
+        head: What the analyzer was made with.
+        is_whole: Whether it ended with an entry; known when all were read.
+
+    Raises:
+        IncompleteDataError: It cannot be read, or ends within its head.
+        FormatError: It is no tape of the format that this whichrank reads.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.is_whole = True
+        try:
+            self._file: IO[bytes] = path.open("rb")
+        except OSError as error:
+            raise IncompleteDataError(f"the tape cannot be read: {error.strerror}", where=str(path)) from error
+        try:
+            self.head = self._read_head()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _read_head(self) -> Head:
+        start = self._file.read(_START.size)
+        if len(start) < _START.size or start[: len(_MAGIC)] != _MAGIC:
+            raise FormatError("this is no tape of whichrank", where=str(self._path), mend="whichrank run --record")
+        found = _START.unpack(start)[1]
+        if found != _FORMAT:
+            age = "newer" if found > _FORMAT else "older"
+            what = f"the tape has format {found}, {age} than the {_FORMAT} that this whichrank reads"
+            raise FormatError(what, where=str(self._path))
+        length = self._file.read(_LENGTH.size)
+        content = self._file.read(min(_LENGTH.unpack(length)[0], _MOST_HEAD)) if len(length) == _LENGTH.size else b""
+        try:
+            return msgspec.msgpack.decode(content, type=Head)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise IncompleteDataError("the head of the tape is damaged", where=str(self._path)) from error
+
+    def __iter__(self) -> Iterator[Entry]:
+        """The entries in order; ends before one that is not whole.
+
+        Raises:
+            FormatError: An entry is none.
+        """
+        with self._file:
+            while start := self._file.read(_ENTRY.size):
+                if len(start) < _ENTRY.size:
+                    self.is_whole = False
+                    return
+                letter, now_s, length = _ENTRY.unpack(start)
+                if letter not in _KINDS or length > MOST_BYTES or (letter == b"B") != (length > 0):
+                    raise self._damaged()
+                content = self._file.read(length)
+                if len(content) < length:
+                    self.is_whole = False
+                    return
+                yield Entry(_KINDS[letter], now_s, self._batch(content) if content else None)
+
+    def _batch(self, content: bytes) -> Batch:
+        try:
+            message = decode(content)
+        except EnvelopeFormatError as error:
+            raise self._damaged() from error
+        if not isinstance(message, Batch):
+            raise self._damaged()
+        return message
+
+    def _damaged(self) -> FormatError:
+        return FormatError("the tape is damaged here", where=f"{self._path}, byte {self._file.tell()}")
