@@ -77,6 +77,9 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     quiet: bool = False
     """True: print nothing but alerts (no unit)."""
 
+    record: bool = False
+    """True: keep all that the analyzer is told in `telemetry.tape`, for `whichrank replay` (no unit)."""
+
 
 class AnalyzerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Thresholds of the rules of inference."""

@@ -509,3 +509,12 @@ def test_nobody_listens_where_it_joins(place: Place) -> None:
     done = place.run("sleep 7; exit 6", "--join", "nohost.invalid")
     assert done.returncode == 6
     assert done.stderr == "whichrank: no analyzer answers at tcp://nohost.invalid:29480; still trying\n"
+
+
+def test_a_tape_that_cannot_be_written_leaves_the_run_as_it_was(place: Place) -> None:
+    place.output.mkdir()
+    (place.output / "telemetry.tape").mkdir()
+    done = place.run(f"{DIES} 0 1; exit 6", "--record")
+    assert done.returncode == 6
+    assert "this run is not recorded: " in done.stderr
+    assert "ALERT failure: rank 0" in done.stderr

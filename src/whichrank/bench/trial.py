@@ -72,6 +72,8 @@ class Setup:
     """Of a lab; without one the ranks are on this machine, or on as many nodes as the fault needs."""
     rate: str = ""
     """Of its cables."""
+    record: bool = False
+    """Keep the telemetry, for `whichrank replay`."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ class Trial:
         return [
             *(nodes.command(number) if nodes else ()), python, "-m", "whichrank", "run", *place,
             "--hang-timeout", str(self.setup.hang_timeout_s), "--slow-window", str(self.setup.slow_window_s),
-            "--output", str(output), "--", *launch, *job,
+            *(["--record"] if self.setup.record else []), "--output", str(output), "--", *launch, *job,
         ]  # fmt: skip
 
     def _environment(self, injector: Injector) -> dict[str, str]:

@@ -17,7 +17,7 @@ from whichrank.surface.demo_words import agreement, truth_told, wrapped
 from whichrank.surface.text import paragraph
 
 
-def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool) -> int:
+def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool, keep: Path | None = None) -> int:
     """Run a trial in a folder that is removed if all was right.
 
     Args:
@@ -26,6 +26,7 @@ def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool
         said: What is run, for people.
         mend: A command that works, should this one have nothing to act on.
         as_json: Print the result as JSON.
+        keep: Where what the run wrote is kept in any case.
 
     Returns:
         0 if verdict and truth agree, else 1.
@@ -50,7 +51,11 @@ def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool
         is_kept = not isinstance(error, WhichrankError)
         raise
     finally:  # also by Ctrl-C
-        if is_kept:
+        if keep:
+            shutil.copytree(folder, keep, dirs_exist_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            click.echo(f"{name}: the run is kept; go through it again with  whichrank replay {keep}", err=True)
+        elif is_kept:
             click.echo(f"{name}: the job's log and incidents are kept in {folder}", err=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)

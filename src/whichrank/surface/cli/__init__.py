@@ -27,6 +27,7 @@ COMMANDS = {
     "doctor": "whichrank.surface.cli.doctor",
     "env": "whichrank.surface.cli.env",
     "lab": "whichrank.surface.cli.lab",
+    "replay": "whichrank.surface.cli.replay",
     "run": "whichrank.surface.cli.run",
     "stacks": "whichrank.surface.cli.stacks",
     "watch": "whichrank.surface.cli.watch",

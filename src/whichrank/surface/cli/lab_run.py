@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -37,10 +38,11 @@ def network_options(function: Callable[..., Any]) -> Callable[..., Any]:
     "--launcher", type=click.Choice(["preloaded", "torchrun"]), default="preloaded", show_default=True,
     help="preloaded: torch is imported once and the ranks are forked.",
 )  # fmt: skip
+@click.option("--keep", type=click.Path(path_type=Path), help="Keep what the run wrote here, with its telemetry.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def run(
     scenario: str, workload: str, seed: int, ranks: int, nodes: int, leaves: int, spines: int, ports: int, rate: str,
-    launcher: str, as_json: bool,
+    launcher: str, keep: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run a real job over a lab of its own, break it, and see whether whichrank names what is at fault.
 
@@ -61,9 +63,12 @@ def run(
     leave_on_signals()
     job = workload or list(PROGRAMS)[seed % len(PROGRAMS)]
     topology = Topology(nodes, leaves, spines, ports)
-    setup = Setup(scenario, ranks, seed, launcher, workload=job, topology=topology, rate=checked_rate(rate))  # type: ignore[arg-type]  # click has checked it
+    setup = Setup(
+        scenario, ranks, seed, launcher,  # type: ignore[arg-type]  # click has checked it
+        workload=job, topology=topology, rate=checked_rate(rate), record=keep is not None,
+    )  # fmt: skip
     said = f"{ranks} ranks of '{job}' on {nodes} nodes, scenario '{scenario}', seed {seed}, cables of {rate}"
-    return run_and_tell(setup, "lab", said, "whichrank lab run --workload 3d", as_json=as_json)
+    return run_and_tell(setup, "lab", said, "whichrank lab run --workload 3d", as_json=as_json, keep=keep)
 
 
 @click.command(name="list")

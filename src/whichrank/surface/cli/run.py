@@ -15,6 +15,7 @@ import click
 @click.option("--serve", metavar="ADDR", help="Analyze here for other machines too: HOST:PORT.")
 @click.option("--join", metavar="ADDR", help="Let the machine at HOST:PORT analyze.")
 @click.option("--quiet", is_flag=True, default=None, help="Print nothing but alerts.")
+@click.option("--record", is_flag=True, default=None, help="Keep the telemetry too, for `whichrank replay`.")
 @click.argument("job_command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     hang_timeout: float | None,
@@ -23,6 +24,7 @@ def command(
     serve: str | None,
     join: str | None,
     quiet: bool | None,
+    record: bool | None,
     job_command: tuple[str, ...],
 ) -> int:
     """Run a job and name the rank that hangs it, live.
@@ -52,6 +54,7 @@ def command(
         "serve": serve,
         "join": join,
         "quiet": quiet,
+        "record": record,
     }
     checks = {name: partial(checked_address, f"--{name}") for name in ("serve", "join")}
     try:

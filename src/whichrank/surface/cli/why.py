@@ -36,22 +36,28 @@ def command(target: str | None, as_json: bool) -> int:
     reading = found.reading
     with reader_may_leave():
         if as_json:
-            _print_json(reading.incidents)
+            print_json(reading.incidents)
+        elif reading.incidents:
+            print_text(reading.incidents)
         else:
-            _print_text(reading)
+            of_job = f" of job {reading.job}" if reading.older else ""
+            click.echo(f"No incident{of_job} in {reading.path}.")
     for sentence in (*_others(found), *_older(reading), *map(str, reading.faults)):
         click.echo(f"whichrank: {sentence}", err=True)
     return exit_code(reading)
 
 
 def exit_code(reading: Reading) -> int:
-    """The worst that the record tells; notices are no alarm."""
-    alerts = {incident.kind for incident in reading.incidents if incident.severity == "alert"}
+    """The worst that the record tells."""
+    return exit_code_of(reading.incidents) or (EXIT_INCOMPLETE if reading.faults else 0)
+
+
+def exit_code_of(incidents: Iterable[Incident]) -> int:
+    """The worst of them; notices are no alarm."""
+    alerts = {incident.kind for incident in incidents if incident.severity == "alert"}
     if alerts & {"hang", "failed"}:
         return EXIT_HANG
-    if "slow" in alerts:
-        return EXIT_SLOW
-    return EXIT_INCOMPLETE if reading.faults else 0
+    return EXIT_SLOW if "slow" in alerts else 0
 
 
 def _others(found: Found) -> list[str]:
@@ -78,20 +84,18 @@ def _older(reading: Reading) -> list[str]:
     return [f"the file also holds {of_jobs(reading.older)}; to see one: {how}"]
 
 
-def _print_json(incidents: Iterable[Incident]) -> None:
+def print_json(incidents: Iterable[Incident]) -> None:
+    """As one array, an incident a line."""
     from whichrank.model.incident import encode_incident
 
     click.echo(b"[" + b",\n ".join(encode_incident(incident) for incident in incidents) + b"]")
 
 
-def _print_text(reading: Reading) -> None:
+def print_text(incidents: Iterable[Incident]) -> None:
+    """Each with its headline and its paragraph."""
     from whichrank.surface.text import headline, paragraph
 
-    if not reading.incidents:
-        of_job = f" of job {reading.job}" if reading.older else ""
-        click.echo(f"No incident{of_job} in {reading.path}.")
-        return
-    for incident in reading.incidents:
+    for incident in incidents:
         title = f"{headline(incident)}  [{incident.id}]"
         click.echo(click.style(title, fg=_COLOUR[incident.severity], bold=True))
         click.echo(paragraph(incident) + "\n")

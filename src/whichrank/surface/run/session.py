@@ -29,7 +29,9 @@ from whichrank.surface.run.job import Job
 from whichrank.surface.run.observation import AnalyzerLike, Observation
 from whichrank.surface.run.reach import Reach
 from whichrank.surface.run.record import JobSummary, Record, readable, utc_now
+from whichrank.surface.run.taped import Taped, head_of
 from whichrank.surface.text import of_jobs
+from whichrank.wire.tape import FILE_NAME
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd, full_address, is_from_here_only
 
 MOST_FAULTS: Final = 3
@@ -152,7 +154,10 @@ class Session:
         self._closing.append(end.close)
         agent = AgentSupervisor(folder, end.addresses[0], log)
         self._closing.append(agent.close)
-        analyzer = self._make_analyzer(self._config.analyzer, self._job_name, time.time() - time.monotonic())
+        offset_s = time.time() - time.monotonic()
+        analyzer = self._make_analyzer(self._config.analyzer, self._job_name, offset_s)
+        if self._config.run.record and self._record:
+            analyzer = self._taped(analyzer, self._record.folder, offset_s)
         tick_s = self._config.analyzer.tick_s
         self._observation = Observation(end, analyzer, agent, tick_s, self._console, self._record)
         self._observation.step()
@@ -162,6 +167,16 @@ class Session:
             if is_from_here_only(address):
                 others = "no other machine reaches that: give --serve the address of a network interface, or 0.0.0.0"
             self._console.say(f"this machine analyzes at {address}; {others}")
+
+    def _taped(self, analyzer: AnalyzerLike, folder: Path, utc_offset_s: float) -> AnalyzerLike:
+        head = head_of(self._config.analyzer, self._job_name, utc_offset_s)
+        try:
+            taped = Taped(analyzer, folder / FILE_NAME, head, self._console.say)
+        except OSError as error:
+            self._console.say(f"this run is not recorded: {error.strerror} ({folder / FILE_NAME})")
+            return analyzer
+        self._closing.append(taped.close)
+        return taped
 
     def _addresses(self, folder: JobFolder) -> list[str]:
         """For the agent of this node a socket in the job's own folder, or in another one if that path is too long."""

@@ -1,0 +1,64 @@
+"""Goes through a tape again: the same analyzer, told the same at the same times, says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from whichrank.analyzer import Analyzer
+from whichrank.config import AnalyzerConfig
+from whichrank.errors import FormatError
+from whichrank.model.incident import Incident
+from whichrank.wire.tape import FILE_NAME, Entry, Tape
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What came of it.
+
+    Attributes:
+        incidents: The last word on each, in the order in which they began.
+        is_whole: The tape was not cut.
+    """
+
+    incidents: tuple[Incident, ...]
+    is_whole: bool
+
+
+def tape_at(path: Path) -> Path:
+    """The tape of a run's folder, or the path itself."""
+    return path / FILE_NAME if path.is_dir() else path
+
+
+def replay(path: Path) -> Replayed:
+    """Go through a tape.
+
+    Args:
+        path: A tape, or the folder of a run that has one.
+
+    Raises:
+        IncompleteDataError: It cannot be read.
+        FormatError: It is no tape, or is damaged.
+    """
+    tape = Tape(tape_at(path))
+    try:
+        config = msgspec.convert(tape.head.settings, AnalyzerConfig)
+    except msgspec.ValidationError as error:
+        raise FormatError(f"the settings on the tape are not ours: {error}", where=str(path)) from error
+    analyzer = Analyzer(config, tape.head.job, utc_offset_s=tape.head.utc_offset_s)
+    latest = {incident.id: incident for entry in tape for incident in _told(analyzer, entry)}
+    return Replayed(tuple(latest.values()), tape.is_whole)
+
+
+def _told(analyzer: Analyzer, entry: Entry) -> Iterator[Incident]:
+    """Make one call as it was made; after a batch the agent's requests were taken, which has effects too."""
+    if entry.batch is not None:
+        analyzer.feed(entry.batch, entry.now_s)
+        analyzer.requests(entry.batch.agent)
+    elif entry.kind == "tick":
+        yield from analyzer.tick(entry.now_s)
+    else:
+        yield from analyzer.finish(entry.now_s)
