@@ -13,7 +13,7 @@ import pytest
 from rank_process import eventually
 
 from whichrank.errors import UsageError
-from whichrank.lab import box
+from whichrank.lab import box, userspace
 from whichrank.lab.box import Lab
 from whichrank.lab.network import can_be_here, namespaces
 from whichrank.lab.topology import LEAF, NODE, SPINE, Cable, Place, Topology
@@ -135,6 +135,26 @@ def test_what_is_left_without_a_file_is_found_by_name() -> None:
     assert box.remove("lost")
     assert not any(name.startswith(lab.network.namespace(node(0))) for name in namespaces())
     assert not box.remove("lost")
+
+
+def test_a_lab_can_be_in_a_user_namespace() -> None:
+    # GIVEN a command that is root of a user namespace only
+    program = (
+        "from whichrank.lab.box import Lab\n"
+        "from whichrank.lab.topology import Topology\n"
+        "lab = Lab.make(Topology(), '100mbit', 'inside')\n"
+        "import subprocess\n"
+        "asked = [*lab.network.command(0), 'ip', 'route', 'get', '10.77.0.4']\n"
+        "print(subprocess.run(asked, capture_output=True).returncode)\n"
+        "lab.close()\n"
+    )
+    inside = [*userspace._UNSHARE, "sh", "-c", userspace._MOUNTS, "sh", sys.executable, "-c", program]
+    done = subprocess.run(inside, check=False, capture_output=True, text=True)
+    if "unshare failed" in done.stderr:
+        pytest.skip("this kernel gives no user namespaces")
+    # THEN its lab is there, and nobody outside sees it
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+    assert not any("inside" in name for name in namespaces())
 
 
 def test_its_folder_is_for_its_user_only(lab: Lab) -> None:

@@ -29,7 +29,9 @@ def up(name: str, nodes: int, leaves: int, spines: int, ports: int, rate: str) -
     from whichrank.lab.box import Lab, remove_abandoned
     from whichrank.lab.network import checked_rate
     from whichrank.lab.topology import Topology
+    from whichrank.lab.userspace import refuse_without_root
 
+    refuse_without_root()
     remove_abandoned()
     lab = Lab.make(Topology(nodes, leaves, spines, ports), checked_rate(rate), name, stays=True)
     click.echo(lab.file.name)
@@ -42,7 +44,9 @@ def down(names: tuple[str, ...], remove_every: bool) -> None:
     """Kill what runs in a lab and remove all of it; without a name, the only one that there is."""
     from whichrank.errors import UsageError
     from whichrank.lab.box import checked_name, labs, remove, remove_all
+    from whichrank.lab.userspace import refuse_without_root
 
+    refuse_without_root()
     if remove_every:
         _say_removed(remove_all())
         return
@@ -66,7 +70,9 @@ def status(as_json: bool) -> None:
     import msgspec
 
     from whichrank.lab.box import labs, occupants
+    from whichrank.lab.userspace import refuse_without_root
 
+    refuse_without_root()
     found = [(lab, occupants(lab)) for lab in labs()]
     if as_json:
         plain: list[dict[str, Any]] = [msgspec.to_builtins(lab) | {"processes": count} for lab, count in found]

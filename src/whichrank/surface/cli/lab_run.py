@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,13 @@ def run(
     from whichrank.lab.network import checked_rate
     from whichrank.lab.programs import PROGRAMS
     from whichrank.lab.topology import Topology
+    from whichrank.lab.userspace import become_root_of_a_namespace
     from whichrank.surface.demo_words import known_fault
     from whichrank.surface.leave import leave_on_signals
     from whichrank.surface.one_trial import run_and_tell
 
     known_fault(scenario, known_faults())
+    become_root_of_a_namespace(sys.argv[1:])
     remove_abandoned()
     leave_on_signals()
     job = workload or list(PROGRAMS)[seed % len(PROGRAMS)]
