@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from rank_process import eventually
 
-from whichrank.lab.network import can_be_here, namespaces
+from whichrank.lab import box
+from whichrank.lab.network import PREFIX, can_be_here, namespaces
 
 pytestmark = [
     pytest.mark.lab,
@@ -21,17 +22,34 @@ pytestmark = [
 LAB = [sys.executable, "-m", "whichrank", "lab"]
 
 
+def lab_of(run: subprocess.Popen[bytes]) -> str:
+    """The name of the lab that this command has made: others of this machine may be up too."""
+    names: list[str] = []
+
+    def found() -> bool:
+        names[:] = [lab.name for lab in box.labs() if lab.owner_pid == run.pid]
+        return bool(names)
+
+    eventually(found)
+    return names[0]
+
+
+def places_of(lab: str) -> list[str]:
+    return [name for name in namespaces() if name.startswith(f"{PREFIX}{lab}-")]
+
+
 def test_a_stopped_rank_of_a_job_over_four_nodes_is_named(tmp_path: Path) -> None:
-    before = namespaces()
     kept = tmp_path / "kept"
     # GIVEN a mixture of experts over four nodes WHEN one of its ranks is stopped
     command = [*LAB, "run", "--scenario", "stop", "--workload", "moe", "--seed", "2", "--keep", str(kept), "--json"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        lab = lab_of(run)
+        out, err = run.communicate()
     # THEN it is named, and the lab is gone
-    assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads(done.stdout)
+    assert run.returncode == 0, out + err
+    result = json.loads(out)
     assert [c["rank"] for c in result["incidents"][-1]["culprits"]] == result["truth"]["culprits"]
-    assert namespaces() == before
+    assert places_of(lab) == []
     # AND its recording says the same again
     replay = [sys.executable, "-m", "whichrank", "replay", str(kept)]
     again = subprocess.run(replay, check=False, capture_output=True, text=True)
@@ -39,13 +57,13 @@ def test_a_stopped_rank_of_a_job_over_four_nodes_is_named(tmp_path: Path) -> Non
 
 
 def test_ctrl_c_leaves_nothing() -> None:
-    before = namespaces()
     with subprocess.Popen([*LAB, "run", "--scenario", "none", "--workload", "ddp"], stderr=subprocess.PIPE) as run:
-        eventually(lambda: len(namespaces()) == len(before) + 8)
+        lab = lab_of(run)
+        eventually(lambda: len(places_of(lab)) == 8)
         run.send_signal(signal.SIGINT)
         run.communicate(timeout=60)
     assert run.returncode == 130
-    eventually(lambda: namespaces() == before)
+    eventually(lambda: places_of(lab) == [])
 
 
 @pytest.mark.parametrize(
