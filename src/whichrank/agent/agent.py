@@ -5,8 +5,8 @@ may be wrong: the analyzer asks for it, a wait has lasted a second, or a process
 last and processes that stay dead become ordinary after half a minute, so that a long job with an early exit does not
 cost eight looks for ever. The end of a process wakes it at once.
 
-One thread does it all except py-spy and the frame sampler; nothing blocks, and whatever fails for one rank is told and
-left behind.
+One thread does it all except py-spy, probes and the frame sampler; nothing blocks, and whatever fails for one rank is
+told and left behind.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from whichrank.agent.frames import FrameSampler
 from whichrank.agent.look import is_irregular
 from whichrank.agent.node import Node
 from whichrank.agent.outbox import Outbox
+from whichrank.agent.probe import Prober
 from whichrank.agent.profiles import Profiler
 from whichrank.agent.stacks import StackReader
 from whichrank.model.telemetry import VERSION, Batch, Request
@@ -88,6 +89,7 @@ class Agent:
         self._node = Node(folder, self._outbox)
         self._stacks = StackReader()
         self._profiler = Profiler()
+        self._prober = Prober()
         self._frames = FrameSampler()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poller = zmq.Poller()
@@ -134,7 +136,7 @@ class Agent:
         self._node.refresh(deep=close)
         self._frames.look(self._node, closely=close)
         self._watch_pidfds()
-        for event in (*self._stacks.events(), *self._profiler.events()):
+        for event in (*self._stacks.events(), *self._profiler.events(), *self._prober.events()):
             self._outbox.add_event(event)
         now_ns = time.monotonic_ns()
         for batch in self._outbox.to_resend(now_ns):
@@ -217,6 +219,7 @@ class Agent:
         self._asked_closely = request.closely
         self._stacks.ask(self._living(request.stacks_of))
         self._profiler.ask(self._living(request.profiles_of), request.profile_s)
+        self._prober.ask(request.probe)
 
     def _living(self, ranks: list[int]) -> list[tuple[int, int]]:
         """Of these ranks, those of this node that live, with their pids."""

@@ -27,7 +27,7 @@ from whichrank.model.telemetry import TCP_INFO, TCP_ROW
 from whichrank.ring.reader import Rows
 
 EVERY_NS: Final = 5_000_000_000
-CLOSELY_EVERY_NS: Final = 1_000_000_000
+CLOSELY_EVERY_NS: Final = 500_000_000
 """While something is suspected, and when groups were made, since connections are made then; later less and less."""
 TOLD: Final = 3
 """How often each look is told, since a batch that nobody takes is not sent again."""

@@ -179,6 +179,7 @@ class Analyzer:
         closely = self._closely or self.slowness.links.in_doubt
         return {
             "stacks_of": stacks_of, "profiles_of": profiles_of, "profile_s": self._profile_s, "closely": closely,
+            "probe": self.state.paths.wanted(number),
         }  # fmt: skip
 
     def tick(self, now_s: float) -> list[Incident]:

@@ -12,7 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from whichrank.analyzer.history import History
+from whichrank.analyzer.paths import dead_words
 from whichrank.analyzer.peers import WITNESS, Peers
+from whichrank.analyzer.reach import out_of_reach
 from whichrank.analyzer.reasons import held_up_by, reason_of
 from whichrank.analyzer.state import JobState
 from whichrank.locate import waitgraph
@@ -84,7 +86,8 @@ class Diagnosis:
             return self._sinks(picture, graph, [int(r) for r in graph.sinks], hard=False)
         if len(graph.unseen):
             unseen = self._unseen(picture, graph)
-            return self.state.lost_node(picture, graph.unseen, unseen) or unseen
+            paths, agent_of = self.state.paths, self.state.ranks.agent
+            return out_of_reach(paths, picture, graph.unseen, graph.waiting, agent_of, unseen) or unseen
         if len(graph.cycle):
             return self._deadlock(picture, graph)
         if len(graph.stuck):
@@ -420,13 +423,12 @@ class Diagnosis:
             victims=tuple(int(r) for r in graph.waiting if int(r) not in apart),
             onset_s=float(oldest["since_s"]),
             hard=bool(dead),
+            seasoned=bool(dead),
             links=tuple(Link(src=src, dst=dst) for src, dst in sorted(pairs)[:LISTED]),
             evidence=(
                 *entered,
-                *(
-                    Evidence(what="retransmissions in a row without an answer", value=n, where=f"rank {a} to rank {b}")
-                    for a, b, n in dead
-                ),
+                *dead_words(dead),
+                *self.state.paths.ask_about(dead, self.state.ranks.agent, picture.now_s),
                 Evidence(what="time blocked", value=round(picture.now_s - float(oldest["since_s"]), 2), unit="s"),
                 *self._messages(np.unique(waits["rank"][waits["comm"] == comm])),
             ),

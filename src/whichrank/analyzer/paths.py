@@ -1,4 +1,4 @@
-"""What the kernels of the nodes say of the ways between ranks: a node that is lost, a connection that is dead.
+"""What the kernels of the nodes say of the ways between ranks: connections that are dead, nodes that answer.
 
 Kept per agent as told last, since a node that is lost tells nothing any more, and its end of each connection is needed
 to know to whom the others' ends lead. Joined only when somebody asks: in a hang.
@@ -6,21 +6,24 @@ to know to whom the others' ends lead. Joined only when somebody asks: in a hang
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from whichrank.locate.links import Ends, ends_of
-from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence
+from whichrank.analyzer.probes import Probes
+from whichrank.locate.links import Ends, address_text, ends_of, is_loopback
+from whichrank.model.incident import Evidence, Link
 from whichrank.model.picture import Ints, Picture
 from whichrank.model.telemetry import TCP_ROW, Batch
 
 STALE_S = 5.0
 """A look at a kernel that is older says nothing of now."""
-SILENT_S = 3.0
 LISTED = 16
+
+Pair = tuple[int, int, int]
+"""Sender, receiver, and retransmissions in a row without an answer."""
 
 
 class Paths:
@@ -32,15 +35,21 @@ class Paths:
         self._spoke_s: dict[int, float] = {}
         self._node_number: dict[str, int] = {}
         self._node_of: dict[int, int] = {}
-        self._beside: set[int] = set()
+        self.name_of: dict[int, str] = {}
+        self.beside: set[int] = set()
+        self.probes = Probes()
         self._joined: tuple[Ends, Ints, np.ndarray[Any, Any]] | None = None
 
     def take(self, batch: Batch, agent: int, now_s: float) -> None:
         """What an agent tells of its node and, where it has looked, of connections."""
         node = self._node_number.setdefault(batch.node or batch.host, len(self._node_number))
         self._node_of[agent], self._spoke_s[agent] = node, now_s
+        self.name_of[node] = batch.host
+        for event in batch.events:
+            if event.probe:
+                self.probes.take(node, event.probe, now_s)
         if batch.beside_analyzer:
-            self._beside.add(node)
+            self.beside.add(node)
         rows = batch.connection_rows()
         if len(rows):
             self._rows[agent] = rows[rows["rank"] >= 0]
@@ -67,6 +76,10 @@ class Paths:
             self._joined = ends_of(rows, node), agent, rows
         return self._joined
 
+    def wanted(self, agent: int) -> list[str]:
+        """Addresses at which this agent is to knock now."""
+        return self.probes.take_wanted(self._node_of[agent]) if agent in self._node_of else []
+
     def nodes(self, agent_of: Ints) -> Ints:
         """The number of each rank's node, -1 unknown.
 
@@ -83,66 +96,88 @@ class Paths:
         lately = ~np.isin(agent, [a for a in agents if now_s - self._told_s[a] > STALE_S])
         return replace(ends, dead=ends.dead & lately, answered=ends.answered & lately), agent
 
-    def lost_node(self, picture: Picture, unseen: Ints, agent_of: Ints, found: Finding) -> Finding | None:
-        """A silent node to which the connections of others are dead.
+    def silence_s(self, node_of: Ints, now_s: float) -> dict[int, float]:
+        """Seconds since each node was heard, of those that have ranks."""
+        heard_s: dict[int, float] = {}
+        for agent, node in self._node_of.items():
+            heard_s[node] = max(heard_s.get(node, -np.inf), self._spoke_s[agent])
+        return {node: now_s - heard_s[node] for node in np.unique(node_of[node_of >= 0]).tolist()}
+
+    def knock(self, witnesses: Iterable[int], targets: Iterable[int], now_s: float) -> None:
+        """Let nodes knock at others, where an address is known."""
+        addresses = self._addresses()
+        self.probes.ask(witnesses, {node: addresses[node] for node in targets if node in addresses}, now_s)
+
+    def knocked(self, witnesses: Sequence[int], targets: Sequence[int], now_s: float) -> list[Evidence]:
+        """What came of knocking, in words."""
+        return [
+            Evidence(
+                what=f"of {probe.sent} connections that the agent tried, answered",
+                value=probe.answered,
+                where=f"{self.name_of[witness]} to {self.name_of[target]}",
+            )
+            for target in targets[:LISTED]
+            for witness in witnesses[:LISTED]
+            if (probe := self.probes.of(witness, target, now_s))
+        ][:LISTED]
+
+    def ask_about(self, pairs: list[Pair], agent_of: Ints, now_s: float) -> list[Evidence]:
+        """Let the nodes of dead connections knock at each other; what came of it so far."""
+        node_of = self.nodes(agent_of)
+        ways = {(int(node_of[src]), int(node_of[dst])) for src, dst, _ in pairs if node_of[src] != node_of[dst]}
+        facts: list[Evidence] = []
+        for src, dst in sorted(ways | {(dst, src) for src, dst in ways})[:LISTED]:
+            self.knock([src], [dst], now_s)
+            facts += self.knocked([src], [dst], now_s)
+        return facts
+
+    def connected(self, ways: Collection[tuple[int, int]], node_of: Ints) -> list[Pair]:
+        """Pairs of ranks with a connection between these nodes, either way.
 
         Args:
-            picture: The job.
-            unseen: Ranks that others wait for and whose state since then is not known.
-            agent_of: By rank, the agent that told it last.
-            found: What is said otherwise; its operation and victims stay.
+            ways: Pairs of nodes.
+            node_of: By rank.
         """
-        node_of = np.where(picture.present, self.nodes(agent_of), -1)
-        silent_s = {
-            node: picture.now_s - max(self._spoke_s[a] for a, n in self._node_of.items() if n == node)
-            for node in np.unique(node_of[node_of >= 0]).tolist()
-        }
-        silent = [node for node, seconds in silent_s.items() if seconds >= SILENT_S]
-        ranks = np.flatnonzero(np.isin(node_of, silent))
-        # Several at once, or half of a job, is what it looks like when the analyzer's part of the network is cut off.
-        if len(silent) != 1 or 2 * len(ranks) > int(picture.present.sum()) or not np.isin(unseen, ranks).any():
-            return None
-        ends, told_by = self.ends(picture.now_s)
-        witness = self.nodes(told_by)
-        there = np.isin(ends.peer, ranks) & (witness != silent[0])
-        dead = there & ends.dead
-        if not dead.any() or (there & ends.answered).any():
-            return None
-        # Those whose connections are dead, and the analyzer's own, to which the node is silent.
-        nodes = {*np.unique(witness[dead]).tolist(), *self._beside} - {silent[0]}
-        sure = len(nodes) > 1 and 2 * len(ranks) < int(picture.present.sum())
-        return _lost(found, ranks.tolist(), int(dead.sum()), len(nodes), silent_s[silent[0]], picture.now_s, sure)
+        ends, _, _ = self.joined()
+        known = np.flatnonzero((ends.peer >= 0) & (ends.peer < len(node_of)) & (ends.rank < len(node_of)))
+        both = {(int(ends.rank[i]), int(ends.peer[i])) for i in known}
+        pairs = {(min(pair), max(pair)) for pair in both}
+        on = {pair: {int(node_of[pair[0]]), int(node_of[pair[1]])} for pair in pairs}
+        asked = [set(way) for way in ways]
+        return [(*pair, 0) for pair in sorted(pairs) if on[pair] in asked]
 
-    def dead_pairs(self, picture: Picture, ranks: Ints) -> list[tuple[int, int, int]]:
-        """Sender, receiver and retransmissions in a row of connections that are dead, between these if they run."""
+    def _addresses(self) -> dict[int, str]:
+        """An address of each node that others can have: the one of most of its connections."""
+        _, agent, rows = self.joined()
+        found = {}
+        for number in np.unique(agent).tolist():
+            mine = rows["local_addr"][(agent == number) & ~is_loopback(rows["local_addr"])]
+            if len(mine):
+                values, counts = np.unique(mine, return_counts=True)
+                found[self._node_of[number]] = address_text(bytes(values[counts.argmax()]))
+        return found
+
+    def dead_pairs(self, picture: Picture, ranks: Ints) -> list[Pair]:
+        """Sender, receiver and retransmissions in a row of connections on which these send in vain.
+
+        The receiver may have been silent since; it must not be known to have stopped or ended.
+        """
         ends, _ = self.ends(picture.now_s)
-        alive = picture.present & picture.fresh & ~picture.stopped & ~picture.gone
-        alive &= np.isin(np.arange(len(alive)), ranks)
-        known = np.flatnonzero(ends.dead & (ends.peer >= 0) & (ends.peer < len(alive)) & (ends.rank < len(alive)))
-        known = known[alive[ends.rank[known]] & alive[ends.peer[known]]]
+        there = picture.present & ~picture.stopped & ~picture.gone
+        sends = there & picture.fresh & np.isin(np.arange(len(there)), ranks)
+        known = np.flatnonzero(ends.dead & (ends.peer >= 0) & (ends.peer < len(there)) & (ends.rank < len(there)))
+        known = known[sends[ends.rank[known]] & there[ends.peer[known]]]
         return [(int(ends.rank[i]), int(ends.peer[i]), int(ends.tries[i])) for i in known[:LISTED]]
 
 
-def _lost(
-    found: Finding, ranks: list[int], connections: int, nodes: int, silent_s: float, now_s: float, sure: bool
-) -> Finding:
-    """By the word of one other node alone it may be that one that is cut off: nobody is named then."""
-    why = f"its node is silent for {silent_s:.0f} s, and {connections} connections to it get no answer"
-    blames = tuple(Blame(r, 0.9 if sure else 0.4, why) for r in ranks)
-    return Finding(
-        cause=Cause.NODE_LOST if sure else Cause.UNKNOWN,
-        culprits=blames if sure else (),
-        candidates=() if sure else blames[:LISTED],
-        comm=found.comm,
-        op=found.op,
-        victims=tuple(v for v in found.victims if v not in ranks),
-        onset_s=min(now_s - silent_s, found.onset_s) if found.onset_s else now_s - silent_s,
-        hard=sure,
-        evidence=(
-            Evidence(what="its agent was heard last", value=round(silent_s, 1), unit="s ago"),
-            Evidence(what="connections that retransmit without an answer", value=connections),
-            Evidence(what="other nodes to which it is out of reach", value=nodes),
-        ),
-        complete=False,
-        next=() if sure else ("see from a third machine which of the two nodes is out of reach: ping",),
+def links_of(pairs: list[Pair]) -> tuple[Link, ...]:
+    """The ways, as an incident tells them."""
+    return tuple(Link(src=src, dst=dst) for src, dst in sorted({pair[:2] for pair in pairs})[:LISTED])
+
+
+def dead_words(pairs: list[Pair]) -> tuple[Evidence, ...]:
+    """What their kernels say of connections that are dead."""
+    what = "retransmissions in a row without an answer"
+    return tuple(
+        Evidence(what=what, value=tries, where=f"rank {src} to rank {dst}") for src, dst, tries in pairs if tries
     )

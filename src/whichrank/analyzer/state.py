@@ -16,7 +16,6 @@ from whichrank.analyzer.growing import Growing
 from whichrank.analyzer.long_ops import LongOps
 from whichrank.analyzer.paths import Paths
 from whichrank.locate.deaths import Ends
-from whichrank.model.finding import Finding
 from whichrank.model.picture import OPS, PAIRS, WAITS, Bools, Picture
 from whichrank.model.rows import Kind, Status, WaitHow
 from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_TOLD, Batch, CommInfo, Event, ProcessState, Stack
@@ -385,10 +384,6 @@ class JobState:
     def ordinal(self, rank: int) -> int:
         """Operations that a rank has issued in all, as told last."""
         return int(self.ranks.rows["ordinal"][rank]) if rank < self.ranks.size else 0
-
-    def lost_node(self, picture: Picture, unseen: NDArray[np.int64], found: Finding) -> Finding | None:
-        """A silent node to which the connections of others are dead, see `Paths.lost_node`."""
-        return self.paths.lost_node(picture, unseen, self.ranks.agent, found)
 
     def agents_heard_s(self, now_s: float) -> float:
         """Seconds since any agent spoke."""

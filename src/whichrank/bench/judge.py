@@ -12,7 +12,7 @@ import msgspec
 
 from whichrank.demo.fault import Fault
 from whichrank.demo.plan import Truth
-from whichrank.model.incident import Incident
+from whichrank.model.incident import Incident, Link
 
 Verdict = Literal[
     "right", "unknown", "missed", "late", "several", "wrong_name", "wrong_cause", "false_alarm", "no_fault_done"
@@ -75,6 +75,8 @@ def judge(
         if truth.effect == "uneven" and not any(w.cause.value in truth.causes for w in words):
             return "missed"
         return "right" if ran.ranks and ran.exit_status == 0 else "no_fault_done"
+    if any(_pair(link) not in truth.pairs for w in words for link in w.links if w.kind != "slow" and truth.pairs):
+        return "wrong_name"
     links = [link for w in words for link in w.links if w.kind == "slow"]
     if named - allowed or any(link.src not in truth.sources and link.dst not in truth.targets for link in links):
         return "wrong_name"
@@ -101,11 +103,15 @@ def _of_alerts(truth: Truth, alerts: Sequence[Incident], late: bool) -> Verdict:
             return "several"
     elif len({w.id for w in alerts}) > 1:
         return "several"
-    if not blamed and truth.culprits:
+    if not blamed and (truth.culprits or (truth.pairs and not last.links)):
         return "unknown"
     if last.cause.value not in truth.causes:
         return "wrong_cause"
     return "late" if late else "right"
+
+
+def _pair(link: Link) -> tuple[int, int]:
+    return min(link.src, link.dst), max(link.src, link.dst)
 
 
 def reason_agrees(truth: Truth | None, alerts: Sequence[Incident]) -> bool | None:

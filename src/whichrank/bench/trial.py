@@ -28,6 +28,7 @@ from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.injector import Injector
 from whichrank.demo.layout import draw_layout
 from whichrank.demo.matrix import MATRIX
+from whichrank.demo.network import NETWORK
 from whichrank.demo.plan import Truth
 from whichrank.demo.ports import free_port
 from whichrank.demo.slow import SLOW
@@ -97,8 +98,8 @@ class Result:
 
 
 def known_faults() -> dict[str, Fault]:
-    """Faults by name: the demo's, those of the matrices and the slow ones."""
-    return {**CATALOGUE, **MATRIX, **SLOW}
+    """Faults by name: the demo's, those of the matrices, the slow ones and those of the network."""
+    return {**CATALOGUE, **MATRIX, **SLOW, **NETWORK}
 
 
 class Trial:

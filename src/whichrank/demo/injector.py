@@ -19,7 +19,8 @@ from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.hub import Hub
 from whichrank.demo.layout import Layout
 from whichrank.demo.plan import Truth, draw
-from whichrank.demo.recipes import RECIPES, Nodes, Scene, Strike
+from whichrank.demo.recipes import RECIPES
+from whichrank.demo.scene import Nodes, Scene, Strike
 from whichrank.demo.slow import settings_of
 
 _FOREVER_S = 3600.0
@@ -150,6 +151,7 @@ class Injector:
             at_monotonic_ns=strike.at_ns,
             sources=strike.sources,
             targets=strike.targets,
+            pairs=strike.pairs,
         )
 
     def _settings(self, rank: int) -> dict[str, Any]:

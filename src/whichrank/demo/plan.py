@@ -63,6 +63,7 @@ class Truth:
         ended_monotonic_ns: when it was taken back from outside, else None.
         sources: ranks of which what they send to other nodes was slowed; they may be named.
         targets: the same of what other nodes send to them.
+        pairs: of ranks between which nothing comes through, the lower one first.
     """
 
     fault: str
@@ -83,6 +84,7 @@ class Truth:
     ended_monotonic_ns: int | None = None
     sources: tuple[int, ...] = ()
     targets: tuple[int, ...] = ()
+    pairs: tuple[tuple[int, int], ...] = ()
 
     @property
     def slows_links(self) -> bool:

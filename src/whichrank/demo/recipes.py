@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from typing import Protocol
 
-from whichrank.demo.drag import PLACE, Load
-from whichrank.demo.fault import Fault
+from whichrank.demo.drag import PLACE
 from whichrank.demo.hub import Hub
-from whichrank.demo.layout import Layout
-from whichrank.demo.plan import Plan, fitting_sites
-from whichrank.demo.seat import Order
+from whichrank.demo.network_recipes import broken_way, slower_link
+from whichrank.demo.plan import fitting_sites
+from whichrank.demo.scene import Scene, Strike
 from whichrank.demo.slow import load_of
-from whichrank.demo.strikes import Cgroup, Hogs, cpu_cgroup, memory_cgroup, send
+from whichrank.demo.strikes import Hogs, cpu_cgroup, memory_cgroup, send
 
-_AHEAD = 3
 _LINGER_S = 1.0
 _STOPPED_S = 8.0
 _MEMORY_MIB = 96
@@ -30,99 +25,6 @@ _CGROUP_SEEN_S = 2.5
 """An agent looks every two seconds in which groups a process is."""
 _POSTED_ITERATIONS = 20
 _TAIL_S = 6.0
-_BESIDE = 2.0
-"""Times the device time of a rank that is slow beside a slow link."""
-
-
-class Nodes(Protocol):
-    """Nodes with a network between them that can be hurt; see `whichrank.lab.network.Network`."""
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-
-    def limit(self, number: int, rate: str) -> None:
-        """From now on a node sends no faster."""
-
-    def limit_inbound(self, number: int, rate: str) -> None:
-        """From now on a node is sent to no faster."""
-
-    def lose(self, number: int, percent: int) -> None:
-        """From now on this share of what a node sends is lost."""
-
-
-@dataclass
-class Strike:
-    """What was done, as far as it is known.
-
-    Args:
-        victims: ranks at fault.
-        at_ns: CLOCK_MONOTONIC.
-        iteration: of the victim.
-        candidates: ranks that a verdict may name too.
-        note: what was done another way than the catalogue says.
-        reasons: right reasons then; empty means those of the catalogue.
-        undo: what has to be done some time later, and when (seconds).
-        keep: what is to be closed at the end.
-        sources: ranks of which what they send to other nodes was slowed.
-        targets: the same of what other nodes send to them.
-    """
-
-    victims: tuple[int, ...]
-    at_ns: int
-    iteration: int
-    candidates: tuple[int, ...] = ()
-    note: str = ""
-    reasons: tuple[str, ...] = ()
-    undo: tuple[float, Callable[[], None]] | None = None
-    keep: list[Cgroup | Hogs] = field(default_factory=list)
-    sources: tuple[int, ...] = ()
-    targets: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Scene:
-    """All that a recipe works with.
-
-    Args:
-        fault: from the catalogue.
-        plan: what was drawn.
-        hub: the ranks.
-        layout: of the job.
-        hold_s: how long errands last that the caller has to size (late checkpoint).
-        nodes: that the job runs on, if they are network namespaces.
-    """
-
-    fault: Fault
-    plan: Plan
-    hub: Hub
-    layout: Layout
-    hold_s: float
-    nodes: Nodes | None = None
-
-    def order(self, rank: int, iteration: int, place: int | str, do: str = "", **params: object) -> None:
-        """Send an order to a rank."""
-        variant = self.plan.variant.name
-        self.hub.order(rank, Order(do or self.fault.do or variant, variant, iteration, place, dict(params)))
-
-    def wait_under_way(self) -> bool:
-        """Wait until every rank has said what its operations are."""
-        return self.hub.wait_for(lambda: len(self.hub.sites) == len(self.plan.victims))
-
-    def next_iteration(self) -> int:
-        """The drawn iteration, or a later one that every rank still has before it."""
-        return max(self.plan.iteration, max(self.hub.iterations.values(), default=0) + _AHEAD)
-
-    def wait_until_now(self, rank: int) -> Strike | None:
-        """Wait until the rank says that it does what it was told."""
-        if not self.hub.wait_for(lambda: rank in self.hub.events):
-            return None
-        event = self.hub.events[rank]
-        return Strike((rank,), int(event["ns"]), int(event["iteration"]))
-
-    def strike_now(self, rank: int) -> Strike:
-        """A blow from outside that lands now."""
-        return Strike((rank,), time.monotonic_ns(), self.hub.iterations.get(rank, -1))
 
 
 def at_operation(scene: Scene) -> Strike | None:
@@ -222,7 +124,7 @@ def out_of_memory(scene: Scene) -> Strike | None:
 
 def everyone(scene: Scene) -> Strike | None:
     """Stop all ranks at once, and continue them some seconds later."""
-    if not _wait_for_moment(scene, scene.plan.victims[0]):
+    if not scene.wait_for_moment(scene.plan.victims[0]):
         return None
     strike = scene.strike_now(scene.plan.victims[0])
     ranks = sorted(scene.hub.connected())
@@ -317,51 +219,14 @@ def fewer_cpus(scene: Scene) -> Strike | None:
     return strike
 
 
-def slower_link(scene: Scene) -> Strike | None:
-    """Limit what the node of a rank sends or is sent, or lose some; slow a rank of another node if so asked for."""
-    victim = scene.plan.victims[0]
-    if scene.nodes is None or not _wait_for_moment(scene, victim):
-        return None
-    local = len(scene.plan.victims) // scene.nodes.count
-    node = victim // local
-    name, ranks = scene.plan.variant.name, tuple(range(node * local, (node + 1) * local))
-    if scene.fault.name == "lossy-link":
-        scene.nodes.lose(node, int(name.removesuffix("%")))
-    elif scene.fault.name == "slow-inbound":
-        scene.nodes.limit_inbound(node, name)
-    else:
-        scene.nodes.limit(node, name)
-    strike = scene.strike_now(victim)
-    strike.victims = ()
-    if scene.fault.name == "slow-inbound":
-        strike.targets = ranks
-    else:
-        strike.sources = ranks
-    if scene.fault.do:
-        other = next(v for v in scene.plan.victims if v // local != node)
-        scene.order(other, scene.next_iteration(), PLACE, **asdict(Load(_BESIDE)))
-        if scene.wait_until_now(other) is None:
-            return None
-        strike.victims = (other,)
-    return strike
-
-
 def nothing(scene: Scene) -> Strike | None:
     """Leave the job alone."""
     return from_the_start(scene)
 
 
-def _wait_for_moment(scene: Scene, rank: int) -> bool:
-    if not scene.wait_under_way():
-        return False
-    iteration = scene.next_iteration()
-    reached = scene.hub.wait_for(lambda: scene.hub.iterations.get(rank, 0) >= iteration)
-    return reached and scene.hub.sleep(scene.plan.delay_s)
-
-
 def _pid_at_moment(scene: Scene, rank: int) -> int | None:
     """The rank's process once the drawn moment has come; None if the job ended first, or it has."""
-    return scene.hub.connected().get(rank) if _wait_for_moment(scene, rank) else None
+    return scene.hub.connected().get(rank) if scene.wait_for_moment(rank) else None
 
 
 def _send_if_connected(hub: Hub, ranks: list[int] | tuple[int, ...], number: signal.Signals) -> None:
@@ -383,4 +248,5 @@ RECIPES: dict[str, Callable[[Scene], Strike | None]] = {
     "drag": drag,
     "cpu": fewer_cpus,
     "link": slower_link,
+    "way": broken_way,
 }

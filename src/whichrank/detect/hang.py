@@ -125,7 +125,7 @@ def urgency_of(
         now_s: The time.
     """
     waited_s = now_s - finding.onset_s
-    if finding.hard and look.looks >= 2 and now_s - look.since_s >= CONFIRM_S:
+    if finding.hard and look.looks >= 2 and (finding.seasoned or now_s - look.since_s >= CONFIRM_S):
         return Urgency.ALERT
     if facts["phase"]:
         return Urgency.NONE

@@ -12,12 +12,13 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from whichrank.demo.scene import Flow
 from whichrank.errors import UsageError
-from whichrank.lab.topology import NODE, Cable, Place, Route, Topology
+from whichrank.lab.topology import NODE, SPINE, Cable, Place, Route, Topology
 
 DEVICE: Final = "eth0"
 """Of every node."""
@@ -44,6 +45,9 @@ _HASH_SEED: Final = "net/ipv4/fib_multipath_hash_seed"
 
 
 _RATE: Final = re.compile(r"([1-9]\d{0,5})([kmg])bit")
+_HOLDER: Final = re.compile(r"\bpid=(\d+)")
+_SENT: Final = re.compile(r"\bbytes_sent:(\d+)")
+_End = tuple[str, int]
 _UNITS: Final = {"k": 1e3, "m": 1e6, "g": 1e9}
 
 
@@ -193,10 +197,67 @@ class Network:
         """Take the cables of a node out."""
         self.cut(*self._cables_of(number))
 
-    def drop(self, source: int, target: int) -> None:
-        """Lose all packets from one node to another, unseen by both."""
+    def mute(self, number: int) -> None:
+        """Lose all that a node sends, unseen by it."""
+        for cable in self._cables_of(number):
+            self._drop(cable.upper, f"iifname {cable.device(cable.upper)}")
+
+    def drop(self, source: int, target: int, ports: tuple[int, int] | None = None) -> None:
+        """Lose all packets from one node to another, or those of one flow, unseen by both.
+
+        Args:
+            source: Number of the sending node.
+            target: Number of the receiving node.
+            ports: Of the sender and of the receiver.
+        """
+        flow = f" tcp sport {ports[0]} tcp dport {ports[1]}" if ports else ""
         for cable in self._cables_of(source):
-            self._drop(cable.upper, f"ip saddr {self.address(source)} ip daddr {self.address(target)}")
+            self._drop(cable.upper, f"ip saddr {self.address(source)} ip daddr {self.address(target)}{flow}")
+
+    def swallow(self, spine: int | None) -> None:
+        """Let nothing through a spine, unseen by the leaves; None: through any."""
+        for number in range(self.topology.spines) if spine is None else (spine % self.topology.spines,):
+            self._drop(Place(SPINE, number), "")
+
+    def take_out(self, number: int) -> Callable[[], None]:
+        """Take out a cable between leaf and spine, the number counted round; what is returned puts it back."""
+        cables = [cable for cable in self.topology.cables if cable.upper.kind == SPINE]
+        cable = cables[number % len(cables)]
+        self.cut(cable)
+        return lambda: self.mend(cable)
+
+    def leaf_of(self, number: int) -> int:
+        """The number of the leaf that a node's first port hangs on."""
+        return self._cables_of(number)[0].upper.number
+
+    def busiest_flow(self, source: int, ranks: Mapping[int, int]) -> Flow | None:
+        """Of the connections between ranks on a node and on others the one over which that node has sent most.
+
+        Args:
+            source: Number of the node.
+            ranks: Pid of each rank.
+        """
+        rank_of = {pid: rank for rank, pid in ranks.items()}
+        ours, theirs = self._sockets(source), dict[tuple[_End, _End], tuple[int, int]]()
+        for other in set(range(self.count)) - {source}:
+            theirs |= self._sockets(other)
+        flows = [
+            (sent, Flow(rank_of[pid], rank_of[theirs[other, mine][0]], (mine[1], other[1])))
+            for (mine, other), (pid, sent) in ours.items()
+            if (other, mine) in theirs and pid in rank_of and theirs[other, mine][0] in rank_of
+        ]
+        return max(flows)[1] if flows else None
+
+    def _sockets(self, number: int) -> dict[tuple[_End, _End], tuple[int, int]]:
+        """The connections of a node by both ends: the pid of one that holds it, and what was sent, in bytes."""
+        said = subprocess.run([*self.command(number), "ss", "-HOtnpi"], check=True, capture_output=True, text=True)
+        found = {}
+        for line in said.stdout.splitlines():
+            pid, sent = _HOLDER.search(line), _SENT.search(line)
+            if pid:
+                mine, other = (_end(text) for text in line.split()[3:5])
+                found[mine, other] = int(pid[1]), int(sent[1]) if sent else 0
+        return found
 
     def _cables_of(self, number: int) -> tuple[Cable, ...]:
         return self.topology.cables_of(Place(NODE, number))
@@ -213,6 +274,11 @@ class Network:
     def down(self) -> None:
         """Kill what runs there, and remove all of it."""
         remove_namespaces(name for name in namespaces() if name.startswith(f"{PREFIX}{self.name}-"))
+
+
+def _end(text: str) -> _End:
+    address, _, port = text.rpartition(":")
+    return address.strip("[]").removeprefix("::ffff:"), int(port)
 
 
 def checked_rate(rate: str) -> str:

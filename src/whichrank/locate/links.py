@@ -7,6 +7,7 @@ has the mirrored addresses; behind a translation of addresses it stays unknown.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def ends_of(rows: np.ndarray[Any, Any], node: Ints) -> Ends:
         rows: Rows of TCP_ROW of all nodes.
         node: The node of each, since loopback addresses mean something on one node only.
     """
-    place = np.where(_is_loopback(rows["local_addr"]), node + 1, 0)
+    place = np.where(is_loopback(rows["local_addr"]), node + 1, 0)
     local, remote = ("local_addr", "local_port"), ("remote_addr", "remote_port")
     # By both ends: processes may share an address and port if they are connected to different ones.
     mine, theirs = _keys(rows, local, remote, place), _keys(rows, remote, local, place)
@@ -63,7 +64,14 @@ def ends_of(rows: np.ndarray[Any, Any], node: Ints) -> Ends:
     )
 
 
-def _is_loopback(addresses: NDArray[Any]) -> Bools:
+def address_text(address: bytes) -> str:
+    """An address of 16 bytes, as people write it."""
+    known = IPv6Address(address.ljust(16, b"\0"))
+    return str(known.ipv4_mapped or known)
+
+
+def is_loopback(addresses: NDArray[Any]) -> Bools:
+    """Which of these addresses of 16 bytes mean a node itself."""
     raw = np.ascontiguousarray(addresses).view(np.uint8).reshape(-1, 16)
     mapped = (raw[:, :12] == np.frombuffer(_MAPPED, np.uint8)).all(axis=1) & (raw[:, 12] == 127)
     return np.asarray(mapped | ((raw[:, :15] == 0).all(axis=1) & (raw[:, 15] == 1)))

@@ -34,6 +34,8 @@ class Finding:
     onset_s: float = 0.0
     hard: bool = False
     """Evidence that needs no timeout."""
+    seasoned: bool = False
+    """Hard evidence that took seconds to come about: it need not hold for long to be told."""
     evidence: tuple[Evidence, ...] = ()
     times: tuple[Spent, ...] = ()
     links: tuple[Link, ...] = ()

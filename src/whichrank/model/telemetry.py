@@ -222,11 +222,22 @@ class Stack(msgspec.Struct, frozen=True):
     """Of the samples, where several were taken."""
 
 
+class Probe(msgspec.Struct, frozen=True):
+    """What came of knocking at another node."""
+
+    target: str
+    """Address."""
+    sent: int
+    answered: int
+    took_ns: int
+    """Until the first answer, -1 none."""
+
+
 class Event(msgspec.Struct, frozen=True):
     """Something told once about a rank (or the node, rank -1)."""
 
     kind: str
-    """`exit`, `stacks`, `profile` (stacks of the main thread with their shares), `note`."""
+    """`exit`, `stacks`, `profile` (stacks of the main thread with their shares), `probe`, `note`."""
     rank: int
     pid: int
     at_ns: int
@@ -235,6 +246,7 @@ class Event(msgspec.Struct, frozen=True):
     status: int = -1
     """As from wait(2), for `exit`; -1 when nobody could read it."""
     stacks: list[Stack] = []
+    probe: Probe | None = None
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -319,3 +331,5 @@ class Request(msgspec.Struct, frozen=True):
     """Send all CommInfo again (the analyzer is new)."""
     closely: bool = False
     """Look more often: something is suspected."""
+    probe: list[str] = []
+    """Addresses of other nodes to knock at now."""

@@ -93,6 +93,8 @@ def decode(data: bytes | memoryview) -> Message:
         _check_text("agent", message.agent, MOST_NAME)
     elif (asked := len(message.stacks_of) + len(message.profiles_of)) > MOST_EVENTS:
         raise EnvelopeFormatError(f"the request asks for {asked:,} stacks, more than {MOST_EVENTS:,}")
+    elif len(message.probe) > MOST_EVENTS:
+        raise EnvelopeFormatError(f"the request asks for {len(message.probe):,} probes, more than {MOST_EVENTS:,}")
     return message
 
 
@@ -127,6 +129,8 @@ def _check_batch(batch: Batch) -> None:
         )
     for event in batch.events:
         _check_text("event", event.text, MOST_TEXT)
+        if event.probe:
+            _check_text("probe", event.probe.target, MOST_NAME)
     for info in batch.comm_info:
         if info.members and len(info.members) != info.size:
             raise EnvelopeFormatError(f"a communicator of {info.size:,} ranks lists {len(info.members):,}")

@@ -80,7 +80,7 @@ class Seen:
 
     def answered(self, agent: str, request: Request) -> None:
         """Keep the answer, for an agent that did not hear it."""
-        self._answer[agent] = msgspec.structs.replace(request, stacks_of=[], profiles_of=[])
+        self._answer[agent] = msgspec.structs.replace(request, stacks_of=[], profiles_of=[], probe=[])
 
     def answer_again(self, agent: str) -> Request | None:
         """The last answer that an agent was given."""

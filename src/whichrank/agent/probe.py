@@ -1,0 +1,117 @@
+"""Asks the kernels of other nodes for a sign of life, over the network of the job (DESIGN 5.2, active probe).
+
+A connection to a port on which nobody listens is refused at once by the kernel at its other end: an echo that needs no
+server there and touches nothing of the job. Several go out at a time, each from a port of its own, so that they spread
+over the ways that the network has. An answer shows that there is a way, forth and back; none shows little by itself,
+since firewalls swallow packets too: it counts beside the answers that others get.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Iterable
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from whichrank.model.telemetry import Event, Probe
+
+PORT: Final = 1
+"""Of a service that nobody runs (tcpmux)."""
+FLOWS: Final = 16
+TIMEOUT_S: Final = 0.6
+"""Before the kernel sends a lost one again."""
+MOST_TARGETS: Final = 16
+AGAIN_AFTER_S: Final = 1.5
+"""A target is not asked more often."""
+_ANSWERS: Final = frozenset((0, errno.ECONNREFUSED))
+
+
+class Prober:
+    """Probes in a thread of its own; one round at a time."""
+
+    def __init__(self) -> None:
+        self._done: SimpleQueue[Probe] = SimpleQueue()
+        self._asked_s: dict[str, float] = {}
+        self._thread: threading.Thread | None = None
+
+    def ask(self, targets: Iterable[str]) -> None:
+        """Probe these addresses soon; what is no address, or was probed just now, is left out."""
+        if self._thread and self._thread.is_alive():
+            return
+        now_s = time.monotonic()
+        self._asked_s = {a: at_s for a, at_s in self._asked_s.items() if now_s - at_s < AGAIN_AFTER_S}
+        due = [target for target in targets if target not in self._asked_s and _is_address(target)][:MOST_TARGETS]
+        if due:
+            self._asked_s |= dict.fromkeys(due, now_s)
+            self._thread = threading.Thread(target=self._probe, args=(due,), name="whichrank-probe", daemon=True)
+            self._thread.start()
+
+    def events(self) -> list[Event]:
+        """What has come of it since this was last asked."""
+        events: list[Event] = []
+        while True:
+            try:
+                probe = self._done.get_nowait()
+            except Empty:
+                return events
+            events.append(Event("probe", -1, 0, time.monotonic_ns(), probe=probe))
+
+    def _probe(self, targets: list[str]) -> None:
+        for result in probe(targets):
+            self._done.put(result)
+
+
+def probe(targets: list[str]) -> list[Probe]:
+    """Knock at these addresses, and wait for answers.
+
+    Args:
+        targets: IPv4 or IPv6 addresses.
+    """
+    answers: dict[str, list[int]] = {target: [] for target in targets}
+    with selectors.DefaultSelector() as selector:
+        started_ns = time.monotonic_ns()
+        for target in targets:
+            for _ in range(FLOWS):
+                _knock(selector, target, answers[target])
+        deadline_s = started_ns / 1e9 + TIMEOUT_S
+        while selector.get_map() and (left_s := deadline_s - time.monotonic()) > 0:
+            for key, _ in selector.select(left_s):
+                selector.unregister(key.fileobj)
+                assert isinstance(key.fileobj, socket.socket)
+                if key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) in _ANSWERS:
+                    answers[key.data].append(time.monotonic_ns() - started_ns)
+                key.fileobj.close()
+        for key in list(selector.get_map().values()):
+            selector.unregister(key.fileobj)
+            assert isinstance(key.fileobj, socket.socket)
+            key.fileobj.close()
+    return [Probe(t, FLOWS, len(took_ns), min(took_ns, default=-1)) for t, took_ns in answers.items()]
+
+
+def _knock(selector: selectors.BaseSelector, target: str, took_ns: list[int]) -> None:
+    family = socket.AF_INET6 if ":" in target else socket.AF_INET
+    try:
+        knocking = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    except OSError:
+        return
+    begun_ns = time.monotonic_ns()
+    error = knocking.connect_ex((target, PORT))
+    if error == errno.EINPROGRESS:
+        selector.register(knocking, selectors.EVENT_WRITE, target)
+        return
+    if error in _ANSWERS:  # this node itself
+        took_ns.append(time.monotonic_ns() - begun_ns)
+    knocking.close()
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

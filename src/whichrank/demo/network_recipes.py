@@ -1,0 +1,85 @@
+"""How faults of the network between nodes are applied: slower ways, and ways on which nothing comes through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from itertools import product
+
+from whichrank.demo.drag import PLACE, Load
+from whichrank.demo.scene import Scene, Strike
+
+_BESIDE = 2.0
+"""Times the device time of a rank that is slow beside a slow link."""
+_OUT_S = 6.0
+"""So long is a cable out that others stand in for."""
+
+
+def slower_link(scene: Scene) -> Strike | None:
+    """Limit what the node of a rank sends or is sent, or lose some; slow a rank of another node if so asked for."""
+    victim = scene.plan.victims[0]
+    if scene.nodes is None or not scene.wait_for_moment(victim):
+        return None
+    node = scene.node_of(victim)
+    name, ranks = scene.plan.variant.name, scene.ranks_of(node)
+    if scene.fault.name == "lossy-link":
+        scene.nodes.lose(node, int(name.removesuffix("%")))
+    elif scene.fault.name == "slow-inbound":
+        scene.nodes.limit_inbound(node, name)
+    else:
+        scene.nodes.limit(node, name)
+    strike = scene.strike_now(victim)
+    strike.victims = ()
+    if scene.fault.name == "slow-inbound":
+        strike.targets = ranks
+    else:
+        strike.sources = ranks
+    if scene.fault.do:
+        other = next(v for v in scene.plan.victims if scene.node_of(v) != node)
+        scene.order(other, scene.next_iteration(), PLACE, **asdict(Load(_BESIDE)))
+        if scene.wait_until_now(other) is None:
+            return None
+        strike.victims = (other,)
+    return strike
+
+
+def broken_way(scene: Scene) -> Strike | None:
+    """From now on nothing comes through: to and from a node, from one node to another, over a switch, of one flow."""
+    victim = scene.plan.victims[0]
+    if scene.nodes is None or not scene.wait_for_moment(victim):
+        return None
+    nodes, node = range(scene.nodes.count), scene.node_of(victim)
+    far = [n for n in nodes if scene.nodes.leaf_of(n) != scene.nodes.leaf_of(node)]
+    strike = scene.strike_now(victim)
+    strike.victims = ()
+    name = scene.fault.name
+    if name == "reroute":
+        put_back = scene.nodes.take_out(victim)
+        strike.undo = (_OUT_S, put_back)
+    elif name in ("lost-flow", "one-way"):  # where something flows, or nobody would miss it
+        flow = scene.nodes.busiest_flow(node, scene.hub.connected())
+        if flow is None:
+            return None
+        other = scene.node_of(flow.target)
+        scene.nodes.drop(node, other, flow.ports if name == "lost-flow" else None)
+        strike.pairs = _ordered([flow[:2]]) if name == "lost-flow" else _between(scene, [node], [other])
+    elif name in ("unplugged", "mute-node"):
+        (scene.nodes.unplug if name == "unplugged" else scene.nodes.mute)(node)
+        strike.candidates = scene.ranks_of(node)
+        strike.pairs = _between(scene, [node], [n for n in nodes if n != node])
+    else:  # a spine that swallows all, or all of them
+        scene.nodes.swallow(None if name == "partition" else victim)
+        near = [n for n in nodes if n not in far]
+        strike.pairs = _between(scene, near, far)
+    return strike
+
+
+def _between(scene: Scene, some: Iterable[int], others: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """All pairs of a rank on some nodes and one on others."""
+    return _ordered(
+        pair for one, other in product(some, others) for pair in product(scene.ranks_of(one), scene.ranks_of(other))
+    )
+
+
+def _ordered(pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    return tuple(sorted({(min(pair), max(pair)) for pair in pairs}))

@@ -1,0 +1,44 @@
+"""Knocking at addresses: the kernel answers, or nobody does; nothing listens for it."""
+
+from __future__ import annotations
+
+import threading
+
+from rank_process import eventually
+
+from whichrank.agent import probe
+from whichrank.agent.probe import FLOWS, Prober
+from whichrank.model.telemetry import Event, Probe
+
+NOBODY = "224.0.0.1"
+"""A multicast address: no connection can lead there."""
+
+
+def test_a_machine_that_is_there_answers_all_flows() -> None:
+    (here,) = probe.probe(["127.0.0.1"])
+    assert (here.target, here.sent, here.answered) == ("127.0.0.1", FLOWS, FLOWS)
+    assert 0 < here.took_ns < 1_000_000_000
+
+
+def test_one_that_is_not_does_not() -> None:
+    assert probe.probe([NOBODY, "127.0.0.1"])[0] == Probe(NOBODY, FLOWS, 0, -1)
+
+
+def test_what_is_no_address_is_left_out() -> None:
+    prober = Prober()
+    prober.ask(["example.org", "127.0.0.1; rm", ""])
+    assert prober._thread is None
+
+
+def test_answers_come_as_events_and_the_same_is_not_asked_again_at_once() -> None:
+    prober, told = Prober(), list[Event]()
+
+    def heard() -> bool:
+        told.extend(prober.events())
+        return bool(told)
+
+    prober.ask(["127.0.0.1"])
+    eventually(heard)
+    prober.ask(["127.0.0.1"])
+    assert [(event.kind, event.rank, event.probe and event.probe.answered) for event in told] == [("probe", -1, FLOWS)]
+    assert not any(thread.name == "whichrank-probe" and thread.is_alive() for thread in threading.enumerate())
