@@ -7,6 +7,7 @@ here too, beside the evidence that they rest on.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -84,10 +85,14 @@ class Diagnosis:
             return mismatch
         if len(graph.sinks):
             return self._sinks(picture, graph, [int(r) for r in graph.sinks], hard=False)
+        away = out_of_reach(self.state.paths, picture, graph.waiting, self.state.ranks.agent)
+        if away:
+            wait = picture.waits[graph.waits[int(np.argmin(picture.waits["since_s"][graph.waits]))]]
+            victims = tuple(int(r) for r in graph.waiting if int(r) not in away.names)
+            onset_s = min(float(wait["since_s"]), away.onset_s or np.inf)
+            return replace(away, comm=int(wait["comm"]), op=self.op_of(wait), victims=victims, onset_s=onset_s)
         if len(graph.unseen):
-            unseen = self._unseen(picture, graph)
-            paths, agent_of = self.state.paths, self.state.ranks.agent
-            return out_of_reach(paths, picture, graph.unseen, graph.waiting, agent_of, unseen) or unseen
+            return self._unseen(picture, graph)
         if len(graph.cycle):
             return self._deadlock(picture, graph)
         if len(graph.stuck):

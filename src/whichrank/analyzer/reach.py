@@ -43,37 +43,33 @@ class _Scene:
     heard: list[int]
 
 
-def out_of_reach(
-    paths: Paths, picture: Picture, unseen: Ints, waiting: Ints, agent_of: Ints, found: Finding
-) -> Finding | None:
-    """A node that is lost, or ways on which nothing comes through, where some ranks are silent.
+def out_of_reach(paths: Paths, picture: Picture, waiting: Ints, agent_of: Ints) -> Finding | None:
+    """A node that is lost, or ways on which nothing comes through, where some ranks are silent; None: nobody is.
 
     Args:
         paths: Connections and answers.
         picture: The job.
-        unseen: Ranks that others wait for and whose state since then is not known.
         waiting: Ranks that wait for others.
         agent_of: By rank, the agent that told it last.
-        found: What is said otherwise; its operation and victims stay.
     """
     scene = _scene(paths, picture, agent_of)
-    if scene.quiet:
-        paths.knock(scene.heard, [*scene.quiet, *scene.heard[:REFERENCES]], scene.now_s)
+    if not scene.quiet:
+        return None
+    paths.knock(scene.heard, [*scene.quiet, *scene.heard[:REFERENCES]], scene.now_s)
     pairs = paths.dead_pairs(picture, waiting)
     on_quiet = np.isin(scene.node_of, scene.quiet)
     if any(not on_quiet[dst] for _, dst, _ in pairs):
-        return _shut(paths, scene, found, pairs)
+        return _shut(paths, scene, pairs)
     silent = [node for node in scene.quiet if scene.silence_s[node] >= SILENT_S]
-    if not np.isin(unseen, np.flatnonzero(on_quiet)).any() or len(silent) < len(scene.quiet):
-        return None
-    if any(paths.probes.outstanding(scene.heard, node, scene.now_s) for node in silent):
+    waits = any(paths.probes.outstanding(scene.heard, node, scene.now_s) for node in silent)
+    if waits or len(silent) < len(scene.quiet):
         return None
     half = 2 * int(on_quiet.sum()) >= int(picture.present.sum())
     lost = _everywhere(paths, scene, silent[0], pairs) if len(silent) == 1 and not half else set()
     if len(lost) > 1:
-        return _lost(scene, silent[0], found, pairs, len(lost))
+        return _lost(scene, silent[0], pairs, len(lost))
     pairs = pairs or paths.connected(_ways(paths, scene, silent), scene.node_of)
-    return _shut(paths, scene, found, pairs) if pairs else None
+    return _shut(paths, scene, pairs) if pairs else None
 
 
 def _scene(paths: Paths, picture: Picture, agent_of: Ints) -> _Scene:
@@ -117,7 +113,7 @@ def _ways(paths: Paths, scene: _Scene, silent: list[int]) -> list[tuple[int, int
     ]
 
 
-def _shut(paths: Paths, scene: _Scene, found: Finding, pairs: list[Pair]) -> Finding:
+def _shut(paths: Paths, scene: _Scene, pairs: list[Pair]) -> Finding:
     """Nothing comes through between these; on which side of them it is nobody knows."""
     last = [
         Evidence(
@@ -131,10 +127,6 @@ def _shut(paths: Paths, scene: _Scene, found: Finding, pairs: list[Pair]) -> Fin
     return Finding(
         cause=Cause.TRANSPORT,
         fault_class="H3",
-        comm=found.comm,
-        op=found.op,
-        victims=found.victims,
-        onset_s=found.onset_s,
         hard=True,
         seasoned=True,
         links=links_of(pairs),
@@ -144,18 +136,14 @@ def _shut(paths: Paths, scene: _Scene, found: Finding, pairs: list[Pair]) -> Fin
     )
 
 
-def _lost(scene: _Scene, node: int, found: Finding, pairs: list[Pair], witnesses: int) -> Finding:
+def _lost(scene: _Scene, node: int, pairs: list[Pair], witnesses: int) -> Finding:
     """All ranks of a node that nobody reaches."""
     silent_s, ranks = scene.silence_s[node], np.flatnonzero(scene.node_of == node).tolist()
     dead = f", and {len(pairs)} connections to it get no answer" if pairs else ", and out of reach for all others"
-    since_s = scene.now_s - silent_s
     return Finding(
         cause=Cause.NODE_LOST,
         culprits=tuple(Blame(rank, 0.9, f"its node is silent for {silent_s:.0f} s{dead}") for rank in ranks),
-        comm=found.comm,
-        op=found.op,
-        victims=tuple(v for v in found.victims if v not in ranks),
-        onset_s=min(since_s, found.onset_s) if found.onset_s else since_s,
+        onset_s=scene.now_s - silent_s,
         hard=True,
         seasoned=True,
         evidence=(
