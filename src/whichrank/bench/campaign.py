@@ -17,12 +17,13 @@ from whichrank.bench.trial import Result, Setup, Trial, known_faults
 from whichrank.demo.matrix import ASYNC, DEATH
 from whichrank.demo.slow import SLOW
 from whichrank.errors import FormatError, UsageError
+from whichrank.lab.faults import LAB
 from whichrank.lab.network import can_be_here
 
 
 def demo_plan(seeds: int, ranks: int = 8, faults: Iterable[str] = ()) -> list[Setup]:
     """Every fault of the demo: `seeds` runs from the preloaded launcher, the first seed under real torchrun too."""
-    names = list(faults) or [name for name in known_faults() if name not in (*DEATH, *ASYNC, *SLOW)]
+    names = list(faults) or [name for name in known_faults() if name not in (*DEATH, *ASYNC, *SLOW, *LAB)]
     runs = [Setup(name, ranks, seed) for seed in range(seeds) for name in names]
     return runs + [Setup(name, ranks, 0, "torchrun") for name in names]
 

@@ -78,7 +78,7 @@ def judge(
     if any(_pair(link) not in truth.pairs for w in words for link in w.links if w.kind != "slow" and truth.pairs):
         return "wrong_name"
     links = [link for w in words for link in w.links if w.kind == "slow"]
-    if named - allowed or any(link.src not in truth.sources and link.dst not in truth.targets for link in links):
+    if named - allowed or any(not _is_slowed(truth, link) for link in links):
         return "wrong_name"
     if not alerts or seconds_to_alert is None:
         return "missed"
@@ -90,6 +90,8 @@ def judge(
 
 def _of_alerts(truth: Truth, alerts: Sequence[Incident], late: bool) -> Verdict:
     last = alerts[-1]
+    if truth.effect == "slow-then-hang":
+        last = next((w for w in reversed(alerts) if w.kind != "slow"), last)
     blamed = {c.rank for c in last.culprits}
     if truth.effect not in ("slow", "slow-link") and blamed and not set(truth.culprits) <= blamed:
         return "wrong_name"
@@ -101,13 +103,17 @@ def _of_alerts(truth: Truth, alerts: Sequence[Incident], late: bool) -> Verdict:
             return "missed"
         if len({w.id for w in alerts}) > len(truth.culprits) + truth.slows_links:
             return "several"
-    elif len({w.id for w in alerts}) > 1:
+    elif len({w.id for w in alerts}) > 1 + (truth.effect == "slow-then-hang"):
         return "several"
     if not blamed and (truth.culprits or (truth.pairs and not last.links)):
         return "unknown"
     if last.cause.value not in truth.causes:
         return "wrong_cause"
     return "late" if late else "right"
+
+
+def _is_slowed(truth: Truth, link: Link) -> bool:
+    return link.src in truth.sources or link.dst in truth.targets or _pair(link) in truth.pairs
 
 
 def _pair(link: Link) -> tuple[int, int]:

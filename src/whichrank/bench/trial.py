@@ -28,12 +28,12 @@ from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.injector import Injector
 from whichrank.demo.layout import draw_layout
 from whichrank.demo.matrix import MATRIX
-from whichrank.demo.network import NETWORK
 from whichrank.demo.plan import Truth
 from whichrank.demo.ports import free_port
 from whichrank.demo.slow import SLOW
 from whichrank.errors import UsageError
 from whichrank.lab.box import Lab
+from whichrank.lab.faults import LAB
 from whichrank.lab.network import DEVICE, Network
 from whichrank.lab.programs import PROGRAMS, Program
 from whichrank.lab.topology import Topology
@@ -98,8 +98,8 @@ class Result:
 
 
 def known_faults() -> dict[str, Fault]:
-    """Faults by name: the demo's, those of the matrices, the slow ones and those of the network."""
-    return {**CATALOGUE, **MATRIX, **SLOW, **NETWORK}
+    """Faults by name: the demo's, those of the matrices, the slow ones and those of the lab."""
+    return {**CATALOGUE, **MATRIX, **SLOW, **LAB}
 
 
 class Trial:
@@ -173,7 +173,7 @@ class Trial:
             if process is not None and process.poll() is None:
                 self._end(process, injector)
             injector.close()
-        return self._judge(injector.truth(), injector.longer() if self.fault.name in SLOW else None)
+        return self._judge(injector.truth(), injector.longer() if self.fault.name in SLOW or self.fault.is_slow else None)
 
     # ---- running ---------------------------------------------------------------------------------------------------
 
@@ -266,6 +266,8 @@ class Trial:
 
     def _all_told(self, truth: Truth | None) -> bool:
         """Are there as many alerts as there are slow ranks and slow links?"""
+        if self.fault.variants[0].effect == "slow-then-hang":
+            return any(i.severity == "alert" and i.kind != "slow" for i in self.incidents())
         expected = len(truth.culprits) + truth.slows_links if truth and self.fault.is_slow else 1
         return sum(i.severity == "alert" for i in self.incidents()) >= expected
 

@@ -11,14 +11,17 @@ import ctypes
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from whichrank.demo.comms import Call, Handle
 from whichrank.demo.seat import Order, Seat
@@ -123,6 +126,33 @@ def linger(order: Order) -> None:
     time.sleep(order.params.get("linger_s", 1.0))
 
 
+def read_pipe(_order: Order) -> None:
+    """Read as a script does whose data come from another program that does not write."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "batches"
+        os.mkfifo(path)
+        pipe = os.open(path, os.O_RDWR)  # for reading only it would wait here, and the folder would stay
+    os.read(pipe, 1)
+
+
+class _Stuck(Dataset[int]):
+    """Data that never come; a worker ends with its rank."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        rank = os.getppid()
+        while os.getppid() == rank:
+            time.sleep(0.5)
+        return index
+
+
+def wait_for_batch(_order: Order) -> None:
+    """Wait for a worker that loads data."""
+    next(iter(DataLoader(_Stuck(), batch_size=None, num_workers=1)))
+
+
 ACTS: dict[str, Callable[[Order], None]] = {
     "sleep": sleep,
     "sleep-gil": sleep_in_c,
@@ -132,6 +162,8 @@ ACTS: dict[str, Callable[[Order], None]] = {
     "raise": check_data,
     "oom-kill": allocate,
     "linger": linger,
+    "read-pipe": read_pipe,
+    "wait-for-batch": wait_for_batch,
     "stop": stop,
 }
 

@@ -96,6 +96,7 @@ class Errands:
         self._rng = random.Random(rank)
         self._posted: tuple[int, Any, Tensor] | None = None
         self.last_iteration: int | None = None
+        self.left_out: int | None = None
         self.tail_s = 0.0
 
     def at_start_of(self, iteration: int) -> None:
@@ -132,6 +133,8 @@ class Errands:
         elif order.do == "finish":
             self.last_iteration = iteration
             self.tail_s = float(params["tail_s"])
+        elif order.do == "skip-iteration":
+            self.left_out = iteration
         elif order.do in ACTS:
             act(order)
 

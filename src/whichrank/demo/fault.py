@@ -11,11 +11,39 @@ from typing import Any, Literal
 
 Kind = Literal["outside", "in-program", "healthy"]
 Effect = Literal[
-    "hang", "abort", "hang-or-abort", "death", "skew", "pause", "none", "slow", "slow-all", "slow-link", "uneven", "cut"
+    "hang",
+    "abort",
+    "hang-or-abort",
+    "death",
+    "skew",
+    "pause",
+    "none",
+    "slow",
+    "slow-all",
+    "slow-link",
+    "uneven",
+    "cut",
+    "slow-then-hang",
 ]
 Needs = Literal["anything", "mixed", "tp-behind-pp"]
 Where = Literal[
-    "op", "turn", "linger", "signal", "memory", "hello", "errand", "all", "place", "never", "drag", "cpu", "link", "way"
+    "op",
+    "turn",
+    "linger",
+    "signal",
+    "memory",
+    "hello",
+    "errand",
+    "all",
+    "place",
+    "never",
+    "drag",
+    "cpu",
+    "link",
+    "way",
+    "traffic",
+    "ahead",
+    "slow-then-stop",
 ]
 
 NOT_ENTERED = ("not_entered",)

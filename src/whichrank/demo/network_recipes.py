@@ -11,6 +11,9 @@ from whichrank.demo.scene import Scene, Strike
 
 _BESIDE = 2.0
 """Times the device time of a rank that is slow beside a slow link."""
+_FLOWS = 8
+_SHARE = 0.25
+_PAUSE_S = 3.0
 _OUT_S = 6.0
 """So long is a cable out that others stand in for."""
 
@@ -71,6 +74,30 @@ def broken_way(scene: Scene) -> Strike | None:
         scene.nodes.swallow(None if name == "partition" else victim)
         near = [n for n in nodes if n not in far]
         strike.pairs = _between(scene, near, far)
+    return strike
+
+
+def others_traffic(scene: Scene) -> Strike | None:
+    """From now on ways are shared with the flows of others, or slow now and then."""
+    victim = scene.plan.victims[0]
+    if scene.nodes is None or not scene.wait_for_moment(victim):
+        return None
+    node, name = scene.node_of(victim), scene.fault.name
+    far = [n for n in range(scene.nodes.count) if scene.nodes.leaf_of(n) != scene.nodes.leaf_of(node)]
+    strike = scene.strike_now(victim)
+    strike.victims, strike.sources = (), scene.ranks_of(node)
+    # Acknowledgements stand in the same queues as data: what comes in is slower too.
+    if name == "congested":
+        other = far[int(scene.plan.site * len(far))]
+        strike.keep.append(scene.nodes.crowd(node, other, _FLOWS))
+        strike.targets = scene.ranks_of(other)
+        strike.pairs = _between(scene, [node, other], range(scene.nodes.count))
+    elif name == "congested-spine":
+        strike.keep.append(scene.nodes.crowd_up(scene.nodes.leaf_of(node), victim, _FLOWS))
+        near = [n for n in range(scene.nodes.count) if n not in far]
+        strike.sources, strike.pairs = (), _between(scene, near, far)
+    else:
+        strike.keep.append(scene.nodes.limit_now_and_then(node, _SHARE, _PAUSE_S))
     return strike
 
 

@@ -63,7 +63,7 @@ class Truth:
         ended_monotonic_ns: when it was taken back from outside, else None.
         sources: ranks of which what they send to other nodes was slowed; they may be named.
         targets: the same of what other nodes send to them.
-        pairs: of ranks between which nothing comes through, the lower one first.
+        pairs: of ranks between which nothing comes through, or all comes more slowly; the lower one first.
     """
 
     fault: str
@@ -89,7 +89,7 @@ class Truth:
     @property
     def slows_links(self) -> bool:
         """Whether links are to be told."""
-        return bool(self.sources or self.targets)
+        return bool(self.sources or self.targets or self.pairs)
 
 
 def draw(fault: Fault, ranks: int, seed: int, layout: str, variant: str | None = None) -> Plan:

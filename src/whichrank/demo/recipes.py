@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from whichrank.demo.drag import PLACE
 from whichrank.demo.hub import Hub
-from whichrank.demo.network_recipes import broken_way, slower_link
+from whichrank.demo.network_recipes import broken_way, others_traffic, slower_link
 from whichrank.demo.plan import fitting_sites
 from whichrank.demo.scene import Scene, Strike
 from whichrank.demo.slow import load_of
@@ -20,6 +20,7 @@ from whichrank.demo.strikes import Hogs, cpu_cgroup, memory_cgroup, send
 
 _LINGER_S = 1.0
 _STOPPED_S = 8.0
+_SLOW_S = 12.0
 _MEMORY_MIB = 96
 _CGROUP_SEEN_S = 2.5
 """An agent looks every two seconds in which groups a process is."""
@@ -194,12 +195,36 @@ def drag(scene: Scene) -> Strike | None:
     victims = scene.plan.victims
     if name == "absorbed":
         victims = tuple(v for v in victims if scene.layout.index(v, "pp") < scene.layout.pp - 1)
-    chosen = victims if name == "slow-every-rank" else victims[:2] if name == "two-slow" else victims[:1]
+    chosen = (
+        victims if name == "slow-every-rank" else victims[:2] if name in ("two-slow", "two-causes") else victims[:1]
+    )
     for place, victim in enumerate(chosen):
-        scene.order(victim, iteration, PLACE, **load_of(name, variant, second=place == 1 and name == "two-slow"))
+        scene.order(victim, iteration, PLACE, **load_of(name, variant, second=place == 1 and name != "slow-every-rank"))
     strike = scene.wait_until_now(chosen[0])
     if strike is not None:
         strike.victims = () if scene.fault.healthy or name == "slow-every-rank" else chosen
+    return strike
+
+
+def ahead(scene: Scene) -> Strike | None:
+    """Let one rank leave an iteration out."""
+    if not scene.wait_under_way():
+        return None
+    victim = scene.plan.victims[0]
+    scene.order(victim, scene.next_iteration(), "iteration")
+    return scene.wait_until_now(victim)
+
+
+def slow_then_stop(scene: Scene) -> Strike | None:
+    """Make one rank slow, and stop it some seconds later."""
+    if not scene.wait_under_way():
+        return None
+    victim = scene.plan.victims[0]
+    scene.order(victim, scene.next_iteration(), PLACE, **load_of("slow-compute", scene.plan.variant.name))
+    strike = scene.wait_until_now(victim)
+    if strike is None or not scene.hub.sleep(_SLOW_S):
+        return None
+    _send_if_connected(scene.hub, [victim], signal.SIGSTOP)
     return strike
 
 
@@ -249,4 +274,7 @@ RECIPES: dict[str, Callable[[Scene], Strike | None]] = {
     "cpu": fewer_cpus,
     "link": slower_link,
     "way": broken_way,
+    "traffic": others_traffic,
+    "ahead": ahead,
+    "slow-then-stop": slow_then_stop,
 }

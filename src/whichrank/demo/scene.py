@@ -12,7 +12,6 @@ from whichrank.demo.hub import Hub
 from whichrank.demo.layout import Layout
 from whichrank.demo.plan import Plan
 from whichrank.demo.seat import Order
-from whichrank.demo.strikes import Cgroup, Hogs
 
 _AHEAD = 3
 
@@ -23,6 +22,13 @@ class Flow(NamedTuple):
     source: int
     target: int
     ports: tuple[int, int]
+
+
+class Closeable(Protocol):
+    """What ends when it is closed."""
+
+    def close(self) -> None:
+        """End it."""
 
 
 class Nodes(Protocol):
@@ -56,6 +62,15 @@ class Nodes(Protocol):
     def busiest_flow(self, source: int, ranks: Mapping[int, int]) -> Flow | None:
         """Of the connections of ranks on a node to others the one over which it has sent most."""
 
+    def crowd(self, source: int, target: int, flows: int) -> Closeable:
+        """From now on so many flows of others go from one node to another."""
+
+    def crowd_up(self, leaf: int, spine: int, flows: int) -> Closeable:
+        """From now on so many flows of others go from a lower switch to an upper one."""
+
+    def limit_now_and_then(self, number: int, share: float, every_s: float) -> Closeable:
+        """From now on a node sends no faster than a share of its rate, in every second span of this length."""
+
     def swallow(self, spine: int | None) -> None:
         """From now on nothing passes an upper switch, or any of them."""
 
@@ -88,7 +103,7 @@ class Strike:
     note: str = ""
     reasons: tuple[str, ...] = ()
     undo: tuple[float, Callable[[], None]] | None = None
-    keep: list[Cgroup | Hogs] = field(default_factory=list)
+    keep: list[Closeable] = field(default_factory=list)
     sources: tuple[int, ...] = ()
     targets: tuple[int, ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()

@@ -105,7 +105,7 @@ def load_of(fault: str, variant: str, second: bool = False) -> dict[str, Any]:
         second: it is the lesser one of two.
     """
     factor = factor_of(variant)
-    if fault == "slow-data":
+    if fault == "slow-data" or (fault == "two-causes" and second):
         return asdict(Load(data_s=(factor - 1) * ITERATION_S))
     if fault == "gc-storm":
         return asdict(Load(objects=int(variant.removesuffix("k")) * 1000))

@@ -18,7 +18,9 @@ from typing import Final
 
 from whichrank.demo.scene import Flow
 from whichrank.errors import UsageError
-from whichrank.lab.topology import NODE, SPINE, Cable, Place, Route, Topology
+from whichrank.lab.now_and_then import NowAndThen
+from whichrank.lab.topology import LEAF, NODE, SPINE, Cable, Place, Route, Topology
+from whichrank.lab.traffic import Traffic
 
 DEVICE: Final = "eth0"
 """Of every node."""
@@ -226,6 +228,23 @@ class Network:
         self.cut(cable)
         return lambda: self.mend(cable)
 
+    def crowd(self, source: int, target: int, flows: int) -> Traffic:
+        """From now on so many flows of others go from one node to another."""
+        return Traffic(self.command(source), self.command(target), self.address(target), flows)
+
+    def crowd_up(self, leaf: int, spine: int, flows: int) -> Traffic:
+        """From now on so many flows of others go from a leaf to a spine, the number of which is counted round."""
+        lower, upper = Place(LEAF, leaf), Place(SPINE, spine % self.topology.spines)
+        for place, other in ((lower, upper), (upper, lower)):  # they have no routes to each other: nobody needs them
+            device = Cable(lower, upper).device(place)
+            _batch(self.namespace(place), [f"route replace {other.address}/32 dev {device} src {place.address}"])
+        return Traffic(self.command_at(lower), self.command_at(upper), upper.address, flows)
+
+    def limit_now_and_then(self, number: int, share: float, every_s: float) -> NowAndThen:
+        """From now on a node sends no faster than this share of its rate, in every second span of this length."""
+        less = f"{round(_bits(self.rate) * share / 1e3)}kbit"
+        return NowAndThen(lambda: self.limit(number, less), lambda: self.limit(number, self.rate), every_s)
+
     def leaf_of(self, number: int) -> int:
         """The number of the leaf that a node's first port hangs on."""
         return self._cables_of(number)[0].upper.number
@@ -329,11 +348,15 @@ def _next_hops(hops: Collection[tuple[Place, str]]) -> str:
 
 
 def _limit(device: str, rate: str) -> str:
+    burst = max(_LEAST_BURST, round(_bits(rate) / 8 * _BURST_S))
+    return f"qdisc replace dev {device} root tbf rate {rate} burst {burst} latency {_BACKLOG}"
+
+
+def _bits(rate: str) -> float:
+    """Per second."""
     match = _RATE.fullmatch(checked_rate(rate))
     assert match is not None
-    bytes_per_s = int(match[1]) * _UNITS[match[2]] / 8
-    burst = max(_LEAST_BURST, round(bytes_per_s * _BURST_S))
-    return f"qdisc replace dev {device} root tbf rate {rate} burst {burst} latency {_BACKLOG}"
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def _batch(namespace: str, lines: Iterable[str]) -> None:

@@ -86,7 +86,8 @@ class Script:
             self._seat.report("iteration", iteration=iteration, **extra)
             self._errands.at_start_of(iteration)
             self._drag.at_start_of(iteration)
-            yield iteration
+            if self._errands.left_out != iteration:
+                yield iteration
             if iteration + 1 == self.args.iterations or self._errands.last_iteration == iteration:
                 self._is_over = True
             iteration += 1
