@@ -173,7 +173,8 @@ class Trial:
             if process is not None and process.poll() is None:
                 self._end(process, injector)
             injector.close()
-        return self._judge(injector.truth(), injector.longer() if self.fault.name in SLOW or self.fault.is_slow else None)
+        is_timed = self.fault.name in SLOW or self.fault.is_slow
+        return self._judge(injector.truth(), injector.longer() if is_timed else None)
 
     # ---- running ---------------------------------------------------------------------------------------------------
 
