@@ -1,0 +1,133 @@
+"""The catalogue that methods are scored on: what is done to which workloads, and the class that CCL-D gives it.
+
+A scenario is a fault of a fixed magnitude. Its runs go over the workloads in which it has its effect, one by one with
+the seed. Classes are those of CCL-D section 2.2: H1 not entered, H2 inconsistent, H3 hardware; S1 computation slow,
+S2 communication slow, S3 both. Healthy jobs have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from whichrank.errors import UsageError
+
+Class = Literal["H1", "H2", "H3", "S1", "S2", "S3"]
+CLASSES: Final[tuple[Class, ...]] = ("H1", "H2", "H3", "S1", "S2", "S3")
+_ALL: Final = ("ddp", "fsdp", "3d", "ring", "moe")
+_SYNCHRONOUS: Final = ("ddp", "fsdp", "ring", "moe")
+"""Without a pipeline, the bubbles of which hide a part of what is slow."""
+_BUCKETS: Final = ("3d", "ring", "moe")
+"""Whose scripts issue the reductions of gradients themselves."""
+_PIPELINE: Final = ("3d",)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A column of the long table.
+
+    Attributes:
+        fault: Name.
+        fault_class: None for healthy jobs, and for jobs in which all are slow alike.
+        workloads: In which it has its effect.
+        variant: Its form; empty: drawn by the seed.
+        is_quick: Of the subset that is run often.
+    """
+
+    fault: str
+    fault_class: Class | None
+    workloads: tuple[str, ...] = _ALL
+    variant: str = ""
+    is_quick: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the fault, and of its form if it is fixed."""
+        return f"{self.fault} {self.variant}".rstrip()
+
+    def workload(self, seed: int) -> str:
+        """The one that a seed runs."""
+        return self.workloads[seed % len(self.workloads)]
+
+
+SCENARIOS: Final[tuple[Scenario, ...]] = (
+    Scenario("stop", "H1", is_quick=True),
+    Scenario("kill", "H1"),
+    Scenario("oom-kill", "H1"),
+    Scenario("exit", "H1"),
+    Scenario("raise", "H1"),
+    Scenario("sleep", "H1"),
+    Scenario("sleep-gil", "H1"),
+    Scenario("spin", "H1"),
+    Scenario("stuck-io", "H1"),
+    Scenario("stalled-loader", "H1"),
+    Scenario("never-init", "H1"),
+    Scenario("slow-then-stop", "H1", _SYNCHRONOUS),
+    Scenario("skip-op", "H2", _PIPELINE),
+    Scenario("repeat-op", "H2", _PIPELINE),
+    Scenario("wrong-shape", "H2", _BUCKETS, is_quick=True),
+    Scenario("wrong-dtype", "H2", _BUCKETS),
+    Scenario("wrong-op", "H2", _BUCKETS),
+    Scenario("wrong-reduce-op", "H2", _BUCKETS),
+    Scenario("wrong-root", "H2", ("ddp",)),
+    Scenario("wrong-order", "H2", _PIPELINE),
+    Scenario("ahead", "H2", ("ddp", "fsdp", "ring", "moe")),
+    Scenario("stop-in-op", "H3", _BUCKETS),
+    Scenario("unplugged", "H3", is_quick=True),
+    Scenario("mute-node", "H3"),
+    Scenario("one-way", "H3"),
+    Scenario("lost-flow", "H3"),
+    Scenario("dead-spine", "H3"),
+    Scenario("partition", "H3"),
+    Scenario("slow-compute", "S1", variant="x2", is_quick=True),
+    Scenario("slow-layers", "S1", variant="x5"),
+    Scenario("slow-start", "S1", variant="x2"),
+    Scenario("flap", "S1", variant="x5"),
+    Scenario("slow-data", "S1", variant="x2"),
+    Scenario("gc-storm", "S1", variant="100k"),
+    Scenario("cpu-limit", "S1", variant="0.03"),
+    Scenario("two-slow", "S1", variant="x2"),
+    Scenario("two-causes", "S1", variant="x2"),
+    Scenario("slow-link", "S2", variant="50mbit", is_quick=True),
+    Scenario("slow-inbound", "S2", variant="50mbit"),
+    Scenario("lossy-link", "S2"),
+    Scenario("congested", "S2"),
+    Scenario("congested-spine", "S2"),
+    Scenario("link-jitter", "S2"),
+    Scenario("slow-link-and-compute", "S3", variant="50mbit"),
+    Scenario("slow-every-rank", None, variant="x2"),
+    Scenario("none", None, is_quick=True),
+    Scenario("jitter", None),
+    Scenario("gc", None),
+    Scenario("late-checkpoint", None, is_quick=True),
+    Scenario("rank0-eval", None),
+    Scenario("first-compile", None),
+    Scenario("suspend-all", None),
+    Scenario("stop-and-continue", "H1"),
+    Scenario("early-exit", None),
+    Scenario("posted-irecv", None),
+    Scenario("reroute", None),
+    Scenario("more-tokens", None, _PIPELINE, variant="x2"),
+    Scenario("wander", None, _SYNCHRONOUS, variant="x2"),
+    Scenario("long-last-stage", None, _PIPELINE),
+    Scenario("absorbed", None, _PIPELINE),
+)
+QUICK: Final = "quick"
+"""The name of the subset that is run often."""
+
+
+def chosen(names: Iterable[str]) -> Iterator[Scenario]:
+    """The scenarios of these names, of faults of these names, or of a subset; all, if there are no names.
+
+    Raises:
+        UsageError: There is none of a name.
+    """
+    wanted = list(names)
+    known = {QUICK, *(s.name for s in SCENARIOS), *(s.fault for s in SCENARIOS)}
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"there is no scenario '{name}'", mend="whichrank lab list  shows all")
+    for scenario in SCENARIOS:
+        if not wanted or {scenario.name, scenario.fault} & set(wanted) or (QUICK in wanted and scenario.is_quick):
+            yield scenario
