@@ -75,6 +75,8 @@ class Setup:
     """Of its cables."""
     record: bool = False
     """Keep the telemetry, for `whichrank replay`."""
+    at_leisure: bool = False
+    """Go on after the alert for as long as a method without hard evidence is patient."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +241,8 @@ class Trial:
         """Until the verdict stands, or there is nothing more to come."""
         started_s = time.monotonic()
         alert_s = told_s = None
-        after_s = AFTER_ALERT_S if self.setup.seed % LEISURELY_SEEDS else AT_LEISURE_S
+        is_short = self.setup.seed % LEISURELY_SEEDS and not self.setup.at_leisure
+        after_s = AFTER_ALERT_S if is_short else AT_LEISURE_S
         if self.fault.is_slow:
             after_s = max(after_s, self.setup.slow_window_s / 2)  # a reason may need more looks
         while process.poll() is None:

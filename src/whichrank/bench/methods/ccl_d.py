@@ -1,0 +1,123 @@
+"""CCL-D by its own formulas (paper, section 4): counts and rates of sends and receives beside the operations.
+
+Decided, where the paper leaves it open: the slow threshold is 3, as "usually" there; slowness must recur in two
+windows; of several communicators with an anomaly the first one in time is located.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whichrank.bench.methods.method import Limits, Said
+from whichrank.bench.methods.seen import BARRIER_BYTES, Seen, by_round
+from whichrank.lab.scenarios import Class
+from whichrank.model.rows import Kind
+
+THETA_SLOW = 3.0
+RECUR = 2
+ALPHA, BETA = 0.4, 0.6
+BASE_ROUNDS, BASE_S = 100, 120.0
+_LEAST_ROUNDS = 3
+
+
+class CclD:
+    """See the module."""
+
+    name = "CCL-D"
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._hung: set[tuple[int, int]] = set()
+        self._base: dict[int, float] = {}
+        self._window_s = 0.0
+        self._slow_windows: dict[int, int] = {}
+        self._first_s = 0.0
+
+    def look(self, seen: Seen) -> list[Said]:
+        """See `method.Method`."""
+        return [*self._hang(seen), *self._slow(seen)]
+
+    # ---- hang ------------------------------------------------------------------------------------------------------
+
+    def _hang(self, seen: Seen) -> list[Said]:
+        waiting = seen.waiting()
+        too_long = np.flatnonzero((waiting.for_s > self._limits.hang_s) & ~waiting.is_barrier)
+        if not len(too_long):
+            return []
+        at = too_long[np.argmax(waiting.for_s[too_long])]
+        key = int(waiting.comm[at]), int(waiting.counter[at])
+        if self._hung:
+            return []
+        self._hung.add(key)
+        hanging = waiting.rank[(waiting.comm == key[0]) & (waiting.counter == key[1])]
+        ranks, fault_class = _locate_hang(seen, *key, set(hanging.tolist()))
+        return [Said("hang", frozenset(ranks), fault_class=fault_class)]
+
+    # ---- slow ------------------------------------------------------------------------------------------------------
+
+    def _slow(self, seen: Seen) -> list[Said]:
+        self._first_s = self._first_s or seen.now_s
+        self._window_s = self._window_s or seen.now_s
+        if seen.now_s - self._window_s < self._limits.window_s:
+            return []
+        rows = seen.rounds(self._window_s)
+        self._window_s = seen.now_s
+        is_barrier = (rows["kind"] == Kind.BARRIER) | (
+            (rows["kind"] == Kind.ALL_REDUCE) & (rows["bytes"] < BARRIER_BYTES)
+        )
+        rows = rows[~is_barrier]
+        said = []
+        for comm in np.unique(rows["comm"]).tolist():
+            size = int(seen.picture.comm_size[comm])
+            rounds = [r for r in by_round(rows[rows["comm"] == comm]) if len(r) == size > 1]
+            if len(rounds) >= _LEAST_ROUNDS:
+                said += self._judge_window(seen, comm, rounds)
+        return said
+
+    def _judge_window(self, seen: Seen, comm: int, rounds: list[np.ndarray]) -> list[Said]:
+        longest = np.array([r["took_s"].max() for r in rounds])
+        if comm not in self._base:  # equation 1
+            self._base[comm] = float(longest[:BASE_ROUNDS].mean())
+            return []
+        base = self._base[comm]
+        span = np.array([np.ptp(r["took_s"]) for r in rounds])
+        worst = rounds[int(span.argmax())]  # equation 2
+        t_max, t_min = float(worst["took_s"].max()), float(worst["took_s"].min())
+        if (t_max - base) / base <= THETA_SLOW:  # equation 3
+            return []
+        self._slow_windows[comm] = self._slow_windows.get(comm, 0) + 1
+        if self._slow_windows[comm] != RECUR:
+            return []
+        share = (t_max - t_min) / (t_max - base)  # equation 4
+        computes = {int(worst["rank"][worst["took_s"].argmin()])}
+        sends = _least_rate(seen, worst["rank"])
+        if share > BETA:
+            return [Said("slow", frozenset(computes), fault_class="S1")]
+        if share < ALPHA:
+            return [Said("slow", frozenset(sends), fault_class="S2")]
+        return [Said("slow", frozenset(computes | sends), fault_class="S3")]
+
+
+def _locate_hang(seen: Seen, comm: int, counter: int, hanging: set[int]) -> tuple[set[int], Class]:
+    """The decision tree of figure 7, left side."""
+    ranks, issued, _ = seen.members(comm)
+    known = ranks >= 0
+    out = {int(rank) for rank in ranks[known & (issued < counter)]}
+    if out:
+        return out, "H1"
+    others = {int(rank) for rank in ranks[known]} - hanging
+    if others:
+        return others, "H2"
+    rates = seen.state.ranks.rates[ranks[known]]
+    moved = rates["op_sent"].astype(np.int64) + rates["op_received"].astype(np.int64)
+    return {int(rank) for rank in ranks[known][moved == moved.min()]}, "H3"
+
+
+def _least_rate(seen: Seen, ranks: np.ndarray) -> set[int]:
+    """The rank with the lowest rate of sends or receives: the reciprocal of the changes in a window."""
+    rates = seen.state.ranks.rates[np.unique(ranks)]
+    rates = rates[(rates["samples"] > 0) & (rates["send_rate"] > 0) & (rates["recv_rate"] > 0)]
+    if not len(rates):
+        return set()
+    least = np.minimum(rates["send_rate"], rates["recv_rate"])
+    return {int(rates["rank"][least.argmin()])}

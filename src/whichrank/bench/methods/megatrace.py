@@ -1,0 +1,70 @@
+"""MegaTrace's rule for hangs (paper, section IV.C and algorithm 1): no telemetry for twice a batch.
+
+Decided: a batch is an iteration, by its optimizer steps. "Completed batches" of a rank are the operations that it has
+completed, in its group. Of those with the fewest the one whose latest word is the oldest is the halt point; the paper's
+minimum of `time_diff` does not say between what. Network anomalies are connections that send again in vain, in place of
+work requests that do not complete.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whichrank.bench.methods.method import Limits, Said
+from whichrank.bench.methods.seen import Seen
+
+BATCHES = 2.0
+WARM_UP = 3
+
+
+class MegaTrace:
+    """See the module."""
+
+    name = "MegaTrace (hang)"
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._is_told = False
+        self._counts = b""
+        self._since_s = 0.0
+
+    def look(self, seen: Seen) -> list[Said]:
+        """See `method.Method`."""
+        picture = seen.picture
+        counts = picture.member_done.tobytes() + picture.member_issued.tobytes() + picture.pairs.tobytes()
+        if counts != self._counts:
+            self._counts, self._since_s, self._is_told = counts, seen.now_s, False
+            return []
+        batch_s = _batch_s(seen)
+        if self._is_told or not batch_s or seen.now_s - self._since_s <= BATCHES * batch_s:
+            return []
+        self._is_told = True
+        ends, _ = seen.state.paths.ends(seen.now_s)
+        dead = {(int(a), int(b)) for a, b in zip(ends.rank[ends.dead], ends.peer[ends.dead], strict=True) if b >= 0}
+        if dead:
+            return [Said("hang", links=frozenset(dead), fault_class="H3")]
+        return [Said("hang", frozenset(_halt_point(seen)), fault_class="H1")]
+
+
+def _batch_s(seen: Seen) -> float:
+    """Usual time between steps of a rank, 0 unknown."""
+    if not seen.steps:
+        return 0.0
+    first = seen.steps[0][0]
+    at = np.array([t for rank, t in seen.steps if rank == first])[WARM_UP:]
+    return float(np.diff(at).mean()) if len(at) > 1 else 0.0
+
+
+def _halt_point(seen: Seen) -> set[int]:
+    """Of the group that is furthest behind, the rank that has completed least, and spoke first of these."""
+    named: set[int] = set()
+    issued = seen.state.ranks
+    for comm in range(len(seen.picture.comm_size)):
+        ranks, started, _ = seen.members(comm)
+        known = ranks >= 0
+        if not known.any() or np.ptp(started[known]) == 0:
+            continue
+        behind = ranks[known][started[known] == started[known].min()]
+        last = issued.went_on_s[behind]
+        named.add(int(behind[last.argmin()]))
+    return named
