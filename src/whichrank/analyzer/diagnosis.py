@@ -300,7 +300,8 @@ class Diagnosis:
     def _deadlock(self, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
         ranks = [int(r) for r in graph.cycle]
         rows = picture.waits[np.isin(picture.waits["rank"], ranks)]
-        wrong, witness = self._out_of_order(picture, rows)
+        skewed = sorted({r for comm in np.unique(rows["comm"]) for r in self.history.skewed(int(comm))} & set(ranks))
+        wrong, witness = (skewed, "its skew since then") if skewed else self._out_of_order(picture, rows)
         said = {int(w["rank"]): f"{self.op_name(w)} on {self.comm_name(int(w['comm']))}" for w in rows}
         evidence = tuple(
             Evidence(what="blocked on", value=words, where=f"rank {rank}") for rank, words in list(said.items())[:16]

@@ -96,6 +96,8 @@ class Result:
     seconds_to_located: float | None
     longer: float | None = None
     """By which share iterations have taken longer since the fault, by the clock of the injector."""
+    went_on: bool | None = None
+    """Iterations began long after nothing came through any more on some ways; None for other faults."""
     log: str = field(default="", compare=False)
 
 
@@ -176,7 +178,10 @@ class Trial:
                 self._end(process, injector)
             injector.close()
         is_timed = self.fault.name in SLOW or self.fault.is_slow
-        return self._judge(injector.truth(), injector.longer() if is_timed else None)
+        result = self._judge(injector.truth(), injector.longer() if is_timed else None)
+        if self.fault.variants[0].effect != "cut":
+            return result
+        return replace(result, went_on=injector.went_on(self.setup.hang_timeout_s / 2))
 
     # ---- running ---------------------------------------------------------------------------------------------------
 

@@ -103,6 +103,13 @@ class Injector:
         enough = min(len(before), len(since)) >= _LEAST_TIMED
         return statistics.fmean(since) / statistics.fmean(before) - 1.0 if enough else None
 
+    def went_on(self, after_s: float) -> bool:
+        """Whether a rank has begun an iteration so long after the fault."""
+        truth = self._truth
+        return truth is not None and any(
+            at_ns - truth.at_monotonic_ns > after_s * 1e9 for at_ns in list(self._hub.began_ns.values())
+        )
+
     def close(self) -> None:
         """Undo what lasts (stopped ranks, cgroups), stop, and remove the control folder."""
         strike = self._strike

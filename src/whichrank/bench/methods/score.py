@@ -16,6 +16,7 @@ from whichrank.bench.methods.megatrace import MegaTrace
 from whichrank.bench.methods.method import Limits, Method, Said
 from whichrank.bench.methods.ras import Ras
 from whichrank.bench.methods.seen import Seen
+from whichrank.bench.methods.word import Word
 from whichrank.demo.plan import Truth
 from whichrank.wire.tape import Tape
 
@@ -25,29 +26,11 @@ METHODS: Final[dict[str, Callable[[Limits], Method]]] = {
     "megatrace": MegaTrace,
     "ccl-d": CclD,
 }
-OURS: Final = "whichrank"
 LOOK_EVERY_S: Final = 0.25
 BEFORE_S: Final = 0.2
 """Clocks may differ by so much."""
 _SLOW: Final = ("slow", "slow-all", "slow-link")
 Verdict = Literal["right", "unknown", "missed", "wrong_name", "false_alarm"]
-
-
-class Word(msgspec.Struct, frozen=True):
-    """Something that a method said.
-
-    Attributes:
-        at_s: On the tape's clock, CLOCK_MONOTONIC of the analyzer.
-        took_ms: What the method computed for until then, since its look before.
-        kind: hang or slow.
-    """
-
-    at_s: float
-    took_ms: float
-    kind: str
-    ranks: tuple[int, ...] = ()
-    links: tuple[tuple[int, int], ...] = ()
-    fault_class: str | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -84,7 +84,7 @@ def overhead(as_json: bool, quick: bool, names: tuple[str, ...]) -> int:
     if unknown := [name for name in names if name not in PARTS]:
         raise UsageError(f"there is no part '{unknown[0]}'", mend=f"--only {'|'.join(PARTS)}")
     chosen = [name for name in PARTS if not names or name in names]
-    with _progress() as progress:
+    with progress_bar() as progress:
         bars = {name: progress.add_task(PARTS[name].title, total=1.0) for name in chosen}
         results = measure(
             chosen, quick=quick, tell=lambda name, share: progress.update(bars[name], completed=share, refresh=True)
@@ -93,7 +93,7 @@ def overhead(as_json: bool, quick: bool, names: tuple[str, ...]) -> int:
     return 5 if results["skipped"] else 0
 
 
-def _progress() -> Any:
+def progress_bar() -> Any:
     """A progress bar on stderr, on a terminal only."""
     from rich.console import Console
     from rich.progress import Progress
@@ -110,7 +110,7 @@ def _campaign(plan: list[Any], path: Path, keep: Path | None, as_json: bool) -> 
     from whichrank.sensors.c10d import torch_folder
 
     torch_folder()  # without torch every trial would only say that no fault was done
-    with _progress() as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("trials", total=len(plan))
 
         def tell(number: int, total: int, result: Any) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whichrank.surface.cli.lab_run import list_all, network_options, run
+from whichrank.surface.cli.lab_score import score
 
 if TYPE_CHECKING:
     from whichrank.lab.box import LabFile
@@ -101,4 +102,5 @@ def _say_removed(names: list[str]) -> None:
 
 
 command.add_command(run)
+command.add_command(score)
 command.add_command(list_all)

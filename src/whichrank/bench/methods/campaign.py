@@ -1,0 +1,163 @@
+"""Runs the catalogue in the lab, lets every method go through each recording, and keeps a line of JSON for each run."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from whichrank.bench.methods.method import Limits
+from whichrank.bench.methods.ours import words_of
+from whichrank.bench.methods.score import Outcome, expected_of, judge, listen
+from whichrank.bench.trial import HANG_TIMEOUT_S, SLOW_WINDOW_S, Result, Setup, Trial
+from whichrank.demo.plan import Truth
+from whichrank.errors import FormatError, UsageError
+from whichrank.lab.scenarios import Scenario
+from whichrank.lab.topology import Topology
+from whichrank.wire.tape import FILE_NAME
+
+OURS: Final = "whichrank"
+RANKS: Final = 8
+RATE: Final = "200mbit"
+ABSORBED: Final = 0.05
+"""A fault by which iterations become longer by less is one that the job absorbs."""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A run of a scenario.
+
+    Attributes:
+        verdict: On whichrank as it ran, by every word that it said.
+        is_absorbed: The job went on as before.
+        longer: By which share iterations took longer, if that was seen.
+        detected_s: From the fault to the first alert in the file.
+        outcomes: By method, ours too: on the recording.
+        truth: What was done, None if nothing was.
+    """
+
+    scenario: str
+    fault_class: str | None
+    seed: int
+    workload: str
+    launcher: str
+    verdict: str
+    is_absorbed: bool
+    longer: float | None
+    detected_s: float | None
+    outcomes: dict[str, Outcome]
+    truth: dict[str, Any] | None
+    incidents: list[dict[str, Any]]
+
+
+def plan(scenarios: Iterable[Scenario], seeds: int) -> list[tuple[Scenario, int]]:
+    """All scenarios with the first seed, then with the next."""
+    every = list(scenarios)
+    return [(scenario, seed) for seed in range(seeds) for scenario in every]
+
+
+def setup_of(scenario: Scenario, seed: int) -> Setup:
+    """How a scenario is run: the first seed under torchrun, one agent on each of four nodes."""
+    return Setup(
+        scenario.fault, RANKS, seed, "torchrun" if seed == 0 else "preloaded", variant=scenario.variant,
+        workload=scenario.workload(seed), topology=Topology(), rate=RATE, record=True, at_leisure=True,
+    )  # fmt: skip
+
+
+def done_in(path: Path) -> dict[tuple[str, int], Run]:
+    """Runs that a file holds, by scenario and seed.
+
+    Raises:
+        UsageError: It cannot be read.
+        FormatError: It holds something else.
+    """
+    try:
+        lines = path.read_bytes().splitlines() if path.exists() else []
+    except OSError as error:
+        raise UsageError(
+            f"the results cannot be read: {error.strerror}", where=str(path), mend="--results FILE"
+        ) from error
+    runs: dict[tuple[str, int], Run] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            run = msgspec.json.decode(line, type=Run)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            what = "this is no run of a score, so the score cannot go on from this file"
+            raise FormatError(what, where=f"{path}, line {number}", mend="begin a new file: --results FILE") from error
+        runs[run.scenario, run.seed] = run
+    return runs
+
+
+def run_all(
+    todo: Sequence[tuple[Scenario, int]],
+    methods: Sequence[str],
+    path: Path,
+    keep: Path | None,
+    tell: Callable[[Run], None],
+) -> None:
+    """Run scenarios, and append what came of each.
+
+    Args:
+        todo: What the file does not hold.
+        methods: Of `score.METHODS`.
+        path: JSON lines.
+        keep: Where the output of each run is kept, recordings too; None: nowhere.
+        tell: Called after each.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+    except OSError as error:
+        raise UsageError(
+            f"the results cannot be kept there: {error.strerror}", where=str(path), mend="--results FILE"
+        ) from error
+    for scenario, seed in todo:
+        folder = Path(tempfile.mkdtemp(prefix="whichrank-score-"))
+        try:
+            run = run_one(scenario, seed, methods, folder)
+            if keep:
+                shutil.copytree(folder, keep / f"{scenario.fault}-{seed}", dirs_exist_ok=True)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        with path.open("ab") as file:
+            file.write(msgspec.json.encode(run) + b"\n")
+        tell(run)
+
+
+def run_one(scenario: Scenario, seed: int, methods: Sequence[str], folder: Path) -> Run:
+    """Run a scenario once, and let the methods go through its recording."""
+    setup = setup_of(scenario, seed)
+    result = Trial(setup, folder).run()
+    truth = msgspec.convert(result.truth, Truth) if result.truth else None
+    return Run(
+        scenario=scenario.name,
+        fault_class=scenario.fault_class,
+        seed=seed,
+        workload=setup.workload,
+        launcher=setup.launcher,
+        verdict=result.verdict,
+        is_absorbed=_is_absorbed(result),
+        longer=result.longer,
+        detected_s=result.seconds_to_alert,
+        outcomes=_outcomes(truth, scenario, methods, folder / FILE_NAME) if truth else {},
+        truth=result.truth,
+        incidents=result.incidents,
+    )
+
+
+def _outcomes(truth: Truth, scenario: Scenario, methods: Sequence[str], tape: Path) -> dict[str, Outcome]:
+    expected = expected_of(truth, RANKS, scenario.fault_class)
+    said = listen(tape, methods, Limits(HANG_TIMEOUT_S, SLOW_WINDOW_S)) | {OURS: words_of(tape)}
+    return {name: judge(expected, words, truth.at_monotonic_ns / 1e9) for name, words in said.items()}
+
+
+def _is_absorbed(result: Result) -> bool:
+    if result.went_on is not None:
+        return result.went_on
+    return result.longer is not None and result.longer < ABSORBED

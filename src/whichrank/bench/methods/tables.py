@@ -1,0 +1,183 @@
+"""The two tables of a score, as in CCL-D table 1 and per scenario, and the first one as a picture."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from html import escape
+from statistics import median
+from typing import Final
+
+from whichrank.bench.methods.campaign import OURS, Run
+from whichrank.bench.methods.score import Outcome
+from whichrank.lab.scenarios import CLASSES, SCENARIOS
+
+TITLES: Final = {
+    OURS: "whichrank",
+    "ras": "RAS counts",
+    "flight-recorder": "Flight Recorder",
+    "megatrace": "MegaTrace (hang)",
+    "ccl-d": "CCL-D",
+}
+HEALTHY: Final = "none"
+"""Jobs in which nobody is at fault."""
+_COLUMNS: Final = (*CLASSES, HEALTHY)
+_HEADS: Final = {
+    "H1": "H1 not entered", "H2": "H2 inconsistent", "H3": "H3 hardware", "S1": "S1 computation",
+    "S2": "S2 communication", "S3": "S3 both", HEALTHY: "nobody",
+}  # fmt: skip
+
+
+def verdict_of(run: Run, method: str) -> str | None:
+    """What came of a method in a run; ours by every word as it ran; None: the method did not look, or nothing was done.
+
+    A fault that the job absorbs need not be told.
+    """
+    if run.truth is None:
+        return None
+    if method == OURS:
+        verdict = run.verdict
+    elif method in run.outcomes:
+        verdict = run.outcomes[method].verdict
+    else:
+        return None
+    return "absorbed" if verdict == "missed" and run.is_absorbed else verdict
+
+
+def methods_of(runs: Iterable[Run]) -> list[str]:
+    """Ours last."""
+    known = {name for run in runs for name in run.outcomes}
+    return [name for name in TITLES if name in known and name != OURS] + [OURS]
+
+
+def class_table(runs: Sequence[Run]) -> str:
+    """Markdown: right runs of all, and wrong names, by method and class; then times."""
+    heads = [_HEADS[column] for column in _COLUMNS]
+    lines = [
+        f"| method | {' | '.join(heads)} | hang detected, s | slow detected, s | located, ms |",
+        "|---|" + "--:|" * (len(heads) + 3),
+    ]
+    for method in methods_of(runs):
+        cells = [_cell([run for run in runs if _column(run) == column], method) for column in _COLUMNS]
+        times = [_seconds(_detected(runs, method, kind)) for kind in ("H", "S")]
+        located = [
+            o.located_ms for run in runs if (o := run.outcomes.get(method)) and o.verdict == "right" and o.located_ms
+        ]
+        lines.append(f"| {TITLES[method]} | {' | '.join([*cells, *times, _number(located)])} |")
+    return "\n".join(lines)
+
+
+def _column(run: Run) -> str:
+    return run.fault_class or HEALTHY
+
+
+def _counts(runs: Iterable[Run], method: str) -> Counter[str]:
+    return Counter(verdict for run in runs if (verdict := verdict_of(run, method)))
+
+
+def _cell(runs: Sequence[Run], method: str) -> str:
+    """`9/10`, and what names the wrong ones."""
+    counts = _counts(runs, method)
+    total = counts.total() - counts["absorbed"]
+    if not total:
+        return "-"
+    wrong = counts["wrong_name"] + counts["false_alarm"]
+    return f"{counts['right']}/{total}" + (f" ({wrong} wrong)" if wrong else "")
+
+
+def _detected(runs: Iterable[Run], method: str, kind: str) -> list[float]:
+    """Seconds to the first word, of faults that were told rightly."""
+    found = []
+    for run in runs:
+        if (run.fault_class or "").startswith(kind) and verdict_of(run, method) == "right":
+            at_s = run.detected_s if method == OURS else run.outcomes[method].detected_s
+            found += [at_s] if at_s is not None else []
+    return found
+
+
+def _seconds(values: Sequence[float]) -> str:
+    return f"{median(values):.1f} ({max(values):.1f})" if values else "-"
+
+
+def _number(values: Sequence[float]) -> str:
+    return f"{median(values):.2f}" if values else "-"
+
+
+def scenario_table(runs: Sequence[Run]) -> str:
+    """Markdown: a row for each scenario; ours in full, of the others right runs and wrong names."""
+    others = [method for method in methods_of(runs) if method != OURS]
+    lines = [
+        "| scenario | class | n | under torchrun | right | unknown | missed | late | several | wrong cause "
+        "| wrong name | false alarm | class right | absorbed | detected, median (max) s | iterations longer | "
+        + " | ".join(TITLES[method] for method in others)
+        + " |",
+        "|---|---|" + "--:|" * (14 + len(others)),
+    ]
+    for name in dict.fromkeys(scenario.name for scenario in SCENARIOS):
+        mine = [run for run in runs if run.scenario == name]
+        if mine:
+            lines.append(_row(name, _column(mine[0]), mine, others))
+    lines.append(_row("**all**", "", runs, others))
+    return "\n".join(lines)
+
+
+def _row(name: str, column: str, runs: Sequence[Run], others: Sequence[str]) -> str:
+    counts = _counts(runs, OURS)
+    undone = sum(run.truth is None for run in runs)
+    words = ("right", "unknown", "missed", "late", "several", "wrong_cause", "wrong_name", "false_alarm")
+    seconds = [r.detected_s for r in runs if r.detected_s is not None and verdict_of(r, OURS) not in ("absorbed", None)]
+    longer = [run.longer for run in runs if run.longer is not None]
+    cells = [
+        str(len(runs)) + (f" ({undone} not done)" if undone else ""),
+        str(sum(run.launcher == "torchrun" for run in runs)),
+        *(str(counts[word]) for word in words),
+        _classes([o for run in runs if (o := run.outcomes.get(OURS))]),
+        str(counts["absorbed"]),
+        _seconds(seconds),
+        f"{median(longer):.0%}" if longer else "-",
+        *(_cell(runs, method) for method in others),
+    ]
+    return f"| {name} | {column} | {' | '.join(cells)} |"
+
+
+def _classes(outcomes: Sequence[Outcome]) -> str:
+    known = [outcome.is_class_right for outcome in outcomes if outcome.is_class_right is not None]
+    return f"{sum(known)}/{len(known)}" if known else "-"
+
+
+def picture(runs: Sequence[Run]) -> str:
+    """The first table as SVG: the share of right runs as the length of a bar, wrong names in red."""
+    methods = methods_of(runs)
+    left, wide, high, top = 150, 118, 34, 46
+    width, height = left + wide * len(_COLUMNS) + 10, top + high * len(methods) + 40
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif"'
+        ' font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+    ]
+    for number, column in enumerate(_COLUMNS):
+        parts.append(f'<text x="{left + number * wide}" y="28" font-weight="bold">{escape(_HEADS[column])}</text>')
+    for line, method in enumerate(methods):
+        y = top + line * high
+        weight = ' font-weight="bold"' if method == OURS else ""
+        parts.append(f'<text x="10" y="{y + 17}"{weight}>{escape(TITLES[method])}</text>')
+        for number, column in enumerate(_COLUMNS):
+            mine = [run for run in runs if _column(run) == column]
+            parts += _bar(_counts(mine, method), left + number * wide, y, wide - 46)
+    legend = "green: right; red: wrong name or false alarm; grey: nothing, or nobody named. Lab: real processes, Gloo."
+    parts += [f'<text x="10" y="{height - 12}" fill="#555">{legend}</text>', "</svg>"]
+    return "\n".join(parts) + "\n"
+
+
+def _bar(counts: Counter[str], x: int, y: int, width: int) -> list[str]:
+    total = counts.total() - counts["absorbed"]
+    if not total:
+        return [f'<text x="{x}" y="{y + 17}" fill="#999">-</text>']
+    right = width * counts["right"] / total
+    wrong = width * (counts["wrong_name"] + counts["false_alarm"]) / total
+    return [
+        f'<rect x="{x}" y="{y + 5}" width="{width}" height="16" fill="#ddd"/>',
+        f'<rect x="{x}" y="{y + 5}" width="{right:.1f}" height="16" fill="#2e9e5b"/>',
+        f'<rect x="{x + width - wrong:.1f}" y="{y + 5}" width="{wrong:.1f}" height="16" fill="#d33"/>',
+        f'<text x="{x + width + 4}" y="{y + 17}">{counts["right"]}/{total}</text>',
+    ]

@@ -1,0 +1,87 @@
+"""`whichrank lab score`: the catalogue of faults, and every method on the same runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from whichrank.surface.numbers import WholeNumber
+
+
+@click.command()
+@click.option(
+    "--scenarios", default="", help="Names with commas between, or 'quick'; all if not given. See `lab list`."
+)
+@click.option("--seeds", type=WholeNumber(1, 1000), default=5, show_default=True, help="Runs of each scenario.")
+@click.option("--methods", default="", help="Names with commas between; all if not given, 'none' for whichrank alone.")
+@click.option("--results", type=click.Path(path_type=Path), help="JSON lines; continued if there.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Keep what each run wrote here, recordings too.")
+@click.option("--picture", "picture_path", type=click.Path(path_type=Path), help="Write the first table as SVG.")
+@click.option("--json", "as_json", is_flag=True, help="Print all runs as JSON.")
+def score(
+    scenarios: str, seeds: int, methods: str, results: Path | None, keep: Path | None, picture_path: Path | None,
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Run the catalogue, let each method go through every recording, and print the two tables.
+
+    A run takes about half a minute; one that was ended goes on where it was. Exit code 0: whichrank was right in all
+    runs; 1: it was not.
+    """
+    import msgspec
+
+    from whichrank.bench.methods.campaign import OURS, Run, done_in, plan, run_all
+    from whichrank.bench.methods.tables import class_table, picture, scenario_table, verdict_of
+    from whichrank.lab.box import remove_abandoned
+    from whichrank.lab.scenarios import chosen
+    from whichrank.lab.userspace import become_root_of_a_namespace
+    from whichrank.surface.cli.bench import progress_bar
+    from whichrank.surface.leave import leave_on_signals
+
+    names = _methods(methods)
+    todo = plan(chosen(_names(scenarios)), seeds)
+    path = results or Path("whichrank-out/lab-score.jsonl")
+    known = done_in(path)
+    become_root_of_a_namespace(sys.argv[1:])
+    remove_abandoned()
+    leave_on_signals()
+    left = [(scenario, seed) for scenario, seed in todo if (scenario.name, seed) not in known]
+    with progress_bar() as progress:
+        bar = progress.add_task("runs", total=len(todo), completed=len(todo) - len(left))
+
+        def tell(run: Run) -> None:
+            progress.advance(bar)
+            after = "" if run.detected_s is None else f" {run.detected_s:.1f} s"
+            progress.console.print(
+                f"{run.scenario}, seed {run.seed}, {run.workload}: {verdict_of(run, OURS) or run.verdict}{after}"
+            )
+
+        run_all(left, names, path, keep, tell)
+    known = done_in(path)
+    runs = [known[scenario.name, seed] for scenario, seed in todo if (scenario.name, seed) in known]
+    if picture_path:
+        picture_path.write_text(picture(runs), encoding="utf-8")
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.encode(runs) + b"\n")
+    else:
+        click.echo(f"{class_table(runs)}\n\n{scenario_table(runs)}")
+    return 0 if all(verdict_of(run, OURS) in ("right", "absorbed") for run in runs) else 1
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _methods(text: str) -> list[str]:
+    from whichrank.bench.methods.score import METHODS
+    from whichrank.errors import UsageError
+
+    names: list[Any] = _names(text)
+    if names == ["none"]:
+        return []
+    for name in names:
+        if name not in METHODS:
+            raise UsageError(f"there is no method '{name}'", mend=f"--methods {','.join(METHODS)}")
+    return names or list(METHODS)
