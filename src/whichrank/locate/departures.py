@@ -43,7 +43,7 @@ def expected(x: Tokens, context: int = 64, support: int = 3) -> tuple[frozenset[
 
 
 def departures(
-    x: Tokens, window: int = 256, kept: int = 4096, context: int = 64, support: int = 3
+    x: Tokens, window: int = 256, kept: int = 4096, context: int = 64, support: int = 3, *, usual_since: bool = False
 ) -> frozenset[tuple[int, int]] | None:
     """Where the latest operations of a rank are not what its own past allows: pairs of the token before and the token.
 
@@ -56,6 +56,7 @@ def departures(
         kept: How far back the past is asked.
         context: See `expected`.
         support: See `expected`.
+        usual_since: Those too that have come again.
 
     Returns:
         None if the past says nothing about any of them.
@@ -73,7 +74,8 @@ def departures(
         length = context + 1 - int(enough[0]) if len(enough) else 0
         if length:
             asked += 1
-            if not bool((x[1:end][alike >= length] == x[end]).any()) and not _comes_again(x, end, length):
+            is_new = not bool((x[1:end][alike >= length] == x[end]).any())
+            if is_new and (usual_since or not _comes_again(x, end, length)):
                 found.add((int(x[end - 1]), int(x[end])))
     return frozenset(found) if asked else None
 

@@ -159,17 +159,19 @@ def departed(tokens: Mapping[int, Tokens], shape: Callable[[int], int]) -> froze
         tokens: By rank, its tokens up to and with the operation in question.
         shape: Token -> what it is on any communicator of that role: members of different groups share that.
     """
-    found: dict[int, frozenset[tuple[int, int]] | None] = {}
+    found: dict[int, frozenset[tuple[int, int]]] = {}
+    once: list[frozenset[tuple[int, int]]] = []
     # With a longer past more is known to be usual (a rare log line), so all are asked about equally long ones.
     common = min((len(x) for x in tokens.values()), default=0)
     for rank, x in tokens.items():
-        own = departures(x[len(x) - common :])
-        found[rank] = None if own is None else frozenset((shape(a), shape(b)) for a, b in own)
-    known = [d for d in found.values() if d is not None]
-    if len(known) < len(found) or not known:
-        return frozenset()
-    shared = frozenset.intersection(*known)
-    return frozenset(rank for rank, d in found.items() if d is not None and d - shared)
+        own, ever = (departures(x[len(x) - common :], usual_since=usual) for usual in (False, True))
+        if own is None or ever is None:
+            return frozenset()
+        found[rank] = frozenset((shape(a), shape(b)) for a, b in own)
+        # New to one for the second time is usual for it, and no less shared with those for whom it was new once.
+        once.append(frozenset((shape(a), shape(b)) for a, b in ever))
+    shared = frozenset.intersection(*once) if once else frozenset()
+    return frozenset(rank for rank, own in found.items() if own - shared)
 
 
 def _some_of_each(sides: Sequence[int]) -> list[int]:

@@ -6,7 +6,9 @@ import numpy as np
 from batches import T0, Node, S, analyzer, comm_info, records, watch
 
 from whichrank.analyzer import Analyzer
+from whichrank.locate.signatures import Skew
 from whichrank.model.incident import Cause, Incident
+from whichrank.model.sequence import Edit
 
 TP, PP, EXTRA = 7, 8, 9
 ITERATIONS = 30
@@ -58,3 +60,14 @@ def test_two_that_departed_in_different_ways_share_no_mistake() -> None:
     word = last_word(a, node)
     assert word.cause == Cause.DEADLOCK
     assert not word.culprits
+
+
+def test_a_circle_that_a_skew_has_led_to_is_held_against_nobody_else() -> None:
+    # GIVEN rank 0 was told to have repeated an operation of the first group some iterations ago
+    a, node = job()
+    edit = Edit(ordinal=20, missing=(), extra=(1,), period=2)
+    assert a.history.tell(Skew(0, a.history.key_of(0), edit, iterations_since=20))
+    # WHEN both wait in a circle, in which rank 1 has departed from its past THEN it is rank 0 still
+    node.waits(0, TP, ITERATIONS + 1, 0.5, ordinal=NEXT)
+    node.waits(1, PP, ITERATIONS + 1, 0.5, ordinal=NEXT)
+    assert [c.rank for c in last_word(a, node).culprits] == [0]

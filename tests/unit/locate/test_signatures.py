@@ -210,6 +210,14 @@ def test_a_rare_operation_is_not_held_against_the_rank_whose_past_was_lost() -> 
     assert found.deviants != (1,)
 
 
+def test_a_log_that_comes_one_iteration_early_is_not_held_against_those_that_have_seen_one() -> None:
+    # GIVEN a log line every ten iterations, and rank 3 that has left an iteration out
+    steps = ITERATION * 10 + "L" + ITERATION * 9
+    # WHEN it comes to its second log before the others THEN it is what it does, and not they for their first one
+    found = asked({1: steps + "a", 2: steps + "a", 3: steps[: -len(ITERATION)] + ITERATION + "L"}, [0, 0, 1])
+    assert found.deviants == (3,)
+
+
 def test_a_side_of_which_only_some_departed_is_not_named_by_it() -> None:
     assert asked({1: FAITHFUL, 2: DEPARTED, 3: FAITHFUL, 4: DEPARTED}, [0, 0, 1, 1]) == Deviation((), ())
 

@@ -32,7 +32,7 @@ class MegaTrace:
         """See `method.Method`."""
         picture = seen.picture
         counts = picture.member_done.tobytes() + picture.member_issued.tobytes() + picture.pairs.tobytes()
-        if counts != self._counts:
+        if counts != self._counts or picture.gone.any():
             self._counts, self._since_s, self._is_told = counts, seen.now_s, False
             return []
         batch_s = _batch_s(seen)

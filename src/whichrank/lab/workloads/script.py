@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import math
 import os
 import sys
 import time
@@ -107,10 +108,15 @@ class Script:
             return
         too_long = 0 < self.args.seconds < time.monotonic() - self._started_s
         total = torch.tensor([float(loss), float(too_long)])
-        self.comms.all_reduce_in_turn(total, ("world",), "log")
+        groups = ("world", *(role for role in ("tp", "dp") if self._is_shared(role)))
+        self.comms.all_reduce_in_turn(total, groups, "log")
         if self.rank == 0:
-            say(f"iteration {iteration} loss {float(total[0]) / self.world_size:.6f}")
+            summed = math.prod(self.comms.groups[role].size for role in groups)
+            say(f"iteration {iteration} loss {float(total[0]) / summed:.6f}")
         self._is_over = bool(total[1] > 0)
+
+    def _is_shared(self, role: str) -> bool:
+        return role in self.comms.groups and 1 < self.comms.groups[role].size < self.world_size
 
     def finish(self, model: nn.Module) -> None:
         """After the last iteration."""
