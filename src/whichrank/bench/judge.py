@@ -18,7 +18,9 @@ Verdict = Literal[
     "right", "unknown", "missed", "late", "several", "wrong_name", "wrong_cause", "false_alarm", "no_fault_done"
 ]
 PROMPT_S = 3.0
-"""Hard evidence alarms within this time (DESIGN 5.2); so does a skew, of which three iterations must be seen."""
+"""Hard evidence alarms within this time (DESIGN 5.2)."""
+SKEW_ITERATIONS = 4
+"""A skew is told when three iterations of it are over, the one in which it began not counted."""
 SLACK = 1.5
 """Without hard evidence an alert comes after the hang timeout, and not much later."""
 BEFORE_S = 0.2
@@ -84,8 +86,10 @@ def judge(
         return "missed"
     if seconds_to_alert < -BEFORE_S:
         return "false_alarm"
-    prompt = truth.hard or truth.effect == "skew"
-    return _of_alerts(truth, alerts, seconds_to_alert > (PROMPT_S if prompt else SLACK * patience_s))
+    limit_s = PROMPT_S if truth.hard else SLACK * patience_s
+    if truth.effect == "skew":
+        limit_s = PROMPT_S + SKEW_ITERATIONS * truth.iteration_s
+    return _of_alerts(truth, alerts, seconds_to_alert > limit_s)
 
 
 def _of_alerts(truth: Truth, alerts: Sequence[Incident], late: bool) -> Verdict:

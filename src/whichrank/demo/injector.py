@@ -12,6 +12,7 @@ import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from whichrank.demo.fault import Fault
@@ -156,10 +157,16 @@ class Injector:
             iteration=strike.iteration,
             at_utc=at_utc.isoformat(),
             at_monotonic_ns=strike.at_ns,
+            iteration_s=self._iteration_s(strike.at_ns),
             sources=strike.sources,
             targets=strike.targets,
             pairs=strike.pairs,
         )
+
+    def _iteration_s(self, before_ns: int) -> float:
+        began_ns = sorted(at_ns for at_ns in self._hub.began_ns.values() if at_ns <= before_ns)[_WARM_UP:]
+        took_ns = [after - at for at, after in pairwise(began_ns)]
+        return statistics.median(took_ns) / 1e9 if took_ns else 0.0
 
     def _settings(self, rank: int) -> dict[str, Any]:
         settings = dict(self.fault.settings)

@@ -60,6 +60,7 @@ class Truth:
         iteration: of the victim.
         at_utc: ISO 8601.
         at_monotonic_ns: CLOCK_MONOTONIC.
+        iteration_s: seconds that an iteration took before, 0 unknown.
         ended_monotonic_ns: when it was taken back from outside, else None.
         sources: ranks of which what they send to other nodes was slowed; they may be named.
         targets: the same of what other nodes send to them.
@@ -82,6 +83,7 @@ class Truth:
     at_utc: str
     at_monotonic_ns: int
     ended_monotonic_ns: int | None = None
+    iteration_s: float = 0.0
     sources: tuple[int, ...] = ()
     targets: tuple[int, ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()

@@ -25,7 +25,8 @@ from whichrank.lab.traffic import Traffic
 DEVICE: Final = "eth0"
 """Of every node."""
 PREFIX: Final = "wrlab-"
-_TOOLS: Final = ("ip", "tc")
+_TOOLS: Final = ("ip", "tc", "nsenter")
+_NAMED: Final = Path("/run/netns")
 _BURST_S: Final = 200e-6
 _LEAST_BURST: Final = 4000
 """What may go at once: bytes, or for how long. A bucket that held more would let small messages through
@@ -85,7 +86,7 @@ class Network:
         """
         missing = [tool for tool in _TOOLS if not shutil.which(tool)]
         if missing:
-            raise NoLabError(f"a lab needs {' and '.join(missing)}", mend="apt-get install iproute2")
+            raise NoLabError(f"a lab needs {' and '.join(missing)}", mend="apt-get install iproute2 util-linux")
         try:
             self._make()
         except (OSError, subprocess.CalledProcessError) as error:
@@ -145,8 +146,11 @@ class Network:
         return f"{PREFIX}{self.name}-{place}"
 
     def command_at(self, place: Place) -> list[str]:
-        """What stands before a command that is to run in this place."""
-        return ["ip", "netns", "exec", self.namespace(place)]
+        """What stands before a command that is to run in this place.
+
+        Not `ip netns exec`, which puts a new /sys over the old one: control groups would be out of sight.
+        """
+        return ["nsenter", f"--net={_NAMED / self.namespace(place)}", "--"]
 
     def cut(self, *cables: Cable) -> None:
         """Take cables out at their upper ends; the lower ends have no carrier then, and routes go round them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import subprocess
 import sys
@@ -69,9 +70,9 @@ def send(lab: Lab, source: Place, target: Place, connections: int = 1, size: int
 
 
 def sent_bytes(lab: Lab, place: Place, device: str) -> int:
-    path = f"/sys/class/net/{device}/statistics/tx_bytes"
-    done = subprocess.run([*lab.network.command_at(place), "cat", path], check=True, capture_output=True)
-    return int(done.stdout)
+    command = [*lab.network.command_at(place), "ip", "-s", "-j", "link", "show", device]
+    done = subprocess.run(command, check=True, capture_output=True)
+    return int(json.loads(done.stdout)[0]["stats64"]["tx"]["bytes"])
 
 
 def test_flows_spread_over_the_spines_and_each_keeps_its_way(lab: Lab) -> None:

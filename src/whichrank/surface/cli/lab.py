@@ -25,7 +25,8 @@ def command() -> None:
 def up(name: str, nodes: int, leaves: int, spines: int, ports: int, rate: str) -> None:
     """Make a lab that stays until `whichrank lab down`; prints its name.
 
-    A command runs on its first node with  ip netns exec wrlab-NAME-node-0 COMMAND,  at the address 10.77.0.1.
+    A command runs on its first node with  nsenter --net=/run/netns/wrlab-NAME-node-0 COMMAND,
+    at the address 10.77.0.1.
     """
     from whichrank.lab.box import Lab, remove_abandoned
     from whichrank.lab.network import checked_rate
