@@ -50,6 +50,7 @@ COMMAND_LINE = {
         *("--scenario", "--workload", "--seed", "--ranks", "--nodes", "--leaves", "--spines", "--ports", "--rate"),
         *("--launcher", "--keep", "--json"),
     ],
+    "lab score": ["--scenarios", "--seeds", "--methods", "--results", "--keep", "--picture", "--json"],
     "lab status": ["--json"],
     "lab up": ["--name", "--nodes", "--leaves", "--spines", "--ports", "--rate"],
     "replay": ["PATH", "--json"],

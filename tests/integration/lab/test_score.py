@@ -1,0 +1,71 @@
+"""`whichrank lab score`: the quick subset, once; it goes on where it was, and every method goes through each run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from whichrank.bench.methods.campaign import OURS, Run, done_in
+from whichrank.bench.methods.score import METHODS
+from whichrank.bench.methods.tables import verdict_of
+from whichrank.lab.network import can_be_here
+from whichrank.lab.scenarios import QUICK, chosen
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(not can_be_here(), reason="network namespaces need root, ip and tc"),
+]
+
+SCORE = [sys.executable, "-m", "whichrank", "lab", "score"]
+SURE = ("stop", "wrong-shape", "none", "late-checkpoint")
+"""Scenarios that a machine with other work decides too; the others may be told late, or nobody named."""
+
+
+def test_the_quick_subset_is_run_scored_and_gone_on_with(tmp_path: Path) -> None:
+    results, kept, picture = tmp_path / "results.jsonl", tmp_path / "kept", tmp_path / "score.svg"
+    quick = [scenario.name for scenario in chosen([QUICK])]
+    command = [*SCORE, "--scenarios", QUICK, "--seeds", "1", "--results", str(results), "--keep", str(kept)]
+    done = subprocess.run([*command, "--picture", str(picture)], check=False, capture_output=True, text=True)
+    # THEN each scenario was run once, and each method has heard it
+    assert done.returncode in (0, 1), done.stderr
+    runs = {run.scenario: run for run in done_in(results).values()}
+    assert sorted(runs) == sorted(quick), done.stderr
+    for run in runs.values():
+        assert sorted(run.outcomes) == sorted([*METHODS, OURS]), run
+        assert run.launcher == "torchrun"
+        assert verdict_of(run, OURS) not in ("wrong_name", "wrong_cause", "false_alarm"), run
+    assert {runs[name].verdict for name in SURE} == {"right"}
+    assert runs["stop"].outcomes["ccl-d"].verdict == "right"
+    # AND the tables and the picture are made of them
+    assert "| whichrank |" in done.stdout
+    assert all(f"| {name} |" in done.stdout for name in quick)
+    assert picture.read_text().startswith("<svg")
+    # WHEN it is asked for again THEN nothing is run, and the same is said
+    again = subprocess.run([*command, "--json"], check=True, capture_output=True) if done.returncode == 0 else None
+    if again:
+        assert msgspec.json.decode(again.stdout, type=list[Run]) == [runs[name] for name in quick]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--scenarios", "stpo"], "there is no scenario 'stpo'"),
+        (["--methods", "guess"], "there is no method 'guess'"),
+        (["--seeds", "0"], "--seeds"),
+    ],
+)
+def test_what_cannot_be_scored_is_said_before_anything_is_run(options: list[str], said: str) -> None:
+    done = subprocess.run([*SCORE, *options], check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_a_file_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other.jsonl").write_text('{"scenario": 1}\n')
+    command = [*SCORE, "--scenarios", "stop", "--results", str(tmp_path / "other.jsonl")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode, "line 1" in done.stderr, "Traceback" in done.stderr) == (1, True, False), done.stderr

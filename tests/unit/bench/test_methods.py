@@ -1,0 +1,172 @@
+"""Methods of others say of plain telemetry what their sources say, and are told nothing of the truth."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.unit.analyzer.batches import T0, Node, S, comm_info, records
+
+from whichrank.bench.methods.ccl_d import CclD
+from whichrank.bench.methods.flight_recorder import FlightRecorder
+from whichrank.bench.methods.megatrace import MegaTrace
+from whichrank.bench.methods.method import Limits, Method, Said
+from whichrank.bench.methods.ras import Ras
+from whichrank.bench.methods.score import METHODS, Expected, judge
+from whichrank.bench.methods.seen import Seen
+from whichrank.bench.methods.word import Word
+from whichrank.model.rows import Kind
+
+LIMITS = Limits(hang_s=5.0, window_s=10.0)
+ROUND = 9
+
+
+def job() -> Node:
+    """Four ranks that have done eight rounds."""
+    node = Node("a:1", [0, 1, 2, 3], 4).comm(comm_info(7, [0, 1, 2, 3], "default_pg"))
+    for rank in range(4):
+        node.did(rank, 7, ROUND - 1)
+    return node
+
+
+def stands(node: Node, *ranks: int, **more: int) -> Node:
+    for rank in ranks:
+        node.waits(rank, 7, ROUND, since_s=1.0, **more)
+    return node
+
+
+def said(make: Callable[[Limits], Method], node: Node, until_s: float = 12.0) -> list[Said]:
+    seen, method, words = Seen(), make(LIMITS), list[Said]()
+    rows = [records(rank, 7, number, 1) for rank in range(4) for number in range(1, ROUND)]
+    for step in range(int(2 * until_s)):
+        at_s = T0 / S + step / 2
+        seen.feed(node.batch(step / 2, np.concatenate(rows) if not step else None), at_s)
+        seen.at(at_s)
+        words += method.look(seen)
+    return words
+
+
+@pytest.mark.parametrize("make", [Ras, FlightRecorder, CclD])
+def test_a_rank_that_did_not_enter_is_named_after_the_hang_timeout(make: Callable[[Limits], Method]) -> None:
+    assert said(make, stands(job(), 0, 1, 3)) == [Said("hang", frozenset({2}), fault_class="H1")]
+
+
+@pytest.mark.parametrize("make", METHODS.values())
+def test_nothing_is_said_before_that(make: Callable[[Limits], Method]) -> None:
+    assert said(make, stands(job(), 0, 1, 3), until_s=4.0) == []
+
+
+def test_equal_counts_are_running_for_ras() -> None:
+    # GIVEN all have entered, and nothing moves (nccl#1730)
+    assert said(Ras, stands(job(), 0, 1, 2, 3)) == [Said("hang")]
+
+
+def test_ras_prints_the_smaller_group_even_if_that_is_ahead() -> None:
+    # GIVEN three that are behind (nccl#1911)
+    assert said(Ras, stands(job(), 0))[0].ranks == {0}
+
+
+def test_the_recorder_names_who_recorded_something_else() -> None:
+    node = stands(job(), 0, 1, 3)
+    node.waits(2, 7, ROUND, since_s=1.0, count=2048)
+    assert said(FlightRecorder, node) == [Said("hang", frozenset({2}), fault_class="H2")]
+
+
+def test_ccl_d_holds_an_inconsistency_against_those_that_do_not_hang() -> None:
+    node = stands(job(), 0, 1, 3).did(2, 7, ROUND)
+    assert said(CclD, node) == [Said("hang", frozenset({2}), fault_class="H2")]
+
+
+def test_a_barrier_is_no_hang_for_ccl_d() -> None:
+    assert said(CclD, stands(job(), 0, 1, 3, kind=Kind.BARRIER)) == []
+
+
+def test_megatrace_is_silent_without_batches() -> None:
+    assert said(MegaTrace, stands(job(), 0, 1, 3)) == []
+
+
+# ---- judging ---------------------------------------------------------------------------------------------------------
+
+RANK = Expected(False, frozenset({"hang"}), frozenset({2}), frozenset({2, 3}), frozenset(), True, "H1")
+LINK = Expected(False, frozenset({"hang"}), frozenset(), frozenset({0, 1}), frozenset({(0, 1)}), True, "H3")
+HEALTHY = Expected(True, frozenset({"hang"}), frozenset(), frozenset(), frozenset(), False, None)
+
+
+def word(*ranks: int, links: tuple[tuple[int, int], ...] = (), kind: str = "hang", at_s: float = 12.0) -> Word:
+    return Word(at_s, 0.5, kind, ranks, links, "H1")
+
+
+@pytest.mark.parametrize(
+    ("expected", "words", "verdict"),
+    [
+        (RANK, [word(2)], "right"),
+        (RANK, [word(2, 3)], "right"),
+        (RANK, [word(3)], "missed"),
+        (RANK, [word()], "unknown"),
+        (RANK, [word(1), word(2)], "wrong_name"),
+        (RANK, [word(2, kind="slow")], "missed"),
+        (RANK, [word(2, at_s=9.0)], "false_alarm"),
+        (RANK, [], "missed"),
+        (LINK, [word(links=((1, 0),))], "right"),
+        (LINK, [word(1)], "right"),
+        (LINK, [word(links=((1, 2),))], "wrong_name"),
+        (HEALTHY, [], "right"),
+        (HEALTHY, [word()], "false_alarm"),
+        (HEALTHY, [word(1)], "wrong_name"),
+    ],
+)
+def test_words_against_the_truth(expected: Expected, words: list[Word], verdict: str) -> None:
+    assert judge(expected, words, fault_s=10.0).verdict == verdict
+
+
+def test_times_are_from_the_fault_to_the_first_word() -> None:
+    outcome = judge(RANK, [word(2), word(2, at_s=15.0)], fault_s=10.0)
+    assert (outcome.detected_s, outcome.located_ms, outcome.is_class_right) == (2.0, 0.5, True)
+
+
+# ---- the truth stays out ---------------------------------------------------------------------------------------------
+
+SCORER = {"score", "campaign", "tables"}
+
+
+def test_no_method_can_read_the_truth() -> None:
+    # GIVEN everything that a method imports, and what that imports, within whichrank
+    spec = importlib.util.find_spec("whichrank.bench.methods")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    folder = Path(spec.submodule_search_locations[0])
+    methods = [path for path in folder.glob("*.py") if path.stem not in SCORER]
+    assert len(methods) >= len(METHODS)
+    known: set[str] = set()
+    todo = list(methods)
+    while todo:
+        for name in _imported(todo.pop()):
+            if name not in known:
+                known.add(name)
+                todo += [path] if (path := _source(name)) else []
+    # THEN the injector, its plan and the scorer are not among it
+    forbidden = {name for name in known if name.startswith(("whichrank.demo", "whichrank.bench.trial"))}
+    forbidden |= {f"whichrank.bench.methods.{name}" for name in SCORER} & known
+    assert not forbidden
+
+
+def _imported(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("whichrank"):
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names if alias.name.startswith("whichrank")}
+    return names
+
+
+def _source(name: str) -> Path | None:
+    try:
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        return None  # a name in a module
+    return Path(spec.origin) if spec and spec.origin else None
