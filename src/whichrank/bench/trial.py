@@ -14,7 +14,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any, BinaryIO, Literal
 
 import msgspec
 
+from whichrank.agent.stacks import read_stacks
 from whichrank.bench.judge import SLACK, Ran, Verdict, judge, reason_agrees
 from whichrank.demo.fault import Fault
 from whichrank.demo.faults import CATALOGUE
@@ -31,7 +33,7 @@ from whichrank.demo.matrix import MATRIX
 from whichrank.demo.plan import Truth
 from whichrank.demo.ports import free_port
 from whichrank.demo.slow import SLOW
-from whichrank.errors import UsageError
+from whichrank.errors import UsageError, WhichrankError
 from whichrank.lab.box import Lab
 from whichrank.lab.faults import LAB
 from whichrank.lab.network import DEVICE, Network
@@ -49,6 +51,9 @@ AT_LEISURE_S = 1.5 * HANG_TIMEOUT_S
 """One seed in five is watched so long after its alert: what is said when patience ends must be right too."""
 LEISURELY_SEEDS = 5
 JOB_HAS_SECONDS = "whichrank.demo.job"
+STACKS_NAME = "stacks.json"
+"""The main threads of all ranks at the end of a hang, as somebody would read them by hand."""
+_HANGS = ("hang", "hang-or-abort", "slow-then-hang", "cut")
 _PORT, _ANALYZER_PORT = 29511, 29480
 """In namespaces that nobody else uses."""
 
@@ -289,6 +294,8 @@ class Trial:
     def _end(self, process: subprocess.Popen[bytes], injector: Injector) -> None:
         """End the job: launchers first, then whoever does not obey."""
         pids = list(injector.pids().values())
+        if self.setup.at_leisure and self.fault.variants[0].effect in _HANGS and process.poll() is None:
+            (self.folder / STACKS_NAME).write_bytes(msgspec.json.encode(_stacks_of(injector.pids())))
         for other in self._joined:
             if other.poll() is None:
                 other.send_signal(signal.SIGTERM)
@@ -357,6 +364,20 @@ class Trial:
             longer=None if longer is None else round(longer, 3),
             log=str(self.folder / "job.log"),
         )
+
+
+def _stacks_of(pids: Mapping[int, int]) -> dict[int, list[str]]:
+    """Frames of the main threads, innermost first, of the ranks that can be read."""
+
+    def frames(pid: int) -> list[str] | None:
+        try:
+            return next((stack.frames for stack in read_stacks(pid) if stack.main), None)
+        except WhichrankError:
+            return None
+
+    with ThreadPoolExecutor(len(pids) or 1) as pool:
+        found = dict(zip(pids, pool.map(frames, pids.values()), strict=True))
+    return {rank: stack for rank, stack in found.items() if stack is not None}
 
 
 def _program(workload: str) -> Program | None:

@@ -153,7 +153,8 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     Where no pace is known, the sender's kernel is asked alone (beside ways with a pace only whether it was faster),
     and the link's end is where it sees the fault: bytes wait to be sent, an end limits, or its estimate of the rate is
     low. Where it sees none, it is None, and the way back may be slow: acknowledgements come late, and what they answer
-    only looks slow.
+    only looks slow. So where the pace shows that what a node sends is slow, or what it is sent, no kernel's word counts
+    for the ways that are answered there.
 
     Args:
         transfers: One window.
@@ -166,26 +167,31 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     by_arrival = _slower(transfers, between, now.by_arrival, before.by_arrival)
     by_kernel = _slower(transfers, between, now.by_kernel, before.by_kernel)
     has_pace = bool((is_paced & between).any() or not np.isnan(before.by_arrival).all())
+    is_lossy = transfers.retransmits * _SEGMENT >= LOSSY * transfers.bytes_acked
     was_faster = now.by_kernel < SLOWER * before.by_kernel
     found = {}
     for i, link in by_kernel.items():
-        is_lossy = transfers.retransmits[i] * _SEGMENT >= LOSSY * transfers.bytes_acked[i]
-        if is_lossy or not has_pace or (was_faster[i] and not is_paced[i]):
-            found[i] = replace(link, end=_end(transfers, i, link.usual) or ("path" if is_lossy else None))
+        if is_lossy[i] or not has_pace or (was_faster[i] and not is_paced[i]):
+            found[i] = replace(link, end=_end(transfers, i, link.usual) or ("path" if is_lossy[i] else None))
     least_s = LEAST_ACTIVE * transfers.lasted_s
-    from_slow = set()
     for i, link in by_arrival.items():
         usual = _usual(transfers, between, now.at_least, before.at_least, i)
         if link.rate < BOUND * usual and link.lost_s >= least_s:
             is_delivered_slowly = transfers.delivery[i] < SLOWER * link.usual
             is_path = is_delivered_slowly or transfers.unacked_bytes[i] > transfers.unread_bytes[i]
             found[i] = replace(link, end=_limit(transfers, i) or ("path" if is_path else None), is_paced=True)
-            from_slow.add(int(node[link.src]))
     for i, link in by_arrival.items():
         is_late = transfers.delivery[i] < SLOWER * link.usual and link.rate < MUCH_SLOWER * link.usual
-        if i not in found and is_late and was_faster[i] and int(node[link.dst]) not in from_slow:
+        if i not in found and is_late and was_faster[i]:
             found[i] = replace(by_kernel[i], end=_limit(transfers, i) or "path")
-    return sorted(found.values(), key=lambda link: -link.lost_s)
+    shown = [link for link in found.values() if link.is_paced]
+    sources, targets = {int(node[link.src]) for link in shown}, {int(node[link.dst]) for link in shown}
+    kept = [
+        link
+        for i, link in found.items()
+        if link.is_paced or is_lossy[i] or not (int(node[link.dst]) in sources or int(node[link.src]) in targets)
+    ]
+    return sorted(kept, key=lambda link: -link.lost_s)
 
 
 def _usual(transfers: Transfers, between: Bools, rate: Floats, before: Floats, i: int) -> float:

@@ -10,19 +10,26 @@ from typing import Final, Literal
 
 import msgspec
 
+from whichrank.bench.methods.c4d import C4d
 from whichrank.bench.methods.ccl_d import CclD
 from whichrank.bench.methods.flight_recorder import FlightRecorder
+from whichrank.bench.methods.greyhound import Greyhound
 from whichrank.bench.methods.megatrace import MegaTrace
 from whichrank.bench.methods.method import Limits, Method, Said
 from whichrank.bench.methods.ras import Ras
 from whichrank.bench.methods.seen import Seen
+from whichrank.bench.methods.stacks import Stacks
 from whichrank.bench.methods.word import Word
+from whichrank.bench.trial import STACKS_NAME
 from whichrank.demo.plan import Truth
 from whichrank.wire.tape import Tape
 
 METHODS: Final[dict[str, Callable[[Limits], Method]]] = {
     "ras": Ras,
     "flight-recorder": FlightRecorder,
+    "stacks": Stacks,
+    "c4d": C4d,
+    "greyhound": Greyhound,
     "megatrace": MegaTrace,
     "ccl-d": CclD,
 }
@@ -140,7 +147,7 @@ def listen(tape: Path, names: Sequence[str], limits: Limits) -> dict[str, list[W
     """Let methods go through a tape.
 
     Args:
-        tape: Of a run.
+        tape: Of a run, with its stacks beside it.
         names: Of `METHODS`.
         limits: Their patience.
 
@@ -148,7 +155,9 @@ def listen(tape: Path, names: Sequence[str], limits: Limits) -> dict[str, list[W
         IncompleteDataError: It cannot be read.
         FormatError: It is no tape.
     """
-    seen, said = Seen(), {name: list[Word]() for name in names}
+    stacks = tape.parent / STACKS_NAME
+    known = msgspec.json.decode(stacks.read_bytes(), type=dict[int, list[str]]) if stacks.exists() else None
+    seen, said = Seen(known), {name: list[Word]() for name in names}
     methods = {name: METHODS[name](limits) for name in names}
     next_s = 0.0
     for entry in Tape(tape):

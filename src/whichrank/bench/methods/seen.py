@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,9 +54,14 @@ class Waiting:
 
 
 class Seen:
-    """Telemetry of a job so far."""
+    """Telemetry of a job so far.
 
-    def __init__(self) -> None:
+    Args:
+        stacks: By rank, the frames of its main thread at the end of a hang, innermost first.
+    """
+
+    def __init__(self, stacks: Mapping[int, list[str]] | None = None) -> None:
+        self.stacks = dict(stacks or {})
         self.state = JobState()
         self.now_s = 0.0
         self.steps: list[tuple[int, float]] = []

@@ -16,6 +16,9 @@ TITLES: Final = {
     OURS: "whichrank",
     "ras": "RAS counts",
     "flight-recorder": "Flight Recorder",
+    "stacks": "Stack comparison",
+    "c4d": "C4D",
+    "greyhound": "Greyhound",
     "megatrace": "MegaTrace (hang)",
     "ccl-d": "CCL-D",
 }

@@ -244,6 +244,26 @@ def test_a_pace_that_costs_nothing_is_not_slow() -> None:
     assert slow_links(told, NODE, LinkPast()) == []
 
 
+@pytest.mark.parametrize(("slow", "back"), [((2, 4), (4, 0)), ((4, 0), (2, 4))])
+def test_a_way_that_is_answered_where_the_pace_is_slow_is_not_told_by_its_kernel(
+    slow: tuple[int, int], back: tuple[int, int]
+) -> None:
+    # GIVEN one way of node 2 on which data arrive slowly, and the other one, of which no pace is known any more
+    past = LinkPast()
+    past.learn(transfers(RING, arrival=FAST), NODE)
+    waiting = dict.fromkeys((slow, back), 90_000.0)
+    arrival = {way: pace for way, pace in FAST.items() if way != back} | {slow: 6.0 * MB}
+    told = transfers(RING | {slow: 6.0, back: 6.0}, unsent_bytes=waiting, unacked_bytes=waiting, arrival=arrival)
+    # THEN its sender's kernel, to which answers come late, is not believed
+    assert told_links(told, past) == [slow]
+    # BUT what is sent again is not late only
+    lossy = transfers(
+        RING | {slow: 6.0, back: 6.0}, unsent_bytes=waiting, unacked_bytes=waiting, arrival=arrival,
+        retransmits={back: 900.0},
+    )  # fmt: skip
+    assert sorted(told_links(lossy, past)) == sorted([slow, back])
+
+
 def test_a_slow_way_whose_receiver_often_finds_data_ready_costs_what_the_kernel_says() -> None:
     # GIVEN more than half of the data are read at a pace that would cost a thirtieth of a second
     arrival, delivery = FAST | {(2, 4): 650.0 * MB}, dict.fromkeys(RING, 4700.0 * MB)

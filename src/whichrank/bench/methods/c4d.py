@@ -1,0 +1,105 @@
+"""C4D (paper, section III.A): the four syndromes, from completion times of messages and waits of receivers.
+
+Decided, where the paper gives no number: a cell of the delay matrix is slow above twice the median of the cells between
+nodes, and a rank is late if it waits less than the median of its group by a tenth of the window. Both must recur in two
+windows. Hangs "are relatively easy" and not discussed: members that have not entered are named, else nobody is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from whichrank.bench.methods.method import Limits, Said
+from whichrank.bench.methods.seen import Seen
+from whichrank.model.picture import Floats
+
+SLOW_CELL = 2.0
+LATE_SHARE = 0.1
+RECUR = 2
+LEAST_BYTES = 100_000
+_Way = tuple[int, int]
+
+
+class C4d:
+    """See the module."""
+
+    name = "C4D"
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._is_hung = False
+        self._window_s = 0.0
+        self._before: dict[_Way, tuple[float, float]] = {}
+        self._ways: Counter[frozenset[_Way]] = Counter()
+        self._late: Counter[int] = Counter()
+
+    def look(self, seen: Seen) -> list[Said]:
+        """See `method.Method`."""
+        said = self._hang(seen)
+        self._window_s = self._window_s or seen.now_s
+        if seen.now_s - self._window_s < self._limits.window_s:
+            return said
+        begun_s, self._window_s = self._window_s, seen.now_s
+        return [*said, *self._slow_ways(seen), *self._late_ranks(seen, begun_s)]
+
+    def _hang(self, seen: Seen) -> list[Said]:
+        waiting = seen.waiting()
+        too_long = np.flatnonzero((waiting.for_s > self._limits.hang_s) & ~waiting.is_barrier)
+        if self._is_hung or not len(too_long):
+            return []
+        self._is_hung = True
+        at = too_long[np.argmax(waiting.for_s[too_long])]
+        ranks, issued, _ = seen.members(int(waiting.comm[at]))
+        out = frozenset(ranks[(ranks >= 0) & (issued < waiting.counter[at])].tolist())
+        return [Said("hang", out, fault_class="H1" if out else None)]
+
+    def _slow_ways(self, seen: Seen) -> list[Said]:
+        """The delay matrix: seconds per byte from rank to rank, between nodes."""
+        cells = self._cells(seen)
+        if len(cells) < 3:
+            return []
+        usual = float(np.median(list(cells.values())))
+        slow = {way for way, cost in cells.items() if cost > SLOW_CELL * usual}
+        sources, targets = _full_lines(slow, cells, 0), _full_lines(slow, cells, 1)
+        self._ways[frozenset(slow)] += 1
+        if not slow or self._ways[frozenset(slow)] != RECUR:
+            return []
+        return [Said("slow", frozenset(sources | targets), frozenset(slow), "S2")]
+
+    def _cells(self, seen: Seen) -> dict[_Way, float]:
+        ends, _, rows = seen.state.paths.joined()
+        node = seen.state.paths.nodes(seen.state.ranks.agent)
+        now: dict[_Way, tuple[float, float]] = {}
+        for rank, peer, info in zip(ends.rank.tolist(), ends.peer.tolist(), rows["info"], strict=True):
+            if 0 <= peer < len(node) and node[rank] != node[peer]:
+                sent, busy = now.get((rank, peer), (0.0, 0.0))
+                now[rank, peer] = sent + float(info["bytes_acked"]), busy + float(info["busy_us"])
+        before, self._before = self._before, now
+        cells = {}
+        for way, (sent, busy) in now.items():
+            gone, was = before.get(way, (sent, busy))
+            if sent - gone >= LEAST_BYTES:
+                cells[way] = (busy - was) / (sent - gone)
+        return cells
+
+    def _late_ranks(self, seen: Seen, begun_s: float) -> list[Said]:
+        """Who waits least in its group, by the sum of what its collectives take."""
+        rows, said = seen.rounds(begun_s), []
+        for comm in np.unique(rows["comm"]).tolist():
+            mine = rows[rows["comm"] == comm]
+            ranks, place = np.unique(mine["rank"], return_inverse=True)
+            waits: Floats = np.bincount(place.reshape(-1), weights=mine["took_s"]).astype(np.float64)
+            least = int(waits.argmin())
+            if len(ranks) > 2 and float(np.median(waits) - waits[least]) > LATE_SHARE * (seen.now_s - begun_s):
+                rank = int(ranks[least])
+                self._late[rank] += 1
+                said += [Said("slow", frozenset({rank}), fault_class="S1")] if self._late[rank] == RECUR else []
+        return said
+
+
+def _full_lines(slow: set[_Way], cells: dict[_Way, float], end: int) -> set[int]:
+    """Rows or columns of several cells all of which are slow."""
+    all_of, slow_of = Counter(way[end] for way in cells), Counter(way[end] for way in slow)
+    return {rank for rank, count in slow_of.items() if count > 1 and count == all_of[rank]}
