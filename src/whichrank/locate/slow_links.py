@@ -19,6 +19,8 @@ from whichrank.model.picture import Bools, Floats, Ints
 
 SLOWER = 0.5
 """Of the usual rate, from which a way is slow."""
+SLOWER_BY_LOSS = 0.8
+"""The same where much is sent again, which by itself shows that something is wrong with the way."""
 MUCH_SLOWER = 0.25
 """Of the usual pace, from which a way that its sender's kernel finds slower than it was costs what that kernel says."""
 BOUND = 0.75
@@ -168,6 +170,7 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     by_kernel = _slower(transfers, between, now.by_kernel, before.by_kernel)
     has_pace = bool((is_paced & between).any() or not np.isnan(before.by_arrival).all())
     is_lossy = transfers.retransmits * _SEGMENT >= LOSSY * transfers.bytes_acked
+    by_kernel |= _slower(transfers, between, now.by_kernel, before.by_kernel, between & is_lossy, SLOWER_BY_LOSS)
     was_faster = now.by_kernel < SLOWER * before.by_kernel
     found = {}
     for i, link in by_kernel.items():
@@ -204,15 +207,17 @@ def _usual(transfers: Transfers, between: Bools, rate: Floats, before: Floats, i
     return max(usual, 0.0 if np.isnan(before[i]) else float(before[i]))
 
 
-def _slower(transfers: Transfers, between: Bools, rate: Floats, before: Floats) -> dict[int, SlowLink]:
-    """Those of which this rate is below the usual one, by their place."""
+def _slower(
+    transfers: Transfers, between: Bools, rate: Floats, before: Floats, of: Bools | None = None, share: float = SLOWER
+) -> dict[int, SlowLink]:
+    """Of the ways between nodes, or of some, those of which this rate is below a share of the usual one, by place."""
     # What is usual is no more than the fastest, so only these can be slow; at large sizes the slowest are enough.
     fastest = np.fmax(before, np.nanmax(rate[between], initial=0.0))
-    likely = np.flatnonzero(between & (rate < SLOWER * fastest))
+    likely = np.flatnonzero((between if of is None else of) & (rate < share * fastest))
     found = {}
     for i in likely[np.argsort(rate[likely], kind="stable")][:MOST_LIKELY].tolist():
         usual, mine = _usual(transfers, between, rate, before, i), transfers.bytes_acked[i]
-        if usual and rate[i] < SLOWER * usual:
+        if usual and rate[i] < share * usual:
             src, dst = int(transfers.src[i]), int(transfers.dst[i])
             lost_s, unsent = float(mine / rate[i] - mine / usual), int(transfers.unsent_bytes[i])
             found[i] = SlowLink(src, dst, float(rate[i]), usual, None, lost_s, unsent)

@@ -297,6 +297,10 @@ def test_a_way_that_loses_data_is_told_though_what_arrives_arrives_at_once() -> 
     lossy = transfers(RING | {(2, 4): 12.0}, arrival=FAST, retransmits={(2, 4): 400.0})
     assert told_links(lossy) == [(2, 4)]
     assert told_links(transfers(RING | {(2, 4): 12.0}, arrival=FAST, retransmits={(2, 4): 10.0})) == []
+    # AND sooner than one that loses nothing, since what is sent again shows that something is wrong with it
+    assert told_links(transfers(RING | {(2, 4): 35.0}, arrival=FAST, retransmits={(2, 4): 400.0})) == [(2, 4)]
+    assert told_links(transfers(RING | {(2, 4): 45.0}, arrival=FAST, retransmits={(2, 4): 400.0})) == []
+    assert told_links(transfers(RING | {(2, 4): 35.0}, arrival=FAST)) == []
 
 
 def test_rates_of_the_two_kinds_are_never_compared() -> None:
