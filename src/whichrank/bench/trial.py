@@ -80,6 +80,8 @@ class Setup:
     """Of its cables."""
     record: bool = False
     """Keep the telemetry, for `whichrank replay`."""
+    quiet_s: float = 0.0
+    """That the job runs before anything is done to it, beside some iterations."""
     at_leisure: bool = False
     """Go on after the alert for as long as a method without hard evidence is patient."""
 
@@ -168,6 +170,7 @@ class Trial:
         injector = Injector(
             self.fault, self.setup.ranks, self.setup.seed, self._layout if has_layout else None,
             variant=self.setup.variant or None, hold_s=0.7 * self.setup.hang_timeout_s, nodes=nodes,
+            quiet_s=self.setup.quiet_s,
         )  # fmt: skip
         process: subprocess.Popen[bytes] | None = None
         try:

@@ -42,6 +42,7 @@ class Injector:
         variant: fixes the variant instead of drawing it.
         hold_s: how long a late checkpoint lasts.
         nodes: that the job runs on, if they are network namespaces.
+        quiet_s: that the job runs before anything is done to it.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Injector:
         variant: str | None = None,
         hold_s: float = 10.0,
         nodes: Nodes | None = None,
+        quiet_s: float = 0.0,
     ) -> None:
         self.fault = CATALOGUE[fault] if isinstance(fault, str) else fault
         self.layout = Layout.parse(layout) if isinstance(layout, str) else layout or Layout(dp=ranks)
@@ -60,7 +62,7 @@ class Injector:
         self.error: Exception | None = None
         self._seed = seed
         self._hub = Hub(self._settings)
-        self._scene = Scene(self.fault, self.plan, self._hub, self.layout, hold_s, nodes)
+        self._scene = Scene(self.fault, self.plan, self._hub, self.layout, hold_s, nodes, quiet_s)
         self._strike: Strike | None = None
         self._truth: Truth | None = None
         self._thread = threading.Thread(target=self._work, name="demo-injector", daemon=True)

@@ -120,6 +120,7 @@ class Scene:
         layout: of the job.
         hold_s: how long errands last that the caller has to size (late checkpoint).
         nodes: that the job runs on, if they are network namespaces.
+        quiet_s: that the job runs undisturbed before anything is done to it, so that methods know what is usual.
     """
 
     fault: Fault
@@ -128,6 +129,7 @@ class Scene:
     layout: Layout
     hold_s: float
     nodes: Nodes | None = None
+    quiet_s: float = 0.0
 
     def order(self, rank: int, iteration: int, place: int | str, do: str = "", **params: object) -> None:
         """Send an order to a rank."""
@@ -136,7 +138,9 @@ class Scene:
 
     def wait_under_way(self) -> bool:
         """Wait until every rank has said what its operations are."""
-        return self.hub.wait_for(lambda: len(self.hub.sites) == len(self.plan.victims))
+        if not self.hub.wait_for(lambda: len(self.hub.sites) == len(self.plan.victims)):
+            return False
+        return not self.quiet_s or self.hub.sleep(self.quiet_s)
 
     def next_iteration(self) -> int:
         """The drawn iteration, or a later one that every rank still has before it."""

@@ -80,7 +80,7 @@ def test_sockets_of_others_are_not_told() -> None:
 
 @pytest.mark.usefixtures("pair")
 def test_it_looks_seldom_and_more_often_on_suspicion(monkeypatch: pytest.MonkeyPatch) -> None:
-    second = CLOSELY_EVERY_NS
+    second = 2 * CLOSELY_EVERY_NS
     now_ns = 100 * second
     monkeypatch.setattr("time.monotonic_ns", lambda: now_ns)
     connections, ranks = Connections(), cast("list[RankWatch]", [Me(0)])
@@ -98,12 +98,12 @@ def test_it_looks_seldom_and_more_often_on_suspicion(monkeypatch: pytest.MonkeyP
         seen.update(read)
         return len(new)
 
-    # at first after 0, 2, 6 and 11 seconds, then every five; every second on suspicion, and soon after groups were made
-    assert looks(15) == 4
+    # at first after 0, 1, 3, 7 and 12 s, then every five; twice a second on suspicion, and soon after groups were made
+    assert looks(15) == 5
     assert looks(100) == 20
-    assert looks(10, closely=True) == 10
+    assert looks(10, closely=True) == 20
     connections.expect_new()
-    assert looks(4) == 2
+    assert looks(4) == 3
     connections.close()
 
 

@@ -11,13 +11,17 @@ import numpy as np
 import pytest
 from tests.unit.analyzer.batches import T0, Node, S, comm_info, records
 
+from whichrank.bench.methods.bocd import Bocd
+from whichrank.bench.methods.c4d import C4d
 from whichrank.bench.methods.ccl_d import CclD
 from whichrank.bench.methods.flight_recorder import FlightRecorder
+from whichrank.bench.methods.greyhound import period
 from whichrank.bench.methods.megatrace import MegaTrace
 from whichrank.bench.methods.method import Limits, Method, Said
 from whichrank.bench.methods.ras import Ras
 from whichrank.bench.methods.score import METHODS, Expected, judge
 from whichrank.bench.methods.seen import Seen
+from whichrank.bench.methods.stacks import Stacks
 from whichrank.bench.methods.word import Word
 from whichrank.model.rows import Kind
 
@@ -87,6 +91,54 @@ def test_a_barrier_is_no_hang_for_ccl_d() -> None:
 
 def test_megatrace_is_silent_without_batches() -> None:
     assert said(MegaTrace, stands(job(), 0, 1, 3)) == []
+
+
+def test_c4d_names_who_has_not_entered_and_nobody_if_all_have() -> None:
+    assert said(C4d, stands(job(), 0, 1, 3)) == [Said("hang", frozenset({2}), fault_class="H1")]
+    assert said(C4d, stands(job(), 0, 1, 2, 3)) == [Said("hang")]
+
+
+INSIDE = [
+    "wait (torch/distributed/x.py:1)",
+    "all_reduce (torch/distributed/distributed_c10d.py:9)",
+    "main (train.py:3)",
+]
+
+
+@pytest.mark.parametrize(
+    ("of_rank_2", "named", "fault_class"),
+    [
+        (["sleep (data.py:8)", "main (train.py:3)"], {2}, "H1"),
+        (["barrier (torch/distributed/distributed_c10d.py:9)", "main (train.py:3)"], {2}, "H2"),
+        (INSIDE, set(), None),
+    ],
+)
+def test_stacks_name_who_stands_elsewhere(of_rank_2: list[str], named: set[int], fault_class: str | None) -> None:
+    seen, method, words = Seen(dict.fromkeys(range(4), INSIDE) | {2: of_rank_2}), Stacks(LIMITS), list[Said]()
+    node = stands(job(), 0, 1, 3)
+    for step in range(24):
+        seen.feed(node.batch(step / 2), T0 / S + step / 2)
+        words += method.look(seen)
+    assert words == [Said("hang", frozenset(named), fault_class=fault_class)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("calls", "lag"), [("abbc", 4), ("aab", 3), ("a", 1)])
+def test_the_iteration_is_the_first_lag_at_which_calls_repeat(calls: str, lag: int) -> None:
+    assert period(np.array([ord(call) for call in calls * 40])) == lag
+
+
+def test_calls_that_do_not_repeat_have_no_period() -> None:
+    assert period(np.random.default_rng(1).integers(0, 9, 200)) == 0
+
+
+@pytest.mark.parametrize(("factor", "is_change"), [(1.5, True), (1.0, False)])
+def test_a_change_point_is_where_iterations_begin_to_take_longer(factor: float, is_change: bool) -> None:
+    rng = np.random.default_rng(4)
+    detector = Bocd()
+    before = [detector.change(float(1 + 0.02 * x)) for x in rng.standard_normal(60)]
+    after = [detector.change(float(factor * (1 + 0.02 * x))) for x in rng.standard_normal(10)]
+    assert not any(before)
+    assert any(after) == is_change
 
 
 # ---- judging ---------------------------------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ from whichrank.wire.tape import FILE_NAME
 OURS: Final = "whichrank"
 RANKS: Final = 8
 RATE: Final = "200mbit"
+QUIET_S: Final = 1.2 * SLOW_WINDOW_S
+"""Before a slowdown: the methods of others take what is usual from a window before it."""
 ABSORBED: Final = 0.05
 """A fault by which iterations become longer by less is one that the job absorbs."""
 
@@ -61,9 +63,11 @@ def plan(scenarios: Iterable[Scenario], seeds: int) -> list[tuple[Scenario, int]
 
 def setup_of(scenario: Scenario, seed: int) -> Setup:
     """How a scenario is run: the first seed under torchrun, one agent on each of four nodes."""
+    is_slow = (scenario.fault_class or "").startswith("S")
     return Setup(
         scenario.fault, RANKS, seed, "torchrun" if seed == 0 else "preloaded", variant=scenario.variant,
         workload=scenario.workload(seed), topology=Topology(), rate=RATE, record=True, at_leisure=True,
+        quiet_s=QUIET_S if is_slow else 0.0,
     )  # fmt: skip
 
 
