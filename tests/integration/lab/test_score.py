@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 SCORE = [sys.executable, "-m", "whichrank", "lab", "score"]
-SURE = ("stop", "wrong-shape", "none", "late-checkpoint")
+SURE = ("stop", "wrong-shape", "none")
 """Scenarios that a machine with other work decides too; the others may be told late, or nobody named."""
 
 
