@@ -15,9 +15,10 @@ import socket
 import threading
 import time
 from collections.abc import Iterable
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Final
 
+from whichrank.agent.stacks import drained
 from whichrank.model.telemetry import Event, Probe
 
 PORT: Final = 1
@@ -35,7 +36,7 @@ class Prober:
     """Probes in a thread of its own; one round at a time."""
 
     def __init__(self) -> None:
-        self._done: SimpleQueue[Probe] = SimpleQueue()
+        self._done: SimpleQueue[Event] = SimpleQueue()
         self._asked_s: dict[str, float] = {}
         self._thread: threading.Thread | None = None
 
@@ -53,17 +54,11 @@ class Prober:
 
     def events(self) -> list[Event]:
         """What has come of it since this was last asked."""
-        events: list[Event] = []
-        while True:
-            try:
-                probe = self._done.get_nowait()
-            except Empty:
-                return events
-            events.append(Event("probe", -1, 0, time.monotonic_ns(), probe=probe))
+        return drained(self._done)
 
     def _probe(self, targets: list[str]) -> None:
         for result in probe(targets):
-            self._done.put(result)
+            self._done.put(Event("probe", -1, 0, time.monotonic_ns(), probe=result))
 
 
 def probe(targets: list[str]) -> list[Probe]:

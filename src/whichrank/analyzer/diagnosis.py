@@ -87,7 +87,7 @@ class Diagnosis:
             return self._sinks(picture, graph, [int(r) for r in graph.sinks], hard=False)
         away = out_of_reach(self.state.paths, picture, graph.waiting, self.state.ranks.agent)
         if away:
-            wait = picture.waits[graph.waits[int(np.argmin(picture.waits["since_s"][graph.waits]))]]
+            wait = _oldest_wait(picture, graph)
             victims = tuple(int(r) for r in graph.waiting if int(r) not in away.names)
             onset_s = min(float(wait["since_s"]), away.onset_s or np.inf)
             return replace(away, comm=int(wait["comm"]), op=self.op_of(wait), victims=victims, onset_s=onset_s)
@@ -182,7 +182,7 @@ class Diagnosis:
     def _left_alone(self, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
         """Most have ended in order, and others wait for them: these may have issued more, or those too little."""
         waiting = [int(r) for r in graph.waiting]
-        wait = picture.waits[graph.waits[int(np.argmin(picture.waits["since_s"][graph.waits]))]]
+        wait = _oldest_wait(picture, graph)
         where = f"{self.op_name(wait)} on {self.comm_name(int(wait['comm']))}"
         waits = f"it waits in {where} for ranks that have ended in order"
         ended = f"it has ended in order, and {len(waiting)} wait for it in {where}"
@@ -501,6 +501,12 @@ def _news(halted: list[int], named: Sequence[frozenset[int]]) -> list[int]:
     told = [names.intersection(halted) for names in named]
     news = frozenset(halted).difference(*told) or next(names for names in told if names)
     return sorted(news)
+
+
+def _oldest_wait(picture: Picture, graph: waitgraph.WaitGraph) -> Any:
+    """Of the waits of a graph."""
+    waits = picture.waits[graph.waits]
+    return waits[int(np.argmin(waits["since_s"]))]
 
 
 def _alike(waits: Any) -> bool:

@@ -105,8 +105,8 @@ class Paths:
 
     def knock(self, witnesses: Iterable[int], targets: Iterable[int], now_s: float) -> None:
         """Let nodes knock at others, where an address is known."""
-        addresses = self._addresses()
-        self.probes.ask(witnesses, {node: addresses[node] for node in targets if node in addresses}, now_s)
+        addresses = {node: address for node in targets if (address := self._address(node))}
+        self.probes.ask(witnesses, addresses, now_s)
 
     def knocked(self, witnesses: Sequence[int], targets: Sequence[int], now_s: float) -> list[Evidence]:
         """What came of knocking, in words."""
@@ -146,16 +146,12 @@ class Paths:
         asked = [set(way) for way in ways]
         return [(*pair, 0) for pair in sorted(pairs) if on[pair] in asked]
 
-    def _addresses(self) -> dict[int, str]:
-        """An address of each node that others can have: the one of most of its connections."""
+    def _address(self, node: int) -> str | None:
+        """An address of a node that others can have: the one of most of its connections."""
         _, agent, rows = self.joined()
-        found = {}
-        for number in np.unique(agent).tolist():
-            mine = rows["local_addr"][(agent == number) & ~is_loopback(rows["local_addr"])]
-            if len(mine):
-                values, counts = np.unique(mine, return_counts=True)
-                found[self._node_of[number]] = address_text(bytes(values[counts.argmax()]))
-        return found
+        local = rows["local_addr"][np.isin(agent, [a for a, at in self._node_of.items() if at == node])]
+        values, counts = np.unique(local[~is_loopback(local)], return_counts=True)
+        return address_text(bytes(values[counts.argmax()])) if len(values) else None
 
     def dead_pairs(self, picture: Picture, ranks: Ints) -> list[Pair]:
         """Sender, receiver and retransmissions in a row of connections on which these send in vain.

@@ -23,6 +23,7 @@ from whichrank.bench.methods.score import METHODS, Expected, judge
 from whichrank.bench.methods.seen import Seen
 from whichrank.bench.methods.stacks import Stacks
 from whichrank.bench.methods.word import Word
+from whichrank.lab.scenarios import Class
 from whichrank.model.rows import Kind
 
 LIMITS = Limits(hang_s=5.0, window_s=10.0)
@@ -113,13 +114,13 @@ INSIDE = [
         (INSIDE, set(), None),
     ],
 )
-def test_stacks_name_who_stands_elsewhere(of_rank_2: list[str], named: set[int], fault_class: str | None) -> None:
+def test_stacks_name_who_stands_elsewhere(of_rank_2: list[str], named: set[int], fault_class: Class | None) -> None:
     seen, method, words = Seen(dict.fromkeys(range(4), INSIDE) | {2: of_rank_2}), Stacks(LIMITS), list[Said]()
     node = stands(job(), 0, 1, 3)
     for step in range(24):
         seen.feed(node.batch(step / 2), T0 / S + step / 2)
         words += method.look(seen)
-    assert words == [Said("hang", frozenset(named), fault_class=fault_class)]  # type: ignore[arg-type]
+    assert words == [Said("hang", frozenset(named), fault_class=fault_class)]
 
 
 @pytest.mark.parametrize(("calls", "lag"), [("abbc", 4), ("aab", 3), ("a", 1)])

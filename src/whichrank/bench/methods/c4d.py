@@ -25,8 +25,6 @@ _Way = tuple[int, int]
 class C4d:
     """See the module."""
 
-    name = "C4D"
-
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._is_hung = False
@@ -45,14 +43,13 @@ class C4d:
         return [*said, *self._slow_ways(seen), *self._late_ranks(seen, begun_s)]
 
     def _hang(self, seen: Seen) -> list[Said]:
-        waiting = seen.waiting()
-        too_long = np.flatnonzero((waiting.for_s > self._limits.hang_s) & ~waiting.is_barrier)
-        if self._is_hung or not len(too_long):
+        oldest = seen.waiting().oldest(self._limits.hang_s)
+        if self._is_hung or oldest is None:
             return []
         self._is_hung = True
-        at = too_long[np.argmax(waiting.for_s[too_long])]
-        ranks, issued, _ = seen.members(int(waiting.comm[at]))
-        out = frozenset(ranks[(ranks >= 0) & (issued < waiting.counter[at])].tolist())
+        comm, counter = oldest
+        ranks, issued, _ = seen.members(comm)
+        out = frozenset(ranks[(ranks >= 0) & (issued < counter)].tolist())
         return [Said("hang", out, fault_class="H1" if out else None)]
 
     def _slow_ways(self, seen: Seen) -> list[Said]:

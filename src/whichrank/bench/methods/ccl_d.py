@@ -9,29 +9,25 @@ from __future__ import annotations
 import numpy as np
 
 from whichrank.bench.methods.method import Limits, Said
-from whichrank.bench.methods.seen import BARRIER_BYTES, Seen, by_round
+from whichrank.bench.methods.seen import Seen, barriers, by_round
 from whichrank.lab.scenarios import Class
-from whichrank.model.rows import Kind
 
 THETA_SLOW = 3.0
 RECUR = 2
 ALPHA, BETA = 0.4, 0.6
-BASE_ROUNDS, BASE_S = 100, 120.0
+BASE_ROUNDS = 100
 _LEAST_ROUNDS = 3
 
 
 class CclD:
     """See the module."""
 
-    name = "CCL-D"
-
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._hung: set[tuple[int, int]] = set()
+        self._is_hung = False
         self._base: dict[int, float] = {}
         self._window_s = 0.0
         self._slow_windows: dict[int, int] = {}
-        self._first_s = 0.0
 
     def look(self, seen: Seen) -> list[Said]:
         """See `method.Method`."""
@@ -41,31 +37,24 @@ class CclD:
 
     def _hang(self, seen: Seen) -> list[Said]:
         waiting = seen.waiting()
-        too_long = np.flatnonzero((waiting.for_s > self._limits.hang_s) & ~waiting.is_barrier)
-        if not len(too_long):
+        oldest = waiting.oldest(self._limits.hang_s)
+        if self._is_hung or oldest is None:
             return []
-        at = too_long[np.argmax(waiting.for_s[too_long])]
-        key = int(waiting.comm[at]), int(waiting.counter[at])
-        if self._hung:
-            return []
-        self._hung.add(key)
-        hanging = waiting.rank[(waiting.comm == key[0]) & (waiting.counter == key[1])]
-        ranks, fault_class = _locate_hang(seen, *key, set(hanging.tolist()))
+        self._is_hung = True
+        comm, counter = oldest
+        hanging = waiting.rank[(waiting.comm == comm) & (waiting.counter == counter)]
+        ranks, fault_class = _locate_hang(seen, comm, counter, set(hanging.tolist()))
         return [Said("hang", frozenset(ranks), fault_class=fault_class)]
 
     # ---- slow ------------------------------------------------------------------------------------------------------
 
     def _slow(self, seen: Seen) -> list[Said]:
-        self._first_s = self._first_s or seen.now_s
         self._window_s = self._window_s or seen.now_s
         if seen.now_s - self._window_s < self._limits.window_s:
             return []
         rows = seen.rounds(self._window_s)
         self._window_s = seen.now_s
-        is_barrier = (rows["kind"] == Kind.BARRIER) | (
-            (rows["kind"] == Kind.ALL_REDUCE) & (rows["bytes"] < BARRIER_BYTES)
-        )
-        rows = rows[~is_barrier]
+        rows = rows[~barriers(rows["kind"], rows["bytes"])]
         said = []
         for comm in np.unique(rows["comm"]).tolist():
             size = int(seen.picture.comm_size[comm])

@@ -13,7 +13,7 @@ import numpy as np
 
 from whichrank.bench.methods.hang_watch import HangWatch
 from whichrank.bench.methods.method import Limits, Said
-from whichrank.bench.methods.seen import ROUNDS, Seen
+from whichrank.bench.methods.seen import ROUNDS, Seen, told_apart
 from whichrank.model.rows import Kind
 
 ENTRIES = 2000
@@ -24,8 +24,6 @@ _Entries = dict[int, int]
 
 class FlightRecorder:
     """See the module."""
-
-    name = "Flight Recorder"
 
     def __init__(self, limits: Limits) -> None:
         self._watch = HangWatch(limits.hang_s)
@@ -52,7 +50,7 @@ def _recorded(seen: Seen) -> dict[int, dict[int, _Entries]]:
     flying = np.zeros(len(ops), ROUNDS)
     for name in ("comm", "counter", "rank", "kind", "issue_s"):
         flying[name] = ops[name]
-    flying["signature"] = (ops["kind"] << 56) | (ops["dtype"] << 48) | ops["count"]
+    flying["signature"] = told_apart(ops["kind"], ops["dtype"], ops["count"])
     rows = np.concatenate([done, flying[flying["kind"] < Kind.SEND]])
     found: dict[int, dict[int, _Entries]] = defaultdict(lambda: defaultdict(dict))
     for rank in np.unique(rows["rank"]).tolist():

@@ -28,8 +28,6 @@ _LEAST = 64
 class Greyhound:
     """See the module."""
 
-    name = "Greyhound"
-
     def __init__(self, limits: Limits) -> None:
         self._begun_s = np.inf
         self._next_s = 0.0

@@ -20,8 +20,6 @@ WARM_UP = 3
 class MegaTrace:
     """See the module."""
 
-    name = "MegaTrace (hang)"
-
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._is_told = False

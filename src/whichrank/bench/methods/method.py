@@ -42,9 +42,5 @@ class Limits:
 class Method(Protocol):
     """Looks at what was seen, some times a second."""
 
-    @property
-    def name(self) -> str:
-        """As in tables."""
-
     def look(self, seen: Seen) -> list[Said]:
         """What it says now that it has not said before."""

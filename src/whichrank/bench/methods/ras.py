@@ -18,8 +18,6 @@ from whichrank.bench.methods.seen import Seen
 class Ras:
     """See the module."""
 
-    name = "RAS counts"
-
     def __init__(self, limits: Limits) -> None:
         self._watch = HangWatch(limits.hang_s)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.analyzer.state import JobState
+from whichrank.detect.hang import BARRIER_BYTES
 from whichrank.model.picture import Ints, Picture
 from whichrank.model.rows import Kind
 from whichrank.model.signature import op_bytes
@@ -29,8 +30,6 @@ ROUNDS = np.dtype(
     ]
 )
 """A collective that a rank has completed."""
-BARRIER_BYTES = 4
-"""An all-reduce of less is a barrier (CCL-D section 4.2.1)."""
 _KEPT_S = 300.0
 
 
@@ -51,6 +50,14 @@ class Waiting:
     counter: Ints
     for_s: NDArray[np.float64]
     is_barrier: NDArray[np.bool_]
+
+    def oldest(self, least_s: float) -> tuple[int, int] | None:
+        """Communicator and counter of the one that has lasted longest, if that is longer than so; barriers left out."""
+        too_long = np.flatnonzero((self.for_s > least_s) & ~self.is_barrier)
+        if not len(too_long):
+            return None
+        at = too_long[np.argmax(self.for_s[too_long])]
+        return int(self.comm[at]), int(self.counter[at])
 
 
 class Seen:
@@ -102,8 +109,7 @@ class Seen:
         ops = self.picture.ops
         ops = ops[(ops["kind"] < Kind.SEND) & ~ops["failed"]]
         size = np.array([op_bytes(int(o["dtype"]), int(o["count"])) or 0 for o in ops], np.float64)
-        is_barrier = np.isin(ops["kind"], (Kind.BARRIER, Kind.MONITORED_BARRIER))
-        is_barrier |= (ops["kind"] == Kind.ALL_REDUCE) & (size < BARRIER_BYTES)
+        is_barrier = barriers(ops["kind"], size)
         return Waiting(ops["rank"], ops["comm"], ops["counter"], self.now_s - ops["issue_s"], is_barrier)
 
     def members(self, comm: int) -> tuple[Ints, Ints, Ints]:
@@ -114,14 +120,25 @@ class Seen:
         return picture.member_rank[part], picture.member_issued[part], picture.member_done[part]
 
 
+def barriers(kind: Ints, size: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which collectives carry no data to speak of: an all-reduce of less than four bytes is one (CCL-D 4.2.1)."""
+    is_barrier = np.isin(kind, (Kind.BARRIER, Kind.MONITORED_BARRIER))
+    return np.asarray(is_barrier | ((kind == Kind.ALL_REDUCE) & (size < BARRIER_BYTES)))
+
+
+def told_apart(kind: Ints, dtype: Ints, count: Ints) -> Ints:
+    """What a recorder compares of collectives, as a number."""
+    kinds, dtypes, counts = (np.asarray(column, np.int64) for column in (kind, dtype, count))
+    return (kinds << 56) | (dtypes << 48) | counts
+
+
 def _rounds(rows: np.ndarray[Any, Any], comm: Ints, now_s: float) -> np.ndarray[Any, Any]:
     row = rows["row"]
     made = np.zeros(len(rows), ROUNDS)
     made["comm"], made["counter"], made["rank"] = comm, row["counter"], rows["rank"]
     made["kind"] = row["kind"]
     made["bytes"] = [op_bytes(int(r["dtype"]), int(r["count"])) or 0 for r in row]
-    made["signature"] = (row["kind"].astype(np.int64) << 56) | (row["dtype"].astype(np.int64) << 48)
-    made["signature"] |= row["count"].astype(np.int64)
+    made["signature"] = told_apart(row["kind"], row["dtype"], row["count"])
     made["issue_s"] = row["t_issue_ns"] / 1e9
     made["took_s"] = (row["t_end_ns"] - row["t_issue_ns"]) / 1e9
     made["told_s"] = now_s

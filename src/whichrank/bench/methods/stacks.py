@@ -20,8 +20,6 @@ _INSIDE = re.compile(r"torch/distributed/|torch/nn/parallel/distributed|torch/au
 class Stacks:
     """See the module."""
 
-    name = "Stack comparison"
-
     def __init__(self, limits: Limits) -> None:
         self._watch = HangWatch(limits.hang_s)
 
