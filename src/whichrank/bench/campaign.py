@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
+from whichrank.bench.results_file import append_result, make_ready, read_results
 from whichrank.bench.trial import Result, Setup, Trial, known_faults
 from whichrank.demo.matrix import ASYNC, DEATH
 from whichrank.demo.slow import SLOW
-from whichrank.errors import FormatError, UsageError
 from whichrank.lab.faults import LAB
 from whichrank.lab.network import can_be_here
 
@@ -70,33 +70,12 @@ def done_in(path: Path) -> dict[str, dict[str, Any]]:
         UsageError: It cannot be read, or is no file.
         FormatError: It holds something else.
     """
-    try:
-        if not path.exists():
-            return {}
-        if not path.is_file():
-            raise UsageError("the results cannot be kept there: it is no file", where=str(path), mend="--results FILE")
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise _no_place(path, error) from error
-    known = {}
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                result = msgspec.json.decode(line)
-                known[key_of(result["setup"])] = result
-            except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-                raise FormatError(
-                    "this is no result of a campaign, so the campaign cannot go on from this file",
-                    where=f"{path}, line {number}",
-                    mend="remove the line, or begin a new file: --results FILE",
-                ) from error
-    return known
 
+    def keyed(line: bytes) -> tuple[str, dict[str, Any]]:
+        result = msgspec.json.decode(line)
+        return key_of(result["setup"]), result
 
-def _no_place(path: Path, error: OSError) -> UsageError:
-    return UsageError(
-        f"the results cannot be kept there: {error.strerror}", where=str(path), mend="name another file: --results FILE"
-    )
+    return dict(read_results(path, keyed))
 
 
 def run_campaign(
@@ -116,11 +95,7 @@ def run_campaign(
     """
     known = done_in(path)
     todo = [setup for setup in plan if key_of(msgspec.to_builtins(setup)) not in known]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("ab").close()  # to know before the first trial, not after it
-    except OSError as error:
-        raise _no_place(path, error) from error
+    make_ready(path)
     for number, setup in enumerate(todo, len(plan) - len(todo) + 1):
         folder = Path(tempfile.mkdtemp(prefix="whichrank-trial-"))
         result = Trial(setup, folder).run()
@@ -128,7 +103,6 @@ def run_campaign(
             keep.mkdir(parents=True, exist_ok=True)
             shutil.copytree(folder, keep / f"{setup.fault}-{setup.seed}-{setup.launcher}", dirs_exist_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
-        with path.open("ab") as file:
-            file.write(msgspec.json.encode(result) + b"\n")
+        append_result(path, result)
         tell(number, len(plan), result)
         yield result

@@ -13,9 +13,9 @@ import msgspec
 from whichrank.bench.methods.method import Limits
 from whichrank.bench.methods.ours import words_of
 from whichrank.bench.methods.score import Outcome, expected_of, judge, listen
+from whichrank.bench.results_file import append_result, make_ready, read_results
 from whichrank.bench.trial import HANG_TIMEOUT_S, SLOW_WINDOW_S, Result, Setup, Trial
 from whichrank.demo.plan import Truth
-from whichrank.errors import FormatError, UsageError
 from whichrank.lab.scenarios import Scenario
 from whichrank.lab.topology import Topology
 from whichrank.wire.tape import FILE_NAME
@@ -78,21 +78,8 @@ def done_in(path: Path) -> dict[tuple[str, int], Run]:
         UsageError: It cannot be read.
         FormatError: It holds something else.
     """
-    try:
-        lines = path.read_bytes().splitlines() if path.exists() else []
-    except OSError as error:
-        raise UsageError(
-            f"the results cannot be read: {error.strerror}", where=str(path), mend="--results FILE"
-        ) from error
-    runs: dict[tuple[str, int], Run] = {}
-    for number, line in enumerate(lines, 1):
-        try:
-            run = msgspec.json.decode(line, type=Run)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            what = "this is no run of a score, so the score cannot go on from this file"
-            raise FormatError(what, where=f"{path}, line {number}", mend="begin a new file: --results FILE") from error
-        runs[run.scenario, run.seed] = run
-    return runs
+    runs = read_results(path, msgspec.json.Decoder(Run).decode)
+    return {(run.scenario, run.seed): run for run in runs}
 
 
 def run_all(
@@ -114,13 +101,7 @@ def run_all(
     Raises:
         UsageError: The file cannot be written.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("ab").close()
-    except OSError as error:
-        raise UsageError(
-            f"the results cannot be kept there: {error.strerror}", where=str(path), mend="--results FILE"
-        ) from error
+    make_ready(path)
     for scenario, seed in todo:
         folder = Path(tempfile.mkdtemp(prefix="whichrank-score-"))
         try:
@@ -129,8 +110,7 @@ def run_all(
                 shutil.copytree(folder, keep / f"{scenario.fault}-{seed}", dirs_exist_ok=True)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        with path.open("ab") as file:
-            file.write(msgspec.json.encode(run) + b"\n")
+        append_result(path, run)
         tell(run)
 
 
