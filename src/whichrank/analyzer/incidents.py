@@ -22,6 +22,7 @@ from whichrank.model.incident import (
     Communicator,
     Culprit,
     Incident,
+    Link,
     Op,
     Reason,
     SensorReport,
@@ -166,7 +167,7 @@ class Ledger:
         if known and not _says_more(finding, severity, known):
             return []
         if known and finding.links:
-            links = dict.fromkeys((*finding.links, *known.links))
+            links = dict.fromkeys((*map(self._scoped, finding.links), *known.links))
             finding = replace(finding, links=tuple(links)[:MOST_LINKS])
         before, ended_s = self._over.pop(key, (None, 0.0))
         if before and now_s - ended_s <= again_s:
@@ -198,7 +199,7 @@ class Ledger:
             fault_class=finding.fault_class,
             culprits=tuple(self._culprit(b) for b in finding.culprits),
             candidates=tuple(self._culprit(b) for b in finding.candidates),
-            links=finding.links,
+            links=tuple(map(self._scoped, finding.links)),
             communicator=self._communicator(finding.comm),
             op=self._op(finding),
             stage=self._stage(finding),
@@ -227,6 +228,13 @@ class Ledger:
             host=self._state.host.get(rank),
             pid=int(self._state.ranks.rows["pid"][rank]) if seen else None,
         )
+
+    def _scoped(self, link: Link) -> Link:
+        """With the word whether it leaves a node."""
+        nodes = {self._state.node.get(rank) for rank in (link.src, link.dst)}
+        if None in nodes:
+            return link
+        return msgspec.structs.replace(link, scope="intra_node" if len(nodes) == 1 else "inter_node")
 
     def _communicator(self, comm: int) -> Communicator | None:
         if comm < 0:

@@ -28,6 +28,7 @@ Status = Literal["open", "recovered", "final"]
 Kind = Literal["hang", "slow", "failed"]
 FaultClass = Literal["H1", "H2", "H3", "S1", "S2", "S3"]
 LinkEnd = Literal["sender", "receiver", "path"]
+LinkScope = Literal["intra_node", "inter_node"]
 Role = Literal["tp", "pp", "dp", "cp", "ep", "etp", "edp", "emb", "world", "ctrl"]
 SensorState = Literal["on", "fallback", "failed", "absent"]
 
@@ -99,6 +100,8 @@ class Link(_Value, frozen=True, kw_only=True):
     src: Rank
     dst: Rank
     end: LinkEnd | None = None
+    scope: LinkScope | None = None
+    """Whether both ranks are on one node; None where a node is not known."""
 
 
 class Communicator(_Value, frozen=True, kw_only=True):

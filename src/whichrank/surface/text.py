@@ -308,7 +308,8 @@ def _stage(stage: Stage) -> str:
 
 
 def _link(link: Link, *, is_over: bool) -> str:
-    text = f"it {_shows(is_over)} on the link from rank {link.src} to rank {link.dst}"
+    scope = {"intra_node": ", within a node", "inter_node": ", between nodes", None: ""}[link.scope]
+    text = f"it {_shows(is_over)} on the link from rank {link.src} to rank {link.dst}{scope}"
     if link.end is None:
         return text
     where = "on the path between them" if link.end == "path" else f"at the {link.end}"

@@ -455,7 +455,20 @@ def test_what_stands_beside_all_others_is_told_again_only_where_there_is_more_to
     assert [(i.severity, [c.rank for c in i.culprits], len(i.links), i.reason) for i in told] == [
         ("alert", [4], 1, None), ("alert", [4], 2, None), ("alert", [6], 2, None), ("alert", [6], 2, "cpu_limit"),
     ]  # fmt: skip
+    assert {link.scope for i in told for link in i.links} == {"intra_node"}
     # AND what changes from look to look is not told again and again
     assert said("alert", (6,), (6,), reason=Reason.CPU_LIMIT) == said("notice", (), ()) == said("alert", (), (4,)) == []
     assert said("alert", (), tuple(range(10, 200)))
     assert said("alert", (), tuple(range(50, 200))) == []
+
+
+def test_a_link_says_whether_it_leaves_a_node() -> None:
+    # GIVEN two ranks on each of two nodes, and a rank of which nothing has been heard
+    a = analyzer()
+    for agent, ranks in (("a:1", [0, 1]), ("b:1", [2, 3])):
+        a.feed(Node(agent, ranks, 5).batch(0.0), NOW_S)
+    ways = tuple(Link(src=src, dst=dst) for src, dst in ((0, 1), (1, 2), (3, 4)))
+    # WHEN slow links are told THEN each says which kind it is
+    finding = Finding(cause=Cause.COMMUNICATION_SLOW, kind="slow", links=ways, onset_s=1.0)
+    (incident,) = a.ledger.keep("links", finding, "alert", NOW_S, 20.0)
+    assert [link.scope for link in incident.links] == ["intra_node", "inter_node", None]

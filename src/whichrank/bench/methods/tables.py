@@ -151,7 +151,7 @@ def _classes(outcomes: Sequence[Outcome]) -> str:
 def picture(runs: Sequence[Run]) -> str:
     """The first table as SVG: the share of right runs as the length of a bar, wrong names in red."""
     methods = methods_of(runs)
-    left, wide, high, top = 150, 118, 34, 46
+    left, wide, high, top = 150, 136, 34, 46
     width, height = left + wide * len(_COLUMNS) + 10, top + high * len(methods) + 40
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif"'
@@ -166,7 +166,7 @@ def picture(runs: Sequence[Run]) -> str:
         parts.append(f'<text x="10" y="{y + 17}"{weight}>{escape(TITLES[method])}</text>')
         for number, column in enumerate(_COLUMNS):
             mine = [run for run in runs if _column(run) == column]
-            parts += _bar(_counts(mine, method), left + number * wide, y, wide - 46)
+            parts += _bar(_counts(mine, method), left + number * wide, y, wide - 64)
     legend = "green: right; red: wrong name or false alarm; grey: nothing, or nobody named. Lab: real processes, Gloo."
     parts += [f'<text x="10" y="{height - 12}" fill="#555">{legend}</text>', "</svg>"]
     return "\n".join(parts) + "\n"
