@@ -18,9 +18,10 @@ import msgspec
 import numpy as np
 
 from whichrank.bench.overhead_agent import AgentCost
+from whichrank.bench.overhead_lab import LabCost
 from whichrank.bench.overhead_step import StepCost
 from whichrank.bench.paired import Paired
-from whichrank.errors import SensorError
+from whichrank.errors import WhichrankError
 
 SCHEMA: Final = "whichrank.overhead/1"
 SIZES: Final = (64, 512, 4_096, 65_536)
@@ -251,12 +252,38 @@ def rows_of_step(cost: StepCost) -> list[Row]:
     ]
 
 
+def lab_rows(quick: bool, tell: Tell) -> Iterable[Row]:
+    """Iterations of the lab's workloads."""
+    from whichrank.bench import overhead_lab as lab
+
+    pairs = lab.QUICK_PAIRS if quick else lab.PAIRS
+    for number, workload in enumerate(lab.WORKLOADS):
+        cost = lab.lab_cost(workload, pairs, lambda share, done=number: tell((done + share) / len(lab.WORKLOADS)))  # type: ignore[misc]
+        yield from rows_of_lab(cost, lab.STEPS)
+
+
+def rows_of_lab(cost: LabCost, steps: int) -> list[Row]:
+    """The rows of a `LabCost`."""
+    of, job = f"pairs of {steps} iterations", f"{cost.workload}, 8 ranks on 4 nodes"
+    iteration = f"{job}, {1e3 * cost.iteration_s:.0f} ms an iteration"
+    wall = from_paired("lab", f"observer on and off, wall time ({iteration})", cost.wall, of)
+    return [
+        against(wall, "MegaTrace 0.16 %, Greyhound 0.39 %, CCL-D < 1 %", "≤ 0.1 % of a 100 ms step", 0.1),
+        from_paired("lab", f"observer on and off, CPU time of the ranks ({job})", cost.cpu, of),
+        from_samples(
+            "lab", f"four agents and the analyzer, share of one core ({job})", "%",
+            [100 * share for share in cost.observers], "blocks",
+        ),
+    ]  # fmt: skip
+
+
 PARTS: Final = {
     "ring": Part("ring push, trace ID, operation", ring_rows),
     "sensor": Part("sensors per operation", sensor_rows),
     "agent": Part("agent", agent_rows),
     "analyzer": Part("analyzer: ingest, locate, tick", analyzer_rows),
     "step": Part("training step", step_rows),
+    "lab": Part("the lab's workloads", lab_rows),
 }
 
 
@@ -282,8 +309,8 @@ def measure(names: Sequence[str], *, quick: bool, tell: Callable[[str, float], N
         try:
             for row in PARTS[name].rows(quick, lambda share, name=name: tell(name, share)):  # type: ignore[misc]
                 rows.append(msgspec.to_builtins(row) | {"verdict": row.verdict})
-        except (SensorError, OSError, subprocess.SubprocessError) as error:
-            skipped[name] = error.what if isinstance(error, SensorError) else str(error)
+        except (WhichrankError, OSError, subprocess.SubprocessError) as error:
+            skipped[name] = error.what if isinstance(error, WhichrankError) else str(error)
         tell(name, 1.0)
     return {"schema": SCHEMA, "quick": quick, "machine": machine(load_before), "rows": rows, "skipped": skipped}
 

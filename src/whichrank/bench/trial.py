@@ -12,31 +12,30 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import msgspec
 
 from whichrank.agent.stacks import read_stacks
 from whichrank.bench.judge import SLACK, Ran, Verdict, judge, reason_agrees
+from whichrank.bench.launch import Launch, Launcher
 from whichrank.demo.fault import Fault
 from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.injector import Injector
 from whichrank.demo.layout import draw_layout
 from whichrank.demo.matrix import MATRIX
 from whichrank.demo.plan import Truth
-from whichrank.demo.ports import free_port
 from whichrank.demo.slow import SLOW
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.lab.box import Lab
 from whichrank.lab.faults import LAB
-from whichrank.lab.network import DEVICE, Network
+from whichrank.lab.network import Network
 from whichrank.lab.programs import PROGRAMS, Program
 from whichrank.lab.topology import Topology
 from whichrank.model.incident import Incident, decode_incident
@@ -54,8 +53,6 @@ JOB_HAS_SECONDS = "whichrank.demo.job"
 STACKS_NAME = "stacks.json"
 """The main threads of all ranks at the end of a hang, as somebody would read them by hand."""
 _HANGS = ("hang", "hang-or-abort", "slow-then-hang", "cut")
-_PORT, _ANALYZER_PORT = 29511, 29480
-"""In namespaces that nobody else uses."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class Setup:
     fault: str
     ranks: int = 8
     seed: int = 0
-    launcher: Literal["preloaded", "torchrun"] = "preloaded"
+    launcher: Launcher = "preloaded"
     layout: str = ""
     variant: str = ""
     hang_timeout_s: float = HANG_TIMEOUT_S
@@ -176,9 +173,13 @@ class Trial:
         try:
             injector.start()
             with (self.folder / "job.log").open("wb") as log:
-                process = self._start(self._command(injector, nodes, 0), injector, log)
+                launch = self._launch(injector, nodes)
+                environment = launch.environment(
+                    {**injector.env(), "WHICHRANK_NOTICE_MIN_S": str(self.setup.notice_min_s)}
+                )
+                process = self._start(launch.command(0), environment, log)
                 for number in range(1, self._nodes):
-                    self._joined.append(self._start(self._command(injector, nodes, number), injector, log))
+                    self._joined.append(self._start(launch.command(number), environment, log))
                 self._watch(process, injector)
                 self._end(process, injector)
         finally:
@@ -193,47 +194,21 @@ class Trial:
 
     # ---- running ---------------------------------------------------------------------------------------------------
 
-    def _start(self, command: list[str], injector: Injector, log: BinaryIO) -> subprocess.Popen[bytes]:
-        environment = self._environment(injector)
+    def _start(self, command: list[str], environment: dict[str, str], log: BinaryIO) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=environment
         )
 
-    def _command(self, injector: Injector, nodes: Network | None, number: int) -> list[str]:
-        """What a node runs; without nodes, the machine."""
+    def _launch(self, injector: Injector, nodes: Network | None) -> Launch:
         job = injector.job_command()
         if self._is_demo_job or (self._program and self._program.has_layout):
             job += ["--layout", self._layout]
         if self._is_healthy and (self._is_demo_job or self._program):
             job += ["--seconds", str(HEALTHY_S)]
         job += self.setup.job_args
-        python, local = sys.executable, str(self.setup.ranks // self._nodes)
-        host, port = (nodes.address(0), _PORT) if nodes else ("127.0.0.1", free_port())
-        if self.setup.launcher == "torchrun":
-            launch = [python, "-m", "torch.distributed.run", "--nproc-per-node", local]
-            launch += ["--nnodes", str(self._nodes), "--node-rank", str(number)]
-            launch += ["--master-addr", host, "--master-port", str(port)]
-        else:
-            launch = [python, "-m", "whichrank.demo.launcher", "--nproc", local, "--nodes", str(self._nodes)]
-            launch += ["--node", str(number), "--master", f"{host}:{port}", "--"]
-        place: list[str] = []
-        if nodes:
-            place = ["--join" if number else "--serve", f"{nodes.address(0)}:{_ANALYZER_PORT}"]
-        output = self.folder / f"node-{number}" if number else self.folder
-        return [
-            *(nodes.command(number) if nodes else ()), python, "-m", "whichrank", "run", *place,
-            "--hang-timeout", str(self.setup.hang_timeout_s), "--slow-window", str(self.setup.slow_window_s),
-            *(["--record"] if self.setup.record else []), "--output", str(output), "--", *launch, *job,
-        ]  # fmt: skip
-
-    def _environment(self, injector: Injector) -> dict[str, str]:
-        ours = {name: value for name, value in os.environ.items() if not name.startswith("WHICHRANK_")}
-        keep = {n: v for n, v in os.environ.items() if n in ("WHICHRANK_CACHE", "WHICHRANK_SHM")}
-        return {
-            **ours, **keep, **injector.env(), "OMP_NUM_THREADS": "1",
-            **({"GLOO_SOCKET_IFNAME": DEVICE} if self._topology else {}),
-            "WHICHRANK_NOTICE_MIN_S": str(self.setup.notice_min_s),
-        }  # fmt: skip
+        options = ["--hang-timeout", str(self.setup.hang_timeout_s), "--slow-window", str(self.setup.slow_window_s)]
+        options += ["--record"] if self.setup.record else []
+        return Launch(job, self.setup.ranks, self.folder, self.setup.launcher, options, nodes)
 
     @property
     def _is_demo_job(self) -> bool:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from whichrank.demo.deviations import ACTS, act
 from whichrank.demo.seat import Order, Seat
+from whichrank.sensors import c10d
 
 _CHECKPOINT_TAG = 11
 _BLOCK_BYTES = 4 << 20
@@ -135,6 +136,8 @@ class Errands:
             self.tail_s = float(params["tail_s"])
         elif order.do == "skip-iteration":
             self.left_out = iteration
+        elif order.do == "observe":
+            c10d.observe(params["on"])
         elif order.do in ACTS:
             act(order)
 

@@ -74,6 +74,7 @@ def overhead(as_json: bool, quick: bool, names: tuple[str, ...]) -> int:
            agent     its CPU and memory
            analyzer  ingest, location and tick by the size of the job
            step      a training step whose computation fills the cores
+           lab       DDP and 3D on four nodes of the lab
     """
     import msgspec
 

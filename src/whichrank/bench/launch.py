@@ -1,0 +1,73 @@
+"""The command line by which a job is started and watched, as a user's would be: on this machine, or on each node."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final, Literal
+
+from whichrank.demo.ports import free_port
+from whichrank.lab.network import DEVICE, Network
+
+Launcher = Literal["preloaded", "torchrun"]
+_PORT, _ANALYZER_PORT = 29511, 29480
+"""In namespaces that nobody else uses."""
+_KEPT: Final = ("WHICHRANK_CACHE", "WHICHRANK_SHM")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A job under `whichrank run`.
+
+    Attributes:
+        job: The training script, as arguments of its launcher.
+        ranks: World size.
+        folder: Where the first node's output goes; below it that of the others.
+        launcher: preloaded: torch is imported once and the ranks are forked.
+        options: Of `whichrank run`.
+        network: The nodes; None: this machine.
+    """
+
+    job: Sequence[str]
+    ranks: int
+    folder: Path
+    launcher: Launcher = "preloaded"
+    options: Sequence[str] = ()
+    network: Network | None = None
+
+    @property
+    def nodes(self) -> int:
+        """How many there are."""
+        return self.network.count if self.network else 1
+
+    @cached_property
+    def _master(self) -> tuple[str, int]:
+        return (self.network.address(0), _PORT) if self.network else ("127.0.0.1", free_port())
+
+    def command(self, number: int) -> list[str]:
+        """What this node runs."""
+        python, local = sys.executable, str(self.ranks // self.nodes)
+        host, port = self._master
+        if self.launcher == "torchrun":
+            launch = [python, "-m", "torch.distributed.run", "--nproc-per-node", local]
+            launch += ["--nnodes", str(self.nodes), "--node-rank", str(number)]
+            launch += ["--master-addr", host, "--master-port", str(port)]
+        else:
+            launch = [python, "-m", "whichrank.demo.launcher", "--nproc", local, "--nodes", str(self.nodes)]
+            launch += ["--node", str(number), "--master", f"{host}:{port}", "--"]
+        place = ["--join" if number else "--serve", f"{host}:{_ANALYZER_PORT}"] if self.network else []
+        output = self.folder / f"node-{number}" if number else self.folder
+        return [
+            *(self.network.command(number) if self.network else ()), python, "-m", "whichrank", "run", *place,
+            *self.options, "--output", str(output), "--", *launch, *self.job,
+        ]  # fmt: skip
+
+    def environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        """Ours without what would make the job a part of another one, with this besides."""
+        ours = {n: v for n, v in os.environ.items() if not n.startswith("WHICHRANK_") or n in _KEPT}
+        device = {"GLOO_SOCKET_IFNAME": DEVICE} if self.network else {}
+        return {**ours, **more, "OMP_NUM_THREADS": "1", **device}
