@@ -67,7 +67,16 @@ class Launch:
         ]  # fmt: skip
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        """Ours without what would make the job a part of another one, with this besides."""
-        ours = {n: v for n, v in os.environ.items() if not n.startswith("WHICHRANK_") or n in _KEPT}
-        device = {"GLOO_SOCKET_IFNAME": DEVICE} if self.network else {}
-        return {**ours, **more, "OMP_NUM_THREADS": "1", **device}
+        """What it needs, and this besides."""
+        return job_environment(more, on_nodes=self.network is not None)
+
+
+def job_environment(more: Mapping[str, str], *, on_nodes: bool) -> dict[str, str]:
+    """Ours without what would make a job a part of another one.
+
+    Args:
+        more: Besides.
+        on_nodes: It runs on nodes of a lab.
+    """
+    ours = {n: v for n, v in os.environ.items() if not n.startswith("WHICHRANK_") or n in _KEPT}
+    return {**ours, **more, "OMP_NUM_THREADS": "1", **({"GLOO_SOCKET_IFNAME": DEVICE} if on_nodes else {})}

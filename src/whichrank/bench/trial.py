@@ -117,9 +117,13 @@ class Trial:
         setup: What to run.
         folder: Where incidents and the job's output go.
         say: Told what happens, for people.
+        afterwards: Called with the network when the job has ended, while what was done to the network still is.
     """
 
-    def __init__(self, setup: Setup, folder: Path, say: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self, setup: Setup, folder: Path, say: Callable[[str], None] = lambda _: None,
+        afterwards: Callable[[Network], None] | None = None,
+    ) -> None:  # fmt: skip
         faults = known_faults()
         if setup.fault not in faults:
             raise UsageError(
@@ -136,6 +140,7 @@ class Trial:
             raise UsageError(what, mend=f"--ranks {2 * needs}")
         self.folder = folder
         self._say = say
+        self._afterwards = afterwards
         self._alert_at_s: float | None = None
         self._joined: list[subprocess.Popen[bytes]] = []
         self._layout = setup.layout or self._drawn_layout()
@@ -182,6 +187,8 @@ class Trial:
                     self._joined.append(self._start(launch.command(number), environment, log))
                 self._watch(process, injector)
                 self._end(process, injector)
+            if self._afterwards and nodes:
+                self._afterwards(nodes)
         finally:
             if process is not None and process.poll() is None:
                 self._end(process, injector)

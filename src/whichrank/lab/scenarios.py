@@ -46,6 +46,11 @@ class Scenario:
         """Of the fault, and of its form if it is fixed."""
         return f"{self.fault} {self.variant}".rstrip()
 
+    @property
+    def outlasts_its_job(self) -> bool:
+        """The fault is the network's, so a job that is started anew meets it again; or there is none."""
+        return self.fault_class in ("H3", "S2", "S3") or self.fault == "none"
+
     def workload(self, seed: int) -> str:
         """The one that a seed runs."""
         return self.workloads[seed % len(self.workloads)]

@@ -29,6 +29,7 @@ def test_the_quick_subset_is_run_scored_and_gone_on_with(tmp_path: Path) -> None
     results, kept, picture = tmp_path / "results.jsonl", tmp_path / "kept", tmp_path / "score.svg"
     quick = [scenario.name for scenario in chosen([QUICK])]
     command = [*SCORE, "--scenarios", QUICK, "--seeds", "1", "--results", str(results), "--keep", str(kept)]
+    command += ["--methods", ",".join(METHODS)]
     done = subprocess.run([*command, "--picture", str(picture)], check=False, capture_output=True, text=True)
     # THEN each scenario was run once, and each method has heard it
     assert done.returncode in (0, 1), done.stderr

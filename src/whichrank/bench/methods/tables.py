@@ -21,6 +21,7 @@ TITLES: Final = {
     "greyhound": "Greyhound",
     "megatrace": "MegaTrace (hang)",
     "ccl-d": "CCL-D",
+    "bisection": "Bisection",
 }
 HEALTHY: Final = "none"
 """Jobs in which nobody is at fault."""

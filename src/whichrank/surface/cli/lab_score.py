@@ -75,13 +75,13 @@ def _names(text: str) -> list[str]:
 
 
 def _methods(text: str) -> list[str]:
-    from whichrank.bench.methods.score import METHODS
+    from whichrank.bench.methods.campaign import METHOD_NAMES
     from whichrank.errors import UsageError
 
     names: list[Any] = _names(text)
     if names == ["none"]:
         return []
     for name in names:
-        if name not in METHODS:
-            raise UsageError(f"there is no method '{name}'", mend=f"--methods {','.join(METHODS)}")
-    return names or list(METHODS)
+        if name not in METHOD_NAMES:
+            raise UsageError(f"there is no method '{name}'", mend=f"--methods {','.join(METHOD_NAMES)}")
+    return names or list(METHOD_NAMES)
