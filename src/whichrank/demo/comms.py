@@ -144,9 +144,13 @@ class Comms:
         """Blocking send to global rank `destination` over the pipeline group."""
         self._blocking(Call("send", self.groups["pp"], tensor, peer=destination))
 
-    def isend(self, tensor: Tensor, destination: int) -> Handle:
-        """Asynchronous send to global rank `destination` over the pipeline group."""
-        return self._asynchronous(Call("send", self.groups["pp"], tensor, peer=destination))
+    def isend(self, tensor: Tensor, destination: int, role: str = "pp") -> Handle:
+        """Asynchronous send to global rank `destination` over my group of `role`."""
+        return self._asynchronous(Call("send", self.groups[role], tensor, peer=destination))
+
+    def irecv(self, tensor: Tensor, source: int, role: str) -> Handle:
+        """Asynchronous receive from global rank `source` over my group of `role`."""
+        return self._asynchronous(Call("recv", self.groups[role], tensor, peer=source))
 
     def all_reduce_in_turn(self, tensor: Tensor, roles: Sequence[str], label: str) -> None:
         """Blocking all-reduces of the same tensor over several groups, one after the other."""

@@ -37,8 +37,8 @@ def _half_as_long(tensor: Tensor) -> Tensor:
     return tensor.flatten()[: max(1, tensor.numel() // 2)].clone()
 
 
-def _other_root(call: Call) -> int:
-    """The root's next neighbour, so that also a group of two has two roots or none."""
+def _other_peer(call: Call) -> int:
+    """The next neighbour of root or receiver, so that also a group of two has two roots or none."""
     ranks = call.group.ranks
     return ranks[(ranks.index(call.peer) + 1) % len(ranks)]
 
@@ -67,8 +67,8 @@ def change(order: Order, calls: Sequence[Call]) -> list[Call] | None:
         return [_other_kind(call, variant)]
     if order.do == "wrong-reduce-op":
         return [replace(call, reduce_op=dist.ReduceOp.MAX)]
-    if order.do == "wrong-root":
-        return [replace(call, peer=_other_root(call))]
+    if order.do in ("wrong-root", "wrong-peer"):
+        return [replace(call, peer=_other_peer(call))]
     return None
 
 

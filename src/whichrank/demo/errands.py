@@ -24,6 +24,7 @@ from whichrank.sensors import c10d
 
 _CHECKPOINT_TAG = 11
 _BLOCK_BYTES = 4 << 20
+_LOGS_S = 0.5
 
 
 def write_checkpoint(duration_s: float) -> int:
@@ -82,6 +83,20 @@ def collect_garbage(objects: int) -> int:
     return gc.collect()
 
 
+def gather_logs(*, writer: bool) -> int:
+    """Gather text of all ranks, the more the higher the rank, and write it on one of them.
+
+    Returns:
+        Lines gathered.
+    """
+    rank = dist.get_rank()
+    logs: list[list[str] | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(logs, [f"rank {rank} line {line}" for line in range(1000 * (rank + 1))])
+    if writer:
+        write_checkpoint(_LOGS_S)
+    return sum(len(lines or ()) for lines in logs)
+
+
 class Errands:
     """Runs errands at the start of an iteration.
 
@@ -123,6 +138,8 @@ class Errands:
                 write_checkpoint(params["duration_s"])
             if params["barrier"]:
                 dist.barrier()
+        elif order.do == "gather-logs":
+            gather_logs(writer=params["writer"])
         elif order.do == "evaluate":
             evaluate(params["duration_s"])
         elif order.do == "post-receive":

@@ -132,7 +132,8 @@ def fitting_sites(sites: Sequence[dict[str, Any]], fit: str, pipeline_stage: int
 
     Args:
         sites: what `Call.site` says of each operation, in order.
-        fit: ``any``; ``all_reduce`` (of two elements or more) or ``broadcast``; ``different-next``: a collective after
+        fit: ``any``; ``send``, where there is a third rank to send to; ``all_reduce`` (of two elements or more) or
+            ``broadcast``; ``different-next``: a collective after
             which the next one on its communicator has another signature, so that leaving it out or doing it twice
             contradicts the peers at once; ``equal-silent``: a collective on a communicator on which all have the same
             signature, so that it never does; ``equal-cycle``: the same on a pp group, or on the tp group of a later
@@ -143,6 +144,8 @@ def fitting_sites(sites: Sequence[dict[str, Any]], fit: str, pipeline_stage: int
     numbers = range(len(sites))
     if fit == "any":
         return list(numbers)
+    if fit == "send":
+        return [n for n in numbers if sites[n]["kind"] == "send" and sites[n]["size"] > 2]
     collectives = [n for n in numbers if sites[n]["kind"] not in ("send", "recv") and sites[n]["size"] > 1]
     if fit in ("all_reduce", "broadcast"):
         smallest = 2 if fit == "all_reduce" else 1  # half of one element is one element

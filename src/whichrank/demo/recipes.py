@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from itertools import product
 
 from whichrank.demo.drag import PLACE
 from whichrank.demo.hub import Hub
@@ -26,6 +27,7 @@ _CGROUP_SEEN_S = 2.5
 """An agent looks every two seconds in which groups a process is."""
 _POSTED_ITERATIONS = 20
 _TAIL_S = 6.0
+_LOG_EVERY, _GATHERED = 10, 5
 
 
 def at_operation(scene: Scene) -> Strike | None:
@@ -174,6 +176,9 @@ def errand(scene: Scene) -> Strike | None:
     elif name == "rank0-eval":
         told = 0
         scene.order(0, iteration, "iteration", "evaluate", duration_s=3.0)
+    elif name == "log-gather":
+        for rank, time in product(ranks, range(_GATHERED)):
+            scene.order(rank, iteration + _LOG_EVERY * time, "iteration", "gather-logs", writer=rank == told)
     elif name == "early-exit":
         for rank in ranks:
             scene.order(rank, iteration, "iteration", "finish", tail_s=0.0 if rank == told else _TAIL_S)

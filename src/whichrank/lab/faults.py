@@ -41,6 +41,11 @@ LAB: dict[str, Fault] = {
         Fault("ahead", "One rank leaves an iteration out, and is one ahead of all others from then on.", "in-program",
               "ahead", (Variant("one", "hang-or-abort", "All goes on, one iteration apart, until the log."),),
               do="skip-iteration", causes=INCONSISTENT),
+        Fault("wrong-peer", "Sends to the neighbour of the rank that waits for it.", "in-program", "op",
+              (Variant("neighbour", "hang", "Nobody receives it, and the rank that waits for it waits for ever; the"
+                       " ring stops within a turn.", sites="send"),), do="wrong-peer", causes=INCONSISTENT, hard=True),
+        Fault("log-gather", "Every tenth iteration all ranks gather their logs, and one of them writes them.",
+              "healthy", "errand", (Variant("objects", "none", "Pauses of half a second in a few iterations."),)),
         Fault("slow-then-stop", "The device of a rank takes twice as long, and some seconds later it is stopped.",
               "outside", "slow-then-stop", (Variant("x2", "slow-then-hang", "Slower, then all stand still."),),
               do="drag", causes=STOPPED_ANYWHERE, reasons=("stopped",)),

@@ -20,7 +20,7 @@ from whichrank.model.picture import Bools, Floats, Ints
 SLOWER = 0.5
 """Of the usual rate, from which a way is slow."""
 SLOWER_BY_LOSS = 0.8
-"""The same where much is sent again, which by itself shows that something is wrong with the way."""
+"""The same for a very lossy way."""
 MUCH_SLOWER = 0.25
 """Of the usual pace, from which a way that its sender's kernel finds slower than it was costs what that kernel says."""
 BOUND = 0.75
@@ -41,8 +41,9 @@ CLEARLY = 1.05
 LIMITS = 0.5
 """Share of the busy time from which a limit names an end."""
 LOSSY = 0.005
-"""Share of the segments that were sent again, from which that is what makes a way slow."""
-_SEGMENT = 1448.0
+"""Share of the segments that were sent again all the time, from which that is what makes a way slow."""
+VERY_LOSSY = 0.02
+"""The same, from which that alone shows that something is wrong with the way."""
 
 
 @dataclass(frozen=True)
@@ -169,11 +170,15 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     by_arrival = _slower(transfers, between, now.by_arrival, before.by_arrival)
     by_kernel = _slower(transfers, between, now.by_kernel, before.by_kernel)
     has_pace = bool((is_paced & between).any() or not np.isnan(before.by_arrival).all())
-    is_lossy = transfers.retransmits * _SEGMENT >= LOSSY * transfers.bytes_acked
-    by_kernel |= _slower(transfers, between, now.by_kernel, before.by_kernel, between & is_lossy, SLOWER_BY_LOSS)
+    is_lossy = transfers.resent >= LOSSY
+    very_lossy = between & (transfers.resent >= VERY_LOSSY)
+    by_kernel |= _slower(transfers, between, now.by_kernel, before.by_kernel, very_lossy, SLOWER_BY_LOSS)
     was_faster = now.by_kernel < SLOWER * before.by_kernel
+    is_steady = transfers.steady_bytes >= LEAST_BYTES
     found = {}
     for i, link in by_kernel.items():
+        if not is_steady[i]:
+            continue
         if is_lossy[i] or not has_pace or (was_faster[i] and not is_paced[i]):
             found[i] = replace(link, end=_end(transfers, i, link.usual) or ("path" if is_lossy[i] else None))
     least_s = LEAST_ACTIVE * transfers.lasted_s

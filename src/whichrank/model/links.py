@@ -23,7 +23,10 @@ class Transfers:
         busy_s: Something was under way.
         receiver_s: Of that, the receiver's window was closed.
         sender_s: Of that, the send buffer was full.
-        retransmits: Segments sent again.
+        steady_bytes: The lesser of what the other kernel received in the latest two halves of the window, 0 if there
+            are none yet: of what goes over only once, a rate says little.
+        resent: The lesser share of the segments that were sent again in them: a burst of the job's own makes queues
+            overflow for a moment, a bad way loses all the time.
         unsent_bytes: Written and not yet sent, at the most.
         unacked_bytes: Written and not yet acknowledged, summed over the looks.
         unread_bytes: Come in at the receiver and not yet read by it, summed over the looks.
@@ -39,7 +42,8 @@ class Transfers:
     busy_s: Floats
     receiver_s: Floats
     sender_s: Floats
-    retransmits: Floats
+    steady_bytes: Floats
+    resent: Floats
     unsent_bytes: Floats
     unacked_bytes: Floats
     unread_bytes: Floats

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,11 @@ from whichrank.model.picture import Floats, Ints
 from whichrank.model.places import places
 
 SAMPLES: Final = 16
+LEAST_RESENT: Final = 10
+"""Segments that were sent again, for their share to mean anything."""
+_SEGMENT: Final = 1448.0
+_ALMOST: Final = 0.9
+"""Looks come when they come: so much of half a window is one."""
 _SAMPLE: Final = np.dtype(
     [
         ("src", "i4"),
@@ -39,6 +44,13 @@ _SAMPLE: Final = np.dtype(
     ]
 )
 _Look = tuple[Ints, np.ndarray[Any, Any]]
+
+
+class _Half(NamedTuple):
+    """By pair, what went over in half a window, and the share of it that was sent again."""
+
+    bytes: Floats
+    resent: Floats
 
 
 class Traffic:
@@ -95,6 +107,7 @@ class Traffic:
         np.maximum.at(delivery, out, latest["delivery"].astype(np.float64))
         back = places(_pair(latest, "dst", "src"), pairs)
         arrived_bytes, arrival = _arrivals(latest, looks, back, len(pairs))
+        halves = self._halves(latest, window_s, out, len(pairs))
         seconds = (latest["read_ns"].astype(np.int64) - then["read_ns"].astype(np.int64)) / 1e9
         return Transfers(
             src=pairs >> 32,
@@ -103,7 +116,8 @@ class Traffic:
             busy_s=total("busy_us", 1e-6),
             receiver_s=total("receiver_us", 1e-6),
             sender_s=total("sender_us", 1e-6),
-            retransmits=total("retransmits", 1.0),
+            steady_bytes=np.minimum(*(half.bytes for half in halves)),
+            resent=np.minimum(*(half.resent for half in halves)),
             unsent_bytes=np.bincount(out, most_unsent.astype(np.float64), len(pairs)).astype(np.float64),
             unacked_bytes=np.bincount(out, unacked, len(pairs)).astype(np.float64),
             unread_bytes=np.bincount(back[back >= 0], unread[back >= 0], len(pairs)).astype(np.float64),
@@ -113,6 +127,26 @@ class Traffic:
             lasted_s=float(seconds.max(initial=0.0)),
         )
 
+    def _halves(self, latest: np.ndarray[Any, Any], window_s: float, out: Ints, pairs: int) -> tuple[_Half, _Half]:
+        """The latest two halves of a window, or the least that was looked at that is not shorter.
+
+        Args:
+            latest: The newest sample.
+            window_s: By each sender's clock.
+            out: The pair of each end.
+            pairs: How many there are.
+        """
+        cuts = [latest]
+        for _ in range(2):
+            later, cut = cuts[-1], cuts[-1].copy()
+            is_found = np.zeros(len(latest), np.bool_)
+            for place, of in self._recent(latest, np.inf):
+                age_s = (later["read_ns"][place].astype(np.int64) - of["read_ns"]) / 1e9
+                take = (age_s >= _ALMOST * window_s / 2) & ~is_found[place]
+                cut[place[take]], is_found[place[take]] = of[take], True
+            cuts.append(cut)
+        return _half(cuts[1], cuts[0], out, pairs), _half(cuts[2], cuts[1], out, pairs)
+
     def _recent(self, latest: np.ndarray[Any, Any], window_s: float) -> Iterator[_Look]:
         """For each sample, the newest first: which of the latest ends it has within the window, and how they were."""
         for sample in reversed(self._samples):
@@ -121,6 +155,16 @@ class Traffic:
             of = sample[at[known]]
             recent = latest["read_ns"][known].astype(np.int64) - of["read_ns"] <= window_s * 1e9
             yield np.flatnonzero(known)[recent], of[recent]
+
+
+def _half(then: np.ndarray[Any, Any], now: np.ndarray[Any, Any], out: Ints, pairs: int) -> _Half:
+    def grown(name: str) -> Floats:
+        more = np.maximum(now[name].astype(np.int64) - then[name].astype(np.int64), 0)
+        return np.bincount(out, more, pairs).astype(np.float64)
+
+    carried, again = grown("bytes"), grown("retransmits")
+    is_some = (again >= LEAST_RESENT) & (carried > 0)
+    return _Half(carried, np.divide(again * _SEGMENT, carried, out=np.zeros(pairs), where=is_some))
 
 
 def _arrivals(latest: np.ndarray[Any, Any], looks: list[_Look], back: Ints, pairs: int) -> tuple[Floats, Floats]:

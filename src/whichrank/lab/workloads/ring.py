@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from whichrank.lab.workloads.device import WIDTH, OnDevice
@@ -28,6 +27,7 @@ class RingAttention(nn.Module):
         self.query = nn.Linear(WIDTH, WIDTH, bias=False)
         self.both = nn.Linear(WIDTH, 2 * WIDTH, bias=False)
         self.work = OnDevice(script.device, layer)
+        self._comms = script.comms
         self._before = (script.rank - 1) % script.world_size
         self._after = (script.rank + 1) % script.world_size
         self._turns = script.world_size - 1
@@ -38,9 +38,9 @@ class RingAttention(nn.Module):
         held, parts = mine.detach().contiguous(), [mine]
         for _ in range(self._turns):
             received = torch.empty_like(held)
-            ways = [dist.P2POp(dist.isend, held, self._after), dist.P2POp(dist.irecv, received, self._before)]
-            for work in dist.batch_isend_irecv(ways):
-                work.wait()
+            ways = (self._comms.isend(held, self._after, "world"), self._comms.irecv(received, self._before, "world"))
+            for way in ways:
+                way.wait()
             parts.append(received)
             held = received
         keys, values = torch.cat(parts).chunk(2, dim=1)

@@ -111,13 +111,14 @@ def transfers(rate: dict[tuple[int, int], float], **more: dict[tuple[int, int], 
     pairs = list(rate)
     n = len(pairs)
 
-    def column(name: str) -> np.ndarray:
-        return np.array([more.get(name, {}).get(pair, 0.0) for pair in pairs])
+    def column(name: str, default: float = 0.0) -> np.ndarray:
+        return np.array([more.get(name, {}).get(pair, default) for pair in pairs])
 
     return Transfers(
         src=np.array([p[0] for p in pairs]), dst=np.array([p[1] for p in pairs]), bytes_acked=np.full(n, 20.0 * MB),
         busy_s=np.array([20 / rate[pair] for pair in pairs]) + column("receiver_s"), receiver_s=column("receiver_s"),
-        sender_s=column("sender_s"), retransmits=column("retransmits"), unsent_bytes=column("unsent_bytes"),
+        sender_s=column("sender_s"), steady_bytes=column("steady_bytes", 10.0 * MB), resent=column("resent"),
+        unsent_bytes=column("unsent_bytes"),
         unacked_bytes=column("unacked_bytes"), unread_bytes=column("unread_bytes"),
         delivery=np.array([more.get("delivery", {}).get(pair, np.inf) for pair in pairs]),
         arrived_bytes=np.array([20.0 * MB * (pair in more.get("arrival", {})) for pair in pairs]),
@@ -259,7 +260,7 @@ def test_a_way_that_is_answered_where_the_pace_is_slow_is_not_told_by_its_kernel
     # BUT what is sent again is not late only
     lossy = transfers(
         RING | {slow: 6.0, back: 6.0}, unsent_bytes=waiting, unacked_bytes=waiting, arrival=arrival,
-        retransmits={back: 900.0},
+        resent={back: 0.065},
     )  # fmt: skip
     assert sorted(told_links(lossy, past)) == sorted([slow, back])
 
@@ -294,13 +295,38 @@ def test_ways_that_carry_other_messages_are_not_compared_by_what_their_receivers
 
 
 def test_a_way_that_loses_data_is_told_though_what_arrives_arrives_at_once() -> None:
-    lossy = transfers(RING | {(2, 4): 12.0}, arrival=FAST, retransmits={(2, 4): 400.0})
-    assert told_links(lossy) == [(2, 4)]
-    assert told_links(transfers(RING | {(2, 4): 12.0}, arrival=FAST, retransmits={(2, 4): 10.0})) == []
-    # AND sooner than one that loses nothing, since what is sent again shows that something is wrong with it
-    assert told_links(transfers(RING | {(2, 4): 35.0}, arrival=FAST, retransmits={(2, 4): 400.0})) == [(2, 4)]
-    assert told_links(transfers(RING | {(2, 4): 45.0}, arrival=FAST, retransmits={(2, 4): 400.0})) == []
-    assert told_links(transfers(RING | {(2, 4): 35.0}, arrival=FAST)) == []
+    def told_at(rate: float, resent: float) -> list[tuple[int, int]]:
+        return told_links(transfers(RING | {(2, 4): rate}, arrival=FAST, resent={(2, 4): resent}))
+
+    assert told_at(12.0, 0.01) == [(2, 4)]
+    assert told_at(12.0, 0.001) == []
+    # AND sooner than one that loses less, since so much sent again shows by itself that something is wrong with it
+    assert told_at(35.0, 0.03) == [(2, 4)]
+    assert told_at(45.0, 0.03) == told_at(35.0, 0.01) == told_at(35.0, 0.0) == []
+
+
+def test_a_way_that_carries_something_once_is_not_told() -> None:
+    # GIVEN a model that was sent to all when the job began, by a kernel that was the slower the later it was looked at
+    slow, unsent = RING | {(2, 4): 5.0}, {(2, 4): 1e6}
+    assert told_links(transfers(slow, unsent_bytes=unsent)) == [(2, 4)]
+    assert told_links(transfers(slow, unsent_bytes=unsent, steady_bytes={(2, 4): 0.0})) == []
+
+
+def test_what_is_sent_again_counts_where_it_is_so_all_the_time() -> None:
+    # GIVEN looks every half window WHEN a hundredth is sent again, all the time, in the later half, or few segments
+    def resent(*again: int, carried: int = 10 * MB) -> tuple[float, float]:
+        looks = [
+            look(5 * at, both_ways([(0, 2)], bytes_acked=at * carried, total_retrans=total))
+            for at, total in enumerate(again)
+        ]
+        told = traffic(*looks).transfers(10)
+        return round(float(told.resent[0]), 3), float(told.steady_bytes[0])
+
+    assert resent(0, 70, 140) == (0.01, 10 * MB)
+    assert resent(0, 0, 70) == (0.0, 10 * MB)
+    assert resent(0, 9, 18, carried=100_000) == (0.0, 100_000)
+    # AND a connection that is younger than a window has not carried anything all the time
+    assert resent(0, 70) == (0.0, 0.0)
 
 
 def test_rates_of_the_two_kinds_are_never_compared() -> None:
