@@ -29,7 +29,7 @@ LEAST_BYTES = 1 << 18
 LEAST_ACTIVE = 0.02
 """Share of the window in which something was under way, for a rate to mean anything."""
 MOSTLY = 0.5
-"""Share of the bytes whose pace must be known, for it to be that of the way."""
+"""Share of the bytes whose pace must be known, for it to be that of the way; of the time with something under way."""
 LEAST_ALIKE = 3
 """Comparable ways, to know what is usual without a past."""
 ALIKE = 4.0
@@ -151,7 +151,7 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     that it is the way and not a receiver that seldom gets to read: bytes wait on the way rather than at its end, or
     the sender's kernel delivers as slowly. A receiver that has to wait for a CPU finds much of its data ready: where
     the pace is much slower than usual still, and the sender's kernel slower than it was itself, that kernel says what
-    the way costs. A way that loses data is seen by what is sent again.
+    the way costs. A way that loses data is seen by what is sent again, and one that stalls by its sender's kernel.
 
     Where no pace is known, the sender's kernel is asked alone (beside ways with a pace only whether it was faster),
     and the link's end is where it sees the fault: bytes wait to be sent, an end limits, or its estimate of the rate is
@@ -179,7 +179,12 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     for i, link in by_kernel.items():
         if not is_steady[i]:
             continue
-        if is_lossy[i] or not has_pace or (was_faster[i] and not is_paced[i]):
+        if (
+            is_lossy[i]
+            or not has_pace
+            or (was_faster[i] and not is_paced[i])
+            or _stalls(transfers, between, now, before, i)
+        ):
             found[i] = replace(link, end=_end(transfers, i, link.usual) or ("path" if is_lossy[i] else None))
     least_s = LEAST_ACTIVE * transfers.lasted_s
     for i, link in by_arrival.items():
@@ -202,14 +207,30 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     return sorted(kept, key=lambda link: -link.lost_s)
 
 
+def _stalls(transfers: Transfers, between: Bools, now: Rates, before: Rates, i: int) -> bool:
+    """Is something under way most of the time, at a rate that is slow for this way and beside what others do now?
+
+    What comes after a pause comes at once: the pace of arrival does not see the pauses of a sender that waits for
+    its timer.
+    """
+    least = now.by_kernel[i] / SLOWER
+    alike = _alike(transfers, between, now.by_kernel, i)
+    is_mostly = transfers.active_s[i] >= MOSTLY * transfers.lasted_s
+    return bool(is_mostly and before.by_kernel[i] > least and (alike is None or alike > least))
+
+
 def _usual(transfers: Transfers, between: Bools, rate: Floats, before: Floats, i: int) -> float:
     """What the rate of a way was at best, or is in the middle of those that carry about as much; 0 unknown."""
+    return max(_alike(transfers, between, rate, i) or 0.0, 0.0 if np.isnan(before[i]) else float(before[i]))
+
+
+def _alike(transfers: Transfers, between: Bools, rate: Floats, i: int) -> float | None:
+    """The rate in the middle of the ways that carry about as much; None if they are too few."""
     mine = transfers.bytes_acked[i]
     alike = between & ~np.isnan(rate) & (transfers.bytes_acked <= ALIKE * mine)
     alike &= ALIKE * transfers.bytes_acked >= mine
     alike[i] = False
-    usual = float(np.median(rate[alike])) if alike.sum() >= LEAST_ALIKE else 0.0
-    return max(usual, 0.0 if np.isnan(before[i]) else float(before[i]))
+    return float(np.median(rate[alike])) if alike.sum() >= LEAST_ALIKE else None
 
 
 def _slower(

@@ -395,3 +395,18 @@ def test_a_slow_link_of_which_no_kernel_says_anything_is_not_told() -> None:
 def test_an_end_that_limits_is_told_wherever_it_is() -> None:
     slow = [SlowLink(0, 4, 6e6, 1e8, "receiver", 3.0, 0), SlowLink(4, 2, 6e6, 1e8, "path", 2.0, 0)]
     assert without_ways_back(slow, NODE) == slow
+
+
+def test_a_way_that_stalls_is_told_though_what_comes_after_a_pause_comes_at_once() -> None:
+    # GIVEN ways of 50 MB/s, one of which has something under way most of the time, at a rate far below its own
+    past = LinkPast()
+    past.learn(transfers(RING, arrival=FAST), NODE)
+
+    def told(now: dict[tuple[int, int], float], before: LinkPast) -> list[tuple[int, int]]:
+        seen = transfers(now, arrival=FAST, unsent_bytes=dict.fromkeys(now, 1e6))
+        return [(link.src, link.dst) for link in slow_links(seen, NODE, before) if link.end]
+
+    assert told(RING | {(2, 4): 3.5}, past) == [(2, 4)]
+    # AND not where it is under way for a part of the time, or was never faster, or others are no faster now
+    assert told(RING | {(2, 4): 6.0}, past) == told(RING | {(2, 4): 3.5}, LinkPast()) == []
+    assert told(dict.fromkeys(RING, 3.5), past) == []
