@@ -30,6 +30,7 @@ class Launch:
         launcher: preloaded: torch is imported once and the ranks are forked.
         options: Of `whichrank run`.
         network: The nodes; None: this machine.
+        is_elastic: torchrun goes on with one node fewer, and takes it in whenever it comes.
     """
 
     job: Sequence[str]
@@ -38,6 +39,7 @@ class Launch:
     launcher: Launcher = "preloaded"
     options: Sequence[str] = ()
     network: Network | None = None
+    is_elastic: bool = False
 
     @property
     def nodes(self) -> int:
@@ -52,7 +54,12 @@ class Launch:
         """What this node runs."""
         python, local = sys.executable, str(self.ranks // self.nodes)
         host, port = self._master
-        if self.launcher == "torchrun":
+        if self.is_elastic and self.network:
+            launch = [python, "-m", "torch.distributed.run", "--nproc-per-node", local, "--max-restarts", "3"]
+            launch += ["--nnodes", f"{self.nodes - 1}:{self.nodes}", "--local-addr", self.network.address(number)]
+            launch += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{host}:{port}", "--rdzv-id", "lab"]
+            launch += ["--rdzv-conf", f"is_host={int(number == 0)},last_call_timeout=1"]
+        elif self.launcher == "torchrun":
             launch = [python, "-m", "torch.distributed.run", "--nproc-per-node", local]
             launch += ["--nnodes", str(self.nodes), "--node-rank", str(number)]
             launch += ["--master-addr", host, "--master-port", str(port)]
@@ -68,7 +75,9 @@ class Launch:
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
         """What it needs, and this besides."""
-        return job_environment(more, on_nodes=self.network is not None)
+        # torch 2.13 keeps the first round's store for itself, so that a node that comes later waits for its address.
+        elastic = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if self.is_elastic else {}
+        return job_environment({**more, **elastic}, on_nodes=self.network is not None)
 
 
 def job_environment(more: Mapping[str, str], *, on_nodes: bool) -> dict[str, str]:

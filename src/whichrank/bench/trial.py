@@ -49,6 +49,10 @@ AFTER_ALERT_S = 3.0
 AT_LEISURE_S = 1.5 * HANG_TIMEOUT_S
 """One seed in five is watched so long after its alert: what is said when patience ends must be right too."""
 LEISURELY_SEEDS = 5
+WINDOWS_OF_OTHERS = 3.2
+"""Two whole ones, wherever the first begins."""
+JOINS_AT = 5
+"""Iterations of the other nodes, before the last one joins."""
 JOB_HAS_SECONDS = "whichrank.demo.job"
 STACKS_NAME = "stacks.json"
 """The main threads of all ranks at the end of a hang, as somebody would read them by hand."""
@@ -80,7 +84,7 @@ class Setup:
     quiet_s: float = 0.0
     """That the job runs before anything is done to it, beside some iterations."""
     at_leisure: bool = False
-    """Go on after the alert for as long as a method without hard evidence is patient."""
+    """Go on after the fault for as long as others are patient: a hang timeout, or windows that recur."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +188,8 @@ class Trial:
                 )
                 process = self._start(launch.command(0), environment, log)
                 for number in range(1, self._nodes):
+                    if self.fault.is_elastic and number == self._nodes - 1:
+                        self._wait_for_others(injector)
                     self._joined.append(self._start(launch.command(number), environment, log))
                 self._watch(process, injector)
                 self._end(process, injector)
@@ -211,11 +217,18 @@ class Trial:
         if self._is_demo_job or (self._program and self._program.has_layout):
             job += ["--layout", self._layout]
         if self._is_healthy and (self._is_demo_job or self._program):
-            job += ["--seconds", str(HEALTHY_S)]
+            job += ["--seconds", str(2 * HEALTHY_S if self.fault.is_elastic else HEALTHY_S)]
         job += self.setup.job_args
         options = ["--hang-timeout", str(self.setup.hang_timeout_s), "--slow-window", str(self.setup.slow_window_s)]
         options += ["--record"] if self.setup.record else []
-        return Launch(job, self.setup.ranks, self.folder, self.setup.launcher, options, nodes)
+        is_elastic = self.fault.is_elastic
+        return Launch(job, self.setup.ranks, self.folder, self.setup.launcher, options, nodes, is_elastic)
+
+    def _wait_for_others(self, injector: Injector) -> None:
+        """Until all nodes but the last train."""
+        ready_s = time.monotonic() + START_LIMIT_S
+        while max(injector.progress().values(), default=0) < JOINS_AT and time.monotonic() < ready_s:
+            time.sleep(0.1)
 
     @property
     def _is_demo_job(self) -> bool:
@@ -232,11 +245,18 @@ class Trial:
             return 2.5 * self.setup.slow_window_s
         return 3 * self.setup.hang_timeout_s + 10
 
+    @property
+    def _leisure_s(self) -> float:
+        """So long after the fault methods of others may need."""
+        if not self.setup.at_leisure:
+            return 0.0
+        return WINDOWS_OF_OTHERS * self.setup.slow_window_s if self.fault.is_slow else AT_LEISURE_S
+
     def _watch(self, process: subprocess.Popen[bytes], injector: Injector) -> None:
         """Until the verdict stands, or there is nothing more to come."""
         started_s = time.monotonic()
         alert_s = told_s = None
-        is_short = self.setup.seed % LEISURELY_SEEDS and not self.setup.at_leisure
+        is_short = self.setup.seed % LEISURELY_SEEDS or self.setup.at_leisure
         after_s = AFTER_ALERT_S if is_short else AT_LEISURE_S
         if self.fault.is_slow:
             after_s = max(after_s, self.setup.slow_window_s / 2)  # a reason may need more looks
@@ -254,7 +274,7 @@ class Trial:
             if self._is_healthy:
                 over = now_s - started_s > START_LIMIT_S + HEALTHY_S
             elif alert_s is not None:
-                over = now_s - alert_s > after_s
+                over = now_s - alert_s > after_s and (told_s is None or now_s - told_s > self._leisure_s)
             elif told_s is not None:
                 over = now_s - told_s > self._patience_s
             else:

@@ -44,6 +44,7 @@ Where = Literal[
     "traffic",
     "ahead",
     "slow-then-stop",
+    "join",
 ]
 
 NOT_ENTERED = ("not_entered",)
@@ -101,6 +102,7 @@ class Fault:
         layouts: that have what it needs, of eight ranks; empty: all have.
         nodes: that the job runs on, as network namespaces; 1: on this machine as it is.
         tool: a program that it needs besides.
+        is_elastic: the last node joins when the others train; all ranks are started again then.
     """
 
     name: str
@@ -119,6 +121,7 @@ class Fault:
     layouts: tuple[str, ...] = ()
     nodes: int = 1
     tool: str = ""
+    is_elastic: bool = False
 
     @property
     def healthy(self) -> bool:

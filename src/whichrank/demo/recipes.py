@@ -249,6 +249,18 @@ def fewer_cpus(scene: Scene) -> Strike | None:
     return strike
 
 
+def joined(scene: Scene) -> Strike | None:
+    """Wait until all ranks are there, and have begun to train."""
+    ranks = len(scene.plan.victims)
+    if not scene.hub.wait_for(
+        lambda: len(scene.hub.connected()) == ranks and scene.hub.iterations.get(ranks - 1, 0) > 0
+    ):
+        return None
+    strike = scene.strike_now(0)
+    strike.victims = ()
+    return strike
+
+
 def nothing(scene: Scene) -> Strike | None:
     """Leave the job alone."""
     return from_the_start(scene)
@@ -282,4 +294,5 @@ RECIPES: dict[str, Callable[[Scene], Strike | None]] = {
     "traffic": others_traffic,
     "ahead": ahead,
     "slow-then-stop": slow_then_stop,
+    "join": joined,
 }

@@ -51,6 +51,10 @@ LAB: dict[str, Fault] = {
               do="drag", causes=STOPPED_ANYWHERE, reasons=("stopped",)),
         Fault("two-causes", "The device of one rank takes twice as long, and another one waits for its data.",
               "in-program", "drag", (Variant("x2", "slow", ""),), do="drag", causes=COMPUTE_SLOW),
+        Fault("elastic-join", "The last node joins while the others train, and torchrun starts all ranks again.",
+              "healthy", "join", (Variant("torchrun", "pause", "Ranks end by SIGTERM; new ones train some seconds"
+              " later."),),
+              nodes=_NODES, recovers=True, is_elastic=True),
         Fault("reroute", "A cable between two switches is out for six seconds, and routes go round it.", "healthy",
               "way", (Variant("six-seconds", "none", "A few packets are lost and sent again."),), nodes=_NODES,
               recovers=True),

@@ -21,6 +21,10 @@ _SYNCHRONOUS: Final = ("ddp", "fsdp", "ring", "moe")
 _BUCKETS: Final = ("3d", "ring", "moe")
 """Whose scripts issue the reductions of gradients themselves."""
 _PIPELINE: Final = ("3d",)
+QUICK: Final = "quick"
+"""The name of the subset that is run often."""
+CLAIMS: Final = "claims"
+"""The name of what other methods claim."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class Scenario:
         workloads: In which it has its effect.
         variant: Its form; empty: drawn by the seed.
         is_quick: Of the subset that is run often.
+        is_claim: Not of the catalogue, but as the papers of other methods have it: a job that does the same in each
+            iteration, for long before it becomes much slower.
     """
 
     fault: str
@@ -40,11 +46,12 @@ class Scenario:
     workloads: tuple[str, ...] = _ALL
     variant: str = ""
     is_quick: bool = False
+    is_claim: bool = False
 
     @property
     def name(self) -> str:
         """Of the fault, and of its form if it is fixed."""
-        return f"{self.fault} {self.variant}".rstrip()
+        return " ".join(filter(None, (self.fault, self.variant, CLAIMS if self.is_claim else "")))
 
     @property
     def outlasts_its_job(self) -> bool:
@@ -114,14 +121,19 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario("stop-and-continue", "H1"),
     Scenario("early-exit", None),
     Scenario("posted-irecv", None),
+    Scenario("elastic-join", None, ("ddp", "fsdp", "ring", "moe")),
     Scenario("reroute", None),
     Scenario("more-tokens", None, _PIPELINE, variant="x2"),
     Scenario("wander", None, _SYNCHRONOUS, variant="x2"),
     Scenario("long-last-stage", None, _PIPELINE),
     Scenario("absorbed", None, _PIPELINE),
 )
-QUICK: Final = "quick"
-"""The name of the subset that is run often."""
+CLAIMED: Final = (
+    Scenario("slow-compute", "S1", ("ddp", "fsdp"), variant="x5", is_claim=True),
+    Scenario("slow-link", "S2", ("ddp", "fsdp"), variant="50mbit", is_claim=True),
+    Scenario("slow-link-and-compute", "S3", ("ddp", "fsdp"), variant="50mbit", is_claim=True),
+)
+"""In which methods of others are to reach what their papers say."""
 
 
 def chosen(names: Iterable[str]) -> Iterator[Scenario]:
@@ -131,10 +143,12 @@ def chosen(names: Iterable[str]) -> Iterator[Scenario]:
         UsageError: There is none of a name.
     """
     wanted = list(names)
-    known = {QUICK, *(s.name for s in SCENARIOS), *(s.fault for s in SCENARIOS)}
+    known = {QUICK, CLAIMS, *(s.name for s in SCENARIOS), *(s.fault for s in SCENARIOS)}
     for name in wanted:
         if name not in known:
             raise UsageError(f"there is no scenario '{name}'", mend="whichrank lab list  shows all")
+    if CLAIMS in wanted:
+        yield from CLAIMED
     for scenario in SCENARIOS:
         if not wanted or {scenario.name, scenario.fault} & set(wanted) or (QUICK in wanted and scenario.is_quick):
             yield scenario

@@ -32,6 +32,7 @@ RANKS: Final = 8
 RATE: Final = "200mbit"
 QUIET_S: Final = 1.2 * SLOW_WINDOW_S
 """Before a slowdown: the methods of others take what is usual from a window before it."""
+CLAIM_QUIET_S: Final = 4 * SLOW_WINDOW_S
 ABSORBED: Final = 0.05
 """A fault by which iterations become longer by less is one that the job absorbs."""
 
@@ -71,10 +72,11 @@ def plan(scenarios: Iterable[Scenario], seeds: int) -> list[tuple[Scenario, int]
 def setup_of(scenario: Scenario, seed: int) -> Setup:
     """How a scenario is run: the first seed under torchrun, one agent on each of four nodes."""
     is_slow = (scenario.fault_class or "").startswith("S")
+    quiet_s = CLAIM_QUIET_S if scenario.is_claim else QUIET_S if is_slow else 0.0
     return Setup(
         scenario.fault, RANKS, seed, "torchrun" if seed == 0 else "preloaded", variant=scenario.variant,
         workload=scenario.workload(seed), topology=Topology(), rate=RATE, record=True, at_leisure=True,
-        quiet_s=QUIET_S if is_slow else 0.0,
+        quiet_s=quiet_s, job_args=("--log-every", "0") if scenario.is_claim else (),
     )  # fmt: skip
 
 

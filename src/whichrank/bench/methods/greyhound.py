@@ -4,8 +4,8 @@ The iteration is the first lag at which the calls of a rank repeat (autocorrelat
 change-point detection, and a change counts if the means before and after differ by a tenth. Groups of equal volume are
 compared then. Which rank or link of a group it is, validation would tell, which stops the job: so it names nobody here.
 
-Decided: a call is told by its kind, data type and size, since many jobs issue all-reduces only; change points are ten
-iterations apart, as in the code.
+Decided: a call is told by its kind, data type and size, since many jobs issue all-reduces only; the latest 512 calls
+are looked at for a period, of which there must be three; change points are ten iterations apart, as in the code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from whichrank.bench.methods.seen import Seen
 CORRELATION = 0.95
 CHANGE = 0.1
 APART = 10
-MOST_LAG = 512
+LENGTH = 512
+"""Calls that are looked at for a period: the latest, since a job begins otherwise than it goes on."""
 _LOOK_S = 1.0
 _AFTER = 3
 _LEAST = 64
@@ -48,7 +49,7 @@ class Greyhound:
         rows = rows[rows["rank"] == 0]
         rows = rows[np.argsort(rows["issue_s"], kind="stable")]
         if not self._lag:
-            self._lag = period(rows["signature"]) if len(rows) >= _LEAST else 0
+            self._lag = period(rows["signature"][-LENGTH:]) if len(rows) >= _LEAST else 0
             if not self._lag:
                 return []
         at_s = rows["issue_s"][:: self._lag]
@@ -89,7 +90,7 @@ def period(calls: np.ndarray) -> int:
     total = float((x * x).sum())
     if not total:
         return 1
-    for lag in range(1, min(MOST_LAG, len(x) // 3) + 1):
+    for lag in range(1, len(x) // 3 + 1):
         if float((x[:-lag] * x[lag:]).sum()) / total * len(x) / (len(x) - lag) >= CORRELATION:
             return lag
     return 0

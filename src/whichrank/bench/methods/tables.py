@@ -10,7 +10,7 @@ from typing import Final
 
 from whichrank.bench.methods.campaign import OURS, Run
 from whichrank.bench.methods.score import Outcome
-from whichrank.lab.scenarios import CLASSES, SCENARIOS
+from whichrank.lab.scenarios import CLAIMED, CLASSES, SCENARIOS
 
 TITLES: Final = {
     OURS: "whichrank",
@@ -117,7 +117,7 @@ def scenario_table(runs: Sequence[Run]) -> str:
         + " |",
         "|---|---|" + "--:|" * (14 + len(others)),
     ]
-    for name in dict.fromkeys(scenario.name for scenario in SCENARIOS):
+    for name in dict.fromkeys(scenario.name for scenario in (*SCENARIOS, *CLAIMED)):
         mine = [run for run in runs if run.scenario == name]
         if mine:
             lines.append(_row(name, _column(mine[0]), mine, others))

@@ -13,7 +13,7 @@ from whichrank.surface.numbers import WholeNumber
 
 @click.command()
 @click.option(
-    "--scenarios", default="", help="Names with commas between, or 'quick'; all if not given. See `lab list`."
+    "--scenarios", default="", help="Names with commas between, 'quick' or 'claims'; all if not given. See `lab list`."
 )
 @click.option("--seeds", type=WholeNumber(1, 1000), default=5, show_default=True, help="Runs of each scenario.")
 @click.option("--methods", default="", help="Names with commas between; all if not given, 'none' for whichrank alone.")
