@@ -14,6 +14,7 @@ from whichrank.analyzer.endings import who_ended_it
 from whichrank.analyzer.history import History
 from whichrank.analyzer.holding import Holding
 from whichrank.analyzer.incidents import ANOTHER_S, Ledger
+from whichrank.analyzer.reach import knock_early
 from whichrank.analyzer.rounds import Rounds
 from whichrank.analyzer.silence import silent_job
 from whichrank.analyzer.slow.slowness import Slowness
@@ -187,6 +188,7 @@ class Analyzer:
         if not self.state.ranks.size:
             return []
         picture = self.state.picture(now_s)
+        knock_early(self.state.paths, picture, self.state.ranks.agent)
         changed = self._wrong_data(picture, now_s)
         ends = self.state.open_ends()
         if self._has_got_over(picture, ends):

@@ -103,6 +103,11 @@ class Paths:
             heard_s[node] = max(heard_s.get(node, -np.inf), self._spoke_s[agent])
         return {node: now_s - heard_s[node] for node in np.unique(node_of[node_of >= 0]).tolist()}
 
+    @property
+    def heard_longest_ago_s(self) -> float:
+        """When that agent was heard that has been silent for longest."""
+        return min(self._spoke_s.values(), default=np.inf)
+
     def knock(self, witnesses: Iterable[int], targets: Iterable[int], now_s: float) -> None:
         """Let nodes knock at others, where an address is known."""
         addresses = {node: address for node in targets if (address := self._address(node))}

@@ -17,7 +17,11 @@ from whichrank.model.incident import Cause, Evidence
 from whichrank.model.picture import Ints, Picture
 
 ASK_S = 0.8
-"""A node that is silent for so long is knocked at."""
+"""A node that is silent for so long, while ranks wait, is knocked at."""
+UNUSUAL_S = 1.2
+"""So long is no agent silent that is well: its node is knocked at though nobody waits yet."""
+GONE_S = 5.0
+"""So long after an agent has ended nobody knocks at its node any more."""
 SILENT_S = 1.8
 REFERENCES = 2
 """Nodes that are heard and that others knock at too, to know whether what knocks gets through at all."""
@@ -41,6 +45,21 @@ class _Scene:
     silence_s: dict[int, float]
     quiet: list[int]
     heard: list[int]
+
+
+def knock_early(paths: Paths, picture: Picture, agent_of: Ints) -> None:
+    """Let others knock at nodes that have fallen silent, so that answers are there by the time ranks wait.
+
+    Args:
+        paths: Connections and answers.
+        picture: The job.
+        agent_of: By rank, the agent that told it last.
+    """
+    if picture.now_s - paths.heard_longest_ago_s < UNUSUAL_S:
+        return
+    scene = _scene(paths, picture, agent_of)
+    if quiet := [node for node in scene.quiet if UNUSUAL_S <= scene.silence_s[node] < GONE_S]:
+        paths.knock(scene.heard, [*quiet, *scene.heard[:REFERENCES]], scene.now_s)
 
 
 def out_of_reach(paths: Paths, picture: Picture, waiting: Ints, agent_of: Ints) -> Finding | None:

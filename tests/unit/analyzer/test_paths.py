@@ -257,3 +257,23 @@ def test_of_an_agent_that_was_started_anew_only_what_it_tells_now_counts() -> No
     assert sorted(joined.rank.tolist()) == [0, 1, 2, 3]
     assert len(agent) == len(rows) == 4
     assert len(a.state.paths._rows) == 2
+
+
+def test_a_node_that_falls_silent_is_knocked_at_before_anybody_waits_and_not_for_ever() -> None:
+    # GIVEN three nodes that are heard twice a second, of which all that is known is where they are
+    a = analyzer()
+    nodes = [Node(f"{host}:1", [2 * i, 2 * i + 1], 6).comm(ALL) for i, host in enumerate("abc")]
+    there = [ends((0, 4), dead=False), ends((2, 4), dead=False), ends((4, 0), (4, 2), dead=False)]
+    asked: list[float] = []
+    for step in range(30):
+        at_s = step / 2
+        for number, node in enumerate(nodes):
+            if number < 2 or at_s <= 2.0:
+                fed(a, node, at_s, there[number])
+        a.tick(T0 / S + at_s + 0.1)
+        if "10.0.0.2" in a.requests("a:1")["probe"]:
+            asked.append(at_s)
+    # THEN the others knock once the silence is unusual, and no more when the agent must have ended
+    assert asked
+    assert 3.0 <= asked[0] <= 3.5
+    assert asked[-1] < 8.0
