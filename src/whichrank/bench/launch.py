@@ -14,8 +14,9 @@ from whichrank.demo.ports import free_port
 from whichrank.lab.network import DEVICE, Network
 
 Launcher = Literal["preloaded", "torchrun"]
-_PORT, _ANALYZER_PORT = 29511, 29480
-"""In namespaces that nobody else uses."""
+_FIRST_PORT: Final = 29500
+"""In namespaces; the others of this process follow it."""
+_JOBS: Final = 1000
 _KEPT: Final = ("WHICHRANK_CACHE", "WHICHRANK_SHM")
 
 
@@ -48,7 +49,12 @@ class Launch:
 
     @cached_property
     def _master(self) -> tuple[str, int]:
-        return (self.network.address(0), _PORT) if self.network else ("127.0.0.1", free_port())
+        return (self.network.address(0), self._port) if self.network else ("127.0.0.1", free_port())
+
+    @property
+    def _port(self) -> int:
+        """Several jobs run in one lab, each started by a process of its own."""
+        return _FIRST_PORT + 2 * (os.getpid() % _JOBS)
 
     def command(self, number: int) -> list[str]:
         """What this node runs."""
@@ -66,7 +72,7 @@ class Launch:
         else:
             launch = [python, "-m", "whichrank.demo.launcher", "--nproc", local, "--nodes", str(self.nodes)]
             launch += ["--node", str(number), "--master", f"{host}:{port}", "--"]
-        place = ["--join" if number else "--serve", f"{host}:{_ANALYZER_PORT}"] if self.network else []
+        place = ["--join" if number else "--serve", f"{host}:{self._port + 1}"] if self.network else []
         output = self.folder / f"node-{number}" if number else self.folder
         return [
             *(self.network.command(number) if self.network else ()), python, "-m", "whichrank", "run", *place,

@@ -33,7 +33,7 @@ from whichrank.demo.matrix import MATRIX
 from whichrank.demo.plan import Truth
 from whichrank.demo.slow import SLOW
 from whichrank.errors import UsageError, WhichrankError
-from whichrank.lab.box import Lab
+from whichrank.lab.box import Lab, find
 from whichrank.lab.faults import LAB
 from whichrank.lab.network import Network
 from whichrank.lab.programs import PROGRAMS, Program
@@ -79,6 +79,8 @@ class Setup:
     """Of a lab; without one the ranks are on this machine, or on as many nodes as the fault needs."""
     rate: str = ""
     """Of its cables."""
+    lab: str = ""
+    """The name of one that is up, instead: it stays, with others that run there."""
     record: bool = False
     """Keep the telemetry, for `whichrank replay`."""
     quiet_s: float = 0.0
@@ -136,7 +138,9 @@ class Trial:
         self.setup = setup
         self._program = _program(setup.workload)
         self.fault = _on(faults[setup.fault], self._program)
-        self._topology = setup.topology or (Topology(self.fault.nodes) if self.fault.nodes > 1 else None)
+        self._lab = find(setup.lab) if setup.lab else None
+        own = setup.topology or (Topology(self.fault.nodes) if self.fault.nodes > 1 else None)
+        self._topology = self._lab.file.topology if self._lab else own
         self._nodes = self._topology.nodes if self._topology else 1
         if setup.ranks % self._nodes or self._nodes < self.fault.nodes:
             needs = max(self._nodes, self.fault.nodes)
@@ -164,6 +168,11 @@ class Trial:
         if self.fault.tool and not shutil.which(self.fault.tool):
             what = f"the fault '{self.setup.fault}' needs `{self.fault.tool}`, which is not installed"
             raise UsageError(what, mend="install it (Debian: apt-get install nftables)")
+        if self._lab:
+            try:
+                return self._run_on(self._lab.network)
+            finally:
+                self._lab.network.restore()
         lab = Lab.make(self._topology, self.setup.rate) if self._topology else None
         try:
             return self._run_on(lab.network if lab else None)

@@ -169,6 +169,15 @@ class Network:
     def _set(self, cable: Cable, state: str) -> None:
         _batch(self.namespace(cable.upper), [f"link set {cable.device(cable.upper)} {state}"])
 
+    def restore(self) -> None:
+        """Undo what was done to it: cables are back, rates are as they were, and nothing is lost any more."""
+        self.mend(*self._out)
+        for place in self.topology.places:
+            devices = [cable.device(place) for cable in self.topology.cables_of(place)]
+            _tc_batch(self.namespace(place), (_limit(device, self.rate) for device in devices if self.rate))
+            if shutil.which("nft"):
+                _run(*self.command_at(place), "nft", "-f", "-", given="add table ip lab\ndelete table ip lab\n")
+
     # ---- by the number of a node ------------------------------------------------------------------------------------
 
     @property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -82,3 +84,42 @@ def test_what_cannot_run_is_said_before_anything_is_made(options: list[str], sai
     assert said in done.stderr
     assert "mend:" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_two_jobs_in_one_lab_are_told_apart_and_its_network_is_as_before() -> None:
+    # GIVEN a lab that stays
+    name = subprocess.run([*LAB, "up"], check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        rates = [rates_of(place) for place in places_of(name)]
+        # WHEN two jobs run in it at once, one of which has a rank stopped
+        command = [*LAB, "run", "--lab", name, "--json", "--ranks", "4", "--workload", "ddp", "--scenario"]
+        with (
+            subprocess.Popen([*command, "stop"], stdout=subprocess.PIPE) as stopped,
+            subprocess.Popen([*command, "none"], stdout=subprocess.PIPE) as healthy,
+        ):
+            told = [json.loads(run.communicate()[0]) for run in (stopped, healthy)]
+        # THEN the rank is named in its own job only
+        culprits = [[c["rank"] for i in one["incidents"] if i["kind"] == "hang" for c in i["culprits"]] for one in told]
+        assert culprits == [told[0]["truth"]["culprits"], []]
+        # AND what another run does to the network is undone
+        cut = subprocess.run([*command, "unplugged"], check=False, capture_output=True)
+        assert cut.returncode in (0, 1), cut.stderr
+        assert [rates_of(place) for place in places_of(name)] == rates
+        knock = "import socket; print(socket.socket().connect_ex(('10.77.0.4', 1)))"
+        enter = ["nsenter", f"--net=/run/netns/{PREFIX}{name}-node-0", sys.executable, "-c", knock]
+        assert subprocess.run(enter, check=True, capture_output=True, text=True).stdout == f"{errno.ECONNREFUSED}\n"
+    finally:
+        subprocess.run([*LAB, "down", name], check=True, capture_output=True)
+
+
+def rates_of(place: str) -> list[str]:
+    said = subprocess.run(["tc", "-n", place, "qdisc", "show"], check=True, capture_output=True, text=True).stdout
+    return sorted(re.sub(r"(qdisc tbf) \w+:", r"\1", line) for line in said.splitlines())
+
+
+def test_a_lab_that_is_up_has_its_own_network() -> None:
+    said = subprocess.run([*LAB, "run", "--lab", "x", "--nodes", "2"], check=False, capture_output=True, text=True)
+    assert said.returncode == 2
+    assert "--nodes is of a lab that is made" in said.stderr
+    said = subprocess.run([*LAB, "run", "--lab", "nowhere"], check=False, capture_output=True, text=True)
+    assert (said.returncode, "there is no lab 'nowhere'" in said.stderr) == (2, True)

@@ -1,8 +1,9 @@
 """C4D (paper, section III.A): the four syndromes, from completion times of messages and waits of receivers.
 
-Decided, where the paper gives no number: a cell of the delay matrix is slow above twice the median of the cells between
-nodes, and a rank is late if it waits less than the median of its group by a tenth of the window. Both must recur in two
-windows. Hangs "are relatively easy" and not discussed: members that have not entered are named, else nobody is.
+Decided, where the paper gives no number: a cell of the delay matrix is slow above one and a half times the median of
+the cells between nodes that carry a quarter of the most or more, since its messages are equally large; and a rank is
+late if it waits less than the median of its group by a tenth of the window, where no cell is slow. Both must recur in
+two windows. Hangs "are relatively easy" and not discussed: members that have not entered are named, else nobody is.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from whichrank.bench.methods.method import Limits, Said
 from whichrank.bench.methods.seen import Seen
 from whichrank.model.picture import Floats
 
-SLOW_CELL = 2.0
+SLOW_CELL = 1.5
 LATE_SHARE = 0.1
 RECUR = 2
 LEAST_BYTES = 100_000
+LEAST_CELLS = 3
+ALIKE = 4.0
 _Way = tuple[int, int]
 
 
@@ -40,7 +43,9 @@ class C4d:
         if seen.now_s - self._window_s < self._limits.window_s:
             return said
         begun_s, self._window_s = self._window_s, seen.now_s
-        return [*said, *self._slow_ways(seen), *self._late_ranks(seen, begun_s)]
+        cells = self._cells(seen)
+        slow = {way for way, cost in cells.items() if cost > SLOW_CELL * float(np.median(list(cells.values())))}
+        return [*said, *(self._slow_ways(cells, slow) if slow else self._late_ranks(seen, begun_s))]
 
     def _hang(self, seen: Seen) -> list[Said]:
         oldest = seen.waiting().oldest(self._limits.hang_s)
@@ -52,20 +57,15 @@ class C4d:
         out = frozenset(ranks[(ranks >= 0) & (issued < counter)].tolist())
         return [Said("hang", out, fault_class="H1" if out else None)]
 
-    def _slow_ways(self, seen: Seen) -> list[Said]:
-        """The delay matrix: seconds per byte from rank to rank, between nodes."""
-        cells = self._cells(seen)
-        if len(cells) < 3:
-            return []
-        usual = float(np.median(list(cells.values())))
-        slow = {way for way, cost in cells.items() if cost > SLOW_CELL * usual}
+    def _slow_ways(self, cells: dict[_Way, float], slow: set[_Way]) -> list[Said]:
         sources, targets = _full_lines(slow, cells, 0), _full_lines(slow, cells, 1)
         self._ways[frozenset(slow)] += 1
-        if not slow or self._ways[frozenset(slow)] != RECUR:
+        if self._ways[frozenset(slow)] != RECUR:
             return []
         return [Said("slow", frozenset(sources | targets), frozenset(slow), "S2")]
 
     def _cells(self, seen: Seen) -> dict[_Way, float]:
+        """The delay matrix between nodes: seconds per byte from rank to rank, of the ways that carry about as much."""
         ends, _, rows = seen.state.paths.joined()
         node = seen.state.paths.nodes(seen.state.ranks.agent)
         now: dict[_Way, tuple[float, float]] = {}
@@ -74,12 +74,12 @@ class C4d:
                 sent, busy = now.get((rank, peer), (0.0, 0.0))
                 now[rank, peer] = sent + float(info["bytes_acked"]), busy + float(info["busy_us"])
         before, self._before = self._before, now
-        cells = {}
-        for way, (sent, busy) in now.items():
-            gone, was = before.get(way, (sent, busy))
-            if sent - gone >= LEAST_BYTES:
-                cells[way] = (busy - was) / (sent - gone)
-        return cells
+        grown = {
+            way: (sent - before[way][0], busy - before[way][1]) for way, (sent, busy) in now.items() if way in before
+        }
+        least = max(LEAST_BYTES, max((sent for sent, _ in grown.values()), default=0.0) / ALIKE)
+        cells = {way: busy / sent for way, (sent, busy) in grown.items() if sent >= least}
+        return cells if len(cells) >= LEAST_CELLS else {}
 
     def _late_ranks(self, seen: Seen, begun_s: float) -> list[Said]:
         """Who waits least in its group, by the sum of what its collectives take."""

@@ -22,7 +22,7 @@ APART = 10
 LENGTH = 512
 """Calls that are looked at for a period: the latest, since a job begins otherwise than it goes on."""
 _LOOK_S = 1.0
-_AFTER = 3
+_AFTER = APART
 _LEAST = 64
 
 

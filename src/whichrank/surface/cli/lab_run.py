@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from whichrank.surface.numbers import WholeNumber
 
@@ -34,6 +35,7 @@ def network_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--workload", default="", help="The job; drawn by the seed if not given. See `lab list`.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws victim, moment, variant and workload.")
 @click.option("--ranks", type=WholeNumber(2, 64), default=8, show_default=True, help="Of the job, over all nodes.")
+@click.option("--lab", default="", metavar="NAME", help="Run in this lab, which is up, instead of an own one.")
 @network_options
 @click.option(
     "--launcher", type=click.Choice(["preloaded", "torchrun"]), default="preloaded", show_default=True,
@@ -42,36 +44,51 @@ def network_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep what the run wrote here, with its telemetry.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def run(
-    scenario: str, workload: str, seed: int, ranks: int, nodes: int, leaves: int, spines: int, ports: int, rate: str,
-    launcher: str, keep: Path | None, as_json: bool,
+    scenario: str, workload: str, seed: int, ranks: int, lab: str, nodes: int, leaves: int, spines: int, ports: int,
+    rate: str, launcher: str, keep: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run a real job over a lab of its own, break it, and see whether whichrank names what is at fault.
 
-    Each node has its own `whichrank run` with an agent; the first one analyzes. The lab is removed at the end. Exit
-    code 0: verdict and truth agree; 1: they do not.
+    Each node has its own `whichrank run` with an agent; the first one analyzes. The lab is removed at the end; one
+    that is up stays, with what else runs there, and what was done to its network is undone. Exit code 0: verdict and
+    truth agree; 1: they do not.
     """
     from whichrank.bench.trial import Setup, known_faults
     from whichrank.lab.box import remove_abandoned
     from whichrank.lab.network import checked_rate
     from whichrank.lab.programs import PROGRAMS
     from whichrank.lab.topology import Topology
-    from whichrank.lab.userspace import become_root_of_a_namespace
+    from whichrank.lab.userspace import become_root_of_a_namespace, refuse_without_root
     from whichrank.surface.demo_words import known_fault
     from whichrank.surface.leave import leave_on_signals
     from whichrank.surface.one_trial import run_and_tell
 
     known_fault(scenario, known_faults())
-    become_root_of_a_namespace(sys.argv[1:])
+    if lab:
+        _refuse_network_options()
+        refuse_without_root()
+    else:
+        become_root_of_a_namespace(sys.argv[1:])
     remove_abandoned()
     leave_on_signals()
     job = workload or list(PROGRAMS)[seed % len(PROGRAMS)]
-    topology = Topology(nodes, leaves, spines, ports)
+    topology = None if lab else Topology(nodes, leaves, spines, ports)
     setup = Setup(
         scenario, ranks, seed, launcher,  # type: ignore[arg-type]  # click has checked it
-        workload=job, topology=topology, rate=checked_rate(rate), record=keep is not None,
+        workload=job, topology=topology, rate=checked_rate(rate), lab=lab, record=keep is not None,
     )  # fmt: skip
-    said = f"{ranks} ranks of '{job}' on {nodes} nodes, scenario '{scenario}', seed {seed}, cables of {rate}"
+    where = f"in the lab '{lab}'" if lab else f"on {nodes} nodes, cables of {rate}"
+    said = f"{ranks} ranks of '{job}' {where}, scenario '{scenario}', seed {seed}"
     return run_and_tell(setup, "lab", said, "whichrank lab run --workload 3d", as_json=as_json, keep=keep)
+
+
+def _refuse_network_options() -> None:
+    from whichrank.errors import UsageError
+
+    context = click.get_current_context()
+    for name in ("nodes", "leaves", "spines", "ports", "rate"):
+        if context.get_parameter_source(name) != ParameterSource.DEFAULT:
+            raise UsageError(f"--{name} is of a lab that is made; --lab is one that is up", mend=f"leave --{name} out")
 
 
 @click.command(name="list")
