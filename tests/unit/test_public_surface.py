@@ -47,8 +47,8 @@ COMMAND_LINE = {
     "lab down": ["NAMES", "--all"],
     "lab list": [],
     "lab run": [
-        *("--scenario", "--workload", "--seed", "--ranks", "--nodes", "--leaves", "--spines", "--ports", "--rate"),
-        *("--launcher", "--keep", "--json"),
+        *("--scenario", "--workload", "--seed", "--ranks", "--lab", "--nodes", "--leaves", "--spines", "--ports"),
+        *("--rate", "--launcher", "--keep", "--json"),
     ],
     "lab score": ["--scenarios", "--seeds", "--methods", "--results", "--keep", "--picture", "--json"],
     "lab status": ["--json"],

@@ -27,7 +27,7 @@ from whichrank.bench.judge import SLACK, Ran, Verdict, judge, reason_agrees
 from whichrank.bench.launch import Launch, Launcher
 from whichrank.demo.fault import Fault
 from whichrank.demo.faults import CATALOGUE
-from whichrank.demo.injector import Injector
+from whichrank.demo.injector import Injector, Pace
 from whichrank.demo.layout import draw_layout
 from whichrank.demo.matrix import MATRIX
 from whichrank.demo.plan import Truth
@@ -106,6 +106,8 @@ class Result:
     seconds_to_located: float | None
     longer: float | None = None
     """By which share iterations have taken longer since the fault, by the clock of the injector."""
+    pace: Pace | None = None
+    """Of iterations before the fault."""
     went_on: bool | None = None
     """Iterations began long after nothing came through any more on some ways; None for other faults."""
     log: str = field(default="", compare=False)
@@ -210,9 +212,8 @@ class Trial:
             injector.close()
         is_timed = self.fault.name in SLOW or self.fault.is_slow
         result = self._judge(injector.truth(), injector.longer() if is_timed else None)
-        if self.fault.variants[0].effect != "cut":
-            return result
-        return replace(result, went_on=injector.went_on(self.setup.hang_timeout_s / 2))
+        went_on = injector.went_on(self.setup.hang_timeout_s / 2) if self.fault.variants[0].effect == "cut" else None
+        return replace(result, pace=injector.pace(), went_on=went_on)
 
     # ---- running ---------------------------------------------------------------------------------------------------
 

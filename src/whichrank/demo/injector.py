@@ -6,14 +6,16 @@ of the fault. The truth stays in memory until it is asked for. Ranks are told at
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from whichrank.demo.fault import Fault
 from whichrank.demo.faults import CATALOGUE
@@ -29,6 +31,20 @@ _WARM_UP = 3
 """First iterations, left out of what is usual."""
 _LEAST_TIMED = 3
 """Iterations on each side of the fault that say something."""
+
+
+class Pace(NamedTuple):
+    """How long iterations take.
+
+    Attributes:
+        seconds: The median.
+        noise: Half of them lie within this share of it, to both sides.
+        iterations: How many there were.
+    """
+
+    seconds: float
+    noise: float
+    iterations: int
 
 
 class Injector:
@@ -106,6 +122,15 @@ class Injector:
         enough = min(len(before), len(since)) >= _LEAST_TIMED
         return statistics.fmean(since) / statistics.fmean(before) - 1.0 if enough else None
 
+    def pace(self) -> Pace | None:
+        """Of iterations before the fault, of all if nothing was done; None if there were too few."""
+        until_ns = math.inf if self.fault.healthy or self._truth is None else self._truth.at_monotonic_ns
+        took_s = _took_s(at_ns for at_ns in dict(self._hub.began_ns).values() if at_ns <= until_ns)
+        if len(took_s) < _LEAST_TIMED:
+            return None
+        low, middle, high = statistics.quantiles(took_s, n=4)
+        return Pace(middle, (high - low) / 2 / middle, len(took_s))
+
     def went_on(self, after_s: float) -> bool:
         """Whether a rank has begun an iteration so long after the fault."""
         truth = self._truth
@@ -166,9 +191,8 @@ class Injector:
         )
 
     def _iteration_s(self, before_ns: int) -> float:
-        began_ns = sorted(at_ns for at_ns in self._hub.began_ns.values() if at_ns <= before_ns)[_WARM_UP:]
-        took_ns = [after - at for at, after in pairwise(began_ns)]
-        return statistics.median(took_ns) / 1e9 if took_ns else 0.0
+        took_s = _took_s(at_ns for at_ns in self._hub.began_ns.values() if at_ns <= before_ns)
+        return statistics.median(took_s) if took_s else 0.0
 
     def _settings(self, rank: int) -> dict[str, Any]:
         settings = dict(self.fault.settings)
@@ -180,3 +204,7 @@ class Injector:
         if name == "first-compile":
             settings["compile_s"] = random.Random(f"{self._seed}/{rank}").uniform(2, 6)
         return settings | settings_of(name, variant, rank, self.plan.victims[0], self.layout)
+
+
+def _took_s(began_ns: Iterable[int]) -> list[float]:
+    return [(after - at) / 1e9 for at, after in pairwise(sorted(began_ns)[_WARM_UP:])]

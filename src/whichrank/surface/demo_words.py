@@ -24,7 +24,7 @@ _NARROWEST: Final = 40
 _NOT_RIGHT: Final[Mapping[Verdict, str]] = {
     "unknown": "the alert names nobody",
     "missed": "there was no alert",
-    "late": "the right rank was named, but later than within three seconds",
+    "late": "the right one was named, but too late: hard evidence has three seconds, slowness two windows",
     "several": "there were several alerts for one fault",
     "wrong_name": "a rank was named that is not at fault",
     "wrong_cause": "the right rank was named, for a wrong cause",

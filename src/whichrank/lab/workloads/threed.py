@@ -38,7 +38,7 @@ def train(script: Script) -> None:
     schedule = Schedule1F1B(stage, 2 * layout.pp, loss_fn=_loss)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     rows = _ROWS * 2 * layout.pp
-    target = torch.full((rows, WIDTH), 0.5)
+    target = torch.full((round(rows * script.rows), WIDTH), 0.5)
     for iteration in script.iterations():
         optimizer.zero_grad()
         losses: list[Tensor] = []
