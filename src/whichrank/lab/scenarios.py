@@ -152,3 +152,11 @@ def chosen(names: Iterable[str]) -> Iterator[Scenario]:
     for scenario in SCENARIOS:
         if not wanted or {scenario.name, scenario.fault} & set(wanted) or (QUICK in wanted and scenario.is_quick):
             yield scenario
+
+
+def by_class() -> Iterator[tuple[str, list[str]]]:
+    """Classes and the names of their scenarios, then the names of those without, and of the subsets."""
+    for fault_class in (*CLASSES, None):
+        yield fault_class or "none", [s.name for s in SCENARIOS if s.fault_class == fault_class]
+    yield QUICK, [s.name for s in SCENARIOS if s.is_quick]
+    yield CLAIMS, [s.name for s in CLAIMED]

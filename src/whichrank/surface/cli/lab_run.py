@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,9 +94,10 @@ def _refuse_network_options() -> None:
 
 @click.command(name="list")
 def list_all() -> None:
-    """The workloads, and what can be done to them."""
+    """The workloads, what can be done to them, and what `lab score` runs."""
     from whichrank.bench.trial import known_faults
     from whichrank.lab.programs import PROGRAMS
+    from whichrank.lab.scenarios import by_class
     from whichrank.surface.demo_words import listed
 
     width = max(map(len, PROGRAMS))
@@ -104,3 +106,6 @@ def list_all() -> None:
         click.echo(f"  {name:{width}}  {program.description}")
     click.echo("\nScenarios (--scenario):\n")
     click.echo(listed(known_faults()))
+    click.echo("\nRun by `lab score`, by the class that CCL-D gives them:\n")
+    for head, names in by_class():
+        click.echo(textwrap.fill(", ".join(names), 110, initial_indent=f"  {head:7}", subsequent_indent=" " * 9))
