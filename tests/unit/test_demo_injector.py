@@ -19,6 +19,7 @@ from whichrank.demo.injector import Injector
 from whichrank.demo.plan import Truth
 from whichrank.demo.recipes import Strike
 from whichrank.demo.seat import ADDRESS_VARIABLE, Order, Seat
+from whichrank.demo.slow import SLOW
 
 RANKS = 4
 SITES = [{"kind": "all_reduce", "role": "dp", "size": 4, "signature": ["all_reduce", "float32", 8, -1]}] * 3
@@ -225,3 +226,25 @@ def test_how_much_longer_iterations_are_is_by_the_injectors_own_clock(
     # WHEN the fault was done in between, too early to know what is usual, or is over again
     injector._truth = replace(injector._tell(Strike((0,), int(at * 1e9), 5)), ended_monotonic_ns=ended_ns)
     assert injector.longer() == (longer and pytest.approx(longer))
+
+
+def test_the_pace_is_that_of_iterations_before_the_fault(stack: ExitStack) -> None:
+    # GIVEN iterations of 1, 1 and 1.2 s after a slow start, then a fault and iterations of two seconds
+    injector = Injector("stop", RANKS, 0, "dp4")
+    stack.callback(injector.close)
+    ends_s = [0.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.2, 12.2, 14.2]
+    injector._hub.began_ns.update({i: int(s * 1e9) for i, s in enumerate(ends_s)})
+    injector._truth = injector._tell(Strike((0,), int(10.5e9), 6))
+    pace = injector.pace()
+    assert pace is not None
+    assert (pace.seconds, pace.iterations) == (pytest.approx(1.0), 3)
+    assert 0 < pace.noise < 0.2
+    # WHERE there are too few THEN nothing is said
+    injector._truth = injector._tell(Strike((0,), int(7.5e9), 3))
+    assert injector.pace() is None
+
+
+def test_a_job_whose_ranks_are_to_want_cores_computes_on_the_host(stack: ExitStack) -> None:
+    injector = Injector(SLOW["cpu-contention"], RANKS, 0, "dp4")
+    stack.callback(injector.close)
+    assert injector.job_command()[-2:] == ["--host-ms", "20.0"]

@@ -70,6 +70,14 @@ def compile_source(duration_s: float) -> int:
     return count
 
 
+def prepare_batch(cpu_s: float) -> None:
+    """Compute on the host for so long, in CPU time: whoever has to share its core takes longer."""
+    until_s = time.thread_time() + cpu_s
+    x = torch.ones(64, 64)
+    while time.thread_time() < until_s:
+        x = (x @ x).tanh()
+
+
 def collect_garbage(objects: int) -> int:
     """Make many objects in cycles and collect them.
 

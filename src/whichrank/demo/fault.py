@@ -97,7 +97,8 @@ class Fault:
         variants: at least one.
         settings: told to every rank when it says hello, before anything else.
         module: the program to run.
-        job_args: arguments that the program needs for it.
+        job_args: arguments that the demo job needs for it.
+        host_ms: CPU time that each rank needs to prepare a batch, so that there is something to hold up.
         recovers: whether the job goes on afterwards.
         layouts: that have what it needs, of eight ranks; empty: all have.
         nodes: that the job runs on, as network namespaces; 1: on this machine as it is.
@@ -117,6 +118,7 @@ class Fault:
     settings: dict[str, Any] = field(default_factory=dict)
     module: str = "whichrank.demo.job"
     job_args: tuple[str, ...] = ()
+    host_ms: float = 0.0
     recovers: bool = False
     layouts: tuple[str, ...] = ()
     nodes: int = 1

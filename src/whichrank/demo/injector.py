@@ -94,7 +94,8 @@ class Injector:
 
     def job_command(self) -> list[str]:
         """The program that this fault is for, as arguments of the launcher or of torchrun."""
-        return ["-m", self.fault.module, *self.fault.job_args]
+        host = ["--host-ms", str(self.fault.host_ms)] if self.fault.host_ms else []
+        return ["-m", self.fault.module, *self.fault.job_args, *host]
 
     def truth(self) -> Truth | None:
         """What was done; None as long as nothing was."""

@@ -31,7 +31,7 @@ from torch._C._distributed_c10d import PrefixStore
 from whichrank.demo.comms import Comms
 from whichrank.demo.deviations import Deviation
 from whichrank.demo.drag import Drag
-from whichrank.demo.errands import Errands
+from whichrank.demo.errands import Errands, prepare_batch
 from whichrank.demo.groups import STYLES, Group, make_groups
 from whichrank.demo.layout import Layout
 from whichrank.demo.model import ROWS, Stage
@@ -178,14 +178,6 @@ class Job:
         for parameter in self._stage.parameters():
             self._digest.update(parameter.detach().numpy().tobytes())
         _say(f"rank {self._rank} digest {self._digest.hexdigest()}")
-
-
-def prepare_batch(cpu_s: float) -> None:
-    """Compute on the host for so long, in CPU time: whoever has to share its core takes longer."""
-    until_s = time.thread_time() + cpu_s
-    x = torch.ones(64, 64)
-    while time.thread_time() < until_s:
-        x = (x @ x).tanh()
 
 
 def _say(line: str) -> None:

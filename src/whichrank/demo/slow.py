@@ -21,7 +21,7 @@ ITERATION_S = 0.25
 """About what an iteration of the demo takes."""
 _DEVICE = ("--device-ms", "6")
 """So the device takes most of an iteration, as it should, and two cores are not the bottleneck."""
-_HOST = ("--device-ms", "12", "--host-ms", "20")
+_HOST_MS = 20.0
 """Computation on the host in one piece, which other processes can hold up; the other ranks still fit on one core."""
 _PIPELINES = ("pp2-dp4", "pp4-dp2", "tp2-pp2-dp2")
 _SHARDED = ("tp2-dp4", "pp2-dp4", "tp2-pp2-dp2")
@@ -64,7 +64,7 @@ SLOW: dict[str, Fault] = {
               (Variant("0.02", "slow", ""), Variant("0.03", "slow", "")), causes=COMPUTE_SLOW, reasons=("CPU limit",)),
         Fault("cpu-contention", "Other processes compute on the core to which one rank is bound.", "outside", "cpu",
               (Variant("1", "slow", ""), Variant("2", "slow", ""), Variant("4", "slow", "")), causes=COMPUTE_SLOW,
-              reasons=("CPU contention",), job_args=_HOST),
+              reasons=("CPU contention",), job_args=("--device-ms", "12"), host_ms=_HOST_MS),
         Fault("slow-link", "What one of four nodes sends to the others is limited.", "outside", "link",
               _rates(), causes=LINK_SLOW, nodes=_NODES, layouts=_SPREAD),
         Fault("slow-inbound", "What the other nodes send to one of four is limited, at the switch.", "outside", "link",

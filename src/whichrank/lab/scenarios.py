@@ -100,6 +100,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario("slow-data", "S1", variant="x2"),
     Scenario("gc-storm", "S1", variant="100k"),
     Scenario("cpu-limit", "S1", variant="0.03"),
+    Scenario("cpu-contention", "S1", ("ddp", "fsdp"), variant="4"),
     Scenario("two-slow", "S1", variant="x2"),
     Scenario("two-causes", "S1", variant="x2"),
     Scenario("slow-link", "S2", variant="50mbit", is_quick=True),

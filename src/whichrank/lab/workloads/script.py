@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 from whichrank.demo.comms import Comms
 from whichrank.demo.deviations import Deviation
 from whichrank.demo.drag import Drag
-from whichrank.demo.errands import Errands
+from whichrank.demo.errands import Errands, prepare_batch
 from whichrank.demo.groups import Group
 from whichrank.demo.seat import Seat
 from whichrank.lab.workloads.device import Device
@@ -35,6 +35,7 @@ def options(name: str) -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=0.0, help="stop at the next log after so long; 0: no limit")
     parser.add_argument("--group-timeout-s", type=float, default=600.0, help="timeout of every communicator")
     parser.add_argument("--device-ms", type=float, default=10.0, help="device time of a layer forward")
+    parser.add_argument("--host-ms", type=float, default=0.0, help="CPU time that a rank needs to prepare a batch")
     parser.add_argument("--log-every", type=int, default=10, help="iterations between logs; 0: never")
     parser.add_argument("--digest", action="store_true", help="print a digest of the parameters at the end")
     return parser
@@ -88,6 +89,7 @@ class Script:
             self._errands.at_start_of(iteration)
             self._drag.at_start_of(iteration)
             if self._errands.left_out != iteration:
+                prepare_batch(self.args.host_ms / 1e3)
                 yield iteration
             if iteration + 1 == self.args.iterations or self._errands.last_iteration == iteration:
                 self._is_over = True
