@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from whichrank.bench.results_file import append_result, make_ready, read_results
-from whichrank.bench.trial import Result, Setup, Trial, known_faults
+from whichrank.bench.setup import Result, Setup, known_faults
+from whichrank.bench.trial import Trial
 from whichrank.demo.matrix import ASYNC, DEATH
 from whichrank.demo.slow import SLOW
 from whichrank.lab.faults import LAB

@@ -15,7 +15,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,26 +23,21 @@ from typing import Any, BinaryIO
 import msgspec
 
 from whichrank.agent.stacks import read_stacks
-from whichrank.bench.judge import SLACK, Ran, Verdict, judge, reason_agrees
-from whichrank.bench.launch import Launch, Launcher
+from whichrank.bench.judge import SLACK, Ran, judge, reason_agrees
+from whichrank.bench.launch import Launch
+from whichrank.bench.setup import HANG_TIMEOUT_S, Result, Setup, known_faults
 from whichrank.demo.fault import Fault
-from whichrank.demo.faults import CATALOGUE
-from whichrank.demo.injector import Injector, Pace
+from whichrank.demo.injector import Injector
 from whichrank.demo.layout import draw_layout
-from whichrank.demo.matrix import MATRIX
 from whichrank.demo.plan import Truth
 from whichrank.demo.slow import SLOW
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.lab.box import Lab, find
-from whichrank.lab.faults import LAB
 from whichrank.lab.network import Network
 from whichrank.lab.programs import PROGRAMS, Program
 from whichrank.lab.topology import Topology
 from whichrank.model.incident import Incident, decode_incident
 
-HANG_TIMEOUT_S = 8.0
-NOTICE_MIN_S = 4.0
-SLOW_WINDOW_S = 10.0
 HEALTHY_S = 20.0
 START_LIMIT_S = 120.0
 AFTER_ALERT_S = 3.0
@@ -57,65 +52,6 @@ JOB_HAS_SECONDS = "whichrank.demo.job"
 STACKS_NAME = "stacks.json"
 """The main threads of all ranks at the end of a hang, as somebody would read them by hand."""
 _HANGS = ("hang", "hang-or-abort", "slow-then-hang", "cut")
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What a trial is run with."""
-
-    fault: str
-    ranks: int = 8
-    seed: int = 0
-    launcher: Launcher = "preloaded"
-    layout: str = ""
-    variant: str = ""
-    hang_timeout_s: float = HANG_TIMEOUT_S
-    notice_min_s: float = NOTICE_MIN_S
-    slow_window_s: float = SLOW_WINDOW_S
-    job_args: tuple[str, ...] = ()
-    workload: str = ""
-    """One of the lab's instead of the fault's own program."""
-    topology: Topology | None = None
-    """Of a lab; without one the ranks are on this machine, or on as many nodes as the fault needs."""
-    rate: str = ""
-    """Of its cables."""
-    lab: str = ""
-    """The name of one that is up, instead: it stays, with others that run there."""
-    record: bool = False
-    """Keep the telemetry, for `whichrank replay`."""
-    quiet_s: float = 0.0
-    """That the job runs before anything is done to it, beside some iterations."""
-    at_leisure: bool = False
-    """Go on after the fault for as long as others are patient: a hang timeout, or windows that recur."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What came of it."""
-
-    fault: str
-    seed: int
-    setup: dict[str, Any]
-    truth: dict[str, Any] | None
-    incidents: list[dict[str, Any]]
-    verdict: Verdict
-    agree: bool
-    reason_agrees: bool | None
-    seconds_to_alert: float | None
-    """From the fault to the first alert in the incident file (looked at every 0.1 s)."""
-    seconds_to_located: float | None
-    longer: float | None = None
-    """By which share iterations have taken longer since the fault, by the clock of the injector."""
-    pace: Pace | None = None
-    """Of iterations before the fault."""
-    went_on: bool | None = None
-    """Iterations began long after nothing came through any more on some ways; None for other faults."""
-    log: str = field(default="", compare=False)
-
-
-def known_faults() -> dict[str, Fault]:
-    """Faults by name: the demo's, those of the matrices, the slow ones and those of the lab."""
-    return {**CATALOGUE, **MATRIX, **SLOW, **LAB}
 
 
 class Trial:

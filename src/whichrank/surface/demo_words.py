@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from whichrank.bench.judge import Verdict
-from whichrank.bench.trial import Result
+from whichrank.bench.setup import Result
 from whichrank.demo.fault import Fault
 from whichrank.errors import UsageError
 from whichrank.surface.text import duration, ranges

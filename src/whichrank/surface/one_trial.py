@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from whichrank.bench.trial import Result, Setup, Trial, known_faults
+from whichrank.bench.setup import Result, Setup, known_faults
+from whichrank.bench.trial import Trial
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.surface.demo_words import agreement, truth_told, wrapped
 from whichrank.surface.text import paragraph

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from whichrank.bench.campaign import matrix_plan
-from whichrank.bench.trial import Setup, Trial
+from whichrank.bench.setup import Setup
+from whichrank.bench.trial import Trial
 from whichrank.demo.matrix import ASYNC, DEATH
 
 CELLS = matrix_plan(seeds=1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cells import assert_right, cells, is_death, name_of
 
-from whichrank.bench.trial import Setup
+from whichrank.bench.setup import Setup
 
 pytestmark = pytest.mark.integration
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from whichrank.analyzer.slow.link_watch import LOST
-from whichrank.bench.trial import Result, Setup, Trial
+from whichrank.bench.setup import Result, Setup
+from whichrank.bench.trial import Trial
 from whichrank.lab.network import can_be_here
 from whichrank.surface.times_file import read_times
 

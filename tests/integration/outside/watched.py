@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from whichrank.bench.trial import HANG_TIMEOUT_S, NOTICE_MIN_S
+from whichrank.bench.setup import HANG_TIMEOUT_S, NOTICE_MIN_S
 from whichrank.demo.outside import OutsideInjector, Struck, ranks_below, ranks_from_file
 from whichrank.demo.ports import free_port
 from whichrank.model.incident import Incident, decode_incident

@@ -202,7 +202,9 @@ def test_no_method_can_read_the_truth() -> None:
                 known.add(name)
                 todo += [path] if (path := _source(name)) else []
     # THEN the injector, its plan and the scorer are not among it
-    forbidden = {name for name in known if name.startswith(("whichrank.demo", "whichrank.bench.trial"))}
+    forbidden = {
+        name for name in known if name.startswith(("whichrank.demo", "whichrank.bench.trial", "whichrank.bench.setup"))
+    }
     forbidden |= {f"whichrank.bench.methods.{name}" for name in SCORER} & known
     assert not forbidden
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from incident_cases import ONSET, not_entered
 
-from whichrank.bench import trial
+from whichrank.bench import setup, trial
 from whichrank.bench.judge import Verdict
 from whichrank.demo.plan import Truth
 from whichrank.model.incident import Incident, encode_incident
@@ -27,13 +27,13 @@ STOPPED = Truth(
 )  # fmt: skip
 
 
-def result_of(verdict: Verdict, truth: Truth | None = STOPPED, **changes: Any) -> trial.Result:
+def result_of(verdict: Verdict, truth: Truth | None = STOPPED, **changes: Any) -> setup.Result:
     fields: dict[str, Any] = {
         "fault": "stop", "seed": 0, "setup": {}, "truth": asdict(truth) if truth else None, "incidents": [],
         "verdict": verdict, "agree": verdict == "right", "reason_agrees": True, "seconds_to_alert": 1.52,
         "seconds_to_located": 1.52, "log": "job.log",
     }  # fmt: skip
-    return trial.Result(**{**fields, **changes})
+    return setup.Result(**{**fields, **changes})
 
 
 @pytest.fixture
@@ -43,8 +43,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def ends_with(monkeypatch: pytest.MonkeyPatch, result: trial.Result | BaseException, *incidents: Incident) -> None:
-    def run(self: trial.Trial) -> trial.Result:
+def ends_with(monkeypatch: pytest.MonkeyPatch, result: setup.Result | BaseException, *incidents: Incident) -> None:
+    def run(self: trial.Trial) -> setup.Result:
         lines = b"".join(encode_incident(incident) + b"\n" for incident in incidents)
         (self.folder / "incidents.jsonl").write_bytes(lines)
         if isinstance(result, BaseException):
@@ -96,7 +96,7 @@ def test_folder_goes_by_ctrl_c(place: Path, monkeypatch: pytest.MonkeyPatch, end
 
 
 def test_faults_are_listed_by_kind() -> None:
-    faults = trial.known_faults()
+    faults = setup.known_faults()
     text = listed(faults)
     assert re.findall(r"^(\S.*):$", text, re.MULTILINE) == [
         "From outside, to the process of a rank",
@@ -108,7 +108,7 @@ def test_faults_are_listed_by_kind() -> None:
 
 def test_truth_of_a_healthy_job_blames_nobody() -> None:
     healthy = {**asdict(STOPPED), "fault": "none", "kind": "healthy", "culprits": ()}
-    said = truth_told(healthy, trial.known_faults())
+    said = truth_told(healthy, setup.known_faults())
     assert said == "A healthy job, 'none': An undisturbed job. Nobody is at fault. Layout tp2-pp2-dp2."
 
 

@@ -17,7 +17,8 @@ from whichrank.bench.methods.score import METHODS, Outcome, expected_of, judge, 
 from whichrank.bench.methods.word import Word
 from whichrank.bench.pair_runs import PairRuns
 from whichrank.bench.results_file import append_result, make_ready, read_results
-from whichrank.bench.trial import HANG_TIMEOUT_S, SLOW_WINDOW_S, Result, Setup, Trial
+from whichrank.bench.setup import HANG_TIMEOUT_S, SLOW_WINDOW_S, Result, Setup
+from whichrank.bench.trial import Trial
 from whichrank.demo.plan import Truth
 from whichrank.lab.network import Network
 from whichrank.lab.scenarios import Scenario

@@ -34,7 +34,7 @@ def command(
     injector draws victim and moment once the job is under way; nothing that whichrank reads carries them. Exit code 0:
     verdict and truth agree; 1: they do not.
     """
-    from whichrank.bench.trial import Setup, known_faults
+    from whichrank.bench.setup import Setup, known_faults
     from whichrank.surface.demo_words import known_fault, listed
     from whichrank.surface.leave import leave_on_signals
     from whichrank.surface.one_trial import run_and_tell

@@ -54,7 +54,7 @@ def run(
     that is up stays, with what else runs there, and what was done to its network is undone. Exit code 0: verdict and
     truth agree; 1: they do not.
     """
-    from whichrank.bench.trial import Setup, known_faults
+    from whichrank.bench.setup import Setup, known_faults
     from whichrank.lab.box import remove_abandoned
     from whichrank.lab.network import checked_rate
     from whichrank.lab.programs import PROGRAMS
@@ -95,7 +95,7 @@ def _refuse_network_options() -> None:
 @click.command(name="list")
 def list_all() -> None:
     """The workloads, what can be done to them, and what `lab score` runs."""
-    from whichrank.bench.trial import known_faults
+    from whichrank.bench.setup import known_faults
     from whichrank.lab.programs import PROGRAMS
     from whichrank.lab.scenarios import by_class
     from whichrank.surface.demo_words import listed

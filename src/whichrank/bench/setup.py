@@ -1,0 +1,80 @@
+"""What a trial is run with, and what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from whichrank.bench.judge import Verdict
+from whichrank.bench.launch import Launcher
+from whichrank.demo.fault import Fault
+from whichrank.demo.faults import CATALOGUE
+from whichrank.demo.injector import Pace
+from whichrank.demo.matrix import MATRIX
+from whichrank.demo.slow import SLOW
+from whichrank.lab.faults import LAB
+from whichrank.lab.topology import Topology
+
+HANG_TIMEOUT_S = 8.0
+NOTICE_MIN_S = 4.0
+SLOW_WINDOW_S = 10.0
+"""Shorter than the defaults, so that a trial takes seconds."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a trial is run with."""
+
+    fault: str
+    ranks: int = 8
+    seed: int = 0
+    launcher: Launcher = "preloaded"
+    layout: str = ""
+    variant: str = ""
+    hang_timeout_s: float = HANG_TIMEOUT_S
+    notice_min_s: float = NOTICE_MIN_S
+    slow_window_s: float = SLOW_WINDOW_S
+    job_args: tuple[str, ...] = ()
+    workload: str = ""
+    """One of the lab's instead of the fault's own program."""
+    topology: Topology | None = None
+    """Of a lab; without one the ranks are on this machine, or on as many nodes as the fault needs."""
+    rate: str = ""
+    """Of its cables."""
+    lab: str = ""
+    """The name of one that is up, instead: it stays, with others that run there."""
+    record: bool = False
+    """Keep the telemetry, for `whichrank replay`."""
+    quiet_s: float = 0.0
+    """That the job runs before anything is done to it, beside some iterations."""
+    at_leisure: bool = False
+    """Go on after the fault for as long as others are patient: a hang timeout, or windows that recur."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of it."""
+
+    fault: str
+    seed: int
+    setup: dict[str, Any]
+    truth: dict[str, Any] | None
+    incidents: list[dict[str, Any]]
+    verdict: Verdict
+    agree: bool
+    reason_agrees: bool | None
+    seconds_to_alert: float | None
+    """From the fault to the first alert in the incident file (looked at every 0.1 s)."""
+    seconds_to_located: float | None
+    longer: float | None = None
+    """By which share iterations have taken longer since the fault, by the clock of the injector."""
+    pace: Pace | None = None
+    """Of iterations before the fault."""
+    went_on: bool | None = None
+    """Iterations began long after nothing came through any more on some ways; None for other faults."""
+    log: str = field(default="", compare=False)
+
+
+def known_faults() -> dict[str, Fault]:
+    """Faults by name: the demo's, those of the matrices, the slow ones and those of the lab."""
+    return {**CATALOGUE, **MATRIX, **SLOW, **LAB}
