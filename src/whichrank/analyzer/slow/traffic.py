@@ -88,7 +88,8 @@ class Traffic:
             window_s: How far to look back, by each sender's clock.
         """
         latest = self._samples[-1] if self._samples else np.zeros(0, _SAMPLE)
-        looks = list(self._recent(latest, window_s))
+        known = list(self._known(latest))
+        looks = [_within(look, latest, window_s) for look in known]
         pairs, out = np.unique(_pair(latest, "src", "dst"), return_inverse=True)
         out = out.reshape(-1)
         then, most_unsent = latest.copy(), latest["unsent"].copy()
@@ -107,7 +108,7 @@ class Traffic:
         np.maximum.at(delivery, out, latest["delivery"].astype(np.float64))
         back = places(_pair(latest, "dst", "src"), pairs)
         arrived_bytes, arrival = _arrivals(latest, looks, back, len(pairs))
-        halves = self._halves(latest, window_s, out, len(pairs))
+        halves = _halves(latest, known, window_s, out, len(pairs))
         seconds = (latest["read_ns"].astype(np.int64) - then["read_ns"].astype(np.int64)) / 1e9
         return Transfers(
             src=pairs >> 32,
@@ -127,34 +128,43 @@ class Traffic:
             lasted_s=float(seconds.max(initial=0.0)),
         )
 
-    def _halves(self, latest: np.ndarray[Any, Any], window_s: float, out: Ints, pairs: int) -> tuple[_Half, _Half]:
-        """The latest two halves of a window, or the least that was looked at that is not shorter.
-
-        Args:
-            latest: The newest sample.
-            window_s: By each sender's clock.
-            out: The pair of each end.
-            pairs: How many there are.
-        """
-        cuts = [latest]
-        for _ in range(2):
-            later, cut = cuts[-1], cuts[-1].copy()
-            is_found = np.zeros(len(latest), np.bool_)
-            for place, of in self._recent(latest, np.inf):
-                age_s = (later["read_ns"][place].astype(np.int64) - of["read_ns"]) / 1e9
-                take = (age_s >= _ALMOST * window_s / 2) & ~is_found[place]
-                cut[place[take]], is_found[place[take]] = of[take], True
-            cuts.append(cut)
-        return _half(cuts[1], cuts[0], out, pairs), _half(cuts[2], cuts[1], out, pairs)
-
-    def _recent(self, latest: np.ndarray[Any, Any], window_s: float) -> Iterator[_Look]:
-        """For each sample, the newest first: which of the latest ends it has within the window, and how they were."""
+    def _known(self, latest: np.ndarray[Any, Any]) -> Iterator[_Look]:
+        """For each sample, the newest first: which of the latest ends it has, and how they were."""
         for sample in reversed(self._samples):
             at = places(_key(latest), _key(sample))
             known = at >= 0
-            of = sample[at[known]]
-            recent = latest["read_ns"][known].astype(np.int64) - of["read_ns"] <= window_s * 1e9
-            yield np.flatnonzero(known)[recent], of[recent]
+            yield np.flatnonzero(known), sample[at[known]]
+
+
+def _within(look: _Look, latest: np.ndarray[Any, Any], window_s: float) -> _Look:
+    """Of a look at ends that which is not older than this."""
+    place, of = look
+    recent = latest["read_ns"][place].astype(np.int64) - of["read_ns"] <= window_s * 1e9
+    return place[recent], of[recent]
+
+
+def _halves(
+    latest: np.ndarray[Any, Any], known: list[_Look], window_s: float, out: Ints, pairs: int
+) -> tuple[_Half, _Half]:
+    """The latest two halves of a window, or the least that was looked at that is not shorter.
+
+    Args:
+        latest: The newest sample.
+        known: How its ends were, the newest first.
+        window_s: By each sender's clock.
+        out: The pair of each end.
+        pairs: How many there are.
+    """
+    cuts = [latest]
+    for _ in range(2):
+        later, cut = cuts[-1], cuts[-1].copy()
+        is_found = np.zeros(len(latest), np.bool_)
+        for place, of in known:
+            age_s = (later["read_ns"][place].astype(np.int64) - of["read_ns"]) / 1e9
+            take = (age_s >= _ALMOST * window_s / 2) & ~is_found[place]
+            cut[place[take]], is_found[place[take]] = of[take], True
+        cuts.append(cut)
+    return _half(cuts[1], cuts[0], out, pairs), _half(cuts[2], cuts[1], out, pairs)
 
 
 def _half(then: np.ndarray[Any, Any], now: np.ndarray[Any, Any], out: Ints, pairs: int) -> _Half:
