@@ -88,7 +88,7 @@ class Connections:
         rank_of = {inode: w.rank for w in watches if not w.ended_ns and w.rank >= 0 for inode in _inodes(w.pid)}
         try:
             self._latest = self._read(rank_of, now_ns) if rank_of else self._latest[:0]
-            self._arrivals.add_to(self._latest, watches)
+            self._arrivals.add_to(self._latest, watches, now_ns / 1e9)
         except (OSError, struct.error) as error:
             self._failed = isinstance(error, OSError) and error.errno in _FOR_GOOD
             self._latest = self._latest[:0]

@@ -23,6 +23,8 @@ UNUSUAL_S = 1.2
 GONE_S = 5.0
 """So long after an agent has ended nobody knocks at its node any more."""
 SILENT_S = 1.8
+LEFT_S = 60.0
+"""A node that fell silent so long before the oldest wait began has left the job, which went on without it."""
 REFERENCES = 2
 """Nodes that are heard and that others knock at too, to know whether what knocks gets through at all."""
 OPEN_SHARE = 0.75
@@ -59,7 +61,7 @@ def knock_early(paths: Paths, picture: Picture, agent_of: Ints) -> None:
         return
     scene = _scene(paths, picture, agent_of)
     if quiet := [node for node in scene.quiet if UNUSUAL_S <= scene.silence_s[node] < GONE_S]:
-        paths.knock(scene.heard, [*quiet, *scene.heard[:REFERENCES]], scene.now_s)
+        paths.knock(scene.heard, [*scene.heard[:REFERENCES], *quiet], scene.now_s)
 
 
 def out_of_reach(paths: Paths, picture: Picture, waiting: Ints, agent_of: Ints) -> Finding | None:
@@ -74,7 +76,7 @@ def out_of_reach(paths: Paths, picture: Picture, waiting: Ints, agent_of: Ints) 
     scene = _scene(paths, picture, agent_of)
     if not scene.quiet:
         return None
-    paths.knock(scene.heard, [*scene.quiet, *scene.heard[:REFERENCES]], scene.now_s)
+    paths.knock(scene.heard, [*scene.heard[:REFERENCES], *scene.quiet], scene.now_s)
     pairs = paths.dead_pairs(picture, waiting)
     on_quiet = np.isin(scene.node_of, scene.quiet)
     if any(not on_quiet[dst] for _, dst, _ in pairs):
@@ -92,8 +94,12 @@ def out_of_reach(paths: Paths, picture: Picture, waiting: Ints, agent_of: Ints) 
 
 
 def _scene(paths: Paths, picture: Picture, agent_of: Ints) -> _Scene:
-    node_of = np.where(picture.present, paths.nodes(agent_of), -1)
+    node_of = np.where(picture.present & ~picture.gone, paths.nodes(agent_of), -1)
     silence_s = paths.silence_s(node_of, picture.now_s)
+    onset_s = float(picture.waits["since_s"].min(initial=picture.now_s))
+    left = [node for node, seconds in silence_s.items() if picture.now_s - seconds < onset_s - LEFT_S]
+    node_of[np.isin(node_of, left)] = -1
+    silence_s = {node: seconds for node, seconds in silence_s.items() if node not in left}
     quiet = [node for node, seconds in silence_s.items() if seconds >= ASK_S]
     return _Scene(picture.now_s, node_of, silence_s, quiet, [node for node in silence_s if node not in quiet])
 

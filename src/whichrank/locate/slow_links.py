@@ -36,6 +36,8 @@ ALIKE = 4.0
 """Times as many bytes as another, at most, for two ways to be comparable."""
 MOST_LIKELY = 256
 """Ways that are compared with those like them, the slowest."""
+BETTER = 0.75
+"""Share of the ways like one that may be slow with it, and it is no sign that all are."""
 CLEARLY = 1.05
 """Times as fast, from which one of two slow ways is the faster one."""
 LIMITS = 0.5
@@ -79,13 +81,16 @@ class LinkPast:
         return Rates(best[:, 0], best[:, 1], best[:, 2])
 
     def learn(self, transfers: Transfers, node: Ints) -> None:
-        """Take a window that is over: what went between nodes.
+        """Take a window that is over: what goes between nodes all the time.
+
+        A model that is sent to all when the job begins goes one way after the other, and has each for itself.
 
         Args:
             transfers: One window.
             node: By rank, its node.
         """
-        transfers = transfers.of(node[transfers.src] != node[transfers.dst])
+        between = node[transfers.src] != node[transfers.dst]
+        transfers = transfers.of(between & (transfers.steady_bytes >= LEAST_BYTES))
         now, before = rates_of(transfers), self.usual(transfers)
         best = (
             np.fmax(now.by_arrival, before.by_arrival).tolist(),
@@ -179,13 +184,10 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     for i, link in by_kernel.items():
         if not is_steady[i]:
             continue
-        if (
-            is_lossy[i]
-            or not has_pace
-            or (was_faster[i] and not is_paced[i])
-            or _stalls(transfers, between, now, before, i)
-        ):
-            found[i] = replace(link, end=_end(transfers, i, link.usual) or ("path" if is_lossy[i] else None))
+        stalls = _stalls(transfers, between, now, before, i)
+        if is_lossy[i] or not has_pace or (was_faster[i] and not is_paced[i]) or stalls:
+            end = _end(transfers, i, link.usual) or ("path" if is_lossy[i] else None)
+            found[i] = replace(link, end=end, stalls=stalls)
     least_s = LEAST_ACTIVE * transfers.lasted_s
     for i, link in by_arrival.items():
         usual = _usual(transfers, between, now.at_least, before.at_least, i)
@@ -195,7 +197,7 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
             found[i] = replace(link, end=_limit(transfers, i) or ("path" if is_path else None), is_paced=True)
     for i, link in by_arrival.items():
         is_late = transfers.delivery[i] < SLOWER * link.usual and link.rate < MUCH_SLOWER * link.usual
-        if i not in found and is_late and was_faster[i]:
+        if i not in found and is_late and was_faster[i] and i in by_kernel:
             found[i] = replace(by_kernel[i], end=_limit(transfers, i) or "path")
     shown = [link for link in found.values() if link.is_paced]
     sources, targets = {int(node[link.src]) for link in shown}, {int(node[link.dst]) for link in shown}
@@ -208,13 +210,13 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
 
 
 def _stalls(transfers: Transfers, between: Bools, now: Rates, before: Rates, i: int) -> bool:
-    """Is something under way most of the time, at a rate that is slow for this way and beside what others do now?
+    """Is something under way most of the time, at a rate that is slow for this way and beside the better of others now?
 
     What comes after a pause comes at once: the pace of arrival does not see the pauses of a sender that waits for
     its timer.
     """
     least = now.by_kernel[i] / SLOWER
-    alike = _alike(transfers, between, now.by_kernel, i)
+    alike = _alike(transfers, between, now.by_kernel, i, BETTER)
     is_mostly = transfers.active_s[i] >= MOSTLY * transfers.lasted_s
     return bool(is_mostly and before.by_kernel[i] > least and (alike is None or alike > least))
 
@@ -224,29 +226,31 @@ def _usual(transfers: Transfers, between: Bools, rate: Floats, before: Floats, i
     return max(_alike(transfers, between, rate, i) or 0.0, 0.0 if np.isnan(before[i]) else float(before[i]))
 
 
-def _alike(transfers: Transfers, between: Bools, rate: Floats, i: int) -> float | None:
-    """The rate in the middle of the ways that carry about as much; None if they are too few."""
+def _alike(transfers: Transfers, between: Bools, rate: Floats, i: int, share: float = 0.5) -> float | None:
+    """The rate below which this share of the ways that carry about as much lies; None if they are too few."""
     mine = transfers.bytes_acked[i]
     alike = between & ~np.isnan(rate) & (transfers.bytes_acked <= ALIKE * mine)
     alike &= ALIKE * transfers.bytes_acked >= mine
     alike[i] = False
-    return float(np.median(rate[alike])) if alike.sum() >= LEAST_ALIKE else None
+    return float(np.quantile(rate[alike], share)) if alike.sum() >= LEAST_ALIKE else None
 
 
 def _slower(
     transfers: Transfers, between: Bools, rate: Floats, before: Floats, of: Bools | None = None, share: float = SLOWER
 ) -> dict[int, SlowLink]:
     """Of the ways between nodes, or of some, those of which this rate is below a share of the usual one, by place."""
-    # What is usual is no more than the fastest, so only these can be slow; at large sizes the slowest are enough.
+    # What is usual is no more than the fastest, so only these can be slow; at large sizes those are enough that are
+    # furthest below what they were: small messages are slow on any way.
     fastest = np.fmax(before, np.nanmax(rate[between], initial=0.0))
     likely = np.flatnonzero((between if of is None else of) & (rate < share * fastest))
+    part = (rate / np.where(np.isnan(before), fastest, before))[likely]
     found = {}
-    for i in likely[np.argsort(rate[likely], kind="stable")][:MOST_LIKELY].tolist():
+    for i in likely[np.argsort(part, kind="stable")][:MOST_LIKELY].tolist():
         usual, mine = _usual(transfers, between, rate, before, i), transfers.bytes_acked[i]
         if usual and rate[i] < share * usual:
             src, dst = int(transfers.src[i]), int(transfers.dst[i])
             lost_s, unsent = float(mine / rate[i] - mine / usual), int(transfers.unsent_bytes[i])
-            found[i] = SlowLink(src, dst, float(rate[i]), usual, None, lost_s, unsent)
+            found[i] = SlowLink(src, dst, float(rate[i]), usual, None, lost_s, unsent, int(mine))
     return found
 
 
@@ -267,6 +271,7 @@ def without_ways_back(slow: list[SlowLink], node: Ints) -> list[SlowLink]:
     source, target = [int(node[link.src]) for link in paths], [int(node[link.dst]) for link in paths]
     seen = {i for i, link in enumerate(paths) if link.end == "path"}
     excused: set[int] = set()
+    either: set[int] = set()
 
     def slowest(of: int) -> float:
         return min(link.rate for link, at in zip(paths, source, strict=True) if at == of)
@@ -279,7 +284,11 @@ def without_ways_back(slow: list[SlowLink], node: Ints) -> list[SlowLink]:
         if seen & (out | back):
             seen |= out
         out_rate, back_rate = (float(np.median([paths[i].rate for i in way])) for way in (out, back))
-        excused |= back if out_rate * CLEARLY < back_rate else out | back
+        carried = [float(np.median([paths[i].carried_bytes for i in way])) for way in (out, back)]
+        is_clear = out_rate * CLEARLY < back_rate and max(carried) <= ALIKE * min(carried)
+        excused |= back if is_clear else out | back
+        either |= set() if is_clear else {i for i in out | back if paths[i].stalls}
+    told += [replace(paths[i], end=None) for i in sorted(either)]
     told += [replace(paths[i], end="path") for i in sorted(seen - excused)]
     return sorted(told, key=lambda link: -link.lost_s)
 

@@ -98,7 +98,9 @@ class SlowLink:
         end: `sender`, `receiver` or `path`, where the kernel's evidence names it.
         lost_s: Seconds of the window that it took longer than comparable ones would have.
         unsent_bytes: At the most.
+        carried_bytes: In the window.
         is_paced: The rates are the pace of arrival, else those of the sender's kernel.
+        stalls: Something is under way most of the time.
     """
 
     src: int
@@ -108,4 +110,6 @@ class SlowLink:
     end: LinkEnd | None
     lost_s: float
     unsent_bytes: int
+    carried_bytes: int = 0
     is_paced: bool = False
+    stalls: bool = False

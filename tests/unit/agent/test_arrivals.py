@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, cast
 
 import numpy as np
@@ -43,10 +44,29 @@ class Rank:
 A, B = "10.0.0.1/5000", "10.0.0.2/6000"
 
 
-def look(arrivals: Arrivals, *ranks: Rank) -> np.ndarray[Any, Any]:
+CLOCK = itertools.count(0.0, 5.0)
+
+
+def look(arrivals: Arrivals, *ranks: Rank, at_s: float | None = None) -> np.ndarray[Any, Any]:
     rows = np.concatenate([end(0, A, B), end(1, B, A), end(0, A, "10.0.0.9/1")])
-    arrivals.add_to(rows, cast("list[RankWatch]", list(ranks)))
+    arrivals.add_to(rows, cast("list[RankWatch]", list(ranks)), next(CLOCK) if at_s is None else at_s)
     return rows
+
+
+def test_looking_more_often_loses_nothing_of_what_came_in_bursts() -> None:
+    # GIVEN looks twice a second at a rank to which data come for half a second in four
+    rank, arrivals = Rank(0, A, B), Arrivals()
+    paces = []
+    for step in range(40):
+        if step % 8 == 0:
+            rank.read(SLOW, 7 * MB, 6e6)
+        paces.append(look(arrivals, rank, at_s=step / 2)["arrival_rate"][0])
+    # THEN their pace is known all the time
+    assert paces == pytest.approx([6e6] * 40)
+    # AND is forgotten some seconds after the last of them
+    assert [look(arrivals, rank, at_s=at_s)["arrival_rate"][0] for at_s in (20.4, 25.0, 25.4)] == [
+        pytest.approx(6e6), 0.0, 0.0,
+    ]  # fmt: skip
 
 
 def test_the_pace_is_that_of_most_bytes_since_the_look_before() -> None:

@@ -277,3 +277,23 @@ def test_a_node_that_falls_silent_is_knocked_at_before_anybody_waits_and_not_for
     assert asked
     assert 3.0 <= asked[0] <= 3.5
     assert asked[-1] < 8.0
+
+
+def test_a_node_that_has_left_the_job_long_ago_is_not_blamed_for_a_later_hang() -> None:
+    # GIVEN the third node fell silent, the job went on without it, and hangs long after
+    a = analyzer()
+    nodes = [Node(f"{host}:1", [2 * i, 2 * i + 1], 6).comm(ALL) for i, host in enumerate("abc")]
+    there = [ends((0, 4), dead=False), ends((2, 4), dead=False), ends((4, 0), (4, 2), dead=False)]
+    said: list[Incident] = []
+    for step in range(240):
+        at_s = step / 2
+        for number, node in enumerate(nodes):
+            if step == 200:
+                for rank in node.ranks:
+                    node.waits(rank, 7, 9, since_s=at_s)
+            if number < 2 or at_s <= 2.0:
+                dead = ends((2 * number, 4), dead=True) if at_s > 100 else there[number]
+                fed(a, node, at_s, dead)
+        said += a.tick(T0 / S + at_s + 0.1)
+    # THEN its ranks are not named
+    assert not {c.rank for i in said for c in i.culprits} & {4, 5}

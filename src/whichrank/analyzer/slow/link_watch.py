@@ -70,8 +70,9 @@ class LinkWatch:
         """
         node = self._node = state.paths.nodes(state.ranks.agent)
         slow = slow_links(transfers, node, self._past)
-        slow = [link for link in slow if link.lost_s >= LOST * transfers.lasted_s]
-        sure = without_ways_back(slow, node)
+        costs = {(link.src, link.dst) for link in slow if link.lost_s >= LOST * transfers.lasted_s}
+        sure = [link for link in without_ways_back(slow, node) if (link.src, link.dst) in costs]
+        slow = [link for link in slow if (link.src, link.dst) in costs]
         self._doubt(now_s, is_unsure=bool(slow) and not sure)
         worth = [k for k in sure if k.dst not in starved and is_waited_for(k.src, k.dst)]
         self.matrix = matrix_of(transfers.of(~np.isin(transfers.dst, starved)), node, self._past, MOST_CELLS, worth)

@@ -245,7 +245,7 @@ def _listed(ranks: list[int]) -> str:
 def _shared(transfers: Transfers, slow: list[SlowLink], side: str, node: Ints) -> int | None:
     """The one rank on this side of all slow links, if most of its measured links are slow and there are several."""
     ranks = {getattr(link, side) for link in slow}
-    if len(ranks) != 1 or len(slow) < 2:
+    if len(ranks) != 1 or len(slow) < 2 or any(link.end is None for link in slow):
         return None
     rank = int(ranks.pop())
     measured = ~np.isnan(rates_of(transfers).best_known) & (getattr(transfers, side) == rank)

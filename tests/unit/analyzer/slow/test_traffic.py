@@ -410,3 +410,36 @@ def test_a_way_that_stalls_is_told_though_what_comes_after_a_pause_comes_at_once
     # AND not where it is under way for a part of the time, or was never faster, or others are no faster now
     assert told(RING | {(2, 4): 6.0}, past) == told(RING | {(2, 4): 3.5}, LinkPast()) == []
     assert told(dict.fromkeys(RING, 3.5), past) == []
+
+
+def test_what_goes_over_once_is_not_what_a_way_can_do() -> None:
+    # GIVEN a model that is sent to all, one way after the other; then all ways share the cables of their nodes
+    past = LinkPast()
+    once = dict.fromkeys(RING, 0.0)
+    past.learn(transfers(dict.fromkeys(RING, 150.0), steady_bytes=once), NODE)
+    assert np.isnan(past.usual(transfers(RING)).by_kernel).all()
+    past.learn(transfers(RING), NODE)
+    assert past.usual(transfers(RING)).by_kernel == pytest.approx(50 * MB)
+
+
+def test_of_a_great_many_ways_the_one_that_became_slow_is_found() -> None:
+    # GIVEN many ways of small messages, slow as ever, beside a few that are fast and one that was
+    node = np.arange(40)
+    small = {(a, b): 3.0 for a in range(20) for b in range(20, 40)}
+    fast = {(a + 20, a): 100.0 for a in range(6)}
+    past = LinkPast()
+    past.learn(transfers(small | fast), node)
+    now = transfers(small | fast | {(20, 0): 4.0}, unsent_bytes={(20, 0): 1e6})
+    assert (20, 0) in [(link.src, link.dst) for link in slow_links(now, node, past) if link.end == "path"]
+
+
+def test_ways_back_that_carry_little_are_not_compared_with_what_carries_much() -> None:
+    # GIVEN what is sent to a node is slow, and its small answers wait behind it
+    def link(src: int, dst: int, rate: float, carried: int) -> SlowLink:
+        return SlowLink(src, dst, rate, 4 * rate, "path", 1.0, 9, carried)
+
+    into, back = [link(0, 2, 3.0, 25 * MB), link(4, 2, 3.0, 25 * MB)], [link(2, 0, 0.25, MB), link(2, 4, 0.25, MB)]
+    assert without_ways_back([*into, *back], NODE) == []
+    # AND where both carry alike the slower one is told
+    alike = [link(2, 0, 0.25, 20 * MB), link(2, 4, 0.25, 20 * MB)]
+    assert without_ways_back([*into, *alike], NODE) == alike
