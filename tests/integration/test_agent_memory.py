@@ -49,7 +49,7 @@ def told_end(node: Node, outbox: Outbox) -> Event:
 def test_rank_that_ran_out_of_memory(tmp_path: Path) -> None:
     # GIVEN a rank in a memory cgroup that is too small
     try:
-        cgroup = memory_cgroup(64 << 20)
+        cgroup = memory_cgroup(64 << 20, "test-")
     except OSError as error:
         pytest.skip(f"memory cgroups are not writable: {error}")
     folder = JobFolder.create("job", owner_pid=os.getpid(), base=tmp_path)

@@ -17,6 +17,8 @@ Launcher = Literal["preloaded", "torchrun"]
 _FIRST_PORT: Final = 29500
 """In namespaces; the others of this process follow it."""
 _JOBS: Final = 1000
+_ENDS_WITH_ME: Final = ("setpriv", "--pdeathsig", "TERM", "--")
+"""Of util-linux, as `nsenter`: who is killed ends nothing, and others may be at work in a lab."""
 _KEPT: Final = ("WHICHRANK_CACHE", "WHICHRANK_SHM")
 
 
@@ -74,10 +76,9 @@ class Launch:
             launch += ["--node", str(number), "--master", f"{host}:{port}", "--"]
         place = ["--join" if number else "--serve", f"{host}:{self._port + 1}"] if self.network else []
         output = self.folder / f"node-{number}" if number else self.folder
-        return [
-            *(self.network.command(number) if self.network else ()), python, "-m", "whichrank", "run", *place,
-            *self.options, "--output", str(output), "--", *launch, *self.job,
-        ]  # fmt: skip
+        there = [*_ENDS_WITH_ME, *self.network.command(number)] if self.network else []
+        watch = [python, "-m", "whichrank", "run", *place, *self.options, "--output", str(output), "--"]
+        return [*there, *watch, *launch, *self.job]
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
         """What it needs, and this besides."""

@@ -72,6 +72,8 @@ class Result:
     """Of iterations before the fault."""
     went_on: bool | None = None
     """Iterations began long after nothing came through any more on some ways; None for other faults."""
+    error: str = ""
+    """Why nothing was done to the job, if that is known."""
     log: str = field(default="", compare=False)
 
 

@@ -32,7 +32,7 @@ from whichrank.demo.layout import draw_layout
 from whichrank.demo.plan import Truth
 from whichrank.demo.slow import SLOW
 from whichrank.errors import UsageError, WhichrankError
-from whichrank.lab.box import Lab, find
+from whichrank.lab.box import Lab, find, occupants
 from whichrank.lab.network import Network
 from whichrank.lab.programs import PROGRAMS, Program
 from whichrank.lab.topology import Topology
@@ -107,10 +107,12 @@ class Trial:
             what = f"the fault '{self.setup.fault}' needs `{self.fault.tool}`, which is not installed"
             raise UsageError(what, mend="install it (Debian: apt-get install nftables)")
         if self._lab:
+            if not occupants(self._lab.file):
+                self._lab.network.restore()  # of a run that was killed
             try:
                 return self._run_on(self._lab.network)
             finally:
-                self._lab.network.restore()
+                self._lab.network.undo()
         lab = Lab.make(self._topology, self.setup.rate) if self._topology else None
         try:
             return self._run_on(lab.network if lab else None)
@@ -149,7 +151,8 @@ class Trial:
         is_timed = self.fault.name in SLOW or self.fault.is_slow
         result = self._judge(injector.truth(), injector.longer() if is_timed else None)
         went_on = injector.went_on(self.setup.hang_timeout_s / 2) if self.fault.variants[0].effect == "cut" else None
-        return replace(result, pace=injector.pace(), went_on=went_on)
+        error = str(injector.error or "")
+        return replace(result, pace=injector.pace(), went_on=went_on, error=error)
 
     # ---- running ---------------------------------------------------------------------------------------------------
 
@@ -219,12 +222,12 @@ class Trial:
                 alert_s = now_s
             if self._is_healthy:
                 over = now_s - started_s > START_LIMIT_S + HEALTHY_S
-            elif alert_s is not None:
-                over = now_s - alert_s > after_s and (told_s is None or now_s - told_s > self._leisure_s)
-            elif told_s is not None:
-                over = now_s - told_s > self._patience_s
-            else:
+            elif told_s is None:  # an alert before anything was done is to be judged by what is done then
                 over = now_s - started_s > START_LIMIT_S
+            elif alert_s is not None:
+                over = now_s - alert_s > after_s and now_s - told_s > self._leisure_s
+            else:
+                over = now_s - told_s > self._patience_s
             if over:
                 return
         self._sees_alert()  # the last word of a job that has ended by itself

@@ -141,17 +141,16 @@ class Injector:
 
     def close(self) -> None:
         """Undo what lasts (stopped ranks, cgroups), stop, and remove the control folder."""
-        strike = self._strike
         self._hub.close()
         if self._thread.is_alive():
             self._thread.join()
-        for cgroup in strike.keep if strike is not None else ():
-            cgroup.close()
+        for lasting in self._strike.keep if self._strike is not None else ():
+            lasting.close()
 
     def _work(self) -> None:
         try:
             strike = RECIPES[self.fault.where](self._scene)
-        except ValueError as error:
+        except Exception as error:  # it is to be told, not to end in a thread
             self.error = error
             return
         self._strike = strike

@@ -93,12 +93,29 @@ def others_traffic(scene: Scene) -> Strike | None:
         strike.targets = scene.ranks_of(other)
         strike.pairs = _between(scene, [node, other], range(scene.nodes.count))
     elif name == "congested-spine":
-        strike.keep.append(scene.nodes.crowd_up(scene.nodes.leaf_of(node), victim, _FLOWS))
+        spine = _spine_in_use(scene, node)
+        if spine is None:
+            return None
+        strike.keep.append(scene.nodes.crowd_up(scene.nodes.leaf_of(node), spine, _FLOWS))
         near = [n for n in range(scene.nodes.count) if n not in far]
         strike.sources, strike.pairs = (), _between(scene, near, far)
     else:
         strike.keep.append(scene.nodes.limit_now_and_then(node, _SHARE, _PAUSE_S))
     return strike
+
+
+def _spine_in_use(scene: Scene, node: int) -> int | None:
+    """An upper switch over which the job sends much from this node's lower switch; None: it sends nothing up."""
+    assert scene.nodes is not None
+    leaf, nodes = scene.nodes.leaf_of(node), range(scene.nodes.count)
+    for source in (node, *(n for n in nodes if n != node and scene.nodes.leaf_of(n) == leaf)):
+        flow = scene.nodes.busiest_flow(source, scene.hub.connected())
+        if flow is None:
+            continue
+        spine = scene.nodes.spine_of(flow, source, scene.node_of(flow.target))
+        if spine is not None:
+            return spine
+    return None
 
 
 def _between(scene: Scene, some: Iterable[int], others: Iterable[int]) -> tuple[tuple[int, int], ...]:

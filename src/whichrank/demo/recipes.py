@@ -103,7 +103,7 @@ def out_of_memory(scene: Scene) -> Strike | None:
     if pid is None:
         return None
     try:
-        cgroup = memory_cgroup(_MEMORY_MIB << 20)
+        cgroup = memory_cgroup(_MEMORY_MIB << 20, scene.cgroup_prefix)
         cgroup.add(pid)
     except OSError:
         scene.order(victim, scene.next_iteration(), 0, limit_mib=2 * _MEMORY_MIB)
@@ -241,7 +241,7 @@ def fewer_cpus(scene: Scene) -> Strike | None:
         return None
     strike = scene.strike_now(victim)
     if scene.fault.name == "cpu-limit":
-        group = cpu_cgroup(float(scene.plan.variant.name))
+        group = cpu_cgroup(float(scene.plan.variant.name), scene.cgroup_prefix)
         strike.keep.append(group)
         group.add(pid)
     else:

@@ -38,6 +38,10 @@ class Nodes(Protocol):
     def count(self) -> int:
         """How many there are."""
 
+    @property
+    def cgroup_prefix(self) -> str:
+        """What names of control groups begin with, so that they are removed with the nodes."""
+
     def limit(self, number: int, rate: str) -> None:
         """From now on a node sends no faster."""
 
@@ -61,6 +65,9 @@ class Nodes(Protocol):
 
     def busiest_flow(self, source: int, ranks: Mapping[int, int]) -> Flow | None:
         """Of the connections of ranks on a node to others the one over which it has sent most."""
+
+    def spine_of(self, flow: Flow, source: int, target: int) -> int | None:
+        """Over which upper switch a flow goes from one node to another; None: over none."""
 
     def crowd(self, source: int, target: int, flows: int) -> Closeable:
         """From now on so many flows of others go from one node to another."""
@@ -130,6 +137,11 @@ class Scene:
     hold_s: float
     nodes: Nodes | None = None
     quiet_s: float = 0.0
+
+    @property
+    def cgroup_prefix(self) -> str:
+        """What names of control groups begin with."""
+        return self.nodes.cgroup_prefix if self.nodes else "job-"
 
     def order(self, rank: int, iteration: int, place: int | str, do: str = "", **params: object) -> None:
         """Send an order to a rank."""

@@ -37,13 +37,14 @@ class Cgroup:
 
     Args:
         controller: `memory` or `cpu`.
+        prefix: What its name begins with.
 
     Raises:
         OSError: if cgroups are not writable here.
     """
 
-    def __init__(self, controller: str) -> None:
-        name = f"job-{secrets.token_hex(4)}"
+    def __init__(self, controller: str, prefix: str) -> None:
+        name = f"{prefix}{secrets.token_hex(4)}"
         v1 = Path("/sys/fs/cgroup") / controller
         self.is_v1 = v1.is_dir()
         if self.is_v1:
@@ -66,8 +67,16 @@ class Cgroup:
             raise
 
     def add(self, pid: int) -> None:
-        """Move a process into it; memory that it has already stays charged where it was, so only new pages count."""
-        (self.path / "cgroup.procs").write_text(str(pid))
+        """Move a process into it; memory that it has already stays charged where it was, so only new pages count.
+
+        Raises:
+            OSError: It has ended; the group is removed.
+        """
+        try:
+            (self.path / "cgroup.procs").write_text(str(pid))
+        except OSError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Remove it; a member that is still there goes back to the parent."""
@@ -79,13 +88,13 @@ class Cgroup:
             return
 
 
-def memory_cgroup(limit_bytes: int) -> Cgroup:
+def memory_cgroup(limit_bytes: int, prefix: str) -> Cgroup:
     """A group whose member runs out of memory.
 
     Raises:
         OSError: if cgroups are not writable here.
     """
-    group = Cgroup("memory")
+    group = Cgroup("memory", prefix)
     v2 = {"memory.max": str(limit_bytes)}
     if (group.path / "memory.swap.max").exists():
         v2["memory.swap.max"] = "0"
@@ -93,13 +102,13 @@ def memory_cgroup(limit_bytes: int) -> Cgroup:
     return group
 
 
-def cpu_cgroup(cores: float) -> Cgroup:
+def cpu_cgroup(cores: float, prefix: str) -> Cgroup:
     """A group whose members together may use so many cores.
 
     Raises:
         OSError: if cgroups are not writable here.
     """
-    group = Cgroup("cpu")
+    group = Cgroup("cpu", prefix)
     quota_us = max(1000, int(cores * _PERIOD_US))
     v1 = {"cpu.cfs_period_us": str(_PERIOD_US), "cpu.cfs_quota_us": str(quota_us)}
     group.limit(v1, {"cpu.max": f"{quota_us} {_PERIOD_US}"})

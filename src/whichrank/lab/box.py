@@ -178,11 +178,6 @@ def occupants(file: LabFile) -> int:
     return sum(len(processes_in(network.namespace(place))) for place in file.topology.places)
 
 
-def cgroup_prefix(name: str) -> str:
-    """What the names of the control groups begin with that a lab makes."""
-    return f"{PREFIX}{name}-"
-
-
 def checked_name(name: str) -> str:
     """The name, if a lab can have it.
 
@@ -200,7 +195,7 @@ def _path(name: str) -> Path:
 
 def _cgroups(name: str = "") -> Iterator[Path]:
     """Directly below the root of cgroup v2, or of each controller of v1."""
-    beginning = cgroup_prefix(name) if name else PREFIX
+    beginning = f"{PREFIX}{name}-" if name else PREFIX
     for pattern in (f"{beginning}*", f"*/{beginning}*"):
         yield from (path for path in _CGROUPS.glob(pattern) if path.is_dir())
 

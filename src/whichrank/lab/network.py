@@ -16,6 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from whichrank.demo.scene import Flow
 from whichrank.errors import UsageError
 from whichrank.lab.now_and_then import NowAndThen
@@ -25,7 +27,7 @@ from whichrank.lab.traffic import Traffic
 DEVICE: Final = "eth0"
 """Of every node."""
 PREFIX: Final = "wrlab-"
-_TOOLS: Final = ("ip", "tc", "nsenter")
+_TOOLS: Final = ("ip", "tc", "nsenter", "setpriv")
 _NAMED: Final = Path("/run/netns")
 _BURST_S: Final = 200e-6
 _LEAST_BURST: Final = 4000
@@ -76,7 +78,11 @@ class Network:
         self.name = name
         self.topology = topology
         self.rate = rate
-        self._out: set[Cable] = set()
+        self._cut: set[Cable] = set()
+        self._limited: set[tuple[Place, str]] = set()
+        self._dropping: set[Place] = set()
+        self._table = f"lab{os.getpid()}"
+        """Of nft: jobs of several commands may run here, each with faults of its own."""
 
     def up(self) -> None:
         """Make it.
@@ -127,18 +133,29 @@ class Network:
     def _route(self) -> None:
         """As a routing protocol would that has heard of every cable that is out; nodes have a default route only."""
         nodes = {place for place in self.topology.places if place.kind == NODE}
-        for place, routes in self.topology.routes(self._out).items():
+        out = self._out_now()
+        for place, routes in self.topology.routes(out).items():
             if place in nodes:
-                lines = self._default_route(place)
+                lines = self._default_route(place, out)
             else:
                 lines = [_route_line(place, route) for route in routes]
                 lost = nodes - {route.to for route in routes}
                 lines += [f"route replace unreachable {node.address}/32" for node in sorted(lost)]
             _batch(self.namespace(place), lines)
 
-    def _default_route(self, node: Place) -> list[str]:
+    def _out_now(self) -> set[Cable]:
+        """Cables that somebody has taken out."""
+        up: dict[Place, set[str]] = {}
+        for place in {cable.upper for cable in self.topology.cables}:
+            said = subprocess.run(
+                ["ip", "-n", self.namespace(place), "-json", "link"], check=True, capture_output=True
+            ).stdout
+            up[place] = {link["ifname"] for link in msgspec.json.decode(said) if "UP" in link["flags"]}
+        return {cable for cable in self.topology.cables if cable.device(cable.upper) not in up[cable.upper]}
+
+    def _default_route(self, node: Place, out: Collection[Cable]) -> list[str]:
         """Over all ports that have a carrier; without any it stays as it is, and packets are lost."""
-        hops = [(c.upper, c.device(node)) for c in self.topology.cables_of(node) if c not in self._out]
+        hops = [(c.upper, c.device(node)) for c in self.topology.cables_of(node) if c not in out]
         return [f"route replace default src {node.address} {_next_hops(hops)}"] if hops else []
 
     def namespace(self, place: Place) -> str:
@@ -156,27 +173,40 @@ class Network:
         """Take cables out at their upper ends; the lower ends have no carrier then, and routes go round them."""
         for cable in cables:
             self._set(cable, "down")
-        self._out |= set(cables)
+        self._cut |= set(cables)
         self._route()
 
     def mend(self, *cables: Cable) -> None:
         """Put cables back."""
         for cable in cables:
             self._set(cable, "up")
-        self._out -= set(cables)
+        self._cut -= set(cables)
         self._route()
 
     def _set(self, cable: Cable, state: str) -> None:
         _batch(self.namespace(cable.upper), [f"link set {cable.device(cable.upper)} {state}"])
 
+    def undo(self) -> None:
+        """Undo what this process did to it: cables are back, rates as they were, and nothing is lost any more."""
+        if self._cut:
+            self.mend(*self._cut)
+        for place, device in self._limited:
+            _tc_batch(
+                self.namespace(place), [_limit(device, self.rate)] if self.rate else [f"qdisc del dev {device} root"]
+            )
+        for place in self._dropping:
+            _run(*self.command_at(place), "nft", "-f", "-", given=f"delete table ip {self._table}\n")
+        self._limited.clear()
+        self._dropping.clear()
+
     def restore(self) -> None:
-        """Undo what was done to it: cables are back, rates are as they were, and nothing is lost any more."""
-        self.mend(*self._out)
+        """Undo what anybody did to it, also who could not do so: nobody may be at work there."""
+        self.mend(*self._out_now())
         for place in self.topology.places:
             devices = [cable.device(place) for cable in self.topology.cables_of(place)]
             _tc_batch(self.namespace(place), (_limit(device, self.rate) for device in devices if self.rate))
             if shutil.which("nft"):
-                _run(*self.command_at(place), "nft", "-f", "-", given="add table ip lab\ndelete table ip lab\n")
+                _run(*self.command_at(place), "nft", "flush", "ruleset")
 
     # ---- by the number of a node ------------------------------------------------------------------------------------
 
@@ -184,6 +214,11 @@ class Network:
     def count(self) -> int:
         """Of nodes."""
         return self.topology.nodes
+
+    @property
+    def cgroup_prefix(self) -> str:
+        """What names of control groups begin with that are removed with this network."""
+        return f"{PREFIX}{self.name}-"
 
     def address(self, number: int) -> str:
         """Of a node."""
@@ -258,6 +293,24 @@ class Network:
         less = f"{round(_bits(self.rate) * share / 1e3)}kbit"
         return NowAndThen(lambda: self.limit(number, less), lambda: self.limit(number, self.rate), every_s)
 
+    def spine_of(self, flow: Flow, source: int, target: int) -> int | None:
+        """Over which upper switch the kernel sends a flow from one node to another; None: over none.
+
+        Args:
+            flow: Its ports.
+            source: Number of the sending node.
+            target: Number of the receiving node.
+        """
+        first = self._cables_of(source)[0]
+        asked = [
+            "route", "get", self.address(target), "from", self.address(source), "iif", first.device(first.upper),
+            "ipproto", "tcp", "sport", str(flow.ports[0]), "dport", str(flow.ports[1]),
+        ]  # fmt: skip
+        command = ["ip", "-n", self.namespace(first.upper), "-json", *asked]
+        said = subprocess.run(command, check=True, capture_output=True).stdout
+        hop = msgspec.json.decode(said)[0].get("gateway")
+        return next((p.number for p in self.topology.places if p.kind == SPINE and p.address == hop), None)
+
     def leaf_of(self, number: int) -> int:
         """The number of the leaf that a node's first port hangs on."""
         return self._cables_of(number)[0].upper.number
@@ -295,12 +348,15 @@ class Network:
         return self.topology.cables_of(Place(NODE, number))
 
     def _limit(self, place: Place, cable: Cable, rate: str) -> None:
+        self._limited.add((place, cable.device(place)))
         _tc_batch(self.namespace(place), [_limit(cable.device(place), rate)])
 
     def _drop(self, place: Place, packets: str) -> None:
         """A switch forwards these packets no more."""
         chain = "{ type filter hook forward priority 0; }"
-        said = f"add table ip lab\nadd chain ip lab drops {chain}\nadd rule ip lab drops {packets} drop\n"
+        self._dropping.add(place)
+        table = f"ip {self._table}"
+        said = f"add table {table}\nadd chain {table} drops {chain}\nadd rule {table} drops {packets} drop\n"
         _run(*self.command_at(place), "nft", "-f", "-", given=said)
 
     def down(self) -> None:

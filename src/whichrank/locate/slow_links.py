@@ -210,15 +210,17 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
 
 
 def _stalls(transfers: Transfers, between: Bools, now: Rates, before: Rates, i: int) -> bool:
-    """Is something under way most of the time, at a rate that is slow for this way and beside the better of others now?
+    """Is something under way most of the time, far more slowly than it was, or than on other ways?
 
     What comes after a pause comes at once: the pace of arrival does not see the pauses of a sender that waits for
-    its timer.
+    its timer. A rate that is slow for this way must be slow beside the better of the others now too; one that was
+    never better, since the way was slow from the start, must be far below those in the middle.
     """
-    least = now.by_kernel[i] / SLOWER
-    alike = _alike(transfers, between, now.by_kernel, i, BETTER)
-    is_mostly = transfers.active_s[i] >= MOSTLY * transfers.lasted_s
-    return bool(is_mostly and before.by_kernel[i] > least and (alike is None or alike > least))
+    rate = now.by_kernel[i]
+    better, middle = (_alike(transfers, between, now.by_kernel, i, share) for share in (BETTER, 0.5))
+    was_better = before.by_kernel[i] > rate / SLOWER and (better is None or better > rate / SLOWER)
+    is_far_below = middle is not None and middle > rate / MUCH_SLOWER
+    return bool(transfers.active_s[i] >= MOSTLY * transfers.lasted_s and (was_better or is_far_below))
 
 
 def _usual(transfers: Transfers, between: Bools, rate: Floats, before: Floats, i: int) -> float:
@@ -243,7 +245,7 @@ def _slower(
     # furthest below what they were: small messages are slow on any way.
     fastest = np.fmax(before, np.nanmax(rate[between], initial=0.0))
     likely = np.flatnonzero((between if of is None else of) & (rate < share * fastest))
-    part = (rate / np.where(np.isnan(before), fastest, before))[likely]
+    part = rate[likely] / np.where(before > 0, before, fastest)[likely]
     found = {}
     for i in likely[np.argsort(part, kind="stable")][:MOST_LIKELY].tolist():
         usual, mine = _usual(transfers, between, rate, before, i), transfers.bytes_acked[i]
@@ -260,7 +262,8 @@ def without_ways_back(slow: list[SlowLink], node: Ints) -> list[SlowLink]:
     What a node sends carries its acknowledgements too. Where all that it sends is slow, they come late, and who sends
     to it has to wait for them: bytes pile up in front of a way that is sound. So where no pace is known and both ways
     of a node are slow, what it sends is told if that is clearly the slower one, else neither: it cannot be known which
-    of them makes the other look slow. What limits at an end is told in any case.
+    of them makes the other look slow. Where they stall, their connections are told, with no end: that one way of each
+    is slow is certain. What limits at an end is told in any case.
 
     Args:
         slow: From `slow_links`.
@@ -287,8 +290,9 @@ def without_ways_back(slow: list[SlowLink], node: Ints) -> list[SlowLink]:
         carried = [float(np.median([paths[i].carried_bytes for i in way])) for way in (out, back)]
         is_clear = out_rate * CLEARLY < back_rate and max(carried) <= ALIKE * min(carried)
         excused |= back if is_clear else out | back
-        either |= set() if is_clear else {i for i in out | back if paths[i].stalls}
-    told += [replace(paths[i], end=None) for i in sorted(either)]
+        either |= set() if is_clear else out | back
+    either |= set(range(len(paths))) - seen - excused
+    told += [replace(paths[i], end=None) for i in sorted(either) if paths[i].stalls]
     told += [replace(paths[i], end="path") for i in sorted(seen - excused)]
     return sorted(told, key=lambda link: -link.lost_s)
 

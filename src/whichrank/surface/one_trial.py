@@ -89,6 +89,8 @@ def _tell(trial: Trial, result: Result, *, as_json: bool) -> None:
     if not incidents:
         click.echo("  no incident")
     click.echo("\nThe truth:\n" + wrapped(truth_told(result.truth, known_faults()), to_terminal=to_terminal))
+    if result.error:
+        click.echo(wrapped(f"The fault could not be done: {result.error}.", to_terminal=to_terminal))
     if result.pace:
         seconds, noise, count = result.pace
         click.echo(f"\nUndisturbed, {count} iterations: {seconds:.2f} s, half of them within ±{noise:.1%}.")

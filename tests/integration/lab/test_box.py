@@ -167,7 +167,7 @@ def _cgroup(lab: str) -> Path | None:
     """One that the lab could have made, where this machine has any that can be written."""
     for parent in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")):
         with contextlib.suppress(OSError):
-            path = parent / f"{box.cgroup_prefix(lab)}test"
+            path = parent / f"{PREFIX}{lab}-test"
             path.mkdir()
             return path
     return None

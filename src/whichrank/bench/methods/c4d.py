@@ -33,7 +33,7 @@ class C4d:
         self._is_hung = False
         self._window_s = 0.0
         self._before: dict[_Way, tuple[float, float]] = {}
-        self._ways: Counter[frozenset[_Way]] = Counter()
+        self._ways: Counter[_Way] = Counter()
         self._late: Counter[int] = Counter()
 
     def look(self, seen: Seen) -> list[Said]:
@@ -58,11 +58,12 @@ class C4d:
         return [Said("hang", out, fault_class="H1" if out else None)]
 
     def _slow_ways(self, cells: dict[_Way, float], slow: set[_Way]) -> list[Said]:
-        sources, targets = _full_lines(slow, cells, 0), _full_lines(slow, cells, 1)
-        self._ways[frozenset(slow)] += 1
-        if self._ways[frozenset(slow)] != RECUR:
+        self._ways.update(slow)
+        told = {way for way in slow if self._ways[way] == RECUR}
+        if not told:
             return []
-        return [Said("slow", frozenset(sources | targets), frozenset(slow), "S2")]
+        sources, targets = _full_lines(told, cells, 0), _full_lines(told, cells, 1)
+        return [Said("slow", frozenset(sources | targets), frozenset(told), "S2")]
 
     def _cells(self, seen: Seen) -> dict[_Way, float]:
         """The delay matrix between nodes: seconds per byte from rank to rank, of the ways that carry about as much."""

@@ -30,7 +30,8 @@ class MegaTrace:
         """See `method.Method`."""
         picture = seen.picture
         counts = picture.member_done.tobytes() + picture.member_issued.tobytes() + picture.pairs.tobytes()
-        if counts != self._counts or picture.gone.any():
+        counts += picture.gone.tobytes()
+        if counts != self._counts:
             self._counts, self._since_s, self._is_told = counts, seen.now_s, False
             return []
         batch_s = _batch_s(seen)
@@ -54,7 +55,7 @@ def _batch_s(seen: Seen) -> float:
 
 
 def _halt_point(seen: Seen) -> set[int]:
-    """Of the group that is furthest behind, the rank that has completed least, and spoke first of these."""
+    """Of each group that is apart, of the ranks that have begun least, the one that has stood still for longest."""
     named: set[int] = set()
     issued = seen.state.ranks
     for comm in range(len(seen.picture.comm_size)):
