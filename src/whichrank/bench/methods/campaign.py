@@ -32,9 +32,9 @@ METHOD_NAMES: Final = (*METHODS, BISECTION)
 RANKS: Final = 8
 RATE: Final = "200mbit"
 QUIET_S: Final = 1.2 * SLOW_WINDOW_S
-"""Before a slowdown: the methods of others take what is usual from a window before it."""
+"""Before a slowdown: what is usual is taken from a window before it."""
 HEARD_SEEDS: Final = 2
-"""Of each scenario: by every method, with a window before the fault and patience after it; the others by ours alone."""
+"""Of each scenario: by every method, with patience after the fault; the others by ours alone."""
 CLAIM_QUIET_S: Final = 4 * SLOW_WINDOW_S
 ABSORBED: Final = 0.05
 """A fault by which iterations become longer by less is one that the job absorbs."""
@@ -76,7 +76,7 @@ def setup_of(scenario: Scenario, seed: int) -> Setup:
     """How a scenario is run: the first seed under torchrun, one agent on each of four nodes."""
     is_heard = _is_heard(scenario, seed)
     is_slow = (scenario.fault_class or "").startswith("S")
-    quiet_s = CLAIM_QUIET_S if scenario.is_claim else QUIET_S if is_slow and is_heard else 0.0
+    quiet_s = CLAIM_QUIET_S if scenario.is_claim else QUIET_S if is_slow else 0.0
     return Setup(
         scenario.fault, RANKS, seed, "torchrun" if seed == 0 else "preloaded", variant=scenario.variant,
         workload=scenario.workload(seed), topology=Topology(), rate=RATE, record=True, at_leisure=is_heard,
