@@ -168,7 +168,7 @@ def paragraph(incident: Incident) -> str:
         _times(incident),
         _victims(incident),
         f"Stage: {_stage(incident.stage)}" if incident.stage else "",
-        *(_link(link, is_over=_is_over(incident)) for link in incident.links[:_MOST_LISTED]),
+        *dict.fromkeys(_link(link, incident) for link in incident.links[:_MOST_LISTED]),
         *(_confidence(culprit, is_over=_is_over(incident)) for culprit in incident.culprits[:_MOST_LISTED]),
         _candidates(incident),
         _evidence(incident.evidence),
@@ -210,12 +210,20 @@ def _what(incident: Incident, *, with_place: bool) -> str:
 
 
 def _slow_links(incident: Incident) -> str:
-    ways = [f"rank {link.src} to rank {link.dst}" for link in incident.links]
+    ways = list(dict.fromkeys(map(_slow_way, incident.links)))
     is_over = _is_over(incident)
     if len(ways) == 1:
-        return f"the link from {ways[0]} {'was' if is_over else 'is'} slow"
+        between = "from" if incident.links[0].end else "between"
+        return f"the link {between} {ways[0]} {'was' if is_over else 'is'} slow"
     listed = ", ".join(ways[:_MOST_LISTED]) + _more(len(ways))
     return f"{len(ways)} links {'were' if is_over else 'are'} slow: {listed}"
+
+
+def _slow_way(link: Link) -> str:
+    """Without an end it is not known which of the two ways is slow."""
+    if link.end:
+        return f"rank {link.src} to rank {link.dst}"
+    return f"ranks {min(link.src, link.dst)} and {max(link.src, link.dst)}"
 
 
 def _predicate(incident: Incident, *, is_one: bool) -> str:
@@ -307,8 +315,12 @@ def _stage(stage: Stage) -> str:
     return ", ".join(part for part in parts if part) or "not known"
 
 
-def _link(link: Link, *, is_over: bool) -> str:
+def _link(link: Link, incident: Incident) -> str:
+    is_over = _is_over(incident)
     scope = {"intra_node": ", within a node", "inter_node": ", between nodes", None: ""}[link.scope]
+    if link.end is None and incident.cause == Cause.COMMUNICATION_SLOW:
+        unknown = f"which of its two ways {'was' if is_over else 'is'} slow is not known"
+        return f"it {_shows(is_over)} on the link between {_slow_way(link)}{scope}; {unknown}"
     text = f"it {_shows(is_over)} on the link from rank {link.src} to rank {link.dst}{scope}"
     if link.end is None:
         return text

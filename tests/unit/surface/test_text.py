@@ -195,6 +195,14 @@ def test_slow_links_stand_in_the_headline(links: list[tuple[int, int]], status: 
     assert len(links) <= 8 or headline(case).endswith("; and 1 more")
 
 
+def test_of_a_connection_that_is_slow_one_way_or_the_other_both_ends_are_said_once() -> None:
+    both = (Link(src=7, dst=0, scope="inter_node"), Link(src=0, dst=7, scope="inter_node"))
+    case = incident(Cause.COMMUNICATION_SLOW, kind="slow", culprits=(), links=both)
+    assert headline(case).startswith("ALERT slowdown: the link between ranks 0 and 7 is slow")
+    said = "It shows on the link between ranks 0 and 7, between nodes; which of its two ways is slow is not known."
+    assert paragraph(case).count(said) == 1
+
+
 @pytest.mark.parametrize("cause", [Cause.INCONSISTENT, Cause.DEADLOCK, Cause.TRANSPORT, Cause.DEVICE, Cause.NODE_LOST])
 @pytest.mark.parametrize("names", [0, 1, 2])
 def test_every_hang_that_has_ended_is_told_in_the_past(cause: Cause, names: int) -> None:
