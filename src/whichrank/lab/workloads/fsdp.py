@@ -35,7 +35,7 @@ def train(script: Script) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one rank."""
-    return run("fsdp", train, argv)
+    return run("fsdp", train, argv, device_ms=20.0)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def train(script: Script) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one rank."""
-    return run("moe", train, argv)
+    return run("moe", train, argv, device_ms=20.0)
 
 
 if __name__ == "__main__":

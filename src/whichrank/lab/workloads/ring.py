@@ -65,7 +65,7 @@ def train(script: Script) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one rank."""
-    return run("ring", train, argv)
+    return run("ring", train, argv, device_ms=20.0)
 
 
 if __name__ == "__main__":

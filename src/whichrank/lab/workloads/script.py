@@ -28,13 +28,21 @@ from whichrank.lab.workloads.device import Device
 _SITES_OF_ITERATION = 3
 
 
-def options(name: str) -> argparse.ArgumentParser:
-    """Command line of a workload."""
+DEVICE_MS = 10.0
+
+
+def options(name: str, device_ms: float = DEVICE_MS) -> argparse.ArgumentParser:
+    """Command line of a workload.
+
+    Args:
+        name: Of its module.
+        device_ms: Of a layer forward, unless told otherwise: enough for computation to be a third of an iteration.
+    """
     parser = argparse.ArgumentParser(prog=f"whichrank.lab.workloads.{name}")
     parser.add_argument("--iterations", type=int, default=0, help="stop after so many; 0: no limit")
     parser.add_argument("--seconds", type=float, default=0.0, help="stop at the next log after so long; 0: no limit")
     parser.add_argument("--group-timeout-s", type=float, default=600.0, help="timeout of every communicator")
-    parser.add_argument("--device-ms", type=float, default=10.0, help="device time of a layer forward")
+    parser.add_argument("--device-ms", type=float, default=device_ms, help="device time of a layer forward")
     parser.add_argument("--host-ms", type=float, default=0.0, help="CPU time that a rank needs to prepare a batch")
     parser.add_argument("--log-every", type=int, default=10, help="iterations between logs; 0: never")
     parser.add_argument("--digest", action="store_true", help="print a digest of the parameters at the end")
@@ -162,9 +170,11 @@ def _local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def run(name: str, train: Callable[[Script], None], argv: list[str] | None = None, **more: Any) -> int:
+def run(
+    name: str, train: Callable[[Script], None], argv: list[str] | None = None, device_ms: float = DEVICE_MS, **more: Any
+) -> int:
     """Run one rank of a workload; what it raises is the interpreter's."""
-    parser = options(name)
+    parser = options(name, device_ms)
     for option, settings in more.items():
         parser.add_argument(f"--{option.replace('_', '-')}", **settings)
     script = Script(parser.parse_args(argv))
