@@ -11,6 +11,7 @@ import os
 import random
 import tempfile
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from torch import Tensor
 
 from whichrank.demo.deviations import ACTS, act
 from whichrank.demo.seat import Order, Seat
-from whichrank.sensors import c10d
 
 _CHECKPOINT_TAG = 11
 _BLOCK_BYTES = 4 << 20
@@ -112,9 +112,17 @@ class Errands:
         rank: mine.
         seat: where orders come from.
         settings: for the whole run, from `Seat.greet`: ``jitter_ms``, ``gc_every``, ``compile_s``.
+        others: what else may be ordered, by name; each is called with the parameters of its order.
     """
 
-    def __init__(self, rank: int, seat: Seat, settings: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        rank: int,
+        seat: Seat,
+        settings: dict[str, Any],
+        others: Mapping[str, Callable[[dict[str, Any]], None]] | None = None,
+    ) -> None:
+        self._others = others or {}
         self._seat = seat
         self._settings = settings
         self._rng = random.Random(rank)
@@ -161,8 +169,8 @@ class Errands:
             self.tail_s = float(params["tail_s"])
         elif order.do == "skip-iteration":
             self.left_out = iteration
-        elif order.do == "observe":
-            c10d.observe(params["on"])
+        elif order.do in self._others:
+            self._others[order.do](params)
         elif order.do in ACTS:
             act(order)
 

@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from whichrank.model.sequence import Edit, Tokens
 
 REPEATS = 3
+LEAST_HELD = 8
+"""Tokens that a period has explained before a departure from it is one: three equal ones in a row are chance."""
 MAX_EDIT = 3
 _SHIFTS = (-1, 1, -2, 2, -3, 3)
 MOST_AT_ONCE = 3
@@ -235,6 +237,9 @@ class Sequence:
         Edits may follow each other closely (a log line, then a skipped operation), so up to three small ones are tried
         together, the fewest first; what follows the last one must be as usual for a whole iteration.
         """
+        if at - self._since + REPEATS * self.period < LEAST_HELD:
+            self._relearn()
+            return False
         usual = self._x[at - self.period : at].copy()
         for edits in range(1, MOST_AT_ONCE + 1):
             most = MAX_EDIT if edits == 1 else self.period // 4

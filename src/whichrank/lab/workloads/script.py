@@ -24,6 +24,7 @@ from whichrank.demo.errands import Errands, prepare_batch
 from whichrank.demo.groups import Group
 from whichrank.demo.seat import Seat
 from whichrank.lab.workloads.device import Device
+from whichrank.sensors import c10d
 
 _SITES_OF_ITERATION = 3
 
@@ -71,7 +72,9 @@ class Script:
         self.device = Device(args.device_ms / 1e3)
         self._drag = Drag(self._seat, self._settings, self.device)
         self.device.load = self.rows = self._drag.rows
-        self._errands = Errands(self.rank, self._seat, self._settings)
+        self._errands = Errands(
+            self.rank, self._seat, self._settings, {"observe": lambda params: c10d.observe(params["on"])}
+        )
         self.comms = Comms({"world": self._world()}, self._seat, Deviation)
         self._started_s = time.monotonic()
         self._is_over = False
