@@ -76,13 +76,16 @@ class _Blocks:
     observers: list[float] = field(default_factory=list)
 
 
-def lab_cost(workload: str, pairs: int = PAIRS, tell: Callable[[float], None] = lambda _: None) -> LabCost:
+def lab_cost(
+    workload: str, pairs: int = PAIRS, tell: Callable[[float], None] = lambda _: None, steps: int = STEPS
+) -> LabCost:
     """Measure one workload.
 
     Args:
         workload: Name.
         pairs: Of blocks.
         tell: Called with the share that is done.
+        steps: Counted iterations of a block.
 
     Raises:
         NoLabError: No lab can be made here.
@@ -92,7 +95,7 @@ def lab_cost(workload: str, pairs: int = PAIRS, tell: Callable[[float], None] = 
     hub = Hub(lambda _: {})
     try:
         with tempfile.TemporaryDirectory(prefix="whichrank-lab-cost-") as folder:
-            blocks = _measure(lab, hub, workload, Path(folder), order_of(pairs), tell)
+            blocks = _measure(lab, hub, workload, Path(folder), order_of(pairs), tell, steps)
     finally:
         hub.close()
         lab.close()
@@ -107,7 +110,7 @@ def lab_cost(workload: str, pairs: int = PAIRS, tell: Callable[[float], None] = 
 
 
 def _measure(
-    lab: Lab, hub: Hub, workload: str, folder: Path, order: list[bool], tell: Callable[[float], None]
+    lab: Lab, hub: Hub, workload: str, folder: Path, order: list[bool], tell: Callable[[float], None], steps: int
 ) -> _Blocks:
     program = PROGRAMS[workload]
     layout = ["--layout", program.layout(RANKS).name] if program.has_layout else []
@@ -123,7 +126,7 @@ def _measure(
         ]  # fmt: skip
         stack.callback(_end, commands)
         try:
-            blocks = _run_blocks(lab, hub, order, tell)
+            blocks = _run_blocks(lab, hub, order, tell, steps)
         except SensorError as error:
             said = (folder / "job.log").read_text(errors="replace").strip()[-2000:]
             raise SensorError(f"{error.what}: {said or 'it says nothing'}", mend="whichrank doctor") from error
@@ -131,7 +134,7 @@ def _measure(
     return blocks
 
 
-def _run_blocks(lab: Lab, hub: Hub, order: list[bool], tell: Callable[[float], None]) -> _Blocks:
+def _run_blocks(lab: Lab, hub: Hub, order: list[bool], tell: Callable[[float], None], steps: int) -> _Blocks:
     if not hub.wait_for(lambda: len(hub.pids) == RANKS and hub.iterations.get(0, 0) >= WARM, _BEGIN_WITHIN_S):
         raise SensorError("the timed job of the lab did not begin")
     blocks, observers, ranks = _Blocks(order), list(_observers(lab, set(hub.pids.values()))), list(hub.pids.values())
@@ -145,10 +148,10 @@ def _run_blocks(lab: Lab, hub: Hub, order: list[bool], tell: Callable[[float], N
             first = begin + SETTLE
             _wait(hub, first)
             used, watched = _used(ranks), _used(observers)
-            _wait(hub, first + STEPS)
-            took_s = (hub.began_ns[first + STEPS] - hub.began_ns[first]) / 1e9
-            blocks.wall_s.append(took_s / STEPS)
-            blocks.cpu_s.append((_used(ranks) - used) / STEPS)
+            _wait(hub, first + steps)
+            took_s = (hub.began_ns[first + steps] - hub.began_ns[first]) / 1e9
+            blocks.wall_s.append(took_s / steps)
+            blocks.cpu_s.append((_used(ranks) - used) / steps)
             blocks.observers.append((_used(observers) - watched) / took_s)
             tell((number + 1) / len(order))
     return blocks
