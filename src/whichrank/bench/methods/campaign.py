@@ -72,9 +72,8 @@ def plan(scenarios: Iterable[Scenario], seeds: int) -> list[tuple[Scenario, int]
     return [(scenario, seed) for seed in range(seeds) for scenario in every]
 
 
-def setup_of(scenario: Scenario, seed: int) -> Setup:
+def setup_of(scenario: Scenario, seed: int, *, is_heard: bool) -> Setup:
     """How a scenario is run: the first seed under torchrun, one agent on each of four nodes."""
-    is_heard = _is_heard(scenario, seed)
     is_slow = (scenario.fault_class or "").startswith("S")
     quiet_s = CLAIM_QUIET_S if scenario.is_claim else QUIET_S if is_slow else 0.0
     return Setup(
@@ -82,10 +81,6 @@ def setup_of(scenario: Scenario, seed: int) -> Setup:
         workload=scenario.workload(seed), topology=Topology(), rate=RATE, record=True, at_leisure=is_heard,
         quiet_s=quiet_s, job_args=("--log-every", "0") if scenario.is_claim else (),
     )  # fmt: skip
-
-
-def _is_heard(scenario: Scenario, seed: int) -> bool:
-    return scenario.is_claim or seed < HEARD_SEEDS
 
 
 def done_in(path: Path) -> dict[tuple[str, int], Run]:
@@ -133,14 +128,14 @@ def run_all(
 
 def run_one(scenario: Scenario, seed: int, methods: Sequence[str], folder: Path) -> Run:
     """Run a scenario once, and let the methods go through its recording."""
-    setup = setup_of(scenario, seed)
+    methods = methods if scenario.is_claim or seed < HEARD_SEEDS else ()
+    setup = setup_of(scenario, seed, is_heard=bool(methods))
     said = dict[str, list[Word]]()
 
     def train_again(network: Network) -> None:
         local = RANKS // network.count
         said[BISECTION] = bisect(PairRuns(network, local).train, network.count, local)
 
-    methods = methods if _is_heard(scenario, seed) else ()
     is_tried = BISECTION in methods and seed == 0 and scenario.outlasts_its_job
     result = Trial(setup, folder, afterwards=train_again if is_tried else None).run()
     truth = msgspec.convert(result.truth, Truth) if result.truth else None
