@@ -80,17 +80,20 @@ class LinkPast:
         best = np.array([self._best.get(pair, (np.nan,) * 3) for pair in pairs]).reshape(-1, 3)
         return Rates(best[:, 0], best[:, 1], best[:, 2])
 
-    def learn(self, transfers: Transfers, node: Ints) -> None:
-        """Take a window that is over: what goes between nodes all the time.
+    def learn(self, transfers: Transfers, node: Ints, *, only_new: bool = False) -> None:
+        """Take a window that is over: what went between nodes.
 
-        A model that is sent to all when the job begins goes one way after the other, and has each for itself.
+        Of a way that is known already it counts only if something went over in both of its halves: a model that is
+        gathered goes one way after the other, and has each for itself.
 
         Args:
-            transfers: One window.
+            transfers: One window, of a job that iterates.
             node: By rank, its node.
+            only_new: Leave out the ways that are known.
         """
-        between = node[transfers.src] != node[transfers.dst]
-        transfers = transfers.of(between & (transfers.steady_bytes >= LEAST_BYTES))
+        is_new = np.isnan(self.usual(transfers).by_kernel)
+        taken = is_new if only_new else is_new | (transfers.steady_bytes >= LEAST_BYTES)
+        transfers = transfers.of((node[transfers.src] != node[transfers.dst]) & taken)
         now, before = rates_of(transfers), self.usual(transfers)
         best = (
             np.fmax(now.by_arrival, before.by_arrival).tolist(),

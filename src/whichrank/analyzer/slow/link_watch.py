@@ -78,9 +78,18 @@ class LinkWatch:
         self.matrix = matrix_of(transfers.of(~np.isin(transfers.dst, starved)), node, self._past, MOST_CELLS, worth)
         return [of_links(state, window, transfers, worth, node)] if worth else []
 
-    def learn(self, transfers: Transfers) -> None:
-        """Nothing was slow in this window."""
-        self._past.learn(transfers, self._node)
+    def begin_anew(self) -> None:
+        """The job does not iterate yet, or no more: what goes over then is not what usually does."""
+        self._traffic.forget()
+
+    def learn(self, transfers: Transfers, *, only_new: bool) -> None:
+        """Nothing was slow in this window.
+
+        Args:
+            transfers: In it.
+            only_new: Ways of which nothing is known yet.
+        """
+        self._past.learn(transfers, self._node, only_new=only_new)
 
     def _doubt(self, now_s: float, *, is_unsure: bool) -> None:
         since_s = self._in_doubt_since_s

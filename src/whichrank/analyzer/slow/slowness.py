@@ -165,7 +165,10 @@ class Slowness:
         self._measure()
         ranks = np.flatnonzero(picture.present & ~picture.gone)
         window = self.iterations.window(ranks, BACK * self.window_s, LEAST)
-        if window is None or int(window.iteration[-1]) <= self._newest:
+        if window is None:
+            self.links.begin_anew()
+            return []
+        if int(window.iteration[-1]) <= self._newest:
             return []
         self._newest = int(window.iteration[-1])
         self._iteration_s = window.iteration_s
@@ -217,12 +220,14 @@ class Slowness:
         )
         if not told:
             told = self._nobody(state, recent, excess.last(len(recent.iteration)), take_turns=take_turns)
-        if not suspects and not told and now_s - self._learned_s >= self.window_s:
-            course = self._course(state, window)
-            transfer_s = course.lost_in_collectives()[1] if course else np.inf
-            self.past.learn(recent, self._rates(recent, 0).without_cpu(), transfer_s)
-            self.links.learn(transfers)
-            self._learned_s = now_s
+        if not suspects and not told:
+            is_due = now_s - self._learned_s >= self.window_s
+            self.links.learn(transfers, only_new=not is_due)
+            if is_due:
+                course = self._course(state, window)
+                transfer_s = course.lost_in_collectives()[1] if course else np.inf
+                self.past.learn(recent, self._rates(recent, 0).without_cpu(), transfer_s)
+                self._learned_s = now_s
         return {one.key: one for one in told}
 
     def _still(self, window: Window, suspects: list[Suspect], now_s: float) -> list[Told]:

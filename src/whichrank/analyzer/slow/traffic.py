@@ -81,6 +81,10 @@ class Traffic:
         if not self._samples or not np.array_equal(sample, self._samples[-1]):
             self._samples.append(sample)
 
+    def forget(self) -> None:
+        """Begin anew."""
+        self._samples.clear()
+
     def transfers(self, window_s: float) -> Transfers:
         """Sums over the connections from each rank to each other one.
 

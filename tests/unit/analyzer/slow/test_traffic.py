@@ -415,13 +415,16 @@ def test_a_way_that_stalls_is_told_though_what_comes_after_a_pause_comes_at_once
 
 
 def test_what_goes_over_once_is_not_what_a_way_can_do() -> None:
-    # GIVEN a model that is sent to all, one way after the other; then all ways share the cables of their nodes
-    past = LinkPast()
-    once = dict.fromkeys(RING, 0.0)
+    # GIVEN all ways share the cables of their nodes; then a model is gathered, one way after the other
+    past, once = LinkPast(), dict.fromkeys(RING, 0.0)
+    past.learn(transfers(RING, steady_bytes=once), NODE, only_new=True)
     past.learn(transfers(dict.fromkeys(RING, 150.0), steady_bytes=once), NODE)
-    assert np.isnan(past.usual(transfers(RING)).by_kernel).all()
-    past.learn(transfers(RING), NODE)
     assert past.usual(transfers(RING)).by_kernel == pytest.approx(50 * MB)
+    # AND what goes over all the time counts
+    past.learn(transfers(dict.fromkeys(RING, 60.0)), NODE, only_new=True)
+    assert past.usual(transfers(RING)).by_kernel == pytest.approx(50 * MB)
+    past.learn(transfers(dict.fromkeys(RING, 60.0)), NODE)
+    assert past.usual(transfers(RING)).by_kernel == pytest.approx(60 * MB)
 
 
 def test_of_a_great_many_ways_the_one_that_became_slow_is_found() -> None:
