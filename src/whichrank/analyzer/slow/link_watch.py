@@ -12,12 +12,14 @@ from whichrank.analyzer.slow.words import Told, of_links
 from whichrank.analyzer.state import JobState
 from whichrank.locate.slow_links import LinkPast, matrix_of, slow_links, without_ways_back
 from whichrank.model.iterations import Ints, Window
-from whichrank.model.links import LinkRate, Transfers
+from whichrank.model.links import LinkRate, SlowLink, Transfers
 
 LOST: Final = 0.05
 """Share of the window that a slow link must have cost, to be told."""
 MOST_CELLS: Final = 4096
 """Of the matrix, told to those who watch."""
+STALLING: Final = 0.5
+"""Share of a window for which connections must stall, before they are told with no way."""
 DOUBTING: Final = 0.5
 """Share of the time for which connections are looked at more often, at most: a way back may look slow for good."""
 
@@ -35,6 +37,7 @@ class LinkWatch:
         self._past = LinkPast()
         self._node = np.zeros(0, np.int64)
         self._in_doubt_since_s: float | None = None
+        self._stalls_since_s: float | None = None
         self.matrix: tuple[LinkRate, ...] = ()
         """Rates between nodes in the latest window, the slowest first."""
         self.in_doubt = False
@@ -71,7 +74,7 @@ class LinkWatch:
         node = self._node = state.paths.nodes(state.ranks.agent)
         slow = slow_links(transfers, node, self._past)
         costs = {(link.src, link.dst) for link in slow if link.lost_s >= LOST * transfers.lasted_s}
-        sure = [link for link in without_ways_back(slow, node) if (link.src, link.dst) in costs]
+        sure = self._known([link for link in without_ways_back(slow, node) if (link.src, link.dst) in costs], now_s)
         slow = [link for link in slow if (link.src, link.dst) in costs]
         self._doubt(now_s, is_unsure=bool(slow) and not sure)
         worth = [k for k in sure if k.dst not in starved and is_waited_for(k.src, k.dst)]
@@ -90,6 +93,19 @@ class LinkWatch:
             only_new: Ways of which nothing is known yet.
         """
         self._past.learn(transfers, self._node, only_new=only_new)
+
+    def _known(self, sure: list[SlowLink], now_s: float) -> list[SlowLink]:
+        """Of slow links those with an end; connections of which no kernel knows which way is slow if only such remain.
+
+        A way that is slow makes its way back stall at once, and shows by its pace some seconds later.
+        """
+        with_end = [link for link in sure if link.end]
+        if with_end or not sure:
+            self._stalls_since_s = None
+            return with_end
+        if self._stalls_since_s is None:
+            self._stalls_since_s = now_s
+        return sure if now_s - self._stalls_since_s >= STALLING * self._window_s else []
 
     def _doubt(self, now_s: float, *, is_unsure: bool) -> None:
         since_s = self._in_doubt_since_s
