@@ -167,7 +167,7 @@ class Ledger:
         if known and not _says_more(finding, severity, known):
             return []
         if known and finding.links:
-            links = dict.fromkeys((*map(self._scoped, finding.links), *known.links))
+            links = dict.fromkeys((*self._scoped(finding.links), *known.links))
             finding = replace(finding, links=tuple(links)[:MOST_LINKS])
         before, ended_s = self._over.pop(key, (None, 0.0))
         if before and now_s - ended_s <= again_s:
@@ -199,7 +199,7 @@ class Ledger:
             fault_class=finding.fault_class,
             culprits=tuple(self._culprit(b) for b in finding.culprits),
             candidates=tuple(self._culprit(b) for b in finding.candidates),
-            links=tuple(map(self._scoped, finding.links)),
+            links=self._scoped(finding.links),
             communicator=self._communicator(finding.comm),
             op=self._op(finding),
             stage=self._stage(finding),
@@ -229,12 +229,19 @@ class Ledger:
             pid=int(self._state.ranks.rows["pid"][rank]) if seen else None,
         )
 
-    def _scoped(self, link: Link) -> Link:
-        """With the word whether it leaves a node."""
-        nodes = {self._state.node.get(rank) for rank in (link.src, link.dst)}
-        if None in nodes:
-            return link
-        return msgspec.structs.replace(link, scope="intra_node" if len(nodes) == 1 else "inter_node")
+    def _scoped(self, links: tuple[Link, ...]) -> tuple[Link, ...]:
+        """With the word whether they leave a node."""
+        if not links:
+            return ()
+        node_of = dict(enumerate(self._state.paths.nodes(self._state.ranks.agent).tolist()))
+
+        def scoped(link: Link) -> Link:
+            src, dst = node_of.get(link.src, -1), node_of.get(link.dst, -1)
+            if min(src, dst) < 0:
+                return link
+            return msgspec.structs.replace(link, scope="intra_node" if src == dst else "inter_node")
+
+        return tuple(map(scoped, links))
 
     def _communicator(self, comm: int) -> Communicator | None:
         if comm < 0:

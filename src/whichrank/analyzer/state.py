@@ -69,7 +69,6 @@ class JobState:
         self.ranks = _Columns()
         self.info: list[CommInfo] = []
         self.host: dict[int, str] = {}
-        self.node: dict[int, str] = {}
         self.job: dict[int, str] = {}
         self._comm_index: dict[int, int] = {}
         self._sorted_ids = np.zeros(0, np.uint64)
@@ -193,7 +192,7 @@ class JobState:
         stopped = rows["state"] == ProcessState.STOPPED
         columns.stopped_looks[rank] = np.where(stopped, columns.stopped_looks[rank] + 1, 0)
         for r in rank[columns.agent[rank] != agent].tolist():
-            self.host[r], self.node[r], self.job[r] = batch.host, batch.node or batch.host, batch.job
+            self.host[r], self.job[r] = batch.host, batch.job
         columns.agent[rank] = agent
 
     def _take_rates(self, ranks: NDArray[np.int32], rates: np.ndarray[Any, Any]) -> None:

@@ -77,10 +77,7 @@ def judge(
         if truth.effect == "uneven" and not any(w.cause.value in truth.causes for w in words):
             return "missed"
         return "right" if ran.ranks and ran.exit_status == 0 else "no_fault_done"
-    if any(not _is_slowed(truth, link) for w in words for link in w.links if w.kind != "slow"):
-        return "wrong_name"
-    links = [link for w in words for link in w.links if w.kind == "slow"]
-    if named - allowed or any(not _is_slowed(truth, link) for link in links):
+    if named - allowed or any(not _is_hurt(truth, link) for w in words for link in w.links):
         return "wrong_name"
     if not alerts or seconds_to_alert is None:
         return "missed"
@@ -116,7 +113,7 @@ def _of_alerts(truth: Truth, alerts: Sequence[Incident], late: bool) -> Verdict:
     return "late" if late else "right"
 
 
-def _is_slowed(truth: Truth, link: Link) -> bool:
+def _is_hurt(truth: Truth, link: Link) -> bool:
     """A link without an end is a connection, one way of which is slow."""
     ways = [(link.src, link.dst)] if link.end else [(link.src, link.dst), (link.dst, link.src)]
     return any(src in truth.sources or dst in truth.targets for src, dst in ways) or _pair(link) in truth.pairs

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -87,12 +89,28 @@ class Launch:
         return job_environment({**more, **elastic}, on_nodes=self.network is not None)
 
 
+def own_environment() -> dict[str, str]:
+    """Ours without what would make a job a part of another one that is watched."""
+    return {n: v for n, v in os.environ.items() if not n.startswith("WHICHRANK_") or n in _KEPT}
+
+
 def job_environment(more: Mapping[str, str], *, on_nodes: bool) -> dict[str, str]:
-    """Ours without what would make a job a part of another one.
+    """What a job needs.
 
     Args:
         more: Besides.
         on_nodes: It runs on nodes of a lab.
     """
-    ours = {n: v for n, v in os.environ.items() if not n.startswith("WHICHRANK_") or n in _KEPT}
-    return {**ours, **more, "OMP_NUM_THREADS": "1", **({"GLOO_SOCKET_IFNAME": DEVICE} if on_nodes else {})}
+    return {**own_environment(), **more, "OMP_NUM_THREADS": "1", **({"GLOO_SOCKET_IFNAME": DEVICE} if on_nodes else {})}
+
+
+def end(commands: Sequence[subprocess.Popen[bytes]], within_s: float) -> None:
+    """End commands that have sessions of their own, the last one first; kill what has not obeyed by then."""
+    for command in reversed(commands):
+        command.terminate()
+    for command in commands:
+        try:
+            command.wait(within_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(command.pid, signal.SIGKILL)
+            command.wait()

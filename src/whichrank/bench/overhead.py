@@ -258,7 +258,11 @@ def lab_rows(quick: bool, tell: Tell) -> Iterable[Row]:
 
     pairs = lab.QUICK_PAIRS if quick else lab.PAIRS
     for number, workload in enumerate(lab.WORKLOADS):
-        cost = lab.lab_cost(workload, pairs, lambda share, done=number: tell((done + share) / len(lab.WORKLOADS)))  # type: ignore[misc]
+
+        def tell_part(share: float, done: int = number) -> None:
+            tell((done + share) / len(lab.WORKLOADS))
+
+        cost = lab.lab_cost(workload, pairs, tell_part)
         yield from rows_of_lab(cost, lab.STEPS)
 
 

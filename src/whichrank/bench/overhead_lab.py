@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from whichrank.bench.launch import Launch
+from whichrank.bench.launch import Launch, end
 from whichrank.bench.overhead_step import blocks_of
 from whichrank.bench.paired import Paired, paired
 from whichrank.bench.step_job import cpu_s, order_of
@@ -124,7 +124,7 @@ def _measure(
             )
             for number in range(NODES)
         ]  # fmt: skip
-        stack.callback(_end, commands)
+        stack.callback(end, commands, _END_WITHIN_S)
         try:
             blocks = _run_blocks(lab, hub, order, tell, steps)
         except SensorError as error:
@@ -188,17 +188,6 @@ def _signal(pids: Sequence[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def _end(commands: Sequence[subprocess.Popen[bytes]]) -> None:
-    for command in reversed(commands):
-        command.send_signal(signal.SIGTERM)
-    for command in commands:
-        try:
-            command.wait(_END_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(command.pid, signal.SIGKILL)
-            command.wait()
 
 
 def _check_healthy(folder: Path) -> None:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from whichrank.bench.launch import own_environment
 from whichrank.bench.paired import Paired, paired
 from whichrank.bench.step_job import RANKS, STEP_S, Plan, Told
 from whichrank.errors import SensorError
@@ -222,13 +223,8 @@ def check_observed(summary: dict[str, object]) -> None:
 
 def _environment() -> dict[str, str]:
     """Ours without what would make the job a part of another one."""
-    keep = ("WHICHRANK_CACHE", "WHICHRANK_SHM")
     drop = ("RANK", "LOCAL_RANK", "LD_PRELOAD")
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name not in drop and (not name.startswith("WHICHRANK_") or name in keep)
-    }
+    return {name: value for name, value in own_environment().items() if name not in drop}
 
 
 def _end(process: subprocess.Popen[bytes], pids: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from whichrank.bench.launch import job_environment
+from whichrank.bench.launch import end, job_environment
 from whichrank.demo.hub import Hub
 from whichrank.lab.network import Network
 
@@ -48,7 +48,7 @@ class PairRuns:
                 jobs += [self._start(pair, place, hub) for place in range(2)]
             _wait(hubs)
         finally:
-            _end(jobs)
+            end(jobs, _END_WITHIN_S)
             for hub in hubs:
                 hub.close()
         return {pair: _iteration_s(hub) for pair, hub in zip(pairs, hubs, strict=True)}
@@ -73,17 +73,6 @@ def _wait(hubs: Sequence[Hub]) -> None:
         if any(done) and is_first:
             is_first, until_s = False, min(until_s, begun_s + _BESIDE * (now_s - begun_s))
         time.sleep(0.05)
-
-
-def _end(jobs: Sequence[subprocess.Popen[bytes]]) -> None:
-    for job in jobs:
-        job.terminate()
-    for job in jobs:
-        try:
-            job.wait(_END_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            job.kill()
-            job.wait()
 
 
 def _iteration_s(hub: Hub) -> float | None:

@@ -108,9 +108,13 @@ class Network:
         _batch("", map(self._joining, self.topology.cables))
         for place in self.topology.places:
             _batch(self.namespace(place), self._addressing(place))
-            devices = [cable.device(place) for cable in self.topology.cables_of(place)]
-            _tc_batch(self.namespace(place), (_limit(device, self.rate) for device in devices if self.rate))
+            self._rate(place)
         self._route()
+
+    def _rate(self, place: Place) -> None:
+        """The lab's rate for all that a place sends."""
+        devices = [cable.device(place) for cable in self.topology.cables_of(place)]
+        _tc_batch(self.namespace(place), (_limit(device, self.rate) for device in devices if self.rate))
 
     def _set_up(self, place: Place) -> None:
         values = dict(_SYSCTLS)
@@ -203,8 +207,7 @@ class Network:
         """Undo what anybody did to it, also who could not do so: nobody may be at work there."""
         self.mend(*self._out_now())
         for place in self.topology.places:
-            devices = [cable.device(place) for cable in self.topology.cables_of(place)]
-            _tc_batch(self.namespace(place), (_limit(device, self.rate) for device in devices if self.rate))
+            self._rate(place)
             if shutil.which("nft"):
                 _run(*self.command_at(place), "nft", "flush", "ruleset")
 

@@ -91,9 +91,11 @@ class LinkPast:
             node: By rank, its node.
             only_new: Leave out the ways that are known.
         """
+        transfers = transfers.of(node[transfers.src] != node[transfers.dst])
         is_new = np.isnan(self.usual(transfers).by_kernel)
-        taken = is_new if only_new else is_new | (transfers.steady_bytes >= LEAST_BYTES)
-        transfers = transfers.of((node[transfers.src] != node[transfers.dst]) & taken)
+        transfers = transfers.of(is_new if only_new else is_new | (transfers.steady_bytes >= LEAST_BYTES))
+        if not len(transfers.src):
+            return
         now, before = rates_of(transfers), self.usual(transfers)
         best = (
             np.fmax(now.by_arrival, before.by_arrival).tolist(),

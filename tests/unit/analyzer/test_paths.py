@@ -259,11 +259,16 @@ def test_of_an_agent_that_was_started_anew_only_what_it_tells_now_counts() -> No
     assert len(a.state.paths._rows) == 2
 
 
+def at_ease() -> tuple[list[Node], list[bytes]]:
+    """Three nodes on which nobody waits, and connections between them, by node."""
+    nodes = [Node(f"{host}:1", [2 * i, 2 * i + 1], 6).comm(ALL) for i, host in enumerate("abc")]
+    return nodes, [ends((0, 4), dead=False), ends((2, 4), dead=False), ends((4, 0), (4, 2), dead=False)]
+
+
 def test_a_node_that_falls_silent_is_knocked_at_before_anybody_waits_and_not_for_ever() -> None:
     # GIVEN three nodes that are heard twice a second, of which all that is known is where they are
     a = analyzer()
-    nodes = [Node(f"{host}:1", [2 * i, 2 * i + 1], 6).comm(ALL) for i, host in enumerate("abc")]
-    there = [ends((0, 4), dead=False), ends((2, 4), dead=False), ends((4, 0), (4, 2), dead=False)]
+    nodes, there = at_ease()
     asked: list[float] = []
     for step in range(30):
         at_s = step / 2
@@ -282,8 +287,7 @@ def test_a_node_that_falls_silent_is_knocked_at_before_anybody_waits_and_not_for
 def test_a_node_that_has_left_the_job_long_ago_is_not_blamed_for_a_later_hang() -> None:
     # GIVEN the third node fell silent, the job went on without it, and hangs long after
     a = analyzer()
-    nodes = [Node(f"{host}:1", [2 * i, 2 * i + 1], 6).comm(ALL) for i, host in enumerate("abc")]
-    there = [ends((0, 4), dead=False), ends((2, 4), dead=False), ends((4, 0), (4, 2), dead=False)]
+    nodes, there = at_ease()
     said: list[Incident] = []
     for step in range(240):
         at_s = step / 2

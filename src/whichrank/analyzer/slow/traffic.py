@@ -105,8 +105,7 @@ class Traffic:
             unread[place] += of["unread"]
 
         def total(name: str, scale: float) -> Floats:
-            grown = np.maximum(latest[name].astype(np.int64) - then[name].astype(np.int64), 0)
-            return np.bincount(out, grown * scale, len(pairs)).astype(np.float64)
+            return scale * _grown(name, then, latest, out, len(pairs))
 
         delivery = np.zeros(len(pairs))
         np.maximum.at(delivery, out, latest["delivery"].astype(np.float64))
@@ -134,8 +133,9 @@ class Traffic:
 
     def _known(self, latest: np.ndarray[Any, Any]) -> Iterator[_Look]:
         """For each sample, the newest first: which of the latest ends it has, and how they were."""
+        keys = _key(latest)
         for sample in reversed(self._samples):
-            at = places(_key(latest), _key(sample))
+            at = places(keys, _key(sample))
             known = at >= 0
             yield np.flatnonzero(known), sample[at[known]]
 
@@ -171,12 +171,14 @@ def _halves(
     return _half(cuts[1], cuts[0], out, pairs), _half(cuts[2], cuts[1], out, pairs)
 
 
-def _half(then: np.ndarray[Any, Any], now: np.ndarray[Any, Any], out: Ints, pairs: int) -> _Half:
-    def grown(name: str) -> Floats:
-        more = np.maximum(now[name].astype(np.int64) - then[name].astype(np.int64), 0)
-        return np.bincount(out, more, pairs).astype(np.float64)
+def _grown(name: str, then: np.ndarray[Any, Any], now: np.ndarray[Any, Any], out: Ints, pairs: int) -> Floats:
+    """By how much a counter has grown, summed over the ends of each pair."""
+    more = np.maximum(now[name].astype(np.int64) - then[name].astype(np.int64), 0)
+    return np.bincount(out, more, pairs).astype(np.float64)
 
-    carried, again = grown("bytes"), grown("retransmits")
+
+def _half(then: np.ndarray[Any, Any], now: np.ndarray[Any, Any], out: Ints, pairs: int) -> _Half:
+    carried, again = (_grown(name, then, now, out, pairs) for name in ("bytes", "retransmits"))
     is_some = (again >= LEAST_RESENT) & (carried > 0)
     return _Half(carried, np.divide(again * _SEGMENT, carried, out=np.zeros(pairs), where=is_some))
 

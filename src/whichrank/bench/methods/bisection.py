@@ -50,10 +50,11 @@ def bisect(train: Callable[[Sequence[Pair]], Mapping[Pair, float | None]], nodes
     begun_s, times = time.monotonic(), dict[Pair, float | None]()
     for number, pairs in enumerate(rounds(nodes)):
         times |= train(pairs)
-        found = decide(is_good(times))
+        good = is_good(times)
+        found = decide(good)
         if found.is_decided and number:
             break
-    bad = [pair for pair, good in is_good(times).items() if not good]
+    bad = [pair for pair, fine in good.items() if not fine]
     if not bad:
         return []
     now_s = time.monotonic()
