@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from itertools import product
 
@@ -60,7 +60,7 @@ def broken_way(scene: Scene) -> Strike | None:
         put_back = scene.nodes.take_out(victim)
         strike.undo = (_OUT_S, put_back)
     elif name in ("lost-flow", "one-way"):  # where something flows, or nobody would miss it
-        flow = scene.nodes.busiest_flow(node, scene.hub.connected())
+        flow = scene.nodes.busiest_flow(node, [n for n in nodes if n != node], scene.hub.connected())
         if flow is None:
             return None
         other = scene.node_of(flow.target)
@@ -93,28 +93,24 @@ def others_traffic(scene: Scene) -> Strike | None:
         strike.targets = scene.ranks_of(other)
         strike.pairs = _between(scene, [node, other], range(scene.nodes.count))
     elif name == "congested-spine":
-        spine = _spine_in_use(scene, node)
+        near = [n for n in range(scene.nodes.count) if n not in far]
+        spine = _spine_in_use(scene, sorted(near, key=lambda n: n != node), far)
         if spine is None:
             return None
         strike.keep.append(scene.nodes.crowd_up(scene.nodes.leaf_of(node), spine, _FLOWS))
-        near = [n for n in range(scene.nodes.count) if n not in far]
         strike.sources, strike.pairs = (), _between(scene, near, far)
     else:
         strike.keep.append(scene.nodes.limit_now_and_then(node, _SHARE, _PAUSE_S))
     return strike
 
 
-def _spine_in_use(scene: Scene, node: int) -> int | None:
-    """An upper switch over which the job sends much from this node's lower switch; None: it sends nothing up."""
+def _spine_in_use(scene: Scene, near: Iterable[int], far: Collection[int]) -> int | None:
+    """An upper switch over which the job sends much from near nodes to far ones; None: it sends nothing there."""
     assert scene.nodes is not None
-    leaf, nodes = scene.nodes.leaf_of(node), range(scene.nodes.count)
-    for source in (node, *(n for n in nodes if n != node and scene.nodes.leaf_of(n) == leaf)):
-        flow = scene.nodes.busiest_flow(source, scene.hub.connected())
-        if flow is None:
-            continue
-        spine = scene.nodes.spine_of(flow, source, scene.node_of(flow.target))
-        if spine is not None:
-            return spine
+    for source in near:
+        flow = scene.nodes.busiest_flow(source, far, scene.hub.connected())
+        if flow is not None:
+            return scene.nodes.spine_of(flow, source, scene.node_of(flow.target))
     return None
 
 

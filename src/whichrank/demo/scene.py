@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -63,7 +63,7 @@ class Nodes(Protocol):
     def drop(self, source: int, target: int, ports: tuple[int, int] | None = None) -> None:
         """From now on nothing gets from one node to another, or nothing of one flow."""
 
-    def busiest_flow(self, source: int, ranks: Mapping[int, int]) -> Flow | None:
+    def busiest_flow(self, source: int, targets: Iterable[int], ranks: Mapping[int, int]) -> Flow | None:
         """Of the connections of ranks on a node to others the one over which it has sent most."""
 
     def spine_of(self, flow: Flow, source: int, target: int) -> int | None:

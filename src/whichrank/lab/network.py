@@ -38,16 +38,18 @@ _GONE_WITHIN_S: Final = 5.0
 _SYS: Final = Path("/proc/sys")
 _SYSCTLS: Final = {
     "net/ipv4/ip_forward": "1",
-    "net/ipv4/fib_multipath_hash_policy": "1",  # addresses, ports and protocol: a flow keeps its way, flows spread
+    "net/ipv4/fib_multipath_hash_policy": "1",  # addresses, ports and protocol
     "net/ipv4/conf/all/rp_filter": "0",
     "net/ipv4/conf/default/rp_filter": "0",
     "net/ipv4/icmp_ratelimit": "0",  # every probe is answered
     "net/ipv6/conf/all/disable_ipv6": "1",
     "net/ipv6/conf/default/disable_ipv6": "1",
 }
+_BY_FIELDS: Final = {"net/ipv4/fib_multipath_hash_policy": "3", "net/ipv4/fib_multipath_hash_fields": "55"}
+"""Since Linux 5.12: the same fields, read from each packet as a switch does. Policy 1 takes the hash that a local socket
+has put beside it, which is drawn anew for each connection, and again after a timeout: flows would go round a fault."""
 _HASH_SEED: Final = "net/ipv4/fib_multipath_hash_seed"
 """Since Linux 6.11: which flow goes which way is the same in every lab then."""
-
 
 _RATE: Final = re.compile(r"([1-9]\d{0,5})([kmg])bit")
 _HOLDER: Final = re.compile(r"\bpid=(\d+)")
@@ -118,6 +120,8 @@ class Network:
 
     def _set_up(self, place: Place) -> None:
         values = dict(_SYSCTLS)
+        if all((_SYS / key).exists() for key in _BY_FIELDS):
+            values |= _BY_FIELDS
         if (_SYS / _HASH_SEED).exists():
             values[_HASH_SEED] = str(1 + self.topology.places.index(place))
         lines = "".join(f"echo {value} > {_SYS / key}\n" for key, value in values.items())
@@ -318,16 +322,17 @@ class Network:
         """The number of the leaf that a node's first port hangs on."""
         return self._cables_of(number)[0].upper.number
 
-    def busiest_flow(self, source: int, ranks: Mapping[int, int]) -> Flow | None:
-        """Of the connections between ranks on a node and on others the one over which that node has sent most.
+    def busiest_flow(self, source: int, targets: Iterable[int], ranks: Mapping[int, int]) -> Flow | None:
+        """Of the connections between ranks on a node and on some others the one over which that node has sent most.
 
         Args:
             source: Number of the node.
+            targets: Numbers of the others.
             ranks: Pid of each rank.
         """
         rank_of = {pid: rank for rank, pid in ranks.items()}
         ours, theirs = self._sockets(source), dict[tuple[_End, _End], tuple[int, int]]()
-        for other in set(range(self.count)) - {source}:
+        for other in targets:
             theirs |= self._sockets(other)
         flows = [
             (sent, Flow(rank_of[pid], rank_of[theirs[other, mine][0]], (mine[1], other[1])))

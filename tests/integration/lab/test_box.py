@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from rank_process import eventually
 
+from whichrank.demo.scene import Flow
 from whichrank.errors import UsageError
 from whichrank.lab import box, userspace
 from whichrank.lab.box import Lab
@@ -36,8 +37,9 @@ while True:
 """
 CLIENT = """
 import socket, sys
-for _ in range(int(sys.argv[2])):
-    with socket.create_connection((sys.argv[1], 5000), timeout=10) as peer:
+for number in range(int(sys.argv[2])):
+    own = ("", int(sys.argv[4]) + number if len(sys.argv) > 4 else 0)
+    with socket.create_connection((sys.argv[1], 5000), timeout=10, source_address=own) as peer:
         peer.sendall(bytes(int(sys.argv[3])))
 """
 
@@ -63,9 +65,10 @@ def serving(lab: Lab, place: Place) -> Iterator[None]:
         server.kill()
 
 
-def send(lab: Lab, source: Place, target: Place, connections: int = 1, size: int = 1000) -> bool:
+def send(lab: Lab, source: Place, target: Place, connections: int = 1, size: int = 1000, *ports: int) -> bool:
     command = [*lab.network.command_at(source), sys.executable, "-c", CLIENT]
-    done = subprocess.run([*command, target.address, str(connections), str(size)], check=False, capture_output=True)
+    said = [target.address, *map(str, (connections, size, *ports))]
+    done = subprocess.run([*command, *said], check=False, capture_output=True)
     return done.returncode == 0
 
 
@@ -87,6 +90,22 @@ def test_flows_spread_over_the_spines_and_each_keeps_its_way(lab: Lab) -> None:
         more = [sent_bytes(lab, Place(SPINE, n), "leaf1") - before for n, before in enumerate(carried)]
         assert max(more) > 490_000, more
         assert min(more) < 10_000, more
+
+
+@pytest.mark.skipif(not Path("/proc/sys/net/ipv4/fib_multipath_hash_fields").exists(), reason="needs Linux 5.12")
+def test_which_way_a_flow_goes_is_known_from_its_ports(lab: Lab) -> None:
+    ups = [Cable(Place(LEAF, 0), Place(SPINE, spine)) for spine in (0, 1)]
+    seen = set()
+    with serving(lab, node(3)):
+        for port in range(7000, 7008):
+            spine = lab.network.spine_of(Flow(0, 1, (port, 5000)), 0, 3)
+            assert spine is not None
+            before = [sent_bytes(lab, up.lower, up.device(up.lower)) for up in ups]
+            assert send(lab, node(0), node(3), 1, 100_000, port)
+            grown = [sent_bytes(lab, up.lower, up.device(up.lower)) - was for up, was in zip(ups, before, strict=True)]
+            assert grown[spine] > 100_000 > grown[1 - spine]
+            seen.add(spine)
+    assert seen == {0, 1}
 
 
 def test_a_cable_that_is_out_is_gone_round_where_there_is_a_way(lab: Lab) -> None:
