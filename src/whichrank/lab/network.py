@@ -46,8 +46,8 @@ _SYSCTLS: Final = {
     "net/ipv6/conf/default/disable_ipv6": "1",
 }
 _BY_FIELDS: Final = {"net/ipv4/fib_multipath_hash_policy": "3", "net/ipv4/fib_multipath_hash_fields": "55"}
-"""Since Linux 5.12: the same fields, read from each packet as a switch does. Policy 1 takes the hash that a local socket
-has put beside it, which is drawn anew for each connection, and again after a timeout: flows would go round a fault."""
+"""Since Linux 5.12: the same fields, read from each packet as a switch does. Policy 1 takes the hash that a local
+socket has put beside it: drawn for each connection, and again after a timeout, so that flows would go round a fault."""
 _HASH_SEED: Final = "net/ipv4/fib_multipath_hash_seed"
 """Since Linux 6.11: which flow goes which way is the same in every lab then."""
 

@@ -41,6 +41,8 @@ for number in range(int(sys.argv[2])):
     own = ("", int(sys.argv[4]) + number if len(sys.argv) > 4 else 0)
     with socket.create_connection((sys.argv[1], 5000), timeout=10, source_address=own) as peer:
         peer.sendall(bytes(int(sys.argv[3])))
+        peer.shutdown(socket.SHUT_WR)
+        peer.recv(1)
 """
 
 
@@ -59,10 +61,12 @@ def lab() -> Iterator[Lab]:
 def serving(lab: Lab, place: Place) -> Iterator[None]:
     command = [*lab.network.command_at(place), sys.executable, "-c", SERVER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        assert server.stdout.readline() == "ready\n"
-        yield
-        server.kill()
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == "ready\n"
+            yield
+        finally:
+            server.kill()
 
 
 def send(lab: Lab, source: Place, target: Place, connections: int = 1, size: int = 1000, *ports: int) -> bool:
