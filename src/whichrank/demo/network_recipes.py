@@ -53,16 +53,18 @@ def broken_way(scene: Scene) -> Strike | None:
         return None
     nodes, node = range(scene.nodes.count), scene.node_of(victim)
     far = [n for n in nodes if scene.nodes.leaf_of(n) != scene.nodes.leaf_of(node)]
-    strike = scene.strike_now(victim)
-    strike.victims = ()
     name = scene.fault.name
-    if name == "reroute":
-        put_back = scene.nodes.take_out(victim)
-        strike.undo = (_OUT_S, put_back)
-    elif name in ("lost-flow", "one-way"):  # where something flows, or nobody would miss it
+    flow = None
+    if name in ("lost-flow", "one-way"):  # where something flows, or nobody would miss it
         flow = scene.nodes.busiest_flow(node, [n for n in nodes if n != node], scene.hub.connected())
         if flow is None:
             return None
+    strike = scene.strike_now(victim)
+    strike.victims = ()
+    if name == "reroute":
+        put_back = scene.nodes.take_out(victim)
+        strike.undo = (_OUT_S, put_back)
+    elif flow is not None:
         other = scene.node_of(flow.target)
         scene.nodes.drop(node, other, flow.ports if name == "lost-flow" else None)
         strike.pairs = _ordered([flow[:2]]) if name == "lost-flow" else _between(scene, [node], [other])
@@ -84,6 +86,12 @@ def others_traffic(scene: Scene) -> Strike | None:
         return None
     node, name = scene.node_of(victim), scene.fault.name
     far = [n for n in range(scene.nodes.count) if scene.nodes.leaf_of(n) != scene.nodes.leaf_of(node)]
+    near = [n for n in range(scene.nodes.count) if n not in far]
+    spine = None
+    if name == "congested-spine":
+        spine = _spine_in_use(scene, sorted(near, key=lambda n: n != node), far)
+        if spine is None:
+            return None
     strike = scene.strike_now(victim)
     strike.victims, strike.sources = (), scene.ranks_of(node)
     # Acknowledgements stand in the same queues as data: what comes in is slower too.
@@ -92,11 +100,7 @@ def others_traffic(scene: Scene) -> Strike | None:
         strike.keep.append(scene.nodes.crowd(node, other, _FLOWS))
         strike.targets = scene.ranks_of(other)
         strike.pairs = _between(scene, [node, other], range(scene.nodes.count))
-    elif name == "congested-spine":
-        near = [n for n in range(scene.nodes.count) if n not in far]
-        spine = _spine_in_use(scene, sorted(near, key=lambda n: n != node), far)
-        if spine is None:
-            return None
+    elif spine is not None:
         strike.keep.append(scene.nodes.crowd_up(scene.nodes.leaf_of(node), spine, _FLOWS))
         strike.sources, strike.pairs = (), _between(scene, near, far)
     else:

@@ -64,7 +64,7 @@ class Nodes(Protocol):
         """From now on nothing gets from one node to another, or nothing of one flow."""
 
     def busiest_flow(self, source: int, targets: Iterable[int], ranks: Mapping[int, int]) -> Flow | None:
-        """Of the connections of ranks on a node to others the one over which it has sent most."""
+        """Of the connections of ranks on a node to some others the one over which it sends most now."""
 
     def spine_of(self, flow: Flow, source: int, target: int) -> int | None:
         """Over which upper switch a flow goes from one node to another; None: over none."""

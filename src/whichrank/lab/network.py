@@ -35,6 +35,8 @@ _LEAST_BURST: Final = 4000
 at any rate, as no cable does; one of a single packet would cost a timer for each."""
 _BACKLOG: Final = "300ms"
 _GONE_WITHIN_S: Final = 5.0
+_WATCHED_S: Final = 1.5
+"""To see over which connections most is sent: an iteration or more."""
 _SYS: Final = Path("/proc/sys")
 _SYSCTLS: Final = {
     "net/ipv4/ip_forward": "1",
@@ -323,7 +325,7 @@ class Network:
         return self._cables_of(number)[0].upper.number
 
     def busiest_flow(self, source: int, targets: Iterable[int], ranks: Mapping[int, int]) -> Flow | None:
-        """Of the connections between ranks on a node and on some others the one over which that node has sent most.
+        """Of the connections between ranks on a node and on some others the one over which that node sends most now.
 
         Args:
             source: Number of the node.
@@ -331,14 +333,17 @@ class Network:
             ranks: Pid of each rank.
         """
         rank_of = {pid: rank for rank, pid in ranks.items()}
+        before = self._sockets(source)
+        time.sleep(_WATCHED_S)
         ours, theirs = self._sockets(source), dict[tuple[_End, _End], tuple[int, int]]()
         for other in targets:
             theirs |= self._sockets(other)
         flows = [
-            (sent, Flow(rank_of[pid], rank_of[theirs[other, mine][0]], (mine[1], other[1])))
+            (sent - before[mine, other][1], Flow(rank_of[pid], rank_of[theirs[other, mine][0]], (mine[1], other[1])))
             for (mine, other), (pid, sent) in ours.items()
-            if (other, mine) in theirs and pid in rank_of and theirs[other, mine][0] in rank_of
-        ]
+            if (mine, other) in before and (other, mine) in theirs
+            and pid in rank_of and theirs[other, mine][0] in rank_of
+        ]  # fmt: skip
         return max(flows)[1] if flows else None
 
     def _sockets(self, number: int) -> dict[tuple[_End, _End], tuple[int, int]]:

@@ -201,8 +201,10 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
             is_path = is_delivered_slowly or transfers.unacked_bytes[i] > transfers.unread_bytes[i]
             found[i] = replace(link, end=_limit(transfers, i) or ("path" if is_path else None), is_paced=True)
     for i, link in by_arrival.items():
-        is_late = transfers.delivery[i] < SLOWER * link.usual and link.rate < MUCH_SLOWER * link.usual
-        if i not in found and is_late and was_faster[i] and i in by_kernel:
+        if i in found or i not in by_kernel or not was_faster[i]:
+            continue
+        carries = min(by_kernel[i].usual, SLOWER * link.usual)
+        if transfers.delivery[i] < carries and link.rate < MUCH_SLOWER * link.usual:
             found[i] = replace(by_kernel[i], end=_limit(transfers, i) or "path")
     shown = [link for link in found.values() if link.is_paced]
     sources, targets = {int(node[link.src]) for link in shown}, {int(node[link.dst]) for link in shown}

@@ -107,8 +107,8 @@ class Traffic:
         def total(name: str, scale: float) -> Floats:
             return scale * _grown(name, then, latest, out, len(pairs))
 
-        delivery = np.zeros(len(pairs))
-        np.maximum.at(delivery, out, latest["delivery"].astype(np.float64))
+        delivery, moved = np.zeros(len(pairs)), latest["bytes"] > then["bytes"]
+        np.maximum.at(delivery, out[moved], latest["delivery"][moved].astype(np.float64))
         back = places(_pair(latest, "dst", "src"), pairs)
         arrived_bytes, arrival = _arrivals(latest, looks, back, len(pairs))
         halves = _halves(latest, known, window_s, out, len(pairs))
