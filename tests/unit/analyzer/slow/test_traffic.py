@@ -58,6 +58,17 @@ def test_what_counters_grew_by_is_what_went_over() -> None:
     assert rates_of(told).by_kernel == pytest.approx([20 * MB / 1.5] * 2)
 
 
+def test_a_connection_on_which_nothing_went_over_says_no_delivery_rate() -> None:
+    # GIVEN two connections of a rank to another, of which one has been idle since it delivered at a high rate
+    def two(acked: int) -> np.ndarray:
+        ends = [end(0, f"{address(0)}/{port}", f"{address(2)}/5002", read_ns=acked * S // MB, bytes_acked=sent * MB,
+                    delivery_rate=rate) for port, sent, rate in ((5000, 3, 900 * MB), (5001, acked // MB, 25 * MB))]  # fmt: skip
+        return np.concatenate([*ends, *(end(2, f"{address(2)}/5002", f"{address(0)}/{port}") for port in (5000, 5001))])
+
+    told = traffic(two(10 * MB), two(20 * MB)).transfers(60)
+    assert told.delivery[told.src == 0].tolist() == [25 * MB]
+
+
 def test_only_the_window_counts() -> None:
     looks = [look(at_s, both_ways([(0, 2)], bytes_acked=at_s * MB)) for at_s in range(0, 60, 5)]
     assert traffic(*looks).transfers(10).bytes_acked.tolist() == [10 * MB, 10 * MB]
@@ -275,8 +286,9 @@ def test_a_slow_way_whose_receiver_often_finds_data_ready_costs_what_the_kernel_
     (link,) = slow_links(told, NODE, past)
     assert (link.src, link.dst, link.end) == (2, 4, "path")
     assert (link.rate, link.lost_s) == (pytest.approx(12.0 * MB), pytest.approx(20 / 12 - 20 / 50))
-    # BUT not if it delivers as ever, or the pace is nearly as usual
+    # BUT not if it delivers as ever, or more at once than it has ever carried, or the pace is nearly as usual
     assert slow_links(transfers(kernel, arrival=arrival, delivery=delivery), NODE, past) == []
+    assert slow_links(transfers(kernel, arrival=arrival, delivery=delivery | {(2, 4): 60.0 * MB}), NODE, past) == []
     nearly = transfers(kernel, arrival=FAST | {(2, 4): 1600.0 * MB}, delivery=delivery | {(2, 4): 25.0 * MB})
     assert slow_links(nearly, NODE, past) == []
     # NOR if that kernel has never seen it faster: small messages, say, where other ways carry large ones
