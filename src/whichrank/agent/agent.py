@@ -40,6 +40,8 @@ LOOK_CLOSELY_EVERY_S: Final = 0.125
 LOOK_AT_LEAST_EVERY_S: Final = 1.0
 LOOKS_OF_A_CORE: Final = 0.003
 """What quiet looks may cost; the frame sampler and the wire take the rest of half a percent (DESIGN 7)."""
+SOONER: Final = 0.5
+"""Of the pause between two quiet looks, the least that it is shortened to."""
 SUSPICIOUS_WAIT_NS: Final = 1_000_000_000
 ORDINARY_AFTER_NS: Final = 30_000_000_000
 FLUSH_S: Final = 3.0
@@ -122,6 +124,8 @@ class Agent:
             self._hear()
             self._catch_up()
             now_s = time.monotonic()
+            if self._is_close():
+                next_look_s = min(next_look_s, now_s + LOOK_CLOSELY_EVERY_S)
             if now_s >= next_look_s:
                 before_s = time.thread_time()
                 self.look_and_tell()
@@ -199,8 +203,10 @@ class Agent:
         self._look_cost_s += (cost_s - self._look_cost_s) / 8
 
     def _pause_s(self) -> float:
-        """Until the next quiet look."""
-        return max(self._look_every_s, min(LOOK_AT_LEAST_EVERY_S, self._look_cost_s / LOOKS_OF_A_CORE))
+        """Until the next quiet look: sooner where a wait becomes a suspicious one before it."""
+        pause_s = max(self._look_every_s, min(LOOK_AT_LEAST_EVERY_S, self._look_cost_s / LOOKS_OF_A_CORE))
+        left_s = (SUSPICIOUS_WAIT_NS - self._longest_wait_ns) / 1e9
+        return min(pause_s, max(left_s, SOONER * pause_s)) if left_s > 0 else pause_s
 
     def _wait(self, until_s: float) -> set[int]:
         left_ms = max(0, math.ceil((until_s - time.monotonic()) * 1000))

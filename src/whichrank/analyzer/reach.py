@@ -82,11 +82,13 @@ def out_of_reach(paths: Paths, picture: Picture, waiting: Ints, agent_of: Ints) 
     if any(not on_quiet[dst] for _, dst, _ in pairs):
         return _shut(paths, scene, pairs)
     silent = [node for node in scene.quiet if scene.silence_s[node] >= SILENT_S]
-    waits = any(paths.probes.outstanding(scene.heard, node, scene.now_s) for node in silent)
-    if waits or len(silent) < len(scene.quiet):
+    if len(silent) < len(scene.quiet):
         return None
-    half = 2 * int(on_quiet.sum()) >= int(picture.present.sum())
-    lost = _everywhere(paths, scene, silent[0], pairs) if len(silent) == 1 and not half else set()
+    may_be_lost = len(silent) == 1 and 2 * int(on_quiet.sum()) < int(picture.present.sum())
+    asks = may_be_lost or not pairs  # else no answer changes what is told
+    if asks and any(paths.probes.outstanding(scene.heard, node, scene.now_s) for node in silent):
+        return None
+    lost = _everywhere(paths, scene, silent[0], pairs) if may_be_lost else set()
     if len(lost) > 1:
         return _lost(scene, silent[0], pairs, len(lost))
     pairs = pairs or paths.connected(_ways(paths, scene, silent), scene.node_of)

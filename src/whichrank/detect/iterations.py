@@ -6,7 +6,8 @@ computation, data, whatever else it does (DESIGN 5.3, "name by self-time"). Two 
 once. Nothing here compares the clocks of two hosts.
 
 DDP waits for futures of its buckets, and no sensor sees that. It does so once all are issued, so the time from a rank's
-latest issue to the end of such an operation counts as blocked.
+latest issue to the end of such an operation counts as blocked. Which is the last of them is known from all ranks: where
+one issues the next bucket while this one is under way, no rank waits for this one before that.
 
 Records come in the order in which operations complete, so an iteration is known when the step that ends it is. All
 ranks are handled at once: a rank and a time on its clock are one sortable number.
@@ -33,6 +34,8 @@ LEAST: Final = 3
 """Iterations that say something."""
 WARM_UP: Final = 3
 """First iterations of a rank, left out: memory is allocated, graphs are compiled, connections are made."""
+UNDER_WAY: Final = 0.75
+"""Of an operation, in which the next one must be issued to show that nobody waits in between: ends are seen late."""
 MOST_PENDING: Final = 1 << 20
 """Operations that wait for the end of their iteration: more are of ranks that make no steps."""
 
@@ -161,8 +164,8 @@ class Iterations:
         self._ops = [ops[~over]] if not over.all() else []
         self._pending = len(ops) - int(over.sum())
         ops = ops[over]
-        _infer_blocked(ops, np.where(np.bincount(steps["rank"], minlength=len(now_ns)) > 0, now_ns, 0))
         begin, end = steps[:-1][follows], steps[1:][follows]
+        _infer_blocked(ops, np.where(np.bincount(steps["rank"], minlength=len(now_ns)) > 0, now_ns, 0), begin, end)
         whole = (end["counter"] == begin["counter"] + 1) & (end["at_ns"] > begin["at_ns"])
         begin, end = begin[whole], end[whole]
         if len(begin):
@@ -266,12 +269,16 @@ class Iterations:
         self._open = np.concatenate((self._open, np.zeros(size - have, STEP)))
 
 
-def _infer_blocked(ops: np.ndarray[Any, Any], now_ns: Ints) -> None:
+def _infer_blocked(
+    ops: np.ndarray[Any, Any], now_ns: Ints, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]
+) -> None:
     """Set how long ranks were blocked on operations of which they took the future.
 
     Args:
         ops: Rows of OP, changed in place.
         now_ns: By rank, a time on its clock that is no earlier than any here.
+        begin: Steps that open iterations, sorted by rank and number.
+        end: Steps that end them.
     """
     unseen = np.flatnonzero((ops["future"] > 0) & (ops["blocked_ns"] == 0))
     if not len(unseen):
@@ -281,7 +288,32 @@ def _infer_blocked(ops: np.ndarray[Any, Any], now_ns: Ints) -> None:
     issues = np.sort(key_of(ranks, ops["issue_ns"] - ago_ns))
     ends = key_of(ranks[unseen], ops["end_ns"][unseen] - ago_ns[unseen])
     latest = issues[np.searchsorted(issues, ends, side="left") - 1]  # its own issue at the earliest
-    ops["blocked_ns"][unseen] = np.clip(ends - latest, 0, None)
+    blocked = np.clip(ends - latest, 0, None)
+    iteration = _iteration_of(ops[unseen], begin, end) if len(begin) else np.full(len(unseen), -1)
+    is_early = ops["end_ns"][unseen] <= _last_issues(ops[unseen], iteration)
+    ops["blocked_ns"][unseen] = np.where(is_early, 0, blocked)
+
+
+def _last_issues(ops: np.ndarray[Any, Any], iteration: Ints) -> Ints:
+    """When the last of the operations was issued before which a rank does not wait for this one.
+
+    Args:
+        ops: Rows of OP of which the future was taken.
+        iteration: In which each was issued, -1 none.
+    """
+    order = np.lexsort((ops["counter"], ops["comm"], ops["rank"]))
+    at = ops[order]
+    follows = np.zeros(len(at), np.bool_)
+    same = (np.diff(at["rank"]) == 0) & (np.diff(at["comm"]) == 0) & (np.diff(iteration[order]) == 0)
+    follows[:-1] = same & (np.diff(at["counter"].astype(np.int64)) == 1) & (iteration[order][1:] >= 0)
+    until_next_ns = np.append(np.diff(at["issue_ns"]), 0)
+    is_under_way = follows & (until_next_ns < UNDER_WAY * (at["end_ns"] - at["issue_ns"]))
+    round_ = at["comm"].astype(np.int64) << 32 | at["counter"]
+    goes_on = follows & np.isin(round_, round_[is_under_way])
+    last = np.flatnonzero(~goes_on)
+    issued = np.empty(len(at), np.int64)
+    issued[order] = at["issue_ns"][last[np.searchsorted(last, np.arange(len(at)))]]
+    return issued
 
 
 def _iteration_of(ops: np.ndarray[Any, Any], begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> Ints:

@@ -12,6 +12,17 @@ from whichrank.ring.folder import JobFolder
 from whichrank.wire.inprocess import InProcessAnalyzerEnd
 
 
+@pytest.mark.parametrize(("waits_s", "pause_s"), [(0.0, 0.8), (0.15, 0.8), (0.4, 0.6), (0.99, 0.4), (1.01, 0.8)])
+def test_a_wait_that_may_become_suspicious_is_looked_at_sooner(tmp_path: Path, waits_s: float, pause_s: float) -> None:
+    folder = JobFolder.create("job", owner_pid=os.getpid(), base=tmp_path)
+    agent = Agent(folder, InProcessAnalyzerEnd().connect(), stay=True)
+    for _ in range(200):
+        agent._note_cost(0.0024)
+    agent._longest_wait_ns = round(waits_s * 1e9)
+    assert agent._pause_s() == pytest.approx(pause_s)
+    agent.close()
+
+
 @pytest.mark.parametrize(("cost_s", "pause_s"), [(0.0001, 0.5), (0.0024, 0.8), (0.1, 1.0)])
 def test_quiet_looks_keep_to_their_share_of_a_core(tmp_path: Path, cost_s: float, pause_s: float) -> None:
     folder = JobFolder.create("job", owner_pid=os.getpid(), base=tmp_path)

@@ -172,7 +172,7 @@ def test_what_was_told_late_is_as_old_as_its_look() -> None:
     assert all(not i.links for i in said)
 
 
-def partition(silent: list[int], dead: dict[int, bytes], beside: int = 0) -> list[Incident]:
+def partition(silent: list[int], dead: dict[int, bytes], beside: int = 0, until_s: float = 12.0) -> list[Incident]:
     """Five nodes of two ranks; these fall silent at once, and the kernels of others tell `dead`."""
     world = comm_info(7, list(range(10)), "default_pg")
     nodes = [Node(f"{host}:1", [2 * i, 2 * i + 1], 10).comm(world) for i, host in enumerate("abcde")]
@@ -181,7 +181,7 @@ def partition(silent: list[int], dead: dict[int, bytes], beside: int = 0) -> lis
         node.did(rank, 7, 8) if rank // 2 in silent else node.waits(rank, 7, 9, since_s=1.0)
     a, said = analyzer(), []
     everybody = [(x, y) for x in range(10) for y in range(10) if x // 2 != y // 2]
-    for step in range(24):
+    for step in range(int(2 * until_s)):
         at_s = step / 2
         for number, node in enumerate(nodes):
             if number in silent and at_s > 2:
@@ -198,6 +198,15 @@ def test_a_network_that_falls_apart_is_no_lost_node() -> None:
     two = partition([3, 4], {0: ends((0, 6), dead=True), 1: ends((2, 8), dead=True), 2: ends((4, 8), dead=True)})
 
     assert all(not i.culprits for i in three + two)
+
+
+def test_where_no_node_can_be_named_nobody_waits_for_answers() -> None:
+    # GIVEN half of the nodes, to which connections are dead; nobody has answered yet whether what knocks gets through
+    said = partition([2, 3, 4], {0: ends((0, 4), (0, 6), dead=True)}, until_s=6.0)
+    assert said[-1].severity == "alert"
+    assert [(link.src, link.dst) for link in said[-1].links] == [(0, 4), (0, 6)]
+    # BUT one node of five may be lost
+    assert not partition([4], {0: ends((0, 8), dead=True)}, until_s=6.0)
 
 
 def test_one_of_five_that_is_lost_is_named() -> None:

@@ -114,6 +114,24 @@ def test_where_only_the_future_is_waited_for_the_time_after_the_last_issue_is_bl
     assert known.rows["own_s"][0, 1] == pytest.approx(0.04, abs=1e-4)
 
 
+@pytest.mark.parametrize(("others_issue_ms", "own_s"), [(25, 0.07), (48, 0.03)])
+def test_a_rank_waits_for_no_bucket_while_it_computes_the_next(others_issue_ms: int, own_s: float) -> None:
+    # GIVEN two buckets of two ranks, the first under way from 10 to 50 ms; a rank issues the second at 60
+    ops = np.zeros(4, OP)
+    ops["rank"], ops["ordinal"], ops["counter"] = [0, 0, 1, 1], [1, 2, 1, 2], [1, 2, 1, 2]
+    ops["issue_ns"] = np.array([10, 60, 10, others_issue_ms]) * MS
+    ops["end_ns"] = np.array([50, 80, 50, 80]) * MS
+    ops["future"] = 1
+    steps = np.zeros(4, STEP)
+    steps["rank"], steps["counter"], steps["ordinal"] = [0, 0, 1, 1], [1, 2, 1, 2], [0, 2, 0, 2]
+    steps["at_ns"] = [1, 90 * MS, 1, 90 * MS]
+    known = measured((ops, steps))
+
+    # THEN it has not waited for the first, if the other rank issued the second while the first was under way:
+    # it has waited from 60 to 80. If the other one did so as the first was nearly over, both may have waited for it.
+    assert known.rows["own_s"][0, 1] == pytest.approx(own_s, abs=1e-4)
+
+
 def test_ranks_that_make_no_steps_fill_no_memory() -> None:
     known = Iterations()
     ops = np.zeros(1 << 18, OP)

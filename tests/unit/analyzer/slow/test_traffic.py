@@ -61,9 +61,16 @@ def test_what_counters_grew_by_is_what_went_over() -> None:
 def test_a_connection_on_which_nothing_went_over_says_no_delivery_rate() -> None:
     # GIVEN two connections of a rank to another, of which one has been idle since it delivered at a high rate
     def two(acked: int) -> np.ndarray:
-        ends = [end(0, f"{address(0)}/{port}", f"{address(2)}/5002", read_ns=acked * S // MB, bytes_acked=sent * MB,
-                    delivery_rate=rate) for port, sent, rate in ((5000, 3, 900 * MB), (5001, acked // MB, 25 * MB))]  # fmt: skip
-        return np.concatenate([*ends, *(end(2, f"{address(2)}/5002", f"{address(0)}/{port}") for port in (5000, 5001))])
+        carried = {5000: (3 * MB, 900 * MB), 5001: (acked, 25 * MB)}
+        back = [end(2, f"{address(2)}/5002", f"{address(0)}/{port}") for port in carried]
+        out = [
+            end(
+                0, f"{address(0)}/{port}", f"{address(2)}/5002",
+                read_ns=acked * S // MB, bytes_acked=sent, delivery_rate=rate,
+            )
+            for port, (sent, rate) in carried.items()
+        ]  # fmt: skip
+        return np.concatenate(out + back)
 
     told = traffic(two(10 * MB), two(20 * MB)).transfers(60)
     assert told.delivery[told.src == 0].tolist() == [25 * MB]
