@@ -5,9 +5,11 @@ what really happened: for each rank the operations that it issued and those it w
 between; for each round who had to be there and how long the transfer took. Going through it with a rank's own times
 replaced tells how much sooner the iterations would have been over: nothing, if others were late anyway.
 
-A round's transfer is the shortest duration over its members, which is that of the last to enter. Times are durations
-on one host each, so clocks need not agree: all ranks start at zero, and the first iteration, in which they fall into
-step, does not count. All ranks go one event further at a time.
+A round's transfer is the shortest duration over its members, which is that of the last to enter. Collectives of one
+communicator come one after the other, however early they are issued, so one that stands in line for another has as
+its time alone what is left when that has ended. Times are durations on one host each, so clocks need not agree: all
+ranks start at zero, and the first iteration, in which they fall into step, does not count. All ranks go one event
+further at a time.
 """
 
 from __future__ import annotations
@@ -48,6 +50,8 @@ class Course:
         is_root: The rank is the root of the round.
         first: Of each rank, its first event; one more at the end.
         transfer_s: Of each round.
+        alone_s: The same, from the end of the round before it on.
+        after: Index of the round before it on its communicator, -1 none.
         spread_s: Of each round of a collective that all members were in: its longest duration less its shortest.
         members: Members of each round among the events.
         iterations: How many each rank goes through.
@@ -66,6 +70,8 @@ class Course:
     is_root: NDArray[np.bool_]
     first: Ints
     transfer_s: Floats
+    alone_s: Floats
+    after: Ints
     spread_s: Floats
     members: Ints
     iterations: int
@@ -100,19 +106,18 @@ class Course:
         blocked_s = [self.lasted_s[mine][of].sum() for mine, of in zip(events, of_both, strict=True)]
         return float(max(blocked_s)) / self.iterations
 
-    def replay(self, own_s: Floats | None = None, transfer_s: Floats | None = None) -> float:
+    def replay(self, own_s: Floats | None = None) -> float:
         """Seconds per iteration, but for the first one; NaN if the ranks would wait for each other for ever.
 
         Args:
             own_s: Other own times.
-            transfer_s: Other transfers.
         """
         own_s = self.own_s if own_s is None else own_s
-        transfer_s = self.transfer_s if transfer_s is None else transfer_s
         ranks = len(self.first) - 1
         at, end = self.first[:-1].copy(), self.first[1:]
         clock = np.zeros(ranks)
         missing, entered = self.members.copy(), np.zeros(len(self.members))
+        over = np.append(np.zeros(len(self.members)), 0.0)  # when each round is; the last one stands for none
         rooted = np.full(len(self.members), np.nan)
         done = np.zeros((ranks, self.iterations))
         seen = np.zeros(ranks, np.int64)
@@ -126,6 +131,8 @@ class Course:
             if issues.any():
                 np.maximum.at(entered, of[issues], time[issues])
                 np.subtract.at(missing, of[issues], 1)
+                whole = of[issues][missing[of[issues]] == 0]
+                over[whole] = np.maximum(entered[whole], over[self.after[whole]]) + self.alone_s[whole]
                 roots = issues & self.is_root[event]
                 rooted[of[roots]] = time[roots]
             ends = what == END
@@ -137,7 +144,7 @@ class Course:
             if blocks.any():
                 needs = self.needs[event]
                 there = (needs == 0) | ((needs == 1) & (missing[of] == 0)) | ((needs == 2) & ~np.isnan(rooted[of]))
-                until = np.where(needs == 2, rooted[of], entered[of]) + transfer_s[of]
+                until = np.where(needs == 2, rooted[of] + self.transfer_s[of], over[of])
                 time = np.where(blocks & (needs > 0), np.fmax(time, until), time)
                 time = np.where(blocks & (needs == 0), time + self.lasted_s[event], time)
                 go |= blocks & there
@@ -186,7 +193,11 @@ def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size:
     collective = (ops["kind"] < Kind.SEND) & whole[of]
     np.maximum.at(longest_s, of[collective], lasted_s[collective])
     spread_s = np.where(np.isfinite(longest_s), longest_s - transfer_s, np.nan)
+    after = _rounds_before(of, ops, len(count_in))
+    alone_s = np.full(len(count_in), np.inf)
+    np.minimum.at(alone_s, of, _since_the_one_before(ops))
     _shorten_messages(transfer_s, of, ops, lasted_s)
+    alone_s = np.where(after >= 0, alone_s, transfer_s)
     ends = steps["at_ns"][:, 1:].reshape(-1)
     per_rank = steps.shape[1] - 1
     rank = np.concatenate((at, at[blocked], np.repeat(np.arange(len(ranks)), per_rank)))
@@ -218,11 +229,41 @@ def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size:
         is_root=(op >= 0) & (ops["peer"] == ops["rank"])[op],
         first=np.append(np.flatnonzero(starts), len(rank)),
         transfer_s=transfer_s,
+        alone_s=alone_s,
+        after=after,
         spread_s=spread_s,
         members=count_in,
         iterations=per_rank,
         ranks=ranks,
     )
+
+
+def _rounds_before(of: Ints, ops: np.ndarray[Any, Any], rounds: int) -> Ints:
+    """Of each round of a collective the one before it on the same communicator, -1 none."""
+    collective = np.flatnonzero(ops["kind"] < Kind.SEND)
+    key, first = np.unique(_in_turn(ops[collective]), return_index=True)
+    mine = of[collective[first]]
+    after = np.full(rounds, -1, np.int64)
+    follows = np.flatnonzero(np.diff(key) == 1)
+    after[mine[follows + 1]] = mine[follows]
+    return after
+
+
+def _since_the_one_before(ops: np.ndarray[Any, Any]) -> Floats:
+    """Seconds that each operation lasted since the rank's one before it on the same communicator had ended."""
+    order = np.lexsort((_in_turn(ops), ops["rank"], ops["kind"] >= Kind.SEND))
+    at = ops[order]
+    follows = (np.diff(at["rank"]) == 0) & (np.diff(_in_turn(at)) == 1) & (at["kind"][1:] < Kind.SEND)
+    begun_ns = at["issue_ns"].copy()
+    begun_ns[1:][follows] = np.maximum(begun_ns[1:], at["end_ns"][:-1])[follows]
+    lasted_s = np.empty(len(ops))
+    lasted_s[order] = np.maximum(at["end_ns"] - begun_ns, 0) / 1e9
+    return lasted_s
+
+
+def _in_turn(ops: np.ndarray[Any, Any]) -> Ints:
+    """A number for each collective, one higher for the next one of its communicator."""
+    return np.asarray(ops["comm"].astype(np.int64) << 32 | ops["counter"])
 
 
 def _shorten_messages(transfer_s: Floats, of: Ints, ops: np.ndarray[Any, Any], lasted_s: Floats) -> None:

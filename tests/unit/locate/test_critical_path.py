@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from simulated import Call, Compute, Program, Wait, ddp, run, tp_pp_dp
 
 from whichrank.locate.critical_path import Course, as_its_peers, course_of
+from whichrank.model.iterations import OP, STEP
 from whichrank.model.rows import Kind
 
 FIRST, LAST = 3, 9
+MS, S = 1_000_000, 1_000_000_000
 
 
 def course(programs: list[Program], factors: dict[int, float]) -> Course:
@@ -74,11 +78,6 @@ def test_what_collectives_lose() -> None:
     assert waiting_s > 0.04
 
 
-def test_faster_transfers_count_too() -> None:
-    one = course(ddp(4), {})
-    assert one.replay(transfer_s=one.transfer_s * 3) > one.replay()
-
-
 def test_a_broadcast_waits_for_its_root_only() -> None:
     # GIVEN a broadcast to whose end nobody but the root matters, and a member that comes late
     def program(rank: int) -> Program:
@@ -138,6 +137,27 @@ def test_an_asynchronous_operation_blocks_where_it_is_waited_for() -> None:
     own_s[made.rank == 1] = 0.0
     assert made.replay() == pytest.approx(0.052)
     assert made.replay(own_s) == pytest.approx(0.03, abs=0.003)
+
+
+def test_what_a_rank_computes_while_all_stand_in_line_costs_nothing() -> None:
+    # GIVEN two buckets of 100 ms each, one after the other; a rank issues the second one 80 ms later than its peer
+    ops, steps = np.zeros(24, OP), np.zeros(14, STEP)
+    iteration, bucket, rank = (np.array(column) for column in zip(*product(range(6), range(2), range(2)), strict=True))
+    ops["rank"], ops["counter"] = rank, 2 * iteration + bucket + 1
+    ops["ordinal"] = ops["counter"]
+    issue_ms = np.where(bucket == 0, 20, np.where(rank == 1, 120, 40))
+    end_ms = np.where(bucket == 0, 120, 220)
+    ops["issue_ns"], ops["end_ns"] = (S + (225 * iteration + at) * MS for at in (issue_ms, end_ms))
+    ops["blocked_ns"] = (end_ms - np.where(rank == 1, 120, np.where(bucket == 0, 40, 120))) * MS
+    number, of = (np.array(column) for column in zip(*product(range(7), range(2)), strict=True))
+    steps["rank"], steps["counter"], steps["ordinal"] = of, number + 1, 2 * number
+    steps["at_ns"] = S + 225 * number * MS
+    made = course_of(ops, steps, np.array([2]))
+    assert made is not None
+
+    # THEN the job is as it was, and would be no faster if that rank were as quick as its peer
+    assert made.replay() == pytest.approx(0.225)
+    assert made.replay(as_its_peers(made, np.array([1]), np.array([0]))) == pytest.approx(0.225, abs=0.001)
 
 
 def test_iterations_without_operations_are_no_course() -> None:
