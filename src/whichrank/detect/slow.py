@@ -56,7 +56,7 @@ _MEDIAN_OF_MEAN: Final = 1.2533
 """Of normal noise: its deviation in median deviations, and the error of a median in that of a mean."""
 GREW: Final = 1.1
 """Times its past from which the own time of a rank without peers, or of every rank, is longer than it was."""
-ALL_GREW: Final = 1.2
+ALL_GREW: Final = 1.15
 """Times its past from which an iteration is longer than it was, and nobody is to blame."""
 EXPLAINED: Final = 2.0
 """An iteration gets longer by no greater share than the computation that slows it; twice that, by what is measured."""

@@ -21,6 +21,8 @@ SLOWER = 0.5
 """Of the usual rate, from which a way is slow."""
 SLOWER_BY_LOSS = 0.8
 """The same for a very lossy way."""
+SAGS = 0.7
+"""Of the least that it has been, from which a way is slow on which bytes wait to be sent most of the time."""
 MUCH_SLOWER = 0.25
 """Of the usual pace, from which a way that its sender's kernel finds slower than it was costs what that kernel says."""
 BOUND = 0.75
@@ -69,16 +71,22 @@ class Rates:
 
 
 class LinkPast:
-    """The best rates that each link has had."""
+    """The best rates that each link has had, and the least that its sender's kernel has seen while all was well."""
 
     def __init__(self) -> None:
         self._best: dict[tuple[int, int], tuple[float, float, float]] = {}
+        self._least: dict[tuple[int, int], float] = {}
 
     def usual(self, transfers: Transfers) -> Rates:
         """What each link has had at best."""
         pairs = zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
         best = np.array([self._best.get(pair, (np.nan,) * 3) for pair in pairs]).reshape(-1, 3)
         return Rates(best[:, 0], best[:, 1], best[:, 2])
+
+    def least(self, transfers: Transfers) -> Floats:
+        """What each link has had at least, by its sender's kernel."""
+        pairs = zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
+        return np.array([self._least.get(pair, np.nan) for pair in pairs])
 
     def learn(self, transfers: Transfers, node: Ints, *, only_new: bool = False) -> None:
         """Take a window that is over: what went between nodes.
@@ -96,14 +104,15 @@ class LinkPast:
         transfers = transfers.of(is_new if only_new else is_new | (transfers.steady_bytes >= LEAST_BYTES))
         if not len(transfers.src):
             return
-        now, before = rates_of(transfers), self.usual(transfers)
+        now, before, least = rates_of(transfers), self.usual(transfers), self.least(transfers)
         best = (
             np.fmax(now.by_arrival, before.by_arrival).tolist(),
             np.fmax(now.by_kernel, before.by_kernel).tolist(),
             np.fmax(now.at_least, before.at_least).tolist(),
         )
-        pairs = zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
+        pairs = list(zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True))
         self._best.update(zip(pairs, zip(*best, strict=True), strict=True))
+        self._least.update(zip(pairs, np.fmin(now.by_kernel, least).tolist(), strict=True))
 
 
 def rates_of(transfers: Transfers) -> Rates:
@@ -193,6 +202,8 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
         if is_lossy[i] or not has_pace or (was_faster[i] and not is_paced[i]) or stalls:
             end = _end(transfers, i, link.usual) or ("path" if is_lossy[i] else None)
             found[i] = replace(link, end=end, stalls=stalls)
+    for i, link in _sagging(transfers, between, now, past.least(transfers)).items():
+        found.setdefault(i, link)
     least_s = LEAST_ACTIVE * transfers.lasted_s
     for i, link in by_arrival.items():
         usual = _usual(transfers, between, now.at_least, before.at_least, i)
@@ -228,6 +239,24 @@ def _stalls(transfers: Transfers, between: Bools, now: Rates, before: Rates, i: 
     was_better = before.by_kernel[i] > rate / SLOWER and (better is None or better > rate / SLOWER)
     is_far_below = middle is not None and middle > rate / MUCH_SLOWER
     return bool(transfers.active_s[i] >= MOSTLY * transfers.lasted_s and (was_better or is_far_below))
+
+
+def _sagging(transfers: Transfers, between: Bools, now: Rates, least: Floats) -> dict[int, SlowLink]:
+    """Ways that are slow for a part of the time, by place: most bytes come at the pace of the rest.
+
+    Something is under way most of the time, bytes wait to be sent, and the rate over all of it is below what it has
+    been, in any window, and below that of the better of the others now.
+    """
+    busy = transfers.active_s >= MOSTLY * transfers.lasted_s
+    likely = between & busy & (transfers.steady_bytes >= LEAST_BYTES) & (now.by_kernel < SAGS * least)
+    found = {}
+    for i in np.flatnonzero(likely).tolist():
+        better, rate, usual = _alike(transfers, between, now.by_kernel, i, BETTER), now.by_kernel[i], float(least[i])
+        if better is not None and rate < SAGS * better and _end(transfers, i, usual) == "path":
+            src, dst, mine = int(transfers.src[i]), int(transfers.dst[i]), transfers.bytes_acked[i]
+            lost_s, unsent = float(mine / rate - mine / usual), int(transfers.unsent_bytes[i])
+            found[i] = SlowLink(src, dst, float(rate), usual, "path", lost_s, unsent, int(mine))
+    return found
 
 
 def _usual(transfers: Transfers, between: Bools, rate: Floats, before: Floats, i: int) -> float:

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -33,8 +33,6 @@ RANKS: Final = 8
 RATE: Final = "200mbit"
 QUIET_S: Final = 1.2 * SLOW_WINDOW_S
 """Before a slowdown: what is usual is taken from a window before it."""
-HEARD_SEEDS: Final = 2
-"""Of each scenario: by every method, with patience after the fault; the others by ours alone."""
 CLAIM_QUIET_S: Final = 4 * SLOW_WINDOW_S
 ABSORBED: Final = 0.05
 """A fault by which iterations become longer by less is one that the job absorbs."""
@@ -66,10 +64,27 @@ class Run(msgspec.Struct, frozen=True):
     incidents: list[dict[str, Any]]
 
 
-def plan(scenarios: Iterable[Scenario], seeds: int) -> list[tuple[Scenario, int]]:
-    """All scenarios with the first seed, then with the next."""
-    every = list(scenarios)
-    return [(scenario, seed) for seed in range(seeds) for scenario in every]
+class Planned(NamedTuple):
+    """A run to come.
+
+    Attributes:
+        is_heard: By every method, with patience after the fault; the others by ours alone.
+    """
+
+    scenario: Scenario
+    seed: int
+    is_heard: bool
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Under which a results file knows it."""
+        return self.scenario.name, self.seed
+
+
+def plan(scenarios: Iterable[Scenario], seeds: int) -> list[Planned]:
+    """All scenarios with the first seed, then with the next. One run of each is heard, not of the same seed for all."""
+    every = list(enumerate(scenarios))
+    return [Planned(s, seed, s.is_claim or seed == i % seeds) for seed in range(seeds) for i, s in every]
 
 
 def setup_of(scenario: Scenario, seed: int, *, is_heard: bool) -> Setup:
@@ -95,7 +110,7 @@ def done_in(path: Path) -> dict[tuple[str, int], Run]:
 
 
 def run_all(
-    todo: Sequence[tuple[Scenario, int]],
+    todo: Sequence[Planned],
     methods: Sequence[str],
     path: Path,
     keep: Path | None,
@@ -114,21 +129,21 @@ def run_all(
         UsageError: The file cannot be written.
     """
     make_ready(path)
-    for scenario, seed in todo:
+    for planned in todo:
         folder = Path(tempfile.mkdtemp(prefix="whichrank-score-"))
         try:
-            run = run_one(scenario, seed, methods, folder)
+            run = run_one(planned, methods if planned.is_heard else (), folder)
             if keep:
-                shutil.copytree(folder, keep / f"{scenario.fault}-{seed}", dirs_exist_ok=True)
+                shutil.copytree(folder, keep / f"{planned.scenario.fault}-{planned.seed}", dirs_exist_ok=True)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         append_result(path, run)
         tell(run)
 
 
-def run_one(scenario: Scenario, seed: int, methods: Sequence[str], folder: Path) -> Run:
+def run_one(planned: Planned, methods: Sequence[str], folder: Path) -> Run:
     """Run a scenario once, and let the methods go through its recording."""
-    methods = methods if scenario.is_claim or seed < HEARD_SEEDS else ()
+    scenario, seed = planned.scenario, planned.seed
     setup = setup_of(scenario, seed, is_heard=bool(methods))
     said = dict[str, list[Word]]()
 
@@ -136,7 +151,7 @@ def run_one(scenario: Scenario, seed: int, methods: Sequence[str], folder: Path)
         local = RANKS // network.count
         said[BISECTION] = bisect(PairRuns(network, local).train, network.count, local)
 
-    is_tried = BISECTION in methods and seed == 0 and scenario.outlasts_its_job
+    is_tried = BISECTION in methods and scenario.outlasts_its_job and not scenario.is_claim
     result = Trial(setup, folder, afterwards=train_again if is_tried else None).run()
     truth = msgspec.convert(result.truth, Truth) if result.truth else None
     return Run(

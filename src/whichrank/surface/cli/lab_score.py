@@ -47,7 +47,7 @@ def score(
     become_root_of_a_namespace(sys.argv[1:])
     remove_abandoned()
     leave_on_signals()
-    left = [(scenario, seed) for scenario, seed in todo if (scenario.name, seed) not in known]
+    left = [planned for planned in todo if planned.key not in known]
     with progress_bar() as progress:
         bar = progress.add_task("runs", total=len(todo), completed=len(todo) - len(left))
 
@@ -60,7 +60,7 @@ def score(
 
         run_all(left, names, path, keep, tell)
     known = done_in(path)
-    runs = [known[scenario.name, seed] for scenario, seed in todo if (scenario.name, seed) in known]
+    runs = [known[planned.key] for planned in todo if planned.key in known]
     if picture_path:
         picture_path.write_text(picture(runs), encoding="utf-8")
     if as_json:

@@ -433,6 +433,24 @@ def test_a_way_that_stalls_is_told_though_what_comes_after_a_pause_comes_at_once
     assert told(dict.fromkeys(RING, 8.0) | {(2, 4): 3.5}, LinkPast()) == []
 
 
+def test_a_way_that_is_slow_now_and_then_is_told_though_most_arrives_at_its_usual_pace() -> None:
+    # GIVEN ways that were at 4.0 to 4.4 MB/s, and are; one has something under way at two thirds of that
+    past, waiting = LinkPast(), dict.fromkeys(RING, 1e5)
+    for rate in (4.4, 4.0):
+        past.learn(transfers(dict.fromkeys(RING, rate), arrival=FAST), NODE)
+    now = dict.fromkeys(RING, 4.2)
+
+    def told(rate: float, unsent: dict[tuple[int, int], float]) -> list[tuple[int, int]]:
+        seen = transfers(now | {(2, 4): rate}, arrival=FAST, unsent_bytes=unsent)
+        return [(link.src, link.dst) for link in slow_links(seen, NODE, past) if link.end == "path"]
+
+    assert told(2.7, waiting) == [(2, 4)]
+    # BUT not within what it was at least, where no bytes wait, or without a past
+    assert told(2.9, waiting) == told(2.7, {}) == []
+    past = LinkPast()
+    assert told(2.7, waiting) == []
+
+
 def test_what_goes_over_once_is_not_what_a_way_can_do() -> None:
     # GIVEN all ways share the cables of their nodes; then a model is gathered, one way after the other
     past, once = LinkPast(), dict.fromkeys(RING, 0.0)
