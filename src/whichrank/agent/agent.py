@@ -1,9 +1,9 @@
 """The loop of an agent: wait, look, tell.
 
-It looks twice a second, or down to once where a look costs more than its share of a core; eight times while something
-may be wrong: the analyzer asks for it, a wait has lasted a second, or a process is not running normally. Waits that
-last and processes that stay dead become ordinary after half a minute, so that a long job with an early exit does not
-cost eight looks for ever. The end of a process wakes it at once.
+It looks twice a second, or down to once where a look costs more than its share of a core, and up to four times where a
+wait is no longer young; eight times while something may be wrong: the analyzer asks for it, a wait has lasted a second,
+or a process is not running normally. Waits that last and processes that stay dead become ordinary after half a minute,
+so that a long job with an early exit does not cost eight looks for ever. The end of a process wakes it at once.
 
 One thread does it all except py-spy, probes and the frame sampler; nothing blocks, and whatever fails for one rank is
 told and left behind.
@@ -40,8 +40,9 @@ LOOK_CLOSELY_EVERY_S: Final = 0.125
 LOOK_AT_LEAST_EVERY_S: Final = 1.0
 LOOKS_OF_A_CORE: Final = 0.003
 """What quiet looks may cost; the frame sampler and the wire take the rest of half a percent (DESIGN 7)."""
-SOONER: Final = 0.5
-"""Of the pause between two quiet looks, the least that it is shortened to."""
+LOOKS_AT_MOST: Final = 0.005
+SOONER_S: Final = 0.25
+"""What they may cost while waits are not young any more, and how soon they come then."""
 SUSPICIOUS_WAIT_NS: Final = 1_000_000_000
 ORDINARY_AFTER_NS: Final = 30_000_000_000
 FLUSH_S: Final = 3.0
@@ -206,7 +207,8 @@ class Agent:
         """Until the next quiet look: sooner where a wait becomes a suspicious one before it."""
         pause_s = max(self._look_every_s, min(LOOK_AT_LEAST_EVERY_S, self._look_cost_s / LOOKS_OF_A_CORE))
         left_s = (SUSPICIOUS_WAIT_NS - self._longest_wait_ns) / 1e9
-        return min(pause_s, max(left_s, SOONER * pause_s)) if left_s > 0 else pause_s
+        soonest_s = max(SOONER_S, self._look_cost_s / LOOKS_AT_MOST)
+        return min(pause_s, max(left_s, soonest_s)) if left_s > 0 else pause_s
 
     def _wait(self, until_s: float) -> set[int]:
         left_ms = max(0, math.ceil((until_s - time.monotonic()) * 1000))

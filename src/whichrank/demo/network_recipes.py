@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import product
 
@@ -56,7 +56,7 @@ def broken_way(scene: Scene) -> Strike | None:
     name = scene.fault.name
     flow = None
     if name in ("lost-flow", "one-way"):  # where something flows, or nobody would miss it
-        flow = scene.nodes.busiest_flow(node, [n for n in nodes if n != node], scene.hub.connected())
+        flow = scene.nodes.busiest_flow([node], [n for n in nodes if n != node], scene.hub.connected())
         if flow is None:
             return None
     strike = scene.strike_now(victim)
@@ -89,7 +89,10 @@ def others_traffic(scene: Scene) -> Strike | None:
     near = [n for n in range(scene.nodes.count) if n not in far]
     spine = None
     if name == "congested-spine":
-        spine = _spine_in_use(scene, sorted(near, key=lambda n: n != node), far)
+        flow = scene.nodes.busiest_flow(near, far, scene.hub.connected())
+        if flow is None:
+            return None
+        spine = scene.nodes.spine_of(flow, scene.node_of(flow.source), scene.node_of(flow.target))
         if spine is None:
             return None
     strike = scene.strike_now(victim)
@@ -106,16 +109,6 @@ def others_traffic(scene: Scene) -> Strike | None:
     else:
         strike.keep.append(scene.nodes.limit_now_and_then(node, _SHARE, _PAUSE_S))
     return strike
-
-
-def _spine_in_use(scene: Scene, near: Iterable[int], far: Collection[int]) -> int | None:
-    """An upper switch over which the job sends much from near nodes to far ones; None: it sends nothing there."""
-    assert scene.nodes is not None
-    for source in near:
-        flow = scene.nodes.busiest_flow(source, far, scene.hub.connected())
-        if flow is not None:
-            return scene.nodes.spine_of(flow, source, scene.node_of(flow.target))
-    return None
 
 
 def _between(scene: Scene, some: Iterable[int], others: Iterable[int]) -> tuple[tuple[int, int], ...]:

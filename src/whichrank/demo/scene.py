@@ -63,8 +63,8 @@ class Nodes(Protocol):
     def drop(self, source: int, target: int, ports: tuple[int, int] | None = None) -> None:
         """From now on nothing gets from one node to another, or nothing of one flow."""
 
-    def busiest_flow(self, source: int, targets: Iterable[int], ranks: Mapping[int, int]) -> Flow | None:
-        """Of the connections of ranks on a node to some others the one over which it sends most now."""
+    def busiest_flow(self, sources: Iterable[int], targets: Iterable[int], ranks: Mapping[int, int]) -> Flow | None:
+        """Of the connections of ranks on some nodes to others the one over which most is sent now; None: nothing is."""
 
     def spine_of(self, flow: Flow, source: int, target: int) -> int | None:
         """Over which upper switch a flow goes from one node to another; None: over none."""

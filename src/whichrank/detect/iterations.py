@@ -6,8 +6,8 @@ computation, data, whatever else it does (DESIGN 5.3, "name by self-time"). Two 
 once. Nothing here compares the clocks of two hosts.
 
 DDP waits for futures of its buckets, and no sensor sees that. It does so once all are issued, so the time from a rank's
-latest issue to the end of such an operation counts as blocked. Which is the last of them is known from all ranks: where
-one issues the next bucket while this one is under way, no rank waits for this one before that.
+latest issue to the end of such an operation counts as blocked. Which is the last of them is learned from all ranks and
+iterations: where one issues the next bucket while this one is under way, no rank ever waits for this one before that.
 
 Records come in the order in which operations complete, so an iteration is known when the step that ends it is. All
 ranks are handled at once: a rank and a time on its clock are one sortable number.
@@ -35,7 +35,11 @@ LEAST: Final = 3
 WARM_UP: Final = 3
 """First iterations of a rank, left out: memory is allocated, graphs are compiled, connections are made."""
 UNDER_WAY: Final = 0.75
-"""Of an operation, in which the next one must be issued to show that nobody waits in between: ends are seen late."""
+"""Of an operation, in which the next one must be issued to show that nobody waits in between."""
+SEEN_LATE_NS: Final = 1_000_000
+"""And so long before its end, which is seen late."""
+MOST_SORTS: Final = 1 << 14
+"""Operations of an iteration that are known not to be waited for before the next."""
 MOST_PENDING: Final = 1 << 20
 """Operations that wait for the end of their iteration: more are of ranks that make no steps."""
 
@@ -96,6 +100,7 @@ class Iterations:
         self._ops: list[np.ndarray[Any, Any]] = []
         self._steps: list[np.ndarray[Any, Any]] = []
         self._pending = 0
+        self._not_waited_for = np.zeros(0, np.uint64)
 
     @property
     def kept(self) -> int:
@@ -131,6 +136,7 @@ class Iterations:
         """A rank's process was replaced: it counts from one again, and what others do now is of no use without it."""
         self._ops, self._steps, self._pending = [], [], 0
         self._open = np.zeros_like(self._open)
+        self._not_waited_for = np.zeros(0, np.uint64)
         if self.newest >= 0:
             self.rows = np.zeros_like(self.rows)
             self.latest[:] = -1
@@ -165,7 +171,7 @@ class Iterations:
         self._pending = len(ops) - int(over.sum())
         ops = ops[over]
         begin, end = steps[:-1][follows], steps[1:][follows]
-        _infer_blocked(ops, np.where(np.bincount(steps["rank"], minlength=len(now_ns)) > 0, now_ns, 0), begin, end)
+        self._infer_blocked(ops, np.where(np.bincount(steps["rank"], minlength=len(now_ns)) > 0, now_ns, 0), begin, end)
         whole = (end["counter"] == begin["counter"] + 1) & (end["at_ns"] > begin["at_ns"])
         begin, end = begin[whole], end[whole]
         if len(begin):
@@ -219,6 +225,54 @@ class Iterations:
             lasted_s=lasted_s,
         )
 
+    def _infer_blocked(
+        self, ops: np.ndarray[Any, Any], now_ns: Ints, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]
+    ) -> None:
+        """Set how long ranks were blocked on operations of which they took the future.
+
+        Args:
+            ops: Rows of OP, changed in place.
+            now_ns: By rank, a time on its clock that is no earlier than any here.
+            begin: Steps that open iterations, sorted by rank and number.
+            end: Steps that end them.
+        """
+        unseen = np.flatnonzero((ops["future"] > 0) & (ops["blocked_ns"] == 0))
+        if not len(unseen):
+            return
+        ranks = ops["rank"]
+        ago_ns = now_ns[ranks] - SPAN_NS // 2
+        issues = np.sort(key_of(ranks, ops["issue_ns"] - ago_ns))
+        ends = key_of(ranks[unseen], ops["end_ns"][unseen] - ago_ns[unseen])
+        latest = issues[np.searchsorted(issues, ends, side="left") - 1]  # its own issue at the earliest
+        is_early = ops["end_ns"][unseen] <= self._last_issues(ops[unseen], begin, end)
+        ops["blocked_ns"][unseen] = np.where(is_early, 0, np.clip(ends - latest, 0, None))
+
+    def _last_issues(self, ops: np.ndarray[Any, Any], begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> Ints:
+        """When the last of the operations was issued before which a rank does not wait for this one.
+
+        Args:
+            ops: Rows of OP of which the future was taken.
+            begin: Steps that open iterations, sorted by rank and number.
+            end: Steps that end them.
+        """
+        of = _iteration_of(ops, begin, end) if len(begin) else np.full(len(ops), -1)
+        order = np.lexsort((ops["counter"], ops["comm"], ops["rank"]))
+        at, of = ops[order], of[order]
+        follows = np.zeros(len(at), np.bool_)
+        same = (np.diff(at["rank"]) == 0) & (np.diff(at["comm"]) == 0) & (np.diff(of) == 0) & (of[1:] >= 0)
+        follows[:-1] = same & (np.diff(at["counter"].astype(np.int64)) == 1)
+        place = at["ordinal"] - begin["ordinal"][of] if len(begin) else at["ordinal"]
+        sort = mix(mix(at["comm"].astype(np.uint64), at["count"]), place.astype(np.uint64))
+        until_next_ns = np.append(np.diff(at["issue_ns"]), 0)
+        lasted_ns = at["end_ns"] - at["issue_ns"]
+        is_under_way = follows & (until_next_ns < UNDER_WAY * lasted_ns) & (lasted_ns - until_next_ns >= SEEN_LATE_NS)
+        known = np.union1d(self._not_waited_for, sort[is_under_way])
+        self._not_waited_for = known if len(known) <= MOST_SORTS else np.unique(sort[is_under_way])[:MOST_SORTS]
+        last = np.flatnonzero(~(follows & np.isin(sort, self._not_waited_for)))
+        issued = np.empty(len(at), np.int64)
+        issued[order] = at["issue_ns"][last[np.searchsorted(last, np.arange(len(at)))]]
+        return issued
+
     def _measure(
         self,
         ops: np.ndarray[Any, Any],
@@ -267,53 +321,6 @@ class Iterations:
         self.rows = rows
         self.latest = np.append(self.latest, np.full(size - have, -1, np.int64))
         self._open = np.concatenate((self._open, np.zeros(size - have, STEP)))
-
-
-def _infer_blocked(
-    ops: np.ndarray[Any, Any], now_ns: Ints, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]
-) -> None:
-    """Set how long ranks were blocked on operations of which they took the future.
-
-    Args:
-        ops: Rows of OP, changed in place.
-        now_ns: By rank, a time on its clock that is no earlier than any here.
-        begin: Steps that open iterations, sorted by rank and number.
-        end: Steps that end them.
-    """
-    unseen = np.flatnonzero((ops["future"] > 0) & (ops["blocked_ns"] == 0))
-    if not len(unseen):
-        return
-    ranks = ops["rank"]
-    ago_ns = now_ns[ranks] - SPAN_NS // 2
-    issues = np.sort(key_of(ranks, ops["issue_ns"] - ago_ns))
-    ends = key_of(ranks[unseen], ops["end_ns"][unseen] - ago_ns[unseen])
-    latest = issues[np.searchsorted(issues, ends, side="left") - 1]  # its own issue at the earliest
-    blocked = np.clip(ends - latest, 0, None)
-    iteration = _iteration_of(ops[unseen], begin, end) if len(begin) else np.full(len(unseen), -1)
-    is_early = ops["end_ns"][unseen] <= _last_issues(ops[unseen], iteration)
-    ops["blocked_ns"][unseen] = np.where(is_early, 0, blocked)
-
-
-def _last_issues(ops: np.ndarray[Any, Any], iteration: Ints) -> Ints:
-    """When the last of the operations was issued before which a rank does not wait for this one.
-
-    Args:
-        ops: Rows of OP of which the future was taken.
-        iteration: In which each was issued, -1 none.
-    """
-    order = np.lexsort((ops["counter"], ops["comm"], ops["rank"]))
-    at = ops[order]
-    follows = np.zeros(len(at), np.bool_)
-    same = (np.diff(at["rank"]) == 0) & (np.diff(at["comm"]) == 0) & (np.diff(iteration[order]) == 0)
-    follows[:-1] = same & (np.diff(at["counter"].astype(np.int64)) == 1) & (iteration[order][1:] >= 0)
-    until_next_ns = np.append(np.diff(at["issue_ns"]), 0)
-    is_under_way = follows & (until_next_ns < UNDER_WAY * (at["end_ns"] - at["issue_ns"]))
-    round_ = at["comm"].astype(np.int64) << 32 | at["counter"]
-    goes_on = follows & np.isin(round_, round_[is_under_way])
-    last = np.flatnonzero(~goes_on)
-    issued = np.empty(len(at), np.int64)
-    issued[order] = at["issue_ns"][last[np.searchsorted(last, np.arange(len(at)))]]
-    return issued
 
 
 def _iteration_of(ops: np.ndarray[Any, Any], begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> Ints:

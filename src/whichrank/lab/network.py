@@ -37,6 +37,8 @@ _BACKLOG: Final = "300ms"
 _GONE_WITHIN_S: Final = 5.0
 _WATCHED_S: Final = 1.5
 """To see over which connections most is sent: an iteration or more."""
+_HEADERS: Final = 1 << 12
+"""Bytes that are sent in it where only the other end sends data."""
 _SYS: Final = Path("/proc/sys")
 _SYSCTLS: Final = {
     "net/ipv4/ip_forward": "1",
@@ -324,27 +326,35 @@ class Network:
         """The number of the leaf that a node's first port hangs on."""
         return self._cables_of(number)[0].upper.number
 
-    def busiest_flow(self, source: int, targets: Iterable[int], ranks: Mapping[int, int]) -> Flow | None:
-        """Of the connections between ranks on a node and on some others the one over which that node sends most now.
+    def busiest_flow(self, sources: Iterable[int], targets: Iterable[int], ranks: Mapping[int, int]) -> Flow | None:
+        """Of the connections between ranks on some nodes and on others the one over which most is sent now.
 
         Args:
-            source: Number of the node.
+            sources: Numbers of the sending nodes.
             targets: Numbers of the others.
             ranks: Pid of each rank.
+
+        Returns:
+            None if nothing is sent.
         """
-        rank_of = {pid: rank for rank, pid in ranks.items()}
-        before = self._sockets(source)
+        rank_of, sources = {pid: rank for rank, pid in ranks.items()}, list(sources)
+        before = self._all_sockets(sources)
         time.sleep(_WATCHED_S)
-        ours, theirs = self._sockets(source), dict[tuple[_End, _End], tuple[int, int]]()
-        for other in targets:
-            theirs |= self._sockets(other)
+        ours, theirs = self._all_sockets(sources), self._all_sockets(targets)
         flows = [
             (sent - before[mine, other][1], Flow(rank_of[pid], rank_of[theirs[other, mine][0]], (mine[1], other[1])))
             for (mine, other), (pid, sent) in ours.items()
             if (mine, other) in before and (other, mine) in theirs
             and pid in rank_of and theirs[other, mine][0] in rank_of
         ]  # fmt: skip
-        return max(flows)[1] if flows else None
+        most, flow = max(flows, default=(0, None))
+        return flow if most > _HEADERS else None
+
+    def _all_sockets(self, numbers: Iterable[int]) -> dict[tuple[_End, _End], tuple[int, int]]:
+        found = dict[tuple[_End, _End], tuple[int, int]]()
+        for number in numbers:
+            found |= self._sockets(number)
+        return found
 
     def _sockets(self, number: int) -> dict[tuple[_End, _End], tuple[int, int]]:
         """The connections of a node by both ends: the pid of one that holds it, and what was sent, in bytes."""

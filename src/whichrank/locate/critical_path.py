@@ -6,10 +6,10 @@ between; for each round who had to be there and how long the transfer took. Goin
 replaced tells how much sooner the iterations would have been over: nothing, if others were late anyway.
 
 A round's transfer is the shortest duration over its members, which is that of the last to enter. Collectives of one
-communicator come one after the other, however early they are issued, so one that stands in line for another has as
-its time alone what is left when that has ended. Times are durations on one host each, so clocks need not agree: all
-ranks start at zero, and the first iteration, in which they fall into step, does not count. All ranks go one event
-further at a time.
+communicator share its connections and mostly end in the order of their issue, so one that stands in line for another
+has as its time alone what is left when that has ended. One that overtakes the one before it waits for nobody. Times are
+durations on one host each, so clocks need not agree: all ranks start at zero, and the first iteration, in which they
+fall into step, does not count. All ranks go one event further at a time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Course:
         first: Of each rank, its first event; one more at the end.
         transfer_s: Of each round.
         alone_s: The same, from the end of the round before it on.
-        after: Index of the round before it on its communicator, -1 none.
+        after: Index of the round before it on its communicator, for the end of which it waits, -1 none.
         spread_s: Of each round of a collective that all members were in: its longest duration less its shortest.
         members: Members of each round among the events.
         iterations: How many each rank goes through.
@@ -193,9 +193,10 @@ def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size:
     collective = (ops["kind"] < Kind.SEND) & whole[of]
     np.maximum.at(longest_s, of[collective], lasted_s[collective])
     spread_s = np.where(np.isfinite(longest_s), longest_s - transfer_s, np.nan)
-    after = _rounds_before(of, ops, len(count_in))
+    after, since_s = _rounds_before(of, ops, len(count_in)), _since_the_one_before(ops)
+    after[of[since_s < 0]] = -1
     alone_s = np.full(len(count_in), np.inf)
-    np.minimum.at(alone_s, of, _since_the_one_before(ops))
+    np.minimum.at(alone_s, of, since_s)
     _shorten_messages(transfer_s, of, ops, lasted_s)
     alone_s = np.where(after >= 0, alone_s, transfer_s)
     ends = steps["at_ns"][:, 1:].reshape(-1)
@@ -250,14 +251,17 @@ def _rounds_before(of: Ints, ops: np.ndarray[Any, Any], rounds: int) -> Ints:
 
 
 def _since_the_one_before(ops: np.ndarray[Any, Any]) -> Floats:
-    """Seconds that each operation lasted since the rank's one before it on the same communicator had ended."""
+    """Seconds that each operation lasted since the rank's one before it on the same communicator had ended.
+
+    Below zero if it ended before that one.
+    """
     order = np.lexsort((_in_turn(ops), ops["rank"], ops["kind"] >= Kind.SEND))
     at = ops[order]
     follows = (np.diff(at["rank"]) == 0) & (np.diff(_in_turn(at)) == 1) & (at["kind"][1:] < Kind.SEND)
     begun_ns = at["issue_ns"].copy()
     begun_ns[1:][follows] = np.maximum(begun_ns[1:], at["end_ns"][:-1])[follows]
     lasted_s = np.empty(len(ops))
-    lasted_s[order] = np.maximum(at["end_ns"] - begun_ns, 0) / 1e9
+    lasted_s[order] = (at["end_ns"] - begun_ns) / 1e9
     return lasted_s
 
 

@@ -100,19 +100,27 @@ class LinkPast:
             only_new: Leave out the ways that are known.
         """
         transfers = transfers.of(node[transfers.src] != node[transfers.dst])
+        self._learn_least(transfers.of(transfers.steady_bytes >= LEAST_BYTES), only_new=only_new)
         is_new = np.isnan(self.usual(transfers).by_kernel)
         transfers = transfers.of(is_new if only_new else is_new | (transfers.steady_bytes >= LEAST_BYTES))
         if not len(transfers.src):
             return
-        now, before, least = rates_of(transfers), self.usual(transfers), self.least(transfers)
+        now, before = rates_of(transfers), self.usual(transfers)
         best = (
             np.fmax(now.by_arrival, before.by_arrival).tolist(),
             np.fmax(now.by_kernel, before.by_kernel).tolist(),
             np.fmax(now.at_least, before.at_least).tolist(),
         )
-        pairs = list(zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True))
+        pairs = zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
         self._best.update(zip(pairs, zip(*best, strict=True), strict=True))
-        self._least.update(zip(pairs, np.fmin(now.by_kernel, least).tolist(), strict=True))
+
+
+    def _learn_least(self, transfers: Transfers, *, only_new: bool) -> None:
+        least = self.least(transfers)
+        transfers = transfers.of(np.isnan(least)) if only_new else transfers
+        rates = np.fmin(rates_of(transfers).by_kernel, self.least(transfers))
+        pairs = zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
+        self._least.update((pair, rate) for pair, rate in zip(pairs, rates.tolist(), strict=True) if rate == rate)
 
 
 def rates_of(transfers: Transfers) -> Rates:
@@ -169,8 +177,9 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     kernels have seen, of this way or in the middle of those like it, and below the usual pace. The kernels must agree
     that it is the way and not a receiver that seldom gets to read: bytes wait on the way rather than at its end, or
     the sender's kernel delivers as slowly. A receiver that has to wait for a CPU finds much of its data ready: where
-    the pace is much slower than usual still, and the sender's kernel slower than it was itself, that kernel says what
-    the way costs. A way that loses data is seen by what is sent again, and one that stalls by its sender's kernel.
+    the pace is much slower than usual still, and the sender's kernel slower than it was itself and delivers nothing
+    faster than that, that kernel says what the way costs. A way that loses data is seen by what is sent again, one that
+    stalls, or is slow now and then, by its sender's kernel.
 
     Where no pace is known, the sender's kernel is asked alone (beside ways with a pace only whether it was faster),
     and the link's end is where it sees the fault: bytes wait to be sent, an end limits, or its estimate of the rate is
@@ -248,9 +257,9 @@ def _sagging(transfers: Transfers, between: Bools, now: Rates, least: Floats) ->
     been, in any window, and below that of the better of the others now.
     """
     busy = transfers.active_s >= MOSTLY * transfers.lasted_s
-    likely = between & busy & (transfers.steady_bytes >= LEAST_BYTES) & (now.by_kernel < SAGS * least)
+    likely = np.flatnonzero(between & busy & (transfers.steady_bytes >= LEAST_BYTES) & (now.by_kernel < SAGS * least))
     found = {}
-    for i in np.flatnonzero(likely).tolist():
+    for i in likely[np.argsort(now.by_kernel[likely] / least[likely], kind="stable")][:MOST_LIKELY].tolist():
         better, rate, usual = _alike(transfers, between, now.by_kernel, i, BETTER), now.by_kernel[i], float(least[i])
         if better is not None and rate < SAGS * better and _end(transfers, i, usual) == "path":
             src, dst, mine = int(transfers.src[i]), int(transfers.dst[i]), transfers.bytes_acked[i]

@@ -30,7 +30,7 @@ class Transfers:
         unsent_bytes: Written and not yet sent, at the most.
         unacked_bytes: Written and not yet acknowledged, summed over the looks.
         unread_bytes: Come in at the receiver and not yet read by it, summed over the looks.
-        delivery: Bytes per second by the kernel's own latest estimate, infinite where it has none.
+        delivery: Bytes per second by the kernel's own latest estimate, infinite where it has none or nothing went over.
         arrived_bytes: Read by the receiver so soon after the read before that the pace is known.
         arrival: Bytes per second at which half of them or more came, NaN where none are known.
         lasted_s: The window.

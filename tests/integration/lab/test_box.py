@@ -101,7 +101,7 @@ def test_which_way_a_flow_goes_is_known_from_its_ports(lab: Lab) -> None:
     ups = [Cable(Place(LEAF, 0), Place(SPINE, spine)) for spine in (0, 1)]
     seen = set()
     with serving(lab, node(3)):
-        for port in range(7000, 7008):
+        for port in range(7000, 7016):
             spine = lab.network.spine_of(Flow(0, 1, (port, 5000)), 0, 3)
             assert spine is not None
             before = [sent_bytes(lab, up.lower, up.device(up.lower)) for up in ups]

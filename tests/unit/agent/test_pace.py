@@ -12,7 +12,7 @@ from whichrank.ring.folder import JobFolder
 from whichrank.wire.inprocess import InProcessAnalyzerEnd
 
 
-@pytest.mark.parametrize(("waits_s", "pause_s"), [(0.0, 0.8), (0.15, 0.8), (0.4, 0.6), (0.99, 0.4), (1.01, 0.8)])
+@pytest.mark.parametrize(("waits_s", "pause_s"), [(0.0, 0.8), (0.15, 0.8), (0.4, 0.6), (0.99, 0.48), (1.01, 0.8)])
 def test_a_wait_that_may_become_suspicious_is_looked_at_sooner(tmp_path: Path, waits_s: float, pause_s: float) -> None:
     folder = JobFolder.create("job", owner_pid=os.getpid(), base=tmp_path)
     agent = Agent(folder, InProcessAnalyzerEnd().connect(), stay=True)

@@ -114,22 +114,43 @@ def test_where_only_the_future_is_waited_for_the_time_after_the_last_issue_is_bl
     assert known.rows["own_s"][0, 1] == pytest.approx(0.04, abs=1e-4)
 
 
-@pytest.mark.parametrize(("others_issue_ms", "own_s"), [(25, 0.07), (48, 0.03)])
+def two_buckets(rank: int, second_ms: int, first_end_ms: int = 50, iteration: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """An iteration of 100 ms with two buckets: the first issued at 10 ms, the second done at 80."""
+    ops, steps = np.zeros(2, OP), np.zeros(2, STEP)
+    ops["rank"], ops["ordinal"] = rank, 2 * iteration + np.array([1, 2])
+    ops["counter"], ops["future"] = ops["ordinal"], 1
+    since_ns = 1 + 100 * MS * iteration
+    ops["issue_ns"] = since_ns + np.array([10, second_ms]) * MS
+    ops["end_ns"] = since_ns + np.array([first_end_ms, 80]) * MS
+    steps["rank"], steps["counter"] = rank, iteration + np.array([1, 2])
+    steps["ordinal"], steps["at_ns"] = 2 * iteration + np.array([0, 2]), since_ns + np.array([0, 100]) * MS
+    return ops, steps
+
+
+@pytest.mark.parametrize(("others_issue_ms", "own_s"), [(25, 0.08), (48, 0.04)])
 def test_a_rank_waits_for_no_bucket_while_it_computes_the_next(others_issue_ms: int, own_s: float) -> None:
-    # GIVEN two buckets of two ranks, the first under way from 10 to 50 ms; a rank issues the second at 60
-    ops = np.zeros(4, OP)
-    ops["rank"], ops["ordinal"], ops["counter"] = [0, 0, 1, 1], [1, 2, 1, 2], [1, 2, 1, 2]
-    ops["issue_ns"] = np.array([10, 60, 10, others_issue_ms]) * MS
-    ops["end_ns"] = np.array([50, 80, 50, 80]) * MS
-    ops["future"] = 1
-    steps = np.zeros(4, STEP)
-    steps["rank"], steps["counter"], steps["ordinal"] = [0, 0, 1, 1], [1, 2, 1, 2], [0, 2, 0, 2]
-    steps["at_ns"] = [1, 90 * MS, 1, 90 * MS]
-    known = measured((ops, steps))
+    # GIVEN two ranks, of which one issues its second bucket at 60 ms, when the first one is over
+    late, other = two_buckets(0, 60), two_buckets(1, others_issue_ms)
+    known = measured((np.concatenate((late[0], other[0])), np.concatenate((late[1], other[1]))))
 
     # THEN it has not waited for the first, if the other rank issued the second while the first was under way:
     # it has waited from 60 to 80. If the other one did so as the first was nearly over, both may have waited for it.
     assert known.rows["own_s"][0, 1] == pytest.approx(own_s, abs=1e-4)
+
+
+def test_that_nobody_waits_for_a_bucket_is_known_from_earlier_iterations() -> None:
+    # GIVEN an iteration in which the second bucket was issued early, and one of which only the late rank is known yet
+    known = measured(two_buckets(0, 25), two_buckets(0, 60, iteration=1))
+    assert known.rows["own_s"][0, 2] == pytest.approx(0.08, abs=1e-4)
+
+
+def test_an_end_that_is_seen_a_little_late_is_no_sign_that_nobody_waited() -> None:
+    # GIVEN a rank that waited for each, and one that came last to the first, the end of which is seen 0.4 ms late
+    waited, last = two_buckets(0, 51), two_buckets(1, 51)
+    last[0]["issue_ns"][0], last[0]["end_ns"][0] = 1 + 49_800_000, 1 + 50_600_000
+    last[0]["issue_ns"][1] = 1 + 50_200_000
+    known = measured((np.concatenate((waited[0], last[0])), np.concatenate((waited[1], last[1]))))
+    assert known.rows["own_s"][0, 1] == pytest.approx(0.1 - 0.04 - 0.029, abs=1e-4)
 
 
 def test_ranks_that_make_no_steps_fill_no_memory() -> None:

@@ -54,6 +54,7 @@ def iterations(own_s: float, total_s: float, n: int = 40) -> Window:
         (0.10, 0.12, 1.0),
         (0.15, 0.17, 1.5),
         (0.15, 0.23, 1.5),  # transfers take their part of the CPU too
+        (0.117, 0.14, 1.17),
         (0.117, 0.137, 1.0),  # too little
         (0.117, 0.24, 1.0),  # a sixth more of computation does not make an iteration twice as long
     ],

@@ -160,6 +160,26 @@ def test_what_a_rank_computes_while_all_stand_in_line_costs_nothing() -> None:
     assert made.replay(as_its_peers(made, np.array([1]), np.array([0]))) == pytest.approx(0.225, abs=0.001)
 
 
+def test_a_collective_that_overtakes_another_does_not_stand_in_line_for_it() -> None:
+    # GIVEN a large all-reduce that nobody waits for, and a small one that ends before it, to which a rank comes late
+    ops, steps = np.zeros(24, OP), np.zeros(14, STEP)
+    iteration, which, rank = (np.array(column) for column in zip(*product(range(6), range(2), range(2)), strict=True))
+    ops["rank"], ops["counter"] = rank, 2 * iteration + which + 1
+    ops["ordinal"] = ops["counter"]
+    issue_ms, end_ms = np.where(which == 0, 0, np.where(rank == 1, 50, 10)), np.where(which == 0, 100, 52)
+    ops["issue_ns"], ops["end_ns"] = (S + 1 + (120 * iteration + at) * MS for at in (issue_ms, end_ms))
+    ops["blocked_ns"] = np.where(which == 1, end_ms - issue_ms, 0) * MS
+    number, of = (np.array(column) for column in zip(*product(range(7), range(2)), strict=True))
+    steps["rank"], steps["counter"], steps["ordinal"] = of, number + 1, 2 * number
+    steps["at_ns"] = S + 120 * number * MS
+    made = course_of(ops, steps, np.array([2]))
+    assert made is not None
+
+    # THEN without that the job would be faster
+    assert made.replay() == pytest.approx(0.12)
+    assert made.replay(as_its_peers(made, np.array([1]), np.array([0]))) == pytest.approx(0.08, abs=0.001)
+
+
 def test_iterations_without_operations_are_no_course() -> None:
     ops, steps = run(ddp(2), 5).arrays()
     assert course_of(ops[:0], steps, np.array([2])) is None

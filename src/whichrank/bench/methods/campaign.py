@@ -21,7 +21,7 @@ from whichrank.bench.setup import HANG_TIMEOUT_S, SLOW_WINDOW_S, Result, Setup
 from whichrank.bench.trial import Trial
 from whichrank.demo.plan import Truth
 from whichrank.lab.network import Network
-from whichrank.lab.scenarios import Scenario
+from whichrank.lab.scenarios import SCENARIOS, Scenario
 from whichrank.lab.topology import Topology
 from whichrank.wire.tape import FILE_NAME
 
@@ -68,12 +68,13 @@ class Planned(NamedTuple):
     """A run to come.
 
     Attributes:
-        is_heard: By every method, with patience after the fault; the others by ours alone.
+        may_be_heard: By every method, with patience after the fault, if no run of the scenario has been yet; else it is
+            for ours alone.
     """
 
     scenario: Scenario
     seed: int
-    is_heard: bool
+    may_be_heard: bool
 
     @property
     def key(self) -> tuple[str, int]:
@@ -83,8 +84,9 @@ class Planned(NamedTuple):
 
 def plan(scenarios: Iterable[Scenario], seeds: int) -> list[Planned]:
     """All scenarios with the first seed, then with the next. One run of each is heard, not of the same seed for all."""
-    every = list(enumerate(scenarios))
-    return [Planned(s, seed, s.is_claim or seed == i % seeds) for seed in range(seeds) for i, s in every]
+    place = {scenario: i for i, scenario in enumerate(SCENARIOS)}
+    every = list(scenarios)
+    return [Planned(s, seed, s.is_claim or seed >= place[s] % seeds) for seed in range(seeds) for s in every]
 
 
 def setup_of(scenario: Scenario, seed: int, *, is_heard: bool) -> Setup:
@@ -129,21 +131,23 @@ def run_all(
         UsageError: The file cannot be written.
     """
     make_ready(path)
+    heard = {run.scenario for run in done_in(path).values() if run.outcomes.keys() - {OURS}}
     for planned in todo:
+        is_heard = planned.scenario.is_claim or (planned.may_be_heard and planned.scenario.name not in heard)
         folder = Path(tempfile.mkdtemp(prefix="whichrank-score-"))
         try:
-            run = run_one(planned, methods if planned.is_heard else (), folder)
+            run = run_one(planned.scenario, planned.seed, methods if is_heard else (), folder)
             if keep:
                 shutil.copytree(folder, keep / f"{planned.scenario.fault}-{planned.seed}", dirs_exist_ok=True)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         append_result(path, run)
+        heard |= {run.scenario} if run.outcomes.keys() - {OURS} else set()
         tell(run)
 
 
-def run_one(planned: Planned, methods: Sequence[str], folder: Path) -> Run:
+def run_one(scenario: Scenario, seed: int, methods: Sequence[str], folder: Path) -> Run:
     """Run a scenario once, and let the methods go through its recording."""
-    scenario, seed = planned.scenario, planned.seed
     setup = setup_of(scenario, seed, is_heard=bool(methods))
     said = dict[str, list[Word]]()
 

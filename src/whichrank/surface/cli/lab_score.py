@@ -25,7 +25,7 @@ def score(
     scenarios: str, seeds: int, methods: str, results: Path | None, keep: Path | None, picture_path: Path | None,
     as_json: bool,
 ) -> int:  # fmt: skip
-    """Run the catalogue, let each method go through every recording, and print the two tables.
+    """Run the catalogue, let each method go through a recording of each scenario, and print the two tables.
 
     A run takes about half a minute; one that was ended goes on where it was. Exit code 0: whichrank was right in all
     runs; 1: it was not.
