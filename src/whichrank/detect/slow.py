@@ -12,6 +12,7 @@ The past of a rank is the least of the medians of earlier windows, so a slowdown
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -282,19 +283,40 @@ def class_of(waiting_s: float, transfer_s: float, past: Past) -> tuple[float, Fa
     return share, "S1" if share > COMPUTE else "S2" if share < COMMUNICATION else "S3"
 
 
-def beyond_past(window: Window, excess: Excess, past: Past, window_s: float) -> list[Suspect]:
-    """Ranks without peers that are slower than they were, while the others are not."""
+def beyond_past(
+    window: Window, excess: Excess, past: Past, window_s: float, suspects: Sequence[Suspect] = ()
+) -> list[Suspect]:
+    """Ranks without sound peers that are slower than they were, while the others are not.
+
+    Args:
+        window: Iterations of two windows.
+        excess: Of each rank.
+        past: What ranks were.
+        window_s: Seconds of one window.
+        suspects: Beyond their peers; some may be returned with what they were as usual, if no peer of theirs is sound.
+    """
     late = window.since(window_s, LEAST)
     grown = past.grown(window.ranks, window.own_s[:, late:])
     own_s = np.median(window.own_s[:, late:], axis=1)
-    found = []
-    for index in np.flatnonzero(~excess.has_peers & (grown >= GREW)).tolist():
-        others = np.delete(grown, index)
-        if len(others) and float(np.median(others)) - 1.0 < (grown[index] - 1.0) / 2:
-            usual_s = np.full(len(window.iteration), own_s[index] / grown[index])
-            over_s = window.own_s[index] - usual_s
-            found.append(_suspect(window, index, over_s, usual_s, "past", window_s))
-    return sorted((s for s in found if s), key=lambda suspect: -suspect.excess_s)
+
+    def slower(those: Bools) -> list[Suspect]:
+        found = []
+        for index in np.flatnonzero(those & (grown >= GREW)).tolist():
+            others = np.delete(grown, index)
+            if len(others) and float(np.median(others)) - 1.0 < (grown[index] - 1.0) / 2:
+                usual_s = np.full(len(window.iteration), own_s[index] / grown[index])
+                over_s = window.own_s[index] - usual_s
+                found.append(_suspect(window, index, over_s, usual_s, "past", window_s))
+        return [suspect for suspect in found if suspect]
+
+    is_sound = np.ones(len(window.ranks), np.bool_)
+    is_sound[[suspect.index for suspect in suspects]] = False
+    is_last = is_sound & (np.bincount(window.position, is_sound)[window.position] == 1)
+    found = slower(~excess.has_peers | (is_last & np.isin(window.position, window.position[~is_sound])))
+    beyond_peers_too = ~is_sound
+    is_sound[[suspect.index for suspect in found]] = False
+    found += slower(beyond_peers_too & ~np.isin(window.position, window.position[is_sound]))
+    return sorted(found, key=lambda suspect: -suspect.excess_s)
 
 
 def all_slower(window: Window, past: Past) -> float:

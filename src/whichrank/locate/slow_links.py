@@ -114,7 +114,6 @@ class LinkPast:
         pairs = zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
         self._best.update(zip(pairs, zip(*best, strict=True), strict=True))
 
-
     def _learn_least(self, transfers: Transfers, *, only_new: bool) -> None:
         least = self.least(transfers)
         transfers = transfers.of(np.isnan(least)) if only_new else transfers

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from whichrank.detect.slow import Past, all_slower, class_of
+from whichrank.detect.slow import Past, all_slower, beyond_past, beyond_peers, class_of
+from whichrank.locate.selftime import excess_of
 from whichrank.model.iterations import Window
 
 RANKS = 4
@@ -66,3 +69,28 @@ def test_all_are_slower_where_that_explains_what_an_iteration_takes(
     before = Past()
     before.learn(iterations(0.1, 0.12), without_cpu=0.0, transfer_s=0.02)
     assert all_slower(iterations(own_s, total_s), before) == pytest.approx(factor)
+
+
+def slower(own_s: dict[int, float]) -> list[tuple[int, str, float]]:
+    """Suspects of four ranks in two positions, each of which was at 100 ms: these are slower now."""
+    before, now = iterations(0.1, 0.2), iterations(0.1, 0.3)
+    position, noise_s = np.arange(RANKS) // 2, 1e-4 * np.sin(np.arange(RANKS * 40)).reshape(RANKS, 40)
+    own = np.full((RANKS, 40), 0.1) + noise_s
+    for rank, seconds in own_s.items():
+        own[rank] += seconds - 0.1
+    known = Past()
+    known.learn(replace(before, position=position), without_cpu=0.0, transfer_s=0.02)
+    window = replace(now, position=position, own_s=own)
+    excess = excess_of(window)
+    suspects = beyond_peers(window, excess, 6.0)
+    found = beyond_past(window, excess, known, 6.0, suspects)
+    names = {suspect.index for suspect in found}
+    both = [suspect for suspect in suspects if suspect.index not in names] + found
+    return sorted((s.index, s.against, round(s.excess_s, 2)) for s in both)
+
+
+def test_where_all_of_a_position_are_slow_they_are_compared_with_what_they_were() -> None:
+    assert slower({2: 0.15}) == [(2, "peers", 0.05)]
+    assert slower({2: 0.19, 3: 0.15}) == [(2, "past", 0.09), (3, "past", 0.05)]
+    # BUT not where all ranks are slower, of which one is slower still
+    assert slower(dict.fromkeys(range(RANKS), 0.15) | {2: 0.19}) == [(2, "peers", 0.04)]

@@ -198,7 +198,9 @@ class Slowness:
         if course is not None:
             excess = excess_of(window, work_of(course, window.position))
             suspects = beyond_peers(window, excess, window_s)
-        suspects += beyond_past(window, excess, self.past, window_s)
+        against_past = beyond_past(window, excess, self.past, window_s, suspects)
+        without_peers = {suspect.index for suspect in against_past}
+        suspects = [suspect for suspect in suspects if suspect.index not in without_peers] + against_past
         before = self._told.ranks  # of many that are slow alike always the same
         suspects.sort(key=lambda s: (window.ranks[s.index] not in before, -s.excess_s))
         recent = window.last(window_s, LEAST)

@@ -45,7 +45,7 @@ def verdict_of(run: Run, method: str) -> str | None:
         verdict = run.outcomes[method].verdict
     else:
         return None
-    return "absorbed" if verdict == "missed" and run.is_absorbed else verdict
+    return "absorbed" if verdict in ("missed", "late") and run.is_absorbed else verdict
 
 
 def methods_of(runs: Iterable[Run]) -> list[str]:
