@@ -78,7 +78,10 @@ class Told:
         messages = np.flatnonzero(ops["kind"] >= Kind.SEND)
         for comm in np.unique(ops["comm"][messages]):
             mine = messages[ops["comm"][messages] == comm]
-            ops["stage"][mine] = np.unique(ops["rank"][mine], return_inverse=True)[1].reshape(-1) + 1
+            members, place = np.unique(ops["rank"][mine], return_inverse=True)
+            ops["stage"][mine] = place.reshape(-1) + 1
+            offset = (np.searchsorted(members, ops["peer"][mine]) - place.reshape(-1)) % len(members)
+            ops["offset"][mine] = np.where(2 * offset != len(members), offset, 0)
         steps = np.zeros(len(self.steps), STEP)
         for name, column in zip(("rank", "counter", "ordinal", "at_ns"), zip(*self.steps, strict=True), strict=True):
             steps[name] = column

@@ -58,7 +58,7 @@ SLOW: dict[str, Fault] = {
               (Variant("x1.2", "slow", ""), Variant("x1.5", "slow", ""), Variant("x2", "slow", "")), do="drag",
               causes=COMPUTE_SLOW, reasons=("waiting for data",)),
         Fault("gc-storm", "One rank makes garbage in each iteration, and collects it.", "in-program", "drag",
-              (Variant("40k", "slow", ""), Variant("100k", "slow", "")), do="drag", causes=COMPUTE_SLOW,
+              tuple(Variant(f"{n}k", "slow", "") for n in (40, 100, 300)), do="drag", causes=COMPUTE_SLOW,
               reasons=("garbage collection",)),
         Fault("cpu-limit", "A cgroup limits the CPU time of one rank.", "outside", "cpu",
               (Variant("0.02", "slow", ""), Variant("0.03", "slow", "")), causes=COMPUTE_SLOW, reasons=("CPU limit",)),

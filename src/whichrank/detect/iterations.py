@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.model.iterations import ITERATION, OP, SPAN_NS, STEP, Ints, Window, key_of
+from whichrank.model.places import places
 from whichrank.model.rows import Kind
 from whichrank.model.signature import mix
 
@@ -40,6 +41,11 @@ SEEN_LATE_NS: Final = 1_000_000
 """And so long before its end, which is seen late."""
 MOST_SORTS: Final = 1 << 14
 """Operations of an iteration that are known not to be waited for before the next."""
+FROM_HERE: Final = 1 << 15
+"""Marks an offset between places, beside places."""
+LEAST_RING: Final = 3
+"""Two ranks that exchange messages may as well be two stages."""
+MOST_TALKS: Final = 1 << 20
 MOST_PENDING: Final = 1 << 20
 """Operations that wait for the end of their iteration: more are of ranks that make no steps."""
 
@@ -101,6 +107,7 @@ class Iterations:
         self._steps: list[np.ndarray[Any, Any]] = []
         self._pending = 0
         self._not_waited_for = np.zeros(0, np.uint64)
+        self._talks = np.zeros(0, np.int64)  # who has sent to whom, or received from whom
 
     @property
     def kept(self) -> int:
@@ -136,7 +143,7 @@ class Iterations:
         """A rank's process was replaced: it counts from one again, and what others do now is of no use without it."""
         self._ops, self._steps, self._pending = [], [], 0
         self._open = np.zeros_like(self._open)
-        self._not_waited_for = np.zeros(0, np.uint64)
+        self._not_waited_for, self._talks = np.zeros(0, np.uint64), np.zeros(0, np.int64)
         if self.newest >= 0:
             self.rows = np.zeros_like(self.rows)
             self.latest[:] = -1
@@ -223,7 +230,24 @@ class Iterations:
             roots=rows["roots"][:, 0],
             position=np.unique(rows["pattern"][:, 0], return_inverse=True)[1].reshape(-1),
             lasted_s=lasted_s,
+            ring=self._rings(ranks, rows[:, 0]),
         )
+
+    def _rings(self, ranks: Ints, rows: np.ndarray[Any, Any]) -> Ints:
+        """A number for each rank, equal for those that send and receive alike all round a ring, -1 for others.
+
+        The middle stages of a pipeline do so too, but these have neighbours that do not.
+
+        Args:
+            ranks: (R,).
+            rows: An iteration of each, (R,).
+        """
+        alike = np.unique(rows["turned"], return_inverse=True)[1].reshape(-1)
+        one, other = places(self._talks >> 32, ranks), places(self._talks & 0xFFFFFFFF, ranks)
+        goes_out = (one >= 0) & ((other < 0) | (alike[one] != alike[other]))
+        is_ring = np.bincount(alike)[alike] >= LEAST_RING
+        is_ring &= (rows["turned"] != rows["pattern"]) & ~np.isin(alike, alike[one[goes_out]])
+        return np.where(is_ring & (len(self._talks) < MOST_TALKS), alike, -1)
 
     def _infer_blocked(
         self, ops: np.ndarray[Any, Any], now_ns: Ints, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]
@@ -301,8 +325,15 @@ class Iterations:
         rows["total_s"] = (end["at_ns"] - begin["at_ns"]) / 1e9
         rows["own_s"] = rows["total_s"] - (blocked.until(to_key) - blocked.until(from_key)) / 1e9
         rows["messages"] = np.bincount(of, ops["kind"] >= Kind.SEND, len(begin))
-        sort = mix(kinds[ops["comm"]], ops["kind"].astype(np.uint64) << 16 | ops["stage"])
+        sort, turned = (
+            mix(kinds[ops["comm"]], ops["kind"].astype(np.uint64) << 16 | place)
+            for place in (ops["stage"], np.where(ops["offset"] > 0, FROM_HERE | ops["offset"], ops["stage"]))
+        )
         np.add.at(rows["pattern"], of, sort)
+        np.add.at(rows["turned"], of, turned)
+        talks = ops[(ops["kind"] >= Kind.SEND) & (ops["peer"] >= 0)]
+        talks = np.unique(talks["rank"].astype(np.int64) << 32 | talks["peer"])
+        self._talks = np.union1d(self._talks, talks)[:MOST_TALKS]
         is_root = (ops["peer"] == ops["rank"]) & (ops["kind"] < Kind.SEND)
         np.add.at(rows["roots"], of[is_root], sort[is_root])
         self.rows[begin["rank"], begin["counter"] % self.kept] = rows

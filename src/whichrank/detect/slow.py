@@ -46,7 +46,7 @@ Where its spread is large, it must be far from what any other rank has."""
 FEW: Final = 8.0
 """Of few iterations more are asked for: SURE * (1 + FEW / n) is about Student's quantile of one in a million."""
 STANDS_OUT: Final = 3.0
-"""Times what any other rank loses that one which comes and goes must lose."""
+"""Times what any other rank loses that one which comes and goes must lose, or one of a ring."""
 COMPUTE: Final = 0.6
 COMMUNICATION: Final = 0.4
 """Shares of waiting in what collectives lose, above which computation is slow and below which communication is."""
@@ -71,7 +71,7 @@ class Suspect:
         index: Of the rank in the window.
         excess_s: Own time beyond the usual: the median, or the mean where it comes and goes.
         usual_s: What would be usual.
-        against: `peers` or `past`.
+        against: `peers`, `past` or `ring`.
         share: Part of the iterations since then in which it is too long.
         onset: Column of the window in which it began.
         comes_and_goes: It is as usual in most iterations.
@@ -189,7 +189,7 @@ def _suspect(
         index: Of the rank.
         over_s: Its excess, (n,).
         usual_s: What would be usual, (n,).
-        against: `peers` or `past`.
+        against: `peers`, `past` or `ring`.
         window_s: Seconds of one window.
         losses: Of all ranks, to compare with.
     """
@@ -317,6 +317,31 @@ def beyond_past(
     is_sound[[suspect.index for suspect in found]] = False
     found += slower(beyond_peers_too & ~np.isin(window.position, window.position[is_sound]))
     return sorted(found, key=lambda suspect: -suspect.excess_s)
+
+
+def beyond_ring(window: Window, excess: Excess, window_s: float) -> list[Suspect]:
+    """Of ranks that send and receive alike all round a ring the one that is slower than all others.
+
+    They do the same, but each for another part of the sequence, and a causal mask makes that uneven: so only one that
+    stands out is no design.
+
+    Args:
+        window: Iterations of two windows.
+        excess: Of each rank; those that have peers are compared with these.
+        window_s: Seconds of one window.
+    """
+    late = window.since(window_s, LEAST)
+    rings = np.where(excess.has_peers, -1, window.ring)
+    found = []
+    for ring in np.unique(rings[rings >= 0]).tolist():
+        mine = np.flatnonzero(rings == ring)
+        usual_s = np.quantile(window.own_s[mine], 0.5, axis=0, method="lower")
+        over_s = window.own_s[mine] - usual_s
+        middle_s = np.median(over_s[:, late:], axis=1)
+        slowest = int(np.argmax(middle_s))
+        if len(mine) > 1 and middle_s[slowest] >= STANDS_OUT * float(np.abs(np.delete(middle_s, slowest)).max()):
+            found.append(_suspect(window, int(mine[slowest]), over_s[slowest], usual_s, "ring", window_s))
+    return [suspect for suspect in found if suspect]
 
 
 def all_slower(window: Window, past: Past) -> float:

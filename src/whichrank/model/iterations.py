@@ -31,6 +31,7 @@ OP: Final = np.dtype(
         ("count", "u8"),
         ("peer", "i4"),
         ("stage", "u2"),  # of send/recv: the rank's own place in the communicator, from 1
+        ("offset", "u2"),  # of send/recv: from there to the peer's, counted round; 0 not known, or the same both ways
         ("kind", "u1"),
         ("future", "u1"),  # 1: only its future was waited for, which nobody sees
     ]
@@ -47,6 +48,7 @@ ITERATION: Final = np.dtype(
         ("own_s", "f4"),
         ("messages", "i4"),  # operations to or from one rank
         ("pattern", "u8"),  # which kinds of operations on which kinds of communicators, in any order
+        ("turned", "u8"),  # the same as it looks from where the rank stands: alike all round a ring
         ("roots", "u8"),  # of which sorts of operations the rank is the root; 0 of none
     ]
 )
@@ -72,6 +74,7 @@ class Window:
         in_pipeline: It sends to some rank, or receives from one, (R,).
         roots: A number for each rank, equal for ranks that are roots of the same sorts of operations; 0 of none, (R,).
         lasted_s: Seconds from the first to the last iteration.
+        ring: A number for each rank, equal for those that send and receive alike all round a ring, -1 for others, (R,).
     """
 
     ranks: Ints
@@ -83,6 +86,7 @@ class Window:
     in_pipeline: Bools
     roots: NDArray[np.uint64]
     lasted_s: float
+    ring: Ints
 
     @cached_property
     def iteration_s(self) -> float:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated import ddp, run, tp_pp_dp
+from simulated import Call, Compute, Program, Wait, ddp, run, tp_pp_dp
 
 from whichrank.detect.iterations import KEPT, Blocked, Iterations
 from whichrank.model.iterations import OP, STEP, key_of
+from whichrank.model.rows import Kind
 
 MS = 1_000_000
 KINDS = np.arange(4000, dtype=np.uint64) // 1000 + np.uint64(1)
@@ -61,6 +62,29 @@ def test_pipeline_stages_are_different_positions() -> None:
     assert len(set(window.position[:4].tolist())) == len(set(window.position[4:].tolist())) == 1
     assert window.position[0] != window.position[4]
     assert window.in_pipeline.all()
+
+
+def ring_program(rank: int, ranks: int) -> Program:
+    send = Call(0, Kind.SEND, (rank + 1) % ranks, later="sent")
+    return [Compute(0.01), send, Call(0, Kind.RECV, (rank - 1) % ranks), Wait("sent"), Compute(0.02), Call(3000)]
+
+
+@pytest.mark.parametrize(("ranks", "is_ring"), [(2, False), (3, True), (4, True), (8, True)])
+def test_ranks_that_exchange_messages_all_round_are_a_ring(ranks: int, is_ring: bool) -> None:
+    known = measured(run([ring_program(rank, ranks) for rank in range(ranks)], 10).arrays())
+    window = known.window(np.arange(ranks), 60.0)
+    assert window is not None
+    assert len(set(window.position.tolist())) == ranks
+    assert (window.ring == (0 if is_ring else -1)).all()
+
+
+@pytest.mark.parametrize("layout", [(2, 2, 2), (1, 4, 2), (1, 8, 1)])
+def test_stages_of_a_pipeline_are_no_ring(layout: tuple[int, int, int]) -> None:
+    # GIVEN pipelines, the middle stages of which all send to the next and receive from the one before
+    known = measured(run(tp_pp_dp(*layout), 10).arrays())
+    window = known.window(np.arange(8), 60.0)
+    assert window is not None
+    assert (window.ring == -1).all()
 
 
 def test_it_does_not_matter_how_it_is_cut_into_batches() -> None:

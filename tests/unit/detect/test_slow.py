@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whichrank.detect.slow import Past, all_slower, beyond_past, beyond_peers, class_of
+from whichrank.detect.slow import Past, all_slower, beyond_past, beyond_peers, beyond_ring, class_of
 from whichrank.locate.selftime import excess_of
 from whichrank.model.iterations import Window
 
@@ -47,7 +47,7 @@ def iterations(own_s: float, total_s: float, n: int = 40) -> Window:
     return Window(
         np.arange(RANKS), np.arange(n), np.zeros((RANKS, n), np.int64), np.full((RANKS, n), total_s),
         np.full((RANKS, n), own_s), np.zeros(RANKS, np.int64), np.zeros(RANKS, np.bool_), np.zeros(RANKS, np.uint64),
-        n * total_s,
+        n * total_s, np.full(RANKS, -1),
     )  # fmt: skip
 
 
@@ -94,3 +94,20 @@ def test_where_all_of_a_position_are_slow_they_are_compared_with_what_they_were(
     assert slower({2: 0.19, 3: 0.15}) == [(2, "past", 0.09), (3, "past", 0.05)]
     # BUT not where all ranks are slower, of which one is slower still
     assert slower(dict.fromkeys(range(RANKS), 0.15) | {2: 0.19}) == [(2, "peers", 0.04)]
+
+
+def round_a_ring(own_s: list[float]) -> list[int]:
+    """Who is slower than all others of a ring with these own times."""
+    noise_s = 1e-4 * np.sin(np.arange(RANKS * 40)).reshape(RANKS, 40)
+    window = replace(
+        iterations(0.1, 0.3), own_s=np.array(own_s)[:, None] + noise_s, position=np.arange(RANKS),
+        ring=np.zeros(RANKS, np.int64),
+    )  # fmt: skip
+    return [suspect.index for suspect in beyond_ring(window, excess_of(window), 6.0)]
+
+
+def test_of_a_ring_only_a_rank_that_stands_out_is_slow_without_a_past() -> None:
+    assert round_a_ring([0.1, 0.1, 0.19, 0.105]) == [2]
+    # BUT not where a causal mask gives each rank more to do than the one before
+    assert round_a_ring([0.1, 0.13, 0.16, 0.19]) == []
+    assert round_a_ring([0.1, 0.1, 0.1, 0.1]) == []

@@ -16,7 +16,7 @@ def window(own_s: np.ndarray) -> Window:
     n = own_s.shape[1]
     return Window(
         np.arange(RANKS), np.arange(n), np.zeros((RANKS, n), np.int64), np.ones((RANKS, n)), own_s,
-        np.zeros(RANKS, np.int64), np.zeros(RANKS, np.bool_), np.zeros(RANKS, np.uint64), float(n),
+        np.zeros(RANKS, np.int64), np.zeros(RANKS, np.bool_), np.zeros(RANKS, np.uint64), float(n), np.full(RANKS, -1),
     )  # fmt: skip
 
 

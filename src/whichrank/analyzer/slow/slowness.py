@@ -32,6 +32,7 @@ from whichrank.detect.slow import (
     all_slower,
     beyond_past,
     beyond_peers,
+    beyond_ring,
     class_of,
     long_stage,
     moving,
@@ -125,7 +126,11 @@ class Slowness:
         ops["issue_ns"], ops["end_ns"] = row["t_issue_ns"], row["t_end_ns"]
         ops["blocked_ns"] = row["wait_us"].astype(np.int64) * 1000
         ops["peer"] = state.members(comm, row["peer"])
-        ops["stage"] = np.where(row["kind"] >= Kind.SEND, state.group_ranks(comm, rank) + 1, 0)
+        place, size = state.group_ranks(comm, rank), np.maximum(state.comm_size[comm], 1)
+        ops["stage"] = np.where(row["kind"] >= Kind.SEND, place + 1, 0)
+        offset = (row["peer"].astype(np.int64) - place) % size
+        is_known = (ops["stage"] > 0) & (ops["peer"] >= 0) & (2 * offset != size)
+        ops["offset"] = np.where(is_known, offset, 0)
         ops["future"] = (row["flags"] & Flag.FUTURE_TAKEN) > 0
         marks = np.zeros(len(steps), STEP)
         marks["rank"], marks["at_ns"] = steps["rank"], steps["row"]["t_end_ns"]
@@ -201,6 +206,7 @@ class Slowness:
         against_past = beyond_past(window, excess, self.past, window_s, suspects)
         without_peers = {suspect.index for suspect in against_past}
         suspects = [suspect for suspect in suspects if suspect.index not in without_peers] + against_past
+        suspects += [s for s in beyond_ring(window, excess, window_s) if s.index not in without_peers]
         before = self._told.ranks  # of many that are slow alike always the same
         suspects.sort(key=lambda s: (window.ranks[s.index] not in before, -s.excess_s))
         recent = window.last(window_s, LEAST)

@@ -106,6 +106,8 @@ def of_rank(
     own_s = float(np.median(window.own_s[index, suspect.onset :]))
     if suspect.against == "past":
         against = f"{suspect.factor:.2f} times what it was before"
+    elif suspect.against == "ring":
+        against = f"{suspect.factor:.2f} times that of the others round its ring"
     else:
         against = f"{suspect.factor:.2f} times that of the {peers} other rank{'s' * (peers > 1)} in its position"
     if suspect.comes_and_goes:

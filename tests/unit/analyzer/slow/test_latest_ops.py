@@ -40,7 +40,7 @@ def window(ranks: int, last: int) -> Window:
     nothing = np.ones((ranks, n))
     return Window(
         np.arange(ranks), np.arange(last - n, last), nothing.astype(np.int64), nothing, nothing,
-        np.zeros(ranks, np.int64), np.zeros(ranks, np.bool_), np.zeros(ranks, np.uint64), 5.0,
+        np.zeros(ranks, np.int64), np.zeros(ranks, np.bool_), np.zeros(ranks, np.uint64), 5.0, np.full(ranks, -1),
     )  # fmt: skip
 
 

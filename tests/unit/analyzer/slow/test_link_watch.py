@@ -21,7 +21,7 @@ def job() -> tuple[JobState, Window]:
     window = Window(
         ranks=np.arange(6), iteration=np.arange(n), end_ns=np.zeros((6, n), np.int64), total_s=np.ones((6, n)),
         own_s=np.ones((6, n)), position=np.zeros(6, np.int64),
-        in_pipeline=np.zeros(6, np.bool_), roots=np.zeros(6, np.uint64), lasted_s=3.0,
+        in_pipeline=np.zeros(6, np.bool_), roots=np.zeros(6, np.uint64), lasted_s=3.0, ring=np.full(6, -1),
     )  # fmt: skip
     state = JobState()
     state.ranks.grow(6)
