@@ -39,13 +39,15 @@ from whichrank.lab.topology import Topology
 from whichrank.model.incident import Incident, decode_incident
 
 HEALTHY_S = 20.0
+HEALTHY_IN_LAB_S = 16.0
+"""Healthy jobs train for so long; twice that where a node joins late."""
 START_LIMIT_S = 120.0
 AFTER_ALERT_S = 3.0
 AT_LEISURE_S = 1.5 * HANG_TIMEOUT_S
 """One seed in five is watched so long after its alert: what is said when patience ends must be right too."""
 LEISURELY_SEEDS = 5
-WINDOWS_OF_OTHERS = 3.2
-"""Two whole ones, wherever the first begins."""
+WINDOWS_OF_OTHERS = 2.6
+"""Two whole ones, and a part of one before."""
 JOINS_AT = 5
 """Iterations of the other nodes, before the last one joins."""
 JOB_HAS_SECONDS = "whichrank.demo.job"
@@ -166,7 +168,7 @@ class Trial:
         if self._is_demo_job or (self._program and self._program.has_layout):
             job += ["--layout", self._layout]
         if self._is_healthy and (self._is_demo_job or self._program):
-            job += ["--seconds", str(2 * HEALTHY_S if self.fault.is_elastic else HEALTHY_S)]
+            job += ["--seconds", str(self._healthy_s)]
         job += self.setup.job_args
         options = ["--hang-timeout", str(self.setup.hang_timeout_s), "--slow-window", str(self.setup.slow_window_s)]
         options += ["--record"] if self.setup.record else []
@@ -186,6 +188,12 @@ class Trial:
     @property
     def _is_healthy(self) -> bool:
         return self.fault.kind == "healthy"
+
+    @property
+    def _healthy_s(self) -> float:
+        """So long a healthy job trains."""
+        usual_s = HEALTHY_S if self._is_demo_job else HEALTHY_IN_LAB_S
+        return 2 * usual_s if self.fault.is_elastic else usual_s
 
     @property
     def _patience_s(self) -> float:
@@ -221,7 +229,7 @@ class Trial:
             if alert_s is None and self._sees_alert() and self._all_told(truth):
                 alert_s = now_s
             if self._is_healthy:
-                over = now_s - started_s > START_LIMIT_S + HEALTHY_S
+                over = now_s - started_s > START_LIMIT_S + self._healthy_s
             elif told_s is None:  # an alert before anything was done is to be judged by what is done then
                 over = now_s - started_s > START_LIMIT_S
             elif alert_s is not None:

@@ -66,7 +66,6 @@ class Scenario:
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario("stop", "H1", is_quick=True),
     Scenario("kill", "H1"),
-    Scenario("oom-kill", "H1"),
     Scenario("sleep-gil", "H1"),
     Scenario("stuck-io", "H1"),
     Scenario("stalled-loader", "H1"),
@@ -114,10 +113,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario("rank0-eval", None),
     Scenario("first-compile", None),
     Scenario("log-gather", None),
-    Scenario("suspend-all", None),
     Scenario("stop-and-continue", "H1"),
-    Scenario("early-exit", None),
-    Scenario("posted-irecv", None),
     Scenario("elastic-join", None, ("ddp", "fsdp", "ring", "moe")),
     Scenario("reroute", None),
     Scenario("more-tokens", None, _PIPELINE, variant="x2"),

@@ -32,7 +32,7 @@ METHOD_NAMES: Final = (*METHODS, BISECTION)
 RANKS: Final = 8
 RATE: Final = "200mbit"
 QUIET_S: Final = 1.2 * SLOW_WINDOW_S
-"""Before a slowdown: what is usual is taken from a window before it."""
+"""Before links become slow, and before what other methods hear: what is usual is taken from a window before it."""
 CLAIM_QUIET_S: Final = 4 * SLOW_WINDOW_S
 ABSORBED: Final = 0.05
 """A fault by which iterations become longer by less is one that the job absorbs."""
@@ -91,13 +91,21 @@ def plan(scenarios: Iterable[Scenario], seeds: int) -> list[Planned]:
 
 def setup_of(scenario: Scenario, seed: int, *, is_heard: bool) -> Setup:
     """How a scenario is run: the first seed under torchrun, one agent on each of four nodes."""
-    is_slow = (scenario.fault_class or "").startswith("S")
-    quiet_s = CLAIM_QUIET_S if scenario.is_claim else QUIET_S if is_slow else 0.0
+    workload = scenario.workload(seed)
     return Setup(
         scenario.fault, RANKS, seed, "torchrun" if seed == 0 else "preloaded", variant=scenario.variant,
-        workload=scenario.workload(seed), topology=Topology(), rate=RATE, record=True, at_leisure=is_heard,
-        quiet_s=quiet_s, job_args=("--log-every", "0") if scenario.is_claim else (),
+        workload=workload, topology=Topology(), rate=RATE, record=True, at_leisure=is_heard,
+        quiet_s=_quiet_s(scenario, workload, is_heard=is_heard),
+        job_args=("--log-every", "0") if scenario.is_claim else (),
     )  # fmt: skip
+
+
+def _quiet_s(scenario: Scenario, workload: str, *, is_heard: bool) -> float:
+    if scenario.is_claim:
+        return CLAIM_QUIET_S
+    slow_ranks_need_it = is_heard or workload == "3d"  # elsewhere ranks have sound peers beside them
+    needs_it = scenario.fault_class in ("S2", "S3") or (scenario.fault_class == "S1" and slow_ranks_need_it)
+    return QUIET_S if needs_it else 0.0
 
 
 def done_in(path: Path) -> dict[tuple[str, int], Run]:
