@@ -176,8 +176,8 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     kernels have seen, of this way or in the middle of those like it, and below the usual pace. The kernels must agree
     that it is the way and not a receiver that seldom gets to read: bytes wait on the way rather than at its end, or
     the sender's kernel delivers as slowly. A receiver that has to wait for a CPU finds much of its data ready: where
-    the pace is much slower than usual still, and the sender's kernel slower than it was itself and delivers nothing
-    faster than that, that kernel says what the way costs. A way that loses data is seen by what is sent again, one that
+    the pace is much slower than usual still, and the sender's kernel slower than it was itself, and the others are at
+    their pace, that kernel says what the way costs. A way that loses data is seen by what is sent again, one that
     stalls, or is slow now and then, by its sender's kernel.
 
     Where no pace is known, the sender's kernel is asked alone (beside ways with a pace only whether it was faster),
@@ -222,16 +222,21 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     for i, link in by_arrival.items():
         if i in found or i not in by_kernel or not was_faster[i]:
             continue
-        carries = min(by_kernel[i].usual, SLOWER * link.usual)
-        if transfers.delivery[i] < carries and link.rate < MUCH_SLOWER * link.usual:
+        others = _alike(transfers, between, now.by_arrival, i) or np.inf
+        is_late = transfers.delivery[i] < SLOWER * link.usual and link.rate < MUCH_SLOWER * link.usual
+        if is_late and link.rate < SLOWER * others:
             found[i] = replace(by_kernel[i], end=_limit(transfers, i) or "path")
     shown = [link for link in found.values() if link.is_paced]
     sources, targets = {int(node[link.src]) for link in shown}, {int(node[link.dst]) for link in shown}
-    kept = [
-        link
-        for i, link in found.items()
-        if link.is_paced or is_lossy[i] or not (int(node[link.dst]) in sources or int(node[link.src]) in targets)
-    ]
+    # Some of what is not answered in time is sent again, though nothing was lost.
+    late = {int(node[link.src]) for i, link in by_kernel.items() if i in by_arrival and not is_lossy[i]}
+
+    def is_answered_late(i: int, link: SlowLink) -> bool:
+        if is_lossy[i]:
+            return not very_lossy[i] and int(node[link.dst]) in late
+        return int(node[link.dst]) in sources or int(node[link.src]) in targets
+
+    kept = [link for i, link in found.items() if link.is_paced or not is_answered_late(i, link)]
     return sorted(kept, key=lambda link: -link.lost_s)
 
 

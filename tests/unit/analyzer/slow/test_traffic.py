@@ -293,9 +293,10 @@ def test_a_slow_way_whose_receiver_often_finds_data_ready_costs_what_the_kernel_
     (link,) = slow_links(told, NODE, past)
     assert (link.src, link.dst, link.end) == (2, 4, "path")
     assert (link.rate, link.lost_s) == (pytest.approx(12.0 * MB), pytest.approx(20 / 12 - 20 / 50))
-    # BUT not if it delivers as ever, or more at once than it has ever carried, or the pace is nearly as usual
+    # BUT not if it delivers as ever, or data lie ready nowhere now, or the pace is nearly as usual
     assert slow_links(transfers(kernel, arrival=arrival, delivery=delivery), NODE, past) == []
-    assert slow_links(transfers(kernel, arrival=arrival, delivery=delivery | {(2, 4): 60.0 * MB}), NODE, past) == []
+    waited_for = dict.fromkeys(RING, 700.0 * MB) | {(2, 4): 650.0 * MB}
+    assert slow_links(transfers(kernel, arrival=waited_for, delivery=delivery | {(2, 4): 25.0 * MB}), NODE, past) == []
     nearly = transfers(kernel, arrival=FAST | {(2, 4): 1600.0 * MB}, delivery=delivery | {(2, 4): 25.0 * MB})
     assert slow_links(nearly, NODE, past) == []
     # NOR if that kernel has never seen it faster: small messages, say, where other ways carry large ones
@@ -322,6 +323,19 @@ def test_a_way_that_loses_data_is_told_though_what_arrives_arrives_at_once() -> 
     # AND sooner than one that loses less, since so much sent again shows by itself that something is wrong with it
     assert told_at(35.0, 0.03) == [(2, 4)]
     assert told_at(45.0, 0.03) == told_at(35.0, 0.01) == told_at(35.0, 0.0) == []
+
+
+def test_what_is_sent_again_since_answers_come_late_is_no_loss() -> None:
+    # GIVEN a node that sends slowly, by pace and kernel; a little of what is sent to it is sent again
+    past = LinkPast()
+    past.learn(transfers(RING, arrival=FAST), NODE)
+    kernel, resent = RING | {(2, 4): 20.0}, {(2, 4): 0.012}
+    late = transfers(kernel | {(4, 0): 20.0}, arrival=FAST | {(4, 0): 2000.0 * MB}, resent=resent)
+    assert told_links(late, past) == []
+    # BUT where it sends as ever, or much is sent again, that is lost
+    assert told_links(transfers(kernel, arrival=FAST, resent=resent), past) == [(2, 4)]
+    much = transfers(kernel | {(4, 0): 20.0}, arrival=FAST | {(4, 0): 2000.0 * MB}, resent={(2, 4): 0.03})
+    assert told_links(much, past) == [(2, 4)]
 
 
 def test_a_way_that_carries_something_once_is_not_told() -> None:
