@@ -242,12 +242,14 @@ class Iterations:
             ranks: (R,).
             rows: An iteration of each, (R,).
         """
+        if not 0 < len(self._talks) < MOST_TALKS:
+            return np.full(len(ranks), -1)
         alike = np.unique(rows["turned"], return_inverse=True)[1].reshape(-1)
         one, other = places(self._talks >> 32, ranks), places(self._talks & 0xFFFFFFFF, ranks)
         goes_out = (one >= 0) & ((other < 0) | (alike[one] != alike[other]))
         is_ring = np.bincount(alike)[alike] >= LEAST_RING
         is_ring &= (rows["turned"] != rows["pattern"]) & ~np.isin(alike, alike[one[goes_out]])
-        return np.where(is_ring & (len(self._talks) < MOST_TALKS), alike, -1)
+        return np.where(is_ring, alike, -1)
 
     def _infer_blocked(
         self, ops: np.ndarray[Any, Any], now_ns: Ints, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]

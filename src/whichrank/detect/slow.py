@@ -284,7 +284,7 @@ def class_of(waiting_s: float, transfer_s: float, past: Past) -> tuple[float, Fa
 
 
 def beyond_past(
-    window: Window, excess: Excess, past: Past, window_s: float, suspects: Sequence[Suspect] = ()
+    window: Window, excess: Excess, past: Past, window_s: float, suspects: Sequence[Suspect]
 ) -> list[Suspect]:
     """Ranks without sound peers that are slower than they were, while the others are not.
 

@@ -8,7 +8,7 @@ never compared with each other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -79,14 +79,12 @@ class LinkPast:
 
     def usual(self, transfers: Transfers) -> Rates:
         """What each link has had at best."""
-        pairs = zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
-        best = np.array([self._best.get(pair, (np.nan,) * 3) for pair in pairs]).reshape(-1, 3)
+        best = np.array([self._best.get(pair, (np.nan,) * 3) for pair in _pairs(transfers)]).reshape(-1, 3)
         return Rates(best[:, 0], best[:, 1], best[:, 2])
 
     def least(self, transfers: Transfers) -> Floats:
         """What each link has had at least, by its sender's kernel."""
-        pairs = zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
-        return np.array([self._least.get(pair, np.nan) for pair in pairs])
+        return np.array([self._least.get(pair, np.nan) for pair in _pairs(transfers)])
 
     def learn(self, transfers: Transfers, node: Ints, *, only_new: bool = False) -> None:
         """Take a window that is over: what went between nodes.
@@ -111,15 +109,17 @@ class LinkPast:
             np.fmax(now.by_kernel, before.by_kernel).tolist(),
             np.fmax(now.at_least, before.at_least).tolist(),
         )
-        pairs = zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
-        self._best.update(zip(pairs, zip(*best, strict=True), strict=True))
+        self._best.update(zip(_pairs(transfers), zip(*best, strict=True), strict=True))
 
     def _learn_least(self, transfers: Transfers, *, only_new: bool) -> None:
         least = self.least(transfers)
-        transfers = transfers.of(np.isnan(least)) if only_new else transfers
-        rates = np.fmin(rates_of(transfers).by_kernel, self.least(transfers))
-        pairs = zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
-        self._least.update((pair, rate) for pair, rate in zip(pairs, rates.tolist(), strict=True) if rate == rate)
+        rates = np.fmin(rates_of(transfers).by_kernel, least)
+        take = ~np.isnan(rates) & (np.isnan(least) | (not only_new))
+        self._least.update(zip(_pairs(transfers.of(take)), rates[take].tolist(), strict=True))
+
+
+def _pairs(transfers: Transfers) -> Iterator[tuple[int, int]]:
+    return zip(transfers.src.tolist(), transfers.dst.tolist(), strict=True)
 
 
 def rates_of(transfers: Transfers) -> Rates:
@@ -266,9 +266,7 @@ def _sagging(transfers: Transfers, between: Bools, now: Rates, least: Floats) ->
     for i in likely[np.argsort(now.by_kernel[likely] / least[likely], kind="stable")][:MOST_LIKELY].tolist():
         better, rate, usual = _alike(transfers, between, now.by_kernel, i, BETTER), now.by_kernel[i], float(least[i])
         if better is not None and rate < SAGS * better and _end(transfers, i, usual) == "path":
-            src, dst, mine = int(transfers.src[i]), int(transfers.dst[i]), transfers.bytes_acked[i]
-            lost_s, unsent = float(mine / rate - mine / usual), int(transfers.unsent_bytes[i])
-            found[i] = SlowLink(src, dst, float(rate), usual, "path", lost_s, unsent, int(mine))
+            found[i] = replace(_slow_link(transfers, i, float(rate), usual), end="path")
     return found
 
 
@@ -297,12 +295,17 @@ def _slower(
     part = rate[likely] / np.where(before > 0, before, fastest)[likely]
     found = {}
     for i in likely[np.argsort(part, kind="stable")][:MOST_LIKELY].tolist():
-        usual, mine = _usual(transfers, between, rate, before, i), transfers.bytes_acked[i]
+        usual = _usual(transfers, between, rate, before, i)
         if usual and rate[i] < share * usual:
-            src, dst = int(transfers.src[i]), int(transfers.dst[i])
-            lost_s, unsent = float(mine / rate[i] - mine / usual), int(transfers.unsent_bytes[i])
-            found[i] = SlowLink(src, dst, float(rate[i]), usual, None, lost_s, unsent, int(mine))
+            found[i] = _slow_link(transfers, i, float(rate[i]), usual)
     return found
+
+
+def _slow_link(transfers: Transfers, i: int, rate: float, usual: float) -> SlowLink:
+    """A way at this rate, of which it is not known where the fault is."""
+    src, dst, mine = int(transfers.src[i]), int(transfers.dst[i]), float(transfers.bytes_acked[i])
+    lost_s, unsent = mine / rate - mine / usual, int(transfers.unsent_bytes[i])
+    return SlowLink(src, dst, rate, usual, None, lost_s, unsent, int(mine))
 
 
 def without_ways_back(slow: list[SlowLink], node: Ints) -> list[SlowLink]:

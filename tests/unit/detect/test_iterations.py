@@ -138,14 +138,14 @@ def test_where_only_the_future_is_waited_for_the_time_after_the_last_issue_is_bl
     assert known.rows["own_s"][0, 1] == pytest.approx(0.04, abs=1e-4)
 
 
-def two_buckets(rank: int, second_ms: int, first_end_ms: int = 50, iteration: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """An iteration of 100 ms with two buckets: the first issued at 10 ms, the second done at 80."""
+def two_buckets(rank: int, second_ms: int, iteration: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """An iteration of 100 ms with two buckets: the first under way from 10 to 50 ms, the second done at 80."""
     ops, steps = np.zeros(2, OP), np.zeros(2, STEP)
     ops["rank"], ops["ordinal"] = rank, 2 * iteration + np.array([1, 2])
     ops["counter"], ops["future"] = ops["ordinal"], 1
     since_ns = 1 + 100 * MS * iteration
     ops["issue_ns"] = since_ns + np.array([10, second_ms]) * MS
-    ops["end_ns"] = since_ns + np.array([first_end_ms, 80]) * MS
+    ops["end_ns"] = since_ns + np.array([50, 80]) * MS
     steps["rank"], steps["counter"] = rank, iteration + np.array([1, 2])
     steps["ordinal"], steps["at_ns"] = 2 * iteration + np.array([0, 2]), since_ns + np.array([0, 100]) * MS
     return ops, steps

@@ -139,22 +139,27 @@ def test_an_asynchronous_operation_blocks_where_it_is_waited_for() -> None:
     assert made.replay(own_s) == pytest.approx(0.03, abs=0.003)
 
 
-def test_what_a_rank_computes_while_all_stand_in_line_costs_nothing() -> None:
-    # GIVEN two buckets of 100 ms each, one after the other; a rank issues the second one 80 ms later than its peer
+def two_collectives(every_ms: int, issue_ms: list[list[int]], end_ms: list[int], blocked_ms: list[list[int]]) -> Course:
+    """Two ranks with two collectives in each of six iterations: for each when it is issued and how long it blocks."""
     ops, steps = np.zeros(24, OP), np.zeros(14, STEP)
-    iteration, bucket, rank = (np.array(column) for column in zip(*product(range(6), range(2), range(2)), strict=True))
-    ops["rank"], ops["counter"] = rank, 2 * iteration + bucket + 1
+    iteration, which, rank = (np.array(column) for column in zip(*product(range(6), range(2), range(2)), strict=True))
+    ops["rank"], ops["counter"] = rank, 2 * iteration + which + 1
     ops["ordinal"] = ops["counter"]
-    issue_ms = np.where(bucket == 0, 20, np.where(rank == 1, 120, 40))
-    end_ms = np.where(bucket == 0, 120, 220)
-    ops["issue_ns"], ops["end_ns"] = (S + (225 * iteration + at) * MS for at in (issue_ms, end_ms))
-    ops["blocked_ns"] = (end_ms - np.where(rank == 1, 120, np.where(bucket == 0, 40, 120))) * MS
+    since_ms = every_ms * iteration
+    ops["issue_ns"] = S + 1 + (since_ms + np.array(issue_ms)[which, rank]) * MS
+    ops["end_ns"] = S + 1 + (since_ms + np.array(end_ms)[which]) * MS
+    ops["blocked_ns"] = np.array(blocked_ms)[which, rank] * MS
     number, of = (np.array(column) for column in zip(*product(range(7), range(2)), strict=True))
     steps["rank"], steps["counter"], steps["ordinal"] = of, number + 1, 2 * number
-    steps["at_ns"] = S + 225 * number * MS
+    steps["at_ns"] = S + every_ms * number * MS
     made = course_of(ops, steps, np.array([2]))
     assert made is not None
+    return made
 
+
+def test_what_a_rank_computes_while_all_stand_in_line_costs_nothing() -> None:
+    # GIVEN two buckets of 100 ms each, one after the other; a rank issues the second one 80 ms later than its peer
+    made = two_collectives(225, [[20, 20], [40, 120]], [120, 220], [[80, 0], [100, 100]])
     # THEN the job is as it was, and would be no faster if that rank were as quick as its peer
     assert made.replay() == pytest.approx(0.225)
     assert made.replay(as_its_peers(made, np.array([1]), np.array([0]))) == pytest.approx(0.225, abs=0.001)
@@ -162,19 +167,7 @@ def test_what_a_rank_computes_while_all_stand_in_line_costs_nothing() -> None:
 
 def test_a_collective_that_overtakes_another_does_not_stand_in_line_for_it() -> None:
     # GIVEN a large all-reduce that nobody waits for, and a small one that ends before it, to which a rank comes late
-    ops, steps = np.zeros(24, OP), np.zeros(14, STEP)
-    iteration, which, rank = (np.array(column) for column in zip(*product(range(6), range(2), range(2)), strict=True))
-    ops["rank"], ops["counter"] = rank, 2 * iteration + which + 1
-    ops["ordinal"] = ops["counter"]
-    issue_ms, end_ms = np.where(which == 0, 0, np.where(rank == 1, 50, 10)), np.where(which == 0, 100, 52)
-    ops["issue_ns"], ops["end_ns"] = (S + 1 + (120 * iteration + at) * MS for at in (issue_ms, end_ms))
-    ops["blocked_ns"] = np.where(which == 1, end_ms - issue_ms, 0) * MS
-    number, of = (np.array(column) for column in zip(*product(range(7), range(2)), strict=True))
-    steps["rank"], steps["counter"], steps["ordinal"] = of, number + 1, 2 * number
-    steps["at_ns"] = S + 120 * number * MS
-    made = course_of(ops, steps, np.array([2]))
-    assert made is not None
-
+    made = two_collectives(120, [[0, 0], [10, 50]], [100, 52], [[0, 0], [42, 2]])
     # THEN without that the job would be faster
     assert made.replay() == pytest.approx(0.12)
     assert made.replay(as_its_peers(made, np.array([1]), np.array([0]))) == pytest.approx(0.08, abs=0.001)
