@@ -192,7 +192,7 @@ class Trial:
     @property
     def _healthy_s(self) -> float:
         """So long a healthy job trains."""
-        usual_s = HEALTHY_S if self._is_demo_job else HEALTHY_IN_LAB_S
+        usual_s = HEALTHY_IN_LAB_S if self._program else HEALTHY_S
         return 2 * usual_s if self.fault.is_elastic else usual_s
 
     @property

@@ -63,6 +63,11 @@ class Run(msgspec.Struct, frozen=True):
     truth: dict[str, Any] | None
     incidents: list[dict[str, Any]]
 
+    @property
+    def is_heard(self) -> bool:
+        """By methods of others."""
+        return bool(self.outcomes.keys() - {OURS})
+
 
 class Planned(NamedTuple):
     """A run to come.
@@ -139,7 +144,7 @@ def run_all(
         UsageError: The file cannot be written.
     """
     make_ready(path)
-    heard = {run.scenario for run in done_in(path).values() if run.outcomes.keys() - {OURS}}
+    heard = {run.scenario for run in done_in(path).values() if run.is_heard}
     for planned in todo:
         is_heard = planned.scenario.is_claim or (planned.may_be_heard and planned.scenario.name not in heard)
         folder = Path(tempfile.mkdtemp(prefix="whichrank-score-"))
@@ -150,7 +155,7 @@ def run_all(
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         append_result(path, run)
-        heard |= {run.scenario} if run.outcomes.keys() - {OURS} else set()
+        heard |= {run.scenario} if run.is_heard else set()
         tell(run)
 
 
