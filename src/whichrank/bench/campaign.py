@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from whichrank.bench.results_file import append_result, make_ready, read_results
+from whichrank.bench.results_file import append_result, keep_run, make_ready, read_results, ready_folder
 from whichrank.bench.setup import Result, Setup, known_faults
 from whichrank.bench.trial import Trial
 from whichrank.demo.matrix import ASYNC, DEATH
@@ -97,13 +97,14 @@ def run_campaign(
     known = done_in(path)
     todo = [setup for setup in plan if key_of(msgspec.to_builtins(setup)) not in known]
     make_ready(path)
+    if keep:
+        ready_folder(keep)
     for number, setup in enumerate(todo, len(plan) - len(todo) + 1):
         folder = Path(tempfile.mkdtemp(prefix="whichrank-trial-"))
         result = Trial(setup, folder).run()
-        if keep and not result.agree:
-            keep.mkdir(parents=True, exist_ok=True)
-            shutil.copytree(folder, keep / f"{setup.fault}-{setup.seed}-{setup.launcher}", dirs_exist_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
         append_result(path, result)
+        if keep and not result.agree:
+            keep_run(folder, keep / f"{setup.fault}-{setup.seed}-{setup.launcher}")
+        shutil.rmtree(folder, ignore_errors=True)
         tell(number, len(plan), result)
         yield result

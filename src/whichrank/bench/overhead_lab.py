@@ -28,7 +28,7 @@ from whichrank.demo.hub import Hub
 from whichrank.demo.seat import Order
 from whichrank.errors import SensorError
 from whichrank.lab.box import Lab
-from whichrank.lab.network import processes_in
+from whichrank.lab.namespaces import processes_in
 from whichrank.lab.programs import PROGRAMS
 from whichrank.lab.topology import NODE, Place, Topology
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,7 +30,7 @@ def read_results(path: Path, decode: Callable[[bytes], T]) -> list[T]:
             return []
         if not path.is_file():
             raise UsageError("the results cannot be kept there: it is no file", where=str(path), mend="--results FILE")
-        lines = path.read_bytes().splitlines()
+        lines = _whole_lines(path.read_bytes())
     except OSError as error:
         raise _no_place(path, error) from error
     results = []
@@ -47,16 +48,61 @@ def read_results(path: Path, decode: Callable[[bytes], T]) -> list[T]:
 
 
 def make_ready(path: Path) -> None:
-    """See that results can be appended, before the first run and not after it.
+    """See that results can be appended, before the first run and not after it; a line that is half there goes.
 
     Raises:
         UsageError: They cannot.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("ab").close()
+        with path.open("a+b") as file:
+            file.seek(0)
+            text = file.read()
+            lines = _whole_lines(text)
+            if len(lines) < len(text.splitlines()):
+                file.truncate(len(text) - len(text.splitlines()[-1]))
+            elif lines and not text.endswith(b"\n"):
+                file.write(b"\n")
     except OSError as error:
         raise _no_place(path, error) from error
+
+
+def ready_picture(path: Path) -> None:
+    """See that a picture can be drawn there, before the first run.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+    except OSError as error:
+        what = f"the picture cannot be drawn there: {error.strerror}"
+        raise UsageError(what, where=str(path), mend="name another file: --picture FILE") from error
+
+
+def ready_folder(path: Path) -> None:
+    """See that runs can be kept there, before the first one.
+
+    Raises:
+        UsageError: They cannot.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _no_folder(path, error) from error
+
+
+def keep_run(folder: Path, path: Path) -> None:
+    """Copy what a run wrote.
+
+    Raises:
+        UsageError: It cannot be kept there.
+    """
+    try:
+        shutil.copytree(folder, path, dirs_exist_ok=True)
+    except OSError as error:  # shutil.Error too
+        raise _no_folder(path, error) from error
 
 
 def append_result(path: Path, result: Any) -> None:
@@ -65,7 +111,23 @@ def append_result(path: Path, result: Any) -> None:
         file.write(msgspec.json.encode(result) + b"\n")
 
 
+def _whole_lines(text: bytes) -> list[bytes]:
+    """Without a last one, after others, that was being written when its writer was killed."""
+    lines = text.splitlines()
+    if len(lines) > 1 and not text.endswith(b"\n"):
+        try:
+            msgspec.json.decode(lines[-1])
+        except msgspec.DecodeError:
+            lines.pop()
+    return lines
+
+
 def _no_place(path: Path, error: OSError) -> UsageError:
     return UsageError(
         f"the results cannot be kept there: {error.strerror}", where=str(path), mend="name another file: --results FILE"
     )
+
+
+def _no_folder(path: Path, error: OSError) -> UsageError:
+    said = error.strerror or str(error.args[0] if error.args else error)[:200]
+    return UsageError(f"runs cannot be kept there: {said}", where=str(path), mend="name another folder: --keep FOLDER")

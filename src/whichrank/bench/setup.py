@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.injector import Pace
 from whichrank.demo.matrix import MATRIX
 from whichrank.demo.slow import SLOW
+from whichrank.errors import UsageError
 from whichrank.lab.faults import LAB
 from whichrank.lab.topology import Topology
 
@@ -75,6 +77,17 @@ class Result:
     error: str = ""
     """Why nothing was done to the job, if that is known."""
     log: str = field(default="", compare=False)
+
+
+def require_tool(fault: Fault) -> None:
+    """See that what a fault is done with is installed.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if fault.tool and not shutil.which(fault.tool):
+        what = f"the fault '{fault.name}' needs `{fault.tool}`, which is not installed"
+        raise UsageError(what, mend="install it (Debian: apt-get install nftables)")
 
 
 def known_faults() -> dict[str, Fault]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -25,7 +24,7 @@ import msgspec
 from whichrank.agent.stacks import read_stacks
 from whichrank.bench.judge import SLACK, Ran, judge, reason_agrees
 from whichrank.bench.launch import Launch
-from whichrank.bench.setup import HANG_TIMEOUT_S, Result, Setup, known_faults
+from whichrank.bench.setup import HANG_TIMEOUT_S, Result, Setup, known_faults, require_tool
 from whichrank.demo.fault import Fault
 from whichrank.demo.injector import Injector
 from whichrank.demo.layout import draw_layout
@@ -40,7 +39,7 @@ from whichrank.model.incident import Incident, decode_incident
 
 HEALTHY_S = 20.0
 HEALTHY_IN_LAB_S = 16.0
-"""Healthy jobs train for so long; twice that where a node joins late."""
+"""Healthy jobs train for so long; by as much longer where a node joins late."""
 START_LIMIT_S = 120.0
 AFTER_ALERT_S = 3.0
 AT_LEISURE_S = 1.5 * HANG_TIMEOUT_S
@@ -48,6 +47,8 @@ AT_LEISURE_S = 1.5 * HANG_TIMEOUT_S
 LEISURELY_SEEDS = 5
 WINDOWS_OF_OTHERS = 2.6
 """Two whole ones, and a part of one before."""
+WINDOWS_OF_HEALTHY = 3.5
+"""What others may say of a job that nothing is done to takes them one window for what is usual, and two more."""
 JOINS_AT = 5
 """Iterations of the other nodes, before the last one joins."""
 JOB_HAS_SECONDS = "whichrank.demo.job"
@@ -105,9 +106,7 @@ class Trial:
     def run(self) -> Result:
         """Run it to the end and judge."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        if self.fault.tool and not shutil.which(self.fault.tool):
-            what = f"the fault '{self.setup.fault}' needs `{self.fault.tool}`, which is not installed"
-            raise UsageError(what, mend="install it (Debian: apt-get install nftables)")
+        require_tool(self.fault)
         if self._lab:
             if not occupants(self._lab.file):
                 self._lab.network.restore()  # of a run that was killed
@@ -193,7 +192,8 @@ class Trial:
     def _healthy_s(self) -> float:
         """So long a healthy job trains."""
         usual_s = HEALTHY_IN_LAB_S if self._program else HEALTHY_S
-        return 2 * usual_s if self.fault.is_elastic else usual_s
+        longer_s = WINDOWS_OF_HEALTHY * self.setup.slow_window_s if self.setup.at_leisure else usual_s
+        return longer_s + (usual_s if self.fault.is_elastic else 0.0)
 
     @property
     def _patience_s(self) -> float:
@@ -255,7 +255,6 @@ class Trial:
 
     def _end(self, process: subprocess.Popen[bytes], injector: Injector) -> None:
         """End the job: launchers first, then whoever does not obey."""
-        pids = list(injector.pids().values())
         if self.setup.at_leisure and self.fault.variants[0].effect in _HANGS and process.poll() is None:
             (self.folder / STACKS_NAME).write_bytes(msgspec.json.encode(_stacks_of(injector.pids())))
         for other in self._joined:
@@ -266,7 +265,7 @@ class Trial:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.7)
         if process.poll() is None:
-            for pid in pids:
+            for pid in injector.pids().values():  # those that are still there
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         for one in (process, *self._joined):

@@ -339,7 +339,8 @@ def beyond_ring(window: Window, excess: Excess, window_s: float) -> list[Suspect
         over_s = window.own_s[mine] - usual_s
         middle_s = np.median(over_s[:, late:], axis=1)
         slowest = int(np.argmax(middle_s))
-        if len(mine) > 1 and middle_s[slowest] >= STANDS_OUT * float(np.abs(np.delete(middle_s, slowest)).max()):
+        others_s = float(np.abs(np.delete(middle_s, slowest)).max(initial=0.0))
+        if len(mine) > 1 and middle_s[slowest] >= max(STANDS_OUT * others_s, _least_s(window)):
             found.append(_suspect(window, int(mine[slowest]), over_s[slowest], usual_s, "ring", window_s))
     return [suspect for suspect in found if suspect]
 

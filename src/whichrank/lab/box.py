@@ -20,7 +20,8 @@ from typing import Final
 import msgspec
 
 from whichrank.errors import UsageError
-from whichrank.lab.network import PREFIX, Network, namespaces, processes_in, remove_namespaces
+from whichrank.lab.namespaces import PREFIX, namespaces, processes_in, remove_namespaces
+from whichrank.lab.network import Network, require_tools
 from whichrank.lab.topology import Topology
 from whichrank.ring.folder import is_alive, start_ticks
 
@@ -87,27 +88,34 @@ class Lab:
             UsageError: There is one of this name, or it cannot be named so.
             NoLabError: It cannot be made here; nothing is left behind.
         """
+        require_tools()
         name = checked_name(name or secrets.token_hex(3))
-        if any(namespace.startswith(f"{PREFIX}{name}-") for namespace in namespaces()) or _path(name).exists():
-            raise UsageError(f"there is a lab '{name}' already", mend=f"whichrank lab down {name}")
-        owner = 0 if stays else os.getpid()
-        lab = cls(
-            LabFile(
-                name, topology.nodes, topology.leaves, topology.spines, topology.ports, rate, datetime.now(UTC),
-                owner, start_ticks(owner) if owner else 0,
-            )
+        file = LabFile(
+            name, topology.nodes, topology.leaves, topology.spines, topology.ports, rate, datetime.now(UTC),
+            os.getpid(), start_ticks(os.getpid()),
         )  # fmt: skip
-        FOLDER.mkdir(mode=0o700, exist_ok=True)
-        _path(name).touch(mode=0o600)
-        _path(name).write_bytes(msgspec.json.encode(lab.file))
-        if not stays:
-            lab._hire()
+        is_taken = any(namespace.startswith(f"{PREFIX}{name}-") for namespace in namespaces())
+        if is_taken or not _begin(file):
+            raise UsageError(f"there is a lab '{name}' already", mend=f"whichrank lab down {name}")
+        lab = cls(file)
+        lab._hire()
         try:
             lab.network.up()
+            if stays:
+                lab._stay()
         except BaseException:
             lab.close()
             raise
         return lab
+
+    def _stay(self) -> None:
+        """It ends with nobody any more; until it was whole, it was this process's."""
+        self.file = msgspec.structs.replace(self.file, owner_pid=0, owner_ticks=0)
+        beside = _whole(self.file.name)
+        beside.touch(mode=0o600)
+        beside.write_bytes(msgspec.json.encode(self.file))
+        beside.replace(_path(self.file.name))
+        self._dismiss()
 
     def _hire(self) -> None:
         """Start the janitor, which shares nothing with us that a signal to us would reach."""
@@ -118,9 +126,24 @@ class Lab:
     def close(self) -> None:
         """Remove it."""
         remove(self.file.name)
+        self._dismiss()
+
+    def _dismiss(self) -> None:
         if self._janitor is not None:
             self._janitor.kill()
             self._janitor.wait()
+            self._janitor = None
+
+
+def _begin(file: LabFile) -> bool:
+    """Write the file of a lab that is to be made; whether there was none."""
+    FOLDER.mkdir(mode=0o700, exist_ok=True)
+    try:
+        _path(file.name).touch(mode=0o600, exist_ok=False)
+    except FileExistsError:
+        return False
+    _path(file.name).write_bytes(msgspec.json.encode(file))
+    return True
 
 
 def labs() -> list[LabFile]:
@@ -133,6 +156,11 @@ def _read(path: Path) -> LabFile | None:
         return msgspec.json.decode(path.read_bytes(), type=LabFile)
     except (OSError, msgspec.DecodeError):
         return None  # it has just gone, or is just being written; what it made is found by name
+
+
+def exists(name: str) -> bool:
+    """Whether there is a file of this lab: one of this name is up, or is being made."""
+    return _path(name).exists()
 
 
 def find(name: str) -> Lab:
@@ -154,8 +182,9 @@ def remove(name: str) -> bool:
     groups = list(_cgroups(name))
     for group in groups:
         _remove_cgroup(group)
-    had_file = _path(name).exists()
-    _path(name).unlink(missing_ok=True)
+    had_file = exists(name)
+    for path in (_path(name), _whole(name)):
+        path.unlink(missing_ok=True)
     return bool(there or groups or had_file)
 
 
@@ -191,6 +220,11 @@ def checked_name(name: str) -> str:
 
 def _path(name: str) -> Path:
     return FOLDER / f"{name}{_SUFFIX}"
+
+
+def _whole(name: str) -> Path:
+    """What takes the place of its file when it is up to stay."""
+    return FOLDER / f"{name}.whole"
 
 
 def _cgroups(name: str = "") -> Iterator[Path]:

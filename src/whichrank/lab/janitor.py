@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import select
 import sys
+import time
+from typing import Final
 
 from whichrank.lab import box
+
+LATE_S: Final = 1.0
 
 
 def main(name: str) -> int:
@@ -19,6 +23,9 @@ def main(name: str) -> int:
     if pidfd >= 0 and not file.is_abandoned:
         select.select([pidfd], [], [])
     box.remove(name)
+    time.sleep(LATE_S)  # what the owner had started may have gone on making it
+    if not box.exists(name):
+        box.remove(name)
     return 0
 
 

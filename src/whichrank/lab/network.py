@@ -6,10 +6,10 @@ cable has a token bucket (tbf) of its own: what a place sends into it passes tha
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -20,21 +20,19 @@ import msgspec
 
 from whichrank.demo.scene import Flow
 from whichrank.errors import UsageError
+from whichrank.lab.namespaces import NAMED, PREFIX, namespaces, remove_namespaces
 from whichrank.lab.now_and_then import NowAndThen
 from whichrank.lab.topology import LEAF, NODE, SPINE, Cable, Place, Route, Topology
 from whichrank.lab.traffic import Traffic
 
 DEVICE: Final = "eth0"
 """Of every node."""
-PREFIX: Final = "wrlab-"
 _TOOLS: Final = ("ip", "tc", "nsenter", "setpriv")
-_NAMED: Final = Path("/run/netns")
 _BURST_S: Final = 200e-6
 _LEAST_BURST: Final = 4000
 """What may go at once: bytes, or for how long. A bucket that held more would let small messages through
 at any rate, as no cable does; one of a single packet would cost a timer for each."""
 _BACKLOG: Final = "300ms"
-_GONE_WITHIN_S: Final = 5.0
 _WATCHED_S: Final = 1.5
 """To see over which connections most is sent: an iteration or more."""
 _HEADERS: Final = 1 << 12
@@ -56,6 +54,9 @@ _HASH_SEED: Final = "net/ipv4/fib_multipath_hash_seed"
 """Since Linux 6.11: which flow goes which way is the same in every lab then."""
 
 _RATE: Final = re.compile(r"([1-9]\d{0,5})([kmg])bit")
+_DROPS: Final = "lab"
+"""Before the pid in the name of a run's table of nft."""
+_TABLE: Final = re.compile(rf"\b{_DROPS}\d+\b")
 _HOLDER: Final = re.compile(r"\bpid=(\d+)")
 _SENT: Final = re.compile(r"\bbytes_sent:(\d+)")
 _End = tuple[str, int]
@@ -69,6 +70,17 @@ def can_be_here() -> bool:
 
 class NoLabError(UsageError):
     """This machine gives no network namespaces, or not to this user."""
+
+
+def require_tools() -> None:
+    """See that a lab can be made with what is installed.
+
+    Raises:
+        NoLabError: It cannot.
+    """
+    missing = [tool for tool in _TOOLS if not shutil.which(tool)]
+    if missing:
+        raise NoLabError(f"a lab needs {' and '.join(missing)}", mend="apt-get install iproute2 util-linux")
 
 
 class Network:
@@ -87,7 +99,7 @@ class Network:
         self._cut: set[Cable] = set()
         self._limited: set[tuple[Place, str]] = set()
         self._dropping: set[Place] = set()
-        self._table = f"lab{os.getpid()}"
+        self._table = f"{_DROPS}{os.getpid()}"
         """Of nft: jobs of several commands may run here, each with faults of its own."""
 
     def up(self) -> None:
@@ -96,9 +108,7 @@ class Network:
         Raises:
             NoLabError: It cannot be made here; nothing is left behind.
         """
-        missing = [tool for tool in _TOOLS if not shutil.which(tool)]
-        if missing:
-            raise NoLabError(f"a lab needs {' and '.join(missing)}", mend="apt-get install iproute2 util-linux")
+        require_tools()
         try:
             self._make()
         except (OSError, subprocess.CalledProcessError) as error:
@@ -179,13 +189,13 @@ class Network:
 
         Not `ip netns exec`, which puts a new /sys over the old one: control groups would be out of sight.
         """
-        return ["nsenter", f"--net={_NAMED / self.namespace(place)}", "--"]
+        return ["nsenter", f"--net={NAMED / self.namespace(place)}", "--"]
 
     def cut(self, *cables: Cable) -> None:
         """Take cables out at their upper ends; the lower ends have no carrier then, and routes go round them."""
+        self._cut |= set(cables)
         for cable in cables:
             self._set(cable, "down")
-        self._cut |= set(cables)
         self._route()
 
     def mend(self, *cables: Cable) -> None:
@@ -199,25 +209,42 @@ class Network:
         _batch(self.namespace(cable.upper), [f"link set {cable.device(cable.upper)} {state}"])
 
     def undo(self) -> None:
-        """Undo what this process did to it: cables are back, rates as they were, and nothing is lost any more."""
+        """Undo what this process did to it: cables are back, rates as they were, and nothing is lost any more.
+
+        What cannot be undone, since the lab has gone or it could not be done either, stays as it is.
+        """
         if self._cut:
-            self.mend(*self._cut)
+            with _whatever_fails():
+                self.mend(*self._cut)
         for place, device in self._limited:
-            _tc_batch(
-                self.namespace(place), [_limit(device, self.rate)] if self.rate else [f"qdisc del dev {device} root"]
-            )
+            line = _limit(device, self.rate) if self.rate else f"qdisc del dev {device} root"
+            with _whatever_fails():
+                _tc_batch(self.namespace(place), [line])
         for place in self._dropping:
-            _run(*self.command_at(place), "nft", "-f", "-", given=f"delete table ip {self._table}\n")
+            with _whatever_fails():
+                self._forget_drops(place, self._table)
         self._limited.clear()
         self._dropping.clear()
 
     def restore(self) -> None:
-        """Undo what anybody did to it, also who could not do so: nobody may be at work there."""
+        """Undo what any run did to it, also one that could not do so itself: nobody may be at work there."""
         self.mend(*self._out_now())
         for place in self.topology.places:
             self._rate(place)
-            if shutil.which("nft"):
-                _run(*self.command_at(place), "nft", "flush", "ruleset")
+            for table in self._tables(place):
+                self._forget_drops(place, table)
+
+    def _tables(self, place: Place) -> list[str]:
+        """Of nft, made by runs."""
+        if not shutil.which("nft"):
+            return []
+        command = [*self.command_at(place), "nft", "list", "tables", "ip"]
+        said = subprocess.run(command, check=False, capture_output=True, text=True).stdout
+        return _TABLE.findall(said)
+
+    def _forget_drops(self, place: Place, table: str) -> None:
+        there_or_not = f"add table ip {table}\ndelete table ip {table}\n"
+        _run(*self.command_at(place), "nft", "-f", "-", given=there_or_not)
 
     # ---- by the number of a node ------------------------------------------------------------------------------------
 
@@ -403,31 +430,6 @@ def checked_rate(rate: str) -> str:
     return rate
 
 
-def namespaces() -> list[str]:
-    """Names of all network namespaces of labs on this machine."""
-    done = subprocess.run(["ip", "netns", "list"], check=False, capture_output=True, text=True)
-    names = (line.split()[0] for line in done.stdout.splitlines() if line.split())
-    return [name for name in names if name.startswith(PREFIX)]
-
-
-def processes_in(namespace: str) -> list[int]:
-    """Pids of all that run in a network namespace."""
-    done = subprocess.run(["ip", "netns", "pids", namespace], check=False, capture_output=True, text=True)
-    return [int(pid) for pid in done.stdout.split()]
-
-
-def remove_namespaces(names: Iterable[str]) -> None:
-    """Kill what runs in these namespaces, and remove them."""
-    names = list(names)
-    deadline_s = time.monotonic() + _GONE_WITHIN_S
-    while (left := [pid for name in names for pid in processes_in(name)]) and time.monotonic() < deadline_s:
-        for pid in left:
-            _kill(pid)
-        time.sleep(0.05)
-    for name in names:
-        subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-
-
 def _route_line(place: Place, route: Route) -> str:
     (first, device), *others = route.hops
     if first == route.to and not others:
@@ -463,8 +465,6 @@ def _run(*command: str, given: str = "") -> None:
     subprocess.run(command, check=True, capture_output=True, input=given.encode())
 
 
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+def _whatever_fails() -> contextlib.AbstractContextManager[None]:
+    """Of several things to undo: the next one is undone all the same."""
+    return contextlib.suppress(OSError, subprocess.CalledProcessError)

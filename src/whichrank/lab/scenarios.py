@@ -56,7 +56,8 @@ class Scenario:
     @property
     def outlasts_its_job(self) -> bool:
         """The fault is the network's, so a job that is started anew meets it again; or there is none."""
-        return self.fault_class in ("H3", "S2", "S3") or self.fault == "none"
+        is_of_a_process = self.fault == "stop-in-op"
+        return (self.fault_class in ("H3", "S2", "S3") and not is_of_a_process) or self.fault == "none"
 
     def workload(self, seed: int) -> str:
         """The one that a seed runs."""
@@ -136,12 +137,11 @@ def chosen(names: Iterable[str]) -> Iterator[Scenario]:
         UsageError: There is none of a name.
     """
     wanted = list(names)
-    known = {QUICK, CLAIMS, *(s.name for s in SCENARIOS), *(s.fault for s in SCENARIOS)}
+    known = {QUICK, CLAIMS, *(name for s in (*SCENARIOS, *CLAIMED) for name in (s.name, s.fault))}
     for name in wanted:
         if name not in known:
             raise UsageError(f"there is no scenario '{name}'", mend="whichrank lab list  shows all")
-    if CLAIMS in wanted:
-        yield from CLAIMED
+    yield from (claim for claim in CLAIMED if {CLAIMS, claim.name} & set(wanted))
     for scenario in SCENARIOS:
         if not wanted or {scenario.name, scenario.fault} & set(wanted) or (QUICK in wanted and scenario.is_quick):
             yield scenario

@@ -1,4 +1,4 @@
-"""Traffic of others: flows that share cables with the job."""
+"""Traffic of others: flows that share cables with the job. They end with the process that began them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,30 @@ from typing import Final
 
 _PORT: Final = 5201
 _SINK: Final = """
-import selectors, socket
+import os, selectors, socket
+parent = os.getppid()
 server = socket.create_server(("", {port}))
 known = selectors.DefaultSelector()
 known.register(server, selectors.EVENT_READ)
 print("ready", flush=True)
-while True:
-    for key, _ in known.select():
+while os.getppid() == parent:
+    for key, _ in known.select(1):
         if key.fileobj is server:
             known.register(server.accept()[0], selectors.EVENT_READ)
         elif not key.fileobj.recv(1 << 20):
             known.unregister(key.fileobj)
 """
 _SOURCE: Final = """
-import selectors, socket, time
+import os, selectors, socket, time
+parent = os.getppid()
 known, block = selectors.DefaultSelector(), bytes(1 << 17)
 for _ in range({flows}):
     flow = socket.create_connection(("{address}", {port}))
     flow.setblocking(False)
     known.register(flow, selectors.EVENT_WRITE)
 print("ready", flush=True)
-while True:
-    for key, _ in known.select():
+while os.getppid() == parent:
+    for key, _ in known.select(1):
         key.fileobj.send(block)
     time.sleep(0.005)
 """

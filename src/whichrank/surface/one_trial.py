@@ -6,11 +6,13 @@ import dataclasses
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 import msgspec
 
+from whichrank.bench.results_file import keep_run, ready_folder
 from whichrank.bench.setup import Result, Setup, known_faults
 from whichrank.bench.trial import Trial
 from whichrank.errors import UsageError, WhichrankError
@@ -40,10 +42,12 @@ def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool
         if not as_json:
             click.echo(f"{name}: {text}", err=True)
 
+    if keep:
+        ready_folder(keep)
     folder = Path(tempfile.mkdtemp(prefix=f"whichrank-{name}-"))
     is_kept = False
     try:
-        trial = Trial(setup, folder, say)
+        trial = _trial(setup, folder, say, mend)
         say(said)
         result = _run(trial, mend)
         is_kept = not result.agree
@@ -53,7 +57,11 @@ def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool
         raise
     finally:  # also by Ctrl-C
         if keep:
-            shutil.copytree(folder, keep, dirs_exist_ok=True)
+            try:
+                keep_run(folder, keep)
+            except UsageError:
+                click.echo(f"{name}: what the run wrote is in {folder}", err=True)
+                raise
             shutil.rmtree(folder, ignore_errors=True)
             click.echo(f"{name}: the run is kept; go through it again with  whichrank replay {keep}", err=True)
         elif is_kept:
@@ -61,6 +69,13 @@ def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool
         else:
             shutil.rmtree(folder, ignore_errors=True)
     return 1 if is_kept else 0
+
+
+def _trial(setup: Setup, folder: Path, say: Callable[[str], None], mend: str) -> Trial:
+    try:
+        return Trial(setup, folder, say)
+    except ValueError as error:
+        raise UsageError(str(error), mend=mend) from error
 
 
 def _run(trial: Trial, mend: str) -> Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,8 @@ from whichrank.demo.scene import Flow
 from whichrank.errors import UsageError
 from whichrank.lab import box, userspace
 from whichrank.lab.box import Lab
-from whichrank.lab.network import PREFIX, can_be_here, namespaces
+from whichrank.lab.namespaces import PREFIX, namespaces
+from whichrank.lab.network import Network, can_be_here
 from whichrank.lab.topology import LEAF, NODE, SPINE, Cable, Place, Topology
 
 pytestmark = [
@@ -146,6 +148,67 @@ def test_nothing_is_left_of_a_lab_whose_command_is_killed(tmp_path: Path) -> Non
     eventually(lambda: not any(name.startswith(f"{PREFIX}killed-") for name in namespaces()))
     eventually(lambda: all(lab.name != "killed" for lab in box.labs()))
     eventually(lambda: group is None or not group.exists())
+
+
+def test_nothing_is_left_of_a_lab_that_is_to_stay_if_its_maker_is_killed_on_the_way() -> None:
+    # GIVEN a command that is making a lab, and has made half of it
+    program = (
+        "import time\n"
+        "from whichrank.lab.box import Lab\n"
+        "from whichrank.lab.network import Network\n"
+        "from whichrank.lab.topology import Topology\n"
+        "def never(network):\n"
+        "    print('half', flush=True)\n"
+        "    time.sleep(600)\n"
+        "Network._route = never\n"
+        "Lab.make(Topology(), '100mbit', 'half', stays=True)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "half\n"
+        # THEN no other takes its name
+        with pytest.raises(UsageError, match="there is a lab 'half' already"):
+            Lab.make(Topology(), "100mbit", "half")
+        owner.send_signal(signal.SIGKILL)
+    eventually(lambda: not any(name.startswith(f"{PREFIX}half-") for name in namespaces()))
+    eventually(lambda: not box.exists("half"))
+
+
+def test_who_removes_a_lab_from_inside_goes_on(lab: Lab) -> None:
+    program = (
+        "import subprocess\n"
+        "from whichrank.lab import box\n"
+        "subprocess.Popen(['sleep', '600'])\n"
+        f"print(box.remove('{lab.file.name}'))\n"
+    )
+    command = [*lab.network.command(0), sys.executable, "-c", program]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    assert not any(name.startswith(f"{PREFIX}{lab.file.name}-") for name in namespaces())
+
+
+def test_runs_put_back_what_others_have_left_and_nothing_of_the_users(lab: Lab) -> None:
+    # GIVEN what a run did that could not undo it, and a table of the user's
+    place = Place(LEAF, 0)
+    at_leaf = lab.network.command_at(place)
+    mine = [*at_leaf, "nft", "add", "table", "ip", "mine"]
+    if not shutil.which("nft"):
+        pytest.skip("needs nft")
+    subprocess.run(mine, check=True)
+    broken = Network(lab.file.name, lab.file.topology, lab.file.rate)
+    broken.drop(0, 3)
+    broken.unplug(1)
+    with serving(lab, node(3)):
+        assert not send(lab, node(0), node(3))
+        assert not send(lab, node(1), node(3))
+        lab.network.restore()
+        assert send(lab, node(0), node(3))
+        assert send(lab, node(1), node(3))
+    tables = subprocess.run([*at_leaf, "nft", "list", "tables"], check=True, capture_output=True, text=True)
+    assert tables.stdout.split() == ["table", "ip", "mine"]
+    # AND what has gone by itself is no failure
+    lab.close()
+    broken.undo()
 
 
 def test_what_is_left_without_a_file_is_found_by_name() -> None:

@@ -14,7 +14,8 @@ import pytest
 from rank_process import eventually
 
 from whichrank.lab import box
-from whichrank.lab.network import PREFIX, can_be_here, namespaces
+from whichrank.lab.namespaces import PREFIX, namespaces
+from whichrank.lab.network import can_be_here
 
 pytestmark = [
     pytest.mark.lab,

@@ -6,7 +6,8 @@ import pytest
 
 from whichrank.bench.pair_runs import PairRuns
 from whichrank.lab.box import Lab
-from whichrank.lab.network import can_be_here, processes_in
+from whichrank.lab.namespaces import processes_in
+from whichrank.lab.network import can_be_here
 from whichrank.lab.topology import Topology
 
 pytestmark = [

@@ -146,6 +146,7 @@ def test_a_change_point_is_where_iterations_begin_to_take_longer(factor: float, 
 
 RANK = Expected(False, frozenset({"hang"}), frozenset({2}), frozenset({2, 3}), frozenset(), True, "H1")
 LINK = Expected(False, frozenset({"hang"}), frozenset(), frozenset({0, 1}), frozenset({(0, 1)}), True, "H3")
+SLOW = Expected(False, frozenset({"slow"}), frozenset({2}), frozenset({2}), frozenset(), True, "S1")
 HEALTHY = Expected(True, frozenset({"hang"}), frozenset(), frozenset(), frozenset(), False, None)
 
 
@@ -164,6 +165,9 @@ def word(*ranks: int, links: tuple[tuple[int, int], ...] = (), kind: str = "hang
         (RANK, [word(2, kind="slow")], "missed"),
         (RANK, [word(2, at_s=9.0)], "false_alarm"),
         (RANK, [], "missed"),
+        (SLOW, [word(at_s=9.0), word(2, kind="slow")], "false_alarm"),
+        (SLOW, [word(), word(2, kind="slow")], "right"),
+        (SLOW, [word()], "missed"),
         (LINK, [word(links=((1, 0),))], "right"),
         (LINK, [word(1)], "right"),
         (LINK, [word(links=((1, 2),))], "wrong_name"),
@@ -179,6 +183,8 @@ def test_words_against_the_truth(expected: Expected, words: list[Word], verdict:
 def test_times_are_from_the_fault_to_the_first_word() -> None:
     outcome = judge(RANK, [word(2), word(2, at_s=15.0)], fault_s=10.0)
     assert (outcome.detected_s, outcome.located_ms, outcome.is_class_right) == (2.0, 0.5, True)
+    # AND a word of another kind is not what detects it
+    assert judge(SLOW, [word(), word(2, kind="slow", at_s=17.0)], fault_s=10.0).detected_s == 7.0
 
 
 # ---- the truth stays out ---------------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from whichrank.bench.methods.campaign import plan
+from whichrank.bench.methods.campaign import NOT_DONE, OURS, Planned, Run, left, plan
+from whichrank.bench.methods.score import METHODS, Outcome
 from whichrank.lab.scenarios import CLAIMED, SCENARIOS
 
 
@@ -23,3 +24,32 @@ def test_each_scenario_is_heard_from_some_seed_on_and_all_seeds_have_their_part(
 
 def test_what_others_claim_is_heard_in_every_run() -> None:
     assert all(run.may_be_heard for run in plan(CLAIMED, 3))
+
+
+def ran(planned: Planned, *heard_by: str, verdict: str = "right") -> Run:
+    outcomes = {name: Outcome("right") for name in (*heard_by, OURS)}
+    return Run(
+        planned.scenario.name, "H1", planned.seed, "ddp", "torchrun", verdict, False, None, 1.0, outcomes, {}, []
+    )
+
+
+def test_what_is_left_is_what_was_not_done_and_what_was_not_heard() -> None:
+    # GIVEN two scenarios with two seeds, of which one run was not done, and one scenario has not been heard
+    runs = plan(SCENARIOS[:2], 2)
+    known = {run.key: ran(run) for run in runs}
+    first, second = (run for run in runs if run.seed == 1)
+    known[first.key] = ran(first, *METHODS)
+    assert left(runs, known, ()) == []
+    # THEN the one that was not is done again, where it may be heard first
+    assert left(runs, known, list(METHODS)) == [second]
+    # AND so is the other
+    known[first.key] = ran(first, verdict=NOT_DONE)
+    assert left(runs, known, ()) == [first]
+    assert left(runs, {}, ()) == runs
+
+
+def test_each_claim_is_heard_again_by_a_method_that_has_not_heard_it() -> None:
+    runs = plan(CLAIMED, 2)
+    known = {run.key: ran(run, "ras") for run in runs}
+    assert left(runs, known, ["ras"]) == []
+    assert left(runs, known, ["ras", "c4d"]) == runs

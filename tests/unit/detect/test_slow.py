@@ -111,3 +111,10 @@ def test_of_a_ring_only_a_rank_that_stands_out_is_slow_without_a_past() -> None:
     # BUT not where a causal mask gives each rank more to do than the one before
     assert round_a_ring([0.1, 0.13, 0.16, 0.19]) == []
     assert round_a_ring([0.1, 0.1, 0.1, 0.1]) == []
+
+
+def test_of_a_ring_no_rank_is_slow_by_chance() -> None:
+    # GIVEN ranks that take turns in being much slower, as with sequences of any length
+    turns = np.where(np.random.default_rng(7).random((RANKS, 40)) < 0.3, 0.19, 0.1)
+    window = replace(iterations(0.1, 0.3), own_s=turns, position=np.arange(RANKS), ring=np.zeros(RANKS, np.int64))
+    assert beyond_ring(window, excess_of(window), 6.0) == []

@@ -84,17 +84,16 @@ class C4d:
 
     def _late_ranks(self, seen: Seen, begun_s: float) -> list[Said]:
         """Who waits least in its group, by the sum of what its collectives take."""
-        rows, said = seen.rounds(begun_s), []
+        rows, late = seen.rounds(begun_s), set[int]()
         for comm in np.unique(rows["comm"]).tolist():
             mine = rows[rows["comm"] == comm]
             ranks, place = np.unique(mine["rank"], return_inverse=True)
             waits: Floats = np.bincount(place.reshape(-1), weights=mine["took_s"]).astype(np.float64)
             least = int(waits.argmin())
             if len(ranks) > 2 and float(np.median(waits) - waits[least]) > LATE_SHARE * (seen.now_s - begun_s):
-                rank = int(ranks[least])
-                self._late[rank] += 1
-                said += [Said("slow", frozenset({rank}), fault_class="S1")] if self._late[rank] == RECUR else []
-        return said
+                late.add(int(ranks[least]))
+        self._late.update(late)
+        return [Said("slow", frozenset({rank}), fault_class="S1") for rank in sorted(late) if self._late[rank] == RECUR]
 
 
 def _full_lines(slow: set[_Way], cells: dict[_Way, float], end: int) -> set[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -16,12 +16,12 @@ from whichrank.bench.methods.ours import words_of
 from whichrank.bench.methods.score import METHODS, Outcome, expected_of, judge, listen
 from whichrank.bench.methods.word import Word
 from whichrank.bench.pair_runs import PairRuns
-from whichrank.bench.results_file import append_result, make_ready, read_results
+from whichrank.bench.results_file import append_result, keep_run, make_ready, read_results, ready_folder
 from whichrank.bench.setup import HANG_TIMEOUT_S, SLOW_WINDOW_S, Result, Setup
 from whichrank.bench.trial import Trial
 from whichrank.demo.plan import Truth
 from whichrank.lab.network import Network
-from whichrank.lab.scenarios import SCENARIOS, Scenario
+from whichrank.lab.scenarios import CLAIMED, SCENARIOS, Scenario
 from whichrank.lab.topology import Topology
 from whichrank.wire.tape import FILE_NAME
 
@@ -34,6 +34,7 @@ RATE: Final = "200mbit"
 QUIET_S: Final = 1.2 * SLOW_WINDOW_S
 """Before links become slow, and before what other methods hear: what is usual is taken from a window before it."""
 CLAIM_QUIET_S: Final = 4 * SLOW_WINDOW_S
+NOT_DONE: Final = "no_fault_done"
 ABSORBED: Final = 0.05
 """A fault by which iterations become longer by less is one that the job absorbs."""
 
@@ -48,6 +49,7 @@ class Run(msgspec.Struct, frozen=True):
         detected_s: From the fault to the first alert in the file.
         outcomes: By method, ours too: on the recording.
         truth: What was done, None if nothing was.
+        error: Why nothing was done, if that is known.
     """
 
     scenario: str
@@ -62,11 +64,12 @@ class Run(msgspec.Struct, frozen=True):
     outcomes: dict[str, Outcome]
     truth: dict[str, Any] | None
     incidents: list[dict[str, Any]]
+    error: str = ""
 
     @property
-    def is_heard(self) -> bool:
-        """By methods of others."""
-        return bool(self.outcomes.keys() - {OURS})
+    def was_done(self) -> bool:
+        """Else nothing was done to the job, or it failed by itself."""
+        return self.verdict != NOT_DONE
 
 
 class Planned(NamedTuple):
@@ -114,14 +117,51 @@ def _quiet_s(scenario: Scenario, workload: str, *, is_heard: bool) -> float:
 
 
 def done_in(path: Path) -> dict[tuple[str, int], Run]:
-    """Runs that a file holds, by scenario and seed.
+    """Runs that a file holds, by scenario and seed; without those that are other ones by now.
 
     Raises:
         UsageError: It cannot be read.
         FormatError: It holds something else.
     """
     runs = read_results(path, msgspec.json.Decoder(Run).decode)
-    return {(run.scenario, run.seed): run for run in runs}
+    return {(run.scenario, run.seed): run for run in runs if _is_current(run)}
+
+
+def left(todo: Iterable[Planned], known: Mapping[tuple[str, int], Run], methods: Sequence[str]) -> list[Planned]:
+    """The runs of a plan that are still to be done.
+
+    Args:
+        todo: The plan.
+        known: What a file holds. A run in which nothing was done is to be done again; so is one of each scenario that
+            these methods have not heard.
+        methods: Of `METHOD_NAMES`.
+    """
+    heard = {run.scenario for run in known.values() if _hears(run, methods)}
+    found = []
+    for planned in todo:
+        run = known.get(planned.key)
+        if planned.scenario.is_claim:
+            needs_ears = run is not None and not _hears(run, methods)
+        else:
+            needs_ears = planned.may_be_heard and planned.scenario.name not in heard
+        if run is None or not run.was_done or needs_ears:
+            found.append(planned)
+            heard |= {planned.scenario.name} if planned.may_be_heard else set()
+    return found
+
+
+def _is_current(run: Run) -> bool:
+    """Is it of a scenario that there is, and of the workload and the launcher that its seed has now?"""
+    scenario = next((one for one in (*SCENARIOS, *CLAIMED) if one.name == run.scenario), None)
+    if scenario is None:
+        return False
+    setup = setup_of(scenario, run.seed, is_heard=False)
+    return (run.workload, run.launcher) == (setup.workload, setup.launcher)
+
+
+def _hears(run: Run, methods: Sequence[str]) -> bool:
+    """Have all of them gone through it, but for bisection, which is of some scenarios only?"""
+    return set(methods) - {BISECTION} <= run.outcomes.keys()
 
 
 def run_all(
@@ -141,21 +181,23 @@ def run_all(
         tell: Called after each.
 
     Raises:
-        UsageError: The file cannot be written.
+        UsageError: The file or the folder cannot be written.
     """
     make_ready(path)
-    heard = {run.scenario for run in done_in(path).values() if run.is_heard}
+    if keep:
+        ready_folder(keep)
+    heard = {run.scenario for run in done_in(path).values() if _hears(run, methods)}
     for planned in todo:
         is_heard = planned.scenario.is_claim or (planned.may_be_heard and planned.scenario.name not in heard)
         folder = Path(tempfile.mkdtemp(prefix="whichrank-score-"))
         try:
             run = run_one(planned.scenario, planned.seed, methods if is_heard else (), folder)
+            append_result(path, run)
             if keep:
-                shutil.copytree(folder, keep / f"{planned.scenario.fault}-{planned.seed}", dirs_exist_ok=True)
+                keep_run(folder, keep / f"{run.scenario.replace(' ', '-')}-{run.seed}")
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        append_result(path, run)
-        heard |= {run.scenario} if run.is_heard else set()
+        heard |= {run.scenario} if _hears(run, methods) else set()
         tell(run)
 
 
@@ -170,7 +212,7 @@ def run_one(scenario: Scenario, seed: int, methods: Sequence[str], folder: Path)
 
     is_tried = BISECTION in methods and scenario.outlasts_its_job and not scenario.is_claim
     result = Trial(setup, folder, afterwards=train_again if is_tried else None).run()
-    truth = msgspec.convert(result.truth, Truth) if result.truth else None
+    truth = msgspec.convert(result.truth, Truth) if result.truth and result.verdict != NOT_DONE else None
     return Run(
         scenario=scenario.name,
         fault_class=scenario.fault_class,
@@ -184,6 +226,7 @@ def run_one(scenario: Scenario, seed: int, methods: Sequence[str], folder: Path)
         outcomes=_outcomes(truth, scenario, methods, folder / FILE_NAME, said) if truth else {},
         truth=result.truth,
         incidents=result.incidents,
+        error=result.error,
     )
 
 

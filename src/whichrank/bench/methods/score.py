@@ -44,7 +44,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """What came of a method in a run.
 
     Attributes:
-        detected_s: From the fault to its first word.
+        detected_s: From the fault to its first word of a right kind, or of any.
         is_class_right: Of the class that it gave; None if it gave none, or there is none to give.
     """
 
@@ -118,7 +118,7 @@ def judge(expected: Expected, words: Sequence[Word], fault_s: float) -> Outcome:
     """
     named = {rank for word in words for rank in word.ranks}
     ways = {(min(link), max(link)) for word in words for link in word.links}
-    first = words[0] if words else None
+    first = next((word for word in words if word.kind in expected.kinds), words[0] if words else None)
     detected_s = round(first.at_s - fault_s, 3) if first else None
     told = next((word for word in words if word.ranks or word.links), first)
     located_ms = told.took_ms if told else None
@@ -132,10 +132,10 @@ def judge(expected: Expected, words: Sequence[Word], fault_s: float) -> Outcome:
         return outcome("right" if not words else "wrong_name" if named or ways else "false_alarm")
     if not named <= expected.may or not ways <= expected.links:
         return outcome("wrong_name")
-    if first is None or not any(word.kind in expected.kinds for word in words):
-        return outcome("missed")
-    if first.at_s < fault_s - BEFORE_S:
+    if any(word.at_s < fault_s - BEFORE_S for word in words):
         return outcome("false_alarm")
+    if first is None or first.kind not in expected.kinds:
+        return outcome("missed")
     if expected.names_somebody and not (named or ways):
         return outcome("unknown")
     if not expected.names_somebody and named:

@@ -37,7 +37,7 @@ def verdict_of(run: Run, method: str) -> str | None:
 
     A fault that the job absorbs need not be told.
     """
-    if run.truth is None:
+    if not run.was_done:
         return None
     if method == OURS:
         verdict = run.verdict
@@ -127,7 +127,7 @@ def scenario_table(runs: Sequence[Run]) -> str:
 
 def _row(name: str, column: str, runs: Sequence[Run], others: Sequence[str]) -> str:
     counts = _counts(runs, OURS)
-    undone = sum(run.truth is None for run in runs)
+    undone = sum(not run.was_done for run in runs)
     words = ("right", "unknown", "missed", "late", "several", "wrong_cause", "wrong_name", "false_alarm")
     seconds = [r.detected_s for r in runs if r.detected_s is not None and verdict_of(r, OURS) not in ("absorbed", None)]
     longer = [run.longer for run in runs if run.longer is not None]

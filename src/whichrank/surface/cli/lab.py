@@ -32,8 +32,10 @@ def up(name: str, nodes: int, leaves: int, spines: int, ports: int, rate: str) -
     from whichrank.lab.network import checked_rate
     from whichrank.lab.topology import Topology
     from whichrank.lab.userspace import refuse_without_root
+    from whichrank.surface.leave import leave_on_signals
 
     refuse_without_root()
+    leave_on_signals()
     remove_abandoned()
     lab = Lab.make(Topology(nodes, leaves, spines, ports), checked_rate(rate), name, stays=True)
     click.echo(lab.file.name)

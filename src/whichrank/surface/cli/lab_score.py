@@ -27,46 +27,52 @@ def score(
 ) -> int:  # fmt: skip
     """Run the catalogue, let each method go through a recording of each scenario, and print the two tables.
 
-    A run takes about half a minute; one that was ended goes on where it was. Exit code 0: whichrank was right in all
-    runs; 1: it was not.
+    A run takes about half a minute; one that was ended goes on where it was, and runs in which nothing was done to the
+    job are done again. Exit code 0: whichrank was right in all runs; 1: it was not.
     """
     import msgspec
 
-    from whichrank.bench.methods.campaign import OURS, Run, done_in, plan, run_all
+    from whichrank.bench.methods.campaign import OURS, Run, done_in, left, plan, run_all
     from whichrank.bench.methods.tables import class_table, picture, scenario_table, verdict_of
+    from whichrank.bench.results_file import ready_picture
+    from whichrank.bench.setup import known_faults, require_tool
     from whichrank.lab.box import remove_abandoned
     from whichrank.lab.scenarios import chosen
     from whichrank.lab.userspace import become_root_of_a_namespace
+    from whichrank.sensors.c10d import torch_folder
     from whichrank.surface.cli.bench import progress_bar
     from whichrank.surface.leave import leave_on_signals
 
     names = _methods(methods)
     todo = plan(chosen(_names(scenarios)), seeds)
     path = results or Path("whichrank-out/lab-score.jsonl")
-    known = done_in(path)
+    to_do = left(todo, done_in(path), names)
+    torch_folder()
+    for planned in to_do:
+        require_tool(known_faults()[planned.scenario.fault])
     become_root_of_a_namespace(sys.argv[1:])
     remove_abandoned()
     leave_on_signals()
-    left = [planned for planned in todo if planned.key not in known]
+    if picture_path:
+        ready_picture(picture_path)
     with progress_bar() as progress:
-        bar = progress.add_task("runs", total=len(todo), completed=len(todo) - len(left))
+        bar = progress.add_task("runs", total=len(todo), completed=len(todo) - len(to_do))
 
         def tell(run: Run) -> None:
             progress.advance(bar)
             after = "" if run.detected_s is None else f" {run.detected_s:.1f} s"
-            progress.console.print(
-                f"{run.scenario}, seed {run.seed}, {run.workload}: {verdict_of(run, OURS) or run.verdict}{after}"
-            )
+            word = verdict_of(run, OURS) or ": ".join(filter(None, (run.verdict, run.error)))
+            progress.console.print(f"{run.scenario}, seed {run.seed}, {run.workload}: {word}{after}")
 
-        run_all(left, names, path, keep, tell)
+        run_all(to_do, names, path, keep, tell)
     known = done_in(path)
     runs = [known[planned.key] for planned in todo if planned.key in known]
-    if picture_path:
-        picture_path.write_text(picture(runs), encoding="utf-8")
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(runs) + b"\n")
     else:
         click.echo(f"{class_table(runs)}\n\n{scenario_table(runs)}")
+    if picture_path:
+        picture_path.write_text(picture(runs), encoding="utf-8")
     return 0 if all(verdict_of(run, OURS) in ("right", "absorbed") for run in runs) else 1
 
 
