@@ -20,7 +20,7 @@ from whichrank.analyzer.silence import silent_job
 from whichrank.analyzer.slow.slowness import Slowness
 from whichrank.analyzer.state import JobState
 from whichrank.config import AnalyzerConfig
-from whichrank.detect.hang import OP_TIMEOUT_SHARE, Look, Thresholds, Urgency, suspicious_s, urgency_of
+from whichrank.detect.hang import OP_TIMEOUT_SHARE, STEADY_S, Look, Thresholds, Urgency, suspicious_s, urgency_of
 from whichrank.detect.usual import UsualWaits
 from whichrank.locate.deaths import (
     Ends,
@@ -59,8 +59,6 @@ IDLE_S = 30.0
 """A rank that completed nothing for so long before, and waits for nobody, need not have gone on."""
 GONE_ON_S = 3.0
 """All that live have completed operations issued this long after a death or failure: they have got over it."""
-STEADY_S = 2.0
-"""Without hard evidence a rank is named only if the same has been seen for this long."""
 STACKS_AT_ONCE = 8
 STACKS_AGAIN_S = 5.0
 """Those of one rank, at the earliest."""

@@ -18,9 +18,10 @@ import numpy as np
 
 from whichrank.analyzer.reasons import in_rendezvous, main_stack, reason_of
 from whichrank.analyzer.state import JobState
+from whichrank.detect.hang import STEADY_S
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence
-from whichrank.model.picture import Picture
+from whichrank.model.picture import Bools, Picture
 from whichrank.model.telemetry import ProcessState
 
 WORKING_CPU = 0.2
@@ -46,6 +47,8 @@ def silent_job(
 ) -> Finding | None:
     """A finding when no operation has completed anywhere for the hang timeout, and somebody is known to wait.
 
+    One that names a rank comes earlier, by what it must stand before it is told.
+
     Args:
         state: The job.
         picture: The same job now.
@@ -58,8 +61,7 @@ def silent_job(
     silent_s = picture.now_s - since_s
     if not alive.any():
         return None
-    runs = state.ranks.rows["state"][alive] == ProcessState.RUNNING  # or would, on a machine that is too busy
-    if runs.any() or (state.ranks.cpu_share[alive] > WORKING_CPU).any():
+    if _somebody_computes(state, alive, since_s):
         hang_timeout_s *= busy_factor  # somebody computes: a start on a loaded machine, a long step
     if silent_s < LOOK_AT_SHARE * hang_timeout_s:
         return None
@@ -68,7 +70,7 @@ def silent_job(
     ranks = [int(r) for r in np.flatnonzero(alive)]
     looked = [r for r in ranks if main_stack(state, r) is not None]
     want_stacks([r for r in ranks if r not in looked][:64], picture.now_s)
-    if silent_s < hang_timeout_s or (len(looked) < len(ranks) and silent_s < hang_timeout_s + STACKS_S):
+    if silent_s < hang_timeout_s - STEADY_S or (len(looked) < len(ranks) and silent_s < hang_timeout_s + STACKS_S):
         return None
     waiting = [r for r in ranks if in_rendezvous(state, r)]
     flying = _in_flight(state, picture, ranks)
@@ -78,6 +80,8 @@ def silent_job(
     started = state.ranks.rows["init_ns"] > 0
     out = [r for r in ranks if r not in waiting] if waiting else []
     blames = _absent(state, picture, waiting, out, missing, flying)
+    if not blames and silent_s < hang_timeout_s:
+        return None
     reason = reason_of(state, picture, out[0]).reason if out and blames else None
     return Finding(
         cause=Cause.NOT_ENTERED if blames else Cause.UNKNOWN,
@@ -97,6 +101,14 @@ def silent_job(
         phase="init" if not started[alive].all() or missing else "data",
         complete=not missing,
     )
+
+
+def _somebody_computes(state: JobState, alive: Bools, since_s: float) -> bool:
+    """Or would, on a machine that is too busy. Who waits in the rendezvous runs for moments only."""
+    runs = alive & (state.ranks.rows["state"] == ProcessState.RUNNING)
+    if bool((state.ranks.cpu_share[alive] > WORKING_CPU).any()):
+        return True
+    return not all(in_rendezvous(state, int(rank), since_s) for rank in np.flatnonzero(runs))
 
 
 def _absent(

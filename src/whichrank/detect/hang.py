@@ -18,6 +18,8 @@ from whichrank.model.signature import op_bytes
 
 CONFIRM_S = 0.6
 """Hard evidence must hold this long, over two looks at least."""
+STEADY_S = 2.0
+"""Without hard evidence a rank is named only if the same has been seen for this long."""
 BARRIER_BYTES = 4
 OP_TIMEOUT_SHARE = 0.8
 SUSPECT_FACTOR = 3.0

@@ -78,6 +78,17 @@ def test_a_rank_that_runs_gets_more_time_though_it_gets_little_of_a_core() -> No
     assert said_of(node, CONFIG.busy_factor * CONFIG.hang_timeout_s + 8)
 
 
+def test_a_rank_that_runs_for_moments_while_it_waits_gives_nobody_more_time() -> None:
+    # GIVEN many ranks in the rendezvous, one of which is seen to run in each look
+    node = Silent([INIT, INIT, OWN, INIT])
+    node.is_(0, ProcessState.RUNNING)
+    assert named(said_of(node, CONFIG.hang_timeout_s + 1)) == {2}
+    # BUT the rank in its own code may be at work
+    node = Silent([INIT, INIT, OWN, INIT])
+    node.is_(2, ProcessState.RUNNING)
+    assert not said_of(node, CONFIG.hang_timeout_s + 1)
+
+
 @pytest.mark.parametrize("init_ns", [0, 1])
 def test_ranks_that_are_all_in_their_own_code_are_no_hang(init_ns: int) -> None:
     # GIVEN a job before its first communicator, or after its last operation
