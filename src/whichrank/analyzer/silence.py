@@ -21,8 +21,7 @@ from whichrank.analyzer.state import JobState
 from whichrank.detect.hang import STEADY_S
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence
-from whichrank.model.picture import Bools, Picture
-from whichrank.model.telemetry import ProcessState
+from whichrank.model.picture import Picture
 
 WORKING_CPU = 0.2
 """Share of a core above which a process computes."""
@@ -61,7 +60,8 @@ def silent_job(
     silent_s = picture.now_s - since_s
     if not alive.any():
         return None
-    if _somebody_computes(state, alive, since_s):
+    runs = state.ranks.running_looks[alive] >= 2  # or would, on a machine that is too busy; who waits runs for moments
+    if runs.any() or (state.ranks.cpu_share[alive] > WORKING_CPU).any():
         hang_timeout_s *= busy_factor  # somebody computes: a start on a loaded machine, a long step
     if silent_s < LOOK_AT_SHARE * hang_timeout_s:
         return None
@@ -101,14 +101,6 @@ def silent_job(
         phase="init" if not started[alive].all() or missing else "data",
         complete=not missing,
     )
-
-
-def _somebody_computes(state: JobState, alive: Bools, since_s: float) -> bool:
-    """Or would, on a machine that is too busy. Who waits in the rendezvous runs for moments only."""
-    runs = alive & (state.ranks.rows["state"] == ProcessState.RUNNING)
-    if bool((state.ranks.cpu_share[alive] > WORKING_CPU).any()):
-        return True
-    return not all(in_rendezvous(state, int(rank), since_s) for rank in np.flatnonzero(runs))
 
 
 def _absent(

@@ -45,6 +45,7 @@ class _Columns:
         self.offset_s = np.zeros(0)  # analyzer seconds minus host monotonic seconds
         self.cpu_share = np.zeros(0)
         self.stopped_looks = np.zeros(0, np.int64)
+        self.running_looks = np.zeros(0, np.int64)
         self.went_on_s = np.zeros(0)  # when the latest operation was issued, at the earliest, that has completed
         self.agent = np.zeros(0, np.int64)
 
@@ -53,7 +54,8 @@ class _Columns:
             return
         for name, fill in (
             ("rows", None), ("rates", None), ("present", False), ("read_s", 0.0), ("read_after_s", -np.inf),
-            ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_looks", 0), ("agent", -1), ("went_on_s", 0.0),
+            ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_looks", 0), ("running_looks", 0),
+            ("agent", -1), ("went_on_s", 0.0),
         ):  # fmt: skip
             old = getattr(self, name)
             new = np.zeros(size, old.dtype) if fill is None else np.full(size, fill, old.dtype)
@@ -189,8 +191,10 @@ class JobState:
         measured = (before["pid"] == rows["pid"]) & (elapsed_ns > 0)
         share = np.divide(used_ns, elapsed_ns, out=np.zeros(len(rows)), where=measured)
         columns.cpu_share[rank] = np.where(measured, 0.5 * columns.cpu_share[rank] + 0.5 * share, 1.0)
-        stopped = rows["state"] == ProcessState.STOPPED
-        columns.stopped_looks[rank] = np.where(stopped, columns.stopped_looks[rank] + 1, 0)
+        for looks, state in (
+            (columns.stopped_looks, ProcessState.STOPPED), (columns.running_looks, ProcessState.RUNNING),
+        ):  # fmt: skip
+            looks[rank] = np.where(rows["state"] == state, looks[rank] + 1, 0)
         for r in rank[columns.agent[rank] != agent].tolist():
             self.host[r], self.job[r] = batch.host, batch.job
         columns.agent[rank] = agent

@@ -21,6 +21,8 @@ SLOWER = 0.5
 """Of the usual rate, from which a way is slow."""
 SLOWER_BY_LOSS = 0.8
 """The same for a very lossy way."""
+SLOWER_BY_OWN_LOSS = 0.9
+"""The same for one that loses far more than those like it."""
 SAGS = 0.7
 """Of the least that it has been, from which a way is slow on which bytes wait to be sent most of the time."""
 MUCH_SLOWER = 0.25
@@ -35,7 +37,7 @@ MOSTLY = 0.5
 LEAST_ALIKE = 3
 """Comparable ways, to know what is usual without a past."""
 ALIKE = 4.0
-"""Times as many bytes as another, at most, for two ways to be comparable."""
+"""Times as many bytes as another, at most, for two ways to be comparable; times as lossy, at least, to stand out."""
 MOST_LIKELY = 256
 """Ways that are compared with those like them, the slowest."""
 BETTER = 0.75
@@ -200,6 +202,8 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     is_lossy = transfers.resent >= LOSSY
     very_lossy = between & (transfers.resent >= VERY_LOSSY)
     by_kernel |= _slower(transfers, between, now.by_kernel, before.by_kernel, very_lossy, SLOWER_BY_LOSS)
+    by_own_loss = _lossier_than_others(transfers, between, very_lossy)
+    by_kernel |= _slower(transfers, between, now.by_kernel, before.by_kernel, by_own_loss, SLOWER_BY_OWN_LOSS)
     was_faster = now.by_kernel < SLOWER * before.by_kernel
     is_steady = transfers.steady_bytes >= LEAST_BYTES
     found = {}
@@ -252,6 +256,15 @@ def _stalls(transfers: Transfers, between: Bools, now: Rates, before: Rates, i: 
     was_better = before.by_kernel[i] > rate / SLOWER and (better is None or better > rate / SLOWER)
     is_far_below = middle is not None and middle > rate / MUCH_SLOWER
     return bool(transfers.active_s[i] >= MOSTLY * transfers.lasted_s and (was_better or is_far_below))
+
+
+def _lossier_than_others(transfers: Transfers, between: Bools, very_lossy: Bools) -> Bools:
+    """Of very lossy ways those that lose far more than the ones that carry about as much: no network that is full."""
+    likely = np.flatnonzero(very_lossy)
+    stands_out = np.zeros(len(very_lossy), np.bool_)
+    for i in likely[np.argsort(-transfers.resent[likely], kind="stable")][:MOST_LIKELY].tolist():
+        stands_out[i] = transfers.resent[i] >= ALIKE * (_alike(transfers, between, transfers.resent, i) or 0.0)
+    return stands_out
 
 
 def _sagging(transfers: Transfers, between: Bools, now: Rates, least: Floats) -> dict[int, SlowLink]:

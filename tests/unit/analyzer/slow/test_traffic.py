@@ -322,7 +322,20 @@ def test_a_way_that_loses_data_is_told_though_what_arrives_arrives_at_once() -> 
     assert told_at(12.0, 0.001) == []
     # AND sooner than one that loses less, since so much sent again shows by itself that something is wrong with it
     assert told_at(35.0, 0.03) == [(2, 4)]
-    assert told_at(45.0, 0.03) == told_at(35.0, 0.01) == told_at(35.0, 0.0) == []
+    assert told_at(47.0, 0.03) == told_at(35.0, 0.01) == told_at(35.0, 0.0) == []
+
+
+def test_a_way_that_loses_far_more_than_the_others_is_told_soonest() -> None:
+    way = (2, 4)
+
+    def told_beside(others: float, rate: float) -> list[tuple[int, int]]:
+        resent = dict.fromkeys(RING, others) | {way: 0.05}
+        return told_links(transfers(RING | {way: rate}, arrival=FAST, resent=resent))
+
+    assert told_beside(0.0, 43.0) == told_beside(0.01, 43.0) == [way]
+    # BUT not in a network that is full: all lose some
+    assert told_beside(0.03, 43.0) == []
+    assert told_beside(0.03, 35.0) == [way]
 
 
 def test_what_is_sent_again_since_answers_come_late_is_no_loss() -> None:
