@@ -36,6 +36,7 @@ class Launch:
         options: Of `whichrank run`.
         network: The nodes; None: this machine.
         is_elastic: torchrun goes on with one node fewer, and takes it in whenever it comes.
+        nursery: Socket of one that has torch loaded, for preloaded launchers.
     """
 
     job: Sequence[str]
@@ -45,6 +46,7 @@ class Launch:
     options: Sequence[str] = ()
     network: Network | None = None
     is_elastic: bool = False
+    nursery: Path | None = None
 
     @property
     def nodes(self) -> int:
@@ -74,7 +76,7 @@ class Launch:
             launch += ["--nnodes", str(self.nodes), "--node-rank", str(number)]
             launch += ["--master-addr", host, "--master-port", str(port)]
         else:
-            launch = [python, "-m", "whichrank.demo.launcher", "--nproc", local, "--nodes", str(self.nodes)]
+            launch = [*preloaded(self.nursery), "--nproc", local, "--nodes", str(self.nodes)]
             launch += ["--node", str(number), "--master", f"{host}:{port}", "--"]
         place = ["--join" if number else "--serve", f"{host}:{self._port + 1}"] if self.network else []
         output = self.folder / f"node-{number}" if number else self.folder
@@ -87,6 +89,11 @@ class Launch:
         # torch 2.13 keeps the first round's store for itself, so that a node that comes later waits for its address.
         elastic = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if self.is_elastic else {}
         return job_environment({**more, **elastic}, on_nodes=self.network is not None)
+
+
+def preloaded(nursery: Path | None) -> list[str]:
+    """How the preloaded launcher is called; its options follow."""
+    return [sys.executable, "-m", "whichrank.demo.launcher", *(["--nursery", str(nursery)] if nursery else [])]
 
 
 def own_environment() -> dict[str, str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Final
 
-from whichrank.bench.launch import end, job_environment
+from whichrank.bench.launch import end, job_environment, preloaded
 from whichrank.demo.hub import Hub
 from whichrank.lab.network import Network
 
@@ -30,11 +30,13 @@ class PairRuns:
     Args:
         network: Of the lab; what is done to it stays.
         local: Ranks on a node.
+        nursery: Socket of one for launchers.
     """
 
-    def __init__(self, network: Network, local: int) -> None:
+    def __init__(self, network: Network, local: int, nursery: Path | None = None) -> None:
         self._network = network
         self._local = local
+        self._nursery = nursery
         self._port = _FIRST_PORT
 
     def train(self, pairs: Sequence[Pair]) -> dict[Pair, float | None]:
@@ -55,7 +57,7 @@ class PairRuns:
 
     def _start(self, pair: Pair, place: int, hub: Hub) -> subprocess.Popen[bytes]:
         command = [
-            *self._network.command(pair[place]), sys.executable, "-m", "whichrank.demo.launcher",
+            *self._network.command(pair[place]), *preloaded(self._nursery),
             "--nproc", str(self._local), "--nodes", "2", "--node", str(place),
             "--master", f"{self._network.address(pair[0])}:{self._port}", "--", *_JOB, "--iterations", str(ITERATIONS),
         ]  # fmt: skip

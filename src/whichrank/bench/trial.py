@@ -66,11 +66,12 @@ class Trial:
         folder: Where incidents and the job's output go.
         say: Told what happens, for people.
         afterwards: Called with the network when the job has ended, while what was done to the network still is.
+        nursery: Socket of one for preloaded launchers.
     """
 
     def __init__(
         self, setup: Setup, folder: Path, say: Callable[[str], None] = lambda _: None,
-        afterwards: Callable[[Network], None] | None = None,
+        afterwards: Callable[[Network], None] | None = None, nursery: Path | None = None,
     ) -> None:  # fmt: skip
         faults = known_faults()
         if setup.fault not in faults:
@@ -91,6 +92,7 @@ class Trial:
         self.folder = folder
         self._say = say
         self._afterwards = afterwards
+        self._nursery = nursery
         self._alert_at_s: float | None = None
         self._joined: list[subprocess.Popen[bytes]] = []
         self._layout = setup.layout or self._drawn_layout()
@@ -173,7 +175,9 @@ class Trial:
         options = ["--hang-timeout", str(self.setup.hang_timeout_s), "--slow-window", str(self.setup.slow_window_s)]
         options += ["--record"] if self.setup.record else []
         is_elastic = self.fault.is_elastic
-        return Launch(job, self.setup.ranks, self.folder, self.setup.launcher, options, nodes, is_elastic)
+        return Launch(
+            job, self.setup.ranks, self.folder, self.setup.launcher, options, nodes, is_elastic, self._nursery
+        )
 
     def _wait_for_others(self, injector: Injector) -> None:
         """Until all nodes but the last train."""

@@ -7,6 +7,8 @@ In all that a sensor or an agent can see it does as torchrun does: RANK and its 
 session per rank, a look at the ranks every 0.1 s, SIGTERM to the others when one has failed, SIGKILL after
 `--shutdown-timeout-s`, exit code 1.
 
+Where many runs follow each other, `whichrank.demo.nursery` has imported it for all of them (`--nursery`).
+
 A forked rank runs the hook that `import torch` would have called (entry point group ``torch.backends``), with its
 environment in place.
 """
@@ -28,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from whichrank.demo.ask import Owner, ask
 from whichrank.demo.ports import free_port
 
 # torch._dynamo: the first optimizer step imports it, which would cost every rank a second.
@@ -46,6 +49,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--nodes", type=int, default=1, help="how many there are, each with as many ranks")
     parser.add_argument("--master", default="", help="HOST:PORT for the rendezvous; for one node a free port is found")
     parser.add_argument("--shutdown-timeout-s", type=float, default=30.0, help="from SIGTERM to SIGKILL")
+    parser.add_argument("--nursery", default="", help="socket of a `whichrank.demo.nursery` that has torch loaded")
     parser.add_argument("--pids", type=Path, help="write {rank: pid} as JSON to this file")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="-- [-m MODULE | SCRIPT | MODULE] ARGS")
     return parser
@@ -89,12 +93,14 @@ class Launcher:
         place: which ranks.
         command: module or script, and its arguments.
         shutdown_timeout_s: from SIGTERM to SIGKILL.
+        owner: of this run, if it is not the parent.
     """
 
-    def __init__(self, place: Place, command: list[str], shutdown_timeout_s: float) -> None:
+    def __init__(self, place: Place, command: list[str], shutdown_timeout_s: float, owner: Owner | None = None) -> None:
         self._place = place
         self._command = command
         self._shutdown_timeout_s = shutdown_timeout_s
+        self._owner = owner
         self._running: dict[int, int] = {}
         self._codes: dict[int, int] = {}
         self._stop_signal = 0
@@ -117,6 +123,8 @@ class Launcher:
         while self._running and not self._stop_signal and not any(self._codes.values()):
             self._reap()
             time.sleep(_LOOK_EVERY_S if self._running else 0)
+            if self._owner and (wanted := self._owner.wants()):
+                self._stop_signal = wanted
         failed = [(rank, code) for rank, code in self._codes.items() if code]
         if self._running:
             self._end(self._stop_signal or signal.SIGTERM)
@@ -135,6 +143,8 @@ class Launcher:
         if pid:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         else:
+            if self._owner:
+                self._owner.leave()
             become_rank(self._place.environment(local_rank), parent)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             run_program(self._command)
@@ -212,8 +222,15 @@ def run_program(command: list[str]) -> None:
         runpy.run_module(program, run_name="__main__", alter_sys=True)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run a job."""
+def load() -> None:
+    """Import what ranks need."""
+    for module in PRELOADED:
+        importlib.import_module(module)
+    gc.freeze()  # what all ranks share stays shared: no rank collects it, also not at its end
+
+
+def main(argv: list[str] | None = None, owner: Owner | None = None) -> int:
+    """Run a job, for an owner that is not the parent if there is one."""
     args = options().parse_args(argv)
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command or args.nproc < 1:
@@ -222,10 +239,10 @@ def main(argv: list[str] | None = None) -> int:
     if not port.isdigit() or not 0 <= args.node < args.nodes:
         options().error("--master takes HOST:PORT, and --node a number below --nodes")
     place = Place(args.nproc, args.node, args.nodes, host, int(port))
-    for module in PRELOADED:
-        importlib.import_module(module)
-    gc.freeze()  # what all ranks share stays shared: no rank collects it, also not at its end
-    return Launcher(place, command, args.shutdown_timeout_s).run(args.pids)
+    if args.nursery and owner is None:
+        return ask(args.nursery, sys.argv[1:] if argv is None else argv, _HANDLED)
+    load()
+    return Launcher(place, command, args.shutdown_timeout_s, owner).run(args.pids)
 
 
 if __name__ == "__main__":

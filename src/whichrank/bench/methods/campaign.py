@@ -15,6 +15,7 @@ from whichrank.bench.methods.method import Limits
 from whichrank.bench.methods.ours import words_of
 from whichrank.bench.methods.score import METHODS, Outcome, expected_of, judge, listen
 from whichrank.bench.methods.word import Word
+from whichrank.bench.nursery import Nursery
 from whichrank.bench.pair_runs import PairRuns
 from whichrank.bench.results_file import append_result, keep_run, make_ready, read_results, ready_folder
 from whichrank.bench.setup import HANG_TIMEOUT_S, SLOW_WINDOW_S, Result, Setup
@@ -187,31 +188,32 @@ def run_all(
     if keep:
         ready_folder(keep)
     heard = {run.scenario for run in done_in(path).values() if _hears(run, methods)}
-    for planned in todo:
-        is_heard = planned.scenario.is_claim or (planned.may_be_heard and planned.scenario.name not in heard)
-        folder = Path(tempfile.mkdtemp(prefix="whichrank-score-"))
-        try:
-            run = run_one(planned.scenario, planned.seed, methods if is_heard else (), folder)
-            append_result(path, run)
-            if keep:
-                keep_run(folder, keep / f"{run.scenario.replace(' ', '-')}-{run.seed}")
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        heard |= {run.scenario} if _hears(run, methods) else set()
-        tell(run)
+    with Nursery() as nursery:
+        for planned in todo:
+            is_heard = planned.scenario.is_claim or (planned.may_be_heard and planned.scenario.name not in heard)
+            folder = Path(tempfile.mkdtemp(prefix="whichrank-score-"))
+            try:
+                run = run_one(planned.scenario, planned.seed, methods if is_heard else (), folder, nursery.path)
+                append_result(path, run)
+                if keep:
+                    keep_run(folder, keep / f"{run.scenario.replace(' ', '-')}-{run.seed}")
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+            heard |= {run.scenario} if _hears(run, methods) else set()
+            tell(run)
 
 
-def run_one(scenario: Scenario, seed: int, methods: Sequence[str], folder: Path) -> Run:
-    """Run a scenario once, and let the methods go through its recording."""
+def run_one(scenario: Scenario, seed: int, methods: Sequence[str], folder: Path, nursery: Path | None = None) -> Run:
+    """Run a scenario once, with preloaded launchers of this nursery, and let the methods go through its recording."""
     setup = setup_of(scenario, seed, is_heard=bool(methods))
     said = dict[str, list[Word]]()
 
     def train_again(network: Network) -> None:
         local = RANKS // network.count
-        said[BISECTION] = bisect(PairRuns(network, local).train, network.count, local)
+        said[BISECTION] = bisect(PairRuns(network, local, nursery).train, network.count, local)
 
     is_tried = BISECTION in methods and scenario.outlasts_its_job and not scenario.is_claim
-    result = Trial(setup, folder, afterwards=train_again if is_tried else None).run()
+    result = Trial(setup, folder, afterwards=train_again if is_tried else None, nursery=nursery).run()
     truth = msgspec.convert(result.truth, Truth) if result.truth and result.verdict != NOT_DONE else None
     return Run(
         scenario=scenario.name,
