@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
+from whichrank.bench.nursery import Nursery
 from whichrank.bench.pair_runs import PairRuns
 from whichrank.lab.box import Lab
 from whichrank.lab.namespaces import processes_in
@@ -16,11 +19,13 @@ pytestmark = [
 ]
 
 
-def test_a_pair_of_nodes_trains_and_leaves_nothing() -> None:
+@pytest.mark.parametrize("has_nursery", [False, True])
+def test_a_pair_of_nodes_trains_and_leaves_nothing(has_nursery: bool) -> None:
     lab = Lab.make(Topology(2), "200mbit")
     try:
-        runs = PairRuns(lab.network, local=2)
-        iteration_s = runs.train([(0, 1)])[0, 1]
+        with Nursery() if has_nursery else nullcontext() as nursery:
+            runs = PairRuns(lab.network, 2, nursery.path if nursery else None)
+            iteration_s = runs.train([(0, 1)])[0, 1]
         assert iteration_s is not None
         assert iteration_s > 0.005, "four layers of a millisecond at least"
         assert not [pid for place in lab.network.topology.places for pid in processes_in(lab.network.namespace(place))]

@@ -112,9 +112,8 @@ def scenario_table(runs: Sequence[Run]) -> str:
     others = [method for method in methods_of(runs) if method != OURS]
     lines = [
         "| scenario | class | n | under torchrun | right | unknown | missed | late | several | wrong cause "
-        "| wrong name | false alarm | class right | absorbed | detected, median (max) s | iterations longer | "
-        + " | ".join(TITLES[method] for method in others)
-        + " |",
+        "| wrong name | false alarm | class right | absorbed | detected, median (max) s | iterations longer |"
+        + "".join(f" {TITLES[method]} |" for method in others),
         "|---|---|" + "--:|" * (14 + len(others)),
     ]
     for name in dict.fromkeys(scenario.name for scenario in (*SCENARIOS, *CLAIMED)):
