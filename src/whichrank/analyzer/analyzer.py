@@ -110,6 +110,10 @@ class Analyzer:
             self.history.forget(rank)
         if restarted:
             self.slowness.forget()
+            self.rounds.forget()
+        # What an earlier process of the rank did may come late.
+        is_of_now = records["row"]["t_issue_ns"] > self.state.ranks.rows["created_ns"][records["rank"]]
+        records, comm = records[is_of_now], comm[is_of_now]
         for rank in self.state.take_lossy():
             self.history.sequence(rank).expect_loss()
         self.history.add_comms(self.state.info)

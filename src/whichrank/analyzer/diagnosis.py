@@ -302,6 +302,9 @@ class Diagnosis:
         rows = picture.waits[np.isin(picture.waits["rank"], ranks)]
         skewed = sorted({r for comm in np.unique(rows["comm"]) for r in self.history.skewed(int(comm))} & set(ranks))
         wrong, witness = (skewed, "its skew since then") if skewed else self._out_of_order(picture, rows)
+        is_extra = False
+        if not wrong and (alone := self._alone(picture, rows)):
+            wrong, witness, is_extra = [alone[0]], "what all others did after the same operations", alone[1]
         said = {int(w["rank"]): f"{self.op_name(w)} on {self.comm_name(int(w['comm']))}" for w in rows}
         evidence = tuple(
             Evidence(what="blocked on", value=words, where=f"rank {rank}") for rank, words in list(said.items())[:16]
@@ -311,7 +314,8 @@ class Diagnosis:
         )
         certain = graph.cycle_explicit and len(wrong) < len(ranks) and bool(wrong)
         # Against the order of the communicator's own operations: one too many or too few, not two in opposite order.
-        extra = certain and all(self._departs_on_its_group(picture, rows[rows["rank"] == r]) for r in wrong)
+        departs = all(self._departs_on_its_group(picture, rows[rows["rank"] == r]) for r in wrong)
+        extra = certain and (departs or is_extra)
         cause = Cause.INCONSISTENT if extra else Cause.DEADLOCK
         return Finding(
             cause=cause if graph.cycle_explicit else Cause.UNKNOWN,
@@ -329,14 +333,34 @@ class Diagnosis:
             complete=self.complete(picture),
         )
 
-    def _up_to(self, picture: Picture, wait: Any) -> Tokens | None:
-        """The tokens of a rank up to and with the operation that it waits on, None if that is not in flight."""
+    @staticmethod
+    def _ordinal_of(picture: Picture, wait: Any) -> int | None:
+        """The number of the operation that a rank waits on among all of its own, None if that is not in flight."""
         ops = picture.ops
         at = np.flatnonzero(
             (ops["rank"] == wait["rank"]) & (ops["comm"] == wait["comm"]) & (ops["counter"] == wait["counter"])
             & (ops["kind"] == wait["kind"]) & (ops["peer"] == wait["peer"])
         )  # fmt: skip
-        return self.history.up_to(int(wait["rank"]), int(ops["ordinal"][at[0]])) if len(at) else None
+        return int(ops["ordinal"][at[0]]) if len(at) else None
+
+    def _up_to(self, picture: Picture, wait: Any) -> Tokens | None:
+        """The tokens of a rank up to and with the operation that it waits on, None if that is not in flight."""
+        ordinal = self._ordinal_of(picture, wait)
+        return None if ordinal is None else self.history.up_to(int(wait["rank"]), ordinal)
+
+    def _alone(self, picture: Picture, waits: Any) -> tuple[int, bool] | None:
+        """The one rank on a cycle that waits in a collective where all others went on with something else.
+
+        Returns:
+            It, and whether it left out or added operations.
+        """
+        found = {}
+        for wait in waits[waits["kind"] < Kind.SEND]:
+            ordinal = self._ordinal_of(picture, wait)
+            is_extra = None if ordinal is None else self.peers.leaves_alone(int(wait["rank"]), ordinal)
+            if is_extra is not None:
+                found[int(wait["rank"])] = is_extra
+        return next(iter(found.items())) if len(found) == 1 else None
 
     def _departs_on_its_group(self, picture: Picture, waits: Any) -> bool:
         """Would a rank's operation be a departure even if its communicator were the only one?"""

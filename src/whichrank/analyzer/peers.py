@@ -11,7 +11,7 @@ import numpy as np
 
 from whichrank.analyzer.history import Frontiers, History
 from whichrank.locate.signatures import Skew
-from whichrank.locate.strays import Stray, stray
+from whichrank.locate.strays import Stray, lone, stray
 from whichrank.model.sequence import Edit, Tokens
 
 COMPARED = 4096
@@ -72,6 +72,26 @@ class Peers:
             if skew:
                 return skew
         return None
+
+    def leaves_alone(self, rank: int, ordinal: int) -> bool | None:
+        """Has this rank issued an operation where all others, after the same ones, have issued another one?
+
+        Args:
+            rank: The rank.
+            ordinal: Of its operation.
+
+        Returns:
+            None if it has not; else whether its operation does not usually follow on theirs: if it does, the order is
+            another one, else operations were left out or added.
+        """
+        h, spans = self._history, self._spans(self._peers_of(rank))
+        begin = max(max(first for first, _ in spans.values()), max(last for _, last in spans.values()) - COMPARED)
+        shapes = {r: h.shapes_of(h.sequence(r).tokens[begin - a :]) for r, (a, b) in spans.items() if begin <= b}
+        mine = shapes.pop(rank, np.zeros(0, np.uint32))[: max(ordinal - h.shift_of(rank) - begin + 1, 0)]
+        theirs = lone(mine, list(shapes.values())) if len(mine) else None
+        if theirs is None:
+            return None
+        return not bool(((mine[:-1] == theirs) & (mine[1:] == mine[-1])).any())
 
     def _skew_since(self, rank: int, begin: int, spans: dict[int, tuple[int, int]], least: int | None) -> Skew | None:
         """As `skew_of`, by what was issued from this place on."""

@@ -19,7 +19,7 @@ from whichrank.locate.signatures import Skew, deviants
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence
 from whichrank.model.picture import Picture
-from whichrank.model.rows import Kind
+from whichrank.model.rows import Kind, Status
 from whichrank.model.sequence import Edit
 from whichrank.model.signature import describe
 
@@ -70,6 +70,7 @@ class Rounds:
         member = state.group_ranks(comm, records["rank"])
         row = records["row"]
         good = (row["kind"] < Kind.SEND) & (row["counter"] > 0) & (member >= 0) & (self._size.rows[comm] > 1)
+        good &= row["status"] == Status.DONE  # what fails is told by what becomes of the job
         comm, member, row = comm[good], member[good], row[good]
         counter, sign = row["counter"], (signs[good] >> np.uint64(32)).astype(np.uint32)
         self._remember(sign, row)
@@ -87,6 +88,16 @@ class Rounds:
             self._suspects.setdefault(key, now_s)
         at = self._member_at.rows[comm] + member
         self._compare_places(comm[newest], at[newest], slot[newest], counter[newest], row["ordinal"][newest])
+
+    def forget(self) -> None:
+        """A rank's process was replaced: it counts from one again, and so may the others of its communicators."""
+        for column in (
+            self._slot_counter, self._slot_told, self._cell_counter, self._behind, self._behind_since,
+        ):  # fmt: skip
+            column.rows[:] = 0
+        self._suspects.clear()
+        self._apart.clear()
+        self._told.clear()
 
     def _compare_places(self, comm: Ints, at: Ints, slot: Ints, counter: NDArray[Any], ordinal: NDArray[Any]) -> None:
         """Which members are no longer where they used to be in a round, against the first that told it.
@@ -171,6 +182,8 @@ class Rounds:
         sides = np.unique(signs, return_inverse=True)[1].reshape(-1).tolist()
         if len(set(sides)) < 2 or not set(signs.tolist()) <= self._said.keys():
             return None  # newer rounds have taken its place
+        if 2 * len(known) <= size:
+            return None  # too little is known of a round that all have completed
         ranks = [picture.group_rank_to_rank(comm, int(m)) for m in known]
         rows = [self._said[value] for value in signs.tolist()]
         ordinal = dict(zip(ranks, self._cell_ordinal.rows[cells[known]].tolist(), strict=True))

@@ -86,8 +86,9 @@ class Look:
     def after(cls, before: Look | None, finding: Finding, now_s: float) -> Look:
         """One look more, or the first of another finding."""
         op = finding.op or {}
-        # Many operations may wait for one rank, and another of them be the oldest at each look.
-        key = (finding.cause, finding.names, *(() if finding.names else (finding.comm, op.get("counter"))))
+        # Many operations may wait for one rank, or on one way, and another of them be the oldest at each look.
+        is_found = bool(finding.names or finding.links)
+        key = (finding.cause, finding.names, *(() if is_found else (finding.comm, op.get("counter"))))
         if before and before.key == key:
             return replace(before, looks=before.looks + 1)
         return cls(key, now_s, 1)

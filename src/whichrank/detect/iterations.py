@@ -9,8 +9,9 @@ DDP waits for futures of its buckets, and no sensor sees that. It does so once a
 latest issue to the end of such an operation counts as blocked. Which is the last of them is learned from all ranks and
 iterations: where one issues the next bucket while this one is under way, no rank ever waits for this one before that.
 
-Records come in the order in which operations complete, so an iteration is known when the step that ends it is. All
-ranks are handled at once: a rank and a time on its clock are one sortable number.
+Records come in the order in which operations complete. The last future of an iteration may be seen to be ready after
+the step that waited for it, so an iteration is measured when all that was issued in it is known, or at the next step.
+All ranks are handled at once: a rank and a time on its clock are one sortable number.
 """
 
 from __future__ import annotations
@@ -166,24 +167,44 @@ class Iterations:
         opened = self._open[np.unique(steps["rank"])]
         steps = np.concatenate((opened[opened["counter"] > 0], steps))
         steps = steps[np.lexsort((steps["counter"], steps["rank"]))]
+        ops = np.concatenate(self._ops) if self._ops else none
+        steps = self._without_unsettled(steps, ops)
         follows = np.diff(steps["rank"]) == 0
         last = np.append(~follows, True)
-        ops = np.concatenate(self._ops) if self._ops else none
-        now_ns = np.full(len(self._open), -1, np.int64)
-        now_ns[steps["rank"][last]] = steps["at_ns"][last]
+        now_ns, issued = np.zeros(len(self._open), np.int64), np.full(len(self._open), -1, np.int64)
+        now_ns[steps["rank"][last]], issued[steps["rank"][last]] = steps["at_ns"][last], steps["ordinal"][last]
         self._open[steps["rank"][last]] = steps[last]
-        known = ops["rank"] < len(now_ns)
-        over = known & (ops["end_ns"] <= np.where(known, now_ns[np.where(known, ops["rank"], 0)], 0))
+        known = ops["rank"] < len(issued)
+        over = known & (ops["ordinal"].astype(np.int64) <= issued[np.where(known, ops["rank"], 0)])
         self._ops = [ops[~over]] if not over.all() else []
         self._pending = len(ops) - int(over.sum())
         ops = ops[over]
         begin, end = steps[:-1][follows], steps[1:][follows]
-        self._infer_blocked(ops, np.where(np.bincount(steps["rank"], minlength=len(now_ns)) > 0, now_ns, 0), begin, end)
+        self._infer_blocked(ops, now_ns, begin, end)
         whole = (end["counter"] == begin["counter"] + 1) & (end["at_ns"] > begin["at_ns"])
         begin, end = begin[whole], end[whole]
         if len(begin):
             self._measure(ops, begin, end, comm_kinds)
         return ops
+
+    def _without_unsettled(self, steps: np.ndarray[Any, Any], ops: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Keep for the next look the latest step of ranks of whose latest iteration not all operations are known.
+
+        Args:
+            steps: Rows of STEP, sorted by rank and number.
+            ops: All that is known and not measured yet.
+        """
+        ends = np.append(np.diff(steps["rank"]) != 0, True)
+        ends[1:] &= np.diff(steps["rank"]) == 0  # a first step ends nothing
+        ends[0] = False
+        at = np.flatnonzero(ends)
+        begin, end = steps[at - 1], steps[at]
+        of = _iteration_of(ops, begin, end) if len(at) else np.zeros(0, np.int64)
+        there = np.bincount(of[of >= 0], minlength=len(at))
+        wait = at[there < end["ordinal"].astype(np.int64) - begin["ordinal"]]
+        if len(wait):
+            self._steps.append(steps[wait])
+        return np.delete(steps, wait)
 
     def window(self, ranks: Ints, window_s: float, least: int = LEAST) -> Window | None:
         """The latest iterations that all of these ranks have ended.
@@ -311,15 +332,16 @@ class Iterations:
         first = np.append(True, np.diff(begin["rank"]) != 0)
         zero_ns[begin["rank"][first]] = begin["at_ns"][first]
         ops = ops[ops["end_ns"] > zero_ns[ops["rank"]]]
-        waited = ops[ops["blocked_ns"] > 0]
-        zero = zero_ns[waited["rank"]]
-        blocked = Blocked.of(
-            key_of(waited["rank"], waited["end_ns"] - waited["blocked_ns"] - zero),
-            key_of(waited["rank"], waited["end_ns"] - zero),
-        )
+        of = _iteration_of(ops, begin, end)
+        is_waited = ops["blocked_ns"] > 0
+        waited, step_of = ops[is_waited], of[is_waited]
+        zero, from_ns = zero_ns[waited["rank"]], waited["end_ns"] - waited["blocked_ns"]
+        # The step that waits for a future comes after it, however late it was seen to be ready.
+        until_ns = np.where((waited["future"] > 0) & (step_of >= 0), end["at_ns"][step_of], waited["end_ns"])
+        until_ns = np.maximum(np.minimum(until_ns, waited["end_ns"]), from_ns)
+        blocked = Blocked.of(key_of(waited["rank"], from_ns - zero), key_of(waited["rank"], until_ns - zero))
         zero = zero_ns[begin["rank"]]
         from_key, to_key = key_of(begin["rank"], begin["at_ns"] - zero), key_of(end["rank"], end["at_ns"] - zero)
-        of = _iteration_of(ops, begin, end)
         inside = of >= 0
         ops, of = ops[inside], of[inside]
         rows = np.zeros(len(begin), ITERATION)

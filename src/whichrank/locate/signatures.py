@@ -24,6 +24,8 @@ from whichrank.model.sequence import Edit, Tokens
 from whichrank.model.signature import signatures
 
 ASKED_OF_A_SIDE = 8
+LEAST_TOGETHER, TOGETHER = 5, 0.75
+"""Ranks, and share of a round's members, that do not all go wrong in the same way."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +134,11 @@ def deviants(
     asked = _some_of_each(sides)
     own = departed({ranks[i]: up_to(ranks[i]) for i in asked}, shape)
     wrong = _whole_sides([ranks[i] for i in asked], [sides[i] for i in asked], own)
+    against_past = frozenset(r for r, s in zip(ranks, sides, strict=True) if s in wrong)
+    if len(against_past) >= max(LEAST_TOGETHER, TOGETHER * len(ranks)):
+        against_past = frozenset()  # what nearly all do for the first time is the program's doing
     verdicts = {
-        "its own earlier iterations": frozenset(r for r, s in zip(ranks, sides, strict=True) if s in wrong),
+        "its own earlier iterations": against_past,
         "communicators of the same role": frozenset(
             r for r, s in zip(ranks, sides, strict=True) if sister_side is not None and s != sister_side
         ),

@@ -8,7 +8,7 @@ program does now and then (a log line, an evaluation, new groups) all of them do
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,8 @@ LEAST_ALIKE = 12
 MAX_SHIFT = 3
 PEERS = 2
 """Others that must agree with each other, so that one against them is the exception."""
+LEAST_AGAINST = 3
+"""The same where nothing is known of how it goes on."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,24 @@ def stray(rank: int, tokens: Mapping[int, Tokens]) -> Stray | None:
     shift, (n, peer, _) = max(by_shift.items(), key=lambda item: item[1][0])
     best = Stray(peer, at, shift, n, either=by_shift[-shift][2])
     return best if _agree(best, peers, tokens) else None
+
+
+def lone(mine: Tokens, others: Sequence[Tokens]) -> int | None:
+    """What all others did where this rank, after the same operations, has just done something else.
+
+    Args:
+        mine: What its operations are on any communicator of their role, up to the one in question.
+        others: The same of ranks that may be its peers, as far as they have come, from the same place on.
+
+    Returns:
+        None if they are no majority, or do not agree.
+    """
+    at = len(mine) - 1
+    there = [int(theirs[at]) for theirs in others if len(theirs) > at and _alike(mine[:at], theirs) == at]
+    is_majority = len(there) >= LEAST_AGAINST and 2 * len(there) > len(others) + 1
+    if at < LEAST_ALIKE or not is_majority or len(set(there)) > 1 or there[0] == int(mine[at]):
+        return None
+    return there[0]
 
 
 def _agree(found: Stray, peers: list[int], tokens: Mapping[int, Tokens]) -> bool:

@@ -71,3 +71,49 @@ def test_a_circle_that_a_skew_has_led_to_is_held_against_nobody_else() -> None:
     node.waits(0, TP, ITERATIONS + 1, 0.5, ordinal=NEXT)
     node.waits(1, PP, ITERATIONS + 1, 0.5, ordinal=NEXT)
     assert [c.rank for c in last_word(a, node).culprits] == [0]
+
+
+LONG, SEEN_AT = 40, 9
+
+
+def long_iterations(*, has_been_behind: bool) -> tuple[Analyzer, Node]:
+    """Five ranks whose iterations are longer than what is asked of their past; rank 3 is in the third group alone.
+
+    All have used that group once where an iteration ends.
+
+    Args:
+        has_been_behind: And once directly behind an operation of the group in which the others are.
+    """
+    a = analyzer()
+    ranks = list(range(5))
+    node = Node("a:1", ranks, 5)
+    node.comm(comm_info(TP, ranks, "mesh_tp"), comm_info(PP, ranks, "mesh_pp"), comm_info(EXTRA, ranks, "mesh_ep"))
+    issued = {TP: 0, PP: 0, EXTRA: 0}
+    rows, ordinal = [], 1
+    for number in range(ITERATIONS):
+        groups = [(EXTRA, 1)] if number == 2 and has_been_behind else []
+        groups += [(TP, LONG), (PP, 1), *([(EXTRA, 1)] if number == SEEN_AT else [])]
+        groups = [(TP, 1), *groups] if number == 2 else groups
+        for group, count in groups:
+            rows += [records(rank, group, issued[group] + 1, count, ordinal=ordinal) for rank in ranks]
+            issued[group] += count
+            ordinal += count
+    for rank in ranks:
+        for group, count in issued.items():
+            node.did(rank, group, count)
+    a.feed(node.batch(0.0, np.concatenate(rows)), a_second(0.0))
+    for rank in ranks:
+        group = EXTRA if rank == 3 else TP
+        node.waits(rank, group, issued[group] + 1, 0.5, ordinal=ordinal)
+    return a, node
+
+
+def test_the_one_that_does_what_no_other_did_is_named_though_its_past_allows_it() -> None:
+    word = last_word(*long_iterations(has_been_behind=False))
+    assert [c.rank for c in word.culprits] == [3]
+    assert "what all others did" in word.culprits[0].why
+    assert word.cause == Cause.INCONSISTENT
+    # AND it may only have come too early, where both have been in this order before
+    word = last_word(*long_iterations(has_been_behind=True))
+    assert [c.rank for c in word.culprits] == [3]
+    assert word.cause == Cause.DEADLOCK

@@ -28,8 +28,14 @@ class Job:
         self.analyzer = Analyzer(AnalyzerConfig(), "job", 0.0)
         self.now_s = NOW_S
 
+    def restarts(self, pid: int) -> None:
+        """All processes are other ones, from ten seconds after the beginning on."""
+        for node in self.nodes:
+            for rank in node.ranks:
+                node.row[rank] = {"pid": pid + rank, "restart_count": 1, "created_ns": T0 + 10 * S}
+
     def tells(
-        self, first: int, count: int, odd: dict[int, dict[str, Any]] | None = None, node: int | None = None
+        self, first: int, count: int, odd: dict[int, dict[str, Any]] | None = None, node: int | None = None, **row: int
     ) -> None:
         """All ranks (or those of one node) complete rounds; `odd` says what some issued instead in the last of them."""
         self.now_s += 0.5
@@ -38,7 +44,7 @@ class Job:
                 continue
             parts = []
             for rank in told.ranks:
-                rows = records(rank, 7, first, count)
+                rows = records(rank, 7, first, count, **row)
                 for name, value in (odd or {}).get(rank, {}).items():
                     rows["row"][name][-1] = value
                 parts.append(rows)
@@ -70,6 +76,20 @@ def test_the_odd_one_of_four_is_named_though_the_round_completed(odd: dict[str, 
     assert incident.op is not None
     assert incident.op.trace_id == "0000000000000007-60"
     assert len(incident.evidence) == 4
+
+
+def test_what_earlier_processes_did_is_not_compared() -> None:
+    # GIVEN a job that was started again, and whose last round is another operation than that round was before
+    job = Job()
+    job.tells(1, 60)
+    job.restarts(pid=500)
+    again = {"t_issue_ns": T0 + 20 * S}
+    job.tells(1, 39, **again)
+    job.tells(1, 60)  # what came late
+    job.tells(40, 1, **again, kind=int(Kind.BARRIER), node=0)
+    # THEN nothing is said while the other node has not told it
+    assert not job.said()
+    assert not job.analyzer.finish(job.now_s + 5.0)
 
 
 def test_agents_that_are_far_apart_are_compared_as_far_as_they_overlap() -> None:

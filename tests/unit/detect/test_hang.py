@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from whichrank.config import AnalyzerConfig
 from whichrank.detect.hang import Look, Thresholds, Urgency, is_barrier, suspicious_s, urgency_of
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause
+from whichrank.model.incident import Cause, Link
 from whichrank.model.rows import Kind
 
 NOW_S = 5000.0
@@ -134,6 +136,9 @@ def test_a_look_counts_as_long_as_the_same_is_seen() -> None:
     # BUT another rank, or another operation where nobody is named, is another finding
     for other in (finding(2, names=(4,)), finding(2, names=(3, 4))):
         assert Look.after(second, other, 12.0).looks == 1
+    way = replace(finding(1, names=()), links=(Link(src=2, dst=4),))
+    other_wait = replace(way, comm=1, op=OP | {"counter": 8})
+    assert Look.after(Look.after(None, way, 10.0), other_wait, 11.0).looks == 2
     nobody = Look.after(None, finding(1, names=()), 10.0)
     assert Look.after(nobody, finding(2, names=(), op=OP | {"counter": 8}), 12.0).looks == 1
 

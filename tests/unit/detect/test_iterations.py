@@ -177,6 +177,34 @@ def test_an_end_that_is_seen_a_little_late_is_no_sign_that_nobody_waited() -> No
     assert known.rows["own_s"][0, 1] == pytest.approx(0.1 - 0.04 - 0.029, abs=1e-4)
 
 
+def test_an_iteration_is_measured_when_all_of_its_operations_are_known() -> None:
+    # GIVEN a rank whose second bucket is seen to be ready 10 ms after the step that waited for it
+    (ops, steps), (next_ops, next_steps) = two_buckets(0, 25), two_buckets(0, 25, iteration=1)
+    ops["end_ns"][1] = 1 + 110 * MS
+    known = Iterations()
+    # WHEN that is not told yet THEN the iteration is not either
+    known.feed(ops[:1], steps)
+    known.look(KINDS)
+    assert known.newest == -1
+    # BUT as soon as it is, and the rank was blocked up to its step and no longer
+    known.feed(ops[1:], next_steps[:0])
+    known.look(KINDS)
+    assert known.newest == 1
+    assert known.rows["own_s"][0, 1] == pytest.approx(0.025, abs=1e-4)
+    known.feed(next_ops, next_steps[1:])
+    known.look(KINDS)
+    assert known.rows["pattern"][0, 1] == known.rows["pattern"][0, 2] > 0
+
+
+def test_an_operation_that_is_never_told_holds_an_iteration_up_until_the_next_step() -> None:
+    known = Iterations()
+    for iteration in range(4):
+        ops, steps = two_buckets(0, 25, iteration)
+        known.feed(ops[:1], steps[1 if iteration else 0 :])
+        known.look(KINDS)
+        assert known.newest == (iteration if iteration else -1)
+
+
 def test_ranks_that_make_no_steps_fill_no_memory() -> None:
     known = Iterations()
     ops = np.zeros(1 << 18, OP)

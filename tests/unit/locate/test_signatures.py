@@ -202,6 +202,14 @@ def test_what_all_did_for_the_first_time_is_the_programs_doing() -> None:
     assert asked({1: DEPARTED, 2: DEPARTED}, [0, 1]) == Deviation((), ())
 
 
+def test_what_nearly_all_did_for_the_first_time_is_the_programs_doing_too() -> None:
+    # GIVEN a first log line, for which one rank of six has not come
+    found = asked({1: DEPARTED, 2: DEPARTED, 3: DEPARTED, 4: DEPARTED, 5: DEPARTED, 6: FAITHFUL}, [1, 1, 1, 1, 1, 0])
+    assert found == Deviation((6,), ("the majority",))
+    # BUT of fewer it cannot be known
+    assert asked({1: DEPARTED, 2: DEPARTED, 3: DEPARTED, 6: FAITHFUL}, [1, 1, 1, 0]) == Deviation((), ())
+
+
 def test_a_rare_operation_is_not_held_against_the_rank_whose_past_was_lost() -> None:
     # GIVEN a log operation every five iterations; of rank 1 only the last two iterations are known
     whole = (ITERATION * 5 + "L") * 6 + ITERATION + "L"

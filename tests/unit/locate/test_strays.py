@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichrank.locate.strays import LEAST_ALIKE, stray
+from whichrank.locate.strays import LEAST_ALIKE, lone, stray
 from whichrank.model.sequence import Tokens
 
 PROGRAM = [1, 1, 1, 2, 1, 1, 3]
@@ -73,3 +73,16 @@ def test_another_position_is_no_peer() -> None:
     other_stage = PROGRAM * 4 + [5, 5, 6] * 40
     found = stray(0, job(other_stage))
     assert found is None or found.lasted < LEAST_ALIKE
+
+
+def test_what_one_does_where_all_others_did_something_else() -> None:
+    usual = PROGRAM * 5
+    mine = tokens([*usual, 7])
+    others = [tokens([*usual, 1, 1]), tokens([*usual, 1]), tokens([*usual, 1, 1, 1])]
+    assert lone(mine, others) == 1
+    # BUT not if others do it too, differ, have not come so far, or were never alike
+    assert lone(mine, [*others, mine]) is None
+    assert lone(mine, [*others[:2], tokens([*usual, 2])]) is None
+    assert lone(mine, [*others[:2], tokens(usual)]) is None
+    assert lone(mine, [*others, *(tokens([5, *usual, 1]) for _ in range(3))]) is None
+    assert lone(tokens([1, 7]), [tokens([1, 1])] * 3) is None

@@ -115,9 +115,7 @@ class Slowness:
         if self._device.all():
             return  # nothing would be claimed
         row = records["row"]
-        # What an earlier process of the rank did may come late.
-        begun_ns = state.ranks.rows["created_ns"][records["rank"]]
-        done = (row["status"] == Status.DONE) & (row["t_end_ns"] > begun_ns)
+        done = row["status"] == Status.DONE
         comm, rank, row = comm[done], records["rank"][done], row[done]
         ops = np.zeros(len(row), OP)
         for name in ("counter", "ordinal", "count", "kind"):
