@@ -71,11 +71,19 @@ class Limits(Protocol):
 
 @dataclass(frozen=True)
 class Look:
-    """How long the same has been seen."""
+    """How long the same has been seen.
+
+    Attributes:
+        key: Cause and names.
+        place: Communicator and round of the oldest wait.
+        has_links: It is about ways.
+    """
 
     key: tuple[object, ...]
     since_s: float
     looks: int
+    place: tuple[object, ...] = ()
+    has_links: bool = False
 
     @property
     def cause(self) -> object:
@@ -85,13 +93,13 @@ class Look:
     @classmethod
     def after(cls, before: Look | None, finding: Finding, now_s: float) -> Look:
         """One look more, or the first of another finding."""
-        op = finding.op or {}
+        key, place = (finding.cause, finding.names), (finding.comm, (finding.op or {}).get("counter"))
+        has_links = bool(finding.links)
         # Many operations may wait for one rank, or on one way, and another of them be the oldest at each look.
-        is_found = bool(finding.names or finding.links)
-        key = (finding.cause, finding.names, *(() if is_found else (finding.comm, op.get("counter"))))
-        if before and before.key == key:
-            return replace(before, looks=before.looks + 1)
-        return cls(key, now_s, 1)
+        is_same = before and (finding.names or before.place == place or (before.has_links and has_links))
+        if before and before.key == key and is_same:
+            return replace(before, looks=before.looks + 1, place=place, has_links=has_links)
+        return cls(key, now_s, 1, place, has_links)
 
 
 def is_barrier(op: dict[str, int] | None) -> bool:

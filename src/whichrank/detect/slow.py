@@ -337,12 +337,19 @@ def beyond_ring(window: Window, excess: Excess, window_s: float) -> list[Suspect
         mine = np.flatnonzero(rings == ring)
         usual_s = np.quantile(window.own_s[mine], 0.5, axis=0, method="lower")
         over_s = window.own_s[mine] - usual_s
-        middle_s = np.median(over_s[:, late:], axis=1)
-        slowest = int(np.argmax(middle_s))
-        others_s = float(np.abs(np.delete(middle_s, slowest)).max(initial=0.0))
-        if len(mine) > 1 and middle_s[slowest] >= max(STANDS_OUT * others_s, _least_s(window)):
-            found.append(_suspect(window, int(mine[slowest]), over_s[slowest], usual_s, "ring", window_s))
-    return [suspect for suspect in found if suspect]
+        losses = _Losses(np.clip(over_s, 0.0, window.iteration_s), over_s >= _least_bout_s(window))
+        for place in np.unique([np.argmax(np.median(over_s[:, since:], axis=1)) for since in (late, -LEAST)]).tolist():
+            suspect = _suspect(window, int(mine[place]), over_s[place], usual_s, "ring", window_s)
+            if suspect and (losses.stands_out(place, suspect.onset) or _stands_out(over_s[:, late:], place, window)):
+                found.append(suspect)
+    return found
+
+
+def _stands_out(over_s: Floats, place: int, window: Window) -> bool:
+    """Is the median of one so far above those of all others, whichever way they differ by design?"""
+    middle_s = np.median(over_s, axis=1)
+    others_s = float(np.abs(np.delete(middle_s, place)).max(initial=np.inf if len(middle_s) < 2 else 0.0))
+    return bool(middle_s[place] >= max(STANDS_OUT * others_s, _least_s(window)))
 
 
 def all_slower(window: Window, past: Past) -> float:

@@ -113,6 +113,17 @@ def test_of_a_ring_only_a_rank_that_stands_out_is_slow_without_a_past() -> None:
     assert round_a_ring([0.1, 0.1, 0.1, 0.1]) == []
 
 
+def test_of_a_ring_a_rank_is_slow_for_a_while() -> None:
+    # GIVEN a rank that has been slow for five iterations
+    own_s = np.full((RANKS, 40), 0.1) + 1e-4 * np.sin(np.arange(RANKS * 40)).reshape(RANKS, 40)
+    own_s[2, -5:] = 0.4
+    window = replace(
+        iterations(0.1, 0.3), own_s=own_s, total_s=np.full((RANKS, 40), 0.5), position=np.arange(RANKS),
+        ring=np.zeros(RANKS, np.int64),
+    )  # fmt: skip
+    assert [suspect.index for suspect in beyond_ring(window, excess_of(window), 6.0)] == [2]
+
+
 def test_of_a_ring_no_rank_is_slow_by_chance() -> None:
     # GIVEN ranks that take turns in being much slower, as with sequences of any length
     turns = np.where(np.random.default_rng(7).random((RANKS, 40)) < 0.3, 0.19, 0.1)
