@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
 import select
 import shutil
 import signal
 import subprocess
 import sysconfig
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -42,14 +42,15 @@ def samples(pid: int, seconds: float, rate: int, *options: str) -> list[tuple[in
     found = program()
     if found is None:
         return []
-    with tempfile.NamedTemporaryFile(prefix="whichrank-") as file:
+    with os.fdopen(
+        os.memfd_create("py-spy"), "rb"
+    ) as file:  # no name, so that nothing is left if this process is killed
         # If this process is killed, py-spy ends by itself.
         longest = str(math.ceil(seconds) + 1)
         command = [found, "record", "--pid", str(pid), "--threads", "--nonblocking", *options, "--duration", longest]
-        command += ["--rate", str(rate), "--format", "raw", "--output", file.name]
-        _run(command, seconds)
-        with Path(file.name).open(errors="replace") as text:
-            return list(_parsed(text.read(MOST_BYTES)))
+        command += ["--rate", str(rate), "--format", "raw", "--output", f"/proc/self/fd/{file.fileno()}"]
+        _run(command, seconds, file.fileno())
+        return list(_parsed(file.read(MOST_BYTES).decode(errors="replace")))
 
 
 def _parsed(text: str) -> Iterator[tuple[int, list[str], int]]:
@@ -60,14 +61,14 @@ def _parsed(text: str) -> Iterator[tuple[int, list[str], int]]:
                 yield int(thread, 0), frames.split(";"), int(count)
 
 
-def _run(command: list[str], seconds: float) -> None:
+def _run(command: list[str], seconds: float, output: int) -> None:
     """Run py-spy until it has sampled for `seconds`, and end it as Ctrl-C does: it writes what it has.
 
     It says when it begins, which on a busy machine is long after it was started.
     """
     quiet = subprocess.DEVNULL
     try:
-        process = subprocess.Popen(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet)
+        process = subprocess.Popen(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, pass_fds=(output,))
     except OSError:
         return
     with process:

@@ -88,7 +88,10 @@ class Launch:
         """What it needs, and this besides."""
         # torch 2.13 keeps the first round's store for itself, so that a node that comes later waits for its address.
         elastic = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if self.is_elastic else {}
-        return job_environment({**more, **elastic}, on_nodes=self.network is not None)
+        # Each torchrun leaves a folder of logs there, unless it ends by itself.
+        scratch = self.folder / "tmp"
+        scratch.mkdir(exist_ok=True)
+        return job_environment({**more, **elastic, "TMPDIR": str(scratch)}, on_nodes=self.network is not None)
 
 
 def preloaded(nursery: Path | None) -> list[str]:

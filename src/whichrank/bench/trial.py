@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -152,6 +153,7 @@ class Trial:
             if process is not None and process.poll() is None:
                 self._end(process, injector)
             injector.close()
+            shutil.rmtree(self.folder / "tmp", ignore_errors=True)
         is_timed = self.fault.name in SLOW or self.fault.is_slow
         result = self._judge(injector.truth(), injector.longer() if is_timed else None)
         went_on = injector.went_on(self.setup.hang_timeout_s / 2) if self.fault.variants[0].effect == "cut" else None

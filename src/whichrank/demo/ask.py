@@ -26,14 +26,14 @@ class Owner:
         connection.setblocking(False)
 
     def wants(self) -> int:
-        """The number of a signal that it has got; SIGTERM if it has gone; 0 if nothing."""
+        """The number of a signal that it has got; SIGKILL if it has gone; 0 if nothing."""
         try:
             said = self._connection.recv(1)
         except BlockingIOError:
             return 0
         except OSError:
-            return signal.SIGTERM
-        return said[0] if said else signal.SIGTERM
+            return signal.SIGKILL
+        return said[0] if said else signal.SIGKILL
 
     def leave(self) -> None:
         """A rank has no owner."""
