@@ -20,7 +20,8 @@ from whichrank.demo import nursery
 nursery.main(sys.argv[1])
 """
 WORDS = """import os, sys
-print(os.environ["RANK"], os.environ["MINE"], "THEIRS" in os.environ, os.getcwd(), sys.argv[1:], flush=True)
+words = [os.environ["RANK"], os.environ["MINE"], "THEIRS" in os.environ, os.getcwd(), sys.argv[1:]]
+sys.stdout.write(" ".join(map(str, words)) + "\\n")  # in one piece: two ranks share the pipe
 """
 SLEEPS = """import os, pathlib, time
 pathlib.Path(os.environ["RANK"]).write_text(str(os.getpid()))

@@ -151,7 +151,8 @@ class Hub:
         rank = self._ranks[channel]
         if message["type"] == "iteration":
             self.iterations[rank] = int(message["iteration"])
-            self.began_ns.setdefault(self.iterations[rank], time.monotonic_ns())
+            at_ns = int(message["ns"])  # by the rank: it may be read much later
+            self.began_ns[self.iterations[rank]] = min(at_ns, self.began_ns.get(self.iterations[rank], at_ns))
             if "sites" in message:
                 self.sites[rank] = message["sites"]
         elif message["type"] == "now":
