@@ -42,10 +42,8 @@ def samples(pid: int, seconds: float, rate: int, *options: str) -> list[tuple[in
     found = program()
     if found is None:
         return []
-    with os.fdopen(
-        os.memfd_create("py-spy"), "rb"
-    ) as file:  # no name, so that nothing is left if this process is killed
-        # If this process is killed, py-spy ends by itself.
+    # If this process is killed, py-spy ends by itself, and a file without a name is not left behind.
+    with os.fdopen(os.memfd_create("py-spy"), "rb") as file:
         longest = str(math.ceil(seconds) + 1)
         command = [found, "record", "--pid", str(pid), "--threads", "--nonblocking", *options, "--duration", longest]
         command += ["--rate", str(rate), "--format", "raw", "--output", f"/proc/self/fd/{file.fileno()}"]

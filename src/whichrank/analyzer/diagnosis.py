@@ -314,8 +314,9 @@ class Diagnosis:
         )
         certain = graph.cycle_explicit and len(wrong) < len(ranks) and bool(wrong)
         # Against the order of the communicator's own operations: one too many or too few, not two in opposite order.
-        departs = all(self._departs_on_its_group(picture, rows[rows["rank"] == r]) for r in wrong)
-        extra = certain and (departs or is_extra)
+        extra = certain and (
+            is_extra or all(self._departs_on_its_group(picture, rows[rows["rank"] == r]) for r in wrong)
+        )
         cause = Cause.INCONSISTENT if extra else Cause.DEADLOCK
         return Finding(
             cause=cause if graph.cycle_explicit else Cause.UNKNOWN,

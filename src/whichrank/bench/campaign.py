@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from whichrank.bench.results_file import append_result, keep_run, make_ready, read_results, ready_folder
-from whichrank.bench.setup import Result, Setup, known_faults
+from whichrank.bench.setup import Result, Setup, has_tool, known_faults
 from whichrank.bench.trial import Trial
 from whichrank.demo.matrix import ASYNC, DEATH
 from whichrank.demo.slow import SLOW
@@ -44,11 +44,7 @@ def matrix_plan(seeds: int, faults: Iterable[str] = ()) -> list[Setup]:
 def slow_plan(seeds: int, faults: Iterable[str] = ()) -> list[Setup]:
     """Every slowdown in every magnitude that this machine can have. Healthy runs are in the plan of the demo."""
     have_nodes = can_be_here()
-    slow = [
-        name
-        for name, fault in SLOW.items()
-        if (fault.nodes == 1 or have_nodes) and (not fault.tool or shutil.which(fault.tool))
-    ]
+    slow = [name for name, fault in SLOW.items() if (fault.nodes == 1 or have_nodes) and has_tool(fault)]
     runs = []
     for seed in range(seeds):
         for name in list(faults) or slow:

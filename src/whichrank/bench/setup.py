@@ -79,13 +79,18 @@ class Result:
     log: str = field(default="", compare=False)
 
 
+def has_tool(fault: Fault) -> bool:
+    """Whether what a fault is done with is installed."""
+    return not fault.tool or shutil.which(fault.tool) is not None
+
+
 def require_tool(fault: Fault) -> None:
     """See that what a fault is done with is installed.
 
     Raises:
         UsageError: It is not.
     """
-    if fault.tool and not shutil.which(fault.tool):
+    if not has_tool(fault):
         what = f"the fault '{fault.name}' needs `{fault.tool}`, which is not installed"
         raise UsageError(what, mend="install it (Debian: apt-get install nftables)")
 

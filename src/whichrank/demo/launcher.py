@@ -184,7 +184,7 @@ class Launcher:
 
 def become_rank(environment: dict[str, str], parent: int) -> None:
     """Turn a forked child into a rank: its session, its signals, its environment, its sensors."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     if os.getppid() != parent:
         os._exit(1)
     os.setsid()
@@ -193,6 +193,11 @@ def become_rank(environment: dict[str, str], parent: int) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(environment)
     call_hook()
+
+
+def die_with_parent() -> None:
+    """From now on this process is killed when its parent ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def call_hook() -> None:

@@ -22,7 +22,6 @@ from whichrank.demo import launcher
 from whichrank.demo.ask import NETWORK, Owner
 
 _CLONE_NEWNET: Final = 0x40000000
-_PR_SET_PDEATHSIG: Final = 1
 _MOST_BYTES: Final = 1 << 20
 
 
@@ -78,7 +77,7 @@ def _enter_network(descriptor: int) -> None:
 
 def main(path: str) -> None:
     """Load what ranks need, and serve; ends with its parent."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    launcher.die_with_parent()
     launcher.load()
     serve(path, launcher.main)
 

@@ -60,15 +60,21 @@ def lab() -> Iterator[Lab]:
 
 
 @contextlib.contextmanager
-def serving(lab: Lab, place: Place) -> Iterator[None]:
-    command = [*lab.network.command_at(place), sys.executable, "-c", SERVER]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+def begun(program: str, word: str, *place: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python program that has said this word; it is killed at the end."""
+    with subprocess.Popen([*place, sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert server.stdout is not None
-            assert server.stdout.readline() == "ready\n"
-            yield
+            assert process.stdout is not None
+            assert process.stdout.readline() == f"{word}\n"
+            yield process
         finally:
-            server.kill()
+            process.kill()
+
+
+@contextlib.contextmanager
+def serving(lab: Lab, place: Place) -> Iterator[None]:
+    with begun(SERVER, "ready", *lab.network.command_at(place)):
+        yield
 
 
 def send(lab: Lab, source: Place, target: Place, connections: int = 1, size: int = 1000, *ports: int) -> bool:
@@ -138,9 +144,7 @@ def test_nothing_is_left_of_a_lab_whose_command_is_killed(tmp_path: Path) -> Non
         "print('up', flush=True)\n"
         "time.sleep(600)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as owner:
-        assert owner.stdout is not None
-        assert owner.stdout.readline() == "up\n"
+    with begun(program, "up") as owner:
         group = _cgroup("killed")
         eventually(lambda: box.occupants(box.find("killed").file) == 1)
         # WHEN it is killed THEN its janitor removes all of it
@@ -163,9 +167,7 @@ def test_nothing_is_left_of_a_lab_that_is_to_stay_if_its_maker_is_killed_on_the_
         "Network._route = never\n"
         "Lab.make(Topology(), '100mbit', 'half', stays=True)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as owner:
-        assert owner.stdout is not None
-        assert owner.stdout.readline() == "half\n"
+    with begun(program, "half") as owner:
         # THEN no other takes its name
         with pytest.raises(UsageError, match="there is a lab 'half' already"):
             Lab.make(Topology(), "100mbit", "half")
