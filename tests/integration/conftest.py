@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from whichrank.bench.nursery import Nursery
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
@@ -30,3 +33,10 @@ def built_sensor() -> None:
         command = [sys.executable, "-m", "whichrank", "run", "--quiet", "--", "true"]
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run(command, cwd=folder, env=environ, capture_output=True, timeout=300, check=True)
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Path]:
+    """Socket of one that has torch loaded, for the preloaded launchers of this worker's tests."""
+    with Nursery() as made:
+        yield made.path

@@ -17,11 +17,11 @@ STEPS = 400
 """Of the job that is left alone: enough to be at work still while the other one hangs."""
 
 
-def test_only_the_job_whose_rank_is_stopped_is_told_of_it(tmp_path: Path) -> None:
+def test_only_the_job_whose_rank_is_stopped_is_told_of_it(tmp_path: Path, nursery: Path) -> None:
     # GIVEN two jobs of one script, each under a whichrank of its own
     with (
-        Watched(tmp_path / "alone", preloaded("ddp", steps=STEPS, ranks=RANKS), RANKS) as alone,
-        Watched(tmp_path / "broken", preloaded("ddp", ranks=RANKS), RANKS) as broken,
+        Watched(tmp_path / "alone", preloaded(nursery, "ddp", steps=STEPS, ranks=RANKS), RANKS) as alone,
+        Watched(tmp_path / "broken", preloaded(nursery, "ddp", ranks=RANKS), RANKS) as broken,
     ):
         alone.until(lambda: UNDER_WAY in alone.said("stdout"), "the job that is left alone under way")
 

@@ -23,8 +23,6 @@ from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence
 from whichrank.model.picture import Picture
 
-WORKING_CPU = 0.2
-"""Share of a core above which a process computes."""
 LOOK_AT_SHARE = 0.5
 """Stacks are asked for from this share of the hang timeout on, so that they are there when it ends."""
 STACKS_S = 5.0
@@ -60,9 +58,9 @@ def silent_job(
     silent_s = picture.now_s - since_s
     if not alive.any():
         return None
-    runs = state.ranks.running_looks[alive] >= 2  # or would, on a machine that is too busy; who waits runs for moments
-    if runs.any() or (state.ranks.cpu_share[alive] > WORKING_CPU).any():
-        hang_timeout_s *= busy_factor  # somebody computes: a start on a loaded machine, a long step
+    most_s = busy_factor * hang_timeout_s
+    if state.ranks.compute(alive).any():
+        hang_timeout_s = most_s  # a start on a loaded machine, a long step
     if silent_s < LOOK_AT_SHARE * hang_timeout_s:
         return None
     if bool((picture.waits["since_s"] > since_s).any()) and picture.now_s - float(picture.waits["since_s"].max()) < 1.0:
@@ -80,8 +78,9 @@ def silent_job(
     started = state.ranks.rows["init_ns"] > 0
     out = [r for r in ranks if r not in waiting] if waiting else []
     blames = _absent(state, picture, waiting, out, missing, flying)
-    if not blames and silent_s < hang_timeout_s:
-        return None
+    idle_s = picture.now_s - state.last_computed_s
+    if not blames and (silent_s < hang_timeout_s or (idle_s < hang_timeout_s and silent_s < most_s)):
+        return None  # they have come to where they wait only lately
     reason = reason_of(state, picture, out[0]).reason if out and blames else None
     return Finding(
         cause=Cause.NOT_ENTERED if blames else Cause.UNKNOWN,

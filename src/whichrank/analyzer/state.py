@@ -29,6 +29,8 @@ MAX_WORLD = 1 << 20
 MAX_MEMBERSHIPS = 1 << 24
 _MEMBER_COLUMNS = ("member_rank", "member_issued", "member_done", "member_tid")
 _MEMBER_FLAGS = ("member_seen",)
+WORKING_CPU = 0.2
+"""Share of a core above which a process computes."""
 _NO_PLACE = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
@@ -62,6 +64,10 @@ class _Columns:
             new[: len(old)] = old
             setattr(self, name, new)
         self.size = size
+
+    def compute(self, which: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which of these ranks compute, or would on a machine that is too busy; who waits runs for moments only."""
+        return np.asarray((self.running_looks[which] >= 2) | (self.cpu_share[which] > WORKING_CPU))
 
 
 class JobState:
@@ -102,6 +108,7 @@ class JobState:
         self.kinds: dict[int, dict[int, int]] = {}
         self.last_completion_s = 0.0
         self.first_seen_s = 0.0
+        self.last_computed_s = 0.0  # when any rank was seen to compute
 
     # ---- feeding ---------------------------------------------------------------------------------------------------
 
@@ -195,6 +202,8 @@ class JobState:
             (columns.stopped_looks, ProcessState.STOPPED), (columns.running_looks, ProcessState.RUNNING),
         ):  # fmt: skip
             looks[rank] = np.where(rows["state"] == state, looks[rank] + 1, 0)
+        if columns.compute(rank).any():
+            self.last_computed_s = now_s
         for r in rank[columns.agent[rank] != agent].tolist():
             self.host[r], self.job[r] = batch.host, batch.job
         columns.agent[rank] = agent

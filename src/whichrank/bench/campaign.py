@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from whichrank.bench.nursery import Nursery
 from whichrank.bench.results_file import append_result, keep_run, make_ready, read_results, ready_folder
 from whichrank.bench.setup import Result, Setup, has_tool, known_faults
 from whichrank.bench.trial import Trial
@@ -95,12 +96,13 @@ def run_campaign(
     make_ready(path)
     if keep:
         ready_folder(keep)
-    for number, setup in enumerate(todo, len(plan) - len(todo) + 1):
-        folder = Path(tempfile.mkdtemp(prefix="whichrank-trial-"))
-        result = Trial(setup, folder).run()
-        append_result(path, result)
-        if keep and not result.agree:
-            keep_run(folder, keep / f"{setup.fault}-{setup.seed}-{setup.launcher}")
-        shutil.rmtree(folder, ignore_errors=True)
-        tell(number, len(plan), result)
-        yield result
+    with Nursery() as nursery:
+        for number, setup in enumerate(todo, len(plan) - len(todo) + 1):
+            folder = Path(tempfile.mkdtemp(prefix="whichrank-trial-"))
+            result = Trial(setup, folder, nursery=nursery.path).run()
+            append_result(path, result)
+            if keep and not result.agree:
+                keep_run(folder, keep / f"{setup.fault}-{setup.seed}-{setup.launcher}")
+            shutil.rmtree(folder, ignore_errors=True)
+            tell(number, len(plan), result)
+            yield result

@@ -25,6 +25,7 @@ import msgspec
 from whichrank.agent.stacks import read_stacks
 from whichrank.bench.judge import SLACK, Ran, judge, reason_agrees
 from whichrank.bench.launch import Launch
+from whichrank.bench.nursery import Nursery
 from whichrank.bench.setup import HANG_TIMEOUT_S, Result, Setup, known_faults, require_tool
 from whichrank.demo.fault import Fault
 from whichrank.demo.injector import Injector
@@ -67,7 +68,7 @@ class Trial:
         folder: Where incidents and the job's output go.
         say: Told what happens, for people.
         afterwards: Called with the network when the job has ended, while what was done to the network still is.
-        nursery: Socket of one for preloaded launchers.
+        nursery: Socket of one for preloaded launchers; several nodes without one share their own.
     """
 
     def __init__(
@@ -111,6 +112,13 @@ class Trial:
         """Run it to the end and judge."""
         self.folder.mkdir(parents=True, exist_ok=True)
         require_tool(self.fault)
+        if self._nursery or self._nodes == 1 or self.setup.launcher != "preloaded":
+            return self._run()
+        with Nursery() as nursery:  # one for all nodes
+            self._nursery = nursery.path
+            return self._run()
+
+    def _run(self) -> Result:
         if self._lab:
             if not occupants(self._lab.file):
                 self._lab.network.restore()  # of a run that was killed

@@ -42,7 +42,7 @@ LEAST_SINCE: Final = 4
 """Of them those in which it must have begun: fewer may be pauses."""
 SURE: Final = 5.0
 """Standard errors by which the median of a steady excess must be above zero: many ranks are looked at, all day long.
-Where its spread is large, it must be far from what any other rank has."""
+Where its spread is large, it must be far from what any other rank has, but for few that are like it."""
 FEW: Final = 8.0
 """Of few iterations more are asked for: SURE * (1 + FEW / n) is about Student's quantile of one in a million."""
 STANDS_OUT: Final = 3.0
@@ -50,6 +50,8 @@ STANDS_OUT: Final = 3.0
 COMPUTE: Final = 0.6
 COMMUNICATION: Final = 0.4
 """Shares of waiting in what collectives lose, above which computation is slow and below which communication is."""
+FEW_ALIKE: Final = 4
+"""Of so many ranks one may be apart from the others, with all that are like it."""
 CHANCE: Final = 1e-6
 """How likely its bouts may be, if it had them as the other ranks have."""
 _SIGMA_OF_MAD: Final = 1.4826
@@ -133,6 +135,7 @@ class _Losses:
     """
 
     def __init__(self, lost_s: Floats, is_bout: Bools) -> None:
+        self._lost_s = lost_s
         self._left = np.arange(lost_s.shape[1], 0, -1)
         self._mean_s = np.cumsum(lost_s[:, ::-1], axis=1)[:, ::-1] / self._left
         self._bouts = np.cumsum(is_bout[:, ::-1], axis=1)[:, ::-1]
@@ -148,6 +151,31 @@ class _Losses:
         count, bouts = int(self._left[onset]), float(self._bouts[index, onset])
         usual = (float(self._all_bouts[onset]) - bouts + 1) / ((len(self._mean_s) - 1) * count + 2)
         return _log_chance(bouts / count, usual, count) <= math.log(CHANCE)
+
+    def is_far(self, index: int, onset: int) -> bool:
+        """Is it far from what the others lose since then, in the mean or in each iteration?"""
+        return self.stands_out(index, onset) or self.is_apart(index, onset)
+
+    def is_apart(self, index: int, onset: int) -> bool:
+        """Has it lost more in each iteration since then than any other in any of them, but for few that are like it?
+
+        Its own spread may be large then. Noise would put these of all losses on top once in so many ways to choose.
+        """
+        since_s = self._lost_s[:, onset:]
+        ranks, count = since_s.shape
+        least_s = float(since_s[index].min())
+        is_alike = since_s.min(axis=1) >= least_s / 2
+        alike, others_s = int(is_alike.sum()), since_s[~is_alike]
+        if not alike <= ranks // FEW_ALIKE or least_s <= others_s.max():
+            return False
+        log_chance = _log_ways(ranks, alike) - _log_ways(ranks * count, alike * count)
+        means_s = others_s.mean(axis=1)
+        return log_chance <= math.log(CHANCE) and float(since_s[index].mean()) >= STANDS_OUT * float(means_s.max())
+
+
+def _log_ways(many: int, few: int) -> float:
+    """The logarithm of the number of ways to choose a few of many."""
+    return math.lgamma(many + 1) - math.lgamma(few + 1) - math.lgamma(many - few + 1)
 
 
 def _log_chance(share: float, usual: float, count: int) -> float:
@@ -201,7 +229,7 @@ def _suspect(
     lasts = len(since_s) >= LEAST_SINCE and float(window.total_s[index, onset:].sum()) >= PART * window_s
     share = float((since_s >= least_s / 2).mean()) if len(since_s) else 0.0
     steady = lasts and share >= STEADY and float(np.median(since_s)) >= least_s
-    if steady and (_is_sure(since_s) or (losses is not None and losses.stands_out(index, onset))):
+    if steady and (_is_sure(since_s) or (losses is not None and losses.is_far(index, onset))):
         usual = float(np.median(usual_s[onset:]))
         return Suspect(index, float(np.median(since_s)), usual, against, share, onset)
     bouts = over_s >= _least_bout_s(window)
@@ -297,16 +325,20 @@ def beyond_past(
     """
     late = window.since(window_s, LEAST)
     grown = past.grown(window.ranks, window.own_s[:, late:])
-    own_s = np.median(window.own_s[:, late:], axis=1)
+    usual_s = np.median(window.own_s[:, late:], axis=1) / grown
 
     def slower(those: Bools) -> list[Suspect]:
+        likely = np.flatnonzero(those & (grown >= GREW)).tolist()
+        if not likely:
+            return []
+        over_s = window.own_s - usual_s[:, None]
+        losses = _Losses(np.clip(over_s, 0.0, window.iteration_s), over_s >= _least_bout_s(window))
         found = []
-        for index in np.flatnonzero(those & (grown >= GREW)).tolist():
+        for index in likely:
             others = np.delete(grown, index)
             if len(others) and float(np.median(others)) - 1.0 < (grown[index] - 1.0) / 2:
-                usual_s = np.full(len(window.iteration), own_s[index] / grown[index])
-                over_s = window.own_s[index] - usual_s
-                found.append(_suspect(window, index, over_s, usual_s, "past", window_s))
+                usual = np.full(len(window.iteration), usual_s[index])
+                found.append(_suspect(window, index, over_s[index], usual, "past", window_s, losses))
         return [suspect for suspect in found if suspect]
 
     is_sound = np.ones(len(window.ranks), np.bool_)
@@ -340,7 +372,10 @@ def beyond_ring(window: Window, excess: Excess, window_s: float) -> list[Suspect
         losses = _Losses(np.clip(over_s, 0.0, window.iteration_s), over_s >= _least_bout_s(window))
         for place in np.unique([np.argmax(np.median(over_s[:, since:], axis=1)) for since in (late, -LEAST)]).tolist():
             suspect = _suspect(window, int(mine[place]), over_s[place], usual_s, "ring", window_s)
-            if suspect and (losses.stands_out(place, suspect.onset) or _stands_out(over_s[:, late:], place, window)):
+            if suspect is None:
+                continue
+            lasts = not suspect.comes_and_goes and _stands_out(over_s[:, late:], place, window)
+            if lasts or losses.stands_out(place, suspect.onset):
                 found.append(suspect)
     return found
 

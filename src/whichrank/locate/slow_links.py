@@ -40,6 +40,8 @@ ALIKE = 4.0
 """Times as many bytes as another, at most, for two ways to be comparable; times as lossy, at least, to stand out."""
 MOST_LIKELY = 256
 """Ways that are compared with those like them, the slowest."""
+EVEN = 1.25
+"""Times the slower of two paces that the faster is, if they are one."""
 BETTER = 0.75
 """Share of the ways like one that may be slow with it, and it is no sign that all are."""
 CLEARLY = 1.05
@@ -175,7 +177,8 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     What a way can carry lies between two rates: data never come in more slowly than it lets them, and faster where the
     receiver came late and found them ready; the sender's kernel never sees more than it carries, and less where
     messages are small or answers late. So where the pace of arrival is known, a way is slow if that pace is below what
-    kernels have seen, of this way or in the middle of those like it, and below the usual pace. The kernels must agree
+    kernels have seen, of this way or in the middle of those like it, and below the usual pace; or below the one pace
+    that all ways like it have, and it had itself. The kernels must agree
     that it is the way and not a receiver that seldom gets to read: bytes wait on the way rather than at its end, or
     the sender's kernel delivers as slowly. A receiver that has to wait for a CPU finds much of its data ready: where
     the pace is much slower than usual still, and the sender's kernel slower than it was itself, and the others are at
@@ -219,7 +222,8 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     least_s = LEAST_ACTIVE * transfers.lasted_s
     for i, link in by_arrival.items():
         usual = _usual(transfers, between, now.at_least, before.at_least, i)
-        if link.rate < BOUND * usual and link.lost_s >= least_s:
+        is_below = link.rate < BOUND * usual or _had_the_pace_of_all(transfers, between, now, before, i)
+        if is_below and link.lost_s >= least_s:
             is_delivered_slowly = transfers.delivery[i] < SLOWER * link.usual
             is_path = is_delivered_slowly or transfers.unacked_bytes[i] > transfers.unread_bytes[i]
             found[i] = replace(link, end=_limit(transfers, i) or ("path" if is_path else None), is_paced=True)
@@ -256,6 +260,21 @@ def _stalls(transfers: Transfers, between: Bools, now: Rates, before: Rates, i: 
     was_better = before.by_kernel[i] > rate / SLOWER and (better is None or better > rate / SLOWER)
     is_far_below = middle is not None and middle > rate / MUCH_SLOWER
     return bool(transfers.active_s[i] >= MOSTLY * transfers.lasted_s and (was_better or is_far_below))
+
+
+def _had_the_pace_of_all(transfers: Transfers, between: Bools, now: Rates, before: Rates, i: int) -> bool:
+    """Do the ways like it keep one pace, which was its own, and does its kernel see it sag as well?
+
+    Kernels see less than ways carry where messages are small. Without their word all receivers may have come late but
+    one, who found data at the pace of its way.
+    """
+    usual = _alike(transfers, between, now.by_kernel, i)
+    if usual is None or not now.by_kernel[i] < SAGS * min(usual, before.by_kernel[i]):
+        return False
+    low, high = (_alike(transfers, between, now.by_arrival, i, share) for share in (1 - BETTER, BETTER))
+    if low is None or high is None or high > EVEN * low:
+        return False
+    return bool(low <= EVEN * before.by_arrival[i] and before.by_arrival[i] <= EVEN * high)
 
 
 def _lossier_than_others(transfers: Transfers, between: Bools, very_lossy: Bools) -> Bools:

@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from whichrank.bench.launch import preloaded
 from whichrank.lab.programs import PROGRAMS
 
 pytestmark = pytest.mark.lab
 
 
 @pytest.mark.parametrize("workload", PROGRAMS)
-def test_workload_trains_to_the_same_bits_when_it_is_watched(workload: str, tmp_path: Path) -> None:
+def test_workload_trains_to_the_same_bits_when_it_is_watched(workload: str, tmp_path: Path, nursery: Path) -> None:
     # GIVEN four ranks of it WHEN they run by themselves, and under whichrank
-    plain, watched = ran(workload, tmp_path), ran(workload, tmp_path, sys.executable, "-m", "whichrank", "run", "--")
+    run = [sys.executable, "-m", "whichrank", "run", "--"]
+    plain, watched = ran(workload, tmp_path, preloaded(None)), ran(workload, tmp_path, [*run, *preloaded(nursery)])
     # THEN the loss falls, and all ranks end with the same parameters both times
     losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", plain)]
     assert len(losses) == 2, plain
@@ -29,12 +31,12 @@ def test_workload_trains_to_the_same_bits_when_it_is_watched(workload: str, tmp_
     assert "watched 4 ranks; no alert" in watched
 
 
-def ran(workload: str, folder: Path, *under: str) -> str:
+def ran(workload: str, folder: Path, launcher: list[str]) -> str:
     program = PROGRAMS[workload]
     layout = ["--layout", program.layout(4).name] if program.has_layout else []
-    command = [sys.executable, "-m", "whichrank.demo.launcher", "--nproc", "4", "--", "-m", program.module, *layout]
+    command = [*launcher, "--nproc", "4", "--", "-m", program.module, *layout]
     done = subprocess.run(
-        [*under, *command, "--iterations", "20", "--device-ms", "2", "--digest"],
+        [*command, "--iterations", "20", "--device-ms", "2", "--digest"],
         cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -41,12 +41,12 @@ def name_of(setup: Setup) -> str:
     return "-".join(filter(None, (setup.fault, setup.variant, "reinit" if setup.job_args else "")))
 
 
-def assert_right(setup: Setup, folder: Path) -> None:
+def assert_right(setup: Setup, folder: Path, nursery: Path) -> None:
     """Run it, and hold the verdict, and every word that was said, against the truth."""
     trial = folder / "first"
-    result = Trial(setup, trial).run()
+    result = Trial(setup, trial, nursery=nursery).run()
     if result.verdict in AGAIN:
         trial = folder / "second"
-        result = Trial(setup, trial).run()
+        result = Trial(setup, trial, nursery=nursery).run()
     log = (trial / "job.log").read_text(errors="replace")[-4000:]
     assert result.verdict in ("right", "late"), f"{result.truth}\n{result.incidents}\n{log}"

@@ -13,6 +13,6 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.mark.parametrize("setup", cells(is_async), ids=name_of)
-def test_the_cell_names_the_culprit_and_nobody_else(setup: Setup, tmp_path: Path) -> None:
+def test_the_cell_names_the_culprit_and_nobody_else(setup: Setup, tmp_path: Path, nursery: Path) -> None:
     # GIVEN a job of the demo and a fault of the matrix WHEN it runs under whichrank THEN the verdict is the truth
-    assert_right(setup, tmp_path)
+    assert_right(setup, tmp_path, nursery)

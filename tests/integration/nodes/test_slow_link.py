@@ -22,9 +22,9 @@ Cell = tuple[int, int]
 
 
 @needs_nodes
-def test_a_slow_rank_changes_no_cell_of_the_matrix(tmp_path: Path) -> None:
+def test_a_slow_rank_changes_no_cell_of_the_matrix(tmp_path: Path, nursery: Path) -> None:
     # GIVEN a job over four nodes WHEN a rank of one of them computes half as fast
-    result, raised, cells = ran(Setup("slow-compute-nodes", seed=1), tmp_path)
+    result, raised, cells = ran(Setup("slow-compute-nodes", seed=1), tmp_path, nursery)
 
     # THEN it is named, and data arrive as fast as ever on every way between nodes
     assert result.verdict in ("right", "late"), (result.verdict, result.truth, result.incidents)
@@ -34,14 +34,15 @@ def test_a_slow_rank_changes_no_cell_of_the_matrix(tmp_path: Path) -> None:
 
 @needs_nodes
 @pytest.mark.parametrize("fault", ["slow-link", "slow-inbound"])
-def test_a_limited_link_raises_exactly_its_own_cells(tmp_path: Path, fault: str) -> None:
+def test_a_limited_link_raises_exactly_its_own_cells(tmp_path: Path, nursery: Path, fault: str) -> None:
     # GIVEN a job over four nodes WHEN what one of them sends, or is sent, is limited
-    result, raised, cells = ran(Setup(fault, seed=1, variant="50mbit"), tmp_path)
+    result, raised, cells = ran(Setup(fault, seed=1, variant="50mbit"), tmp_path, nursery)
 
     # THEN data arrive slowly on these ways and on no others, whatever acknowledgements come late
-    assert result.truth is not None
+    said = Path(result.log).read_text(errors="replace")[-3000:]
+    assert result.truth is not None, said
     sources, targets = result.truth["sources"], result.truth["targets"]
-    assert raised, cells
+    assert raised, (result.verdict, result.truth, result.incidents, cells, said)
     assert {cell for cell in raised if cell[0] not in sources and cell[1] not in targets} == set(), cells
     # AND they are told, and nothing else is
     told = {(link["src"], link["dst"]) for incident in result.incidents for link in incident["links"]}
@@ -49,19 +50,19 @@ def test_a_limited_link_raises_exactly_its_own_cells(tmp_path: Path, fault: str)
     assert told <= raised, (told, cells)
 
 
-def ran(setup: Setup, folder: Path) -> tuple[Result, set[Cell], dict[Cell, float]]:
+def ran(setup: Setup, folder: Path, nursery: Path) -> tuple[Result, set[Cell], dict[Cell, float]]:
     """The result; the ways between nodes, by sender and receiver, on which data have arrived slowly; and all, by the
     share of the time that they took at the end."""
-    result = Trial(setup, folder).run()
+    result = Trial(setup, folder, nursery=nursery).run()
     _, links = read_times(folder)
     cells = {(link.src, link.dst): link.busy for link in links if link.paced}
     return result, {cell for cell, busy in cells.items() if busy >= LOST}, cells
 
 
 @needs_nodes
-def test_a_limited_link_is_told_beside_a_slow_rank_and_no_other_link(tmp_path: Path) -> None:
+def test_a_limited_link_is_told_beside_a_slow_rank_and_no_other_link(tmp_path: Path, nursery: Path) -> None:
     # GIVEN a job over four nodes WHEN what one of them sends is limited, and a rank of another is half as fast
-    result = Trial(Setup("slow-link-and-compute", seed=3, variant="50mbit"), tmp_path).run()
+    result = Trial(Setup("slow-link-and-compute", seed=3, variant="50mbit"), tmp_path, nursery=nursery).run()
     said = Path(result.log).read_text(errors="replace")[-3000:]
 
     # THEN that rank is named and no other, and of all links only such as come from that node, by its kernel's word

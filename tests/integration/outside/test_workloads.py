@@ -35,9 +35,11 @@ AFTERMATH_S = 2.0
 
 
 @pytest.mark.parametrize(("script", "second"), PLAN, ids=["-".join((*script, second)) for script, second in PLAN])
-def test_who_was_struck_is_named_and_nobody_else(script: tuple[str, ...], second: str, tmp_path: Path) -> None:
+def test_who_was_struck_is_named_and_nobody_else(
+    script: tuple[str, ...], second: str, tmp_path: Path, nursery: Path
+) -> None:
     # GIVEN a script that runs under whichrank
-    with Watched(tmp_path, preloaded(*script)) as job:
+    with Watched(tmp_path, preloaded(nursery, *script)) as job:
         # WHEN somebody stops one rank
         stopped = job.strike("stop", " ".join(script))
 

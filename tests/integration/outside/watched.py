@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from whichrank.bench.launch import preloaded as preloaded_launcher
 from whichrank.bench.setup import HANG_TIMEOUT_S, NOTICE_MIN_S
 from whichrank.demo.outside import OutsideInjector, Struck, ranks_below, ranks_from_file
 from whichrank.demo.ports import free_port
@@ -140,9 +141,11 @@ def environment() -> dict[str, str]:
     }
 
 
-def preloaded(workload: str, *arguments: str, steps: int = 100_000, ranks: int = RANKS) -> list[str]:
+def preloaded(
+    nursery: Path, workload: str, *arguments: str, steps: int = 100_000, ranks: int = RANKS
+) -> list[str]:  # fmt: skip
     """The command of a workload whose ranks are forked from a process that has loaded torch; any of them can doze."""
-    launcher = [sys.executable, "-m", "whichrank.demo.launcher", "--nproc", str(ranks), "--pids", "pids", "--"]
+    launcher = [*preloaded_launcher(nursery), "--nproc", str(ranks), "--pids", "pids", "--"]
     script = [f"whichrank.demo.workloads.{workload}", "--steps", str(steps), *arguments]
     return [*launcher, "-m", "whichrank.demo.doze", *script]
 

@@ -92,6 +92,20 @@ def test_a_rank_that_runs_for_moments_while_it_waits_gives_nobody_more_time() ->
     assert not said_of(node, CONFIG.hang_timeout_s + 1)
 
 
+def test_time_in_which_ranks_computed_before_they_came_to_the_rendezvous_is_no_silence() -> None:
+    # GIVEN ranks that import for half of the timeout, and wait for each other then
+    node = Silent([INIT] * 4)
+    job, half_s = analyzer(), CONFIG.hang_timeout_s / 2
+    for rank in range(4):
+        node.is_(rank, ProcessState.RUNNING)
+    watch(job, node, first_s=0.0, last_s=half_s)
+    for rank in range(4):
+        node.is_(rank, ProcessState.SLEEPING)
+    # THEN nothing is said when the timeout is over since the start, but since they wait
+    assert not watch(job, node, first_s=half_s + 0.5, last_s=2 * half_s + 2)
+    assert watch(job, node, first_s=2 * half_s + 2.5, last_s=3 * half_s + 8)
+
+
 @pytest.mark.parametrize("init_ns", [0, 1])
 def test_ranks_that_are_all_in_their_own_code_are_no_hang(init_ns: int) -> None:
     # GIVEN a job before its first communicator, or after its last operation

@@ -28,9 +28,17 @@ def test_what_others_claim_is_heard_in_every_run() -> None:
 
 def ran(planned: Planned, *heard_by: str, verdict: str = "right") -> Run:
     outcomes = {name: Outcome("right") for name in (*heard_by, OURS)}
-    return Run(
-        planned.scenario.name, "H1", planned.seed, "ddp", "torchrun", verdict, False, None, 1.0, outcomes, {}, []
-    )
+    name, seed, launcher = planned.scenario.name, planned.seed, planned.launcher
+    return Run(name, "H1", seed, "ddp", launcher, verdict, False, None, 1.0, outcomes, {}, [])
+
+
+def test_torchrun_does_for_either_launcher_and_preloaded_only_for_itself() -> None:
+    # GIVEN a scenario with two seeds, run once as it is and once with ranks that are all preloaded
+    usual, quick = plan(SCENARIOS[:1], 2), plan(SCENARIOS[:1], 2, "preloaded")
+    assert [run.launcher for run in usual] == ["torchrun", "preloaded"]
+    # THEN what has run under torchrun is not run again, and what has not is
+    assert left(quick, {run.key: ran(run) for run in usual}, ()) == []
+    assert left(usual, {run.key: ran(run) for run in quick}, ()) == usual[:1]
 
 
 def test_what_is_left_is_what_was_not_done_and_what_was_not_heard() -> None:

@@ -89,6 +89,28 @@ def slower(own_s: dict[int, float]) -> list[tuple[int, str, float]]:
     return sorted((s.index, s.against, round(s.excess_s, 2)) for s in both)
 
 
+def test_two_ranks_that_are_apart_from_all_others_are_slow_however_much_they_vary() -> None:
+    # GIVEN eight ranks, two of which take from 0.1 to 0.3 s longer in each of the last five iterations
+    rng = np.random.default_rng(3)
+    own_s = 0.4 + rng.normal(0.0, 0.01, (8, 8))
+    own_s[3:5, 3:] += [[0.22, 0.14, 0.22, 0.29, 0.12], [0.2, 0.12, 0.32, 0.31, 0.22]]
+
+    def suspects(own_s: np.ndarray) -> list[int]:
+        n = own_s.shape[1]
+        window = Window(
+            np.arange(8), np.arange(n), np.tile(np.arange(n) * 2_000_000_000, (8, 1)), np.full((8, n), 2.0), own_s,
+            np.zeros(8, np.int64), np.zeros(8, np.bool_), np.zeros(8, np.uint64), n * 2.0, np.full(8, -1),
+        )  # fmt: skip
+        return sorted(suspect.index for suspect in beyond_peers(window, excess_of(window), 10.0))
+
+    assert suspects(own_s) == [3, 4]
+    # BUT three of eight are no exception, and one that is not above all others in each of them is noise
+    three, noisy = own_s.copy(), own_s.copy()
+    three[6, 3:] += [0.3, 0.12, 0.2, 0.2, 0.12]
+    noisy[6, 5] += 0.15
+    assert suspects(three) == suspects(noisy) == []
+
+
 def test_where_all_of_a_position_are_slow_they_are_compared_with_what_they_were() -> None:
     assert slower({2: 0.15}) == [(2, "peers", 0.05)]
     assert slower({2: 0.19, 3: 0.15}) == [(2, "past", 0.09), (3, "past", 0.05)]
@@ -129,3 +151,25 @@ def test_of_a_ring_no_rank_is_slow_by_chance() -> None:
     turns = np.where(np.random.default_rng(7).random((RANKS, 40)) < 0.3, 0.19, 0.1)
     window = replace(iterations(0.1, 0.3), own_s=turns, position=np.arange(RANKS), ring=np.zeros(RANKS, np.int64))
     assert beyond_ring(window, excess_of(window), 6.0) == []
+
+
+def test_pauses_that_all_ranks_have_make_none_slower_than_it_was() -> None:
+    # GIVEN ranks without peers that were at 100 ms, each of which pauses in one iteration of five
+    known = Past()
+    known.learn(iterations(0.1, 0.3), without_cpu=0.0, transfer_s=0.02)
+    own_s = np.full((RANKS, 40), 0.1)
+    for rank in range(RANKS):
+        own_s[rank, rank::5] = 0.19
+    own_s[2, ::2] += 0.02
+
+    def suspects(own_s: np.ndarray) -> list[int]:
+        window = replace(iterations(0.1, 0.3), own_s=own_s, position=np.arange(RANKS))
+        return [suspect.index for suspect in beyond_past(window, excess_of(window), known, 6.0, [])]
+
+    assert suspects(own_s) == []
+    # BUT one that pauses more and more often, as no other does, comes and goes
+    alone_s = np.full((RANKS, 40), 0.1)
+    alone_s[2, ::2] = 0.25
+    alone_s[2, 1::4] = 0.25
+    alone_s[2, 20:24] = 0.1
+    assert suspects(alone_s) == [2]

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from whichrank.bench.launch import Launcher
 from whichrank.bench.methods.bisection import bisect
 from whichrank.bench.methods.method import Limits
 from whichrank.bench.methods.ours import words_of
@@ -79,11 +80,13 @@ class Planned(NamedTuple):
     Attributes:
         may_be_heard: By every method, with patience after the fault, if no run of the scenario has been yet; else it is
             for ours alone.
+        launcher: Of its ranks; torchrun does for either.
     """
 
     scenario: Scenario
     seed: int
     may_be_heard: bool
+    launcher: Launcher
 
     @property
     def key(self) -> tuple[str, int]:
@@ -91,18 +94,30 @@ class Planned(NamedTuple):
         return self.scenario.name, self.seed
 
 
-def plan(scenarios: Iterable[Scenario], seeds: int) -> list[Planned]:
-    """All scenarios with the first seed, then with the next. One run of each is heard, not of the same seed for all."""
+def plan(scenarios: Iterable[Scenario], seeds: int, launcher: Launcher | None = None) -> list[Planned]:
+    """All scenarios with the first seed, then with the next. One run of each is heard, not of the same seed for all.
+
+    Args:
+        scenarios: Of the catalogue.
+        seeds: From 0 on.
+        launcher: Of every run; None: torchrun for the first seed, preloaded for the others.
+    """
     place = {scenario: i for i, scenario in enumerate(SCENARIOS)}
     every = list(scenarios)
-    return [Planned(s, seed, s.is_claim or seed >= place[s] % seeds) for seed in range(seeds) for s in every]
+    return [
+        Planned(
+            s, seed, s.is_claim or seed >= place[s] % seeds, launcher or ("preloaded" if seed else "torchrun")
+        )
+        for seed in range(seeds)
+        for s in every
+    ]  # fmt: skip
 
 
-def setup_of(scenario: Scenario, seed: int, *, is_heard: bool) -> Setup:
-    """How a scenario is run: the first seed under torchrun, one agent on each of four nodes."""
+def setup_of(scenario: Scenario, seed: int, launcher: Launcher, *, is_heard: bool) -> Setup:
+    """How a scenario is run: one agent on each of four nodes."""
     workload = scenario.workload(seed)
     return Setup(
-        scenario.fault, RANKS, seed, "torchrun" if seed == 0 else "preloaded", variant=scenario.variant,
+        scenario.fault, RANKS, seed, launcher, variant=scenario.variant,
         workload=workload, topology=Topology(), rate=RATE, record=True, at_leisure=is_heard,
         quiet_s=_quiet_s(scenario, workload, is_heard=is_heard),
         job_args=("--log-every", "0") if scenario.is_claim else (),
@@ -145,19 +160,16 @@ def left(todo: Iterable[Planned], known: Mapping[tuple[str, int], Run], methods:
             needs_ears = run is not None and not _hears(run, methods)
         else:
             needs_ears = planned.may_be_heard and planned.scenario.name not in heard
-        if run is None or not run.was_done or needs_ears:
+        if run is None or not run.was_done or needs_ears or run.launcher not in (planned.launcher, "torchrun"):
             found.append(planned)
             heard |= {planned.scenario.name} if planned.may_be_heard else set()
     return found
 
 
 def _is_current(run: Run) -> bool:
-    """Is it of a scenario that there is, and of the workload and the launcher that its seed has now?"""
+    """Is it of a scenario that there is, and of the workload that its seed has now?"""
     scenario = next((one for one in (*SCENARIOS, *CLAIMED) if one.name == run.scenario), None)
-    if scenario is None:
-        return False
-    setup = setup_of(scenario, run.seed, is_heard=False)
-    return (run.workload, run.launcher) == (setup.workload, setup.launcher)
+    return scenario is not None and run.workload == scenario.workload(run.seed)
 
 
 def _hears(run: Run, methods: Sequence[str]) -> bool:
@@ -193,7 +205,7 @@ def run_all(
             is_heard = planned.scenario.is_claim or (planned.may_be_heard and planned.scenario.name not in heard)
             folder = Path(tempfile.mkdtemp(prefix="whichrank-score-"))
             try:
-                run = run_one(planned.scenario, planned.seed, methods if is_heard else (), folder, nursery.path)
+                run = run_one(planned, methods if is_heard else (), folder, nursery.path)
                 append_result(path, run)
                 if keep:
                     keep_run(folder, keep / f"{run.scenario.replace(' ', '-')}-{run.seed}")
@@ -203,9 +215,10 @@ def run_all(
             tell(run)
 
 
-def run_one(scenario: Scenario, seed: int, methods: Sequence[str], folder: Path, nursery: Path | None = None) -> Run:
+def run_one(planned: Planned, methods: Sequence[str], folder: Path, nursery: Path | None = None) -> Run:
     """Run a scenario once, with preloaded launchers of this nursery, and let the methods go through its recording."""
-    setup = setup_of(scenario, seed, is_heard=bool(methods))
+    scenario, seed = planned.scenario, planned.seed
+    setup = setup_of(scenario, seed, planned.launcher, is_heard=bool(methods))
     said = dict[str, list[Word]]()
 
     def train_again(network: Network) -> None:

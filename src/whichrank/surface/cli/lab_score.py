@@ -17,13 +17,18 @@ from whichrank.surface.numbers import WholeNumber
 )
 @click.option("--seeds", type=WholeNumber(1, 1000), default=5, show_default=True, help="Runs of each scenario.")
 @click.option("--methods", default="", help="Names with commas between; all if not given, 'none' for whichrank alone.")
+@click.option(
+    "--launcher",
+    type=click.Choice(["preloaded", "torchrun"]),
+    help="Of every run; torchrun for the first seed and preloaded, which is quicker, for the others if not given.",
+)
 @click.option("--results", type=click.Path(path_type=Path), help="JSON lines; continued if there.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep what each run wrote here, recordings too.")
 @click.option("--picture", "picture_path", type=click.Path(path_type=Path), help="Write the first table as SVG.")
 @click.option("--json", "as_json", is_flag=True, help="Print all runs as JSON.")
 def score(
-    scenarios: str, seeds: int, methods: str, results: Path | None, keep: Path | None, picture_path: Path | None,
-    as_json: bool,
+    scenarios: str, seeds: int, methods: str, launcher: Any, results: Path | None, keep: Path | None,
+    picture_path: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run the catalogue, let each method go through a recording of each scenario, and print the two tables.
 
@@ -44,7 +49,7 @@ def score(
     from whichrank.surface.leave import leave_on_signals
 
     names = _methods(methods)
-    todo = plan(chosen(_names(scenarios)), seeds)
+    todo = plan(chosen(_names(scenarios)), seeds, launcher)
     path = results or Path("whichrank-out/lab-score.jsonl")
     to_do = left(todo, done_in(path), names)
     torch_folder()

@@ -249,6 +249,23 @@ def test_where_a_receiver_came_late_before_its_way_is_no_slower_than_it_was() ->
     assert [(link.src, link.dst, link.end) for link in told] == [(2, 4, "path")]
 
 
+def test_the_one_pace_of_all_ways_is_what_they_carry_though_kernels_see_less() -> None:
+    # GIVEN cables of 26 MB/s, and messages so small that kernels see ten
+    kernel, even, past = dict.fromkeys(RING, 10.0), dict.fromkeys(RING, 26.0 * MB), LinkPast()
+    past.learn(transfers(kernel, arrival=even), NODE)
+    # WHEN data on one of them come at eight, which is little less than kernels see
+    slower = even | {(2, 4): 8.0 * MB}
+    waiting = {(2, 4): 90_000.0}
+    now = transfers(kernel | {(2, 4): 6.0}, arrival=slower, unacked_bytes=waiting)
+    # THEN it is slow
+    assert told_links(now, past) == [(2, 4)]
+    # BUT not where its kernel sees it as fast as ever, it was never at that pace, or the others have several
+    assert slow_links(transfers(kernel, arrival=slower, unacked_bytes=waiting), NODE, past) == []
+    assert slow_links(now, NODE, LinkPast()) == []
+    uneven = {way: (place + 1) * 20.0 * MB for place, way in enumerate(RING)} | {(2, 4): 8.0 * MB}
+    assert slow_links(transfers(kernel | {(2, 4): 6.0}, arrival=uneven, unacked_bytes=waiting), NODE, past) == []
+
+
 def test_a_way_that_was_hardly_used_before_can_have_become_slow() -> None:
     # GIVEN a sound way on which something was under way for less than a fiftieth of the time
     past = LinkPast()
