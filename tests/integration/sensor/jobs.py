@@ -1,7 +1,7 @@
 """Runs small real jobs under a sensor and reads their rings from outside, also while they hang.
 
-Ranks are forked from a process that has imported torch (`programs/seats.py`), so a job starts in about two seconds; the
-tests of the way in (autoload by `import torch`, torchrun, mp.spawn) start ordinary processes instead.
+Ranks are forked from a nursery that has imported torch, so a job starts at once; the tests of the way in (autoload by
+`import torch`, torchrun, mp.spawn) start ordinary processes instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from whichrank.demo.ports import free_port
 from whichrank.model.rows import Flag, Kind
 from whichrank.ring.layout import RING
 
@@ -207,11 +206,16 @@ def kill_all(folder: Path) -> None:
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
+def preloaded(program: str, ranks: int, *options: str) -> list[str]:
+    """The command that runs `programs/<program>.py` on forked ranks."""
+    launcher = [sys.executable, "-m", "whichrank.demo.launcher", "--nproc", str(ranks), *options]
+    return [*launcher, "--", str(PROGRAMS / f"{program}.py")]
+
+
 @contextmanager
-def seated(program: str, ranks: int, folder: Path, variant: str, **more: str) -> Iterator[Job]:
-    """`programs/<program>.py` on forked ranks."""
-    command = [sys.executable, str(PROGRAMS / "seats.py"), str(PROGRAMS / f"{program}.py"), str(ranks)]
-    with started(command, folder, variant, ranks, MASTER_PORT=str(free_port()), **more) as job:
+def forked(program: str, ranks: int, folder: Path, variant: str, nursery: Path, **more: str) -> Iterator[Job]:
+    """`programs/<program>.py` on ranks that a nursery forks."""
+    with started(preloaded(program, ranks, "--nursery", str(nursery)), folder, variant, ranks, **more) as job:
         yield job
 
 
@@ -224,7 +228,7 @@ def launched(program: str, ranks: int, folder: Path, variant: str, *options: str
         yield job
 
 
-def finished(program: str, ranks: int, folder: Path, variant: str, **more: str) -> list[Ring]:
-    """The rings of a seated job that ran to its good end."""
-    with seated(program, ranks, folder, variant, **more) as job:
+def finished(program: str, ranks: int, folder: Path, variant: str, nursery: Path, **more: str) -> list[Ring]:
+    """The rings of a job on forked ranks that ran to its good end."""
+    with forked(program, ranks, folder, variant, nursery, **more) as job:
         return job.finish()

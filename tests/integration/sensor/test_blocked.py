@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import VARIANTS, Job, Ring, flags, seated
+from jobs import VARIANTS, Job, Ring, flags, forked
 
 from whichrank.model.rows import Flag, Kind, Status, WaitHow
 
@@ -41,9 +41,9 @@ def in_order(job: Job, gate: str, kinds: dict[int, Kind], count: int | None, how
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_who_is_blocked_on_what(variant: str, tmp_path: Path) -> None:
+def test_who_is_blocked_on_what(variant: str, tmp_path: Path, nursery: Path) -> None:
     both = dict.fromkeys((0, 1), Kind.ALL_REDUCE)
-    with seated("blocked", 3, tmp_path, variant) as job:
+    with forked("blocked", 3, tmp_path, variant, nursery) as job:
         rings = in_order(job, "wait", both, 21, WaitHow.CALL)
         # Those who entered are one operation ahead of the one who has not: that is what a verdict rests on.
         issued = [int(ring.comms["default_pg"]["issued"]) for ring in rings]

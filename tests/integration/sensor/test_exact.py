@@ -8,14 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
-from jobs import PATIENCE_S, PROGRAMS, VARIANTS, Job, rings_in, started
-
-from whichrank.demo.ports import free_port
+from jobs import PATIENCE_S, VARIANTS, Job, preloaded, rings_in, started
 
 pytestmark = pytest.mark.integration
 
 RANKS = 2
-SEATS = [sys.executable, str(PROGRAMS / "seats.py"), str(PROGRAMS / "exact.py"), str(RANKS)]
+JOB = preloaded("exact", RANKS)
 RUN = [sys.executable, "-m", "whichrank", "run", "--output", "found", "--"]
 C10D_STATE = {"cpp": "on", "python": "fallback"}
 
@@ -35,7 +33,7 @@ def wait_for_digests(job: Job) -> None:
 
 
 def alone(folder: Path) -> list[str]:
-    with started(SEATS, folder, "off", RANKS, MASTER_PORT=str(free_port())) as job:
+    with started(JOB, folder, "off", RANKS) as job:
         job.open_gate("end")
         assert job.finish() == []
         return digests(job)
@@ -43,10 +41,10 @@ def alone(folder: Path) -> list[str]:
 
 def watched(folder: Path, variant: str) -> list[str]:
     """The same under the real command, and proof that it was observed by everything there is."""
-    more = {"WHICHRANK_SHM": str(folder / "shm"), "MASTER_PORT": str(free_port())}
+    more = {"WHICHRANK_SHM": str(folder / "shm")}
     if variant == "python":
         more["WHICHRANK_CACHE"] = "/dev/null/nowhere"  # so the C++ sensor can neither be found nor built
-    with started([*RUN, *SEATS], folder, "off", RANKS, **more) as job:
+    with started([*RUN, *JOB], folder, "off", RANKS, **more) as job:
         wait_for_digests(job)
         rings = [ring for place in (folder / "shm").iterdir() for ring in rings_in(place)]
         assert [ring.rank for ring in rings] == list(range(RANKS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,10 +20,10 @@ FLOAT, DOUBLE, BFLOAT16, LONG, BYTE = 6, 7, 15, 4, 0
 
 
 @pytest.fixture(scope="module")
-def rings(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def rings(tmp_path_factory: pytest.TempPathFactory, nursery: Path) -> Any:
     @cache
     def of(variant: str) -> list[Ring]:
-        return finished("kinds", RANKS, tmp_path_factory.mktemp(variant), variant)
+        return finished("kinds", RANKS, tmp_path_factory.mktemp(variant), variant, nursery)
 
     return of
 

@@ -20,8 +20,8 @@ def named(ring: Ring, desc: str) -> list[dict[str, int]]:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_groups_are_released_and_told_apart(variant: str, tmp_path: Path) -> None:
-    rings = finished("life", 3, tmp_path, variant, SECOND_PORT=str(free_port()))
+def test_groups_are_released_and_told_apart(variant: str, tmp_path: Path, nursery: Path) -> None:
+    rings = finished("life", 3, tmp_path, variant, nursery, SECOND_PORT=str(free_port()))
     for ring in rings:
         # 600 groups passed through 256 slots; nobody was refused.
         assert ring.header["dropped_comms"] == 0
@@ -43,8 +43,8 @@ def test_groups_are_released_and_told_apart(variant: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_memory_is_steady(variant: str, tmp_path: Path) -> None:
-    (ring,) = finished("steady", 1, tmp_path, variant)
+def test_memory_is_steady(variant: str, tmp_path: Path, nursery: Path) -> None:
+    (ring,) = finished("steady", 1, tmp_path, variant, nursery)
     assert ring.header["ordinal"] > 24_000
     assert ring.in_flight == ring.waits == []
     assert ring.comms["default_pg"]["issued"] == ring.comms["default_pg"]["done"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from jobs import VARIANTS, seated
+from jobs import VARIANTS, forked
 
 from whichrank.detect.steps import Steps
 from whichrank.model.rows import Kind
@@ -15,9 +15,9 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_steps_close_iterations(variant: str, tmp_path: Path) -> None:
+def test_steps_close_iterations(variant: str, tmp_path: Path, nursery: Path) -> None:
     # GIVEN five iterations of three microbatches and two optimizers, and then steps that are compiled
-    with seated("steps", 2, tmp_path, variant) as job:
+    with forked("steps", 2, tmp_path, variant, nursery) as job:
         rings = job.finish()
 
     for ring in rings:

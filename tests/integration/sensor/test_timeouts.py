@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import VARIANTS, Ring, seated
+from jobs import VARIANTS, Ring, forked
 
 from whichrank.model.rows import Kind, Status
 
@@ -28,8 +28,8 @@ def told_s(ring: Ring, kind: Kind, count: int) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_timeout_that_holds_is_told(variant: str, tmp_path: Path) -> None:
-    with seated("timeouts", 2, tmp_path, variant) as job:
+def test_timeout_that_holds_is_told(variant: str, tmp_path: Path, nursery: Path) -> None:
+    with forked("timeouts", 2, tmp_path, variant, nursery) as job:
 
         def blocked(kind: Kind, count: int) -> Ring:
             return job.until(lambda rings: row_of(rings[0].waits, kind, count) is not None, f"{kind} of {count}")[0]

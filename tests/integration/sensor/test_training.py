@@ -22,8 +22,8 @@ def counts(ring: Ring, comm: str) -> dict[Kind, int]:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_operations_of_libraries_are_seen(variant: str, tmp_path: Path) -> None:
-    rings = finished("training", 4, tmp_path, variant)
+def test_operations_of_libraries_are_seen(variant: str, tmp_path: Path, nursery: Path) -> None:
+    rings = finished("training", 4, tmp_path, variant, nursery)
     assert len(rings) == 4
     for ring in rings:
         assert ring.in_flight == ring.waits == []
