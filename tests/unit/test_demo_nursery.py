@@ -17,7 +17,8 @@ SERVE = """import sys
 import whichrank.demo.launcher as launcher
 launcher.PRELOADED = ()
 from whichrank.demo import nursery
-nursery.main(sys.argv[1])
+import os
+nursery.main(sys.argv[1], os.getppid())
 """
 WORDS = """import os, sys
 words = [os.environ["RANK"], os.environ["MINE"], "THEIRS" in os.environ, os.getcwd(), sys.argv[1:]]
@@ -39,6 +40,12 @@ def nursery(tmp_path: Path) -> Iterator[Path]:
         assert server.stdout.readline() == "ready\n"
         yield path
         server.kill()
+
+
+def test_one_whose_parent_has_gone_before_it_began_serves_nobody(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "whichrank.demo.nursery", str(tmp_path / "socket"), "1"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, (tmp_path / "socket").exists()) == (0, "", False), done.stderr
 
 
 def ask(nursery: Path, folder: Path, program: str) -> subprocess.Popen[str]:

@@ -30,6 +30,8 @@ MOST_TARGETS: Final = 16
 AGAIN_AFTER_S: Final = 1.5
 """A target is not asked more often."""
 _ANSWERS: Final = frozenset((0, errno.ECONNREFUSED))
+_NOT_SENT: Final = frozenset((errno.EADDRNOTAVAIL, errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM))
+"""This node has run out of something: that nobody answers says nothing of the way."""
 
 
 class Prober:
@@ -68,11 +70,12 @@ def probe(targets: list[str]) -> list[Probe]:
         targets: IPv4 or IPv6 addresses.
     """
     answers: dict[str, list[int]] = {target: [] for target in targets}
+    sent = dict.fromkeys(targets, 0)
     with selectors.DefaultSelector() as selector:
         started_ns = time.monotonic_ns()
         for target in targets:
             for _ in range(FLOWS):
-                _knock(selector, target, answers[target])
+                sent[target] += _knock(selector, target, answers[target])
         deadline_s = started_ns / 1e9 + TIMEOUT_S
         while selector.get_map() and (left_s := deadline_s - time.monotonic()) > 0:
             for key, _ in selector.select(left_s):
@@ -85,23 +88,28 @@ def probe(targets: list[str]) -> list[Probe]:
             selector.unregister(key.fileobj)
             assert isinstance(key.fileobj, socket.socket)
             key.fileobj.close()
-    return [Probe(t, FLOWS, len(took_ns), min(took_ns, default=-1)) for t, took_ns in answers.items()]
+    return [Probe(t, sent[t], len(took_ns), min(took_ns, default=-1)) for t, took_ns in answers.items()]
 
 
-def _knock(selector: selectors.BaseSelector, target: str, took_ns: list[int]) -> None:
+def _knock(selector: selectors.BaseSelector, target: str, took_ns: list[int]) -> bool:
+    """Knock once; whether that could be done."""
     family = socket.AF_INET6 if ":" in target else socket.AF_INET
     try:
         knocking = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     except OSError:
-        return
+        return False
     begun_ns = time.monotonic_ns()
-    error = knocking.connect_ex((target, PORT))
+    try:
+        error = knocking.connect_ex((target, PORT))
+    except OSError:  # an address of a device that is not here
+        error = errno.EADDRNOTAVAIL
     if error == errno.EINPROGRESS:
         selector.register(knocking, selectors.EVENT_WRITE, target)
-        return
+        return True
     if error in _ANSWERS:  # this node itself
         took_ns.append(time.monotonic_ns() - begun_ns)
     knocking.close()
+    return error not in _NOT_SENT
 
 
 def _is_address(text: str) -> bool:

@@ -15,17 +15,17 @@ import msgspec
 
 from whichrank.bench.nursery import Nursery
 from whichrank.bench.results_file import append_result, keep_run, make_ready, read_results, ready_folder
-from whichrank.bench.setup import Result, Setup, has_tool, known_faults
+from whichrank.bench.setup import Result, Setup, has_tool
 from whichrank.bench.trial import Trial
+from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.matrix import ASYNC, DEATH
 from whichrank.demo.slow import SLOW
-from whichrank.lab.faults import LAB
 from whichrank.lab.network import can_be_here
 
 
 def demo_plan(seeds: int, ranks: int = 8, faults: Iterable[str] = ()) -> list[Setup]:
     """Every fault of the demo: `seeds` runs from the preloaded launcher, the first seed under real torchrun too."""
-    names = list(faults) or [name for name in known_faults() if name not in (*DEATH, *ASYNC, *SLOW, *LAB)]
+    names = list(faults) or list(CATALOGUE)
     runs = [Setup(name, ranks, seed) for seed in range(seeds) for name in names]
     return runs + [Setup(name, ranks, 0, "torchrun") for name in names]
 

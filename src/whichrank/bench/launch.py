@@ -21,6 +21,8 @@ _FIRST_PORT: Final = 29500
 _JOBS: Final = 1000
 _ENDS_WITH_ME: Final = ("setpriv", "--pdeathsig", "TERM", "--")
 """Of util-linux, as `nsenter`: who is killed ends nothing, and others may be at work in a lab."""
+_OUR_OWN: Final = {"OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
+"""What stands in the folder of who asked is no part of a job of ours."""
 _KEPT: Final = ("WHICHRANK_CACHE", "WHICHRANK_SHM")
 
 
@@ -111,7 +113,8 @@ def job_environment(more: Mapping[str, str], *, on_nodes: bool) -> dict[str, str
         more: Besides.
         on_nodes: It runs on nodes of a lab.
     """
-    return {**own_environment(), **more, "OMP_NUM_THREADS": "1", **({"GLOO_SOCKET_IFNAME": DEVICE} if on_nodes else {})}
+    over = {"GLOO_SOCKET_IFNAME": DEVICE} if on_nodes else {}
+    return {**own_environment(), **more, **_OUR_OWN, **over}
 
 
 def end(commands: Sequence[subprocess.Popen[bytes]], within_s: float) -> None:

@@ -31,17 +31,24 @@ class Nursery:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Nursery:
-        command = [sys.executable, "-m", "whichrank.demo.nursery", str(self.path)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, env=_environment()
-        )
-        assert self._process.stdout is not None
-        self._process.stdout.readline()  # it is ready, or has said why not
+        command = [sys.executable, "-m", "whichrank.demo.nursery", str(self.path), str(os.getpid())]
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, env=_environment()
+            )
+            assert self._process.stdout is not None
+            self._process.stdout.readline()  # it is ready, or has said why not
+        except BaseException:  # Ctrl-C: `__exit__` is not called then
+            self._end()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.communicate()

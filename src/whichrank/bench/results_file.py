@@ -88,19 +88,40 @@ def ready_folder(path: Path) -> None:
         UsageError: They cannot.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise _no_folder(path, error) from error
 
 
+def ready_empty_folder(path: Path) -> None:
+    """See that a run can be kept there, and takes the place of nothing.
+
+    Raises:
+        UsageError: It cannot, or would.
+    """
+    ready_folder(path)
+    try:
+        is_empty = not any(path.iterdir())
+    except OSError as error:
+        raise _no_folder(path, error) from error
+    if not is_empty:
+        what = "a run is kept in a folder of its own, and this one is not empty"
+        raise UsageError(what, where=str(path), mend="name another folder: --keep FOLDER")
+
+
 def keep_run(folder: Path, path: Path) -> None:
-    """Copy what a run wrote.
+    """Copy what a run wrote; a folder that is there keeps its mode.
 
     Raises:
         UsageError: It cannot be kept there.
     """
     try:
-        shutil.copytree(folder, path, dirs_exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for child in folder.iterdir():
+            if child.is_dir():
+                shutil.copytree(child, path / child.name, dirs_exist_ok=True)
+            else:
+                shutil.copy2(child, path)
     except OSError as error:  # shutil.Error too
         raise _no_folder(path, error) from error
 

@@ -95,6 +95,16 @@ def require_tool(fault: Fault) -> None:
         raise UsageError(what, mend="install it (Debian: apt-get install nftables)")
 
 
+def demo_faults() -> dict[str, Fault]:
+    """Faults that the demo's job can have, by name: the demo's, those of the matrices and the slow ones."""
+    return {**CATALOGUE, **MATRIX, **SLOW}
+
+
+def lab_faults() -> dict[str, Fault]:
+    """Faults that the lab's jobs can have, by name: those of the matrices have programs of their own."""
+    return {**CATALOGUE, **SLOW, **LAB}
+
+
 def known_faults() -> dict[str, Fault]:
-    """Faults by name: the demo's, those of the matrices, the slow ones and those of the lab."""
-    return {**CATALOGUE, **MATRIX, **SLOW, **LAB}
+    """All of them."""
+    return {**demo_faults(), **LAB}

@@ -87,10 +87,12 @@ class Trial:
         own = setup.topology or (Topology(self.fault.nodes) if self.fault.nodes > 1 else None)
         self._topology = self._lab.file.topology if self._lab else own
         self._nodes = self._topology.nodes if self._topology else 1
-        if setup.ranks % self._nodes or self._nodes < self.fault.nodes:
-            needs = max(self._nodes, self.fault.nodes)
-            what = f"the fault '{setup.fault}' needs {needs} nodes with equally many ranks, not {setup.ranks}"
-            raise UsageError(what, mend=f"--ranks {2 * needs}")
+        if self._nodes < self.fault.nodes:
+            what = f"the fault '{setup.fault}' needs {self.fault.nodes} nodes, and there are {self._nodes}"
+            raise UsageError(what, mend=f"--nodes {self.fault.nodes}")
+        if setup.ranks % self._nodes:
+            what = f"{self._nodes} nodes have equally many ranks each, and {setup.ranks} cannot be shared out so"
+            raise UsageError(what, mend=f"--ranks {self._nodes * max(1, round(setup.ranks / self._nodes))}")
         self.folder = folder
         self._say = say
         self._afterwards = afterwards
@@ -121,7 +123,7 @@ class Trial:
     def _run(self) -> Result:
         if self._lab:
             if not occupants(self._lab.file):
-                self._lab.network.restore()  # of a run that was killed
+                self._restore(self._lab)
             try:
                 return self._run_on(self._lab.network)
             finally:
@@ -132,6 +134,16 @@ class Trial:
         finally:
             if lab:
                 lab.close()
+
+    @staticmethod
+    def _restore(lab: Lab) -> None:
+        """Undo what a run that was killed did to it."""
+        try:
+            lab.network.restore()
+        except (OSError, subprocess.CalledProcessError) as error:
+            name = lab.file.name
+            what = f"the lab '{name}' is damaged: what it was made of is not all there"
+            raise UsageError(what, mend=f"whichrank lab down {name}, and whichrank lab up --name {name}") from error
 
     def _run_on(self, nodes: Network | None) -> Result:
         has_layout = self._is_demo_job or self._program is not None
@@ -151,7 +163,7 @@ class Trial:
                 process = self._start(launch.command(0), environment, log)
                 for number in range(1, self._nodes):
                     if self.fault.is_elastic and number == self._nodes - 1:
-                        self._wait_for_others(injector)
+                        self._wait_for_others(process, injector)
                     self._joined.append(self._start(launch.command(number), environment, log))
                 self._watch(process, injector)
                 self._end(process, injector)
@@ -189,10 +201,13 @@ class Trial:
             job, self.setup.ranks, self.folder, self.setup.launcher, options, nodes, is_elastic, self._nursery
         )
 
-    def _wait_for_others(self, injector: Injector) -> None:
+    @staticmethod
+    def _wait_for_others(process: subprocess.Popen[bytes], injector: Injector) -> None:
         """Until all nodes but the last train."""
         ready_s = time.monotonic() + START_LIMIT_S
         while max(injector.progress().values(), default=0) < JOINS_AT and time.monotonic() < ready_s:
+            if process.poll() is not None:
+                return
             time.sleep(0.1)
 
     @property
@@ -239,7 +254,8 @@ class Trial:
             if truth and told_s is None:
                 told_s = now_s
                 self._say(f"fault '{self.setup.fault}' is done; waiting for the verdict")
-            if injector.error:
+            if injector.has_given_up:
+                self._say(f"nothing was found that the fault '{self.setup.fault}' could be done to")
                 return
             if alert_s is None and self._sees_alert() and self._all_told(truth):
                 alert_s = now_s

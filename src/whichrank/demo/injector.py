@@ -101,6 +101,11 @@ class Injector:
         """What was done; None as long as nothing was."""
         return self._truth
 
+    @property
+    def has_given_up(self) -> bool:
+        """Nothing was done, and nothing will be: it could not be, or there was nothing to do it to."""
+        return self._thread.ident is not None and not self._thread.is_alive() and self._truth is None
+
     def pids(self) -> dict[int, int]:
         """Pids of the ranks that are connected, by rank."""
         return self._hub.connected()

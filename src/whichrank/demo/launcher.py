@@ -221,7 +221,11 @@ def run_program(command: list[str]) -> None:
         program, arguments = command[1], command[2:]
     sys.argv = [program, *arguments]
     if command[0] != "-m" and program.endswith(".py"):
-        sys.path[0] = str(Path(program).resolve().parent)
+        here = str(Path(program).resolve().parent)
+        if sys.flags.safe_path:  # the first place is no script's then
+            sys.path.insert(0, here)
+        else:
+            sys.path[0] = here
         runpy.run_path(program, run_name="__main__")
     else:
         runpy.run_module(program, run_name="__main__", alter_sys=True)

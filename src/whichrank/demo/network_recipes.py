@@ -52,8 +52,8 @@ def broken_way(scene: Scene) -> Strike | None:
     if scene.nodes is None or not scene.wait_for_moment(victim):
         return None
     nodes, node = range(scene.nodes.count), scene.node_of(victim)
-    far = [n for n in nodes if scene.nodes.leaf_of(n) != scene.nodes.leaf_of(node)]
     name = scene.fault.name
+    far = _far(scene, node) if name in ("reroute", "dead-spine", "partition") else []
     flow = None
     if name in ("lost-flow", "one-way"):  # where something flows, or nobody would miss it
         flow = scene.nodes.busiest_flow([node], [n for n in nodes if n != node], scene.hub.connected())
@@ -85,7 +85,7 @@ def others_traffic(scene: Scene) -> Strike | None:
     if scene.nodes is None or not scene.wait_for_moment(victim):
         return None
     node, name = scene.node_of(victim), scene.fault.name
-    far = [n for n in range(scene.nodes.count) if scene.nodes.leaf_of(n) != scene.nodes.leaf_of(node)]
+    far = _far(scene, node) if name != "link-jitter" else []
     near = [n for n in range(scene.nodes.count) if n not in far]
     spine = None
     if name == "congested-spine":
@@ -109,6 +109,19 @@ def others_traffic(scene: Scene) -> Strike | None:
     else:
         strike.keep.append(scene.nodes.limit_now_and_then(node, _SHARE, _PAUSE_S))
     return strike
+
+
+def _far(scene: Scene, node: int) -> list[int]:
+    """Nodes to which the way goes over an upper switch.
+
+    Raises:
+        ValueError: There are none.
+    """
+    assert scene.nodes is not None
+    far = [n for n in range(scene.nodes.count) if scene.nodes.leaf_of(n) != scene.nodes.leaf_of(node)]
+    if not far:
+        raise ValueError("all nodes hang on one leaf, so no way goes over a spine (--leaves 2)")
+    return far
 
 
 def _between(scene: Scene, some: Iterable[int], others: Iterable[int]) -> tuple[tuple[int, int], ...]:

@@ -1,8 +1,9 @@
 """A process that has torch loaded already and forks the launchers of many runs: importing torch is paid for once.
 
-``python -m whichrank.demo.nursery SOCKET`` listens there; ``python -m whichrank.demo.launcher --nursery SOCKET ...``
-asks it. The child that it forks takes over folder, environment, standard streams and network namespace of who asks,
-and is the launcher; who asks passes its signals on and ends as it does. If either end goes, so does the run.
+``python -m whichrank.demo.nursery SOCKET PARENT`` listens there, as long as the process with that pid lives;
+``python -m whichrank.demo.launcher --nursery SOCKET ...`` asks it. The child that it forks takes over folder,
+environment, standard streams and network namespace of who asks, and is the launcher; who asks passes its signals on and
+ends as it does. If either end goes, so does the run.
 """
 
 from __future__ import annotations
@@ -75,12 +76,14 @@ def _enter_network(descriptor: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def main(path: str) -> None:
+def main(path: str, parent: int) -> None:
     """Load what ranks need, and serve; ends with its parent."""
     launcher.die_with_parent()
+    if os.getppid() != parent:  # it has gone already
+        return
     launcher.load()
     serve(path, launcher.main)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

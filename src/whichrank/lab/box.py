@@ -21,9 +21,9 @@ import msgspec
 
 from whichrank.errors import UsageError
 from whichrank.lab.namespaces import PREFIX, namespaces, processes_in, remove_namespaces
-from whichrank.lab.network import Network, require_tools
+from whichrank.lab.network import Network, NoLabError, require_tools
 from whichrank.lab.topology import Topology
-from whichrank.ring.folder import is_alive, start_ticks
+from whichrank.ring.folder import is_alive, remove_dead, start_ticks
 
 FOLDER: Final = Path("/run/whichrank-lab")
 _CGROUPS: Final = Path("/sys/fs/cgroup")
@@ -95,7 +95,12 @@ class Lab:
             os.getpid(), start_ticks(os.getpid()),
         )  # fmt: skip
         is_taken = any(namespace.startswith(f"{PREFIX}{name}-") for namespace in namespaces())
-        if is_taken or not _begin(file):
+        try:
+            is_begun = not is_taken and _begin(file)
+        except OSError as error:
+            what = f"no lab can be written down in {FOLDER}: {error.strerror}"
+            raise NoLabError(what, mend="run it as root") from error
+        if not is_begun:
             raise UsageError(f"there is a lab '{name}' already", mend=f"whichrank lab down {name}")
         lab = cls(file)
         lab._hire()
@@ -119,7 +124,7 @@ class Lab:
 
     def _hire(self) -> None:
         """Start the janitor, which shares nothing with us that a signal to us would reach."""
-        command = [sys.executable, "-m", "whichrank.lab.janitor", self.file.name]
+        command = [sys.executable, "-P", "-m", "whichrank.lab.janitor", self.file.name]
         null = subprocess.DEVNULL
         self._janitor = subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True)
 
@@ -158,6 +163,11 @@ def _read(path: Path) -> LabFile | None:
         return None  # it has just gone, or is just being written; what it made is found by name
 
 
+def is_still(file: LabFile) -> bool:
+    """Whether this is the lab that is known by its name, and not another one or none."""
+    return _read(_path(file.name)) == file
+
+
 def exists(name: str) -> bool:
     """Whether there is a file of this lab: one of this name is up, or is being made."""
     return _path(name).exists()
@@ -179,6 +189,7 @@ def remove(name: str) -> bool:
     """Kill what runs in a lab and remove all of it; whether there was anything."""
     there = [namespace for namespace in namespaces() if namespace.startswith(f"{PREFIX}{checked_name(name)}-")]
     remove_namespaces(there)
+    remove_dead()  # the memory of jobs that were killed
     groups = list(_cgroups(name))
     for group in groups:
         _remove_cgroup(group)

@@ -22,7 +22,8 @@ def main(name: str) -> int:
         pidfd = -1
     if pidfd >= 0 and not file.is_abandoned:
         select.select([pidfd], [], [])
-    box.remove(name)
+    if box.is_still(file):  # somebody may have removed it, and made another one of its name
+        box.remove(name)
     time.sleep(LATE_S)  # what the owner had started may have gone on making it
     if not box.exists(name):
         box.remove(name)

@@ -53,7 +53,9 @@ socket has put beside it: drawn for each connection, and again after a timeout, 
 _HASH_SEED: Final = "net/ipv4/fib_multipath_hash_seed"
 """Since Linux 6.11: which flow goes which way is the same in every lab then."""
 
-_RATE: Final = re.compile(r"([1-9]\d{0,5})([kmg])bit")
+_RATE: Final = re.compile(r"([1-9]\d{0,8})([kmg])bit")
+_FASTEST: Final = 1e12
+"""Bits per second, of a cable."""
 _DROPS: Final = "lab"
 """Before the pid in the name of a run's table of nft."""
 _TABLE: Final = re.compile(rf"\b{_DROPS}\d+\b")
@@ -113,9 +115,9 @@ class Network:
             self._make()
         except (OSError, subprocess.CalledProcessError) as error:
             self.down()
-            said = getattr(error, "stderr", b"") or str(error).encode()
-            what = f"network namespaces cannot be made here: {said.decode(errors='replace').strip()}"
-            raise NoLabError(what, mend="run it as root") from error
+            what = f"network namespaces cannot be made here: {error}"
+            may = "in a container, allow it (docker run --privileged)" if os.geteuid() == 0 else "run it as root"
+            raise NoLabError(what, mend=may) from error
 
     def _make(self) -> None:
         _batch("", (f"netns add {self.namespace(place)}" for place in self.topology.places))
@@ -169,9 +171,7 @@ class Network:
         """Cables that somebody has taken out."""
         up: dict[Place, set[str]] = {}
         for place in {cable.upper for cable in self.topology.cables}:
-            said = subprocess.run(
-                ["ip", "-n", self.namespace(place), "-json", "link"], check=True, capture_output=True
-            ).stdout
+            said = _run("ip", "-n", self.namespace(place), "-json", "link")
             up[place] = {link["ifname"] for link in msgspec.json.decode(said) if "UP" in link["flags"]}
         return {cable for cable in self.topology.cables if cable.device(cable.upper) not in up[cable.upper]}
 
@@ -328,7 +328,7 @@ class Network:
 
     def limit_now_and_then(self, number: int, share: float, every_s: float) -> NowAndThen:
         """From now on a node sends no faster than this share of its rate, in every second span of this length."""
-        less = f"{round(_bits(self.rate) * share / 1e3)}kbit"
+        less = f"{max(1, round(_bits(self.rate) * share / 1e3))}kbit"
         return NowAndThen(lambda: self.limit(number, less), lambda: self.limit(number, self.rate), every_s)
 
     def spine_of(self, flow: Flow, source: int, target: int) -> int | None:
@@ -344,8 +344,7 @@ class Network:
             "route", "get", self.address(target), "from", self.address(source), "iif", first.device(first.upper),
             "ipproto", "tcp", "sport", str(flow.ports[0]), "dport", str(flow.ports[1]),
         ]  # fmt: skip
-        command = ["ip", "-n", self.namespace(first.upper), "-json", *asked]
-        said = subprocess.run(command, check=True, capture_output=True).stdout
+        said = _run("ip", "-n", self.namespace(first.upper), "-json", *asked)
         hop = msgspec.json.decode(said)[0].get("gateway")
         return next((p.number for p in self.topology.places if p.kind == SPINE and p.address == hop), None)
 
@@ -385,9 +384,8 @@ class Network:
 
     def _sockets(self, number: int) -> dict[tuple[_End, _End], tuple[int, int]]:
         """The connections of a node by both ends: the pid of one that holds it, and what was sent, in bytes."""
-        said = subprocess.run([*self.command(number), "ss", "-HOtnpi"], check=True, capture_output=True, text=True)
         found = {}
-        for line in said.stdout.splitlines():
+        for line in _run(*self.command(number), "ss", "-HOtnpi").decode().splitlines():
             pid, sent = _HOLDER.search(line), _SENT.search(line)
             if pid:
                 mine, other = (_end(text) for text in line.split()[3:5])
@@ -425,7 +423,8 @@ def checked_rate(rate: str) -> str:
     Raises:
         UsageError: It cannot.
     """
-    if not _RATE.fullmatch(rate):
+    match = _RATE.fullmatch(rate)
+    if not match or int(match[1]) * _UNITS[match[2]] > _FASTEST:
         raise UsageError(f"a cable cannot have the rate {rate!r}", mend="--rate 200mbit")
     return rate
 
@@ -448,9 +447,8 @@ def _limit(device: str, rate: str) -> str:
 
 def _bits(rate: str) -> float:
     """Per second."""
-    match = _RATE.fullmatch(checked_rate(rate))
-    assert match is not None
-    return int(match[1]) * _UNITS[match[2]]
+    number, unit = checked_rate(rate)[:-4], rate[-4]
+    return int(number) * _UNITS[unit]
 
 
 def _batch(namespace: str, lines: Iterable[str]) -> None:
@@ -461,8 +459,19 @@ def _tc_batch(namespace: str, lines: Iterable[str]) -> None:
     _run("tc", "-n", namespace, "-batch", "-", given="\n".join(lines))
 
 
-def _run(*command: str, given: str = "") -> None:
-    subprocess.run(command, check=True, capture_output=True, input=given.encode())
+class ToolError(subprocess.CalledProcessError):
+    """A tool has failed; its text is what the tool said."""
+
+    def __str__(self) -> str:
+        said: str = self.stderr.decode(errors="replace").strip()
+        return f"{self.cmd[0]}: {said}" if said else super().__str__()
+
+
+def _run(*command: str, given: str = "") -> bytes:
+    done = subprocess.run(command, check=False, capture_output=True, input=given.encode())
+    if done.returncode:
+        raise ToolError(done.returncode, command, done.stdout, done.stderr)
+    return done.stdout
 
 
 def _whatever_fails() -> contextlib.AbstractContextManager[None]:

@@ -132,6 +132,11 @@ CLAIMED: Final = (
 """In which methods of others are to reach what their papers say."""
 
 
+def workloads_of(fault: str) -> tuple[str, ...]:
+    """Those in which a fault has its effect; all, if no scenario says."""
+    return tuple(dict.fromkeys(w for s in SCENARIOS if s.fault == fault for w in s.workloads)) or _ALL
+
+
 def chosen(names: Iterable[str]) -> Iterator[Scenario]:
     """The scenarios of these names, of faults of these names, or of a subset; all, if there are no names.
 

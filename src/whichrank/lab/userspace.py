@@ -17,6 +17,8 @@ from whichrank.lab.network import NoLabError
 
 _INSIDE: Final = "WHICHRANK_LAB_INSIDE"
 _UNSHARE: Final = ("unshare", "--user", "--map-root-user", "--mount", "--net", "--")
+_TOOLS_AT: Final = "/usr/sbin:/sbin"
+"""Where tools of the administrator are, which a user's PATH need not name."""
 _MOUNTS: Final = 'mount -t tmpfs tmpfs /run && mkdir /run/netns && exec "$@"'
 
 
@@ -35,8 +37,9 @@ def become_root_of_a_namespace(arguments: Sequence[str]) -> None:
     if not shutil.which("unshare") or subprocess.run([*_UNSHARE, *tried, "true"], capture_output=True).returncode:
         what = "a lab needs root here: this kernel gives no user namespace to this user"
         raise NoLabError(what, mend="run it as root")
-    command = [*_UNSHARE, *tried, sys.executable, "-m", "whichrank", *arguments]
-    os.execvpe(command[0], command, {**os.environ, _INSIDE: "1"})  # noqa: S606  # there is no shell to ask for
+    command = [*_UNSHARE, *tried, sys.executable, "-P", "-m", "whichrank", *arguments]
+    path = f"{os.environ.get('PATH', os.defpath)}:{_TOOLS_AT}"
+    os.execvpe(command[0], command, {**os.environ, _INSIDE: "1", "PATH": path})  # noqa: S606  # there is no shell to ask for
 
 
 def refuse_without_root() -> None:

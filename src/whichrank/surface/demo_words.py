@@ -33,8 +33,16 @@ _NOT_RIGHT: Final[Mapping[Verdict, str]] = {
 }
 
 
-def known_fault(name: str, faults: Mapping[str, Fault]) -> Fault:
+def known_fault(
+    name: str, faults: Mapping[str, Fault], called: str = "fault", listing: str = "whichrank demo --list"
+) -> Fault:
     """The fault of this name.
+
+    Args:
+        name: Of it.
+        faults: By name.
+        called: What the command calls a fault.
+        listing: The command that shows all.
 
     Raises:
         UsageError: There is none; the message has the nearest name.
@@ -42,7 +50,7 @@ def known_fault(name: str, faults: Mapping[str, Fault]) -> Fault:
     if name not in faults:
         close = difflib.get_close_matches(name, faults, n=1, cutoff=0.5)
         hint = f"did you mean '{close[0]}'? " if close else ""
-        raise UsageError(f"there is no fault '{name}'", mend=f"{hint}whichrank demo --list  shows all {len(faults)}")
+        raise UsageError(f"there is no {called} '{name}'", mend=f"{hint}{listing}  shows all {len(faults)}")
     return faults[name]
 
 

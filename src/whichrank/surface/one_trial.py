@@ -12,12 +12,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from whichrank.bench.results_file import keep_run, ready_folder
+from whichrank.bench.results_file import keep_run, ready_empty_folder
 from whichrank.bench.setup import Result, Setup, known_faults
 from whichrank.bench.trial import Trial
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.surface.demo_words import agreement, truth_told, wrapped
 from whichrank.surface.text import paragraph
+from whichrank.wire.tape import FILE_NAME
 
 
 def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool, keep: Path | None = None) -> int:
@@ -43,7 +44,7 @@ def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool
             click.echo(f"{name}: {text}", err=True)
 
     if keep:
-        ready_folder(keep)
+        ready_empty_folder(keep)
     folder = Path(tempfile.mkdtemp(prefix=f"whichrank-{name}-"))
     is_kept = False
     try:
@@ -51,12 +52,13 @@ def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool
         say(said)
         result = _run(trial, mend)
         is_kept = not result.agree
-        _tell(trial, result, as_json=as_json)
+        log = str(keep / "job.log") if keep else "" if result.agree else result.log  # its folder is removed
+        _tell(trial, dataclasses.replace(result, log=log), as_json=as_json)
     except Exception as error:
         is_kept = not isinstance(error, WhichrankError)
         raise
     finally:  # also by Ctrl-C
-        if keep:
+        if keep and (folder / FILE_NAME).exists():
             try:
                 keep_run(folder, keep)
             except UsageError:
@@ -90,8 +92,7 @@ def _run(trial: Trial, mend: str) -> Result:
 def _tell(trial: Trial, result: Result, *, as_json: bool) -> None:
     """The verdict, then the truth, then whether they agree."""
     if as_json:
-        told = dataclasses.replace(result, log="") if result.agree else result  # its folder is removed
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
         return
     to_terminal = sys.stdout.isatty()
     incidents = trial.incidents()

@@ -95,6 +95,9 @@ def decode(data: bytes | memoryview) -> Message:
         raise EnvelopeFormatError(f"the request asks for {asked:,} stacks, more than {MOST_EVENTS:,}")
     elif len(message.probe) > MOST_EVENTS:
         raise EnvelopeFormatError(f"the request asks for {len(message.probe):,} probes, more than {MOST_EVENTS:,}")
+    else:
+        for target in message.probe:
+            _check_text("probe", target, MOST_NAME)
     return message
 
 

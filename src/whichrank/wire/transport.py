@@ -8,11 +8,14 @@ is fed twice and nothing is passed over.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from whichrank.model.telemetry import Batch, Request
+
+MOST_AGENTS: Final = 1 << 16
+"""That are heard in a job's life: one per node, and those that were started anew."""
 
 FIRST_CREDIT = 2
 """Batches that an agent may send before it has heard anything."""
@@ -70,9 +73,11 @@ class Seen:
         self._gone: set[str] = set()
 
     def arrival(self, batch: Batch) -> Arrival | None:
-        """The batch, or None if it came before or one before it is missing."""
+        """The batch, or None if it came before, one before it is missing, or it is of an agent too many."""
         latest = self._latest.get(batch.agent)
         if latest is not None and batch.sequence != latest + 1:
+            return None
+        if latest is None and len(self._latest) >= MOST_AGENTS:
             return None
         self._latest[batch.agent] = batch.sequence
         self._gone.discard(batch.agent)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from rank_process import eventually
 
@@ -19,7 +20,7 @@ from whichrank.errors import UsageError
 from whichrank.lab import box, userspace
 from whichrank.lab.box import Lab
 from whichrank.lab.namespaces import PREFIX, namespaces
-from whichrank.lab.network import Network, can_be_here
+from whichrank.lab.network import Network, NoLabError, can_be_here, checked_rate
 from whichrank.lab.topology import LEAF, NODE, SPINE, Cable, Place, Topology
 
 pytestmark = [
@@ -249,6 +250,41 @@ def test_a_lab_can_be_in_a_user_namespace() -> None:
 def test_its_folder_is_for_its_user_only(lab: Lab) -> None:
     assert box.FOLDER.stat().st_mode & 0o777 == 0o700
     assert (box.FOLDER / f"{lab.file.name}.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_where_nothing_can_be_written_down_one_sentence_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(box, "FOLDER", tmp_path / "file" / "labs")
+    with pytest.raises(NoLabError, match="no lab can be written down") as caught:
+        Lab.make(Topology(), "100mbit")
+    assert caught.value.mend == "run it as root"
+
+
+def test_a_janitor_leaves_another_lab_of_the_same_name_alone(lab: Lab) -> None:
+    # GIVEN the file of a lab that has been removed WHEN there is another one of its name
+    before = msgspec.structs.replace(lab.file, owner_pid=lab.file.owner_pid + 1)
+    assert (box.is_still(before), box.is_still(lab.file)) == (False, True)
+
+
+@pytest.mark.parametrize("rate", ["0mbit", "fast", "2000gbit", "9999999999kbit", "100mbit; rm"])
+def test_a_rate_that_no_cable_has_is_refused(rate: str) -> None:
+    with pytest.raises(UsageError, match="a cable cannot have the rate"):
+        checked_rate(rate)
+
+
+@pytest.mark.parametrize(("rate", "said"), [("1kbit", "rate 1Kbit"), ("1000gbit", "rate 1Tbit")])
+def test_every_rate_can_be_cut_to_a_share(rate: str, said: str) -> None:
+    lab = Lab.make(Topology(nodes=1, leaves=1, spines=1), rate)
+    try:
+        lab.network.limit_now_and_then(0, 0.25, 0.01).close()
+        at_node = subprocess.run(
+            ["tc", "-n", lab.network.namespace(node(0)), "qdisc", "show"], check=True, capture_output=True, text=True
+        ).stdout
+        assert said in at_node
+    finally:
+        lab.close()
 
 
 def _cgroup(lab: str) -> Path | None:

@@ -72,9 +72,16 @@ def test_ctrl_c_leaves_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--scenario", "stpo"], "there is no fault 'stpo'"),
+        (["--scenario", "stpo"], "there is no scenario 'stpo'\n  mend:  did you mean 'stop'? whichrank lab list"),
+        (["--scenario", "async-posted-irecv"], "there is no scenario 'async-posted-irecv'"),
+        (["--scenario", "absorbed", "--workload", "ddp"], "nothing would come of the scenario 'absorbed'"),
+        (["--scenario", "unplugged", "--nodes", "2"], "needs 4 nodes, and there are 2\n  mend:  --nodes 4"),
+        (
+            ["--nodes", "40"],
+            "40 nodes have equally many ranks each, and 8 cannot be shared out so\n  mend:  --ranks 40",
+        ),
         (["--workload", "gpt"], "there is no workload 'gpt'"),
-        (["--ranks", "6"], "needs 4 nodes with equally many ranks, not 6"),
+        (["--ranks", "6"], "4 nodes have equally many ranks each, and 6 cannot be shared out so"),
         (["--rate", "fast"], "a cable cannot have the rate 'fast'"),
         (["--leaves", "1", "--ports", "2"], "with one leaf a node has one port, not 2"),
     ],
@@ -116,6 +123,18 @@ def test_two_jobs_in_one_lab_are_told_apart_and_its_network_is_as_before() -> No
 def rates_of(place: str) -> list[str]:
     said = subprocess.run(["tc", "-n", place, "qdisc", "show"], check=True, capture_output=True, text=True).stdout
     return sorted(re.sub(r"(qdisc tbf) \w+:", r"\1", line) for line in said.splitlines())
+
+
+def test_a_lab_that_is_damaged_is_said_to_be() -> None:
+    name = subprocess.run([*LAB, "up"], check=True, capture_output=True, text=True).stdout.strip()
+    try:
+        subprocess.run(["ip", "netns", "del", f"{PREFIX}{name}-spine-0"], check=True)
+        said = subprocess.run([*LAB, "run", "--lab", name], check=False, capture_output=True, text=True)
+        assert said.returncode == 2
+        assert f"the lab '{name}' is damaged" in said.stderr
+        assert f"mend:  whichrank lab down {name}" in said.stderr
+    finally:
+        subprocess.run([*LAB, "down", name], check=True, capture_output=True)
 
 
 def test_a_lab_that_is_up_has_its_own_network() -> None:

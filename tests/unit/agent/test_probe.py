@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import threading
 
+import pytest
 from rank_process import eventually
 
 from whichrank.agent import probe
@@ -22,6 +25,19 @@ def test_a_machine_that_is_there_answers_all_flows() -> None:
 
 def test_one_that_is_not_does_not() -> None:
     assert probe.probe([NOBODY, "127.0.0.1"])[0] == Probe(NOBODY, FLOWS, 0, -1)
+
+
+def test_what_could_not_be_sent_is_not_counted_as_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN an address of a device that is not here
+    (there,) = probe.probe(["fe80::1%nosuch"])
+    assert (there.sent, there.answered) == (0, 0)
+
+    # GIVEN a process that has all the files open that it may have
+    def full(*_: object) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socket", full)
+    assert probe.probe(["127.0.0.1"]) == [Probe("127.0.0.1", 0, 0, -1)]
 
 
 def test_what_is_no_address_is_left_out() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from whichrank.bench.methods.campaign import NOT_DONE, OURS, Planned, Run, left, plan
+from whichrank.bench.methods.campaign import NOT_DONE, OURS, Planned, Run, heard_of, left, plan
 from whichrank.bench.methods.score import METHODS, Outcome
 from whichrank.lab.scenarios import CLAIMED, SCENARIOS
 
@@ -54,6 +54,16 @@ def test_what_is_left_is_what_was_not_done_and_what_was_not_heard() -> None:
     known[first.key] = ran(first, verdict=NOT_DONE)
     assert left(runs, known, ()) == [first]
     assert left(runs, {}, ()) == runs
+
+
+def test_a_run_that_is_in_no_plan_was_heard_for_nothing() -> None:
+    # GIVEN a file of five seeds, of which a scenario was heard in the last one WHEN one seed is asked for
+    every = plan(SCENARIOS[:1], 5)
+    known = {run.key: ran(run, *(METHODS if run.seed == 4 else ())) for run in every}
+    first = plan(SCENARIOS[:1], 1)
+    # THEN it is run again, to be heard
+    assert heard_of(every, known, list(METHODS)) == {first[0].scenario.name}
+    assert (heard_of(first, known, list(METHODS)), left(first, known, list(METHODS))) == (set(), first)
 
 
 def test_each_claim_is_heard_again_by_a_method_that_has_not_heard_it() -> None:

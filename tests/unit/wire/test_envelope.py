@@ -106,6 +106,12 @@ def test_unbounded_lists_and_texts_are_refused(changes: dict[str, object]) -> No
         decode(encode(batch(**changes)))
 
 
+def test_a_request_asks_for_few_short_addresses() -> None:
+    for probe in (["x" * 300], ["x"] * 20_000):
+        with pytest.raises(EnvelopeFormatError, match="probe"):
+            decode(encode(Request(4, 7, probe=probe)))
+
+
 @pytest.mark.parametrize(
     "length", [b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff"]
 )

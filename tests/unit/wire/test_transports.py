@@ -12,6 +12,7 @@ import zmq
 
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.model.telemetry import Batch, Request
+from whichrank.wire import transport
 from whichrank.wire.inprocess import InProcessAnalyzerEnd
 from whichrank.wire.transport import AgentEnd, AnalyzerEnd
 from whichrank.wire.zmq_transport import ZmqAgentEnd, ZmqAnalyzerEnd, full_address, is_from_here_only
@@ -92,6 +93,13 @@ def test_nothing_is_taken_twice_or_out_of_turn(ends: Pair) -> None:
     # THEN only the third is taken, and the agent hears the last answer again, without its order to read stacks
     assert arrivals(analyzer, 1) == [(3, False)]
     assert heard(agent) == Request(4, 2)
+
+
+def test_agents_beyond_the_most_are_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "MOST_AGENTS", 2)
+    seen = transport.Seen()
+    assert [seen.arrival(batch(1, f"host:{number}")) is not None for number in range(3)] == [True, True, False]
+    assert seen.arrival(batch(2, "host:0")) is not None
 
 
 def test_farewell(ends: Pair) -> None:

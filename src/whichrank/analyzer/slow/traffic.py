@@ -21,8 +21,8 @@ SAMPLES: Final = 16
 LEAST_RESENT: Final = 10
 """Segments that were sent again, for their share to mean anything."""
 _SEGMENT: Final = 1448.0
-_ALMOST: Final = 0.9
-"""Looks come when they come: so much of half a window is one."""
+_ALMOST: Final = 0.8
+"""Looks come when they come, the first ones sooner: so much of half a window is one."""
 _SAMPLE: Final = np.dtype(
     [
         ("src", "i4"),

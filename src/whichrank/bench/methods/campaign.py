@@ -152,7 +152,8 @@ def left(todo: Iterable[Planned], known: Mapping[tuple[str, int], Run], methods:
             these methods have not heard.
         methods: Of `METHOD_NAMES`.
     """
-    heard = {run.scenario for run in known.values() if _hears(run, methods)}
+    todo = list(todo)
+    heard = heard_of(todo, known, methods)
     found = []
     for planned in todo:
         run = known.get(planned.key)
@@ -164,6 +165,12 @@ def left(todo: Iterable[Planned], known: Mapping[tuple[str, int], Run], methods:
             found.append(planned)
             heard |= {planned.scenario.name} if planned.may_be_heard else set()
     return found
+
+
+def heard_of(todo: Iterable[Planned], known: Mapping[tuple[str, int], Run], methods: Sequence[str]) -> set[str]:
+    """The scenarios of a plan of which these methods have gone through a run already: one that is in the plan."""
+    runs = (known.get(planned.key) for planned in todo)
+    return {run.scenario for run in runs if run and _hears(run, methods)}
 
 
 def _is_current(run: Run) -> bool:
@@ -180,6 +187,7 @@ def _hears(run: Run, methods: Sequence[str]) -> bool:
 def run_all(
     todo: Sequence[Planned],
     methods: Sequence[str],
+    heard: Iterable[str],
     path: Path,
     keep: Path | None,
     tell: Callable[[Run], None],
@@ -189,6 +197,7 @@ def run_all(
     Args:
         todo: What the file does not hold.
         methods: Of `METHOD_NAMES`.
+        heard: Scenarios of which they have gone through a run.
         path: JSON lines.
         keep: Where the output of each run is kept, recordings too; None: nowhere.
         tell: Called after each.
@@ -199,7 +208,7 @@ def run_all(
     make_ready(path)
     if keep:
         ready_folder(keep)
-    heard = {run.scenario for run in done_in(path).values() if _hears(run, methods)}
+    heard = set(heard)
     with Nursery() as nursery:
         for planned in todo:
             is_heard = planned.scenario.is_claim or (planned.may_be_heard and planned.scenario.name not in heard)

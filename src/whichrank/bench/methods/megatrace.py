@@ -1,9 +1,9 @@
 """MegaTrace's rule for hangs (paper, section IV.C and algorithm 1): no telemetry for twice a batch.
 
 Decided: a batch is an iteration, by its optimizer steps. "Completed batches" of a rank are the operations that it has
-completed, in its group. Of those with the fewest the one whose latest word is the oldest is the halt point; the paper's
-minimum of `time_diff` does not say between what. Network anomalies are connections that send again in vain, in place of
-work requests that do not complete.
+begun, in its group: what it waits in counts. Of those with the fewest the one whose latest word is the oldest is the
+halt point; the paper's minimum of `time_diff` does not say between what. Network anomalies are connections that send
+again in vain, in place of work requests that do not complete.
 """
 
 from __future__ import annotations

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+import sys
 
 import click
 
 from whichrank.surface.numbers import Seconds, WholeNumber
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command(name="demo")
@@ -34,17 +31,20 @@ def command(
     injector draws victim and moment once the job is under way; nothing that whichrank reads carries them. Exit code 0:
     verdict and truth agree; 1: they do not.
     """
-    from whichrank.bench.setup import Setup, known_faults
+    from whichrank.bench.setup import Setup, demo_faults
+    from whichrank.lab.userspace import become_root_of_a_namespace
     from whichrank.surface.demo_words import known_fault, listed
     from whichrank.surface.leave import leave_on_signals
     from whichrank.surface.one_trial import run_and_tell
 
-    faults = known_faults()
+    faults = demo_faults()
     if list_faults:
         click.echo(listed(faults))
         return 0
-    known_fault(fault, faults)
+    nodes = known_fault(fault, faults).nodes
     _refuse_what_cannot_run(ranks, layout, hang_timeout)
+    if nodes > 1:
+        become_root_of_a_namespace(sys.argv[1:])
     leave_on_signals()
 
     setup = Setup(fault, ranks, seed, launcher, layout, hang_timeout_s=hang_timeout)  # type: ignore[arg-type]  # click has checked it

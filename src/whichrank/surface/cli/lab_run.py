@@ -54,17 +54,19 @@ def run(
     that is up stays, with what else runs there, and what was done to its network is undone. Exit code 0: verdict and
     truth agree; 1: they do not.
     """
-    from whichrank.bench.setup import Setup, known_faults
+    from whichrank.bench.setup import Setup, lab_faults
     from whichrank.lab.box import remove_abandoned
     from whichrank.lab.network import checked_rate
-    from whichrank.lab.programs import PROGRAMS
     from whichrank.lab.topology import Topology
     from whichrank.lab.userspace import become_root_of_a_namespace, refuse_without_root
+    from whichrank.sensors.c10d import torch_folder
     from whichrank.surface.demo_words import known_fault
     from whichrank.surface.leave import leave_on_signals
     from whichrank.surface.one_trial import run_and_tell
 
-    known_fault(scenario, known_faults())
+    known_fault(scenario, lab_faults(), "scenario", "whichrank lab list")
+    job = _workload(scenario, workload, seed)
+    torch_folder()
     if lab:
         _refuse_network_options()
         refuse_without_root()
@@ -72,7 +74,6 @@ def run(
         become_root_of_a_namespace(sys.argv[1:])
     remove_abandoned()
     leave_on_signals()
-    job = workload or list(PROGRAMS)[seed % len(PROGRAMS)]
     topology = None if lab else Topology(nodes, leaves, spines, ports)
     setup = Setup(
         scenario, ranks, seed, launcher,  # type: ignore[arg-type]  # click has checked it
@@ -81,6 +82,19 @@ def run(
     where = f"in the lab '{lab}'" if lab else f"on {nodes} nodes, cables of {rate}"
     said = f"{ranks} ranks of '{job}' {where}, scenario '{scenario}', seed {seed}"
     return run_and_tell(setup, "lab", said, "whichrank lab run --workload 3d", as_json=as_json, keep=keep)
+
+
+def _workload(scenario: str, workload: str, seed: int) -> str:
+    """The one that is asked for, or the seed's; one in which nothing would come of the scenario is refused."""
+    from whichrank.errors import UsageError
+    from whichrank.lab.programs import PROGRAMS
+    from whichrank.lab.scenarios import workloads_of
+
+    fit = workloads_of(scenario)
+    if workload in PROGRAMS and workload not in fit:
+        what = f"nothing would come of the scenario '{scenario}' in the workload '{workload}'"
+        raise UsageError(what, mend=f"--workload {' or '.join(fit)}")
+    return workload or fit[seed % len(fit)]
 
 
 def _refuse_network_options() -> None:
@@ -95,7 +109,7 @@ def _refuse_network_options() -> None:
 @click.command(name="list")
 def list_all() -> None:
     """The workloads, what can be done to them, and what `lab score` runs."""
-    from whichrank.bench.setup import known_faults
+    from whichrank.bench.setup import lab_faults
     from whichrank.lab.programs import PROGRAMS
     from whichrank.lab.scenarios import by_class
     from whichrank.surface.demo_words import listed
@@ -105,7 +119,7 @@ def list_all() -> None:
     for name, program in PROGRAMS.items():
         click.echo(f"  {name:{width}}  {program.description}")
     click.echo("\nScenarios (--scenario):\n")
-    click.echo(listed(known_faults()))
+    click.echo(listed(lab_faults()))
     click.echo("\nRun by `lab score`, by the class that CCL-D gives them:\n")
     for head, names in by_class():
         click.echo(textwrap.fill(", ".join(names), 110, initial_indent=f"  {head:7}", subsequent_indent=" " * 9))

@@ -37,10 +37,10 @@ def score(
     """
     import msgspec
 
-    from whichrank.bench.methods.campaign import OURS, Run, done_in, left, plan, run_all
+    from whichrank.bench.methods.campaign import OURS, Run, done_in, heard_of, left, plan, run_all
     from whichrank.bench.methods.tables import class_table, picture, scenario_table, verdict_of
     from whichrank.bench.results_file import ready_picture
-    from whichrank.bench.setup import known_faults, require_tool
+    from whichrank.bench.setup import lab_faults, require_tool
     from whichrank.lab.box import remove_abandoned
     from whichrank.lab.scenarios import chosen
     from whichrank.lab.userspace import become_root_of_a_namespace
@@ -51,11 +51,12 @@ def score(
     names = _methods(methods)
     todo = plan(chosen(_names(scenarios)), seeds, launcher)
     path = results or Path("whichrank-out/lab-score.jsonl")
-    to_do = left(todo, done_in(path), names)
+    known = done_in(path)
+    to_do, heard = left(todo, known, names), heard_of(todo, known, names)
     torch_folder()
-    for planned in to_do:
-        require_tool(known_faults()[planned.scenario.fault])
     become_root_of_a_namespace(sys.argv[1:])
+    for planned in to_do:
+        require_tool(lab_faults()[planned.scenario.fault])
     remove_abandoned()
     leave_on_signals()
     if picture_path:
@@ -69,7 +70,7 @@ def score(
             word = verdict_of(run, OURS) or ": ".join(filter(None, (run.verdict, run.error)))
             progress.console.print(f"{run.scenario}, seed {run.seed}, {run.workload}: {word}{after}")
 
-        run_all(to_do, names, path, keep, tell)
+        run_all(to_do, names, heard, path, keep, tell)
     known = done_in(path)
     runs = [known[planned.key] for planned in todo if planned.key in known]
     if as_json:

@@ -1,0 +1,26 @@
+"""The catalogue, and which faults each command can do."""
+
+from __future__ import annotations
+
+from whichrank.bench.setup import demo_faults, lab_faults
+from whichrank.lab.programs import PROGRAMS
+from whichrank.lab.scenarios import CLAIMED, SCENARIOS, workloads_of
+
+
+def test_each_scenario_is_a_fault_of_the_lab_in_workloads_of_the_lab() -> None:
+    for scenario in (*SCENARIOS, *CLAIMED):
+        assert scenario.fault in lab_faults(), scenario
+        assert set(scenario.workloads) <= set(PROGRAMS), scenario
+
+
+def test_a_fault_is_done_where_something_comes_of_it() -> None:
+    assert workloads_of("absorbed") == ("3d",)
+    assert workloads_of("stop") == tuple(PROGRAMS)
+    assert workloads_of("skip-op") == ("3d",)
+    assert workloads_of("a fault that no scenario has") == tuple(PROGRAMS)
+
+
+def test_each_command_has_the_faults_that_its_jobs_can_have() -> None:
+    assert {"ahead", "link-jitter"}.isdisjoint(demo_faults())
+    assert {"async-posted-irecv", "death-own-timeout-exit"}.isdisjoint(lab_faults())
+    assert {"stop", "slow-link"} <= demo_faults().keys() & lab_faults().keys()
