@@ -26,7 +26,10 @@ SLOWER_BY_OWN_LOSS = 0.9
 SAGS = 0.7
 """Of the least that it has been, from which a way is slow on which bytes wait to be sent most of the time."""
 MUCH_SLOWER = 0.25
-"""Of the usual pace, from which a way that its sender's kernel finds slower than it was costs what that kernel says."""
+"""Of what kernels see on the ways in the middle, from which one that was never better is slow."""
+NOT_READY = 0.15
+"""Of the usual pace, from which a way that its sender's kernel finds slower than it was costs what that kernel says:
+data that lie ready are copied at paces which differ by less."""
 BOUND = 0.75
 """Of what kernels have seen ways carry, below which the pace of arrival shows that one carries less."""
 LEAST_BYTES = 1 << 18
@@ -231,7 +234,7 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
         if i in found or i not in by_kernel or not was_faster[i]:
             continue
         others = _alike(transfers, between, now.by_arrival, i) or np.inf
-        is_late = transfers.delivery[i] < SLOWER * link.usual and link.rate < MUCH_SLOWER * link.usual
+        is_late = transfers.delivery[i] < SLOWER * link.usual and link.rate < NOT_READY * link.usual
         if is_late and link.rate < SLOWER * others:
             found[i] = replace(by_kernel[i], end=_limit(transfers, i) or "path")
     shown = [link for link in found.values() if link.is_paced]

@@ -85,7 +85,7 @@ def is_good(times: Mapping[Pair, float | None]) -> dict[Pair, bool]:
         times: Seconds of an iteration; None: none was done.
     """
     done = [seconds for seconds in times.values() if seconds is not None]
-    longest_s = SLOWER * min(done) if len(done) == len(times) else float("inf")
+    longest_s = SLOWER * min(done) if done and len(done) == len(times) else float("inf")
     return {pair: seconds is not None and seconds <= longest_s for pair, seconds in times.items()}
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from whichrank.bench.methods.method import Limits, Said
 from whichrank.bench.methods.seen import Seen
 from whichrank.model.picture import Floats
+from whichrank.model.rows import Kind
 
 SLOW_CELL = 1.5
 LATE_SHARE = 0.1
@@ -22,6 +23,11 @@ RECUR = 2
 LEAST_BYTES = 100_000
 LEAST_CELLS = 3
 ALIKE = 4.0
+_ALL_WAIT = (
+    Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.ALL_TO_ALL, Kind.ALL_REDUCE_COALESCED,
+    Kind.ALL_GATHER_COALESCED, Kind.REDUCE_SCATTER_COALESCED,
+)  # fmt: skip
+"""In which every rank waits for every other one: the root of a broadcast may wait for nobody."""
 _Way = tuple[int, int]
 
 
@@ -71,7 +77,7 @@ class C4d:
         node = seen.state.paths.nodes(seen.state.ranks.agent)
         now: dict[_Way, tuple[float, float]] = {}
         for rank, peer, info in zip(ends.rank.tolist(), ends.peer.tolist(), rows["info"], strict=True):
-            if 0 <= peer < len(node) and node[rank] != node[peer]:
+            if 0 <= peer < len(node) and 0 <= rank < len(node) and node[rank] != node[peer]:
                 sent, busy = now.get((rank, peer), (0.0, 0.0))
                 now[rank, peer] = sent + float(info["bytes_acked"]), busy + float(info["busy_us"])
         before, self._before = self._before, now
@@ -83,17 +89,26 @@ class C4d:
         return cells if len(cells) >= LEAST_CELLS else {}
 
     def _late_ranks(self, seen: Seen, begun_s: float) -> list[Said]:
-        """Who waits least in its group, by the sum of what its collectives take."""
+        """Who waits least in its group, by the time in which it has some of its collectives in flight."""
         rows, late = seen.rounds(begun_s), set[int]()
+        rows = rows[np.isin(rows["kind"], _ALL_WAIT)]
         for comm in np.unique(rows["comm"]).tolist():
             mine = rows[rows["comm"] == comm]
-            ranks, place = np.unique(mine["rank"], return_inverse=True)
-            waits: Floats = np.bincount(place.reshape(-1), weights=mine["took_s"]).astype(np.float64)
+            ranks = np.unique(mine["rank"])
+            waits: Floats = np.array([_lasted_s(mine[mine["rank"] == rank]) for rank in ranks.tolist()])
             least = int(waits.argmin())
-            if len(ranks) > 2 and float(np.median(waits) - waits[least]) > LATE_SHARE * (seen.now_s - begun_s):
+            if len(ranks) > 1 and float(np.median(waits) - waits[least]) > LATE_SHARE * (seen.now_s - begun_s):
                 late.add(int(ranks[least]))
         self._late.update(late)
         return [Said("slow", frozenset({rank}), fault_class="S1") for rank in sorted(late) if self._late[rank] == RECUR]
+
+
+def _lasted_s(rows: np.ndarray) -> float:
+    """Seconds in which a rank has one of these in flight or several."""
+    rows = rows[np.argsort(rows["issue_s"])]
+    end_s = np.maximum.accumulate(rows["issue_s"] + rows["took_s"])
+    begin_s = np.maximum(rows["issue_s"], np.concatenate(([-np.inf], end_s[:-1])))
+    return float(np.maximum(end_s - begin_s, 0.0).sum())
 
 
 def _full_lines(slow: set[_Way], cells: dict[_Way, float], end: int) -> set[int]:

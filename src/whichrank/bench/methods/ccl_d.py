@@ -1,7 +1,8 @@
 """CCL-D by its own formulas (paper, section 4): counts and rates of sends and receives beside the operations.
 
 Decided, where the paper leaves it open: the slow threshold is 3, as "usually" there; slowness must recur in two
-windows; of several communicators with an anomaly the first one in time is located.
+windows; of several communicators with an anomaly the first one in time is located. Nobody gives an initial baseline
+here: it is taken from the first window, of which there must be three rounds.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class CclD:
         self._base: dict[int, float] = {}
         self._window_s = 0.0
         self._slow_windows: dict[int, int] = {}
+        self._least_rate: dict[int, float] = {}
+        """By rank in the window."""
 
     def look(self, seen: Seen) -> list[Said]:
         """See `method.Method`."""
@@ -49,21 +52,34 @@ class CclD:
     # ---- slow ------------------------------------------------------------------------------------------------------
 
     def _slow(self, seen: Seen) -> list[Said]:
+        if not self._window_s and not len(seen.rounds(-np.inf)):
+            return []
         self._window_s = self._window_s or seen.now_s
+        self._note_rates(seen)
         if seen.now_s - self._window_s < self._limits.window_s:
             return []
         rows = seen.rounds(self._window_s)
         self._window_s = seen.now_s
         rows = rows[~barriers(rows["kind"], rows["bytes"])]
-        said = []
+        said: list[tuple[float, Said]] = []
         for comm in np.unique(rows["comm"]).tolist():
             size = int(seen.picture.comm_size[comm])
             rounds = [r for r in by_round(rows[rows["comm"] == comm]) if len(r) == size > 1]
             if len(rounds) >= _LEAST_ROUNDS:
-                said += self._judge_window(seen, comm, rounds)
-        return said
+                said += self._judge_window(comm, rounds)
+        self._least_rate.clear()
+        return [min(said, key=lambda told: told[0])[1]] if said else []
 
-    def _judge_window(self, seen: Seen, comm: int, rounds: list[np.ndarray]) -> list[Said]:
+    def _note_rates(self, seen: Seen) -> None:
+        """The lowest rate of sends or receives: the reciprocal of the changes in a window."""
+        rates = seen.state.ranks.rates
+        rates = rates[(rates["samples"] > 0) & (rates["send_rate"] > 0) & (rates["recv_rate"] > 0)]
+        least = np.minimum(rates["send_rate"], rates["recv_rate"])
+        for rank, rate in zip(rates["rank"].tolist(), least.tolist(), strict=True):
+            self._least_rate[rank] = min(rate, self._least_rate.get(rank, np.inf))
+
+    def _judge_window(self, comm: int, rounds: list[np.ndarray]) -> list[tuple[float, Said]]:
+        """What is said of a communicator, and when its worst round was told."""
         longest = np.array([r["took_s"].max() for r in rounds])
         if comm not in self._base:  # equation 1
             self._base[comm] = float(longest[:BASE_ROUNDS].mean())
@@ -79,12 +95,14 @@ class CclD:
             return []
         share = (t_max - t_min) / (t_max - base)  # equation 4
         computes = {int(worst["rank"][worst["took_s"].argmin()])}
-        sends = _least_rate(seen, worst["rank"])
+        known = [rank for rank in worst["rank"].tolist() if rank in self._least_rate]
+        sends = {min(known, key=lambda rank: self._least_rate[rank])} if known else set[int]()
+        told_s = float(worst["told_s"].max())
         if share > BETA:
-            return [Said("slow", frozenset(computes), fault_class="S1")]
+            return [(told_s, Said("slow", frozenset(computes), fault_class="S1"))]
         if share < ALPHA:
-            return [Said("slow", frozenset(sends), fault_class="S2")]
-        return [Said("slow", frozenset(computes | sends), fault_class="S3")]
+            return [(told_s, Said("slow", frozenset(sends), fault_class="S2"))]
+        return [(told_s, Said("slow", frozenset(computes | sends), fault_class="S3"))]
 
 
 def _locate_hang(seen: Seen, comm: int, counter: int, hanging: set[int]) -> tuple[set[int], Class]:
@@ -98,15 +116,8 @@ def _locate_hang(seen: Seen, comm: int, counter: int, hanging: set[int]) -> tupl
     if others:
         return others, "H2"
     rates = seen.state.ranks.rates[ranks[known]]
+    rates = rates[rates["samples"] > 0]
     moved = rates["op_sent"].astype(np.int64) + rates["op_received"].astype(np.int64)
-    return {int(rank) for rank in ranks[known][moved == moved.min()]}, "H3"
-
-
-def _least_rate(seen: Seen, ranks: np.ndarray) -> set[int]:
-    """The rank with the lowest rate of sends or receives: the reciprocal of the changes in a window."""
-    rates = seen.state.ranks.rates[np.unique(ranks)]
-    rates = rates[(rates["samples"] > 0) & (rates["send_rate"] > 0) & (rates["recv_rate"] > 0)]
-    if not len(rates):
-        return set()
-    least = np.minimum(rates["send_rate"], rates["recv_rate"])
-    return {int(rates["rank"][least.argmin()])}
+    if not len(moved) or np.ptp(moved) == 0:
+        return set(), "H3"
+    return {int(rank) for rank in rates["rank"][moved == moved.min()]}, "H3"

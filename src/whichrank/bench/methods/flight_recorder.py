@@ -50,7 +50,7 @@ def _recorded(seen: Seen) -> dict[int, dict[int, _Entries]]:
     flying = np.zeros(len(ops), ROUNDS)
     for name in ("comm", "counter", "rank", "kind", "issue_s"):
         flying[name] = ops[name]
-    flying["signature"] = told_apart(ops["kind"], ops["dtype"], ops["count"])
+    flying["signature"] = told_apart(ops["kind"], ops["dtype"], ops["count"], ops["flags"])
     rows = np.concatenate([done, flying[flying["kind"] < Kind.SEND]])
     found: dict[int, dict[int, _Entries]] = defaultdict(lambda: defaultdict(dict))
     for rank in np.unique(rows["rank"]).tolist():

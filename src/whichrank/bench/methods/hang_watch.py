@@ -10,14 +10,16 @@ from whichrank.bench.methods.seen import Seen
 
 
 class HangWatch:
-    """No collective or message of the job was issued or completed for so long, while some are in flight.
+    """No collective or message of the job was issued or completed for so long.
 
     Args:
         hang_s: Seconds.
+        in_flight: While some are in flight; who looks from outside need not know of any.
     """
 
-    def __init__(self, hang_s: float) -> None:
+    def __init__(self, hang_s: float, *, in_flight: bool = True) -> None:
         self._hang_s = hang_s
+        self._in_flight = in_flight
         self._before: tuple[Any, ...] = ()
         self._since_s = np.inf
         self._is_told = False
@@ -29,7 +31,7 @@ class HangWatch:
             picture.member_issued.tobytes(), picture.member_done.tobytes(), picture.pairs.tobytes(),
             picture.gone.tobytes(),
         )  # fmt: skip
-        if now != self._before or not len(picture.ops):
+        if now != self._before or (self._in_flight and not len(picture.ops)):
             self._before, self._since_s, self._is_told = now, seen.now_s, False
             return False
         if self._is_told or seen.now_s - self._since_s < self._hang_s:

@@ -1,9 +1,11 @@
-"""MegaTrace's rule for hangs (paper, section IV.C and algorithm 1): no telemetry for twice a batch.
+"""MegaTrace's rule for hangs (paper, section III.C and algorithm 1): no telemetry for twice a batch.
 
 Decided: a batch is an iteration, by its optimizer steps. "Completed batches" of a rank are the operations that it has
 begun, in its group: what it waits in counts. Of those with the fewest the one whose latest word is the oldest is the
-halt point; the paper's minimum of `time_diff` does not say between what. Network anomalies are connections that send
-again in vain, in place of work requests that do not complete.
+halt point; the paper's minimum of `time_diff` does not say between what. Of the halt points of several groups those
+count that wait for nobody themselves. Sends and receives are left out. Network anomalies are connections that send
+again in vain, in place of work requests that do not complete: a kernel has done so three times after two seconds, and
+the paper validates the network before it localises.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from whichrank.bench.methods.seen import Seen
 
 BATCHES = 2.0
 WARM_UP = 3
+VALIDATED_S = 2.5
 
 
 class MegaTrace:
@@ -35,11 +38,14 @@ class MegaTrace:
             self._counts, self._since_s, self._is_told = counts, seen.now_s, False
             return []
         batch_s = _batch_s(seen)
-        if self._is_told or not batch_s or seen.now_s - self._since_s <= BATCHES * batch_s:
+        silent_s = seen.now_s - self._since_s
+        if self._is_told or not batch_s or silent_s <= BATCHES * batch_s:
             return []
-        self._is_told = True
         ends, _ = seen.state.paths.ends(seen.now_s)
         dead = {(int(a), int(b)) for a, b in zip(ends.rank[ends.dead], ends.peer[ends.dead], strict=True) if b >= 0}
+        if not dead and silent_s < VALIDATED_S:
+            return []
+        self._is_told = True
         if dead:
             return [Said("hang", links=frozenset(dead), fault_class="H3")]
         return [Said("hang", frozenset(_halt_point(seen)), fault_class="H1")]
@@ -55,9 +61,13 @@ def _batch_s(seen: Seen) -> float:
 
 
 def _halt_point(seen: Seen) -> set[int]:
-    """Of each group that is apart, of the ranks that have begun least, the one that has stood still for longest."""
+    """Of each group that is apart, of the ranks that have begun least, the one that has stood still for longest.
+
+    Of these only those that wait in no group for others, if there are some.
+    """
     named: set[int] = set()
-    issued = seen.state.ranks
+    issued, waiting = seen.state.ranks, seen.waiting()
+    victims: set[int] = set()
     for comm in range(len(seen.picture.comm_size)):
         ranks, started, _ = seen.members(comm)
         known = ranks >= 0
@@ -66,4 +76,6 @@ def _halt_point(seen: Seen) -> set[int]:
         behind = ranks[known][started[known] == started[known].min()]
         last = issued.went_on_s[behind]
         named.add(int(behind[last.argmin()]))
-    return named
+        ahead = (waiting.comm == comm) & (waiting.counter > started[known].min())
+        victims |= set(waiting.rank[ahead].tolist())
+    return named - victims or named

@@ -28,7 +28,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Limits:
-    """The same patience for all, as in CCL-D section 6.2: five minutes and one minute there.
+    """The same patience for all, as in CCL-D section 6.1: five minutes and one minute there.
 
     Attributes:
         hang_s: After so long without progress a job hangs.

@@ -1,7 +1,8 @@
 """Operation counts, as NCCL's RAS compares them (facts: NCCL documentation, ras.rst; issues #1730, #1911).
 
 Per communicator the counts of launched collectives are compared; where they differ, the smaller group of ranks with
-equal counts is printed. Processes that no longer answer are missing ranks. Equal counts are "running, OK".
+equal counts is printed. Processes that no longer answer, ended, stopped or out of reach, are missing ranks. Equal
+counts are "running, OK".
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ class Ras:
         """See `method.Method`."""
         if not self._watch.begins(seen):
             return []
-        dead = frozenset(np.flatnonzero(seen.picture.gone).tolist())
-        if dead:
-            return [Said("hang", dead, fault_class="H1")]
+        picture = seen.picture
+        silent = picture.gone | picture.stopped | (picture.present & ~picture.fresh)
+        if silent.any():
+            return [Said("hang", frozenset(np.flatnonzero(silent).tolist()), fault_class="H1")]
         named: set[int] = set()
         for comm in range(len(seen.picture.comm_size)):
             named |= _minority(*seen.members(comm)[:2])

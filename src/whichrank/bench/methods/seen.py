@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from whichrank.analyzer.state import JobState
 from whichrank.detect.hang import BARRIER_BYTES
 from whichrank.model.picture import Ints, Picture
-from whichrank.model.rows import Kind
+from whichrank.model.rows import Flag, Kind
 from whichrank.model.signature import op_bytes
 from whichrank.model.telemetry import Batch
 
@@ -22,6 +22,7 @@ ROUNDS = np.dtype(
         ("counter", "i8"),
         ("rank", "i8"),
         ("kind", "i8"),
+        ("count", "i8"),  # elements
         ("bytes", "f8"),
         ("signature", "i8"),
         ("issue_s", "f8"),  # on its own host's clock
@@ -107,7 +108,8 @@ class Seen:
     def waiting(self) -> Waiting:
         """Collectives in flight."""
         ops = self.picture.ops
-        ops = ops[(ops["kind"] < Kind.SEND) & ~ops["failed"]]
+        # What an ended process stood in is told still; a library inside of it would tell nothing.
+        ops = ops[(ops["kind"] < Kind.SEND) & ~ops["failed"] & ~self.picture.gone[ops["rank"]]]
         size = np.array([op_bytes(int(o["dtype"]), int(o["count"])) or 0 for o in ops], np.float64)
         is_barrier = barriers(ops["kind"], size)
         return Waiting(ops["rank"], ops["comm"], ops["counter"], self.now_s - ops["issue_s"], is_barrier)
@@ -126,19 +128,20 @@ def barriers(kind: Ints, size: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.asarray(is_barrier | ((kind == Kind.ALL_REDUCE) & (size < BARRIER_BYTES)))
 
 
-def told_apart(kind: Ints, dtype: Ints, count: Ints) -> Ints:
-    """What a recorder compares of collectives, as a number."""
+def told_apart(kind: Ints, dtype: Ints, count: Ints, flags: Ints) -> Ints:
+    """What a recorder compares of collectives, as a number; ranks may give different sizes to an uneven all-to-all."""
     kinds, dtypes, counts = (np.asarray(column, np.int64) for column in (kind, dtype, count))
-    return (kinds << 56) | (dtypes << 48) | counts
+    is_uneven = (np.asarray(flags, np.int64) & Flag.UNEVEN) > 0
+    return (kinds << 56) | (dtypes << 48) | np.where(is_uneven, 0, counts)
 
 
 def _rounds(rows: np.ndarray[Any, Any], comm: Ints, now_s: float) -> np.ndarray[Any, Any]:
     row = rows["row"]
     made = np.zeros(len(rows), ROUNDS)
     made["comm"], made["counter"], made["rank"] = comm, row["counter"], rows["rank"]
-    made["kind"] = row["kind"]
+    made["kind"], made["count"] = row["kind"], row["count"]
     made["bytes"] = [op_bytes(int(r["dtype"]), int(r["count"])) or 0 for r in row]
-    made["signature"] = told_apart(row["kind"], row["dtype"], row["count"])
+    made["signature"] = told_apart(row["kind"], row["dtype"], row["count"], row["flags"])
     made["issue_s"] = row["t_issue_ns"] / 1e9
     made["took_s"] = (row["t_end_ns"] - row["t_issue_ns"]) / 1e9
     made["told_s"] = now_s

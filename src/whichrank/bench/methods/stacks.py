@@ -1,7 +1,8 @@
 """Comparison of stacks (ParaStack; XPUTimer): who hangs outside of communication keeps the others waiting inside.
 
 Somebody takes the Python stacks of all ranks when the job has hung for long enough. Ranks whose main thread is in no
-communication, while most are, are named. If all are in one, those that stand in another call than most are.
+communication, while most are, are named. Else those that stand in another call than most are, if most stand in one:
+a wait for an operation has no frame of its own, so ranks inside may look as if they were in the script.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Stacks:
     """See the module."""
 
     def __init__(self, limits: Limits) -> None:
-        self._watch = HangWatch(limits.hang_s)
+        self._watch = HangWatch(limits.hang_s, in_flight=False)
 
     def look(self, seen: Seen) -> list[Said]:
         """See `method.Method`."""
@@ -39,8 +40,8 @@ class Stacks:
 
 
 def _call(frames: list[str]) -> str:
-    """The outermost call of torch.distributed, or where in it the rank stands."""
+    """The outermost call of torch.distributed, or where in it the rank stands, or where else."""
     for frame in reversed(frames):
         if match := _CALL.match(frame):
             return match[1]
-    return next((frame for frame in frames if _INSIDE.search(frame)), "")
+    return next((frame for frame in frames if _INSIDE.search(frame)), frames[0] if frames else "")

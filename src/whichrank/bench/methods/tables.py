@@ -23,6 +23,9 @@ TITLES: Final = {
     "ccl-d": "CCL-D",
     "bisection": "Bisection",
 }
+_OF_HANGS: Final = frozenset(("ras", "flight-recorder", "stacks", "megatrace"))
+"""Methods that are for hangs only."""
+_OF_SLOWNESS: Final = frozenset(("greyhound",))
 HEALTHY: Final = "none"
 """Jobs in which nobody is at fault."""
 _COLUMNS: Final = (*CLASSES, HEALTHY)
@@ -55,20 +58,35 @@ def methods_of(runs: Iterable[Run]) -> list[str]:
 
 
 def class_table(runs: Sequence[Run]) -> str:
-    """Markdown: right runs of all, and wrong names, by method and class; then times."""
+    """Markdown: right runs of all, and wrong names, by method and class; then times.
+
+    Ours has a line for all runs, and one for those that others have heard too.
+    """
     heads = [_HEADS[column] for column in _COLUMNS]
     lines = [
         f"| method | {' | '.join(heads)} | hang detected, s | slow detected, s | located, ms |",
         "|---|" + "--:|" * (len(heads) + 3),
     ]
-    for method in methods_of(runs):
-        cells = [_cell([run for run in runs if _column(run) == column], method) for column in _COLUMNS]
-        times = [_seconds(_detected(runs, method, kind)) for kind in ("H", "S")]
-        located = [
-            o.located_ms for run in runs if (o := run.outcomes.get(method)) and o.verdict == "right" and o.located_ms
-        ]
-        lines.append(f"| {TITLES[method]} | {' | '.join([*cells, *times, _number(located)])} |")
+    lines += [_class_row(TITLES[method], runs, method) for method in methods_of(runs)]
+    heard = [run for run in runs if run.outcomes.keys() - {OURS}]
+    if heard and len(heard) < len(runs):
+        lines.append(_class_row(f"{TITLES[OURS]}, those runs", heard, OURS))
     return "\n".join(lines)
+
+
+def _class_row(title: str, runs: Sequence[Run], method: str) -> str:
+    cells = [_cell([run for run in runs if _column(run) == column], method) for column in _COLUMNS]
+    times = [_seconds(_detected(runs, method, kind)) for kind in ("H", "S")]
+    located = [
+        o.located_ms for run in runs if (o := run.outcomes.get(method)) and o.verdict == "right" and o.located_ms
+    ]
+    return f"| {title} | {' | '.join([*cells, *times, _number(located)])} |"
+
+
+def _is_for(method: str, column: str) -> bool:
+    """Whether faults of this class are a method's subject."""
+    others = _OF_SLOWNESS if column.startswith("H") else _OF_HANGS if column.startswith("S") else ()
+    return method not in others
 
 
 def _column(run: Run) -> str:
@@ -80,13 +98,15 @@ def _counts(runs: Iterable[Run], method: str) -> Counter[str]:
 
 
 def _cell(runs: Sequence[Run], method: str) -> str:
-    """`9/10`, and what names the wrong ones."""
+    """`9/10`, and how many of the others were wrong, or told without a name; `-` where it is not for such faults."""
     counts = _counts(runs, method)
     total = counts.total() - counts["absorbed"]
     if not total:
         return "-"
-    wrong = counts["wrong_name"] + counts["false_alarm"]
-    return f"{counts['right']}/{total}" + (f" ({wrong} wrong)" if wrong else "")
+    known = {"wrong": counts["wrong_name"] + counts["false_alarm"], "unnamed": counts["unknown"]}
+    said = ", ".join(f"{count} {word}" for word, count in known.items() if count)
+    is_for = any(_is_for(method, _column(run)) for run in runs)
+    return (f"{counts['right']}/{total}" if is_for else "-") + (f" ({said})" if said else "")
 
 
 def _detected(runs: Iterable[Run], method: str, kind: str) -> list[float]:
@@ -166,15 +186,15 @@ def picture(runs: Sequence[Run]) -> str:
         parts.append(f'<text x="10" y="{y + 17}"{weight}>{escape(TITLES[method])}</text>')
         for number, column in enumerate(_COLUMNS):
             mine = [run for run in runs if _column(run) == column]
-            parts += _bar(_counts(mine, method), left + number * wide, y, wide - 64)
+            parts += _bar(_counts(mine, method), left + number * wide, y, wide - 64, is_for=_is_for(method, column))
     legend = "green: right; red: wrong name or false alarm; grey: nothing, or nobody named. Lab: real processes, Gloo."
     parts += [f'<text x="10" y="{height - 12}" fill="#555">{legend}</text>', "</svg>"]
     return "\n".join(parts) + "\n"
 
 
-def _bar(counts: Counter[str], x: int, y: int, width: int) -> list[str]:
+def _bar(counts: Counter[str], x: int, y: int, width: int, *, is_for: bool) -> list[str]:
     total = counts.total() - counts["absorbed"]
-    if not total:
+    if not total or not (is_for or counts["wrong_name"] or counts["false_alarm"]):
         return [f'<text x="{x}" y="{y + 17}" fill="#999">-</text>']
     right = width * counts["right"] / total
     wrong = width * (counts["wrong_name"] + counts["false_alarm"]) / total

@@ -249,6 +249,17 @@ def test_where_a_receiver_came_late_before_its_way_is_no_slower_than_it_was() ->
     assert [(link.src, link.dst, link.end) for link in told] == [(2, 4, "path")]
 
 
+@pytest.mark.parametrize(("pace", "is_slow"), [(5000.0, False), (1000.0, True)])
+def test_data_that_lie_ready_are_copied_at_paces_that_differ(pace: float, is_slow: bool) -> None:
+    # GIVEN small messages that lie ready when they are read, so that they come at the pace of a copy
+    kernel, ready, past = dict.fromkeys(RING, 9.0), dict.fromkeys(RING, 21_000.0 * MB), LinkPast()
+    past.learn(transfers(kernel, arrival=ready), NODE)
+    # WHEN one way is copied from at another pace, and its sender's kernel sees less than half of what it saw
+    now = transfers(kernel | {(2, 4): 4.2}, arrival=ready | {(2, 4): pace * MB}, delivery={(2, 4): 500.0 * MB})
+    # THEN that is no slow way, unless the pace is far from any copy's
+    assert [(link.src, link.dst) for link in slow_links(now, NODE, past)] == [(2, 4)] * is_slow
+
+
 def test_the_one_pace_of_all_ways_is_what_they_carry_though_kernels_see_less() -> None:
     # GIVEN cables of 26 MB/s, and messages so small that kernels see ten
     kernel, even, past = dict.fromkeys(RING, 10.0), dict.fromkeys(RING, 26.0 * MB), LinkPast()
