@@ -40,7 +40,7 @@ class Scenario:
         variant: Its form; empty: drawn by the seed.
         is_quick: Of the subset that is run often.
         is_claim: Not of the catalogue, but as the papers of other methods have it: a job that does the same in each
-            iteration, for long before it becomes much slower.
+            iteration, for long before it becomes much slower, or hangs.
     """
 
     fault: str
@@ -125,6 +125,10 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario("absorbed", None, _PIPELINE),
 )
 CLAIMED: Final = (
+    Scenario("stop", "H1", ("ddp", "fsdp"), is_claim=True),
+    Scenario("wrong-op", "H2", ("moe",), is_claim=True),
+    Scenario("stop-in-op", "H3", ("moe",), is_claim=True),
+    Scenario("unplugged", "H3", ("ddp", "fsdp"), is_claim=True),
     Scenario("slow-compute", "S1", ("ddp", "fsdp"), variant="x5", is_claim=True),
     Scenario("slow-link", "S2", ("ddp", "fsdp"), variant="50mbit", is_claim=True),
     Scenario("slow-link-and-compute", "S3", ("ddp", "fsdp"), variant="50mbit", is_claim=True),

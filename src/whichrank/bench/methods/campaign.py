@@ -125,10 +125,11 @@ def setup_of(scenario: Scenario, seed: int, launcher: Launcher, *, is_heard: boo
 
 
 def _quiet_s(scenario: Scenario, workload: str, *, is_heard: bool) -> float:
-    if scenario.is_claim:
+    if scenario.is_claim and scenario.fault_class in ("S1", "S2", "S3"):
         return CLAIM_QUIET_S
     slow_ranks_need_it = is_heard or workload == "3d"  # elsewhere ranks have sound peers beside them
-    needs_it = scenario.fault_class in ("S2", "S3") or (scenario.fault_class == "S1" and slow_ranks_need_it)
+    is_of_ranks = scenario.fault_class == "S1" or scenario.fault == "slow-every-rank"
+    needs_it = scenario.fault_class in ("S2", "S3") or (is_of_ranks and slow_ranks_need_it)
     return QUIET_S if needs_it else 0.0
 
 

@@ -4,8 +4,9 @@ The iteration is the first lag at which the calls of a rank repeat (autocorrelat
 change-point detection, and a change counts if the means before and after differ by a tenth. Which group, rank or link
 it is, profiling and validation would tell, of which the second stops the job: neither is here, so it names nobody.
 
-As in the code, calls of less than 1,024 elements are left out, all-gathers in a row are one call, so are
-reduce-scatters, and change points are ten iterations apart.
+As in the code, calls of less than 1,024 elements are left out, and change points are ten iterations apart. That runs of
+all-gathers or reduce-scatters are one call is left out, to its advantage: of FSDP2 only the loop over layers would be
+left, which has a period of its own.
 
 Decided: a call is told by its kind, data type and size, since many jobs issue all-reduces only, but for the size of an
 uneven all-to-all; the latest 512 calls are looked at for a period, of which there must be three; the correlation at a
@@ -19,7 +20,6 @@ import numpy as np
 from whichrank.bench.methods.bocd import Bocd
 from whichrank.bench.methods.method import Limits, Said
 from whichrank.bench.methods.seen import Seen
-from whichrank.model.rows import Kind
 
 CORRELATION = 0.95
 CHANGE = 0.1
@@ -54,7 +54,7 @@ class Greyhound:
         self._next_s = seen.now_s + _LOOK_S
         rows = seen.rounds(self._begun_s)
         rows = rows[(rows["rank"] == 0) & (rows["count"] >= LEAST_COUNT)]
-        rows = without_runs(rows[np.argsort(rows["issue_s"], kind="stable")])
+        rows = rows[np.argsort(rows["issue_s"], kind="stable")]
         if not self._lag:
             self._lag = period(rows["signature"][-LENGTH:]) if len(rows) >= _LEAST else 0
             if not self._lag:
@@ -84,13 +84,6 @@ class Greyhound:
             if after - before >= CHANGE * before:
                 return True
         return False
-
-
-def without_runs(rows: np.ndarray) -> np.ndarray:
-    """Rows of ROUNDS of a rank in order; of all-gathers in a row, or reduce-scatters, the first."""
-    is_same = np.diff(rows["kind"], prepend=-1) == 0
-    is_of_a_run = is_same & np.isin(rows["kind"], (Kind.ALL_GATHER, Kind.REDUCE_SCATTER))
-    return np.asarray(rows[~is_of_a_run])
 
 
 def period(calls: np.ndarray) -> int:
