@@ -220,7 +220,8 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
         if is_lossy[i] or not has_pace or (was_faster[i] and not is_paced[i]) or stalls:
             end = _end(transfers, i, link.usual) or ("path" if is_lossy[i] else None)
             found[i] = replace(link, end=end, stalls=stalls)
-    for i, link in _sagging(transfers, between, now, past.least(transfers)).items():
+    least = past.least(transfers)
+    for i, link in _sagging(transfers, between, now, least).items():
         found.setdefault(i, link)
     least_s = LEAST_ACTIVE * transfers.lasted_s
     for i, link in by_arrival.items():
@@ -231,8 +232,8 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
             is_path = is_delivered_slowly or transfers.unacked_bytes[i] > transfers.unread_bytes[i]
             found[i] = replace(link, end=_limit(transfers, i) or ("path" if is_path else None), is_paced=True)
     for i, link in by_arrival.items():
-        if i in found or i not in by_kernel or not was_faster[i]:
-            continue
+        if i in found or i not in by_kernel or not was_faster[i] or not now.by_kernel[i] < SAGS * least[i]:
+            continue  # of small messages a kernel's rates differ by half, so it must be below all that it has been
         others = _alike(transfers, between, now.by_arrival, i) or np.inf
         is_late = transfers.delivery[i] < SLOWER * link.usual and link.rate < NOT_READY * link.usual
         if is_late and link.rate < SLOWER * others:
