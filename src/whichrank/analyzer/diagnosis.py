@@ -26,7 +26,7 @@ from whichrank.locate.strays import LEAST_ALIKE
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence, Link
 from whichrank.model.picture import Picture
-from whichrank.model.rows import Kind
+from whichrank.model.rows import SYNCHRONISING, Kind
 from whichrank.model.sequence import Tokens
 from whichrank.model.signature import describe, kind_name, signatures
 
@@ -35,13 +35,6 @@ IDLE_CPU = 0.1
 LISTED = 16
 """Candidates, at most: more help nobody."""
 MOST_NAMED = 1024
-SYNCHRONISING = frozenset(
-    {
-        *(Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.ALL_TO_ALL, Kind.BARRIER),
-        *(Kind.ALL_REDUCE_COALESCED, Kind.ALL_GATHER_COALESCED, Kind.REDUCE_SCATTER_COALESCED),
-    }
-)
-"""No member can be done with these before all have entered."""
 
 
 class CompletedRounds(Protocol):

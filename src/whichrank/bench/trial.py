@@ -255,7 +255,7 @@ class Trial:
                 told_s = now_s
                 self._say(f"fault '{self.setup.fault}' is done; waiting for the verdict")
             if injector.has_given_up:
-                self._say(f"nothing was found that the fault '{self.setup.fault}' could be done to")
+                self._say(f"fault '{self.setup.fault}' could not be done")
                 return
             if alert_s is None and self._sees_alert() and self._all_told(truth):
                 alert_s = now_s

@@ -423,9 +423,7 @@ def checked_rate(rate: str) -> str:
     Raises:
         UsageError: It cannot.
     """
-    match = _RATE.fullmatch(rate)
-    if not match or int(match[1]) * _UNITS[match[2]] > _FASTEST:
-        raise UsageError(f"a cable cannot have the rate {rate!r}", mend="--rate 200mbit")
+    _bits(rate)
     return rate
 
 
@@ -446,9 +444,16 @@ def _limit(device: str, rate: str) -> str:
 
 
 def _bits(rate: str) -> float:
-    """Per second."""
-    number, unit = checked_rate(rate)[:-4], rate[-4]
-    return int(number) * _UNITS[unit]
+    """Per second.
+
+    Raises:
+        UsageError: No cable has this rate.
+    """
+    match = _RATE.fullmatch(rate)
+    bits = int(match[1]) * _UNITS[match[2]] if match else 0.0
+    if not 0 < bits <= _FASTEST:
+        raise UsageError(f"a cable cannot have the rate {rate!r}", mend="--rate 200mbit")
+    return bits
 
 
 def _batch(namespace: str, lines: Iterable[str]) -> None:

@@ -225,9 +225,10 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
         found.setdefault(i, link)
     least_s = LEAST_ACTIVE * transfers.lasted_s
     for i, link in by_arrival.items():
+        if link.lost_s < least_s:
+            continue
         usual = _usual(transfers, between, now.at_least, before.at_least, i)
-        is_below = link.rate < BOUND * usual or _had_the_pace_of_all(transfers, between, now, before, i)
-        if is_below and link.lost_s >= least_s:
+        if link.rate < BOUND * usual or _had_the_pace_of_all(transfers, between, now, before, i):
             is_delivered_slowly = transfers.delivery[i] < SLOWER * link.usual
             is_path = is_delivered_slowly or transfers.unacked_bytes[i] > transfers.unread_bytes[i]
             found[i] = replace(link, end=_limit(transfers, i) or ("path" if is_path else None), is_paced=True)

@@ -37,6 +37,15 @@ class Kind(IntEnum):
     STEP = 48  # no operation: an optimizer step, among the records
 
 
+SYNCHRONISING = frozenset(
+    {
+        *(Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.ALL_TO_ALL, Kind.BARRIER),
+        *(Kind.ALL_REDUCE_COALESCED, Kind.ALL_GATHER_COALESCED, Kind.REDUCE_SCATTER_COALESCED),
+    }
+)
+"""No member can be done with these before all have entered."""
+
+
 class Flag(IntFlag):
     """Flags of an operation."""
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from whichrank.bench.methods.method import Limits, Said
 from whichrank.bench.methods.seen import Seen
+from whichrank.detect.iterations import Blocked
 from whichrank.model.picture import Floats
-from whichrank.model.rows import Kind
+from whichrank.model.rows import SYNCHRONISING, Kind
 
 SLOW_CELL = 1.5
 LATE_SHARE = 0.1
@@ -23,11 +24,8 @@ RECUR = 2
 LEAST_BYTES = 100_000
 LEAST_CELLS = 3
 ALIKE = 4.0
-_ALL_WAIT = (
-    Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.ALL_TO_ALL, Kind.ALL_REDUCE_COALESCED,
-    Kind.ALL_GATHER_COALESCED, Kind.REDUCE_SCATTER_COALESCED,
-)  # fmt: skip
-"""In which every rank waits for every other one: the root of a broadcast may wait for nobody."""
+_ALL_WAIT = sorted(SYNCHRONISING - {Kind.BARRIER})
+"""With data; the root of a broadcast may wait for nobody."""
 _Way = tuple[int, int]
 
 
@@ -105,10 +103,9 @@ class C4d:
 
 def _lasted_s(rows: np.ndarray) -> float:
     """Seconds in which a rank has one of these in flight or several."""
-    rows = rows[np.argsort(rows["issue_s"])]
-    end_s = np.maximum.accumulate(rows["issue_s"] + rows["took_s"])
-    begin_s = np.maximum(rows["issue_s"], np.concatenate(([-np.inf], end_s[:-1])))
-    return float(np.maximum(end_s - begin_s, 0.0).sum())
+    begin_s = rows["issue_s"]
+    begin_ns, end_ns = ((1e9 * at_s).astype(np.int64) for at_s in (begin_s, begin_s + rows["took_s"]))
+    return float(Blocked.of(begin_ns, end_ns).length.sum() / 1e9)
 
 
 def _full_lines(slow: set[_Way], cells: dict[_Way, float], end: int) -> set[int]:

@@ -97,12 +97,13 @@ class CclD:
         computes = {int(worst["rank"][worst["took_s"].argmin()])}
         known = [rank for rank in worst["rank"].tolist() if rank in self._least_rate]
         sends = {min(known, key=lambda rank: self._least_rate[rank])} if known else set[int]()
-        told_s = float(worst["told_s"].max())
         if share > BETA:
-            return [(told_s, Said("slow", frozenset(computes), fault_class="S1"))]
-        if share < ALPHA:
-            return [(told_s, Said("slow", frozenset(sends), fault_class="S2"))]
-        return [(told_s, Said("slow", frozenset(computes | sends), fault_class="S3"))]
+            said = Said("slow", frozenset(computes), fault_class="S1")
+        elif share < ALPHA:
+            said = Said("slow", frozenset(sends), fault_class="S2")
+        else:
+            said = Said("slow", frozenset(computes | sends), fault_class="S3")
+        return [(float(worst["told_s"].max()), said)]
 
 
 def _locate_hang(seen: Seen, comm: int, counter: int, hanging: set[int]) -> tuple[set[int], Class]:

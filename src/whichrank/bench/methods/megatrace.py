@@ -71,11 +71,13 @@ def _halt_point(seen: Seen) -> set[int]:
     for comm in range(len(seen.picture.comm_size)):
         ranks, started, _ = seen.members(comm)
         known = ranks >= 0
-        if not known.any() or np.ptp(started[known]) == 0:
+        ranks, started = ranks[known], started[known]
+        if not len(ranks) or np.ptp(started) == 0:
             continue
-        behind = ranks[known][started[known] == started[known].min()]
+        least = started.min()
+        behind = ranks[started == least]
         last = issued.went_on_s[behind]
         named.add(int(behind[last.argmin()]))
-        ahead = (waiting.comm == comm) & (waiting.counter > started[known].min())
+        ahead = (waiting.comm == comm) & (waiting.counter > least)
         victims |= set(waiting.rank[ahead].tolist())
     return named - victims or named

@@ -31,7 +31,7 @@ class Ras:
         if silent.any():
             return [Said("hang", frozenset(np.flatnonzero(silent).tolist()), fault_class="H1")]
         named: set[int] = set()
-        for comm in range(len(seen.picture.comm_size)):
+        for comm in range(len(picture.comm_size)):
             named |= _minority(*seen.members(comm)[:2])
         return [Said("hang", frozenset(named), fault_class="H1" if named else None)]
 

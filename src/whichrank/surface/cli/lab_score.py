@@ -55,8 +55,9 @@ def score(
     to_do, heard = left(todo, known, names), heard_of(todo, known, names)
     torch_folder()
     become_root_of_a_namespace(sys.argv[1:])
+    faults = lab_faults()
     for planned in to_do:
-        require_tool(lab_faults()[planned.scenario.fault])
+        require_tool(faults[planned.scenario.fault])
     remove_abandoned()
     leave_on_signals()
     if picture_path:
