@@ -5,6 +5,7 @@ import threading
 
 import torch
 import torch.distributed as dist
+from leaving import leave
 
 GROUPS = 600
 
@@ -52,4 +53,4 @@ dist.all_reduce(torch.ones(5), group=pair)
 dist.all_reduce(torch.ones(5))
 dist.barrier()
 
-os._exit(0)  # with all groups as they stand
+leave()
