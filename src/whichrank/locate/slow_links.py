@@ -240,14 +240,15 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
         if is_late and link.rate < SLOWER * others:
             found[i] = replace(by_kernel[i], end=_limit(transfers, i) or "path")
     shown = [link for link in found.values() if link.is_paced]
-    sources, targets = {int(node[link.src]) for link in shown}, {int(node[link.dst]) for link in shown}
     # Some of what is not answered in time is sent again, though nothing was lost.
     late = {int(node[link.src]) for i, link in by_kernel.items() if i in by_arrival and not is_lossy[i]}
 
     def is_answered_late(i: int, link: SlowLink) -> bool:
-        if is_lossy[i]:
-            return not very_lossy[i] and int(node[link.dst]) in late
-        return int(node[link.dst]) in sources or int(node[link.src]) in targets
+        """Do its acknowledgements travel with what is slow, by a pace that shows it?"""
+        surely = [other for other in shown if other.end] if is_lossy[i] else shown
+        src, dst = int(node[link.src]), int(node[link.dst])
+        on_a_slow_way = any(node[other.src] == dst or node[other.dst] == src for other in surely)
+        return not very_lossy[i] and (on_a_slow_way or (bool(is_lossy[i]) and dst in late))
 
     kept = [link for i, link in found.items() if link.is_paced or not is_answered_late(i, link)]
     return sorted(kept, key=lambda link: -link.lost_s)

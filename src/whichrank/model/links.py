@@ -27,6 +27,7 @@ class Transfers:
             are none yet: of what goes over only once, a rate says little.
         resent: The lesser share of the segments that were sent again in them: a burst of the job's own makes queues
             overflow for a moment, a bad way loses all the time.
+        resent_lately: The same share in the latest half alone.
         unsent_bytes: Written and not yet sent, at the most.
         unacked_bytes: Written and not yet acknowledged, summed over the looks.
         unread_bytes: Come in at the receiver and not yet read by it, summed over the looks.
@@ -44,6 +45,7 @@ class Transfers:
     sender_s: Floats
     steady_bytes: Floats
     resent: Floats
+    resent_lately: Floats
     unsent_bytes: Floats
     unacked_bytes: Floats
     unread_bytes: Floats

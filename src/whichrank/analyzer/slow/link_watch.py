@@ -10,7 +10,7 @@ import numpy as np
 from whichrank.analyzer.slow.traffic import Traffic
 from whichrank.analyzer.slow.words import Told, of_links
 from whichrank.analyzer.state import JobState
-from whichrank.locate.slow_links import LinkPast, matrix_of, slow_links, without_ways_back
+from whichrank.locate.slow_links import LOSSY, LinkPast, matrix_of, slow_links, without_ways_back
 from whichrank.model.iterations import Ints, Window
 from whichrank.model.links import LinkRate, SlowLink, Transfers
 
@@ -41,7 +41,8 @@ class LinkWatch:
         self.matrix: tuple[LinkRate, ...] = ()
         """Rates between nodes in the latest window, the slowest first."""
         self.in_doubt = False
-        """A link is slow, and no kernel has said where: what it says comes and goes, so it must be asked more often."""
+        """A link is slow, and no kernel has said where: what it says comes and goes, so it must be asked more often. Or
+        one begins to lose data: what it loses is believed once two halves of a window show it."""
 
     def sample(self, state: JobState) -> None:
         """Keep what is known of connections now."""
@@ -76,7 +77,8 @@ class LinkWatch:
         costs = {(link.src, link.dst) for link in slow if link.lost_s >= LOST * transfers.lasted_s}
         sure = self._known([link for link in without_ways_back(slow, node) if (link.src, link.dst) in costs], now_s)
         slow = [link for link in slow if (link.src, link.dst) in costs]
-        self._doubt(now_s, is_unsure=bool(slow) and not sure)
+        begins_to_lose = (transfers.resent_lately >= LOSSY) & (node[transfers.src] != node[transfers.dst])
+        self._doubt(now_s, is_unsure=not sure and (bool(slow) or bool(begins_to_lose.any())))
         worth = [k for k in sure if k.dst not in starved and is_waited_for(k.src, k.dst)]
         self.matrix = matrix_of(transfers.of(~np.isin(transfers.dst, starved)), node, self._past, MOST_CELLS, worth)
         return [of_links(state, window, transfers, worth, node)] if worth else []

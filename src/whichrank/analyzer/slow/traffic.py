@@ -122,6 +122,7 @@ class Traffic:
             sender_s=total("sender_us", 1e-6),
             steady_bytes=np.minimum(*(half.bytes for half in halves)),
             resent=np.minimum(*(half.resent for half in halves)),
+            resent_lately=halves[0].resent,
             unsent_bytes=np.bincount(out, most_unsent.astype(np.float64), len(pairs)).astype(np.float64),
             unacked_bytes=np.bincount(out, unacked, len(pairs)).astype(np.float64),
             unread_bytes=np.bincount(back[back >= 0], unread[back >= 0], len(pairs)).astype(np.float64),

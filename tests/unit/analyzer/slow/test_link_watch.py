@@ -60,6 +60,15 @@ def test_what_a_kernel_says_ends_the_doubt() -> None:
     assert not watch.in_doubt
 
 
+def test_a_link_that_begins_to_lose_data_is_looked_at_more_closely() -> None:
+    state, window = job()
+    for share, way, is_looked_at in ((0.01, (2, 4), True), (0.001, (2, 4), False), (0.01, (2, 3), False)):
+        watch = LinkWatch(WINDOW_S)
+        seen = transfers(RING | {(2, 3): 50.0}, resent_lately={way: share})
+        assert watch.look(state, window, seen, NOBODY, 0.0, always) == []
+        assert watch.in_doubt == is_looked_at
+
+
 def test_nothing_slow_is_no_doubt() -> None:
     watch, (state, window) = LinkWatch(WINDOW_S), job()
     assert watch.look(state, window, transfers(RING), NOBODY, 0.0, always) == []

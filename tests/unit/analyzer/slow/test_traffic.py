@@ -136,6 +136,7 @@ def transfers(rate: dict[tuple[int, int], float], **more: dict[tuple[int, int], 
         src=np.array([p[0] for p in pairs]), dst=np.array([p[1] for p in pairs]), bytes_acked=np.full(n, 20.0 * MB),
         busy_s=np.array([20 / rate[pair] for pair in pairs]) + column("receiver_s"), receiver_s=column("receiver_s"),
         sender_s=column("sender_s"), steady_bytes=column("steady_bytes", 10.0 * MB), resent=column("resent"),
+        resent_lately=column("resent_lately"),
         unsent_bytes=column("unsent_bytes"),
         unacked_bytes=column("unacked_bytes"), unread_bytes=column("unread_bytes"),
         delivery=np.array([more.get("delivery", {}).get(pair, np.inf) for pair in pairs]),
@@ -303,12 +304,15 @@ def test_a_way_that_is_answered_where_the_pace_is_slow_is_not_told_by_its_kernel
     told = transfers(RING | {slow: 6.0, back: 6.0}, unsent_bytes=waiting, unacked_bytes=waiting, arrival=arrival)
     # THEN its sender's kernel, to which answers come late, is not believed
     assert told_links(told, past) == [slow]
-    # BUT what is sent again is not late only
-    lossy = transfers(
-        RING | {slow: 6.0, back: 6.0}, unsent_bytes=waiting, unacked_bytes=waiting, arrival=arrival,
-        resent={back: 0.065},
-    )  # fmt: skip
-    assert sorted(told_links(lossy, past)) == sorted([slow, back])
+
+    # NOR if it sends a little again for that BUT if it sends much again, that is lost
+    def told_at(resent: float) -> list[tuple[int, int]]:
+        both = RING | {slow: 6.0, back: 6.0}
+        more = {"unsent_bytes": waiting, "unacked_bytes": waiting, "arrival": arrival}
+        return sorted(told_links(transfers(both, resent={back: resent}, **more), past))
+
+    assert told_at(0.006) == [slow]
+    assert told_at(0.065) == sorted([slow, back])
 
 
 def test_a_slow_way_whose_receiver_often_finds_data_ready_costs_what_the_kernel_says() -> None:
@@ -388,16 +392,20 @@ def test_a_way_that_carries_something_once_is_not_told() -> None:
 
 def test_what_is_sent_again_counts_where_it_is_so_all_the_time() -> None:
     # GIVEN looks every half window WHEN a hundredth is sent again, all the time, in the later half, or few segments
-    def resent(*again: int, carried: int = 10 * MB) -> tuple[float, float]:
+    def seen(*again: int, carried: int = 10 * MB) -> Transfers:
         looks = [
             look(5 * at, both_ways([(0, 2)], bytes_acked=at * carried, total_retrans=total))
             for at, total in enumerate(again)
         ]
-        told = traffic(*looks).transfers(10)
+        return traffic(*looks).transfers(10)
+
+    def resent(*again: int, carried: int = 10 * MB) -> tuple[float, float]:
+        told = seen(*again, carried=carried)
         return round(float(told.resent[0]), 3), float(told.steady_bytes[0])
 
     assert resent(0, 70, 140) == (0.01, 10 * MB)
     assert resent(0, 0, 70) == (0.0, 10 * MB)
+    assert [round(float(told.resent_lately[0]), 3) for told in (seen(0, 0, 70), seen(0, 70, 70))] == [0.01, 0.0]
     assert resent(0, 9, 18, carried=100_000) == (0.0, 100_000)
     # AND a connection that is younger than a window has not carried anything all the time
     assert resent(0, 70) == (0.0, 0.0)
