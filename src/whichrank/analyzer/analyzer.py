@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from whichrank.analyzer.diagnosis import Diagnosis
+from whichrank.analyzer.diagnosis import TIME_BLOCKED, Diagnosis
 from whichrank.analyzer.endings import who_ended_it
 from whichrank.analyzer.history import History
 from whichrank.analyzer.holding import Holding
@@ -32,6 +32,7 @@ from whichrank.locate.deaths import (
     told_to_end,
     told_to_end_s,
 )
+from whichrank.locate.fronts import with_fronts
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Cause, Incident, Reason, Severity, Spent
 from whichrank.model.links import LinkRate
@@ -214,6 +215,19 @@ class Analyzer:
         if finding:
             changed += self.ledger.report(finding, _severity(finding, self.state.open_ends()), now_s)
         return changed + self.ledger.end(now_s)
+
+    def at_rest(self, now_s: float) -> list[Incident]:
+        """The job as a recording of one moment has it, made because it stood still: no patience is left to have."""
+        if not self.state.ranks.size:
+            return []
+        picture = with_fronts(self.state.picture(now_s))
+        changed = self._wrong_data(picture, now_s, at_end=True)
+        finding = self.diagnosis.hang(picture, 0.0)
+        if finding:
+            # How long it had lasted is not in it.
+            evidence = tuple(fact for fact in finding.evidence if fact.what != TIME_BLOCKED)
+            changed += self.ledger.report(replace(finding, evidence=evidence), "alert", finding.onset_s)
+        return changed + self.ledger.rest()
 
     # ---- questions -------------------------------------------------------------------------------------------------
 

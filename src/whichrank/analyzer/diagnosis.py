@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from whichrank.analyzer.device import overtaken
 from whichrank.analyzer.history import History
 from whichrank.analyzer.paths import dead_words
 from whichrank.analyzer.peers import WITNESS, Peers
@@ -26,15 +27,16 @@ from whichrank.locate.strays import LEAST_ALIKE
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence, Link
 from whichrank.model.picture import Picture
-from whichrank.model.rows import SYNCHRONISING, Kind
+from whichrank.model.rows import SYNCHRONISING, UNNUMBERED, Kind
 from whichrank.model.sequence import Tokens
-from whichrank.model.signature import describe, kind_name, signatures
+from whichrank.model.signature import describe, op_name, signatures
 
 IDLE_CPU = 0.1
 """Share of a core below which a process does nothing."""
 LISTED = 16
 """Candidates, at most: more help nobody."""
 MOST_NAMED = 1024
+TIME_BLOCKED = "time blocked"
 
 
 class CompletedRounds(Protocol):
@@ -76,6 +78,8 @@ class Diagnosis:
         mismatch = self.mismatch(picture, min_age_s)
         if mismatch:
             return mismatch
+        if len(graph.overtaken):
+            return overtaken(self, picture, graph)
         if len(graph.sinks):
             return self._sinks(picture, graph, [int(r) for r in graph.sinks], hard=False)
         away = out_of_reach(self.state.paths, picture, graph.waiting, self.state.ranks.agent)
@@ -97,12 +101,13 @@ class Diagnosis:
     def _sinks(self, picture: Picture, graph: waitgraph.WaitGraph, sinks: list[int], hard: bool) -> Finding:
         apart = [] if hard else self._apart(picture, graph)
         since_s = {r: float(picture.waits["since_s"][graph.edges.wait[graph.sink_edge[r]]]) for r in sinks}
-        named = sinks if hard else [] if apart else held_up_by(self.state, sinks, min(since_s.values()))
+        waiting = len(graph.waiting)
+        named = sinks if hard else [] if apart else held_up_by(self.state, sinks, min(since_s.values()), waiting)
         longest = min(named or sinks, key=lambda r: since_s[r])
         facts = waitgraph.waiting_for(picture, graph, longest)
         wait = facts["wait"]
         waited = picture.now_s - float(wait["since_s"])
-        evidence = [Evidence(what="time blocked", value=round(waited, 2), unit="s", where=f"rank {int(wait['rank'])}")]
+        evidence = [Evidence(what=TIME_BLOCKED, value=round(waited, 2), unit="s", where=f"rank {int(wait['rank'])}")]
         blames, reasons = [], []
         for rank in named[:MOST_NAMED] or sinks[:LISTED]:
             own = waitgraph.waiting_for(picture, graph, rank)
@@ -114,6 +119,7 @@ class Diagnosis:
                 Evidence(what=f"ranks waiting for rank {rank} directly", value=len(own["waiters"])),
                 *told.evidence,
             ]
+        evidence += self.unread(graph)
         for rank in apart:
             words = f"it is in no operation while others wait, and {reason_of(self.state, picture, rank).words}"
             blames.append(Blame(rank, 1 / (len(sinks) + len(apart)), words))
@@ -138,6 +144,12 @@ class Diagnosis:
             next=() if named else ("see which of the named ranks waits for another: whichrank stacks --suspects",),
         )
 
+    def blame_of_sink(self, picture: Picture, graph: waitgraph.WaitGraph, rank: int) -> Blame:
+        """What is said of a rank that others wait for and that waits for nobody."""
+        told = reason_of(self.state, picture, rank)
+        did = self._did(waitgraph.waiting_for(picture, graph, rank))
+        return Blame(rank, told.confidence, f"it {did}, and {told.words}")
+
     def _apart(self, picture: Picture, graph: waitgraph.WaitGraph) -> list[int]:
         """Ranks in no operation that nobody waits for in one, stopped or idle: a sink may wait for them elsewhere."""
         rows, since_s = self.state.ranks.rows, float(picture.waits["since_s"][graph.waits].min())
@@ -157,6 +169,17 @@ class Diagnosis:
             comm = self.comm_name(int(wait["comm"]))
             return f"has {did} the {self.op_name(wait)} in which rank {int(wait['rank'])} waits on {comm}"
         return f"{'entered' if facts['entered'] else 'has not entered'} {where}"
+
+    @staticmethod
+    def unread(graph: waitgraph.WaitGraph) -> list[Evidence]:
+        """Others wait for these too, but nothing was read of them since: they may be culprits or victims."""
+        ranks = [int(r) for r in graph.unseen]
+        if not ranks:
+            return []
+        where = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:LISTED]))}"
+        return [
+            Evidence(what="ranks that others wait for too and that were not read since", value=len(ranks), where=where)
+        ]
 
     def _unseen(self, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
         ranks = [int(r) for r in graph.unseen]
@@ -436,7 +459,8 @@ class Diagnosis:
         )
         dead = self.state.paths.dead_pairs(picture, graph.waiting)
         apart, done = ([], "") if dead else self._complete_elsewhere(picture, waits, oldest)
-        open_question = not dead and (any_source or bool(apart))
+        is_numbered = bool((waits["counter"] < UNNUMBERED).all())  # else the ends may be of two messages
+        open_question = not dead and (any_source or bool(apart) or not is_numbered)
         pairs = {(src, dst) for src, dst, _ in dead} or (set() if any_source else {p for p in pairs if min(p) >= 0})
         return Finding(
             cause=Cause.UNKNOWN if open_question else Cause.TRANSPORT,
@@ -453,7 +477,7 @@ class Diagnosis:
                 *entered,
                 *dead_words(dead),
                 *self.state.paths.ask_about(dead, self.state.ranks.agent, picture.now_s),
-                Evidence(what="time blocked", value=round(picture.now_s - float(oldest["since_s"]), 2), unit="s"),
+                Evidence(what=TIME_BLOCKED, value=round(picture.now_s - float(oldest["since_s"]), 2), unit="s"),
                 *self._messages(np.unique(waits["rank"][waits["comm"] == comm])),
             ),
             complete=self.complete(picture),
@@ -500,7 +524,7 @@ class Diagnosis:
 
     def op_name(self, row: Any) -> str:
         """`all_reduce #1204`."""
-        return f"{kind_name(int(row['kind']))} #{int(row['counter'])}"
+        return op_name(int(row["kind"]), int(row["counter"]))
 
     def op_of(self, row: Any) -> dict[str, int]:
         """The fields of an operation that a finding carries."""

@@ -31,8 +31,8 @@ from whichrank.model.incident import (
     Victims,
 )
 from whichrank.model.roles import infer_role
-from whichrank.model.rows import SensorState
-from whichrank.model.signature import dtype_name, kind_name, op_bytes
+from whichrank.model.rows import UNNUMBERED, SensorState
+from whichrank.model.signature import dtype_name, kind_name, op_bytes, op_name
 
 LISTED_VICTIMS = 1024
 MOST_LINKS = 64
@@ -133,6 +133,12 @@ class Ledger:
         self.open_ones = [pair for pair in self.open_ones if only not in (None, pair[0].id)]
         return self._ended(ending, status, now_s)
 
+    def rest(self) -> list[Incident]:
+        """No later word will come, and when it ended is not known."""
+        changed = [msgspec.structs.replace(i, status="final") for i in self.incidents.values() if i.status == "open"]
+        self.incidents.update({i.id: i for i in changed})
+        return changed
+
     def end(self, now_s: float) -> list[Incident]:
         """The job has ended: so have all its incidents."""
         changed = self.close(now_s, "final")
@@ -225,8 +231,8 @@ class Ledger:
             rank=rank,
             confidence=round(blame.confidence, 3),
             why=blame.why,
-            host=self._state.host.get(rank),
-            pid=int(self._state.ranks.rows["pid"][rank]) if seen else None,
+            host=self._state.host.get(rank) or None,
+            pid=(int(self._state.ranks.rows["pid"][rank]) or None) if seen else None,
         )
 
     def _scoped(self, links: tuple[Link, ...]) -> tuple[Link, ...]:
@@ -265,7 +271,7 @@ class Ledger:
         op = finding.op
         comm_id = self._state.info[finding.comm].comm_id if finding.comm >= 0 else 0
         return Op(
-            trace_id=f"{comm_id:016x}-{op['counter']}",
+            trace_id=f"{comm_id:016x}-{op['counter']}" if op["counter"] < UNNUMBERED else None,
             kind=kind_name(op["kind"]),
             bytes=op_bytes(op["dtype"], op["count"]),
             dtype=dtype_name(op["dtype"]),
@@ -284,7 +290,7 @@ class Ledger:
             phase = "dp_sync"
         op = None
         if finding.op and role:
-            op = f"{kind_name(finding.op['kind'])} #{finding.op['counter']} on {self._state.comm_name(finding.comm)}"
+            op = f"{op_name(finding.op['kind'], finding.op['counter'])} on {self._state.comm_name(finding.comm)}"
         return Stage(iteration=iteration, phase=phase, op=op) if iteration is not None or phase or op else None
 
     def _sensors(self) -> tuple[SensorReport, ...]:
@@ -300,8 +306,8 @@ class Ledger:
     def _next(self, finding: Finding, ranks: list[int]) -> tuple[str, ...]:
         commands = []
         for rank in ranks[:2]:
-            if not self._state.ranks.present[rank]:
-                continue
+            if not self._state.ranks.present[rank] or not self._state.ranks.rows["pid"][rank]:
+                continue  # nobody looked at its process
             pid, host = int(self._state.ranks.rows["pid"][rank]), self._state.host.get(rank, "")
             if finding.reason == Reason.STOPPED and finding.kind != "slow":  # else it goes on by itself
                 commands.append(f"on {host}: kill -CONT {pid}")

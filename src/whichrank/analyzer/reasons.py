@@ -27,6 +27,8 @@ _RENDEZVOUS = re.compile(
 )
 """Frames of torch's own code that waits for other ranks. Under them lie store waits in C++, which have no frame."""
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python3|<frozen|<string>|importlib")
+FEW = 4
+"""Times as many ranks wait, at the least, for all that they wait for to be named on the word of operations alone."""
 _NO_SLEEP = (WaitChannel.NONE, WaitChannel.DISK)
 """The channel is told in close looks only; where it is, it must not contradict what py-spy saw."""
 
@@ -58,6 +60,8 @@ def reason_of(state: JobState, picture: Picture, rank: int) -> Told:
         return Told(Reason.STOPPED, f"its process {pid} is stopped", 0.99, (fact,))
     stack = main_stack(state, rank)
     where = place_in(stack)
+    if not was_observed(state, rank):
+        return _by_its_operations(picture, rank, where)
     facts = [
         Evidence(
             what="process state", value=ProcessState(int(row["state"])).name.lower(), where=f"rank {rank}, pid {pid}"
@@ -93,13 +97,40 @@ def in_rendezvous(state: JobState, rank: int, since_s: float = -np.inf) -> bool:
     return any(_RENDEZVOUS.search(frame) for frame in stack.frames)
 
 
-def held_up_by(state: JobState, ranks: list[int], since_s: float) -> list[int]:
+def was_observed(state: JobState, rank: int) -> bool:
+    """Did an agent look at its process? A recording of operations alone knows none."""
+    return bool(state.ranks.rows["pid"][rank] > 0)
+
+
+def _by_its_operations(picture: Picture, rank: int, where: str) -> Told:
+    """What operations alone say of a rank that does not act."""
+    in_flight = int(((picture.ops["rank"] == rank) & ~picture.ops["failed"]).sum())
+    at = f"; the last one was issued in {where}" if where else ""
+    fact = Evidence(what="operations in flight", value=in_flight, where=f"rank {rank}")
+    if in_flight:
+        return Told(None, f"it has issued nothing after the {in_flight} that it has in flight{at}", 0.7, (fact,))
+    words = f"all that it has issued is complete, so its host is held up and not its device{at}"
+    return Told(None, words, 0.85, (fact,))
+
+
+def held_up_by(state: JobState, ranks: list[int], since_s: float, waiting: int) -> list[int]:
     """Of several ranks that others wait for, the one on which it rests; none if that cannot be told.
 
     Ranks also wait for each other where no operation is seen: for a key in a store, a file, a lock, a socket. One that
     sleeps may look for what another will do every second, and both may stand in the same function. So nobody is
     named, unless all but one are in torch's own rendezvous, where a rank does nothing but wait for others.
+
+    Where no process was observed, as in recordings of operations, nothing more will come to light. Then all are named
+    if they are few.
+
+    Args:
+        state: The job.
+        ranks: Those in question.
+        since_s: Stacks that are older say nothing.
+        waiting: How many ranks wait.
     """
+    if FEW * len(ranks) <= waiting and not any(was_observed(state, rank) for rank in ranks):
+        return ranks
     late = ranks if len(ranks) < 2 else [r for r in ranks if not in_rendezvous(state, r, since_s)]
     return late if len(late) == 1 else []
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.model.picture import Bools, Floats, Ints, Picture
-from whichrank.model.rows import Kind
+from whichrank.model.rows import SYNCHRONISING, Kind
 from whichrank.model.signature import mix
 
 ROOTED = (Kind.BROADCAST, Kind.SCATTER, Kind.GATHER, Kind.REDUCE, Kind.MONITORED_BARRIER)
@@ -72,6 +72,8 @@ class WaitGraph:
     """Every wait on the cycle was told by a sensor, none inferred."""
     stuck: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     """Rows of `Picture.waits` on operations that everybody has entered and nobody is stopped in."""
+    overtaken: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """Rows of `Picture.waits` whose round others have completed, and a later one with it: they wait for nobody."""
 
 
 def lasting(picture: Picture, min_age_s: float) -> Ints:
@@ -104,18 +106,12 @@ def build(picture: Picture, min_age_s: float) -> WaitGraph:
     rank = waits["rank"]
     halted = picture.stopped | picture.gone
     usable = _usable(picture)
-    old = lasting(picture, min_age_s)
-    p2p = waits["kind"][old] >= SEND
-    rounds, demand_of_rounds = _collective_edges(picture, old[~p2p])
-    first = int(demand_of_rounds.max(initial=-1)) + 1
-    edges = _join(rounds, _p2p_edges(picture, old[p2p], first))
-    rows = np.concatenate((old[~p2p], old[p2p]))
-    demand = np.concatenate((demand_of_rounds, first + np.arange(int(p2p.sum()))))
-    order = np.argsort(demand, kind="stable")
-    rows, demand = rows[order], demand[order]
+    edges, rows, demand = edges_of(picture, lasting(picture, min_age_s))
+    passed = overtaken(picture, rows)
 
     safe = np.maximum(edges.target, 0)
     asked = usable & _table(picture.world_size, safe)[rank]
+    asked[rows[passed]] = False
     blocked = _thread_key(rank[asked], waits["tid"][asked])
     tid = np.where(edges.target_tid > 0, edges.target_tid, picture.main_tid[safe])
     target_blocked = np.isin(_thread_key(edges.target, tid), blocked) & ~halted[safe]
@@ -135,7 +131,47 @@ def build(picture: Picture, min_age_s: float) -> WaitGraph:
         cycle=cycle,
         cycle_explicit=explicit,
         stuck=np.sort(rows[~_table(int(demand.max(initial=-1)) + 1, edges.demand)[demand]]),
+        overtaken=np.sort(rows[passed]),
     )
+
+
+def edges_of(picture: Picture, rows: Ints) -> tuple[Edges, Ints, Ints]:
+    """The edges that waits make, those waits sorted by their demand, and the demand of each.
+
+    Args:
+        picture: The job.
+        rows: Rows of `Picture.waits`.
+    """
+    p2p = picture.waits["kind"][rows] >= SEND
+    rounds, demand_of_rounds = _collective_edges(picture, rows[~p2p])
+    first = int(demand_of_rounds.max(initial=-1)) + 1
+    edges = _join(rounds, _p2p_edges(picture, rows[p2p], first))
+    rows = np.concatenate((rows[~p2p], rows[p2p]))
+    demand = np.concatenate((demand_of_rounds, first + np.arange(int(p2p.sum()))))
+    order = np.argsort(demand, kind="stable")
+    return edges, rows[order], demand[order]
+
+
+def overtaken(picture: Picture, rows: Ints) -> Bools:
+    """Which of these waits are on a round after which others have completed a later one of the same communicator?
+
+    That one could not end without this rank either. So it has done its part, and only does not see the end.
+
+    Args:
+        picture: The job.
+        rows: Rows of `Picture.waits`.
+    """
+    waits = picture.waits[rows]
+    synchronises = np.isin(waits["kind"], list(SYNCHRONISING))
+    comms = np.unique(waits["comm"])
+    of, member, _ = _members(picture, comms)
+    most = np.zeros(len(comms), np.int64)
+    np.maximum.at(most, of, np.where(picture.member_seen[member], picture.member_done[member], 0))
+    mine, _ = _place(picture, waits["comm"], waits["rank"])
+    done = most[np.searchsorted(comms, waits["comm"])]
+    # What others have completed beyond what it has issued, they have completed since it was read.
+    later = (done > waits["counter"]) & (done <= np.where(mine >= 0, picture.member_issued[mine], 0))
+    return np.asarray(synchronises & later)
 
 
 def waiters_of(picture: Picture, graph: WaitGraph, rank: int) -> Ints:
@@ -236,13 +272,7 @@ def _known(picture: Picture, target: Ints, issued_s: Floats, seen: Bools) -> Boo
 def _p2p_edges(picture: Picture, rows: Ints, first_demand: int) -> Edges:
     """Edges of waits on send/recv: a receive waits for its sender, a send (Gloo) for its receiver."""
     waits = picture.waits[rows]
-    comms = np.unique(waits["comm"])
-    of, member, group_rank = _members(picture, comms)
-    key = _thread_key(of, picture.member_rank[member])
-    order = np.argsort(key, kind="stable")
-    mine = _thread_key(np.searchsorted(comms, waits["comm"]), waits["rank"])
-    at = np.minimum(np.searchsorted(key[order], mine), max(len(key) - 1, 0))
-    me = np.where(key[order][at] == mine, group_rank[order][at], -1) if len(key) else np.full(len(rows), -1)
+    _, me = _place(picture, waits["comm"], waits["rank"])
     any_source = waits["kind"] == RECV_ANY
     # One row per (wait, peer): the peer of the operation, or all other members.
     wait_any, peer_any = _everybody_else(picture, waits, np.flatnonzero(any_source), me)
@@ -272,6 +302,20 @@ def _p2p_edges(picture: Picture, rows: Ints, first_demand: int) -> Edges:
         known=_known(picture, target, told["issue_s"], np.zeros(len(wait), np.bool_)),
         either=told["kind"] == RECV_ANY,
     )
+
+
+def _place(picture: Picture, comm: Ints, rank: Ints) -> tuple[Ints, Ints]:
+    """Of ranks on communicators, the row of the membership and the group rank; -1 where it is no member."""
+    comms = np.unique(comm)
+    of, member, group_rank = _members(picture, comms)
+    if not len(of):
+        return np.full(len(comm), -1), np.full(len(comm), -1)
+    key = _thread_key(of, picture.member_rank[member])
+    order = np.argsort(key, kind="stable")
+    wanted = _thread_key(np.searchsorted(comms, comm), rank)
+    at = order[np.minimum(np.searchsorted(key[order], wanted), len(key) - 1)]
+    is_member = key[at] == wanted
+    return np.where(is_member, member[at], -1), np.where(is_member, group_rank[at], -1)
 
 
 def _everybody_else(picture: Picture, waits: np.ndarray[Any, Any], which: Ints, me: Ints) -> tuple[Ints, Ints]:

@@ -10,6 +10,8 @@ from enum import IntEnum, IntFlag
 
 import numpy as np
 
+UNNUMBERED = 1 << 30
+"""Counters from here on only compare with each other: which operation of its kind it is, is not known."""
 FRAME_BLOCKS, FRAME_CHANNELS, SPLITS, COMM_WINDOW, PAIR_WINDOW, PACES, SENSORS = 8, 8, 16, 1024, 256, 8, 4
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.rows import Flag, Kind
+from whichrank.model.rows import UNNUMBERED, Flag, Kind
 
 DTYPES = {
     0: ("uint8", 1), 1: ("int8", 1), 2: ("int16", 2), 3: ("int32", 4), 4: ("int64", 8), 5: ("float16", 2),
@@ -66,6 +66,11 @@ def signatures(rows: np.ndarray[Any, Any]) -> NDArray[np.uint64]:
 def kind_name(kind: int) -> str:
     """`all_reduce`, `send`, ..."""
     return Kind(kind).name.lower() if kind in Kind._value2member_map_ else f"kind_{kind}"
+
+
+def op_name(kind: int, counter: int) -> str:
+    """`all_reduce #1204`, without the number where that is not known."""
+    return kind_name(kind) + (f" #{counter}" if counter < UNNUMBERED else "")
 
 
 def dtype_name(dtype: int) -> str | None:

@@ -287,8 +287,9 @@ def _times(incident: Incident) -> str:
         text = f"it was detected at {_utc(incident.detected)}"
         start = incident.detected
     else:
-        delay = _between(incident.onset, incident.detected)
-        text = f"it began at {_utc(incident.onset)} and was detected after {delay}"
+        text = f"it began at {_utc(incident.onset)}"
+        if incident.detected != incident.onset:  # of a recording nobody knows how long it had lasted
+            text += f" and was detected after {_between(incident.onset, incident.detected)}"
         start = incident.onset
     if incident.ended is not None:
         text += f"; it ended at {_utc(incident.ended)}, after {_between(start, incident.ended)}"

@@ -21,6 +21,7 @@ from whichrank.surface.pipe import write_no_more
 
 COMMANDS = {
     "agent": "whichrank.surface.cli.agent",
+    "analyze": "whichrank.surface.cli.analyze",
     "bench": "whichrank.surface.cli.bench",
     "completion": "whichrank.surface.cli.completion",
     "demo": "whichrank.surface.cli.demo",

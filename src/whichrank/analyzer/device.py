@@ -1,0 +1,77 @@
+"""Ranks on which operations do not end that are over for their peers (DESIGN 5.2, complete here and not there).
+
+They have done their part, or the later rounds of their peers could not have ended. So neither the network nor anybody
+else holds them up: their device, its driver, or the process that looks after it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whichrank.analyzer.reasons import held_up_by
+from whichrank.locate.waitgraph import WaitGraph, waiters_of
+from whichrank.model.finding import Blame, Finding
+from whichrank.model.incident import Cause, Evidence
+from whichrank.model.picture import Picture
+from whichrank.model.rows import Kind
+
+if TYPE_CHECKING:
+    from whichrank.analyzer.diagnosis import Diagnosis
+
+SURE = 0.9
+
+
+def overtaken(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) -> Finding | None:
+    """The ranks that do not see the end of what others have completed, with those that others wait for besides.
+
+    Args:
+        diagnosis: For words.
+        picture: The job.
+        graph: Who waits for whom.
+    """
+    if not len(graph.overtaken):
+        return None
+    waits = picture.waits[graph.overtaken]
+    ranks = [int(r) for r in np.unique(waits["rank"])]
+    blames, evidence = [], []
+    for rank in ranks:
+        wait = waits[waits["rank"] == rank][0]
+        behind = _ended_elsewhere(picture, wait)
+        where = f"{diagnosis.op_name(wait)} on {diagnosis.comm_name(int(wait['comm']))}"
+        later = f" and {behind - 1} after it" if behind > 1 else ""
+        why = f"it does not complete {where}, although it has entered it, and its peers have completed it{later}"
+        blames.append(Blame(rank, SURE, why))
+        evidence += [
+            Evidence(what="operations complete on its peers and not on it", value=behind, where=f"rank {rank}"),
+            Evidence(what=f"ranks waiting for rank {rank} directly", value=len(waiters_of(picture, graph, rank))),
+        ]
+    evidence += diagnosis.unread(graph)
+    others = [int(r) for r in graph.sinks if int(r) not in ranks]
+    for rank in held_up_by(diagnosis.state, others, -np.inf, len(graph.waiting)) if others else []:
+        blames.append(diagnosis.blame_of_sink(picture, graph, rank))
+    first = waits[int(np.argmin(waits["since_s"]))]
+    named = {blame.rank for blame in blames}
+    return Finding(
+        cause=Cause.DEVICE,
+        fault_class="H3",
+        culprits=tuple(blames),
+        comm=int(first["comm"]),
+        op=diagnosis.op_of(first),
+        victims=tuple(int(r) for r in graph.waiting if int(r) not in named),
+        waited_for=frozenset(graph.sinks.tolist()),
+        onset_s=float(first["since_s"]),
+        evidence=tuple(evidence),
+        complete=diagnosis.complete(picture),
+    )
+
+
+def _ended_elsewhere(picture: Picture, wait: np.void) -> int:
+    """Operations that this rank has in flight on the communicator of its wait, and that a peer has completed."""
+    comm = int(wait["comm"])
+    at, size = int(picture.comm_at[comm]), int(picture.comm_size[comm])
+    most = int(picture.member_done[at : at + size][picture.member_seen[at : at + size]].max(initial=0))
+    ops = picture.ops
+    mine = (ops["rank"] == wait["rank"]) & (ops["comm"] == comm) & (ops["kind"] < Kind.SEND) & ~ops["failed"]
+    return int((mine & (ops["counter"] <= most)).sum())

@@ -1,0 +1,411 @@
+"""All Flight Recorder dumps of a job, as what an agent beside each rank would have told at that moment.
+
+Counters come from the operations that are in the dumps, since each carries both of its group's counts; where a rank has
+none of a group, from the group's status. A status is kept under a number of the process's own and counts whatever came
+last, so it is read beside what the other members have. What still is not known of a rank that is in no operation is
+taken from that alone: it is in none.
+
+Sends and receives of a group of two are counted by the group; those of a larger one from the last that is complete at
+both ends, since its count is over all peers.
+
+Clocks of hosts are not compared: each rank's times are ages before its own latest one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.intake.flight_dump import COMPLETED, Dump, Group
+from whichrank.model.rows import UNNUMBERED, Flag, Kind, SensorState, Status
+from whichrank.model.telemetry import (
+    COMM_ROW,
+    INFLIGHT_TOLD,
+    PAIR_ROW,
+    RANK_ROW,
+    RECORD_TOLD,
+    VERSION,
+    Batch,
+    CommInfo,
+)
+
+SINCE_S: Final = 1.0
+"""A dump is made after the latest operation in it; nothing says how long after."""
+BASE: Final = UNNUMBERED + (1 << 20)
+"""Number of the last send and receive that are complete at both ends, where only later ones can be counted."""
+LONG_AGO_NS: Final = 3600 * 10**9
+"""What a rank does is as little known as if it had last been read then."""
+UNKNOWN: Final = -1
+
+Key = tuple[str, tuple[int, ...]]
+
+
+@dataclass
+class Member:
+    """How far a rank is on a communicator; -1 where that is not known.
+
+    Attributes:
+        issued: Collectives.
+        done: The same, up to the first that is not complete.
+        messages: Sends, receives and batches of them.
+        messages_done: The same, complete.
+        status: Last enqueued and completed of whatever came last, by the group's status; None without one.
+    """
+
+    issued: int = UNKNOWN
+    done: int = UNKNOWN
+    messages: int = UNKNOWN
+    messages_done: int = UNKNOWN
+    status: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Told:
+    """One rank's dump with what was worked out of it.
+
+    Attributes:
+        rank: Global rank.
+        dump: As it was read.
+        entries: Its operations, batches resolved; rows of `flight_dump.ENTRY`.
+        is_done: Which of them are complete.
+        comm: By group of the dump, the key of the communicator.
+        members: By key.
+    """
+
+    rank: int
+    dump: Dump
+    entries: NDArray[Any]
+    is_done: NDArray[np.bool_]
+    comm: tuple[Key, ...]
+    members: dict[Key, Member] = field(default_factory=dict)
+
+    @property
+    def latest_ns(self) -> int:
+        """Its latest time, on its own clock; 0 if it has none."""
+        times = (self.entries[name].max(initial=0) for name in ("created_ns", "started_ns", "completed_ns"))
+        return int(max(times))
+
+
+def job_of(dumps: dict[int, Dump]) -> tuple[list[Told], set[int]]:
+    """What each rank's dump says, and the ranks whose dump is older than that of a peer.
+
+    Args:
+        dumps: By rank.
+    """
+    known = _known_members(dumps)
+    told = [_told(rank, dump, known) for rank, dump in sorted(dumps.items())]
+    _fill(told)
+    return told, _older(told)
+
+
+def batches_of(told: Sequence[Told], world_size: int, now_s: float) -> tuple[Batch, ...]:
+    """What an agent beside each rank would tell at this moment."""
+    infos = _infos(told)
+    pairs = _Pairs(told)
+    return tuple(_batch(one, infos, pairs, world_size, now_s) for one in told)
+
+
+# ---- what a dump says -----------------------------------------------------------------------------------------------
+
+
+def _known_members(dumps: dict[int, Dump]) -> dict[str, tuple[int, ...]]:
+    """Members of the groups that no dump lists: the ranks that have had an operation on it."""
+    seen: dict[str, set[int]] = {}
+    for rank, dump in dumps.items():
+        for at in np.unique(dump.entries["group"]).tolist():
+            if not dump.groups[at].members:
+                seen.setdefault(dump.groups[at].name, set()).add(rank)
+    return {name: tuple(sorted(ranks)) for name, ranks in seen.items()}
+
+
+def _key(group: Group, known: dict[str, tuple[int, ...]]) -> Key:
+    return group.name, group.members or known.get(group.name, ())
+
+
+def _told(rank: int, dump: Dump, known: dict[str, tuple[int, ...]]) -> Told:
+    status = {at: dump.status[pg] for at, pg in _numbers(dump).items() if pg in dump.status}
+    entries, is_done = _resolved(dump, status)
+    comm = tuple(_key(group, known) for group in dump.groups)
+    told = Told(rank, dump, entries, is_done, comm)
+    for at, key in enumerate(comm):
+        if rank not in key[1]:
+            continue
+        mine = entries["group"] == at
+        told.members[key] = _member(entries[mine], is_done[mine], status.get(at))
+    return told
+
+
+def _resolved(dump: Dump, status: dict[int, tuple[int, int]]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Operations and which are complete. Those of a batch are complete with the batch, and collectives of one are one.
+
+    Of an operation in a batch the recorder never notes an end; it notes that of the batch, as an entry of its own.
+    Where only what is active was dumped, that is gone once it is complete, but the group's status has its number.
+    """
+    rows = dump.entries.copy()
+    is_done = (rows["state"] == COMPLETED) | (rows["completed_ns"] > 0)
+    if dump.backend == "gloo":  # of which nothing but this is noted
+        is_done = rows["retired"].copy()
+    number = np.where(rows["p2p"], rows["p2p_seq"], rows["seq"])
+    place = rows["group"].astype(np.int64) << 34 | rows["p2p"].astype(np.int64) << 33 | (number & 0x1FFFFFFFF)
+    whole = rows["whole"]
+    if whole.any():
+        batch = {at: (done, ns) for at, done, ns in zip(
+            place[whole].tolist(), is_done[whole].tolist(), rows["completed_ns"][whole].tolist(), strict=True
+        )}  # fmt: skip
+        parts = np.flatnonzero(np.isin(place, list(batch)) & ~whole)
+        for i in parts.tolist():
+            is_done[i], rows["completed_ns"][i] = batch[int(place[i])]
+        alone = ~np.isin(place, place[parts])
+        keep = ~whole | alone
+        rows, is_done, place = rows[keep], is_done[keep], place[keep]
+    for at, (_, completed) in status.items():
+        mine = np.flatnonzero(rows["group"] == at)
+        if len(mine) and rows["p2p"][mine[-1]]:  # what came last is what a status counts
+            is_done[mine[rows["p2p"][mine] & (rows["p2p_seq"][mine] <= completed)]] = True
+    collective = np.flatnonzero(~rows["p2p"])
+    values, first, of = np.unique(place[collective], return_index=True, return_inverse=True)
+    if len(values) < len(collective):
+        at = collective[first]
+        for name in ("count", "out_count"):
+            rows[name][at] = np.bincount(of.reshape(-1), rows[name][collective].astype(np.float64)).astype(np.int64)
+        is_done[at] = np.bincount(of.reshape(-1), ~is_done[collective]) == 0
+        keep = np.ones(len(rows), np.bool_)
+        keep[np.setdiff1d(collective, at)] = False
+        rows, is_done = rows[keep], is_done[keep]
+    return rows, is_done
+
+
+def _numbers(dump: Dump) -> dict[int, int]:
+    """By group of the dump, the number under which the process keeps its status.
+
+    Operations say it. For the others: groups are numbered as they are made, and so are the names of most.
+    """
+    entries = dump.entries
+    known = dict(zip(entries["group"].tolist(), entries["pg"].tolist(), strict=True))
+    names = [group.name for group in dump.groups]
+    if len(names) == len(dump.status) and all(name.isdecimal() and len(name) < 10 for name in names):
+        order = sorted(range(len(names)), key=lambda at: int(names[at]))
+        by_age = dict(zip(order, sorted(dump.status), strict=True))
+        if all(by_age[at] == pg for at, pg in known.items()):
+            return by_age
+    return known
+
+
+def _member(rows: NDArray[Any], is_done: NDArray[np.bool_], status: tuple[int, int] | None) -> Member:
+    if not len(rows):
+        return Member(status=status)
+    issued, messages = int(rows["seq"].max()), int(rows["p2p_seq"].max())
+    open_rounds = rows["seq"][~is_done & ~rows["p2p"]]
+    open_messages = rows["p2p_seq"][~is_done & rows["p2p"]]
+    return Member(
+        issued=issued,
+        done=int(open_rounds.min()) - 1 if len(open_rounds) else issued,
+        messages=messages,
+        messages_done=int(open_messages.min()) - 1 if len(open_messages) else messages,
+        status=status,
+    )
+
+
+# ---- what the others say of it --------------------------------------------------------------------------------------
+
+
+def _fill(told: Sequence[Told]) -> None:
+    """Where ranks are that had no operation of a communicator in their dump."""
+    by_key: dict[Key, list[Member]] = {}
+    for one in told:
+        for key, member in one.members.items():
+            by_key.setdefault(key, []).append(member)
+    for members in by_key.values():
+        seen = [m for m in members if m.issued != UNKNOWN]
+        for member in members:
+            if member.issued == UNKNOWN:
+                _fill_one(member, seen)
+
+
+def _fill_one(member: Member, seen: list[Member]) -> None:
+    """It is in no operation of this communicator; how many it has done its status says, if that counts the same."""
+    rounds = sorted(m.issued for m in seen)
+    messages = sorted(m.messages for m in seen)
+    enqueued = member.status[0] if member.status else UNKNOWN
+    counts_rounds = counts_messages = False
+    if enqueued >= 0:
+        middle = len(seen) // 2
+        only_messages, only_rounds = not max(rounds, default=1), not max(messages, default=0)
+        is_nearer = only_rounds or abs(enqueued - rounds[middle]) <= abs(enqueued - messages[middle])
+        counts_rounds = is_nearer and not only_messages
+        counts_messages = not counts_rounds
+    open_round = min((m.done + 1 for m in seen if m.done < m.issued), default=0)
+    open_message = min((m.messages_done + 1 for m in seen if m.messages_done < m.messages), default=0)
+    by_others = open_round - 1 if open_round else max(rounds, default=0)
+    by_others_messages = open_message - 1 if open_message else max(messages, default=0)
+    member.issued = member.done = enqueued if counts_rounds else by_others
+    member.messages = member.messages_done = enqueued if counts_messages else by_others_messages
+
+
+def _older(told: Sequence[Told]) -> set[int]:
+    """Ranks that had not issued what a peer had completed: their dump was made before, while the job went on."""
+    most: dict[Key, int] = {}
+    for one in told:
+        for key, member in one.members.items():
+            most[key] = max(most.get(key, 0), member.done)
+    return {one.rank for one in told for key, member in one.members.items() if member.issued < most[key]}
+
+
+# ---- as an agent tells it -------------------------------------------------------------------------------------------
+
+
+def comm_id_of(key: Key) -> int:
+    """A number for a communicator: the same for the same name and members."""
+    text = repr(key).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1 | 1
+
+
+def _infos(told: Sequence[Told]) -> dict[Key, CommInfo]:
+    infos: dict[Key, CommInfo] = {}
+    for one in told:
+        for group, key in zip(one.dump.groups, one.comm, strict=True):
+            if key in one.members and key not in infos:
+                backend = one.dump.backend
+                infos[key] = CommInfo(comm_id_of(key), key[0], group.desc, backend, len(key[1]), 0, list(key[1]))
+    return infos
+
+
+class _Pairs:
+    """How many sends and receives each rank has issued toward each other."""
+
+    def __init__(self, told: Iterable[Told]) -> None:
+        self._open: dict[tuple[Key, int, int, int], int] = {}
+        for one in told:
+            rows = one.entries[~one.is_done & (one.entries["kind"] >= Kind.SEND)]
+            for group, kind, peer in rows[["group", "kind", "peer"]].tolist():
+                at = one.comm[group], one.rank, kind, peer
+                self._open[at] = self._open.get(at, 0) + 1
+
+    def of(self, one: Told, key: Key, group: int) -> list[tuple[int, int, int, int]]:
+        """Kind, peer, issued and complete, of one rank on one communicator."""
+        if len(key[1]) == 2:
+            member = one.members[key]
+            peer = 1 - key[1].index(one.rank)
+            return [(int(kind), peer, member.messages, member.messages_done) for kind in (Kind.SEND, Kind.RECV)]
+        rows = one.entries[(one.entries["group"] == group) & (one.entries["kind"] >= Kind.SEND)]
+        found = sorted(set(zip(rows["kind"].tolist(), rows["peer"].tolist(), strict=True)))
+        return [(kind, peer, BASE + self._open.get((key, one.rank, kind, peer), 0), BASE) for kind, peer in found]
+
+
+def _numbered(one: Told, rows: NDArray[Any], is_open: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The counter of each operation: of its communicator, or of its kind and peer for messages."""
+    number = rows["seq"].astype(np.int64)
+    pair = rows["p2p"] & (rows["kind"] >= Kind.SEND)
+    of_two = np.array([len(key[1]) == 2 for key in one.comm] or [False])[rows["group"]]
+    number = np.where(pair & of_two, rows["p2p_seq"], number)
+    far = np.flatnonzero(pair & ~of_two)
+    if len(far):
+        place = rows["group"][far].astype(np.int64) << 40 | rows["kind"][far].astype(np.int64) << 32
+        place |= rows["peer"][far].astype(np.int64) & 0xFFFFFFFF
+        for value in np.unique(place).tolist():
+            these = far[place == value]
+            is_of = is_open[these]
+            first_open = int(np.argmax(is_of)) if is_of.any() else len(these)
+            number[these] = BASE + 1 + np.arange(len(these)) - first_open
+    return number
+
+
+def _batch(one: Told, infos: dict[Key, CommInfo], pairs: _Pairs, world_size: int, now_s: float) -> Batch:
+    latest_ns = one.latest_ns or int(now_s * 1e9)
+    read_ns = latest_ns + int(SINCE_S * 1e9)
+    entries = one.entries
+    ids = np.array([infos[key].comm_id if key in one.members else 0 for key in one.comm] or [0], np.uint64)
+    known = ids[entries["group"]] > 0 if len(entries) else np.zeros(0, np.bool_)
+    number = _numbered(one, entries, ~one.is_done)
+    open_rows, done_rows = known & ~one.is_done, known & one.is_done
+    return Batch(
+        version=VERSION,
+        job="",
+        agent=f"recording:{one.rank}",
+        host="",
+        sequence=1,
+        sent_ns=read_ns,
+        sent_realtime_ns=read_ns,
+        delay_bound_ns=0,
+        node_ranks=1,
+        ranks=_rank_row(one, world_size, read_ns).tobytes(),
+        comms=_comm_rows(one, infos, latest_ns).tobytes(),
+        pairs=_pair_rows(one, infos, pairs).tobytes(),
+        inflight=_flights(one, entries[open_rows], number[open_rows], ids).tobytes(),
+        records=_records(one, entries[done_rows], number[done_rows], ids).tobytes(),
+        comm_info=[infos[key] for key in one.members],
+        node=f"rank {one.rank}",
+    )
+
+
+def _rank_row(one: Told, world_size: int, read_ns: int) -> NDArray[Any]:
+    row = np.zeros(1, RANK_ROW)
+    row["rank"], row["world_size"], row["local_rank"] = one.rank, world_size, -1
+    row["exit_status"] = -1
+    is_all_known = not (one.dump.hides_messages and one.is_done.all())
+    row["read_ns"] = row["heartbeat_ns"] = read_ns if is_all_known else read_ns - LONG_AGO_NS
+    row["created_ns"] = 1
+    row["ordinal"] = row["head"] = int(one.entries["record"].max(initial=-1)) + 1
+    row["c10d_state"] = SensorState.ABSENT
+    return row
+
+
+def _comm_rows(one: Told, infos: dict[Key, CommInfo], latest_ns: int) -> NDArray[Any]:
+    rows = np.zeros(len(one.members), COMM_ROW)
+    rows["rank"], rows["state"], rows["last_issue_ns"], rows["last_done_ns"] = one.rank, 1, latest_ns, latest_ns
+    for row, (key, member) in zip(rows, one.members.items(), strict=True):
+        row["group_rank"], row["comm_id"] = key[1].index(one.rank), infos[key].comm_id
+        row["issued"], row["done"], row["completed"] = member.issued, member.done, member.done
+    return rows
+
+
+def _pair_rows(one: Told, infos: dict[Key, CommInfo], pairs: _Pairs) -> NDArray[Any]:
+    found = [
+        (infos[key].comm_id, *pair)
+        for group, key in enumerate(one.comm)
+        if key in one.members
+        for pair in pairs.of(one, key, group)
+    ]
+    rows = np.zeros(len(found), PAIR_ROW)
+    rows["rank"] = one.rank
+    for row, (comm_id, kind, peer, issued, done) in zip(rows, found, strict=True):
+        row["comm_id"], row["kind"], row["peer"] = comm_id, kind, peer
+        row["issued"], row["done"], row["completed"] = issued, done, done
+    return rows
+
+
+def _flags(entries: NDArray[Any]) -> NDArray[np.int64]:
+    """What of the sizes may differ between members: a dump does not tell an even all-to-all from others."""
+    flags = np.where(entries["kind"] == Kind.ALL_TO_ALL, int(Flag.UNEVEN), 0)
+    flags |= np.where(entries["lists"], int(Flag.LISTS), 0)
+    return np.asarray(flags | int(Flag.ASYNC), np.int64)
+
+
+def _flights(one: Told, entries: NDArray[Any], number: NDArray[np.int64], ids: NDArray[np.uint64]) -> NDArray[Any]:
+    told = np.zeros(len(entries), INFLIGHT_TOLD)
+    row = told["row"]
+    told["rank"], told["comm"] = one.rank, ids[entries["group"]] if len(entries) else 0
+    row["counter"], row["count"], row["out_count"] = number, entries["count"], entries["out_count"]
+    row["t_issue_ns"], row["t_start_ns"] = entries["created_ns"], entries["started_ns"]
+    row["kind"], row["dtype"], row["peer"] = entries["kind"], entries["dtype"], entries["peer"]
+    row["ordinal"], row["flags"], row["state"] = entries["record"] + 1, _flags(entries), 1
+    row["timeout_ms"] = np.clip(entries["timeout_ms"], 0, 0xFFFFFFFF)
+    return told
+
+
+def _records(one: Told, entries: NDArray[Any], number: NDArray[np.int64], ids: NDArray[np.uint64]) -> NDArray[Any]:
+    told = np.zeros(len(entries), RECORD_TOLD)
+    row = told["row"]
+    told["rank"], told["comm"] = one.rank, ids[entries["group"]] if len(entries) else 0
+    row["seq"] = row["ordinal"] = entries["record"] + 1
+    row["t_issue_ns"], row["t_start_ns"] = entries["created_ns"], entries["started_ns"]
+    row["t_end_ns"] = np.maximum(entries["completed_ns"], entries["created_ns"])
+    row["counter"], row["count"] = number, entries["count"]
+    row["kind"], row["dtype"], row["peer"] = entries["kind"], entries["dtype"], entries["peer"]
+    row["flags"], row["status"] = _flags(entries) & 0xFF | int(Flag.END_INFERRED), Status.DONE
+    return told

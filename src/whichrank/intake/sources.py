@@ -1,0 +1,183 @@
+"""Files, folders and archives as a row of streams, whatever they are called.
+
+Compression and archives are known by their first bytes. Nothing is written to disk, links are not followed out of a
+folder, and what unpacks to far more than it takes up is refused before it is held.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import re
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final, cast
+
+from whichrank.errors import FormatError, IncompleteDataError, WhichrankError
+
+HEAD_BYTES: Final = 1 << 16
+MOST_DEPTH: Final = 3
+"""Archives within archives."""
+MOST_FILES: Final = 1 << 17
+MOST_BLOWN_UP: Final = 200
+"""Times its size that something may unpack to, beyond `FREE_BYTES`."""
+FREE_BYTES: Final = 256 << 20
+_GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+_TAR_AT, _TAR = 257, b"ustar"
+_DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Bytes with a name.
+
+    Attributes:
+        name: As it is told to the user: a path; of a part of an archive `ARCHIVE:PART`.
+        stream: At its beginning, unpacked; read once.
+        head: Its first bytes, `HEAD_BYTES` at most; still in the stream.
+        modified_s: Unix time of its last change, 0 if not known.
+    """
+
+    name: str
+    stream: IO[bytes]
+    head: bytes
+    modified_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Refused:
+    """What could not be opened.
+
+    Attributes:
+        name: As it is told to the user.
+        why: In one sentence.
+    """
+
+    name: str
+    why: WhichrankError
+
+
+def files_in(paths: Iterable[Path]) -> list[Path]:
+    """The files that these paths name, folders with all that is below them, in the order of a person.
+
+    Raises:
+        IncompleteDataError: A path does not exist or cannot be looked at.
+    """
+    found: list[Path] = []
+    for path in paths:
+        try:
+            if path.is_dir():
+                found += sorted((p for p in path.rglob("*") if p.is_file() and not _hidden(p, path)), key=_in_order)
+            elif path.exists():
+                found.append(path)
+            else:
+                raise IncompleteDataError(f"there is no file or folder '{path}'", mend="give the path of a recording")
+        except OSError as error:
+            raise IncompleteDataError(f"'{path}' cannot be looked at: {error.strerror}") from error
+        if len(found) > MOST_FILES:
+            raise IncompleteDataError(
+                f"'{path}' holds more than {MOST_FILES:,} files", mend="name the folder of the recording itself"
+            )
+    return list(dict.fromkeys(found))
+
+
+def _hidden(path: Path, folder: Path) -> bool:
+    """Of a version control system, an editor, a desktop."""
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
+
+
+def _in_order(path: Path) -> list[str | int]:
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(path))]
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Iterator[Source | Refused]]:
+    """What is in a file: itself, or the parts of an archive. Each is to be read before the next is asked for."""
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        yield _within(str(path), file, path.stat().st_mtime, size, MOST_DEPTH)
+
+
+def _within(name: str, stream: IO[bytes], modified_s: float, packed: int, depth: int) -> Iterator[Source | Refused]:
+    try:
+        plain = _unpacked(stream, packed)
+        head = plain.peek(HEAD_BYTES)[:HEAD_BYTES]
+    except _DAMAGED as error:
+        yield Refused(name, FormatError(f"it cannot be unpacked: {error}"))
+        return
+    except WhichrankError as error:
+        yield Refused(name, error)
+        return
+    if head[_TAR_AT : _TAR_AT + len(_TAR)] != _TAR:
+        yield Source(name, plain, head, modified_s)
+        return
+    if not depth:
+        yield Refused(name, FormatError(f"it is an archive within {MOST_DEPTH} archives", mend="unpack it"))
+        return
+    try:
+        with tarfile.open(fileobj=plain, mode="r|") as archive:
+            for count, part in enumerate(archive):
+                if count >= MOST_FILES:
+                    yield Refused(name, FormatError(f"it holds more than {MOST_FILES:,} files"))
+                    return
+                inner = archive.extractfile(part) if part.isfile() else None
+                if inner is not None:
+                    yield from _within(f"{name}:{part.name}", inner, float(part.mtime), part.size, depth - 1)
+    except _DAMAGED as error:
+        yield Refused(name, FormatError(f"it is a damaged archive: {error}"))
+    except WhichrankError as error:
+        yield Refused(name, error)
+
+
+def _unpacked(stream: IO[bytes], packed: int) -> io.BufferedReader[Any]:
+    """The stream without its compression."""
+    plain: io.BufferedReader[Any] = io.BufferedReader(_Raw(stream), HEAD_BYTES)
+    for _ in range(MOST_DEPTH):
+        start = plain.peek(8)
+        inner: IO[bytes]
+        if start.startswith(_GZIP):
+            inner = cast(IO[bytes], gzip.GzipFile(fileobj=plain))
+        elif start.startswith(_XZ):
+            inner = lzma.open(plain)  # noqa: SIM115 (closed with the file that it reads)
+        elif start.startswith(_ZSTD):
+            inner = _zstd(plain)
+        else:
+            return plain
+        plain = io.BufferedReader(_Raw(inner, FREE_BYTES + MOST_BLOWN_UP * packed), HEAD_BYTES)
+    raise FormatError(f"it is compressed more than {MOST_DEPTH} times", mend="unpack it")
+
+
+def _zstd(stream: IO[bytes]) -> IO[bytes]:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise FormatError("it is compressed with zstd", mend="pip install zstandard, or unzstd FILE") from error
+    reader: IO[bytes] = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(stream)
+    return reader
+
+
+class _Raw(io.RawIOBase):
+    """A stream that says how much came out of it, and refuses to go on beyond a limit."""
+
+    def __init__(self, stream: IO[bytes], most: int | None = None) -> None:
+        super().__init__()
+        self._stream, self._left = stream, most
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        filled = 0
+        while filled < len(buffer) and (data := self._stream.read(len(buffer) - filled)):
+            buffer[filled : filled + len(data)] = data
+            filled += len(data)
+        if self._left is not None:
+            self._left -= filled
+            if self._left < 0:
+                raise FormatError(f"it unpacks to more than {MOST_BLOWN_UP} times its size, and is left alone")
+        return filled
