@@ -227,6 +227,7 @@ class Analyzer:
             # How long it had lasted is not in it.
             evidence = tuple(fact for fact in finding.evidence if fact.what != TIME_BLOCKED)
             changed += self.ledger.report(replace(finding, evidence=evidence), "alert", finding.onset_s)
+        changed += self._keep(self.slowness.at_rest(self.state, picture), now_s)
         return changed + self.ledger.rest()
 
     # ---- questions -------------------------------------------------------------------------------------------------
@@ -471,13 +472,18 @@ class Analyzer:
         """What takes longer than it should, or does no more."""
         ranks, self._profile_s = self.slowness.want_profiles(self.state, now_s)
         self._profiles_wanted.update(ranks)
+        changed = self._keep(self.slowness.look(self.state, picture, now_s), now_s)
+        return changed + self.ledger.drop(self.slowness.is_over, now_s)
+
+    def _keep(self, found: list[tuple[str, Finding]], now_s: float) -> list[Incident]:
+        """Incidents of what is slow, as much worth as is known of them."""
         changed = []
-        for key, finding in self.slowness.look(self.state, picture, now_s):
+        for key, finding in found:
             is_meant = finding.cause == Cause.UNKNOWN and len(finding.candidates) == 1
             nobodys = finding.cause == Cause.IMBALANCE or is_meant or (finding.reason and not finding.culprits)
             severity: Severity = "notice" if nobodys else "alert"
             changed += self.ledger.keep(key, finding, severity, now_s, 2 * self.slowness.window_s)
-        return changed + self.ledger.drop(self.slowness.is_over, now_s)
+        return changed
 
     def _want_stacks(self, ranks: list[int], now_s: float) -> None:
         """Of these ranks, some at a time: those first of which there is none, or the oldest."""

@@ -13,7 +13,6 @@ Clocks of hosts are not compared: each rank's times are ages before its own late
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.intake.communicators import Key, comm_id_of
 from whichrank.intake.flight_dump import COMPLETED, Dump, Group
 from whichrank.model.rows import UNNUMBERED, Flag, Kind, SensorState, Status
 from whichrank.model.telemetry import (
@@ -41,8 +41,7 @@ BASE: Final = UNNUMBERED + (1 << 20)
 LONG_AGO_NS: Final = 3600 * 10**9
 """What a rank does is as little known as if it had last been read then."""
 UNKNOWN: Final = -1
-
-Key = tuple[str, tuple[int, ...]]
+_OF_ALL: Final = ("default_pg", "mesh_default")
 
 
 @dataclass
@@ -108,6 +107,11 @@ def batches_of(told: Sequence[Told], world_size: int, now_s: float) -> tuple[Bat
     infos = _infos(told)
     pairs = _Pairs(told)
     return tuple(_batch(one, infos, pairs, world_size, now_s) for one in told)
+
+
+def world_size(dump: Dump) -> int:
+    """Ranks of the group that all are in, 0 if the dump does not say."""
+    return max((len(group.members) for group in dump.groups if group.desc in _OF_ALL), default=0)
 
 
 # ---- what a dump says -----------------------------------------------------------------------------------------------
@@ -257,12 +261,6 @@ def _older(told: Sequence[Told]) -> set[int]:
 
 
 # ---- as an agent tells it -------------------------------------------------------------------------------------------
-
-
-def comm_id_of(key: Key) -> int:
-    """A number for a communicator: the same for the same name and members."""
-    text = repr(key).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1 | 1
 
 
 def _infos(told: Sequence[Told]) -> dict[Key, CommInfo]:

@@ -1,4 +1,4 @@
-"""What intake makes of files: telemetry of one job at one moment, and what became of each file."""
+"""What intake makes of files: telemetry of a job, as an agent would have told it, and what became of each file."""
 
 from __future__ import annotations
 
@@ -32,20 +32,33 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class Recording:
-    """One job at one moment.
+    """One job, up to the moment at which it was recorded.
 
     Attributes:
         job: A name for it.
+        format: Of the files that it was made of.
         batches: What an agent beside each rank would have told, in the order in which they are to be fed.
         now_s: When all of them are fed: seconds on the clock of the recording.
-        utc_offset_s: From that clock to UTC.
+        utc_offset_s: From that clock to UTC; None where nothing says it.
         unread: Ranks of the job of which nothing could be read, and why.
-        notes: A note for each file.
     """
 
     job: str
+    format: str
     batches: tuple[Batch, ...]
     now_s: float
-    utc_offset_s: float
+    utc_offset_s: float | None
     unread: dict[int, str]
+
+
+@dataclass(frozen=True)
+class Intake:
+    """All that some paths held.
+
+    Attributes:
+        recordings: At least one.
+        notes: A note for each file.
+    """
+
+    recordings: tuple[Recording, ...]
     notes: tuple[Note, ...]

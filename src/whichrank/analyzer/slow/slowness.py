@@ -38,7 +38,7 @@ from whichrank.detect.slow import (
     moving,
 )
 from whichrank.detect.tied import tied
-from whichrank.locate.critical_path import Course, as_its_peers
+from whichrank.locate.critical_path import Course, as_all_usually, as_its_peers
 from whichrank.locate.selftime import does_more_by_design, excess_of
 from whichrank.locate.workload import work_of
 from whichrank.model.finding import Finding
@@ -181,6 +181,29 @@ class Slowness:
         may_be_told = self._told.take(found, now_s)
         self._loader.keep(lambda rank: key_of(rank) in found or not self._told.is_over(key_of(rank)))
         return [(told.key, told.finding) for told in may_be_told]
+
+    def at_rest(self, state: JobState, picture: Picture) -> list[tuple[str, Finding]]:
+        """What is slow in a recording that is over, judged over all of it; keys as in `look`."""
+        self._measure()
+        window = self.iterations.window(np.flatnonzero(picture.present), np.inf, LEAST)
+        if window is None or self._on_device(window):
+            return []
+        self.usage.sample(state.ranks.rows)
+        self.window_s, self._iteration_s = window.lasted_s / BACK, window.iteration_s
+        self._latest_course, self._course_is_known = None, False
+        found = list(self._answer(state, window, picture.now_s).values()) or self._uneven(state, window)
+        self._note_times(state, window)
+        return [(told.key, told.finding) for told in found]
+
+    def _uneven(self, state: JobState, window: Window) -> list[Told]:
+        """Iterations that would be shorter if the same piece of work took all who do it as long, always."""
+        course = self._course(state, window)
+        if course is None:
+            return []
+        now_s, even_s = course.replay(), course.replay(as_all_usually(course, window.position))
+        if not now_s - even_s >= EFFECT * even_s:
+            return []
+        return [of_imbalance(state, window, excess_of(window), now_s, even_s, Why())]
 
     def want_profiles(self, state: JobState, now_s: float) -> tuple[list[int], float]:
         """Ranks whose main thread should be sampled, since that would tell whether they wait for data; for how long."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from whichrank.bench.dumps.played import Fault, Group, Op, Style, Unit
 
-ITERATIONS: Final = 30
+ITERATIONS: Final = 16
 LOG_EVERY: Final = 5
 WORLD_NAME: Final = "0"
 DESCRIPTIONS: Final = ("TENSOR_MODEL_PARALLEL_GROUP", "DATA_PARALLEL_GROUP", "PIPELINE_MODEL_PARALLEL_GROUP")

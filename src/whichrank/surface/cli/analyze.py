@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from whichrank.intake.recording import Intake
 
-    from whichrank.intake.recording import Note, Recording
+_LISTED = 8
+_TITLES = {"flight_recorder": "the Flight Recorder", "op_spans": "spans in a table"}
 
 
 @click.command(name="analyze")
@@ -20,8 +22,8 @@ def command(paths: tuple[Path, ...], as_json: bool) -> int:
     """Say what recordings of a job tell: who hangs it, and why.
 
     PATH is a file, a folder, or an archive (.tar, .gz, .xz, .zst), whatever it is called. Read are dumps of PyTorch's
-    Flight Recorder, pickle or JSON. Files that are none are passed over; what of a job is missing or damaged is said,
-    and the rest is used.
+    Flight Recorder, pickle or JSON, and tables of spans (Parquet). Files that are none are passed over; what of a job
+    is missing or damaged is said, and the rest is used.
 
     Exit codes: 0 nothing found, 3 a hang, 4 a slowdown, 5 nothing found but ranks are missing, or nothing to read.
     """
@@ -35,30 +37,30 @@ def command(paths: tuple[Path, ...], as_json: bool) -> int:
 
     with progress_bar() as progress:
         bar = progress.add_task("files", total=None)
-        recording = read(paths, lambda done, total: progress.update(bar, completed=done, total=total))
-        incidents = analyze(recording)
+        intake = read(paths, lambda done, total: progress.update(bar, completed=done, total=total))
+        incidents = tuple(incident for recording in intake.recordings for incident in analyze(recording))
     with reader_may_leave():
         if as_json:
-            click.echo(msgspec.json.encode({"incidents": incidents, "intake": recording.notes}))
+            click.echo(msgspec.json.encode({"incidents": incidents, "intake": intake.notes}))
         elif incidents:
             print_text(incidents)
         else:
-            click.echo("Nobody waits for anybody in this recording: no hang is in it.")
-    for sentence in _sentences(recording):
+            click.echo("Nobody waits for anybody in this recording, and no rank is slow.")
+    for sentence in _sentences(intake):
         click.echo(f"whichrank: {sentence}", err=True)
-    return exit_code_of(incidents) or (EXIT_INCOMPLETE if recording.unread else 0)
+    is_complete = not any(recording.unread for recording in intake.recordings)
+    return exit_code_of(incidents) or (0 if is_complete else EXIT_INCOMPLETE)
 
 
-def _sentences(recording: Recording) -> list[str]:
+def _sentences(intake: Intake) -> list[str]:
     """What was read, what was not, and what would help."""
-    used = [note for note in recording.notes if note.state == "read"]
-    sentences = [f"read: {len(used)} dumps of the Flight Recorder"]
-    sentences += [f"'{note.path}' was not used: {note.what}" for note in _first(recording.notes)]
-    if recording.unread:
-        ranks = ", ".join(map(str, list(recording.unread)[:16])) + (", ..." if len(recording.unread) > 16 else "")
-        sentences.append(f"nothing is known of rank {ranks}; a dump of each would tell more")
+    used = Counter(note.format for note in intake.notes if note.state == "read")
+    sentences = ["read: " + ", ".join(f"{count} of {_TITLES.get(kind, kind)}" for kind, count in used.items())]
+    bad = [note for note in intake.notes if note.state in ("empty", "damaged")]
+    sentences += [f"'{note.path}' was not used: {note.what}" for note in bad[:_LISTED]]
+    if len(bad) > _LISTED:
+        sentences.append(f"nor were {len(bad) - _LISTED} more")
+    for unread in (recording.unread for recording in intake.recordings if recording.unread):
+        ranks = ", ".join(map(str, list(unread)[:_LISTED])) + (", ..." if len(unread) > _LISTED else "")
+        sentences.append(f"nothing is known of rank {ranks}; what they recorded would tell more")
     return sentences
-
-
-def _first(notes: Sequence[Note], most: int = 8) -> list[Note]:
-    return [note for note in notes if note.state in ("empty", "damaged")][:most]

@@ -1,0 +1,77 @@
+"""The formats that are known, and how each is recognised: by its first bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from whichrank.errors import FormatError
+from whichrank.intake.flight_dump import Dump, read_json, read_pickle
+from whichrank.intake.op_spans import MAGIC as PARQUET
+from whichrank.intake.op_spans import Spans, read_parquet
+from whichrank.intake.sources import Source
+
+Content = Dump | Spans
+MOST_DUMP_BYTES: Final = 256 << 20
+MOST_TABLE_BYTES: Final = 1 << 30
+CHUNK_BYTES: Final = 1 << 20
+_PICKLE: Final = b"\x80"
+_NEWEST_PICKLE: Final = 5
+_DUMP_KEYS: Final = (b'"pg_config"', b'"pg_status"', b'"entries"')
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format.
+
+    Attributes:
+        name: In JSON.
+        title: For people, in the singular.
+        is_it: Does something that begins like this look like it?
+        read: The content of a source.
+    """
+
+    name: str
+    title: str
+    is_it: Callable[[bytes], bool]
+    read: Callable[[Source], Content]
+
+
+def _is_pickle(head: bytes) -> bool:
+    return len(head) > 1 and head[:1] == _PICKLE and head[1] <= _NEWEST_PICKLE
+
+
+def _is_json_dump(head: bytes) -> bool:
+    return head.lstrip()[:1] == b"{" and any(key in head for key in _DUMP_KEYS)
+
+
+def _all_of(source: Source, most_bytes: int) -> bytes:
+    data = bytearray()
+    while chunk := source.stream.read(CHUNK_BYTES):
+        data += chunk
+        if len(data) > most_bytes:
+            raise FormatError(f"it is larger than {most_bytes >> 20} MiB, which none of its kind is")
+    return bytes(data)
+
+
+FLIGHT_RECORDER: Final = "flight_recorder"
+FORMATS: Final = (
+    Format(
+        FLIGHT_RECORDER, "dump of the Flight Recorder", _is_pickle,
+        lambda source: read_pickle(_all_of(source, MOST_DUMP_BYTES)),
+    ),
+    Format(
+        FLIGHT_RECORDER, "dump of the Flight Recorder", _is_json_dump,
+        lambda source: read_json(_all_of(source, MOST_DUMP_BYTES)),
+    ),
+    Format(
+        "op_spans", "table of spans", lambda head: head.startswith(PARQUET),
+        lambda source: read_parquet(_all_of(source, MOST_TABLE_BYTES)),
+    ),
+)  # fmt: skip
+
+
+def format_of(head: bytes) -> Format | None:
+    """What something that begins like this is; None if it is nothing that is known."""
+    return next((known for known in FORMATS if known.is_it(head)), None)
