@@ -88,7 +88,7 @@ _KINDS: Final = {
     "REDUCE_SCATTER_coalesced": Kind.REDUCE_SCATTER_COALESCED,
     "reduce_scatter_tensor_coalesced": Kind.REDUCE_SCATTER_COALESCED,
 }
-_DTYPES: Final = {
+DTYPES: Final = {
     "Byte": 0, "Char": 1, "Short": 2, "Int": 3, "Long": 4, "Half": 5, "Float": 6, "Double": 7, "ComplexHalf": 8,
     "ComplexFloat": 9, "ComplexDouble": 10, "Bool": 11, "BFloat16": 15, "Float8_e5m2": 23, "Float8_e4m3fn": 24,
 }  # fmt: skip
@@ -323,7 +323,7 @@ def _elements(sizes: list[Any]) -> list[int]:
 
 
 def _dtype(types: Any) -> int:
-    return _DTYPES.get(types[0], UNKNOWN_DTYPE) if types else UNKNOWN_DTYPE
+    return DTYPES.get(types[0], UNKNOWN_DTYPE) if types else UNKNOWN_DTYPE
 
 
 def _frames(entry: Mapping[str, Any]) -> tuple[str, ...]:

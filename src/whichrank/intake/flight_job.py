@@ -22,20 +22,18 @@ from numpy.typing import NDArray
 
 from whichrank.intake.communicators import Key, comm_id_of
 from whichrank.intake.flight_dump import COMPLETED, Dump, Group
-from whichrank.model.rows import UNNUMBERED, Flag, Kind, SensorState, Status
+from whichrank.intake.telling import SINCE_NS, rank_row
+from whichrank.model.rows import UNNUMBERED, Flag, Kind, Status
 from whichrank.model.telemetry import (
     COMM_ROW,
     INFLIGHT_TOLD,
     PAIR_ROW,
-    RANK_ROW,
     RECORD_TOLD,
     VERSION,
     Batch,
     CommInfo,
 )
 
-SINCE_S: Final = 1.0
-"""A dump is made after the latest operation in it; nothing says how long after."""
 BASE: Final = UNNUMBERED + (1 << 20)
 """Number of the last send and receive that are complete at both ends, where only later ones can be counted."""
 LONG_AGO_NS: Final = 3600 * 10**9
@@ -102,11 +100,11 @@ def job_of(dumps: dict[int, Dump]) -> tuple[list[Told], set[int]]:
     return told, _older(told)
 
 
-def batches_of(told: Sequence[Told], world_size: int, now_s: float) -> tuple[Batch, ...]:
-    """What an agent beside each rank would tell at this moment."""
-    infos = _infos(told)
-    pairs = _Pairs(told)
-    return tuple(_batch(one, infos, pairs, world_size, now_s) for one in told)
+def batches_of(told: Sequence[Told], world_size: int) -> tuple[tuple[Batch, ...], float]:
+    """What an agent beside each rank would tell at that moment, and the moment: seconds of unix time."""
+    now_ns = max((one.latest_ns for one in told), default=0) + SINCE_NS
+    infos, pairs = _infos(told), _Pairs(told)
+    return tuple(_batch(one, infos, pairs, world_size, now_ns) for one in told), now_ns / 1e9
 
 
 def world_size(dump: Dump) -> int:
@@ -313,9 +311,11 @@ def _numbered(one: Told, rows: NDArray[Any], is_open: NDArray[np.bool_]) -> NDAr
     return number
 
 
-def _batch(one: Told, infos: dict[Key, CommInfo], pairs: _Pairs, world_size: int, now_s: float) -> Batch:
-    latest_ns = one.latest_ns or int(now_s * 1e9)
-    read_ns = latest_ns + int(SINCE_S * 1e9)
+def _batch(one: Told, infos: dict[Key, CommInfo], pairs: _Pairs, world_size: int, now_ns: int) -> Batch:
+    latest_ns = one.latest_ns or now_ns - SINCE_NS
+    read_ns = latest_ns + SINCE_NS
+    is_all_known = not (one.dump.hides_messages and one.is_done.all())
+    known_ns = read_ns if is_all_known else read_ns - LONG_AGO_NS
     entries = one.entries
     ids = np.array([infos[key].comm_id if key in one.members else 0 for key in one.comm] or [0], np.uint64)
     known = ids[entries["group"]] > 0 if len(entries) else np.zeros(0, np.bool_)
@@ -331,7 +331,7 @@ def _batch(one: Told, infos: dict[Key, CommInfo], pairs: _Pairs, world_size: int
         sent_realtime_ns=read_ns,
         delay_bound_ns=0,
         node_ranks=1,
-        ranks=_rank_row(one, world_size, read_ns).tobytes(),
+        ranks=rank_row(one.rank, world_size, known_ns, int(one.entries["record"].max(initial=-1)) + 1).tobytes(),
         comms=_comm_rows(one, infos, latest_ns).tobytes(),
         pairs=_pair_rows(one, infos, pairs).tobytes(),
         inflight=_flights(one, entries[open_rows], number[open_rows], ids).tobytes(),
@@ -339,18 +339,6 @@ def _batch(one: Told, infos: dict[Key, CommInfo], pairs: _Pairs, world_size: int
         comm_info=[infos[key] for key in one.members],
         node=f"rank {one.rank}",
     )
-
-
-def _rank_row(one: Told, world_size: int, read_ns: int) -> NDArray[Any]:
-    row = np.zeros(1, RANK_ROW)
-    row["rank"], row["world_size"], row["local_rank"] = one.rank, world_size, -1
-    row["exit_status"] = -1
-    is_all_known = not (one.dump.hides_messages and one.is_done.all())
-    row["read_ns"] = row["heartbeat_ns"] = read_ns if is_all_known else read_ns - LONG_AGO_NS
-    row["created_ns"] = 1
-    row["ordinal"] = row["head"] = int(one.entries["record"].max(initial=-1)) + 1
-    row["c10d_state"] = SensorState.ABSENT
-    return row
 
 
 def _comm_rows(one: Told, infos: dict[Key, CommInfo], latest_ns: int) -> NDArray[Any]:

@@ -8,16 +8,19 @@ from typing import Final
 
 from whichrank.errors import FormatError
 from whichrank.intake.flight_dump import Dump, read_json, read_pickle
+from whichrank.intake.kineto import KEY as TRACE_KEY
+from whichrank.intake.kineto import Trace, read_trace
 from whichrank.intake.op_spans import MAGIC as PARQUET
 from whichrank.intake.op_spans import Spans, read_parquet
 from whichrank.intake.sources import Source
 
-Content = Dump | Spans
+Content = Dump | Spans | Trace
 MOST_DUMP_BYTES: Final = 256 << 20
 MOST_TABLE_BYTES: Final = 1 << 30
 CHUNK_BYTES: Final = 1 << 20
 _PICKLE: Final = b"\x80"
 _NEWEST_PICKLE: Final = 5
+_TRACE_KEYS: Final = (f'"{TRACE_KEY}"'.encode(), b'"distributedInfo"', b'"deviceProperties"')
 _DUMP_KEYS: Final = (b'"pg_config"', b'"pg_status"', b'"entries"')
 
 
@@ -43,7 +46,12 @@ def _is_pickle(head: bytes) -> bool:
 
 
 def _is_json_dump(head: bytes) -> bool:
-    return head.lstrip()[:1] == b"{" and any(key in head for key in _DUMP_KEYS)
+    return head.lstrip()[:1] == b"{" and not _is_trace(head) and any(key in head for key in _DUMP_KEYS)
+
+
+def _is_trace(head: bytes) -> bool:
+    begins = head.lstrip()[:1]
+    return (begins == b"{" and any(key in head for key in _TRACE_KEYS)) or (begins == b"[" and b'"ph"' in head)
 
 
 def _all_of(source: Source, most_bytes: int) -> bytes:
@@ -65,6 +73,7 @@ FORMATS: Final = (
         FLIGHT_RECORDER, "dump of the Flight Recorder", _is_json_dump,
         lambda source: read_json(_all_of(source, MOST_DUMP_BYTES)),
     ),
+    Format("kineto", "trace of the profiler", _is_trace, lambda source: read_trace(source.stream)),
     Format(
         "op_spans", "table of spans", lambda head: head.startswith(PARQUET),
         lambda source: read_parquet(_all_of(source, MOST_TABLE_BYTES)),

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from whichrank.errors import FormatError
 from whichrank.intake.communicators import comm_id_of
-from whichrank.model.rows import Kind, Status
-from whichrank.model.telemetry import COMM_ROW, RANK_ROW, RECORD_TOLD, VERSION, Batch, CommInfo
+from whichrank.intake.telling import SINCE_NS, batch_of, steps_among
+from whichrank.model.rows import Kind
+from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo
 
 MAGIC: Final = b"PAR1"
 COLUMNS: Final = ("dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration")
@@ -130,8 +131,9 @@ def batches_of(spans: Spans) -> tuple[tuple[Batch, ...], float]:
         told.append((rank, records, end_ns))
         latest_ns = max(latest_ns, end_ns)
     world = max(rank for rank, _, _ in told) + 1
-    batches = tuple(_batch(rank, records, end_ns, world, groups) for rank, records, end_ns in told)
-    return batches, latest_ns / 1e9 + 1.0
+    infos = list(groups.values())
+    batches = tuple(batch_of(rank, world, infos, records, end_ns) for rank, records, end_ns in told)
+    return batches, (latest_ns + SINCE_NS) / 1e9
 
 
 def _with_barriers(spans: Spans) -> Spans:
@@ -210,23 +212,17 @@ def _records(
             place[number] = known
     is_op = np.isin(spans.what[mine], list(place))
     ops = np.flatnonzero(is_op)
-    told = np.zeros(len(ops) + len(begins_ns), RECORD_TOLD)
-    told["rank"] = rank
-    row = told["row"][: len(ops)]
+    told = np.zeros(len(ops), RECORD_TOLD)
+    told["rank"], row = rank, told["row"]
     for number, (kind, info, peer) in place.items():
         these = np.flatnonzero(spans.what[mine][ops] == number)
         told["comm"][these] = info.comm_id
         row["kind"][these], row["peer"][these] = kind, peer
-    row["ordinal"] = row["seq"] = np.arange(1, len(ops) + 1)
     row["t_issue_ns"], row["t_end_ns"] = at_ns[ops], until_ns[ops]
     row["wait_us"] = np.clip((until_ns[ops] - at_ns[ops]) // 1000, 1, 0xFFFFFFFF)
-    row["counter"] = _counters(told["comm"][: len(ops)], row)
-    row["count"], row["dtype"], row["status"] = 1, 6, Status.DONE
-    marks = told["row"][len(ops) :]
-    marks["kind"], marks["status"], marks["counter"] = Kind.STEP, Status.DONE, np.arange(1, len(begins_ns) + 1)
-    marks["t_issue_ns"] = marks["t_end_ns"] = begins_ns
-    marks["ordinal"] = np.searchsorted(at_ns[ops], begins_ns, side="left")
-    return told, int(begins_ns[-1])
+    row["counter"] = _counters(told["comm"], row)
+    row["count"], row["dtype"] = 1, 6
+    return steps_among(told, rank, begins_ns), int(begins_ns[-1])
 
 
 def _place(
@@ -257,23 +253,3 @@ def _counters(comm: NDArray[Any], row: NDArray[Any]) -> NDArray[np.int64]:
     counter = np.empty(len(of), np.int64)
     counter[order] = np.arange(len(of)) - first + 1
     return counter
-
-
-def _batch(rank: int, records: NDArray[Any], end_ns: int, world: int, groups: dict[tuple[str, int], CommInfo]) -> Batch:
-    mine = [info for info in groups.values() if rank in info.members]
-    row = np.zeros(1, RANK_ROW)
-    row["rank"], row["world_size"], row["local_rank"], row["exit_status"] = rank, world, -1, -1
-    row["read_ns"] = row["heartbeat_ns"] = end_ns + 10**9
-    row["created_ns"] = 1
-    row["ordinal"] = row["head"] = len(records)
-    comms = np.zeros(len(mine), COMM_ROW)
-    comms["rank"], comms["state"] = rank, 1
-    for one, info in zip(comms, mine, strict=True):
-        rounds = int(((records["comm"] == info.comm_id) & (records["row"]["kind"] < Kind.SEND)).sum())
-        one["comm_id"], one["group_rank"] = info.comm_id, info.members.index(rank)
-        one["issued"] = one["done"] = one["completed"] = rounds
-    return Batch(
-        version=VERSION, job="", agent=f"recording:{rank}", host="", sequence=1, sent_ns=end_ns + 10**9,
-        sent_realtime_ns=end_ns + 10**9, delay_bound_ns=0, node_ranks=1, ranks=row.tobytes(), comms=comms.tobytes(),
-        records=records.tobytes(), comm_info=mine, node=f"rank {rank}",
-    )  # fmt: skip

@@ -6,17 +6,19 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from whichrank.errors import FormatError, IncompleteDataError, UsageError, WhichrankError
-from whichrank.intake import flight_job, op_spans
+from whichrank.intake import flight_job, kineto_job, op_spans
 from whichrank.intake.flight_dump import Dump, rank_in_name
 from whichrank.intake.formats import FLIGHT_RECORDER, Content, format_of
+from whichrank.intake.kineto import Trace
 from whichrank.intake.op_spans import Spans
 from whichrank.intake.recording import Intake, Note, Recording
 from whichrank.intake.sources import Refused, Source, files_in, opened
 from whichrank.intake.workers import each
 
+T = TypeVar("T")
 LISTED: Final = 8
 UNNAMED: Final = "neither its content nor its name says whose it is; name it like trace_0, with the rank at the end"
 
@@ -48,8 +50,10 @@ def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done,
     notes = tuple(part.note for part in parts)
     name = _name(paths)
     dumps = [(part.note, part.content) for part in parts if isinstance(part.content, Dump)]
+    traces = [(part.note, part.content) for part in parts if isinstance(part.content, Trace)]
     tables = [(part.note, part.content) for part in parts if isinstance(part.content, Spans)]
     recordings = [_of_dumps(dumps, notes, name)] if dumps else []
+    recordings += [_of_traces(traces, notes, name)] if traces else []
     recordings += [_of_spans(table, name) for _, table in tables]
     if not recordings:
         raise IncompleteDataError(_nothing(notes, paths), mend="whichrank analyze --help  lists what can be read")
@@ -93,29 +97,57 @@ def _damaged(name: str, why: WhichrankError, known_as: str = "") -> Part:
     return Part(Note(name, known_as, "damaged", rank_in_name(name), what=what))
 
 
-def _of_dumps(found: Sequence[tuple[Note, Dump]], notes: Iterable[Note], name: str) -> Recording:
-    """The job of which these dumps are."""
-    dumps: dict[int, Dump] = {}
+def _by_rank(found: Sequence[tuple[Note, T]]) -> tuple[dict[int, T], dict[int, str]]:
+    """What was read of each rank, and its path."""
+    contents: dict[int, T] = {}
     whose: dict[int, str] = {}
-    for note, dump in found:
+    for note, content in found:
         assert note.rank is not None
-        if note.rank in dumps:
+        if note.rank in contents:
             raise _several_jobs(f"'{whose[note.rank]}' and '{note.path}' are both of rank {note.rank}", note.path)
-        dumps[note.rank], whose[note.rank] = dump, note.path
-    sizes = {size: rank for rank, dump in dumps.items() if (size := flight_job.world_size(dump))}
-    if len(sizes) > 1:
-        (one, of_one), (other, of_other) = list(sizes.items())[:2]
+        contents[note.rank], whose[note.rank] = content, note.path
+    return contents, whose
+
+
+def _unread(world: int, read: Iterable[int], notes: Iterable[Note], what: str) -> dict[int, str]:
+    """Ranks of which there is nothing, and why."""
+    unread = dict.fromkeys(sorted(set(range(world)).difference(read)), f"there is no {what} of it")
+    return unread | {n.rank: n.what for n in notes if n.state in ("empty", "damaged") and n.rank in unread}
+
+
+def _world_of(sizes: dict[int, int], whose: dict[int, str]) -> int:
+    """Ranks of the job, 0 if none says.
+
+    Args:
+        sizes: By rank, how many the job has, 0 if it does not say.
+        whose: By rank, the path.
+    """
+    known = {size: rank for rank, size in sizes.items() if size}
+    if len(known) > 1:
+        (one, of_one), (other, of_other) = list(known.items())[:2]
         what = f"'{whose[of_one]}' is of a job of {one} ranks, and '{whose[of_other]}' of one of {other}"
         raise _several_jobs(what, whose[of_one])
-    world = max([*sizes, max(dumps) + 1])
+    return max([*known, max(sizes) + 1])
+
+
+def _of_dumps(found: Sequence[tuple[Note, Dump]], notes: Iterable[Note], name: str) -> Recording:
+    """The job of which these dumps are."""
+    dumps, whose = _by_rank(found)
+    world = _world_of({rank: flight_job.world_size(dump) for rank, dump in dumps.items()}, whose)
     told, older = flight_job.job_of(dumps)
     told = [one for one in told if one.rank not in older]
-    unread = dict.fromkeys(sorted(set(range(world)) - dumps.keys()), "there is no dump of it")
-    unread |= {n.rank: n.what for n in notes if n.state in ("empty", "damaged") and n.rank in unread}
+    unread = _unread(world, dumps, notes, "dump")
     unread |= dict.fromkeys(older, "its dump was made before those of its peers, while the job still went on")
-    now_s = max((one.latest_ns for one in told), default=0) / 1e9 + flight_job.SINCE_S
-    batches = flight_job.batches_of(told, world, now_s)
+    batches, now_s = flight_job.batches_of(told, world)
     return Recording(name, FLIGHT_RECORDER, batches, now_s, 0.0, dict(sorted(unread.items())))
+
+
+def _of_traces(found: Sequence[tuple[Note, Trace]], notes: Iterable[Note], name: str) -> Recording:
+    """The job of which these traces are."""
+    traces, whose = _by_rank(found)
+    world = _world_of({rank: trace.world_size for rank, trace in traces.items()}, whose)
+    batches, now_s = kineto_job.batches_of(traces, world)
+    return Recording(name, "kineto", batches, now_s, None, _unread(world, traces, notes, "trace"))
 
 
 def _of_spans(spans: Spans, name: str) -> Recording:

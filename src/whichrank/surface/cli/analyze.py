@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from whichrank.intake.recording import Intake
 
 _LISTED = 8
-_TITLES = {"flight_recorder": "the Flight Recorder", "op_spans": "spans in a table"}
+_TITLES = {
+    "flight_recorder": "dump of the Flight Recorder",
+    "kineto": "trace of the profiler",
+    "op_spans": "table of spans",
+}
 
 
 @click.command(name="analyze")
@@ -22,8 +26,8 @@ def command(paths: tuple[Path, ...], as_json: bool) -> int:
     """Say what recordings of a job tell: who hangs it, and why.
 
     PATH is a file, a folder, or an archive (.tar, .gz, .xz, .zst), whatever it is called. Read are dumps of PyTorch's
-    Flight Recorder, pickle or JSON, and tables of spans (Parquet). Files that are none are passed over; what of a job
-    is missing or damaged is said, and the rest is used.
+    Flight Recorder (pickle or JSON), traces of its profiler, and tables of spans (Parquet). Files that are none are
+    passed over; what of a job is missing or damaged is said, and the rest is used.
 
     Exit codes: 0 nothing found, 3 a hang, 4 a slowdown, 5 nothing found but ranks are missing, or nothing to read.
     """
@@ -55,7 +59,7 @@ def command(paths: tuple[Path, ...], as_json: bool) -> int:
 def _sentences(intake: Intake) -> list[str]:
     """What was read, what was not, and what would help."""
     used = Counter(note.format for note in intake.notes if note.state == "read")
-    sentences = ["read: " + ", ".join(f"{count} of {_TITLES.get(kind, kind)}" for kind, count in used.items())]
+    sentences = [f"{count} file{'s' * (count > 1)} read, each a {_TITLES[kind]}" for kind, count in used.items()]
     bad = [note for note in intake.notes if note.state in ("empty", "damaged")]
     sentences += [f"'{note.path}' was not used: {note.what}" for note in bad[:_LISTED]]
     if len(bad) > _LISTED:
