@@ -35,8 +35,10 @@ PUBLIC_NAMES = [
 # Command -> its arguments and options. A change here is a change for users: say it in CHANGELOG.md.
 COMMAND_LINE = {
     "agent": ["--job", "--connect", "--wait", "--run-pid"],
+    "analyze": ["PATHS", "--json"],
     "bench": [],
     "bench demo": ["--slow", "--json", "--keep", "--results", "--fault", "--seeds"],
+    "bench dumps": ["--case", "--recorded", "--json"],
     "bench matrix": ["--json", "--keep", "--results", "--fault", "--seeds"],
     "bench overhead": ["--json", "--quick", "--only"],
     "completion": ["SHELL"],

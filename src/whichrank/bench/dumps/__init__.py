@@ -2,7 +2,7 @@
 
 Real dumps with a known culprit are few, so jobs are played through here: their groups, their operations in order, a
 host that issues ahead of its device, and a fault. Such results are simulation and told as that, apart from recordings.
-May be imported from here: `cases`, `played`, `peer`, `table`.
+May be imported from here: `cases`, `played`, `compare`.
 """
 
 from __future__ import annotations

@@ -1,66 +1,86 @@
-"""torch's own reader of dumps, `torchfrtrace`, as a user runs it, and whom it names.
+"""Runs a reader of dumps as a user does, and finds in the words of torch's whom it names.
 
-It prints a report for each operation that does not match, so whom it names is taken from its words: members that did
-not join, and ranks that it calls culprits.
+`torchfrtrace` prints a report for each operation that does not match: members that did not join it, and ranks that it
+calls culprits. It names nobody else.
 """
 
 from __future__ import annotations
 
+import os
 import re
-import resource
 import subprocess
-import sys
+import tempfile
 import time
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-LIMIT_S: Final = 300.0
+LIMIT_S: Final = 600.0
+LOOK_S: Final = 0.02
 _MISSING: Final = re.compile(r"missing ranks: \{([\d, ]*)\}")
 _CULPRIT: Final = re.compile(r"Culprit rank (\d+)")
 
 
 @dataclass(frozen=True)
-class Said:
-    """What came of it.
+class Run:
+    """A process that has ended.
 
     Attributes:
-        named: By rank, in how many of its reports.
-        failed: It ended with an error.
+        code: Its exit code, negative for a signal.
+        words: What it wrote to stdout, and to stderr behind it.
         took_s: Wall time.
-        most_bytes: Resident memory at the most.
-        last_words: Of its output, if it failed.
+        most_bytes: Resident memory at the most, with all processes that it started; what they share counts for each.
+        last_words: The last line of stderr, if it failed.
     """
 
-    named: dict[int, int]
-    failed: bool
+    code: int
+    words: str
     took_s: float
     most_bytes: int
     last_words: str = ""
 
 
-def torchfrtrace(folder: Path, prefix: str) -> Said:
-    """Run it on a folder of pickles whose names are the prefix and the rank."""
-    command = [
-        sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", str(folder), "-p", prefix,
-        "--allow-incomplete-ranks",
-    ]  # fmt: skip
-    return _run(command)
+def run_limited(command: list[str]) -> Run:
+    """Run a command to its end, or for `LIMIT_S`."""
+    with tempfile.TemporaryDirectory(prefix="whichrank-reader-") as folder:
+        out, err = Path(folder) / "out", Path(folder) / "err"
+        began_s = time.monotonic()
+        with out.open("wb") as stdout, err.open("wb") as stderr:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+            status, most_bytes = _wait(process, began_s + LIMIT_S)
+        took_s = time.monotonic() - began_s
+        code = os.waitstatus_to_exitcode(status)
+        process.returncode = code
+        words, errors = (path.read_text(encoding="utf-8", errors="replace") for path in (out, err))
+    last = errors.strip().splitlines()[-1][:200] if errors.strip() and code else ""
+    return Run(code, words + ("" if command[2:3] == ["whichrank"] else errors), took_s, most_bytes, last)
 
 
-def _run(command: list[str]) -> Said:
-    before_s = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        try:
-            words, _ = process.communicate(timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
+def _wait(process: subprocess.Popen[bytes], until_s: float) -> tuple[int, int]:
+    """How it ended, and the most memory that it and all below it had at once, as far as looks found it."""
+    most_bytes = 0
+    while True:
+        most_bytes = max(most_bytes, _resident_bytes(process.pid))
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if not pid and time.monotonic() > until_s:
             process.kill()
-            words, _ = process.communicate()
-    took_s = time.monotonic() - before_s
-    most_bytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    named = Counter(int(rank) for ranks in _MISSING.findall(words) for rank in ranks.split(",") if rank.strip())
-    named.update(int(rank) for rank in _CULPRIT.findall(words))
-    failed = process.returncode != 0
-    last_words = words.strip().splitlines()[-1][:200] if failed and words.strip() else ""
-    return Said(dict(named), failed, took_s, most_bytes, last_words)
+            pid, status, usage = os.wait4(process.pid, 0)
+        if pid:
+            return status, max(most_bytes, usage.ru_maxrss * 1024)
+        time.sleep(LOOK_S)
+
+
+def _resident_bytes(pid: int) -> int:
+    """Of a process and all below it."""
+    try:
+        own = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    except (OSError, IndexError):
+        return 0
+    return own + sum(_resident_bytes(int(child)) for child in children)
+
+
+def named_by_torchfrtrace(words: str) -> set[int]:
+    """Ranks that its reports name."""
+    missing = {int(rank) for ranks in _MISSING.findall(words) for rank in ranks.split(",") if rank.strip()}
+    return missing | {int(rank) for rank in _CULPRIT.findall(words)}

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from whichrank.surface.cli.bench_dumps import dumps
 from whichrank.surface.numbers import WholeNumber
 
 
@@ -125,3 +126,6 @@ def _campaign(plan: list[Any], path: Path, keep: Path | None, as_json: bool) -> 
     ours = [known[key] for key in (key_of(msgspec.to_builtins(s)) for s in plan) if key in known]
     click.echo(msgspec.json.encode(ours).decode() if as_json else accuracy_table(ours))
     return 0 if all(r["agree"] for r in ours) else 1
+
+
+command.add_command(dumps)
