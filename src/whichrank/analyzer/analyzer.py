@@ -28,6 +28,7 @@ from whichrank.locate.deaths import (
     dying,
     ended_mutely,
     killed,
+    own_deaths,
     singled_out,
     told_to_end,
     told_to_end_s,
@@ -220,7 +221,7 @@ class Analyzer:
         """The job as a recording of one moment has it, made because it stood still: no patience is left to have."""
         if not self.state.ranks.size:
             return []
-        picture = with_fronts(self.state.picture(now_s))
+        picture = with_fronts(_but_for_consequences(self.state.picture(now_s), self.state.ends()))
         changed = self._wrong_data(picture, now_s, at_end=True)
         finding = self.diagnosis.hang(picture, 0.0)
         if finding:
@@ -491,6 +492,18 @@ class Analyzer:
             if now_s - self._stacks_asked_s.get(rank, -1e9) > STACKS_AGAIN_S and self.state.ranks.present[rank]:
                 self._stacks_asked_s[rank] = now_s
                 self._stacks_wanted.add(rank)
+
+
+def _but_for_consequences(picture: Picture, ends: Ends) -> Picture:
+    """A recording's picture in which ranks that others may have ended, or that gave up, count as not read.
+
+    Of these nothing but their end is known: launchers end the rest of a job, by SIGKILL too, and libraries that have
+    waited too long abort. What counts is a crash, an exception of the rank's own, and a death that living peers told.
+    """
+    raised = np.array([bool(text) for text in ends.exception], np.bool_)
+    of_itself = own_deaths(ends) & (crashed(ends) | raised | (ends.status < 0))
+    unsaid = picture.gone & ~of_itself
+    return replace(picture, gone=picture.gone & of_itself, fresh=picture.fresh & ~unsaid)
 
 
 def _severity(finding: Finding, ends: Ends) -> Severity:

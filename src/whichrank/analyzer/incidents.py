@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from whichrank.analyzer.reasons import was_observed
 from whichrank.analyzer.state import JobState
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import (
@@ -306,8 +307,8 @@ class Ledger:
     def _next(self, finding: Finding, ranks: list[int]) -> tuple[str, ...]:
         commands = []
         for rank in ranks[:2]:
-            if not self._state.ranks.present[rank] or not self._state.ranks.rows["pid"][rank]:
-                continue  # nobody looked at its process
+            if not self._state.ranks.present[rank] or not was_observed(self._state, rank):
+                continue
             pid, host = int(self._state.ranks.rows["pid"][rank]), self._state.host.get(rank, "")
             if finding.reason == Reason.STOPPED and finding.kind != "slow":  # else it goes on by itself
                 commands.append(f"on {host}: kill -CONT {pid}")

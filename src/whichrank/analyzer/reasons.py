@@ -99,7 +99,7 @@ def in_rendezvous(state: JobState, rank: int, since_s: float = -np.inf) -> bool:
 
 def was_observed(state: JobState, rank: int) -> bool:
     """Did an agent look at its process? A recording of operations alone knows none."""
-    return bool(state.ranks.rows["pid"][rank] > 0)
+    return bool(state.ranks.rows["state"][rank] != ProcessState.UNKNOWN)
 
 
 def _by_its_operations(picture: Picture, rank: int, where: str) -> Told:

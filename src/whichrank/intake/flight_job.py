@@ -13,16 +13,18 @@ Clocks of hosts are not compared: each rank's times are ages before its own late
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.intake.communicators import Key, comm_id_of
+from whichrank.intake.facts import Fact
 from whichrank.intake.flight_dump import COMPLETED, Dump, Group
-from whichrank.intake.telling import SINCE_NS, rank_row
+from whichrank.intake.telling import SINCE_NS, ended_batch, rank_row
 from whichrank.model.rows import UNNUMBERED, Flag, Kind, Status
 from whichrank.model.telemetry import (
     COMM_ROW,
@@ -100,11 +102,23 @@ def job_of(dumps: dict[int, Dump]) -> tuple[list[Told], set[int]]:
     return told, _older(told)
 
 
-def batches_of(told: Sequence[Told], world_size: int) -> tuple[tuple[Batch, ...], float]:
-    """What an agent beside each rank would tell at that moment, and the moment: seconds of unix time."""
+def batches_of(
+    told: Sequence[Told], world_size: int, facts: Mapping[int, Fact] = MappingProxyType({})
+) -> tuple[tuple[Batch, ...], float]:
+    """What an agent beside each rank would tell at that moment, and the moment: seconds of unix time.
+
+    Args:
+        told: What was read.
+        world_size: Ranks of the job.
+        facts: What logs say of ranks. That a process has ended counts only where there is no dump: those that have one
+            lived longer.
+    """
     now_ns = max((one.latest_ns for one in told), default=0) + SINCE_NS
     infos, pairs = _infos(told), _Pairs(told)
-    return tuple(_batch(one, infos, pairs, world_size, now_ns) for one in told), now_ns / 1e9
+    batches = [_batch(one, infos, pairs, world_size, now_ns, facts.get(one.rank)) for one in told]
+    dumped = {one.rank for one in told}
+    ended = [fact for rank, fact in sorted(facts.items()) if rank not in dumped and fact.has_ended]
+    return (*batches, *(ended_batch(fact, world_size, now_ns) for fact in ended)), now_ns / 1e9
 
 
 def world_size(dump: Dump) -> int:
@@ -311,7 +325,10 @@ def _numbered(one: Told, rows: NDArray[Any], is_open: NDArray[np.bool_]) -> NDAr
     return number
 
 
-def _batch(one: Told, infos: dict[Key, CommInfo], pairs: _Pairs, world_size: int, now_ns: int) -> Batch:
+def _batch(
+    one: Told, infos: dict[Key, CommInfo], pairs: _Pairs, world_size: int, now_ns: int, fact: Fact | None
+) -> Batch:
+    host = fact.host if fact else ""
     latest_ns = one.latest_ns or now_ns - SINCE_NS
     read_ns = latest_ns + SINCE_NS
     is_all_known = not (one.dump.hides_messages and one.is_done.all())
@@ -325,20 +342,26 @@ def _batch(one: Told, infos: dict[Key, CommInfo], pairs: _Pairs, world_size: int
         version=VERSION,
         job="",
         agent=f"recording:{one.rank}",
-        host="",
+        host=host,
         sequence=1,
         sent_ns=read_ns,
         sent_realtime_ns=read_ns,
         delay_bound_ns=0,
         node_ranks=1,
-        ranks=rank_row(one.rank, world_size, known_ns, int(one.entries["record"].max(initial=-1)) + 1).tobytes(),
+        ranks=_rank_row(one, world_size, known_ns, fact).tobytes(),
         comms=_comm_rows(one, infos, latest_ns).tobytes(),
         pairs=_pair_rows(one, infos, pairs).tobytes(),
         inflight=_flights(one, entries[open_rows], number[open_rows], ids).tobytes(),
         records=_records(one, entries[done_rows], number[done_rows], ids).tobytes(),
         comm_info=[infos[key] for key in one.members],
-        node=f"rank {one.rank}",
+        node=host or f"rank {one.rank}",
     )
+
+
+def _rank_row(one: Told, world_size: int, read_ns: int, fact: Fact | None) -> NDArray[Any]:
+    row = rank_row(one.rank, world_size, read_ns, int(one.entries["record"].max(initial=-1)) + 1)
+    row["pid"] = fact.pid if fact else 0
+    return row
 
 
 def _comm_rows(one: Told, infos: dict[Key, CommInfo], latest_ns: int) -> NDArray[Any]:

@@ -10,11 +10,13 @@ from whichrank.errors import FormatError
 from whichrank.intake.flight_dump import Dump, read_json, read_pickle
 from whichrank.intake.kineto import KEY as TRACE_KEY
 from whichrank.intake.kineto import Trace, read_trace
+from whichrank.intake.logs import Log, read_log
 from whichrank.intake.op_spans import MAGIC as PARQUET
 from whichrank.intake.op_spans import Spans, read_parquet
+from whichrank.intake.ras import Ras, is_ras, read_ras
 from whichrank.intake.sources import Source
 
-Content = Dump | Spans | Trace
+Content = Dump | Log | Ras | Spans | Trace
 MOST_DUMP_BYTES: Final = 256 << 20
 MOST_TABLE_BYTES: Final = 1 << 30
 CHUNK_BYTES: Final = 1 << 20
@@ -73,12 +75,17 @@ FORMATS: Final = (
         FLIGHT_RECORDER, "dump of the Flight Recorder", _is_json_dump,
         lambda source: read_json(_all_of(source, MOST_DUMP_BYTES)),
     ),
+    Format("ras", "status of NCCL's RAS", is_ras, lambda source: read_ras(_all_of(source, MOST_DUMP_BYTES))),
     Format("kineto", "trace of the profiler", _is_trace, lambda source: read_trace(source.stream)),
     Format(
         "op_spans", "table of spans", lambda head: head.startswith(PARQUET),
         lambda source: read_parquet(_all_of(source, MOST_TABLE_BYTES)),
     ),
 )  # fmt: skip
+
+
+LOG: Final = Format("log", "log", lambda head: b"\x00" not in head, lambda source: read_log(source.stream))
+"""Whatever else is text: it may say something of ranks, or nothing."""
 
 
 def format_of(head: bytes) -> Format | None:

@@ -10,10 +10,13 @@ from typing import Final, TypeVar
 
 from whichrank.errors import FormatError, IncompleteDataError, UsageError, WhichrankError
 from whichrank.intake import flight_job, kineto_job, op_spans
+from whichrank.intake.facts import Fact, joined
 from whichrank.intake.flight_dump import Dump, rank_in_name
-from whichrank.intake.formats import FLIGHT_RECORDER, Content, format_of
+from whichrank.intake.formats import FLIGHT_RECORDER, LOG, Content, format_of
 from whichrank.intake.kineto import Trace
+from whichrank.intake.logs import Log
 from whichrank.intake.op_spans import Spans
+from whichrank.intake.ras import Ras
 from whichrank.intake.recording import Intake, Note, Recording
 from whichrank.intake.sources import Refused, Source, files_in, opened
 from whichrank.intake.workers import each
@@ -52,7 +55,8 @@ def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done,
     dumps = [(part.note, part.content) for part in parts if isinstance(part.content, Dump)]
     traces = [(part.note, part.content) for part in parts if isinstance(part.content, Trace)]
     tables = [(part.note, part.content) for part in parts if isinstance(part.content, Spans)]
-    recordings = [_of_dumps(dumps, notes, name)] if dumps else []
+    facts = joined(fact for part in parts if isinstance(part.content, Log | Ras) for fact in part.content.facts)
+    recordings = [_of_dumps(dumps, notes, name, facts)] if dumps else []
     recordings += [_of_traces(traces, notes, name)] if traces else []
     recordings += [_of_spans(table, name) for _, table in tables]
     if not recordings:
@@ -76,6 +80,11 @@ def _part(source: Source) -> Part:
     if not source.head:
         return Part(Note(source.name, "", "empty", rank_in_name(source.name), what="it is empty"))
     known = format_of(source.head)
+    if known is None and LOG.is_it(source.head):
+        try:
+            return Part(Note(source.name, LOG.name, "read"), LOG.read(source))
+        except (WhichrankError, OSError, EOFError):
+            known = None
     if known is None:
         return Part(Note(source.name, "", "ignored", what="it is no recording that is known"))
     try:
@@ -84,7 +93,7 @@ def _part(source: Source) -> Part:
         return _damaged(source.name, error, known.name)
     except (OSError, EOFError) as error:
         return _damaged(source.name, FormatError(f"it cannot be read: {error}"), known.name)
-    if isinstance(content, Spans):
+    if not isinstance(content, Dump | Trace):
         return Part(Note(source.name, known.name, "read"), content)
     rank = content.rank if content.rank is not None else rank_in_name(source.name)
     if rank is None:
@@ -130,7 +139,9 @@ def _world_of(sizes: dict[int, int], whose: dict[int, str]) -> int:
     return max([*known, max(sizes) + 1])
 
 
-def _of_dumps(found: Sequence[tuple[Note, Dump]], notes: Iterable[Note], name: str) -> Recording:
+def _of_dumps(
+    found: Sequence[tuple[Note, Dump]], notes: Iterable[Note], name: str, facts: dict[int, Fact]
+) -> Recording:
     """The job of which these dumps are."""
     dumps, whose = _by_rank(found)
     world = _world_of({rank: flight_job.world_size(dump) for rank, dump in dumps.items()}, whose)
@@ -138,7 +149,7 @@ def _of_dumps(found: Sequence[tuple[Note, Dump]], notes: Iterable[Note], name: s
     told = [one for one in told if one.rank not in older]
     unread = _unread(world, dumps, notes, "dump")
     unread |= dict.fromkeys(older, "its dump was made before those of its peers, while the job still went on")
-    batches, now_s = flight_job.batches_of(told, world)
+    batches, now_s = flight_job.batches_of(told, world, {rank: fact for rank, fact in facts.items() if rank < world})
     return Recording(name, FLIGHT_RECORDER, batches, now_s, 0.0, dict(sorted(unread.items())))
 
 

@@ -8,8 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.intake.facts import Fact
 from whichrank.model.rows import Kind, Status
-from whichrank.model.telemetry import COMM_ROW, RANK_ROW, RECORD_TOLD, VERSION, Batch, CommInfo
+from whichrank.model.telemetry import COMM_ROW, RANK_ROW, RECORD_TOLD, VERSION, Batch, CommInfo, ProcessState
 
 SINCE_NS: Final = 10**9
 """From the latest time that a recording has to when it was made, which it does not say."""
@@ -37,6 +38,20 @@ def batch_of(
         sent_realtime_ns=read_ns, delay_bound_ns=0, node_ranks=1, comm_info=mine, node=host or f"rank {rank}",
         ranks=rank_row(rank, world_size, read_ns, len(records)).tobytes(), records=records.tobytes(),
         comms=_comm_rows(rank, mine, records).tobytes(),
+    )  # fmt: skip
+
+
+def ended_batch(fact: Fact, world_size: int, now_ns: int) -> Batch:
+    """What an agent tells of a rank of which nothing is known but that its process has ended."""
+    row = rank_row(fact.rank, world_size, now_ns, 0)
+    status = -1 if fact.is_dead else fact.status
+    row["pid"], row["exit_status"], row["state"], row["ended_ns"] = fact.pid, status, ProcessState.GONE, now_ns
+    if fact.exception:
+        row["exception"], row["exception_ns"] = fact.exception.encode()[:191], now_ns
+    return Batch(
+        version=VERSION, job="", agent=f"recording:{fact.rank}", host=fact.host, sequence=1, sent_ns=now_ns,
+        sent_realtime_ns=now_ns, delay_bound_ns=0, node_ranks=1, ranks=row.tobytes(),
+        node=fact.host or f"rank {fact.rank}",
     )  # fmt: skip
 
 

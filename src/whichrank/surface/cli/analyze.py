@@ -15,7 +15,9 @@ _LISTED = 8
 _TITLES = {
     "flight_recorder": "dump of the Flight Recorder",
     "kineto": "trace of the profiler",
+    "log": "log",
     "op_spans": "table of spans",
+    "ras": "status of NCCL's RAS",
 }
 
 

@@ -1,0 +1,65 @@
+"""What logs say of ranks and their processes, beside what recordings say of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What is known of one rank.
+
+    Attributes:
+        rank: Global rank.
+        host: Where it ran; empty: not known.
+        pid: Of its process; 0: not known.
+        status: How that ended, as from wait(2); -1: not known, or it did not.
+        exception: The last line of its traceback.
+        words: Lines that say so, for evidence.
+        is_dead: Living peers have found it dead.
+    """
+
+    rank: int
+    host: str = ""
+    pid: int = 0
+    status: int = -1
+    exception: str = ""
+    words: tuple[str, ...] = ()
+    is_dead: bool = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Its process is known to have ended."""
+        return self.is_dead or self.status >= 0 or bool(self.exception)
+
+
+def status_of_code(code: int) -> int:
+    """A status as from wait(2) of an exit code as launchers write it: negative, or above 128, for signals.
+
+    Args:
+        code: Such as 1, -9 or 137.
+    """
+    if code < 0:
+        return -code & 0x7F
+    return code - 128 if 128 < code < 160 else (code & 0xFF) << 8
+
+
+def joined(facts: Iterable[Fact]) -> dict[int, Fact]:
+    """One for each rank: the first word on each point counts, since later ones are of what followed."""
+    known: dict[int, Fact] = {}
+    for fact in facts:
+        before = known.get(fact.rank)
+        if before is None:
+            known[fact.rank] = fact
+            continue
+        known[fact.rank] = replace(
+            before,
+            host=before.host or fact.host,
+            pid=before.pid or fact.pid,
+            status=before.status if before.status >= 0 else fact.status,
+            exception=before.exception or fact.exception,
+            words=tuple(dict.fromkeys((*before.words, *fact.words))),
+            is_dead=before.is_dead or fact.is_dead,
+        )
+    return known

@@ -1,0 +1,151 @@
+"""Logs of launchers and kernels, read for what they say of ranks: torchrun's summary of failures, srun's errors, Xids.
+
+A log is text of any length and mostly of other things, so lines are looked at one by one, and only those that look
+like one that is known are parsed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import IO, Final
+
+from whichrank.errors import FormatError
+from whichrank.intake.facts import Fact, status_of_code
+
+MOST_LINE: Final = 1 << 14
+MOST_BYTES: Final = 8 << 30
+MOST_FACTS: Final = 1 << 20
+MOST_RANK: Final = 1 << 20
+HINTS: Final = (b"exitcode  :", b"srun: error:", b"NVRM: Xid", b"slurmstepd: error:")
+"""What a line has that says something."""
+_FIELD: Final = re.compile(r"^\s*(time|host|rank|exitcode|error_file|traceback)\s*: ?(.*)$")
+_RANK: Final = re.compile(r"^(\d+) \(local_rank: \d+\)$")
+_EXIT: Final = re.compile(r"^(-?\d+) \(pid: (\d+)\)$")
+_SRUN: Final = re.compile(r"srun: error: (\S+): tasks? ([\d,\-]+): (.+)$")
+_XID: Final = re.compile(
+    r"(?:(\S+) kernel: .*?)?NVRM: Xid \((PCI:[0-9a-fA-F:.]+)\): (\d+)(?:, pid='?(\d+)'?)?,? ?(.*)$"
+)
+_SIGNALS: Final = {
+    "Killed": 9, "Terminated": 15, "Aborted": 6, "Segmentation fault": 11, "Bus error": 7, "Hangup": 1, "Interrupt": 2,
+    "Floating point exception": 8, "Illegal instruction": 4, "Out Of Memory": 9,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Xid:
+    """An error that NVIDIA's driver has logged of a device.
+
+    Attributes:
+        number: Its kind, as in NVIDIA's list.
+        device: PCI address.
+        host: Where, empty if the line does not say.
+        pid: Of the process that met it, 0 if the line does not say.
+        words: What the driver says.
+    """
+
+    number: int
+    device: str
+    host: str
+    pid: int
+    words: str
+
+
+@dataclass
+class Log:
+    """What a log says.
+
+    Attributes:
+        facts: Of ranks.
+        xids: Of devices.
+    """
+
+    facts: list[Fact] = field(default_factory=list)
+    xids: list[Xid] = field(default_factory=list)
+
+
+def read_log(stream: IO[bytes]) -> Log:
+    """What a text says of ranks, processes and devices.
+
+    Raises:
+        FormatError: It says nothing of them, or is too long.
+    """
+    log = Log()
+    block: dict[str, str] = {}
+    for line in _lines(stream):
+        if found := _FIELD.match(line):
+            name, value = found.groups()
+            if name == "time":
+                block = {}
+            block[name] = value.strip()
+            if name == "traceback":
+                log.facts += _of_torchrun(block)
+        elif "srun: error:" in line:
+            log.facts += _of_srun(line)
+        elif "NVRM: Xid" in line and (found := _XID.search(line)):
+            host, device, number, pid, words = found.groups()
+            log.xids.append(Xid(int(number), device, host or "", int(pid or 0), words[:200]))
+        elif block.get("traceback") == "Traceback (most recent call last):" and line.strip():
+            log.facts = _with_exception(log.facts, block, line)
+        if len(log.facts) + len(log.xids) > MOST_FACTS:
+            raise FormatError("it says too much of ranks to be a log")
+    if not log.facts and not log.xids:
+        raise FormatError("it says nothing of ranks")
+    return log
+
+
+def _lines(stream: IO[bytes]) -> Iterator[str]:
+    total = 0
+    while line := stream.readline(MOST_LINE):
+        total += len(line)
+        if total > MOST_BYTES:
+            raise FormatError(f"it is longer than {MOST_BYTES >> 30} GiB")
+        yield line.decode("utf-8", "replace").rstrip("\r\n")
+
+
+def _of_torchrun(block: dict[str, str]) -> list[Fact]:
+    """A failure in torchrun's summary: host, rank, exit code, the first line of what it says of the cause."""
+    rank, ended = _RANK.match(block.get("rank", "")), _EXIT.match(block.get("exitcode", ""))
+    if not rank or not ended or int(rank.group(1)) >= MOST_RANK:
+        return []
+    code, pid = int(ended.group(1)), int(ended.group(2))
+    words = f"exitcode {code} (torchrun, {block.get('time', 'time not known')})"
+    return [Fact(int(rank.group(1)), block.get("host", ""), pid, status_of_code(code), words=(words,))]
+
+
+def _with_exception(facts: list[Fact], block: dict[str, str], line: str) -> list[Fact]:
+    """The traceback goes on: its last line that begins like one names the exception."""
+    found = re.match(r"^\s*(\w+(?:\.\w+)*(?:Error|Exception|Interrupt|Exit)\b.*)$", line)
+    rank = _RANK.match(block.get("rank", ""))
+    if not found or not rank or not facts or facts[-1].rank != int(rank.group(1)):
+        return facts
+    last = facts[-1]
+    return [*facts[:-1], Fact(last.rank, last.host, last.pid, last.status, found.group(1)[:200], last.words)]
+
+
+def _of_srun(line: str) -> list[Fact]:
+    """`srun: error: node3: tasks 4-7: Exited with exit code 1`: tasks are ranks where srun starts them itself."""
+    found = _SRUN.search(line)
+    if not found:
+        return []
+    host, tasks, how = found.groups()
+    exited = re.match(r"Exited with exit code (\d+)", how)
+    signal = next((number for word, number in _SIGNALS.items() if how.startswith(word)), None)
+    if exited:
+        status = status_of_code(int(exited.group(1)))
+    elif signal is not None:
+        status = signal
+    else:
+        return []
+    return [Fact(rank, host, 0, status, words=(f"{how} (srun)",)) for rank in _numbers(tasks)]
+
+
+def _numbers(text: str) -> list[int]:
+    """`0,3,5-7` as numbers."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (not last or last.isdecimal()) and int(last or first) < MOST_RANK:
+            found += range(int(first), int(last or first) + 1)
+    return found
