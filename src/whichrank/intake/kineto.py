@@ -120,10 +120,9 @@ def read_trace(stream: IO[bytes]) -> Trace:
     total = 0
     for piece in listed.pieces():
         try:
-            events = decoder.decode(piece)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            rows = list(_kernels(decoder.decode(piece), arguments, said, groups, marks))
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise FormatError(f"an event cannot be read: {error}") from error
-        rows = list(_kernels(events, arguments, said, groups, marks))
         total += len(rows)
         if total > MOST_KERNELS:
             raise FormatError(f"it has more than {MOST_KERNELS:,} kernels")

@@ -7,7 +7,7 @@ kernels run is blocked, and it is the last part of such a kernel: computation th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Final
 
 import numpy as np
@@ -46,7 +46,7 @@ def batches_of(traces: Mapping[int, Trace], world_size: int) -> tuple[tuple[Batc
     base = min((trace.steps[0][0] for trace in traces.values() if trace.steps), default=0)
     told = []
     for rank, trace in sorted(traces.items()):
-        records, latest_ns = _records(trace, rank, infos, base)
+        records, latest_ns = _records(trace, rank, infos, base, traces.keys())
         told.append((rank, records, latest_ns))
     latest = max(latest_ns for _, _, latest_ns in told)
     batches = tuple(
@@ -56,7 +56,9 @@ def batches_of(traces: Mapping[int, Trace], world_size: int) -> tuple[tuple[Batc
     return batches, (latest + SINCE_NS) / 1e9
 
 
-def _records(trace: Trace, rank: int, infos: dict[Key, CommInfo], base: int) -> tuple[NDArray[Any], int]:
+def _records(
+    trace: Trace, rank: int, infos: dict[Key, CommInfo], base: int, traced: Set[int]
+) -> tuple[NDArray[Any], int]:
     mine = np.flatnonzero(trace.nccl >= 0)
     said = [trace.said[number] for number in trace.nccl[mine].tolist()]
     start_ns, end_ns = trace.start_ns[mine], trace.end_ns[mine]
@@ -67,7 +69,7 @@ def _records(trace: Trace, rank: int, infos: dict[Key, CommInfo], base: int) -> 
     told["rank"], row = rank, told["row"]
     place: dict[tuple[str, int], int] = {}
     for i, (one, of) in enumerate(zip(said, step.tolist(), strict=True)):
-        info = _info(trace, one.group, rank, infos)
+        info = _info(trace, one.group, rank, infos, traced)
         place[one.group, of] = place.get((one.group, of), 0) + 1
         told["comm"][i] = info.comm_id
         number = int(numbers[of]) if of >= 0 else 0
@@ -83,10 +85,13 @@ def _records(trace: Trace, rank: int, infos: dict[Key, CommInfo], base: int) -> 
     return records, latest_ns
 
 
-def _info(trace: Trace, name: str, rank: int, infos: dict[Key, CommInfo]) -> CommInfo:
-    """The communicator of this name; of one whose members are not known nobody else is known to be in it."""
+def _info(trace: Trace, name: str, rank: int, infos: dict[Key, CommInfo], traced: Set[int]) -> CommInfo:
+    """The communicator of this name, with those of its members that were traced: what others did nobody knows.
+
+    Of one whose members are not known nobody else is known to be in it.
+    """
     desc, members = trace.groups.get(name, ("", ()))
-    members = members if rank in members else (rank,)
+    members = tuple(member for member in members if member in traced) if rank in members else (rank,)
     key = (name, members)
     if key not in infos:
         infos[key] = CommInfo(comm_id_of(key), name, desc, "trace", len(members), 0, list(members))
