@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 
@@ -32,6 +32,41 @@ class Fact:
     def has_ended(self) -> bool:
         """Its process is known to have ended."""
         return self.is_dead or self.status >= 0 or bool(self.exception)
+
+
+@dataclass(frozen=True)
+class Xid:
+    """An error that NVIDIA's driver has logged of a device.
+
+    Attributes:
+        number: Its kind, as in NVIDIA's list.
+        device: PCI address.
+        host: Where, empty if the line does not say.
+        pid: Of the process that met it, 0 if the line does not say.
+        words: What the driver says.
+    """
+
+    number: int
+    device: str
+    host: str
+    pid: int
+    words: str
+
+    def __str__(self) -> str:
+        where = f" on {self.host}" if self.host else ""
+        return f"Xid {self.number} of device {self.device}{where}" + (f": {self.words}" if self.words else "")
+
+
+def with_xids(facts: Mapping[int, Fact], xids: Iterable[Xid]) -> dict[int, Fact]:
+    """Facts with the errors of devices that are known to be of a rank: by its process, on its host if that is told."""
+    known = dict(facts)
+    for xid in xids:
+        if not xid.pid:
+            continue
+        mine = [fact for fact in known.values() if fact.pid == xid.pid and xid.host in ("", fact.host)]
+        if len(mine) == 1:
+            known[mine[0].rank] = replace(mine[0], words=(*mine[0].words, str(xid)))
+    return known
 
 
 def status_of_code(code: int) -> int:

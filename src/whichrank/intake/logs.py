@@ -1,4 +1,4 @@
-"""Logs of launchers and kernels, read for what they say of ranks: torchrun's summary of failures, srun's errors, Xids.
+"""Logs, read for what they say of ranks: torchrun's summary of failures, srun's errors, NCCL's own, the kernel's Xids.
 
 A log is text of any length and mostly of other things, so lines are looked at one by one, and only those that look
 like one that is known are parsed.
@@ -12,18 +12,20 @@ from dataclasses import dataclass, field
 from typing import IO, Final
 
 from whichrank.errors import FormatError
-from whichrank.intake.facts import Fact, status_of_code
+from whichrank.intake.facts import Fact, Xid, status_of_code
 
 MOST_LINE: Final = 1 << 14
 MOST_BYTES: Final = 8 << 30
 MOST_FACTS: Final = 1 << 20
 MOST_RANK: Final = 1 << 20
-HINTS: Final = (b"exitcode  :", b"srun: error:", b"NVRM: Xid", b"slurmstepd: error:")
-"""What a line has that says something."""
+MOST_WARNINGS: Final = 3
+"""Of NCCL, of each process: the first ones, since the others are of what followed."""
 _FIELD: Final = re.compile(r"^\s*(time|host|rank|exitcode|error_file|traceback)\s*: ?(.*)$")
 _RANK: Final = re.compile(r"^(\d+) \(local_rank: \d+\)$")
 _EXIT: Final = re.compile(r"^(-?\d+) \(pid: (\d+)\)$")
 _SRUN: Final = re.compile(r"srun: error: (\S+): tasks? ([\d,\-]+): (.+)$")
+_NCCL: Final = re.compile(r"(?<![\w.:-])([\w.-]+):(\d+):\d+ \[(\d+)\] .*?NCCL (INFO|WARN) (.*)$")
+_NCCL_RANK: Final = re.compile(r"\brank (\d+) nranks (\d+)\b")
 _XID: Final = re.compile(
     r"(?:(\S+) kernel: .*?)?NVRM: Xid \((PCI:[0-9a-fA-F:.]+)\): (\d+)(?:, pid='?(\d+)'?)?,? ?(.*)$"
 )
@@ -31,25 +33,6 @@ _SIGNALS: Final = {
     "Killed": 9, "Terminated": 15, "Aborted": 6, "Segmentation fault": 11, "Bus error": 7, "Hangup": 1, "Interrupt": 2,
     "Floating point exception": 8, "Illegal instruction": 4, "Out Of Memory": 9,
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Xid:
-    """An error that NVIDIA's driver has logged of a device.
-
-    Attributes:
-        number: Its kind, as in NVIDIA's list.
-        device: PCI address.
-        host: Where, empty if the line does not say.
-        pid: Of the process that met it, 0 if the line does not say.
-        words: What the driver says.
-    """
-
-    number: int
-    device: str
-    host: str
-    pid: int
-    words: str
 
 
 @dataclass
@@ -73,6 +56,7 @@ def read_log(stream: IO[bytes]) -> Log:
     """
     log = Log()
     block: dict[str, str] = {}
+    nccl = _Nccl()
     for line in _lines(stream):
         if found := _FIELD.match(line):
             name, value = found.groups()
@@ -83,6 +67,8 @@ def read_log(stream: IO[bytes]) -> Log:
                 log.facts += _of_torchrun(block)
         elif "srun: error:" in line:
             log.facts += _of_srun(line)
+        elif " NCCL " in line and (found := _NCCL.search(line)):
+            nccl.see(*found.groups())
         elif "NVRM: Xid" in line and (found := _XID.search(line)):
             host, device, number, pid, words = found.groups()
             log.xids.append(Xid(int(number), device, host or "", int(pid or 0), words[:200]))
@@ -90,9 +76,42 @@ def read_log(stream: IO[bytes]) -> Log:
             log.facts = _with_exception(log.facts, block, line)
         if len(log.facts) + len(log.xids) > MOST_FACTS:
             raise FormatError("it says too much of ranks to be a log")
+    log.facts += nccl.facts()
     if not log.facts and not log.xids:
         raise FormatError("it says nothing of ranks")
     return log
+
+
+class _Nccl:
+    """What processes write with NCCL_DEBUG=WARN or INFO: who they are, and what went wrong first.
+
+    A process says its rank when it joins a communicator; of several the largest is taken for all of the job.
+    """
+
+    def __init__(self) -> None:
+        self._rank: dict[tuple[str, int], tuple[int, int]] = {}
+        self._warnings: dict[tuple[str, int], list[str]] = {}
+
+    def see(self, host: str, pid: str, _device: str, level: str, text: str) -> None:
+        """A line of a process."""
+        process = host, int(pid)
+        if level == "WARN":
+            warnings = self._warnings.setdefault(process, [])
+            if len(warnings) < MOST_WARNINGS and len(self._warnings) < MOST_FACTS:
+                warnings.append(f"NCCL warns: {text[:200]}")
+        elif found := _NCCL_RANK.search(text):
+            rank, size = int(found.group(1)), int(found.group(2))
+            if rank < size <= MOST_RANK and size > self._rank.get(process, (0, 0))[1]:
+                self._rank[process] = rank, size
+
+    def facts(self) -> list[Fact]:
+        """Of the processes that said their rank in the largest communicator."""
+        most = max((size for _, size in self._rank.values()), default=0)
+        return [
+            Fact(rank, host, pid, words=tuple(self._warnings.get((host, pid), ())))
+            for (host, pid), (rank, size) in self._rank.items()
+            if size == most
+        ]
 
 
 def _lines(stream: IO[bytes]) -> Iterator[str]:

@@ -219,7 +219,9 @@ def _records(
         told["comm"][these] = info.comm_id
         row["kind"][these], row["peer"][these] = kind, peer
     row["t_issue_ns"], row["t_end_ns"] = at_ns[ops], until_ns[ops]
-    row["wait_us"] = np.clip((until_ns[ops] - at_ns[ops]) // 1000, 1, 0xFFFFFFFF)
+    # Of operations at the same time only what each adds to those before it.
+    covered_ns = np.append(0, np.maximum.accumulate(until_ns[ops])[:-1])
+    row["wait_us"] = np.clip((until_ns[ops] - np.maximum(at_ns[ops], covered_ns)) // 1000, 0, 0xFFFFFFFF)
     row["counter"] = _counters(told["comm"], row)
     row["count"], row["dtype"] = 1, 6
     return steps_among(told, rank, begins_ns), int(begins_ns[-1])

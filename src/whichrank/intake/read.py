@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from whichrank.errors import FormatError, IncompleteDataError, UsageError, WhichrankError
 from whichrank.intake import flight_job, kineto_job, op_spans
-from whichrank.intake.facts import Fact, joined
+from whichrank.intake.facts import Fact, joined, with_xids
 from whichrank.intake.flight_dump import Dump, rank_in_name
 from whichrank.intake.formats import FLIGHT_RECORDER, LOG, Content, format_of
 from whichrank.intake.kineto import Trace
@@ -56,6 +56,7 @@ def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done,
     traces = [(part.note, part.content) for part in parts if isinstance(part.content, Trace)]
     tables = [(part.note, part.content) for part in parts if isinstance(part.content, Spans)]
     facts = joined(fact for part in parts if isinstance(part.content, Log | Ras) for fact in part.content.facts)
+    facts = with_xids(facts, (xid for part in parts if isinstance(part.content, Log) for xid in part.content.xids))
     recordings = [_of_dumps(dumps, notes, name, facts)] if dumps else []
     recordings += [_of_traces(traces, notes, name)] if traces else []
     recordings += [_of_spans(table, name) for _, table in tables]
@@ -149,8 +150,10 @@ def _of_dumps(
     told = [one for one in told if one.rank not in older]
     unread = _unread(world, dumps, notes, "dump")
     unread |= dict.fromkeys(older, "its dump was made before those of its peers, while the job still went on")
-    batches, now_s = flight_job.batches_of(told, world, {rank: fact for rank, fact in facts.items() if rank < world})
-    return Recording(name, FLIGHT_RECORDER, batches, now_s, 0.0, dict(sorted(unread.items())))
+    facts = {rank: fact for rank, fact in facts.items() if rank < world}
+    batches, now_s = flight_job.batches_of(told, world, facts)
+    said = {rank: fact.words for rank, fact in facts.items() if fact.words}
+    return Recording(name, FLIGHT_RECORDER, batches, now_s, 0.0, dict(sorted(unread.items())), said)
 
 
 def _of_traces(found: Sequence[tuple[Note, Trace]], notes: Iterable[Note], name: str) -> Recording:

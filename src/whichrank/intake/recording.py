@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
@@ -41,6 +41,7 @@ class Recording:
         now_s: When all of them are fed: seconds on the clock of the recording.
         utc_offset_s: From that clock to UTC; None where nothing says it.
         unread: Ranks of the job of which nothing could be read, and why.
+        said: What logs say of ranks, in lines for people.
     """
 
     job: str
@@ -49,6 +50,7 @@ class Recording:
     now_s: float
     utc_offset_s: float | None
     unread: dict[int, str]
+    said: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

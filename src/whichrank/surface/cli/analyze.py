@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from whichrank.intake.recording import Intake
+    from whichrank.model.incident import Incident
 
 _LISTED = 8
 _TITLES = {
@@ -18,6 +19,7 @@ _TITLES = {
     "log": "log",
     "op_spans": "table of spans",
     "ras": "status of NCCL's RAS",
+    "whichrank": "recording of whichrank",
 }
 
 
@@ -33,18 +35,32 @@ def command(paths: tuple[Path, ...], as_json: bool) -> int:
 
     Exit codes: 0 nothing found, 3 a hang, 4 a slowdown, 5 nothing found but ranks are missing, or nothing to read.
     """
-    import msgspec
-
     from whichrank.intake.read import read
+    from whichrank.intake.recording import Intake, Note
     from whichrank.surface.analyze import analyze
     from whichrank.surface.cli.bench import progress_bar
-    from whichrank.surface.cli.why import EXIT_INCOMPLETE, exit_code_of, print_text
-    from whichrank.surface.pipe import reader_may_leave
+    from whichrank.surface.replay import replay
+    from whichrank.surface.report.make import tape_in
 
+    if tape := tape_in(paths):
+        replayed = replay(tape)
+        notes = (Note(str(tape), "whichrank", "read" if replayed.is_whole else "damaged"),)
+        return _print(replayed.incidents, Intake((), notes), as_json=as_json, is_complete=replayed.is_whole)
     with progress_bar() as progress:
         bar = progress.add_task("files", total=None)
         intake = read(paths, lambda done, total: progress.update(bar, completed=done, total=total))
         incidents = tuple(incident for recording in intake.recordings for incident in analyze(recording))
+    is_complete = not any(recording.unread for recording in intake.recordings)
+    return _print(incidents, intake, as_json=as_json, is_complete=is_complete)
+
+
+def _print(incidents: tuple[Incident, ...], intake: Intake, *, as_json: bool, is_complete: bool) -> int:
+    """All that is to be said; returns the exit code."""
+    import msgspec
+
+    from whichrank.surface.cli.why import EXIT_INCOMPLETE, exit_code_of, print_text
+    from whichrank.surface.pipe import reader_may_leave
+
     with reader_may_leave():
         if as_json:
             click.echo(msgspec.json.encode({"incidents": incidents, "intake": intake.notes}))
@@ -54,7 +70,6 @@ def command(paths: tuple[Path, ...], as_json: bool) -> int:
             click.echo("Nobody waits for anybody in this recording, and no rank is slow.")
     for sentence in _sentences(intake):
         click.echo(f"whichrank: {sentence}", err=True)
-    is_complete = not any(recording.unread for recording in intake.recordings)
     return exit_code_of(incidents) or (0 if is_complete else EXIT_INCOMPLETE)
 
 

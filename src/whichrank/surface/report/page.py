@@ -1,0 +1,162 @@
+"""The page of a report: data as JSON within an HTML file, and the script and style that show it.
+
+What varies goes into the page as JSON only, and the script puts texts in as texts, so nothing that a job calls itself
+can become part of the page. Many operations travel as columns in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import re
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from typing import Any, Final, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank import __version__
+from whichrank.model.incident import Incident
+from whichrank.model.links import rate_text
+from whichrank.model.rows import Kind
+from whichrank.surface.report.gather import Gathered
+from whichrank.surface.text import headline, paragraph
+
+Redacted = Literal["hosts", "paths"]
+REDACTABLE: Final[tuple[Redacted, ...]] = ("hosts", "paths")
+_PATH: Final = re.compile(r"(?<![\w.])(?:/[\w.+\-@]+)+/(?=[\w.+\-@]+)")
+_PLACE: Final = re.compile(r"(?<=\()([^()\s]+/)(?=[^/()\s]+:\d+\))")
+LISTED: Final = 32
+
+
+def page_of(gathered: Gathered, redact: Iterable[Redacted] = (), notes: Iterable[Mapping[str, Any]] = ()) -> str:
+    """The HTML of a report.
+
+    Args:
+        gathered: What it shows.
+        redact: What is left out: names of hosts, folders of files.
+        notes: What became of each file that it was made of.
+    """
+    data = _data_of(gathered, list(notes))
+    redact = set(redact)
+    if "hosts" in redact:
+        data = _replaced(data, _hosts(gathered))
+    if "paths" in redact:
+        data = _without_paths(data)
+    text = msgspec.json.encode(data).decode().replace("<", "\\u003c").replace("\u2028", "\\u2028")
+    parts = {name: _part(name) for name in ("page.css", "page.js")}
+    return (
+        _part("page.html")
+        .replace("@@TITLE@@", html.escape(f"whichrank: {data['job']}"))
+        .replace("@@STYLE@@", parts["page.css"])
+        .replace("@@DATA@@", text)
+        .replace("@@SCRIPT@@", parts["page.js"])
+    )
+
+
+def _part(name: str) -> str:
+    return files("whichrank.surface.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _data_of(gathered: Gathered, notes: list[Mapping[str, Any]]) -> dict[str, Any]:
+    spans = gathered.spans
+    zero_s = float(spans["start_s"].min()) if len(spans) else 0.0
+    return {
+        "schema": "whichrank.report/1",
+        "version": __version__,
+        "job": gathered.job,
+        "ranks": gathered.world_size,
+        "hosts": {str(rank): host for rank, host in gathered.hosts.items()},
+        "incidents": [_incident(incident) for incident in gathered.incidents],
+        "waits": [
+            {"what": one.what, "ranks": ranges(one.ranks), "count": len(one.ranks), "for": ranges(one.targets),
+             "targets": len(one.targets), "distance": one.distance}
+            for one in gathered.waits[:LISTED]
+        ],
+        "lanes": {
+            "zero_utc_s": None if gathered.utc_offset_s is None else zero_s + gathered.utc_offset_s,
+            "count": len(spans),
+            "comms": list(gathered.comms),
+            "kinds": {str(int(kind)): kind.name.lower() for kind in Kind},
+            "rank": _packed(spans["rank"], np.uint32),
+            "comm": _packed(spans["comm"], np.uint32),
+            "kind": _packed(spans["kind"].astype(np.uint8) | spans["open"].astype(np.uint8) << 7, np.uint8),
+            "counter": _packed(spans["counter"] & 0xFFFFFFFF, np.uint32),
+            "start": _packed(spans["start_s"] - zero_s, np.float32),
+            "lasted": _packed(spans["end_s"] - spans["start_s"], np.float32),
+            "waited": _packed(spans["waited_s"], np.float32),
+        },
+        "heat": {
+            "ranks": gathered.ranks.tolist(), "iterations": gathered.iterations.tolist(),
+            "own": _packed(gathered.own_s.reshape(-1), np.float32),
+            "blocked": _packed(gathered.blocked_s.reshape(-1), np.float32),
+        },
+        "times": [[one.rank, one.own_s, one.transfer_s, one.waiting_s] for one in gathered.times],
+        "links": [[one.src, one.dst, one.rate, one.best, rate_text(one.rate)] for one in gathered.links],
+        "operations": [
+            [one.comm, one.kind, one.count, one.total_s, one.median_s, one.longest_s, one.longest_rank, one.waited_s]
+            for one in gathered.operations
+        ],
+        "stacks": {
+            str(rank): [{"thread": one.thread, "gil": one.holds_gil, "frames": one.frames} for one in of]
+            for rank, of in gathered.stacks.items()
+        },
+        "notes": notes,
+    }  # fmt: skip
+
+
+def _incident(incident: Incident) -> dict[str, Any]:
+    plain = msgspec.to_builtins(incident)
+    assert isinstance(plain, dict)
+    return {"headline": headline(incident), "paragraph": paragraph(incident), **plain}
+
+
+def _packed(column: NDArray[Any], dtype: type[np.generic]) -> str:
+    """A column as little-endian bytes in base64."""
+    return base64.b64encode(np.ascontiguousarray(column, np.dtype(dtype).newbyteorder("<")).tobytes()).decode()
+
+
+def ranges(ranks: NDArray[np.int64]) -> str:
+    """`0-3, 5`: at most so many pieces, then how many more there are."""
+    if not len(ranks):
+        return ""
+    pieces = np.split(ranks, np.flatnonzero(np.diff(ranks) != 1) + 1)
+    texts = [
+        str(int(piece[0])) if len(piece) == 1 else f"{int(piece[0])}-{int(piece[-1])}" for piece in pieces[:LISTED]
+    ]
+    more = sum(map(len, pieces[LISTED:]))
+    return ", ".join(texts) + (f" and {more} more" if more else "")
+
+
+def _hosts(gathered: Gathered) -> dict[str, str]:
+    """By name, what stands for it."""
+    names = {
+        *gathered.hosts.values(),
+        *(c.host for i in gathered.incidents for c in (*i.culprits, *i.candidates) if c.host),
+    }
+    return {name: f"host-{number}" for number, name in enumerate(sorted(names)) if name}
+
+
+def _replaced(value: Any, names: Mapping[str, str]) -> Any:
+    """With these names replaced in all texts, the longest first."""
+    if not names:
+        return value
+    pattern = re.compile("|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)))
+    return _changed(value, lambda text: pattern.sub(lambda found: names[found.group()], text))
+
+
+def _without_paths(value: Any) -> Any:
+    """With the folders of all paths left out."""
+    return _changed(value, lambda text: _PLACE.sub("", _PATH.sub("", text)))
+
+
+def _changed(value: Any, change: Any) -> Any:
+    if isinstance(value, str):
+        return change(value) if len(value) < 1 << 16 else value  # columns are no texts
+    if isinstance(value, list | tuple):
+        return [_changed(one, change) for one in value]
+    if isinstance(value, dict):
+        return {key: _changed(one, change) for key, one in value.items()}
+    return value

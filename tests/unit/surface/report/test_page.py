@@ -1,0 +1,108 @@
+"""The page of a report, in a real browser where there is one."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from whichrank.bench.dumps.cases import cases
+from whichrank.bench.dumps.compare import write_case
+from whichrank.surface.report.make import gather, make_report
+from whichrank.surface.report.page import page_of, ranges
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+EVIL = '</script><script>document.title="taken"</script><img src=x onerror="document.title=\'taken\'">'
+
+
+@pytest.fixture(name="folder", scope="module")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dumps")
+    write_case(next(case for case in cases() if case.name == "host stopped, tp2-dp2-pp2, whole"), folder)
+    return folder
+
+
+def data_in(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    data: dict[str, Any] = json.loads(found.group(1))
+    return data
+
+
+def test_a_page_holds_all_that_it_shows(folder: Path) -> None:
+    # GIVEN dumps of a hang WHEN a page is made of them
+    page, (incident,) = make_report([folder])
+    data = data_in(page)
+    # THEN verdict, waits and operations are in it, and nothing is fetched
+    assert data["incidents"][0]["culprits"][0]["rank"] == incident.culprits[0].rank == 4
+    assert data["waits"][0]["for"] == "4"
+    assert data["lanes"]["count"] > 1000
+    assert {note["state"] for note in data["notes"]} == {"read"}
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//|url\(|@import|fetch\(|XMLHttpRequest""", page)
+
+
+def test_names_and_folders_can_be_left_out(folder: Path) -> None:
+    gathered = gather([folder])
+    hosts = dict.fromkeys(range(8), "gpu-node-17.internal")
+    import dataclasses
+
+    from whichrank.model.telemetry import Stack
+
+    stacks = {4: [Stack("MainThread", True, False, ["step (/home/ann/secret/train.py:88)", "run (lib/x.py:3)"])]}
+    full = dataclasses.replace(gathered, hosts=hosts, stacks=stacks)
+    notes = [{"path": "/data/ann/trace_1", "format": "", "state": "read"}]
+    assert "gpu-node-17" in page_of(full, (), notes)
+    page = page_of(full, ("hosts", "paths"), notes)
+    assert "gpu-node-17" not in page
+    assert "ann" not in re.sub(r"[A-Za-z0-9+/=]{200,}", "", json.dumps(data_in(page)))
+    assert "step (train.py:88)" in page
+    assert data_in(page)["hosts"]["0"] == "host-0"
+
+
+def test_what_a_job_calls_itself_is_text(folder: Path) -> None:
+    import dataclasses
+
+    gathered = dataclasses.replace(gather([folder]), job=EVIL)
+    page = page_of(gathered)
+    assert EVIL not in page
+    assert data_in(page)["job"] == EVIL
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"), [([], ""), ([3], "3"), ([0, 1, 2, 5], "0-2, 5"), (list(range(0, 80, 2)), "and 8 more")]
+)
+def test_ranges_are_short(ranks: list[int], text: str) -> None:
+    import numpy as np
+
+    assert ranges(np.array(ranks, np.int64)).endswith(text)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium (Debian: apt-get install chromium)")
+@pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
+def test_a_browser_shows_it_without_an_error(scheme: int, folder: Path, tmp_path: Path) -> None:
+    # GIVEN a page of a job with a hostile name
+    import dataclasses
+
+    path = tmp_path / "report.html"
+    notes = [{"path": EVIL, "format": "", "state": "ignored"}]
+    path.write_text(page_of(dataclasses.replace(gather([folder]), job=EVIL), (), notes), encoding="utf-8")
+    # WHEN a browser opens it
+    assert CHROMIUM
+    command = [
+        CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
+        "--enable-logging=stderr", f"--blink-settings=preferredColorScheme={scheme}", "--virtual-time-budget=2000",
+        "--dump-dom", path.as_uri(),
+    ]  # fmt: skip
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    # THEN all parts are there, the name is text, and the script had no complaint
+    assert "CONSOLE" not in shown.stderr
+    for title in ("Who waits for whom", "Operations of each rank", "Operations that took longest", "What was read"):
+        assert f"<h2>{title}</h2>" in shown.stdout
+    assert shown.stdout.count("<canvas") == 1
+    assert "<title>whichrank: &lt;/script&gt;" in shown.stdout
+    assert "rank 4 had not entered" in shown.stdout
