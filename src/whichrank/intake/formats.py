@@ -11,12 +11,14 @@ from whichrank.intake.flight_dump import Dump, read_json, read_pickle
 from whichrank.intake.kineto import KEY as TRACE_KEY
 from whichrank.intake.kineto import Trace, read_trace
 from whichrank.intake.logs import Log, read_log
+from whichrank.intake.megatrace import HINT as MEGATRACE
+from whichrank.intake.megatrace import Megatrace, read_megatrace
 from whichrank.intake.op_spans import MAGIC as PARQUET
 from whichrank.intake.op_spans import Spans, read_parquet
 from whichrank.intake.ras import Ras, is_ras, read_ras
 from whichrank.intake.sources import Source
 
-Content = Dump | Log | Ras | Spans | Trace
+Content = Dump | Log | Megatrace | Ras | Spans | Trace
 MOST_DUMP_BYTES: Final = 256 << 20
 MOST_TABLE_BYTES: Final = 1 << 30
 CHUNK_BYTES: Final = 1 << 20
@@ -77,6 +79,10 @@ FORMATS: Final = (
     ),
     Format("ras", "status of NCCL's RAS", is_ras, lambda source: read_ras(_all_of(source, MOST_DUMP_BYTES))),
     Format("kineto", "trace of the profiler", _is_trace, lambda source: read_trace(source.stream)),
+    Format(
+        "megatrace", "log of Megatrace", lambda head: MEGATRACE in head,
+        lambda source: read_megatrace(source.stream),
+    ),
     Format(
         "op_spans", "table of spans", lambda head: head.startswith(PARQUET),
         lambda source: read_parquet(_all_of(source, MOST_TABLE_BYTES)),

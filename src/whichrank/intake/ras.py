@@ -1,8 +1,9 @@
-"""What NCCL's RAS says of a job, as JSON (since 2.28.7): who is there, and how much each rank has launched.
+"""What NCCL's RAS says of a job: who is there, and, as JSON (since 2.28.7), how much each rank has launched.
 
 It counts what hosts have launched, of five kinds of collectives, and nothing of what is complete: ranks that hang in
 one and the same operation look healthy. One look says little, since a host that runs ahead of another is ahead for a
-moment in any job; what it knows for sure is where each rank runs, and which of them do not answer any more.
+moment in any job; what it knows for sure is where each rank runs, and which of them do not answer any more. Where two
+looks find the same counts, and unequal ones, those that have launched less are waited for.
 
 Versions 2.28.7 to 2.28.9 leave out a comma behind each rank that is missing; it is put back.
 """
@@ -10,15 +11,22 @@ Versions 2.28.7 to 2.28.9 leave out a comma behind each rank that is missing; it
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from whichrank.errors import FormatError
 from whichrank.intake.facts import Fact
+from whichrank.intake.flight_dump import COMPLETED, ENTRY, SCHEDULED, UNKNOWN_DTYPE, Dump, Group
+from whichrank.model.rows import Kind
 
 HINT: Final = b'"communicators_count"'
+LEAST_LOOKS: Final = 2
+MOST_AHEAD: Final = 4096
+"""Collectives that a rank may have launched beyond another, and all are told."""
 MOST_RANK: Final = 1 << 20
 _NO_COMMA: Final = re.compile(rb'("nvml_dev"\s*:\s*-?\d+)(\s*\n\s*"status")')
 
@@ -64,15 +72,26 @@ class Ras:
         version: Of NCCL.
         world_size: Members of the largest communicator, whose ranks are taken for the job's.
         facts: Of ranks.
-        behind: Ranks that have launched less than others of the largest communicator, by how much.
+        timestamp: When it was, by the clock of who was asked.
+        launched: By communicator, and then by global rank, how many collectives each member has launched.
         unresponsive: Ranks that do not answer.
     """
 
     version: str
     world_size: int
     facts: tuple[Fact, ...]
-    behind: dict[int, int]
+    timestamp: str
+    launched: dict[str, dict[int, int]]
     unresponsive: tuple[int, ...]
+
+    @property
+    def behind(self) -> dict[int, int]:
+        """Ranks that have launched less than another member of a communicator, and by how much at the most."""
+        found: dict[int, int] = {}
+        for counts in self.launched.values():
+            most = max(counts.values(), default=0)
+            found |= {rank: max(found.get(rank, 0), most - n) for rank, n in counts.items() if n < most}
+        return dict(sorted(found.items()))
 
 
 def read_ras(data: bytes) -> Ras:
@@ -90,15 +109,55 @@ def read_ras(data: bytes) -> Ras:
     largest = max(report.communicators, key=lambda one: one.size)
     if not all(0 <= one.rank < MOST_RANK for one in (*largest.ranks, *largest.missing_ranks)):
         raise FormatError("the status of RAS has ranks that are none")
-    launched = {one.rank: sum(one.collective_counts.values()) for one in largest.ranks}
-    most = max(launched.values(), default=0)
+    global_rank = {(one.host, one.pid, one.cuda_dev): one.rank for one in largest.ranks}
+    launched: dict[str, dict[int, int]] = {}
+    for communicator in report.communicators:
+        counts = {
+            global_rank[place]: sum(one.collective_counts.values())
+            for one in communicator.ranks
+            if (place := (one.host, one.pid, one.cuda_dev)) in global_rank
+        }
+        launched[communicator.hash or f"#{len(launched)}"] = counts
     return Ras(
         version=report.nccl_version,
         world_size=largest.size,
         facts=(*map(_fact, largest.ranks), *map(_missing, largest.missing_ranks)),
-        behind={rank: most - count for rank, count in launched.items() if count < most},
+        timestamp=report.timestamp,
+        launched=launched,
         unresponsive=tuple(sorted(one.rank for one in largest.missing_ranks)),
     )
+
+
+def standing_still(looks: Iterable[Ras]) -> Ras | None:
+    """The last of several looks at a job, if all found the same counts, and unequal ones."""
+    looks = sorted(looks, key=lambda one: one.timestamp)
+    if len(looks) < LEAST_LOOKS or any(one.launched != looks[0].launched for one in looks) or not looks[0].behind:
+        return None
+    return looks[-1]
+
+
+def dumps_of(ras: Ras) -> dict[int, Dump]:
+    """As if each rank had dumped its collectives: complete where all members have launched them, else under way."""
+    members = {name: tuple(sorted(counts)) for name, counts in ras.launched.items()}
+    least = {name: min(counts.values(), default=0) for name, counts in ras.launched.items()}
+    groups = tuple(Group(name, "", members[name]) for name in ras.launched)
+    found = {}
+    for rank in sorted({rank for counts in ras.launched.values() for rank in counts}):
+        rows = [
+            (at, seq)
+            for at, (name, counts) in enumerate(ras.launched.items())
+            if rank in counts
+            for seq in range(
+                max(least[name], counts[rank] - MOST_AHEAD) + 1 - (counts[rank] == least[name]), counts[rank] + 1
+            )
+        ]
+        entries = np.zeros(len(rows), ENTRY)
+        for record, (entry, (at, seq)) in enumerate(zip(entries, rows, strict=True)):
+            entry["record"], entry["group"], entry["pg"], entry["seq"] = record, at, at, seq
+            entry["state"] = COMPLETED if seq <= least[groups[at].name] else SCHEDULED
+            entry["kind"], entry["peer"], entry["dtype"] = Kind.OTHER, -1, UNKNOWN_DTYPE
+        found[rank] = Dump("ras", "nccl", groups, {}, entries, rank=rank)
+    return found
 
 
 def _fact(one: _Rank) -> Fact:

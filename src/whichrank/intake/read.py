@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from whichrank.errors import FormatError, IncompleteDataError, UsageError, WhichrankError
-from whichrank.intake import flight_job, kineto_job, op_spans
+from whichrank.intake import flight_job, kineto_job, megatrace, op_spans, ras
 from whichrank.intake.facts import Fact, joined, with_xids
 from whichrank.intake.flight_dump import Dump, rank_in_name
 from whichrank.intake.formats import FLIGHT_RECORDER, LOG, Content, format_of
 from whichrank.intake.kineto import Trace
 from whichrank.intake.logs import Log
+from whichrank.intake.megatrace import Megatrace
 from whichrank.intake.op_spans import Spans
 from whichrank.intake.ras import Ras
 from whichrank.intake.recording import Intake, Note, Recording
@@ -58,6 +59,8 @@ def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done,
     facts = joined(fact for part in parts if isinstance(part.content, Log | Ras) for fact in part.content.facts)
     facts = with_xids(facts, (xid for part in parts if isinstance(part.content, Log) for xid in part.content.xids))
     recordings = [_of_dumps(dumps, notes, name, facts)] if dumps else []
+    if not recordings:
+        recordings += _of_counts(parts, notes, name, facts)
     recordings += [_of_traces(traces, notes, name)] if traces else []
     recordings += [_of_spans(table, name) for _, table in tables]
     if not recordings:
@@ -156,6 +159,16 @@ def _of_dumps(
     return Recording(name, FLIGHT_RECORDER, batches, now_s, 0.0, dict(sorted(unread.items())), said)
 
 
+def _of_counts(parts: Sequence[Part], notes: Iterable[Note], name: str, facts: dict[int, Fact]) -> list[Recording]:
+    """Where only counts of what was issued are known: of Megatrace, or of several looks by RAS."""
+    enqueued = [one for part in parts if isinstance(part.content, Megatrace) for one in part.content.ranks]
+    still = ras.standing_still(part.content for part in parts if isinstance(part.content, Ras))
+    dumps = megatrace.dumps_of(enqueued) if enqueued else ras.dumps_of(still) if still else {}
+    kind = "megatrace" if enqueued else "ras"
+    whose = [(Note(f"rank {rank}", kind, "read", rank), dump) for rank, dump in dumps.items()]
+    return [_of_dumps(whose, notes, name, facts)] if whose else []
+
+
 def _of_traces(found: Sequence[tuple[Note, Trace]], notes: Iterable[Note], name: str) -> Recording:
     """The job of which these traces are."""
     traces, whose = _by_rank(found)
@@ -180,6 +193,11 @@ def _several_jobs(what: str, one_of_them: str) -> UsageError:
 def _nothing(notes: Iterable[Note], paths: Sequence[Path]) -> str:
     where = ", ".join(f"'{path}'" for path in paths)
     bad = [note for note in notes if note.state in ("empty", "damaged")]
+    if beside := [note for note in notes if note.state == "read"]:
+        return (
+            f"'{beside[0].path}' says something of ranks, but nothing of operations: dumps or traces are needed too"
+            + ("; of RAS, two looks some seconds apart" if beside[0].format == "ras" else "")
+        )
     if not bad:
         return f"there is no recording in {where}"
     listed = "; ".join(f"'{note.path}': {note.what}" for note in bad[:LISTED])

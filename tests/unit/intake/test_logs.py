@@ -12,7 +12,7 @@ import pytest
 
 from whichrank.bench.dumps.cases import cases
 from whichrank.bench.dumps.compare import write_case
-from whichrank.errors import FormatError
+from whichrank.errors import FormatError, IncompleteDataError
 from whichrank.intake.facts import Fact, Xid, joined, status_of_code, with_xids
 from whichrank.intake.logs import Log, read_log
 from whichrank.intake.ras import is_ras, read_ras
@@ -166,6 +166,22 @@ def test_ras_with_the_missing_comma() -> None:
     assert (ras.version, ras.world_size, ras.behind, ras.unresponsive) == ("2.28.9", 16, {3: 2}, (9, 11))
     by_rank = joined(ras.facts)
     assert (by_rank[9].is_dead, by_rank[11].is_dead, by_rank[3].pid) == (True, False, 703)
+
+
+def test_two_looks_that_find_the_same_name_who_is_behind(tmp_path: Path) -> None:
+    # GIVEN looks at a job of 16 ranks in which rank 3 has launched less
+    for number in range(2):
+        (tmp_path / f"look-{number}").write_bytes(ras_of(16, {}, behind={3: 2}))
+    (recording,) = read([tmp_path]).recordings
+    (incident,) = analyze(recording)
+    assert [(c.rank, c.host, c.pid) for c in incident.culprits] == [(3, "10.0.0.0", 703)]
+    # BUT one look, or two between which it went on, say nothing
+    (tmp_path / "look-1").write_bytes(ras_of(16, {}, behind={3: 1}))
+    with pytest.raises(IncompleteDataError, match="two looks some seconds apart"):
+        read([tmp_path])
+    (tmp_path / "look-1").unlink()
+    with pytest.raises(IncompleteDataError, match="two looks some seconds apart"):
+        read([tmp_path])
 
 
 @pytest.mark.parametrize(

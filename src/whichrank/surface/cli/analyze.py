@@ -17,6 +17,7 @@ _TITLES = {
     "flight_recorder": "dump of the Flight Recorder",
     "kineto": "trace of the profiler",
     "log": "log",
+    "megatrace": "log of Megatrace",
     "op_spans": "table of spans",
     "ras": "status of NCCL's RAS",
     "whichrank": "recording of whichrank",

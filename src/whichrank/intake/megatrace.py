@@ -1,0 +1,119 @@
+"""Logs of Megatrace: a line for each operation that a host has enqueued, with its time, kind and count.
+
+Nothing says when an operation has ended. But no member of a group can have ended what another has not enqueued, and
+whoever stands still has ended the others. So of each group what all members have enqueued counts as complete, and what
+some have as under way. Groups are told apart by their hash; without one (older logs have only a pointer that is
+another one in each process) all operations are taken for those of one group of all ranks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO, Final
+
+import numpy as np
+
+from whichrank.errors import FormatError
+from whichrank.intake.flight_dump import COMPLETED, ENTRY, SCHEDULED, UNKNOWN_DTYPE, Dump, Group
+from whichrank.model.rows import Kind
+
+HINT: Final = b"[save_count "
+MOST_OPS: Final = 1 << 24
+MOST_RANK: Final = 1 << 20
+_LINE: Final = re.compile(
+    rb"\[save_count (\d+)\] \[(\d+)\.(\d+)\] \[Rank (\d+)\] Fun (\w+) Data (\d+) stream \S+ opCount (\d+)"
+    rb"(?:\s+groupHash (\w+))?"
+)
+_KINDS: Final = {
+    "AllReduce": Kind.ALL_REDUCE, "Broadcast": Kind.BROADCAST, "Reduce": Kind.REDUCE, "AllGather": Kind.ALL_GATHER,
+    "ReduceScatter": Kind.REDUCE_SCATTER,
+}  # fmt: skip
+"""Sends and receives are left out: a line does not say to whom."""
+
+
+@dataclass(frozen=True)
+class Enqueued:
+    """What one rank has enqueued: time, kind, elements and group of each operation, in order.
+
+    Attributes:
+        rank: Global rank.
+        rows: Of each operation: nanoseconds of unix time, kind, elements, index into `groups`.
+        groups: Hashes; "" where there is none.
+    """
+
+    rank: int
+    rows: tuple[tuple[int, int, int, int], ...]
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Megatrace:
+    """What a file says, by rank."""
+
+    ranks: tuple[Enqueued, ...]
+
+
+def read_megatrace(stream: IO[bytes]) -> Megatrace:
+    """What a log says.
+
+    Raises:
+        FormatError: It has no operation, or far too many.
+    """
+    ranks: dict[int, dict[int, tuple[int, int, int, str]]] = {}
+    for number, (saved, s, ns, rank, kind, count, group) in enumerate(_lines(stream)):
+        if number >= MOST_OPS:
+            raise FormatError(f"it has more than {MOST_OPS:,} operations")
+        ranks.setdefault(rank, {})[saved] = (s * 10**9 + ns, kind, count, group)
+    if not ranks:
+        raise FormatError("it has no operation that is known")
+    found = []
+    for rank, ops in sorted(ranks.items()):
+        groups: dict[str, int] = {}
+        rows = tuple(
+            (at, kind, count, groups.setdefault(group, len(groups)))
+            for _, (at, kind, count, group) in sorted(ops.items())
+        )
+        found.append(Enqueued(rank, rows, tuple(groups)))
+    return Megatrace(tuple(found))
+
+
+def _lines(stream: IO[bytes]) -> Iterator[tuple[int, int, int, int, int, int, str]]:
+    while line := stream.readline(1 << 14):
+        found = _LINE.search(line)
+        if not found:
+            continue
+        saved, s, fraction, rank, kind, count, _, group = found.groups()
+        known = _KINDS.get(kind.decode())
+        if known is None or int(rank) >= MOST_RANK or len(s) > 10 or len(count) > 18:
+            continue
+        ns = int((fraction + b"000000000")[:9])
+        yield int(saved), int(s), ns, int(rank), int(known), int(count), (group or b"").decode()
+
+
+def dumps_of(enqueued: Iterable[Enqueued]) -> dict[int, Dump]:
+    """As if each rank had dumped its operations."""
+    ranks = {one.rank: one for one in enqueued}
+    counts: dict[str, dict[int, int]] = {}
+    for one in ranks.values():
+        for _, _, _, group in one.rows:
+            of = counts.setdefault(one.groups[group], {})
+            of[one.rank] = of.get(one.rank, 0) + 1
+    members = {name: tuple(sorted(of)) for name, of in counts.items()}
+    least = {name: min(of.values()) for name, of in counts.items()}
+    return {rank: _dump(one, members, least) for rank, one in ranks.items()}
+
+
+def _dump(one: Enqueued, members: dict[str, tuple[int, ...]], least: dict[str, int]) -> Dump:
+    entries = np.zeros(len(one.rows), ENTRY)
+    seq = [0] * len(one.groups)
+    for entry, (at_ns, kind, count, group) in zip(entries, one.rows, strict=True):
+        seq[group] += 1
+        entry["group"], entry["pg"], entry["seq"] = group, group, seq[group]
+        entry["kind"], entry["peer"], entry["count"], entry["created_ns"] = kind, -1, count, at_ns
+        entry["state"] = COMPLETED if seq[group] <= least[one.groups[group]] else SCHEDULED
+    entries["record"] = np.arange(len(entries))
+    entries["dtype"] = UNKNOWN_DTYPE
+    groups = tuple(Group(name or "all", "", members[name]) for name in one.groups)
+    return Dump("megatrace", "nccl", groups, {}, entries, rank=one.rank)
