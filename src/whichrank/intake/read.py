@@ -162,11 +162,22 @@ def _of_dumps(
 def _of_counts(parts: Sequence[Part], notes: Iterable[Note], name: str, facts: dict[int, Fact]) -> list[Recording]:
     """Where only counts of what was issued are known: of Megatrace, or of several looks by RAS."""
     enqueued = [one for part in parts if isinstance(part.content, Megatrace) for one in part.content.ranks]
+    if enqueued:
+        return [_of_issued(megatrace.dumps_of(enqueued), "megatrace", notes, name, facts)]
     still = ras.standing_still(part.content for part in parts if isinstance(part.content, Ras))
-    dumps = megatrace.dumps_of(enqueued) if enqueued else ras.dumps_of(still) if still else {}
-    kind = "megatrace" if enqueued else "ras"
+    return [_of_issued(ras.dumps_of(still), "ras", notes, name, facts)] if still else []
+
+
+def of_counts(still: Ras, name: str) -> Recording:
+    """A job of which RAS has found more than once that ranks are behind."""
+    return _of_issued(ras.dumps_of(still), "ras", (), name, joined(still.facts))
+
+
+def _of_issued(
+    dumps: dict[int, Dump], kind: str, notes: Iterable[Note], name: str, facts: dict[int, Fact]
+) -> Recording:
     whose = [(Note(f"rank {rank}", kind, "read", rank), dump) for rank, dump in dumps.items()]
-    return [_of_dumps(whose, notes, name, facts)] if whose else []
+    return _of_dumps(whose, notes, name, facts)
 
 
 def _of_traces(found: Sequence[tuple[Note, Trace]], notes: Iterable[Note], name: str) -> Recording:

@@ -29,6 +29,7 @@ COMMANDS = {
     "env": "whichrank.surface.cli.env",
     "export": "whichrank.surface.cli.export",
     "lab": "whichrank.surface.cli.lab",
+    "ras": "whichrank.surface.cli.ras",
     "replay": "whichrank.surface.cli.replay",
     "report": "whichrank.surface.cli.report",
     "run": "whichrank.surface.cli.run",

@@ -1,0 +1,85 @@
+"""Asks NCCL's RAS of a running job for its status: lines of text over TCP, JSON since NCCL 2.28.7.
+
+RAS listens in every process of a job on one address, `localhost:28028` unless NCCL_RAS_ADDR says another. It closes the
+connection when it has said all. What comes is bounded in length and time.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from whichrank.errors import FormatError, IncompleteDataError, UsageError
+from whichrank.intake.ras import Ras, read_ras
+
+PORT: Final = 28028
+MOST_BYTES: Final = 64 << 20
+CHUNK_BYTES: Final = 1 << 16
+
+
+def place_of(text: str) -> tuple[str, int]:
+    """Host and port.
+
+    Raises:
+        UsageError: It is none.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        return text, PORT
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise UsageError(f"'{text}' is no HOST:PORT", mend=f"whichrank ras localhost:{PORT}")
+    return host.strip("[]"), int(port)
+
+
+def ask(place: tuple[str, int], timeout_s: float) -> bytes:
+    """One answer, as it came.
+
+    Raises:
+        IncompleteDataError: Nobody answers there, or not in time.
+    """
+    where = f"{place[0]}:{place[1]}"
+    try:
+        with socket.create_connection(place, timeout=timeout_s) as connection:
+            connection.settimeout(timeout_s)
+            connection.sendall(b"SET FORMAT json\nSTATUS\n")
+            return _all_from(connection, time.monotonic() + timeout_s)
+    except TimeoutError as error:
+        raise IncompleteDataError(f"RAS at {where} does not answer within {timeout_s:g} s") from error
+    except OSError as error:
+        raise IncompleteDataError(
+            f"RAS does not answer at {where}: {error.strerror or error}",
+            mend="ask on a node of the job (NCCL 2.24 or newer); NCCL_RAS_ADDR in its environment says where",
+        ) from error
+
+
+def _all_from(connection: socket.socket, until_s: float) -> bytes:
+    data = bytearray()
+    while chunk := connection.recv(CHUNK_BYTES):
+        data += chunk
+        if len(data) > MOST_BYTES:
+            raise FormatError(f"RAS says more than {MOST_BYTES >> 20} MiB")
+        if time.monotonic() > until_s:
+            raise TimeoutError
+    return bytes(data)
+
+
+def looks(place: tuple[str, int], count: int, every_s: float, timeout_s: float) -> Iterator[Ras]:
+    """Several looks at a job.
+
+    Raises:
+        IncompleteDataError: See `ask`.
+        FormatError: It says something else: NCCL is older, or it is not RAS.
+    """
+    for number in range(count):
+        if number:
+            time.sleep(every_s)
+        data = ask(place, timeout_s)
+        begin = data.find(b"{")
+        if begin < 0:
+            raise FormatError(
+                "RAS there does not speak JSON, which says how much each rank has launched",
+                mend="NCCL 2.28.7 or newer does; of an older one  ncclras -v  shows a text to read",
+            )
+        yield read_ras(data[begin:])
