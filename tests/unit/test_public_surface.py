@@ -41,6 +41,7 @@ COMMAND_LINE = {
     "bench dumps": ["--case", "--recorded", "--json"],
     "bench matrix": ["--json", "--keep", "--results", "--fault", "--seeds"],
     "bench overhead": ["--json", "--quick", "--only"],
+    "bench reading": ["--entries", "--trace-mb", "--json"],
     "completion": ["SHELL"],
     "demo": ["--fault", "--ranks", "--seed", "--launcher", "--layout", "--hang-timeout", "--json", "--list"],
     "doctor": ["--json"],

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from whichrank.analyzer.diagnosis import TIME_BLOCKED, Diagnosis
+from whichrank.analyzer.diagnosis import LISTED, TIME_BLOCKED, Diagnosis
 from whichrank.analyzer.endings import who_ended_it
 from whichrank.analyzer.history import History
 from whichrank.analyzer.holding import Holding
@@ -35,7 +35,7 @@ from whichrank.locate.deaths import (
 )
 from whichrank.locate.fronts import with_fronts
 from whichrank.model.finding import Finding
-from whichrank.model.incident import Cause, Incident, Reason, Severity, Spent
+from whichrank.model.incident import Cause, Evidence, Incident, Reason, Severity, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.picture import Picture
 from whichrank.model.rows import Kind
@@ -217,8 +217,13 @@ class Analyzer:
             changed += self.ledger.report(finding, _severity(finding, self.state.open_ends()), now_s)
         return changed + self.ledger.end(now_s)
 
-    def at_rest(self, now_s: float) -> list[Incident]:
-        """The job as a recording of one moment has it, made because it stood still: no patience is left to have."""
+    def at_rest(self, now_s: float, *, is_still: bool = True) -> list[Incident]:
+        """The job as a recording of one moment has it, made because it stood still: no patience is left to have.
+
+        Args:
+            now_s: When it was made.
+            is_still: It did; else ranks that are behind may just be so for a moment, and nobody is named.
+        """
         if not self.state.ranks.size:
             return []
         picture = with_fronts(_but_for_consequences(self.state.picture(now_s), self.state.ends()))
@@ -227,7 +232,9 @@ class Analyzer:
         if finding:
             # How long it had lasted is not in it.
             evidence = tuple(fact for fact in finding.evidence if fact.what != TIME_BLOCKED)
-            changed += self.ledger.report(replace(finding, evidence=evidence), "alert", finding.onset_s)
+            finding = replace(finding, evidence=evidence)
+            told = finding if is_still else _of_a_moment(finding)
+            changed += self.ledger.report(told, "alert" if is_still else "notice", finding.onset_s)
         changed += self._keep(self.slowness.at_rest(self.state, picture), now_s)
         return changed + self.ledger.rest()
 
@@ -504,6 +511,16 @@ def _but_for_consequences(picture: Picture, ends: Ends) -> Picture:
     of_itself = own_deaths(ends) & (crashed(ends) | raised | (ends.status < 0))
     unsaid = picture.gone & ~of_itself
     return replace(picture, gone=picture.gone & of_itself, fresh=picture.fresh & ~unsaid)
+
+
+def _of_a_moment(finding: Finding) -> Finding:
+    """What is left of a finding of a job that went on when it was recorded: candidates, and what would decide it."""
+    going_on = Evidence(what="the job went on when it was recorded", value=True)
+    return replace(
+        finding, cause=Cause.UNKNOWN, fault_class=None, reason=None, culprits=(), hard=False,
+        candidates=finding.candidates or finding.culprits[:LISTED], evidence=(*finding.evidence, going_on),
+        next=("record it again while it stands still",),
+    )  # fmt: skip
 
 
 def _severity(finding: Finding, ends: Ends) -> Severity:

@@ -164,7 +164,10 @@ def _kernels(
         elif event.cat in _MARKS and bytes(event.name).startswith(b'"' + _STEP.encode()):
             digits = bytes(event.name)[len(_STEP) + 1 : -1]
             if digits.isdigit() and len(digits) < 10:
-                marks[_MARKS[event.cat]][int(digits)] = (float(bytes(event.ts)), float(bytes(event.dur)))
+                of_kind, begin, lasted = marks[_MARKS[event.cat]], float(bytes(event.ts)), float(bytes(event.dur))
+                first, long = of_kind.get(int(digits), (begin, lasted))  # each stream has a mark of its own
+                start = min(first, begin)
+                of_kind[int(digits)] = start, max(first + long, begin + lasted) - start
 
 
 def _nccl(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from whichrank.errors import FormatError, IncompleteDataError, UsageError, WhichrankError
@@ -24,6 +25,10 @@ from whichrank.intake.workers import each
 
 T = TypeVar("T")
 LISTED: Final = 8
+JUST_NOW_S: Final = 1.0
+"""A dump that was written so soon after its latest operation is of a job that went on: timeouts are longer."""
+CLOCKS_S: Final = 2.0
+"""By how much the clock of who wrote the file may be behind."""
 UNNAMED: Final = "neither its content nor its name says whose it is; name it like trace_0, with the rank at the end"
 
 
@@ -33,6 +38,7 @@ class Part:
 
     note: Note
     content: Content | None = None
+    modified_s: float = 0.0
 
 
 def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done, _total: None) -> Intake:
@@ -58,7 +64,8 @@ def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done,
     tables = [(part.note, part.content) for part in parts if isinstance(part.content, Spans)]
     facts = joined(fact for part in parts if isinstance(part.content, Log | Ras) for fact in part.content.facts)
     facts = with_xids(facts, (xid for part in parts if isinstance(part.content, Log) for xid in part.content.xids))
-    recordings = [_of_dumps(dumps, notes, name, facts)] if dumps else []
+    written_s = {part.note.path: part.modified_s for part in parts}
+    recordings = [_of_dumps(dumps, notes, name, facts, written_s)] if dumps else []
     if not recordings:
         recordings += _of_counts(parts, notes, name, facts)
     recordings += [_of_traces(traces, notes, name)] if traces else []
@@ -102,7 +109,7 @@ def _part(source: Source) -> Part:
     rank = content.rank if content.rank is not None else rank_in_name(source.name)
     if rank is None:
         return Part(Note(source.name, known.name, "damaged", what=UNNAMED))
-    return Part(Note(source.name, known.name, "read", rank), content)
+    return Part(Note(source.name, known.name, "read", rank), content, source.modified_s)
 
 
 def _damaged(name: str, why: WhichrankError, known_as: str = "") -> Part:
@@ -144,9 +151,18 @@ def _world_of(sizes: dict[int, int], whose: dict[int, str]) -> int:
 
 
 def _of_dumps(
-    found: Sequence[tuple[Note, Dump]], notes: Iterable[Note], name: str, facts: dict[int, Fact]
-) -> Recording:
-    """The job of which these dumps are."""
+    found: Sequence[tuple[Note, Dump]], notes: Iterable[Note], name: str, facts: dict[int, Fact],
+    written_s: Mapping[str, float] = MappingProxyType({}),
+) -> Recording:  # fmt: skip
+    """The job of which these dumps are.
+
+    Args:
+        found: Each with its note.
+        notes: Of all files.
+        name: Of the job.
+        facts: What logs say of ranks.
+        written_s: By path, when the file was written, unix time.
+    """
     dumps, whose = _by_rank(found)
     world = _world_of({rank: flight_job.world_size(dump) for rank, dump in dumps.items()}, whose)
     told, older = flight_job.job_of(dumps)
@@ -156,7 +172,9 @@ def _of_dumps(
     facts = {rank: fact for rank, fact in facts.items() if rank < world}
     batches, now_s = flight_job.batches_of(told, world, facts)
     said = {rank: fact.words for rank, fact in facts.items() if fact.words}
-    return Recording(name, FLIGHT_RECORDER, batches, now_s, 0.0, dict(sorted(unread.items())), said)
+    ages_s = [written_s.get(whose[one.rank], 0.0) - one.latest_ns / 1e9 for one in told if one.latest_ns]
+    is_still = 2 * sum(-CLOCKS_S < age_s < JUST_NOW_S for age_s in ages_s) <= len(ages_s)
+    return Recording(name, FLIGHT_RECORDER, batches, now_s, 0.0, dict(sorted(unread.items())), said, is_still)
 
 
 def _of_counts(parts: Sequence[Part], notes: Iterable[Note], name: str, facts: dict[int, Fact]) -> list[Recording]:

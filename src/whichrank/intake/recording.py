@@ -42,6 +42,7 @@ class Recording:
         utc_offset_s: From that clock to UTC; None where nothing says it.
         unread: Ranks of the job of which nothing could be read, and why.
         said: What logs say of ranks, in lines for people.
+        is_still: Nothing says that the job was still going on when it was recorded.
     """
 
     job: str
@@ -51,6 +52,7 @@ class Recording:
     utc_offset_s: float | None
     unread: dict[int, str]
     said: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    is_still: bool = True
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,10 @@ def analyzed(
     for batch in recording.batches:
         analyzer.feed(batch, recording.now_s)
         see(batch)
-    latest = {incident.id: _with_logs(incident, recording) for incident in analyzer.at_rest(recording.now_s)}
+    latest = {
+        incident.id: _with_logs(incident, recording)
+        for incident in analyzer.at_rest(recording.now_s, is_still=recording.is_still)
+    }
     if recording.utc_offset_s is not None:
         return tuple(latest.values())
     now = datetime.now(UTC)  # nothing says when it was

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import pickle
 import random
 import shutil
@@ -108,6 +109,18 @@ def test_a_dump_that_was_made_before_the_others_is_left_out(folder: Path, tmp_pa
     (recording,) = read([tmp_path / "job"]).recordings
     assert "before those of its peers" in recording.unread[healthy]
     assert culprits_in(tmp_path / "job") == list(case.culprits)
+
+
+def test_dumps_of_a_job_that_goes_on_name_nobody(folder: Path, tmp_path: Path) -> None:
+    # GIVEN dumps that were written half a second after their latest operation
+    shutil.copytree(folder, tmp_path / "job")
+    for path in (tmp_path / "job").iterdir():
+        latest_ns = max(entry["time_created_ns"] for entry in pickle.loads(path.read_bytes())["entries"])
+        os.utime(path, ns=(latest_ns + 5 * 10**8,) * 2)
+    # WHEN they are analyzed THEN who is behind is a candidate of a notice: it may be so for a moment only
+    (incident,) = incidents_in(tmp_path / "job")
+    assert (incident.severity, incident.culprits) == ("notice", ())
+    assert [c.rank for c in incident.candidates] == list(a_case("host stopped, tp2-dp2-pp2, whole").culprits)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from whichrank.surface.cli.bench_dumps import dumps
+from whichrank.surface.cli.bench_dumps import dumps, reading
 from whichrank.surface.numbers import WholeNumber
 
 
@@ -129,3 +129,4 @@ def _campaign(plan: list[Any], path: Path, keep: Path | None, as_json: bool) -> 
 
 
 command.add_command(dumps)
+command.add_command(reading)

@@ -1,4 +1,4 @@
-"""`whichrank bench dumps`: readers of Flight Recorder dumps, side by side."""
+"""`whichrank bench dumps` and `reading`: readers of recordings, side by side."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+
+from whichrank.surface.numbers import WholeNumber
 
 
 @click.command()
@@ -44,3 +46,37 @@ def _recorded(text: str) -> Any:
     if not Path(path).is_dir() or not all(rank.isdecimal() for rank in ranks.split(",")):
         raise UsageError(f"'{text}' is no folder with its culprits", mend="--recorded DIR=9,14")
     return recorded(Path(path), tuple(map(int, ranks.split(","))))
+
+
+@click.command()
+@click.option(
+    "--entries", type=WholeNumber(1, 100_000), default=2000, show_default=True, help="Of each of 1,024 dumps."
+)
+@click.option("--trace-mb", type=WholeNumber(1, 10_000), default=1000, show_default=True, help="Of the trace.")
+@click.option("--json", "as_json", is_flag=True, help="Print all results as JSON.")
+def reading(entries: int, trace_mb: int, as_json: bool) -> int:
+    """Read large recordings: time and memory, beside what others take for the same files; prints the table.
+
+    Takes about ten minutes and some gigabytes in the folder for temporary files; it wants an idle machine.
+    """
+    import tempfile
+
+    import msgspec
+
+    from whichrank.bench.dumps.large import read_dumps, read_trace, reading_table, write_dumps, write_trace
+    from whichrank.sensors.c10d import torch_folder
+    from whichrank.surface.cli.bench import progress_bar
+
+    torch_folder()  # torchfrtrace comes with torch
+    with progress_bar() as progress, tempfile.TemporaryDirectory(prefix="whichrank-reading-") as folder:
+        dumps, trace = Path(folder) / "dumps", Path(folder) / "trace.json"
+        dumps.mkdir()
+        bars = [progress.add_task(name, total=None) for name in ("write dumps", "write trace", "read")]
+        write_dumps(dumps, entries, lambda done, total: progress.update(bars[0], completed=done, total=total))
+        write_trace(trace, trace_mb * 10**6, lambda done, total: progress.update(bars[1], completed=done, total=total))
+        results = read_dumps(dumps, entries)
+        progress.update(bars[2], completed=1, total=2)
+        results += read_trace(trace)
+        progress.update(bars[2], completed=2)
+    click.echo(msgspec.json.encode(results).decode() if as_json else reading_table(results))
+    return 0
