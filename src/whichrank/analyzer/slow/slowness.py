@@ -284,6 +284,8 @@ class Slowness:
                 told[suspect.index] = of_rank(state, window, suspect, why, cost, spent, kind, meant=meant)
         unexplained = [s for s in suspects if s.index in told and told[s.index].finding.reason is None]
         for group in tied(window, unexplained):
+            if all(not self._told.is_over(told[s.index].key) for s in group):
+                continue  # each was named when they were not alike, and is not taken back
             both = of_tied([told.pop(suspect.index) for suspect in group])
             told[group[0].index] = both
         return list(told.values())

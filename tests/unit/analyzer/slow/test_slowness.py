@@ -88,6 +88,22 @@ def test_two_ranks_that_are_as_slow_by_chance_are_named() -> None:
     assert names(incidents) == {2, 3}
 
 
+def test_two_that_were_named_are_not_taken_back_when_they_happen_to_be_alike_later() -> None:
+    # GIVEN two of which one is slower than the other at first, and which later take as long in each iteration
+    alike = np.random.default_rng(5).normal(1.6, 0.05, 400)
+    noise = np.random.default_rng(6)
+
+    def of(rank: int, i: int, what: Compute) -> float:
+        if rank in (2, 3) and i >= 120:
+            return what.seconds * alike[i]
+        return what.seconds * max(0.2, noise.normal({2: 1.5, 3: 2.0}.get(rank, 1.0) if i >= 30 else 1.0, NOISE))
+
+    incidents = watch(run(ddp(8), 300, of), WINDOW_S)
+    assert names(incidents) == {2, 3}
+    assert {i.cause for i in incidents} == {Cause.COMPUTE_SLOW}
+    assert len({i.id for i in incidents}) == 2
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_comes_and_goes_on_one_rank_is_one_incident(layout: str) -> None:
     incidents = said(LAYOUTS[layout](), lambda rank, i, _: 2.0 if rank == 5 and i >= 10 and i % 22 < 8 else 1.0, 200)
