@@ -186,7 +186,7 @@ class Diagnosis:
         wait = waitgraph.waiting_for(picture, graph, ranks[0])["wait"]
         return Finding(
             cause=Cause.UNKNOWN,
-            candidates=tuple(Blame(r, 0.3, "others wait for it, and its ring was not read since") for r in ranks[:16]),
+            candidates=tuple(Blame(r, 0.3, "others wait for it, and nothing was read of it since") for r in ranks[:16]),
             comm=int(wait["comm"]),
             op=self.op_of(wait),
             victims=tuple(int(v) for v in graph.waiting),

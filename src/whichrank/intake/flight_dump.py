@@ -56,7 +56,7 @@ MOST_FRAMES: Final = 64
 _MOST_TEXT: Final = 256
 _VERSIONS: Final = ("1", "2")
 
-_KINDS: Final = {
+KINDS: Final = {
     "all_reduce": Kind.ALL_REDUCE,
     "allreduce": Kind.ALL_REDUCE,
     "all_reduce_barrier": Kind.BARRIER,
@@ -93,7 +93,9 @@ DTYPES: Final = {
     "ComplexFloat": 9, "ComplexDouble": 10, "Bool": 11, "BFloat16": 15, "Float8_e5m2": 23, "Float8_e4m3fn": 24,
 }  # fmt: skip
 UNKNOWN_DTYPE: Final = 255
-_OF_LISTS: Final = frozenset({"all_gather", "allgather", "all_gather_v", "reduce_scatter", "reduce_scatter_v"})
+OF_ALL: Final = ("default_pg", "mesh_default")
+"""What the groups that all ranks are in are for."""
+OF_LISTS: Final = frozenset({"all_gather", "allgather", "all_gather_v", "reduce_scatter", "reduce_scatter_v"})
 _NAME: Final = re.compile(r"^(?:(?P<backend>[\w-]+):)?(?P<op>[\w-]+)(?: (?P<me>\d+)(?P<way>->|<-)(?P<peer>\d+))?$")
 _IN_FILE_NAME: Final = re.compile(r"rank[_-]?(\d+)", re.IGNORECASE)
 
@@ -304,7 +306,7 @@ def _named(name: str) -> tuple[str, int, int, bool, bool]:
     if op in ("send", "recv"):
         kind = Kind.SEND if op == "send" else Kind.RECV if found["peer"] else Kind.RECV_ANY
         return backend, int(kind), peer, False, False
-    return backend, int(_KINDS.get(op, Kind.OTHER)), -1, op == "coalesced", op in _OF_LISTS
+    return backend, int(KINDS.get(op, Kind.OTHER)), -1, op == "coalesced", op in OF_LISTS
 
 
 def _place(process_group: Any, groups: dict[str, Group], index: dict[str, int]) -> int:

@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 
 from whichrank.intake.communicators import Key, comm_id_of
 from whichrank.intake.facts import Fact
-from whichrank.intake.flight_dump import COMPLETED, Dump, Group
+from whichrank.intake.flight_dump import COMPLETED, OF_ALL, Dump, Group
 from whichrank.intake.telling import SINCE_NS, ended_batch, rank_row
 from whichrank.model.rows import UNNUMBERED, Flag, Kind, Status
+from whichrank.model.signature import UNKNOWN_REDUCE_OP
 from whichrank.model.telemetry import (
     COMM_ROW,
     INFLIGHT_TOLD,
@@ -41,7 +42,6 @@ BASE: Final = UNNUMBERED + (1 << 20)
 LONG_AGO_NS: Final = 3600 * 10**9
 """What a rank does is as little known as if it had last been read then."""
 UNKNOWN: Final = -1
-_OF_ALL: Final = ("default_pg", "mesh_default")
 
 
 @dataclass
@@ -123,7 +123,7 @@ def batches_of(
 
 def world_size(dump: Dump) -> int:
     """Ranks of the group that all are in, 0 if the dump does not say."""
-    return max((len(group.members) for group in dump.groups if group.desc in _OF_ALL), default=0)
+    return max((len(group.members) for group in dump.groups if group.desc in OF_ALL), default=0)
 
 
 # ---- what a dump says -----------------------------------------------------------------------------------------------
@@ -402,6 +402,7 @@ def _flights(one: Told, entries: NDArray[Any], number: NDArray[np.int64], ids: N
     row["counter"], row["count"], row["out_count"] = number, entries["count"], entries["out_count"]
     row["t_issue_ns"], row["t_start_ns"] = entries["created_ns"], entries["started_ns"]
     row["kind"], row["dtype"], row["peer"] = entries["kind"], entries["dtype"], entries["peer"]
+    row["reduce_op"] = UNKNOWN_REDUCE_OP
     row["ordinal"], row["flags"], row["state"] = entries["record"] + 1, _flags(entries), 1
     row["timeout_ms"] = np.clip(entries["timeout_ms"], 0, 0xFFFFFFFF)
     return told
@@ -416,5 +417,6 @@ def _records(one: Told, entries: NDArray[Any], number: NDArray[np.int64], ids: N
     row["t_end_ns"] = np.maximum(entries["completed_ns"], entries["created_ns"])
     row["counter"], row["count"] = number, entries["count"]
     row["kind"], row["dtype"], row["peer"] = entries["kind"], entries["dtype"], entries["peer"]
+    row["reduce_op"] = UNKNOWN_REDUCE_OP
     row["flags"], row["status"] = _flags(entries) & 0xFF | int(Flag.END_INFERRED), Status.DONE
     return told

@@ -18,6 +18,7 @@ from whichrank.intake.flight_dump import DTYPES, UNKNOWN_DTYPE
 from whichrank.intake.kineto import Trace
 from whichrank.intake.telling import FIRST_STEP, SINCE_NS, batch_of, steps_among
 from whichrank.model.rows import Kind
+from whichrank.model.signature import UNKNOWN_REDUCE_OP
 from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo
 
 ZERO_NS: Final = 10**12
@@ -67,6 +68,7 @@ def _records(
     step = np.searchsorted(begins_ns, start_ns, side="right") - 1
     told = np.zeros(len(mine), RECORD_TOLD)
     told["rank"], row = rank, told["row"]
+    row["reduce_op"] = UNKNOWN_REDUCE_OP
     place: dict[tuple[str, int], int] = {}
     for i, (one, of) in enumerate(zip(said, step.tolist(), strict=True)):
         info = _info(trace, one.group, rank, infos, traced)

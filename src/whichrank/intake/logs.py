@@ -1,4 +1,4 @@
-"""Logs, read for what they say of ranks: torchrun's summary of failures, srun's errors, NCCL's own, the kernel's Xids.
+"""Logs, read for what they say of ranks: torchrun's and srun's, those of torch's watchdog, of NCCL, of the kernel.
 
 A log is text of any length and mostly of other things, so lines are looked at one by one, and only those that look
 like one that is known are parsed.
@@ -13,6 +13,7 @@ from typing import IO, Final
 
 from whichrank.errors import FormatError
 from whichrank.intake.facts import Fact, Xid, status_of_code
+from whichrank.intake.watchdog import HINTS, Standing, Watchdog
 
 MOST_LINE: Final = 1 << 14
 MOST_BYTES: Final = 8 << 30
@@ -42,10 +43,12 @@ class Log:
     Attributes:
         facts: Of ranks.
         xids: Of devices.
+        standings: How far ranks are on their groups, by torch's watchdog.
     """
 
     facts: list[Fact] = field(default_factory=list)
     xids: list[Xid] = field(default_factory=list)
+    standings: list[Standing] = field(default_factory=list)
 
 
 def read_log(stream: IO[bytes]) -> Log:
@@ -56,7 +59,7 @@ def read_log(stream: IO[bytes]) -> Log:
     """
     log = Log()
     block: dict[str, str] = {}
-    nccl = _Nccl()
+    nccl, watchdog = _Nccl(), Watchdog()
     for line in _lines(stream):
         if found := _FIELD.match(line):
             name, value = found.groups()
@@ -69,15 +72,18 @@ def read_log(stream: IO[bytes]) -> Log:
             log.facts += _of_srun(line)
         elif " NCCL " in line and (found := _NCCL.search(line)):
             nccl.see(*found.groups())
+        elif any(hint in line for hint in HINTS):
+            watchdog.see(line)
         elif "NVRM: Xid" in line and (found := _XID.search(line)):
             host, device, number, pid, words = found.groups()
             log.xids.append(Xid(int(number), device, host or "", int(pid or 0), words[:200]))
         elif block.get("traceback") == "Traceback (most recent call last):" and line.strip():
             log.facts = _with_exception(log.facts, block, line)
-        if len(log.facts) + len(log.xids) > MOST_FACTS:
+        if len(log.facts) + len(log.xids) + len(watchdog.standings) > MOST_FACTS:
             raise FormatError("it says too much of ranks to be a log")
     log.facts += nccl.facts()
-    if not log.facts and not log.xids:
+    log.standings += watchdog.standings.values()
+    if not log.facts and not log.xids and not log.standings:
         raise FormatError("it says nothing of ranks")
     return log
 

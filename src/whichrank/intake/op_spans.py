@@ -22,6 +22,7 @@ from whichrank.errors import FormatError
 from whichrank.intake.communicators import comm_id_of
 from whichrank.intake.telling import SINCE_NS, batch_of, steps_among
 from whichrank.model.rows import Kind
+from whichrank.model.signature import UNKNOWN_REDUCE_OP
 from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo
 
 MAGIC: Final = b"PAR1"
@@ -214,6 +215,7 @@ def _records(
     ops = np.flatnonzero(is_op)
     told = np.zeros(len(ops), RECORD_TOLD)
     told["rank"], row = rank, told["row"]
+    row["reduce_op"] = UNKNOWN_REDUCE_OP
     for number, (kind, info, peer) in place.items():
         these = np.flatnonzero(spans.what[mine][ops] == number)
         told["comm"][these] = info.comm_id

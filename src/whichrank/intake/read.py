@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from whichrank.errors import FormatError, IncompleteDataError, UsageError, WhichrankError
-from whichrank.intake import flight_job, kineto_job, megatrace, op_spans, ras
+from whichrank.intake import flight_job, kineto_job, megatrace, op_spans, ras, watchdog
 from whichrank.intake.facts import Fact, joined, with_xids
 from whichrank.intake.flight_dump import Dump, rank_in_name
 from whichrank.intake.formats import FLIGHT_RECORDER, LOG, Content, format_of
@@ -29,6 +29,8 @@ JUST_NOW_S: Final = 1.0
 """A dump that was written so soon after its latest operation is of a job that went on: timeouts are longer."""
 CLOCKS_S: Final = 2.0
 """By how much the clock of who wrote the file may be behind."""
+_OF_EACH: Final = {"megatrace": "log", "watchdog": "line of torch's watchdog", "ras": "count"}
+"""What there would be of each rank, where no dumps are."""
 UNNAMED: Final = "neither its content nor its name says whose it is; name it like trace_0, with the rank at the end"
 
 
@@ -152,7 +154,7 @@ def _world_of(sizes: dict[int, int], whose: dict[int, str]) -> int:
 
 def _of_dumps(
     found: Sequence[tuple[Note, Dump]], notes: Iterable[Note], name: str, facts: dict[int, Fact],
-    written_s: Mapping[str, float] = MappingProxyType({}),
+    written_s: Mapping[str, float] = MappingProxyType({}), what: str = "dump",
 ) -> Recording:  # fmt: skip
     """The job of which these dumps are.
 
@@ -162,26 +164,31 @@ def _of_dumps(
         name: Of the job.
         facts: What logs say of ranks.
         written_s: By path, when the file was written, unix time.
+        what: What there would be of each rank.
     """
     dumps, whose = _by_rank(found)
     world = _world_of({rank: flight_job.world_size(dump) for rank, dump in dumps.items()}, whose)
     told, older = flight_job.job_of(dumps)
     told = [one for one in told if one.rank not in older]
-    unread = _unread(world, dumps, notes, "dump")
+    unread = _unread(world, dumps, notes, what)
     unread |= dict.fromkeys(older, "its dump was made before those of its peers, while the job still went on")
     facts = {rank: fact for rank, fact in facts.items() if rank < world}
     batches, now_s = flight_job.batches_of(told, world, facts)
     said = {rank: fact.words for rank, fact in facts.items() if fact.words}
     ages_s = [written_s.get(whose[one.rank], 0.0) - one.latest_ns / 1e9 for one in told if one.latest_ns]
     is_still = 2 * sum(-CLOCKS_S < age_s < JUST_NOW_S for age_s in ages_s) <= len(ages_s)
-    return Recording(name, FLIGHT_RECORDER, batches, now_s, 0.0, dict(sorted(unread.items())), said, is_still)
+    utc_offset_s = 0.0 if any(one.latest_ns for one in told) else None
+    return Recording(name, FLIGHT_RECORDER, batches, now_s, utc_offset_s, dict(sorted(unread.items())), said, is_still)
 
 
 def _of_counts(parts: Sequence[Part], notes: Iterable[Note], name: str, facts: dict[int, Fact]) -> list[Recording]:
-    """Where only counts of what was issued are known: of Megatrace, or of several looks by RAS."""
+    """Where only counts of what was issued are known: of Megatrace, of torch's watchdog, or of several looks by RAS."""
     enqueued = [one for part in parts if isinstance(part.content, Megatrace) for one in part.content.ranks]
     if enqueued:
         return [_of_issued(megatrace.dumps_of(enqueued), "megatrace", notes, name, facts)]
+    standings = [one for part in parts if isinstance(part.content, Log) for one in part.content.standings]
+    if counted := watchdog.dumps_of(standings, max(facts, default=-1) + 1):
+        return [_of_issued(counted, "watchdog", notes, name, facts)]
     still = ras.standing_still(part.content for part in parts if isinstance(part.content, Ras))
     return [_of_issued(ras.dumps_of(still), "ras", notes, name, facts)] if still else []
 
@@ -195,7 +202,7 @@ def _of_issued(
     dumps: dict[int, Dump], kind: str, notes: Iterable[Note], name: str, facts: dict[int, Fact]
 ) -> Recording:
     whose = [(Note(f"rank {rank}", kind, "read", rank), dump) for rank, dump in dumps.items()]
-    return _of_dumps(whose, notes, name, facts)
+    return _of_dumps(whose, notes, name, facts, what=_OF_EACH[kind])
 
 
 def _of_traces(found: Sequence[tuple[Note, Trace]], notes: Iterable[Note], name: str) -> Recording:

@@ -20,6 +20,7 @@ DTYPES = {
 }  # fmt: skip
 """c10's scalar types: number -> name, bytes per element."""
 
+UNKNOWN_REDUCE_OP = 255
 REDUCE_OPS = {0: "sum", 1: "avg", 2: "product", 3: "min", 4: "max", 5: "band", 6: "bor", 7: "bxor", 8: "premul_sum"}
 
 _REDUCES = (Kind.ALL_REDUCE, Kind.REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_REDUCE_COALESCED, Kind.REDUCE_SCATTER_COALESCED)
@@ -88,9 +89,9 @@ def describe(kind: int, dtype: int, count: int, reduce_op: int, peer: int) -> st
     if kind in _BARRIERS:
         return kind_name(kind)
     text = f"{kind_name(kind)} of {count} {dtype_name(dtype) or 'elements'}"
-    if kind in _REDUCES:
+    if kind in _REDUCES and reduce_op != UNKNOWN_REDUCE_OP:
         text += f" ({REDUCE_OPS.get(reduce_op, reduce_op)})"
-    if kind in _ROOTED:
+    if kind in _ROOTED and peer >= 0:
         text += f", root {peer}"
     elif kind == Kind.SEND:
         text += f" to {peer}"
