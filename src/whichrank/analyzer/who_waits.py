@@ -43,7 +43,7 @@ def who_waits(diagnosis: Diagnosis, picture: Picture) -> tuple[Waiting, ...]:
         return ()
     waits = picture.waits[graph.waits]
     distance = _distances(picture.world_size, graph.edges.demand, graph.edges.target, graph.demand, waits["rank"])
-    found = {}
+    found: dict[tuple[str, int], tuple[list[Ints], list[Ints]]] = {}
     for demand in np.unique(graph.edges.demand).tolist():
         rows = waits[graph.demand == demand]
         if not len(rows):

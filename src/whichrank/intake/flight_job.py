@@ -185,13 +185,16 @@ def _resolved(dump: Dump, status: dict[int, tuple[int, int]]) -> tuple[NDArray[A
             is_done[mine[rows["p2p"][mine] & (rows["p2p_seq"][mine] <= completed)]] = True
     collective = np.flatnonzero(~rows["p2p"])
     values, first, of = np.unique(place[collective], return_index=True, return_inverse=True)
+    of = of.reshape(-1)
     if len(values) < len(collective):
-        at = collective[first]
+        leading = collective[first]
         for name in ("count", "out_count"):
-            rows[name][at] = np.bincount(of.reshape(-1), rows[name][collective].astype(np.float64)).astype(np.int64)
-        is_done[at] = np.bincount(of.reshape(-1), ~is_done[collective]) == 0
+            rows[name][leading] = np.bincount(of.reshape(-1), rows[name][collective].astype(np.float64)).astype(
+                np.int64
+            )
+        is_done[leading] = np.bincount(of.reshape(-1), ~is_done[collective]) == 0
         keep = np.ones(len(rows), np.bool_)
-        keep[np.setdiff1d(collective, at)] = False
+        keep[np.setdiff1d(collective, leading)] = False
         rows, is_done = rows[keep], is_done[keep]
     return rows, is_done
 

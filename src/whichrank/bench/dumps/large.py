@@ -85,6 +85,7 @@ def write_trace(path: Path, size_bytes: int, tell: Callable[[int, int], None] = 
 
 
 def _event(number: int, at: float) -> dict[str, object]:
+    args: dict[str, object]
     if number % 3:
         name = "cudaLaunchKernel" if number % 3 == 1 else "aten::addmm"
         kind = "cuda_runtime" if number % 3 == 1 else "cpu_op"
