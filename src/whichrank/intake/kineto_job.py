@@ -1,8 +1,9 @@
 """Traces of the ranks of a job, as what an agent beside each would have told.
 
-Steps are numbered by the profiler, so those of different ranks are the same ones. An operation's number in its group is
-what the trace says, else its place among the group's operations in the step. Of a step the time in which only NCCL's
-kernels run is blocked, and it is the last part of such a kernel: computation that hides it comes first.
+The clocks of all ranks are made one, see `clocks`. Steps are numbered by the profiler, so those of different ranks are
+the same ones. An operation's number in its group is what the trace says, else its place among the group's operations
+in the step. Of a step the time in which only NCCL's kernels run is blocked, and it is the last part of such a kernel:
+computation that hides it comes first.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.intake.clocks import behind_ns
 from whichrank.intake.communicators import Key, comm_id_of
 from whichrank.intake.flight_dump import DTYPES, UNKNOWN_DTYPE
 from whichrank.intake.kineto import Trace
@@ -49,12 +51,20 @@ def batches_of(traces: Mapping[int, Trace], world_size: int) -> tuple[tuple[Batc
     for rank, trace in sorted(traces.items()):
         records, latest_ns = _records(trace, rank, infos, base, traces.keys())
         told.append((rank, records, latest_ns))
+    behind = behind_ns({rank: records for rank, records, _ in told})
+    told = [(rank, _later(records, behind[rank]), latest_ns + behind[rank]) for rank, records, latest_ns in told]
     latest = max(latest_ns for _, _, latest_ns in told)
     batches = tuple(
         batch_of(rank, world_size, infos.values(), records, latest_ns, traces[rank].host)
         for rank, records, latest_ns in told
     )
     return batches, (latest + SINCE_NS) / 1e9
+
+
+def _later(records: NDArray[Any], by_ns: int) -> NDArray[Any]:
+    for name in ("t_issue_ns", "t_end_ns"):
+        records["row"][name] += np.uint64(by_ns)
+    return records
 
 
 def _records(
