@@ -52,9 +52,9 @@ def _tables(
     """Of each communicator the places of its members in `ranks`, and when each operation ended, (M, N); NaN unknown."""
     rows = [mine[np.isin(mine["row"]["kind"], _AT_ONCE)] for _, mine in sorted(records.items())]
     place = np.repeat(np.arange(len(ranks)), [len(mine) for mine in rows])
-    every = np.concatenate(rows) if rows else np.zeros(0)
-    if not len(every):
+    if not rows:
         return []
+    every = np.concatenate(rows)
     found = []
     for comm in np.unique(every["comm"]).tolist():
         mine = every["comm"] == comm

@@ -28,6 +28,7 @@ LEAST_LOOKS: Final = 2
 MOST_AHEAD: Final = 4096
 """Collectives that a rank may have launched beyond another, and all are told."""
 MOST_RANK: Final = 1 << 20
+_NEXT: Final = re.compile(rb"(?<=\n\})\s*(?=\{)")
 _NO_COMMA: Final = re.compile(rb'("nvml_dev"\s*:\s*-?\d+)(\s*\n\s*"status")')
 
 
@@ -92,6 +93,22 @@ class Ras:
             most = max(counts.values(), default=0)
             found |= {rank: max(found.get(rank, 0), most - n) for rank, n in counts.items() if n < most}
         return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What one file holds, in order."""
+
+    looks: tuple[Ras, ...]
+
+
+def read_looks(data: bytes) -> Looks:
+    """The looks in a file, one behind the other.
+
+    Raises:
+        FormatError: One of them is none.
+    """
+    return Looks(tuple(read_ras(one) for one in _NEXT.split(data.strip())))
 
 
 def read_ras(data: bytes) -> Ras:

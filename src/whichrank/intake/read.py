@@ -18,7 +18,7 @@ from whichrank.intake.kineto import Trace
 from whichrank.intake.logs import Log
 from whichrank.intake.megatrace import Megatrace
 from whichrank.intake.op_spans import Spans
-from whichrank.intake.ras import Ras
+from whichrank.intake.ras import Looks, Ras
 from whichrank.intake.recording import Intake, Note, Recording
 from whichrank.intake.sources import Refused, Source, files_in, opened
 from whichrank.intake.workers import each
@@ -64,12 +64,14 @@ def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done,
     dumps = [(part.note, part.content) for part in parts if isinstance(part.content, Dump)]
     traces = [(part.note, part.content) for part in parts if isinstance(part.content, Trace)]
     tables = [(part.note, part.content) for part in parts if isinstance(part.content, Spans)]
-    facts = joined(fact for part in parts if isinstance(part.content, Log | Ras) for fact in part.content.facts)
-    facts = with_xids(facts, (xid for part in parts if isinstance(part.content, Log) for xid in part.content.xids))
+    looks = [look for part in parts if isinstance(part.content, Looks) for look in part.content.looks]
+    logs = [part.content for part in parts if isinstance(part.content, Log)]
+    facts = joined([*(fact for log in logs for fact in log.facts), *(fact for look in looks for fact in look.facts)])
+    facts = with_xids(facts, (xid for log in logs for xid in log.xids))
     written_s = {part.note.path: part.modified_s for part in parts}
     recordings = [_of_dumps(dumps, notes, name, facts, written_s)] if dumps else []
     if not recordings:
-        recordings += _of_counts(parts, notes, name, facts)
+        recordings += _of_counts(parts, logs, looks, notes, name, facts)
     recordings += [_of_traces(traces, notes, name)] if traces else []
     recordings += [_of_spans(table, name) for _, table in tables]
     if not recordings:
@@ -181,15 +183,18 @@ def _of_dumps(
     return Recording(name, FLIGHT_RECORDER, batches, now_s, utc_offset_s, dict(sorted(unread.items())), said, is_still)
 
 
-def _of_counts(parts: Sequence[Part], notes: Iterable[Note], name: str, facts: dict[int, Fact]) -> list[Recording]:
+def _of_counts(
+    parts: Sequence[Part], logs: Sequence[Log], looks: Sequence[Ras], notes: Iterable[Note], name: str,
+    facts: dict[int, Fact],
+) -> list[Recording]:  # fmt: skip
     """Where only counts of what was issued are known: of Megatrace, of torch's watchdog, or of several looks by RAS."""
     enqueued = [one for part in parts if isinstance(part.content, Megatrace) for one in part.content.ranks]
     if enqueued:
         return [_of_issued(megatrace.dumps_of(enqueued), "megatrace", notes, name, facts)]
-    standings = [one for part in parts if isinstance(part.content, Log) for one in part.content.standings]
+    standings = [one for log in logs for one in log.standings]
     if counted := watchdog.dumps_of(standings, max(facts, default=-1) + 1):
         return [_of_issued(counted, "watchdog", notes, name, facts)]
-    still = ras.standing_still(part.content for part in parts if isinstance(part.content, Ras))
+    still = ras.standing_still(looks)
     return [_of_issued(ras.dumps_of(still), "ras", notes, name, facts)] if still else []
 
 
