@@ -1,4 +1,4 @@
-"""Asks NCCL's RAS of a running job for its status: lines of text over TCP, JSON since NCCL 2.28.7.
+"""Asks NCCL's RAS of a running job for its status over TCP: JSON since NCCL 2.28.7, text of older ones.
 
 RAS listens in every process of a job on one address, `localhost:28028` unless NCCL_RAS_ADDR says another. It closes the
 connection when it has said all. What comes is bounded in length and time.
@@ -13,10 +13,13 @@ from typing import Final
 
 from whichrank.errors import FormatError, IncompleteDataError, UsageError
 from whichrank.intake.ras import Ras, read_ras
+from whichrank.intake.ras_text import is_ras_text, read_ras_text
 
 PORT: Final = 28028
 MOST_BYTES: Final = 64 << 20
 CHUNK_BYTES: Final = 1 << 16
+JSON: Final = b"SET FORMAT json\nSTATUS\n"
+TEXT: Final = b"VERBOSE STATUS\n"
 
 
 def place_of(text: str) -> tuple[str, int]:
@@ -33,7 +36,7 @@ def place_of(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def ask(place: tuple[str, int], timeout_s: float) -> bytes:
+def ask(place: tuple[str, int], timeout_s: float, what: bytes = JSON) -> bytes:
     """One answer, as it came.
 
     Raises:
@@ -43,7 +46,7 @@ def ask(place: tuple[str, int], timeout_s: float) -> bytes:
     try:
         with socket.create_connection(place, timeout=timeout_s) as connection:
             connection.settimeout(timeout_s)
-            connection.sendall(b"SET FORMAT json\nSTATUS\n")
+            connection.sendall(what)
             return _all_from(connection, time.monotonic() + timeout_s)
     except TimeoutError as error:
         raise IncompleteDataError(f"RAS at {where} does not answer within {timeout_s:g} s") from error
@@ -70,16 +73,20 @@ def looks(place: tuple[str, int], count: int, every_s: float, timeout_s: float) 
 
     Raises:
         IncompleteDataError: See `ask`.
-        FormatError: It says something else: NCCL is older, or it is not RAS.
+        FormatError: It says something else.
     """
     for number in range(count):
         if number:
             time.sleep(every_s)
-        data = ask(place, timeout_s)
-        begin = data.find(b"{")
-        if begin < 0:
-            raise FormatError(
-                "RAS there does not speak JSON, which says how much each rank has launched",
-                mend="NCCL 2.28.7 or newer does; of an older one  ncclras -v  shows a text to read",
-            )
-        yield read_ras(data[begin:])
+        yield _look(place, timeout_s)
+
+
+def _look(place: tuple[str, int], timeout_s: float) -> Ras:
+    data = ask(place, timeout_s)
+    begin = data.find(b"{")
+    if begin >= 0:
+        return read_ras(data[begin:])
+    text = ask(place, timeout_s, TEXT)  # NCCL is older than 2.28.7
+    if not is_ras_text(text):
+        raise FormatError(f"what answers at {place[0]}:{place[1]} is not NCCL's RAS")
+    return read_ras_text(text).looks[-1]

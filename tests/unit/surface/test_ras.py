@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "intake"))
+from test_ras_text import BEHIND, text_of
 
 from whichrank.errors import FormatError, IncompleteDataError, UsageError
 from whichrank.surface.ask_ras import ask, looks, place_of
@@ -49,7 +54,7 @@ def server(*answers: bytes) -> Iterator[str]:
         finally:
             listening.shutdown(socket.SHUT_RDWR)
             thread.join()
-    assert all(b"SET FORMAT json\n" in one for one in asked)
+    assert asked[0] == b"SET FORMAT json\nSTATUS\n"
 
 
 def test_who_stays_behind_is_named() -> None:
@@ -73,8 +78,15 @@ def test_ranks_that_do_not_answer_are_told() -> None:
     assert "Ranks that do not answer: 2" in result.output
 
 
+def test_an_older_one_is_asked_for_its_text() -> None:
+    with server(b"ERROR: unknown command\n", text_of(BEHIND), b"ERROR: unknown command\n", text_of(BEHIND)) as place:
+        result = CliRunner().invoke(command, [place, "--every", "0.01", "--json"], standalone_mode=False)
+    said = json.loads(result.output)
+    assert ([c["rank"] for c in said["incidents"][0]["culprits"]], said["behind"]) == ([5], {"5": 2})
+
+
 def test_what_is_no_ras_is_said() -> None:
-    with server(b"NCCL version 2.24.3 compiled with CUDA 12.6\n") as place, pytest.raises(FormatError, match="JSON"):
+    with server(b"220 mail ready\n") as place, pytest.raises(FormatError, match="is not NCCL's RAS"):
         list(looks(place_of(place), 2, 0.01, 5.0))
     with pytest.raises(IncompleteDataError, match=r"does not answer at 127\.0\.0\.1:1"):
         ask(("127.0.0.1", 1), 1.0)
