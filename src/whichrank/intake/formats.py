@@ -8,6 +8,7 @@ from typing import Final
 
 from whichrank.errors import FormatError
 from whichrank.intake.flight_dump import Dump, read_json, read_pickle
+from whichrank.intake.inspector import Inspected, is_inspector, read_inspector
 from whichrank.intake.kineto import KEY as TRACE_KEY
 from whichrank.intake.kineto import Trace, read_trace
 from whichrank.intake.logs import Log, read_log
@@ -19,7 +20,7 @@ from whichrank.intake.ras import Looks, is_ras, read_looks
 from whichrank.intake.ras_text import is_ras_text, read_ras_text
 from whichrank.intake.sources import Source
 
-Content = Dump | Log | Looks | Megatrace | Spans | Trace
+Content = Dump | Inspected | Log | Looks | Megatrace | Spans | Trace
 MOST_DUMP_BYTES: Final = 256 << 20
 MOST_TABLE_BYTES: Final = 1 << 30
 CHUNK_BYTES: Final = 1 << 20
@@ -82,6 +83,7 @@ FORMATS: Final = (
     Format(
         "ras", "status of NCCL's RAS", is_ras_text, lambda source: read_ras_text(_all_of(source, MOST_DUMP_BYTES)),
     ),
+    Format("inspector", "file of NCCL's Inspector", is_inspector, lambda source: read_inspector(source.stream)),
     Format("kineto", "trace of the profiler", _is_trace, lambda source: read_trace(source.stream)),
     Format(
         "megatrace", "log of Megatrace", lambda head: MEGATRACE in head,

@@ -10,10 +10,11 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from whichrank.errors import FormatError, IncompleteDataError, UsageError, WhichrankError
-from whichrank.intake import flight_job, kineto_job, megatrace, op_spans, ras, watchdog
+from whichrank.intake import flight_job, inspector_job, kineto_job, megatrace, op_spans, ras, watchdog
 from whichrank.intake.facts import Fact, joined, with_xids
 from whichrank.intake.flight_dump import Dump, rank_in_name
 from whichrank.intake.formats import FLIGHT_RECORDER, LOG, Content, format_of
+from whichrank.intake.inspector import Inspected
 from whichrank.intake.kineto import Trace
 from whichrank.intake.logs import Log
 from whichrank.intake.megatrace import Megatrace
@@ -63,6 +64,7 @@ def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done,
     name = _name(paths)
     dumps = [(part.note, part.content) for part in parts if isinstance(part.content, Dump)]
     traces = [(part.note, part.content) for part in parts if isinstance(part.content, Trace)]
+    inspected = [(part.note, part.content) for part in parts if isinstance(part.content, Inspected)]
     tables = [(part.note, part.content) for part in parts if isinstance(part.content, Spans)]
     looks = [look for part in parts if isinstance(part.content, Looks) for look in part.content.looks]
     logs = [part.content for part in parts if isinstance(part.content, Log)]
@@ -73,6 +75,7 @@ def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done,
     if not recordings:
         recordings += _of_counts(parts, logs, looks, notes, name, facts)
     recordings += [_of_traces(traces, notes, name)] if traces else []
+    recordings += [_of_inspected(inspected, notes, name)] if inspected else []
     recordings += [_of_spans(table, name) for _, table in tables]
     if not recordings:
         raise IncompleteDataError(_nothing(notes, paths), mend="whichrank analyze --help  lists what can be read")
@@ -108,7 +111,7 @@ def _part(source: Source) -> Part:
         return _damaged(source.name, error, known.name)
     except (OSError, EOFError) as error:
         return _damaged(source.name, FormatError(f"it cannot be read: {error}"), known.name)
-    if not isinstance(content, Dump | Trace):
+    if not isinstance(content, Dump | Inspected | Trace):
         return Part(Note(source.name, known.name, "read"), content)
     rank = content.rank if content.rank is not None else rank_in_name(source.name)
     if rank is None:
@@ -216,6 +219,14 @@ def _of_traces(found: Sequence[tuple[Note, Trace]], notes: Iterable[Note], name:
     world = _world_of({rank: trace.world_size for rank, trace in traces.items()}, whose)
     batches, now_s = kineto_job.batches_of(traces, world)
     return Recording(name, "kineto", batches, now_s, None, _unread(world, traces, notes, "trace"))
+
+
+def _of_inspected(found: Sequence[tuple[Note, Inspected]], notes: Iterable[Note], name: str) -> Recording:
+    """The job whose processes NCCL's Inspector has recorded."""
+    processes, whose = _by_rank(found)
+    world = _world_of({rank: one.world_size for rank, one in processes.items()}, whose)
+    batches, now_s = inspector_job.batches_of(processes, world)
+    return Recording(name, "inspector", batches, now_s, None, _unread(world, processes, notes, "file of the Inspector"))
 
 
 def _of_spans(spans: Spans, name: str) -> Recording:

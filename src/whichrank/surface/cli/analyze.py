@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _LISTED = 8
 _TITLES = {
     "flight_recorder": "dump of the Flight Recorder",
+    "inspector": "file of NCCL's Inspector",
     "kineto": "trace of the profiler",
     "log": "log",
     "megatrace": "log of Megatrace",
