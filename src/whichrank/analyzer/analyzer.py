@@ -37,7 +37,7 @@ from whichrank.locate.fronts import with_fronts
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Cause, Evidence, Incident, Reason, Severity, Spent
 from whichrank.model.links import LinkRate
-from whichrank.model.picture import Picture
+from whichrank.model.picture import Picture, Recorded
 from whichrank.model.rows import Kind
 from whichrank.model.signature import signatures
 from whichrank.model.telemetry import Batch, ProcessState
@@ -217,26 +217,31 @@ class Analyzer:
             changed += self.ledger.report(finding, _severity(finding, self.state.open_ends()), now_s)
         return changed + self.ledger.end(now_s)
 
-    def at_rest(self, now_s: float, *, is_still: bool = True) -> list[Incident]:
-        """The job as a recording of one moment has it, made because it stood still: no patience is left to have.
+    def at_rest(self, now_s: float, recorded: Recorded) -> list[Incident]:
+        """The job as a recording that others made has it: no patience is left to have.
 
         Args:
             now_s: When it was made.
-            is_still: It did; else ranks that are behind may just be so for a moment, and nobody is named.
+            recorded: What is known of it.
         """
         if not self.state.ranks.size:
             return []
+        self.state.recorded = recorded
         picture = with_fronts(_but_for_consequences(self.state.picture(now_s), self.state.ends()))
+        changed = self._hang_at_rest(picture, now_s, recorded) if recorded.shows_hangs else []
+        slow = self._unless_failed(lambda: self._keep(self.slowness.at_rest(self.state, picture), now_s))
+        return changed + (slow or []) + self.ledger.rest()
+
+    def _hang_at_rest(self, picture: Picture, now_s: float, recorded: Recorded) -> list[Incident]:
         changed = self._wrong_data(picture, now_s, at_end=True)
         finding = self.diagnosis.hang(picture, 0.0)
         if finding:
             # How long it had lasted is not in it.
             evidence = tuple(fact for fact in finding.evidence if fact.what != TIME_BLOCKED)
             finding = replace(finding, evidence=evidence)
-            told = finding if is_still else _of_a_moment(finding)
-            changed += self.ledger.report(told, "alert" if is_still else "notice", finding.onset_s)
-        changed += self._keep(self.slowness.at_rest(self.state, picture), now_s)
-        return changed + self.ledger.rest()
+            told = finding if recorded.is_still else _of_a_moment(finding)
+            changed += self.ledger.report(told, "alert" if recorded.is_still else "notice", finding.onset_s)
+        return changed
 
     # ---- questions -------------------------------------------------------------------------------------------------
 

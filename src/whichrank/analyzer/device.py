@@ -1,16 +1,18 @@
 """Ranks on which operations do not end that are over for their peers (DESIGN 5.2, complete here and not there).
 
 They have done their part, or the later rounds of their peers could not have ended. So neither the network nor anybody
-else holds them up: their device, its driver, or the process that looks after it.
+else holds them up: their device, its driver, or the process that looks after it. But who was recorded later than the
+others has seen more end too. So they must be few, and not one alone must have seen it.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whichrank.analyzer.reasons import held_up_by
+from whichrank.analyzer.reasons import FEW, MOST, held_up_by
 from whichrank.locate.waitgraph import WaitGraph, waiters_of
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from whichrank.analyzer.diagnosis import Diagnosis
 
 SURE = 0.9
+LISTED = 16
+SEVERAL = 2
+"""Members of a communicator that must have seen a later round end, if it has so many others."""
 
 
 def overtaken(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) -> Finding | None:
@@ -49,14 +54,21 @@ def overtaken(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) -> Findi
         ]
     evidence += diagnosis.unread(graph)
     others = [int(r) for r in graph.sinks if int(r) not in ranks]
-    for rank in held_up_by(diagnosis.state, others, -np.inf, len(graph.waiting)) if others else []:
+    for rank in held_up_by(diagnosis.state, others, -np.inf, len(graph.waiting), len(graph.unseen)) if others else []:
         blames.append(diagnosis.blame_of_sink(picture, graph, rank))
     first = waits[int(np.argmin(waits["since_s"]))]
     named = {blame.rank for blame in blames}
+    others_seen = int((picture.fresh & picture.present).sum()) - len(ranks)
+    is_sure = (
+        len(ranks) <= MOST and (FEW - 1) * len(ranks) <= others_seen and all(_have_seen(picture, w) for w in waits)
+    )
+    if not is_sure:
+        blames = [replace(blame, confidence=1 / len(blames)) for blame in blames][:LISTED]
     return Finding(
-        cause=Cause.DEVICE,
-        fault_class="H3",
-        culprits=tuple(blames),
+        cause=Cause.DEVICE if is_sure else Cause.UNKNOWN,
+        fault_class="H3" if is_sure else None,
+        culprits=tuple(blames) if is_sure else (),
+        candidates=() if is_sure else tuple(blames),
         comm=int(first["comm"]),
         op=diagnosis.op_of(first),
         victims=tuple(int(r) for r in graph.waiting if int(r) not in named),
@@ -65,6 +77,14 @@ def overtaken(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) -> Findi
         evidence=tuple(evidence),
         complete=diagnosis.complete(picture),
     )
+
+
+def _have_seen(picture: Picture, wait: np.void) -> bool:
+    """Have several members completed a later round, or all others there are?"""
+    at, size = int(picture.comm_at[wait["comm"]]), int(picture.comm_size[wait["comm"]])
+    done = picture.member_done[at : at + size][picture.member_seen[at : at + size]]
+    have = int((done > wait["counter"]).sum())
+    return have >= min(SEVERAL, len(done) - 1)
 
 
 def _ended_elsewhere(picture: Picture, wait: np.void) -> int:

@@ -102,7 +102,13 @@ class Diagnosis:
         apart = [] if hard else self._apart(picture, graph)
         since_s = {r: float(picture.waits["since_s"][graph.edges.wait[graph.sink_edge[r]]]) for r in sinks}
         waiting = len(graph.waiting)
-        named = sinks if hard else [] if apart else held_up_by(self.state, sinks, min(since_s.values()), waiting)
+        named = (
+            sinks
+            if hard
+            else []
+            if apart
+            else held_up_by(self.state, sinks, min(since_s.values()), waiting, len(graph.unseen))
+        )
         longest = min(named or sinks, key=lambda r: since_s[r])
         facts = waitgraph.waiting_for(picture, graph, longest)
         wait = facts["wait"]

@@ -29,6 +29,8 @@ _RENDEZVOUS = re.compile(
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python3|<frozen|<string>|importlib")
 FEW = 4
 """Times as many ranks wait, at the least, for all that they wait for to be named on the word of operations alone."""
+MOST = 4
+"""So many are named on it, at the most."""
 _NO_SLEEP = (WaitChannel.NONE, WaitChannel.DISK)
 """The channel is told in close looks only; where it is, it must not contradict what py-spy saw."""
 
@@ -99,7 +101,7 @@ def in_rendezvous(state: JobState, rank: int, since_s: float = -np.inf) -> bool:
 
 def was_observed(state: JobState, rank: int) -> bool:
     """Did an agent look at its process? A recording of operations alone knows none."""
-    return bool(state.ranks.rows["state"][rank] != ProcessState.UNKNOWN)
+    return state.recorded is None or bool(state.ranks.rows["state"][rank] != ProcessState.UNKNOWN)
 
 
 def _by_its_operations(picture: Picture, rank: int, where: str) -> Told:
@@ -113,7 +115,7 @@ def _by_its_operations(picture: Picture, rank: int, where: str) -> Told:
     return Told(None, words, 0.85, (fact,))
 
 
-def held_up_by(state: JobState, ranks: list[int], since_s: float, waiting: int) -> list[int]:
+def held_up_by(state: JobState, ranks: list[int], since_s: float, waiting: int, unseen: int = 0) -> list[int]:
     """Of several ranks that others wait for, the one on which it rests; none if that cannot be told.
 
     Ranks also wait for each other where no operation is seen: for a key in a store, a file, a lock, a socket. One that
@@ -121,18 +123,32 @@ def held_up_by(state: JobState, ranks: list[int], since_s: float, waiting: int) 
     named, unless all but one are in torch's own rendezvous, where a rank does nothing but wait for others.
 
     Where no process was observed, as in recordings of operations, nothing more will come to light. Then all are named
-    if they are few.
+    if they are few, and are not all there is of a communicator: such ranks wait for each other before their first
+    operation. Where sends and receives are not recorded, who waits in one looks the same, so only a single one counts.
 
     Args:
         state: The job.
         ranks: Those in question.
         since_s: Stacks that are older say nothing.
         waiting: How many ranks wait.
+        unseen: How many others they wait for that were not read.
     """
-    if FEW * len(ranks) <= waiting and not any(was_observed(state, rank) for rank in ranks):
-        return ranks
+    if state.recorded is not None and not any(was_observed(state, rank) for rank in ranks):
+        if state.recorded.hides_messages and (len(ranks) > 1 or unseen):
+            return []
+        are_few = len(ranks) <= MOST and FEW * len(ranks) <= waiting and not _is_all_of_a_group(state, ranks)
+        return ranks if len(ranks) == 1 or are_few else []
     late = ranks if len(ranks) < 2 else [r for r in ranks if not in_rendezvous(state, r, since_s)]
     return late if len(late) == 1 else []
+
+
+def _is_all_of_a_group(state: JobState, ranks: list[int]) -> bool:
+    if len(ranks) < 2:
+        return False
+    outside = ~np.isin(state.member_rank, ranks)
+    comm = np.repeat(np.arange(len(state.comm_size)), state.comm_size)
+    others = np.bincount(comm[outside], minlength=len(state.comm_size))
+    return bool(((others == 0) & (state.comm_size > 1)).any())
 
 
 def _ended(state: JobState, rank: int) -> Told:

@@ -16,7 +16,7 @@ from whichrank.analyzer.growing import Growing
 from whichrank.analyzer.long_ops import LongOps
 from whichrank.analyzer.paths import Paths
 from whichrank.locate.deaths import Ends
-from whichrank.model.picture import OPS, PAIRS, WAITS, Bools, Picture
+from whichrank.model.picture import OPS, PAIRS, WAITS, Bools, Picture, Recorded
 from whichrank.model.rows import Kind, Status, WaitHow
 from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_TOLD, Batch, CommInfo, Event, ProcessState, Stack
 
@@ -74,6 +74,7 @@ class JobState:
     """What is known of a job now."""
 
     def __init__(self) -> None:
+        self.recorded: Recorded | None = None
         self.ranks = _Columns()
         self.info: list[CommInfo] = []
         self.host: dict[int, str] = {}
@@ -478,6 +479,7 @@ class JobState:
             member_done=self.member_done.copy(),
             member_tid=self.member_tid.copy(),
             member_seen=self.member_seen.copy(),
+            recorded=self.recorded,
         )
 
     def _own(self, dtype: np.dtype[Any], told: dict[int, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:

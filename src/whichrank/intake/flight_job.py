@@ -39,6 +39,7 @@ from whichrank.model.telemetry import (
 
 BASE: Final = UNNUMBERED + (1 << 20)
 """Number of the last send and receive that are complete at both ends, where only later ones can be counted."""
+OLDER: Final = "its dump was made before those of its peers, while the job still went on"
 LONG_AGO_NS: Final = 3600 * 10**9
 """What a rank does is as little known as if it had last been read then."""
 UNKNOWN: Final = -1
@@ -90,16 +91,17 @@ class Told:
         return int(max(times))
 
 
-def job_of(dumps: dict[int, Dump]) -> tuple[list[Told], set[int]]:
-    """What each rank's dump says, and the ranks whose dump is older than that of a peer.
+def job_of(dumps: dict[int, Dump]) -> tuple[list[Told], dict[int, str]]:
+    """What each rank's dump says, and the ranks whose dump is not to be believed, and why.
 
     Args:
         dumps: By rank.
     """
     known = _known_members(dumps)
     told = [_told(rank, dump, known) for rank, dump in sorted(dumps.items())]
+    missing = dict.fromkeys(_lacking(told), "its dump has none of the operations that it counts as under way")
     _fill(told)
-    return told, _older(told)
+    return told, missing | dict.fromkeys(_older(told), OLDER)
 
 
 def batches_of(
@@ -114,6 +116,7 @@ def batches_of(
             lived longer.
     """
     now_ns = max((one.latest_ns for one in told), default=0) + SINCE_NS
+    now_ns = max(now_ns, 2 * LONG_AGO_NS)  # where nothing has a time
     infos, pairs = _infos(told), _Pairs(told)
     batches = [_batch(one, infos, pairs, world_size, now_ns, facts.get(one.rank)) for one in told]
     dumped = {one.rank for one in told}
@@ -176,13 +179,13 @@ def _resolved(dump: Dump, status: dict[int, tuple[int, int]]) -> tuple[NDArray[A
         parts = np.flatnonzero(np.isin(place, list(batch)) & ~whole)
         for i in parts.tolist():
             is_done[i], rows["completed_ns"][i] = batch[int(place[i])]
-        alone = ~np.isin(place, place[parts])
+        alone = ~np.isin(place, place[parts]) & ~rows["p2p"]
         keep = ~whole | alone
+        if dump.entries["record"][0] > 0:  # the first one may have lost some of its parts
+            keep &= place != place[0]
         rows, is_done, place = rows[keep], is_done[keep], place[keep]
     for at, (_, completed) in status.items():
-        mine = np.flatnonzero(rows["group"] == at)
-        if len(mine) and rows["p2p"][mine[-1]]:  # what came last is what a status counts
-            is_done[mine[rows["p2p"][mine] & (rows["p2p_seq"][mine] <= completed)]] = True
+        is_done |= _with_its_batch(rows, np.flatnonzero(rows["group"] == at), bool(whole.any()), completed)
     collective = np.flatnonzero(~rows["p2p"])
     values, first, of = np.unique(place[collective], return_index=True, return_inverse=True)
     of = of.reshape(-1)
@@ -197,6 +200,28 @@ def _resolved(dump: Dump, status: dict[int, tuple[int, int]]) -> tuple[NDArray[A
         keep[np.setdiff1d(collective, leading)] = False
         rows, is_done = rows[keep], is_done[keep]
     return rows, is_done
+
+
+def _with_its_batch(rows: NDArray[Any], mine: NDArray[np.int64], has_wholes: bool, completed: int) -> NDArray[np.bool_]:
+    """Parts of batches of messages that are complete by the group's status, since the entry of the batch is gone.
+
+    A status counts whatever came last. Messages that are in no batch say themselves when they are complete, and need
+    not be so in order.
+
+    Args:
+        rows: Operations.
+        mine: Those of the group.
+        has_wholes: There are entries of batches.
+        completed: What the status says.
+    """
+    found = np.zeros(len(rows), np.bool_)
+    if not len(mine) or not rows["p2p"][mine[-1]] or completed <= rows["seq"][mine[-1]]:
+        return found
+    messages = mine[rows["p2p"][mine]]
+    numbers = rows["p2p_seq"][messages]
+    if has_wholes or len(np.unique(numbers)) < len(numbers):
+        found[messages[numbers <= completed]] = True
+    return found
 
 
 def _numbers(dump: Dump) -> dict[int, int]:
@@ -264,6 +289,18 @@ def _fill_one(member: Member, seen: list[Member]) -> None:
     by_others_messages = open_message - 1 if open_message else max(messages, default=0)
     member.issued = member.done = enqueued if counts_rounds else by_others
     member.messages = member.messages_done = enqueued if counts_messages else by_others_messages
+
+
+def _lacking(told: Sequence[Told]) -> set[int]:
+    """Ranks that have no operation of a group, and some under way by its status, which counts collectives alone."""
+    has_messages = {key for one in told for key, member in one.members.items() if member.messages > 0}
+    return {
+        one.rank
+        for one in told
+        for key, member in one.members.items()
+        if member.issued == UNKNOWN and member.status and member.status[0] > member.status[1] >= 0
+        if key not in has_messages
+    }
 
 
 def _older(told: Sequence[Told]) -> set[int]:

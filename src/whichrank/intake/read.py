@@ -23,6 +23,7 @@ from whichrank.intake.ras import Looks, Ras
 from whichrank.intake.recording import Intake, Note, Recording
 from whichrank.intake.sources import Refused, Source, files_in, opened
 from whichrank.intake.workers import each
+from whichrank.model.picture import Recorded
 
 T = TypeVar("T")
 LISTED: Final = 8
@@ -30,8 +31,10 @@ JUST_NOW_S: Final = 1.0
 """A dump that was written so soon after its latest operation is of a job that went on: timeouts are longer."""
 CLOCKS_S: Final = 2.0
 """By how much the clock of who wrote the file may be behind."""
+DUMP: Final = "dump"
 _OF_EACH: Final = {"megatrace": "log", "watchdog": "line of torch's watchdog", "ras": "count"}
 """What there would be of each rank, where no dumps are."""
+_ONLY_TIMES: Final = Recorded(shows_hangs=False)
 UNNAMED: Final = "neither its content nor its name says whose it is; name it like trace_0, with the rank at the end"
 
 
@@ -159,7 +162,7 @@ def _world_of(sizes: dict[int, int], whose: dict[int, str]) -> int:
 
 def _of_dumps(
     found: Sequence[tuple[Note, Dump]], notes: Iterable[Note], name: str, facts: dict[int, Fact],
-    written_s: Mapping[str, float] = MappingProxyType({}), what: str = "dump",
+    written_s: Mapping[str, float] = MappingProxyType({}), what: str = DUMP,
 ) -> Recording:  # fmt: skip
     """The job of which these dumps are.
 
@@ -169,21 +172,22 @@ def _of_dumps(
         name: Of the job.
         facts: What logs say of ranks.
         written_s: By path, when the file was written, unix time.
-        what: What there would be of each rank.
+        what: What there would be of each rank; none but dumps have sends and receives.
     """
     dumps, whose = _by_rank(found)
     world = _world_of({rank: flight_job.world_size(dump) for rank, dump in dumps.items()}, whose)
-    told, older = flight_job.job_of(dumps)
-    told = [one for one in told if one.rank not in older]
-    unread = _unread(world, dumps, notes, what)
-    unread |= dict.fromkeys(older, "its dump was made before those of its peers, while the job still went on")
+    told, unsure = flight_job.job_of(dumps)
+    told = [one for one in told if one.rank not in unsure]
+    unread = _unread(world, dumps, notes, what) | unsure
     facts = {rank: fact for rank, fact in facts.items() if rank < world}
     batches, now_s = flight_job.batches_of(told, world, facts)
     said = {rank: fact.words for rank, fact in facts.items() if fact.words}
     ages_s = [written_s.get(whose[one.rank], 0.0) - one.latest_ns / 1e9 for one in told if one.latest_ns]
     is_still = 2 * sum(-CLOCKS_S < age_s < JUST_NOW_S for age_s in ages_s) <= len(ages_s)
     utc_offset_s = 0.0 if any(one.latest_ns for one in told) else None
-    return Recording(name, FLIGHT_RECORDER, batches, now_s, utc_offset_s, dict(sorted(unread.items())), said, is_still)
+    hides = what != DUMP or any(one.dump.backend == "gloo" for one in told)
+    about = Recorded(is_still=is_still, hides_messages=hides)
+    return Recording(name, FLIGHT_RECORDER, batches, now_s, utc_offset_s, dict(sorted(unread.items())), said, about)
 
 
 def _of_counts(
@@ -218,7 +222,7 @@ def _of_traces(found: Sequence[tuple[Note, Trace]], notes: Iterable[Note], name:
     traces, whose = _by_rank(found)
     world = _world_of({rank: trace.world_size for rank, trace in traces.items()}, whose)
     batches, now_s = kineto_job.batches_of(traces, world)
-    return Recording(name, "kineto", batches, now_s, None, _unread(world, traces, notes, "trace"))
+    return Recording(name, "kineto", batches, now_s, None, _unread(world, traces, notes, "trace"), about=_ONLY_TIMES)
 
 
 def _of_inspected(found: Sequence[tuple[Note, Inspected]], notes: Iterable[Note], name: str) -> Recording:
@@ -226,13 +230,14 @@ def _of_inspected(found: Sequence[tuple[Note, Inspected]], notes: Iterable[Note]
     processes, whose = _by_rank(found)
     world = _world_of({rank: one.world_size for rank, one in processes.items()}, whose)
     batches, now_s = inspector_job.batches_of(processes, world)
-    return Recording(name, "inspector", batches, now_s, None, _unread(world, processes, notes, "file of the Inspector"))
+    unread = _unread(world, processes, notes, "file of the Inspector")
+    return Recording(name, "inspector", batches, now_s, None, unread, about=_ONLY_TIMES)
 
 
 def _of_spans(spans: Spans, name: str) -> Recording:
     """The job whose operations are in a table."""
     batches, now_s = op_spans.batches_of(spans)
-    return Recording(name, "op_spans", batches, now_s, None, {})
+    return Recording(name, "op_spans", batches, now_s, None, {}, about=_ONLY_TIMES)
 
 
 def _several_jobs(what: str, one_of_them: str) -> UsageError:

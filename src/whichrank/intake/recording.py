@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from whichrank.model.picture import Recorded
 from whichrank.model.telemetry import Batch
 
 State = Literal["read", "empty", "damaged", "ignored"]
@@ -42,7 +43,7 @@ class Recording:
         utc_offset_s: From that clock to UTC; None where nothing says it.
         unread: Ranks of the job of which nothing could be read, and why.
         said: What logs say of ranks, in lines for people.
-        is_still: Nothing says that the job was still going on when it was recorded.
+        about: What is known of how it was made.
     """
 
     job: str
@@ -52,7 +53,7 @@ class Recording:
     utc_offset_s: float | None
     unread: dict[int, str]
     said: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    is_still: bool = True
+    about: Recorded = field(default_factory=Recorded)
 
 
 @dataclass(frozen=True)

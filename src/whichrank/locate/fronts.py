@@ -24,11 +24,16 @@ from whichrank.model.rows import Kind, WaitHow
 OVERTAKEN, CONTRADICTS, SURE, UNREAD, SENDS, OLDEST = range(6)
 """Why an operation does not end, the best reason first: it has, for others; it contradicts what others issued; another
 that was read has not issued it; one may not have that was not read; the same of a send; no reason is known."""
-_SHARED = ("rank", "tid", "comm", "counter", "kind", "peer", "tag", "dtype", "reduce_op", "count", "issue_s")
+_SHARED = ("rank", "comm", "counter", "kind", "peer", "tag", "dtype", "reduce_op", "count", "issue_s")
 
 
 def with_fronts(picture: Picture) -> Picture:
-    """The picture, with a wait for each rank that has operations in flight and no wait that a sensor told."""
+    """The picture, with a wait for each rank that has operations in flight and no wait that a sensor told.
+
+    Where sensors look, it stays as it is.
+    """
+    if picture.recorded is None:
+        return picture
     waits_already = np.zeros(picture.world_size, np.bool_)
     waits_already[picture.waits["rank"]] = True
     rows = picture.ops["rank"]
@@ -39,7 +44,7 @@ def with_fronts(picture: Picture) -> Picture:
     waits = np.zeros(len(ops), WAITS)
     for name in _SHARED:
         waits[name] = ops[name]
-    waits["since_s"], waits["how"] = ops["issue_s"], WaitHow.FUTURE
+    waits["since_s"], waits["how"], waits["tid"] = ops["issue_s"], WaitHow.FUTURE, picture.main_tid[ops["rank"]]
     all_waiting = replace(picture, waits=waits)
     edges, rows, demand = edges_of(all_waiting, np.arange(len(waits)))
     why_of = np.full(int(demand.max()) + 1, OLDEST)

@@ -107,7 +107,7 @@ def build(picture: Picture, min_age_s: float) -> WaitGraph:
     halted = picture.stopped | picture.gone
     usable = _usable(picture)
     edges, rows, demand = edges_of(picture, lasting(picture, min_age_s))
-    passed = overtaken(picture, rows)
+    passed = overtaken(picture, rows) if picture.recorded else np.zeros(len(rows), np.bool_)
 
     safe = np.maximum(edges.target, 0)
     asked = usable & _table(picture.world_size, safe)[rank]

@@ -76,6 +76,21 @@ PAIRS = np.dtype(
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """What is known of a recording that others made of one moment, in which nobody saw a thread or a process.
+
+    Attributes:
+        is_still: The job stood still; else who is behind may just be so for a moment.
+        shows_hangs: Operations that have not ended are in it.
+        hides_messages: Sends and receives are not, so who waits in one looks as if it did nothing.
+    """
+
+    is_still: bool = True
+    shows_hangs: bool = True
+    hides_messages: bool = False
+
+
+@dataclass(frozen=True)
 class Picture:
     """The state of a job at one moment. Arrays over ranks have the world's size; missing ranks are not `present`."""
 
@@ -111,6 +126,8 @@ class Picture:
     """Thread that issued the latest operation there, 0 none."""
     member_seen: Bools
     """A row of this membership was read."""
+    recorded: Recorded | None = None
+    """It is of a recording that others made; None: an agent beside each rank looks."""
 
     @property
     def world_size(self) -> int:

@@ -41,8 +41,7 @@ def analyzed(
         analyzer.feed(batch, recording.now_s)
         see(batch)
     latest = {
-        incident.id: _with_logs(incident, recording)
-        for incident in analyzer.at_rest(recording.now_s, is_still=recording.is_still)
+        incident.id: _with_logs(incident, recording) for incident in analyzer.at_rest(recording.now_s, recording.about)
     }
     if recording.utc_offset_s is not None:
         return tuple(latest.values())

@@ -13,6 +13,7 @@ from whichrank.config import AnalyzerConfig
 from whichrank.intake import flight_job
 from whichrank.intake.flight_dump import Dump, read_pickle
 from whichrank.model.incident import Incident
+from whichrank.model.picture import Recorded
 
 CASES = {case.name: case for case in cases()}
 UNDECIDED = {
@@ -35,7 +36,7 @@ def found_in(dumps: dict[int, Dump], world: int) -> list[Incident]:
     analyzer = Analyzer(AnalyzerConfig(), "dumps", 0.0)
     for batch in batches:
         analyzer.feed(batch, now_s)
-    return list({incident.id: incident for incident in analyzer.at_rest(now_s)}.values())
+    return list({incident.id: incident for incident in analyzer.at_rest(now_s, Recorded())}.values())
 
 
 @pytest.mark.parametrize("name", CASES)
