@@ -466,7 +466,8 @@ class Diagnosis:
         dead = self.state.paths.dead_pairs(picture, graph.waiting)
         apart, done = ([], "") if dead else self._complete_elsewhere(picture, waits, oldest)
         is_numbered = bool((waits["counter"] < UNNUMBERED).all())  # else the ends may be of two messages
-        open_question = not dead and (any_source or bool(apart) or not is_numbered)
+        # Where nobody looked at sockets, a device that stands still looks the same as a path that carries nothing.
+        open_question = not dead and (any_source or bool(apart) or not is_numbered or picture.recorded is not None)
         pairs = {(src, dst) for src, dst, _ in dead} or (set() if any_source else {p for p in pairs if min(p) >= 0})
         return Finding(
             cause=Cause.UNKNOWN if open_question else Cause.TRANSPORT,

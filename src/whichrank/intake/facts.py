@@ -18,6 +18,8 @@ class Fact:
         exception: The last line of its traceback.
         words: Lines that say so, for evidence.
         is_dead: Living peers have found it dead.
+        world_size: Ranks of the communicator in which it says so of itself; 0: not said.
+        by_task: It is a task of Slurm's, which is a rank unless another launcher makes several of each.
     """
 
     rank: int
@@ -27,6 +29,8 @@ class Fact:
     exception: str = ""
     words: tuple[str, ...] = ()
     is_dead: bool = False
+    world_size: int = 0
+    by_task: bool = False
 
     @property
     def has_ended(self) -> bool:
@@ -81,9 +85,16 @@ def status_of_code(code: int) -> int:
 
 
 def joined(facts: Iterable[Fact]) -> dict[int, Fact]:
-    """One for each rank: the first word on each point counts, since later ones are of what followed."""
+    """One for each rank: the first word on each point counts, since later ones are of what followed.
+
+    Tasks of Slurm count only where nothing else tells of ranks.
+    """
+    facts = list(facts)
+    by_task = all(fact.by_task for fact in facts)
     known: dict[int, Fact] = {}
     for fact in facts:
+        if fact.by_task and not by_task:
+            continue
         before = known.get(fact.rank)
         if before is None:
             known[fact.rank] = fact
@@ -96,5 +107,6 @@ def joined(facts: Iterable[Fact]) -> dict[int, Fact]:
             exception=before.exception or fact.exception,
             words=tuple(dict.fromkeys((*before.words, *fact.words))),
             is_dead=before.is_dead or fact.is_dead,
+            world_size=max(before.world_size, fact.world_size),
         )
     return known

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from whichrank.errors import FormatError
 from whichrank.intake.plain_pickle import load_plain
+from whichrank.intake.plain_text import for_people
 from whichrank.model.rows import Kind
 
 ENTRY: Final = np.dtype(
@@ -53,6 +54,8 @@ MOST_ENTRIES: Final = 1 << 20
 MOST_GROUPS: Final = 1 << 16
 MOST_MEMBERS: Final = 1 << 20
 MOST_FRAMES: Final = 64
+MOST_DIMENSIONS: Final = 64
+MOST_NS: Final = 1 << 62
 _MOST_TEXT: Final = 256
 _VERSIONS: Final = ("1", "2")
 
@@ -136,8 +139,6 @@ class Dump:
     entries: NDArray[Any]
     frames: tuple[str, ...] = ()
     rank: int | None = None
-    only_active: bool = False
-    """No completed operation is in it, although some are known to have completed."""
     hides_messages: bool = False
     """Sends and receives were issued and none is recorded, as on Gloo: who is in no operation may be in one of them."""
 
@@ -198,7 +199,9 @@ def parse(value: Any) -> Dump:
     except FormatError:
         raise
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, IndexError) as error:
-        raise FormatError(f"it is a dump of version {version} with a field that does not fit: {error}") from error
+        raise FormatError(
+            f"it is a dump of version {version} with a field that does not fit: {str(error)[:_MOST_TEXT]}"
+        ) from error
 
 
 def _parsed(value: Mapping[str, Any], version: str) -> Dump:
@@ -208,13 +211,12 @@ def _parsed(value: Mapping[str, Any], version: str) -> Dump:
     config = value.get("pg_config") or {}
     if len(config) > MOST_GROUPS:
         raise FormatError(f"it names more than {MOST_GROUPS:,} process groups")
-    groups = {str(name)[:_MOST_TEXT]: _group(str(name)[:_MOST_TEXT], about) for name, about in config.items()}
+    groups = {_text(name): _group(_text(name), about) for name, about in config.items()}
     groups.pop("", None)  # Gloo's, which say nothing
     index = {name: i for i, name in enumerate(groups)}
     entries, backend = _entries(raw, groups, index)
     status = {int(pg): _status(about) for pg, about in (value.get("pg_status") or {}).items()}
     common = _common([group.members for group in groups.values() if group.members])
-    has_completed = any(done > 0 for _, done in status.values())
     return Dump(
         version=version,
         backend=backend or ("nccl" if value.get("nccl_version") or value.get("comm_lib_version") else ""),
@@ -224,7 +226,6 @@ def _parsed(value: Mapping[str, Any], version: str) -> Dump:
         frames=_frames(raw[-1]) if raw else (),
         rank=next(iter(common)) if len(common) == 1 else None,
         hides_messages=_hides_messages(entries),
-        only_active=has_completed and not bool((entries["state"] == COMPLETED).any() or entries["retired"].any()),
     )
 
 
@@ -237,7 +238,11 @@ def _group(name: str, about: Mapping[str, Any]) -> Group:
     members = tuple(int(rank) for rank in ranks)
     if any(not 0 <= rank < MOST_MEMBERS for rank in members):
         raise FormatError(f"the members of group {name} are no ranks")
-    return Group(name, str(about.get("desc", ""))[:_MOST_TEXT], members)
+    return Group(name, _text(about.get("desc", "")), members)
+
+
+def _text(value: Any) -> str:
+    return for_people(str(value), _MOST_TEXT)
 
 
 def _status(about: Mapping[str, Any]) -> tuple[int, int]:
@@ -286,6 +291,9 @@ def _entries(raw: list[Any], groups: dict[str, Group], index: dict[str, int]) ->
         numbers("time_discovered_started_ns"), numbers("time_discovered_completed_ns"),
     )  # fmt: skip
     rows["timeout_ms"] = numbers("timeout_ms")
+    for name in ("created_ns", "started_ns", "completed_ns"):
+        if len(rows) and not 0 <= rows[name].min() <= rows[name].max() < MOST_NS:
+            raise FormatError("it has a time that is none")
     rows["count"], rows["out_count"] = _elements(column("input_sizes", ())), _elements(column("output_sizes", ()))
     rows["dtype"] = [_dtype(types) for types in column("input_dtypes", ())]
     of_kind = rows["kind"] >= Kind.SEND
@@ -310,7 +318,7 @@ def _named(name: str) -> tuple[str, int, int, bool, bool]:
 
 
 def _place(process_group: Any, groups: dict[str, Group], index: dict[str, int]) -> int:
-    name, desc = (str(part)[:_MOST_TEXT] for part in process_group)
+    name, desc = map(_text, process_group)
     at = index.get(name)
     if at is None:
         at = index[name] = len(index)
@@ -321,7 +329,11 @@ def _place(process_group: Any, groups: dict[str, Group], index: dict[str, int]) 
 
 
 def _elements(sizes: list[Any]) -> list[int]:
-    return [min(sum(prod(shape) for shape in of_one), 1 << 62) for of_one in sizes]
+    return [min(sum(map(_size, of_one)), 1 << 62) for of_one in sizes]
+
+
+def _size(shape: Any) -> int:
+    return prod(min(n, 1 << 40) for n in shape[:MOST_DIMENSIONS])
 
 
 def _dtype(types: Any) -> int:
@@ -334,5 +346,5 @@ def _frames(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _frame(frame: Mapping[str, Any]) -> str:
-    name, file = (str(frame.get(key, "?"))[:_MOST_TEXT] for key in ("name", "filename"))
+    name, file = (_text(frame.get(key, "?")) for key in ("name", "filename"))
     return f"{name} ({file}:{int(frame.get('line', 0))})"

@@ -38,7 +38,7 @@ class _Event(msgspec.Struct):
 
 
 class _NcclArgs(msgspec.Struct, rename={
-    "collective": "Collective name", "count": "In msg nelems", "out_count": "Out msg nelems", "size": "Group size",
+    "collective": "Collective name", "count": "In msg nelems",
     "group": "Process Group Name", "desc": "Process Group Description", "ranks": "Process Group Ranks", "seq": "Seq",
     "src": "Src Rank", "dst": "Dst Rank",
 }):  # fmt: skip
@@ -46,8 +46,6 @@ class _NcclArgs(msgspec.Struct, rename={
 
     collective: str = ""
     count: int = 0
-    out_count: int = 0
-    size: int = 0
     group: str = ""
     desc: str = ""
     ranks: str | list[int] = ""
@@ -206,10 +204,10 @@ def _configured(about: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]
 def _steps(marks: dict[int, tuple[float, float]], zero: float) -> tuple[tuple[int, int], ...]:
     """Consecutive steps: the number and beginning of each, then the end of the last."""
     numbers = sorted(marks)
-    run = [n for n in numbers if n - numbers[0] == numbers.index(n)] if numbers else []
+    run = [n for place, n in enumerate(numbers) if n - numbers[0] == place]
     begun = [(n, round((marks[n][0] - zero) * 1e3)) for n in run]
     return (*begun, (run[-1] + 1, round((sum(marks[run[-1]]) - zero) * 1e3))) if run else ()
 
 
 def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and 0 <= value < 1 << 20 else None
+    return value if isinstance(value, int) and 0 <= value < 1 << 17 else None

@@ -80,10 +80,10 @@ def _records(
     told["rank"], row = rank, told["row"]
     row["reduce_op"] = UNKNOWN_REDUCE_OP
     place: dict[tuple[str, int], int] = {}
+    comm_of = {name: _info(trace, name, rank, infos, traced).comm_id for name in {one.group for one in said}}
     for i, (one, of) in enumerate(zip(said, step.tolist(), strict=True)):
-        info = _info(trace, one.group, rank, infos, traced)
         place[one.group, of] = place.get((one.group, of), 0) + 1
-        told["comm"][i] = info.comm_id
+        told["comm"][i] = comm_of[one.group]
         number = int(numbers[of]) if of >= 0 else 0
         row["counter"][i] = one.seq if one.seq >= 0 else (number * IN_A_STEP + place[one.group, of]) & 0xFFFFFFFF
         row["kind"][i] = _KINDS.get(one.collective, Kind.OTHER)

@@ -22,13 +22,13 @@ MOST_RANK: Final = 1 << 20
 MOST_WARNINGS: Final = 3
 """Of NCCL, of each process: the first ones, since the others are of what followed."""
 _FIELD: Final = re.compile(r"^\s*(time|host|rank|exitcode|error_file|traceback)\s*: ?(.*)$")
-_RANK: Final = re.compile(r"^(\d+) \(local_rank: \d+\)$")
-_EXIT: Final = re.compile(r"^(-?\d+) \(pid: (\d+)\)$")
+_RANK: Final = re.compile(r"^(\d{1,9}) \(local_rank: \d{1,9}\)$")
+_EXIT: Final = re.compile(r"^(-?\d{1,9}) \(pid: (\d{1,10})\)$")
 _SRUN: Final = re.compile(r"srun: error: (\S+): tasks? ([\d,\-]+): (.+)$")
-_NCCL: Final = re.compile(r"(?<![\w.:-])([\w.-]+):(\d+):\d+ \[(\d+)\] .*?NCCL (INFO|WARN) (.*)$")
-_NCCL_RANK: Final = re.compile(r"\brank (\d+) nranks (\d+)\b")
+_NCCL: Final = re.compile(r"(?<![\w.:-])([\w.-]{1,255}):(\d{1,10}):\d{1,10} \[(\d{1,4})\] .*?NCCL (INFO|WARN) (.*)$")
+_NCCL_RANK: Final = re.compile(r"\brank (\d{1,9}) nranks (\d{1,9})\b")
 _XID: Final = re.compile(
-    r"(?:(\S+) kernel: .*?)?NVRM: Xid \((PCI:[0-9a-fA-F:.]+)\): (\d+)(?:, pid='?(\d+)'?)?,? ?(.*)$"
+    r"(?:(\S{1,255}) kernel: .{0,255}?)?NVRM: Xid \((PCI:[0-9a-fA-F:.]+)\): (\d{1,6})(?:, pid='?(\d{1,10})'?)?,? ?(.*)$"
 )
 _SIGNALS: Final = {
     "Killed": 9, "Terminated": 15, "Aborted": 6, "Segmentation fault": 11, "Bus error": 7, "Hangup": 1, "Interrupt": 2,
@@ -114,7 +114,7 @@ class _Nccl:
         """Of the processes that said their rank in the largest communicator."""
         most = max((size for _, size in self._rank.values()), default=0)
         return [
-            Fact(rank, host, pid, words=tuple(self._warnings.get((host, pid), ())))
+            Fact(rank, host, pid, words=tuple(self._warnings.get((host, pid), ())), world_size=size)
             for (host, pid), (rank, size) in self._rank.items()
             if size == most
         ]
@@ -155,7 +155,7 @@ def _of_srun(line: str) -> list[Fact]:
     if not found:
         return []
     host, tasks, how = found.groups()
-    exited = re.match(r"Exited with exit code (\d+)", how)
+    exited = re.match(r"Exited with exit code (\d{1,9})", how)
     signal = next((number for word, number in _SIGNALS.items() if how.startswith(word)), None)
     if exited:
         status = status_of_code(int(exited.group(1)))
@@ -163,7 +163,7 @@ def _of_srun(line: str) -> list[Fact]:
         status = signal
     else:
         return []
-    return [Fact(rank, host, 0, status, words=(f"{how} (srun)",)) for rank in _numbers(tasks)]
+    return [Fact(rank, host, 0, status, words=(f"{how} (srun)",), by_task=True) for rank in _numbers(tasks)]
 
 
 def _numbers(text: str) -> list[int]:

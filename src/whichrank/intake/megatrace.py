@@ -3,7 +3,8 @@
 Nothing says when an operation has ended. But no member of a group can have ended what another has not enqueued, and
 whoever stands still has ended the others. So of each group what all members have enqueued counts as complete, and what
 some have as under way. Groups are told apart by their hash; without one (older logs have only a pointer that is
-another one in each process) all operations are taken for those of one group of all ranks.
+another one in each process) all operations are taken for those of one group of all ranks, and nobody is named, since
+some may do less by design. Sends and receives are left out. A log that begins later than the others has lost lines.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ HINT: Final = b"[save_count "
 MOST_OPS: Final = 1 << 24
 MOST_RANK: Final = 1 << 20
 _LINE: Final = re.compile(
-    rb"\[save_count (\d+)\] \[(\d+)\.(\d+)\] \[Rank (\d+)\] Fun (\w+) Data (\d+) stream \S+ opCount (\d+)"
+    rb"\[save_count (\d{1,18})\] \[(\d{1,18})\.(\d{1,18})\] \[Rank (\d{1,9})\] Fun (\w{1,64}) Data (\d{1,18}) "
+    rb"stream \S{1,64} opCount (\d{1,18})"
     rb"(?:\s+groupHash (\w+))?"
 )
 _KINDS: Final = {
@@ -39,11 +41,13 @@ class Enqueued:
 
     Attributes:
         rank: Global rank.
+        first: Number of its first line.
         rows: Of each operation: nanoseconds of unix time, kind, elements, index into `groups`.
         groups: Hashes; "" where there is none.
     """
 
     rank: int
+    first: int
     rows: tuple[tuple[int, int, int, int], ...]
     groups: tuple[str, ...]
 
@@ -75,7 +79,7 @@ def read_megatrace(stream: IO[bytes]) -> Megatrace:
             (at, kind, count, groups.setdefault(group, len(groups)))
             for _, (at, kind, count, group) in sorted(ops.items())
         )
-        found.append(Enqueued(rank, rows, tuple(groups)))
+        found.append(Enqueued(rank, min(ops), rows, tuple(groups)))
     return Megatrace(tuple(found))
 
 
@@ -93,8 +97,10 @@ def _lines(stream: IO[bytes]) -> Iterator[tuple[int, int, int, int, int, int, st
 
 
 def dumps_of(enqueued: Iterable[Enqueued]) -> dict[int, Dump]:
-    """As if each rank had dumped its operations."""
-    ranks = {one.rank: one for one in enqueued}
+    """As if each rank had dumped its operations; none for those whose log begins later than others."""
+    enqueued = list(enqueued)
+    first = min((one.first for one in enqueued), default=0)
+    ranks = {one.rank: one for one in enqueued if one.first == first}
     counts: dict[str, dict[int, int]] = {}
     for one in ranks.values():
         for _, _, _, group in one.rows:
@@ -116,4 +122,4 @@ def _dump(one: Enqueued, members: dict[str, tuple[int, ...]], least: dict[str, i
     entries["record"] = np.arange(len(entries))
     entries["dtype"] = UNKNOWN_DTYPE
     groups = tuple(Group(name or "all", "", members[name]) for name in one.groups)
-    return Dump("megatrace", "nccl", groups, {}, entries, rank=one.rank)
+    return Dump("megatrace", "nccl", groups, {}, entries, rank=one.rank, hides_messages="" in one.groups)

@@ -13,6 +13,7 @@ Columns: dp_rank, stage, rank, step, optype, start_ts, duration (seconds in the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +29,8 @@ from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo
 MAGIC: Final = b"PAR1"
 COLUMNS: Final = ("dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration")
 MOST_ROWS: Final = 1 << 26
+MOST_PLACES: Final = 1 << 27
+"""Of steps, workers and spans in a step, all of one stage."""
 STEP_APART_NS: Final = 1000
 PAUSE: Final = 0.005
 """Share of a step from which a pause matters."""
@@ -155,7 +158,10 @@ def _with_barriers(spans: Spans) -> Spans:
         mine = np.flatnonzero((spans.stage[order] == stage) & ~first)
         workers, who = np.unique(spans.rank[order][mine], return_inverse=True)
         steps, when = np.unique(spans.step[order][mine], return_inverse=True)
-        table = np.zeros((len(workers), len(steps), int(place[mine].max(initial=0)) + 1))
+        size = len(workers), len(steps), int(place[mine].max(initial=0)) + 1
+        if prod(size) > MOST_PLACES:
+            raise FormatError("its steps have too many spans to be compared")
+        table = np.zeros(size)
         table[who.reshape(-1), when.reshape(-1), place[mine]] = pause_s[mine]
         matters = np.median(table.max(axis=0), axis=0) >= PAUSE * step_s
         shared = np.median(table.min(axis=0), axis=0) >= ALL_PAUSE_S

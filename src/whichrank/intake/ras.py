@@ -11,9 +11,9 @@ Versions 2.28.7 to 2.28.9 leave out a comma behind each rank that is missing; it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
@@ -25,11 +25,13 @@ from whichrank.model.rows import Kind
 
 HINT: Final = b'"communicators_count"'
 LEAST_LOOKS: Final = 2
-MOST_AHEAD: Final = 4096
+MOST_AHEAD: Final = 64
 """Collectives that a rank may have launched beyond another, and all are told."""
 MOST_RANK: Final = 1 << 20
 _NEXT: Final = re.compile(rb"(?<=\n\})\s*(?=\{)")
-_NO_COMMA: Final = re.compile(rb'("nvml_dev"\s*:\s*-?\d+)(\s*\n\s*"status")')
+_NO_COMMA: Final = re.compile(
+    rb'("nvml_dev"[^\S\n]{0,64}:[^\S\n]{0,64}-?\d{1,9})([^\S\n]{0,64}\n[^\S\n]{0,64}"status")'
+)
 
 
 class _Status(msgspec.Struct):
@@ -49,7 +51,7 @@ class _Rank(msgspec.Struct):
     cuda_dev: int = -1
     nvml_dev: int = -1
     status: _Status = msgspec.field(default_factory=_Status)
-    collective_counts: dict[str, int] = msgspec.field(default_factory=dict)
+    collective_counts: dict[str, Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]] = msgspec.field(default_factory=dict)
 
 
 class _Communicator(msgspec.Struct):
@@ -148,14 +150,16 @@ def read_ras(data: bytes) -> Ras:
 def standing_still(looks: Iterable[Ras]) -> Ras | None:
     """The last of several looks at a job, if all found the same counts, and unequal ones."""
     looks = sorted(looks, key=lambda one: one.timestamp)
-    if len(looks) < LEAST_LOOKS or any(one.launched != looks[0].launched for one in looks) or not looks[0].behind:
+    # A text has no time; one look that is there twice says nothing.
+    times = len(looks) if not any(one.timestamp for one in looks) else len({one.timestamp for one in looks})
+    if times < LEAST_LOOKS or any(one.launched != looks[0].launched for one in looks) or not looks[0].behind:
         return None
     return looks[-1]
 
 
 def dumps_of(ras: Ras) -> dict[int, Dump]:
     """As if each rank had dumped its collectives: complete where all members have launched them, else under way."""
-    members = {name: tuple(sorted(counts)) for name, counts in ras.launched.items()}
+    members = {name: tuple(sorted({*counts, *_silent(ras, counts)})) for name, counts in ras.launched.items()}
     least = {name: min(counts.values(), default=0) for name, counts in ras.launched.items()}
     groups = tuple(Group(name, "", members[name]) for name in ras.launched)
     found = {}
@@ -175,6 +179,11 @@ def dumps_of(ras: Ras) -> dict[int, Dump]:
             entry["kind"], entry["peer"], entry["dtype"] = Kind.OTHER, -1, UNKNOWN_DTYPE
         found[rank] = Dump("ras", "nccl", groups, {}, entries, rank=rank)
     return found
+
+
+def _silent(ras: Ras, counts: Mapping[int, int]) -> tuple[int, ...]:
+    """Members that do not answer, of a communicator of all: they may be who the others wait for."""
+    return ras.unresponsive if len(counts) + len(ras.unresponsive) == ras.world_size else ()
 
 
 def _fact(one: _Rank) -> Fact:

@@ -19,14 +19,19 @@ from whichrank.intake.kineto import Trace
 from whichrank.intake.logs import Log
 from whichrank.intake.megatrace import Megatrace
 from whichrank.intake.op_spans import Spans
+from whichrank.intake.plain_text import for_people
 from whichrank.intake.ras import Looks, Ras
-from whichrank.intake.recording import Intake, Note, Recording
+from whichrank.intake.recording import Intake, Note, Recording, State
 from whichrank.intake.sources import Refused, Source, files_in, opened
 from whichrank.intake.workers import each
 from whichrank.model.picture import Recorded
 
 T = TypeVar("T")
 LISTED: Final = 8
+CALLERS: Final = 4
+MOST_SAID: Final = 200
+MOST_RANKS: Final = 1 << 17
+"""Of a job; a number in the name of a file that is larger is something else."""
 JUST_NOW_S: Final = 1.0
 """A dump that was written so soon after its latest operation is of a job that went on: timeouts are longer."""
 CLOCKS_S: Final = 2.0
@@ -94,37 +99,50 @@ def look_into(path: Path) -> list[Part]:
                 parts.append(_damaged(source.name, source.why) if isinstance(source, Refused) else _part(source))
     except OSError as error:
         parts.append(_damaged(str(path), IncompleteDataError(f"it cannot be read: {error.strerror}")))
+    except Exception as error:
+        parts.append(_damaged(str(path), _unreadable(error)))
     return parts
 
 
 def _part(source: Source) -> Part:
     if not source.head:
-        return Part(Note(source.name, "", "empty", rank_in_name(source.name), what="it is empty"))
+        return Part(_note(source.name, "", "empty", rank_in_name(source.name), what="it is empty"))
     known = format_of(source.head)
     if known is None and LOG.is_it(source.head):
         try:
-            return Part(Note(source.name, LOG.name, "read"), LOG.read(source))
-        except (WhichrankError, OSError, EOFError):
+            return Part(_note(source.name, LOG.name, "read"), LOG.read(source))
+        except Exception:
             known = None
     if known is None:
-        return Part(Note(source.name, "", "ignored", what="it is no recording that is known"))
+        return Part(_note(source.name, "", "ignored", what="it is no recording that is known"))
     try:
         content = known.read(source)
     except WhichrankError as error:
         return _damaged(source.name, error, known.name)
-    except (OSError, EOFError) as error:
-        return _damaged(source.name, FormatError(f"it cannot be read: {error}"), known.name)
+    except Exception as error:
+        return _damaged(source.name, _unreadable(error), known.name)
     if not isinstance(content, Dump | Inspected | Trace):
-        return Part(Note(source.name, known.name, "read"), content)
+        return Part(_note(source.name, known.name, "read"), content)
     rank = content.rank if content.rank is not None else rank_in_name(source.name)
-    if rank is None:
-        return Part(Note(source.name, known.name, "damaged", what=UNNAMED))
-    return Part(Note(source.name, known.name, "read", rank), content, source.modified_s)
+    most = flight_job.world_size(content) if isinstance(content, Dump) else content.world_size
+    if rank is None or rank >= (most or MOST_RANKS):
+        return Part(_note(source.name, known.name, "damaged", what=UNNAMED))
+    return Part(_note(source.name, known.name, "read", rank), content, source.modified_s)
+
+
+def _note(path: str, known_as: str, state: State, rank: int | None = None, what: str = "") -> Note:
+    return Note(for_people(path), known_as, state, rank, for_people(what))
+
+
+def _unreadable(error: Exception) -> FormatError:
+    if isinstance(error, MemoryError):
+        return FormatError("it asks for more memory than a recording needs")
+    return FormatError(f"it cannot be read: {str(error)[:MOST_SAID] or type(error).__name__}")
 
 
 def _damaged(name: str, why: WhichrankError, known_as: str = "") -> Part:
     what = f"{why.what}; {why.mend}" if why.mend else why.what
-    return Part(Note(name, known_as, "damaged", rank_in_name(name), what=what))
+    return Part(_note(name, known_as, "damaged", rank_in_name(name), what=what))
 
 
 def _by_rank(found: Sequence[tuple[Note, T]]) -> tuple[dict[int, T], dict[int, str]]:
@@ -179,15 +197,20 @@ def _of_dumps(
     told, unsure = flight_job.job_of(dumps)
     told = [one for one in told if one.rank not in unsure]
     unread = _unread(world, dumps, notes, what) | unsure
-    facts = {rank: fact for rank, fact in facts.items() if rank < world}
+    facts = {rank: fact for rank, fact in facts.items() if rank < world and fact.world_size in (0, world)}
     batches, now_s = flight_job.batches_of(told, world, facts)
     said = {rank: fact.words for rank, fact in facts.items() if fact.words}
+    said |= {one.rank: (*said.get(one.rank, ()), _issued_at(one.dump)) for one in told if one.dump.frames}
     ages_s = [written_s.get(whose[one.rank], 0.0) - one.latest_ns / 1e9 for one in told if one.latest_ns]
     is_still = 2 * sum(-CLOCKS_S < age_s < JUST_NOW_S for age_s in ages_s) <= len(ages_s)
     utc_offset_s = 0.0 if any(one.latest_ns for one in told) else None
     hides = what != DUMP or any(one.dump.backend == "gloo" for one in told)
     about = Recorded(is_still=is_still, hides_messages=hides)
     return Recording(name, FLIGHT_RECORDER, batches, now_s, utc_offset_s, dict(sorted(unread.items())), said, about)
+
+
+def _issued_at(dump: Dump) -> str:
+    return f"latest operation issued in {' < '.join(dump.frames[:CALLERS])}"
 
 
 def _of_counts(

@@ -1,7 +1,7 @@
 """Reads many files at once, in processes that have little memory to lose.
 
 Bytes of others are decoded in a process of their own: it has a limit on its memory, so a few hostile bytes that ask for
-a lot of it cost one sentence, and where they end a process, the files after them are read one by one.
+a lot of it cost one sentence, and where they end a process, those that were under way are read one by one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 MEMORY_BYTES: Final = 1 << 30
 """What a process may take beyond what it begins with."""
+CPU_S: Final = 600
+"""What it may take for one item: a gigabyte takes a tenth of it."""
 AHEAD: Final = 4
 """Items that wait for a process, for each."""
 
@@ -36,13 +38,16 @@ def each(work: Callable[[T], R], items: Sequence[T], processes: int = 0) -> Iter
     """
     count = min(processes or len(os.sched_getaffinity(0)), len(items))
     at = 0
-    try:
-        for result in _pooled(work, items, count):
-            yield result
-            at += 1
-    except BrokenProcessPool:
-        for item in items[at:]:
-            yield _alone(work, item)
+    while at < len(items):
+        try:
+            for result in _pooled(work, items[at:], count):
+                yield result
+                at += 1
+        except BrokenProcessPool:
+            # One of those that were under way, and all of them are lost.
+            for item in items[at : at + (AHEAD + 1) * count]:
+                yield _alone(work, item)
+                at += 1
 
 
 def _pooled(work: Callable[[T], R], items: Sequence[T], count: int) -> Iterator[R | WhichrankError]:
@@ -52,7 +57,7 @@ def _pooled(work: Callable[[T], R], items: Sequence[T], count: int) -> Iterator[
     waiting: deque[Future[R]] = deque()
     try:
         for item in items:
-            waiting.append(pool.submit(work, item))
+            waiting.append(pool.submit(_timed, work, item))
             if len(waiting) > AHEAD * count:
                 result = _result(waiting.popleft())
                 yield result
@@ -66,7 +71,7 @@ def _pooled(work: Callable[[T], R], items: Sequence[T], count: int) -> Iterator[
 def _alone(work: Callable[[T], R], item: T) -> R | WhichrankError:
     with _pool(1) as pool:
         try:
-            return _result(pool.submit(work, item))
+            return _result(pool.submit(_timed, work, item))
         except BrokenProcessPool:
             return FormatError("what it holds ended the process that read it")
 
@@ -78,6 +83,19 @@ def _result(future: Future[R]) -> R | WhichrankError:
         return error
     except MemoryError:
         return FormatError("it asks for more memory than a recording needs")
+    except BrokenProcessPool:
+        raise
+    except Exception as error:
+        return FormatError(f"it cannot be read: {type(error).__name__}")
+
+
+def _timed(work: Callable[[T], R], item: T) -> R:
+    """With a limit on the time of the CPU, beyond which the process ends."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    wanted = int(used.ru_utime + used.ru_stime) + CPU_S
+    resource.setrlimit(resource.RLIMIT_CPU, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+    return work(item)
 
 
 def _pool(count: int) -> ProcessPoolExecutor:
@@ -90,4 +108,5 @@ def _limit() -> None:
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     wanted = used + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     resource.setrlimit(resource.RLIMIT_AS, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from whichrank.locate.departures import departures
 from whichrank.locate.messages import message_ends, sizes_differ
 from whichrank.model.picture import Picture
-from whichrank.model.rows import Flag, Kind
+from whichrank.model.rows import UNNUMBERED, Flag, Kind
 from whichrank.model.sequence import Edit, Tokens
 from whichrank.model.signature import signatures
 
@@ -74,7 +74,7 @@ def _message_contradictions(picture: Picture) -> list[Contradiction]:
     return [
         Contradiction(m.comm, m.number, (m.sender, m.receiver), (rows[int(Kind.SEND)], rows[int(Kind.RECV)]), (0, 1))
         for m, rows in message_ends(picture).items()
-        if sizes_differ(picture, rows)
+        if m.number < UNNUMBERED and sizes_differ(picture, rows)  # else the ends may be of two messages
     ]
 
 
@@ -92,6 +92,8 @@ def _contradiction(
 
 def _split_sides(picture: Picture, rows: np.ndarray[Any, Any]) -> NDArray[np.int64]:
     """Uneven all-to-all: what i sends to j must be what j expects of i. One side per rank that fits nobody else."""
+    if not rows["splits"].any():
+        return np.zeros(len(rows), np.int64)
     comm = int(rows["comm"][0])
     at = {int(picture.member_rank[picture.comm_at[comm] + g]): g for g in range(int(picture.comm_size[comm]))}
     sides = np.zeros(len(rows), np.int64)

@@ -131,7 +131,7 @@ def test_the_first_word_on_a_rank_counts() -> None:
 # ---- RAS -------------------------------------------------------------------------------------------------------------
 
 
-def ras_of(size: int, missing: dict[int, bool], behind: dict[int, int] | None = None) -> bytes:
+def ras_of(size: int, missing: dict[int, bool], behind: dict[int, int] | None = None, at: str = "10:00:00") -> bytes:
     """As NCCL 2.28.9 writes it, without the comma behind missing ranks."""
 
     def rank(number: int, **more: Any) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def ras_of(size: int, missing: dict[int, bool], behind: dict[int, int] | None = 
     ]
     gone = [rank(r, status={"unresponsive": True, "considered_dead": dead}) for r, dead in missing.items()]
     communicator = {"hash": "0x1", "size": size, "ranks": ranks, "missing_ranks": gone}
-    value = {"nccl_version": "2.28.9", "timestamp": "t", "communicators_count": 1, "communicators": [communicator]}
+    value = {"nccl_version": "2.28.9", "timestamp": at, "communicators_count": 1, "communicators": [communicator]}
     text = json.dumps(value, indent=1)
     return re.sub(r'("nvml_dev": \d+),(\s*"status": \{\s*"unresponsive)', r"\1\2", text).encode()
 
@@ -171,12 +171,16 @@ def test_ras_with_the_missing_comma() -> None:
 def test_two_looks_that_find_the_same_name_who_is_behind(tmp_path: Path) -> None:
     # GIVEN looks at a job of 16 ranks in which rank 3 has launched less
     for number in range(2):
-        (tmp_path / f"look-{number}").write_bytes(ras_of(16, {}, behind={3: 2}))
+        (tmp_path / f"look-{number}").write_bytes(ras_of(16, {}, behind={3: 2}, at=f"10:00:0{number}"))
     (recording,) = read([tmp_path]).recordings
     (incident,) = analyze(recording)
     assert [(c.rank, c.host, c.pid) for c in incident.culprits] == [(3, "10.0.0.0", 703)]
     # BUT one look, or two between which it went on, say nothing
-    (tmp_path / "look-1").write_bytes(ras_of(16, {}, behind={3: 1}))
+    (tmp_path / "look-1").write_bytes(ras_of(16, {}, behind={3: 1}, at="10:00:01"))
+    with pytest.raises(IncompleteDataError, match="two looks some seconds apart"):
+        read([tmp_path])
+    # NOR does one that is there twice
+    (tmp_path / "look-1").write_bytes(ras_of(16, {}, behind={3: 2}, at="10:00:00"))
     with pytest.raises(IncompleteDataError, match="two looks some seconds apart"):
         read([tmp_path])
     (tmp_path / "look-1").unlink()

@@ -30,7 +30,7 @@ def command(paths: tuple[Path, ...], output: Path, redact: str, force: bool) -> 
     """
     from whichrank.errors import UsageError
     from whichrank.surface.cli.bench import progress_bar
-    from whichrank.surface.cli.why import exit_code_of
+    from whichrank.surface.cli.why import EXIT_INCOMPLETE, exit_code_of
     from whichrank.surface.report.make import make_report
 
     if output.exists() and not force:
@@ -39,7 +39,7 @@ def command(paths: tuple[Path, ...], output: Path, redact: str, force: bool) -> 
         )
     with progress_bar() as progress:
         bar = progress.add_task("read", total=None)
-        page, incidents = make_report(
+        page, incidents, is_complete = make_report(
             paths, _redacted(redact), lambda done, total: progress.update(bar, completed=done, total=total)
         )
     try:
@@ -47,7 +47,7 @@ def command(paths: tuple[Path, ...], output: Path, redact: str, force: bool) -> 
     except OSError as error:
         raise UsageError(f"'{output}' cannot be written: {error.strerror}", mend="-o FILE names another one") from error
     click.echo(f"whichrank: {output} ({len(page) >> 10} KiB)", err=True)
-    return exit_code_of(incidents)
+    return exit_code_of(incidents) or (0 if is_complete else EXIT_INCOMPLETE)
 
 
 def _redacted(text: str) -> list[Redacted]:

@@ -30,8 +30,13 @@ def csv_of(gathered: Gathered) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(_rows(gathered))
+    writer.writerows([_cell(value) for value in row] for row in _rows(gathered))
     return text.getvalue().encode()
+
+
+def _cell(value: Any) -> Any:
+    """No formula, whatever a job calls its groups."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value
 
 
 def json_of(gathered: Gathered) -> bytes:

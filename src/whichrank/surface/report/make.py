@@ -11,7 +11,7 @@ from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
 from whichrank.errors import FormatError
 from whichrank.intake.read import read
-from whichrank.intake.recording import Note
+from whichrank.intake.recording import Intake
 from whichrank.model.incident import Incident
 from whichrank.surface.analyze import analyzed, analyzer_of
 from whichrank.surface.replay import tape_at
@@ -24,8 +24,8 @@ def make_report(
     paths: Sequence[Path],
     redact: Iterable[Redacted] = (),
     tell: Callable[[int, int], None] = lambda _done, _total: None,
-) -> tuple[str, tuple[Incident, ...]]:
-    """The page, and the incidents in it.
+) -> tuple[str, tuple[Incident, ...], bool]:
+    """The page, the incidents in it, and whether nothing is missing.
 
     Args:
         paths: The folder of a run with a tape, or recordings.
@@ -37,9 +37,10 @@ def make_report(
     """
     if tape := tape_in(paths):
         gathered = gather_tape(tape)
-        return page_of(gathered, redact), gathered.incidents
-    gathered, notes = gather_recording(paths, tell)
-    return page_of(gathered, redact, [msgspec.to_builtins(note) for note in notes]), gathered.incidents
+        return page_of(gathered, redact), gathered.incidents, True
+    gathered, intake = gather_recording(paths, tell)
+    page = page_of(gathered, redact, [msgspec.to_builtins(note) for note in intake.notes])
+    return page, gathered.incidents, not intake.recordings[0].unread
 
 
 def gather(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done, _total: None) -> Gathered:
@@ -62,15 +63,15 @@ def tape_in(paths: Sequence[Path]) -> Path | None:
     return tape if tape is not None and tape.is_file() and _is_tape(tape) else None
 
 
-def gather_recording(paths: Sequence[Path], tell: Callable[[int, int], None]) -> tuple[Gathered, tuple[Note, ...]]:
-    """What is in recordings of others, and what became of each file."""
+def gather_recording(paths: Sequence[Path], tell: Callable[[int, int], None]) -> tuple[Gathered, Intake]:
+    """What is in recordings of others, the first of several, and what was read."""
     intake = read(paths, tell)
     recording = intake.recordings[0]
     analyzer = analyzer_of(recording)
     gatherer = Gatherer(analyzer)
     incidents = analyzed(recording, analyzer, gatherer.see)
     gathered = gatherer.gathered(recording.job, incidents, recording.now_s, recording.utc_offset_s)
-    return gathered, intake.notes
+    return gathered, intake
 
 
 def gather_tape(path: Path) -> Gathered:

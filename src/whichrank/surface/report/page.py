@@ -26,6 +26,11 @@ from whichrank.surface.text import headline, paragraph
 
 Redacted = Literal["hosts", "paths"]
 REDACTABLE: Final[tuple[Redacted, ...]] = ("hosts", "paths")
+_ADDRESS: Final = re.compile(
+    r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|(?<![\w:])(?:[0-9a-fA-F]{1,4}:){4,7}[0-9a-fA-F]{1,4}(?![\w:])"
+)
+_COLUMNS: Final = frozenset({"rank", "comm", "kind", "counter", "start", "lasted", "waited", "own", "blocked"})
+"""Keys of columns, and of what is no text."""
 _PATH: Final = re.compile(r"(?<![\w.])(?:/[\w.+\-@]+)+/(?=[\w.+\-@]+)")
 _PLACE: Final = re.compile(r"(?<=\()([^()\s]+/)(?=[^/()\s]+:\d+\))")
 LISTED: Final = 32
@@ -46,14 +51,11 @@ def page_of(gathered: Gathered, redact: Iterable[Redacted] = (), notes: Iterable
     if "paths" in redact:
         data = _without_paths(data)
     text = msgspec.json.encode(data).decode().replace("<", "\\u003c").replace("\u2028", "\\u2028")
-    parts = {name: _part(name) for name in ("page.css", "page.js")}
-    return (
-        _part("page.html")
-        .replace("@@TITLE@@", html.escape(f"whichrank: {data['job']}"))
-        .replace("@@STYLE@@", parts["page.css"])
-        .replace("@@DATA@@", text)
-        .replace("@@SCRIPT@@", parts["page.js"])
-    )
+    parts = {
+        "@@TITLE@@": html.escape(f"whichrank: {data['job']}"), "@@STYLE@@": _part("page.css"), "@@DATA@@": text,
+        "@@SCRIPT@@": _part("page.js"),
+    }  # fmt: skip
+    return re.sub("|".join(parts), lambda found: parts[found.group()], _part("page.html"))
 
 
 def _part(name: str) -> str:
@@ -143,20 +145,32 @@ def _replaced(value: Any, names: Mapping[str, str]) -> Any:
     """With these names replaced in all texts, the longest first."""
     if not names:
         return value
-    pattern = re.compile("|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)))
-    return _changed(value, lambda text: pattern.sub(lambda found: names[found.group()], text))
+    some = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    pattern = re.compile(rf"(?<![\w-])(?:{some})(?![\w-])(?:\.[\w-]+)*")
+
+    def changed(text: str) -> str:
+        hidden = pattern.sub(lambda found: names[_longest(found.group(), names)], text)
+        return _ADDRESS.sub("an address", hidden)
+
+    return _changed(value, changed)
+
+
+def _longest(text: str, names: Mapping[str, str]) -> str:
+    """Which of these names it begins with."""
+    return max((name for name in names if text.startswith(name)), key=len)
 
 
 def _without_paths(value: Any) -> Any:
-    """With the folders of all paths left out."""
-    return _changed(value, lambda text: _PLACE.sub("", _PATH.sub("", text)))
+    """With the folders of all paths left out, of files that were read altogether."""
+    notes = [note | {"path": note["path"].rsplit("/", 1)[-1]} for note in value["notes"]]
+    return _changed(value | {"notes": notes}, lambda text: _PLACE.sub("", _PATH.sub("", text)))
 
 
 def _changed(value: Any, change: Any) -> Any:
     if isinstance(value, str):
-        return change(value) if len(value) < 1 << 16 else value  # columns are no texts
+        return change(value)
     if isinstance(value, list | tuple):
         return [_changed(one, change) for one in value]
     if isinstance(value, dict):
-        return {key: _changed(one, change) for key, one in value.items()}
+        return {key: one if key in _COLUMNS else _changed(one, change) for key, one in value.items()}
     return value

@@ -36,7 +36,8 @@ def data_in(page: str) -> dict[str, Any]:
 
 def test_a_page_holds_all_that_it_shows(folder: Path) -> None:
     # GIVEN dumps of a hang WHEN a page is made of them
-    page, (incident,) = make_report([folder])
+    page, (incident,), is_complete = make_report([folder])
+    assert is_complete
     data = data_in(page)
     # THEN verdict, waits and operations are in it, and nothing is fetched
     assert data["incidents"][0]["culprits"][0]["rank"] == incident.culprits[0].rank == 4
