@@ -1,0 +1,119 @@
+"""Whatever bytes come: one sentence, no traceback, and nothing of them is run."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import pickle
+import random
+import sys
+import tarfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_inspector import lines
+from test_megatrace import line
+from test_ras_text import BEHIND, text_of
+from test_watchdog import timed_out
+from traces import trace_of
+
+from whichrank.bench.dumps.cases import cases
+from whichrank.bench.dumps.played import dump_of, play
+from whichrank.errors import WhichrankError
+from whichrank.intake.read import look_into, read
+from whichrank.surface.analyze import analyze
+
+TRIES = 30
+PIECES = (
+    b"\x00", b"\xff" * 9, b"9" * 400, b"-1", b"1e999", b"[" * 2000, b'{"a":' * 500, b"\x80\x05", b"\xed\xa0\x80", b"\n",
+)  # fmt: skip
+
+
+def flight_dump() -> dict[str, object]:
+    case = next(iter(cases()))
+    return dump_of(play(case.programs, case.fault), 0, case.groups, case.style)
+
+
+def parquet() -> bytes:
+    pyarrow, tables = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    out = io.BytesIO()
+    columns = {"rank": ["dp0_pp0"] * 8, "step": [1, 1, 2, 2] * 2, "name": ["forward"] * 8, "start": [0.1] * 8}
+    tables.write_table(pyarrow.table(columns), out)
+    return out.getvalue()
+
+
+def tar_of(data: bytes) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name in ("a_0", "b_1"):
+            about = tarfile.TarInfo(name)
+            about.size = len(data)
+            archive.addfile(about, io.BytesIO(data))
+    return out.getvalue()
+
+
+SEEDS: dict[str, Callable[[], bytes]] = {
+    "pickle": lambda: pickle.dumps(flight_dump(), 2),
+    "json": lambda: json.dumps(flight_dump()).encode(),
+    "kineto": lambda: json.dumps(trace_of(0, 4, [[100.0, 50.0]] * 8, [200.0] * 8)).encode(),
+    "ras": lambda: b'{"communicators_count": 1, "communicators": [{"size": 2, "ranks": [{"rank": 0, "pid": 3}]}]}',
+    "ras text": lambda: text_of(BEHIND) * 2,
+    "inspector": lambda: "".join(json.dumps(one) + "\n" for one in lines(0, None, iterations=8)).encode(),
+    "megatrace": lambda: "\n".join(line(n, 0) for n in range(40)).encode(),
+    "log": lambda: (timed_out(0) + "srun: error: n: tasks 1-3: Killed\nNVRM: Xid (PCI:0): 79, pid=3, x\n").encode(),
+    "parquet": parquet,
+    "gzip": lambda: gzip.compress(pickle.dumps(flight_dump(), 2)),
+    "xz": lambda: lzma.compress(random.Random(1).randbytes(100_000) + pickle.dumps(flight_dump(), 2)),
+    "tar": lambda: tar_of(random.Random(1).randbytes(100_000)),
+    "tar of pickles": lambda: tar_of(pickle.dumps(flight_dump(), 2)),
+}
+
+
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """With some bytes changed, put in, left out, or cut off."""
+    changed = bytearray(data)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(changed) + 1)
+        how = rng.randrange(5)
+        if how == 0 and at < len(changed):
+            changed[at] ^= 1 << rng.randrange(8)
+        elif how == 1:
+            changed[at:at] = rng.choice(PIECES)
+        elif how == 2:
+            del changed[at : at + rng.randint(1, 40)]
+        elif how == 3:
+            changed[at : at + 8] = changed[rng.randrange(len(changed) + 1) :][:8]
+        elif rng.random() < 0.3:
+            del changed[at:]
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_damaged_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
+    data, rng = SEEDS[name](), random.Random(name)
+    path = tmp_path / "trace_0"
+    for _ in range(TRIES):
+        path.write_bytes(damaged(data, rng))
+        for part in look_into(path):
+            assert part.note.state in ("read", "empty", "damaged", "ignored")
+            assert part.note.what.isprintable()
+            if part.content is None:
+                assert part.note.what
+
+
+@pytest.mark.parametrize("name", ["json", "kineto", "inspector", "megatrace", "log", "ras text"])
+def test_what_is_read_of_damaged_files_is_analyzed_or_refused(name: str, tmp_path: Path) -> None:
+    data, rng = SEEDS[name](), random.Random(name)
+    path = tmp_path / "trace_0"
+    for _ in range(4):
+        path.write_bytes(damaged(data, rng))
+        with suppress(WhichrankError):
+            intake = read([path])
+            found = [incident for recording in intake.recordings for incident in analyze(recording)]
+            assert all(len(incident.culprits) <= 4 for incident in found)
