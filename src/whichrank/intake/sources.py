@@ -72,11 +72,13 @@ def files_in(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         try:
             if path.is_dir():
-                found += sorted((p for p in path.rglob("*") if p.is_file() and not _hidden(p, path)), key=_in_order)
-            elif path.exists():
+                below = (p for p in path.rglob("*") if p.is_file() and not _hidden(p, path) and _stays(p, path))
+                found += sorted(below, key=_in_order)
+            elif path.is_file():
                 found.append(path)
             else:
-                raise IncompleteDataError(f"there is no file or folder '{path}'", mend="give the path of a recording")
+                what = "is neither a file nor a folder" if path.exists() else "is not there"
+                raise IncompleteDataError(f"'{path}' {what}", mend="give the path of a recording")
         except OSError as error:
             raise IncompleteDataError(f"'{path}' cannot be looked at: {error.strerror}") from error
         if len(found) > MOST_FILES:
@@ -89,6 +91,11 @@ def files_in(paths: Iterable[Path]) -> list[Path]:
 def _hidden(path: Path, folder: Path) -> bool:
     """Of a version control system, an editor, a desktop."""
     return any(part.startswith(".") for part in path.relative_to(folder).parts)
+
+
+def _stays(path: Path, folder: Path) -> bool:
+    """It is no link to somewhere else."""
+    return not path.is_symlink() or path.resolve().is_relative_to(folder.resolve())
 
 
 def _in_order(path: Path) -> list[str | int]:

@@ -6,6 +6,7 @@ import collections
 import gzip
 import io
 import lzma
+import os
 import tarfile
 from pathlib import Path
 
@@ -121,5 +122,18 @@ def test_folders_are_walked_in_order(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_said() -> None:
-    with pytest.raises(IncompleteDataError, match="there is no file or folder '/nowhere/at/all'"):
+    with pytest.raises(IncompleteDataError, match="'/nowhere/at/all' is not there"):
         files_in([Path("/nowhere/at/all")])
+
+
+def test_links_are_not_followed_out_of_a_folder_and_a_pipe_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_bytes(b"x")
+    folder = tmp_path / "dumps"
+    folder.mkdir()
+    (folder / "a").write_bytes(b"x")
+    (folder / "within").symlink_to(folder / "a")
+    (folder / "away").symlink_to(tmp_path / "outside")
+    assert [path.name for path in files_in([folder])] == ["a", "within"]
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(IncompleteDataError, match="neither a file nor a folder"):
+        files_in([tmp_path / "pipe"])

@@ -13,16 +13,6 @@ if TYPE_CHECKING:
     from whichrank.model.incident import Incident
 
 _LISTED = 8
-_TITLES = {
-    "flight_recorder": "dump of the Flight Recorder",
-    "inspector": "file of NCCL's Inspector",
-    "kineto": "trace of the profiler",
-    "log": "log",
-    "megatrace": "log of Megatrace",
-    "op_spans": "table of spans",
-    "ras": "status of NCCL's RAS",
-    "whichrank": "recording of whichrank",
-}
 
 
 @click.command(name="analyze")
@@ -32,8 +22,9 @@ def command(paths: tuple[Path, ...], as_json: bool) -> int:
     """Say what recordings of a job tell: who hangs it, and why.
 
     PATH is a file, a folder, or an archive (.tar, .gz, .xz, .zst), whatever it is called. Read are dumps of PyTorch's
-    Flight Recorder (pickle or JSON), traces of its profiler, and tables of spans (Parquet). Files that are none are
-    passed over; what of a job is missing or damaged is said, and the rest is used.
+    Flight Recorder, traces of its profiler, logs of its watchdog and of launchers, NCCL's RAS and Inspector, Megatrace,
+    and tables of spans. Files that are none are passed over; what of a job is missing or damaged is said, and the rest
+    is used.
 
     Exit codes: 0 nothing found, 3 a hang, 4 a slowdown, 5 nothing found but ranks are missing, or nothing to read.
     """
@@ -77,8 +68,11 @@ def _print(incidents: tuple[Incident, ...], intake: Intake, *, as_json: bool, is
 
 def _sentences(intake: Intake) -> list[str]:
     """What was read, what was not, and what would help."""
+    from whichrank.intake.formats import FORMATS, LOG
+
+    titles = {"whichrank": "recording of whichrank"} | {known.name: known.title for known in (*FORMATS, LOG)}
     used = Counter(note.format for note in intake.notes if note.state == "read")
-    sentences = [f"{count} file{'s' * (count > 1)} read, each a {_TITLES[kind]}" for kind, count in used.items()]
+    sentences = [f"{count} file{'s' * (count > 1)} read, each a {titles[kind]}" for kind, count in used.items()]
     bad = [note for note in intake.notes if note.state in ("empty", "damaged")]
     sentences += [f"'{note.path}' was not used: {note.what}" for note in bad[:_LISTED]]
     if len(bad) > _LISTED:

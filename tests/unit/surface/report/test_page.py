@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -13,6 +14,7 @@ import pytest
 
 from whichrank.bench.dumps.cases import cases
 from whichrank.bench.dumps.compare import write_case
+from whichrank.model.telemetry import Stack
 from whichrank.surface.report.make import gather, make_report
 from whichrank.surface.report.page import page_of, ranges
 
@@ -50,10 +52,6 @@ def test_a_page_holds_all_that_it_shows(folder: Path) -> None:
 def test_names_and_folders_can_be_left_out(folder: Path) -> None:
     gathered = gather([folder])
     hosts = dict.fromkeys(range(8), "gpu-node-17.internal")
-    import dataclasses
-
-    from whichrank.model.telemetry import Stack
-
     stacks = {4: [Stack("MainThread", True, False, ["step (/home/ann/secret/train.py:88)", "run (lib/x.py:3)"])]}
     full = dataclasses.replace(gathered, hosts=hosts, stacks=stacks)
     notes = [{"path": "/data/ann/trace_1", "format": "", "state": "read"}]
@@ -65,9 +63,26 @@ def test_names_and_folders_can_be_left_out(folder: Path) -> None:
     assert data_in(page)["hosts"]["0"] == "host-0"
 
 
-def test_what_a_job_calls_itself_is_text(folder: Path) -> None:
-    import dataclasses
+def test_what_is_left_out_changes_no_column_and_no_other_word(folder: Path) -> None:
+    # GIVEN hosts with short names, and addresses in lines of logs
+    gathered = dataclasses.replace(gather([folder]), hosts={0: "n1", 1: "a", 2: "node-1"}, job="n12 of node-1 at a")
+    what = "peer 10.1.2.3<4411> on n1.acme.com"
+    notes = [{"path": "dumps/acme/trace_1", "format": "", "state": "damaged", "what": what}]
+    plain, page = data_in(page_of(gathered, (), notes)), data_in(page_of(gathered, ("hosts", "paths"), notes))
+    # THEN columns are as they were, and so are words that only begin like a name
+    assert (page["lanes"], page["heat"]) == (plain["lanes"], plain["heat"])
+    assert page["job"] == "n12 of host-2 at host-0"
+    assert page["notes"][0]["what"] == "peer an address<4411> on host-1"
+    assert page["notes"][0]["path"] == "trace_1"
 
+
+def test_a_name_like_a_place_of_the_page_is_a_name(folder: Path) -> None:
+    gathered = dataclasses.replace(gather([folder]), job="@@SCRIPT@@ @@DATA@@")
+    page = page_of(gathered)
+    assert data_in(page)["job"] == "@@SCRIPT@@ @@DATA@@"
+
+
+def test_what_a_job_calls_itself_is_text(folder: Path) -> None:
     gathered = dataclasses.replace(gather([folder]), job=EVIL)
     page = page_of(gathered)
     assert EVIL not in page
@@ -87,8 +102,6 @@ def test_ranges_are_short(ranks: list[int], text: str) -> None:
 @pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
 def test_a_browser_shows_it_without_an_error(scheme: int, folder: Path, tmp_path: Path) -> None:
     # GIVEN a page of a job with a hostile name
-    import dataclasses
-
     path = tmp_path / "report.html"
     notes = [{"path": EVIL, "format": "", "state": "ignored"}]
     path.write_text(page_of(dataclasses.replace(gather([folder]), job=EVIL), (), notes), encoding="utf-8")
