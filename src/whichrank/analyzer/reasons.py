@@ -123,8 +123,9 @@ def held_up_by(state: JobState, ranks: list[int], since_s: float, waiting: int, 
     named, unless all but one are in torch's own rendezvous, where a rank does nothing but wait for others.
 
     Where no process was observed, as in recordings of operations, nothing more will come to light. Then all are named
-    if they are few, and are not all there is of a communicator: such ranks wait for each other before their first
-    operation. Where sends and receives are not recorded, who waits in one looks the same, so only a single one counts.
+    if they are few, and some are not all there is of a communicator that is new: such ranks wait for each other before
+    their first operation. Where sends and receives are not recorded, who waits in one looks the same, so only a single
+    one counts.
 
     Args:
         state: The job.
@@ -136,19 +137,20 @@ def held_up_by(state: JobState, ranks: list[int], since_s: float, waiting: int, 
     if state.recorded is not None and not any(was_observed(state, rank) for rank in ranks):
         if state.recorded.hides_messages and (len(ranks) > 1 or unseen):
             return []
-        are_few = len(ranks) <= MOST and FEW * len(ranks) <= waiting and not _is_all_of_a_group(state, ranks)
+        are_few = len(ranks) <= MOST and FEW * len(ranks) <= waiting and not _is_all_of_a_new_group(state, ranks)
         return ranks if len(ranks) == 1 or are_few else []
     late = ranks if len(ranks) < 2 else [r for r in ranks if not in_rendezvous(state, r, since_s)]
     return late if len(late) == 1 else []
 
 
-def _is_all_of_a_group(state: JobState, ranks: list[int]) -> bool:
+def _is_all_of_a_new_group(state: JobState, ranks: list[int]) -> bool:
+    """Are some of these all there is of a communicator on which nobody has issued anything yet?"""
     if len(ranks) < 2:
         return False
-    outside = ~np.isin(state.member_rank, ranks)
+    elsewhere = ~np.isin(state.member_rank, ranks) | (state.member_issued > 0)
     comm = np.repeat(np.arange(len(state.comm_size)), state.comm_size)
-    others = np.bincount(comm[outside], minlength=len(state.comm_size))
-    return bool(((others == 0) & (state.comm_size > 1)).any())
+    not_so = np.bincount(comm[elsewhere], minlength=len(state.comm_size))
+    return bool(((not_so == 0) & (state.comm_size > 1)).any())
 
 
 def _ended(state: JobState, rank: int) -> Told:

@@ -136,16 +136,16 @@ def test_a_dump_that_lacks_what_it_counts_is_not_believed() -> None:
     assert names(found(dumps)) == [5]
 
 
-def test_ranks_that_are_all_of_a_group_may_wait_for_each_other_unseen() -> None:
+def test_ranks_that_are_all_of_a_new_group_may_wait_for_each_other_unseen() -> None:
     # GIVEN sixteen ranks, of which two that share a group are in nothing
     pair = {"_0": list(range(16)), "_1": [4, 5]}
     apart = {"_0": list(range(16)), "_1": [4, 6]}
-    for groups, named in ((pair, []), (apart, [4, 5])):
+    for groups, used, named in ((pair, 0, []), (pair, 7, [4, 5]), (apart, 0, [4, 5])):
         dumps = {
             rank: dump(
                 rank,
                 [*(op(n, n + 1, True) for n in range(40, 50)), *([] if rank in (4, 5) else [op(50, 51, False)])],
-                {"0": (51 - (rank in (4, 5)), 50), "1": (0, 0)},
+                {"0": (51 - (rank in (4, 5)), 50), "1": (used, used)},
                 **groups,
             )
             for rank in range(16)
