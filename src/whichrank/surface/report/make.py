@@ -13,7 +13,7 @@ from whichrank.errors import FormatError
 from whichrank.intake.read import read
 from whichrank.intake.recording import Intake
 from whichrank.model.incident import Incident
-from whichrank.surface.analyze import analyzed, analyzer_of
+from whichrank.surface.analyze import analyze, analyzed, analyzer_of
 from whichrank.surface.replay import tape_at
 from whichrank.surface.report.gather import Gathered, Gatherer
 from whichrank.surface.report.page import Redacted, page_of
@@ -40,7 +40,7 @@ def make_report(
         return page_of(gathered, redact), gathered.incidents, True
     gathered, intake = gather_recording(paths, tell)
     page = page_of(gathered, redact, [msgspec.to_builtins(note) for note in intake.notes])
-    return page, gathered.incidents, not intake.recordings[0].unread
+    return page, gathered.incidents, not any(recording.unread for recording in intake.recordings)
 
 
 def gather(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done, _total: None) -> Gathered:
@@ -64,12 +64,13 @@ def tape_in(paths: Sequence[Path]) -> Path | None:
 
 
 def gather_recording(paths: Sequence[Path], tell: Callable[[int, int], None]) -> tuple[Gathered, Intake]:
-    """What is in recordings of others, the first of several, and what was read."""
+    """What is in recordings of others, and what was read. Of several, all verdicts, and the operations of the first."""
     intake = read(paths, tell)
-    recording = intake.recordings[0]
+    recording, *others = intake.recordings
     analyzer = analyzer_of(recording)
     gatherer = Gatherer(analyzer)
     incidents = analyzed(recording, analyzer, gatherer.see)
+    incidents += tuple(incident for other in others for incident in analyze(other))
     gathered = gatherer.gathered(recording.job, incidents, recording.now_s, recording.utc_offset_s)
     return gathered, intake
 
