@@ -56,6 +56,7 @@ MOST_MEMBERS: Final = 1 << 20
 MOST_FRAMES: Final = 64
 MOST_DIMENSIONS: Final = 64
 MOST_NS: Final = 1 << 62
+MOST_NUMBER: Final = 1 << 53
 _MOST_TEXT: Final = 256
 _VERSIONS: Final = ("1", "2")
 
@@ -246,7 +247,10 @@ def _text(value: Any) -> str:
 
 
 def _status(about: Mapping[str, Any]) -> tuple[int, int]:
-    return int(about.get("last_enqueued_collective", -1)), int(about.get("last_completed_collective", -1))
+    found = int(about.get("last_enqueued_collective", -1)), int(about.get("last_completed_collective", -1))
+    if not all(-1 <= number < MOST_NUMBER for number in found):
+        raise FormatError("the status of a group counts what cannot be counted")
+    return found
 
 
 def _hides_messages(entries: NDArray[Any]) -> bool:
@@ -291,8 +295,12 @@ def _entries(raw: list[Any], groups: dict[str, Group], index: dict[str, int]) ->
         numbers("time_discovered_started_ns"), numbers("time_discovered_completed_ns"),
     )  # fmt: skip
     rows["timeout_ms"] = numbers("timeout_ms")
+    for name in ("record", "seq", "p2p_seq", "op"):
+        if not -1 <= rows[name].min() <= rows[name].max() < MOST_NUMBER:
+            raise FormatError("an operation has a number that is none")
+        rows[name] = np.maximum(rows[name], 0)
     for name in ("created_ns", "started_ns", "completed_ns"):
-        if len(rows) and not 0 <= rows[name].min() <= rows[name].max() < MOST_NS:
+        if not 0 <= rows[name].min() <= rows[name].max() < MOST_NS:
             raise FormatError("it has a time that is none")
     rows["count"], rows["out_count"] = _elements(column("input_sizes", ())), _elements(column("output_sizes", ()))
     rows["dtype"] = [_dtype(types) for types in column("input_dtypes", ())]

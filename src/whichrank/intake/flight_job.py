@@ -248,9 +248,9 @@ def _member(rows: NDArray[Any], is_done: NDArray[np.bool_], status: tuple[int, i
     open_messages = rows["p2p_seq"][~is_done & rows["p2p"]]
     return Member(
         issued=issued,
-        done=int(open_rounds.min()) - 1 if len(open_rounds) else issued,
+        done=max(int(open_rounds.min()) - 1, 0) if len(open_rounds) else issued,
         messages=messages,
-        messages_done=int(open_messages.min()) - 1 if len(open_messages) else messages,
+        messages_done=max(int(open_messages.min()) - 1, 0) if len(open_messages) else messages,
         status=status,
     )
 

@@ -79,12 +79,15 @@ def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done,
     facts = joined([*(fact for log in logs for fact in log.facts), *(fact for look in looks for fact in look.facts)])
     facts = with_xids(facts, (xid for log in logs for xid in log.xids))
     written_s = {part.note.path: part.modified_s for part in parts}
-    recordings = [_of_dumps(dumps, notes, name, facts, written_s)] if dumps else []
-    if not recordings:
-        recordings += _of_counts(parts, logs, looks, notes, name, facts)
-    recordings += [_of_traces(traces, notes, name)] if traces else []
-    recordings += [_of_inspected(inspected, notes, name)] if inspected else []
-    recordings += [_of_spans(table, name) for _, table in tables]
+    try:
+        recordings = [_of_dumps(dumps, notes, name, facts, written_s)] if dumps else []
+        if not recordings:
+            recordings += _of_counts(parts, logs, looks, notes, name, facts)
+        recordings += [_of_traces(traces, notes, name)] if traces else []
+        recordings += [_of_inspected(inspected, notes, name)] if inspected else []
+        recordings += [_of_spans(table, name) for _, table in tables]
+    except (OverflowError, ValueError, IndexError, KeyError, MemoryError) as error:
+        raise FormatError(f"what these files say cannot be put together ({type(error).__name__})") from error
     if not recordings:
         raise IncompleteDataError(_nothing(notes, paths), mend="whichrank analyze --help  lists what can be read")
     return Intake(tuple(recordings), notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import io
 import json
@@ -13,6 +14,7 @@ import tarfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +28,9 @@ from traces import trace_of
 from whichrank.bench.dumps.cases import cases
 from whichrank.bench.dumps.played import dump_of, play
 from whichrank.errors import WhichrankError
-from whichrank.intake.read import look_into, read
+from whichrank.intake.flight_dump import parse
+from whichrank.intake.read import _of_dumps, look_into, read
+from whichrank.intake.recording import Note
 from whichrank.surface.analyze import analyze
 
 TRIES = 30
@@ -117,3 +121,42 @@ def test_what_is_read_of_damaged_files_is_analyzed_or_refused(name: str, tmp_pat
             intake = read([path])
             found = [incident for recording in intake.recordings for incident in analyze(recording)]
             assert all(len(incident.culprits) <= 4 for incident in found)
+
+
+VALUES = (
+    0, -1, 1, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63), 2**80, None, "", "x", True, "9" * 50, 1e300, float("nan"), (),
+    [], {}, [1, 2], ("a", "b"), [[2**60, 2**60]], "nccl:send 0->1", "nccl:recv 1<-0", "nccl:coalesced", "[0, 1]",
+    "completed",
+)  # fmt: skip
+
+
+def with_another(value: Any, rng: random.Random) -> Any:
+    """With one value in it, at any depth, that may be of another kind."""
+    if isinstance(value, dict) and value:
+        key = rng.choice(list(value))
+        value[key] = copy.deepcopy(rng.choice(VALUES)) if rng.random() < 0.15 else with_another(value[key], rng)
+        return value
+    if isinstance(value, list) and value:
+        at = rng.randrange(len(value))
+        value[at] = with_another(value[at], rng)
+        return value
+    return copy.deepcopy(rng.choice(VALUES))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_dumps_with_strange_values_are_analyzed_or_refused(seed: int) -> None:
+    rng = random.Random(seed)
+    case = rng.choice([case for case in cases() if len(case.programs) <= 8])
+    played = play(case.programs, case.fault)
+    raw = {rank: dump_of(played, rank, case.groups, case.style) for rank in range(len(case.programs))}
+    for _ in range(6):
+        changed, found = copy.deepcopy(raw), []
+        for _ in range(rng.randint(1, 12)):
+            rank = rng.choice(list(changed))
+            changed[rank] = with_another(changed[rank], rng)
+        for rank, dump in changed.items():
+            with suppress(WhichrankError):
+                found.append((Note(f"trace_{rank}", "flight_recorder", "read", rank), parse(dump)))
+        if found:
+            with suppress(WhichrankError):
+                analyze(_of_dumps(found, [note for note, _ in found], "job", {}))
