@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from job_pictures import Job
 
 from whichrank.locate.fronts import with_fronts
 from whichrank.locate.waitgraph import build
+from whichrank.model.picture import Picture, Recorded
 from whichrank.model.rows import SYNCHRONISING, Kind
+
+
+def picture(job: Job) -> Picture:
+    """Of a recording of others: where agents look, nothing is inferred."""
+    return replace(job.picture(), recorded=Recorded())
 
 
 def fronts(job: Job) -> dict[int, tuple[str, int]]:
     """Of each rank that waits: communicator and number of what it waits in."""
-    waits = with_fronts(job.picture()).waits
+    waits = with_fronts(picture(job)).waits
     return {int(w["rank"]): (job.names[int(w["comm"])], int(w["counter"])) for w in waits}
 
 
@@ -31,7 +39,7 @@ def test_what_has_ended_for_others_comes_before_what_another_has_not_issued() ->
     job.entered("a", 6, 0, done=4).entered("a", 6, 1, done=6).entered("b", 2, 0, 1, done=1).entered("b", 1, 2, done=1)
     job.op(0, "b", 2, ordinal=1).op(0, "a", 5, ordinal=2).op(0, "a", 6, ordinal=3).op(1, "b", 2, ordinal=1)
     assert fronts(job) == {0: ("a", 5), 1: ("b", 2)}
-    graph = build(with_fronts(job.picture()), 0.0)
+    graph = build(with_fronts(picture(job)), 0.0)
     assert len(graph.overtaken) == 1
 
 
@@ -76,6 +84,13 @@ def test_ranks_that_were_not_read_or_whose_operation_failed_get_none() -> None:
     assert fronts(job) == {}
 
 
+def test_where_agents_look_nothing_is_inferred() -> None:
+    job = Job(3, a=range(3)).entered("a", 7, 1, 2, done=7)
+    job.waits(0, "a", 6).entered("a", 7, 0, done=5).op(1, "a", 9)
+    assert len(with_fronts(job.picture()).waits) == 1
+    assert len(build(job.picture(), 0.6).overtaken) == 0
+
+
 # ---- what others have completed beyond it -------------------------------------------------------------------------
 
 
@@ -83,7 +98,7 @@ def test_ranks_that_were_not_read_or_whose_operation_failed_get_none() -> None:
 def test_a_rank_whose_peers_have_completed_a_later_round_with_it_waits_for_nobody(kind: Kind) -> None:
     job = Job(3, a=range(3)).entered("a", 7, 1, 2, done=7)
     job.waits(0, "a", 6, kind=kind).entered("a", 7, 0, done=5)
-    graph = build(job.picture(), 0.6)
+    graph = build(picture(job), 0.6)
     assert len(graph.overtaken) == 1
     assert graph.sinks.tolist() == []
 
@@ -100,4 +115,4 @@ def test_a_rank_that_may_just_be_late_is_not_overtaken(why: str, kind: Kind, min
     assert why
     job = Job(3, a=range(3)).entered("a", theirs, 1, 2, done=theirs)
     job.waits(0, "a", 6, kind=kind, peer=0).entered("a", mine, 0, done=5)
-    assert len(build(job.picture(), 0.6).overtaken) == 0
+    assert len(build(picture(job), 0.6).overtaken) == 0
