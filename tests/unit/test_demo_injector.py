@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -189,16 +189,20 @@ def test_stop_and_continue_hits_the_process_and_takes_it_back(stack: ExitStack) 
     # WHEN the blow has landed
     assert wait_for_truth(injector).culprits == (0,)
     # THEN the process is stopped, and runs again when the injector is closed
-    assert state_of(child.pid) == "T"
+    assert comes_true(lambda: state_of(child.pid) == "T")  # a signal waits until the process is scheduled
     assert injector.pids() == {0: child.pid}
     injector.close()
-    deadline_s = time.monotonic() + 5
-    while state_of(child.pid) == "T" and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    assert state_of(child.pid) != "T"
+    assert comes_true(lambda: state_of(child.pid) != "T")
     truth = injector.truth()
     assert truth is not None
     assert truth.ended_monotonic_ns is not None
+
+
+def comes_true(condition: Callable[[], bool], within_s: float = 5.0) -> bool:
+    deadline_s = time.monotonic() + within_s
+    while not condition() and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    return condition()
 
 
 def state_of(pid: int) -> str:
