@@ -284,7 +284,11 @@ def _entries(raw: list[Any], groups: dict[str, Group], index: dict[str, int]) ->
     ops = [named[name] for name in column("profiling_name", "")]
     for name, at in (("kind", 1), ("peer", 2), ("whole", 3), ("lists", 4)):
         rows[name] = [op[at] for op in ops]
-    rows["group"] = [_place(pg, groups, index) for pg in column("process_group", ("", ""))]
+    of_pair: dict[tuple[Any, ...], int] = {}
+    rows["group"] = [
+        of_pair[pair] if (pair := tuple(pg)) in of_pair else of_pair.setdefault(pair, _place(pg, groups, index))
+        for pg in column("process_group", ("", ""))
+    ]
     rows["record"], rows["pg"] = numbers("record_id"), numbers("pg_id", otherwise=-1)
     rows["seq"], rows["p2p_seq"] = numbers("collective_seq_id", "seq_id"), numbers("p2p_seq_id")
     rows["op"] = numbers("op_id")
@@ -337,11 +341,9 @@ def _place(process_group: Any, groups: dict[str, Group], index: dict[str, int]) 
 
 
 def _elements(sizes: list[Any]) -> list[int]:
-    return [min(sum(map(_size, of_one)), 1 << 62) for of_one in sizes]
-
-
-def _size(shape: Any) -> int:
-    return prod(min(n, 1 << 40) for n in shape[:MOST_DIMENSIONS])
+    if any(len(shape) > MOST_DIMENSIONS for of_one in sizes for shape in of_one):
+        raise FormatError(f"a tensor has more than {MOST_DIMENSIONS} dimensions")
+    return [min(sum(map(prod, of_one)), 1 << 62) for of_one in sizes]
 
 
 def _dtype(types: Any) -> int:

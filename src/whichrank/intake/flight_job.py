@@ -399,7 +399,7 @@ def _batch(
 
 
 def _rank_row(one: Told, world_size: int, read_ns: int, fact: Fact | None) -> NDArray[Any]:
-    row = rank_row(one.rank, world_size, read_ns, int(one.entries["record"].max(initial=-1)) + 1)
+    row = rank_row(one.rank, world_size, read_ns, int(_ordinals(one, one.entries).max(initial=0)))
     row["pid"] = fact.pid if fact else 0
     return row
 
@@ -428,6 +428,11 @@ def _pair_rows(one: Told, infos: dict[Key, CommInfo], pairs: _Pairs) -> NDArray[
     return rows
 
 
+def _ordinals(one: Told, entries: NDArray[Any]) -> NDArray[np.int64]:
+    """Places in the order of issue, among those that the ring has kept."""
+    return np.searchsorted(one.entries["record"], entries["record"]) + 1
+
+
 def _flags(entries: NDArray[Any]) -> NDArray[np.int64]:
     """What of the sizes may differ between members: a dump does not tell an even all-to-all from others."""
     flags = np.where(entries["kind"] == Kind.ALL_TO_ALL, int(Flag.UNEVEN), 0)
@@ -443,7 +448,7 @@ def _flights(one: Told, entries: NDArray[Any], number: NDArray[np.int64], ids: N
     row["t_issue_ns"], row["t_start_ns"] = entries["created_ns"], entries["started_ns"]
     row["kind"], row["dtype"], row["peer"] = entries["kind"], entries["dtype"], entries["peer"]
     row["reduce_op"] = UNKNOWN_REDUCE_OP
-    row["ordinal"], row["flags"], row["state"] = entries["record"] + 1, _flags(entries), 1
+    row["ordinal"], row["flags"], row["state"] = _ordinals(one, entries), _flags(entries), 1
     row["timeout_ms"] = np.clip(entries["timeout_ms"], 0, 0xFFFFFFFF)
     return told
 
@@ -452,7 +457,7 @@ def _records(one: Told, entries: NDArray[Any], number: NDArray[np.int64], ids: N
     told = np.zeros(len(entries), RECORD_TOLD)
     row = told["row"]
     told["rank"], told["comm"] = one.rank, ids[entries["group"]] if len(entries) else 0
-    row["seq"] = row["ordinal"] = entries["record"] + 1
+    row["seq"] = row["ordinal"] = _ordinals(one, entries)
     row["t_issue_ns"], row["t_start_ns"] = entries["created_ns"], entries["started_ns"]
     row["t_end_ns"] = np.maximum(entries["completed_ns"], entries["created_ns"])
     row["counter"], row["count"] = number, entries["count"]

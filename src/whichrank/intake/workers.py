@@ -6,6 +6,7 @@ a lot of it cost one sentence, and where they end a process, those that were und
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import resource
@@ -105,6 +106,7 @@ def _pool(count: int) -> ProcessPoolExecutor:
 
 
 def _limit() -> None:
+    gc.disable()  # what is read is plain data, without cycles
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     wanted = used + MEMORY_BYTES
