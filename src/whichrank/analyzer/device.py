@@ -16,7 +16,7 @@ from whichrank.analyzer.reasons import FEW, MOST, held_up_by
 from whichrank.locate.waitgraph import WaitGraph, waiters_of
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence
-from whichrank.model.picture import Picture
+from whichrank.model.picture import Ints, Picture
 from whichrank.model.rows import Kind
 
 if TYPE_CHECKING:
@@ -28,16 +28,14 @@ SEVERAL = 2
 """Members of a communicator that must have seen a later round end, if it has so many others."""
 
 
-def overtaken(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) -> Finding | None:
+def overtaken(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) -> Finding:
     """The ranks that do not see the end of what others have completed, with those that others wait for besides.
 
     Args:
         diagnosis: For words.
         picture: The job.
-        graph: Who waits for whom.
+        graph: Who waits for whom, and somebody is overtaken.
     """
-    if not len(graph.overtaken):
-        return None
     waits = picture.waits[graph.overtaken]
     ranks = [int(r) for r in np.unique(waits["rank"])]
     blames, evidence = [], []
@@ -79,10 +77,15 @@ def overtaken(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) -> Findi
     )
 
 
+def _done(picture: Picture, comm: int) -> Ints:
+    """How many operations each member that was read has completed there."""
+    here = slice(int(picture.comm_at[comm]), int(picture.comm_at[comm] + picture.comm_size[comm]))
+    return np.asarray(picture.member_done[here][picture.member_seen[here]])
+
+
 def _have_seen(picture: Picture, wait: np.void) -> bool:
     """Have several members completed a later round, or all others there are?"""
-    at, size = int(picture.comm_at[wait["comm"]]), int(picture.comm_size[wait["comm"]])
-    done = picture.member_done[at : at + size][picture.member_seen[at : at + size]]
+    done = _done(picture, int(wait["comm"]))
     have = int((done > wait["counter"]).sum())
     return have >= min(SEVERAL, len(done) - 1)
 
@@ -90,8 +93,7 @@ def _have_seen(picture: Picture, wait: np.void) -> bool:
 def _ended_elsewhere(picture: Picture, wait: np.void) -> int:
     """Operations that this rank has in flight on the communicator of its wait, and that a peer has completed."""
     comm = int(wait["comm"])
-    at, size = int(picture.comm_at[comm]), int(picture.comm_size[comm])
-    most = int(picture.member_done[at : at + size][picture.member_seen[at : at + size]].max(initial=0))
+    most = int(_done(picture, comm).max(initial=0))
     ops = picture.ops
     mine = (ops["rank"] == wait["rank"]) & (ops["comm"] == comm) & (ops["kind"] < Kind.SEND) & ~ops["failed"]
     return int((mine & (ops["counter"] <= most)).sum())

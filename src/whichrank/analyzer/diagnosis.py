@@ -101,14 +101,12 @@ class Diagnosis:
     def _sinks(self, picture: Picture, graph: waitgraph.WaitGraph, sinks: list[int], hard: bool) -> Finding:
         apart = [] if hard else self._apart(picture, graph)
         since_s = {r: float(picture.waits["since_s"][graph.edges.wait[graph.sink_edge[r]]]) for r in sinks}
-        waiting = len(graph.waiting)
-        named = (
-            sinks
-            if hard
-            else []
-            if apart
-            else held_up_by(self.state, sinks, min(since_s.values()), waiting, len(graph.unseen))
-        )
+        if hard:
+            named = sinks
+        elif apart:
+            named = []
+        else:
+            named = held_up_by(self.state, sinks, min(since_s.values()), len(graph.waiting), len(graph.unseen))
         longest = min(named or sinks, key=lambda r: since_s[r])
         facts = waitgraph.waiting_for(picture, graph, longest)
         wait = facts["wait"]

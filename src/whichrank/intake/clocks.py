@@ -22,6 +22,19 @@ _AT_ONCE: Final = (
 )  # fmt: skip
 
 
+def on_one_clock(records: Mapping[int, NDArray[Any]]) -> dict[int, int]:
+    """Put the times of all ranks on the clock that is furthest ahead, in place; by how much each was moved.
+
+    Args:
+        records: By rank, rows of RECORD_TOLD.
+    """
+    moved = behind_ns(records)
+    for rank, mine in records.items():
+        for name in ("t_issue_ns", "t_end_ns"):
+            mine["row"][name] += np.uint64(moved[rank])
+    return moved
+
+
 def behind_ns(records: Mapping[int, NDArray[Any]]) -> dict[int, int]:
     """By how much each rank's clock is behind the one that is furthest ahead, nanoseconds; 0 where nothing says it.
 

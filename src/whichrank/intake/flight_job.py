@@ -192,10 +192,9 @@ def _resolved(dump: Dump, status: dict[int, tuple[int, int]]) -> tuple[NDArray[A
     if len(values) < len(collective):
         leading = collective[first]
         for name in ("count", "out_count"):
-            rows[name][leading] = np.bincount(of.reshape(-1), rows[name][collective].astype(np.float64)).astype(
-                np.int64
-            )
-        is_done[leading] = np.bincount(of.reshape(-1), ~is_done[collective]) == 0
+            sizes = rows[name][collective].astype(np.float64)
+            rows[name][leading] = np.bincount(of, sizes).astype(np.int64)
+        is_done[leading] = np.bincount(of, ~is_done[collective]) == 0
         keep = np.ones(len(rows), np.bool_)
         keep[np.setdiff1d(collective, leading)] = False
         rows, is_done = rows[keep], is_done[keep]

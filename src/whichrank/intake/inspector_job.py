@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.errors import IncompleteDataError
-from whichrank.intake.clocks import behind_ns
+from whichrank.intake.clocks import on_one_clock
 from whichrank.intake.communicators import comm_id_of
 from whichrank.intake.flight_dump import UNKNOWN_DTYPE
 from whichrank.intake.inspector import OP, Inspected
@@ -50,10 +50,7 @@ def batches_of(processes: Mapping[int, Inspected], world_size: int) -> tuple[tup
     ops = _timed(processes)
     infos = _infos(processes)
     told = {rank: _records(one, ops[rank], rank, infos) for rank, one in sorted(processes.items())}
-    behind = behind_ns(told)
-    for rank, records in told.items():
-        for name in ("t_issue_ns", "t_end_ns"):
-            records["row"][name] += np.uint64(behind[rank])
+    on_one_clock(told)
     longest = max(told, key=lambda rank: len(told[rank]))
     at_ns = _iterations(told[longest]["row"])
     told = {rank: steps_among(records, rank, at_ns) for rank, records in told.items()}

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.intake.clocks import behind_ns
+from whichrank.intake.clocks import on_one_clock
 from whichrank.intake.communicators import Key, comm_id_of
 from whichrank.intake.flight_dump import DTYPES, UNKNOWN_DTYPE
 from whichrank.intake.kineto import Trace
@@ -51,20 +51,14 @@ def batches_of(traces: Mapping[int, Trace], world_size: int) -> tuple[tuple[Batc
     for rank, trace in sorted(traces.items()):
         records, latest_ns = _records(trace, rank, infos, base, traces.keys())
         told.append((rank, records, latest_ns))
-    behind = behind_ns({rank: records for rank, records, _ in told})
-    told = [(rank, _later(records, behind[rank]), latest_ns + behind[rank]) for rank, records, latest_ns in told]
+    moved = on_one_clock({rank: records for rank, records, _ in told})
+    told = [(rank, records, latest_ns + moved[rank]) for rank, records, latest_ns in told]
     latest = max(latest_ns for _, _, latest_ns in told)
     batches = tuple(
         batch_of(rank, world_size, infos.values(), records, latest_ns, traces[rank].host)
         for rank, records, latest_ns in told
     )
     return batches, (latest + SINCE_NS) / 1e9
-
-
-def _later(records: NDArray[Any], by_ns: int) -> NDArray[Any]:
-    for name in ("t_issue_ns", "t_end_ns"):
-        records["row"][name] += np.uint64(by_ns)
-    return records
 
 
 def _records(
