@@ -31,6 +31,8 @@ _SHIFTS = (-1, 1, -2, 2, -3, 3)
 MOST_AT_ONCE = 3
 """Edits that are tried together."""
 MAX_PERIOD = 4096
+TAIL = 8
+"""Latest tokens that are compared for all candidates at once."""
 PHASE_REPEATS = 256
 """A period that held this often was the iteration, not a loop inside it."""
 FIRST_ROOM = 512
@@ -55,14 +57,15 @@ def find_period(x: Tokens, at_least: int = 1) -> int:
     if n < REPEATS:
         return 0
     longest = min(n // REPEATS, MAX_PERIOD)
-    recurs = n - 1 - np.flatnonzero(x[n - 1 - longest : n - 1] == x[-1])[::-1] - (n - 1 - longest)
-    for period in recurs:
-        p = int(period)
-        tail = min(8, (REPEATS - 1) * p)  # most candidates fail here
-        if p < at_least or not np.array_equal(x[n - tail :], x[n - tail - p : n - p]):
-            continue
+    periods = longest - np.flatnonzero(x[n - 1 - longest : n - 1] == x[-1])[::-1]
+    periods = periods[periods >= at_least]
+    for back in range(1, min(TAIL, n - longest)):  # most candidates fail here
+        if not len(periods):
+            return 0
+        periods = periods[((REPEATS - 1) * periods <= back) | (x[n - 1 - back - periods] == x[n - 1 - back])]
+    for p in periods.tolist():
         if np.array_equal(x[n - (REPEATS - 1) * p :], x[n - REPEATS * p : n - p]):
-            return p
+            return int(p)
     return 0
 
 

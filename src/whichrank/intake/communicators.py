@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 
 Key = tuple[str, tuple[int, ...]]
 """Name and members."""
@@ -11,3 +14,35 @@ Key = tuple[str, tuple[int, ...]]
 def comm_id_of(key: Key) -> int:
     """A number for a communicator: the same for the same name and members, never 0."""
     return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=8).digest(), "little") >> 1 | 1
+
+
+@dataclass(frozen=True, eq=False)
+class Communicator:
+    """One of a job. There is one object for each, so that looking one up does not depend on how many members it has.
+
+    Attributes:
+        name: As it is recorded.
+        members: Global ranks by group rank.
+        places: Group ranks by global rank.
+        comm_id: See `comm_id_of`.
+    """
+
+    name: str
+    members: tuple[int, ...]
+    places: Mapping[int, int]
+    comm_id: int
+
+
+class Communicators:
+    """Those of a job."""
+
+    def __init__(self) -> None:
+        self._known: dict[Key, Communicator] = {}
+
+    def of(self, name: str, members: tuple[int, ...]) -> Communicator:
+        """The one of this name and with these members."""
+        key = name, members
+        if key not in self._known:
+            places = MappingProxyType({rank: place for place, rank in enumerate(members)})
+            self._known[key] = Communicator(name, members, places, comm_id_of(key))
+        return self._known[key]

@@ -9,10 +9,11 @@ the number in the file's name. Fields came one by one with the versions, so all 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -100,6 +101,19 @@ UNKNOWN_DTYPE: Final = 255
 OF_ALL: Final = ("default_pg", "mesh_default")
 """What the groups that all ranks are in are for."""
 OF_LISTS: Final = frozenset({"all_gather", "allgather", "all_gather_v", "reduce_scatter", "reduce_scatter_v"})
+_FIELDS: Final[dict[str, Any]] = {
+    "record_id": 0, "pg_id": -1, "process_group": ("", ""), "collective_seq_id": 0, "seq_id": 0, "p2p_seq_id": 0,
+    "op_id": 0, "profiling_name": "", "state": "scheduled", "retired": False, "is_p2p": False, "timeout_ms": 0,
+    "time_created_ns": 0, "time_discovered_started_ns": 0, "time_discovered_completed_ns": 0,
+    "input_sizes": (), "output_sizes": (), "input_dtypes": (),
+}  # fmt: skip
+"""What is read of an operation, and what it is where that is not said."""
+_NUMBERS: Final = {
+    "record": ("record_id",), "pg": ("pg_id",), "seq": ("collective_seq_id", "seq_id"), "p2p_seq": ("p2p_seq_id",),
+    "op": ("op_id",), "created_ns": ("time_created_ns",), "started_ns": ("time_discovered_started_ns",),
+    "completed_ns": ("time_discovered_completed_ns",), "timeout_ms": ("timeout_ms",),
+}  # fmt: skip
+"""By column, the names that its field has had, the present one first."""
 _NAME: Final = re.compile(r"^(?:(?P<backend>[\w-]+):)?(?P<op>[\w-]+)(?: (?P<me>\d+)(?P<way>->|<-)(?P<peer>\d+))?$")
 _IN_FILE_NAME: Final = re.compile(r"rank[_-]?(\d+)", re.IGNORECASE)
 
@@ -272,33 +286,17 @@ def _entries(raw: list[Any], groups: dict[str, Group], index: dict[str, int]) ->
     rows = np.zeros(len(raw), ENTRY)
     if not raw:
         return rows, ""
-
-    def column(name: str, otherwise: Any = 0) -> list[Any]:
-        return [entry.get(name, otherwise) for entry in raw]
-
-    def numbers(name: str, *others: str, otherwise: int = 0) -> list[int]:
-        present = next((n for n in (name, *others) if n in raw[0]), name)
-        return [value if value is not None else 0 for value in column(present, otherwise)]
-
-    named = {name: _named(name) for name in set(column("profiling_name", ""))}
-    ops = [named[name] for name in column("profiling_name", "")]
+    columns = _columns(raw)
+    names, of = _distinct(columns["profiling_name"])
+    ops = [_named(name) for name in names]
     for name, at in (("kind", 1), ("peer", 2), ("whole", 3), ("lists", 4)):
-        rows[name] = [op[at] for op in ops]
-    of_pair: dict[tuple[Any, ...], int] = {}
-    rows["group"] = [
-        of_pair[pair] if (pair := tuple(pg)) in of_pair else of_pair.setdefault(pair, _place(pg, groups, index))
-        for pg in column("process_group", ("", ""))
-    ]
-    rows["record"], rows["pg"] = numbers("record_id"), numbers("pg_id", otherwise=-1)
-    rows["seq"], rows["p2p_seq"] = numbers("collective_seq_id", "seq_id"), numbers("p2p_seq_id")
-    rows["op"] = numbers("op_id")
-    rows["state"] = [STATES[state] for state in column("state", "scheduled")]
-    rows["retired"] = column("retired", False)
-    rows["created_ns"] = numbers("time_created_ns")
-    rows["started_ns"], rows["completed_ns"] = (
-        numbers("time_discovered_started_ns"), numbers("time_discovered_completed_ns"),
-    )  # fmt: skip
-    rows["timeout_ms"] = numbers("timeout_ms")
+        rows[name] = np.array([op[at] for op in ops])[of]
+    pairs, of = _distinct(list(map(tuple, columns["process_group"])))
+    rows["group"] = np.array([_place(pair, groups, index) for pair in pairs])[of]
+    rows["state"] = [STATES[state] for state in columns["state"]]
+    rows["retired"] = columns["retired"]
+    for name, field in _NUMBERS.items():
+        rows[name] = _numbers(columns[next((other for other in field if other in raw[0]), field[0])])
     for name in ("record", "seq", "p2p_seq", "op"):
         if not -1 <= rows[name].min() <= rows[name].max() < MOST_NUMBER:
             raise FormatError("an operation has a number that is none")
@@ -306,14 +304,40 @@ def _entries(raw: list[Any], groups: dict[str, Group], index: dict[str, int]) ->
     for name in ("created_ns", "started_ns", "completed_ns"):
         if not 0 <= rows[name].min() <= rows[name].max() < MOST_NS:
             raise FormatError("it has a time that is none")
-    rows["count"], rows["out_count"] = _elements(column("input_sizes", ())), _elements(column("output_sizes", ()))
-    rows["dtype"] = [_dtype(types) for types in column("input_dtypes", ())]
+    rows["count"], rows["out_count"] = _elements(columns["input_sizes"]), _elements(columns["output_sizes"])
+    types, of = _distinct([types[0] if types else "" for types in columns["input_dtypes"]])
+    rows["dtype"] = np.array([DTYPES.get(name, UNKNOWN_DTYPE) for name in types])[of]
     of_kind = rows["kind"] >= Kind.SEND
-    rows["p2p"] = column("is_p2p", False) if "is_p2p" in raw[0] else of_kind
+    rows["p2p"] = columns["is_p2p"] if "is_p2p" in raw[0] else of_kind
     rows["p2p"] |= of_kind
     if (rows["kind"] == Kind.NONE).all() and not rows["whole"].any():
         raise FormatError("it holds no operation that is known")
     return rows[np.argsort(rows["record"], kind="stable")], next((op[0] for op in ops if op[0]), "")
+
+
+def _columns(raw: list[Any]) -> dict[str, Sequence[Any]]:
+    """By field, what each operation says. As a rule all have the same fields, and then one call reads an operation."""
+    first = raw[0]
+    if all(len(entry) == len(first) for entry in raw):
+        fields = [name for name in _FIELDS if name in first]
+        try:
+            found = dict(zip(fields, zip(*map(itemgetter(*fields, fields[0]), raw), strict=True), strict=False))
+        except (KeyError, IndexError):
+            pass
+        else:
+            return {name: found.get(name) or [otherwise] * len(raw) for name, otherwise in _FIELDS.items()}
+    return {name: [entry.get(name, otherwise) for entry in raw] for name, otherwise in _FIELDS.items()}
+
+
+def _distinct(values: Sequence[Any]) -> tuple[list[Any], list[int]]:
+    """The different values in the order of their first, and the place of each value among them."""
+    places: dict[Any, int] = {}
+    of = [places.setdefault(value, len(places)) for value in values]
+    return list(places), of
+
+
+def _numbers(values: Sequence[Any]) -> Sequence[Any]:
+    return [0 if value is None else value for value in values] if None in values else values
 
 
 def _named(name: str) -> tuple[str, int, int, bool, bool]:
@@ -340,14 +364,15 @@ def _place(process_group: Any, groups: dict[str, Group], index: dict[str, int]) 
     return at
 
 
-def _elements(sizes: list[Any]) -> list[int]:
-    if any(len(shape) > MOST_DIMENSIONS for of_one in sizes for shape in of_one):
+def _elements(sizes: Sequence[Any]) -> list[int]:
+    """Of all tensors of each operation; one of one dimension is so common that it has a way of its own."""
+    return [of_one[0][0] if len(of_one) == 1 and len(of_one[0]) == 1 else _elements_of(of_one) for of_one in sizes]
+
+
+def _elements_of(shapes: Sequence[Any]) -> int:
+    if any(len(shape) > MOST_DIMENSIONS for shape in shapes):
         raise FormatError(f"a tensor has more than {MOST_DIMENSIONS} dimensions")
-    return [min(sum(map(prod, of_one)), 1 << 62) for of_one in sizes]
-
-
-def _dtype(types: Any) -> int:
-    return DTYPES.get(types[0], UNKNOWN_DTYPE) if types else UNKNOWN_DTYPE
+    return int(min(sum(map(prod, shapes)), 1 << 62))
 
 
 def _frames(entry: Mapping[str, Any]) -> tuple[str, ...]:

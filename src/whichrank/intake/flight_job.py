@@ -21,9 +21,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.intake.communicators import Key, comm_id_of
+from whichrank.intake.communicators import Communicator, Communicators
 from whichrank.intake.facts import Fact
-from whichrank.intake.flight_dump import COMPLETED, OF_ALL, Dump, Group
+from whichrank.intake.flight_dump import COMPLETED, OF_ALL, Dump
 from whichrank.intake.telling import SINCE_NS, ended_batch, rank_row
 from whichrank.model.rows import UNNUMBERED, Flag, Kind, Status
 from whichrank.model.signature import UNKNOWN_REDUCE_OP
@@ -73,16 +73,16 @@ class Told:
         dump: As it was read.
         entries: Its operations, batches resolved; rows of `flight_dump.ENTRY`.
         is_done: Which of them are complete.
-        comm: By group of the dump, the key of the communicator.
-        members: By key.
+        comm: By group of the dump, the communicator.
+        members: How far it is, by communicator.
     """
 
     rank: int
     dump: Dump
     entries: NDArray[Any]
     is_done: NDArray[np.bool_]
-    comm: tuple[Key, ...]
-    members: dict[Key, Member] = field(default_factory=dict)
+    comm: tuple[Communicator, ...]
+    members: dict[Communicator, Member] = field(default_factory=dict)
 
     @property
     def latest_ns(self) -> int:
@@ -97,8 +97,8 @@ def job_of(dumps: dict[int, Dump]) -> tuple[list[Told], dict[int, str]]:
     Args:
         dumps: By rank.
     """
-    known = _known_members(dumps)
-    told = [_told(rank, dump, known) for rank, dump in sorted(dumps.items())]
+    known, communicators = _known_members(dumps), Communicators()
+    told = [_told(rank, dump, known, communicators) for rank, dump in sorted(dumps.items())]
     missing = dict.fromkeys(_lacking(told), "its dump has none of the operations that it counts as under way")
     _fill(told)
     return told, missing | dict.fromkeys(_older(told), OLDER)
@@ -142,20 +142,16 @@ def _known_members(dumps: dict[int, Dump]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(sorted(ranks)) for name, ranks in seen.items()}
 
 
-def _key(group: Group, known: dict[str, tuple[int, ...]]) -> Key:
-    return group.name, group.members or known.get(group.name, ())
-
-
-def _told(rank: int, dump: Dump, known: dict[str, tuple[int, ...]]) -> Told:
+def _told(rank: int, dump: Dump, known: dict[str, tuple[int, ...]], communicators: Communicators) -> Told:
     status = {at: dump.status[pg] for at, pg in _numbers(dump).items() if pg in dump.status}
     entries, is_done = _resolved(dump, status)
-    comm = tuple(_key(group, known) for group in dump.groups)
+    comm = tuple(communicators.of(group.name, group.members or known.get(group.name, ())) for group in dump.groups)
     told = Told(rank, dump, entries, is_done, comm)
-    for at, key in enumerate(comm):
-        if rank not in key[1]:
+    for at, one in enumerate(comm):
+        if rank not in one.places:
             continue
         mine = entries["group"] == at
-        told.members[key] = _member(entries[mine], is_done[mine], status.get(at))
+        told.members[one] = _member(entries[mine], is_done[mine], status.get(at))
     return told
 
 
@@ -259,11 +255,11 @@ def _member(rows: NDArray[Any], is_done: NDArray[np.bool_], status: tuple[int, i
 
 def _fill(told: Sequence[Told]) -> None:
     """Where ranks are that had no operation of a communicator in their dump."""
-    by_key: dict[Key, list[Member]] = {}
+    by_comm: dict[Communicator, list[Member]] = {}
     for one in told:
-        for key, member in one.members.items():
-            by_key.setdefault(key, []).append(member)
-    for members in by_key.values():
+        for comm, member in one.members.items():
+            by_comm.setdefault(comm, []).append(member)
+    for members in by_comm.values():
         seen = [m for m in members if m.issued != UNKNOWN]
         for member in members:
             if member.issued == UNKNOWN:
@@ -292,35 +288,35 @@ def _fill_one(member: Member, seen: list[Member]) -> None:
 
 def _lacking(told: Sequence[Told]) -> set[int]:
     """Ranks that have no operation of a group, and some under way by its status, which counts collectives alone."""
-    has_messages = {key for one in told for key, member in one.members.items() if member.messages > 0}
+    has_messages = {comm for one in told for comm, member in one.members.items() if member.messages > 0}
     return {
         one.rank
         for one in told
-        for key, member in one.members.items()
+        for comm, member in one.members.items()
         if member.issued == UNKNOWN and member.status and member.status[0] > member.status[1] >= 0
-        if key not in has_messages
+        if comm not in has_messages
     }
 
 
 def _older(told: Sequence[Told]) -> set[int]:
     """Ranks that had not issued what a peer had completed: their dump was made before, while the job went on."""
-    most: dict[Key, int] = {}
+    most: dict[Communicator, int] = {}
     for one in told:
-        for key, member in one.members.items():
-            most[key] = max(most.get(key, 0), member.done)
-    return {one.rank for one in told for key, member in one.members.items() if member.issued < most[key]}
+        for comm, member in one.members.items():
+            most[comm] = max(most.get(comm, 0), member.done)
+    return {one.rank for one in told for comm, member in one.members.items() if member.issued < most[comm]}
 
 
 # ---- as an agent tells it -------------------------------------------------------------------------------------------
 
 
-def _infos(told: Sequence[Told]) -> dict[Key, CommInfo]:
-    infos: dict[Key, CommInfo] = {}
+def _infos(told: Sequence[Told]) -> dict[Communicator, CommInfo]:
+    infos: dict[Communicator, CommInfo] = {}
     for one in told:
-        for group, key in zip(one.dump.groups, one.comm, strict=True):
-            if key in one.members and key not in infos:
-                backend = one.dump.backend
-                infos[key] = CommInfo(comm_id_of(key), key[0], group.desc, backend, len(key[1]), 0, list(key[1]))
+        for group, comm in zip(one.dump.groups, one.comm, strict=True):
+            if comm in one.members and comm not in infos:
+                members = list(comm.members)
+                infos[comm] = CommInfo(comm.comm_id, comm.name, group.desc, one.dump.backend, len(members), 0, members)
     return infos
 
 
@@ -328,29 +324,29 @@ class _Pairs:
     """How many sends and receives each rank has issued toward each other."""
 
     def __init__(self, told: Iterable[Told]) -> None:
-        self._open: dict[tuple[Key, int, int, int], int] = {}
+        self._open: dict[tuple[Communicator, int, int, int], int] = {}
         for one in told:
             rows = one.entries[~one.is_done & (one.entries["kind"] >= Kind.SEND)]
             for group, kind, peer in rows[["group", "kind", "peer"]].tolist():
                 at = one.comm[group], one.rank, kind, peer
                 self._open[at] = self._open.get(at, 0) + 1
 
-    def of(self, one: Told, key: Key, group: int) -> list[tuple[int, int, int, int]]:
+    def of(self, one: Told, comm: Communicator, group: int) -> list[tuple[int, int, int, int]]:
         """Kind, peer, issued and complete, of one rank on one communicator."""
-        if len(key[1]) == 2:
-            member = one.members[key]
-            peer = 1 - key[1].index(one.rank)
+        if len(comm.members) == 2:
+            member = one.members[comm]
+            peer = 1 - comm.places[one.rank]
             return [(int(kind), peer, member.messages, member.messages_done) for kind in (Kind.SEND, Kind.RECV)]
         rows = one.entries[(one.entries["group"] == group) & (one.entries["kind"] >= Kind.SEND)]
         found = sorted(set(zip(rows["kind"].tolist(), rows["peer"].tolist(), strict=True)))
-        return [(kind, peer, BASE + self._open.get((key, one.rank, kind, peer), 0), BASE) for kind, peer in found]
+        return [(kind, peer, BASE + self._open.get((comm, one.rank, kind, peer), 0), BASE) for kind, peer in found]
 
 
 def _numbered(one: Told, rows: NDArray[Any], is_open: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The counter of each operation: of its communicator, or of its kind and peer for messages."""
     number = rows["seq"].astype(np.int64)
     pair = rows["p2p"] & (rows["kind"] >= Kind.SEND)
-    of_two = np.array([len(key[1]) == 2 for key in one.comm] or [False])[rows["group"]]
+    of_two = np.array([len(comm.members) == 2 for comm in one.comm] or [False])[rows["group"]]
     number = np.where(pair & of_two, rows["p2p_seq"], number)
     far = np.flatnonzero(pair & ~of_two)
     if len(far):
@@ -365,7 +361,7 @@ def _numbered(one: Told, rows: NDArray[Any], is_open: NDArray[np.bool_]) -> NDAr
 
 
 def _batch(
-    one: Told, infos: dict[Key, CommInfo], pairs: _Pairs, world_size: int, now_ns: int, fact: Fact | None
+    one: Told, infos: dict[Communicator, CommInfo], pairs: _Pairs, world_size: int, now_ns: int, fact: Fact | None
 ) -> Batch:
     host = fact.host if fact else ""
     latest_ns = one.latest_ns or now_ns - SINCE_NS
@@ -373,7 +369,7 @@ def _batch(
     is_all_known = not (one.dump.hides_messages and one.is_done.all())
     known_ns = read_ns if is_all_known else read_ns - LONG_AGO_NS
     entries = one.entries
-    ids = np.array([infos[key].comm_id if key in one.members else 0 for key in one.comm] or [0], np.uint64)
+    ids = np.array([comm.comm_id if comm in one.members else 0 for comm in one.comm] or [0], np.uint64)
     known = ids[entries["group"]] > 0 if len(entries) else np.zeros(0, np.bool_)
     number = _numbered(one, entries, ~one.is_done)
     open_rows, done_rows = known & ~one.is_done, known & one.is_done
@@ -388,11 +384,11 @@ def _batch(
         delay_bound_ns=0,
         node_ranks=1,
         ranks=_rank_row(one, world_size, known_ns, fact).tobytes(),
-        comms=_comm_rows(one, infos, latest_ns).tobytes(),
-        pairs=_pair_rows(one, infos, pairs).tobytes(),
+        comms=_comm_rows(one, latest_ns).tobytes(),
+        pairs=_pair_rows(one, pairs).tobytes(),
         inflight=_flights(one, entries[open_rows], number[open_rows], ids).tobytes(),
         records=_records(one, entries[done_rows], number[done_rows], ids).tobytes(),
-        comm_info=[infos[key] for key in one.members],
+        comm_info=[infos[comm] for comm in one.members],
         node=host or f"rank {one.rank}",
     )
 
@@ -403,21 +399,21 @@ def _rank_row(one: Told, world_size: int, read_ns: int, fact: Fact | None) -> ND
     return row
 
 
-def _comm_rows(one: Told, infos: dict[Key, CommInfo], latest_ns: int) -> NDArray[Any]:
+def _comm_rows(one: Told, latest_ns: int) -> NDArray[Any]:
     rows = np.zeros(len(one.members), COMM_ROW)
     rows["rank"], rows["state"], rows["last_issue_ns"], rows["last_done_ns"] = one.rank, 1, latest_ns, latest_ns
-    for row, (key, member) in zip(rows, one.members.items(), strict=True):
-        row["group_rank"], row["comm_id"] = key[1].index(one.rank), infos[key].comm_id
+    for row, (comm, member) in zip(rows, one.members.items(), strict=True):
+        row["group_rank"], row["comm_id"] = comm.places[one.rank], comm.comm_id
         row["issued"], row["done"], row["completed"] = member.issued, member.done, member.done
     return rows
 
 
-def _pair_rows(one: Told, infos: dict[Key, CommInfo], pairs: _Pairs) -> NDArray[Any]:
+def _pair_rows(one: Told, pairs: _Pairs) -> NDArray[Any]:
     found = [
-        (infos[key].comm_id, *pair)
-        for group, key in enumerate(one.comm)
-        if key in one.members
-        for pair in pairs.of(one, key, group)
+        (comm.comm_id, *pair)
+        for group, comm in enumerate(one.comm)
+        if comm in one.members
+        for pair in pairs.of(one, comm, group)
     ]
     rows = np.zeros(len(found), PAIR_ROW)
     rows["rank"] = one.rank

@@ -14,10 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Final
 
-import numpy as np
-
 from whichrank.errors import FormatError
-from whichrank.intake.flight_dump import COMPLETED, ENTRY, SCHEDULED, UNKNOWN_DTYPE, Dump, Group
+from whichrank.intake.counted import Counted, dump_of
+from whichrank.intake.flight_dump import Dump, Group
 from whichrank.model.rows import Kind
 
 HINT: Final = b"[save_count "
@@ -112,14 +111,11 @@ def dumps_of(enqueued: Iterable[Enqueued]) -> dict[int, Dump]:
 
 
 def _dump(one: Enqueued, members: dict[str, tuple[int, ...]], least: dict[str, int]) -> Dump:
-    entries = np.zeros(len(one.rows), ENTRY)
     seq = [0] * len(one.groups)
-    for entry, (at_ns, kind, count, group) in zip(entries, one.rows, strict=True):
+    rows = []
+    for at_ns, kind, count, group in one.rows:
         seq[group] += 1
-        entry["group"], entry["pg"], entry["seq"] = group, group, seq[group]
-        entry["kind"], entry["peer"], entry["count"], entry["created_ns"] = kind, -1, count, at_ns
-        entry["state"] = COMPLETED if seq[group] <= least[one.groups[group]] else SCHEDULED
-    entries["record"] = np.arange(len(entries))
-    entries["dtype"] = UNKNOWN_DTYPE
-    groups = tuple(Group(name or "all", "", members[name]) for name in one.groups)
-    return Dump("megatrace", "nccl", groups, {}, entries, rank=one.rank, hides_messages="" in one.groups)
+        is_done = seq[group] <= least[one.groups[group]]
+        rows.append(Counted(group, seq[group], is_done, kind, count, created_ns=at_ns))
+    groups = [Group(name or "all", "", members[name]) for name in one.groups]
+    return dump_of("megatrace", one.rank, groups, rows, hides_messages="" in one.groups)

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 import msgspec
-import numpy as np
 
 from whichrank.errors import FormatError
+from whichrank.intake.counted import Counted, dump_of
 from whichrank.intake.facts import Fact
-from whichrank.intake.flight_dump import COMPLETED, ENTRY, SCHEDULED, UNKNOWN_DTYPE, Dump, Group
-from whichrank.model.rows import Kind
+from whichrank.intake.flight_dump import Dump, Group
 
 HINT: Final = b'"communicators_count"'
 LEAST_LOOKS: Final = 2
@@ -165,19 +164,14 @@ def dumps_of(ras: Ras) -> dict[int, Dump]:
     found = {}
     for rank in sorted({rank for counts in ras.launched.values() for rank in counts}):
         rows = [
-            (at, seq)
+            Counted(at, seq, is_done=seq <= least[name])
             for at, (name, counts) in enumerate(ras.launched.items())
             if rank in counts
             for seq in range(
                 max(least[name], counts[rank] - MOST_AHEAD) + 1 - (counts[rank] == least[name]), counts[rank] + 1
             )
         ]
-        entries = np.zeros(len(rows), ENTRY)
-        for record, (entry, (at, seq)) in enumerate(zip(entries, rows, strict=True)):
-            entry["record"], entry["group"], entry["pg"], entry["seq"] = record, at, at, seq
-            entry["state"] = COMPLETED if seq <= least[groups[at].name] else SCHEDULED
-            entry["kind"], entry["peer"], entry["dtype"] = Kind.OTHER, -1, UNKNOWN_DTYPE
-        found[rank] = Dump("ras", "nccl", groups, {}, entries, rank=rank)
+        found[rank] = dump_of("ras", rank, groups, rows)
     return found
 
 

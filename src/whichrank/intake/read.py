@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from whichrank.errors import FormatError, IncompleteDataError, UsageError, WhichrankError
 from whichrank.intake import flight_job, inspector_job, kineto_job, megatrace, op_spans, ras, watchdog
 from whichrank.intake.facts import Fact, joined, with_xids
-from whichrank.intake.flight_dump import Dump, rank_in_name
+from whichrank.intake.flight_dump import Dump, Group, rank_in_name
 from whichrank.intake.formats import FLIGHT_RECORDER, LOG, Content, format_of
 from whichrank.intake.inspector import Inspected
 from whichrank.intake.kineto import Trace
@@ -65,32 +65,47 @@ def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done,
     """
     files = files_in(paths)
     parts: list[Part] = []
+    groups: dict[Group, Group] = {}
     for done, (path, found) in enumerate(zip(files, each(look_into, files), strict=True), 1):
-        parts += [_damaged(str(path), found)] if isinstance(found, WhichrankError) else found
+        if isinstance(found, WhichrankError):
+            found = [_damaged(str(path), found)]
+        parts += [_with_shared(part, groups) for part in found]
         tell(done, len(files))
     notes = tuple(part.note for part in parts)
     name = _name(paths)
-    dumps = [(part.note, part.content) for part in parts if isinstance(part.content, Dump)]
-    traces = [(part.note, part.content) for part in parts if isinstance(part.content, Trace)]
-    inspected = [(part.note, part.content) for part in parts if isinstance(part.content, Inspected)]
-    tables = [(part.note, part.content) for part in parts if isinstance(part.content, Spans)]
-    looks = [look for part in parts if isinstance(part.content, Looks) for look in part.content.looks]
-    logs = [part.content for part in parts if isinstance(part.content, Log)]
+    looks = [look for _, found in _those(parts, Looks) for look in found.looks]
+    logs = [log for _, log in _those(parts, Log)]
     facts = joined([*(fact for log in logs for fact in log.facts), *(fact for look in looks for fact in look.facts)])
     facts = with_xids(facts, (xid for log in logs for xid in log.xids))
     written_s = {part.note.path: part.modified_s for part in parts}
     try:
+        dumps = _those(parts, Dump)
         recordings = [_of_dumps(dumps, notes, name, facts, written_s)] if dumps else []
         if not recordings:
             recordings += _of_counts(parts, logs, looks, notes, name, facts)
-        recordings += [_of_traces(traces, notes, name)] if traces else []
-        recordings += [_of_inspected(inspected, notes, name)] if inspected else []
-        recordings += [_of_spans(table, name) for _, table in tables]
+        if traces := _those(parts, Trace):
+            recordings.append(_of_traces(traces, notes, name))
+        if inspected := _those(parts, Inspected):
+            recordings.append(_of_inspected(inspected, notes, name))
+        recordings += [_of_spans(table, name) for _, table in _those(parts, Spans)]
     except (OverflowError, ValueError, IndexError, KeyError, MemoryError) as error:
         raise FormatError(f"what these files say cannot be put together ({type(error).__name__})") from error
     if not recordings:
         raise IncompleteDataError(_nothing(notes, paths), mend="whichrank analyze --help  lists what can be read")
     return Intake(tuple(recordings), notes)
+
+
+def _with_shared(part: Part, groups: dict[Group, Group]) -> Part:
+    """With groups that were in another dump as they are there: each names all members, and all ranks name the same."""
+    if not isinstance(part.content, Dump):
+        return part
+    shared = tuple(groups.setdefault(group, group) for group in part.content.groups)
+    return replace(part, content=replace(part.content, groups=shared))
+
+
+def _those(parts: Iterable[Part], kind: type[T]) -> list[tuple[Note, T]]:
+    """What is of this kind, each with its note."""
+    return [(part.note, part.content) for part in parts if isinstance(part.content, kind)]
 
 
 def look_into(path: Path) -> list[Part]:
@@ -221,7 +236,7 @@ def _of_counts(
     facts: dict[int, Fact],
 ) -> list[Recording]:  # fmt: skip
     """Where only counts of what was issued are known: of Megatrace, of torch's watchdog, or of several looks by RAS."""
-    enqueued = [one for part in parts if isinstance(part.content, Megatrace) for one in part.content.ranks]
+    enqueued = [one for _, found in _those(parts, Megatrace) for one in found.ranks]
     if enqueued:
         return [_of_issued(megatrace.dumps_of(enqueued), "megatrace", notes, name, facts)]
     standings = [one for log in logs for one in log.standings]

@@ -15,16 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
+from whichrank.intake.counted import Counted, dump_of
 from whichrank.intake.flight_dump import (
-    COMPLETED,
-    ENTRY,
     KINDS,
     OF_ALL,
     OF_LISTS,
-    SCHEDULED,
-    UNKNOWN_DTYPE,
     Dump,
     Group,
 )
@@ -178,17 +173,16 @@ def _members(said: Mapping[int, Standing]) -> tuple[int, ...]:
 
 def _dump(rank: int, stands: list[tuple[Group, Standing, dict[int, TimedOut]]]) -> Dump:
     rows = [
-        (at, seq, one.timed_out if one.timed_out and one.timed_out.seq == seq else ops.get(seq), seq <= one.completed)
+        _counted(at, seq, one, one.timed_out if one.timed_out and one.timed_out.seq == seq else ops.get(seq))
         for at, (_, one, ops) in enumerate(stands)
         for seq in range(max(one.completed, one.enqueued - MOST_AHEAD, 1), one.enqueued + 1)
     ]
-    entries = np.zeros(len(rows), ENTRY)
-    for record, (entry, (at, seq, op, is_done)) in enumerate(zip(entries, rows, strict=True)):
-        entry["record"], entry["group"], entry["pg"], entry["seq"] = record, at, at, seq
-        entry["state"] = COMPLETED if is_done else SCHEDULED
-        entry["peer"], entry["dtype"] = -1, UNKNOWN_DTYPE
-        entry["kind"] = Kind.OTHER
-        if op:
-            entry["kind"], entry["lists"] = KINDS.get(op.op, Kind.OTHER), op.op in OF_LISTS
-            entry["count"], entry["out_count"] = max(op.count, 0), max(op.out_count, 0)
-    return Dump("watchdog", "nccl", tuple(group for group, _, _ in stands), {}, entries, rank=rank)
+    return dump_of("watchdog", rank, [group for group, _, _ in stands], rows)
+
+
+def _counted(group: int, seq: int, one: Standing, op: TimedOut | None) -> Counted:
+    is_done = seq <= one.completed
+    if not op:
+        return Counted(group, seq, is_done)
+    kind, lists = KINDS.get(op.op, Kind.OTHER), op.op in OF_LISTS
+    return Counted(group, seq, is_done, kind, max(op.count, 0), max(op.out_count, 0), lists=lists)

@@ -48,23 +48,27 @@ class Read(msgspec.Struct, frozen=True):
     says: str
 
 
-def write_dumps(folder: Path, entries: int, tell: Callable[[int, int], None] = lambda _done, _total: None) -> int:
-    """Dumps of 1,024 ranks that hang, each with so many entries; returns how many ranks there are.
+def write_dumps(
+    folder: Path, entries: int, layout: Layout = LAYOUT,
+    tell: Callable[[int, int], None] = lambda _done, _total: None,
+) -> None:  # fmt: skip
+    """Dumps of all ranks of a job that hangs, each with so many entries.
 
     Args:
         folder: Where.
         entries: Of each dump.
+        layout: Of the job.
         tell: Called with how many are written, and how many there are.
     """
-    groups = LAYOUT.groups()
-    per_iteration = len(programs_of(LAYOUT, groups, 5)[CULPRIT]) // 5
-    programs = programs_of(LAYOUT, groups, entries // per_iteration + 3)
+    groups = layout.groups()
+    mine = [[group for group in groups if rank in group.members] for rank in range(layout.size)]
+    per_iteration = len(programs_of(layout, groups, 1)[CULPRIT])
+    programs = programs_of(layout, groups, entries // per_iteration + 3)
     played = play(programs, Fault({CULPRIT: len(programs[CULPRIT]) - per_iteration}))
-    for rank in range(LAYOUT.size):
-        data = pickle.dumps(dump_of(played, rank, groups, Style("whole", ring=entries)), 2)
+    for rank in range(layout.size):
+        data = pickle.dumps(dump_of(played, rank, mine[rank], Style("whole", ring=entries)), 2)
         (folder / f"{PREFIX}{rank}").write_bytes(data)
-        tell(rank + 1, LAYOUT.size)
-    return LAYOUT.size
+        tell(rank + 1, layout.size)
 
 
 def write_trace(path: Path, size_bytes: int, tell: Callable[[int, int], None] = lambda _done, _total: None) -> None:
@@ -114,9 +118,9 @@ def read_dumps(folder: Path, entries: int) -> list[Read]:
     named = sorted(named_by_torchfrtrace(theirs.words))
     said = f"names {len(named)} ranks" if named else theirs.last_words or "names nobody"
     return [
-        _read(what, "whichrank", ours, _culprits(ours)),
-        _read(what, "torchfrtrace", theirs, said + (f", of {CULPRIT} too" if CULPRIT in named else "")),
-        _read(what, "pickle.load alone", bare, f"{bare.words.strip()} entries"),
+        read_of(what, "whichrank", ours, _culprits(ours)),
+        read_of(what, "torchfrtrace", theirs, said + (f", of {CULPRIT} too" if CULPRIT in named else "")),
+        read_of(what, "pickle.load alone", bare, f"{bare.words.strip()} entries"),
     ]
 
 
@@ -126,12 +130,13 @@ def read_trace(path: Path) -> list[Read]:
     ours = run_limited([sys.executable, "-m", "whichrank", "analyze", str(path)])
     bare = run_limited([sys.executable, "-c", _LOAD, str(path)])
     return [
-        _read(what, "whichrank", ours, f"exit code {ours.code}"),
-        _read(what, "json.load alone", bare, f"{bare.words.strip()} events"),
+        read_of(what, "whichrank", ours, f"exit code {ours.code}"),
+        read_of(what, "json.load alone", bare, f"{bare.words.strip()} events"),
     ]
 
 
-def _read(what: str, reader: str, run: Run, says: str) -> Read:
+def read_of(what: str, reader: str, run: Run, says: str) -> Read:
+    """Of a run."""
     return Read(what, reader, round(run.took_s, 2), run.most_bytes, says)
 
 
@@ -146,7 +151,7 @@ def _culprits(run: Run) -> str:
 def reading_table(results: list[Read]) -> str:
     """Markdown."""
     lines = ["| recording | reader | s | times ours | MiB | what it says |", "|---|---|--:|--:|--:|---|"]
-    ours = {one.what: one.took_s for one in results if one.reader == "whichrank"}
+    ours = {one.what: one.took_s for one in results if one.reader.startswith("whichrank")}
     for one in results:
         ratio, mib = one.took_s / ours[one.what], one.most_bytes / 2**20
         lines.append(f"| {one.what} | {one.reader} | {one.took_s:.1f} | {ratio:.2f} | {mib:,.0f} | {one.says} |")

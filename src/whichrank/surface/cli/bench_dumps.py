@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,15 @@ def _recorded(text: str) -> Any:
 def reading(entries: int, trace_mb: int, as_json: bool) -> int:
     """Read large recordings: time and memory, beside what others take for the same files; prints the table.
 
-    Takes about ten minutes and some gigabytes in the folder for temporary files; it wants an idle machine.
+    Takes about five minutes and some gigabytes in the folder for temporary files; it wants an idle machine. With
+    Chromium the page of a large report is opened too.
     """
     import tempfile
 
     import msgspec
 
-    from whichrank.bench.dumps.large import read_dumps, read_trace, reading_table, write_dumps, write_trace
+    from whichrank.bench.dumps.large import LAYOUT, read_dumps, read_trace, reading_table, write_dumps, write_trace
+    from whichrank.bench.dumps.pages import browser, open_page
     from whichrank.sensors.c10d import torch_folder
     from whichrank.surface.cli.bench import progress_bar
 
@@ -71,12 +74,21 @@ def reading(entries: int, trace_mb: int, as_json: bool) -> int:
     with progress_bar() as progress, tempfile.TemporaryDirectory(prefix="whichrank-reading-") as folder:
         dumps, trace = Path(folder) / "dumps", Path(folder) / "trace.json"
         dumps.mkdir()
-        bars = [progress.add_task(name, total=None) for name in ("write dumps", "write trace", "read")]
-        write_dumps(dumps, entries, lambda done, total: progress.update(bars[0], completed=done, total=total))
-        write_trace(trace, trace_mb * 10**6, lambda done, total: progress.update(bars[1], completed=done, total=total))
+        names = ("write dumps", "write trace", "read", "page")
+        bars = {name: progress.add_task(name, total=None) for name in names}
+
+        def tell(name: str) -> Callable[[int, int], None]:
+            return lambda done, total: progress.update(bars[name], completed=done, total=total)
+
+        write_dumps(dumps, entries, LAYOUT, tell("write dumps"))
+        write_trace(trace, trace_mb * 10**6, tell("write trace"))
         results = read_dumps(dumps, entries)
-        progress.update(bars[2], completed=1, total=2)
+        tell("read")(1, 2)
         results += read_trace(trace)
-        progress.update(bars[2], completed=2)
+        tell("read")(2, 2)
+        if program := browser():
+            results += open_page(program, tell("page"))
+        else:
+            progress.update(bars["page"], description="page: left out, there is no Chromium", completed=1, total=1)
     click.echo(msgspec.json.encode(results).decode() if as_json else reading_table(results))
     return 0

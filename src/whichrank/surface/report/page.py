@@ -32,7 +32,8 @@ _ADDRESS: Final = re.compile(
 _COLUMNS: Final = frozenset({"rank", "comm", "kind", "counter", "start", "lasted", "waited", "own", "blocked"})
 """Keys of columns, and of what is no text."""
 _PATH: Final = re.compile(r"(?<![\w.])(?:/[\w.+\-@]+)+/(?=[\w.+\-@]+)")
-_PLACE: Final = re.compile(r"(?<=\()([^()\s]+/)(?=[^/()\s]+:\d+\))")
+_PLACE: Final = re.compile(r"(?<=\()(?:[^()]+/|/[^\n]*?/)(?=[^/]+?:\d+\))")
+"""The folder in `function (file:line)`, whatever its name holds."""
 LISTED: Final = 32
 
 
@@ -162,8 +163,11 @@ def _longest(text: str, names: Mapping[str, str]) -> str:
 
 def _without_paths(value: Any) -> Any:
     """With the folders of all paths left out, of files that were read altogether."""
+    folders = {note["path"].rpartition("/")[0] for note in value["notes"]} - {""}
+    known = [re.escape(folder) for folder in sorted(folders, key=len, reverse=True)]
+    pattern = re.compile("|".join([*(rf"(?<![\w.]){folder}/+" for folder in known), _PLACE.pattern, _PATH.pattern]))
     notes = [note | {"path": note["path"].rsplit("/", 1)[-1]} for note in value["notes"]]
-    return _changed(value | {"notes": notes}, lambda text: _PLACE.sub("", _PATH.sub("", text)))
+    return _changed(value | {"notes": notes}, lambda text: pattern.sub("", text))
 
 
 def _changed(value: Any, change: Any) -> Any:

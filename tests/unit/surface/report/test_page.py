@@ -76,6 +76,18 @@ def test_what_is_left_out_changes_no_column_and_no_other_word(folder: Path) -> N
     assert page["notes"][0]["path"] == "trace_1"
 
 
+def test_folders_with_spaces_and_brackets_are_left_out(folder: Path) -> None:
+    # GIVEN files in folders with names that end a path elsewhere
+    frames = ["step (/home/ann lee/my (old) code/train.py:88)", "run (my lib/x.py:3)", "main (top.py:1)"]
+    gathered = dataclasses.replace(gather([folder]), stacks={4: [Stack("MainThread", True, False, frames)]})
+    what = "beside '/data/ann lee/dumps of ann/trace_2'"
+    notes = [{"path": "/data/ann lee/dumps of ann/trace_1", "format": "", "state": "damaged", "what": what}]
+    page = data_in(page_of(gathered, ("paths",), notes))
+    # THEN only the names of files are left
+    assert page["stacks"]["4"][0]["frames"] == ["step (train.py:88)", "run (x.py:3)", "main (top.py:1)"]
+    assert page["notes"] == [{"path": "trace_1", "format": "", "state": "damaged", "what": "beside 'trace_2'"}]
+
+
 def test_a_name_like_a_place_of_the_page_is_a_name(folder: Path) -> None:
     gathered = dataclasses.replace(gather([folder]), job="@@SCRIPT@@ @@DATA@@")
     page = page_of(gathered)
