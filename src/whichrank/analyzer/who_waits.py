@@ -15,16 +15,18 @@ from whichrank.model.rows import Kind
 
 @dataclass(frozen=True)
 class Waiting:
-    """Ranks that wait in one operation, or in messages of one kind on one sort of communicator.
+    """Ranks that wait in operations that are called alike, at the same distance from the end of a chain.
 
     Attributes:
         what: The operation in words.
+        operations: How many there are, on communicators that are described alike.
         ranks: Who waits.
         targets: For whom.
         distance: Steps from the first of them to who waits for nobody; 0 where that is not so.
     """
 
     what: str
+    operations: int
     ranks: Ints
     targets: Ints
     distance: int
@@ -51,15 +53,13 @@ def who_waits(diagnosis: Diagnosis, picture: Picture) -> tuple[Waiting, ...]:
         comm = diagnosis.comm_name(int(rows[0]["comm"]))
         kind, is_message = int(rows[0]["kind"]), rows[0]["kind"] >= Kind.SEND
         what = f"{Kind(kind).name.lower() if is_message else diagnosis.op_name(rows[0])} on {comm}"
-        key = (what, int(distance[rows["rank"]].min())) if is_message else (what, demand)
-        ranks, targets = found.setdefault(key, ([], []))
+        ranks, targets = found.setdefault((what, int(distance[rows["rank"]].min())), ([], []))
         ranks.append(rows["rank"])
         targets.append(graph.edges.target[graph.edges.demand == demand])
     said = [
-        Waiting(what, np.unique(np.concatenate(ranks)), np.unique(np.concatenate(targets)), 0)
-        for (what, _), (ranks, targets) in found.items()
+        Waiting(what, len(ranks), np.unique(np.concatenate(ranks)), np.unique(np.concatenate(targets)), steps)
+        for (what, steps), (ranks, targets) in found.items()
     ]
-    said = [Waiting(one.what, one.ranks, one.targets, int(distance[one.ranks].min())) for one in said]
     return tuple(sorted(said, key=lambda one: (one.distance == 0, one.distance, -len(one.ranks))))
 
 

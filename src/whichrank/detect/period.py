@@ -53,18 +53,28 @@ def find_period(x: Tokens, at_least: int = 1) -> int:
         x: A rank's latest tokens, oldest first.
         at_least: Shorter periods are not considered.
     """
+    likely = _likely_periods(x)
+    return _shortest(x, likely[likely >= at_least])
+
+
+def _likely_periods(x: Tokens) -> NDArray[np.int64]:
+    """Those with which the last few tokens agree: of all others none is left."""
     n = len(x)
     if n < REPEATS:
-        return 0
+        return np.zeros(0, np.int64)
     longest = min(n // REPEATS, MAX_PERIOD)
-    periods = longest - np.flatnonzero(x[n - 1 - longest : n - 1] == x[-1])[::-1]
-    periods = periods[periods >= at_least]
-    for back in range(1, min(TAIL, n - longest)):  # most candidates fail here
+    periods: NDArray[np.int64] = longest - (x[n - 1 - longest : n - 1] == x[-1]).nonzero()[0][::-1]
+    for back in range(1, min(TAIL, n - longest)):
         if not len(periods):
-            return 0
+            break
         periods = periods[((REPEATS - 1) * periods <= back) | (x[n - 1 - back - periods] == x[n - 1 - back])]
+    return periods
+
+
+def _shortest(x: Tokens, periods: NDArray[np.int64]) -> int:
+    n = len(x)
     for p in periods.tolist():
-        if np.array_equal(x[n - (REPEATS - 1) * p :], x[n - REPEATS * p : n - p]):
+        if (x[n - (REPEATS - 1) * p :] == x[n - REPEATS * p : n - p]).all():
             return int(p)
     return 0
 
@@ -223,16 +233,24 @@ class Sequence:
         if self._n >= self._try_at:
             if self._n - self._since > GIVE_UP * self._at_least:
                 self._at_least = 1
-            self.period = find_period(self._x[: self._n], self._at_least) or self._find_whole()
+            self.period = self._found()
             self._try_at = self._n + max(1, (self._n - self._since) // 16)
         self._checked = self._n
         if self.period:
             self._since = self._n
 
-    def _find_whole(self) -> int:
-        """The shortest period, if it has a closing operation: then it is no loop inside the iteration."""
-        p = find_period(self._x[: self._n]) if self._at_least > 1 else 0
-        return p if any(self._closes(int(t)) for t in self._x[self._n - p : self._n]) else 0
+    def _found(self) -> int:
+        """The shortest period that is long enough, else one that is no loop inside an iteration.
+
+        It is none if it has an operation that closes an iteration.
+        """
+        x = self.tokens
+        likely = _likely_periods(x)
+        long_enough = likely >= self._at_least
+        if p := _shortest(x, likely[long_enough]):
+            return p
+        p = _shortest(x, likely[~long_enough])
+        return p if any(self._closes(int(t)) for t in x[len(x) - p :]) else 0
 
     def _take_edit(self, at: int) -> bool:
         """Explain the mismatch at `at` by edits. False: wait for more operations, or learn anew.
@@ -300,7 +318,7 @@ class Sequence:
         """How many operations from `i` on are as usual from place `q` on, up to one period."""
         p = len(usual)
         seen = self._x[min(i, self._n) : min(i + p, self._n)]
-        differ = np.flatnonzero(seen != np.roll(usual, -q)[: len(seen)])
+        differ = np.flatnonzero(seen != np.concatenate((usual[q:], usual[:q]))[: len(seen)])
         return int(differ[0]) if len(differ) else len(seen)
 
     @property

@@ -68,6 +68,7 @@ class Gathered:
         world_size: Ranks.
         hosts: By rank, where that is known.
         incidents: The last word on each.
+        rounds: Of each incident, communicator and counter of the operation in which it shows; None where it has none.
         waits: Who waits for whom at the end.
         spans: Rows of SPAN, on the analyzer's clock.
         comms: Names of communicators, by number.
@@ -86,6 +87,7 @@ class Gathered:
     world_size: int
     hosts: dict[int, str]
     incidents: tuple[Incident, ...]
+    rounds: tuple[tuple[int, int] | None, ...]
     waits: tuple[Waiting, ...]
     spans: NDArray[Any]
     comms: tuple[str, ...]
@@ -158,6 +160,7 @@ class Gatherer:
             world_size=state.ranks.size,
             hosts={rank: host for rank, host in state.host.items() if host},
             incidents=incidents,
+            rounds=tuple(map(self._round, incidents)),
             waits=who_waits(analyzer.diagnosis, picture),
             spans=_fitting(spans, about),
             comms=tuple(state.comm_name(comm) for comm in range(len(state.info))),
@@ -171,6 +174,13 @@ class Gatherer:
             stacks={rank: told[1] for rank, told in sorted(state.stacks.items())[:MOST_STACKS]},
             utc_offset_s=utc_offset_s,
         )
+
+    def _round(self, incident: Incident) -> tuple[int, int] | None:
+        comm_id, _, counter = (incident.op.trace_id or "" if incident.op else "").partition("-")
+        if not counter:
+            return None
+        comm = int(self._analyzer.state.comm_index(np.array([int(comm_id, 16)], np.uint64))[0])
+        return (comm, int(counter)) if comm >= 0 else None
 
     @staticmethod
     def _open_spans(ops: NDArray[Any], now_s: float) -> NDArray[Any]:

@@ -30,10 +30,17 @@ function seconds(s) {
   return a >= 100 ? `${s.toFixed(0)} s` : a >= 1 ? `${s.toFixed(2)} s` : a >= 1e-3 ? `${(s * 1e3).toFixed(a >= 0.1 ? 0 : 1)} ms` : `${(s * 1e6).toFixed(0)} µs`;
 }
 function unpacked(text, Type) {
-  const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0));
+  const raw = atob(text), bytes = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
   return new Type(bytes.buffer, 0, bytes.length / Type.BYTES_PER_ELEMENT);
 }
 const color = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+function rgb(name) {
+  const pen = make("canvas", { width: 1, height: 1 }).getContext("2d");
+  pen.fillStyle = name;
+  pen.fillRect(0, 0, 1, 1);
+  return pen.getImageData(0, 0, 1, 1).data;
+}
 const tip = document.getElementById("tip");
 function tell(event, text) {
   tip.hidden = !text;
@@ -121,7 +128,7 @@ if (data.waits.length) {
     for (const one of steps.get(at).slice(0, 8)) {
       column.append(make("div", { class: "box" },
         make("b", { textContent: `${one.count} rank${one.count > 1 ? "s" : ""}: ${one.ranks}` }),
-        `wait in ${one.what} for ${one.targets === 1 ? "rank" : "ranks"} ${one.for}`));
+        `wait in ${one.what}${one.operations > 1 ? ` (${one.operations} operations)` : ""} for ${one.targets === 1 ? "rank" : "ranks"} ${one.for}`));
     }
     if (steps.get(at).length > 8) column.append(make("p", { class: "soft", textContent: `and ${steps.get(at).length - 8} more operations` }));
     chain.append(column, make("div", { class: "arrow", textContent: "→" }));
@@ -140,7 +147,7 @@ if (lanes.count) {
   const rank = unpacked(lanes.rank, Uint32Array), comm = unpacked(lanes.comm, Uint32Array), kind = unpacked(lanes.kind, Uint8Array);
   const counter = unpacked(lanes.counter, Uint32Array), start = unpacked(lanes.start, Float32Array);
   const lasted = unpacked(lanes.lasted, Float32Array), waited = unpacked(lanes.waited, Float32Array);
-  const ranks = [...new Set(rank)].sort((a, b) => a - b);
+  const ranks = [...new Set([...rank, ...culprits])].sort((a, b) => a - b);  // who is named may have none
   const row = new Map(ranks.map((r, i) => [r, i]));
   let last = 0;
   for (let i = 0; i < lanes.count; i++) last = Math.max(last, start[i] + lasted[i]);
@@ -149,10 +156,17 @@ if (lanes.count) {
   const focus = onset !== null && onset > 0 && onset <= last ? onset : last;
   let view = [Math.max(0, Math.min(focus - 1, last - 4)), last];
   const whole = [0, last], first = [...view];
-  const hue = i => (comm[i] * 67 + 205) % 360;
   const lane = Math.max(1, Math.min(16, Math.floor(640 / ranks.length)));
   const left = 62, height = ranks.length * lane + 26;
   const dark = () => matchMedia("(prefers-color-scheme: dark)").matches;
+  const marks = new Uint8Array(lanes.count);
+  for (const incident of data.incidents) {
+    if (!incident.round) continue;
+    const [on, number] = incident.round, message = ["send", "recv"].includes(incident.op.kind);
+    for (let i = 0; i < lanes.count; i++) {
+      if (comm[i] === on && counter[i] === number && ((kind[i] & 127) >= lanes.first_message) === message) marks[i] = 1;
+    }
+  }
   let picked = -1;
   const round = i => picked >= 0 && comm[i] === comm[picked] && counter[i] === counter[picked] && (kind[i] & 127) === (kind[picked] & 127);
   const [canvas, again] = plot(height, (pen, width) => {
@@ -167,15 +181,19 @@ if (lanes.count) {
       if (named && lane < 12) { pen.fillRect(left - 6, i * lane, 4, lane); if (i % every) return; }
       pen.fillText(`rank ${r}`, 2, i * lane + lane / 2);
     });
-    const light = dark() ? 62 : 46;
+    const hues = lanes.comms.map((_, at) => `hsl(${(at * 67 + 205) % 360} 45% ${dark() ? 62 : 46}%)`);
+    const unended = color("open"), ink = color("notice");
     for (let i = 0; i < lanes.count; i++) {
       const a = x(start[i]), b = x(start[i] + lasted[i]);
       if (b < left || a > width) continue;
       const from = Math.max(a, left), to = Math.min(Math.max(b, a + 1), width - 2), y = row.get(rank[i]) * lane;
-      const open = kind[i] & 128;
-      pen.fillStyle = open ? color("open") : `hsl(${hue(i)} 45% ${light}%)`;
+      pen.fillStyle = kind[i] & 128 ? unended : hues[comm[i]];
       pen.globalAlpha = round(i) || picked < 0 ? 1 : 0.25;
       pen.fillRect(from, y + (lane > 3 ? 1 : 0), Math.max(1, to - from), lane > 3 ? lane - 2 : lane);
+      if (marks[i]) {
+        pen.fillStyle = ink;
+        pen.fillRect(from, y, Math.max(2, to - from), Math.min(2, lane));
+      }
     }
     pen.globalAlpha = 1;
     if (onset !== null && onset >= view[0] && onset <= view[1]) {
@@ -232,7 +250,7 @@ if (lanes.count) {
     make("p", { class: "soft" }, "Colours are communicators. Click an operation to see its round on all ranks; Ctrl and the wheel zoom, arrow keys move."),
     make("div", { class: "legend" }, press("zoom in", () => zoom(0.5)), press("zoom out", () => zoom(2)), press("◀", () => move(-0.5)), press("▶", () => move(0.5)),
       press("all", () => { view = [...whole]; again(); }), press("as at first", () => { view = [...first]; picked = -1; again(); }),
-      ...legend(["open", "has not ended"], ["culprit", "named"]).childNodes),
+      ...legend(["open", "has not ended"], ["culprit", "named"], ...(marks.includes(1) ? [["notice", "round of the verdict"]] : [])).childNodes),
     make("div", { class: "plot" }, canvas));
 }
 
@@ -255,12 +273,18 @@ if (heat.iterations.length) {
         pen.fillStyle = culprits.has(r) ? color("culprit") : color("soft");
         pen.fillText(`rank ${r}`, 2, i * cell + cell / 2);
       });
-      pen.fillStyle = color(name);
-      for (let i = 0; i < heat.ranks.length; i++) for (let j = 0; j < n; j++) {
-        pen.globalAlpha = 0.06 + 0.94 * Math.min(1, Math.max(0, (values[i * n + j] - from) / (to - from)));
-        pen.fillRect(left + j * step, i * cell, Math.max(1, step - (step > 4 ? 1 : 0)), Math.max(1, cell - (cell > 4 ? 1 : 0)));
+      // A pixel for each cell, then as large as it is shown: of large jobs there are half a million cells.
+      const image = new ImageData(n, heat.ranks.length), [red, green, blue] = rgb(color(name));
+      for (let at = 0; at < n * heat.ranks.length; at++) {
+        image.data[4 * at] = red; image.data[4 * at + 1] = green; image.data[4 * at + 2] = blue;
+        image.data[4 * at + 3] = 255 * (0.06 + 0.94 * Math.min(1, Math.max(0, (values[at] - from) / (to - from))));
       }
-      pen.globalAlpha = 1;
+      const small = make("canvas", { width: n, height: heat.ranks.length });
+      small.getContext("2d").putImageData(image, 0, 0);
+      pen.imageSmoothingEnabled = false;
+      pen.drawImage(small, left, 0, width - left, heat.ranks.length * cell);
+      if (step > 4) for (let j = 1; j <= n; j++) pen.clearRect(left + j * step - 1, 0, 1, heat.ranks.length * cell);
+      if (cell > 4) for (let i = 1; i <= heat.ranks.length; i++) pen.clearRect(left, i * cell - 1, width - left, 1);
     }, title);
     canvas.addEventListener("mousemove", event => {
       const box = canvas.getBoundingClientRect();

@@ -72,16 +72,21 @@ def _data_of(gathered: Gathered, notes: list[Mapping[str, Any]]) -> dict[str, An
         "job": gathered.job,
         "ranks": gathered.world_size,
         "hosts": {str(rank): host for rank, host in gathered.hosts.items()},
-        "incidents": [_incident(incident) for incident in gathered.incidents],
+        "incidents": [
+            _incident(one) | {"round": of} for one, of in zip(gathered.incidents, gathered.rounds, strict=True)
+        ],
         "waits": [
-            {"what": one.what, "ranks": ranges(one.ranks), "count": len(one.ranks), "for": ranges(one.targets),
-             "targets": len(one.targets), "distance": one.distance}
+            {
+                "what": one.what, "operations": one.operations, "ranks": ranges(one.ranks), "count": len(one.ranks),
+                "for": ranges(one.targets), "targets": len(one.targets), "distance": one.distance,
+            }
             for one in gathered.waits[:LISTED]
         ],
         "lanes": {
             "zero_utc_s": None if gathered.utc_offset_s is None else zero_s + gathered.utc_offset_s,
             "count": len(spans),
             "comms": list(gathered.comms),
+            "first_message": int(Kind.SEND),
             "kinds": {str(int(kind)): kind.name.lower() for kind in Kind},
             "rank": _packed(spans["rank"], np.uint32),
             "comm": _packed(spans["comm"], np.uint32),
