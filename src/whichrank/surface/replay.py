@@ -44,13 +44,25 @@ def replay(path: Path) -> Replayed:
         FormatError: It is no tape, or is damaged.
     """
     tape = Tape(tape_at(path))
-    try:
-        config = msgspec.convert(tape.head.settings, AnalyzerConfig)
-    except msgspec.ValidationError as error:
-        raise FormatError(f"the settings on the tape are not ours: {error}", where=str(path)) from error
-    analyzer = Analyzer(config, tape.head.job, utc_offset_s=tape.head.utc_offset_s)
+    analyzer = Analyzer(settings_of(tape, path), tape.head.job, utc_offset_s=tape.head.utc_offset_s)
     latest = {incident.id: incident for entry in tape for incident in _told(analyzer, entry)}
     return Replayed(tuple(latest.values()), tape.is_whole)
+
+
+def settings_of(tape: Tape, path: Path) -> AnalyzerConfig:
+    """What the analyzer was made with.
+
+    Args:
+        tape: A tape.
+        path: Of it, or of its folder, for words.
+
+    Raises:
+        FormatError: It is not ours.
+    """
+    try:
+        return msgspec.convert(tape.head.settings, AnalyzerConfig)
+    except msgspec.ValidationError as error:
+        raise FormatError(f"the settings on the tape are not ours: {error}", where=str(path)) from error
 
 
 def _told(analyzer: Analyzer, entry: Entry) -> Iterator[Incident]:

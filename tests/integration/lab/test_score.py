@@ -55,11 +55,18 @@ def test_the_quick_subset_is_run_scored_and_gone_on_with(tmp_path: Path) -> None
     again = subprocess.run([*command, "--json"], check=True, capture_output=True) if done.returncode == 0 else None
     if again:
         assert msgspec.json.decode(again.stdout, type=list[Run]) == [runs[name] for name in quick]
+    # WHEN methods are to go through what was kept again THEN they say the same of what they have heard
+    done = subprocess.run([*heard, "--again", "--json"], check=False, capture_output=True)
+    assert done.returncode in (0, 1), done.stderr
+    (stop,) = msgspec.json.decode(done.stdout, type=list[Run])
+    assert {name: stop.outcomes[name].verdict for name in METHODS} == {n: first.outcomes[n].verdict for n in METHODS}
+    assert len(stop.incidents) == len(first.incidents)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (["--again"], "--keep FOLDER"),
         (["--scenarios", "stpo"], "there is no scenario 'stpo'"),
         (["--methods", "guess"], "there is no method 'guess'"),
         (["--seeds", "0"], "--seeds"),

@@ -15,7 +15,7 @@ from whichrank.bench.methods.bocd import Bocd
 from whichrank.bench.methods.c4d import C4d
 from whichrank.bench.methods.ccl_d import CclD
 from whichrank.bench.methods.flight_recorder import FlightRecorder
-from whichrank.bench.methods.greyhound import period
+from whichrank.bench.methods.greyhound import latest, period
 from whichrank.bench.methods.megatrace import MegaTrace
 from whichrank.bench.methods.method import Limits, Method, Said
 from whichrank.bench.methods.ras import Ras
@@ -126,6 +126,12 @@ def test_stacks_name_who_stands_elsewhere(of_rank_2: list[str], named: set[int],
 @pytest.mark.parametrize(("calls", "lag"), [("abbc", 4), ("aab", 3), ("a", 1)])
 def test_the_iteration_is_the_first_lag_at_which_calls_repeat(calls: str, lag: int) -> None:
     assert period(np.array([ord(call) for call in calls * 40])) == lag
+
+
+def test_how_a_job_begins_does_not_hide_the_period() -> None:
+    calls = np.array(list("xxyz" + 100 * "ab"))
+    assert period(calls) == 0
+    assert period(latest(calls)) == 2
 
 
 def test_calls_that_do_not_repeat_have_no_period() -> None:

@@ -22,6 +22,7 @@ from whichrank.bench.results_file import append_result, keep_run, make_ready, re
 from whichrank.bench.setup import HANG_TIMEOUT_S, SLOW_WINDOW_S, Result, Setup
 from whichrank.bench.trial import Trial
 from whichrank.demo.plan import Truth
+from whichrank.errors import UsageError
 from whichrank.lab.network import Network
 from whichrank.lab.scenarios import CLAIMED, SCENARIOS, Scenario
 from whichrank.lab.topology import Topology
@@ -218,11 +219,52 @@ def run_all(
                 run = run_one(planned, methods if is_heard else (), folder, nursery.path)
                 append_result(path, run)
                 if keep:
-                    keep_run(folder, keep / f"{run.scenario.replace(' ', '-')}-{run.seed}")
+                    keep_run(folder, _kept(keep, run))
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
             heard |= {run.scenario} if _hears(run, methods) else set()
             tell(run)
+
+
+def hear_again(
+    todo: Sequence[Planned],
+    known: Mapping[tuple[str, int], Run],
+    methods: Sequence[str],
+    path: Path,
+    keep: Path,
+    tell: Callable[[Run], None],
+) -> None:
+    """Let methods go through recordings of runs that they have gone through before, and append what comes of it.
+
+    Args:
+        todo: A plan; of its runs those that have been heard.
+        known: What the file holds.
+        methods: Of `METHOD_NAMES`.
+        path: JSON lines.
+        keep: Where the output of each run is kept.
+        tell: Called after each.
+
+    Raises:
+        UsageError: The file cannot be written, or there is no recording of a run.
+    """
+    make_ready(path)
+    for planned in todo:
+        run = known.get(planned.key)
+        if run is None or not run.outcomes.keys() & METHODS.keys():
+            continue
+        tape = _kept(keep, run) / FILE_NAME
+        if not tape.is_file():
+            raise UsageError(
+                f"there is no recording of {run.scenario}, seed {run.seed}", where=str(tape), mend="--keep FOLDER"
+            )
+        outcomes = _outcomes(msgspec.convert(run.truth, Truth), planned.scenario, _heard(tape, methods))
+        run = msgspec.structs.replace(run, outcomes=run.outcomes | outcomes)
+        append_result(path, run)
+        tell(run)
+
+
+def _kept(keep: Path, run: Run) -> Path:
+    return keep / f"{run.scenario.replace(' ', '-')}-{run.seed}"
 
 
 def run_one(planned: Planned, methods: Sequence[str], folder: Path, nursery: Path | None = None) -> Run:
@@ -238,6 +280,8 @@ def run_one(planned: Planned, methods: Sequence[str], folder: Path, nursery: Pat
     is_tried = BISECTION in methods and scenario.outlasts_its_job and not scenario.is_claim
     result = Trial(setup, folder, afterwards=train_again if is_tried else None, nursery=nursery).run()
     truth = msgspec.convert(result.truth, Truth) if result.truth and result.verdict != NOT_DONE else None
+    if truth:
+        said |= _heard(folder / FILE_NAME, methods) | {OURS: words_of(folder / FILE_NAME)}
     return Run(
         scenario=scenario.name,
         fault_class=scenario.fault_class,
@@ -248,19 +292,20 @@ def run_one(planned: Planned, methods: Sequence[str], folder: Path, nursery: Pat
         is_absorbed=_is_absorbed(result),
         longer=result.longer,
         detected_s=result.seconds_to_alert,
-        outcomes=_outcomes(truth, scenario, methods, folder / FILE_NAME, said) if truth else {},
+        outcomes=_outcomes(truth, scenario, said) if truth else {},
         truth=result.truth,
         incidents=result.incidents,
         error=result.error,
     )
 
 
-def _outcomes(
-    truth: Truth, scenario: Scenario, methods: Sequence[str], tape: Path, said: dict[str, list[Word]]
-) -> dict[str, Outcome]:
+def _heard(tape: Path, methods: Sequence[str]) -> dict[str, list[Word]]:
+    """What methods say of a recording; bisection needs a lab and is left out."""
+    return listen(tape, [name for name in methods if name in METHODS], Limits(HANG_TIMEOUT_S, SLOW_WINDOW_S))
+
+
+def _outcomes(truth: Truth, scenario: Scenario, said: Mapping[str, list[Word]]) -> dict[str, Outcome]:
     expected = expected_of(truth, RANKS, scenario.fault_class)
-    names = [name for name in methods if name in METHODS]
-    said |= listen(tape, names, Limits(HANG_TIMEOUT_S, SLOW_WINDOW_S)) | {OURS: words_of(tape)}
     return {name: judge(expected, words, truth.at_monotonic_ns / 1e9) for name, words in said.items()}
 
 

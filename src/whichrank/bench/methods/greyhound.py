@@ -9,8 +9,8 @@ all-gathers or reduce-scatters are one call is left out, to its advantage: of FS
 left, which has a period of its own.
 
 Decided: a call is told by its kind, data type and size, since many jobs issue all-reduces only, but for the size of an
-uneven all-to-all; the latest 512 calls are looked at for a period, of which there must be three; the correlation at a
-lag is that of the calls which overlap.
+uneven all-to-all; the latest 512 calls, or the latest half, are looked at for a period, of which there must be three;
+the correlation at a lag is that of the calls which overlap.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ APART = 10
 LEAST_COUNT = 1024
 """Elements of a call that is looked at."""
 LENGTH = 512
-"""Calls that are looked at for a period: the latest, since a job begins otherwise than it goes on."""
+"""Calls that are looked at for a period: the latest, and of few half, since a job begins otherwise than it goes on."""
 _LOOK_S = 1.0
 _AFTER = APART
 _LEAST = 64
@@ -56,7 +56,7 @@ class Greyhound:
         rows = rows[(rows["rank"] == 0) & (rows["count"] >= LEAST_COUNT)]
         rows = rows[np.argsort(rows["issue_s"], kind="stable")]
         if not self._lag:
-            self._lag = period(rows["signature"][-LENGTH:]) if len(rows) >= _LEAST else 0
+            self._lag = period(latest(rows["signature"])) if len(rows) >= _LEAST else 0
             if not self._lag:
                 return []
         at_s = rows["issue_s"][:: self._lag]
@@ -84,6 +84,11 @@ class Greyhound:
             if after - before >= CHANGE * before:
                 return True
         return False
+
+
+def latest(calls: np.ndarray) -> np.ndarray:
+    """Those that are looked at for a period, of what a rank has called, in order."""
+    return calls[-min(LENGTH, max(len(calls) // 2, 1)) :]
 
 
 def period(calls: np.ndarray) -> int:

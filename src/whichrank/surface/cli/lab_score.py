@@ -24,11 +24,16 @@ from whichrank.surface.numbers import WholeNumber
 )
 @click.option("--results", type=click.Path(path_type=Path), help="JSON lines; continued if there.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep what each run wrote here, recordings too.")
+@click.option(
+    "--again",
+    is_flag=True,
+    help="Run nothing: methods go through the recordings in --keep again, and what they find replaces what they found.",
+)
 @click.option("--picture", "picture_path", type=click.Path(path_type=Path), help="Write the first table as SVG.")
 @click.option("--json", "as_json", is_flag=True, help="Print all runs as JSON.")
 def score(
     scenarios: str, seeds: int, methods: str, launcher: Any, results: Path | None, keep: Path | None,
-    picture_path: Path | None, as_json: bool,
+    again: bool, picture_path: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run the catalogue, let each method go through a recording of each scenario, and print the two tables.
 
@@ -37,41 +42,20 @@ def score(
     """
     import msgspec
 
-    from whichrank.bench.methods.campaign import OURS, Run, done_in, heard_of, left, plan, run_all
+    from whichrank.bench.methods.campaign import OURS, done_in, plan
     from whichrank.bench.methods.tables import class_table, picture, scenario_table, verdict_of
     from whichrank.bench.results_file import ready_picture
-    from whichrank.bench.setup import lab_faults, require_tool
-    from whichrank.lab.box import remove_abandoned
     from whichrank.lab.scenarios import chosen
-    from whichrank.lab.userspace import become_root_of_a_namespace
-    from whichrank.sensors.c10d import torch_folder
-    from whichrank.surface.cli.bench import progress_bar
-    from whichrank.surface.leave import leave_on_signals
 
     names = _methods(methods)
     todo = plan(chosen(_names(scenarios)), seeds, launcher)
     path = results or Path("whichrank-out/lab-score.jsonl")
-    known = done_in(path)
-    to_do, heard = left(todo, known, names), heard_of(todo, known, names)
-    torch_folder()
-    become_root_of_a_namespace(sys.argv[1:])
-    faults = lab_faults()
-    for planned in to_do:
-        require_tool(faults[planned.scenario.fault])
-    remove_abandoned()
-    leave_on_signals()
     if picture_path:
         ready_picture(picture_path)
-    with progress_bar() as progress:
-        bar = progress.add_task("runs", total=len(todo), completed=len(todo) - len(to_do))
-
-        def tell(run: Run) -> None:
-            progress.advance(bar)
-            after = "" if run.detected_s is None else f" {run.detected_s:.1f} s"
-            word = verdict_of(run, OURS) or ": ".join(filter(None, (run.verdict, run.error)))
-            progress.console.print(f"{run.scenario}, seed {run.seed}, {run.workload}: {word}{after}")
-
-        run_all(to_do, names, heard, path, keep, tell)
+    if again:
+        _again(todo, names, path, keep)
+    else:
+        _run(todo, names, path, keep)
     known = done_in(path)
     runs = [known[planned.key] for planned in todo if planned.key in known]
     if as_json:
@@ -81,6 +65,51 @@ def score(
     if picture_path:
         picture_path.write_text(picture(runs), encoding="utf-8")
     return 0 if all(verdict_of(run, OURS) in ("right", "absorbed") for run in runs) else 1
+
+
+def _run(todo: list[Any], methods: list[str], path: Path, keep: Path | None) -> None:
+    """What is left of a plan."""
+    from whichrank.bench.methods.campaign import OURS, Run, done_in, heard_of, left, run_all
+    from whichrank.bench.methods.tables import verdict_of
+    from whichrank.bench.setup import lab_faults, require_tool
+    from whichrank.lab.box import remove_abandoned
+    from whichrank.lab.userspace import become_root_of_a_namespace
+    from whichrank.sensors.c10d import torch_folder
+    from whichrank.surface.cli.bench import progress_bar
+    from whichrank.surface.leave import leave_on_signals
+
+    known = done_in(path)
+    to_do, heard = left(todo, known, methods), heard_of(todo, known, methods)
+    torch_folder()
+    become_root_of_a_namespace(sys.argv[1:])
+    faults = lab_faults()
+    for planned in to_do:
+        require_tool(faults[planned.scenario.fault])
+    remove_abandoned()
+    leave_on_signals()
+    with progress_bar() as progress:
+        bar = progress.add_task("runs", total=len(todo), completed=len(todo) - len(to_do))
+
+        def tell(run: Run) -> None:
+            progress.advance(bar)
+            after = "" if run.detected_s is None else f" {run.detected_s:.1f} s"
+            word = verdict_of(run, OURS) or ": ".join(filter(None, (run.verdict, run.error)))
+            progress.console.print(f"{run.scenario}, seed {run.seed}, {run.workload}: {word}{after}")
+
+        run_all(to_do, methods, heard, path, keep, tell)
+
+
+def _again(todo: list[Any], methods: list[str], path: Path, keep: Path | None) -> None:
+    """Methods go through what was kept."""
+    from whichrank.bench.methods.campaign import done_in, hear_again
+    from whichrank.errors import UsageError
+    from whichrank.surface.cli.bench import progress_bar
+
+    if keep is None:
+        raise UsageError("--again goes through recordings that were kept", mend="--keep FOLDER")
+    with progress_bar() as progress:
+        bar = progress.add_task("runs", total=len(todo))
+        hear_again(todo, done_in(path), methods, path, keep, lambda _: progress.advance(bar))
 
 
 def _names(text: str) -> list[str]:

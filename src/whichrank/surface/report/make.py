@@ -8,13 +8,11 @@ from pathlib import Path
 import msgspec
 
 from whichrank.analyzer import Analyzer
-from whichrank.config import AnalyzerConfig
-from whichrank.errors import FormatError
 from whichrank.intake.read import read
 from whichrank.intake.recording import Intake
 from whichrank.model.incident import Incident
 from whichrank.surface.analyze import analyze, analyzed, analyzer_of
-from whichrank.surface.replay import tape_at
+from whichrank.surface.replay import settings_of, tape_at
 from whichrank.surface.report.gather import Gathered, Gatherer
 from whichrank.surface.report.page import Redacted, page_of
 from whichrank.wire.tape import Tape
@@ -83,11 +81,7 @@ def gather_tape(path: Path) -> Gathered:
         IncompleteDataError: It cannot be read.
     """
     tape = Tape(path)
-    try:
-        config = msgspec.convert(tape.head.settings, AnalyzerConfig)
-    except msgspec.ValidationError as error:
-        raise FormatError(f"the settings on the tape are not ours: {error}", where=str(path)) from error
-    analyzer = Analyzer(config, tape.head.job, utc_offset_s=tape.head.utc_offset_s)
+    analyzer = Analyzer(settings_of(tape, path), tape.head.job, utc_offset_s=tape.head.utc_offset_s)
     gatherer = Gatherer(analyzer)
     latest: dict[str, Incident] = {}
     now_s = 0.0
