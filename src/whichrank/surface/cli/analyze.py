@@ -78,6 +78,8 @@ def _sentences(intake: Intake) -> list[str]:
     if len(bad) > _LISTED:
         sentences.append(f"nor were {len(bad) - _LISTED} more")
     for unread in (recording.unread for recording in intake.recordings if recording.unread):
-        ranks = ", ".join(map(str, list(unread)[:_LISTED])) + (", ..." if len(unread) > _LISTED else "")
-        sentences.append(f"nothing is known of rank {ranks}; what they recorded would tell more")
+        ranks = f"rank{'s' * (len(unread) > 1)} {', '.join(map(str, list(unread)[:_LISTED]))}"
+        more = f" and {len(unread) - _LISTED} more" if len(unread) > _LISTED else ""
+        whose = "it recorded" if len(unread) == 1 else "they recorded"
+        sentences.append(f"nothing is known of {ranks}{more}; what {whose} would tell more")
     return sentences

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import re
@@ -10,6 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from whichrank.bench.dumps.cases import cases
@@ -45,6 +47,12 @@ def test_a_page_holds_all_that_it_shows(folder: Path) -> None:
     assert data["incidents"][0]["culprits"][0]["rank"] == incident.culprits[0].rank == 4
     assert data["waits"][0]["for"] == "4"
     assert data["lanes"]["count"] > 1000
+    # the round of the verdict can be found among the operations
+    comm, counter = data["incidents"][0]["round"]
+    spans = np.frombuffer(base64.b64decode(data["lanes"]["counter"]), "<u4")
+    assert (spans[np.frombuffer(base64.b64decode(data["lanes"]["comm"]), "<u4") == comm] == counter).any()
+    # and waits that are called alike are one
+    assert len({(one["what"], one["distance"]) for one in data["waits"]}) == len(data["waits"])
     assert {note["state"] for note in data["notes"]} == {"read"}
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//|url\(|@import|fetch\(|XMLHttpRequest""", page)
 
@@ -105,8 +113,6 @@ def test_what_a_job_calls_itself_is_text(folder: Path) -> None:
     ("ranks", "text"), [([], ""), ([3], "3"), ([0, 1, 2, 5], "0-2, 5"), (list(range(0, 80, 2)), "and 8 more")]
 )
 def test_ranges_are_short(ranks: list[int], text: str) -> None:
-    import numpy as np
-
     assert ranges(np.array(ranks, np.int64)).endswith(text)
 
 
