@@ -52,6 +52,7 @@ def overtaken(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) -> Findi
         ]
     evidence += diagnosis.unread(graph)
     others = [int(r) for r in graph.sinks if int(r) not in ranks]
+    others = others if not diagnosis.apart(picture, graph) else []
     for rank in held_up_by(diagnosis.state, others, -np.inf, len(graph.waiting), len(graph.unseen)) if others else []:
         blames.append(diagnosis.blame_of_sink(picture, graph, rank))
     first = waits[int(np.argmin(waits["since_s"]))]

@@ -26,7 +26,7 @@ from whichrank.locate.signatures import ASKED_OF_A_SIDE, Contradiction, Deviatio
 from whichrank.locate.strays import LEAST_ALIKE
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence, Link
-from whichrank.model.picture import Picture
+from whichrank.model.picture import Bools, Picture
 from whichrank.model.rows import SYNCHRONISING, UNNUMBERED, Kind
 from whichrank.model.sequence import Tokens
 from whichrank.model.signature import describe, op_name, signatures
@@ -99,7 +99,7 @@ class Diagnosis:
     # ---- sinks -----------------------------------------------------------------------------------------------------
 
     def _sinks(self, picture: Picture, graph: waitgraph.WaitGraph, sinks: list[int], hard: bool) -> Finding:
-        apart = [] if hard else self._apart(picture, graph)
+        apart = [] if hard else self.apart(picture, graph)
         since_s = {r: float(picture.waits["since_s"][graph.edges.wait[graph.sink_edge[r]]]) for r in sinks}
         if hard:
             named = sinks
@@ -154,15 +154,20 @@ class Diagnosis:
         did = self._did(waitgraph.waiting_for(picture, graph, rank))
         return Blame(rank, told.confidence, f"it {did}, and {told.words}")
 
-    def _apart(self, picture: Picture, graph: waitgraph.WaitGraph) -> list[int]:
+    def apart(self, picture: Picture, graph: waitgraph.WaitGraph) -> list[int]:
         """Ranks in no operation that nobody waits for in one, stopped or idle: a sink may wait for them elsewhere."""
-        rows, since_s = self.state.ranks.rows, float(picture.waits["since_s"][graph.waits].min())
-        idle = (self.state.ranks.went_on_s < since_s) & (self.state.ranks.cpu_share < IDLE_CPU) & ~picture.busy
-        idle &= (rows["init_ns"] > 0) & (rows["closed_ns"] == 0) & (rows["exception_ns"] == 0)
-        apart = picture.present & picture.fresh & ~picture.gone & (picture.stopped | idle)
+        # In a recording whoever is in no operation, whatever it does.
+        apart = self._idle(picture, graph) if picture.recorded is None else picture.present.copy()
         in_graph = (graph.waiting, graph.sinks, graph.unseen, picture.ops["rank"], picture.waits["rank"])
         apart[np.concatenate(in_graph)] = False
         return [int(r) for r in np.flatnonzero(apart)[:LISTED]]
+
+    def _idle(self, picture: Picture, graph: waitgraph.WaitGraph) -> Bools:
+        """Ranks that are stopped, or do nothing."""
+        rows, since_s = self.state.ranks.rows, float(picture.waits["since_s"][graph.waits].min())
+        idle = (self.state.ranks.went_on_s < since_s) & (self.state.ranks.cpu_share < IDLE_CPU) & ~picture.busy
+        idle &= (rows["init_ns"] > 0) & (rows["closed_ns"] == 0) & (rows["exception_ns"] == 0)
+        return np.asarray(picture.present & picture.fresh & ~picture.gone & (picture.stopped | idle))
 
     def _did(self, facts: dict[str, Any]) -> str:
         """What a sink has to do with the operation that others wait on."""

@@ -124,8 +124,8 @@ def held_up_by(state: JobState, ranks: list[int], since_s: float, waiting: int, 
 
     Where no process was observed, as in recordings of operations, nothing more will come to light. Then all are named
     if they are few, and some are not all there is of a communicator that is new: such ranks wait for each other before
-    their first operation. Where sends and receives are not recorded, who waits in one looks the same, so only a single
-    one counts.
+    their first operation. In a job that has just begun any communicator may be new, those of messages too. And where
+    sends and receives are not recorded, who waits in one looks the same. In both only a single one counts.
 
     Args:
         state: The job.
@@ -136,6 +136,8 @@ def held_up_by(state: JobState, ranks: list[int], since_s: float, waiting: int, 
     """
     if state.recorded is not None and not any(was_observed(state, rank) for rank in ranks):
         if state.recorded.hides_messages and (len(ranks) > 1 or unseen):
+            return []
+        if state.recorded.is_young and len(ranks) > 1:
             return []
         are_few = len(ranks) <= MOST and FEW * len(ranks) <= waiting and not _is_all_of_a_new_group(state, ranks)
         return ranks if len(ranks) == 1 or are_few else []

@@ -5,15 +5,17 @@ none of a group, from the group's status. A status is kept under a number of the
 last, so it is read beside what the other members have. What still is not known of a rank that is in no operation is
 taken from that alone: it is in none.
 
-Sends and receives of a group of two are counted by the group; those of a larger one from the last that is complete at
-both ends, since its count is over all peers.
+Sends and receives of a group of two are counted by the group. Those of a larger one are counted one by one where both
+dumps hold all that their ranks have issued; else from the last that is complete at both ends. That may be one too few:
+a part of a batch has no end before the batch has, and may long be answered. So of a batch with several peers it is not
+said for whom it waits.
 
 Clocks of hosts are not compared: each rank's times are ages before its own latest one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -52,6 +54,7 @@ class Member:
     Attributes:
         issued: Collectives.
         done: The same, up to the first that is not complete.
+        is_least: That one is the first that the ring has kept; so some before it may not be complete either.
         messages: Sends, receives and batches of them.
         messages_done: The same, complete.
         status: Last enqueued and completed of whatever came last, by the group's status; None without one.
@@ -59,6 +62,7 @@ class Member:
 
     issued: int = UNKNOWN
     done: int = UNKNOWN
+    is_least: bool = False
     messages: int = UNKNOWN
     messages_done: int = UNKNOWN
     status: tuple[int, int] | None = None
@@ -85,6 +89,17 @@ class Told:
     members: dict[Communicator, Member] = field(default_factory=dict)
 
     @property
+    def is_whole(self) -> bool:
+        """Does the dump hold all that the rank has issued?"""
+        record = self.dump.entries["record"]
+        return bool(len(record) == 0 or (record[0] == 0 and record[-1] == len(record) - 1))
+
+    @property
+    def issued(self) -> int:
+        """Operations in all, as far as the dump says it."""
+        return int(self.dump.entries["record"].max(initial=-1)) + 1
+
+    @property
     def latest_ns(self) -> int:
         """Its latest time, on its own clock; 0 if it has none."""
         times = (self.entries[name].max(initial=0) for name in ("created_ns", "started_ns", "completed_ns"))
@@ -98,7 +113,8 @@ def job_of(dumps: dict[int, Dump]) -> tuple[list[Told], dict[int, str]]:
         dumps: By rank.
     """
     known, communicators = _known_members(dumps), Communicators()
-    told = [_told(rank, dump, known, communicators) for rank, dump in sorted(dumps.items())]
+    keeps_done = any((dump.entries["state"] == COMPLETED).any() for dump in dumps.values())
+    told = [_told(rank, dump, known, communicators, keeps_done) for rank, dump in sorted(dumps.items())]
     missing = dict.fromkeys(_lacking(told), "its dump has none of the operations that it counts as under way")
     _fill(told)
     return told, missing | dict.fromkeys(_older(told), OLDER)
@@ -117,8 +133,8 @@ def batches_of(
     """
     now_ns = max((one.latest_ns for one in told), default=0) + SINCE_NS
     now_ns = max(now_ns, 2 * LONG_AGO_NS)  # where nothing has a time
-    infos, pairs = _infos(told), _Pairs(told)
-    batches = [_batch(one, infos, pairs, world_size, now_ns, facts.get(one.rank)) for one in told]
+    infos, pairs, uncounted = _infos(told), _Pairs(told), _uncounted(told)
+    batches = [_batch(one, infos, pairs, uncounted, world_size, now_ns, facts.get(one.rank)) for one in told]
     dumped = {one.rank for one in told}
     ended = [fact for rank, fact in sorted(facts.items()) if rank not in dumped and fact.has_ended]
     return (*batches, *(ended_batch(fact, world_size, now_ns) for fact in ended)), now_ns / 1e9
@@ -142,7 +158,9 @@ def _known_members(dumps: dict[int, Dump]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(sorted(ranks)) for name, ranks in seen.items()}
 
 
-def _told(rank: int, dump: Dump, known: dict[str, tuple[int, ...]], communicators: Communicators) -> Told:
+def _told(
+    rank: int, dump: Dump, known: dict[str, tuple[int, ...]], communicators: Communicators, keeps_done: bool
+) -> Told:
     status = {at: dump.status[pg] for at, pg in _numbers(dump).items() if pg in dump.status}
     entries, is_done = _resolved(dump, status)
     comm = tuple(communicators.of(group.name, group.members or known.get(group.name, ())) for group in dump.groups)
@@ -152,6 +170,10 @@ def _told(rank: int, dump: Dump, known: dict[str, tuple[int, ...]], communicator
             continue
         mine = entries["group"] == at
         told.members[one] = _member(entries[mine], is_done[mine], status.get(at))
+        _count_what_was_left_out(told.members[one], dump.entries[dump.entries["group"] == at])
+        if keeps_done and not told.is_whole:
+            rounds = is_done[mine & ~entries["p2p"]]
+            told.members[one].is_least = bool(len(rounds)) and not rounds[0]
     return told
 
 
@@ -250,6 +272,18 @@ def _member(rows: NDArray[Any], is_done: NDArray[np.bool_], status: tuple[int, i
     )
 
 
+def _count_what_was_left_out(member: Member, rows: NDArray[Any]) -> None:
+    """The first operation of a ring may be a part of a batch, so it is not told; that it was issued counts."""
+    if not len(rows):
+        return
+    if member.issued == UNKNOWN:
+        member.done, member.messages_done = int(rows["seq"].max()), int(rows["p2p_seq"].max())
+    elif member.done == member.issued:
+        member.done = max(member.done, int(rows["seq"].max()))
+    member.issued = max(member.issued, int(rows["seq"].max()))
+    member.messages = max(member.messages, int(rows["p2p_seq"].max()))
+
+
 # ---- what the others say of it --------------------------------------------------------------------------------------
 
 
@@ -261,27 +295,32 @@ def _fill(told: Sequence[Told]) -> None:
             by_comm.setdefault(comm, []).append(member)
     for members in by_comm.values():
         seen = [m for m in members if m.issued != UNKNOWN]
+        surely_done = min((m.done for m in seen if not m.is_least), default=min((m.done for m in seen), default=0))
+        counts_rounds = not any(m.messages for m in seen)
+        for member in seen:
+            if member.is_least:
+                member.done = min(member.done, surely_done)
+            if member.done < member.issued and member.status and counts_rounds:
+                member.done = min(member.done, max(member.status[1], 0))  # a ring may be full of what is under way
         for member in members:
             if member.issued == UNKNOWN:
                 _fill_one(member, seen)
 
 
 def _fill_one(member: Member, seen: list[Member]) -> None:
-    """It is in no operation of this communicator; how many it has done its status says, if that counts the same."""
-    rounds = sorted(m.issued for m in seen)
-    messages = sorted(m.messages for m in seen)
+    """It is in no operation of this communicator; how many it has done its status says, if that counts the same.
+
+    Where there are collectives and messages, nothing tells what it counts.
+    """
+    rounds = max((m.issued for m in seen), default=0)
+    messages = max((m.messages for m in seen), default=0)
     enqueued = member.status[0] if member.status else UNKNOWN
-    counts_rounds = counts_messages = False
-    if enqueued >= 0:
-        middle = len(seen) // 2
-        only_messages, only_rounds = not max(rounds, default=1), not max(messages, default=0)
-        is_nearer = only_rounds or abs(enqueued - rounds[middle]) <= abs(enqueued - messages[middle])
-        counts_rounds = is_nearer and not only_messages
-        counts_messages = not counts_rounds
+    counts_rounds = enqueued >= 0 and not messages
+    counts_messages = enqueued >= 0 and bool(messages) and not rounds
     open_round = min((m.done + 1 for m in seen if m.done < m.issued), default=0)
     open_message = min((m.messages_done + 1 for m in seen if m.messages_done < m.messages), default=0)
-    by_others = open_round - 1 if open_round else max(rounds, default=0)
-    by_others_messages = open_message - 1 if open_message else max(messages, default=0)
+    by_others = open_round - 1 if open_round else rounds
+    by_others_messages = open_message - 1 if open_message else messages
     member.issued = member.done = enqueued if counts_rounds else by_others
     member.messages = member.messages_done = enqueued if counts_messages else by_others_messages
 
@@ -320,16 +359,37 @@ def _infos(told: Sequence[Told]) -> dict[Communicator, CommInfo]:
     return infos
 
 
-class _Pairs:
-    """How many sends and receives each rank has issued toward each other."""
+def _uncounted(told: Sequence[Told]) -> set[Communicator]:
+    """Those whose collectives may have no number of their own: version 1 counts messages with them, rank by rank.
 
-    def __init__(self, told: Iterable[Told]) -> None:
+    Messages that a ring has lost count too. So in a job that has any it is said only of rings that have lost nothing.
+    """
+    old = [one for one in told if one.dump.version.startswith("1")]
+    if not any(one.entries["p2p"].any() for one in old):
+        return set()
+    found = set()
+    for one in old:
+        groups = range(len(one.comm)) if not one.is_whole else np.unique(one.entries["group"][one.entries["p2p"]])
+        found |= {one.comm[group] for group in groups}
+    return found
+
+
+class _Pairs:
+    """How many sends and receives each rank has issued toward each other, and the number of each."""
+
+    def __init__(self, told: Sequence[Told]) -> None:
+        self._told = {one.rank: one for one in told}
         self._open: dict[tuple[Communicator, int, int, int], int] = {}
         for one in told:
             rows = one.entries[~one.is_done & (one.entries["kind"] >= Kind.SEND)]
             for group, kind, peer in rows[["group", "kind", "peer"]].tolist():
                 at = one.comm[group], one.rank, kind, peer
                 self._open[at] = self._open.get(at, 0) + 1
+
+    def _is_exact(self, one: Told, comm: Communicator, peer: int) -> bool:
+        """Do the dumps of both ends hold all that there was between them?"""
+        other = self._told.get(comm.members[peer]) if 0 <= peer < len(comm.members) else None
+        return one.is_whole and other is not None and other.is_whole
 
     def of(self, one: Told, comm: Communicator, group: int) -> list[tuple[int, int, int, int]]:
         """Kind, peer, issued and complete, of one rank on one communicator."""
@@ -338,31 +398,52 @@ class _Pairs:
             peer = 1 - comm.places[one.rank]
             return [(int(kind), peer, member.messages, member.messages_done) for kind in (Kind.SEND, Kind.RECV)]
         rows = one.entries[(one.entries["group"] == group) & (one.entries["kind"] >= Kind.SEND)]
-        found = sorted(set(zip(rows["kind"].tolist(), rows["peer"].tolist(), strict=True)))
-        return [(kind, peer, BASE + self._open.get((comm, one.rank, kind, peer), 0), BASE) for kind, peer in found]
+        kinds, counts = np.unique(rows[["kind", "peer"]], return_counts=True)
+        found = []
+        for (kind, peer), count in zip(kinds.tolist(), counts.tolist(), strict=True):
+            under_way = self._open.get((comm, one.rank, kind, peer), 0)
+            base = count - under_way if self._is_exact(one, comm, peer) else BASE
+            found.append((kind, peer, base + under_way, base))
+        return found
 
-
-def _numbered(one: Told, rows: NDArray[Any], is_open: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The counter of each operation: of its communicator, or of its kind and peer for messages."""
-    number = rows["seq"].astype(np.int64)
-    pair = rows["p2p"] & (rows["kind"] >= Kind.SEND)
-    of_two = np.array([len(comm.members) == 2 for comm in one.comm] or [False])[rows["group"]]
-    number = np.where(pair & of_two, rows["p2p_seq"], number)
-    far = np.flatnonzero(pair & ~of_two)
-    if len(far):
+    def numbers(self, one: Told) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The counter of each operation: of its communicator, or of its kind and peer; and which messages have none."""
+        rows, is_open = one.entries, ~one.is_done
+        number = rows["seq"].astype(np.int64)
+        pair = rows["p2p"] & (rows["kind"] >= Kind.SEND)
+        of_two = np.array([len(comm.members) == 2 for comm in one.comm] or [False])[rows["group"]]
+        number = np.where(pair & of_two, rows["p2p_seq"], number)
+        far = np.flatnonzero(pair & ~of_two)
+        is_exact = np.ones(len(rows), np.bool_)
         place = rows["group"][far].astype(np.int64) << 40 | rows["kind"][far].astype(np.int64) << 32
         place |= rows["peer"][far].astype(np.int64) & 0xFFFFFFFF
         for value in np.unique(place).tolist():
             these = far[place == value]
+            if self._is_exact(one, one.comm[value >> 40], int(rows["peer"][these[0]])):
+                number[these] = 1 + np.arange(len(these))
+                continue
+            is_exact[these] = False
             is_of = is_open[these]
             first_open = int(np.argmax(is_of)) if is_of.any() else len(these)
             number[these] = BASE + 1 + np.arange(len(these)) - first_open
-    return number
+        return number, _with_several_peers(rows, is_open & pair & ~of_two & ~is_exact)
+
+
+def _with_several_peers(rows: NDArray[Any], messages: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which of these messages are of a batch that exchanges with more than one peer."""
+    found = np.zeros(len(rows), np.bool_)
+    at = np.flatnonzero(messages)
+    batch = rows["group"][at].astype(np.int64) << 33 | (rows["p2p_seq"][at] & 0x1FFFFFFFF)
+    peers = np.unique(np.stack((batch, rows["peer"][at])), axis=1)[0] if len(at) else batch
+    values, counts = np.unique(peers, return_counts=True)
+    found[at] = np.isin(batch, values[counts > 1])
+    return found
 
 
 def _batch(
-    one: Told, infos: dict[Communicator, CommInfo], pairs: _Pairs, world_size: int, now_ns: int, fact: Fact | None
-) -> Batch:
+    one: Told, infos: dict[Communicator, CommInfo], pairs: _Pairs, uncounted: set[Communicator], world_size: int,
+    now_ns: int, fact: Fact | None,
+) -> Batch:  # fmt: skip
     host = fact.host if fact else ""
     latest_ns = one.latest_ns or now_ns - SINCE_NS
     read_ns = latest_ns + SINCE_NS
@@ -371,8 +452,10 @@ def _batch(
     entries = one.entries
     ids = np.array([comm.comm_id if comm in one.members else 0 for comm in one.comm] or [0], np.uint64)
     known = ids[entries["group"]] > 0 if len(entries) else np.zeros(0, np.bool_)
-    number = _numbered(one, entries, ~one.is_done)
-    open_rows, done_rows = known & ~one.is_done, known & one.is_done
+    number, is_unaddressed = pairs.numbers(one)
+    is_uncounted = np.array([comm in uncounted for comm in one.comm] or [False])[entries["group"]] & ~entries["p2p"]
+    open_rows, done_rows = known & ~one.is_done, known & one.is_done & ~is_uncounted
+    is_unaddressed |= is_uncounted
     return Batch(
         version=VERSION,
         job="",
@@ -384,9 +467,9 @@ def _batch(
         delay_bound_ns=0,
         node_ranks=1,
         ranks=_rank_row(one, world_size, known_ns, fact).tobytes(),
-        comms=_comm_rows(one, latest_ns).tobytes(),
+        comms=_comm_rows(one, uncounted, latest_ns).tobytes(),
         pairs=_pair_rows(one, pairs).tobytes(),
-        inflight=_flights(one, entries[open_rows], number[open_rows], ids).tobytes(),
+        inflight=_flights(one, entries[open_rows], number[open_rows], ids, is_unaddressed[open_rows]).tobytes(),
         records=_records(one, entries[done_rows], number[done_rows], ids).tobytes(),
         comm_info=[infos[comm] for comm in one.members],
         node=host or f"rank {one.rank}",
@@ -399,12 +482,13 @@ def _rank_row(one: Told, world_size: int, read_ns: int, fact: Fact | None) -> ND
     return row
 
 
-def _comm_rows(one: Told, latest_ns: int) -> NDArray[Any]:
+def _comm_rows(one: Told, uncounted: set[Communicator], latest_ns: int) -> NDArray[Any]:
     rows = np.zeros(len(one.members), COMM_ROW)
     rows["rank"], rows["state"], rows["last_issue_ns"], rows["last_done_ns"] = one.rank, 1, latest_ns, latest_ns
     for row, (comm, member) in zip(rows, one.members.items(), strict=True):
         row["group_rank"], row["comm_id"] = comm.places[one.rank], comm.comm_id
-        row["issued"], row["done"], row["completed"] = member.issued, member.done, member.done
+        if comm not in uncounted:
+            row["issued"], row["done"], row["completed"] = member.issued, member.done, member.done
     return rows
 
 
@@ -435,7 +519,11 @@ def _flags(entries: NDArray[Any]) -> NDArray[np.int64]:
     return np.asarray(flags | int(Flag.ASYNC), np.int64)
 
 
-def _flights(one: Told, entries: NDArray[Any], number: NDArray[np.int64], ids: NDArray[np.uint64]) -> NDArray[Any]:
+def _flights(
+    one: Told, entries: NDArray[Any], number: NDArray[np.int64], ids: NDArray[np.uint64],
+    is_unaddressed: NDArray[np.bool_],
+) -> NDArray[Any]:  # fmt: skip
+    """What is under way; of messages without an address it is told that the rank waits for somebody."""
     told = np.zeros(len(entries), INFLIGHT_TOLD)
     row = told["row"]
     told["rank"], told["comm"] = one.rank, ids[entries["group"]] if len(entries) else 0
@@ -443,6 +531,7 @@ def _flights(one: Told, entries: NDArray[Any], number: NDArray[np.int64], ids: N
     row["t_issue_ns"], row["t_start_ns"] = entries["created_ns"], entries["started_ns"]
     row["kind"], row["dtype"], row["peer"] = entries["kind"], entries["dtype"], entries["peer"]
     row["reduce_op"] = UNKNOWN_REDUCE_OP
+    row["kind"][is_unaddressed], row["peer"][is_unaddressed] = Kind.RECV_ANY, -1
     row["ordinal"], row["flags"], row["state"] = _ordinals(one, entries), _flags(entries), 1
     row["timeout_ms"] = np.clip(entries["timeout_ms"], 0, 0xFFFFFFFF)
     return told

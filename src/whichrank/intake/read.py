@@ -36,6 +36,8 @@ JUST_NOW_S: Final = 1.0
 """A dump that was written so soon after its latest operation is of a job that went on: timeouts are longer."""
 CLOCKS_S: Final = 2.0
 """By how much the clock of who wrote the file may be behind."""
+YOUNG: Final = 1000
+"""Operations of a rank, below which a job has just begun."""
 DUMP: Final = "dump"
 _OF_EACH: Final = {"megatrace": "log", "watchdog": "line of torch's watchdog", "ras": "count"}
 """What there would be of each rank, where no dumps are."""
@@ -223,7 +225,8 @@ def _of_dumps(
     is_still = 2 * sum(-CLOCKS_S < age_s < JUST_NOW_S for age_s in ages_s) <= len(ages_s)
     utc_offset_s = 0.0 if any(one.latest_ns for one in told) else None
     hides = what != DUMP or any(one.dump.backend == "gloo" for one in told)
-    about = Recorded(is_still=is_still, hides_messages=hides)
+    is_young = what == DUMP and all(one.issued < YOUNG for one in told)
+    about = Recorded(is_still=is_still, hides_messages=hides, is_young=is_young)
     return Recording(name, FLIGHT_RECORDER, batches, now_s, utc_offset_s, dict(sorted(unread.items())), said, about)
 
 

@@ -13,13 +13,14 @@ the one that blocks: among victims that leads on to the same end.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from whichrank.locate.signatures import contradictions
 from whichrank.locate.waitgraph import edges_of, overtaken
-from whichrank.model.picture import WAITS, Picture
-from whichrank.model.rows import Kind, WaitHow
+from whichrank.model.picture import WAITS, Bools, Ints, Picture
+from whichrank.model.rows import UNNUMBERED, Kind, WaitHow
 
 OVERTAKEN, CONTRADICTS, SURE, UNREAD, SENDS, OLDEST = range(6)
 """Why an operation does not end, the best reason first: it has, for others; it contradicts what others issued; another
@@ -53,9 +54,21 @@ def with_fronts(picture: Picture) -> Picture:
     why = np.empty(len(waits), np.int64)
     why[rows] = why_of[demand]
     why[(waits["kind"] == Kind.SEND) & (why < SENDS)] = SENDS
+    why[_may_be_answered(waits, ops["ordinal"]) & (why < SENDS)] = OLDEST
     meets_no_other = [row for one in contradictions(picture) for row in one.rows]
     why[np.isin(mine, meets_no_other)] = CONTRADICTS
     why[overtaken(all_waiting, np.arange(len(waits)))] = OVERTAKEN
     order = np.lexsort((ops["ordinal"], why, ops["rank"]))
     _, first = np.unique(ops["rank"][order], return_index=True)
     return replace(picture, waits=np.concatenate((picture.waits, waits[order[first]])))
+
+
+def _may_be_answered(waits: np.ndarray[Any, Any], ordinal: Ints) -> Bools:
+    """Messages that are counted from the last complete one, and stand in line behind something else.
+
+    The other end may have long sent what this one has not begun to receive.
+    """
+    _, rank = np.unique(waits["rank"], return_inverse=True)
+    oldest = np.full(int(rank.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(oldest, rank, ordinal)
+    return np.asarray((waits["kind"] >= Kind.SEND) & (waits["counter"] >= UNNUMBERED) & (ordinal > oldest[rank]))

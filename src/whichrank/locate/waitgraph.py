@@ -155,14 +155,15 @@ def edges_of(picture: Picture, rows: Ints) -> tuple[Edges, Ints, Ints]:
 def overtaken(picture: Picture, rows: Ints) -> Bools:
     """Which of these waits are on a round after which others have completed a later one of the same communicator?
 
-    That one could not end without this rank either. So it has done its part, and only does not see the end.
+    That one could not end without this rank either. So it has done its part, and only does not see the end. An
+    all-to-all can: two members that have nothing for each other do not exchange anything.
 
     Args:
         picture: The job.
         rows: Rows of `Picture.waits`.
     """
     waits = picture.waits[rows]
-    synchronises = np.isin(waits["kind"], list(SYNCHRONISING))
+    synchronises = np.isin(waits["kind"], list(SYNCHRONISING - {Kind.ALL_TO_ALL}))
     comms = np.unique(waits["comm"])
     of, member, _ = _members(picture, comms)
     most = np.zeros(len(comms), np.int64)

@@ -83,11 +83,13 @@ class Recorded:
         is_still: The job stood still; else who is behind may just be so for a moment.
         shows_hangs: Operations that have not ended are in it.
         hides_messages: Sends and receives are not, so who waits in one looks as if it did nothing.
+        is_young: The job had just begun, so communicators may be new.
     """
 
     is_still: bool = True
     shows_hangs: bool = True
     hides_messages: bool = False
+    is_young: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -144,7 +145,10 @@ def test_ranks_that_are_all_of_a_new_group_may_wait_for_each_other_unseen() -> N
         dumps = {
             rank: dump(
                 rank,
-                [*(op(n, n + 1, True) for n in range(40, 50)), *([] if rank in (4, 5) else [op(50, 51, False)])],
+                [
+                    *(op(2000 + n, n + 1, True) for n in range(40, 50)),
+                    *([] if rank in (4, 5) else [op(2050, 51, False)]),
+                ],
                 {"0": (51 - (rank in (4, 5)), 50), "1": (used, used)},
                 **groups,
             )
@@ -165,3 +169,96 @@ def test_gloo_never_shows_messages_so_two_that_are_idle_are_candidates() -> None
         (incident,) = found(dumps)
         assert names([incident]) == named
         assert named or sorted(c.rank for c in incident.candidates) == [4, 5]
+
+
+def test_an_idle_rank_that_nobody_waits_for_may_be_what_the_other_waits_for() -> None:
+    # GIVEN rank 3, for which all of a group wait, and rank 0 outside of that group; neither is in anything
+    groups = {"_0": list(range(8)), "_1": [1, 2, 3, 4, 5, 6, 7]}
+    before = [op(2000 + n, n + 1, True) for n in range(10)]
+
+    def entries(rank: int, idle: tuple[int, ...]) -> list[Entry]:
+        return [*before, *([] if rank in idle else [op(2010, 5, False, group="1")])]
+
+    def status(rank: int, idle: tuple[int, ...]) -> dict[str, tuple[int, int]]:
+        return {"0": (10, 10), "1": (5 - (rank in idle), 4)}
+
+    idle = (0, 3)
+    (incident,) = found({r: dump(r, entries(r, idle), status(r, idle), **groups) for r in range(8)})
+    # THEN both are candidates; one that waits itself would leave the other
+    assert (names([incident]), [c.rank for c in incident.candidates]) == ([], [3, 0])
+    dumps = {r: dump(r, entries(r, (3,)), status(r, (3,)), **groups) for r in range(1, 8)}
+    dumps[0] = dump(0, [*before, op(2010, 11, False)], {"0": (11, 10)}, **groups)
+    assert names(found(dumps)) == [3]
+
+
+@pytest.mark.parametrize("first", [100, 5000])
+def test_in_a_job_that_has_just_begun_two_that_are_idle_may_make_a_communicator(first: int) -> None:
+    # GIVEN sixteen ranks, of which two are in nothing
+    def entries(rank: int) -> list[Entry]:
+        before = [op(first + n, n + 1, True) for n in range(40, 50)]
+        return before if rank in (4, 9) else [*before, op(first + 50, 51, False)]
+
+    dumps = {rank: dump(rank, entries(rank), {}, _0=list(range(16))) for rank in range(16)}
+    (incident,) = found(dumps)
+    assert names([incident]) == ([] if first == 100 else [4, 9])
+
+
+def test_a_part_of_a_batch_may_long_be_answered() -> None:
+    # GIVEN ranks 0 to 3 that exchange in a ring, of which 2 has not come; 0 is done with it, and then in nothing
+    groups = {"_0": list(range(12)), "_1": list(range(1, 12))}
+
+    def entries(rank: int) -> list[Entry]:
+        rows = [op(4000, 1, True)]
+        if rank in (0, 1, 3):
+            ways = (f"send {rank}->{(rank + 1) % 4}", f"recv {rank}<-{(rank - 1) % 4}")
+            rows += [op(4001 + at, 7, False, f"nccl:{way}") for at, way in enumerate(ways)]
+            whole = op(4003, 0, rank == 0, "nccl:coalesced", is_p2p=True)
+            rows.append(whole | {"p2p_seq_id": 7})
+        return rows if rank in (0, 2) else [*rows, op(4004, 1, False, group="1")]
+
+    found_in = found({rank: dump(rank, entries(rank), {}, **groups) for rank in range(12)})
+    # THEN it is not said to be waited for, though a part of the batch of rank 3 is for it
+    assert names(found_in) == []
+    assert [c.rank for i in found_in for c in i.candidates] == [2, 0]
+
+
+def test_a_ring_that_is_full_of_what_is_under_way_does_not_say_what_is_complete() -> None:
+    # GIVEN rings of thirty, in which rank 5 has issued less than the others, and so holds older ones
+    def entries(rank: int) -> list[Entry]:
+        last = 95 if rank == 5 else 100
+        return [op(2000 + n, n, False) for n in range(last - 29, last + 1)]
+
+    dumps = {rank: dump(rank, entries(rank), {"0": (95 if rank == 5 else 100, 60)}, **WORLD) for rank in range(8)}
+    # THEN what the others hold no more is not complete on them; all that is told is that rank 5 has issued less
+    incidents = found(dumps)
+    assert all(i.cause != Cause.DEVICE for i in incidents)
+
+
+def test_collectives_that_count_messages_too_are_not_compared() -> None:
+    # GIVEN version 1, in which rank 0 has sent one message more, so that its collectives have other numbers
+    def entries(rank: int) -> list[Entry]:
+        messages = [op(2000, 1, True, f"nccl:send {rank}->{(rank + 1) % 8}")] if rank == 0 else []
+        kinds = ["nccl:all_reduce", "nccl:reduce", "nccl:all_reduce", "nccl:reduce"]
+        at = len(messages)
+        rounds = [op(2001 + n, n + 1 + at, n < 3, kind) for n, kind in enumerate(kinds)]
+        return [*messages, *rounds]
+
+    def old(rank: int) -> Dump:
+        new = dump(rank, entries(rank), {}, **WORLD)
+        return dataclasses.replace(new, version="1.5")
+
+    assert names(found({rank: old(rank) for rank in range(8)})) == []
+    assert names(found({rank: dump(rank, entries(rank), {}, **WORLD) for rank in range(8)})) != []
+
+
+def test_what_a_status_counts_is_no_proof_where_there_are_messages_too() -> None:
+    # GIVEN rank 1 in no operation of a group whose last number is that of a message, and rank 0 that waits in a round
+    groups = {"_0": list(range(8)), "_1": [0, 1]}
+    entries = {rank: [op(2000, 51, False)] for rank in range(2, 8)}
+    entries[0] = [op(2000, 9, False, group="1"), op(2001, 10, False, "nccl:send 0->1", "1")]
+    entries[1] = []
+    status = {rank: {"0": (51, 50)} for rank in range(2, 8)} | {0: {"0": (50, 50), "1": (9, 8)}, 1: {"0": (50, 50)}}
+    status[1]["1"] = (13, 13)
+    dumps = {rank: dump(rank, rows, status[rank], **groups) for rank, rows in entries.items()}
+    # THEN rank 0 is not taken for one that does not see an end
+    assert names(found(dumps)) == [1]

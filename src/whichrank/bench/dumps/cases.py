@@ -144,25 +144,28 @@ def cases() -> Iterator[Case]:
     yield _stopped(Layout(tp=2, dp=4, pp=2), STYLES[0], named="equal names after a split", equal_names=True)
     for style in STYLES:
         yield _stopped(Layout(tp=2, dp=1, pp=4), style, named="batches of messages", batched=True)
-    yield _stopped(Layout(tp=4, dp=4, pp=2), STYLES[1], named="two at once", count=2)
+    yield _stopped(Layout(tp=4, dp=4, pp=2), STYLES[1], named="two at once", count=2, iterations=4 * ITERATIONS)
+    yield _stopped(Layout(tp=4, dp=4, pp=2), STYLES[1], named="two at once, at first", count=2, is_told=False)
     yield _healthy(Layout(tp=2, dp=2, pp=2))
 
 
 def _stopped(
     layout: Layout, style: Style, *, named: str = "", on_device: bool = False, sends_none: bool = False,
-    equal_names: bool = False, batched: bool = False, count: int = 1,
+    equal_names: bool = False, batched: bool = False, count: int = 1, iterations: int = ITERATIONS,
+    is_told: bool = True,
 ) -> Case:  # fmt: skip
+    """Ranks that stop; if the dumps cannot tell who it is, they are candidates."""
     what = named or ("device stopped" if on_device else "host stopped")
     name = f"{what}, {layout.name}, {style.name}"
     rng = random.Random(name)
     groups = layout.groups(equal_names=equal_names)
-    programs = programs_of(layout, groups, ITERATIONS, batched=batched)
+    programs = programs_of(layout, groups, iterations, batched=batched)
     ranks = tuple(sorted(rng.sample(range(layout.size), count)))
     share = rng.uniform(0.5, 0.8)
     at = {rank: round(share * len(programs[rank])) for rank in ranks}
     unsent = frozenset(ranks) if sends_none else frozenset()
     fault = Fault({} if on_device else at, at if on_device else {}, unsent=unsent)
-    return Case(name, groups, programs, fault, () if sends_none else ranks, ranks, style)
+    return Case(name, groups, programs, fault, ranks if is_told and not sends_none else (), ranks, style)
 
 
 def _other(layout: Layout, what: str, change: Callable[[Op], Op]) -> Case:
