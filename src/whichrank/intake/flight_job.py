@@ -44,6 +44,8 @@ BASE: Final = UNNUMBERED + (1 << 20)
 OLDER: Final = "its dump was made before those of its peers, while the job still went on"
 LONG_AGO_NS: Final = 3600 * 10**9
 """What a rank does is as little known as if it had last been read then."""
+LEAST_RING: Final = 16
+"""Entries: no ring is shorter."""
 UNKNOWN: Final = -1
 
 
@@ -113,8 +115,8 @@ def job_of(dumps: dict[int, Dump]) -> tuple[list[Told], dict[int, str]]:
         dumps: By rank.
     """
     known, communicators = _known_members(dumps), Communicators()
-    keeps_done = any((dump.entries["state"] == COMPLETED).any() for dump in dumps.values())
-    told = [_told(rank, dump, known, communicators, keeps_done) for rank, dump in sorted(dumps.items())]
+    ring = _ring(dumps)
+    told = [_told(rank, dump, known, communicators, ring) for rank, dump in sorted(dumps.items())]
     missing = dict.fromkeys(_lacking(told), "its dump has none of the operations that it counts as under way")
     _fill(told)
     return told, missing | dict.fromkeys(_older(told), OLDER)
@@ -158,9 +160,7 @@ def _known_members(dumps: dict[int, Dump]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(sorted(ranks)) for name, ranks in seen.items()}
 
 
-def _told(
-    rank: int, dump: Dump, known: dict[str, tuple[int, ...]], communicators: Communicators, keeps_done: bool
-) -> Told:
+def _told(rank: int, dump: Dump, known: dict[str, tuple[int, ...]], communicators: Communicators, ring: int) -> Told:
     status = {at: dump.status[pg] for at, pg in _numbers(dump).items() if pg in dump.status}
     entries, is_done = _resolved(dump, status)
     comm = tuple(communicators.of(group.name, group.members or known.get(group.name, ())) for group in dump.groups)
@@ -171,7 +171,7 @@ def _told(
         mine = entries["group"] == at
         told.members[one] = _member(entries[mine], is_done[mine], status.get(at))
         _count_what_was_left_out(told.members[one], dump.entries[dump.entries["group"] == at])
-        if keeps_done and not told.is_whole:
+        if ring and len(dump.entries) >= ring and not told.is_whole and (ring == 1 or at not in status):
             rounds = is_done[mine & ~entries["p2p"]]
             told.members[one].is_least = bool(len(rounds)) and not rounds[0]
     return told
@@ -270,6 +270,17 @@ def _member(rows: NDArray[Any], is_done: NDArray[np.bool_], status: tuple[int, i
         messages_done=max(int(open_messages.min()) - 1, 0) if len(open_messages) else messages,
         status=status,
     )
+
+
+def _ring(dumps: Mapping[int, Dump]) -> int:
+    """Entries from which a ring may have lost some; 0 if only what was under way was dumped, which loses nothing.
+
+    Where nothing is complete in any dump, that is so, unless several have equally many: then that may be the ring.
+    """
+    if any((dump.entries["state"] == COMPLETED).any() for dump in dumps.values()):
+        return 1
+    counts = sorted(len(dump.entries) for dump in dumps.values())
+    return counts[-1] if len(counts) > 1 and counts[-1] == counts[-2] >= LEAST_RING else 0
 
 
 def _count_what_was_left_out(member: Member, rows: NDArray[Any]) -> None:
