@@ -202,6 +202,8 @@ class Analyzer:
         if ending is not None:
             return changed + ending + self._besides(picture, ends, now_s)
         changed += self._hang(picture, ends, now_s)
+        if any((one.kind, one.severity, one.status) == ("hang", "alert", "recovered") for one in changed):
+            self._unless_failed(self.slowness.links.begin_anew)  # what a hang has kept was told, and is no slow link
         return changed + (self._unless_failed(lambda: self._slow(picture, now_s)) or [])
 
     def finish(self, now_s: float) -> list[Incident]:

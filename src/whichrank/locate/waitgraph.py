@@ -27,6 +27,8 @@ from whichrank.model.rows import SYNCHRONISING, Kind
 from whichrank.model.signature import mix
 
 ROOTED = (Kind.BROADCAST, Kind.SCATTER, Kind.GATHER, Kind.REDUCE, Kind.MONITORED_BARRIER)
+MANY = 8
+"""Members of a communicator, from which they are many."""
 SEND, RECV, RECV_ANY = int(Kind.SEND), int(Kind.RECV), int(Kind.RECV_ANY)
 
 
@@ -156,14 +158,16 @@ def overtaken(picture: Picture, rows: Ints) -> Bools:
     """Which of these waits are on a round after which others have completed a later one of the same communicator?
 
     That one could not end without this rank either. So it has done its part, and only does not see the end. An
-    all-to-all can: two members that have nothing for each other do not exchange anything.
+    all-to-all could: two members that have nothing for each other do not exchange anything. That all have nothing for
+    one of many is not believed.
 
     Args:
         picture: The job.
         rows: Rows of `Picture.waits`.
     """
     waits = picture.waits[rows]
-    synchronises = np.isin(waits["kind"], list(SYNCHRONISING - {Kind.ALL_TO_ALL}))
+    synchronises = np.isin(waits["kind"], list(SYNCHRONISING))
+    synchronises &= (waits["kind"] != Kind.ALL_TO_ALL) | (picture.comm_size[waits["comm"]] >= MANY)
     comms = np.unique(waits["comm"])
     of, member, _ = _members(picture, comms)
     most = np.zeros(len(comms), np.int64)

@@ -35,7 +35,7 @@ def told(said: list[Incident]) -> list[tuple[str, str, list[int]]]:
     return [(i.severity, i.status, [c.rank for c in i.culprits]) for i in said]
 
 
-def test_a_rank_that_does_not_enter_is_a_notice_then_an_alert_then_recovered() -> None:
+def test_a_rank_that_does_not_enter_is_a_notice_then_an_alert_then_recovered(monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN three ranks that wait for the fourth (notice after 5 s, alert after 20 s)
     a, n = analyzer(), hung()
     assert not watch(a, n, first_s=1.5, last_s=5.5)
@@ -47,11 +47,15 @@ def test_a_rank_that_does_not_enter_is_a_notice_then_an_alert_then_recovered() -
     (alert,) = watch(a, n, first_s=20.5, last_s=23.0)
     assert told([alert]) == [("alert", "open", [2])]
     assert alert.id == notice.id
-    # WHEN it enters at last THEN the incident has its end
+    # WHEN it enters at last THEN the incident has its end, and no link is judged by what went over until then
+    begun_anew: list[bool] = []
+    monkeypatch.setattr(a.slowness, "look", lambda *_: [])
+    monkeypatch.setattr(a.slowness.links, "begin_anew", lambda: begun_anew.append(True))
     for rank in range(4):
         n.moves_on(rank).did(rank, 7, 12)
     (end,) = watch(a, n, first_s=23.5, last_s=26.0)
     assert told([end]) == [("alert", "recovered", [2])]
+    assert begun_anew == [True]
 
 
 def test_a_fault_of_slowness_ends_no_more_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
