@@ -1,16 +1,18 @@
 """A tape: all that an analyzer was told of a job, and when, so that it can be gone through again.
 
     magic "WRTAPE" · format as two bytes, little endian · head · entries
-    head:   length (4) · MessagePack of a `Head`
-    entry:  kind (1) · time (8, a float) · length (4) · what `envelope` makes of a batch, nothing for the others
+    head:   length (4) · check (4) · MessagePack of a `Head`
+    entry:  kind (1) · time (8, a float) · length (4) · check (4) · what `envelope` makes of a batch, else nothing
 
 It is written as it comes, so the tape of a run that was killed ends somewhere within an entry: what is whole is used.
-Lengths are bounded before anything is read.
+A check is the CRC-32 of all of its part but itself: of what was damaged nothing is believed. Lengths are bounded before
+anything is read.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Final, Literal, NamedTuple
@@ -23,9 +25,9 @@ from whichrank.wire.envelope import MOST_BYTES, decode, encode
 
 FILE_NAME: Final = "telemetry.tape"
 _MAGIC: Final = b"WRTAPE"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _START: Final = struct.Struct("<6sH")
-_LENGTH: Final = struct.Struct("<I")
+_NUMBER: Final = struct.Struct("<I")
 _ENTRY: Final = struct.Struct("<cdI")
 _MOST_HEAD: Final = 1 << 20
 _KINDS: Final[dict[bytes, Literal["batch", "tick", "finish"]]] = {b"B": "batch", b"T": "tick", b"E": "finish"}
@@ -70,12 +72,14 @@ class TapeWriter:
         path.touch(mode=0o600)
         self._file: IO[bytes] = path.open("wb")
         content = msgspec.msgpack.encode(head)
-        self._file.write(_START.pack(_MAGIC, _FORMAT) + _LENGTH.pack(len(content)) + content)
+        length = _NUMBER.pack(len(content))
+        self._file.write(_START.pack(_MAGIC, _FORMAT) + length + _check(length, content) + content)
 
     def write(self, kind: Literal["batch", "tick", "finish"], now_s: float, batch: Batch | None = None) -> None:
         """Append an entry."""
         content = encode(batch) if batch is not None else b""
-        self._file.write(_ENTRY.pack(_LETTERS[kind], now_s, len(content)) + content)
+        start = _ENTRY.pack(_LETTERS[kind], now_s, len(content))
+        self._file.write(start + _check(start, content) + content)
 
     def close(self) -> None:
         """Write what is still in memory, and close."""
@@ -98,6 +102,8 @@ class Tape:
         self._path = path
         self.is_whole = True
         try:
+            if path.exists() and not path.is_file():
+                raise IncompleteDataError("the tape cannot be read: it is no file", where=str(path))
             self._file: IO[bytes] = path.open("rb")
         except OSError as error:
             raise IncompleteDataError(f"the tape cannot be read: {error.strerror}", where=str(path)) from error
@@ -116,9 +122,11 @@ class Tape:
             age = "newer" if found > _FORMAT else "older"
             what = f"the tape has format {found}, {age} than the {_FORMAT} that this whichrank reads"
             raise FormatError(what, where=str(self._path))
-        length = self._file.read(_LENGTH.size)
-        content = self._file.read(min(_LENGTH.unpack(length)[0], _MOST_HEAD)) if len(length) == _LENGTH.size else b""
+        length, check = self._file.read(_NUMBER.size), self._file.read(_NUMBER.size)
+        content = self._file.read(min(_NUMBER.unpack(length)[0], _MOST_HEAD)) if len(length) == _NUMBER.size else b""
         try:
+            if _check(length, content) != check:
+                raise msgspec.DecodeError
             return msgspec.msgpack.decode(content, type=Head)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise IncompleteDataError("the head of the tape is damaged", where=str(self._path)) from error
@@ -137,10 +145,12 @@ class Tape:
                 letter, now_s, length = _ENTRY.unpack(start)
                 if letter not in _KINDS or length > MOST_BYTES or (letter == b"B") != (length > 0):
                     raise self._damaged()
-                content = self._file.read(length)
-                if len(content) < length:
+                check, content = self._file.read(_NUMBER.size), self._file.read(length)
+                if len(check) < _NUMBER.size or len(content) < length:
                     self.is_whole = False
                     return
+                if _check(start, content) != check:
+                    raise self._damaged()
                 yield Entry(_KINDS[letter], now_s, self._batch(content) if content else None)
 
     def _batch(self, content: bytes) -> Batch:
@@ -154,3 +164,7 @@ class Tape:
 
     def _damaged(self) -> FormatError:
         return FormatError("the tape is damaged here", where=f"{self._path}, byte {self._file.tell()}")
+
+
+def _check(start: bytes, content: bytes) -> bytes:
+    return _NUMBER.pack(zlib.crc32(content, zlib.crc32(start)))

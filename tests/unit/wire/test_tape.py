@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 import pytest
@@ -67,10 +68,14 @@ def test_no_byte_of_it_is_believed(path: Path, tmp_path: Path, at: int, flipped:
     damaged[at % len(damaged)] ^= flipped
     (tmp_path / "damaged.tape").write_bytes(damaged)
     with contextlib.suppress(WhichrankError):  # and nothing else
-        assert len(list(Tape(tmp_path / "damaged.tape"))) <= len(ENTRIES)
+        tape = Tape(tmp_path / "damaged.tape")
+        assert tape.head == HEAD
+        for entry, written in zip(tape, ENTRIES, strict=False):
+            assert entry == written
+        assert not tape.is_whole
 
 
-@pytest.mark.parametrize("content", [b"", b"WRTAP", b"noise" * 100, b"WRTAPE\x01\x00\xff\xff\xff\xff"])
+@pytest.mark.parametrize("content", [b"", b"WRTAP", b"noise" * 100, b"WRTAPE\x02\x00\xff\xff\xff\xff"])
 def test_what_is_no_tape_is_refused_with_its_name(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.tape").write_bytes(content)
     with pytest.raises((FormatError, IncompleteDataError)) as caught:
@@ -82,8 +87,14 @@ def test_a_newer_tape_is_told_to_be_one(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[6] = 9
     path.write_bytes(content)
-    with pytest.raises(FormatError, match="the tape has format 9, newer than the 1 that this whichrank reads"):
+    with pytest.raises(FormatError, match="the tape has format 9, newer than the 2 that this whichrank reads"):
         Tape(path)
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.tape")
+    with pytest.raises(IncompleteDataError, match="it is no file"):
+        Tape(tmp_path / "fifo.tape")
 
 
 def test_one_that_is_not_there_is_said(tmp_path: Path) -> None:
