@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -66,11 +67,12 @@ def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done,
     files = files_in(paths)
     parts: list[Part] = []
     groups: dict[Group, Group] = {}
-    for done, (path, found) in enumerate(zip(files, each(look_into, files), strict=True), 1):
-        if isinstance(found, WhichrankError):
-            found = [_damaged(str(path), found)]
-        parts += [_with_shared(part, groups) for part in found]
-        tell(done, len(files))
+    with closing(each(look_into, files)) as looked_into:
+        for done, (path, found) in enumerate(zip(files, looked_into, strict=True), 1):
+            if isinstance(found, WhichrankError):
+                found = [_damaged(str(path), found)]
+            parts += [_with_shared(part, groups) for part in found]
+            tell(done, len(files))
     notes = tuple(part.note for part in parts)
     name = _name(paths)
     looks = [look for _, found in _those(parts, Looks) for look in found.looks]

@@ -32,9 +32,11 @@ def command(paths: tuple[Path, ...], as_json: bool) -> int:
     from whichrank.intake.recording import Intake, Note
     from whichrank.surface.analyze import analyze
     from whichrank.surface.cli.bench import progress_bar
+    from whichrank.surface.leave import leave_on_signals
     from whichrank.surface.replay import replay
     from whichrank.surface.report.make import tape_in
 
+    leave_on_signals()
     if tape := tape_in(paths):
         replayed = replay(tape)
         notes = (Note(str(tape), "whichrank", "read" if replayed.is_whole else "damaged"),)

@@ -27,9 +27,11 @@ def command(paths: tuple[Path, ...], kind: str, output: Path | None) -> int:
     from whichrank.surface.cli.bench import progress_bar
     from whichrank.surface.export.perfetto import trace_of
     from whichrank.surface.export.tables import csv_of, json_of
+    from whichrank.surface.leave import leave_on_signals
     from whichrank.surface.pipe import reader_may_leave
     from whichrank.surface.report.make import gather
 
+    leave_on_signals()
     with progress_bar() as progress:
         bar = progress.add_task("read", total=None)
         gathered = gather(paths, lambda done, total: progress.update(bar, completed=done, total=total))

@@ -31,12 +31,14 @@ def command(paths: tuple[Path, ...], output: Path, redact: str, force: bool) -> 
     from whichrank.errors import UsageError
     from whichrank.surface.cli.bench import progress_bar
     from whichrank.surface.cli.why import EXIT_INCOMPLETE, exit_code_of
+    from whichrank.surface.leave import leave_on_signals
     from whichrank.surface.report.make import make_report
 
     if output.exists() and not force:
         raise UsageError(
             f"there is a file '{output}' already", mend="--force writes over it, -o FILE names another one"
         )
+    leave_on_signals()
     with progress_bar() as progress:
         bar = progress.add_task("read", total=None)
         page, incidents, is_complete = make_report(
