@@ -53,12 +53,17 @@ class Part:
     modified_s: float = 0.0
 
 
-def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done, _total: None) -> Intake:
+def read(
+    paths: Sequence[Path],
+    tell: Callable[[int, int], None] = lambda _done, _total: None,
+    note: Callable[[Note], None] = lambda _: None,
+) -> Intake:
     """Read all that these paths hold.
 
     Args:
         paths: Files, folders, archives.
         tell: Called with how many files were read, and how many there are.
+        note: Called with what became of each, also where nothing comes of all of them.
 
     Raises:
         IncompleteDataError: There is nothing in them that is known.
@@ -74,6 +79,8 @@ def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done,
             parts += [_with_shared(part, groups) for part in found]
             tell(done, len(files))
     notes = tuple(part.note for part in parts)
+    for one in notes:
+        note(one)
     name = _name(paths)
     looks = [look for _, found in _those(parts, Looks) for look in found.looks]
     logs = [log for _, log in _those(parts, Log)]
