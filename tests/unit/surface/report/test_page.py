@@ -96,6 +96,16 @@ def test_folders_with_spaces_and_brackets_are_left_out(folder: Path) -> None:
     assert page["notes"] == [{"path": "trace_1", "format": "", "state": "damaged", "what": "beside 'trace_2'"}]
 
 
+def test_the_folder_is_no_name_where_folders_are_left_out(folder: Path, tmp_path: Path) -> None:
+    # GIVEN recordings in a folder with a name of its own
+    shutil.copytree(folder, tmp_path / "merger-with-acme")
+    assert "merger-with-acme-1" in make_report([tmp_path / "merger-with-acme"])[0]
+    # WHEN folders are left out THEN the job is not called like it
+    page, (incident,), _ = make_report([tmp_path / "merger-with-acme"], ["paths"])
+    assert "acme" not in page
+    assert (data_in(page)["job"], incident.id) == ("recording", "recording-1")
+
+
 def test_a_name_like_a_place_of_the_page_is_a_name(folder: Path) -> None:
     gathered = dataclasses.replace(gather([folder]), job="@@SCRIPT@@ @@DATA@@")
     page = page_of(gathered)
