@@ -115,7 +115,7 @@ def _within(name: str, stream: IO[bytes], modified_s: float, packed: int, depth:
         plain, most = _unpacked(stream, packed)
         head = plain.peek(HEAD_BYTES)[:HEAD_BYTES]
     except _DAMAGED as error:
-        yield Refused(name, FormatError(f"it cannot be unpacked: {error}"))
+        yield Refused(name, _why(error, "cannot be unpacked"))
         return
     except WhichrankError as error:
         yield Refused(name, error)
@@ -139,9 +139,16 @@ def _within(name: str, stream: IO[bytes], modified_s: float, packed: int, depth:
                     size = min(part.size, most)
                     yield from _within(f"{name}:{part.name}", inner, float(part.mtime), size, depth - 1)
     except _DAMAGED as error:
-        yield Refused(name, FormatError(f"it is a damaged archive: {error}"))
+        yield Refused(name, _why(error, "is a damaged archive"))
     except WhichrankError as error:
         yield Refused(name, error)
+
+
+def _why(error: Exception, what: str) -> WhichrankError:
+    """What the bytes are, unless the system could not read them."""
+    if isinstance(error, OSError) and error.errno:
+        return IncompleteDataError(f"it cannot be read: {error.strerror}")
+    return FormatError(f"it {what}: {error}")
 
 
 def _unpacked(stream: IO[bytes], packed: int) -> tuple[io.BufferedReader[Any], int]:

@@ -100,7 +100,7 @@ class Tape:
         try:
             self._file: IO[bytes] = path.open("rb")
         except OSError as error:
-            raise IncompleteDataError(f"the tape cannot be read: {error.strerror}", where=str(path)) from error
+            raise _unreadable(path, error) from error
         try:
             self.head = self._read_head()
         except BaseException:
@@ -108,7 +108,7 @@ class Tape:
             raise
 
     def _read_head(self) -> Head:
-        start = self._file.read(_START.size)
+        start = self._read(_START.size)
         if len(start) < _START.size or start[: len(_MAGIC)] != _MAGIC:
             raise FormatError("this is no tape of whichrank", where=str(self._path), mend="whichrank run --record")
         found = _START.unpack(start)[1]
@@ -116,8 +116,8 @@ class Tape:
             age = "newer" if found > _FORMAT else "older"
             what = f"the tape has format {found}, {age} than the {_FORMAT} that this whichrank reads"
             raise FormatError(what, where=str(self._path))
-        length = self._file.read(_LENGTH.size)
-        content = self._file.read(min(_LENGTH.unpack(length)[0], _MOST_HEAD)) if len(length) == _LENGTH.size else b""
+        length = self._read(_LENGTH.size)
+        content = self._read(min(_LENGTH.unpack(length)[0], _MOST_HEAD)) if len(length) == _LENGTH.size else b""
         try:
             return msgspec.msgpack.decode(content, type=Head)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -130,18 +130,24 @@ class Tape:
             FormatError: An entry is none.
         """
         with self._file:
-            while start := self._file.read(_ENTRY.size):
+            while start := self._read(_ENTRY.size):
                 if len(start) < _ENTRY.size:
                     self.is_whole = False
                     return
                 letter, now_s, length = _ENTRY.unpack(start)
                 if letter not in _KINDS or length > MOST_BYTES or (letter == b"B") != (length > 0):
                     raise self._damaged()
-                content = self._file.read(length)
+                content = self._read(length)
                 if len(content) < length:
                     self.is_whole = False
                     return
                 yield Entry(_KINDS[letter], now_s, self._batch(content) if content else None)
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return self._file.read(size)
+        except OSError as error:
+            raise _unreadable(self._path, error) from error
 
     def _batch(self, content: bytes) -> Batch:
         try:
@@ -154,3 +160,7 @@ class Tape:
 
     def _damaged(self) -> FormatError:
         return FormatError("the tape is damaged here", where=f"{self._path}, byte {self._file.tell()}")
+
+
+def _unreadable(path: Path, error: OSError) -> IncompleteDataError:
+    return IncompleteDataError(f"the tape cannot be read: {error.strerror}", where=str(path))

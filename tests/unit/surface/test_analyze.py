@@ -50,3 +50,16 @@ def test_json_is_json_also_where_nothing_can_be_said(
     assert {note["state"] for note in said["intake"]} == states
     assert err.startswith("whichrank: ")
     assert "\n  mend:  " in err
+
+
+@pytest.mark.parametrize("command", ["analyze", "report", "export", "replay"])
+def test_what_cannot_be_read_is_named(
+    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN a file that opens and whose first bytes cannot be read
+    monkeypatch.chdir(tmp_path)
+    assert main([command, "/proc/self/mem"]) == 5
+    # THEN that is said of it, and not of the output
+    err = capfd.readouterr().err
+    assert "/proc/self/mem" in err
+    assert "cannot be read: Input/output error" in err

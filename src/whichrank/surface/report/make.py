@@ -106,5 +106,8 @@ def gather_tape(path: Path) -> Gathered:
 
 
 def _is_tape(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(6) == b"WRTAPE"
+    try:
+        with path.open("rb") as file:
+            return file.read(6) == b"WRTAPE"
+    except OSError:
+        return False  # why it cannot be read is said of it as of any other file
