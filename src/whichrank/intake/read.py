@@ -5,10 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import msgspec
+import numpy as np
 
 from whichrank.errors import FormatError, IncompleteDataError, UsageError, WhichrankError
 from whichrank.intake import flight_job, inspector_job, kineto_job, megatrace, op_spans, ras, watchdog
@@ -78,6 +81,7 @@ def read(
                 found = [_damaged(str(path), found)]
             parts += [_with_shared(part, groups) for part in found]
             tell(done, len(files))
+    parts = _without_copies(parts)
     notes = tuple(part.note for part in parts)
     for one in notes:
         note(one)
@@ -110,6 +114,26 @@ def _with_shared(part: Part, groups: dict[Group, Group]) -> Part:
         return part
     shared = tuple(groups.setdefault(group, group) for group in part.content.groups)
     return replace(part, content=replace(part.content, groups=shared))
+
+
+def _without_copies(parts: Iterable[Part]) -> list[Part]:
+    """Of a rank's file that is there twice, the first; the other is noted and not used."""
+    first: dict[tuple[type, int], Part] = {}
+    found = []
+    for part in parts:
+        if part.content is not None and part.note.rank is not None:
+            one = first.setdefault((type(part.content), part.note.rank), part)
+            if one is not part and _is_same(one.content, part.content):
+                what = f"it says the same as '{one.note.path}'"
+                part = Part(msgspec.structs.replace(part.note, state="ignored", what=what))
+        found.append(part)
+    return found
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Are two contents of one type equal?"""
+    pairs = ((getattr(one, known.name), getattr(other, known.name)) for known in fields(one))
+    return all(np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b for a, b in pairs)
 
 
 def _those(parts: Iterable[Part], kind: type[T]) -> list[tuple[Note, T]]:
@@ -179,7 +203,8 @@ def _by_rank(found: Sequence[tuple[Note, T]]) -> tuple[dict[int, T], dict[int, s
     for note, content in found:
         assert note.rank is not None
         if note.rank in contents:
-            raise _several_jobs(f"'{whose[note.rank]}' and '{note.path}' are both of rank {note.rank}", note.path)
+            one, other = whose[note.rank], note.path
+            raise _several_jobs(f"'{one}' and '{other}' are both of rank {note.rank}", one, other)
         contents[note.rank], whose[note.rank] = content, note.path
     return contents, whose
 
@@ -201,7 +226,7 @@ def _world_of(sizes: dict[int, int], whose: dict[int, str]) -> int:
     if len(known) > 1:
         (one, of_one), (other, of_other) = list(known.items())[:2]
         what = f"'{whose[of_one]}' is of a job of {one} ranks, and '{whose[of_other]}' of one of {other}"
-        raise _several_jobs(what, whose[of_one])
+        raise _several_jobs(what, whose[of_one], whose[of_other])
     return max([*known, max(sizes) + 1])
 
 
@@ -290,11 +315,14 @@ def _of_spans(spans: Spans, name: str) -> Recording:
     return Recording(name, "op_spans", batches, now_s, None, {}, about=_ONLY_TIMES)
 
 
-def _several_jobs(what: str, one_of_them: str) -> UsageError:
-    return UsageError(
-        f"these are recordings of several jobs, or of several moments: {what}",
-        mend=f"give those of one only, such as  whichrank analyze {shlex.quote(str(Path(one_of_them).parent))}",
-    )
+def _several_jobs(what: str, one: str, other: str) -> UsageError:
+    """Where one lies in a folder without the other, that is worth a try; else only the user can tell them apart."""
+    mend = f"take one of these two away, with all that belongs to it: '{one}', '{other}'"
+    folder, another = Path(one).parent, Path(other).parent
+    for mine, theirs in ((folder, another), (another, folder)):
+        if mine.is_dir() and mine not in (theirs, *theirs.parents):
+            mend = f"give those of one only, such as  whichrank analyze {shlex.quote(str(mine))}"
+    return UsageError(f"these are recordings of several jobs, or of several moments: {what}", mend=mend)
 
 
 def _nothing(notes: Iterable[Note], paths: Sequence[Path]) -> str:
