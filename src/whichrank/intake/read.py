@@ -27,7 +27,7 @@ from whichrank.intake.plain_text import for_people
 from whichrank.intake.ras import Looks, Ras
 from whichrank.intake.recording import Intake, Note, Recording, State
 from whichrank.intake.sources import Refused, Source, files_in, opened
-from whichrank.intake.workers import each
+from whichrank.intake.workers import CPU_S, each
 from whichrank.model.picture import Recorded
 
 T = TypeVar("T")
@@ -40,6 +40,9 @@ JUST_NOW_S: Final = 1.0
 """A dump that was written so soon after its latest operation is of a job that went on: timeouts are longer."""
 CLOCKS_S: Final = 2.0
 """By how much the clock of who wrote the file may be behind."""
+LEAST_CPU_S: Final = 30
+BYTES_A_CPU_S: Final = 1 << 16
+"""Of a file that is packed as tightly as may be; a plain one takes less than a hundredth of it."""
 DUMP: Final = "dump"
 _OF_EACH: Final = {"megatrace": "log", "watchdog": "line of torch's watchdog", "ras": "count"}
 """What there would be of each rank, where no dumps are."""
@@ -75,7 +78,7 @@ def read(
     files = files_in(paths)
     parts: list[Part] = []
     groups: dict[Group, Group] = {}
-    with closing(each(look_into, files)) as looked_into:
+    with closing(each(look_into, files, cpu_s=_cpu_s)) as looked_into:
         for done, (path, found) in enumerate(zip(files, looked_into, strict=True), 1):
             if isinstance(found, WhichrankError):
                 found = [_damaged(str(path), found)]
@@ -106,6 +109,14 @@ def read(
     if not recordings:
         raise IncompleteDataError(_nothing(notes, paths), mend="whichrank analyze --help  lists what can be read")
     return Intake(tuple(recordings), notes)
+
+
+def _cpu_s(path: Path) -> int:
+    """What reading a file may take. A hundred bytes can take for ever: a pickled key that holds itself many times."""
+    try:
+        return int(min(LEAST_CPU_S + path.stat().st_size / BYTES_A_CPU_S, CPU_S))
+    except OSError:
+        return LEAST_CPU_S  # whoever reads it says so
 
 
 def _with_shared(part: Part, groups: dict[Group, Group]) -> Part:

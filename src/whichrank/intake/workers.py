@@ -29,7 +29,7 @@ R = TypeVar("R")
 MEMORY_BYTES: Final = 1 << 30
 """What a process may take beyond what it begins with."""
 CPU_S: Final = 600
-"""What it may take for one item: a gigabyte takes a tenth of it."""
+"""What it may take for one item, at most: a gigabyte takes a tenth of it."""
 AHEAD: Final = 4
 """Items that are begun before an earlier one is done, for each process."""
 KILLED_S: Final = 1.0
@@ -37,7 +37,9 @@ KILLED_S: Final = 1.0
 _PROGRAM: Final = "import sys; sys.path[:] = sys.argv[2:]; from whichrank.intake.workers import serve; serve()"
 
 
-def each(work: Callable[[T], R], items: Sequence[T], processes: int = 0) -> Generator[R | WhichrankError]:
+def each(
+    work: Callable[[T], R], items: Sequence[T], processes: int = 0, cpu_s: Callable[[T], int] = lambda _: CPU_S
+) -> Generator[R | WhichrankError]:
     """The results of `work`, in the order of the items; where it raised an error of ours, that.
 
     Close it where the loop over it may be left early: then its processes end.
@@ -46,6 +48,7 @@ def each(work: Callable[[T], R], items: Sequence[T], processes: int = 0) -> Gene
         work: A function of a module; its arguments and results travel between processes.
         items: One for each call.
         processes: So many; 0: as many as there are cores to run on.
+        cpu_s: What an item may take, beyond which its process ends.
     """
     count = processes or len(os.sched_getaffinity(0))
     workers: list[_Worker] = []
@@ -60,7 +63,7 @@ def each(work: Callable[[T], R], items: Sequence[T], processes: int = 0) -> Gene
                     worker = _Worker(work)
                     workers.append(worker)
                 busy[worker.channel] = begun, worker
-                worker.say(items[begun])
+                worker.say((cpu_s(items[begun]), items[begun]))
                 begun += 1
             for channel in wait(list(busy)):
                 number, worker = busy.pop(channel)  # type: ignore[call-overload]  # they are what it was given
@@ -96,7 +99,7 @@ class _Worker:
         self.say(work)
 
     def say(self, what: object) -> None:
-        """The work, then an item at a time. That nobody is there to hear it shows in place of the answer."""
+        """The work, then each item with its limit. That nobody is there to hear it shows in place of the answer."""
         with contextlib.suppress(OSError):
             self.channel.send(what)
 
@@ -126,9 +129,10 @@ def serve() -> None:
     _limit()
     while True:
         try:
-            item = channel.recv()
+            cpu_s, item = channel.recv()
         except EOFError:
             return
+        _limit_time(cpu_s)
         result = _result(work, item)
         try:
             channel.send(result)
@@ -138,7 +142,6 @@ def serve() -> None:
 
 def _result(work: Callable[[T], R], item: T) -> R | WhichrankError:
     try:
-        _limit_time()
         return work(item)
     except WhichrankError as error:
         return error
@@ -152,11 +155,10 @@ def _too_large() -> FormatError:
     return FormatError("it asks for more memory than a recording needs")
 
 
-def _limit_time() -> None:
-    """Beyond it the process ends."""
+def _limit_time(cpu_s: int) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    wanted = int(used.ru_utime + used.ru_stime) + CPU_S
+    wanted = int(used.ru_utime + used.ru_stime) + cpu_s
     resource.setrlimit(resource.RLIMIT_CPU, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
 
 

@@ -32,6 +32,11 @@ def test_what_ends_its_process_costs_nothing_else() -> None:
     assert [str(one) for one in found[::3]] == ["what it holds ended the process that read it"] * 4
 
 
+def test_what_takes_too_long_ends_and_costs_nothing_else() -> None:
+    found = list(each(eval, ["1", "sum(iter(int, 1))", "2"], 1, cpu_s=lambda _: 1))
+    assert (found[0], str(found[1]), found[2]) == (1, "what it holds ended the process that read it", 2)
+
+
 @pytest.mark.parametrize(
     ("item", "words"), [("int('x')", "it cannot be read: ValueError"), ("bytes(1 << 40)", "asks for more memory")]
 )
