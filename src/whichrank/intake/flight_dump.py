@@ -3,6 +3,9 @@
 A dump is what one process knew of its own operations: the last ones of its ring, or only those that were still active.
 It says nothing of its rank, its host or when it was made. The rank is the one that all its groups have in common, else
 the number in the file's name. Fields came one by one with the versions, so all but the first ones may be missing.
+
+A pickle of a hundred bytes can hold tuples within tuples that take minutes to hash, compare or write out. So the type
+of a value is looked at before anything else is done with it.
 (torch: FlightRecorder.hpp; what its fields mean is in torch's own reader.)
 """
 
@@ -12,6 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from math import prod
 from operator import itemgetter
 from typing import Any, Final
@@ -58,6 +62,7 @@ MOST_FRAMES: Final = 64
 MOST_DIMENSIONS: Final = 64
 MOST_NS: Final = 1 << 62
 MOST_NUMBER: Final = 1 << 53
+MOST_ELEMENTS: Final = 1 << 62
 _MOST_TEXT: Final = 256
 _VERSIONS: Final = ("1", "2")
 
@@ -114,6 +119,8 @@ _NUMBERS: Final = {
     "completed_ns": ("time_discovered_completed_ns",), "timeout_ms": ("timeout_ms",),
 }  # fmt: skip
 """By column, the names that its field has had, the present one first."""
+_TEXT, _BOOL, _NUMBER = frozenset({str}), frozenset({bool}), frozenset({int})
+_NUMBER_OR_NONE: Final = frozenset({int, type(None)})
 _NAME: Final = re.compile(r"^(?:(?P<backend>[\w-]+):)?(?P<op>[\w-]+)(?: (?P<me>\d+)(?P<way>->|<-)(?P<peer>\d+))?$")
 _IN_FILE_NAME: Final = re.compile(r"rank[_-]?(\d+)", re.IGNORECASE)
 
@@ -206,7 +213,10 @@ def parse(value: Any) -> Dump:
     """
     if not is_dump(value):
         raise FormatError("it is no dump of the Flight Recorder")
-    version = str(value["version"])[:16]
+    version = value["version"]
+    if not isinstance(version, str):
+        raise FormatError("it is a dump whose version is no text")
+    version = version[:16]
     if version.split(".")[0] not in _VERSIONS:
         raise FormatError(f"it is a dump of version {version}, and versions 1 and 2 are known")
     try:
@@ -257,7 +267,9 @@ def _group(name: str, about: Mapping[str, Any]) -> Group:
 
 
 def _text(value: Any) -> str:
-    return for_people(str(value), _MOST_TEXT)
+    if not isinstance(value, str):
+        raise TypeError(f"a value of type {type(value).__name__} stands where a text belongs")
+    return for_people(value, _MOST_TEXT)
 
 
 def _status(about: Mapping[str, Any]) -> tuple[int, int]:
@@ -287,14 +299,16 @@ def _entries(raw: list[Any], groups: dict[str, Group], index: dict[str, int]) ->
     if not raw:
         return rows, ""
     columns = _columns(raw)
-    names, of = _distinct(columns["profiling_name"])
+    names, of = _distinct(_all_of(_TEXT, columns["profiling_name"]))
     ops = [_named(name) for name in names]
     for name, at in (("kind", 1), ("peer", 2), ("whole", 3), ("lists", 4)):
         rows[name] = np.array([op[at] for op in ops])[of]
-    pairs, of = _distinct(list(map(tuple, columns["process_group"])))
+    groups_named = list(map(tuple, columns["process_group"]))
+    _all_of(_TEXT, list(chain.from_iterable(groups_named)))
+    pairs, of = _distinct(groups_named)
     rows["group"] = np.array([_place(pair, groups, index) for pair in pairs])[of]
-    rows["state"] = [STATES[state] for state in columns["state"]]
-    rows["retired"] = columns["retired"]
+    rows["state"] = [STATES[state] for state in _all_of(_TEXT, columns["state"])]
+    rows["retired"] = _all_of(_BOOL, columns["retired"])
     for name, field in _NUMBERS.items():
         rows[name] = _numbers(columns[next((other for other in field if other in raw[0]), field[0])])
     for name in ("record", "seq", "p2p_seq", "op"):
@@ -305,10 +319,10 @@ def _entries(raw: list[Any], groups: dict[str, Group], index: dict[str, int]) ->
         if not 0 <= rows[name].min() <= rows[name].max() < MOST_NS:
             raise FormatError("it has a time that is none")
     rows["count"], rows["out_count"] = _elements(columns["input_sizes"]), _elements(columns["output_sizes"])
-    types, of = _distinct([types[0] if types else "" for types in columns["input_dtypes"]])
+    types, of = _distinct(_all_of(_TEXT, [types[0] if types else "" for types in columns["input_dtypes"]]))
     rows["dtype"] = np.array([DTYPES.get(name, UNKNOWN_DTYPE) for name in types])[of]
     of_kind = rows["kind"] >= Kind.SEND
-    rows["p2p"] = columns["is_p2p"] if "is_p2p" in raw[0] else of_kind
+    rows["p2p"] = _all_of(_BOOL, columns["is_p2p"]) if "is_p2p" in raw[0] else of_kind
     rows["p2p"] |= of_kind
     if (rows["kind"] == Kind.NONE).all() and not rows["whole"].any():
         raise FormatError("it holds no operation that is known")
@@ -336,13 +350,23 @@ def _distinct(values: Sequence[Any]) -> tuple[list[Any], list[int]]:
     return list(places), of
 
 
+def _all_of(kinds: frozenset[type], values: Sequence[Any]) -> Sequence[Any]:
+    """These values, all of one of these types."""
+    if others := set(map(type, values)) - kinds:
+        raise TypeError(f"a value of type {next(iter(others)).__name__} stands where none belongs")
+    return values
+
+
 def _numbers(values: Sequence[Any]) -> Sequence[Any]:
-    return [0 if value is None else value for value in values] if None in values else values
+    types = set(map(type, values))
+    if types == _NUMBER:
+        return values
+    return [0 if value is None else value for value in _all_of(_NUMBER_OR_NONE, values)]
 
 
 def _named(name: str) -> tuple[str, int, int, bool, bool]:
     """What `nccl:send 0->1` says: backend, kind, peer's group rank, whether it is a batch, or of lists."""
-    found = _NAME.match(str(name))
+    found = _NAME.match(name)
     if not found:
         return "", int(Kind.OTHER), -1, False, False
     backend, op = found["backend"] or "", found["op"]
@@ -364,15 +388,21 @@ def _place(process_group: Any, groups: dict[str, Group], index: dict[str, int]) 
     return at
 
 
-def _elements(sizes: Sequence[Any]) -> list[int]:
+def _elements(sizes: Sequence[Any]) -> Sequence[int]:
     """Of all tensors of each operation; one of one dimension is so common that it has a way of its own."""
-    return [of_one[0][0] if len(of_one) == 1 and len(of_one[0]) == 1 else _elements_of(of_one) for of_one in sizes]
+    found = [of_one[0][0] if len(of_one) == 1 and len(of_one[0]) == 1 else _elements_of(of_one) for of_one in sizes]
+    if not 0 <= min(_all_of(_NUMBER, found)) <= max(found) <= MOST_ELEMENTS:
+        raise FormatError("a tensor has a size that is none")
+    return found
 
 
 def _elements_of(shapes: Sequence[Any]) -> int:
     if any(len(shape) > MOST_DIMENSIONS for shape in shapes):
         raise FormatError(f"a tensor has more than {MOST_DIMENSIONS} dimensions")
-    return int(min(sum(map(prod, shapes)), 1 << 62))
+    sizes = _all_of(_NUMBER, list(chain.from_iterable(shapes)))
+    if sizes and not 0 <= min(sizes) <= max(sizes) <= MOST_ELEMENTS:
+        raise FormatError("a tensor has a size that is none")
+    return sum(map(prod, shapes))
 
 
 def _frames(entry: Mapping[str, Any]) -> tuple[str, ...]:

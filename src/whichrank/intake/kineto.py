@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Any, Final
+from typing import IO, Annotated, Any, Final
 
 import msgspec
 import numpy as np
@@ -21,9 +21,17 @@ from whichrank.intake.json_list import JsonList
 KEY: Final = "traceEvents"
 MOST_KERNELS: Final = 1 << 25
 MOST_GROUPS: Final = 1 << 16
+MOST_MEMBERS: Final = 1 << 20
+MOST_US: Final = 1e13
+"""From the first kernel of a trace to its end: nobody profiles for a hundred days."""
 _STEP: Final = "ProfilerStep#"
 _ON_DEVICE: Final = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _MARKS: Final = {"gpu_user_annotation": 1, "user_annotation": 0}
+
+
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+_Number = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 32)]
+_Rank = Annotated[int, msgspec.Meta(ge=-1, lt=MOST_MEMBERS)]
 
 
 class _Event(msgspec.Struct):
@@ -45,13 +53,13 @@ class _NcclArgs(msgspec.Struct, rename={
     """What a kernel of NCCL says of itself."""
 
     collective: str = ""
-    count: int = 0
+    count: _Count = 0
     group: str = ""
     desc: str = ""
-    ranks: str | list[int] = ""
-    seq: int = -1
-    src: int = -1
-    dst: int = -1
+    ranks: str | list[_Rank] = ""
+    seq: _Number = -1
+    src: _Rank = -1
+    dst: _Rank = -1
     dtype: str = ""
 
 
@@ -130,7 +138,9 @@ def read_trace(stream: IO[bytes]) -> Trace:
     groups |= _configured(about)
     table = np.concatenate(columns) if columns else np.zeros((0, 3))
     table = table[np.argsort(table[:, 0], kind="stable")]
-    zero = float(table[0, 0]) if len(table) else 0.0
+    steps = marks[1] or marks[0]
+    zero = float(table[0, 0]) if len(table) else min((begin for begin, _ in steps.values()), default=0.0)
+    _check_times(table, steps, zero)
     start_ns = ((table[:, 0] - zero) * 1e3).astype(np.int64)
     return Trace(
         rank=_whole(about.get("rank")),
@@ -141,8 +151,19 @@ def read_trace(stream: IO[bytes]) -> Trace:
         end_ns=start_ns + (table[:, 1] * 1e3).astype(np.int64),
         nccl=table[:, 2].astype(np.int64),
         said=tuple(said),
-        steps=_steps(marks[1] or marks[0], zero),
+        steps=_steps(steps, zero),
     )
+
+
+def _check_times(table: NDArray[np.float64], marks: dict[int, tuple[float, float]], zero: float) -> None:
+    """Refuse a trace with a time that is none: JSON and its readers know infinity, and a text may say anything."""
+    times = np.concatenate([table[:, :2], np.array([*marks.values()], np.float64).reshape(-1, 2)])
+    if (
+        not np.isfinite(times).all()
+        or (np.abs(times[:, 0] - zero) > MOST_US).any()
+        or not ((times[:, 1] >= 0) & (times[:, 1] <= MOST_US)).all()
+    ):
+        raise FormatError("an event has a time that is none")
 
 
 def _kernels(
@@ -158,14 +179,19 @@ def _kernels(
             number = -1
             if b"nccl" in name[:64]:
                 number = said.setdefault(_nccl(event.args, arguments, groups), len(said))
-            yield float(bytes(event.ts).strip(b'"')), float(bytes(event.dur).strip(b'"') or 0), number
+            yield _us(event.ts), _us(event.dur), number
         elif event.cat in _MARKS and bytes(event.name).startswith(b'"' + _STEP.encode()):
             digits = bytes(event.name)[len(_STEP) + 1 : -1]
             if digits.isdigit() and len(digits) < 10:
-                of_kind, begin, lasted = marks[_MARKS[event.cat]], float(bytes(event.ts)), float(bytes(event.dur))
+                of_kind, begin, lasted = marks[_MARKS[event.cat]], _us(event.ts), _us(event.dur)
                 first, long = of_kind.get(int(digits), (begin, lasted))  # each stream has a mark of its own
                 start = min(first, begin)
                 of_kind[int(digits)] = start, max(first + long, begin + lasted) - start
+
+
+def _us(raw: msgspec.Raw) -> float:
+    """A time, which some write as a text."""
+    return float(bytes(raw).strip(b'"') or 0)
 
 
 def _nccl(
@@ -196,7 +222,7 @@ def _configured(about: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]
     config = about.get("pg_config")
     for group in config if isinstance(config, list) else []:
         ranks = group.get("ranks") if isinstance(group, dict) else None
-        if isinstance(ranks, list) and all(isinstance(rank, int) and 0 <= rank < 1 << 20 for rank in ranks):
+        if isinstance(ranks, list) and all(isinstance(rank, int) and 0 <= rank < MOST_MEMBERS for rank in ranks):
             found[str(group.get("pg_name", ""))] = (str(group.get("pg_desc", "")), tuple(ranks))
     return found
 

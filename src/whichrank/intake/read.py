@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import msgspec
+import numpy as np
 
 from whichrank.errors import FormatError, IncompleteDataError, UsageError, WhichrankError
 from whichrank.intake import flight_job, inspector_job, kineto_job, megatrace, op_spans, ras, watchdog
@@ -23,7 +27,7 @@ from whichrank.intake.plain_text import for_people
 from whichrank.intake.ras import Looks, Ras
 from whichrank.intake.recording import Intake, Note, Recording, State
 from whichrank.intake.sources import Refused, Source, files_in, opened
-from whichrank.intake.workers import each
+from whichrank.intake.workers import CPU_S, each
 from whichrank.model.picture import Recorded
 
 T = TypeVar("T")
@@ -38,6 +42,9 @@ CLOCKS_S: Final = 2.0
 """By how much the clock of who wrote the file may be behind."""
 YOUNG: Final = 1000
 """Operations of a rank, below which a job has just begun."""
+LEAST_CPU_S: Final = 30
+BYTES_A_CPU_S: Final = 1 << 16
+"""Of a file that is packed as tightly as may be; a plain one takes less than a hundredth of it."""
 DUMP: Final = "dump"
 _OF_EACH: Final = {"megatrace": "log", "watchdog": "line of torch's watchdog", "ras": "count"}
 """What there would be of each rank, where no dumps are."""
@@ -54,12 +61,17 @@ class Part:
     modified_s: float = 0.0
 
 
-def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done, _total: None) -> Intake:
+def read(
+    paths: Sequence[Path],
+    tell: Callable[[int, int], None] = lambda _done, _total: None,
+    note: Callable[[Note], None] = lambda _: None,
+) -> Intake:
     """Read all that these paths hold.
 
     Args:
         paths: Files, folders, archives.
         tell: Called with how many files were read, and how many there are.
+        note: Called with what became of each, also where nothing comes of all of them.
 
     Raises:
         IncompleteDataError: There is nothing in them that is known.
@@ -68,12 +80,16 @@ def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done,
     files = files_in(paths)
     parts: list[Part] = []
     groups: dict[Group, Group] = {}
-    for done, (path, found) in enumerate(zip(files, each(look_into, files), strict=True), 1):
-        if isinstance(found, WhichrankError):
-            found = [_damaged(str(path), found)]
-        parts += [_with_shared(part, groups) for part in found]
-        tell(done, len(files))
+    with closing(each(look_into, files, cpu_s=_cpu_s)) as looked_into:
+        for done, (path, found) in enumerate(zip(files, looked_into, strict=True), 1):
+            if isinstance(found, WhichrankError):
+                found = [_damaged(str(path), found)]
+            parts += [_with_shared(part, groups) for part in found]
+            tell(done, len(files))
+    parts = _without_copies(parts)
     notes = tuple(part.note for part in parts)
+    for one in notes:
+        note(one)
     name = _name(paths)
     looks = [look for _, found in _those(parts, Looks) for look in found.looks]
     logs = [log for _, log in _those(parts, Log)]
@@ -97,12 +113,40 @@ def read(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done,
     return Intake(tuple(recordings), notes)
 
 
+def _cpu_s(path: Path) -> int:
+    """What reading a file may take. A hundred bytes can take for ever: a pickled key that holds itself many times."""
+    try:
+        return int(min(LEAST_CPU_S + path.stat().st_size / BYTES_A_CPU_S, CPU_S))
+    except OSError:
+        return LEAST_CPU_S  # whoever reads it says so
+
+
 def _with_shared(part: Part, groups: dict[Group, Group]) -> Part:
     """With groups that were in another dump as they are there: each names all members, and all ranks name the same."""
     if not isinstance(part.content, Dump):
         return part
     shared = tuple(groups.setdefault(group, group) for group in part.content.groups)
     return replace(part, content=replace(part.content, groups=shared))
+
+
+def _without_copies(parts: Iterable[Part]) -> list[Part]:
+    """Of a rank's file that is there twice, the first; the other is noted and not used."""
+    first: dict[tuple[type, int], Part] = {}
+    found = []
+    for part in parts:
+        if part.content is not None and part.note.rank is not None:
+            one = first.setdefault((type(part.content), part.note.rank), part)
+            if one is not part and _is_same(one.content, part.content):
+                what = f"it says the same as '{one.note.path}'"
+                part = Part(msgspec.structs.replace(part.note, state="ignored", what=what))
+        found.append(part)
+    return found
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Are two contents of one type equal?"""
+    pairs = ((getattr(one, known.name), getattr(other, known.name)) for known in fields(one))
+    return all(np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b for a, b in pairs)
 
 
 def _those(parts: Iterable[Part], kind: type[T]) -> list[tuple[Note, T]]:
@@ -172,7 +216,8 @@ def _by_rank(found: Sequence[tuple[Note, T]]) -> tuple[dict[int, T], dict[int, s
     for note, content in found:
         assert note.rank is not None
         if note.rank in contents:
-            raise _several_jobs(f"'{whose[note.rank]}' and '{note.path}' are both of rank {note.rank}", note.path)
+            one, other = whose[note.rank], note.path
+            raise _several_jobs(f"'{one}' and '{other}' are both of rank {note.rank}", one, other)
         contents[note.rank], whose[note.rank] = content, note.path
     return contents, whose
 
@@ -194,7 +239,7 @@ def _world_of(sizes: dict[int, int], whose: dict[int, str]) -> int:
     if len(known) > 1:
         (one, of_one), (other, of_other) = list(known.items())[:2]
         what = f"'{whose[of_one]}' is of a job of {one} ranks, and '{whose[of_other]}' of one of {other}"
-        raise _several_jobs(what, whose[of_one])
+        raise _several_jobs(what, whose[of_one], whose[of_other])
     return max([*known, max(sizes) + 1])
 
 
@@ -284,11 +329,14 @@ def _of_spans(spans: Spans, name: str) -> Recording:
     return Recording(name, "op_spans", batches, now_s, None, {}, about=_ONLY_TIMES)
 
 
-def _several_jobs(what: str, one_of_them: str) -> UsageError:
-    return UsageError(
-        f"these are recordings of several jobs, or of several moments: {what}",
-        mend=f"give those of one only, such as  whichrank analyze {shlex.quote(str(Path(one_of_them).parent))}",
-    )
+def _several_jobs(what: str, one: str, other: str) -> UsageError:
+    """Where one lies in a folder without the other, that is worth a try; else only the user can tell them apart."""
+    mend = f"take one of these two away, with all that belongs to it: '{one}', '{other}'"
+    folder, another = Path(one).parent, Path(other).parent
+    for mine, theirs in ((folder, another), (another, folder)):
+        if mine.is_dir() and mine not in (theirs, *theirs.parents):
+            mend = f"give those of one only, such as  whichrank analyze {shlex.quote(str(mine))}"
+    return UsageError(f"these are recordings of several jobs, or of several moments: {what}", mend=mend)
 
 
 def _nothing(notes: Iterable[Note], paths: Sequence[Path]) -> str:

@@ -112,10 +112,10 @@ def opened(path: Path) -> Iterator[Iterator[Source | Refused]]:
 
 def _within(name: str, stream: IO[bytes], modified_s: float, packed: int, depth: int) -> Iterator[Source | Refused]:
     try:
-        plain = _unpacked(stream, packed)
+        plain, most = _unpacked(stream, packed)
         head = plain.peek(HEAD_BYTES)[:HEAD_BYTES]
     except _DAMAGED as error:
-        yield Refused(name, FormatError(f"it cannot be unpacked: {error}"))
+        yield Refused(name, _why(error, "cannot be unpacked"))
         return
     except WhichrankError as error:
         yield Refused(name, error)
@@ -132,18 +132,29 @@ def _within(name: str, stream: IO[bytes], modified_s: float, packed: int, depth:
                 if count >= MOST_FILES:
                     yield Refused(name, FormatError(f"it holds more than {MOST_FILES:,} files"))
                     return
+                if archive.offset >= most + tarfile.BLOCKSIZE:  # where the next part begins; tarfile would go there
+                    raise FormatError(f"it is a damaged archive: '{part.name}' in it is larger than what is left of it")
                 inner = archive.extractfile(part) if part.isfile() else None
                 if inner is not None:
-                    yield from _within(f"{name}:{part.name}", inner, float(part.mtime), part.size, depth - 1)
+                    size = min(part.size, most)
+                    yield from _within(f"{name}:{part.name}", inner, float(part.mtime), size, depth - 1)
     except _DAMAGED as error:
-        yield Refused(name, FormatError(f"it is a damaged archive: {error}"))
+        yield Refused(name, _why(error, "is a damaged archive"))
     except WhichrankError as error:
         yield Refused(name, error)
 
 
-def _unpacked(stream: IO[bytes], packed: int) -> io.BufferedReader[Any]:
-    """The stream without its compression."""
+def _why(error: Exception, what: str) -> WhichrankError:
+    """What the bytes are, unless the system could not read them."""
+    if isinstance(error, OSError) and error.errno:
+        return IncompleteDataError(f"it cannot be read: {error.strerror}")
+    return FormatError(f"it {what}: {error}")
+
+
+def _unpacked(stream: IO[bytes], packed: int) -> tuple[io.BufferedReader[Any], int]:
+    """The stream without its compression, and how many bytes it may have."""
     plain: io.BufferedReader[Any] = io.BufferedReader(_Raw(stream), HEAD_BYTES)
+    most = packed
     for _ in range(MOST_DEPTH):
         start = plain.peek(8)
         inner: IO[bytes]
@@ -154,8 +165,9 @@ def _unpacked(stream: IO[bytes], packed: int) -> io.BufferedReader[Any]:
         elif start.startswith(_ZSTD):
             inner = _zstd(plain)
         else:
-            return plain
-        plain = io.BufferedReader(_Raw(inner, FREE_BYTES + MOST_BLOWN_UP * packed), HEAD_BYTES)
+            return plain, most
+        most = FREE_BYTES + MOST_BLOWN_UP * packed
+        plain = io.BufferedReader(_Raw(inner, most), HEAD_BYTES)
     raise FormatError(f"it is compressed more than {MOST_DEPTH} times", mend="unpack it")
 
 

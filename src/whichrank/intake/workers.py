@@ -1,21 +1,26 @@
 """Reads many files at once, in processes that have little memory to lose.
 
-Bytes of others are decoded in a process of their own: it has a limit on its memory, so a few hostile bytes that ask for
-a lot of it cost one sentence, and where they end a process, those that were under way are read one by one.
+Bytes of others are decoded in a process of their own: it has a limit on its memory and on its time, so a few hostile
+bytes that ask for a lot cost one sentence, and where they end the process, that item alone is lost.
+
+The processes are started afresh. The pools of `multiprocessing` wait at the end for what is under way, need a server
+and a folder for temporary files beside them, and all of these print what a Ctrl-C does to them. Ours have no stderr, do
+not hear a Ctrl-C, and are killed whenever the loop over their results is left.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
-import multiprocessing
 import os
 import resource
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Sequence
+from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from whichrank.errors import FormatError, WhichrankError
 
@@ -24,85 +29,137 @@ R = TypeVar("R")
 MEMORY_BYTES: Final = 1 << 30
 """What a process may take beyond what it begins with."""
 CPU_S: Final = 600
-"""What it may take for one item: a gigabyte takes a tenth of it."""
+"""What it may take for one item, at most: a gigabyte takes a tenth of it."""
 AHEAD: Final = 4
-"""Items that wait for a process, for each."""
+"""Items that are begun before an earlier one is done, for each process."""
+KILLED_S: Final = 1.0
+"""A process that is killed is gone by then, unless it waits for a disk."""
+_PROGRAM: Final = "import sys; sys.path[:] = sys.argv[2:]; from whichrank.intake.workers import serve; serve()"
 
 
-def each(work: Callable[[T], R], items: Sequence[T], processes: int = 0) -> Iterator[R | WhichrankError]:
+def each(
+    work: Callable[[T], R], items: Sequence[T], processes: int = 0, cpu_s: Callable[[T], int] = lambda _: CPU_S
+) -> Generator[R | WhichrankError]:
     """The results of `work`, in the order of the items; where it raised an error of ours, that.
+
+    Close it where the loop over it may be left early: then its processes end.
 
     Args:
         work: A function of a module; its arguments and results travel between processes.
         items: One for each call.
         processes: So many; 0: as many as there are cores to run on.
+        cpu_s: What an item may take, beyond which its process ends.
     """
-    count = min(processes or len(os.sched_getaffinity(0)), len(items))
-    at = 0
-    while at < len(items):
-        try:
-            for result in _pooled(work, items[at:], count):
-                yield result
-                at += 1
-        except BrokenProcessPool:
-            # One of those that were under way, and all of them are lost.
-            for item in items[at : at + (AHEAD + 1) * count]:
-                yield _alone(work, item)
-                at += 1
-
-
-def _pooled(work: Callable[[T], R], items: Sequence[T], count: int) -> Iterator[R | WhichrankError]:
-    if not count:
-        return
-    pool = _pool(count)
-    waiting: deque[Future[R]] = deque()
+    count = processes or len(os.sched_getaffinity(0))
+    workers: list[_Worker] = []
+    busy: dict[Connection, tuple[int, _Worker]] = {}
+    done: dict[int, Any] = {}
+    begun = at = 0
     try:
-        for item in items:
-            waiting.append(pool.submit(_timed, work, item))
-            if len(waiting) > AHEAD * count:
-                result = _result(waiting.popleft())
-                yield result
-        while waiting:
-            result = _result(waiting.popleft())
-            yield result
+        while at < len(items):
+            while len(busy) < count and begun < min(at + AHEAD * count, len(items)):
+                worker = next((one for one in workers if one.channel not in busy), None)
+                if worker is None:
+                    worker = _Worker(work)
+                    workers.append(worker)
+                busy[worker.channel] = begun, worker
+                worker.say((cpu_s(items[begun]), items[begun]))
+                begun += 1
+            for channel in wait(list(busy)):
+                number, worker = busy.pop(channel)  # type: ignore[call-overload]  # they are what it was given
+                done[number] = worker.answer()
+                if worker.is_lost:
+                    workers.remove(worker)
+            while at in done:
+                yield done.pop(at)
+                at += 1
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.bury()
 
 
-def _alone(work: Callable[[T], R], item: T) -> R | WhichrankError:
-    with _pool(1) as pool:
+class _Worker:
+    """A process that does this work with one item after the other."""
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self.channel, theirs = Pipe()
+        self.is_lost = False
+        number = theirs.fileno()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # stays so in what is started
         try:
-            return _result(pool.submit(_timed, work, item))
-        except BrokenProcessPool:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, str(number), *sys.path], pass_fds=[number],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            theirs.close()
+        self.say(work)
+
+    def say(self, what: object) -> None:
+        """The work, then each item with its limit. That nobody is there to hear it shows in place of the answer."""
+        with contextlib.suppress(OSError):
+            self.channel.send(what)
+
+    def answer(self) -> Any:
+        """The result of the latest item; waits for it."""
+        try:
+            return self.channel.recv()
+        except (EOFError, OSError):
+            self.is_lost = True
+            self.kill()
+            self.bury()
             return FormatError("what it holds ended the process that read it")
 
+    def kill(self) -> None:
+        self._process.kill()
 
-def _result(future: Future[R]) -> R | WhichrankError:
+    def bury(self) -> None:
+        self.channel.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(KILLED_S)
+
+
+def serve() -> None:
+    """What a process does: items come and results go through the channel whose number it was started with."""
+    channel = Connection(int(sys.argv[1]))
+    work = channel.recv()  # and with it the modules that it needs, which are to be there before the limits
+    _limit()
+    while True:
+        try:
+            cpu_s, item = channel.recv()
+        except EOFError:
+            return
+        _limit_time(cpu_s)
+        result = _result(work, item)
+        try:
+            channel.send(result)
+        except MemoryError:
+            channel.send(_too_large())
+
+
+def _result(work: Callable[[T], R], item: T) -> R | WhichrankError:
     try:
-        return future.result()
+        return work(item)
     except WhichrankError as error:
         return error
     except MemoryError:
-        return FormatError("it asks for more memory than a recording needs")
-    except BrokenProcessPool:
-        raise
+        return _too_large()
     except Exception as error:
         return FormatError(f"it cannot be read: {type(error).__name__}")
 
 
-def _timed(work: Callable[[T], R], item: T) -> R:
-    """With a limit on the time of the CPU, beyond which the process ends."""
+def _too_large() -> FormatError:
+    return FormatError("it asks for more memory than a recording needs")
+
+
+def _limit_time(cpu_s: int) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    wanted = int(used.ru_utime + used.ru_stime) + CPU_S
+    wanted = int(used.ru_utime + used.ru_stime) + cpu_s
     resource.setrlimit(resource.RLIMIT_CPU, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
-    return work(item)
-
-
-def _pool(count: int) -> ProcessPoolExecutor:
-    context = multiprocessing.get_context("forkserver")  # we may have threads, with which a plain fork does not go well
-    context.set_forkserver_preload(["whichrank.intake.flight_dump"])
-    return ProcessPoolExecutor(count, context, initializer=_limit)
 
 
 def _limit() -> None:

@@ -106,7 +106,7 @@ class Tape:
                 raise IncompleteDataError("the tape cannot be read: it is no file", where=str(path))
             self._file: IO[bytes] = path.open("rb")
         except OSError as error:
-            raise IncompleteDataError(f"the tape cannot be read: {error.strerror}", where=str(path)) from error
+            raise _unreadable(path, error) from error
         try:
             self.head = self._read_head()
         except BaseException:
@@ -114,7 +114,7 @@ class Tape:
             raise
 
     def _read_head(self) -> Head:
-        start = self._file.read(_START.size)
+        start = self._read(_START.size)
         if len(start) < _START.size or start[: len(_MAGIC)] != _MAGIC:
             raise FormatError("this is no tape of whichrank", where=str(self._path), mend="whichrank run --record")
         found = _START.unpack(start)[1]
@@ -122,8 +122,8 @@ class Tape:
             age = "newer" if found > _FORMAT else "older"
             what = f"the tape has format {found}, {age} than the {_FORMAT} that this whichrank reads"
             raise FormatError(what, where=str(self._path))
-        length, check = self._file.read(_NUMBER.size), self._file.read(_NUMBER.size)
-        content = self._file.read(min(_NUMBER.unpack(length)[0], _MOST_HEAD)) if len(length) == _NUMBER.size else b""
+        length, check = self._read(_NUMBER.size), self._read(_NUMBER.size)
+        content = self._read(min(_NUMBER.unpack(length)[0], _MOST_HEAD)) if len(length) == _NUMBER.size else b""
         try:
             if _check(length, content) != check:
                 raise msgspec.DecodeError
@@ -138,20 +138,26 @@ class Tape:
             FormatError: An entry is none.
         """
         with self._file:
-            while start := self._file.read(_ENTRY.size):
+            while start := self._read(_ENTRY.size):
                 if len(start) < _ENTRY.size:
                     self.is_whole = False
                     return
                 letter, now_s, length = _ENTRY.unpack(start)
                 if letter not in _KINDS or length > MOST_BYTES or (letter == b"B") != (length > 0):
                     raise self._damaged()
-                check, content = self._file.read(_NUMBER.size), self._file.read(length)
+                check, content = self._read(_NUMBER.size), self._read(length)
                 if len(check) < _NUMBER.size or len(content) < length:
                     self.is_whole = False
                     return
                 if _check(start, content) != check:
                     raise self._damaged()
                 yield Entry(_KINDS[letter], now_s, self._batch(content) if content else None)
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return self._file.read(size)
+        except OSError as error:
+            raise _unreadable(self._path, error) from error
 
     def _batch(self, content: bytes) -> Batch:
         try:
@@ -168,3 +174,7 @@ class Tape:
 
 def _check(start: bytes, content: bytes) -> bytes:
     return _NUMBER.pack(zlib.crc32(content, zlib.crc32(start)))
+
+
+def _unreadable(path: Path, error: OSError) -> IncompleteDataError:
+    return IncompleteDataError(f"the tape cannot be read: {error.strerror}", where=str(path))

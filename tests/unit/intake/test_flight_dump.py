@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,6 +115,15 @@ def test_the_rank_in_a_name(name: str, rank: int | None) -> None:
         ({"pg_config": {"0": {"ranks": "[0, one]"}}}, "a field that does not fit"),
         ({"pg_config": {"0": {"ranks": [-1]}}}, "are no ranks"),
         ({"pg_status": {"x": {}}}, "a field that does not fit"),
+        ({"version": 2}, "whose version is no text"),
+        ({"pg_config": {"0": {"desc": 7}}}, "type int stands where a text belongs"),
+        ({"entries": [entry(0, process_group=("7", 1.5))]}, "type float stands where none belongs"),
+        ({"entries": [entry(0, input_dtypes=[7])]}, "type int stands where none belongs"),
+        ({"entries": [entry(0, retired="no")]}, "type str stands where none belongs"),
+        ({"entries": [entry(0, input_sizes=[[-4]])]}, "a tensor has a size that is none"),
+        ({"entries": [entry(0, input_sizes=[[2, -4]])]}, "a tensor has a size that is none"),
+        ({"entries": [entry(0, output_sizes=[[2**63]])]}, "a tensor has a size that is none"),
+        ({"entries": [entry(0, output_sizes=[[2**40, 2**40]])]}, "a tensor has a size that is none"),
     ],
 )
 def test_what_does_not_fit_is_said(change: dict[str, Any], words: str) -> None:
@@ -123,3 +135,47 @@ def test_other_content_is_no_dump() -> None:
     for value in (None, 7, [], {}, {"version": "2.1"}, {"entries": []}):
         with pytest.raises(FormatError, match="no dump of the Flight Recorder"):
             parse(value)
+
+
+def nested(depth: int) -> Any:
+    """A tuple that holds itself twice, so many times over: small in a pickle, without end for whoever walks it."""
+    value: Any = ()
+    for _ in range(depth):
+        value = (value, value)
+    return value
+
+
+FIELDS = (
+    "record_id", "pg_id", "process_group", "collective_seq_id", "p2p_seq_id", "op_id", "profiling_name", "state",
+    "time_created_ns", "input_sizes", "output_sizes", "input_dtypes", "retired", "timeout_ms", "is_p2p", "frames",
+)  # fmt: skip
+
+
+def test_values_without_end_are_refused_before_they_are_walked(tmp_path: Path) -> None:
+    # GIVEN dumps in which one field, or a part of one, takes longer to hash or to write than anybody waits
+    endless = nested(60)
+    raws = [dump(entry(0)) | {"version": endless}, dump(entry(0)) | {"entries": [endless]}]
+    raws += [dump(entry(0), pg_config={"0": {"desc": of[0], "ranks": of[1]}}) for of in ((endless, []), ("", endless))]
+    raws += [dump(entry(0), pg_status={"3": {"last_enqueued_collective": endless}})]
+    raws += [dump(entry(0, **{name: value})) for name in FIELDS for value in (endless, [endless], [[endless]])]
+    raws += [dump(entry(0, frames=[{"name": endless, "filename": "train.py", "line": 7}]))]
+    (tmp_path / "dumps").write_bytes(b"".join(pickle.dumps(raw, 2) for raw in raws))
+    # WHEN they are read THEN each is refused at once
+    done = subprocess.run(
+        [sys.executable, "-c", READ_ALL, str(tmp_path / "dumps")], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["FormatError"] * len(raws)), done.stderr
+
+
+READ_ALL = """
+import pickle, sys
+from whichrank.errors import FormatError
+from whichrank.intake.flight_dump import parse
+with open(sys.argv[1], "rb") as file:
+    while file.peek(1):
+        try:
+            parse(pickle.load(file))
+            print("read")
+        except FormatError:
+            print("FormatError")
+"""

@@ -73,11 +73,35 @@ def test_traces_may_be_compressed_and_some_missing(tmp_path: Path) -> None:
         ('{"traceEvents": [{"ph": "X", "ts": 1', "cut"),
         ('{"traceEvents": [{"ph": 7}]}', "an event cannot be read"),
         ('{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "a", "ts": "soon"}]}', "an event cannot be read"),
+        ('{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "a", "ts": null}]}', "an event cannot be read"),
+        *(
+            (json.dumps({"traceEvents": [{"ph": "X", "ts": 7, "dur": 7, **kind, **time}]}), "a time that is none")
+            for kind in ({"cat": "kernel", "name": "a"}, {"cat": "user_annotation", "name": "ProfilerStep#3"})
+            for time in ({"ts": "1e999"}, {"ts": "nan"}, {"ts": "-inf"}, {"dur": -1}, {"dur": "-1e30"}, {"dur": 1e30})
+        ),
+        ('{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "nccl", "ts": 1e999}]}', "a time that is none"),
     ],
 )
 def test_damage_is_said(text: str, words: str) -> None:
     with pytest.raises(FormatError, match=words):
         read_trace(io.BytesIO(text.encode()))
+
+
+def test_times_that_are_none_cost_one_file(tmp_path: Path) -> None:
+    # GIVEN traces of which one has a kernel long before all others, and one says numbers that are none
+    folder = write_traces(tmp_path / "slow", slow=3)
+    first, second = sorted(folder.iterdir())[:2]
+    raw = json.loads(first.read_text())
+    raw["traceEvents"].append({"ph": "X", "cat": "kernel", "name": "a", "ts": -1e18, "dur": 1})
+    first.write_text(json.dumps(raw))
+    said = {"Collective name": "allreduce", "In msg nelems": 2**70, "Seq": 2**70, "Process Group Ranks": [2**70]}
+    raw = json.loads(second.read_text())
+    raw["traceEvents"].append({"ph": "X", "cat": "kernel", "name": "nccl", "ts": "2e9", "dur": "1", "args": said})
+    second.write_text(json.dumps(raw))
+    # WHEN they are read THEN the first is left out, and of the second no more than that there was a kernel of NCCL
+    (recording,) = read([folder]).recordings
+    assert recording.unread == {0: "an event has a time that is none"}
+    assert [c.rank for incident in analyze(recording) for c in incident.culprits] == [3]
 
 
 def test_recorded_traces_are_read() -> None:

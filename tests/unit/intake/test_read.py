@@ -94,8 +94,31 @@ def test_dumps_of_two_jobs_are_not_mixed(folder: Path, tmp_path: Path) -> None:
     written(large, a_case("host stopped, tp4-dp2-pp4, whole"))
     shutil.copy(small / "trace_0", tmp_path / "mixed")
     shutil.copy(large / "trace_9", tmp_path / "mixed")
-    with pytest.raises(UsageError, match=r"is of a job of 8 ranks, and .* of one of 32"):
+    with pytest.raises(UsageError, match=r"is of a job of 8 ranks, and .* of one of 32") as raised:
         read([tmp_path / "mixed"])
+    # AND what lies in one folder is not told apart by naming that folder
+    assert raised.value.mend.startswith("take one of these two away")
+    assert "whichrank analyze" not in raised.value.mend
+
+
+def test_a_folder_within_the_other_is_the_one_to_give(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "job")
+    written(tmp_path / "job" / "older", a_case("host stopped, tp2-dp2-pp2, wrapped"))
+    with pytest.raises(UsageError) as raised:
+        read([tmp_path / "job"])
+    assert raised.value.mend == f"give those of one only, such as  whichrank analyze {tmp_path}/job/older"
+
+
+def test_a_copy_of_a_file_is_no_second_job(folder: Path, tmp_path: Path) -> None:
+    # GIVEN dumps of which one is there twice, once packed
+    shutil.copytree(folder, tmp_path / "job")
+    (tmp_path / "job" / "trace_3.bak").write_bytes(gzip.compress((folder / "trace_3").read_bytes()))
+    # WHEN they are read THEN one of them is used, and the other is said to be left out
+    intake = read([tmp_path / "job"])
+    (note,) = (note for note in intake.notes if note.state != "read")
+    assert (note.path, note.state) == (f"{tmp_path}/job/trace_3.bak", "ignored")
+    assert note.what == f"it says the same as '{tmp_path}/job/trace_3'"
+    assert culprits_in(tmp_path / "job") == culprits_in(folder)
 
 
 def test_a_dump_that_was_made_before_the_others_is_left_out(folder: Path, tmp_path: Path) -> None:

@@ -107,6 +107,20 @@ def test_damaged_archives_are_said_to_be(kept: float, tmp_path: Path) -> None:
     assert any(isinstance(part, Refused) for part in found)
 
 
+def test_a_part_that_claims_more_than_there_is_ends_the_archive(tmp_path: Path) -> None:
+    # GIVEN archives with a part of many gigabytes, a file or something else, whose bytes are not there
+    for kind in (tarfile.REGTYPE, b"?"):
+        for pack in (bytes, gzip.compress):
+            info = tarfile.TarInfo("huge")
+            info.size, info.type = 1 << 34, kind
+            data = tar_of({"small": b"x"})[: 2 * tarfile.BLOCKSIZE] + info.tobuf(tarfile.GNU_FORMAT) + bytes(1024)
+            (tmp_path / "a").write_bytes(pack(data))
+            # WHEN it is opened THEN what stands before is read, and nothing is waited for
+            found = within(tmp_path / "a")
+            assert list(found) == ["a:small", "a"]
+            assert found["a"] == "it is a damaged archive: 'huge' in it is larger than what is left of it"
+
+
 def within_whole(path: Path) -> list[Source | Refused]:
     with opened(path) as parts:
         return list(parts)

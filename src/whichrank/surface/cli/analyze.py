@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from whichrank.intake.recording import Intake
+    from collections.abc import Callable, Sequence
+
+    from whichrank.intake.recording import Intake, Note
     from whichrank.model.incident import Incident
 
 _LISTED = 8
@@ -28,6 +30,22 @@ def command(paths: tuple[Path, ...], as_json: bool) -> int:
 
     Exit codes: 0 nothing found, 3 a hang, 4 a slowdown, 5 nothing found but ranks are missing, or nothing to read.
     """
+    from whichrank.errors import WhichrankError
+    from whichrank.surface.leave import leave_on_signals
+
+    leave_on_signals()
+    notes: list[Note] = []
+    try:
+        incidents, intake, is_complete = _found(paths, notes.append)
+    except WhichrankError:
+        if as_json:
+            _print_json((), notes)
+        raise
+    return _print(incidents, intake, as_json=as_json, is_complete=is_complete)
+
+
+def _found(paths: tuple[Path, ...], note: Callable[[Note], None]) -> tuple[tuple[Incident, ...], Intake, bool]:
+    """The incidents, what was read, and whether nothing is missing."""
     from whichrank.intake.read import read
     from whichrank.intake.recording import Intake, Note
     from whichrank.surface.analyze import analyze
@@ -38,32 +56,39 @@ def command(paths: tuple[Path, ...], as_json: bool) -> int:
     if tape := tape_in(paths):
         replayed = replay(tape)
         notes = (Note(str(tape), "whichrank", "read" if replayed.is_whole else "damaged"),)
-        return _print(replayed.incidents, Intake((), notes), as_json=as_json, is_complete=replayed.is_whole)
+        return replayed.incidents, Intake((), notes), replayed.is_whole
     with progress_bar() as progress:
         bar = progress.add_task("files", total=None)
-        intake = read(paths, lambda done, total: progress.update(bar, completed=done, total=total))
+        intake = read(paths, lambda done, total: progress.update(bar, completed=done, total=total), note)
         incidents = tuple(incident for recording in intake.recordings for incident in analyze(recording))
-    is_complete = not any(recording.unread for recording in intake.recordings)
-    return _print(incidents, intake, as_json=as_json, is_complete=is_complete)
+    return incidents, intake, not any(recording.unread for recording in intake.recordings)
 
 
 def _print(incidents: tuple[Incident, ...], intake: Intake, *, as_json: bool, is_complete: bool) -> int:
     """All that is to be said; returns the exit code."""
-    import msgspec
-
     from whichrank.surface.cli.why import EXIT_INCOMPLETE, exit_code_of, print_text
     from whichrank.surface.pipe import reader_may_leave
 
-    with reader_may_leave():
-        if as_json:
-            click.echo(msgspec.json.encode({"incidents": incidents, "intake": intake.notes}))
-        elif incidents:
-            print_text(incidents)
-        else:
-            click.echo("Nobody waits for anybody in this recording, and no rank is slow.")
+    if as_json:
+        _print_json(incidents, intake.notes)
+    else:
+        with reader_may_leave():
+            if incidents:
+                print_text(incidents)
+            else:
+                click.echo("Nobody waits for anybody in this recording, and no rank is slow.")
     for sentence in _sentences(intake):
         click.echo(f"whichrank: {sentence}", err=True)
     return exit_code_of(incidents) or (0 if is_complete else EXIT_INCOMPLETE)
+
+
+def _print_json(incidents: Sequence[Incident], notes: Sequence[Note]) -> None:
+    import msgspec
+
+    from whichrank.surface.pipe import reader_may_leave
+
+    with reader_may_leave():
+        click.echo(msgspec.json.encode({"incidents": incidents, "intake": notes}))
 
 
 def _sentences(intake: Intake) -> list[str]:

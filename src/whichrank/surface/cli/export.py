@@ -15,7 +15,8 @@ FORMATS = ("perfetto", "json", "csv")
     "--format", "kind", type=click.Choice(FORMATS), default="perfetto", show_default=True, help="Of the file."
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The file; stdout if not given.")
-def command(paths: tuple[Path, ...], kind: str, output: Path | None) -> int:
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+def command(paths: tuple[Path, ...], kind: str, output: Path | None, force: bool) -> int:
     """Write the operations of all ranks in a format that other programs open.
 
     PATH is the folder of a run that was recorded with `whichrank run --record`, or recordings of others as `analyze`
@@ -23,13 +24,17 @@ def command(paths: tuple[Path, ...], kind: str, output: Path | None) -> int:
     """
     import sys
 
-    from whichrank.errors import UsageError
     from whichrank.surface.cli.bench import progress_bar
     from whichrank.surface.export.perfetto import trace_of
     from whichrank.surface.export.tables import csv_of, json_of
+    from whichrank.surface.leave import leave_on_signals
+    from whichrank.surface.output_file import refuse_existing, write_output
     from whichrank.surface.pipe import reader_may_leave
     from whichrank.surface.report.make import gather
 
+    if output is not None and not force:
+        refuse_existing(output)
+    leave_on_signals()
     with progress_bar() as progress:
         bar = progress.add_task("read", total=None)
         gathered = gather(paths, lambda done, total: progress.update(bar, completed=done, total=total))
@@ -38,9 +43,6 @@ def command(paths: tuple[Path, ...], kind: str, output: Path | None) -> int:
         with reader_may_leave():
             sys.stdout.buffer.write(data)
         return 0
-    try:
-        output.write_bytes(data)
-    except OSError as error:
-        raise UsageError(f"'{output}' cannot be written: {error.strerror}", mend="-o FILE names another one") from error
+    write_output(output, data)
     click.echo(f"whichrank: {output} ({len(data) >> 10} KiB, {len(gathered.spans):,} operations)", err=True)
     return 0

@@ -28,24 +28,21 @@ def command(paths: tuple[Path, ...], output: Path, redact: str, force: bool) -> 
 
     Exit codes are those of `analyze`.
     """
-    from whichrank.errors import UsageError
     from whichrank.surface.cli.bench import progress_bar
     from whichrank.surface.cli.why import EXIT_INCOMPLETE, exit_code_of
+    from whichrank.surface.leave import leave_on_signals
+    from whichrank.surface.output_file import refuse_existing, write_output
     from whichrank.surface.report.make import make_report
 
-    if output.exists() and not force:
-        raise UsageError(
-            f"there is a file '{output}' already", mend="--force writes over it, -o FILE names another one"
-        )
+    if not force:
+        refuse_existing(output)
+    leave_on_signals()
     with progress_bar() as progress:
         bar = progress.add_task("read", total=None)
         page, incidents, is_complete = make_report(
             paths, _redacted(redact), lambda done, total: progress.update(bar, completed=done, total=total)
         )
-    try:
-        output.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"'{output}' cannot be written: {error.strerror}", mend="-o FILE names another one") from error
+    write_output(output, page.encode())
     click.echo(f"whichrank: {output} ({len(page) >> 10} KiB)", err=True)
     return exit_code_of(incidents) or (0 if is_complete else EXIT_INCOMPLETE)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -36,7 +37,8 @@ def make_report(
     if tape := tape_in(paths):
         gathered = gather_tape(tape)
         return page_of(gathered, redact), gathered.incidents, True
-    gathered, intake = gather_recording(paths, tell)
+    redact = set(redact)
+    gathered, intake = gather_recording(paths, tell, "recording" if "paths" in redact else "")
     page = page_of(gathered, redact, [msgspec.to_builtins(note) for note in intake.notes])
     return page, gathered.incidents, not any(recording.unread for recording in intake.recordings)
 
@@ -61,10 +63,16 @@ def tape_in(paths: Sequence[Path]) -> Path | None:
     return tape if tape is not None and tape.is_file() and _is_tape(tape) else None
 
 
-def gather_recording(paths: Sequence[Path], tell: Callable[[int, int], None]) -> tuple[Gathered, Intake]:
-    """What is in recordings of others, and what was read. Of several, all verdicts, and the operations of the first."""
+def gather_recording(paths: Sequence[Path], tell: Callable[[int, int], None], job: str = "") -> tuple[Gathered, Intake]:
+    """What is in recordings of others, and what was read. Of several, all verdicts, and the operations of the first.
+
+    Args:
+        paths: See `make_report`.
+        tell: See `make_report`.
+        job: What it is called; like the first path if empty.
+    """
     intake = read(paths, tell)
-    recording, *others = intake.recordings
+    recording, *others = (replace(one, job=job or one.job) for one in intake.recordings)
     analyzer = analyzer_of(recording)
     gatherer = Gatherer(analyzer)
     incidents = analyzed(recording, analyzer, gatherer.see)
@@ -98,5 +106,8 @@ def gather_tape(path: Path) -> Gathered:
 
 
 def _is_tape(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(6) == b"WRTAPE"
+    try:
+        with path.open("rb") as file:
+            return file.read(6) == b"WRTAPE"
+    except OSError:
+        return False  # why it cannot be read is said of it as of any other file

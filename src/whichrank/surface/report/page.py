@@ -10,6 +10,7 @@ import base64
 import html
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any, Final, Literal
 
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank import __version__
-from whichrank.model.incident import Incident
+from whichrank.model.incident import Culprit, Incident
 from whichrank.model.links import rate_text
 from whichrank.model.rows import Kind
 from whichrank.surface.report.gather import Gathered
@@ -34,6 +35,12 @@ _COLUMNS: Final = frozenset({"rank", "comm", "kind", "counter", "start", "lasted
 _PATH: Final = re.compile(r"(?<![\w.])(?:/[\w.+\-@]+)+/(?=[\w.+\-@]+)")
 _PLACE: Final = re.compile(r"(?<=\()(?:[^()]+/|/[^\n]*?/)(?=[^/]+?:\d+\))")
 """The folder in `function (file:line)`, whatever its name holds."""
+_NAME: Final = re.compile(r"(?<![\w.-])(?<!(?<!/)/)([\w-]+(?:\.[\w-]+)*)(<\d{1,5}>|:\d{1,5}\b)?")
+"""A name, alone or with a port as NCCL or as others write it; in no path, but behind // of an address."""
+_ENDINGS: Final = frozenset(
+    {"c", "cc", "cpp", "cu", "cuh", "gz", "h", "hpp", "json", "log", "pt", "py", "so", "txt", "yaml"}
+)
+"""Endings of files."""
 LISTED: Final = 32
 
 
@@ -45,10 +52,13 @@ def page_of(gathered: Gathered, redact: Iterable[Redacted] = (), notes: Iterable
         redact: What is left out: names of hosts, folders of files.
         notes: What became of each file that it was made of.
     """
-    data = _data_of(gathered, list(notes))
     redact = set(redact)
     if "hosts" in redact:
-        data = _replaced(data, _hosts(gathered))
+        hosts = _hosts(gathered)
+        gathered = replace(gathered, incidents=tuple(_without_quoted(one, hosts) for one in gathered.incidents))
+        data = _replaced(_data_of(gathered, list(notes)), hosts)
+    else:
+        data = _data_of(gathered, list(notes))
     if "paths" in redact:
         data = _without_paths(data)
     text = msgspec.json.encode(data).decode().replace("<", "\\u003c").replace("\u2028", "\\u2028")
@@ -164,6 +174,43 @@ def _replaced(value: Any, names: Mapping[str, str]) -> Any:
 def _longest(text: str, names: Mapping[str, str]) -> str:
     """Which of these names it begins with."""
     return max((name for name in names if text.startswith(name)), key=len)
+
+
+def _without_quoted(incident: Incident, known: Mapping[str, str]) -> Incident:
+    """Without the hosts that lines of logs and exceptions name, of which nothing else may be known.
+
+    Args:
+        incident: What is told.
+        known: Hosts that are known, which have names of their own afterwards.
+    """
+
+    def changed(text: str) -> str:
+        return _NAME.sub(lambda found: _unnamed(found, known), text)
+
+    def of(culprits: Iterable[Culprit]) -> tuple[Culprit, ...]:
+        return tuple(msgspec.structs.replace(one, why=changed(one.why)) for one in culprits)
+
+    evidence = tuple(
+        msgspec.structs.replace(one, value=changed(one.value)) if isinstance(one.value, str) else one
+        for one in incident.evidence
+    )
+    return msgspec.structs.replace(
+        incident, evidence=evidence, culprits=of(incident.culprits), candidates=of(incident.candidates)
+    )
+
+
+def _unnamed(found: re.Match[str], known: Mapping[str, str]) -> str:
+    """What stands for a name if it can be that of a host: not for a file, a class of errors, a number, an address."""
+    name, port = found[1], found[2] or ""
+    first, *others = name.split(".")
+    last = others[-1] if others else ""
+    if name in known or first in known or not re.search("[A-Za-z]", name):
+        return found[0]
+    if port.startswith("<"):
+        return f"a host{port}"
+    is_class = last[:1].isupper() and not last.isupper()
+    is_host = len(others) > (0 if port else 1) and not first.isdecimal() and last[0].isalpha() and not is_class
+    return f"a host{port}" if is_host and last not in _ENDINGS else found[0]
 
 
 def _without_paths(value: Any) -> Any:

@@ -11,6 +11,7 @@ import pytest
 
 from whichrank.bench.dumps.cases import cases
 from whichrank.bench.dumps.compare import write_case
+from whichrank.surface.cli import main
 from whichrank.surface.export.perfetto import trace_of
 from whichrank.surface.export.tables import COLUMNS, csv_of, json_of
 from whichrank.surface.report.gather import Gathered
@@ -55,3 +56,20 @@ def test_tables_say_the_same(gathered: Gathered) -> None:
     assert float(rows[5]["start_s"]) == value["operations"][5]["start_s"]
     assert value["incidents"][0]["culprits"][0]["rank"] == 0
     assert {row["has_ended"] for row in rows} == {"True", "False"}
+
+
+def test_a_file_that_is_there_is_kept(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    # GIVEN something of another
+    write_case(next(case for case in cases() if case.name == "host stopped, dp8, whole"), tmp_path)
+    (tmp_path / "out").write_text("precious")
+    for command in ("export", "report"):
+        # WHEN it is named as the output THEN it is refused
+        assert main([command, str(tmp_path / "trace_0"), "-o", str(tmp_path / "out")]) == 2
+        assert capfd.readouterr().err == (
+            f"whichrank: there is a file '{tmp_path}/out' already\n"
+            "  mend:  --force writes over it, -o FILE names another one\n"
+        )
+        assert (tmp_path / "out").read_text() == "precious"
+    # AND written over where that is asked for
+    assert main(["export", str(tmp_path / "trace_0"), "--force", "-o", str(tmp_path / "out")]) == 0
+    assert json.loads((tmp_path / "out").read_text())["traceEvents"]

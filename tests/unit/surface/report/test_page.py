@@ -11,11 +11,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from whichrank.bench.dumps.cases import cases
 from whichrank.bench.dumps.compare import write_case
+from whichrank.model.incident import Evidence
 from whichrank.model.telemetry import Stack
 from whichrank.surface.report.make import gather, make_report
 from whichrank.surface.report.page import page_of, ranges
@@ -84,6 +86,39 @@ def test_what_is_left_out_changes_no_column_and_no_other_word(folder: Path) -> N
     assert page["notes"][0]["path"] == "trace_1"
 
 
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ("connect to db7.corp.example<29500> failed", "connect to a host<29500> failed"),
+        ("connect to db7<29500> from eth0:10.9.8.7<0>", "connect to a host<29500> from eth0:an address<0>"),
+        ("RuntimeError: cannot reach db7.rack2.dc1.", "RuntimeError: cannot reach a host."),
+        ("no answer of ann@db7.corp.example", "no answer of ann@a host"),
+        ("tcp://db7.corp:29500 and db7.corp:29500", "tcp://a host:29500 and a host:29500"),
+        ("DB7.CORP.EXAMPLE is gone, n1.acme.com too", "a host is gone, host-0 too"),
+        ("torch.distributed.DistBackendError at train.py:88, 2.10.0", None),
+        ("issued in step (train.py:88) < run (a.b.py:3) < main (/opt/a.b.c/main.py:1)", None),
+        ("in ../torch/csrc/ProcessGroupNCCL.cpp:1970, libnccl.so.2, 1.5 s of 3.25, took 12:30:05", None),
+    ],
+)
+def test_hosts_that_logs_name_are_left_out(line: str, left: str | None, folder: Path) -> None:
+    # GIVEN a line of a log in the evidence, and an exception in a verdict
+    gathered = dataclasses.replace(gather([folder]), hosts={0: "n1"})
+    (incident,) = gathered.incidents
+    (culprit,) = incident.culprits
+    told = msgspec.structs.replace(
+        incident,
+        culprits=(msgspec.structs.replace(culprit, why=line),),
+        evidence=(Evidence(what="log", value=line, where="rank 4"),),
+    )
+    # WHEN hosts are left out
+    page = data_in(page_of(dataclasses.replace(gathered, incidents=(told,)), ["hosts"]))
+    # THEN names of hosts are, wherever the line is quoted, and nothing else
+    (shown,) = page["incidents"]
+    left = line if left is None else left
+    assert (shown["evidence"][0]["value"], shown["culprits"][0]["why"]) == (left, left)
+    assert shown["paragraph"].count(left) == 2
+
+
 def test_folders_with_spaces_and_brackets_are_left_out(folder: Path) -> None:
     # GIVEN files in folders with names that end a path elsewhere
     frames = ["step (/home/ann lee/my (old) code/train.py:88)", "run (my lib/x.py:3)", "main (top.py:1)"]
@@ -94,6 +129,16 @@ def test_folders_with_spaces_and_brackets_are_left_out(folder: Path) -> None:
     # THEN only the names of files are left
     assert page["stacks"]["4"][0]["frames"] == ["step (train.py:88)", "run (x.py:3)", "main (top.py:1)"]
     assert page["notes"] == [{"path": "trace_1", "format": "", "state": "damaged", "what": "beside 'trace_2'"}]
+
+
+def test_the_folder_is_no_name_where_folders_are_left_out(folder: Path, tmp_path: Path) -> None:
+    # GIVEN recordings in a folder with a name of its own
+    shutil.copytree(folder, tmp_path / "merger-with-acme")
+    assert "merger-with-acme-1" in make_report([tmp_path / "merger-with-acme"])[0]
+    # WHEN folders are left out THEN the job is not called like it
+    page, (incident,), _ = make_report([tmp_path / "merger-with-acme"], ["paths"])
+    assert "acme" not in page
+    assert (data_in(page)["job"], incident.id) == ("recording", "recording-1")
 
 
 def test_a_name_like_a_place_of_the_page_is_a_name(folder: Path) -> None:
