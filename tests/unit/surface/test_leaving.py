@@ -84,3 +84,20 @@ def test_signal_ends_all_that_was_started(
     assert session(reading.pid) == []
     assert list((tmp_path / "temporary").iterdir()) == []
     assert not (tmp_path / "report.html").exists()
+
+
+def test_ctrl_c_during_an_import_is_not_lost() -> None:
+    # GIVEN a Ctrl-C that comes where Python drops exceptions, as it does in parts of an import
+    program = """
+import os, signal, weakref
+from whichrank.surface.leave import ended_at_once
+class Module: pass
+module = Module()
+reference = weakref.ref(module, lambda _: os.kill(os.getpid(), signal.SIGINT))
+with ended_at_once():
+    del module
+print("went on")
+"""
+    # THEN the process has ended by it, and says nothing
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=AGES_S, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")

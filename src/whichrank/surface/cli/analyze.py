@@ -46,12 +46,15 @@ def command(paths: tuple[Path, ...], as_json: bool) -> int:
 
 def _found(paths: tuple[Path, ...], note: Callable[[Note], None]) -> tuple[tuple[Incident, ...], Intake, bool]:
     """The incidents, what was read, and whether nothing is missing."""
-    from whichrank.intake.read import read
-    from whichrank.intake.recording import Intake, Note
-    from whichrank.surface.analyze import analyze
-    from whichrank.surface.cli.bench import progress_bar
-    from whichrank.surface.replay import replay
-    from whichrank.surface.report.make import tape_in
+    from whichrank.surface.leave import ended_at_once
+
+    with ended_at_once():
+        from whichrank.intake.read import read
+        from whichrank.intake.recording import Intake, Note
+        from whichrank.surface.analyze import analyze
+        from whichrank.surface.cli.bench import progress_bar
+        from whichrank.surface.replay import replay
+        from whichrank.surface.report.make import tape_in
 
     if tape := tape_in(paths):
         replayed = replay(tape)

@@ -24,13 +24,15 @@ def command(paths: tuple[Path, ...], kind: str, output: Path | None, force: bool
     """
     import sys
 
-    from whichrank.surface.cli.bench import progress_bar
-    from whichrank.surface.export.perfetto import trace_of
-    from whichrank.surface.export.tables import csv_of, json_of
-    from whichrank.surface.leave import leave_on_signals
+    from whichrank.surface.leave import ended_at_once, leave_on_signals
     from whichrank.surface.output_file import refuse_existing, write_output
     from whichrank.surface.pipe import reader_may_leave
-    from whichrank.surface.report.make import gather
+
+    with ended_at_once():
+        from whichrank.surface.cli.bench import progress_bar
+        from whichrank.surface.export.perfetto import trace_of
+        from whichrank.surface.export.tables import csv_of, json_of
+        from whichrank.surface.report.make import gather
 
     if output is not None and not force:
         refuse_existing(output)

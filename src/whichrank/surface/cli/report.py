@@ -28,11 +28,13 @@ def command(paths: tuple[Path, ...], output: Path, redact: str, force: bool) -> 
 
     Exit codes are those of `analyze`.
     """
-    from whichrank.surface.cli.bench import progress_bar
     from whichrank.surface.cli.why import EXIT_INCOMPLETE, exit_code_of
-    from whichrank.surface.leave import leave_on_signals
+    from whichrank.surface.leave import ended_at_once, leave_on_signals
     from whichrank.surface.output_file import refuse_existing, write_output
-    from whichrank.surface.report.make import make_report
+
+    with ended_at_once():
+        from whichrank.surface.cli.bench import progress_bar
+        from whichrank.surface.report.make import make_report
 
     if not force:
         refuse_existing(output)
