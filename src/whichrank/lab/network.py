@@ -70,6 +70,11 @@ def can_be_here() -> bool:
     return os.geteuid() == 0 and all(map(shutil.which, _TOOLS))
 
 
+def may_mend() -> str:
+    """What may help where the kernel refuses something."""
+    return "in a container, allow it (docker run --privileged)" if os.geteuid() == 0 else "run it as root"
+
+
 class NoLabError(UsageError):
     """This machine gives no network namespaces, or not to this user."""
 
@@ -116,8 +121,7 @@ class Network:
         except (OSError, subprocess.CalledProcessError) as error:
             self.down()
             what = f"network namespaces cannot be made here: {error}"
-            may = "in a container, allow it (docker run --privileged)" if os.geteuid() == 0 else "run it as root"
-            raise NoLabError(what, mend=may) from error
+            raise NoLabError(what, mend=may_mend()) from error
 
     def _make(self) -> None:
         _batch("", (f"netns add {self.namespace(place)}" for place in self.topology.places))
@@ -328,7 +332,7 @@ class Network:
 
     def limit_now_and_then(self, number: int, share: float, every_s: float) -> NowAndThen:
         """From now on a node sends no faster than this share of its rate, in every second span of this length."""
-        less = f"{max(1, round(_bits(self.rate) * share / 1e3))}kbit"
+        less = f"{max(1, round(bits_of(self.rate) * share / 1e3))}kbit"
         return NowAndThen(lambda: self.limit(number, less), lambda: self.limit(number, self.rate), every_s)
 
     def spine_of(self, flow: Flow, source: int, target: int) -> int | None:
@@ -423,7 +427,7 @@ def checked_rate(rate: str) -> str:
     Raises:
         UsageError: It cannot.
     """
-    _bits(rate)
+    bits_of(rate)
     return rate
 
 
@@ -439,12 +443,12 @@ def _next_hops(hops: Collection[tuple[Place, str]]) -> str:
 
 
 def _limit(device: str, rate: str) -> str:
-    burst = max(_LEAST_BURST, round(_bits(rate) / 8 * _BURST_S))
+    burst = max(_LEAST_BURST, round(bits_of(rate) / 8 * _BURST_S))
     return f"qdisc replace dev {device} root tbf rate {rate} burst {burst} latency {_BACKLOG}"
 
 
-def _bits(rate: str) -> float:
-    """Per second.
+def bits_of(rate: str) -> float:
+    """Per second, of a rate in the words of tc.
 
     Raises:
         UsageError: No cable has this rate.
