@@ -23,6 +23,7 @@ from whichrank.bench.setup import HANG_TIMEOUT_S, SLOW_WINDOW_S, Result, Setup
 from whichrank.bench.trial import Trial
 from whichrank.demo.plan import Truth
 from whichrank.errors import UsageError
+from whichrank.lab.folders import remove_if_killed
 from whichrank.lab.network import Network
 from whichrank.lab.scenarios import CLAIMED, SCENARIOS, Scenario
 from whichrank.lab.topology import Topology
@@ -225,6 +226,7 @@ def run_all(
         for planned in todo:
             is_heard = planned.scenario.is_claim or (planned.may_be_heard and planned.scenario.name not in heard)
             folder = Path(tempfile.mkdtemp(prefix="whichrank-score-"))
+            remove_if_killed(folder)
             try:
                 run = run_one(planned, methods if is_heard else (), folder, nursery.path)
                 append_result(path, run)
