@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -178,6 +179,37 @@ def test_stacks_of_suspects(shm: Path, tmp_path: Path) -> None:
         named = incident(Cause.NOT_ENTERED, culprits=(Culprit(rank=0, confidence=1.0, why="is late"),))
         (tmp_path / "incidents.jsonl").write_bytes(encode_incident(named) + b"\n")
         assert suspects() == [0]
+
+
+def test_suspects_of_several_runs_that_belong_together(shm: Path, tmp_path: Path) -> None:
+    # GIVEN two runs on this node, the older of which analyzes, and a newer job that is well
+    output, host = tmp_path / "first", socket.gethostname()
+    output.mkdir()
+    first = JobFolder.create("first", owner_pid=os.getpid(), output=str(output), base=shm)
+    second = JobFolder.create("second", owner_pid=os.getpid(), output=str(tmp_path / "second"), base=shm)
+    well = JobFolder.create("well", owner_pid=os.getpid(), base=shm)
+    with (
+        RankProcess(first.path, 0, 2),
+        RankProcess(second.path, 1, 2) as late,
+        RankProcess(well.path, 1, 2),
+    ):
+        # WHEN its alert names a rank of the other
+        who = Culprit(rank=1, confidence=1.0, why="is late", host=host, pid=late.pid)
+        (output / "incidents.jsonl").write_bytes(encode_incident(incident(Cause.NOT_ENTERED, culprits=(who,))) + b"\n")
+        # THEN that one is meant, whichever job is the newest
+        (entry,) = json.loads(whichrank("stacks", "--suspects", "--json").stdout)
+        assert (entry["job"], entry["rank"], entry["pid"]) == ("second", 1, late.pid)
+        # AND of a job that has no suspect it is said where they are
+        done = whichrank("stacks", "--suspects", "first")
+        assert (done.returncode, done.stdout) == (5, "")
+        assert "an open alert of job first names rank 1: whichrank stacks --suspects second\n" in done.stderr
+        # WHEN it names one that is on another node THEN it is said, too
+        away = Culprit(rank=1, confidence=1.0, why="is late", host="another", pid=late.pid)
+        (output / "incidents.jsonl").write_bytes(encode_incident(incident(Cause.NOT_ENTERED, culprits=(away,))) + b"\n")
+        done = whichrank("stacks", "--suspects")
+        assert (done.returncode, done.stdout) == (5, "")
+        assert "no suspect in 3 jobs on this node\n" in done.stderr
+        assert "an open alert of job first names rank 1: `whichrank why` tells more\n" in done.stderr
 
 
 def test_stacks_without_a_job(shm: Path) -> None:

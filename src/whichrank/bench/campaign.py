@@ -15,7 +15,7 @@ import msgspec
 
 from whichrank.bench.nursery import Nursery
 from whichrank.bench.results_file import append_result, keep_run, make_ready, read_results, ready_folder
-from whichrank.bench.setup import Result, Setup, has_tool
+from whichrank.bench.setup import Result, Setup, has_means
 from whichrank.bench.trial import Trial
 from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.matrix import ASYNC, DEATH
@@ -45,7 +45,7 @@ def matrix_plan(seeds: int, faults: Iterable[str] = ()) -> list[Setup]:
 def slow_plan(seeds: int, faults: Iterable[str] = ()) -> list[Setup]:
     """Every slowdown in every magnitude that this machine can have. Healthy runs are in the plan of the demo."""
     have_nodes = can_be_here()
-    slow = [name for name, fault in SLOW.items() if (fault.nodes == 1 or have_nodes) and has_tool(fault)]
+    slow = [name for name, fault in SLOW.items() if (fault.nodes == 1 or have_nodes) and has_means(fault)]
     runs = []
     for seed in range(seeds):
         for name in list(faults) or slow:

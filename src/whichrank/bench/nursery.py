@@ -13,6 +13,7 @@ from typing import Final
 
 from whichrank.bench.launch import job_environment
 from whichrank.errors import NativeLibraryError
+from whichrank.lab.folders import remove_if_killed
 from whichrank.sensors.native import SOCKET, native_path
 
 _PRELOAD: Final = "LD_PRELOAD"
@@ -27,6 +28,7 @@ class Nursery:
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="whichrank-nursery-"))
+        remove_if_killed(self._folder)
         self.path = self._folder / "socket"
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -13,10 +13,14 @@ from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.injector import Pace
 from whichrank.demo.matrix import MATRIX
 from whichrank.demo.slow import SLOW
+from whichrank.demo.strikes import cpu_cgroup
 from whichrank.errors import UsageError
 from whichrank.lab.faults import LAB
+from whichrank.lab.network import may_mend
 from whichrank.lab.topology import Topology
 
+_PROBE = "job-"
+"""What a control group begins with that is made to see that it can be."""
 HANG_TIMEOUT_S = 8.0
 NOTICE_MIN_S = 4.0
 SLOW_WINDOW_S = 10.0
@@ -79,20 +83,30 @@ class Result:
     log: str = field(default="", compare=False)
 
 
-def has_tool(fault: Fault) -> bool:
-    """Whether what a fault is done with is installed."""
-    return not fault.tool or shutil.which(fault.tool) is not None
+def has_means(fault: Fault) -> bool:
+    """Whether what a fault is done with is here."""
+    try:
+        require_means(fault)
+    except UsageError:
+        return False
+    return True
 
 
-def require_tool(fault: Fault) -> None:
-    """See that what a fault is done with is installed.
+def require_means(fault: Fault) -> None:
+    """See that what a fault is done with is here: a program that is installed, a control group that can be made.
 
     Raises:
         UsageError: It is not.
     """
-    if not has_tool(fault):
+    if fault.tool and shutil.which(fault.tool) is None:
         what = f"the fault '{fault.name}' needs `{fault.tool}`, which is not installed"
         raise UsageError(what, mend="install it (Debian: apt-get install nftables)")
+    if fault.needs_cgroup:
+        try:
+            cpu_cgroup(1.0, _PROBE).close()
+        except OSError as error:
+            what = f"the fault '{fault.name}' needs a control group, and none can be made here: {error}"
+            raise UsageError(what, mend=may_mend()) from error
 
 
 def demo_faults() -> dict[str, Fault]:

@@ -26,7 +26,8 @@ from whichrank.agent.stacks import read_stacks
 from whichrank.bench.judge import SLACK, Ran, judge, reason_agrees
 from whichrank.bench.launch import Launch
 from whichrank.bench.nursery import Nursery
-from whichrank.bench.setup import HANG_TIMEOUT_S, Result, Setup, known_faults, require_tool
+from whichrank.bench.possible import possible
+from whichrank.bench.setup import HANG_TIMEOUT_S, Result, Setup, known_faults, require_means
 from whichrank.demo.fault import Fault
 from whichrank.demo.injector import Injector
 from whichrank.demo.layout import draw_layout
@@ -34,6 +35,7 @@ from whichrank.demo.plan import Truth
 from whichrank.demo.slow import SLOW
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.lab.box import Lab, find, occupants
+from whichrank.lab.folders import remove_if_killed
 from whichrank.lab.network import Network
 from whichrank.lab.programs import PROGRAMS, Program
 from whichrank.lab.topology import Topology
@@ -82,14 +84,13 @@ class Trial:
             )
         self.setup = setup
         self._program = _program(setup.workload)
-        self.fault = _on(faults[setup.fault], self._program)
+        fault = _on(faults[setup.fault], self._program)
         self._lab = find(setup.lab) if setup.lab else None
-        own = setup.topology or (Topology(self.fault.nodes) if self.fault.nodes > 1 else None)
+        own = setup.topology or (Topology(fault.nodes) if fault.nodes > 1 else None)
         self._topology = self._lab.file.topology if self._lab else own
         self._nodes = self._topology.nodes if self._topology else 1
-        if self._nodes < self.fault.nodes:
-            what = f"the fault '{setup.fault}' needs {self.fault.nodes} nodes, and there are {self._nodes}"
-            raise UsageError(what, mend=f"--nodes {self.fault.nodes}")
+        rate, command = (self._lab.file.rate, "whichrank lab up") if self._lab else (setup.rate, "")
+        self.fault = possible(fault, self._topology, rate, setup.variant, command)
         if setup.ranks % self._nodes:
             what = f"{self._nodes} nodes have equally many ranks each, and {setup.ranks} cannot be shared out so"
             raise UsageError(what, mend=f"--ranks {self._nodes * max(1, round(setup.ranks / self._nodes))}")
@@ -113,7 +114,7 @@ class Trial:
     def run(self) -> Result:
         """Run it to the end and judge."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        require_tool(self.fault)
+        require_means(self.fault)
         if self._nursery or self._nodes == 1 or self.setup.launcher != "preloaded":
             return self._run()
         with Nursery() as nursery:  # one for all nodes
@@ -152,6 +153,7 @@ class Trial:
             variant=self.setup.variant or None, hold_s=0.7 * self.setup.hang_timeout_s, nodes=nodes,
             quiet_s=self.setup.quiet_s,
         )  # fmt: skip
+        remove_if_killed(injector.folder)
         process: subprocess.Popen[bytes] | None = None
         try:
             injector.start()

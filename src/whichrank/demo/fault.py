@@ -102,7 +102,10 @@ class Fault:
         recovers: whether the job goes on afterwards.
         layouts: that have what it needs, of eight ranks; empty: all have.
         nodes: that the job runs on, as network namespaces; 1: on this machine as it is.
+        leaves: switches on which these nodes hang, at least.
+        spines: switches that join those, at least.
         tool: a program that it needs besides.
+        needs_cgroup: it cannot be done without a control group for CPU time.
         is_elastic: the last node joins when the others train; all ranks are started again then.
     """
 
@@ -122,7 +125,10 @@ class Fault:
     recovers: bool = False
     layouts: tuple[str, ...] = ()
     nodes: int = 1
+    leaves: int = 1
+    spines: int = 1
     tool: str = ""
+    needs_cgroup: bool = False
     is_elastic: bool = False
 
     @property

@@ -41,14 +41,14 @@ class Hub:
         self.sites: dict[int, list[dict[str, Any]]] = {}
         self.events: dict[int, dict[str, Any]] = {}
         self._settings = settings
-        self._folder = Path(tempfile.mkdtemp(prefix="demo-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="demo-"))
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._ranks: dict[socket.socket, int] = {}
         self._sockets: dict[int, socket.socket] = {}
         self._selector = selectors.DefaultSelector()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._listener.bind(str(self._folder / "ctl"))
+        self._listener.bind(str(self.folder / "ctl"))
         self._listener.listen(256)
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._serve, name="demo-hub", daemon=True)
@@ -59,7 +59,7 @@ class Hub:
 
     def env(self) -> dict[str, str]:
         """What the job needs in its environment."""
-        return {ADDRESS_VARIABLE: str(self._folder / "ctl")}
+        return {ADDRESS_VARIABLE: str(self.folder / "ctl")}
 
     def order(self, rank: int, order: Order) -> None:
         """Send an order to one rank; a rank that has gone misses it."""
@@ -102,7 +102,7 @@ class Hub:
         for channel in [*self._ranks, self._listener]:
             channel.close()
         self._selector.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _serve(self) -> None:
         while not self._closing.is_set():

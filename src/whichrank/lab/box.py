@@ -75,13 +75,13 @@ class Lab:
         self._janitor: subprocess.Popen[bytes] | None = None
 
     @classmethod
-    def make(cls, topology: Topology, rate: str, name: str = "", *, stays: bool = False) -> Lab:
+    def make(cls, topology: Topology, rate: str, name: str | None = None, *, stays: bool = False) -> Lab:
         """Make one.
 
         Args:
             topology: Of its network.
             rate: Of every cable, in the words of tc: ``200mbit``.
-            name: Up to twelve letters and digits; drawn if empty.
+            name: Up to twelve letters and digits; drawn if None.
             stays: Until `remove`; else it ends with this process.
 
         Raises:
@@ -89,7 +89,7 @@ class Lab:
             NoLabError: It cannot be made here; nothing is left behind.
         """
         require_tools()
-        name = checked_name(name or secrets.token_hex(3))
+        name = secrets.token_hex(3) if name is None else checked_name(name, "--name lab1")
         file = LabFile(
             name, topology.nodes, topology.leaves, topology.spines, topology.ports, rate, datetime.now(UTC),
             os.getpid(), start_ticks(os.getpid()),
@@ -218,14 +218,18 @@ def occupants(file: LabFile) -> int:
     return sum(len(processes_in(network.namespace(place))) for place in file.topology.places)
 
 
-def checked_name(name: str) -> str:
+def checked_name(name: str, mend: str = "whichrank lab status  lists those that are up") -> str:
     """The name, if a lab can have it.
+
+    Args:
+        name: Of a lab.
+        mend: What to do where it cannot be one.
 
     Raises:
         UsageError: It cannot.
     """
     if not _NAME.fullmatch(name):
-        raise UsageError(f"a lab cannot be called {name!r}: up to twelve small letters and digits", mend="--name lab1")
+        raise UsageError(f"a lab cannot be called {name!r}: up to twelve small letters and digits", mend=mend)
     return name
 
 

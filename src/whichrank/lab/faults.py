@@ -9,14 +9,18 @@ _NODES = 4
 _NO_ANSWER = "Ranks stand in operations that need the way; the kernels behind it send again, with growing pauses."
 
 
-def _broken(name: str, description: str, causes: tuple[str, ...] = ("transport",), tool: str = "nft") -> Fault:
+def _broken(
+    name: str, description: str, causes: tuple[str, ...] = ("transport",), tool: str = "nft", leaves: int = 1
+) -> Fault:
     variants = (Variant("for-good", "cut", _NO_ANSWER),)
-    return Fault(name, description, "outside", "way", variants, causes=causes, hard=True, nodes=_NODES, tool=tool)
+    return Fault(
+        name, description, "outside", "way", variants, causes=causes, hard=True, nodes=_NODES, leaves=leaves, tool=tool
+    )
 
 
-def _crowded(name: str, description: str, variant: str) -> Fault:
+def _crowded(name: str, description: str, variant: str, leaves: int = 1) -> Fault:
     variants = (Variant(variant, "slow-link", "Transfers over it take longer, by their share of the rate."),)
-    return Fault(name, description, "outside", "traffic", variants, causes=LINK_SLOW, nodes=_NODES)
+    return Fault(name, description, "outside", "traffic", variants, causes=LINK_SLOW, nodes=_NODES, leaves=leaves)
 
 
 LAB: dict[str, Fault] = {
@@ -27,10 +31,13 @@ LAB: dict[str, Fault] = {
                 ("node_lost", "transport")),
         _broken("one-way", "What one node sends to another is lost; the other direction is well."),
         _broken("lost-flow", "The packets of one connection between two ranks are lost, in one direction."),
-        _broken("dead-spine", "One of the upper switches swallows all, and no route goes round it."),
-        _broken("partition", "Nothing passes from one half of the nodes to the other."),
-        _crowded("congested", "What one node sends to others shares its cable with eight other flows.", "8-flows"),
-        _crowded("congested-spine", "Eight other flows share a cable from a lower to an upper switch.", "8-flows"),
+        _broken("dead-spine", "One of the upper switches swallows all, and no route goes round it.",
+                leaves=2),
+        _broken("partition", "Nothing passes from one half of the nodes to the other.", leaves=2),
+        _crowded("congested", "What one node sends to others shares its cable with eight other flows.", "8-flows",
+                 leaves=2),
+        _crowded("congested-spine", "Eight other flows share a cable from a lower to an upper switch.", "8-flows",
+                 leaves=2),
         _crowded("link-jitter", "What one node sends is limited to a quarter for three seconds in six.", "3-s-of-6"),
         Fault("stuck-io", "Reads from a pipe into which nobody writes.", "in-program", "op",
               (Variant("pipe", "hang", "Asleep in the kernel, in pipe_read; the others stand still."),),
@@ -56,7 +63,7 @@ LAB: dict[str, Fault] = {
               " later."),),
               nodes=_NODES, recovers=True, is_elastic=True),
         Fault("reroute", "A cable between two switches is out for six seconds, and routes go round it.", "healthy",
-              "way", (Variant("six-seconds", "none", "A few packets are lost and sent again."),), nodes=_NODES,
-              recovers=True),
+              "way", (Variant("six-seconds", "none", "A few packets are lost and sent again."),),
+              nodes=_NODES, leaves=2, spines=2, recovers=True),
     )
 }  # fmt: skip

@@ -29,9 +29,10 @@ DEVICE: Final = "eth0"
 """Of every node."""
 _TOOLS: Final = ("ip", "tc", "nsenter", "setpriv")
 _BURST_S: Final = 200e-6
-_LEAST_BURST: Final = 4000
+_LEAST_BURST: Final = 5000
 """What may go at once: bytes, or for how long. A bucket that held more would let small messages through
-at any rate, as no cable does; one of a single packet would cost a timer for each."""
+at any rate, as no cable does; one of a single packet would cost a timer for each. Cables of up to 200mbit have
+the same, so that a limit loses nothing of what waits."""
 _BACKLOG: Final = "300ms"
 _WATCHED_S: Final = 1.5
 """To see over which connections most is sent: an iteration or more."""
@@ -68,6 +69,11 @@ _UNITS: Final = {"k": 1e3, "m": 1e6, "g": 1e9}
 def can_be_here() -> bool:
     """Whether this machine has the tools, and this user the rights."""
     return os.geteuid() == 0 and all(map(shutil.which, _TOOLS))
+
+
+def may_mend() -> str:
+    """What may help where the kernel refuses something."""
+    return "in a container, allow it (docker run --privileged)" if os.geteuid() == 0 else "run it as root"
 
 
 class NoLabError(UsageError):
@@ -116,8 +122,7 @@ class Network:
         except (OSError, subprocess.CalledProcessError) as error:
             self.down()
             what = f"network namespaces cannot be made here: {error}"
-            may = "in a container, allow it (docker run --privileged)" if os.geteuid() == 0 else "run it as root"
-            raise NoLabError(what, mend=may) from error
+            raise NoLabError(what, mend=may_mend()) from error
 
     def _make(self) -> None:
         _batch("", (f"netns add {self.namespace(place)}" for place in self.topology.places))
@@ -132,7 +137,8 @@ class Network:
     def _rate(self, place: Place) -> None:
         """The lab's rate for all that a place sends."""
         devices = [cable.device(place) for cable in self.topology.cables_of(place)]
-        _tc_batch(self.namespace(place), (_limit(device, self.rate) for device in devices if self.rate))
+        lines = (line for device in devices for line in (_emptied(device), _limit(device, self.rate)))
+        _tc_batch(self.namespace(place), lines if self.rate else ())
 
     def _set_up(self, place: Place) -> None:
         values = dict(_SYSCTLS)
@@ -328,7 +334,7 @@ class Network:
 
     def limit_now_and_then(self, number: int, share: float, every_s: float) -> NowAndThen:
         """From now on a node sends no faster than this share of its rate, in every second span of this length."""
-        less = f"{max(1, round(_bits(self.rate) * share / 1e3))}kbit"
+        less = f"{max(1, round(bits_of(self.rate) * share / 1e3))}kbit"
         return NowAndThen(lambda: self.limit(number, less), lambda: self.limit(number, self.rate), every_s)
 
     def spine_of(self, flow: Flow, source: int, target: int) -> int | None:
@@ -397,7 +403,9 @@ class Network:
 
     def _limit(self, place: Place, cable: Cable, rate: str) -> None:
         self._limited.add((place, cable.device(place)))
-        _tc_batch(self.namespace(place), [_limit(cable.device(place), rate)])
+        is_smaller = bool(self.rate) and _burst(rate) < _burst(self.rate)
+        emptied = [_emptied(cable.device(place))] if is_smaller else []
+        _tc_batch(self.namespace(place), [*emptied, _limit(cable.device(place), rate)])
 
     def _drop(self, place: Place, packets: str) -> None:
         """A switch forwards these packets no more."""
@@ -423,7 +431,7 @@ def checked_rate(rate: str) -> str:
     Raises:
         UsageError: It cannot.
     """
-    _bits(rate)
+    bits_of(rate)
     return rate
 
 
@@ -439,12 +447,23 @@ def _next_hops(hops: Collection[tuple[Place, str]]) -> str:
 
 
 def _limit(device: str, rate: str) -> str:
-    burst = max(_LEAST_BURST, round(_bits(rate) / 8 * _BURST_S))
-    return f"qdisc replace dev {device} root tbf rate {rate} burst {burst} latency {_BACKLOG}"
+    return f"qdisc replace dev {device} root tbf rate {rate} burst {_burst(rate)} latency {_BACKLOG}"
 
 
-def _bits(rate: str) -> float:
-    """Per second.
+def _burst(rate: str) -> int:
+    return max(_LEAST_BURST, round(bits_of(rate) / 8 * _BURST_S))
+
+
+def _emptied(device: str) -> str:
+    """Before a bucket becomes smaller: a packet that waits and no longer fits would stay, and all behind it, for ever.
+
+    A queue of another kind takes its place, and what waits is lost; a bucket that is only changed keeps it.
+    """
+    return f"qdisc replace dev {device} root pfifo"
+
+
+def bits_of(rate: str) -> float:
+    """Per second, of a rate in the words of tc.
 
     Raises:
         UsageError: No cable has this rate.

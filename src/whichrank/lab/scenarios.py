@@ -141,6 +141,16 @@ def workloads_of(fault: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(w for s in SCENARIOS if s.fault == fault for w in s.workloads)) or _ALL
 
 
+def known_as(faults: Iterable[str]) -> dict[str, Scenario]:
+    """By name: the scenarios of both catalogues, and each fault in any of its forms.
+
+    Args:
+        faults: Names of all that there are.
+    """
+    by_name = {scenario.name: scenario for scenario in (*SCENARIOS, *CLAIMED)}
+    return by_name | {fault: Scenario(fault, None, workloads_of(fault)) for fault in faults}
+
+
 def chosen(names: Iterable[str]) -> Iterator[Scenario]:
     """The scenarios of these names, of faults of these names, or of a subset; all, if there are no names.
 

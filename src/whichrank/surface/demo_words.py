@@ -6,7 +6,7 @@ import difflib
 import shutil
 import textwrap
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from whichrank.bench.judge import Verdict
 from whichrank.bench.setup import Result
@@ -19,6 +19,9 @@ _HEADINGS: Final = {
     "in-program": "In the program of a rank:",
     "healthy": "Healthy jobs, for which no alert is right:",
 }
+_Known = TypeVar("_Known")
+_SIMULATED: Final = "(simulated"
+"""In the form of a fault that was done another way than the catalogue says."""
 _INDENT: Final = "  "
 _NARROWEST: Final = 40
 _NOT_RIGHT: Final[Mapping[Verdict, str]] = {
@@ -34,14 +37,14 @@ _NOT_RIGHT: Final[Mapping[Verdict, str]] = {
 
 
 def known_fault(
-    name: str, faults: Mapping[str, Fault], called: str = "fault", listing: str = "whichrank demo --list"
-) -> Fault:
-    """The fault of this name.
+    name: str, faults: Mapping[str, _Known], called: str = "fault", listing: str = "whichrank demo --list"
+) -> _Known:
+    """The fault of this name, or the scenario.
 
     Args:
         name: Of it.
         faults: By name.
-        called: What the command calls a fault.
+        called: What the command calls them.
         listing: The command that shows all.
 
     Raises:
@@ -79,6 +82,8 @@ def truth_told(truth: Mapping[str, Any] | None, faults: Mapping[str, Fault]) -> 
     if truth is None:
         return "nothing was done to the job"
     what = f"'{truth['fault']}': {faults[truth['fault']].description}"
+    if _SIMULATED in truth["variant"]:
+        what += f" It was {truth['variant'].partition('(')[2].removesuffix(')')}."
     if truth["kind"] == "healthy":
         return f"A healthy job, {what} Nobody is at fault. Layout {truth['layout']}."
     ranks = list(truth["culprits"])

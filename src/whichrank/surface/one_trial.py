@@ -16,6 +16,8 @@ from whichrank.bench.results_file import keep_run, ready_empty_folder
 from whichrank.bench.setup import Result, Setup, known_faults
 from whichrank.bench.trial import Trial
 from whichrank.errors import UsageError, WhichrankError
+from whichrank.lab.folders import keep as keep_folder
+from whichrank.lab.folders import remove_if_killed
 from whichrank.surface.demo_words import agreement, truth_told, wrapped
 from whichrank.surface.text import paragraph
 from whichrank.wire.tape import FILE_NAME
@@ -46,6 +48,8 @@ def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool
     if keep:
         ready_empty_folder(keep)
     folder = Path(tempfile.mkdtemp(prefix=f"whichrank-{name}-"))
+    if setup.topology or setup.lab:
+        remove_if_killed(folder)
     is_kept = False
     try:
         trial = _trial(setup, folder, say, mend)
@@ -62,11 +66,13 @@ def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool
             try:
                 keep_run(folder, keep)
             except UsageError:
+                keep_folder(folder)
                 click.echo(f"{name}: what the run wrote is in {folder}", err=True)
                 raise
             shutil.rmtree(folder, ignore_errors=True)
             click.echo(f"{name}: the run is kept; go through it again with  whichrank replay {keep}", err=True)
         elif is_kept:
+            keep_folder(folder)
             click.echo(f"{name}: the job's log and incidents are kept in {folder}", err=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)

@@ -106,7 +106,7 @@ _PREDICATE = {
         "are lost with their node",
         "was lost with its node",
         "were lost with their node",
-        "was out of reach with its node",
+        "ran on a node that was out of reach",
     ),
     Cause.COMPUTE_SLOW: _same_past("is slow in computation", "are slow in computation", "computed slowly"),
     Cause.COMMUNICATION_SLOW: _same_past(

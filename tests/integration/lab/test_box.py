@@ -214,6 +214,33 @@ def test_runs_put_back_what_others_have_left_and_nothing_of_the_users(lab: Lab) 
     broken.undo()
 
 
+def test_a_limit_that_comes_while_packets_wait_lets_them_through() -> None:
+    # GIVEN fast cables, over which one node sends as much as they carry
+    lab = Lab.make(Topology(nodes=4, leaves=2, spines=2), "1gbit")
+    much = [sys.executable, "-c", CLIENT, node(3).address, "1", "1000000000"]
+    try:
+        with (
+            serving(lab, node(3)),
+            subprocess.Popen([*lab.network.command(0), *much], stderr=subprocess.PIPE) as sender,
+        ):
+            eventually(lambda: sent_bytes(lab, node(0), "eth0") > 1_000_000)
+            # WHEN they become slower THEN what is sent later comes through
+            lab.network.limit(0, "100mbit")
+            sender.kill()
+            assert send(lab, node(0), node(3))
+            # AND so it does when somebody has made one slow by hand, in larger pieces, and a run puts it back
+            by_hand = ["dev", "eth0", "root", "tbf", "rate", "1mbit", "burst", "64kb", "latency", "500ms"]
+            subprocess.run(["tc", "-n", lab.network.namespace(node(0)), "qdisc", "replace", *by_hand], check=True)
+            before = sent_bytes(lab, node(0), "eth0")
+            with subprocess.Popen([*lab.network.command(0), *much], stderr=subprocess.PIPE) as sender:
+                eventually(lambda: sent_bytes(lab, node(0), "eth0") > before + 100_000)
+                lab.network.restore()
+                sender.kill()
+            assert send(lab, node(0), node(3))
+    finally:
+        lab.close()
+
+
 def test_what_is_left_without_a_file_is_found_by_name() -> None:
     # GIVEN a lab of which the file is lost
     lab = Lab.make(Topology(nodes=1, leaves=1, spines=1), "100mbit", "lost", stays=True)

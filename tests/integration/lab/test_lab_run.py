@@ -84,6 +84,15 @@ def test_ctrl_c_leaves_nothing() -> None:
         (["--ranks", "6"], "4 nodes have equally many ranks each, and 6 cannot be shared out so"),
         (["--rate", "fast"], "a cable cannot have the rate 'fast'"),
         (["--leaves", "1", "--ports", "2"], "with one leaf a node has one port, not 2"),
+        (["--scenario", "slow-link 51mbit"], "there is no scenario 'slow-link 51mbit'\n  mend:  did you mean"),
+        (["--scenario", "slow-link 50mbit", "--rate", "50mbit"], "limits a cable to 50mbit, and all cables have"),
+        (["--scenario", "slow-link", "--rate", "1mbit"], "limits a cable to 50mbit, and all cables have 1mbit"),
+        (["--scenario", "dead-spine", "--leaves", "1"], "needs 2 leaves, and there is 1\n  mend:  --leaves 2"),
+        (["--lab", ""], "a lab cannot be called ''"),
+        (
+            ["--lab", "a/b"],
+            "a lab cannot be called 'a/b': up to twelve small letters and digits\n  mend:  whichrank lab",
+        ),
     ],
 )
 def test_what_cannot_run_is_said_before_anything_is_made(options: list[str], said: str) -> None:
@@ -92,6 +101,20 @@ def test_what_cannot_run_is_said_before_anything_is_made(options: list[str], sai
     assert said in done.stderr
     assert "mend:" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mend"),
+    [
+        (["up", "--name", ""], "--name lab1"),
+        (["up", "--name", "a/b"], "--name lab1"),
+        (["down", "a/b"], "whichrank lab status"),
+        (["down", "--all", "mine"], "leave --all out"),
+    ],
+)
+def test_names_that_are_none_are_refused(arguments: list[str], mend: str) -> None:
+    done = subprocess.run([*LAB, *arguments], check=False, capture_output=True, text=True)
+    assert (done.returncode, f"\n  mend:  {mend}" in done.stderr) == (2, True), done.stderr
 
 
 def test_two_jobs_in_one_lab_are_told_apart_and_its_network_is_as_before() -> None:

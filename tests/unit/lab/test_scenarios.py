@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whichrank.bench.setup import demo_faults, lab_faults
 from whichrank.lab.programs import PROGRAMS
-from whichrank.lab.scenarios import CLAIMED, SCENARIOS, workloads_of
+from whichrank.lab.scenarios import CLAIMED, SCENARIOS, by_class, known_as, workloads_of
 
 
 def test_each_scenario_is_a_fault_of_the_lab_in_workloads_of_the_lab() -> None:
@@ -24,3 +24,14 @@ def test_each_command_has_the_faults_that_its_jobs_can_have() -> None:
     assert {"ahead", "link-jitter"}.isdisjoint(demo_faults())
     assert {"async-posted-irecv", "death-own-timeout-exit"}.isdisjoint(lab_faults())
     assert {"stop", "slow-link"} <= demo_faults().keys() & lab_faults().keys()
+
+
+def test_one_can_be_run_by_each_name_that_is_listed() -> None:
+    known = known_as(lab_faults())
+    for _, names in by_class():
+        assert set(names) <= known.keys()
+    assert lab_faults().keys() <= known.keys()
+    # THEN a name with a form fixes it, and one without has it drawn
+    assert (known["slow-link 50mbit"].fault, known["slow-link 50mbit"].variant) == ("slow-link", "50mbit")
+    assert (known["slow-link"].variant, known["slow-link"].workloads) == ("", workloads_of("slow-link"))
+    assert known["slow-link 50mbit claims"].workloads == ("ddp", "fsdp")

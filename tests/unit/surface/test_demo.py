@@ -112,6 +112,13 @@ def test_truth_of_a_healthy_job_blames_nobody() -> None:
     assert said == "A healthy job, 'none': An undisturbed job. Nobody is at fault. Layout tp2-pp2-dp2."
 
 
+def test_truth_says_what_was_done_another_way() -> None:
+    killed = {**asdict(STOPPED), "fault": "oom-kill", "variant": "cgroup (simulated: no writable memory cgroup)"}
+    said = truth_told(killed, setup.known_faults())
+    assert "into which the rank was moved. It was simulated: no writable memory cgroup. It was done to rank 5" in said
+    assert "simulated" not in truth_told({**killed, "variant": "cgroup"}, setup.known_faults())
+
+
 @pytest.mark.parametrize("verdict", Verdict.__args__)  # type: ignore[attr-defined]
 def test_every_verdict_has_plain_words(verdict: Verdict) -> None:
     said = agreement(result_of(verdict))

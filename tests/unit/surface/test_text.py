@@ -294,6 +294,13 @@ def test_of_several_that_had_not_entered_one_reason_says_nothing_of_the_others()
     assert "ended" not in headline(case)
 
 
+def test_one_and_several_that_were_lost_for_a_while_are_told_in_their_number() -> None:
+    for culprits, who in (((RANK_5,), "rank 5"), ((ENDED, RANK_5), "ranks ")):
+        case = incident(Cause.NODE_LOST, culprits=culprits, **OVER)
+        assert who in headline(case)
+        assert headline(case).endswith(" ran on a node that was out of reach")
+
+
 def test_verdict_without_a_name_says_so() -> None:
     assert "the evidence names no rank" in paragraph(incident(Cause.NOT_ENTERED))
     assert "the evidence names no rank" in headline(incident(Cause.PROCESS_EXIT))

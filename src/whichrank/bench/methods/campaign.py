@@ -23,6 +23,7 @@ from whichrank.bench.setup import HANG_TIMEOUT_S, SLOW_WINDOW_S, Result, Setup
 from whichrank.bench.trial import Trial
 from whichrank.demo.plan import Truth
 from whichrank.errors import UsageError
+from whichrank.lab.folders import remove_if_killed
 from whichrank.lab.network import Network
 from whichrank.lab.scenarios import CLAIMED, SCENARIOS, Scenario
 from whichrank.lab.topology import Topology
@@ -121,13 +122,23 @@ def setup_of(scenario: Scenario, seed: int, launcher: Launcher, *, is_heard: boo
         scenario.fault, RANKS, seed, launcher, variant=scenario.variant,
         workload=workload, topology=Topology(), rate=RATE, record=True, at_leisure=is_heard,
         quiet_s=_quiet_s(scenario, workload, is_heard=is_heard),
-        job_args=("--log-every", "0") if scenario.is_claim else (),
+        job_args=job_args_of(scenario),
     )  # fmt: skip
 
 
+def job_args_of(scenario: Scenario) -> tuple[str, ...]:
+    """What the job of a scenario is started with: where others claim something, it does the same in each iteration."""
+    return ("--log-every", "0") if scenario.is_claim else ()
+
+
+def quiet_of_claim_s(scenario: Scenario) -> float:
+    """So long a job goes well before it becomes slower as others claim to see; 0 for all other scenarios."""
+    return CLAIM_QUIET_S if scenario.is_claim and scenario.fault_class in ("S1", "S2", "S3") else 0.0
+
+
 def _quiet_s(scenario: Scenario, workload: str, *, is_heard: bool) -> float:
-    if scenario.is_claim and scenario.fault_class in ("S1", "S2", "S3"):
-        return CLAIM_QUIET_S
+    if quiet_s := quiet_of_claim_s(scenario):
+        return quiet_s
     slow_ranks_need_it = is_heard or workload == "3d"  # elsewhere ranks have sound peers beside them
     is_of_ranks = scenario.fault_class == "S1" or scenario.fault == "slow-every-rank"
     needs_it = scenario.fault_class in ("S2", "S3") or (is_of_ranks and slow_ranks_need_it)
@@ -215,6 +226,7 @@ def run_all(
         for planned in todo:
             is_heard = planned.scenario.is_claim or (planned.may_be_heard and planned.scenario.name not in heard)
             folder = Path(tempfile.mkdtemp(prefix="whichrank-score-"))
+            remove_if_killed(folder)
             try:
                 run = run_one(planned, methods if is_heard else (), folder, nursery.path)
                 append_result(path, run)

@@ -20,9 +20,9 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--name", default="", help="Up to twelve small letters and digits; drawn if not given.")
+@click.option("--name", help="Up to twelve small letters and digits; drawn if not given.")
 @network_options
-def up(name: str, nodes: int, leaves: int, spines: int, ports: int, rate: str) -> None:
+def up(name: str | None, nodes: int, leaves: int, spines: int, ports: int, rate: str) -> None:
     """Make a lab that stays until `whichrank lab down`; prints its name.
 
     A command runs on its first node with  nsenter --net=/run/netns/wrlab-NAME-node-0 COMMAND,
@@ -50,6 +50,10 @@ def down(names: tuple[str, ...], remove_every: bool) -> None:
     from whichrank.lab.box import checked_name, labs, remove, remove_all
     from whichrank.lab.userspace import refuse_without_root
 
+    if remove_every and names:
+        raise UsageError(
+            "--all is every lab, and no other is to be named", where=" ".join(names), mend="leave --all out"
+        )
     refuse_without_root()
     if remove_every:
         _say_removed(remove_all())

@@ -6,12 +6,15 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from whichrank.surface.numbers import WholeNumber
+
+if TYPE_CHECKING:
+    from whichrank.lab.scenarios import Scenario
 
 _OPTIONS = (
     click.option("--nodes", type=WholeNumber(1, 64), default=4, show_default=True, help="Nodes."),
@@ -36,7 +39,7 @@ def network_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--workload", default="", help="The job; drawn by the seed if not given. See `lab list`.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws victim, moment, variant and workload.")
 @click.option("--ranks", type=WholeNumber(2, 64), default=8, show_default=True, help="Of the job, over all nodes.")
-@click.option("--lab", default="", metavar="NAME", help="Run in this lab, which is up, instead of an own one.")
+@click.option("--lab", metavar="NAME", help="Run in this lab, which is up, instead of an own one.")
 @network_options
 @click.option(
     "--launcher", type=click.Choice(["preloaded", "torchrun"]), default="preloaded", show_default=True,
@@ -45,8 +48,8 @@ def network_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep what the run wrote here, with its telemetry.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def run(
-    scenario: str, workload: str, seed: int, ranks: int, lab: str, nodes: int, leaves: int, spines: int, ports: int,
-    rate: str, launcher: str, keep: Path | None, as_json: bool,
+    scenario: str, workload: str, seed: int, ranks: int, lab: str | None, nodes: int, leaves: int, spines: int,
+    ports: int, rate: str, launcher: str, keep: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run a real job over a lab of its own, break it, and see whether whichrank names what is at fault.
 
@@ -54,9 +57,11 @@ def run(
     that is up stays, with what else runs there, and what was done to its network is undone. Exit code 0: verdict and
     truth agree; 1: they do not.
     """
+    from whichrank.bench.methods.campaign import job_args_of, quiet_of_claim_s
     from whichrank.bench.setup import Setup, lab_faults
-    from whichrank.lab.box import remove_abandoned
+    from whichrank.lab.box import checked_name, remove_abandoned
     from whichrank.lab.network import checked_rate
+    from whichrank.lab.scenarios import known_as
     from whichrank.lab.topology import Topology
     from whichrank.lab.userspace import become_root_of_a_namespace, refuse_without_root
     from whichrank.sensors.c10d import torch_folder
@@ -64,10 +69,11 @@ def run(
     from whichrank.surface.leave import leave_on_signals
     from whichrank.surface.one_trial import run_and_tell
 
-    known_fault(scenario, lab_faults(), "scenario", "whichrank lab list")
-    job = _workload(scenario, workload, seed)
+    wanted = known_fault(scenario, known_as(lab_faults()), "scenario", "whichrank lab list")
+    job = _workload(wanted, workload, seed)
     torch_folder()
-    if lab:
+    if lab is not None:
+        checked_name(lab)
         _refuse_network_options()
         refuse_without_root()
     else:
@@ -76,25 +82,25 @@ def run(
     leave_on_signals()
     topology = None if lab else Topology(nodes, leaves, spines, ports)
     setup = Setup(
-        scenario, ranks, seed, launcher,  # type: ignore[arg-type]  # click has checked it
-        workload=job, topology=topology, rate=checked_rate(rate), lab=lab, record=keep is not None,
+        wanted.fault, ranks, seed, launcher,  # type: ignore[arg-type]  # click has checked it
+        variant=wanted.variant, workload=job, topology=topology, rate=checked_rate(rate), lab=lab or "",
+        record=keep is not None, job_args=job_args_of(wanted), quiet_s=quiet_of_claim_s(wanted),
     )  # fmt: skip
     where = f"in the lab '{lab}'" if lab else f"on {nodes} nodes, cables of {rate}"
     said = f"{ranks} ranks of '{job}' {where}, scenario '{scenario}', seed {seed}"
     return run_and_tell(setup, "lab", said, "whichrank lab run --workload 3d", as_json=as_json, keep=keep)
 
 
-def _workload(scenario: str, workload: str, seed: int) -> str:
+def _workload(scenario: Scenario, workload: str, seed: int) -> str:
     """The one that is asked for, or the seed's; one in which nothing would come of the scenario is refused."""
     from whichrank.errors import UsageError
     from whichrank.lab.programs import PROGRAMS
-    from whichrank.lab.scenarios import workloads_of
 
-    fit = workloads_of(scenario)
+    fit = scenario.workloads
     if workload in PROGRAMS and workload not in fit:
-        what = f"nothing would come of the scenario '{scenario}' in the workload '{workload}'"
+        what = f"nothing would come of the scenario '{scenario.name}' in the workload '{workload}'"
         raise UsageError(what, mend=f"--workload {' or '.join(fit)}")
-    return workload or fit[seed % len(fit)]
+    return workload or scenario.workload(seed)
 
 
 def _refuse_network_options() -> None:

@@ -71,7 +71,7 @@ def _run(todo: list[Any], methods: list[str], path: Path, keep: Path | None) -> 
     """What is left of a plan."""
     from whichrank.bench.methods.campaign import OURS, Run, done_in, heard_of, left, run_all
     from whichrank.bench.methods.tables import verdict_of
-    from whichrank.bench.setup import lab_faults, require_tool
+    from whichrank.bench.setup import lab_faults, require_means
     from whichrank.lab.box import remove_abandoned
     from whichrank.lab.userspace import become_root_of_a_namespace
     from whichrank.sensors.c10d import torch_folder
@@ -84,7 +84,7 @@ def _run(todo: list[Any], methods: list[str], path: Path, keep: Path | None) -> 
     become_root_of_a_namespace(sys.argv[1:])
     faults = lab_faults()
     for planned in to_do:
-        require_tool(faults[planned.scenario.fault])
+        require_means(faults[planned.scenario.fault])
     remove_abandoned()
     leave_on_signals()
     with progress_bar() as progress:

@@ -22,36 +22,45 @@ EXIT_INCOMPLETE = 5
 def command(job: str | None, suspects: bool, rank: int | None, as_json: bool) -> int:
     """Print the Python stacks of the ranks of a running job on this node.
 
-    JOB is the name of the job (default: the newest one). The ranks are paused for some milliseconds each.
+    JOB is the name of the job (default: the newest one; with --suspects all). The ranks are paused for some
+    milliseconds each.
 
-    Exit codes: 0 all stacks were read, 5 some could not be.
+    Exit codes: 0 all stacks were read, 5 some could not be, or an alert is open and nobody that it names was found.
     """
     import msgspec
 
     from whichrank.errors import UsageError
     from whichrank.surface.pipe import reader_may_leave
-    from whichrank.surface.run.stacks_of_job import find_job, stacks_of, unread_rings
+    from whichrank.surface.run.stacks_of_job import running_jobs, stacks_of, stacks_of_suspects, unread_rings
 
     if suspects and rank is not None:
         raise UsageError("--suspects and --rank exclude each other")
-    folder = find_job(job)
-    found = stacks_of(folder, rank=rank, suspects=suspects)
+    folders = running_jobs(job)
+    elsewhere: list[str] = []
+    if suspects:
+        found, elsewhere = stacks_of_suspects(job)
+    else:
+        folders = folders[:1]
+        found = stacks_of(folders[0], rank=rank)
+    jobs = {entry.job for entry in found}
     with reader_may_leave():
         if as_json:
             click.echo(msgspec.json.encode(found))
         else:
             for entry in found:
-                _print(entry)
+                _print(entry, of_job=len(jobs) > 1)
     if not found and not as_json:
-        click.echo(f"no {'suspect' if suspects else 'rank'} in job {folder.job} on this node", err=True)
-    unread = unread_rings(folder)
+        where = f"job {folders[0].job}" if len(folders) == 1 else f"{len(folders)} jobs"
+        click.echo(f"no {'suspect' if suspects else 'rank'} in {where} on this node", err=True)
+    unread = [sentence for folder in folders for sentence in unread_rings(folder)] + elsewhere
     for sentence in unread:
         click.echo(f"whichrank: {sentence}", err=True)
     return EXIT_INCOMPLETE if unread or any(entry.refused for entry in found) else 0
 
 
-def _print(entry: RankStacks) -> None:
-    click.echo(click.style(f"rank {entry.rank} (pid {entry.pid}, {entry.state})", bold=True))
+def _print(entry: RankStacks, *, of_job: bool) -> None:
+    name = f"rank {entry.rank} of job {entry.job}" if of_job else f"rank {entry.rank}"
+    click.echo(click.style(f"{name} (pid {entry.pid}, {entry.state})", bold=True))
     if entry.refused:
         click.echo(f"  {entry.refused}")
     for stack in entry.stacks:

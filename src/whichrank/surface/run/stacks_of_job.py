@@ -1,13 +1,19 @@
 """The stacks of a job's ranks on this node, read straight from the rings' processes: no agent or analyzer is needed.
 
-Suspects are the ranks that open incidents name. Where none is open yet, they are the living ranks in which no thread
-waits for an operation while others have waited for some seconds: those that are waited for.
+Suspects are the ranks that open incidents name. Where several runs on this node belong together, only the one that
+analyzes has incidents, and the ranks may be of another one: those are known by their pids. Where nobody is named yet,
+suspects are the living ranks in which no thread waits for an operation while others have waited for some seconds: those
+that are waited for.
 """
 
 from __future__ import annotations
 
 import contextlib
+import socket
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,10 +23,12 @@ from whichrank.agent.outbox import Outbox
 from whichrank.agent.rank import RankWatch
 from whichrank.agent.stacks import StacksRefusedError, read_stacks
 from whichrank.errors import RingFormatError, UsageError, WhichrankError
+from whichrank.model.incident import Incident
 from whichrank.model.telemetry import Stack
 from whichrank.ring.folder import JobFolder, base_folder, job_folders
 from whichrank.ring.reader import RingReader
 from whichrank.surface.incidents_file import FILE_NAME, read_incidents
+from whichrank.surface.text import ranges
 from whichrank.surface.watch.job import BEING_MADE_S, age_s
 from whichrank.surface.watch.words import printable
 
@@ -35,10 +43,19 @@ class RankStacks(msgspec.Struct, kw_only=True):
     state: str
     stacks: list[Stack] = []
     refused: str = ""
+    job: str = ""
 
 
-def find_job(name: str | None) -> JobFolder:
-    """The job of this name on this node, or (None) the newest one that runs.
+class Suspects(NamedTuple):
+    """Stacks of suspects, and where others are."""
+
+    stacks: list[RankStacks]
+    elsewhere: list[str]
+    """A sentence on each open alert of which nobody was found."""
+
+
+def running_jobs(name: str | None) -> list[JobFolder]:
+    """The job of this name on this node, or (None) all that run, the newest first.
 
     Raises:
         UsageError: There is none.
@@ -54,34 +71,53 @@ def find_job(name: str | None) -> JobFolder:
             where=str(base_folder()),
             mend=f"running or left behind: {known}" if known else "whichrank run -- COMMAND starts one",
         )
-    return running[0]
+    return running
 
 
-def stacks_of(folder: JobFolder, *, rank: int | None = None, suspects: bool = False) -> list[RankStacks]:
-    """Stacks of all living ranks, of one, or of the suspects.
+def stacks_of(folder: JobFolder, *, rank: int | None = None) -> list[RankStacks]:
+    """Stacks of all living ranks, or of one.
 
     Raises:
         UsageError: The rank is not on this node.
     """
-    node = Node(folder, Outbox())
-    try:
-        node.refresh(deep=False)
-        watches = node.watches()
+    with ExitStack() as opened:
+        watches = _watches(folder, opened)
         if rank is not None:
+            here = ", ".join(str(watch.rank) for watch in watches) or "none"
             watches = [watch for watch in watches if watch.rank == rank]
             if not watches:
-                here = ", ".join(str(watch.rank) for watch in node.watches()) or "none"
                 raise UsageError(
                     f"rank {rank} of job {folder.job} is not on this node",
                     where=f"ranks here: {here}",
                     mend=f"whichrank stacks {folder.job}  shows all that are; or run it on the rank's own node",
                 )
-        elif suspects:
-            named = suspected(folder, watches)
-            watches = [watch for watch in watches if watch.rank in named]
-        return [_read(watch) for watch in watches]
-    finally:
-        node.close()
+        return [_read(watch, folder) for watch in watches]
+
+
+def stacks_of_suspects(name: str | None) -> Suspects:
+    """Stacks of the suspects of this job, or (None) of all jobs on this node.
+
+    Raises:
+        UsageError: There is no such job.
+    """
+    wanted = {folder.job for folder in running_jobs(name)}
+    running = running_jobs(None)
+    incidents = {folder.job: _open_incidents(folder) for folder in running}
+    with ExitStack() as opened:
+        watches = {folder.job: _watches(folder, opened) for folder in running}
+        named = {job: _named(job, here, incidents) for job, here in watches.items()}
+        suspects = named
+        if not any(_ranks(incidents[job]) or named[job] for job in wanted):
+            suspects = {job: _awaited(here) for job, here in watches.items()}
+        stacks = [_read(w, folder) for folder in running if folder.job in wanted for w in suspects[folder.job]]
+    return Suspects(stacks, [] if stacks else _elsewhere(incidents, named))
+
+
+def _watches(folder: JobFolder, opened: ExitStack) -> list[RankWatch]:
+    node = Node(folder, Outbox())
+    opened.callback(node.close)
+    node.refresh(deep=False)
+    return node.watches()
 
 
 def unread_rings(folder: JobFolder) -> list[str]:
@@ -97,24 +133,58 @@ def unread_rings(folder: JobFolder) -> list[str]:
     return told
 
 
-def suspected(folder: JobFolder, watches: list[RankWatch]) -> set[int]:
-    """Ranks that open incidents name, else those that the others wait for."""
+def _open_incidents(folder: JobFolder) -> tuple[Incident, ...]:
+    """Those that its run has written; none where they cannot be read."""
     owner = folder.owner()
     if owner and owner.output and isinstance(owner.output, str):
         with contextlib.suppress(WhichrankError):
             incidents = read_incidents(Path(owner.output) / FILE_NAME).incidents
-            open_ones = [incident for incident in incidents if incident.status != "recovered"]
-            named = {who.rank for incident in open_ones for who in (*incident.culprits, *incident.candidates)}
-            if named:
-                return named
+            return tuple(incident for incident in incidents if incident.status != "recovered")
+    return ()
+
+
+def _named(job: str, watches: Iterable[RankWatch], incidents: dict[str, tuple[Incident, ...]]) -> list[RankWatch]:
+    """Ranks of a job that its own incidents name, or, by their pids, those of another job on this node."""
+    own, host = _ranks(incidents[job]), socket.gethostname()
+    pids = {
+        (who.rank, who.pid)
+        for of_job in incidents.values()
+        for incident in of_job
+        for who in (*incident.culprits, *incident.candidates)
+        if who.host == host
+    }
+    return [watch for watch in watches if watch.rank in own or (watch.rank, watch.pid) in pids]
+
+
+def _ranks(incidents: Iterable[Incident]) -> set[int]:
+    return {who.rank for incident in incidents for who in (*incident.culprits, *incident.candidates)}
+
+
+def _awaited(watches: Sequence[RankWatch]) -> list[RankWatch]:
+    """Those that the others wait for."""
     nothing = [watch.look.waits[:0] for watch in watches]
-    if oldest_wait_ns(watches, nothing) < WAITED_LONG_NS:
-        return set()
-    return {watch.rank for watch in watches if not watch.look.waits.size and not watch.ended_ns}
+    if oldest_wait_ns(list(watches), nothing) < WAITED_LONG_NS:
+        return []
+    return [watch for watch in watches if not watch.look.waits.size and not watch.ended_ns]
 
 
-def _read(watch: RankWatch) -> RankStacks:
-    found = RankStacks(rank=watch.rank, pid=watch.pid, state=watch.process.state.name.lower())
+def _elsewhere(incidents: dict[str, tuple[Incident, ...]], named: dict[str, list[RankWatch]]) -> list[str]:
+    """Whom open alerts name, and in which job they are, if on this node at all."""
+    told = []
+    for job, of_job in incidents.items():
+        alerts = [incident for incident in of_job if incident.severity == "alert"]
+        if not alerts:
+            continue
+        ranks = _ranks(alerts)
+        there = [other for other, watches in named.items() if any(watch.rank in ranks for watch in watches)]
+        whom = f"rank{'s' * (len(ranks) > 1)} {ranges(sorted(ranks))}" if ranks else "no rank"
+        command = f"whichrank stacks --suspects {there[0]}" if there else "`whichrank why` tells more"
+        told.append(f"an open alert of job {job} names {whom}: {command}")
+    return told
+
+
+def _read(watch: RankWatch, folder: JobFolder) -> RankStacks:
+    found = RankStacks(rank=watch.rank, pid=watch.pid, state=watch.process.state.name.lower(), job=folder.job)
     try:
         found.stacks = read_stacks(watch.pid)
     except StacksRefusedError as error:
