@@ -16,7 +16,7 @@ from whichrank.demo.slow import SLOW
 from whichrank.demo.strikes import cpu_cgroup
 from whichrank.errors import UsageError
 from whichrank.lab.faults import LAB
-from whichrank.lab.network import may_mend
+from whichrank.lab.namespaces import may_mend
 from whichrank.lab.topology import Topology
 
 _PROBE = "job-"

@@ -91,6 +91,7 @@ class Trial:
         self._nodes = self._topology.nodes if self._topology else 1
         rate, command = (self._lab.file.rate, "whichrank lab up") if self._lab else (setup.rate, "")
         self.fault = possible(fault, self._topology, rate, setup.variant, command)
+        require_means(self.fault)
         if setup.ranks % self._nodes:
             what = f"{self._nodes} nodes have equally many ranks each, and {setup.ranks} cannot be shared out so"
             raise UsageError(what, mend=f"--ranks {self._nodes * max(1, round(setup.ranks / self._nodes))}")
@@ -114,7 +115,6 @@ class Trial:
     def run(self) -> Result:
         """Run it to the end and judge."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        require_means(self.fault)
         if self._nursery or self._nodes == 1 or self.setup.launcher != "preloaded":
             return self._run()
         with Nursery() as nursery:  # one for all nodes

@@ -15,8 +15,16 @@ from typing import Final
 PREFIX: Final = "wrlab-"
 """What their names begin with."""
 NAMED: Final = Path("/run/netns")
+INSIDE: Final = "WHICHRANK_LAB_INSIDE"
+"""In the environment of a command that has become root of a user namespace."""
 _PROC: Final = Path("/proc")
 _GONE_WITHIN_S: Final = 5.0
+
+
+def may_mend() -> str:
+    """What may help where the kernel refuses something."""
+    is_root = os.geteuid() == 0 and not os.environ.get(INSIDE)
+    return "in a container, allow it (docker run --privileged)" if is_root else "run it as root"
 
 
 def namespaces() -> list[str]:

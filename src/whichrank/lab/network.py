@@ -20,7 +20,7 @@ import msgspec
 
 from whichrank.demo.scene import Flow
 from whichrank.errors import UsageError
-from whichrank.lab.namespaces import NAMED, PREFIX, namespaces, remove_namespaces
+from whichrank.lab.namespaces import NAMED, PREFIX, may_mend, namespaces, remove_namespaces
 from whichrank.lab.now_and_then import NowAndThen
 from whichrank.lab.topology import LEAF, NODE, SPINE, Cable, Place, Route, Topology
 from whichrank.lab.traffic import Traffic
@@ -69,11 +69,6 @@ _UNITS: Final = {"k": 1e3, "m": 1e6, "g": 1e9}
 def can_be_here() -> bool:
     """Whether this machine has the tools, and this user the rights."""
     return os.geteuid() == 0 and all(map(shutil.which, _TOOLS))
-
-
-def may_mend() -> str:
-    """What may help where the kernel refuses something."""
-    return "in a container, allow it (docker run --privileged)" if os.geteuid() == 0 else "run it as root"
 
 
 class NoLabError(UsageError):

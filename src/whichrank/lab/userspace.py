@@ -13,9 +13,9 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from whichrank.lab.namespaces import INSIDE
 from whichrank.lab.network import NoLabError
 
-_INSIDE: Final = "WHICHRANK_LAB_INSIDE"
 _UNSHARE: Final = ("unshare", "--user", "--map-root-user", "--mount", "--net", "--")
 _TOOLS_AT: Final = "/usr/sbin:/sbin"
 """Where tools of the administrator are, which a user's PATH need not name."""
@@ -31,7 +31,7 @@ def become_root_of_a_namespace(arguments: Sequence[str]) -> None:
     Raises:
         NoLabError: The kernel gives no user namespace to this user.
     """
-    if os.geteuid() == 0 or os.environ.get(_INSIDE):
+    if os.geteuid() == 0 or os.environ.get(INSIDE):
         return
     tried = ["sh", "-c", _MOUNTS, "sh"]
     if not shutil.which("unshare") or subprocess.run([*_UNSHARE, *tried, "true"], capture_output=True).returncode:
@@ -39,7 +39,7 @@ def become_root_of_a_namespace(arguments: Sequence[str]) -> None:
         raise NoLabError(what, mend="run it as root")
     command = [*_UNSHARE, *tried, sys.executable, "-P", "-m", "whichrank", *arguments]
     path = f"{os.environ.get('PATH', os.defpath)}:{_TOOLS_AT}"
-    os.execvpe(command[0], command, {**os.environ, _INSIDE: "1", "PATH": path})  # noqa: S606  # there is no shell to ask for
+    os.execvpe(command[0], command, {**os.environ, INSIDE: "1", "PATH": path})  # noqa: S606  # there is no shell to ask for
 
 
 def refuse_without_root() -> None:

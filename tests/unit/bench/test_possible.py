@@ -11,6 +11,7 @@ from whichrank.bench.possible import possible
 from whichrank.bench.setup import Setup, has_means, lab_faults, require_means
 from whichrank.bench.trial import Trial
 from whichrank.errors import UsageError
+from whichrank.lab.namespaces import INSIDE
 from whichrank.lab.topology import Topology
 
 FAULTS = lab_faults()
@@ -58,12 +59,16 @@ def test_where_no_route_goes_round_it_no_cable_is_taken_out() -> None:
     assert possible(FAULTS["dead-spine"], Topology(spines=1), "200mbit")
 
 
-def test_where_no_control_group_can_be_made_it_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_control_group_can_be_made_it_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(cores: float, prefix: str) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(setup, "cpu_cgroup", refuse)
     with pytest.raises(UsageError, match="the fault 'cpu-limit' needs a control group, and none can be made here"):
         require_means(FAULTS["cpu-limit"])
+    monkeypatch.setenv(INSIDE, "1")
+    with pytest.raises(UsageError) as caught:
+        Trial(Setup("cpu-limit", workload="ddp", topology=Topology(), rate="200mbit"), tmp_path)
+    assert caught.value.mend == "run it as root"
     assert not has_means(FAULTS["cpu-limit"])
     assert has_means(FAULTS["oom-kill"])
