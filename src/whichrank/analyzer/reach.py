@@ -166,7 +166,8 @@ def _shut(paths: Paths, scene: _Scene, pairs: list[Pair]) -> Finding:
 def _lost(scene: _Scene, node: int, pairs: list[Pair], witnesses: int) -> Finding:
     """All ranks of a node that nobody reaches."""
     silent_s, ranks = scene.silence_s[node], np.flatnonzero(scene.node_of == node).tolist()
-    dead = f", and {len(pairs)} connections to it get no answer" if pairs else ", and out of reach for all others"
+    several = "connections to it get" if len(pairs) > 1 else "connection to it gets"
+    dead = f", and {len(pairs)} {several} no answer" if pairs else ", and out of reach for all others"
     return Finding(
         cause=Cause.NODE_LOST,
         culprits=tuple(Blame(rank, 0.9, f"its node is silent for {silent_s:.0f} s{dead}") for rank in ranks),

@@ -15,7 +15,7 @@ Clocks of hosts are not compared: each rank's times are ages before its own late
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -44,6 +44,8 @@ BASE: Final = UNNUMBERED + (1 << 20)
 OLDER: Final = "its dump was made before those of its peers, while the job still went on"
 LONG_AGO_NS: Final = 3600 * 10**9
 """What a rank does is as little known as if it had last been read then."""
+YOUNG: Final = 1000
+"""Operations of a rank, below which a job has just begun."""
 LEAST_RING: Final = 16
 """Entries: no ring is shorter."""
 UNKNOWN: Final = -1
@@ -140,6 +142,11 @@ def batches_of(
     dumped = {one.rank for one in told}
     ended = [fact for rank, fact in sorted(facts.items()) if rank not in dumped and fact.has_ended]
     return (*batches, *(ended_batch(fact, world_size, now_ns) for fact in ended)), now_ns / 1e9
+
+
+def is_young(told: Iterable[Told]) -> bool:
+    """Had the job just begun?"""
+    return all(one.issued < YOUNG for one in told)
 
 
 def world_size(dump: Dump) -> int:

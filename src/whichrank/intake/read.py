@@ -40,8 +40,6 @@ JUST_NOW_S: Final = 1.0
 """A dump that was written so soon after its latest operation is of a job that went on: timeouts are longer."""
 CLOCKS_S: Final = 2.0
 """By how much the clock of who wrote the file may be behind."""
-YOUNG: Final = 1000
-"""Operations of a rank, below which a job has just begun."""
 LEAST_CPU_S: Final = 30
 BYTES_A_CPU_S: Final = 1 << 16
 """Of a file that is packed as tightly as may be; a plain one takes less than a hundredth of it."""
@@ -270,7 +268,7 @@ def _of_dumps(
     is_still = 2 * sum(-CLOCKS_S < age_s < JUST_NOW_S for age_s in ages_s) <= len(ages_s)
     utc_offset_s = 0.0 if any(one.latest_ns for one in told) else None
     hides = what != DUMP or any(one.dump.backend == "gloo" for one in told)
-    is_young = what == DUMP and all(one.issued < YOUNG for one in told)
+    is_young = what == DUMP and flight_job.is_young(told)
     about = Recorded(is_still=is_still, hides_messages=hides, is_young=is_young)
     return Recording(name, FLIGHT_RECORDER, batches, now_s, utc_offset_s, dict(sorted(unread.items())), said, about)
 

@@ -36,7 +36,8 @@ def found_in(dumps: dict[int, Dump], world: int) -> list[Incident]:
     analyzer = Analyzer(AnalyzerConfig(), "dumps", 0.0)
     for batch in batches:
         analyzer.feed(batch, now_s)
-    return list({incident.id: incident for incident in analyzer.at_rest(now_s, Recorded())}.values())
+    about = Recorded(is_young=flight_job.is_young(told))
+    return list({incident.id: incident for incident in analyzer.at_rest(now_s, about)}.values())
 
 
 @pytest.mark.parametrize("name", CASES)
