@@ -37,10 +37,9 @@ def test_a_replay_says_what_was_said_live(tmp_path: Path, job: str, code: int) -
     assert (done.returncode, done.stderr) == (code, "whichrank: as it was said live\n")
     assert json.loads(done.stdout) == json.loads(live.stdout)
     # AND methods of others can go through it
-    done = whichrank(tmp_path, "replay", "out", "--methods", "ras,ccl-d", "--json")
-    assert (done.returncode, set(json.loads(done.stdout))) == (0, {"ras", "ccl-d"})
-    assert "says nothing" in whichrank(tmp_path, "replay", "out", "--methods", "greyhound").stdout
-    assert whichrank(tmp_path, "replay", "out", "--methods", "rsa").returncode == 2
+    if code:
+        done = whichrank(tmp_path, "replay", "out", "--methods", "ras,ccl-d", "--json")
+        assert (done.returncode, set(json.loads(done.stdout))) == (0, {"ras", "ccl-d"})
     # AND of a tape that was cut what is whole is used
     tape.write_bytes(tape.read_bytes()[:-5])
     done = whichrank(tmp_path, "replay", str(tape))

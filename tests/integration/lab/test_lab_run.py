@@ -23,6 +23,8 @@ pytestmark = [
 ]
 
 LAB = [sys.executable, "-m", "whichrank", "lab"]
+LONG_S = 60.0
+"""In which a lab is made, whatever runs beside it."""
 
 
 def lab_of(run: subprocess.Popen[bytes]) -> str:
@@ -33,7 +35,7 @@ def lab_of(run: subprocess.Popen[bytes]) -> str:
         names[:] = [lab.name for lab in box.labs() if lab.owner_pid == run.pid]
         return bool(names)
 
-    eventually(found)
+    eventually(found, LONG_S)
     return names[0]
 
 
