@@ -65,8 +65,8 @@ def each(
                 busy[worker.channel] = begun, worker
                 worker.say((cpu_s(items[begun]), items[begun]))
                 begun += 1
-            for channel in wait(list(busy)):
-                number, worker = busy.pop(channel)  # type: ignore[call-overload]  # they are what it was given
+            for channel in set(busy).intersection(wait(list(busy))):
+                number, worker = busy.pop(channel)
                 done[number] = worker.answer()
                 if worker.is_lost:
                     workers.remove(worker)

@@ -17,12 +17,13 @@ import pytest
 
 from whichrank.bench.dumps.cases import cases
 from whichrank.bench.dumps.compare import write_case
+from whichrank.bench.dumps.pages import browser
 from whichrank.model.incident import Evidence
 from whichrank.model.telemetry import Stack
 from whichrank.surface.report.make import gather, make_report
 from whichrank.surface.report.page import page_of, ranges
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = browser()
 EVIL = '</script><script>document.title="taken"</script><img src=x onerror="document.title=\'taken\'">'
 
 
