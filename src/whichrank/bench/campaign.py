@@ -20,6 +20,7 @@ from whichrank.bench.trial import Trial
 from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.matrix import ASYNC, DEATH
 from whichrank.demo.slow import SLOW
+from whichrank.lab.folders import remove_if_killed
 from whichrank.lab.network import can_be_here
 
 
@@ -99,10 +100,13 @@ def run_campaign(
     with Nursery() as nursery:
         for number, setup in enumerate(todo, len(plan) - len(todo) + 1):
             folder = Path(tempfile.mkdtemp(prefix="whichrank-trial-"))
-            result = Trial(setup, folder, nursery=nursery.path).run()
-            append_result(path, result)
-            if keep and not result.agree:
-                keep_run(folder, keep / f"{setup.fault}-{setup.seed}-{setup.launcher}")
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_if_killed(folder)
+            try:
+                result = Trial(setup, folder, nursery=nursery.path).run()
+                append_result(path, result)
+                if keep and not result.agree:
+                    keep_run(folder, keep / f"{setup.fault}-{setup.seed}-{setup.launcher}")
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
             tell(number, len(plan), result)
             yield result

@@ -8,39 +8,12 @@ from __future__ import annotations
 
 import gc
 import time
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch.utils.data import DataLoader, Dataset
 
+from whichrank.demo.load import PLACE, Load
 from whichrank.demo.seat import Seat
-
-PLACE = "compute"
-
-
-@dataclass(frozen=True)
-class Load:
-    """What makes a rank slow.
-
-    Args:
-        factor: of the device time of its layers.
-        layers: how many of them, from the first on; 0: all.
-        on: iterations in a row that are slow; 0: all.
-        off: iterations in between.
-        after: iterations before the first of them.
-        data_s: that the next batch takes, before each iteration.
-        rows: of its batch, in proportion to those of the others; from the start on only.
-        objects: in cycles, made in each iteration for the collector to find.
-    """
-
-    factor: float = 1.0
-    layers: int = 0
-    on: int = 0
-    off: int = 0
-    after: int = 0
-    data_s: float = 0.0
-    rows: float = 1.0
-    objects: int = 0
 
 
 class Computing(Protocol):

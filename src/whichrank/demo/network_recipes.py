@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import product
 
-from whichrank.demo.drag import PLACE, Load
+from whichrank.demo.load import PLACE, Load
 from whichrank.demo.scene import Scene, Strike
 
 _BESIDE = 2.0

@@ -11,8 +11,8 @@ import signal
 from collections.abc import Callable
 from itertools import product
 
-from whichrank.demo.drag import PLACE
 from whichrank.demo.hub import Hub
+from whichrank.demo.load import PLACE
 from whichrank.demo.network_recipes import broken_way, others_traffic, slower_link
 from whichrank.demo.plan import fitting_sites
 from whichrank.demo.scene import Scene, Strike

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from whichrank.demo.drag import Load
 from whichrank.demo.fault import Fault, Variant
 from whichrank.demo.layout import Layout
+from whichrank.demo.load import Load
 
 COMPUTE_SLOW = ("compute_slow",)
 LINK_SLOW = ("communication_slow",)

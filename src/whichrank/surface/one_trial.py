@@ -48,8 +48,7 @@ def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool
     if keep:
         ready_empty_folder(keep)
     folder = Path(tempfile.mkdtemp(prefix=f"whichrank-{name}-"))
-    if setup.topology or setup.lab:
-        remove_if_killed(folder)
+    remove_if_killed(folder)
     is_kept = False
     try:
         trial = _trial(setup, folder, say, mend)

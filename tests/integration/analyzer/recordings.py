@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -35,6 +36,7 @@ MADE_BY = ("native/src", "native/include", "src/whichrank/agent", "src/whichrank
 HANGS_S = 3.0
 HEALTHY_S = 10.0
 START_LIMIT_S = 90.0
+AT_ONCE = 2
 
 
 @dataclass(frozen=True)
@@ -201,16 +203,21 @@ def fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
+def _record(here: Path, names: list[str]) -> None:
+    with Recorder(here) as recorder:
+        for name in names:
+            path = here / f"{name}.msgpack"
+            partial = path.with_suffix(".partial")
+            partial.write_bytes(msgspec.msgpack.encode(recorder.record(name)))
+            partial.replace(path)
+
+
 def load(cache: Path, names: list[str]) -> dict[str, Recording]:
     """Recordings from the cache; those that it has not are made."""
     here = cache / fingerprint()
     here.mkdir(parents=True, exist_ok=True)
-    with Recorder(here) as recorder:
-        for name in names:
-            path = here / f"{name}.msgpack"
-            if not path.exists():
-                partial = path.with_suffix(".partial")
-                partial.write_bytes(msgspec.msgpack.encode(recorder.record(name)))
-                partial.replace(path)
+    missing = [name for name in names if not (here / f"{name}.msgpack").exists()]
+    with ThreadPoolExecutor(AT_ONCE) as pool:  # jobs mostly wait
+        list(pool.map(lambda some: _record(here, some), (missing[k::AT_ONCE] for k in range(AT_ONCE))))
     decoder = msgspec.msgpack.Decoder(Recording)
     return {name: decoder.decode((here / f"{name}.msgpack").read_bytes()) for name in names}

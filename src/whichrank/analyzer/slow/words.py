@@ -10,7 +10,7 @@ import numpy as np
 
 from whichrank.analyzer.slow.reasons import Why
 from whichrank.analyzer.state import JobState
-from whichrank.detect.slow import LongStage, Suspect
+from whichrank.detect.slow import GREW, LongStage, Suspect
 from whichrank.locate.slow_links import rates_of
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence, FaultClass, Link, Reason, Spent
@@ -224,6 +224,7 @@ def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[S
     share = sum(link.lost_s for link in slow) / len(slow) / transfers.lasted_s
     evidence.append(Evidence(what="share of the time lost on each", value=round(share, 2)))
     ranks = {link.src for link in slow} | {link.dst for link in slow}
+    begun = _longer_since(window)
     finding = Finding(
         cause=Cause.COMMUNICATION_SLOW,
         kind="slow",
@@ -231,9 +232,9 @@ def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[S
         culprits=culprits,
         links=tuple(Link(src=link.src, dst=link.dst, end=link.end) for link in slow[:LISTED]),
         victims=tuple(sorted(set(window.ranks.tolist()) - ranks)),
-        onset_s=_time_s(state, window, 0),
+        onset_s=_time_s(state, window, begun),
         evidence=tuple(evidence),
-        iteration=int(window.iteration[0]),
+        iteration=int(window.iteration[begun]),
     )
     return Told("links", finding)
 
@@ -289,36 +290,50 @@ def of_imbalance(state: JobState, window: Window, excess: Excess, iteration_s: f
             Evidence(what="work, by the sizes of its operations, in proportion to its peers", value=round(more, 2),
                      where=f"rank {rank}")
         )  # fmt: skip
+    begun = _longer_since(window)
     finding = Finding(
         cause=Cause.IMBALANCE,
         kind="slow",
         reason=Reason.MORE_TOKENS if by_work else why.reason,
         victims=tuple(window.ranks.tolist()),
-        onset_s=_time_s(state, window, 0),
+        onset_s=_time_s(state, window, begun),
         evidence=(*evidence, *(() if by_work else why.evidence)),
-        iteration=int(window.iteration[0]),
+        iteration=int(window.iteration[begun]),
     )
     return Told("imbalance", finding)
 
 
 def of_all(state: JobState, window: Window, factor: float, before_s: float, why: Why) -> Told:
     """All ranks are slower than they were, and why if their nodes say so."""
+    begun = _longer_since(window)
     finding = Finding(
         cause=Cause.COMPUTE_SLOW,
         kind="slow",
         fault_class="S1",
         reason=why.reason,
         victims=tuple(window.ranks.tolist()),
-        onset_s=_time_s(state, window, 0),
+        onset_s=_time_s(state, window, begun),
         evidence=(
             *why.evidence,
             Evidence(what="own time of all ranks in proportion to what it was", value=round(factor, 2)),
             Evidence(what="iteration", value=_round(window.iteration_s), unit="s"),
             Evidence(what="iteration before", value=_round(before_s), unit="s"),
         ),
-        iteration=int(window.iteration[0]),
+        iteration=int(window.iteration[begun]),
     )
     return Told("all", finding)
+
+
+def _longer_since(window: Window) -> int:
+    """The column from which iterations take longer than before, the first if they take as long all the time.
+
+    As with one rank's excess: where the sum of what came before, less the middle of short and long, is least.
+    """
+    total_s = np.median(window.total_s, axis=0)
+    short_s, long_s = float(np.quantile(total_s, 0.25)), float(np.median(total_s[-max(1, len(total_s) // 4) :]))
+    if long_s < GREW * short_s:
+        return 0
+    return int(np.argmin(np.concatenate(([0.0], np.cumsum(total_s[:-1] - (short_s + long_s) / 2)))))
 
 
 def _time_s(state: JobState, window: Window, column: int) -> float:

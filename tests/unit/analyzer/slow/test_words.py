@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from test_traffic import RING, transfers
@@ -36,6 +38,19 @@ def told(slow: dict[tuple[int, int], float]) -> Finding:
     links = transfers(RING | {(2, 0): 50.0, (4, 2): 50.0} | slow, unsent_bytes=dict.fromkeys(slow, 9000.0))
     state, window = job()
     return of_links(state, window, links, slow_links(links, NODE, LinkPast()), NODE).finding
+
+
+@pytest.mark.parametrize(("total_s", "iteration"), [([1, 1, 1, 1, 1, 2, 1, 2, 2, 2], 10), ([1, 1.1, 0.9, 1, 1.05], 5)])
+def test_it_began_where_iterations_became_longer(total_s: list[float], iteration: int) -> None:
+    # GIVEN iterations that take twice as long from the sixth on but for one, or as long all the time
+    state, window = job()
+    longer = replace(
+        window, iteration=np.arange(5, 5 + len(total_s)), end_ns=np.zeros((6, len(total_s)), np.int64),
+        total_s=np.tile(total_s, (6, 1)), own_s=np.tile(total_s, (6, 1)),
+    )  # fmt: skip
+    links = transfers(RING | {(2, 4): 5.0}, unsent_bytes={(2, 4): 9000.0})
+    # THEN that is when the slow link is said to have begun
+    assert of_links(state, longer, links, slow_links(links, NODE, LinkPast()), NODE).finding.iteration == iteration
 
 
 def test_a_cell_is_a_link_and_names_no_rank() -> None:
