@@ -268,7 +268,7 @@ def lab_rows(quick: bool, tell: Tell) -> Iterable[Row]:
 
 def rows_of_lab(cost: LabCost, steps: int) -> list[Row]:
     """The rows of a `LabCost`."""
-    of, job = f"pairs of {steps} iterations", f"{cost.workload}, 8 ranks on 4 nodes"
+    of, job = f"pairs of {steps} iterations", f"{cost.workload}, {cost.layout} on 4 nodes"
     iteration = f"{job}, {1e3 * cost.iteration_s:.0f} ms an iteration"
     wall = from_paired("lab", f"observer on and off, wall time ({iteration})", cost.wall, of)
     return [

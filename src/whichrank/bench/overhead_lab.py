@@ -1,4 +1,4 @@
-"""What whichrank costs the lab's workloads: eight ranks on four nodes, the observer switched on and off within one run.
+"""What whichrank costs the lab's workloads: ranks on four nodes, the observer switched on and off within one run.
 
 Blocks of iterations with it and without it, in pairs of random order, as in `overhead_step`: ranks switch the c10d
 sensor at the iteration that they are told; agents and each node's `whichrank run`, in the first of which the analyzer
@@ -32,9 +32,10 @@ from whichrank.lab.namespaces import processes_in
 from whichrank.lab.programs import PROGRAMS
 from whichrank.lab.topology import NODE, Place, Topology
 
-RANKS, NODES, RATE = 8, 4, "200mbit"
-WORKLOADS: Final = ("ddp", "3d")
-PAIRS, QUICK_PAIRS = 40, 4
+NODES, RATE = 4, "200mbit"
+WORKLOADS: Final = {"ddp": 8, "3d": 16}
+"""Ranks of each: with fewer, 3D would not be tensor parallel."""
+PAIRS, QUICK_PAIRS = 25, 4
 STEPS: Final = 10
 """Counted iterations of a block."""
 SETTLE: Final = 3
@@ -53,6 +54,7 @@ class LabCost:
 
     Attributes:
         workload: Name.
+        layout: Its ranks, and how they are arranged.
         iteration_s: Mean iteration without the observer.
         wall: Added wall time of an iteration.
         cpu: Added CPU time of all ranks.
@@ -60,6 +62,7 @@ class LabCost:
     """
 
     workload: str
+    layout: str
     iteration_s: float
     wall: Paired
     cpu: Paired
@@ -82,7 +85,7 @@ def lab_cost(
     """Measure one workload.
 
     Args:
-        workload: Name.
+        workload: Of `WORKLOADS`.
         pairs: Of blocks.
         tell: Called with the share that is done.
         steps: Counted iterations of a block.
@@ -102,6 +105,7 @@ def lab_cost(
     off, on = blocks_of(blocks.on, blocks.wall_s)
     return LabCost(
         workload,
+        PROGRAMS[workload].layout(WORKLOADS[workload]).name,
         statistics.fmean(off),
         paired(off, on),
         paired(*blocks_of(blocks.on, blocks.cpu_s)),
@@ -113,8 +117,9 @@ def _measure(
     lab: Lab, hub: Hub, workload: str, folder: Path, order: list[bool], tell: Callable[[float], None], steps: int
 ) -> _Blocks:
     program = PROGRAMS[workload]
-    layout = ["--layout", program.layout(RANKS).name] if program.has_layout else []
-    launch = Launch(["-m", program.module, *layout], RANKS, folder, network=lab.network)
+    ranks = WORKLOADS[workload]
+    layout = ["--layout", program.layout(ranks).name] if program.has_layout else []
+    launch = Launch(["-m", program.module, *layout], ranks, folder, network=lab.network)
     hub.start()
     with (folder / "job.log").open("wb") as log, contextlib.ExitStack() as stack:
         commands = [
@@ -126,16 +131,18 @@ def _measure(
         ]  # fmt: skip
         stack.callback(end, commands, _END_WITHIN_S)
         try:
-            blocks = _run_blocks(lab, hub, order, tell, steps)
+            blocks = _run_blocks(lab, hub, ranks, order, tell, steps)
         except SensorError as error:
             said = (folder / "job.log").read_text(errors="replace").strip()[-2000:]
             raise SensorError(f"{error.what}: {said or 'it says nothing'}", mend="whichrank doctor") from error
-    _check_healthy(folder)
+    _check_healthy(folder, ranks)
     return blocks
 
 
-def _run_blocks(lab: Lab, hub: Hub, order: list[bool], tell: Callable[[float], None], steps: int) -> _Blocks:
-    if not hub.wait_for(lambda: len(hub.pids) == RANKS and hub.iterations.get(0, 0) >= WARM, _BEGIN_WITHIN_S):
+def _run_blocks(
+    lab: Lab, hub: Hub, world_size: int, order: list[bool], tell: Callable[[float], None], steps: int
+) -> _Blocks:
+    if not hub.wait_for(lambda: len(hub.pids) == world_size and hub.iterations.get(0, 0) >= WARM, _BEGIN_WITHIN_S):
         raise SensorError("the timed job of the lab did not begin")
     blocks, observers, ranks = _Blocks(order), list(_observers(lab, set(hub.pids.values()))), list(hub.pids.values())
     with _going_on(observers):
@@ -190,14 +197,14 @@ def _signal(pids: Sequence[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _check_healthy(folder: Path) -> None:
+def _check_healthy(folder: Path, ranks: int) -> None:
     """See in `job.json` that all ranks were observed, and that nothing was wrong.
 
     Raises:
         SensorError: It was not so.
     """
     summary = json.loads((folder / "job.json").read_bytes())
-    if summary["ranks"] != list(range(RANKS)) or summary["sensors"]["c10d"] != {"on": RANKS}:
+    if summary["ranks"] != list(range(ranks)) or summary["sensors"]["c10d"] != {"on": ranks}:
         found = f"ranks {summary['ranks']}, sensors {summary['sensors']}"
         raise SensorError("the timed job was not observed in full", where=found, mend="whichrank doctor")
     told = [json.loads(line) for line in (folder / "incidents.jsonl").read_bytes().splitlines()]

@@ -22,6 +22,7 @@ def test_blocks_with_and_without_are_timed_and_nothing_is_left() -> None:
     cost = lab_cost("ddp", pairs=2, tell=shares.append, steps=6)
     assert shares == [0.25, 0.5, 0.75, 1.0]
     assert cost.wall.n == cost.cpu.n == len(cost.observers) == 2
+    assert cost.layout == "dp8"
     assert 0.1 < cost.iteration_s < 30, "four layers of 10 ms, twice as long backward, on a machine with other work"
     assert any(share > 0 for share in cost.observers)
     assert [row.unit for row in rows_of_lab(cost, 10)] == ["%"] * 3
