@@ -5,7 +5,7 @@ Of several things that are wrong the one that costs a user most is told: a wrong
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -67,17 +67,16 @@ def judge(
     if truth is None:
         return "no_fault_done"
     alerts = [w for w in words if w.severity == "alert"]
-    allowed = set(truth.culprits) | set(truth.candidates)
-    named = {c.rank for w in words for c in w.culprits}
     if fault.healthy:
-        if named - allowed - ({0} if fault.name in _ALONE_AT_WORK else set()):
+        named = {c.rank for w in words for c in w.culprits}
+        if named - {*truth.culprits, *truth.candidates} - ({0} if fault.name in _ALONE_AT_WORK else set()):
             return "wrong_name"
         if alerts:
             return "false_alarm"
         if truth.effect == "uneven" and not any(w.cause.value in truth.causes for w in words):
             return "missed"
         return "right" if ran.ranks and ran.exit_status == 0 else "no_fault_done"
-    if named - allowed or any(not _is_hurt(truth, link) for w in words for link in w.links):
+    if False in right_names(truth, words):
         return "wrong_name"
     if not alerts or seconds_to_alert is None:
         return "missed"
@@ -87,6 +86,16 @@ def judge(
     if truth.effect == "skew":
         limit_s = PROMPT_S + SKEW_ITERATIONS * truth.iteration_s
     return _of_alerts(truth, alerts, seconds_to_alert > limit_s)
+
+
+def right_names(truth: Truth, words: Iterable[Incident]) -> tuple[bool | None, bool | None]:
+    """Whether all ranks that are named are at fault, or may be, and all links; None where none is named."""
+    ranks = {c.rank for w in words for c in w.culprits}
+    links = [link for w in words for link in w.links]
+    return (
+        ranks <= {*truth.culprits, *truth.candidates} if ranks else None,
+        all(_is_hurt(truth, link) for link in links) if links else None,
+    )
 
 
 def _of_alerts(truth: Truth, alerts: Sequence[Incident], late: bool) -> Verdict:

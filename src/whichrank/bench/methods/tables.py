@@ -8,9 +8,13 @@ from html import escape
 from statistics import median
 from typing import Final
 
+import msgspec
+
+from whichrank.bench.judge import right_names
 from whichrank.bench.methods.campaign import OURS, Run
-from whichrank.bench.methods.score import Outcome
+from whichrank.demo.plan import Truth
 from whichrank.lab.scenarios import CLAIMED, CLASSES, SCENARIOS
+from whichrank.model.incident import Incident
 
 TITLES: Final = {
     OURS: "whichrank",
@@ -77,10 +81,12 @@ def class_table(runs: Sequence[Run]) -> str:
 def _class_row(title: str, runs: Sequence[Run], method: str) -> str:
     cells = [_cell([run for run in runs if _column(run) == column], method) for column in _COLUMNS]
     times = [_seconds(_detected(runs, method, kind)) for kind in ("H", "S")]
-    located = [
-        o.located_ms for run in runs if (o := run.outcomes.get(method)) and o.verdict == "right" and o.located_ms
-    ]
-    return f"| {title} | {' | '.join([*cells, *times, _number(located)])} |"
+    return f"| {title} | {' | '.join([*cells, *times, _number(_located(runs, method))])} |"
+
+
+def _located(runs: Iterable[Run], method: str) -> list[float]:
+    """Milliseconds that the words which were right took."""
+    return [o.located_ms for run in runs if (o := run.outcomes.get(method)) and o.verdict == "right" and o.located_ms]
 
 
 def _is_for(method: str, column: str) -> bool:
@@ -132,9 +138,9 @@ def scenario_table(runs: Sequence[Run]) -> str:
     others = [method for method in methods_of(runs) if method != OURS]
     lines = [
         "| scenario | class | n | under torchrun | right | unknown | missed | late | several | wrong cause "
-        "| wrong name | false alarm | class right | absorbed | detected, median (max) s | iterations longer |"
-        + "".join(f" {TITLES[method]} |" for method in others),
-        "|---|---|" + "--:|" * (14 + len(others)),
+        "| wrong name | false alarm | ranks right | links right | class right | absorbed | detected, median (max) s "
+        "| located, ms | iterations longer |" + "".join(f" {TITLES[method]} |" for method in others),
+        "|---|---|" + "--:|" * (17 + len(others)),
     ]
     for name in dict.fromkeys(scenario.name for scenario in (*SCENARIOS, *CLAIMED)):
         mine = [run for run in runs if run.scenario == name]
@@ -154,18 +160,33 @@ def _row(name: str, column: str, runs: Sequence[Run], others: Sequence[str]) -> 
         str(len(runs)) + (f" ({undone} not done)" if undone else ""),
         str(sum(run.launcher == "torchrun" for run in runs)),
         *(str(counts[word]) for word in words),
-        _classes([o for run in runs if (o := run.outcomes.get(OURS))]),
+        *_names(runs),
+        _share(o.is_class_right for run in runs if (o := run.outcomes.get(OURS))),
         str(counts["absorbed"]),
         _seconds(seconds),
+        _number(_located(runs, OURS)),
         f"{median(longer):.0%}" if longer else "-",
         *(_cell(runs, method) for method in others),
     ]
     return f"| {name} | {column} | {' | '.join(cells)} |"
 
 
-def _classes(outcomes: Sequence[Outcome]) -> str:
-    known = [outcome.is_class_right for outcome in outcomes if outcome.is_class_right is not None]
-    return f"{sum(known)}/{len(known)}" if known else "-"
+def _names(runs: Iterable[Run]) -> tuple[str, str]:
+    """Of the runs whose alerts name ranks, and of those whose alerts name links: in how many all are at fault."""
+    known = [
+        right_names(
+            msgspec.convert(run.truth, Truth),
+            [word for word in msgspec.convert(run.incidents, list[Incident]) if word.severity == "alert"],
+        )
+        for run in runs
+        if run.truth is not None
+    ]
+    return _share(ranks for ranks, _ in known), _share(links for _, links in known)
+
+
+def _share(known: Iterable[bool | None]) -> str:
+    given = [right for right in known if right is not None]
+    return f"{sum(given)}/{len(given)}" if given else "-"
 
 
 def picture(runs: Sequence[Run]) -> str:
