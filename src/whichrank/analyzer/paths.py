@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 
 from whichrank.analyzer.probes import Probes
-from whichrank.locate.links import Ends, address_text, ends_of, is_loopback
+from whichrank.locate.links import Ends, address_text, ends_of, is_loopback, loses_data
 from whichrank.model.incident import Evidence, Link
 from whichrank.model.picture import Ints, Picture
 from whichrank.model.telemetry import TCP_ROW, Batch
 
 STALE_S = 5.0
 """A look at a kernel that is older says nothing of now."""
+LOST_S = 10.0
+"""For so long after ways have lost data they are taken to lose more."""
 LISTED = 16
 
 Pair = tuple[int, int, int]
@@ -32,6 +34,7 @@ class Paths:
     def __init__(self) -> None:
         self._rows: dict[int, np.ndarray[Any, Any]] = {}
         self._told_s: dict[int, float] = {}
+        self._lost_s: dict[int, float] = {}
         self._spoke_s: dict[int, float] = {}
         self._node_number: dict[str, int] = {}
         self._node_of: dict[int, int] = {}
@@ -52,9 +55,12 @@ class Paths:
             self.beside.add(node)
         rows = batch.connection_rows()
         if len(rows):
-            self._rows[agent] = rows[rows["rank"] >= 0]
             age_ns = batch.sent_ns - int(rows["read_ns"].max())
             self._told_s[agent] = now_s - max(age_ns, 0) / 1e9
+            rows = rows[rows["rank"] >= 0]
+            if agent in self._rows and loses_data(rows, self._rows[agent]):
+                self._lost_s[agent] = self._told_s[agent]
+            self._rows[agent] = rows
             self._joined = None
 
     def joined(self) -> tuple[Ends, Ints, np.ndarray[Any, Any]]:
@@ -73,7 +79,8 @@ class Paths:
             left = set(np.unique(agent).tolist())
             self._rows = {a: self._rows[a] for a in agents if a in left}
             node = np.array([self._node_of[a] for a in agent.tolist()], np.int64)
-            self._joined = ends_of(rows, node), agent, rows
+            losing = [a for a in left if self._told_s[a] - self._lost_s.get(a, -np.inf) < LOST_S]
+            self._joined = ends_of(rows, node, np.isin(agent, losing)), agent, rows
         return self._joined
 
     def wanted(self, agent: int) -> list[str]:

@@ -17,9 +17,14 @@ from whichrank.model.picture import Bools, Ints
 
 DEAD_TRIES = 3
 """Retransmissions in a row without an answer, each after twice the time: at Linux's least of 0.2 s, after 1.4 s."""
+MORE_TRIES = 1
+"""So many more where ways work and lose data: of a loss of 5 % each more try leaves a twentieth of what looks dead."""
+LOSES, LEAST_LOST = 0.005, 8
+"""Share of a node's segments that are sent again, and how many: bursts of a job's own have had 0.3 % (lab)."""
 ANSWERED_MS = 1500
 """An acknowledgement that is younger shows that the path works."""
 _MAPPED = bytes(10) + b"\xff\xff"
+_LOCAL, _REMOTE = ("local_addr", "local_port"), ("remote_addr", "remote_port")
 
 
 @dataclass(frozen=True)
@@ -37,17 +42,17 @@ class Ends:
     """Retransmissions in a row without an answer."""
 
 
-def ends_of(rows: np.ndarray[Any, Any], node: Ints) -> Ends:
+def ends_of(rows: np.ndarray[Any, Any], node: Ints, loses: Bools | None = None) -> Ends:
     """Join the ends of connections.
 
     Args:
         rows: Rows of TCP_ROW of all nodes.
         node: The node of each, since loopback addresses mean something on one node only.
+        loses: Whether the ways of its node lose data, see `loses_data`; None: none does.
     """
     place = np.where(is_loopback(rows["local_addr"]), node + 1, 0)
-    local, remote = ("local_addr", "local_port"), ("remote_addr", "remote_port")
     # By both ends: processes may share an address and port if they are connected to different ones.
-    mine, theirs = _keys(rows, local, remote, place), _keys(rows, remote, local, place)
+    mine, theirs = _keys(rows, _LOCAL, _REMOTE, place), _keys(rows, _REMOTE, _LOCAL, place)
     values, at = np.unique(np.concatenate((mine, theirs)), return_inverse=True)
     at = at.reshape(-1)
     owner = np.full(len(values), -1, np.int64)
@@ -55,13 +60,37 @@ def ends_of(rows: np.ndarray[Any, Any], node: Ints) -> Ends:
     info = rows["info"]
     # Not the backoff: it grows too while a receiver that lives does not read, and shrinks for "host unreachable".
     tries = info["retransmits"].astype(np.int64)
+    needed = DEAD_TRIES + (MORE_TRIES * loses if loses is not None else 0)
     return Ends(
         rank=rows["rank"].astype(np.int64),
         peer=owner[at[len(rows) :]],
-        dead=(tries >= DEAD_TRIES) & (info["unacked"] > 0),
+        dead=(tries >= needed) & (info["unacked"] > 0),
         answered=(info["last_ack_recv_ms"] < ANSWERED_MS) & (tries == 0),
         tries=tries,
     )
+
+
+def loses_data(rows: np.ndarray[Any, Any], before: np.ndarray[Any, Any]) -> bool:
+    """Whether the ways from a node work and lose some of what it sends: sent again, and answered.
+
+    Args:
+        rows: Rows of TCP_ROW, of one look at its connections.
+        before: Of an earlier one.
+    """
+    if not _is_much(rows["info"], before["info"]):  # of all: it is rarely worth it to find the same ones
+        return False
+    now, then = (_keys(look, _LOCAL, _REMOTE, np.zeros(len(look), np.int64)) for look in (rows, before))
+    _, at, earlier = np.intersect1d(now, then, return_indices=True)
+    works = (rows["info"]["retransmits"][at] == 0) & ~is_loopback(rows["local_addr"][at])
+    return _is_much(rows["info"][at[works]], before["info"][earlier[works]])
+
+
+def _is_much(info: np.ndarray[Any, Any], was: np.ndarray[Any, Any]) -> bool:
+    again, sent = (
+        int(info[name].sum(dtype=np.int64) - was[name].sum(dtype=np.int64))
+        for name in ("total_retrans", "data_segs_out")
+    )
+    return again >= max(LEAST_LOST, LOSES * sent)
 
 
 def address_text(address: bytes) -> str:

@@ -10,6 +10,7 @@ from batches import T0, Node, S, analyzer, comm_info
 from tests.unit.tcp_rows import dead_end, end
 
 from whichrank.analyzer import Analyzer
+from whichrank.analyzer.paths import Paths
 from whichrank.model.incident import Cause, Incident
 from whichrank.model.telemetry import TCP_ROW
 
@@ -310,3 +311,19 @@ def test_a_node_that_has_left_the_job_long_ago_is_not_blamed_for_a_later_hang() 
         said += a.tick(T0 / S + at_s + 0.1)
     # THEN its ranks are not named
     assert not {c.rank for i in said for c in i.culprits} & {4, 5}
+
+
+@pytest.mark.parametrize(("again", "dead"), [(0, True), (60, False)])
+def test_ways_that_lose_data_are_dead_one_try_later(again: int, dead: bool) -> None:
+    # GIVEN a node that has sent some segments of one connection again, and got answers
+    paths, teller = Paths(), three_nodes()[0]
+    looks = [
+        end(0, at(0), at(2), total_retrans=0, data_segs_out=100),
+        end(0, at(0), at(2), total_retrans=again, data_segs_out=1100),
+        end(0, at(0), at(2), total_retrans=again + 3, data_segs_out=1103, retransmits=3, unacked=1),
+    ]
+    # WHEN nothing comes through for three tries in a row THEN only if it had not is the connection dead
+    for number, rows in enumerate(looks):
+        rows["read_ns"] = teller.ns(float(number))
+        paths.take(teller.batch(float(number), connections=rows.tobytes()), 0, float(number))
+    assert paths.ends(2.0)[0].dead.tolist() == [dead]

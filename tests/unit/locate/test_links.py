@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.unit.tcp_rows import dead_end, end
 
-from whichrank.locate.links import ends_of
+from whichrank.locate.links import ends_of, loses_data
 from whichrank.model.telemetry import TCP_ROW
 
 
@@ -54,6 +54,31 @@ def test_dead_is_what_retransmits_without_an_answer(info: dict[str, int], dead: 
     ends = ends_of(end(0, "10.0.0.1/1", "10.0.0.2/2", **info), np.zeros(1, np.int64))
 
     assert (ends.dead.tolist(), ends.answered.tolist()) == ([dead], [answered])
+
+
+@pytest.mark.parametrize(("tries", "dead"), [(3, False), (4, True)])
+def test_where_ways_lose_data_one_more_try_makes_a_dead_one(tries: int, dead: bool) -> None:
+    rows = end(0, "10.0.0.1/1", "10.0.0.2/2", retransmits=tries, unacked=1, last_ack_recv_ms=5000)
+    assert ends_of(rows, np.zeros(1, np.int64), np.ones(1, np.bool_)).dead.tolist() == [dead]
+
+
+@pytest.mark.parametrize(
+    ("place", "after", "loses"),
+    [
+        ("10.0.0.1/1", {"total_retrans": 70, "data_segs_out": 3000}, True),
+        ("10.0.0.1/1", {"total_retrans": 23, "data_segs_out": 14_000}, False),  # a burst that overflows a queue
+        ("10.0.0.1/1", {"total_retrans": 22, "data_segs_out": 1100}, False),  # few segments in all
+        ("10.0.0.1/1", {"total_retrans": 70, "data_segs_out": 3000, "retransmits": 3}, False),  # no answer: dead
+        ("10.0.0.1/9", {"total_retrans": 70, "data_segs_out": 3000}, False),  # another connection
+        ("127.0.0.1/1", {"total_retrans": 70, "data_segs_out": 3000}, False),
+    ],
+)
+def test_ways_lose_data_if_they_work_and_much_is_sent_again(place: str, after: dict[str, int], loses: bool) -> None:
+    # GIVEN a connection that has sent 15 of 1,000 segments again WHEN it is looked at once more
+    remote = "127.0.0.1/2" if place.startswith("127") else "10.0.0.2/2"
+    first = end(0, place.replace("/9", "/1"), remote, total_retrans=15, data_segs_out=1000)
+    # THEN what counts is what it has sent since then
+    assert loses_data(end(0, place, remote, **after), first) == loses
 
 
 def test_ranks_that_share_an_address_and_port_are_told_apart_by_the_other_end() -> None:
