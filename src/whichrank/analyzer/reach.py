@@ -85,10 +85,12 @@ def out_of_reach(paths: Paths, picture: Picture, waiting: Ints, agent_of: Ints) 
     if len(silent) < len(scene.quiet):
         return None
     may_be_lost = len(silent) == 1 and 2 * int(on_quiet.sum()) < int(picture.present.sum())
-    asks = may_be_lost or not pairs  # else no answer changes what is told
-    if asks and any(paths.probes.outstanding(scene.heard, node, scene.now_s) for node in silent):
-        return None
     lost = _everywhere(paths, scene, silent[0], pairs) if may_be_lost else set()
+    asks = may_be_lost or not pairs  # else no answer changes what is told
+    # One that knocks goes many ways: if all of these are shut, and each other node knows by itself, that is enough.
+    all_know = lost >= set(scene.heard) and bool(_answered(paths, scene, silent[0]))
+    if asks and not all_know and any(paths.probes.outstanding(scene.heard, node, scene.now_s) for node in silent):
+        return None
     if len(lost) > 1:
         return _lost(scene, silent[0], pairs, len(lost))
     pairs = pairs or paths.connected(_ways(paths, scene, silent), scene.node_of)

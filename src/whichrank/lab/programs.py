@@ -46,7 +46,7 @@ PROGRAMS: Final[dict[str, Program]] = {
     "fsdp": Program(f"{_PACKAGE}.fsdp", "FSDP2: all-gathers of each block, reduce-scatters of its gradients"),
     "3d": Program(
         f"{_PACKAGE}.threed",
-        "tensor x pipeline (four stages, 1F1B of torch.distributed.pipelining) x data parallel",
+        "pipeline (four stages, 1F1B of torch.distributed.pipelining) x data, from 16 ranks on x tensor parallel",
         has_layout=True,
         ranks=_PIPELINE_STAGES,
     ),

@@ -12,7 +12,7 @@ from tests.unit.tcp_rows import dead_end, end
 from whichrank.analyzer import Analyzer
 from whichrank.analyzer.paths import Paths
 from whichrank.model.incident import Cause, Incident
-from whichrank.model.telemetry import TCP_ROW
+from whichrank.model.telemetry import TCP_ROW, Event, Probe
 
 ALL = comm_info(7, [0, 1, 2, 3, 4, 5], "default_pg")
 HEALTHY = {"last_ack_recv_ms": 10}
@@ -44,9 +44,16 @@ def fed(a: Analyzer, teller: Node, at_s: float, connections: bytes = b"", **more
 
 
 def told(
-    dead: dict[int, bytes], silent_after_s: float = 2.0, beside: int = -1, until_s: float = 12.0
+    dead: dict[int, bytes],
+    silent_after_s: float = 2.0,
+    beside: int = -1,
+    until_s: float = 12.0,
+    knocks: dict[int, tuple[int, int]] | None = None,
 ) -> list[Incident]:
-    """Node 2 (ranks 4 and 5) falls silent; the kernels of the others then tell `dead`, by node."""
+    """Node 2 (ranks 4 and 5) falls silent; the kernels of the others then tell `dead`, by node.
+
+    `knocks` tells of a node how many of 16 its agent got answered by node 2, and by the other one.
+    """
     a, nodes = analyzer(), three_nodes()
     said: list[Incident] = []
     for step in range(int(2 * until_s)):
@@ -60,6 +67,10 @@ def told(
                 more["connections"] = ends(*there, dead=False)
             elif at_s > silent_after_s and number in dead:
                 more["connections"] = dead[number]
+            if knocks and number in knocks and at_s > silent_after_s:
+                targets = ("10.0.0.2", f"10.0.0.{1 - number}")
+                probes = [Probe(to, 16, got, 1) for to, got in zip(targets, knocks[number], strict=True)]
+                more["events"] = [Event("probe", -1, 0, 0, probe=probe) for probe in probes]
             fed(a, node, at_s, **more)
         said += a.tick(T0 / S + at_s + 0.1)
     return said
@@ -74,6 +85,16 @@ def test_a_silent_node_that_two_others_cannot_reach_is_lost() -> None:
     assert said[-1].severity == "alert"
     assert not said[-1].complete
     assert set(said[-1].victims.ranks) == {0, 1, 2, 3}
+
+
+def test_where_each_other_node_knows_by_itself_not_all_answers_are_waited_for() -> None:
+    # GIVEN two nodes with dead connections to a silent one; one of them has knocked there in vain, or mostly in vain
+    dead = {0: ends((0, 4), dead=True), 1: ends((2, 4), (3, 5), dead=True)}
+    soon, some, later = (told(dead, knocks=knocks) for knocks in ({0: (0, 16)}, {0: (5, 16)}, None))
+    # THEN the other one's answer is waited for no more; if some are answered it is no lost node
+    assert soon[0].cause == later[0].cause == Cause.NODE_LOST
+    assert soon[0].detected < later[0].detected
+    assert not any(incident.culprits for incident in some)
 
 
 def test_the_analyzers_own_node_is_a_witness_by_the_silence_itself() -> None:
