@@ -81,10 +81,13 @@ def out_of_reach(paths: Paths, picture: Picture, waiting: Ints, agent_of: Ints) 
     on_quiet = np.isin(scene.node_of, scene.quiet)
     if any(not on_quiet[dst] for _, dst, _ in pairs):
         return _shut(paths, scene, pairs)
-    silent = [node for node in scene.quiet if scene.silence_s[node] >= SILENT_S]
+    is_half = 2 * int(on_quiet.sum()) >= int(picture.present.sum())
+    # Half of a job is no lost node, whoever of it may still come back: what the kernels say of ways is told sooner.
+    enough_s = UNUSUAL_S if is_half and pairs else SILENT_S
+    silent = [node for node in scene.quiet if scene.silence_s[node] >= enough_s]
     if len(silent) < len(scene.quiet):
         return None
-    may_be_lost = len(silent) == 1 and 2 * int(on_quiet.sum()) < int(picture.present.sum())
+    may_be_lost = len(silent) == 1 and not is_half
     lost = _everywhere(paths, scene, silent[0], pairs) if may_be_lost else set()
     asks = may_be_lost or not pairs  # else no answer changes what is told
     # One that knocks goes many ways: if all of these are shut, and each other node knows by itself, that is enough.

@@ -222,6 +222,16 @@ def test_a_network_that_falls_apart_is_no_lost_node() -> None:
     assert all(not i.culprits for i in three + two)
 
 
+def test_half_of_a_job_that_is_silent_is_told_before_one_node() -> None:
+    # GIVEN the analyzer's own node is cut off, so that all others are silent; and one of five that is lost
+    own = partition([1, 2, 3, 4], {0: ends((0, 4), dead=True)})
+    one = partition([4], {0: ends((0, 8), dead=True), 3: ends((6, 9), dead=True)})
+    # THEN ways are told sooner than a node is named
+    assert (own[0].cause, one[0].cause) == (Cause.TRANSPORT, Cause.NODE_LOST)
+    assert not own[-1].culprits
+    assert own[0].detected < one[0].detected
+
+
 def test_where_no_node_can_be_named_nobody_waits_for_answers() -> None:
     # GIVEN half of the nodes, to which connections are dead; nobody has answered yet whether what knocks gets through
     said = partition([2, 3, 4], {0: ends((0, 4), (0, 6), dead=True)}, until_s=6.0)
