@@ -38,8 +38,8 @@ WORKLOADS: Final = {"ddp": 8, "3d": 16}
 PAIRS, QUICK_PAIRS = 25, 4
 STEPS: Final = 10
 """Counted iterations of a block."""
-SETTLE: Final = 3
-"""Not counted, before them."""
+SETTLE, SETTLE_S = 3, 4.0
+"""Iterations, and seconds at least, not counted before them: agents that were stopped look closely at first."""
 WARM: Final = 10
 _AHEAD: Final = 3
 """An order is on its way while ranks begin so many iterations."""
@@ -152,8 +152,11 @@ def _run_blocks(
                 hub.order(rank, Order("observe", iteration=begin, params={"on": on}))
             _wait(hub, begin)
             _signal(observers, signal.SIGCONT if on else signal.SIGSTOP)
-            first = begin + SETTLE
+            at_ns, first = hub.began_ns[begin], begin + SETTLE
             _wait(hub, first)
+            while hub.began_ns[first] - at_ns < SETTLE_S * 1e9:
+                first += 1
+                _wait(hub, first)
             used, watched = _used(ranks), _used(observers)
             _wait(hub, first + steps)
             took_s = (hub.began_ns[first + steps] - hub.began_ns[first]) / 1e9
