@@ -88,10 +88,11 @@ def out_of_reach(paths: Paths, picture: Picture, waiting: Ints, agent_of: Ints) 
     if len(silent) < len(scene.quiet):
         return None
     may_be_lost = len(silent) == 1 and not is_half
-    lost = _everywhere(paths, scene, silent[0], pairs) if may_be_lost else set()
+    answered = _answered(paths, scene, silent[0]) if may_be_lost else {}
+    lost = _everywhere(paths, scene, silent[0], pairs, answered) if may_be_lost else set()
     asks = may_be_lost or not pairs  # else no answer changes what is told
     # One that knocks goes many ways: if all of these are shut, and each other node knows by itself, that is enough.
-    all_know = lost >= set(scene.heard) and bool(_answered(paths, scene, silent[0]))
+    all_know = bool(answered) and lost >= set(scene.heard)
     if asks and not all_know and any(paths.probes.outstanding(scene.heard, node, scene.now_s) for node in silent):
         return None
     if len(lost) > 1:
@@ -121,9 +122,8 @@ def _answered(paths: Paths, scene: _Scene, node: int) -> dict[int, float]:
     }
 
 
-def _everywhere(paths: Paths, scene: _Scene, node: int, pairs: list[Pair]) -> set[int]:
+def _everywhere(paths: Paths, scene: _Scene, node: int, pairs: list[Pair], answered: dict[int, float]) -> set[int]:
     """Nodes that know that they do not reach this one, if nobody does."""
-    answered = _answered(paths, scene, node)
     ends, told_by = paths.ends(scene.now_s)
     witness = paths.nodes(told_by)
     there = np.isin(ends.peer, np.flatnonzero(scene.node_of == node)) & (witness != node)

@@ -5,7 +5,7 @@ Of several things that are wrong the one that costs a user most is told: a wrong
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -68,8 +68,7 @@ def judge(
         return "no_fault_done"
     alerts = [w for w in words if w.severity == "alert"]
     if fault.healthy:
-        named = {c.rank for w in words for c in w.culprits}
-        if named - {*truth.culprits, *truth.candidates} - ({0} if fault.name in _ALONE_AT_WORK else set()):
+        if _named(words) - _allowed(truth) - ({0} if fault.name in _ALONE_AT_WORK else set()):
             return "wrong_name"
         if alerts:
             return "false_alarm"
@@ -88,14 +87,21 @@ def judge(
     return _of_alerts(truth, alerts, seconds_to_alert > limit_s)
 
 
-def right_names(truth: Truth, words: Iterable[Incident]) -> tuple[bool | None, bool | None]:
+def right_names(truth: Truth, words: Sequence[Incident]) -> tuple[bool | None, bool | None]:
     """Whether all ranks that are named are at fault, or may be, and all links; None where none is named."""
-    ranks = {c.rank for w in words for c in w.culprits}
-    links = [link for w in words for link in w.links]
+    ranks, links = _named(words), [link for w in words for link in w.links]
     return (
-        ranks <= {*truth.culprits, *truth.candidates} if ranks else None,
+        ranks <= _allowed(truth) if ranks else None,
         all(_is_hurt(truth, link) for link in links) if links else None,
     )
+
+
+def _named(words: Sequence[Incident]) -> set[int]:
+    return {c.rank for w in words for c in w.culprits}
+
+
+def _allowed(truth: Truth) -> set[int]:
+    return {*truth.culprits, *truth.candidates}
 
 
 def _of_alerts(truth: Truth, alerts: Sequence[Incident], late: bool) -> Verdict:
@@ -106,7 +112,7 @@ def _of_alerts(truth: Truth, alerts: Sequence[Incident], late: bool) -> Verdict:
     if truth.effect not in ("slow", "slow-link") and blamed and not set(truth.culprits) <= blamed:
         return "wrong_name"
     if truth.effect in ("slow", "slow-link"):
-        blamed = {c.rank for w in alerts for c in w.culprits}
+        blamed = _named(alerts)
         if not set(truth.culprits) <= blamed:
             return "missed" if blamed else "unknown"
         if truth.slows_links and not any(w.links for w in alerts):

@@ -201,6 +201,15 @@ def _least_s(window: Window) -> float:
     return max(EXCESS * window.iteration_s, EXCESS_S)
 
 
+def began_at(over_s: Floats) -> int:
+    """The place from which something lasts: where the sum of all that came before is least.
+
+    Args:
+        over_s: By how much each iteration is above the middle of with and without it, (n,).
+    """
+    return int(np.argmin(np.concatenate(([0.0], np.cumsum(over_s)))))
+
+
 def _suspect(
     window: Window,
     index: int,
@@ -223,8 +232,7 @@ def _suspect(
     """
     least_s = _least_s(window)
     late = window.since(window_s, LEAST)
-    # It began where the sum of all that came before is least.
-    onset = late + int(np.argmin(np.concatenate(([0.0], np.cumsum(over_s[late:] - least_s / 2)))))
+    onset = late + began_at(over_s[late:] - least_s / 2)
     since_s = over_s[onset:]
     lasts = len(since_s) >= LEAST_SINCE and float(window.total_s[index, onset:].sum()) >= PART * window_s
     share = float((since_s >= least_s / 2).mean()) if len(since_s) else 0.0

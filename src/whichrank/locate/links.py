@@ -42,13 +42,13 @@ class Ends:
     """Retransmissions in a row without an answer."""
 
 
-def ends_of(rows: np.ndarray[Any, Any], node: Ints, loses: Bools | None = None) -> Ends:
+def ends_of(rows: np.ndarray[Any, Any], node: Ints, loses: Bools | bool = False) -> Ends:
     """Join the ends of connections.
 
     Args:
         rows: Rows of TCP_ROW of all nodes.
         node: The node of each, since loopback addresses mean something on one node only.
-        loses: Whether the ways of its node lose data, see `loses_data`; None: none does.
+        loses: Whether the ways of its node lose data, see `loses_data`.
     """
     place = np.where(is_loopback(rows["local_addr"]), node + 1, 0)
     # By both ends: processes may share an address and port if they are connected to different ones.
@@ -60,11 +60,10 @@ def ends_of(rows: np.ndarray[Any, Any], node: Ints, loses: Bools | None = None) 
     info = rows["info"]
     # Not the backoff: it grows too while a receiver that lives does not read, and shrinks for "host unreachable".
     tries = info["retransmits"].astype(np.int64)
-    needed = DEAD_TRIES + (MORE_TRIES * loses if loses is not None else 0)
     return Ends(
         rank=rows["rank"].astype(np.int64),
         peer=owner[at[len(rows) :]],
-        dead=(tries >= needed) & (info["unacked"] > 0),
+        dead=(tries >= DEAD_TRIES + MORE_TRIES * loses) & (info["unacked"] > 0),
         answered=(info["last_ack_recv_ms"] < ANSWERED_MS) & (tries == 0),
         tries=tries,
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from whichrank.analyzer.slow.reasons import Why
 from whichrank.analyzer.state import JobState
-from whichrank.detect.slow import GREW, LongStage, Suspect
+from whichrank.detect.slow import GREW, LongStage, Suspect, began_at
 from whichrank.locate.slow_links import rates_of
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence, FaultClass, Link, Reason, Spent
@@ -325,15 +325,12 @@ def of_all(state: JobState, window: Window, factor: float, before_s: float, why:
 
 
 def _longer_since(window: Window) -> int:
-    """The column from which iterations take longer than before, the first if they take as long all the time.
-
-    As with one rank's excess: where the sum of what came before, less the middle of short and long, is least.
-    """
+    """The column from which iterations take longer than before, the first if they take as long all the time."""
     total_s = np.median(window.total_s, axis=0)
     short_s, long_s = float(np.quantile(total_s, 0.25)), float(np.median(total_s[-max(1, len(total_s) // 4) :]))
     if long_s < GREW * short_s:
         return 0
-    return int(np.argmin(np.concatenate(([0.0], np.cumsum(total_s[:-1] - (short_s + long_s) / 2)))))
+    return began_at(total_s[:-1] - (short_s + long_s) / 2)
 
 
 def _time_s(state: JobState, window: Window, column: int) -> float:
