@@ -100,7 +100,7 @@ class Agent:
         self._poller.register(self._wake, zmq.POLLIN)
         self._polled_pidfds: set[int] = set()
         self._stopping = False
-        self._asked_closely = False
+        self._asked_closely = self._asked_connections = False
         self._catching_up_since_s = math.inf
         self._longest_wait_ns = 0
         self._look_cost_s = 0.0
@@ -147,7 +147,7 @@ class Agent:
         for batch in self._outbox.to_resend(now_ns):
             if not self._end.send(batch):
                 break
-        told, self._longest_wait_ns = self._node.told()
+        told, self._longest_wait_ns = self._node.told(connections_closely=close or self._asked_connections)
         is_catching_up = self._is_catching_up()
         states = self._no_states(now_ns)
         if not is_catching_up:
@@ -224,7 +224,7 @@ class Agent:
 
     def _obey(self, request: Request) -> None:
         self._outbox.heard(request, time.monotonic_ns())
-        self._asked_closely = request.closely
+        self._asked_closely, self._asked_connections = request.closely, request.connections
         self._stacks.ask(self._living(request.stacks_of))
         self._profiler.ask(self._living(request.profiles_of), request.profile_s)
         self._prober.ask(request.probe)

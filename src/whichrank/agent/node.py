@@ -58,7 +58,6 @@ class Node:
         self._chosen: list[RankWatch] = []
         self._stamp = -1
         self._connections = Connections()
-        self._closely = False
 
     @property
     def rings(self) -> int:
@@ -87,7 +86,6 @@ class Node:
 
     def refresh(self, *, deep: bool) -> None:
         """Find new rings, look at all of them, and put what is told once into the outbox."""
-        self._closely = deep
         self._discover()
         self._oom.look(time.monotonic_ns())
         for watch in self._watches.values():
@@ -116,12 +114,12 @@ class Node:
                 watch.note_end_if_over()
                 self._tell_end(path, watch)
 
-    def told(self) -> tuple[Told, int]:
+    def told(self, *, connections_closely: bool) -> tuple[Told, int]:
         """State columns of the latest looks, and how long the longest wait lasts, in ns."""
         watches = self.watches()
         inferred = [self._inferred.get(watch.path, _none(watch)) for watch in watches]
         lost = [watch.reader.lost + self._outbox.dropped_records[watch.rank] for watch in watches]
-        connections = self._connections.rows(watches, closely=self._closely)
+        connections = self._connections.rows(watches, closely=connections_closely)
         return tell(watches, inferred, lost, connections), oldest_wait_ns(watches, inferred)
 
     def close(self) -> None:

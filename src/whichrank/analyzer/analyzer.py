@@ -181,10 +181,9 @@ class Analyzer:
         )
         self._stacks_wanted.difference_update(stacks_of)
         self._profiles_wanted.difference_update(profiles_of)
-        closely = self._closely or self.slowness.links.in_doubt
         return {
-            "stacks_of": stacks_of, "profiles_of": profiles_of, "profile_s": self._profile_s, "closely": closely,
-            "probe": self.state.paths.wanted(number),
+            "stacks_of": stacks_of, "profiles_of": profiles_of, "profile_s": self._profile_s, "closely": self._closely,
+            "probe": self.state.paths.wanted(number), "connections": self.slowness.links.in_doubt,
         }  # fmt: skip
 
     def tick(self, now_s: float) -> list[Incident]:

@@ -256,13 +256,12 @@ def lab_rows(quick: bool, tell: Tell) -> Iterable[Row]:
     """Iterations of the lab's workloads."""
     from whichrank.bench import overhead_lab as lab
 
-    pairs = lab.QUICK_PAIRS if quick else lab.PAIRS
     for number, workload in enumerate(lab.WORKLOADS):
 
         def tell_part(share: float, done: int = number) -> None:
             tell((done + share) / len(lab.WORKLOADS))
 
-        cost = lab.lab_cost(workload, pairs, tell_part)
+        cost = lab.lab_cost(workload, lab.QUICK_PAIRS if quick else lab.PAIRS[workload], tell_part)
         yield from rows_of_lab(cost, lab.STEPS)
 
 

@@ -35,11 +35,13 @@ from whichrank.lab.topology import NODE, Place, Topology
 NODES, RATE = 4, "200mbit"
 WORKLOADS: Final = {"ddp": 8, "3d": 16}
 """Ranks of each: with fewer, 3D would not be tensor parallel."""
-PAIRS, QUICK_PAIRS = 25, 4
+PAIRS: Final = {"ddp": 75, "3d": 25}
+"""Of blocks: about a quarter of an hour each."""
+QUICK_PAIRS = 4
 STEPS: Final = 10
 """Counted iterations of a block."""
-SETTLE, SETTLE_S = 3, 4.0
-"""Iterations, and seconds at least, not counted before them: agents that were stopped look closely at first."""
+SETTLE: Final = 3
+"""Iterations not counted before them."""
 WARM: Final = 10
 _AHEAD: Final = 3
 """An order is on its way while ranks begin so many iterations."""
@@ -80,7 +82,7 @@ class _Blocks:
 
 
 def lab_cost(
-    workload: str, pairs: int = PAIRS, tell: Callable[[float], None] = lambda _: None, steps: int = STEPS
+    workload: str, pairs: int, tell: Callable[[float], None] = lambda _: None, steps: int = STEPS
 ) -> LabCost:
     """Measure one workload.
 
@@ -94,18 +96,19 @@ def lab_cost(
         NoLabError: No lab can be made here.
         SensorError: The job failed, or was no healthy one.
     """
+    layout = PROGRAMS[workload].layout(WORKLOADS[workload]).name
     lab = Lab.make(Topology(NODES), RATE)
     hub = Hub(lambda _: {})
     try:
         with tempfile.TemporaryDirectory(prefix="whichrank-lab-cost-") as folder:
-            blocks = _measure(lab, hub, workload, Path(folder), order_of(pairs), tell, steps)
+            blocks = _measure(lab, hub, workload, layout, Path(folder), order_of(pairs), tell, steps)
     finally:
         hub.close()
         lab.close()
     off, on = blocks_of(blocks.on, blocks.wall_s)
     return LabCost(
         workload,
-        PROGRAMS[workload].layout(WORKLOADS[workload]).name,
+        layout,
         statistics.fmean(off),
         paired(off, on),
         paired(*blocks_of(blocks.on, blocks.cpu_s)),
@@ -114,12 +117,18 @@ def lab_cost(
 
 
 def _measure(
-    lab: Lab, hub: Hub, workload: str, folder: Path, order: list[bool], tell: Callable[[float], None], steps: int
+    lab: Lab,
+    hub: Hub,
+    workload: str,
+    layout: str,
+    folder: Path,
+    order: list[bool],
+    tell: Callable[[float], None],
+    steps: int,
 ) -> _Blocks:
-    program = PROGRAMS[workload]
-    ranks = WORKLOADS[workload]
-    layout = ["--layout", program.layout(ranks).name] if program.has_layout else []
-    launch = Launch(["-m", program.module, *layout], ranks, folder, network=lab.network)
+    program, ranks = PROGRAMS[workload], WORKLOADS[workload]
+    arguments = ["--layout", layout] if program.has_layout else []
+    launch = Launch(["-m", program.module, *arguments], ranks, folder, network=lab.network)
     hub.start()
     with (folder / "job.log").open("wb") as log, contextlib.ExitStack() as stack:
         commands = [
@@ -152,11 +161,8 @@ def _run_blocks(
                 hub.order(rank, Order("observe", iteration=begin, params={"on": on}))
             _wait(hub, begin)
             _signal(observers, signal.SIGCONT if on else signal.SIGSTOP)
-            at_ns, first = hub.began_ns[begin], begin + SETTLE
+            first = begin + SETTLE
             _wait(hub, first)
-            while hub.began_ns[first] - at_ns < SETTLE_S * 1e9:
-                first += 1
-                _wait(hub, first)
             used, watched = _used(ranks), _used(observers)
             _wait(hub, first + steps)
             took_s = (hub.began_ns[first + steps] - hub.began_ns[first]) / 1e9

@@ -333,3 +333,5 @@ class Request(msgspec.Struct, frozen=True):
     """Look more often: something is suspected."""
     probe: list[str] = []
     """Addresses of other nodes to knock at now."""
+    connections: bool = False
+    """Look at connections more often: a link may be slow."""

@@ -42,7 +42,7 @@ class LinkWatch:
         """Rates between nodes in the latest window, the slowest first."""
         self.in_doubt = False
         """A link is slow, and no kernel has said where: what it says comes and goes, so it must be asked more often. Or
-        one begins to lose data: what it loses is believed once two halves of a window show it."""
+        one has begun to lose data: what it loses is believed once two halves of a window show it."""
 
     def sample(self, state: JobState) -> None:
         """Keep what is known of connections now."""
@@ -77,8 +77,9 @@ class LinkWatch:
         costs = {(link.src, link.dst) for link in slow if link.lost_s >= LOST * transfers.lasted_s}
         sure = self._known([link for link in without_ways_back(slow, node) if (link.src, link.dst) in costs], now_s)
         slow = [link for link in slow if (link.src, link.dst) in costs]
-        begins_to_lose = (transfers.resent_lately >= LOSSY) & (node[transfers.src] != node[transfers.dst])
-        self._doubt(now_s, is_unsure=not sure and (bool(slow) or bool(begins_to_lose.any())))
+        has_begun_to_lose = (transfers.resent_lately >= LOSSY) & (transfers.resent < LOSSY)
+        has_begun_to_lose &= node[transfers.src] != node[transfers.dst]
+        self._doubt(now_s, is_unsure=not sure and (bool(slow) or bool(has_begun_to_lose.any())))
         worth = [k for k in sure if k.dst not in starved and is_waited_for(k.src, k.dst)]
         self.matrix = matrix_of(transfers.of(~np.isin(transfers.dst, starved)), node, self._past, MOST_CELLS, worth)
         return [of_links(state, window, transfers, worth, node)] if worth else []

@@ -39,7 +39,7 @@ class AnalyzerLike(Protocol):
         """Time goes on; incidents that changed."""
 
     def requests(self, agent: str) -> dict[str, Any]:
-        """What this agent is asked: `stacks_of` and `closely`."""
+        """What this agent is asked: fields of `Request`."""
 
     def finish(self, now_s: float) -> list[Incident]:
         """Nothing more comes; incidents that changed."""

@@ -62,9 +62,12 @@ def test_what_a_kernel_says_ends_the_doubt() -> None:
 
 def test_a_link_that_begins_to_lose_data_is_looked_at_more_closely() -> None:
     state, window = job()
-    for share, way, is_looked_at in ((0.01, (2, 4), True), (0.001, (2, 4), False), (0.01, (2, 3), False)):
+    way, within = (2, 4), (2, 3)
+    for lately, before, where, is_looked_at in (
+        (0.01, 0.0, way, True), (0.001, 0.0, way, False), (0.01, 0.0, within, False), (0.06, 0.05, way, False)
+    ):  # fmt: skip
         watch = LinkWatch(WINDOW_S)
-        seen = transfers(RING | {(2, 3): 50.0}, resent_lately={way: share})
+        seen = transfers(RING | {(2, 3): 50.0}, resent_lately={where: lately}, resent={where: before})
         assert watch.look(state, window, seen, NOBODY, 0.0, always) == []
         assert watch.in_doubt == is_looked_at
 
