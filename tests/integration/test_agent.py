@@ -8,17 +8,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from rank_process import RankProcess, eventually
 
 from whichrank.agent.agent import Agent
+from whichrank.agent.node import Node
 from whichrank.agent.processes import living_children
 from whichrank.agent.profiles import profile
+from whichrank.agent.rank import RankWatch
 from whichrank.agent.stacks import StacksRefusedError, read_stacks
+from whichrank.agent.tcp import Connections
 from whichrank.model.rows import Flag, WaitHow
 from whichrank.model.telemetry import Batch, ProcessState, Request
 from whichrank.ring.folder import JobFolder
@@ -39,7 +43,7 @@ class Watched:
         self.batches: list[Batch] = []
         self.stacks_of: list[int] = []
         self.profiles_of: list[int] = []
-        self.closely = False
+        self.closely = self.connections = False
         self.agent: Agent | None = None
         self._thread: threading.Thread | None = None
 
@@ -54,8 +58,9 @@ class Watched:
         for batch, is_new in self.end.receive(0.05):
             self.batches.append(batch)
             request = Request(
-                4, batch.sequence, self.stacks_of, self.profiles_of, 1.0, is_new and batch.sequence > 1, self.closely
-            )
+                4, batch.sequence, self.stacks_of, self.profiles_of, 1.0, is_new and batch.sequence > 1, self.closely,
+                connections=self.connections,
+            )  # fmt: skip
             self.end.reply(batch.agent, request)
 
     def until(self, check: Callable[[], bool], patience_s: float = 15.0) -> None:
@@ -236,6 +241,34 @@ def test_rank_whose_children_work_is_busy(watched: Watched) -> None:
         finally:
             for child in living_children(rank.pid):
                 os.kill(child, signal.SIGKILL)
+
+
+def test_a_doubt_about_connections_asks_for_nothing_else(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN an agent that is asked to look at connections more often, and a healthy rank
+    asked, looks = list[bool](), list[bool]()
+    rows, refresh = Connections.rows, Node.refresh
+
+    def rows_noted(self: Connections, watches: Sequence[RankWatch], *, closely: bool) -> np.ndarray[Any, Any]:
+        asked.append(closely)
+        return rows(self, watches, closely=closely)
+
+    def refresh_noted(self: Node, *, deep: bool) -> None:
+        looks.append(deep)
+        refresh(self, deep=deep)
+
+    monkeypatch.setattr(Connections, "rows", rows_noted)
+    monkeypatch.setattr(Node, "refresh", refresh_noted)
+    watched.start()
+    with RankProcess(watched.folder.path, 0, 1) as rank:
+        rank.do(f"comm dp 0 {WORLD}")
+        watched.until(lambda: watched.rank(0) is not None)
+        assert not any(asked)
+        watched.connections = True
+        # THEN it does so, and looks at the rank as before
+        watched.until(lambda: any(asked))
+        assert not any(looks)
+        watched.connections = False
+        watched.until(lambda: not asked[-1])
 
 
 def test_helper_that_inherited_the_rank_is_not_the_rank(watched: Watched) -> None:
