@@ -18,12 +18,13 @@ PATIENCE_S = 30.0
 
 
 def watches() -> set[tuple[int, int]]:
-    """Which process keeps which other one's /proc/PID/stat open, as an agent does with its ranks."""
+    """Which process has a pidfd of which other one, as an agent has of its ranks: from then on it sees how they end."""
     found = set()
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         with suppress(OSError):
-            if match := re.fullmatch(r"/proc/(\d+)/stat", str(link.readlink())):
-                found.add((int(link.parts[2]), int(match[1])))
+            if "pidfd" in str(link.readlink()):
+                said = (link.parents[1] / "fdinfo" / link.name).read_text()
+                found.update((int(link.parts[2]), int(pid)) for pid in re.findall(r"^Pid:\t(\d+)$", said, re.MULTILINE))
     return found
 
 

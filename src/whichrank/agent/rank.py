@@ -74,6 +74,7 @@ class RankWatch:
         self.created_ns = int(header["created_monotonic_ns"])
         self.restart_count = int(header["restart_count"])
         self._stat = ProcessStat(self.pid)
+        self.pidfd = self._open_pidfd()  # first of all: it may end at any moment
         self.process: ProcessLook = self._stat.look()
         self.main_channel = WaitChannel.UNKNOWN
         self.ended_ns = 0
@@ -85,7 +86,6 @@ class RankWatch:
         self._usage_watch = UsageWatch(self.pid, host)
         self.io = IoLook(0, 0)
         self.children_cpu_ns = 0
-        self.pidfd = self._open_pidfd()
         self._comm_ids = np.zeros((256, 256), np.uint64)
         self._busy_sample: tuple[int, int, dict[int, int], int] | None = None
         self._comm_versions = b""

@@ -6,7 +6,6 @@ Trials run one after the other, since two jobs of eight ranks on two cores would
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,9 @@ from whichrank.bench.results_file import append_result, keep_run, make_ready, re
 from whichrank.bench.setup import Result, Setup, has_means
 from whichrank.bench.trial import Trial
 from whichrank.demo.faults import CATALOGUE
+from whichrank.demo.folders import new_folder
 from whichrank.demo.matrix import ASYNC, DEATH
 from whichrank.demo.slow import SLOW
-from whichrank.lab.folders import remove_if_killed
 from whichrank.lab.network import can_be_here
 
 
@@ -99,8 +98,7 @@ def run_campaign(
         ready_folder(keep)
     with Nursery() as nursery:
         for number, setup in enumerate(todo, len(plan) - len(todo) + 1):
-            folder = Path(tempfile.mkdtemp(prefix="whichrank-trial-"))
-            remove_if_killed(folder)
+            folder = new_folder("whichrank-trial-")
             try:
                 result = Trial(setup, folder, nursery=nursery.path).run()
                 append_result(path, result)

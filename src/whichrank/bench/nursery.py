@@ -6,14 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from whichrank.bench.launch import job_environment
+from whichrank.demo.folders import new_folder
 from whichrank.errors import NativeLibraryError
-from whichrank.lab.folders import remove_if_killed
 from whichrank.sensors.native import SOCKET, native_path
 
 _PRELOAD: Final = "LD_PRELOAD"
@@ -27,8 +25,7 @@ class Nursery:
     """
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="whichrank-nursery-"))
-        remove_if_killed(self._folder)
+        self._folder = new_folder("whichrank-nursery-")
         self.path = self._folder / "socket"
         self._process: subprocess.Popen[bytes] | None = None
 

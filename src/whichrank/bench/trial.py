@@ -35,7 +35,6 @@ from whichrank.demo.plan import Truth
 from whichrank.demo.slow import SLOW
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.lab.box import Lab, find, occupants
-from whichrank.lab.folders import remove_if_killed
 from whichrank.lab.network import Network
 from whichrank.lab.programs import PROGRAMS, Program
 from whichrank.lab.topology import Topology
@@ -153,7 +152,6 @@ class Trial:
             variant=self.setup.variant or None, hold_s=0.7 * self.setup.hang_timeout_s, nodes=nodes,
             quiet_s=self.setup.quiet_s,
         )  # fmt: skip
-        remove_if_killed(injector.folder)
         process: subprocess.Popen[bytes] | None = None
         try:
             injector.start()

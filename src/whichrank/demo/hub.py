@@ -12,14 +12,13 @@ import selectors
 import shutil
 import socket
 import struct
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
+from whichrank.demo.folders import new_folder
 from whichrank.demo.seat import ADDRESS_VARIABLE, Order
 
 _MAX_MESSAGE_BYTES = 1 << 16
@@ -41,7 +40,7 @@ class Hub:
         self.sites: dict[int, list[dict[str, Any]]] = {}
         self.events: dict[int, dict[str, Any]] = {}
         self._settings = settings
-        self.folder = Path(tempfile.mkdtemp(prefix="demo-"))
+        self.folder = new_folder("demo-")
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._ranks: dict[socket.socket, int] = {}

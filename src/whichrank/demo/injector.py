@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from whichrank.demo.fault import Fault
@@ -88,11 +87,6 @@ class Injector:
         """Wait for the job from now on."""
         self._hub.start()
         self._thread.start()
-
-    @property
-    def folder(self) -> Path:
-        """Of the socket to which ranks connect; `close` removes it."""
-        return self._hub.folder
 
     def env(self) -> dict[str, str]:
         """What the job needs in its environment."""

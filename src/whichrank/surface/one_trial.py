@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,9 +14,9 @@ import msgspec
 from whichrank.bench.results_file import keep_run, ready_empty_folder
 from whichrank.bench.setup import Result, Setup, known_faults
 from whichrank.bench.trial import Trial
+from whichrank.demo.folders import keep as keep_folder
+from whichrank.demo.folders import new_folder
 from whichrank.errors import UsageError, WhichrankError
-from whichrank.lab.folders import keep as keep_folder
-from whichrank.lab.folders import remove_if_killed
 from whichrank.surface.demo_words import agreement, truth_told, wrapped
 from whichrank.surface.text import paragraph
 from whichrank.wire.tape import FILE_NAME
@@ -47,8 +46,7 @@ def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool
 
     if keep:
         ready_empty_folder(keep)
-    folder = Path(tempfile.mkdtemp(prefix=f"whichrank-{name}-"))
-    remove_if_killed(folder)
+    folder = new_folder(f"whichrank-{name}-")
     is_kept = False
     try:
         trial = _trial(setup, folder, say, mend)

@@ -1,4 +1,4 @@
-"""Folders of a command of the lab go with it, however it ends; what it keeps, and what others made, stays."""
+"""Temporary folders of a command go with it, however it ends; what it keeps, and what others made, stays."""
 
 from __future__ import annotations
 
@@ -17,17 +17,14 @@ from whichrank.lab.network import can_be_here
 needs_lab = pytest.mark.skipif(not can_be_here(), reason="network namespaces need root, ip and tc")
 
 PROGRAM = """
-import shutil, sys, time
-from pathlib import Path
-from whichrank.lab.folders import keep, remove_if_killed
-here = Path(sys.argv[1])
-for name in ("left", "kept", "removed"):
-    (here / name).mkdir()
-    (here / name / "file").touch()
-    remove_if_killed(here / name)
-keep(here / "kept")
-shutil.rmtree(here / "removed")
-(here / "another").mkdir()
+import shutil, time
+from whichrank.demo.folders import keep, new_folder
+left, kept, removed = map(new_folder, ("left-", "kept-", "removed-"))
+for folder in (left, kept, removed):
+    (folder / "file").touch()
+keep(kept)
+shutil.rmtree(removed)
+(left.parent / "another").mkdir()
 print("ready", flush=True)
 time.sleep(600)
 """
@@ -35,14 +32,32 @@ time.sleep(600)
 
 def test_of_a_command_that_is_killed_its_own_folders_go(tmp_path: Path) -> None:
     # GIVEN a command with folders of its own, some of which it has kept or removed, and one that others made
-    with subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)], stdout=subprocess.PIPE) as command:
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, env=env) as command:
         assert command.stdout is not None
         assert command.stdout.readline() == b"ready\n"
+        assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("*-*")} == {0o700}
         # WHEN it is killed
         command.kill()
     # THEN what it has left is removed, and nothing else
-    eventually(lambda: not (tmp_path / "left").exists())
-    assert {path.name for path in tmp_path.iterdir()} == {"kept", "another"}
+    eventually(lambda: not list(tmp_path.glob("left-*")))
+    assert {path.name.split("-")[0] for path in tmp_path.iterdir()} == {"kept", "another"}
+
+
+def test_a_folder_that_comes_back_is_removed_again(tmp_path: Path) -> None:
+    # GIVEN a command that is killed while another one writes into its folder, and makes it anew
+    program = "import time; from whichrank.demo import folders; print(folders.new_folder('left-'), flush=True)"
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", f"{program}; time.sleep(600)"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=env, text=True) as process:
+        assert process.stdout is not None
+        folder = Path(process.stdout.readline().strip())
+        process.kill()
+    for _ in range(3):
+        eventually(lambda: not folder.exists())
+        folder.mkdir()
+    # THEN it goes each time
+    eventually(lambda: not folder.exists())
 
 
 @needs_lab

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,9 +20,9 @@ from whichrank.bench.pair_runs import PairRuns
 from whichrank.bench.results_file import append_result, keep_run, make_ready, read_results, ready_folder
 from whichrank.bench.setup import HANG_TIMEOUT_S, SLOW_WINDOW_S, Result, Setup
 from whichrank.bench.trial import Trial
+from whichrank.demo.folders import new_folder
 from whichrank.demo.plan import Truth
 from whichrank.errors import UsageError
-from whichrank.lab.folders import remove_if_killed
 from whichrank.lab.network import Network
 from whichrank.lab.scenarios import CLAIMED, SCENARIOS, Scenario
 from whichrank.lab.topology import Topology
@@ -225,8 +224,7 @@ def run_all(
     with Nursery() as nursery:
         for planned in todo:
             is_heard = planned.scenario.is_claim or (planned.may_be_heard and planned.scenario.name not in heard)
-            folder = Path(tempfile.mkdtemp(prefix="whichrank-score-"))
-            remove_if_killed(folder)
+            folder = new_folder("whichrank-score-")
             try:
                 run = run_one(planned, methods if is_heard else (), folder, nursery.path)
                 append_result(path, run)

@@ -10,21 +10,39 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-_TRIES: Final = 10
+_LOOKS: Final = 120
+_AWAY: Final = 10
 _BETWEEN_S: Final = 1.0
 """What was at work in a folder ends with the lab, some seconds later, and may write until then."""
 _pipe: int | None = None
 
 
-def remove_if_killed(folder: Path) -> None:
-    """From now on this folder, which this process has made, is removed when the process has gone."""
-    _tell(folder, goes=True)
+def new_folder(prefix: str) -> Path:
+    """A new folder for temporary files, 0700, that is removed when this process has gone.
+
+    Args:
+        prefix: Its name begins with it.
+
+    Raises:
+        OSError: There is no place for it.
+    """
+    folder = Path(tempfile.gettempdir()).absolute() / f"{prefix}{secrets.token_hex(4)}"
+    _tell(folder, goes=True)  # before it is there: we may be killed at any moment
+    try:
+        folder.mkdir(0o700)
+    except OSError:
+        keep(folder)
+        raise
+    return folder
 
 
 def keep(folder: Path) -> None:
@@ -37,14 +55,14 @@ def _tell(folder: Path, *, goes: bool) -> None:
     if _pipe is None:
         _pipe = _hire()
     with contextlib.suppress(BrokenPipeError):  # somebody has killed the janitor
-        os.write(_pipe, json.dumps([str(folder.absolute()), goes]).encode() + b"\n")
+        os.write(_pipe, json.dumps([str(folder), goes]).encode() + b"\n")
 
 
 def _hire() -> int:
     """Start the janitor, which shares nothing with us that a signal to us would reach; our end of the pipe."""
     theirs, ours = os.pipe()
     null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0) for number in (1, 2)]
-    command = [sys.executable, "-P", "-m", "whichrank.lab.folders"]
+    command = [sys.executable, "-P", "-m", "whichrank.demo.folders"]
     actions = [(os.POSIX_SPAWN_DUP2, theirs, 0), *null]
     os.posix_spawn(sys.executable, command, os.environ, file_actions=actions, setsid=True)
     os.close(theirs)
@@ -54,10 +72,19 @@ def _hire() -> int:
 def main() -> None:
     """Wait for the end of who has started us, and remove the folders of which it has told."""
     told = dict(json.loads(line) for line in sys.stdin.buffer)
-    left = [Path(folder) for folder, goes in told.items() if goes and os.path.lexists(folder)]
-    for _ in range(_TRIES if left else 0):
+    _remove([Path(folder) for folder, goes in told.items() if goes and os.path.lexists(folder)])
+
+
+def _remove(folders: Sequence[Path]) -> None:
+    """Until they stay away."""
+    away = 0
+    for _ in range(_LOOKS if folders else 0):
+        left = [folder for folder in folders if os.path.lexists(folder)]
         for folder in left:
             shutil.rmtree(folder, ignore_errors=True)
+        away = 0 if left else away + 1
+        if away == _AWAY:
+            return
         time.sleep(_BETWEEN_S)
 
 
