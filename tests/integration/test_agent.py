@@ -188,6 +188,27 @@ def test_rank_that_ended_before_the_agent_came(watched: Watched) -> None:
     assert watched.events("exit") == [(0, -1, "")]
 
 
+def test_rank_that_is_reaped_while_the_agent_takes_it_up(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a rank that ends and is reaped right after the agent has got hold of it
+    open_pidfd = os.pidfd_open
+    with RankProcess(watched.folder.path, 0, 1) as rank:
+        rank.do(f"comm tp 0 {WORLD}")
+
+        def open_late(pid: int, flags: int = 0) -> int:
+            fd = open_pidfd(pid, flags)
+            if pid == rank.pid:
+                rank.process.kill()
+                rank.process.wait()
+            return fd
+
+        monkeypatch.setattr("os.pidfd_open", open_late)
+        watched.start()
+        watched.until(lambda: watched.state(0) == ProcessState.GONE)
+    # THEN its status is known, where the kernel keeps it
+    release = tuple(map(int, os.uname().release.split(".")[:2]))
+    watched.until(lambda: watched.events("exit") == [(0, signal.SIGKILL if release >= (6, 15) else -1, "")])
+
+
 def test_stopped_rank(watched: Watched) -> None:
     watched.start()
     with RankProcess(watched.folder.path, 0, 1) as rank:

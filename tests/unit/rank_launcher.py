@@ -1,6 +1,6 @@
 """Starts a rank and notices its end as late as torchrun does.
 
-Run as a program: CODE COMMAND... The command is told `exit CODE` once an agent has looked at it, and after half a
+Run as a program: CODE COMMAND... The command is told `exit CODE` once an agent holds a pidfd of it, and after half a
 minute in any case. With `-` for CODE its standard input is left as it is.
 """
 

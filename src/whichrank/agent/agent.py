@@ -130,7 +130,8 @@ class Agent:
             if now_s >= next_look_s:
                 before_s = time.thread_time()
                 self.look_and_tell()
-                self._note_cost(time.thread_time() - before_s)
+                if not self._asked_connections:  # how often quiet looks come is no matter of what is asked for besides
+                    self._note_cost(time.thread_time() - before_s)
                 next_look_s = now_s + (LOOK_CLOSELY_EVERY_S if self._is_close() else self._pause_s())
         self._finish()
 

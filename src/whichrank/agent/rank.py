@@ -182,13 +182,16 @@ class RankWatch:
             self._comm_ids[slots, comms["epoch"] & 0xFF] = comms["comm_id"]
 
     def _open_pidfd(self) -> int:
+        if self._stat.look().start_ticks != self.start_ticks:
+            return -1  # another process has got the pid
         try:
             fd = os.pidfd_open(self.pid)
         except (OSError, AttributeError):
             return -1
-        if self._stat.look().start_ticks == self.start_ticks:
+        now = self._stat.look()
+        if now.start_ticks == self.start_ticks or now.state == ProcessState.GONE:  # it may just have been reaped
             return fd
-        os.close(fd)  # another process has got the pid
+        os.close(fd)
         return -1
 
     def _is_over(self) -> bool:

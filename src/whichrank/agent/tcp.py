@@ -30,7 +30,7 @@ EVERY_NS: Final = 5_000_000_000
 CLOSELY_EVERY_NS: Final = 500_000_000
 """While something is suspected, and when groups were made, since connections are made then; later less and less."""
 _ABOUT: Final = 0.9
-"""Looks of an agent come twice a second as well: one that comes a little sooner counts."""
+"""Looks of an agent come twice a second at most as well: one that comes a little sooner counts."""
 TOLD: Final = 3
 """How often each look is told, since a batch that nobody takes is not sent again."""
 MOST_FILES: Final = 4096
@@ -77,7 +77,7 @@ class Connections:
 
         Args:
             watches: The ranks.
-            closely: Something is suspected.
+            closely: Something is suspected, or a link is in doubt.
         """
         now_ns = time.monotonic_ns()
         if self._failed:

@@ -173,7 +173,7 @@ class Analyzer:
         return self.slowness.links.matrix
 
     def requests(self, agent: str) -> dict[str, Any]:
-        """What this agent should do: look more closely, take stacks, sample ranks."""
+        """What this agent should do: look closely, or at connections more often, take stacks, sample ranks, knock."""
         number = self.state.agent_number(agent)
         stacks_of, profiles_of = (
             sorted(r for r in wanted if self.state.ranks.agent[r] == number)

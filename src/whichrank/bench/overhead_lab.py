@@ -3,7 +3,8 @@
 Blocks of iterations with it and without it, in pairs of random order, as in `overhead_step`: ranks switch the c10d
 sensor at the iteration that they are told; agents and each node's `whichrank run`, in the first of which the analyzer
 is, are stopped meanwhile. What the ranks compute is small beside the device's time, which they sleep, as a training
-process does that waits for its GPU. So this says what communication pays, not what busy cores pay.
+process does that waits for its GPU. So this says what communication pays, and sharing the cores with the agents of all
+nodes; not what computation pays.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from whichrank.bench.launch import Launch, end
 from whichrank.bench.overhead_step import blocks_of
 from whichrank.bench.paired import Paired, paired
 from whichrank.bench.step_job import cpu_s, order_of
+from whichrank.demo.folders import new_folder
 from whichrank.demo.hub import Hub
 from whichrank.demo.seat import Order
 from whichrank.errors import SensorError
@@ -81,9 +83,7 @@ class _Blocks:
     observers: list[float] = field(default_factory=list)
 
 
-def lab_cost(
-    workload: str, pairs: int, tell: Callable[[float], None] = lambda _: None, steps: int = STEPS
-) -> LabCost:
+def lab_cost(workload: str, pairs: int, tell: Callable[[float], None] = lambda _: None, steps: int = STEPS) -> LabCost:
     """Measure one workload.
 
     Args:
@@ -97,14 +97,14 @@ def lab_cost(
         SensorError: The job failed, or was no healthy one.
     """
     layout = PROGRAMS[workload].layout(WORKLOADS[workload]).name
-    lab = Lab.make(Topology(NODES), RATE)
-    hub = Hub(lambda _: {})
-    try:
-        with tempfile.TemporaryDirectory(prefix="whichrank-lab-cost-") as folder:
-            blocks = _measure(lab, hub, workload, layout, Path(folder), order_of(pairs), tell, steps)
-    finally:
-        hub.close()
-        lab.close()
+    with contextlib.ExitStack() as stack:
+        folder = new_folder("whichrank-lab-cost-")
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        hub = Hub(lambda _: {})
+        stack.callback(hub.close)
+        lab = Lab.make(Topology(NODES), RATE)
+        stack.callback(lab.close)
+        blocks = _measure(lab, hub, workload, layout, folder, order_of(pairs), tell, steps)
     off, on = blocks_of(blocks.on, blocks.wall_s)
     return LabCost(
         workload,

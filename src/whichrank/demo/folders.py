@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-_LOOKS: Final = 120
-_AWAY: Final = 10
+_AWAY, _LOOKS = 10, 120
+"""Looks until which folders must have stayed away, and looks at most: what was at work in one ends with the lab, some
+seconds later, and may write until then."""
 _BETWEEN_S: Final = 1.0
-"""What was at work in a folder ends with the lab, some seconds later, and may write until then."""
 _pipe: int | None = None
 
 
@@ -35,7 +35,7 @@ def new_folder(prefix: str) -> Path:
     Raises:
         OSError: There is no place for it.
     """
-    folder = Path(tempfile.gettempdir()).absolute() / f"{prefix}{secrets.token_hex(4)}"
+    folder = Path(tempfile.gettempdir()) / f"{prefix}{secrets.token_hex(4)}"
     _tell(folder, goes=True)  # before it is there: we may be killed at any moment
     try:
         folder.mkdir(0o700)
@@ -55,7 +55,7 @@ def _tell(folder: Path, *, goes: bool) -> None:
     if _pipe is None:
         _pipe = _hire()
     with contextlib.suppress(BrokenPipeError):  # somebody has killed the janitor
-        os.write(_pipe, json.dumps([str(folder), goes]).encode() + b"\n")
+        os.write(_pipe, json.dumps([str(folder.absolute()), goes]).encode() + b"\n")
 
 
 def _hire() -> int:

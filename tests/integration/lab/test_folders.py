@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from rank_process import eventually
 
+from whichrank.demo import folders
+from whichrank.demo.folders import new_folder
 from whichrank.lab import box
 from whichrank.lab.network import can_be_here
 
@@ -53,11 +55,47 @@ def test_a_folder_that_comes_back_is_removed_again(tmp_path: Path) -> None:
         assert process.stdout is not None
         folder = Path(process.stdout.readline().strip())
         process.kill()
+    # THEN it goes each time
     for _ in range(3):
         eventually(lambda: not folder.exists())
         folder.mkdir()
-    # THEN it goes each time
     eventually(lambda: not folder.exists())
+
+
+def test_a_janitor_goes_when_folders_have_stayed_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a folder that is made again and again after it was removed, for longer than it has to stay away
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    looks, again = [0], 3 * folders._AWAY
+
+    def pass_time(_: float) -> None:
+        looks[0] += 1
+        if looks[0] <= again and looks[0] % 2:
+            folder.mkdir()
+
+    monkeypatch.setattr("whichrank.demo.folders.time.sleep", pass_time)
+    folders._remove([folder])
+    # THEN it is gone in the end
+    assert not folder.exists()
+    assert looks[0] >= again
+    # and one that never stays away is given up
+    looks[0], again = 0, 10**9
+    folder.mkdir()
+    folders._remove([folder])
+    assert looks[0] == folders._LOOKS
+
+
+def test_the_janitor_knows_of_a_folder_before_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[tuple[bool, bool]]()
+    monkeypatch.setattr(folders, "_tell", lambda folder, *, goes: told.append((goes, folder.exists())))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert new_folder("here-").parent == tmp_path
+    assert told == [(True, False)]
+    # and that none was made, if there is no place
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(FileNotFoundError):
+        new_folder("here-")
+    assert told[1:] == [(True, False), (False, False)]
 
 
 @needs_lab

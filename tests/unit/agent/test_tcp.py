@@ -104,6 +104,13 @@ def test_it_looks_seldom_and_more_often_on_suspicion(monkeypatch: pytest.MonkeyP
     assert looks(10, closely=True) == 20
     connections.expect_new()
     assert looks(4) == 3
+    # an agent's look that comes a little sooner than half a second after the last one counts
+    now_ns += 10 * second
+    soon = set[int]()
+    for _ in range(10):
+        soon.update(connections.rows(ranks, closely=True)["read_ns"].tolist())
+        now_ns += round(0.49 * second)
+    assert len(soon - seen) == 10
     connections.close()
 
 

@@ -325,6 +325,21 @@ def test_a_node_that_falls_silent_is_knocked_at_before_anybody_waits_and_not_for
     assert asked[-1] < 8.0
 
 
+def test_a_link_in_doubt_asks_for_connections_and_for_nothing_else() -> None:
+    # GIVEN three nodes at ease
+    a = analyzer()
+    nodes, there = at_ease()
+    for node, connections in zip(nodes, there, strict=True):
+        fed(a, node, 0.0, connections)
+    a.tick(T0 / S + 0.1)
+    for in_doubt in (False, True):
+        # WHEN it is in doubt where one of their links is slow, or not
+        a.slowness.links.in_doubt = in_doubt
+        # THEN they are asked accordingly
+        asked = a.requests("a:1")
+        assert (asked["connections"], asked["closely"]) == (in_doubt, False)
+
+
 def test_a_node_that_has_left_the_job_long_ago_is_not_blamed_for_a_later_hang() -> None:
     # GIVEN the third node fell silent, the job went on without it, and hangs long after
     a = analyzer()

@@ -36,6 +36,7 @@ class LinkWatch:
         self._traffic = Traffic()
         self._past = LinkPast()
         self._node = np.zeros(0, np.int64)
+        self._is_unsure = False
         self._in_doubt_since_s: float | None = None
         self._stalls_since_s: float | None = None
         self.matrix: tuple[LinkRate, ...] = ()
@@ -87,6 +88,12 @@ class LinkWatch:
     def begin_anew(self) -> None:
         """The job does not iterate yet, or no more: what goes over then is not what usually does."""
         self._traffic.forget()
+        self._is_unsure = self.in_doubt = False
+
+    def let_time_pass(self, now_s: float) -> None:
+        """Nothing new is known; no doubt lasts for ever."""
+        since_s = self._in_doubt_since_s
+        self.in_doubt = self._is_unsure and since_s is not None and now_s - since_s < self._window_s * DOUBTING
 
     def learn(self, transfers: Transfers, *, only_new: bool) -> None:
         """Nothing was slow in this window.
@@ -112,6 +119,7 @@ class LinkWatch:
 
     def _doubt(self, now_s: float, *, is_unsure: bool) -> None:
         since_s = self._in_doubt_since_s
+        self._is_unsure = is_unsure
         if is_unsure and (since_s is None or now_s - since_s >= self._window_s):
-            self._in_doubt_since_s = since_s = now_s
-        self.in_doubt = is_unsure and since_s is not None and now_s - since_s < self._window_s * DOUBTING
+            self._in_doubt_since_s = now_s
+        self.let_time_pass(now_s)

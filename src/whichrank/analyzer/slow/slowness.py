@@ -172,6 +172,7 @@ class Slowness:
             self.links.begin_anew()
             return []
         if int(window.iteration[-1]) <= self._newest:
+            self.links.let_time_pass(now_s)
             return []
         self._newest = int(window.iteration[-1])
         self._iteration_s = window.iteration_s

@@ -52,6 +52,23 @@ def test_a_slow_link_of_which_no_kernel_knows_is_looked_at_more_closely_and_not_
     assert doubts == [now_s % WINDOW_S < WINDOW_S / 2 for now_s in range(int(3 * WINDOW_S))]
 
 
+def test_a_doubt_does_not_outlast_its_time_where_nothing_new_is_known() -> None:
+    # GIVEN a link in doubt
+    watch, (state, window) = LinkWatch(WINDOW_S), job()
+    watch.look(state, window, transfers(SLOW), NOBODY, 0.0, always)
+    # WHEN no iteration ends any more THEN it is over after half a window
+    for now_s, in_doubt in ((1.0, True), (4.9, True), (5.0, False), (WINDOW_S + 1, False)):
+        watch.let_time_pass(now_s)
+        assert watch.in_doubt == in_doubt
+    # and at once where the job begins anew
+    watch.look(state, window, transfers(SLOW), NOBODY, 30.0, always)
+    assert watch.in_doubt
+    watch.begin_anew()
+    assert not watch.in_doubt
+    watch.let_time_pass(30.5)
+    assert not watch.in_doubt
+
+
 def test_what_a_kernel_says_ends_the_doubt() -> None:
     watch, (state, window) = LinkWatch(WINDOW_S), job()
     watch.look(state, window, transfers(SLOW), NOBODY, 0.0, always)
