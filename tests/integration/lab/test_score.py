@@ -46,7 +46,7 @@ def test_the_quick_subset_is_run_scored_and_gone_on_with(tmp_path: Path) -> None
         assert run.launcher == ("torchrun" if run.scenario == "stop" else "preloaded")
         assert verdict_of(run, OURS) not in ("wrong_name", "wrong_cause", "false_alarm"), run
     assert {runs[name].verdict for name in SURE} <= {"right", "late"}
-    assert runs["stop"].outcomes["ccl-d"].verdict == "right"
+    assert "right" in {runs["stop"].outcomes[method].verdict for method in METHODS}
     # AND the tables and the picture are made of them
     assert "| whichrank |" in done.stdout
     assert all(f"| {name} |" in done.stdout for name in quick)
