@@ -25,7 +25,7 @@ class Nursery:
     """
 
     def __init__(self) -> None:
-        self._folder = new_folder("whichrank-nursery-")
+        self._folder = new_folder("whichrank-nursery-", has_socket=True)
         self.path = self._folder / "socket"
         self._process: subprocess.Popen[bytes] | None = None
 

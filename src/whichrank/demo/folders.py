@@ -23,19 +23,26 @@ _AWAY, _LOOKS = 10, 120
 """Looks until which folders must have stayed away, and looks at most: what was at work in one ends with the lab, some
 seconds later, and may write until then."""
 _BETWEEN_S: Final = 1.0
+_SHORT: Final = Path("/tmp")  # noqa: S108
+_LONGEST: Final = 95
+"""Bytes of the path of a folder with a socket, which has 107 with its name (man 7 unix)."""
 _pipe: int | None = None
 
 
-def new_folder(prefix: str) -> Path:
+def new_folder(prefix: str, *, has_socket: bool = False) -> Path:
     """A new folder for temporary files, 0700, that is removed when this process has gone.
 
     Args:
         prefix: Its name begins with it.
+        has_socket: A unix socket is to be in it, so it is in /tmp if that of the user is too far down.
 
     Raises:
         OSError: There is no place for it.
     """
-    folder = Path(tempfile.gettempdir()) / f"{prefix}{secrets.token_hex(4)}"
+    name = f"{prefix}{secrets.token_hex(4)}"
+    folder = Path(tempfile.gettempdir()).absolute() / name
+    if has_socket and len(os.fsencode(folder)) > _LONGEST:
+        folder = _SHORT / name
     _tell(folder, goes=True)  # before it is there: we may be killed at any moment
     try:
         folder.mkdir(0o700)

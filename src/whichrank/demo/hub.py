@@ -40,7 +40,7 @@ class Hub:
         self.sites: dict[int, list[dict[str, Any]]] = {}
         self.events: dict[int, dict[str, Any]] = {}
         self._settings = settings
-        self.folder = new_folder("demo-")
+        self.folder = new_folder("demo-", has_socket=True)
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._ranks: dict[socket.socket, int] = {}

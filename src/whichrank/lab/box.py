@@ -185,18 +185,25 @@ def find(name: str) -> Lab:
     return Lab(file)
 
 
+def is_anything_left(name: str) -> bool:
+    """Whether there is anything of a lab."""
+    return bool(_namespaces(checked_name(name)) or list(_cgroups(name)) or exists(name))
+
+
 def remove(name: str) -> bool:
     """Kill what runs in a lab and remove all of it; whether there was anything."""
-    there = [namespace for namespace in namespaces() if namespace.startswith(f"{PREFIX}{checked_name(name)}-")]
-    remove_namespaces(there)
+    there = is_anything_left(name)
+    remove_namespaces(_namespaces(name))
     remove_dead()  # the memory of jobs that were killed
-    groups = list(_cgroups(name))
-    for group in groups:
+    for group in list(_cgroups(name)):
         _remove_cgroup(group)
-    had_file = exists(name)
     for path in (_path(name), _whole(name)):
         path.unlink(missing_ok=True)
-    return bool(there or groups or had_file)
+    return there
+
+
+def _namespaces(name: str) -> list[str]:
+    return [namespace for namespace in namespaces() if namespace.startswith(f"{PREFIX}{name}-")]
 
 
 def remove_all() -> list[str]:

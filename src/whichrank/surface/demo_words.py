@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import shutil
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from whichrank.bench.judge import Verdict
@@ -24,6 +24,8 @@ _SIMULATED: Final = "(simulated"
 """In the form of a fault that was done another way than the catalogue says."""
 _INDENT: Final = "  "
 _NARROWEST: Final = 40
+_PAIRS: Final = 4
+"""Of ranks, told of a fault between them."""
 _NOT_RIGHT: Final[Mapping[Verdict, str]] = {
     "unknown": "the alert names nobody",
     "missed": "there was no alert",
@@ -86,9 +88,26 @@ def truth_told(truth: Mapping[str, Any] | None, faults: Mapping[str, Fault]) -> 
         what += f" It was {truth['variant'].partition('(')[2].removesuffix(')')}."
     if truth["kind"] == "healthy":
         return f"A healthy job, {what} Nobody is at fault. Layout {truth['layout']}."
-    ranks = list(truth["culprits"])
-    who = f"rank{'s' * (len(ranks) > 1)} {ranges(ranks)}" if ranks else "no rank alone"
-    return f"The fault {what} It was done to {who}, in iteration {truth['iteration']} of a {truth['layout']} job."
+    when = f"in iteration {truth['iteration']} of a {truth['layout']} job"
+    return f"The fault {what} It was done to {_to_whom(truth)}, {when}."
+
+
+def _to_whom(truth: Mapping[str, Any]) -> str:
+    """Ranks, or the ways between them."""
+    parts = [_ranks(truth["culprits"])] if truth["culprits"] else []
+    if sources := truth.get("sources"):
+        parts.append(f"what {_ranks(sources)} send{'s' * (len(sources) == 1)} to other nodes")
+    if targets := truth.get("targets"):
+        parts.append(f"what other nodes send to {_ranks(targets)}")
+    if (pairs := truth.get("pairs")) and not sources and not targets:
+        told = ", ".join(f"{a} and {b}" for a, b in pairs[:_PAIRS])
+        more = f", and {len(pairs) - _PAIRS} more pairs" if len(pairs) > _PAIRS else ""
+        parts.append(f"what goes between ranks {told}{more}")
+    return ", and to ".join(parts) or "no rank alone"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {ranges(list(ranks))}"
 
 
 def agreement(result: Result) -> str:

@@ -254,6 +254,19 @@ def test_what_is_left_without_a_file_is_found_by_name() -> None:
     assert not box.remove("lost")
 
 
+def test_no_lab_is_removed_if_there_is_none_of_one_of_the_names(lab: Lab) -> None:
+    name = lab.file.name
+    command = [sys.executable, "-m", "whichrank", "lab", "down", name]
+    # WHEN one of the names is wrong THEN nothing is removed
+    refused = subprocess.run([*command, "nope"], capture_output=True, text=True, check=False)
+    assert (refused.returncode, "there is no lab 'nope'" in refused.stderr) == (2, True)
+    assert name in [file.name for file in box.labs()]
+    # and a name may come twice
+    removed = subprocess.run([*command, name], capture_output=True, text=True, check=False)
+    assert (removed.returncode, removed.stderr) == (0, f"removed: {name}\n")
+    assert name not in [file.name for file in box.labs()]
+
+
 def test_a_lab_can_be_in_a_user_namespace() -> None:
     # GIVEN a command that is root of a user namespace only
     program = (

@@ -13,6 +13,7 @@ from rank_process import eventually
 
 from whichrank.demo import folders
 from whichrank.demo.folders import new_folder
+from whichrank.demo.hub import Hub
 from whichrank.lab import box
 from whichrank.lab.network import can_be_here
 
@@ -83,6 +84,19 @@ def test_a_janitor_goes_when_folders_have_stayed_away(tmp_path: Path, monkeypatc
     folder.mkdir()
     folders._remove([folder])
     assert looks[0] == folders._LOOKS
+
+
+def test_a_socket_has_its_place_however_far_down_temporary_files_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far_down = tmp_path / ("x" * 100)
+    far_down.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(far_down))
+    assert new_folder("here-").parent == far_down
+    hub = Hub(lambda _: {})
+    assert hub.folder.parent == Path("/tmp")
+    hub.close()
+    assert not hub.folder.exists()
 
 
 def test_the_janitor_knows_of_a_folder_before_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

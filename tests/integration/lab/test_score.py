@@ -68,12 +68,14 @@ def test_the_quick_subset_is_run_scored_and_gone_on_with(tmp_path: Path) -> None
     [
         (["--again"], "--keep FOLDER"),
         (["--scenarios", "stpo"], "there is no scenario 'stpo'"),
+        (["--scenarios", ""], "--scenarios names none"),
+        (["--again", "--keep", "kept", "--results", "none.jsonl"], "no run of these that methods have gone through"),
         (["--methods", "guess"], "there is no method 'guess'"),
         (["--seeds", "0"], "--seeds"),
     ],
 )
-def test_what_cannot_be_scored_is_said_before_anything_is_run(options: list[str], said: str) -> None:
-    done = subprocess.run([*SCORE, *options], check=False, capture_output=True, text=True)
+def test_what_cannot_be_scored_is_said_before_anything_is_run(options: list[str], said: str, tmp_path: Path) -> None:
+    done = subprocess.run([*SCORE, *options], check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     assert said in done.stderr
 

@@ -119,6 +119,24 @@ def test_truth_says_what_was_done_another_way() -> None:
     assert "simulated" not in truth_told({**killed, "variant": "cgroup"}, setup.known_faults())
 
 
+@pytest.mark.parametrize(
+    ("truth", "whom"),
+    [
+        ({"culprits": (5,)}, "rank 5"),
+        ({"culprits": ()}, "no rank alone"),
+        ({"culprits": (), "sources": (2, 3), "pairs": ((1, 2),)}, "what ranks 2 and 3 send to other nodes"),
+        ({"culprits": (5,), "sources": (2,)}, "rank 5, and to what rank 2 sends to other nodes"),
+        ({"culprits": (), "targets": (2, 3)}, "what other nodes send to ranks 2 and 3"),
+        ({"culprits": (), "pairs": ((1, 2), (3, 4))}, "what goes between ranks 1 and 2, 3 and 4"),
+        ({"culprits": (), "pairs": [(0, n) for n in range(1, 7)]},
+         "what goes between ranks 0 and 1, 0 and 2, 0 and 3, 0 and 4, and 2 more pairs"),
+    ],
+)  # fmt: skip
+def test_truth_says_to_whom_it_was_done(truth: dict[str, object], whom: str) -> None:
+    said = truth_told({**asdict(STOPPED), **truth}, setup.known_faults())
+    assert f" It was done to {whom}, in iteration" in said
+
+
 @pytest.mark.parametrize("verdict", Verdict.__args__)  # type: ignore[attr-defined]
 def test_every_verdict_has_plain_words(verdict: Verdict) -> None:
     said = agreement(result_of(verdict))

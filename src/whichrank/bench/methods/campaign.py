@@ -255,22 +255,25 @@ def hear_again(
         tell: Called after each.
 
     Raises:
-        UsageError: The file cannot be written, or there is no recording of a run.
+        UsageError: The file cannot be written or holds no such run, or there is no recording of one.
     """
     make_ready(path)
-    for planned in todo:
-        run = known.get(planned.key)
-        if run is None or not run.outcomes.keys() & METHODS.keys():
-            continue
+    runs = [(planned.scenario, known[planned.key]) for planned in todo if planned.key in known]
+    heard = [(scenario, run) for scenario, run in runs if run.outcomes.keys() & METHODS.keys()]
+    if not heard:
+        raise UsageError(
+            "no run of these that methods have gone through", where=str(path), mend="whichrank lab score --keep FOLDER"
+        )
+    for scenario, run in heard:
         tape = _kept(keep, run) / FILE_NAME
         if not tape.is_file():
             raise UsageError(
                 f"there is no recording of {run.scenario}, seed {run.seed}", where=str(tape), mend="--keep FOLDER"
             )
-        outcomes = _outcomes(msgspec.convert(run.truth, Truth), planned.scenario, _heard(tape, methods))
-        run = msgspec.structs.replace(run, outcomes=run.outcomes | outcomes)
-        append_result(path, run)
-        tell(run)
+        outcomes = _outcomes(msgspec.convert(run.truth, Truth), scenario, _heard(tape, methods))
+        again = msgspec.structs.replace(run, outcomes=run.outcomes | outcomes)
+        append_result(path, again)
+        tell(again)
 
 
 def _kept(keep: Path, run: Run) -> Path:

@@ -47,7 +47,7 @@ def up(name: str | None, nodes: int, leaves: int, spines: int, ports: int, rate:
 def down(names: tuple[str, ...], remove_every: bool) -> None:
     """Kill what runs in a lab and remove all of it; without a name, the only one that there is."""
     from whichrank.errors import UsageError
-    from whichrank.lab.box import checked_name, labs, remove, remove_all
+    from whichrank.lab.box import checked_name, is_anything_left, labs, remove, remove_all
     from whichrank.lab.userspace import refuse_without_root
 
     if remove_every and names:
@@ -65,10 +65,11 @@ def down(names: tuple[str, ...], remove_every: bool) -> None:
             where=", ".join(there),
             mend="whichrank lab down NAME, or --all",
         )
-    for name in names or there:
-        if not remove(checked_name(name)):
+    wanted = list(dict.fromkeys(names or there))
+    for name in wanted:  # before any is removed
+        if not is_anything_left(checked_name(name)):
             raise UsageError(f"there is no lab '{name}'", mend="whichrank lab status")
-    _say_removed(list(names or there))
+    _say_removed([name for name in wanted if remove(name)])
 
 
 @command.command()

@@ -12,9 +12,7 @@ from whichrank.surface.numbers import WholeNumber
 
 
 @click.command()
-@click.option(
-    "--scenarios", default="", help="Names with commas between, 'quick' or 'claims'; all if not given. See `lab list`."
-)
+@click.option("--scenarios", help="Names with commas between, 'quick' or 'claims'; all if not given. See `lab list`.")
 @click.option("--seeds", type=WholeNumber(1, 1000), default=5, show_default=True, help="Runs of each scenario.")
 @click.option("--methods", default="", help="Names with commas between; all if not given, 'none' for whichrank alone.")
 @click.option(
@@ -32,7 +30,7 @@ from whichrank.surface.numbers import WholeNumber
 @click.option("--picture", "picture_path", type=click.Path(path_type=Path), help="Write the first table as SVG.")
 @click.option("--json", "as_json", is_flag=True, help="Print all runs as JSON.")
 def score(
-    scenarios: str, seeds: int, methods: str, launcher: Any, results: Path | None, keep: Path | None,
+    scenarios: str | None, seeds: int, methods: str, launcher: Any, results: Path | None, keep: Path | None,
     again: bool, picture_path: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run the catalogue, let each method go through a recording of each scenario, and print the two tables.
@@ -45,10 +43,13 @@ def score(
     from whichrank.bench.methods.campaign import OURS, done_in, plan
     from whichrank.bench.methods.tables import class_table, picture, scenario_table, verdict_of
     from whichrank.bench.results_file import ready_picture
+    from whichrank.errors import UsageError
     from whichrank.lab.scenarios import chosen
 
     names = _methods(methods)
-    todo = plan(chosen(_names(scenarios)), seeds, launcher)
+    if scenarios is not None and not _names(scenarios):  # a variable of the shell that is not set
+        raise UsageError("--scenarios names none", mend="leave it out for all, or whichrank lab list")
+    todo = plan(chosen(_names(scenarios or "")), seeds, launcher)
     path = results or Path("whichrank-out/lab-score.jsonl")
     if picture_path:
         ready_picture(picture_path)
