@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -112,6 +114,13 @@ def test_the_janitor_knows_of_a_folder_before_it_is_there(tmp_path: Path, monkey
     assert told[1:] == [(True, False), (False, False)]
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder in whose folders sockets have their place."""
+    with tempfile.TemporaryDirectory(prefix="wr-") as folder:
+        yield Path(folder)
+
+
 @needs_lab
 @pytest.mark.lab
 @pytest.mark.parametrize(
@@ -125,17 +134,17 @@ def test_the_janitor_knows_of_a_folder_before_it_is_there(tmp_path: Path, monkey
         ),
     ],
 )
-def test_nothing_of_a_job_in_a_lab_is_left(command: list[str], number: int, prefixes: set[str], tmp_path: Path) -> None:
-    there = tmp_path / "tmp"
-    there.mkdir()
+def test_nothing_of_a_job_in_a_lab_is_left(
+    command: list[str], number: int, prefixes: set[str], tmp_path: Path, short: Path
+) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "whichrank", "lab", *command],
-        env={**os.environ, "TMPDIR": str(there)}, cwd=tmp_path, stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(short)}, cwd=tmp_path, stderr=subprocess.DEVNULL,
     )  # fmt: skip
 
     def is_under_way() -> bool:
         assert process.poll() is None
-        begun = [path.name for path in there.iterdir()]
+        begun = [path.name for path in short.iterdir()]
         return all(any(name.startswith(prefix) for name in begun) for prefix in prefixes | {"demo-"})
 
     # GIVEN a job that has begun WHEN its command is killed
@@ -146,5 +155,5 @@ def test_nothing_of_a_job_in_a_lab_is_left(command: list[str], number: int, pref
         process.wait()
     # THEN its folders go with its lab
     ours = ("whichrank-", "demo-")
-    eventually(lambda: not any(path.name.startswith(ours) for path in there.iterdir()))
+    eventually(lambda: not any(path.name.startswith(ours) for path in short.iterdir()))
     eventually(lambda: all(lab.owner_pid != process.pid for lab in box.labs()))
