@@ -23,7 +23,7 @@ _AWAY, _LOOKS = 10, 120
 """Looks until which folders must have stayed away, and looks at most: what was at work in one ends with the lab, some
 seconds later, and may write until then."""
 _BETWEEN_S: Final = 1.0
-_SHORT: Final = Path("/tmp")  # noqa: S108
+_SHORT: Final = Path("/tmp")  # noqa: S108  # for its short path; what is made in it has a random name and is 0700
 _LONGEST: Final = 95
 """Bytes of the path of a folder with a socket, which has 107 with its name (man 7 unix)."""
 _pipe: int | None = None
@@ -40,7 +40,7 @@ def new_folder(prefix: str, *, has_socket: bool = False) -> Path:
         OSError: There is no place for it.
     """
     name = f"{prefix}{secrets.token_hex(4)}"
-    folder = Path(tempfile.gettempdir()).absolute() / name
+    folder = Path(tempfile.gettempdir()) / name
     if has_socket and len(os.fsencode(folder)) > _LONGEST:
         folder = _SHORT / name
     _tell(folder, goes=True)  # before it is there: we may be killed at any moment
