@@ -13,11 +13,11 @@ const char *wr_layout_json(void) {
   static char text[16384];
   int at = snprintf(text, sizeof text, "{");
   VALUE(WR_MAGIC); VALUE(WR_VERSION); VALUE(WR_COMMS); VALUE(WR_INFLIGHT); VALUE(WR_WAITS); VALUE(WR_PAIRS);
-  VALUE(WR_CONNECTIONS); VALUE(WR_PACES); VALUE(WR_MEMBERS); VALUE(WR_RECORDS); VALUE(WR_COMM_WINDOW); VALUE(WR_PAIR_WINDOW);
-  SIZE(wr_header); SIZE(wr_frame); SIZE(wr_block); SIZE(wr_channel); SIZE(wr_inflight); SIZE(wr_wait); SIZE(wr_pair);
+  VALUE(WR_CONNECTIONS); VALUE(WR_PACES); VALUE(WR_SPLITS); VALUE(WR_SPLIT_ROWS); VALUE(WR_MEMBERS); VALUE(WR_RECORDS); VALUE(WR_COMM_WINDOW); VALUE(WR_PAIR_WINDOW);
+  SIZE(wr_header); SIZE(wr_frame); SIZE(wr_block); SIZE(wr_channel); SIZE(wr_inflight); SIZE(wr_wait); SIZE(wr_pair); SIZE(wr_splits);
   SIZE(wr_connection); SIZE(wr_pace); SIZE(wr_comm); SIZE(wr_record); SIZE(wr_ring); SIZE(wr_sensor_status); SIZE(wr_op);
   OFFSET(wr_ring, header); OFFSET(wr_ring, frame); OFFSET(wr_ring, frame_peer); OFFSET(wr_ring, inflight_used);
-  OFFSET(wr_ring, waits_used); OFFSET(wr_ring, inflight); OFFSET(wr_ring, wait); OFFSET(wr_ring, pair);
+  OFFSET(wr_ring, waits_used); OFFSET(wr_ring, splits_head); OFFSET(wr_ring, splits); OFFSET(wr_ring, inflight); OFFSET(wr_ring, wait); OFFSET(wr_ring, pair);
   OFFSET(wr_ring, connection); OFFSET(wr_ring, comm); OFFSET(wr_ring, members); OFFSET(wr_ring, record);
   OFFSET(wr_header, pid); OFFSET(wr_header, pid_start_ticks); OFFSET(wr_header, heartbeat_ns);
   OFFSET(wr_header, closed_ns); OFFSET(wr_header, head); OFFSET(wr_header, ordinal);
@@ -32,8 +32,8 @@ const char *wr_layout_json(void) {
   OFFSET(wr_inflight, trace_id); OFFSET(wr_inflight, t_issue_ns); OFFSET(wr_inflight, wait_since_ns);
   OFFSET(wr_inflight, count); OFFSET(wr_inflight, signature); OFFSET(wr_inflight, issue_tid);
   OFFSET(wr_inflight, peer); OFFSET(wr_inflight, comm_slot); OFFSET(wr_inflight, flags);
-  OFFSET(wr_inflight, polled_ns); OFFSET(wr_inflight, splits); OFFSET(wr_inflight, split_in);
-  OFFSET(wr_inflight, split_out);
+  OFFSET(wr_inflight, polled_ns); OFFSET(wr_inflight, out_count); OFFSET(wr_splits, comm_id); OFFSET(wr_splits, counter);
+  OFFSET(wr_splits, splits); OFFSET(wr_splits, count); OFFSET(wr_splits, split_in); OFFSET(wr_splits, split_out);
   OFFSET(wr_wait, since_ns); OFFSET(wr_wait, comm_id); OFFSET(wr_wait, counter); OFFSET(wr_wait, comm_slot);
   OFFSET(wr_wait, how); OFFSET(wr_wait, count); OFFSET(wr_wait, t_issue_ns);
   OFFSET(wr_pair, issued); OFFSET(wr_pair, comm_slot); OFFSET(wr_pair, kind); OFFSET(wr_pair, peer);

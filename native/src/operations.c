@@ -141,13 +141,26 @@ static void fill_row(wr_ring *ring, const wr_op *op) {
   STORE(&r->dtype, op->dtype);
   STORE(&r->reduce_op, op->reduce_op);
   STORE(&r->flags, op->flags);
-  uint32_t splits = op->splits < WR_SPLITS ? op->splits : WR_SPLITS;
-  STORE(&r->splits, splits);
-  for (uint32_t i = 0; i < splits; i++) {
-    STORE(&r->split_in[i], op->split_in ? (uint32_t)op->split_in[i] : 0);
-    STORE(&r->split_out[i], op->split_out ? (uint32_t)op->split_out[i] : 0);
-  }
   STORE_RELEASE(&r->version, version + 1);
+}
+
+static void keep_splits(wr_ring *ring, const wr_op *op) {
+  uint32_t ticket = ADD(&ring->splits_head, 1) - 1; /* ADD returns the sum */
+  wr_splits *s = &ring->splits[ticket % WR_SPLIT_ROWS];
+  STORE_RELEASE(&s->seq, 2 * (uint64_t)ticket + 1);
+  WR_FENCE();
+  STORE(&s->comm_id, op->comm_id);
+  STORE(&s->counter, op->counter);
+  STORE(&s->ordinal, op->ordinal);
+  STORE(&s->count, op->count);
+  STORE(&s->out_count, op->out_count);
+  uint32_t splits = op->split_in && op->split_out ? (op->splits < WR_SPLITS ? op->splits : WR_SPLITS) : 0;
+  STORE(&s->splits, splits);
+  for (uint32_t i = 0; i < splits; i++) {
+    STORE(&s->split_in[i], (uint32_t)op->split_in[i]);
+    STORE(&s->split_out[i], (uint32_t)op->split_out[i]);
+  }
+  STORE_RELEASE(&s->seq, 2 * (uint64_t)ticket + 2);
 }
 
 /* The frame turns to the block of this operation. `op_counter` only grows, though operations begin on several threads
@@ -230,6 +243,7 @@ void wr_op_begin(wr_ring *ring, wr_op *op) {
     op->flags |= WR_FLAG_UNTRACKED;
     ADD(&ring->header.dropped_inflight, 1);
   }
+  if (op->kind == WR_ALL_TO_ALL) keep_splits(ring, op);
   begin_frame_block(ring, op);
 }
 

@@ -90,15 +90,34 @@ TEST(op_failure_is_counted) {
   CHECK(ring->comm[slot].failed == 1 && ring->record[0].status == WR_FAILED);
 }
 
-TEST(op_splits_are_kept_up_to_sixteen) {
+TEST(op_splits_are_kept_beyond_its_end) {
   wr_ring *ring = ring_new();
-  int64_t in[20], out[20];
-  for (int i = 0; i < 20; i++) in[i] = i, out[i] = 100 + i;
-  wr_op op = op_new(comm_new(ring, 20), WR_ALL_TO_ALL, -1);
-  op.splits = 20, op.split_in = in, op.split_out = out;
+  enum { MANY = WR_SPLITS + 4 };
+  int64_t in[MANY], out[MANY];
+  for (int i = 0; i < MANY; i++) in[i] = i, out[i] = 100 + i;
+  wr_op op = op_new(comm_new(ring, MANY), WR_ALL_TO_ALL, -1);
+  op.splits = MANY, op.split_in = in, op.split_out = out, op.count = 7, op.out_count = 9;
   wr_op_begin(ring, &op);
-  const wr_inflight *row = &ring->inflight[op.row];
-  CHECK(row->splits == WR_SPLITS && row->split_in[15] == 15 && row->split_out[15] == 115);
+  wr_op_end(ring, &op, WR_DONE);
+  const wr_splits *row = &ring->splits[0];
+  CHECK(ring->splits_head == 1 && row->seq == 2 && row->counter == op.counter && row->comm_id == op.comm_id);
+  CHECK(row->splits == WR_SPLITS && row->split_in[WR_SPLITS - 1] == WR_SPLITS - 1 && row->split_out[3] == 103);
+  CHECK(row->count == 7 && row->out_count == 9);
+}
+
+TEST(op_splits_of_the_latest_are_kept_and_even_ones_have_none) {
+  wr_ring *ring = ring_new();
+  int slot = comm_new(ring, 8);
+  for (int i = 0; i < WR_SPLIT_ROWS + 3; i++) {
+    wr_op op = op_new(slot, WR_ALL_TO_ALL, -1), other = op_new(slot, WR_ALL_REDUCE, -1);
+    wr_op_begin(ring, &op);
+    wr_op_end(ring, &op, WR_DONE);
+    wr_op_begin(ring, &other); /* no splits of these */
+    wr_op_end(ring, &other, WR_DONE);
+  }
+  CHECK_EQUAL(ring->splits_head, WR_SPLIT_ROWS + 3);
+  CHECK(ring->splits[2].counter == 2 * (WR_SPLIT_ROWS + 2) + 1 && ring->splits[3].counter == 7);
+  CHECK_EQUAL(ring->splits[2].splits, 0);
 }
 
 TEST(op_more_than_64_in_flight_keep_their_counters) {

@@ -121,6 +121,7 @@ def test_sizes_and_places_in_the_ring_are_those_of_the_compiler() -> None:
         "wr_connection": ("connection", told["WR_CONNECTIONS"]),
         "wr_comm": ("comm", told["WR_COMMS"]),
         "wr_record": ("record", told["WR_RECORDS"]),
+        "wr_splits": ("splits", told["WR_SPLIT_ROWS"]),
     }
     # THEN every struct of the ring stands there with its size, its number of rows and its place
     found = {struct: (int(rows), int(size), int(at)) for struct, rows, size, at in parts if struct.startswith("wr_")}

@@ -140,9 +140,18 @@ struct Splits { // as many as a row holds
   int64_t in[WR_SPLITS], out[WR_SPLITS];
 };
 
-inline size_t copy_splits(const c10::IValue& list, int64_t* to) {
+// In elements. The operator has them in rows of its tensor, or as a list with a tensor for each member.
+inline size_t copy_splits(const c10::IValue& list, const c10::IValue& tensor, int64_t* to) {
   const c10::ArrayRef<c10::IValue> given = list.toListRef();
-  for (size_t i = 0; i < given.size() && i < WR_SPLITS; ++i) to[i] = given[i].toInt();
+  const at::Tensor& whole = tensor.toTensor();
+  const int64_t rows = whole.dim() ? whole.size(0) : 0, row = rows ? whole.numel() / rows : 1;
+  for (size_t i = 0; i < given.size() && i < WR_SPLITS; ++i) to[i] = given[i].toInt() * row;
+  return given.size();
+}
+
+inline size_t copy_sizes(const c10::IValue& tensors, int64_t* to) {
+  const c10::ArrayRef<c10::IValue> given = tensors.toListRef();
+  for (size_t i = 0; i < given.size() && i < WR_SPLITS; ++i) to[i] = given[i].toTensor().numel();
   return given.size();
 }
 
@@ -163,9 +172,12 @@ inline void fill_op(wr_op& op, const Operator& kind, const Places& p, const c10:
   op.timeout_ms = timeout > 0 ? as_ms(timeout) : default_timeout_ms;
   const int8_t list = kind.kind == WR_ALL_GATHER || kind.kind == WR_GATHER ? p.output : p.input;
   if (list >= 0 && arguments[list].isList() && !arguments[list].isTensorList()) op.flags |= WR_FLAG_LISTS;
-  if (p.split_in >= 0) {
-    const size_t in_count = copy_splits(arguments[p.split_in], splits.in);
-    const size_t out_count = copy_splits(arguments[p.split_out], splits.out);
+  if (kind.kind == WR_ALL_TO_ALL) {
+    const bool of_rows = p.split_in >= 0;
+    const size_t in_count = of_rows ? copy_splits(arguments[p.split_in], arguments[p.input], splits.in)
+                                    : copy_sizes(arguments[p.input], splits.in);
+    const size_t out_count = of_rows ? copy_splits(arguments[p.split_out], arguments[p.output], splits.out)
+                                     : copy_sizes(arguments[p.output], splits.out);
     if (in_count || out_count) op.flags |= WR_FLAG_UNEVEN;
     const size_t n = std::min(in_count, out_count);
     if (n > WR_SPLITS) op.flags |= WR_FLAG_SPLITS_CUT;

@@ -31,7 +31,7 @@ extern "C" {
 #define WR_API __attribute__((visibility("default")))
 
 #define WR_MAGIC UINT64_C(0x31474e4952485257) /* "WRHRING1" little endian */
-#define WR_VERSION 1u
+#define WR_VERSION 2u
 
 enum {
   WR_COMMS = 256,          /* communicators alive at once */
@@ -43,7 +43,8 @@ enum {
   WR_RECORDS = 8192,       /* completed operations kept; a power of two */
   WR_FRAME_BLOCKS = 8,
   WR_FRAME_CHANNELS = 8,
-  WR_SPLITS = 16,          /* all-to-all splits kept per direction */
+  WR_SPLITS = 64,          /* all-to-all splits kept per direction */
+  WR_SPLIT_ROWS = 16,      /* of so many of the latest all-to-alls, under way or complete */
   WR_PACES = 8,            /* classes of pace at which data came in, see wr_pace */
   WR_COMM_WINDOW = 1024,   /* out-of-order completions tracked per communicator */
   WR_PAIR_WINDOW = 256,    /* and per pair */
@@ -159,9 +160,7 @@ typedef struct {
   uint16_t flags;
   uint64_t polled_ns;      /* last is_completed() by the program */
   uint64_t out_count;      /* elements of the output */
-  uint32_t splits;         /* how many of the arrays below are set */
-  uint32_t reserved;
-  uint32_t split_in[WR_SPLITS], split_out[WR_SPLITS];
+  uint64_t reserved;
 } wr_inflight;
 
 typedef struct {
@@ -176,6 +175,19 @@ typedef struct {
   uint32_t timeout_ms, tag;
   uint64_t t_issue_ns;
 } wr_wait;
+
+/* What an all-to-all sends to each member and expects of it. Kept beside the operations and beyond their end: a rank that
+ * left one out meets the sizes of the next, and has often completed that round before a peer aborts over it.
+ * `seq` is written last: 2 * ticket + 2. */
+typedef struct {
+  uint64_t seq;
+  uint64_t comm_id;
+  uint32_t counter, ordinal;
+  uint32_t splits;         /* how many of the arrays below are set; 0: the same for all members */
+  uint32_t reserved;
+  uint64_t count, out_count; /* elements of the input and of the output */
+  uint32_t split_in[WR_SPLITS], split_out[WR_SPLITS]; /* to each member, from each member */
+} wr_splits;
 
 /* Counters of send/recv: they count per source, destination and tag, since stages differ by design. */
 typedef struct {
@@ -221,19 +233,22 @@ typedef struct {
   wr_frame frame;
   uint16_t frame_peer[WR_FRAME_BLOCKS][WR_FRAME_CHANNELS]; /* connection + 1 behind each channel; 0 unused */
   uint64_t inflight_used;                                  /* bit maps of claimed rows */
-  uint32_t waits_used, reserved;
+  uint32_t waits_used;
+  uint32_t splits_head;                                    /* all-to-alls begun; wraps */
   wr_inflight inflight[WR_INFLIGHT];
   wr_wait wait[WR_WAITS];
   wr_pair pair[WR_PAIRS];
   wr_connection connection[WR_CONNECTIONS];
   wr_comm comm[WR_COMMS];
+  wr_splits splits[WR_SPLIT_ROWS];
   int32_t members[WR_MEMBERS];
   wr_record record[WR_RECORDS];
 } wr_ring;
 
 WR_ASSERT(sizeof(wr_trace_id) == 16, "trace id");
 WR_ASSERT(sizeof(wr_frame) == 1184, "probing frame: CCL-D section 5.1");
-WR_ASSERT(sizeof(wr_inflight) == 256, "in-flight row");
+WR_ASSERT(sizeof(wr_inflight) == 128, "in-flight row");
+WR_ASSERT(sizeof(wr_splits) == 560, "splits of an all-to-all");
 WR_ASSERT(sizeof(wr_wait) == 64, "wait row");
 WR_ASSERT(sizeof(wr_record) == 64, "record");
 WR_ASSERT(sizeof(wr_comm) == 512, "communicator row");

@@ -148,7 +148,9 @@ class Agent:
         for batch in self._outbox.to_resend(now_ns):
             if not self._end.send(batch):
                 break
-        told, self._longest_wait_ns = self._node.told(connections_closely=close or self._asked_connections)
+        told, self._longest_wait_ns = self._node.told(
+            closely=close, connections_closely=close or self._asked_connections
+        )
         is_catching_up = self._is_catching_up()
         states = self._no_states(now_ns)
         if not is_catching_up:
@@ -157,6 +159,8 @@ class Agent:
         if not (self._outbox.may_send() and self._send(states)):
             self._outbox.put_by()
             return False
+        if not is_catching_up:
+            self._node.note_told()
         return not is_catching_up
 
     def _catch_up(self) -> None:
@@ -225,6 +229,8 @@ class Agent:
 
     def _obey(self, request: Request) -> None:
         self._outbox.heard(request, time.monotonic_ns())
+        if request.retell:
+            self._node.tell_again()
         self._asked_closely, self._asked_connections = request.closely, request.connections
         self._stacks.ask(self._living(request.stacks_of))
         self._profiler.ask(self._living(request.profiles_of), request.profile_s)

@@ -11,13 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from whichrank.agent.rank import RankWatch
-from whichrank.model.rows import COMM, HEADER, INFLIGHT_ROW, PAIR, WAIT, Kind
+from whichrank.model.rows import COMM, HEADER, INFLIGHT_ROW, PAIR, SPLITS_ROW, WAIT, Kind
 from whichrank.model.telemetry import (
     COMM_ROW,
     INFLIGHT_TOLD,
     PAIR_ROW,
     RANK_ROW,
     RECORD_TOLD,
+    SPLITS_TOLD,
     WAIT_TOLD,
     ProcessState,
 )
@@ -49,21 +50,27 @@ class Told(NamedTuple):
     inflight: bytes
     waits: bytes
     connections: bytes
+    splits: bytes
 
 
 def tell(
-    watches: Sequence[RankWatch], inferred: Sequence[Rows], lost_records: Sequence[int], connections: Rows
+    watches: Sequence[RankWatch],
+    inferred: Sequence[Rows],
+    lost_records: Sequence[int],
+    connections: Rows,
+    splits: Sequence[Rows],
 ) -> Told:
-    """All that the latest looks at these ranks say; the first three sequences run in parallel.
+    """All that the latest looks at these ranks say; all sequences run in parallel.
 
     Args:
         watches: The ranks.
         inferred: Waits that no sensor marked.
         lost_records: By rank.
         connections: Rows of TCP_ROW.
+        splits: Rows of SPLITS_ROW that are news.
     """
     if not watches:
-        return Told(b"", b"", b"", b"", b"", b"")
+        return Told(b"", b"", b"", b"", b"", b"", b"")
     return Told(
         rank_rows(watches, lost_records).tobytes(),
         comm_rows(watches).tobytes(),
@@ -71,6 +78,7 @@ def tell(
         inflight_rows(watches).tobytes(),
         wait_rows(watches, inferred).tobytes(),
         connections.tobytes(),
+        splits_rows(watches, splits).tobytes(),
     )
 
 
@@ -146,6 +154,13 @@ def wait_rows(watches: Sequence[RankWatch], inferred: Sequence[Rows]) -> Rows:
     rows["rank"] = _ranks([*watches, *watches], [*sizes, *(table.size for table in inferred)])
     rows["comm"] = _comms([*watches, *watches], [*marked, *inferred])
     rows["inferred"][sum(sizes) :] = 1
+    return rows
+
+
+def splits_rows(watches: Sequence[RankWatch], splits: Sequence[Rows]) -> Rows:
+    """Rows of SPLITS_TOLD."""
+    rows = _around(_joined(splits, SPLITS_ROW), SPLITS_TOLD)
+    rows["rank"] = _ranks(watches, [table.size for table in splits])
     return rows
 
 

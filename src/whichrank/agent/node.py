@@ -114,13 +114,24 @@ class Node:
                 watch.note_end_if_over()
                 self._tell_end(path, watch)
 
-    def told(self, *, connections_closely: bool) -> tuple[Told, int]:
+    def told(self, *, closely: bool, connections_closely: bool) -> tuple[Told, int]:
         """State columns of the latest looks, and how long the longest wait lasts, in ns."""
         watches = self.watches()
         inferred = [self._inferred.get(watch.path, _none(watch)) for watch in watches]
         lost = [watch.reader.lost + self._outbox.dropped_records[watch.rank] for watch in watches]
         connections = self._connections.rows(watches, closely=connections_closely)
-        return tell(watches, inferred, lost, connections), oldest_wait_ns(watches, inferred)
+        splits = [watch.splits(closely=closely) for watch in watches]
+        return tell(watches, inferred, lost, connections, splits), oldest_wait_ns(watches, inferred)
+
+    def note_told(self) -> None:
+        """The analyzer was sent what `told` returned last."""
+        for watch in self.watches():
+            watch.note_told()
+
+    def tell_again(self) -> None:
+        """The analyzer is a new one."""
+        for watch in self._watches.values():
+            watch.tell_again()
 
     def close(self) -> None:
         """Let go of all rings and of the kernel."""

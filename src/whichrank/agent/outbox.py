@@ -29,7 +29,8 @@ MOST_EVENTS_PER_BATCH: Final = 256
 RESEND_AFTER_NS: Final = 3_000_000_000
 
 
-_NO_STATES: Final = dict.fromkeys(("ranks", "comms", "pairs", "inflight", "waits", "rates", "connections"), b"")
+_STATES: Final = ("ranks", "comms", "pairs", "inflight", "waits", "rates", "connections", "splits")
+_NO_STATES: Final = dict.fromkeys(_STATES, b"")
 
 
 class _Unanswered(NamedTuple):

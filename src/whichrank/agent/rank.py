@@ -26,7 +26,7 @@ from whichrank.agent.processes import (
 )
 from whichrank.agent.usage import NO_USAGE, Host, UsageWatch
 from whichrank.errors import RingFormatError
-from whichrank.model.rows import RECORD
+from whichrank.model.rows import RECORD, SPLITS_ROW
 from whichrank.model.telemetry import CommInfo, ProcessState, WaitChannel
 from whichrank.ring.reader import RingLook, RingReader, Rows, Scratch
 
@@ -36,6 +36,7 @@ BUSY_WRITTEN_BYTES_PER_S: Final = 256 << 10
 BUSY_CHILDREN_CPU_NS_PER_S: Final = 50_000_000
 UNKNOWN_STATUS: Final = -1
 _OVER: Final = frozenset((ProcessState.ZOMBIE, ProcessState.GONE))
+_NO_SPLITS: Final = np.empty(0, SPLITS_ROW)
 _UNKNOWN: Final = WaitChannel.UNKNOWN  # Python 3.11 looks members up anew each time, at a microsecond
 
 
@@ -91,6 +92,7 @@ class RankWatch:
         self._comm_versions = b""
         self.rank = -1
         self.comms_changed = True
+        self._splits_seen = self._splits_told = self._splits_sending = 0
         self._note_look()
 
     @property
@@ -132,6 +134,31 @@ class RankWatch:
             except (RingFormatError, OSError):
                 self.is_cut = True
         return np.empty(0, RECORD)
+
+    def splits(self, *, closely: bool) -> Rows:
+        """What its latest all-to-alls send to whom and expect of whom, if that is news; else nothing.
+
+        Only of a rank that has ended or, if it is looked at closely, begins no more of them: they are many.
+        """
+        head, before, self._splits_seen = self.look.splits_head, self._splits_seen, self.look.splits_head
+        self._splits_sending = self._splits_told
+        if head == self._splits_told or not (self.ended_ns or (closely and head == before)) or self.is_cut:
+            return _NO_SPLITS
+        try:
+            rows = self.reader.splits()
+        except (RingFormatError, OSError):
+            self.is_cut = True
+            return _NO_SPLITS
+        self._splits_sending = head
+        return rows
+
+    def note_told(self) -> None:
+        """The analyzer was sent what `splits` returned last."""
+        self._splits_told = self._splits_sending
+
+    def tell_again(self) -> None:
+        """The analyzer knows nothing of what was told."""
+        self._splits_told = 0
 
     def comm_ids(self, slots: NDArray[np.uint16], epochs: NDArray[np.uint8]) -> NDArray[np.uint64]:
         """Communicators by slot and epoch, 0 where they came and went between two looks."""

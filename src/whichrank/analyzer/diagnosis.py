@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from whichrank.analyzer.device import overtaken
 from whichrank.analyzer.history import History
+from whichrank.analyzer.mismatch import mismatch
 from whichrank.analyzer.paths import dead_words
 from whichrank.analyzer.peers import WITNESS, Peers
 from whichrank.analyzer.reach import out_of_reach
@@ -22,14 +23,14 @@ from whichrank.analyzer.state import JobState
 from whichrank.locate import waitgraph
 from whichrank.locate.deaths import in_order
 from whichrank.locate.departures import expected
-from whichrank.locate.signatures import ASKED_OF_A_SIDE, Contradiction, Deviation, contradictions, departed, deviants
+from whichrank.locate.signatures import CompletedRounds, departed
 from whichrank.locate.strays import LEAST_ALIKE
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence, Link
 from whichrank.model.picture import Bools, Picture
 from whichrank.model.rows import SYNCHRONISING, UNNUMBERED, Kind
 from whichrank.model.sequence import Tokens
-from whichrank.model.signature import describe, op_name, signatures
+from whichrank.model.signature import describe, op_name
 
 IDLE_CPU = 0.1
 """Share of a core below which a process does nothing."""
@@ -37,13 +38,6 @@ LISTED = 16
 """Candidates, at most: more help nobody."""
 MOST_NAMED = 1024
 TIME_BLOCKED = "time blocked"
-
-
-class CompletedRounds(Protocol):
-    """What members issued in rounds that they have completed."""
-
-    def completed_in(self, picture: Picture, comm: int, counter: int) -> dict[int, tuple[int, int]]:
-        """By rank, the upper half of its signature and its ordinal."""
 
 
 class Diagnosis:
@@ -75,9 +69,9 @@ class Diagnosis:
             if len(graph.waiting) < len(halted) and in_order(self.state.ends())[halted].all():
                 return self._left_alone(picture, graph)
             return self._sinks(picture, graph, _news(halted, named), hard=True)
-        mismatch = self.mismatch(picture, min_age_s)
-        if mismatch:
-            return mismatch
+        contradicts = mismatch(self, picture, min_age_s)
+        if contradicts:
+            return contradicts
         if len(graph.overtaken):
             return overtaken(self, picture, graph)
         if len(graph.sinks):
@@ -224,101 +218,6 @@ class Diagnosis:
             complete=self.complete(picture),
             next=("compare how many operations each rank issues: whichrank stacks --suspects",),
         )
-
-    # ---- signatures ------------------------------------------------------------------------------------------------
-
-    def mismatch(self, picture: Picture, min_age_s: float = 0.0) -> Finding | None:
-        """A round whose members issued what cannot meet."""
-        found = [c for c in contradictions(picture) if self._matters(picture, c, min_age_s)]
-        if not found:
-            return None
-        first = min(found, key=lambda c: float(picture.ops["issue_s"][list(c.rows)].max()))
-        deviation = self._deviation(picture, first)
-        if not deviation.deviants:
-            deviation = self._skewed(first)
-        rows = picture.ops[list(first.rows)]
-        said = {int(row["rank"]): self._words(row) for row in rows}
-        evidence = [
-            Evidence(what="operation issued", value=words, where=f"rank {rank}, round {first.counter}")
-            for rank, words in list(said.items())[:16]
-        ]
-        deviant_side = {s for r, s in zip(first.ranks, first.sides, strict=True) if r in deviation.deviants}
-        typical = next((said[r] for r, s in zip(first.ranks, first.sides, strict=True) if s not in deviant_side), "")
-        blame = tuple(
-            Blame(
-                r,
-                0.95,
-                f"it issued {said[r]} where its group issued {typical}, against {' and '.join(deviation.witnesses)}",
-            )
-            for r in deviation.deviants
-        )
-        candidates = (
-            () if blame else tuple(Blame(r, 1 / len(said), f"it issued {w}") for r, w in list(said.items())[:16])
-        )
-        waits = picture.waits
-        return Finding(
-            cause=Cause.INCONSISTENT if blame else Cause.UNKNOWN,
-            fault_class="H2",
-            culprits=blame,
-            candidates=candidates,
-            comm=first.comm,
-            op=self.op_of(rows[0]),
-            victims=tuple(int(r) for r in np.unique(waits["rank"]) if int(r) not in deviation.deviants),
-            onset_s=float(rows["issue_s"].max()),
-            hard=True,
-            evidence=tuple(evidence),
-            complete=self.complete(picture),
-            next=() if blame else ("compare the code paths of the named ranks: whichrank stacks --suspects",),
-        )
-
-    def _deviation(self, picture: Picture, c: Contradiction) -> Deviation:
-        """Who deviates, by all that issued something in this round, members that have completed it too."""
-        ordinal = {r: int(picture.ops["ordinal"][row]) for r, row in zip(c.ranks, c.rows, strict=True)}
-        side = dict(zip(c.ranks, c.sides, strict=True))
-        signs = (signatures(picture.ops[list(c.rows)]) >> np.uint64(32)).tolist()
-        of_sign = dict(zip(signs, c.sides, strict=True))
-        if self.rounds and len(of_sign) == len(set(c.sides)) and int(picture.ops["kind"][c.rows[0]]) < Kind.SEND:
-            for rank, (sign, at) in self.rounds.completed_in(picture, c.comm, c.counter).items():
-                if rank not in side:
-                    side[rank], ordinal[rank] = of_sign.setdefault(sign, len(c.sides) + len(of_sign)), at
-        past, sister = self.history, self._sister_side(picture, c)
-        ranks = sorted(side)
-        found = deviants(ranks, [side[r] for r in ranks], lambda r: past.up_to(r, ordinal[r]), past.shape_of, sister)
-        return found if set(found.deviants) <= set(c.ranks) else Deviation((), ())
-
-    def _skewed(self, c: Contradiction) -> Deviation:
-        """Members of a contradiction that had left out or repeated an operation long before it."""
-        if self.history.has_gap(self.history.key_of(c.comm), self.state):
-            return Deviation((), ())
-        told = self.history.skewed(c.comm) & set(c.ranks)
-        if told:
-            return Deviation(tuple(sorted(told)) if len(told) < len(c.ranks) else (), ("its skew since then",))
-        found = [self.peers.skew_of(r, LEAST_ALIKE) for r in c.ranks[:ASKED_OF_A_SIDE]]
-        strays = sorted(s.rank for s in found if s and s.comm_key == self.history.key_of(c.comm))
-        return Deviation(tuple(strays), (WITNESS,)) if len(strays) == 1 else Deviation((), ())
-
-    def _matters(self, picture: Picture, c: Contradiction, min_age_s: float) -> bool:
-        """Somebody has been blocked on this round, or one of its operations has failed."""
-        if picture.ops["failed"][list(c.rows)].any():
-            return True
-        w = picture.waits
-        on_it = (w["comm"] == c.comm) & (w["counter"] == c.counter) & (picture.now_s - w["since_s"] >= min_age_s)
-        return bool(on_it.any()) or bool(picture.gone[list(c.ranks)].any())
-
-    def _sister_side(self, picture: Picture, c: Contradiction) -> int | None:
-        """The side on which communicators of the same description and size are in the same round."""
-        info = self.state.info[c.comm]
-        if not info.desc or info.desc in ("undefined", "default_pg"):
-            return None
-        sisters = [
-            i for i, s in enumerate(self.state.info) if i != c.comm and s.desc == info.desc and s.size == info.size
-        ]
-        rows = picture.ops
-        at = np.flatnonzero(np.isin(rows["comm"], sisters) & (rows["counter"] == c.counter) & (rows["kind"] < 32))
-        seen = set(signatures(rows[at]).tolist()) if len(at) else set()
-        mine = signatures(rows[list(c.rows)]).tolist()
-        sides = {side for sign, side in zip(mine, c.sides, strict=True) if sign in seen}
-        return sides.pop() if len(sides) == 1 else None
 
     # ---- cycles and transport --------------------------------------------------------------------------------------
 
@@ -540,7 +439,8 @@ class Diagnosis:
         """The fields of an operation that a finding carries."""
         return {name: int(row[name]) for name in ("kind", "counter", "dtype", "count", "reduce_op", "peer")}
 
-    def _words(self, row: Any) -> str:
+    def words_of(self, row: Any) -> str:
+        """`all_reduce of 1024 float32 (sum)`."""
         return describe(int(row["kind"]), int(row["dtype"]), int(row["count"]), int(row["reduce_op"]), int(row["peer"]))
 
     def complete(self, picture: Picture) -> bool:

@@ -12,6 +12,7 @@ from signal import SIGABRT
 import numpy as np
 
 from whichrank.analyzer.diagnosis import Diagnosis
+from whichrank.analyzer.mismatch import mismatch
 from whichrank.analyzer.reasons import reason_of
 from whichrank.locate import waitgraph
 from whichrank.locate.deaths import (
@@ -30,10 +31,12 @@ from whichrank.locate.deaths import (
 )
 from whichrank.locate.messages import Ends as MessageEnds
 from whichrank.locate.messages import message_ends, message_of
+from whichrank.locate.signatures import with_completed
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence, Reason
-from whichrank.model.picture import WAITS, Bools, Picture
+from whichrank.model.picture import WAITS, Bools, Ints, Picture
 from whichrank.model.rows import Kind
+from whichrank.model.signature import has_free_sizes
 
 TOGETHER_S = 1.0
 """Deaths this close to each other have one cause outside of the ranks, if most ranks die."""
@@ -58,9 +61,9 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None, 
     failed = failed_first(ends)
     if not own.any() and not failed.any():
         return None
-    mismatch = diagnosis.mismatch(picture)
-    if mismatch:  # whoever aborts over it is as likely a victim, so without a deviant nobody is named
-        return replace(mismatch, kind="failed")
+    contradicts = mismatch(diagnosis, picture)
+    if contradicts:  # whoever aborts over it is as likely a victim, so without a deviant nobody is named
+        return replace(contradicts, kind="failed")
     if _all_ended_together(picture, ends, own):
         together = _killed_at_once(ends, own)
         if told and (told.culprits or told.candidates) and not _exited_too(ends, together, told):
@@ -197,7 +200,9 @@ def _died_if_known(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: li
         return _raised_by_most(diagnosis, picture, ends, same)
     if len(same) > 1:
         return _died(diagnosis, picture, ends, same)
-    unread = {r: _unread_peers(picture, r) if signal_of(int(ends.status[r])) == SIGABRT else [] for r in ranks}
+    unread = {
+        r: _unread_peers(diagnosis, picture, r) if signal_of(int(ends.status[r])) == SIGABRT else [] for r in ranks
+    }
     sure = _first(diagnosis, picture, ends, [r for r in ranks if not unread[r]])
     if len(sure) == 1 or (sure and not any(ends.ended_s[sure] > 0)):
         return _died(diagnosis, picture, ends, sure)
@@ -235,7 +240,7 @@ def _raised_by_most(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: l
     )
 
 
-def _unread_peers(picture: Picture, rank: int) -> list[int]:
+def _unread_peers(diagnosis: Diagnosis, picture: Picture, rank: int) -> list[int]:
     """Members whose part in an operation of this rank is not known: a peer's larger shape aborts it too."""
     found: set[int] = set()
     ops, messages = picture.ops, message_ends(picture)
@@ -245,10 +250,25 @@ def _unread_peers(picture: Picture, rank: int) -> list[int]:
             continue
         members = np.arange(picture.comm_size[op["comm"]]) + picture.comm_at[op["comm"]]
         ranks = picture.member_rank[members]
-        told = ops["rank"][(ops["comm"] == op["comm"]) & (ops["counter"] == op["counter"])]
         outside = (picture.member_issued[members] < op["counter"]) & (picture.read_after_s[ranks] > op["issue_s"])
-        found |= {int(m) for m in ranks[~outside & ~np.isin(ranks, told)] if m != rank}
+        comparable = np.isin(ranks, _comparable(diagnosis, picture, op))
+        found |= {int(m) for m in ranks[~outside & ~comparable] if m != rank}
     return sorted(found - {-1})
+
+
+def _comparable(diagnosis: Diagnosis, picture: Picture, op: np.void) -> Ints:
+    """Members of whose part in this round enough is known for a contradiction to show, if there were one."""
+    comm, counter = int(op["comm"]), int(op["counter"])
+    rows = picture.ops[(picture.ops["comm"] == comm) & (picture.ops["counter"] == counter)]
+    if not has_free_sizes(rows[rows["rank"] == op["rank"]])[0]:
+        known: Ints = with_completed(picture, rows, comm, counter, diagnosis.rounds)["rank"]
+        return known
+    if op["kind"] != Kind.ALL_TO_ALL:
+        return np.zeros(0, np.int64)
+    sizes = picture.splits[(picture.splits["comm"] == comm) & (picture.splits["counter"] == counter)]
+    is_whole = (sizes["splits"] == 0) | (sizes["splits"] >= picture.comm_size[comm])
+    known = sizes["rank"][is_whole]
+    return known if op["rank"] in known else known[:0]
 
 
 def _unread_partner(picture: Picture, op: np.void, ends: MessageEnds) -> set[int]:

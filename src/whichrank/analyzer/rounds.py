@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from whichrank.analyzer.diagnosis import Diagnosis
 from whichrank.analyzer.growing import Growing
 from whichrank.analyzer.state import JobState
-from whichrank.locate.signatures import Skew, deviants
+from whichrank.locate.signatures import Skew, deviants, sides_of
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence
-from whichrank.model.picture import Picture
+from whichrank.model.picture import OPS, Bools, Picture
 from whichrank.model.rows import Kind, Status
 from whichrank.model.sequence import Edit
-from whichrank.model.signature import describe
 
 Ints = NDArray[np.int64]
 CELLS = 1 << 14
@@ -163,36 +162,46 @@ class Rounds:
                     found.append(finding)
         return found
 
-    def completed_in(self, picture: Picture, comm: int, counter: int) -> dict[int, tuple[int, int]]:
-        """Who has completed this round: by rank, the upper half of its signature and its ordinal."""
+    def differ(self, comm: Ints, counter: Ints, sign: NDArray[np.uint64]) -> Bools:
+        """Which of these operations are not what the first member that completed the same round had issued."""
+        differs = np.zeros(len(comm), np.bool_)
+        known = np.flatnonzero(comm < len(self._size.rows))
+        of = comm[known]
+        slot = self._slot_at.rows[of] + counter[known] % self._depth.rows[of]
+        is_other = self._slot_sign.rows[slot] != (sign[known] >> np.uint64(32)).astype(np.uint32)
+        differs[known] = (self._slot_told.rows[slot] == counter[known]) & is_other
+        return differs
+
+    def ops_of(self, picture: Picture, comm: int, counter: int) -> np.ndarray[Any, Any]:
+        """Rows of OPS: what each member issued that has completed this round. When is not known: `issue_s` is 0."""
         if comm >= len(self._size.rows):
-            return {}
+            return np.zeros(0, OPS)
         size, place = int(self._size.rows[comm]), counter % int(self._depth.rows[comm])
         cells = int(self._cell_at.rows[comm]) + place * size + np.arange(size)
-        known = np.flatnonzero(self._cell_counter.rows[cells] == counter)
-        signs, ordinals = self._cell_sign.rows[cells[known]].tolist(), self._cell_ordinal.rows[cells[known]].tolist()
-        ranks = [picture.group_rank_to_rank(comm, int(m)) for m in known]
-        return {r: (sign, ordinal) for r, sign, ordinal in zip(ranks, signs, ordinals, strict=True) if r >= 0}
+        ranks = picture.member_rank[picture.comm_at[comm] : picture.comm_at[comm] + size]
+        signs = self._cell_sign.rows[cells]
+        described = np.isin(signs, list(self._said))
+        known = np.flatnonzero((self._cell_counter.rows[cells] == counter) & (ranks >= 0) & described)
+        ops = np.zeros(len(known), OPS)
+        ops["rank"], ops["comm"], ops["counter"] = ranks[known], comm, counter
+        ops["ordinal"] = self._cell_ordinal.rows[cells[known]]
+        for value in np.unique(signs[known]).tolist():
+            for name in ("kind", "peer", "dtype", "reduce_op", "count", "flags"):
+                ops[name][signs[known] == value] = self._said[value][name]
+        return ops
 
     def _judge(self, diagnosis: Diagnosis, picture: Picture, comm: int, counter: int) -> Finding | None:
-        size, place = int(self._size.rows[comm]), counter % int(self._depth.rows[comm])
-        cells = int(self._cell_at.rows[comm]) + place * size + np.arange(size)
-        known = np.flatnonzero(self._cell_counter.rows[cells] == counter)
-        signs = self._cell_sign.rows[cells[known]]
-        sides = np.unique(signs, return_inverse=True)[1].reshape(-1).tolist()
-        if len(set(sides)) < 2 or not set(signs.tolist()) <= self._said.keys():
+        rows = self.ops_of(picture, comm, counter)
+        sides = sides_of(rows).tolist()
+        if len(set(sides)) < 2:
             return None  # newer rounds have taken its place
-        if 2 * len(known) <= size:
+        if 2 * len(rows) <= int(self._size.rows[comm]):
             return None  # too little is known of a round that all have completed
-        ranks = [picture.group_rank_to_rank(comm, int(m)) for m in known]
-        rows = [self._said[value] for value in signs.tolist()]
-        ordinal = dict(zip(ranks, self._cell_ordinal.rows[cells[known]].tolist(), strict=True))
+        ranks = rows["rank"].tolist()
+        ordinal = dict(zip(ranks, rows["ordinal"].tolist(), strict=True))
         history = diagnosis.history
         deviation = deviants(ranks, sides, lambda r: history.up_to(r, ordinal[r]), history.shape_of, None)
-        said = {
-            r: describe(*(int(row[n]) for n in ("kind", "dtype", "count", "reduce_op", "peer")))
-            for r, row in zip(ranks, rows, strict=True)
-        }
+        said = {r: diagnosis.words_of(row) for r, row in zip(ranks, rows, strict=True)}
         words = " and ".join(deviation.witnesses)
         blame = tuple(
             Blame(r, 0.95, f"it issued {said[r]} in a round of its group, against {words}") for r in deviation.deviants
@@ -207,7 +216,7 @@ class Rounds:
             else tuple(Blame(r, 1 / len(said), f"it issued {w}") for r, w in list(said.items())[:16]),
             comm=comm,
             iteration=diagnosis.history.steps.iteration_of(ranks[0], ordinal[ranks[0]]),
-            op=diagnosis.op_of(rows[0]) | {"counter": counter},
+            op=diagnosis.op_of(rows[0]),
             victims=tuple(r for r in ranks if r not in deviation.deviants),
             onset_s=picture.now_s,
             hard=True,

@@ -16,8 +16,8 @@ from whichrank.analyzer.growing import Growing
 from whichrank.analyzer.long_ops import LongOps
 from whichrank.analyzer.paths import Paths
 from whichrank.locate.deaths import Ends
-from whichrank.model.picture import OPS, PAIRS, WAITS, Bools, Picture, Recorded
-from whichrank.model.rows import Kind, Status, WaitHow
+from whichrank.model.picture import OPS, PAIRS, SPLITS_OF, WAITS, Bools, Picture, Recorded
+from whichrank.model.rows import SPLITS, Kind, Status, WaitHow
 from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_TOLD, Batch, CommInfo, Event, ProcessState, Stack
 
 UNKNOWN_DELAY_S = 10.0
@@ -92,6 +92,7 @@ class JobState:
         self._waits: dict[int, np.ndarray[Any, Any]] = {}
         self._ops: dict[int, np.ndarray[Any, Any]] = {}
         self._pairs: dict[int, np.ndarray[Any, Any]] = {}
+        self._splits: dict[int, np.ndarray[Any, Any]] = {}
         self._agents: dict[str, int] = {}
         self._sequence: list[int] = []
         self._restarted: set[int] = set()
@@ -136,6 +137,7 @@ class JobState:
             self._waits[agent] = self._told_waits(batch)
             self._ops[agent] = self._told_ops(batch.inflight_rows())
             self._pairs[agent] = self._told_pairs(batch)
+            self._take_splits(batch)
         self.paths.take(batch, agent, now_s)
         records = self._told_records(batch)
         for event in batch.events:
@@ -184,6 +186,7 @@ class JobState:
             columns.went_on_s[restarted] = 0.0
             self.long_ops.forget(restarted)
             self.failed_ops.pop(restarted, None)
+            self._splits.pop(restarted, None)
             self.exits.pop(restarted, None)
             self.stacks.pop(restarted, None)
             self.profiles.pop(restarted, None)
@@ -313,9 +316,7 @@ class JobState:
         for name in ("counter", "kind", "peer", "dtype", "reduce_op", "count", "flags", "ordinal"):
             ops[name] = row[name]
         if not failed:
-            for name in ("tag", "signature", "splits", "split_in", "split_out"):
-                ops[name] = row[name]
-            ops["tid"] = row["issue_tid"]
+            ops["tag"], ops["signature"], ops["tid"] = row["tag"], row["signature"], row["issue_tid"]
         ops["rank"], ops["comm"], ops["failed"] = told["rank"], comm, failed
         ops["issue_s"] = self._host_s(told["rank"], row["t_issue_ns"])
         return ops
@@ -329,6 +330,18 @@ class JobState:
             pairs[name] = rows[name][good]
         pairs["comm"] = comm[good]
         return pairs
+
+    def _take_splits(self, batch: Batch) -> None:
+        """What the latest all-to-alls of some ranks send and expect: all that is known of them, told once."""
+        told = batch.splits_rows()
+        comm = self.comm_index(told["row"]["comm_id"])
+        good = (comm >= 0) & (told["rank"] >= 0) & (told["rank"] < self.ranks.size) & (told["row"]["splits"] <= SPLITS)
+        rows = np.zeros(int(good.sum()), SPLITS_OF)
+        for name in ("counter", "splits", "count", "out_count", "split_in", "split_out"):
+            rows[name] = told["row"][name][good]
+        rows["rank"], rows["comm"] = told["rank"][good], comm[good]
+        for rank in np.unique(rows["rank"]).tolist():
+            self._splits[rank] = rows[rows["rank"] == rank]
 
     def _told_records(self, batch: Batch) -> tuple[np.ndarray[Any, Any], NDArray[np.int64]]:
         rows = batch.record_rows()
@@ -472,6 +485,7 @@ class JobState:
             if self.failed_ops
             else self._own(OPS, self._ops),
             pairs=self._own(PAIRS, self._pairs),
+            splits=np.concatenate(list(self._splits.values())) if self._splits else np.zeros(0, SPLITS_OF),
             comm_at=self.comm_at,
             comm_size=self.comm_size,
             member_rank=self.member_rank.copy(),

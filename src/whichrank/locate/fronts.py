@@ -55,8 +55,9 @@ def with_fronts(picture: Picture) -> Picture:
     why[rows] = why_of[demand]
     why[(waits["kind"] == Kind.SEND) & (why < SENDS)] = SENDS
     why[_may_be_answered(waits, ops["ordinal"]) & (why < SENDS)] = OLDEST
-    meets_no_other = [row for one in contradictions(picture) for row in one.rows]
-    why[np.isin(mine, meets_no_other)] = CONTRADICTS
+    for one in contradictions(picture):
+        in_it = (ops["comm"] == one.comm) & (ops["counter"] == one.counter) & np.isin(ops["rank"], one.ranks)
+        why[in_it & np.isin(ops["kind"], one.ops["kind"])] = CONTRADICTS
     why[overtaken(all_waiting, np.arange(len(waits)))] = OVERTAKEN
     order = np.lexsort((ops["ordinal"], why, ops["rank"]))
     _, first = np.unique(ops["rank"][order], return_index=True)

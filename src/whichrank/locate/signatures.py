@@ -11,20 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.locate.departures import departures
 from whichrank.locate.messages import message_ends, sizes_differ
-from whichrank.model.picture import Picture
+from whichrank.locate.splits import Misfit, misfit_rounds
+from whichrank.model.picture import Bools, Ints, Picture
 from whichrank.model.rows import UNNUMBERED, Flag, Kind
 from whichrank.model.sequence import Edit, Tokens
-from whichrank.model.signature import signatures
+from whichrank.model.signature import mix, signatures
 
 ASKED_OF_A_SIDE = 8
-LEAST_TOGETHER, TOGETHER = 5, 0.75
+LEAST_TOGETHER, TOGETHER = 3, 0.75
 """Ranks, and share of a round's members, that do not all go wrong in the same way."""
 
 
@@ -34,15 +35,39 @@ class Contradiction:
 
     comm: int
     counter: int
-    ranks: tuple[int, ...]
-    rows: tuple[int, ...]
-    """Rows of `Picture.ops`, beside `ranks`."""
+    ops: np.ndarray[Any, Any]
+    """Rows of OPS, shape (R,): what each member issued, in flight, failed or complete."""
     sides: tuple[int, ...]
     """Which signature each rank has: equal numbers agree."""
+    misfits: tuple[Misfit, ...] = ()
+    """Of an all-to-all whose sizes do not fit: some of the pairs."""
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The members, beside `ops` and `sides`."""
+        return tuple(self.ops["rank"].tolist())
 
 
-def contradictions(picture: Picture) -> list[Contradiction]:
-    """Rounds whose operations, in flight or failed, differ in what all members must agree on."""
+class CompletedRounds(Protocol):
+    """What members issued in rounds that they have completed."""
+
+    def differ(self, comm: Ints, counter: Ints, sign: NDArray[np.uint64]) -> Bools:
+        """Which of these operations are not what the first member that completed the same round had issued."""
+
+    def ops_of(self, picture: Picture, comm: int, counter: int) -> np.ndarray[Any, Any]:
+        """Rows of OPS: what each member issued that has completed this round."""
+
+
+def contradictions(picture: Picture, completed: CompletedRounds | None = None) -> list[Contradiction]:
+    """Rounds whose operations differ in what all members must agree on, some of them in flight or failed.
+
+    Sizes that differ need not keep every member from completing: a ring of four lets those go on whose neighbours
+    happen to send no more than they take. So what is in flight is held against what others have completed as well.
+
+    Args:
+        picture: The job.
+        completed: Knows the latest rounds that members have completed.
+    """
     ops = picture.ops
     collective = np.flatnonzero((ops["kind"] < Kind.SEND) & (ops["counter"] > 0))
     found: list[Contradiction] = []
@@ -52,61 +77,81 @@ def contradictions(picture: Picture) -> list[Contradiction]:
         rounds, round_of = np.unique(key, axis=0, return_inverse=True)
         round_of = round_of.reshape(-1)
         sign = signatures(rows)
+        declared = mix(sign, np.where(_declares(rows), rows["signature"], 0))
         low = np.full(len(rounds), np.iinfo(np.uint64).max, np.uint64)
         high = np.zeros(len(rounds), np.uint64)
-        np.minimum.at(low, round_of, sign)
-        np.maximum.at(high, round_of, sign)
-        uneven = np.zeros(len(rounds), np.bool_)
-        np.logical_or.at(uneven, round_of, (rows["flags"] & Flag.UNEVEN) != 0)
-        for r in np.flatnonzero((low != high) | uneven):
-            at = np.flatnonzero(round_of == r)
-            if low[r] != high[r]:
-                sides = np.unique(sign[at], return_inverse=True)[1].reshape(-1)
-            else:
-                sides = _split_sides(picture, rows[at])
-            if len(set(sides.tolist())) > 1:
-                found.append(_contradiction(rounds[r], ops, collective[at], sides))
-    return found + _message_contradictions(picture)
+        np.minimum.at(low, round_of, declared)
+        np.maximum.at(high, round_of, declared)
+        suspicious = low != high
+        if completed:
+            suspicious[round_of[completed.differ(rows["comm"], rows["counter"], sign)]] = True
+        for r in np.flatnonzero(suspicious):
+            comm, counter = (int(k) for k in rounds[r])
+            issued = with_completed(picture, rows[round_of == r], comm, counter, completed)
+            sides = sides_of(issued)
+            if sides.any():
+                found.append(Contradiction(comm, counter, issued, tuple(sides.tolist())))
+    return found + _misfits(picture, completed, {(c.comm, c.counter) for c in found}) + _message_contradictions(picture)
+
+
+def with_completed(
+    picture: Picture, rows: np.ndarray[Any, Any], comm: int, counter: int, completed: CompletedRounds | None
+) -> np.ndarray[Any, Any]:
+    """Operations of one round that are in flight or failed, and those of members that have completed it."""
+    if not completed:
+        return rows
+    done = completed.ops_of(picture, comm, counter)
+    return np.concatenate((rows, done[~np.isin(done["rank"], rows["rank"])]))
+
+
+def sides_of(rows: np.ndarray[Any, Any]) -> Ints:
+    """Which of the operations of one round agree: equal numbers do; all 0 where nothing contradicts.
+
+    An all-to-all that says for each member how much it sends may meet one that says it once for all: their sizes are
+    compared pair by pair, not here.
+    """
+    flags = rows["flags"].copy()
+    is_exchange = rows["kind"] == Kind.ALL_TO_ALL
+    if (flags[is_exchange] & Flag.UNEVEN).any():
+        flags[is_exchange] |= Flag.UNEVEN
+    rows = rows.copy()
+    rows["flags"] = flags
+    sign = signatures(rows)
+    if _declares(rows).all():
+        sign = mix(sign, rows["signature"])
+    sides: Ints = np.unique(sign, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return sides
+
+
+def _declares(rows: np.ndarray[Any, Any]) -> Bools:
+    """Operations in flight with a list of tensors: on its sizes, which their hash holds, all members agree."""
+    return np.asarray(((rows["flags"] & Flag.LISTS) != 0) & (rows["signature"] > 0))
+
+
+def _misfits(picture: Picture, completed: CompletedRounds | None, known: set[tuple[int, int]]) -> list[Contradiction]:
+    """All-to-alls under way in which what one member sends is not what another expects."""
+    found = []
+    for one in misfit_rounds(picture):
+        at = (picture.ops["comm"] == one.comm) & (picture.ops["counter"] == one.counter)
+        rows = picture.ops[at & (picture.ops["kind"] == Kind.ALL_TO_ALL)]
+        if (one.comm, one.counter) in known or not len(rows):
+            continue
+        side = dict(zip(one.ranks, one.sides, strict=True))
+        issued = with_completed(picture, rows, one.comm, one.counter, completed)
+        issued = issued[np.isin(issued["rank"], one.ranks)]
+        sides = tuple(side[r] for r in issued["rank"].tolist())
+        if len(set(sides)) > 1:
+            found.append(Contradiction(one.comm, one.counter, issued, sides, one.pairs))
+    return found
 
 
 def _message_contradictions(picture: Picture) -> list[Contradiction]:
     """Sends whose receiver expects another size."""
     return [
-        Contradiction(m.comm, m.number, (m.sender, m.receiver), (rows[int(Kind.SEND)], rows[int(Kind.RECV)]), (0, 1))
+        Contradiction(m.comm, m.number, picture.ops[[rows[int(Kind.SEND)], rows[int(Kind.RECV)]]], (0, 1))
         for m, rows in message_ends(picture).items()
         if m.number < UNNUMBERED and sizes_differ(picture, rows)  # else the ends may be of two messages
     ]
-
-
-def _contradiction(
-    round_key: NDArray[Any], ops: np.ndarray[Any, Any], at: NDArray[np.int64], sides: NDArray[Any]
-) -> Contradiction:
-    return Contradiction(
-        int(round_key[0]),
-        int(round_key[1]),
-        tuple(ops["rank"][at].tolist()),
-        tuple(at.tolist()),
-        tuple(int(s) for s in sides),
-    )
-
-
-def _split_sides(picture: Picture, rows: np.ndarray[Any, Any]) -> NDArray[np.int64]:
-    """Uneven all-to-all: what i sends to j must be what j expects of i. One side per rank that fits nobody else."""
-    if not rows["splits"].any():
-        return np.zeros(len(rows), np.int64)
-    comm = int(rows["comm"][0])
-    at = {int(picture.member_rank[picture.comm_at[comm] + g]): g for g in range(int(picture.comm_size[comm]))}
-    sides = np.zeros(len(rows), np.int64)
-    wrong = np.zeros(len(rows), np.int64)
-    for i, mine in enumerate(rows):
-        for j, other in enumerate(rows):
-            me, peer = at.get(int(mine["rank"]), 99), at.get(int(other["rank"]), 99)
-            if peer < mine["splits"] and me < other["splits"] and mine["split_in"][peer] != other["split_out"][me]:
-                wrong[i] += 1
-                wrong[j] += 1
-    if wrong.any():
-        sides[wrong == wrong.max()] = 1
-    return sides
 
 
 @dataclass(frozen=True)

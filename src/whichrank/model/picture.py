@@ -6,11 +6,13 @@ communicator `c` are rows `comm_at[c] : comm_at[c] + comm_size[c]`, in the order
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from whichrank.model.rows import SPLITS
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -54,12 +56,23 @@ OPS = np.dtype(
         ("tid", "i8"),
         ("issue_s", "f8"),
         ("failed", "?"),  # it ended with an error; else it is in flight
-        ("splits", "i8"),
-        ("split_in", "i8", (16,)),
-        ("split_out", "i8", (16,)),
     ]
 )
 """An operation in flight, or one of the last that failed."""
+
+SPLITS_OF = np.dtype(
+    [
+        ("rank", "i8"),
+        ("comm", "i8"),
+        ("counter", "i8"),
+        ("splits", "i8"),  # how many are known; 0: the same for all members
+        ("count", "i8"),
+        ("out_count", "i8"),
+        ("split_in", "i8", (SPLITS,)),
+        ("split_out", "i8", (SPLITS,)),
+    ]
+)
+"""What one of the latest all-to-alls of a rank sends to each member and expects of it, in elements."""
 
 PAIRS = np.dtype(
     [
@@ -128,6 +141,8 @@ class Picture:
     """Thread that issued the latest operation there, 0 none."""
     member_seen: Bools
     """A row of this membership was read."""
+    splits: np.ndarray[Any, Any] = field(default_factory=lambda: np.zeros(0, SPLITS_OF))
+    """Rows of SPLITS_OF, of ranks that have ended or begin no more of them."""
     recorded: Recorded | None = None
     """It is of a recording that others made; None: an agent beside each rank looks."""
 

@@ -12,7 +12,7 @@ import numpy as np
 
 UNNUMBERED = 1 << 30
 """Counters from here on only compare with each other: which operation of its kind it is, is not known."""
-FRAME_BLOCKS, FRAME_CHANNELS, SPLITS, COMM_WINDOW, PAIR_WINDOW, PACES, SENSORS = 8, 8, 16, 1024, 256, 8, 4
+FRAME_BLOCKS, FRAME_CHANNELS, SPLITS, COMM_WINDOW, PAIR_WINDOW, PACES, SENSORS = 8, 8, 64, 1024, 256, 8, 4
 
 
 class Kind(IntEnum):
@@ -199,12 +199,24 @@ INFLIGHT_ROW = np.dtype(
         ("flags", "u2"),
         ("polled_ns", "u8"),
         ("out_count", "u8"),
+        ("reserved", "u8"),
+    ]
+)
+SPLITS_ROW = np.dtype(
+    [
+        ("seq", "u8"),
+        ("comm_id", "u8"),
+        ("counter", "u4"),
+        ("ordinal", "u4"),
         ("splits", "u4"),
         ("reserved", "u4"),
+        ("count", "u8"),
+        ("out_count", "u8"),
         ("split_in", "u4", (SPLITS,)),
         ("split_out", "u4", (SPLITS,)),
     ]
 )
+"""What an all-to-all sends to each member and expects of it, in elements; without splits it is the same for all."""
 WAIT = np.dtype(
     [
         ("version", "u4"),

@@ -45,6 +45,18 @@ def mix(a: NDArray[np.uint64], b: NDArray[Any]) -> NDArray[np.uint64]:
         return np.asarray(h ^ (h >> np.uint64(29)))
 
 
+def has_free_sizes(rows: np.ndarray[Any, Any]) -> NDArray[np.bool_]:
+    """Of which operations may the sizes differ between members, so that signatures say nothing of them?
+
+    Args:
+        rows: Any array with the fields kind and flags.
+    """
+    traits, flags = _TRAITS[rows["kind"].astype(np.int64) & 0xFF], rows["flags"]
+    free = ((traits & _FREE_COUNT) != 0) & ((traits & _NO_TYPE) == 0)
+    free |= ((traits & _FREE_IF_UNEVEN) != 0) & ((flags & Flag.UNEVEN) != 0)
+    return np.asarray(free | (((traits & _FREE_IF_LISTS) != 0) & ((flags & Flag.LISTS) != 0)))
+
+
 def signatures(rows: np.ndarray[Any, Any]) -> NDArray[np.uint64]:
     """One number per row for what all members of the round must agree on.
 
@@ -53,10 +65,7 @@ def signatures(rows: np.ndarray[Any, Any]) -> NDArray[np.uint64]:
     """
     kind = rows["kind"].astype(np.int64)
     traits = _TRAITS[kind & 0xFF]
-    flags = rows["flags"]
-    free_count = (traits & _FREE_COUNT) != 0
-    free_count |= ((traits & _FREE_IF_UNEVEN) != 0) & ((flags & Flag.UNEVEN) != 0)
-    free_count |= ((traits & _FREE_IF_LISTS) != 0) & ((flags & Flag.LISTS) != 0)
+    free_count = has_free_sizes(rows) | ((traits & _NO_TYPE) != 0)
     h = mix(np.full(len(rows), 1, np.uint64), kind)
     h = mix(h, np.where((traits & _NO_TYPE) != 0, 0, rows["dtype"]))
     h = mix(h, np.where(free_count, 0, rows["count"].astype(np.int64)))

@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from whichrank.model.rows import INFLIGHT_ROW, RECORD, WAIT
+from whichrank.model.rows import INFLIGHT_ROW, RECORD, SPLITS_ROW, WAIT
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 class ProcessState(IntEnum):
@@ -137,6 +137,7 @@ PAIR_ROW = np.dtype(
 INFLIGHT_TOLD = np.dtype([("rank", "i4"), ("pad", "u4"), ("comm", "u8"), ("row", INFLIGHT_ROW)])
 WAIT_TOLD = np.dtype([("rank", "i4"), ("inferred", "u4"), ("comm", "u8"), ("row", WAIT)])
 RECORD_TOLD = np.dtype([("rank", "i4"), ("pad", "u4"), ("comm", "u8"), ("row", RECORD)])
+SPLITS_TOLD = np.dtype([("rank", "i4"), ("pad", "u4"), ("row", SPLITS_ROW)])
 
 # What the frame sampler saw in its latest window (CCL-D section 4.1.2), summed over the channels of a rank.
 RATE_ROW = np.dtype(
@@ -276,6 +277,8 @@ class Batch(msgspec.Struct, frozen=True):
     rates: bytes = b""
     connections: bytes = b""
     """Only where they were looked at anew: what was told before stands."""
+    splits: bytes = b""
+    """Of ranks that have ended, or have begun no all-to-all since the look before; told once."""
     node: str = ""
     """The machine and its network, the same for all agents there; empty: as `host`."""
     beside_analyzer: bool = False
@@ -308,6 +311,10 @@ class Batch(msgspec.Struct, frozen=True):
     def rate_rows(self) -> np.ndarray:
         """Rows of RATE_ROW, of the ranks whose frames are sampled."""
         return np.frombuffer(self.rates, RATE_ROW)
+
+    def splits_rows(self) -> np.ndarray:
+        """Rows of SPLITS_TOLD."""
+        return np.frombuffer(self.splits, SPLITS_TOLD)
 
     def connection_rows(self) -> np.ndarray:
         """Rows of TCP_ROW."""

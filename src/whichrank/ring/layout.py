@@ -20,11 +20,12 @@ from whichrank.model.rows import (
     INFLIGHT_ROW,
     PAIR,
     RECORD,
+    SPLITS_ROW,
     WAIT,
 )
 
 MAGIC: Final = 0x31474E4952485257
-VERSION: Final = 1
+VERSION: Final = 2
 COMMS: Final = 256
 INFLIGHT: Final = 64
 WAITS: Final = 32
@@ -32,6 +33,7 @@ PAIRS: Final = 512
 CONNECTIONS: Final = 256
 MEMBERS: Final = 65536
 RECORDS: Final = 8192
+SPLIT_ROWS: Final = 16
 
 RING: Final = np.dtype(
     [
@@ -40,12 +42,13 @@ RING: Final = np.dtype(
         ("frame_peer", "u2", (FRAME_BLOCKS, FRAME_CHANNELS)),
         ("inflight_used", "u8"),
         ("waits_used", "u4"),
-        ("reserved", "u4"),
+        ("splits_head", "u4"),
         ("inflight", INFLIGHT_ROW, (INFLIGHT,)),
         ("wait", WAIT, (WAITS,)),
         ("pair", PAIR, (PAIRS,)),
         ("connection", CONNECTION, (CONNECTIONS,)),
         ("comm", COMM, (COMMS,)),
+        ("splits", SPLITS_ROW, (SPLIT_ROWS,)),
         ("members", "i4", (MEMBERS,)),
         ("record", RECORD, (RECORDS,)),
     ]

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.errors import RingFormatError
-from whichrank.model.rows import COMM, CONNECTION, HEADER, RECORD, Kind
-from whichrank.ring.layout import COMMS, CONNECTIONS, MAGIC, MEMBERS, RECORDS, RING, VERSION
+from whichrank.model.rows import COMM, CONNECTION, HEADER, RECORD, SPLITS, SPLITS_ROW, Kind
+from whichrank.ring.layout import COMMS, CONNECTIONS, MAGIC, MEMBERS, RECORDS, RING, SPLIT_ROWS, VERSION
 from whichrank.ring.tables import RingLook, Rows, Scratch, offset, same_pair, unchanged
 
 __all__ = ["RingLook", "RingReader", "Rows", "Scratch"]
@@ -40,7 +40,7 @@ _RANK_BEHIND: Final = "mount or copy the whole file; a ring is removed by `which
 
 
 _COMM_AT, _MEMBERS_AT, _RECORD_AT = offset("comm"), offset("members"), offset("record")
-_CONNECTION_AT = offset("connection")
+_CONNECTION_AT, _SPLITS_AT = offset("connection"), offset("splits")
 _HEAD_AT = offset("head", HEADER)
 
 
@@ -141,6 +141,7 @@ class RingReader:
             scratch.waits[waits],
             scratch.pairs[pairs],
             frame,
+            int(scratch.splits_head[0]),
         )
 
     def records(self, limit: int = RECORDS) -> Rows:
@@ -179,6 +180,20 @@ class RingReader:
             RingFormatError: The file was cut short while it was read.
         """
         return self._used(CONNECTION, _CONNECTION_AT, CONNECTIONS, _CONNECTION_CHUNK)[0]
+
+    def splits(self) -> Rows:
+        """Rows of SPLITS_ROW: what the latest all-to-alls send to each member and expect of it, in no order.
+
+        Raises:
+            RingFormatError: The file was cut short while it was read.
+        """
+        rows, again = (
+            np.frombuffer(self._read(SPLIT_ROWS * SPLITS_ROW.itemsize, _SPLITS_AT), SPLITS_ROW) for _ in range(2)
+        )
+        whole = (rows["seq"] > 0) & (rows["seq"] & 1 == 0) & (rows["seq"] == again["seq"])
+        whole &= rows["splits"] <= SPLITS
+        kept: Rows = rows[whole]
+        return kept
 
     def members(self, comm: np.void) -> list[int]:
         """Global ranks of a row of COMM, by group rank; empty if they are not known or not believable.

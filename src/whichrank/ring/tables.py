@@ -24,6 +24,7 @@ def offset(field: str, dtype: np.dtype[np.void] = RING) -> int:
     return int(fields[field][1])
 
 
+_SPLITS_HEAD_AT = offset("splits_head")
 _FRAME_AT, _INFLIGHT_AT, _WAIT_AT, _PAIR_AT = offset("frame"), offset("inflight"), offset("wait"), offset("pair")
 _NO_FRAME = np.empty(0, FRAME)
 _TABLES_END = _PAIR_AT + PAIRS * PAIR.itemsize
@@ -45,6 +46,8 @@ class RingLook(NamedTuple):
     pairs: Rows
     frame: Rows = _NO_FRAME
     """One row of FRAME; each of its counts is old or new, not all are of one moment."""
+    splits_head: int = 0
+    """All-to-alls begun; wraps at 2^32."""
 
 
 class Scratch:
@@ -56,6 +59,7 @@ class Scratch:
         self.second_without_pairs = memoryview(self.second)[:_PAIR_AT]
         self.header = np.frombuffer(self.first, HEADER, 1)
         self.frame = np.frombuffer(self.first, FRAME, 1, _FRAME_AT)
+        self.splits_head = np.frombuffer(self.first, "u4", 1, _SPLITS_HEAD_AT)
         self.inflight, self.inflight_again = self._views(INFLIGHT_ROW, INFLIGHT, _INFLIGHT_AT)
         self.waits, self.waits_again = self._views(WAIT, WAITS, _WAIT_AT)
         self.pairs, self.pairs_again = self._views(PAIR, PAIRS, _PAIR_AT)

@@ -60,7 +60,7 @@ WAIT_ENTRY: Final = 2
 SENSOR_C10D: Final = 0
 SENSOR_FALLBACK: Final = 2
 SENSOR_FAILED: Final = 3
-SPLITS: Final = 16
+SPLITS: Final = 64
 
 
 class Op(ctypes.Structure):

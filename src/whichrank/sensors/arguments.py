@@ -146,8 +146,8 @@ class Operator:
             argument(self._tag, 0),
             argument(self._async, False),
             argument(self._timeout, -1),
-            tuple(argument(self._split_in, ())),
-            tuple(argument(self._split_out, ())),
+            self._splits(argument(self._split_in, ()), inputs),
+            self._splits(argument(self._split_out, ()), outputs),
         )
         found = self._templates.get(key)
         if found is None:
@@ -157,6 +157,16 @@ class Operator:
             self._templates[key] = found
         template, keep = found
         return Reading(Op.from_buffer_copy(template), gloo, outputs or inputs, keep)
+
+    def _splits(self, given: Sequence[int], tensors: list[torch.Tensor]) -> tuple[int, ...]:
+        """What an all-to-all has for each member, in elements: of rows of its tensor, or of a tensor for each."""
+        if self.kind != Kind.ALL_TO_ALL:
+            return ()
+        if self._split_in < 0:
+            return tuple([t.numel() for t in tensors])
+        whole = tensors[0]
+        row = whole.numel() // whole.shape[0] if whole.dim() and whole.shape[0] else 1
+        return tuple([rows * row for rows in given])
 
     def _fill(
         self,

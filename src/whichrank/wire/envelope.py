@@ -21,6 +21,7 @@ from whichrank.model.telemetry import (
     RANK_ROW,
     RATE_ROW,
     RECORD_TOLD,
+    SPLITS_TOLD,
     TCP_ROW,
     VERSION,
     WAIT_TOLD,
@@ -44,6 +45,7 @@ _ROW_BYTES: Final = {
     "records": RECORD_TOLD.itemsize,
     "rates": RATE_ROW.itemsize,
     "connections": TCP_ROW.itemsize,
+    "splits": SPLITS_TOLD.itemsize,
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from whichrank.model.picture import OPS, PAIRS, WAITS, Picture
+from whichrank.model.picture import OPS, PAIRS, SPLITS_OF, WAITS, Picture
 from whichrank.model.rows import Kind, WaitHow
 
 NOW_S = 1000.0
@@ -41,6 +41,7 @@ class Job:
         self._waits: list[dict[str, Any]] = []
         self._pairs: list[tuple[int, int, int, int, int, int, int]] = []
         self._ops: list[dict[str, Any]] = []
+        self._splits: list[dict[str, Any]] = []
 
     def place(self, comm: str, rank: int) -> int:
         c = self.names.index(comm)
@@ -83,6 +84,15 @@ class Job:
         self._ops.append(row | more)
         return self
 
+    def splits(self, rank: int, comm: str, counter: int, to: Sequence[int], of: Sequence[int], **more: Any) -> Job:
+        """What an all-to-all of a rank, complete or not, sends to each member and expects of each."""
+        size = SPLITS_OF["split_in"].shape[0]
+        kept = [np.array([*list(sizes)[:size], *[0] * (size - len(sizes))]) for sizes in (to, of)]
+        row = {"rank": rank, "comm": self.names.index(comm), "counter": counter, "splits": min(len(to), size),
+               "count": sum(to), "out_count": sum(of), "split_in": kept[0], "split_out": kept[1]}  # fmt: skip
+        self._splits.append(row | more)
+        return self
+
     def picture(self) -> Picture:
         return Picture(
             now_s=NOW_S,
@@ -97,6 +107,7 @@ class Job:
             waits=_table(WAITS, self._waits),
             ops=_table(OPS, self._ops),
             pairs=np.array(self._pairs, PAIRS),
+            splits=_table(SPLITS_OF, self._splits),
             comm_at=self.at,
             comm_size=np.array([len(m) for m in self.members], np.int64),
             member_rank=np.array([r for m in self.members for r in m], np.int64),

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from job_pictures import Job
+from numpy.typing import NDArray
 
 from whichrank.locate.signatures import Deviation, confirm_skew, contradictions, deviants
+from whichrank.model.picture import Bools, Ints, Picture
 from whichrank.model.rows import Flag, Kind
 from whichrank.model.sequence import Edit, Tokens
+from whichrank.model.signature import signatures
 
 
 def sides_of(job: Job) -> list[dict[int, int]]:
@@ -109,39 +112,117 @@ def test_a_message_that_failed_is_compared_where_its_tag_is_known_from_the_pair(
     assert not sides_of(job)
 
 
-def splits(of: int, to: list[list[int]], expect: list[list[int]]) -> Job:
-    job = Job(of, ep=range(of))
-    for rank in range(of):
-        job.op(rank, "ep", 3, Kind.ALL_TO_ALL, flags=Flag.UNEVEN, splits=of, count=100 + rank,
-               split_in=to[rank] + [0] * (16 - of), split_out=expect[rank] + [0] * (16 - of))  # fmt: skip
+class Completed:
+    """Rounds that members have completed, as `Rounds` tells them: (communicator, counter, rank) -> what was issued."""
+
+    def __init__(self, job: Job, *rows: dict[str, Any]) -> None:
+        done = Job(job.ranks, **dict(zip(job.names, job.members, strict=True)))
+        for row in rows:
+            done.op(**row)
+        self.ops = done.picture().ops
+
+    def differ(self, comm: Ints, counter: Ints, sign: NDArray[np.uint64]) -> Bools:
+        first = {}
+        for op, of in zip(self.ops, signatures(self.ops), strict=True):
+            first.setdefault((int(op["comm"]), int(op["counter"])), of)
+        rounds = zip(comm.tolist(), counter.tolist(), sign, strict=True)
+        known = [first.get((c, number), own) for c, number, own in rounds]
+        return np.asarray(np.array(known, np.uint64) != sign)
+
+    def ops_of(self, picture: Picture, comm: int, counter: int) -> np.ndarray[Any, Any]:
+        return self.ops[(self.ops["comm"] == comm) & (self.ops["counter"] == counter)]
+
+
+def test_what_is_in_flight_is_held_against_what_others_have_completed() -> None:
+    # GIVEN a rank that is stuck in a round with 7 elements, which three others have completed with 5
+    job = Job(4, dp=range(4)).op(3, "dp", 61, count=7)
+    done = Completed(job, *({"rank": r, "comm": "dp", "counter": 61, "count": 5} for r in range(3)))
+    # WHEN only what is in flight is compared THEN nothing shows, BUT with what is complete it is the odd one
+    assert not contradictions(job.picture())
+    (one,) = contradictions(job.picture(), done)
+    assert one.ranks == (3, 0, 1, 2)
+    assert one.sides[0] != one.sides[1] == one.sides[2] == one.sides[3]
+
+
+def test_a_member_that_has_completed_the_round_may_be_the_odd_one() -> None:
+    # GIVEN two ranks stuck with 7 elements while one has completed the round with 7, and one with 5
+    job = Job(4, dp=range(4)).op(0, "dp", 61, count=7).op(2, "dp", 61, count=7)
+    rows = [{"rank": r, "comm": "dp", "counter": 61, "count": n} for r, n in ((3, 5), (1, 7))]
+    (one,) = contradictions(job.picture(), Completed(job, *rows))
+    side = dict(zip(one.ranks, one.sides, strict=True))
+    assert side[0] == side[1] == side[2] != side[3]
+    # BUT what was completed alike says nothing, nor does another round
+    assert not contradictions(job.picture(), Completed(job, {"rank": 1, "comm": "dp", "counter": 61, "count": 7}))
+    assert not contradictions(job.picture(), Completed(job, {"rank": 1, "comm": "dp", "counter": 60, "count": 5}))
+
+
+def exchange(to: list[list[int]], expect: list[list[int]], in_flight: Sequence[int] | None = None) -> Job:
+    """An all-to-all: what each rank sends to each, and expects of each; some ranks have completed it."""
+    job = Job(len(to), ep=range(len(to)))
+    for rank in range(len(to)):
+        if in_flight is None or rank in in_flight:
+            job.op(rank, "ep", 3, Kind.ALL_TO_ALL, flags=Flag.UNEVEN, count=sum(to[rank]))
+        job.splits(rank, "ep", 3, to[rank], expect[rank])
     return job
+
+
+TO = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+EXPECT = [[1, 4, 7], [2, 5, 8], [3, 6, 9]]
 
 
 def test_an_uneven_all_to_all_is_compared_pair_by_pair() -> None:
     # GIVEN what each sends is what the other expects WHEN compared THEN nothing contradicts, however uneven
-    to = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
-    expect = [[1, 4, 7], [2, 5, 8], [3, 6, 9]]
-    assert not sides_of(splits(3, to, expect))
-    # WHEN rank 1 expects other sizes of both its peers THEN it is the odd one
-    expect[1] = [20, 5, 80]
-    (sides,) = sides_of(splits(3, to, expect))
-    assert sides[0] == sides[2] != sides[1]
+    assert not sides_of(exchange(TO, EXPECT))
+    # WHEN rank 1 expects other sizes of both its peers THEN it is the odd one, and the pairs are told
+    job = exchange(TO, [EXPECT[0], [20, 5, 80], EXPECT[2]])
+    (one,) = contradictions(job.picture())
+    assert dict(zip(one.ranks, one.sides, strict=True)) == {0: 0, 1: 1, 2: 0}
+    assert [(m.src, m.dst, m.sent, m.expected) for m in one.misfits] == [(0, 1, 2, 20), (2, 1, 8, 80)]
+
+
+def test_a_member_that_has_completed_an_all_to_all_of_other_sizes_is_the_odd_one_still() -> None:
+    # GIVEN rank 1 is a round ahead with the sizes of another round, and only rank 0 is still in this one
+    job = exchange(TO, [EXPECT[0], [20, 5, 80], EXPECT[2]], in_flight=[0])
+    rows = ({"rank": r, "comm": "ep", "counter": 3, "kind": Kind.ALL_TO_ALL, "flags": Flag.UNEVEN} for r in (1, 2))
+    (one,) = contradictions(job.picture(), Completed(job, *rows))
+    assert dict(zip(one.ranks, one.sides, strict=True)) == {0: 0, 1: 1, 2: 0}
+
+
+def test_one_pair_of_sizes_that_does_not_fit_has_two_ends() -> None:
+    # GIVEN rank 2 sends to rank 0 what that does not expect WHEN compared THEN both may be wrong, and nobody else
+    (sides,) = sides_of(exchange([TO[0], TO[1], [70, 8, 9]], EXPECT))
+    assert sorted(sides) == [0, 2]
+    assert sides[0] != sides[2]
+
+
+def test_an_even_all_to_all_may_meet_one_that_says_its_sizes_for_each_member() -> None:
+    # GIVEN rank 0 says "the same for all", the others say how much for each WHEN these are the same THEN they agree
+    even = [[4, 4, 4]] * 3
+    job = exchange(even, even)
+    job._ops[0]["flags"] = 0
+    job._splits[0]["splits"] = 0
+    assert not sides_of(job)
+    # BUT not where another sends more
+    job = exchange([[4, 4, 4], [9, 4, 4], [4, 4, 4]], even)
+    job._splits[0]["splits"] = 0
+    assert len(sides_of(job)) == 1
 
 
 def test_more_splits_than_are_kept_are_compared_as_far_as_they_go() -> None:
-    job = Job(20, ep=range(20))
-    for rank in range(20):
-        job.op(
-            rank,
-            "ep",
-            3,
-            Kind.ALL_TO_ALL,
-            flags=Flag.UNEVEN | Flag.SPLITS_CUT,
-            splits=16,
-            split_in=[2] * 16,
-            split_out=[2] * 16,
-        )
-    assert not sides_of(job)
+    # GIVEN eighty members WHEN a rank departs from what the first sixty-four expect THEN it is the odd one
+    even = [[2] * 80 for _ in range(80)]
+    assert not sides_of(exchange(even, even))
+    even[5] = [3] * 80
+    (sides,) = sides_of(exchange(even, [[2] * 80 for _ in range(80)]))
+    assert {r for r, s in sides.items() if s} == {5}
+
+
+def test_lists_of_tensors_agree_on_the_sizes_that_they_declare() -> None:
+    # GIVEN all-gathers into lists whose own sizes may differ WHEN they declare other lists THEN they contradict
+    declared = ({"signature": 5}, {"signature": 5}, {"signature": 9})
+    (sides,) = sides_of(round_of(Kind.ALL_GATHER, *declared, flags=Flag.LISTS))
+    assert sides[0] == sides[1] != sides[2]
+    assert not sides_of(round_of(Kind.ALL_GATHER, {"signature": 5}, {"signature": 0}, flags=Flag.LISTS))
 
 
 # ---- who deviates ----------------------------------------------------------------------------------------------------
@@ -206,8 +287,9 @@ def test_what_nearly_all_did_for_the_first_time_is_the_programs_doing_too() -> N
     # GIVEN a first log line, for which one rank of six has not come
     found = asked({1: DEPARTED, 2: DEPARTED, 3: DEPARTED, 4: DEPARTED, 5: DEPARTED, 6: FAITHFUL}, [1, 1, 1, 1, 1, 0])
     assert found == Deviation((6,), ("the majority",))
-    # BUT of fewer it cannot be known
-    assert asked({1: DEPARTED, 2: DEPARTED, 3: DEPARTED, 6: FAITHFUL}, [1, 1, 1, 0]) == Deviation((), ())
+    # SO with three of four, BUT of fewer it cannot be known
+    assert asked({1: DEPARTED, 2: DEPARTED, 3: DEPARTED, 6: FAITHFUL}, [1, 1, 1, 0]) == found
+    assert asked({1: DEPARTED, 2: DEPARTED, 6: FAITHFUL}, [1, 1, 0]) == Deviation((), ())
 
 
 def test_a_rare_operation_is_not_held_against_the_rank_whose_past_was_lost() -> None:

@@ -25,6 +25,7 @@ STRUCTS = {
     "wr_pace": rows.PACE,
     "wr_comm": rows.COMM,
     "wr_record": rows.RECORD,
+    "wr_splits": rows.SPLITS_ROW,
     "wr_sensor_status": rows.SENSOR,
     "wr_ring": layout.RING,
 }

@@ -199,10 +199,10 @@ def test_short_file_is_refused(writer: RingWriter, size: int) -> None:
         RingReader(writer.path)
 
 
-@pytest.mark.parametrize(("version", "age"), [(2, "newer"), (0, "older")])
+@pytest.mark.parametrize(("version", "age"), [(3, "newer"), (1, "older")])
 def test_other_version_is_refused(writer: RingWriter, version: int, age: str) -> None:
     patch(writer.path, "header", version.to_bytes(4, "little"), 8)
-    with pytest.raises(RingFormatError, match=f"format {version}, {age} than the 1") as refusal:
+    with pytest.raises(RingFormatError, match=f"format {version}, {age} than the 2") as refusal:
         RingReader(writer.path)
     assert "pip install" in refusal.value.mend
 

@@ -53,7 +53,7 @@ def test_states_are_those_of_the_model() -> None:
     assert (abi.SENSOR_FALLBACK, abi.SENSOR_FAILED) == (rows.SensorState.FALLBACK, rows.SensorState.FAILED)
     assert rows.SENSOR_NAMES[abi.SENSOR_C10D] == "c10d"
     assert rows.SPLITS == abi.SPLITS
-    assert layout.VERSION == 1
+    assert layout.VERSION == 2
 
 
 def test_dtypes_have_the_numbers_of_the_installed_torch() -> None:

@@ -105,8 +105,17 @@ def test_uneven_all_to_all_keeps_its_splits() -> None:
     assert (reading.op.splits, [list(part) for part in reading.keep]) == (2, [[2, 3], [1, 2]])
 
 
+def test_splits_are_told_in_elements() -> None:
+    # GIVEN rows of four elements, and a list with a tensor for each member WHEN read THEN both say elements
+    rows = operator("alltoall_base_").read((torch.ones(3, 4), torch.ones(5, 4), ANY_GROUP, [1, 2], [2, 3]), GLOO)
+    assert [list(part) for part in rows.keep] == [[8, 12], [4, 8]]
+    lists = operator("alltoall_").read((ones(1, 2), ones(3, 5), ANY_GROUP, -1), GLOO)
+    assert [list(part) for part in lists.keep] == [[3, 5], [1, 2]]
+    assert lists.op.flags & Flag.UNEVEN
+
+
 def test_more_splits_than_are_kept_are_flagged() -> None:
-    arguments = (torch.ones(17), torch.ones(17), ANY_GROUP, [1] * 17, [1] * 17)
+    arguments = (torch.ones(65), torch.ones(65), ANY_GROUP, [1] * 65, [1] * 65)
     assert operator("alltoall_base_").read(arguments, GLOO).op.flags & Flag.SPLITS_CUT
 
 

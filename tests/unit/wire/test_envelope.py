@@ -24,6 +24,7 @@ COLUMNS = {
     "records": telemetry.RECORD_TOLD,
     "rates": telemetry.RATE_ROW,
     "connections": telemetry.TCP_ROW,
+    "splits": telemetry.SPLITS_TOLD,
 }
 
 
@@ -70,10 +71,10 @@ def test_what_is_not_ours_is_refused(data: bytes) -> None:
         decode(data)
 
 
-@pytest.mark.parametrize(("version", "age"), [(b"\2\0", "newer"), (b"\0\0", "older")])
+@pytest.mark.parametrize(("version", "age"), [(b"\3\0", "newer"), (b"\1\0", "older")])
 def test_other_version_is_refused(version: bytes, age: str) -> None:
     data = encode(FULL)
-    with pytest.raises(EnvelopeFormatError, match=f"{age} than the 1") as refusal:
+    with pytest.raises(EnvelopeFormatError, match=f"{age} than the 2") as refusal:
         decode(data[:4] + version + data[6:])
     assert "pip install" in refusal.value.mend
 
