@@ -51,7 +51,7 @@ HARMLESS = frozenset(
         # Looks at what torch's values hold; a reference is counted at most.
         *("isTensor", "isList", "isTensorList", "toTensor", "toInt", "toBool", "toListRef", "toObjectRef", "getSlot"),
         *("toCapsule", "static_intrusive_pointer_cast", "intrusive_ptr", "IValue", "DispatchKeySet"),
-        *("defined", "numel", "scalar_type", "device", "hasError"),
+        *("defined", "numel", "dim", "scalar_type", "device", "hasError"),
         # Passed on to torch: this is the program's own call.
         *("redispatchBoxed", "Work", "retrieveOpType", "isCompleted", "wait", "getFuture", "isSuccess", "exception"),
         *("sourceRank", "result", "synchronize", "blockCurrentStream", "abort", "getFutureResult", "getDuration"),
@@ -79,7 +79,17 @@ MUST_BE_HOT = {
         *("kernel", "before_call", "watch_work", "follow_future", "done_call", "failed_call", "find_group"),
         *("WatchedWork", "isCompleted", "wait", "getFuture", "writable", "end", "fail"),
     },
-    "c10d_arguments.h": {"fill_op", "signature_of", "copy_splits", "object_of", "add", "mix", "as_ms"},
+    "c10d_arguments.h": {
+        "fill_op",
+        "signature_of",
+        "copy_splits",
+        "copy_sizes",
+        "counts_output",
+        "object_of",
+        "add",
+        "mix",
+        "as_ms",
+    },
     "socket_sensor.c": {"note", "count", "is_store", "now_ns"},
     "ring.c": {"wr_process_ring"},
     "transport.h": {"wr_connection_count", "wr_frame_count_inline", "wr_connection_last_ns", "wr_connection_is"},

@@ -104,8 +104,12 @@ struct Sizes {
 
 inline uint64_t mix(uint64_t h, uint64_t v) { return (h ^ v) * UINT64_C(0x9e3779b97f4a7c15) + (h >> 29); }
 
+// A scatter's input is the root's alone, and a list to gather into says the sizes of all: what all members have alike there
+// is the output.
+inline bool counts_output(uint8_t kind, bool lists) { return kind == WR_SCATTER || (kind == WR_ALL_GATHER && lists); }
+
 // What must agree among all members, by kind; 0 where it cannot be said by one number (uneven all-to-all, send/recv).
-inline uint64_t signature_of(const wr_op& op, const Sizes& in, const Sizes& out) {
+inline uint64_t signature_of(const wr_op& op, const Sizes& in) {
   uint64_t h = mix(op.kind, op.dtype);
   switch (op.kind) {
     case WR_BARRIER:
@@ -115,12 +119,11 @@ inline uint64_t signature_of(const wr_op& op, const Sizes& in, const Sizes& out)
       return op.flags & WR_FLAG_UNEVEN ? 0 : mix(h, in.elements);
     case WR_GATHER:
     case WR_SCATTER:
-      return mix(h, static_cast<uint32_t>(op.peer));
+      return mix(mix(h, op.count), static_cast<uint32_t>(op.peer));
     case WR_ALL_GATHER:
-      return mix(h, op.flags & WR_FLAG_LISTS ? out.hash : in.elements);
+      return mix(h, op.count);
     case WR_REDUCE_SCATTER:
-      h = mix(h, op.reduce_op);
-      return mix(h, op.flags & WR_FLAG_LISTS ? in.hash : out.elements);
+      return mix(mix(h, op.reduce_op), op.count);
     case WR_SEND:
     case WR_RECV:
     case WR_RECV_ANY:
@@ -158,7 +161,9 @@ inline size_t copy_sizes(const c10::IValue& tensors, int64_t* to) {
 inline void fill_op(wr_op& op, const Operator& kind, const Places& p, const c10::IValue* arguments, const Sizes& in,
              const Sizes& out, Splits& splits, uint32_t default_timeout_ms) {
   op.kind = kind.kind;
-  op.count = in.elements;
+  const int8_t list = kind.kind == WR_ALL_GATHER || kind.kind == WR_GATHER ? p.output : p.input;
+  const bool lists = list >= 0 && arguments[list].isList() && !arguments[list].isTensorList();
+  op.count = counts_output(kind.kind, lists) ? out.elements : in.elements;
   op.out_count = out.elements;
   op.dtype = static_cast<uint8_t>(in.dtype < 0 ? (out.dtype < 0 ? 255 : out.dtype) : in.dtype);
   op.reduce_op = 255;
@@ -170,8 +175,6 @@ inline void fill_op(wr_op& op, const Operator& kind, const Places& p, const c10:
   if (p.async_op >= 0 && arguments[p.async_op].toBool()) op.flags |= WR_FLAG_ASYNC;
   const int64_t timeout = p.timeout >= 0 ? arguments[p.timeout].toInt() : -1;
   op.timeout_ms = timeout > 0 ? as_ms(timeout) : default_timeout_ms;
-  const int8_t list = kind.kind == WR_ALL_GATHER || kind.kind == WR_GATHER ? p.output : p.input;
-  if (list >= 0 && arguments[list].isList() && !arguments[list].isTensorList()) op.flags |= WR_FLAG_LISTS;
   if (kind.kind == WR_ALL_TO_ALL) {
     const bool of_rows = p.split_in >= 0;
     const size_t in_count = of_rows ? copy_splits(arguments[p.split_in], arguments[p.input], splits.in)
@@ -185,7 +188,7 @@ inline void fill_op(wr_op& op, const Operator& kind, const Places& p, const c10:
     op.split_in = splits.in;
     op.split_out = splits.out;
   }
-  op.signature = signature_of(op, in, out);
+  op.signature = signature_of(op, in);
 }
 
 /* end hot */

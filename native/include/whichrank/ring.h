@@ -66,7 +66,7 @@ enum wr_flag {
   WR_FLAG_ASYNC = 1u << 3,
   WR_FLAG_FUTURE_TAKEN = 1u << 4,   /* somebody holds the future (DDP's reducer) and may wait on it unseen */
   WR_FLAG_UNTRACKED = 1u << 5,      /* had no in-flight row */
-  WR_FLAG_LISTS = 1u << 6,          /* gather/scatter/all-gather with tensor lists */
+  /* 1u << 6: set by readers of recordings */
   WR_FLAG_FALLBACK = 1u << 7,       /* written by the Python sensor */
 };
 
@@ -149,7 +149,7 @@ typedef struct {
   uint32_t version, state; /* state: 0 free, 1 being issued, 2 issued, 3 started on the device */
   wr_trace_id trace_id;
   uint64_t t_issue_ns, t_start_ns, t_return_ns, wait_since_ns;
-  uint64_t count;          /* elements of the input */
+  uint64_t count;          /* elements of the input; of a scatter, and of a list to gather into, of the output */
   uint64_t signature;      /* hash over everything that must agree; 0: not comparable by hash */
   uint32_t issue_tid, wait_tid;
   int32_t peer;            /* group rank of root or peer, -1 none */

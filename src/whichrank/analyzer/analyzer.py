@@ -19,6 +19,7 @@ from whichrank.analyzer.rounds import Rounds
 from whichrank.analyzer.silence import silent_job
 from whichrank.analyzer.slow.slowness import Slowness
 from whichrank.analyzer.state import JobState
+from whichrank.analyzer.waited_out import WaitedOut
 from whichrank.config import AnalyzerConfig
 from whichrank.detect.hang import OP_TIMEOUT_SHARE, STEADY_S, Look, Thresholds, Urgency, suspicious_s, urgency_of
 from whichrank.detect.usual import UsualWaits
@@ -89,6 +90,7 @@ class Analyzer:
         self._look: Look | None = None
         self._holding = Holding()
         self._usual = UsualWaits()
+        self._waited_out = WaitedOut()
         self._prior: Finding | None = None
         self._death_since_s: float | None = None
         self._stacks_wanted: set[int] = set()
@@ -267,7 +269,7 @@ class Analyzer:
     def _close_old(self, now_s: float) -> list[Incident]:
         """The incidents of what the job has got over."""
         old = [i.id for i, finding in self.ledger.open_ones if finding.onset_s <= self._over_s + SETTLE_S]
-        return [incident for number in old for incident in self.ledger.close(now_s, "recovered", number)]
+        return [incident for number in old for incident in self._recover(now_s, number)]
 
     def _ending(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident] | None:
         """None: nobody has died or failed."""
@@ -364,6 +366,8 @@ class Analyzer:
         urgency = urgency_of(self._look, finding, self._facts(picture, finding), self.config, self.iteration_s(), now_s)
         if urgency is Urgency.NONE:
             return changed
+        if urgency is Urgency.NOTICE and self._waited_out.is_usual(finding, waited_s) and not self._is_told(finding):
+            return changed
         return changed + self.ledger.report(finding, "alert" if urgency is Urgency.ALERT else "notice", now_s)
 
     def _begun(self, picture: Picture, finding: Finding, now_s: float) -> Finding:
@@ -391,7 +395,7 @@ class Analyzer:
                 self._others_since_s.pop(incident.id, None)
             elif now_s - self._others_since_s.setdefault(incident.id, now_s) >= RECOVER_S:
                 over.append(incident.id)
-        return [incident for number in over for incident in self.ledger.close(now_s, "recovered", number)]
+        return [incident for number in over for incident in self._recover(now_s, number)]
 
     def _is_told(self, prior: Finding | None) -> bool:
         """Does an open incident say this already?"""
@@ -460,7 +464,14 @@ class Analyzer:
         alive = ~np.isin(
             self.state.ranks.rows["state"][self.state.ranks.present], (ProcessState.GONE, ProcessState.ZOMBIE)
         )
-        return self.ledger.close(now_s, "recovered" if alive.any() else "final")
+        return self._recover(now_s) if alive.any() else self.ledger.close(now_s, "final")
+
+    def _recover(self, now_s: float, only: str | None = None) -> list[Incident]:
+        """The job has gone on after what the open incidents say, or only the one with this id."""
+        for incident, known in self.ledger.open_ones:
+            if only in (None, incident.id) and known.kind == "hang":
+                self._waited_out.learn(known, now_s - known.onset_s)
+        return self.ledger.close(now_s, "recovered", only)
 
     def _wrong_data(self, picture: Picture, now_s: float, at_end: bool = False) -> list[Incident]:
         """Silent contradictions: rounds that completed although they could not, and lasting skew."""

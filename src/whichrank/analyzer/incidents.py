@@ -37,6 +37,7 @@ from whichrank.model.signature import dtype_name, kind_name, op_bytes, op_name
 
 LISTED_VICTIMS = 1024
 MOST_LINKS = 64
+MOST_NOTICED = 1024
 ANOTHER_S = 1.0
 """A wait that began this much later than that of an open notice is another one."""
 SENSOR_WORDS: dict[int, Literal["on", "fallback", "failed", "absent"]] = {
@@ -63,6 +64,7 @@ class Ledger:
         self._settled: set[frozenset[int]] = set()
         self._kept: dict[str, Incident] = {}
         self._over: dict[str, tuple[Incident, float]] = {}  # of those, what has ended, and when
+        self._noticed: dict[tuple[object, ...], None] = {}  # what kept notices said, the oldest first
 
     def utc(self, time_s: float) -> datetime:
         """A time on the analyzer's clock as UTC."""
@@ -173,6 +175,13 @@ class Ledger:
         known = self._kept.get(key)
         if known and not _says_more(finding, severity, known):
             return []
+        said = (key, finding.cause, finding.reason, finding.names or frozenset(b.rank for b in finding.candidates))
+        if severity == "notice" and not known:
+            if said in self._noticed:
+                return []  # it has come and gone before
+            self._noticed[said] = None
+            while len(self._noticed) > MOST_NOTICED:
+                del self._noticed[next(iter(self._noticed))]
         if known and finding.links:
             links = dict.fromkeys((*self._scoped(finding.links), *known.links))
             finding = replace(finding, links=tuple(links)[:MOST_LINKS])

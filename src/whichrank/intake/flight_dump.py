@@ -105,7 +105,9 @@ DTYPES: Final = {
 UNKNOWN_DTYPE: Final = 255
 OF_ALL: Final = ("default_pg", "mesh_default")
 """What the groups that all ranks are in are for."""
-OF_LISTS: Final = frozenset({"all_gather", "allgather", "all_gather_v", "reduce_scatter", "reduce_scatter_v"})
+OF_LISTS: Final = frozenset(
+    {"all_gather", "allgather", "all_gather_v", "reduce_scatter", "reduce_scatter_v", "gather", "scatter"}
+)
 _FIELDS: Final[dict[str, Any]] = {
     "record_id": 0, "pg_id": -1, "process_group": ("", ""), "collective_seq_id": 0, "seq_id": 0, "p2p_seq_id": 0,
     "op_id": 0, "profiling_name": "", "state": "scheduled", "retired": False, "is_p2p": False, "timeout_ms": 0,

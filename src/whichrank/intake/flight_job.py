@@ -533,7 +533,7 @@ def _ordinals(one: Told, entries: NDArray[Any]) -> NDArray[np.int64]:
 def _flags(entries: NDArray[Any]) -> NDArray[np.int64]:
     """What of the sizes may differ between members: a dump does not tell an even all-to-all from others."""
     flags = np.where(entries["kind"] == Kind.ALL_TO_ALL, int(Flag.UNEVEN), 0)
-    flags |= np.where(entries["lists"], int(Flag.LISTS), 0)
+    flags |= np.where(entries["lists"], int(Flag.FREE_SIZES), 0)
     return np.asarray(flags | int(Flag.ASYNC), np.int64)
 
 

@@ -22,7 +22,7 @@ from whichrank.locate.splits import Misfit, misfit_rounds
 from whichrank.model.picture import Bools, Ints, Picture
 from whichrank.model.rows import UNNUMBERED, Flag, Kind
 from whichrank.model.sequence import Edit, Tokens
-from whichrank.model.signature import mix, signatures
+from whichrank.model.signature import signatures
 
 ASKED_OF_A_SIDE = 8
 LEAST_TOGETHER, TOGETHER = 3, 0.75
@@ -77,11 +77,10 @@ def contradictions(picture: Picture, completed: CompletedRounds | None = None) -
         rounds, round_of = np.unique(key, axis=0, return_inverse=True)
         round_of = round_of.reshape(-1)
         sign = signatures(rows)
-        declared = mix(sign, np.where(_declares(rows), rows["signature"], 0))
         low = np.full(len(rounds), np.iinfo(np.uint64).max, np.uint64)
         high = np.zeros(len(rounds), np.uint64)
-        np.minimum.at(low, round_of, declared)
-        np.maximum.at(high, round_of, declared)
+        np.minimum.at(low, round_of, sign)
+        np.maximum.at(high, round_of, sign)
         suspicious = low != high
         if completed:
             suspicious[round_of[completed.differ(rows["comm"], rows["counter"], sign)]] = True
@@ -117,15 +116,8 @@ def sides_of(rows: np.ndarray[Any, Any]) -> Ints:
     rows = rows.copy()
     rows["flags"] = flags
     sign = signatures(rows)
-    if _declares(rows).all():
-        sign = mix(sign, rows["signature"])
     sides: Ints = np.unique(sign, return_inverse=True)[1].reshape(-1).astype(np.int64)
     return sides
-
-
-def _declares(rows: np.ndarray[Any, Any]) -> Bools:
-    """Operations in flight with a list of tensors: on its sizes, which their hash holds, all members agree."""
-    return np.asarray(((rows["flags"] & Flag.LISTS) != 0) & (rows["signature"] > 0))
 
 
 def _misfits(picture: Picture, completed: CompletedRounds | None, known: set[tuple[int, int]]) -> list[Contradiction]:

@@ -57,7 +57,7 @@ class Flag(IntFlag):
     ASYNC = 8
     FUTURE_TAKEN = 16
     UNTRACKED = 32
-    LISTS = 64
+    FREE_SIZES = 64  # of recordings: its sizes may differ between members
     FALLBACK = 128
 
 

@@ -1,7 +1,8 @@
 """The signature of an operation as one number, and as words.
 
 Two numbers that differ in one round contradict each other. What may legally differ between members is left out:
-splits of an uneven all-to-all, element counts of gather and scatter, sizes of tensor lists (DESIGN 5.2, question 3).
+splits of an uneven all-to-all, and in recordings the sizes of gather, scatter and tensor lists, of which only the rank's
+own input is known there (DESIGN 5.2, question 3).
 """
 
 from __future__ import annotations
@@ -28,12 +29,10 @@ _ROOTED = (Kind.BROADCAST, Kind.REDUCE, Kind.GATHER, Kind.SCATTER)
 _BARRIERS = (Kind.BARRIER, Kind.MONITORED_BARRIER)
 
 
-_FREE_COUNT, _FREE_IF_UNEVEN, _FREE_IF_LISTS, _NO_TYPE, _HAS_REDUCE_OP, _HAS_PEER = (1 << bit for bit in range(6))
+_NO_COUNT, _MAY_BE_UNEVEN, _HAS_REDUCE_OP, _HAS_PEER = (1 << bit for bit in range(4))
 _TRAITS = np.zeros(256, np.uint8)
-_TRAITS[list(_BARRIERS)] |= _FREE_COUNT | _NO_TYPE
-_TRAITS[[Kind.GATHER, Kind.SCATTER]] |= _FREE_COUNT
-_TRAITS[Kind.ALL_TO_ALL] |= _FREE_IF_UNEVEN
-_TRAITS[[Kind.ALL_GATHER, Kind.REDUCE_SCATTER]] |= _FREE_IF_LISTS
+_TRAITS[list(_BARRIERS)] |= _NO_COUNT
+_TRAITS[Kind.ALL_TO_ALL] |= _MAY_BE_UNEVEN
 _TRAITS[list(_REDUCES)] |= _HAS_REDUCE_OP
 _TRAITS[[*_ROOTED, *range(Kind.SEND, 256)]] |= _HAS_PEER
 
@@ -52,9 +51,8 @@ def has_free_sizes(rows: np.ndarray[Any, Any]) -> NDArray[np.bool_]:
         rows: Any array with the fields kind and flags.
     """
     traits, flags = _TRAITS[rows["kind"].astype(np.int64) & 0xFF], rows["flags"]
-    free = ((traits & _FREE_COUNT) != 0) & ((traits & _NO_TYPE) == 0)
-    free |= ((traits & _FREE_IF_UNEVEN) != 0) & ((flags & Flag.UNEVEN) != 0)
-    return np.asarray(free | (((traits & _FREE_IF_LISTS) != 0) & ((flags & Flag.LISTS) != 0)))
+    uneven = ((traits & _MAY_BE_UNEVEN) != 0) & ((flags & Flag.UNEVEN) != 0)
+    return np.asarray(uneven | ((flags & Flag.FREE_SIZES) != 0))
 
 
 def signatures(rows: np.ndarray[Any, Any]) -> NDArray[np.uint64]:
@@ -65,9 +63,10 @@ def signatures(rows: np.ndarray[Any, Any]) -> NDArray[np.uint64]:
     """
     kind = rows["kind"].astype(np.int64)
     traits = _TRAITS[kind & 0xFF]
-    free_count = has_free_sizes(rows) | ((traits & _NO_TYPE) != 0)
+    no_count = (traits & _NO_COUNT) != 0
+    free_count = has_free_sizes(rows) | no_count
     h = mix(np.full(len(rows), 1, np.uint64), kind)
-    h = mix(h, np.where((traits & _NO_TYPE) != 0, 0, rows["dtype"]))
+    h = mix(h, np.where(no_count, 0, rows["dtype"]))
     h = mix(h, np.where(free_count, 0, rows["count"].astype(np.int64)))
     h = mix(h, np.where((traits & _HAS_REDUCE_OP) != 0, rows["reduce_op"], 0))
     return mix(h, np.where((traits & _HAS_PEER) != 0, rows["peer"].astype(np.int64) + 1, 0))

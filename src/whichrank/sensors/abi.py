@@ -48,7 +48,6 @@ class Flag(IntFlag):
     ASYNC = 8
     FUTURE_TAKEN = 16
     UNTRACKED = 32
-    LISTS = 64
     FALLBACK = 128
 
 

@@ -187,7 +187,6 @@ class Operator:
         flags = Flag.FALLBACK
         splits = min(len(split_in), len(split_out))
         flags |= Flag.ASYNC if asynchronous else Flag(0)
-        flags |= Flag.LISTS if self._lists else Flag(0)
         flags |= Flag.UNEVEN if split_in or split_out else Flag(0)
         flags |= Flag.SPLITS_CUT if splits > SPLITS else Flag(0)
         flags |= Flag(0) if gloo else Flag.END_INFERRED
@@ -200,14 +199,14 @@ class Operator:
             peer=peer,
             tag=tag & 0xFFFFFFFF,
             timeout_ms=min(timeout_ms, LONGEST_TIMEOUT_MS) if timeout_ms > 0 else default_timeout_ms,
-            count=sum(inputs),
+            count=sum(outputs if counts_output(self.kind, self._lists) else inputs),
             out_count=sum(outputs),
             splits=splits,
         )
         keep = tuple((ctypes.c_int64 * len(part))(*part) for part in (split_in, split_out) if splits)
         if keep:
             op.split_in, op.split_out = (ctypes.addressof(part) for part in keep)
-        op.signature = signature(op, flags, inputs, outputs)
+        op.signature = signature(op, flags, inputs)
         return bytes(op), keep
 
 
@@ -218,7 +217,12 @@ def flat(value: Any) -> list[torch.Tensor]:
     return [tensor for part in value for tensor in flat(part)] if value else []
 
 
-def signature(op: Op, flags: Flag, inputs: Sequence[int], outputs: Sequence[int]) -> int:
+def counts_output(kind: Kind, lists: bool) -> bool:
+    """Is it the output that all members have alike? A scatter's input is the root's alone, a list says all sizes."""
+    return kind == Kind.SCATTER or (kind == Kind.ALL_GATHER and lists)
+
+
+def signature(op: Op, flags: Flag, inputs: Sequence[int]) -> int:
     """`signature_of` of the C++ sensor: what must agree among all members; 0 where one number cannot say it."""
     kind, head = op.kind, mix(op.kind, op.dtype)
     if kind in (Kind.BARRIER, Kind.MONITORED_BARRIER):
@@ -228,11 +232,11 @@ def signature(op: Op, flags: Flag, inputs: Sequence[int], outputs: Sequence[int]
     if kind == Kind.ALL_TO_ALL:
         return 0 if flags & Flag.UNEVEN else mix(head, op.count)
     if kind in (Kind.GATHER, Kind.SCATTER):
-        return mix(head, op.peer & 0xFFFFFFFF)
+        return mix(mix(head, op.count), op.peer & 0xFFFFFFFF)
     if kind == Kind.ALL_GATHER:
-        return mix(head, hash_of(outputs) if flags & Flag.LISTS else op.count)
+        return mix(head, op.count)
     if kind == Kind.REDUCE_SCATTER:
-        return mix(mix(head, op.reduce_op), hash_of(inputs) if flags & Flag.LISTS else op.out_count)
+        return mix(mix(head, op.reduce_op), op.count)
     size = hash_of(inputs) if len(inputs) > 1 else op.count
     return mix(mix(mix(head, size), op.reduce_op), op.peer & 0xFFFFFFFF)
 

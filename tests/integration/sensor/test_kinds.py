@@ -92,10 +92,9 @@ def test_operations_are_described(rings: Any, variant: str) -> None:
         assert of(Kind.REDUCE) == [(FLOAT, MIN, 3)]
         assert of(Kind.GATHER) == [(FLOAT, NO_OP, 1)]
         assert of(Kind.SCATTER) == [(FLOAT, NO_OP, 2)]
-        assert [int(row["count"]) for row in ring.of_kind(Kind.SCATTER)] == [20 if rank == 2 else 0]
+        assert [int(row["count"]) for row in ring.of_kind(Kind.SCATTER)] == [5]
         assert of(Kind.REDUCE_SCATTER) == [(FLOAT, SUM, -1)] * 2
         assert [int(row["count"]) for row in ring.of_kind(Kind.REDUCE_SCATTER)] == [8, 12]
-        assert [bool(flags(row) & Flag.LISTS) for row in ring.of_kind(Kind.REDUCE_SCATTER)] == [True, False]
         assert [bool(flags(row) & Flag.UNEVEN) for row in ring.of_kind(Kind.ALL_TO_ALL)] == [False, True]
         assert [int(row["count"]) for row in ring.of_kind(Kind.ALL_TO_ALL)] == [8, 4 * (rank + 1)]
         assert len(ring.of_kind(Kind.BARRIER)) == 2

@@ -92,9 +92,17 @@ def test_scatter_agrees_between_root_and_the_others() -> None:
     read = operator("scatter_").read
     root = read((ones(4), [ones(4, 4)], ANY_GROUP, 0), GLOO).op
     leaf = read((ones(4), [], ANY_GROUP, 0), GLOO).op
-    assert (root.count, leaf.count) == (8, 0)
+    assert (root.count, leaf.count) == (4, 4)
     assert root.signature == leaf.signature != 0
-    assert root.flags & leaf.flags & Flag.LISTS
+
+
+def test_a_list_to_gather_into_says_the_sizes_of_all() -> None:
+    # GIVEN members that give 4 and 2 elements, which all of them declare WHEN read THEN they agree
+    read = operator("allgather_").read
+    first = read(([ones(4, 2)], ones(4), ANY_GROUP), GLOO).op
+    second = read(([ones(4, 2)], ones(2), ANY_GROUP), GLOO).op
+    assert (first.count, second.count) == (6, 6)
+    assert first.signature == second.signature != 0
 
 
 def test_uneven_all_to_all_keeps_its_splits() -> None:

@@ -248,7 +248,7 @@ class Slowness:
         told += self.links.look(
             state, recent, transfers, starved, now_s, lambda src, dst: self._is_waited_for(state, window, src, dst)
         )
-        if not told:
+        if not told and recent.lasted_s >= window_s * PART:  # the first iterations are like no later one
             told = self._nobody(state, recent, excess.last(len(recent.iteration)), take_turns=take_turns)
         if not suspects and not told:
             is_due = now_s - self._learned_s >= self.window_s
