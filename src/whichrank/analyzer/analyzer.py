@@ -15,6 +15,7 @@ from whichrank.analyzer.history import History
 from whichrank.analyzer.holding import Holding
 from whichrank.analyzer.incidents import ANOTHER_S, Ledger
 from whichrank.analyzer.reach import knock_early
+from whichrank.analyzer.rendezvous import stopped_in_rendezvous
 from whichrank.analyzer.rounds import Rounds
 from whichrank.analyzer.silence import silent_job
 from whichrank.analyzer.slow.slowness import Slowness
@@ -344,6 +345,8 @@ class Analyzer:
         if _is_being_ended(picture, ends):
             return []  # the launcher or the user ends the job: what ranks wait for now says nothing
         finding = self.diagnosis.hang(picture, LOOK_AT_S, self.ledger.named)
+        if finding is None:
+            finding = stopped_in_rendezvous(self.state, picture, self._want_stacks)
         if finding is None:
             finding = silent_job(
                 self.state, picture, self.config.hang_timeout_s, self.config.busy_factor, self._want_stacks

@@ -48,6 +48,7 @@ class _Columns:
         self.cpu_share = np.zeros(0)
         self.stopped_looks = np.zeros(0, np.int64)
         self.running_looks = np.zeros(0, np.int64)
+        self.stopped_since_s = np.zeros(0)  # when it was seen to be stopped first, if it still is
         self.went_on_s = np.zeros(0)  # when the latest operation was issued, at the earliest, that has completed
         self.agent = np.zeros(0, np.int64)
 
@@ -56,7 +57,7 @@ class _Columns:
             return
         for name, fill in (
             ("rows", None), ("rates", None), ("present", False), ("read_s", 0.0), ("read_after_s", -np.inf),
-            ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_looks", 0), ("running_looks", 0),
+            ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_looks", 0), ("running_looks", 0), ("stopped_since_s", 0.0),
             ("agent", -1), ("went_on_s", 0.0),
         ):  # fmt: skip
             old = getattr(self, name)
@@ -206,6 +207,9 @@ class JobState:
             (columns.stopped_looks, ProcessState.STOPPED), (columns.running_looks, ProcessState.RUNNING),
         ):  # fmt: skip
             looks[rank] = np.where(rows["state"] == state, looks[rank] + 1, 0)
+        columns.stopped_since_s[rank] = np.where(
+            columns.stopped_looks[rank] > 1, columns.stopped_since_s[rank], columns.read_s[rank]
+        )
         if columns.compute(rank).any():
             self.last_computed_s = now_s
         for r in rank[columns.agent[rank] != agent].tolist():

@@ -1,7 +1,7 @@
 """The signature of an operation as one number, and as words.
 
 Two numbers that differ in one round contradict each other. What may legally differ between members is left out:
-splits of an uneven all-to-all, and in recordings the sizes of gather, scatter and tensor lists, of which only the rank's
+splits of an uneven all-to-all, and in recordings the sizes of gather, scatter and tensor lists, of which only a rank's
 own input is known there (DESIGN 5.2, question 3).
 """
 

@@ -472,3 +472,26 @@ def test_a_link_says_whether_it_leaves_a_node() -> None:
     finding = Finding(cause=Cause.COMMUNICATION_SLOW, kind="slow", links=ways, onset_s=1.0)
     (incident,) = a.ledger.keep("links", finding, "alert", NOW_S, 20.0)
     assert [link.scope for link in incident.links] == ["intra_node", "inter_node", None]
+
+
+def test_a_wait_that_comes_again_for_the_same_reason_is_told_once() -> None:
+    # GIVEN rank 0 evaluates, and all others wait for it until it comes, three times
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
+    said: list[Incident] = []
+    for evaluation in range(3):
+        start_s, counter = 30.0 * evaluation, 9 + evaluation
+        for rank in (1, 2, 3):
+            n.waits(rank, 7, counter, since_s=start_s)
+        n.did(0, 7, counter - 1)
+        said += watch(a, n, first_s=start_s + 0.5, last_s=start_s + 6.0)
+        for rank in range(4):
+            n.moves_on(rank).did(rank, 7, counter)
+        said += watch(a, n, first_s=start_s + 6.5, last_s=start_s + 29.5)
+    # THEN a notice says so once, and ends
+    assert {(i.severity, i.status) for i in said} == {("notice", "open"), ("notice", "recovered")}
+    assert len({i.id for i in said}) == 1
+    # BUT one that lasts twice as long is news again
+    for rank in (1, 2, 3):
+        n.waits(rank, 7, 12, since_s=90.0)
+    n.did(0, 7, 11)
+    assert len({i.id for i in said + watch(a, n, first_s=90.5, last_s=109.0)}) == 2
