@@ -86,7 +86,7 @@ def _halt_point(seen: Seen) -> set[int]:
     """Of each group that is apart, of the ranks that have begun least, the one that has stood still for longest.
 
     Of these only those that wait in no group for others, if there are some. Example: stage 2 of a pipeline is stopped,
-    stage 3 waits to receive from it, and stage 1 to send to it. In both pairs stage 2 has begun less, and waits in none.
+    stage 3 waits to receive from it, and stage 1 to send to it. In both pairs stage 2 has begun less and does not wait.
     """
     named: set[int] = set()
     victims: set[int] = set()
