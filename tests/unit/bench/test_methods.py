@@ -25,7 +25,7 @@ from whichrank.bench.methods.stacks import Stacks
 from whichrank.bench.methods.word import Word
 from whichrank.lab.scenarios import Class
 from whichrank.model.rows import Kind
-from whichrank.model.telemetry import PAIR_ROW
+from whichrank.model.telemetry import PAIR_ROW, ProcessState
 
 LIMITS = Limits(hang_s=5.0, window_s=10.0)
 ROUND = 9
@@ -149,6 +149,20 @@ def test_the_halt_point_of_megatrace_is_found_by_sends_and_receives_too() -> Non
         words += method.look(seen)
     # THEN stage 1, which is behind stage 0, is a victim, and stage 2 is the halt point
     assert words == [Said("hang", frozenset({2}), fault_class="H1")]
+
+
+def test_a_job_that_has_ended_hangs_no_more() -> None:
+    # GIVEN the stage that was stopped has been named, and then all processes have ended WHEN nothing more comes
+    node, seen, method, words = pipeline_stands(), Seen(), MegaTrace(LIMITS), list[Said]()
+    seen.steps = [(0, 0.5 * number) for number in range(8)]
+    for step in range(60):
+        if step == 24:
+            for rank in range(4):
+                node.is_(rank, ProcessState.GONE, ended_ns=node.ns(12.0))
+        seen.feed(node.batch(step / 2, pairs=PAIRS), T0 / S + step / 2)
+        words += method.look(seen)
+    # THEN nothing more is said
+    assert len(words) == 1
 
 
 class Cables(Seen):

@@ -46,7 +46,7 @@ class MegaTrace:
             return []
         batch_s = _batch_s(seen)
         silent_s = seen.now_s - self._since_s
-        if self._is_told or not batch_s or silent_s <= BATCHES * batch_s:
+        if self._is_told or seen.has_ended or not batch_s or silent_s <= BATCHES * batch_s:
             return []
         ends, _ = seen.state.paths.ends(seen.now_s)
         dead = {(int(a), int(b)) for a, b in zip(ends.rank[ends.dead], ends.peer[ends.dead], strict=True) if b >= 0}

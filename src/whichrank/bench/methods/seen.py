@@ -124,6 +124,12 @@ class Seen:
             self._picture = self.state.picture(self.now_s)
         return self._picture
 
+    @property
+    def has_ended(self) -> bool:
+        """All processes are gone: nobody can be asked any more, and silence is no hang."""
+        picture = self.picture
+        return bool(picture.present.any() and picture.gone[picture.present].all())
+
     def rounds(self, since_s: float) -> np.ndarray[Any, Any]:
         """Rows of ROUNDS that were told since then."""
         recent = [rows for rows in self._rounds if len(rows) and rows["told_s"][0] >= since_s]
