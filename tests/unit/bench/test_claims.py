@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
 from tests.unit.analyzer.batches import S
 
-from whichrank.bench.methods import claims
-from whichrank.bench.methods.campaign import METHOD_NAMES, OURS, Run
+from whichrank.bench.methods import campaign, claims
+from whichrank.bench.methods.campaign import METHOD_NAMES, OURS, Run, plan
 from whichrank.bench.methods.claims import CLAIMS, KINDS, due_of, kind_of
 from whichrank.bench.methods.flows import Flows
 from whichrank.bench.methods.score import Outcome, Verdict, expected_of, judge
 from whichrank.bench.methods.tables import OTHERS, class_table, methods_table, picture, scenario_table, verdict_of
 from whichrank.bench.methods.word import Word
 from whichrank.demo.plan import Truth
-from whichrank.lab.scenarios import CLAIMED, SCENARIOS
+from whichrank.lab.scenarios import CLAIMED, SCENARIOS, chosen
+from whichrank.wire.tape import FILE_NAME
 
 
 def test_every_scenario_has_a_kind_and_every_method_claims_something_with_a_source() -> None:
@@ -142,3 +146,29 @@ def test_heads_and_picture_say_whose_implementation_it_is() -> None:
     # two methods of others, and the legend
     assert drawn.count(OTHERS) == 3
     assert ">2/2<" in drawn
+
+
+# ---- again -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_said_before_is_judged_by_what_is_claimed_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a kept run of a slow rank 2, in which Greyhound detected it, which counted as unknown, and bisection named 3
+    truth = msgspec.to_builtins(truth_of("slow", (2,)))
+    said = {
+        "greyhound": Outcome("unknown", words=(word(),)),
+        "bisection": Outcome("right", words=(word(3),)),
+        OURS: Outcome("right", words=(word(2),)),
+    }
+    planned = plan(chosen(["slow-compute x2"]), 1)
+    run = Run("slow-compute x2", "S1", 0, "ddp", "torchrun", "right", False, None, 1.0, said, truth, [])
+    kept = tmp_path / "kept" / "slow-compute-x2-0"
+    kept.mkdir(parents=True)
+    (kept / FILE_NAME).touch()
+    monkeypatch.setattr(campaign, "listen", lambda tape, names, limits, watch: {"greyhound": [word(at_s=30.0)]})
+    # WHEN methods go through its recording again
+    results, told = tmp_path / "results.jsonl", list[Run]()
+    campaign.hear_again(planned, {planned[0].key: run}, ["greyhound"], results, tmp_path / "kept", told.append)
+    # THEN the new words replace the old ones, and those of whom nothing was recorded are judged again
+    outcomes = {name: (outcome.verdict, outcome.detected_s) for name, outcome in told[0].outcomes.items()}
+    assert outcomes == {"greyhound": ("right", 20.0), "bisection": ("wrong_name", 10.0), OURS: ("right", 10.0)}
+    assert campaign.done_in(results)[planned[0].key].outcomes == told[0].outcomes
