@@ -26,6 +26,8 @@ MOST_SLOW = 4096
 """Largest job in which slowness is looked for: of larger ones not enough operations are kept."""
 WARM_ITERATIONS = 6
 INGEST_ITERATIONS = 20
+TURNS = 3
+"""Batches of each agent in a sample of ingest: more operations than are kept before iterations are measured."""
 ITERATION_NS = 1_000_000_000
 SLOW_WINDOW_S, SLOW_WARM = 8.0, 12
 """A window, and how many iterations are told before a look is measured."""
@@ -59,26 +61,53 @@ def figure(what: str, ranks: int, samples: Sequence[float], unit: str) -> Figure
     return Figure(what, ranks, len(samples), statistics.median(samples), min(samples), max(samples), unit)
 
 
-def ingest(ranks: int = 512, looks: int = 12) -> list[Figure]:
-    """Records per second that one analyzer takes in from agents of eight ranks each, once it knows the iteration."""
-    job = SyntheticJob(Shape.of(ranks))
+def ingest(ranks: int = 512, samples: int = 10) -> list[Figure]:
+    """Records per second that one analyzer takes in from agents of eight ranks each, once it knows the iteration.
+
+    The job's operations end on the host and its ranks make steps, so that slowness is measured too: every operation is
+    kept until its iteration is over, and each sample holds at least one measurement of all iterations since the last.
+    Beside it stands the rate of a job on devices, of which nothing of slowness is claimed: it tells what that costs.
+
+    Raises:
+        AssertionError: Slowness was measured where it should not be, or the other way round.
+    """
+    shape = Shape.of(ranks)
+    on_host = SyntheticJob(shape, slow=culprit_of(ranks))
+    rates, per_batch_ms = _ingested(on_host, samples, measures_slowness=True)
+    on_device, _ = _ingested(SyntheticJob(shape), samples, measures_slowness=False)
+    per_batch = f"ingest of one batch ({8 * INGEST_ITERATIONS * (len(on_host.program[0]) + 1)} records)"
+    return [
+        figure("ingest", ranks, rates, "records/s"),
+        figure(per_batch, ranks, per_batch_ms, "ms"),
+        figure("ingest without slowness (operations on devices)", ranks, on_device, "records/s"),
+    ]
+
+
+def _ingested(job: SyntheticJob, samples: int, *, measures_slowness: bool) -> tuple[list[float], list[float]]:
+    """Records per second, and milliseconds of a batch, in each sample."""
     analyzer = Analyzer(AnalyzerConfig(), "synthetic", 0.0)
-    done, now_s, samples, costs = 0, 10.0, [], []
-    for look in range(looks):
-        batches = list(job.batches(done, INGEST_ITERATIONS, with_comms=look == 0))
-        done += INGEST_ITERATIONS
-        records = sum(len(b.record_rows()) for b in batches)
-        gc.collect()
-        start_s = time.perf_counter()
-        for batch in batches:
-            analyzer.feed(batch, now_s)
-        took_s = time.perf_counter() - start_s
-        now_s += 0.5
-        if look >= 2:
-            samples.append(records / took_s)
-            costs.append(1e3 * took_s / len(batches))
-    per_batch = f"ingest of one batch ({8 * INGEST_ITERATIONS * len(job.program[0])} records)"
-    return [figure("ingest", ranks, samples, "records/s"), figure(per_batch, ranks, costs, "ms")]
+    done, now_s, rates, per_batch_ms = 0, 10.0, list[float](), list[float]()
+    for sample in range(-1, samples):  # the first one warms up
+        records = count = 0
+        took_s = 0.0
+        for _ in range(TURNS):
+            batches = list(job.batches(done, INGEST_ITERATIONS, with_comms=done == 0))
+            done += INGEST_ITERATIONS
+            records += sum(len(batch.record_rows()) for batch in batches)
+            count += len(batches)
+            gc.collect()
+            start_s = time.perf_counter()
+            for batch in batches:
+                analyzer.feed(batch, now_s)
+            took_s += time.perf_counter() - start_s
+            now_s += 0.5
+        if sample >= 0:
+            rates.append(records / took_s)
+            per_batch_ms.append(1e3 * took_s / count)
+    iterations = analyzer.slowness.iterations
+    if (iterations.pending > 0 or iterations.newest >= 0) != measures_slowness:
+        raise AssertionError(f"slowness is {'not ' if measures_slowness else ''}measured")
+    return rates, per_batch_ms
 
 
 def location(ranks: int, where: str, looks: int = 9, ranks_per_agent: int = 8) -> list[Figure]:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.model.iterations import ITERATION, OP, SPAN_NS, STEP, Ints, Window, key_of
-from whichrank.model.places import places
+from whichrank.model.places import joined, places, those
 from whichrank.model.rows import Kind
 from whichrank.model.signature import mix
 
@@ -158,16 +158,15 @@ class Iterations:
         Returns:
             The operations of these iterations, rows of OP.
         """
-        none = np.zeros(0, OP)
         if not self._steps:
-            return none
+            return np.zeros(0, OP)
         steps = np.concatenate(self._steps)
         self._steps = []
         self._grow(int(steps["rank"].max()) + 1)
         opened = self._open[np.unique(steps["rank"])]
         steps = np.concatenate((opened[opened["counter"] > 0], steps))
         steps = steps[np.lexsort((steps["counter"], steps["rank"]))]
-        ops = np.concatenate(self._ops) if self._ops else none
+        ops = joined(self._ops, OP)
         steps = self._without_unsettled(steps, ops)
         follows = np.diff(steps["rank"]) == 0
         last = np.append(~follows, True)
@@ -178,7 +177,7 @@ class Iterations:
         over = known & (ops["ordinal"].astype(np.int64) <= issued[np.where(known, ops["rank"], 0)])
         self._ops = [ops[~over]] if not over.all() else []
         self._pending = len(ops) - int(over.sum())
-        ops = ops[over]
+        ops = those(ops, over)
         begin, end = steps[:-1][follows], steps[1:][follows]
         self._infer_blocked(ops, now_ns, begin, end)
         whole = (end["counter"] == begin["counter"] + 1) & (end["at_ns"] > begin["at_ns"])
@@ -331,19 +330,19 @@ class Iterations:
         zero_ns = np.zeros(len(self._open), np.int64)
         first = np.append(True, np.diff(begin["rank"]) != 0)
         zero_ns[begin["rank"][first]] = begin["at_ns"][first]
-        ops = ops[ops["end_ns"] > zero_ns[ops["rank"]]]
+        ops = those(ops, ops["end_ns"] > zero_ns[ops["rank"]])
         of = _iteration_of(ops, begin, end)
-        is_waited = ops["blocked_ns"] > 0
-        waited, step_of = ops[is_waited], of[is_waited]
-        zero, from_ns = zero_ns[waited["rank"]], waited["end_ns"] - waited["blocked_ns"]
+        waited = np.flatnonzero(ops["blocked_ns"] > 0)
+        rank, end_ns, step_of = ops["rank"][waited], ops["end_ns"][waited], of[waited]
+        zero, from_ns = zero_ns[rank], end_ns - ops["blocked_ns"][waited]
         # The step that waits for a future comes after it, however late it was seen to be ready.
-        until_ns = np.where((waited["future"] > 0) & (step_of >= 0), end["at_ns"][step_of], waited["end_ns"])
-        until_ns = np.maximum(np.minimum(until_ns, waited["end_ns"]), from_ns)
-        blocked = Blocked.of(key_of(waited["rank"], from_ns - zero), key_of(waited["rank"], until_ns - zero))
+        until_ns = np.where((ops["future"][waited] > 0) & (step_of >= 0), end["at_ns"][step_of], end_ns)
+        until_ns = np.maximum(np.minimum(until_ns, end_ns), from_ns)
+        blocked = Blocked.of(key_of(rank, from_ns - zero), key_of(rank, until_ns - zero))
         zero = zero_ns[begin["rank"]]
         from_key, to_key = key_of(begin["rank"], begin["at_ns"] - zero), key_of(end["rank"], end["at_ns"] - zero)
         inside = of >= 0
-        ops, of = ops[inside], of[inside]
+        ops, of = those(ops, inside), those(of, inside)
         rows = np.zeros(len(begin), ITERATION)
         rows["iteration"], rows["end_ns"] = begin["counter"], end["at_ns"]
         rows["total_s"] = (end["at_ns"] - begin["at_ns"]) / 1e9
@@ -353,13 +352,12 @@ class Iterations:
             mix(kinds[ops["comm"]], ops["kind"].astype(np.uint64) << 16 | place)
             for place in (ops["stage"], np.where(ops["offset"] > 0, FROM_HERE | ops["offset"], ops["stage"]))
         )
-        np.add.at(rows["pattern"], of, sort)
-        np.add.at(rows["turned"], of, turned)
-        talks = ops[(ops["kind"] >= Kind.SEND) & (ops["peer"] >= 0)]
-        talks = np.unique(talks["rank"].astype(np.int64) << 32 | talks["peer"])
+        rows["pattern"], rows["turned"] = _sums(sort, of, len(begin)), _sums(turned, of, len(begin))
+        talk = np.flatnonzero((ops["kind"] >= Kind.SEND) & (ops["peer"] >= 0))
+        talks = np.unique(ops["rank"][talk].astype(np.int64) << 32 | ops["peer"][talk])
         self._talks = np.union1d(self._talks, talks)[:MOST_TALKS]
         is_root = (ops["peer"] == ops["rank"]) & (ops["kind"] < Kind.SEND)
-        np.add.at(rows["roots"], of[is_root], sort[is_root])
+        rows["roots"] = _sums(sort[is_root], of[is_root], len(begin))
         self.rows[begin["rank"], begin["counter"] % self.kept] = rows
         np.maximum.at(self.latest, begin["rank"], begin["counter"])
 
@@ -376,6 +374,19 @@ class Iterations:
         self.rows = rows
         self.latest = np.append(self.latest, np.full(size - have, -1, np.int64))
         self._open = np.concatenate((self._open, np.zeros(size - have, STEP)))
+
+
+def _sums(values: NDArray[np.uint64], of: Ints, size: int) -> NDArray[np.uint64]:
+    """The sums modulo 2^64 of the values of each group: `np.add.at` is quick on a column of its own only.
+
+    Args:
+        values: (n,).
+        of: The group of each, (n,).
+        size: How many groups there are.
+    """
+    sums = np.zeros(size, np.uint64)
+    np.add.at(sums, of, values)
+    return sums
 
 
 def _iteration_of(ops: np.ndarray[Any, Any], begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> Ints:

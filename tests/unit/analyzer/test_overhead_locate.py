@@ -4,17 +4,38 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from typing import Any
 
 import pytest
 
+from whichrank.analyzer import Analyzer
 from whichrank.bench import overhead_locate
 from whichrank.bench.overhead_locate import culprit_of, hung, ingest, location, main, slow_look
 
 
-def test_ingest_is_measured_per_record_and_per_batch() -> None:
-    rate, cost = ingest(ranks=16, looks=4)
-    assert (rate.n, rate.unit, cost.unit) == (2, "records/s", "ms")
+def test_ingest_is_measured_per_record_and_per_batch_and_without_slowness_apart() -> None:
+    rate, cost, on_devices = ingest(ranks=16, samples=2)
+    assert (rate.n, rate.unit, cost.unit, on_devices.unit) == (2, "records/s", "ms", "records/s")
     assert rate.low <= rate.median <= rate.high
+    assert "without slowness" in on_devices.what
+
+
+def test_ingest_is_measured_with_slowness_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN it is noted what slowness has kept of the job whose rate is held against the target
+    fed: list[Analyzer] = []
+
+    class Noted(Analyzer):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            fed.append(self)
+
+    monkeypatch.setattr(overhead_locate, "Analyzer", Noted)
+    # WHEN ingest is measured
+    ingest(ranks=16, samples=1)
+    # THEN operations of the first job wait for the end of their iteration, and none of the job on devices
+    kept = [analyzer.slowness.iterations.pending for analyzer in fed]
+    assert kept[0] > 0
+    assert kept[1] == 0
 
 
 @pytest.mark.parametrize("where", ["tp", "world"])
@@ -29,7 +50,7 @@ def test_a_location_is_measured_only_if_it_is_right(where: str) -> None:
 
 def test_figures_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN taking in is measured on a job that is small too
-    monkeypatch.setattr(overhead_locate, "ingest", partial(ingest, ranks=16, looks=4))
+    monkeypatch.setattr(overhead_locate, "ingest", partial(ingest, ranks=16, samples=2))
     assert main(["--ranks", "64", "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert {f["ranks"] for f in figures} == {16, 64}

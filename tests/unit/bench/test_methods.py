@@ -20,14 +20,16 @@ from whichrank.bench.methods.megatrace import MegaTrace
 from whichrank.bench.methods.method import Limits, Method, Said
 from whichrank.bench.methods.ras import Ras
 from whichrank.bench.methods.score import METHODS, Expected, judge
-from whichrank.bench.methods.seen import Seen
+from whichrank.bench.methods.seen import ROUNDS, Seen
 from whichrank.bench.methods.stacks import Stacks
 from whichrank.bench.methods.word import Word
 from whichrank.lab.scenarios import Class
 from whichrank.model.rows import Kind
+from whichrank.model.telemetry import PAIR_ROW, ProcessState
 
 LIMITS = Limits(hang_s=5.0, window_s=10.0)
 ROUND = 9
+RING = ((0, 1), (1, 2), (2, 3), (3, 0))
 
 
 def job() -> Node:
@@ -75,6 +77,28 @@ def test_ras_prints_the_smaller_group_even_if_that_is_ahead() -> None:
     assert said(Ras, stands(job(), 0))[0].ranks == {0}
 
 
+def test_ras_counts_five_types_of_collectives_apart() -> None:
+    # GIVEN four ranks with equal counts of operations, of which rank 2 has launched an all-gather for an all-reduce
+    node = stands(job(), 0, 1, 3)
+    node.waits(2, 7, ROUND, since_s=1.0, kind=Kind.ALL_GATHER)
+    assert said(Ras, node) == [Said("hang", frozenset({2}), fault_class="H1")]
+
+
+def test_ras_does_not_count_all_to_all() -> None:
+    node = stands(job(), 0, 1, 3, kind=Kind.ALL_TO_ALL)
+    assert said(Ras, node) == [Said("hang")]
+
+
+def test_ras_compares_all_collectives_where_records_were_lost() -> None:
+    # GIVEN one operation more than the eight of which records came
+    node = job()
+    for rank in range(4):
+        node.did(rank, 7, ROUND)
+    for rank in (0, 1, 3):
+        node.waits(rank, 7, ROUND + 1, since_s=1.0)
+    assert said(Ras, node) == [Said("hang", frozenset({2}), fault_class="H1")]
+
+
 def test_the_recorder_names_who_recorded_something_else() -> None:
     node = stands(job(), 0, 1, 3)
     node.waits(2, 7, ROUND, since_s=1.0, count=2048)
@@ -92,6 +116,114 @@ def test_a_barrier_is_no_hang_for_ccl_d() -> None:
 
 def test_megatrace_is_silent_without_batches() -> None:
     assert said(MegaTrace, stands(job(), 0, 1, 3)) == []
+
+
+def pipeline_stands() -> Node:
+    """Ranks 0 to 3 are stages, of which 2 is stopped: 3 waits to receive from it, 1 to send to it, 0 to send to 1."""
+    node = job()
+    for rank, peer, kind in ((0, 1, Kind.SEND), (1, 2, Kind.SEND), (3, 2, Kind.RECV)):
+        node.waiting[rank] = {"comm": 7, "counter": 9, "kind": kind, "since_s": 1.0, "peer": peer}
+    return node
+
+
+def pairs_of(*rows: tuple[int, int, Kind, int]) -> bytes:
+    """Rank, peer, kind, and how many messages it has begun."""
+    told = np.zeros(len(rows), PAIR_ROW)
+    for row, (rank, peer, kind, issued) in zip(told, rows, strict=True):
+        row["rank"], row["comm_id"], row["peer"], row["kind"], row["issued"] = rank, 7, peer, kind, issued
+    return told.tobytes()
+
+
+PAIRS = pairs_of(
+    (0, 1, Kind.SEND, 9), (1, 0, Kind.RECV, 8), (1, 2, Kind.SEND, 9), (2, 1, Kind.RECV, 8), (2, 3, Kind.SEND, 8),
+    (3, 2, Kind.RECV, 9),
+)  # fmt: skip
+
+
+def test_the_halt_point_of_megatrace_is_found_by_sends_and_receives_too() -> None:
+    # GIVEN a pipeline that has made steps, and in which stage 2 has begun neither a receive nor a send
+    node, seen, method, words = pipeline_stands(), Seen(), MegaTrace(LIMITS), list[Said]()
+    seen.steps = [(0, 0.5 * number) for number in range(8)]
+    for step in range(24):
+        seen.feed(node.batch(step / 2, pairs=PAIRS), T0 / S + step / 2)
+        words += method.look(seen)
+    # THEN stage 1, which is behind stage 0, is a victim, and stage 2 is the halt point
+    assert words == [Said("hang", frozenset({2}), fault_class="H1")]
+
+
+def test_a_job_that_has_ended_hangs_no_more() -> None:
+    # GIVEN the stage that was stopped has been named, and then all processes have ended WHEN nothing more comes
+    node, seen, method, words = pipeline_stands(), Seen(), MegaTrace(LIMITS), list[Said]()
+    seen.steps = [(0, 0.5 * number) for number in range(8)]
+    for step in range(60):
+        if step == 24:
+            for rank in range(4):
+                node.is_(rank, ProcessState.GONE, ended_ns=node.ns(12.0))
+        seen.feed(node.batch(step / 2, pairs=PAIRS), T0 / S + step / 2)
+        words += method.look(seen)
+    # THEN nothing more is said
+    assert len(words) == 1
+
+
+class Cables(Seen):
+    """A job of which a test tells how much goes from rank to rank between nodes."""
+
+    sent: dict[tuple[int, int], tuple[float, float]]
+
+    def between_nodes(self) -> dict[tuple[int, int], tuple[float, float]]:
+        return self.sent
+
+
+def test_c4d_looks_for_late_ranks_beside_a_slow_cell() -> None:
+    # GIVEN four ranks: what goes from 0 to 1 takes four times as long, and rank 3 is late in every round
+    node, method, words = job(), C4d(LIMITS), list[Said]()
+    seen = Cables()
+    for step in range(1, 40):
+        end_ns = T0 + step * S
+        begun = [
+            records(rank, 7, step, 1, t_issue_ns=end_ns - S // (10 if rank == 3 else 2), t_end_ns=end_ns)
+            for rank in range(4)
+        ]
+        seen.sent = {(a, b): (1e6 * step, (4e4 if (a, b) == (0, 1) else 1e4) * step) for a, b in RING}
+        seen.feed(node.batch(1.0 + step, np.concatenate(begun)), T0 / S + 1 + step)
+        words += method.look(seen)
+    # THEN both are named
+    assert Said("slow", links=frozenset({(0, 1)}), fault_class="S2") in words
+    assert Said("slow", frozenset({3}), fault_class="S1") in words
+
+
+def rounds_of(durations_s: list[float]) -> list[np.ndarray]:
+    """Rounds of two ranks, the second of which is as long as told and the first half of it."""
+    made = []
+    for number, took_s in enumerate(durations_s):
+        rows = np.zeros(2, ROUNDS)
+        rows["counter"], rows["rank"], rows["took_s"], rows["told_s"] = number, (0, 1), (took_s / 2, took_s), number
+        made.append(rows)
+    return made
+
+
+def test_the_baseline_of_ccl_d_is_of_a_hundred_rounds_or_two_windows() -> None:
+    # GIVEN windows of 40 rounds WHEN the second is over THEN it is known, from both
+    method = CclD(LIMITS)
+    assert method._judge_window(0, rounds_of([0.01] * 40)) == []
+    assert 0 not in method._base
+    assert method._judge_window(0, rounds_of([0.03] * 40)) == []
+    assert method._base[0].duration_s == pytest.approx(0.02)
+    # AND a window of many rounds is enough by itself, by its first hundred
+    method = CclD(LIMITS)
+    method._judge_window(0, rounds_of([0.01] * 100 + [0.05] * 100))
+    assert method._base[0].duration_s == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(("spread", "is_slow"), [(0.001, True), (0.008, False)])
+def test_the_threshold_of_ccl_d_is_of_its_own_rounds(spread: float, is_slow: bool) -> None:
+    # GIVEN sound rounds of 10 ms that spread little, or much, WHEN rounds of 20 ms come twice
+    method = CclD(LIMITS)
+    method._judge_window(0, rounds_of([0.01 - spread, 0.01 + spread] * 50))
+    assert method._base[0].threshold == pytest.approx(3 * spread / 0.01)
+    told = [method._judge_window(0, rounds_of([0.02] * 40)) for _ in range(2)]
+    # THEN they are slow where the threshold, 0.3 or 2.4 times the baseline, says so
+    assert bool(told[-1]) == is_slow
 
 
 def test_c4d_names_who_has_not_entered_and_nobody_if_all_have() -> None:

@@ -45,6 +45,7 @@ from whichrank.model.finding import Finding
 from whichrank.model.incident import Spent
 from whichrank.model.iterations import OP, STEP, Excess, Floats, Ints, Window
 from whichrank.model.picture import Picture
+from whichrank.model.places import those
 from whichrank.model.rows import Flag, Kind, Status
 from whichrank.model.signature import mix
 
@@ -116,7 +117,7 @@ class Slowness:
             return  # nothing would be claimed
         row = records["row"]
         done = row["status"] == Status.DONE
-        comm, rank, row = comm[done], records["rank"][done], row[done]
+        comm, rank, row = those(comm, done), those(records["rank"], done), those(row, done)
         ops = np.zeros(len(row), OP)
         for name in ("counter", "ordinal", "count", "kind"):
             ops[name] = row[name]

@@ -2,8 +2,8 @@
 
 Decided, where the paper gives no number: a cell of the delay matrix is slow above one and a half times the median of
 the cells between nodes that carry a quarter of the most or more, since its messages are equally large; and a rank is
-late if it waits less than the median of its group by a tenth of the window, where no cell is slow. Both must recur in
-two windows. Hangs "are relatively easy" and not discussed: members that have not entered are named, else nobody is.
+late if it waits less than the median of its group by a tenth of the window. Both are looked for in each window and must
+recur in two. Hangs "are relatively easy" and not discussed: members that have not entered are named, else nobody is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEAST_CELLS = 3
 ALIKE = 4.0
 _ALL_WAIT = sorted(SYNCHRONISING - {Kind.BARRIER})
 """With data; the root of a broadcast may wait for nobody."""
-_Way = tuple[int, int]
+_Path = tuple[int, int]
 
 
 class C4d:
@@ -36,8 +36,8 @@ class C4d:
         self._limits = limits
         self._is_hung = False
         self._window_s = 0.0
-        self._before: dict[_Way, tuple[float, float]] = {}
-        self._ways: Counter[_Way] = Counter()
+        self._before: dict[_Path, tuple[float, float]] = {}
+        self._paths: Counter[_Path] = Counter()
         self._late: Counter[int] = Counter()
 
     def look(self, seen: Seen) -> list[Said]:
@@ -48,8 +48,8 @@ class C4d:
             return said
         begun_s, self._window_s = self._window_s, seen.now_s
         cells = self._cells(seen)
-        slow = {way for way, cost in cells.items() if cost > SLOW_CELL * float(np.median(list(cells.values())))}
-        return [*said, *(self._slow_ways(cells, slow) if slow else self._late_ranks(seen, begun_s))]
+        slow = {path for path, cost in cells.items() if cost > SLOW_CELL * float(np.median(list(cells.values())))}
+        return [*said, *self._slow_paths(cells, slow), *self._late_ranks(seen, begun_s)]
 
     def _hang(self, seen: Seen) -> list[Said]:
         oldest = seen.waiting().oldest(self._limits.hang_s)
@@ -61,29 +61,25 @@ class C4d:
         out = frozenset(ranks[(ranks >= 0) & (issued < counter)].tolist())
         return [Said("hang", out, fault_class="H1" if out else None)]
 
-    def _slow_ways(self, cells: dict[_Way, float], slow: set[_Way]) -> list[Said]:
-        self._ways.update(slow)
-        told = {way for way in slow if self._ways[way] == RECUR}
+    def _slow_paths(self, cells: dict[_Path, float], slow: set[_Path]) -> list[Said]:
+        self._paths.update(slow)
+        told = {path for path in slow if self._paths[path] == RECUR}
         if not told:
             return []
         sources, targets = _full_lines(told, cells, 0), _full_lines(told, cells, 1)
         return [Said("slow", frozenset(sources | targets), frozenset(told), "S2")]
 
-    def _cells(self, seen: Seen) -> dict[_Way, float]:
-        """The delay matrix between nodes: seconds per byte from rank to rank, of the ways that carry about as much."""
-        ends, _, rows = seen.state.paths.joined()
-        node = seen.state.paths.nodes(seen.state.ranks.agent)
-        now: dict[_Way, tuple[float, float]] = {}
-        for rank, peer, info in zip(ends.rank.tolist(), ends.peer.tolist(), rows["info"], strict=True):
-            if 0 <= peer < len(node) and 0 <= rank < len(node) and node[rank] != node[peer]:
-                sent, busy = now.get((rank, peer), (0.0, 0.0))
-                now[rank, peer] = sent + float(info["bytes_acked"]), busy + float(info["busy_us"])
+    def _cells(self, seen: Seen) -> dict[_Path, float]:
+        """The delay matrix between nodes: seconds per byte from rank to rank, of the paths that carry about as much."""
+        now = seen.between_nodes()
         before, self._before = self._before, now
         grown = {
-            way: (sent - before[way][0], busy - before[way][1]) for way, (sent, busy) in now.items() if way in before
+            path: (sent - before[path][0], busy - before[path][1])
+            for path, (sent, busy) in now.items()
+            if path in before
         }
         least = max(LEAST_BYTES, max((sent for sent, _ in grown.values()), default=0.0) / ALIKE)
-        cells = {way: busy / sent for way, (sent, busy) in grown.items() if sent >= least}
+        cells = {path: busy / sent for path, (sent, busy) in grown.items() if sent >= least}
         return cells if len(cells) >= LEAST_CELLS else {}
 
     def _late_ranks(self, seen: Seen, begun_s: float) -> list[Said]:
@@ -108,7 +104,7 @@ def _lasted_s(rows: np.ndarray) -> float:
     return float(Blocked.of(begin_ns, end_ns).length.sum() / 1e9)
 
 
-def _full_lines(slow: set[_Way], cells: dict[_Way, float], end: int) -> set[int]:
+def _full_lines(slow: set[_Path], cells: dict[_Path, float], end: int) -> set[int]:
     """Rows or columns of several cells all of which are slow."""
-    all_of, slow_of = Counter(way[end] for way in cells), Counter(way[end] for way in slow)
+    all_of, slow_of = Counter(path[end] for path in cells), Counter(path[end] for path in slow)
     return {rank for rank, count in slow_of.items() if count > 1 and count == all_of[rank]}

@@ -11,6 +11,8 @@ import msgspec
 
 from whichrank.bench.launch import Launcher
 from whichrank.bench.methods.bisection import bisect
+from whichrank.bench.methods.claims import due_of
+from whichrank.bench.methods.flows import Flows
 from whichrank.bench.methods.method import Limits
 from whichrank.bench.methods.ours import words_of
 from whichrank.bench.methods.score import METHODS, Outcome, expected_of, judge, listen
@@ -35,7 +37,9 @@ METHOD_NAMES: Final = (*METHODS, BISECTION)
 RANKS: Final = 8
 RATE: Final = "200mbit"
 QUIET_S: Final = 1.2 * SLOW_WINDOW_S
-"""Before links become slow, and before what other methods hear: what is usual is taken from a window before it."""
+"""Before links become slow, and before a rank of a pipeline does: what is usual is taken from a window before it."""
+HEARD_QUIET_S: Final = 2.2 * SLOW_WINDOW_S
+"""The same before slowdowns that other methods hear: CCL-D takes its baseline from two windows."""
 CLAIM_QUIET_S: Final = 4 * SLOW_WINDOW_S
 NOT_DONE: Final = "no_fault_done"
 ABSORBED: Final = 0.05
@@ -141,7 +145,7 @@ def _quiet_s(scenario: Scenario, workload: str, *, is_heard: bool) -> float:
     slow_ranks_need_it = is_heard or workload == "3d"  # elsewhere ranks have sound peers beside them
     is_of_ranks = scenario.fault_class == "S1" or scenario.fault == "slow-every-rank"
     needs_it = scenario.fault_class in ("S2", "S3") or (is_of_ranks and slow_ranks_need_it)
-    return QUIET_S if needs_it else 0.0
+    return (HEARD_QUIET_S if is_heard else QUIET_S) if needs_it else 0.0
 
 
 def done_in(path: Path) -> dict[tuple[str, int], Run]:
@@ -246,6 +250,8 @@ def hear_again(
 ) -> None:
     """Let methods go through recordings of runs that they have gone through before, and append what comes of it.
 
+    What other methods said before is judged again by what they claim now; whichrank itself and bisection too.
+
     Args:
         todo: A plan; of its runs those that have been heard.
         known: What the file holds.
@@ -270,8 +276,10 @@ def hear_again(
             raise UsageError(
                 f"there is no recording of {run.scenario}, seed {run.seed}", where=str(tape), mend="--keep FOLDER"
             )
-        outcomes = _outcomes(msgspec.convert(run.truth, Truth), scenario, _heard(tape, methods))
-        again = msgspec.structs.replace(run, outcomes=run.outcomes | outcomes)
+        said, flows = _heard(tape, methods)
+        before = {name: list(outcome.words) for name, outcome in run.outcomes.items()}
+        outcomes = _outcomes(msgspec.convert(run.truth, Truth), scenario, before | said, flows)
+        again = msgspec.structs.replace(run, outcomes=outcomes)
         append_result(path, again)
         tell(again)
 
@@ -284,7 +292,7 @@ def run_one(planned: Planned, methods: Sequence[str], folder: Path, nursery: Pat
     """Run a scenario once, with preloaded launchers of this nursery, and let the methods go through its recording."""
     scenario, seed = planned.scenario, planned.seed
     setup = setup_of(scenario, seed, planned.launcher, is_heard=bool(methods))
-    said = dict[str, list[Word]]()
+    said, flows = dict[str, list[Word]](), Flows()
 
     def train_again(network: Network) -> None:
         local = RANKS // network.count
@@ -294,7 +302,8 @@ def run_one(planned: Planned, methods: Sequence[str], folder: Path, nursery: Pat
     result = Trial(setup, folder, afterwards=train_again if is_tried else None, nursery=nursery).run()
     truth = msgspec.convert(result.truth, Truth) if result.truth and result.verdict != NOT_DONE else None
     if truth:
-        said |= _heard(folder / FILE_NAME, methods) | {OURS: words_of(folder / FILE_NAME)}
+        heard, flows = _heard(folder / FILE_NAME, methods)
+        said |= heard | {OURS: words_of(folder / FILE_NAME)}
     return Run(
         scenario=scenario.name,
         fault_class=scenario.fault_class,
@@ -305,21 +314,29 @@ def run_one(planned: Planned, methods: Sequence[str], folder: Path, nursery: Pat
         is_absorbed=_is_absorbed(result),
         longer=result.longer,
         detected_s=result.seconds_to_alert,
-        outcomes=_outcomes(truth, scenario, said) if truth else {},
+        outcomes=_outcomes(truth, scenario, said, flows) if truth else {},
         truth=result.truth,
         incidents=result.incidents,
         error=result.error,
     )
 
 
-def _heard(tape: Path, methods: Sequence[str]) -> dict[str, list[Word]]:
-    """What methods say of a recording; bisection needs a lab and is left out."""
-    return listen(tape, [name for name in methods if name in METHODS], Limits(HANG_TIMEOUT_S, SLOW_WINDOW_S))
+def _heard(tape: Path, methods: Sequence[str]) -> tuple[dict[str, list[Word]], Flows]:
+    """What methods say of a recording, and who sent to whom in it; bisection needs a lab and is left out."""
+    flows = Flows()
+    names = [name for name in methods if name in METHODS]
+    return listen(tape, names, Limits(HANG_TIMEOUT_S, SLOW_WINDOW_S), flows.note), flows
 
 
-def _outcomes(truth: Truth, scenario: Scenario, said: Mapping[str, list[Word]]) -> dict[str, Outcome]:
-    expected = expected_of(truth, RANKS, scenario.fault_class)
-    return {name: judge(expected, words, truth.at_monotonic_ns / 1e9) for name, words in said.items()}
+def _outcomes(truth: Truth, scenario: Scenario, said: Mapping[str, list[Word]], flows: Flows) -> dict[str, Outcome]:
+    """Each method's words against the truth, by what it claims; what it does not claim is in no table."""
+    outcomes = {}
+    for name, words in said.items():
+        due = "name" if name == OURS else due_of(name, scenario.name) or "name"
+        other_ends = flows.other_ends(truth.sources, truth.targets) if due == "end" else frozenset[int]()
+        expected = expected_of(truth, RANKS, scenario.fault_class, other_ends)
+        outcomes[name] = judge(expected, words, truth.at_monotonic_ns / 1e9, due)
+    return outcomes
 
 
 def _is_absorbed(result: Result) -> bool:

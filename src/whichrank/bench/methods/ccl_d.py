@@ -1,11 +1,19 @@
 """CCL-D by its own formulas (paper, section 4): counts and rates of sends and receives beside the operations.
 
-Decided, where the paper leaves it open: the slow threshold is 3, as "usually" there; slowness must recur in two
-windows; of several communicators with an anomaly the first one in time is located. Nobody gives an initial baseline
-here: it is taken from the first window, of which there must be three rounds.
+The baseline is that of equation 1: the mean of the longest durations of the first 100 rounds, or of those in the first
+two windows (two minutes there, whose windows last one) if these are fewer. Until then an administrator's baseline would
+hold; nobody gives one here, so nothing is said.
+
+Decided, where the paper leaves it open: the slow threshold is "determined statistically": here it is three standard
+deviations of R over the rounds of the baseline. Slowness must recur in two windows; of several communicators with an
+anomaly the first one in time is located.
 """
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,11 +21,37 @@ from whichrank.bench.methods.method import Limits, Said
 from whichrank.bench.methods.seen import Seen, barriers, by_round
 from whichrank.lab.scenarios import Class
 
-THETA_SLOW = 3.0
+DEVIATIONS = 3.0
+"""Standard deviations of R in sound rounds, beyond which a round is slow."""
 RECUR = 2
 ALPHA, BETA = 0.4, 0.6
 BASE_ROUNDS = 100
+BASE_WINDOWS = 2
+"""Rounds and windows from which the baseline is made: whichever are over first."""
 _LEAST_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What is usual on a communicator.
+
+    Attributes:
+        duration_s: Mean of the longest duration in each round (T_base, equation 1).
+        threshold: Of R (theta_slow): by how many times the baseline a slow round is longer.
+    """
+
+    duration_s: float
+    threshold: float
+
+    @classmethod
+    def of(cls, longest_s: Sequence[float]) -> Baseline:
+        """From the longest duration of each of the first rounds.
+
+        Example: rounds of 10 ms and of 30 ms, as many of each, have a mean of 20 ms and R of -0.5 and 0.5, so the
+        threshold is 1.5: a round is slow from 50 ms on.
+        """
+        mean_s = float(np.mean(longest_s))
+        return cls(mean_s, DEVIATIONS * float(np.std(longest_s)) / mean_s)
 
 
 class CclD:
@@ -26,7 +60,9 @@ class CclD:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._is_hung = False
-        self._base: dict[int, float] = {}
+        self._base: dict[int, Baseline] = {}
+        self._first_s: dict[int, list[float]] = {}
+        self._base_windows: Counter[int] = Counter()
         self._window_s = 0.0
         self._slow_windows: dict[int, int] = {}
         self._least_rate: dict[int, float] = {}
@@ -81,14 +117,14 @@ class CclD:
     def _judge_window(self, comm: int, rounds: list[np.ndarray]) -> list[tuple[float, Said]]:
         """What is said of a communicator, and when its worst round was told."""
         longest = np.array([r["took_s"].max() for r in rounds])
-        if comm not in self._base:  # equation 1
-            self._base[comm] = float(longest[:BASE_ROUNDS].mean())
+        usual = self._baseline(comm, longest)
+        if usual is None:
             return []
-        base = self._base[comm]
+        base = usual.duration_s
         span = np.array([np.ptp(r["took_s"]) for r in rounds])
         worst = rounds[int(span.argmax())]  # equation 2
         t_max, t_min = float(worst["took_s"].max()), float(worst["took_s"].min())
-        if (t_max - base) / base <= THETA_SLOW:  # equation 3
+        if (t_max - base) / base <= usual.threshold:  # equation 3
             return []
         self._slow_windows[comm] = self._slow_windows.get(comm, 0) + 1
         if self._slow_windows[comm] != RECUR:
@@ -104,6 +140,17 @@ class CclD:
         else:
             said = Said("slow", frozenset(computes | sends), fault_class="S3")
         return [(float(worst["told_s"].max()), said)]
+
+    def _baseline(self, comm: int, longest_s: np.ndarray) -> Baseline | None:
+        """What is usual, None while it is still being learned: this window is a part of it then (equation 1)."""
+        if comm not in self._base:
+            first_s = self._first_s.setdefault(comm, [])
+            first_s += longest_s[: BASE_ROUNDS - len(first_s)].tolist()
+            self._base_windows[comm] += 1
+            if len(first_s) == BASE_ROUNDS or self._base_windows[comm] == BASE_WINDOWS:
+                self._base[comm] = Baseline.of(first_s)
+            return None
+        return self._base[comm]
 
 
 def _locate_hang(seen: Seen, comm: int, counter: int, hanging: set[int]) -> tuple[set[int], Class]:

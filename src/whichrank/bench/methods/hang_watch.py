@@ -34,7 +34,7 @@ class HangWatch:
         if now != self._before or (self._in_flight and not len(picture.ops)):
             self._before, self._since_s, self._is_told = now, seen.now_s, False
             return False
-        if self._is_told or seen.now_s - self._since_s < self._hang_s:
+        if self._is_told or seen.has_ended or seen.now_s - self._since_s < self._hang_s:
             return False
         self._is_told = True
         return True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,24 @@ ROUNDS = np.dtype(
 )
 """A collective that a rank has completed."""
 _KEPT_S = 300.0
+
+
+class Launched:
+    """Collectives whose end was told, counted by communicator, rank and kind."""
+
+    def __init__(self) -> None:
+        self._count: Counter[tuple[int, int, int]] = Counter()
+
+    def add(self, comm: Ints, rank: Ints, kind: Ints) -> None:
+        """Count these operations; sends and receives are left out."""
+        rows = np.stack((comm, np.asarray(rank, np.int64), np.asarray(kind, np.int64)), axis=1)
+        keys, counts = np.unique(rows[(comm >= 0) & (kind < Kind.SEND)], axis=0, return_counts=True)
+        for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
+            self._count[tuple(key)] += count
+
+    def of(self, comm: int, rank: int, kinds: Collection[int]) -> int:
+        """How many of these kinds a rank has ended on a communicator."""
+        return sum(self._count[comm, rank, int(kind)] for kind in kinds)
 
 
 @dataclass(frozen=True)
@@ -66,12 +85,16 @@ class Seen:
 
     Args:
         stacks: By rank, the frames of its main thread at the end of a hang, innermost first.
+
+    Attributes:
+        launched: Collectives that have ended, by kind.
     """
 
     def __init__(self, stacks: Mapping[int, list[str]] | None = None) -> None:
         self.stacks = dict(stacks or {})
         self.state = JobState()
         self.now_s = 0.0
+        self.launched = Launched()
         self.steps: list[tuple[int, float]] = []
         """Rank and time, on its host's clock, of each optimizer step."""
         self._rounds: list[np.ndarray[Any, Any]] = []
@@ -82,6 +105,7 @@ class Seen:
         rows, comm = self.state.feed(batch, now_s)
         self.now_s, self._picture = now_s, None
         row = rows["row"]
+        self.launched.add(comm, rows["rank"], row["kind"])
         known = (comm >= 0) & (row["kind"] < Kind.SEND) & (row["t_end_ns"] > row["t_issue_ns"])
         self._rounds.append(_rounds(rows[known], comm[known], now_s))
         steps = self.state.take_steps()
@@ -100,6 +124,12 @@ class Seen:
             self._picture = self.state.picture(self.now_s)
         return self._picture
 
+    @property
+    def has_ended(self) -> bool:
+        """All processes are gone: nobody can be asked any more, and silence is no hang."""
+        picture = self.picture
+        return bool(picture.present.any() and picture.gone[picture.present].all())
+
     def rounds(self, since_s: float) -> np.ndarray[Any, Any]:
         """Rows of ROUNDS that were told since then."""
         recent = [rows for rows in self._rounds if len(rows) and rows["told_s"][0] >= since_s]
@@ -113,6 +143,17 @@ class Seen:
         size = np.array([op_bytes(int(o["dtype"]), int(o["count"])) or 0 for o in ops], np.float64)
         is_barrier = barriers(ops["kind"], size)
         return Waiting(ops["rank"], ops["comm"], ops["counter"], self.now_s - ops["issue_s"], is_barrier)
+
+    def between_nodes(self) -> dict[tuple[int, int], tuple[float, float]]:
+        """By sender and receiver on different nodes: bytes acknowledged so far, and microseconds of sending them."""
+        ends, _, rows = self.state.paths.joined()
+        node = self.state.paths.nodes(self.state.ranks.agent)
+        told: dict[tuple[int, int], tuple[float, float]] = {}
+        for rank, peer, info in zip(ends.rank.tolist(), ends.peer.tolist(), rows["info"], strict=True):
+            if 0 <= peer < len(node) and 0 <= rank < len(node) and node[rank] != node[peer]:
+                sent, busy_us = told.get((rank, peer), (0.0, 0.0))
+                told[rank, peer] = sent + float(info["bytes_acked"]), busy_us + float(info["busy_us"])
+        return told
 
     def members(self, comm: int) -> tuple[Ints, Ints, Ints]:
         """Ranks of a communicator, and how many collectives each has issued and completed on it."""

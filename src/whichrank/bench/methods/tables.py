@@ -1,4 +1,8 @@
-"""The two tables of a score, as in CCL-D table 1 and per scenario, and the first one as a picture."""
+"""The tables of a score: by class of fault as in CCL-D table 1, and by scenario; and the first one as a picture.
+
+A method of others counts only in the runs that its source claims (`claims`), and there by what it claims to do. So its
+denominators are smaller than ours, and a `-` says that nothing is claimed. What was not claimed is not counted at all.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import msgspec
 
 from whichrank.bench.judge import right_names
 from whichrank.bench.methods.campaign import OURS, Run
+from whichrank.bench.methods.claims import due_of
 from whichrank.demo.plan import Truth
 from whichrank.lab.scenarios import CLAIMED, CLASSES, SCENARIOS
 from whichrank.model.incident import Incident
@@ -27,9 +32,8 @@ TITLES: Final = {
     "ccl-d": "CCL-D",
     "bisection": "Bisection",
 }
-_OF_HANGS: Final = frozenset(("ras", "flight-recorder", "stacks", "megatrace"))
-"""Methods that are for hangs only."""
-_OF_SLOWNESS: Final = frozenset(("greyhound",))
+OTHERS: Final = "our re-implementation"
+"""Said of every method of others wherever a figure of it stands."""
 HEALTHY: Final = "none"
 """Jobs in which nobody is at fault."""
 _COLUMNS: Final = (*CLASSES, HEALTHY)
@@ -40,11 +44,12 @@ _HEADS: Final = {
 
 
 def verdict_of(run: Run, method: str) -> str | None:
-    """What came of a method in a run; ours by every word as it ran; None: the method did not look, or nothing was done.
+    """What came of a method in a run; ours by every word as it ran.
 
-    A fault that the job absorbs need not be told.
+    None: nothing was done, the method did not look, or its source claims nothing there. A fault that the job absorbs
+    need not be reported.
     """
-    if not run.was_done:
+    if not run.was_done or not _is_claimed(run, method):
         return None
     if method == OURS:
         verdict = run.verdict
@@ -55,6 +60,10 @@ def verdict_of(run: Run, method: str) -> str | None:
     return "absorbed" if verdict in ("missed", "late") and run.is_absorbed else verdict
 
 
+def _is_claimed(run: Run, method: str) -> bool:
+    return method == OURS or due_of(method, run.scenario) is not None
+
+
 def methods_of(runs: Iterable[Run]) -> list[str]:
     """Ours last."""
     known = {name for run in runs for name in run.outcomes}
@@ -62,13 +71,13 @@ def methods_of(runs: Iterable[Run]) -> list[str]:
 
 
 def class_table(runs: Sequence[Run]) -> str:
-    """Markdown: right runs of all, and wrong names, by method and class; then times.
+    """Markdown: right runs of those claimed, and wrong names, by method and class; then times.
 
     Ours has a line for all runs, and one for those that others have heard too.
     """
     heads = [_HEADS[column] for column in _COLUMNS]
     lines = [
-        f"| method | {' | '.join(heads)} | hang detected, s | slow detected, s | located, ms |",
+        f"| method (of others: {OTHERS}) | {' | '.join(heads)} | hang detected, s | slow detected, s | located, ms |",
         "|---|" + "--:|" * (len(heads) + 3),
     ]
     lines += [_class_row(TITLES[method], runs, method) for method in methods_of(runs)]
@@ -86,13 +95,10 @@ def _class_row(title: str, runs: Sequence[Run], method: str) -> str:
 
 def _located(runs: Iterable[Run], method: str) -> list[float]:
     """Milliseconds that the words which were right took."""
-    return [o.located_ms for run in runs if (o := run.outcomes.get(method)) and o.verdict == "right" and o.located_ms]
-
-
-def _is_for(method: str, column: str) -> bool:
-    """Whether faults of this class are a method's subject."""
-    others = _OF_SLOWNESS if column.startswith("H") else _OF_HANGS if column.startswith("S") else ()
-    return method not in others
+    claimed = [run for run in runs if _is_claimed(run, method)]
+    return [
+        o.located_ms for run in claimed if (o := run.outcomes.get(method)) and o.verdict == "right" and o.located_ms
+    ]
 
 
 def _column(run: Run) -> str:
@@ -104,15 +110,14 @@ def _counts(runs: Iterable[Run], method: str) -> Counter[str]:
 
 
 def _cell(runs: Sequence[Run], method: str) -> str:
-    """`9/10`, and how many of the others were wrong, or told without a name; `-` where it is not for such faults."""
+    """`9/10`, and how many of the others were wrong, or reported without a name; `-` where nothing is claimed."""
     counts = _counts(runs, method)
     total = counts.total() - counts["absorbed"]
     if not total:
         return "-"
     known = {"wrong": counts["wrong_name"] + counts["false_alarm"], "unnamed": counts["unknown"]}
     said = ", ".join(f"{count} {word}" for word, count in known.items() if count)
-    is_for = any(_is_for(method, _column(run)) for run in runs)
-    return (f"{counts['right']}/{total}" if is_for else "-") + (f" ({said})" if said else "")
+    return f"{counts['right']}/{total}" + (f" ({said})" if said else "")
 
 
 def _detected(runs: Iterable[Run], method: str, kind: str) -> list[float]:
@@ -134,23 +139,40 @@ def _number(values: Sequence[float]) -> str:
 
 
 def scenario_table(runs: Sequence[Run]) -> str:
-    """Markdown: a row for each scenario; ours in full, of the others right runs and wrong names."""
-    others = [method for method in methods_of(runs) if method != OURS]
+    """Markdown: a row for each scenario, on whichrank alone."""
     lines = [
         "| scenario | class | n | under torchrun | right | unknown | missed | late | several | wrong cause "
         "| wrong name | false alarm | ranks right | links right | class right | absorbed | detected, median (max) s "
-        "| located, ms | iterations longer |" + "".join(f" {TITLES[method]} |" for method in others),
-        "|---|---|" + "--:|" * (17 + len(others)),
+        "| located, ms | iterations longer |",
+        "|---|---|" + "--:|" * 17,
     ]
-    for name in dict.fromkeys(scenario.name for scenario in (*SCENARIOS, *CLAIMED)):
-        mine = [run for run in runs if run.scenario == name]
-        if mine:
-            lines.append(_row(name, _column(mine[0]), mine, others))
-    lines.append(_row("**all**", "", runs, others))
+    lines += [_row(name, _column(mine[0]), mine) for name, mine in _by_scenario(runs)]
+    lines.append(_row("**all**", "", runs))
     return "\n".join(lines)
 
 
-def _row(name: str, column: str, runs: Sequence[Run], others: Sequence[str]) -> str:
+def methods_table(runs: Sequence[Run]) -> str:
+    """Markdown: a row for each scenario, and what came of each method of others; empty if none has heard a run."""
+    others = [method for method in methods_of(runs) if method != OURS]
+    if not others:
+        return ""
+    lines = [
+        f"| scenario ({OTHERS} of each method) | class |" + "".join(f" {TITLES[method]} |" for method in others),
+        "|---|---|" + "--:|" * len(others),
+    ]
+    for name, mine in [*_by_scenario(runs), ("**all**", runs)]:
+        column = _column(mine[0]) if mine is not runs else ""
+        lines.append(f"| {name} | {column} | {' | '.join(_cell(mine, method) for method in others)} |")
+    return "\n".join(lines)
+
+
+def _by_scenario(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
+    names = dict.fromkeys(scenario.name for scenario in (*SCENARIOS, *CLAIMED))
+    found = [(name, [run for run in runs if run.scenario == name]) for name in names]
+    return [(name, mine) for name, mine in found if mine]
+
+
+def _row(name: str, column: str, runs: Sequence[Run]) -> str:
     counts = _counts(runs, OURS)
     undone = sum(not run.was_done for run in runs)
     words = ("right", "unknown", "missed", "late", "several", "wrong_cause", "wrong_name", "false_alarm")
@@ -166,7 +188,6 @@ def _row(name: str, column: str, runs: Sequence[Run], others: Sequence[str]) -> 
         _seconds(seconds),
         _number(_located(runs, OURS)),
         f"{median(longer):.0%}" if longer else "-",
-        *(_cell(runs, method) for method in others),
     ]
     return f"| {name} | {column} | {' | '.join(cells)} |"
 
@@ -192,8 +213,8 @@ def _share(known: Iterable[bool | None]) -> str:
 def picture(runs: Sequence[Run]) -> str:
     """The first table as SVG: the share of right runs as the length of a bar, wrong names in red."""
     methods = methods_of(runs)
-    left, wide, high, top = 150, 136, 34, 46
-    width, height = left + wide * len(_COLUMNS) + 10, top + high * len(methods) + 40
+    left, wide, high, top = 160, 136, 38, 46
+    width, height = left + wide * len(_COLUMNS) + 10, top + high * len(methods) + 56
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif"'
         ' font-size="12">',
@@ -203,19 +224,31 @@ def picture(runs: Sequence[Run]) -> str:
         parts.append(f'<text x="{left + number * wide}" y="28" font-weight="bold">{escape(_HEADS[column])}</text>')
     for line, method in enumerate(methods):
         y = top + line * high
-        weight = ' font-weight="bold"' if method == OURS else ""
-        parts.append(f'<text x="10" y="{y + 17}"{weight}>{escape(TITLES[method])}</text>')
+        parts += _label(method, y)
         for number, column in enumerate(_COLUMNS):
             mine = [run for run in runs if _column(run) == column]
-            parts += _bar(_counts(mine, method), left + number * wide, y, wide - 64, is_for=_is_for(method, column))
-    legend = "green: right; red: wrong name or false alarm; grey: nothing, or nobody named. Lab: real processes, Gloo."
-    parts += [f'<text x="10" y="{height - 12}" fill="#555">{legend}</text>', "</svg>"]
-    return "\n".join(parts) + "\n"
+            parts += _bar(_counts(mine, method), left + number * wide, y, wide - 64)
+    legend = (
+        "green: right; red: wrong name or false alarm; grey: nothing, or nobody named. Lab: real processes, Gloo.",
+        f"Of others: {OTHERS}, on the runs that their sources claim; - where a source claims nothing.",
+    )
+    for line, text in enumerate(legend):
+        parts.append(f'<text x="10" y="{height - 28 + 16 * line}" fill="#555">{escape(text)}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _bar(counts: Counter[str], x: int, y: int, width: int, *, is_for: bool) -> list[str]:
+def _label(method: str, y: int) -> list[str]:
+    if method == OURS:
+        return [f'<text x="10" y="{y + 17}" font-weight="bold">{escape(TITLES[method])}</text>']
+    return [
+        f'<text x="10" y="{y + 13}">{escape(TITLES[method])}</text>',
+        f'<text x="10" y="{y + 25}" font-size="10" fill="#777">{OTHERS}</text>',
+    ]
+
+
+def _bar(counts: Counter[str], x: int, y: int, width: int) -> list[str]:
     total = counts.total() - counts["absorbed"]
-    if not total or not (is_for or counts["wrong_name"] or counts["false_alarm"]):
+    if not total:
         return [f'<text x="{x}" y="{y + 17}" fill="#999">-</text>']
     right = width * counts["right"] / total
     wrong = width * (counts["wrong_name"] + counts["false_alarm"]) / total

@@ -33,15 +33,16 @@ def score(
     scenarios: str | None, seeds: int, methods: str, launcher: Any, results: Path | None, keep: Path | None,
     again: bool, picture_path: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Run the catalogue, let each method go through a recording of each scenario, and print the two tables.
+    """Run the catalogue, let each method go through a recording of each scenario, and print the tables.
 
+    Methods of others are re-implementations of ours, and are scored only where their sources claim something.
     A run takes about half a minute; one that was ended goes on where it was, and runs in which nothing was done to the
     job are done again. Exit code 0: whichrank was right in all runs; 1: it was not.
     """
     import msgspec
 
     from whichrank.bench.methods.campaign import OURS, done_in, plan
-    from whichrank.bench.methods.tables import class_table, picture, scenario_table, verdict_of
+    from whichrank.bench.methods.tables import class_table, methods_table, picture, scenario_table, verdict_of
     from whichrank.bench.results_file import ready_picture
     from whichrank.errors import UsageError
     from whichrank.lab.scenarios import chosen
@@ -62,7 +63,8 @@ def score(
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(runs) + b"\n")
     else:
-        click.echo(f"{class_table(runs)}\n\n{scenario_table(runs)}")
+        tables = (class_table(runs), scenario_table(runs), methods_table(runs))
+        click.echo("\n\n".join(filter(None, tables)))
     if picture_path:
         picture_path.write_text(picture(runs), encoding="utf-8")
     return 0 if all(verdict_of(run, OURS) in ("right", "absorbed") for run in runs) else 1
