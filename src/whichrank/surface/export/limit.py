@@ -19,8 +19,8 @@ from whichrank.surface.report.units import moment_s, ranges
 MOST_MIB: Final = 1024
 LEAST_BYTES: Final = 48
 """Of an operation in any format; more operations than fit by this need not be held."""
-STRETCHES: Final = 8
-STRETCH: Final = 512
+STRETCHES: Final = 6
+STRETCH: Final = 4096
 """Operations on which sizes are measured."""
 ROOM: Final = 0.9
 """Of the size, for operations as large as the largest of these: what comes later has more digits."""
@@ -63,7 +63,7 @@ def within(gathered: Gathered, export: Export, most_bytes: int) -> tuple[Gathere
     spans, since_s = gathered.spans, gathered.complete_since_s
     named = np.array(sorted({rank for one in gathered.incidents for rank in named_in(one)}), np.int64)
     fixed, each = _sizes(gathered, export)
-    most = max(1, int((most_bytes * ROOM - fixed) / each)) if each else len(spans)
+    most = max(1, int((most_bytes * ROOM - fixed) / each))
     kept, dropped_s = fitting(spans, named, most)
     since_s = max(since_s, dropped_s)
     if since_s == -np.inf:
@@ -94,14 +94,20 @@ def _sizes(gathered: Gathered, export: Export) -> tuple[float, float]:
     """Bytes that do not depend on how many operations there are, and those of an operation where they are largest.
 
     They are measured on stretches of operations that follow each other in time, since arrows lead from one to others.
+    A stretch against its half tells what an operation adds.
     """
     spans = gathered.spans[np.argsort(gathered.spans["end_s"], kind="stable")]
-    if not len(spans):
-        return 0.0, 0.0
-    fixed = _size(gathered, export, spans[:1])
     begins = np.unique(np.linspace(0, max(0, len(spans) - STRETCH), STRETCHES).astype(np.int64)).tolist()
-    parts = [spans[begin : begin + STRETCH] for begin in begins]
-    return fixed, max((_size(gathered, export, part) - fixed) / max(1, len(part) - 1) for part in parts)
+    fixed, each = 0.0, 1.0
+    for begin in begins:
+        part = spans[begin : begin + STRETCH]
+        half = part[len(part) // 2 :]
+        if len(half) == len(part):
+            continue
+        size = _size(gathered, export, part)
+        each = max(each, (size - _size(gathered, export, half)) / (len(part) - len(half)))
+        fixed = max(fixed, size - each * len(part))
+    return fixed, each
 
 
 def _size(gathered: Gathered, export: Export, spans: Spans) -> int:

@@ -49,7 +49,9 @@ def chain(incident: Incident, scene: Scene) -> Html | None:
         steps.append(_step(_arrow(of_step, distance, incident), _boxes(of_step, is_over)))
     left = np.setdiff1d(victims, placed)
     if len(left) or total > len(victims):
-        steps.append(_step(_verb(total - len(placed), is_over), [_unplaced(left, total - len(placed))]))
+        count = total - len(placed)
+        said = f"{counted(count)} {_verb(count, is_over)} in operations that are not recorded"
+        steps.append(_step(said, [_box(f"rank{'s' * (len(left) > 1)} {ranges(left)}", "")] if len(left) else []))
     return el("div", _sum(waits, total, is_over), el("ol", *steps, class_="chain"))
 
 
@@ -126,11 +128,6 @@ def _waiting(one: Waiting, is_over: bool) -> Html:
         for_whom = f"which all of its ranks {'had' if is_over else 'have'} entered"
     ranks = f"rank {int(one.ranks[0])}" if len(one.ranks) == 1 else f"{counted(len(one.ranks))}: {ranges(one.ranks)}"
     return _box(ranks, f"in {one.what}{several} {for_whom}")
-
-
-def _unplaced(ranks: Ints, count: int) -> Html:
-    listed = f": {ranges(ranks)}" if len(ranks) else ""
-    return _box(f"{counted(count)}{listed}", "it is not recorded in which operation")
 
 
 def _step(arrow: str, boxes: Sequence[Html]) -> Html:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
+LONG = 40
+"""Characters from which a text in a table is a sentence."""
 _KEPT = "\n\t"
 
 
@@ -53,7 +55,7 @@ def table(
     right = set(numbers)
 
     def line(cells: Sequence[Child], tag: str) -> Html:
-        return el("tr", *(el(tag, cell, class_="n" if at in right else None) for at, cell in enumerate(cells)))
+        return el("tr", *(el(tag, cell, class_="n" if at in right else _class(cell)) for at, cell in enumerate(cells)))
 
     return el(
         "div",
@@ -65,6 +67,11 @@ def table(
         ),
         class_="scroll",
     )
+
+
+def _class(cell: Child) -> str | None:
+    """A cell with a sentence is not squeezed."""
+    return "text" if isinstance(cell, str) and not isinstance(cell, Html) and len(cell) > LONG else None
 
 
 def section(title: str, *children: Child, level: int = 2) -> Html:

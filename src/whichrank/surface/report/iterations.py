@@ -37,7 +37,7 @@ def heat_maps(heat: Heat, named: frozenset[int], utc_offset_s: float | None) -> 
     rows = _shown(heat, named)
     unit = unit_of([float(np.median(heat.own_s + heat.blocked_s))])
     first, last = int(heat.iterations[0]), int(heat.iterations[-1])
-    said = f"Iterations {first:,} to {last:,} across, ranks down; darker is longer."
+    said = f"Iterations {first:,} to {last:,} across, ranks down; a stronger colour is a longer time."
     if utc_offset_s is not None:
         begun_s, ended_s = float(heat.ends_s[0]) + utc_offset_s, float(heat.ends_s[-1]) + utc_offset_s
         said += f" They ended from {utc(begun_s)} to {utc(ended_s)} UTC on {day(ended_s)}."

@@ -1,4 +1,4 @@
-"""Paths in, a page out: of a run that was recorded, of one that was only reported, or of recordings of others."""
+"""Paths in, what they hold out: of a run that was recorded, of one that was only reported, or of others' recordings."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ import numpy as np
 from whichrank.analyzer import Analyzer
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.intake.read import read
-from whichrank.model.incident import Incident
 from whichrank.surface.analyze import analyze, analyzed, analyzer_of
 from whichrank.surface.incidents_file import FILE_NAME, job_file, read_incidents
 from whichrank.surface.redact import Redacted, redacted
 from whichrank.surface.replay import settings_of, tape_at
 from whichrank.surface.report.gather import MOST_SPANS, Gathered, Gatherer
-from whichrank.surface.report.page import page_of
 from whichrank.surface.report.scene import Scene
 from whichrank.surface.report.spans import SPAN
 from whichrank.surface.times_file import read_times
@@ -47,23 +45,6 @@ class Source:
     gathered: Gathered
     notes: tuple[Note, ...] = ()
     is_complete: bool = True
-
-
-def make_report(
-    paths: Sequence[Path], redact: Iterable[Redacted] = (), tell: Tell = lambda _done, _total: None
-) -> tuple[str, tuple[Incident, ...], bool]:
-    """The page, the incidents in it, and whether nothing is missing.
-
-    Args:
-        paths: See `gather`.
-        redact: What is left out.
-        tell: Called with how much was read, and how much there is.
-
-    Raises:
-        WhichrankError: There is nothing to read.
-    """
-    source = gather(paths, redact, tell)
-    return page_of(source.gathered, source.notes), source.gathered.incidents, source.is_complete
 
 
 def gather(

@@ -111,6 +111,7 @@ def capture(
         view_s, lanes, shown, steps = before.view_s, before.lanes, before.spans, before.steps
     else:
         steps = _steps(spans, lanes, view_s)
+        shown = np.concatenate((shown, _lost_since(before, shown))) if before else shown
     is_slow = incident is None or incident.kind == "slow"
     return Scene(
         waits=waits,
@@ -187,6 +188,14 @@ def _lanes(picture: Picture, incident: Incident | None, waits: Sequence[Waiting]
         at = np.unique(np.linspace(0, len(left) - 1, min(room, len(left))).astype(np.int64))
         chosen.update(dict.fromkeys(left[at].tolist()))
     return np.array(sorted(chosen), np.int64)
+
+
+def _lost_since(before: Scene, shown: Spans) -> Spans:
+    """What was under way before, and is not among these operations: it has ended, and its record did not come."""
+    names = ["rank", "comm", "kind", "counter"]
+    was_open = before.spans[before.spans["open"]]
+    lost: Spans = was_open[~np.isin(was_open[names], shown[names])]
+    return lost
 
 
 def _steps(spans: SpanBuffer, lanes: Ints, view_s: tuple[float, float]) -> Spans:
