@@ -181,8 +181,11 @@ def test_suspects_do_not_take_all_the_room() -> None:
     assert fitting(spans, np.array([0]), 100)[1] == -np.inf
 
 
-def test_the_command_says_what_it_cut(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_what_it_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     # GIVEN operations that take more than a MiB
+    monkeypatch.setattr("whichrank.bench.dumps.large.CULPRIT", 21)
     (tmp_path / "dumps").mkdir()
     write_dumps(tmp_path / "dumps", 160, Layout(tp=4, dp=4, pp=4))
     out = tmp_path / "out.json"
