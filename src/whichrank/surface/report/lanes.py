@@ -10,7 +10,7 @@ import numpy as np
 
 from whichrank.model.incident import Incident
 from whichrank.model.picture import Ints
-from whichrank.model.rows import Kind
+from whichrank.model.rows import UNNUMBERED, Kind
 from whichrank.model.signature import op_name
 from whichrank.surface.report.axis import WIDTH, Bar, Mark, Tick, chart, legend
 from whichrank.surface.report.gather import Gathered
@@ -146,6 +146,7 @@ def _in_round(scene: Scene) -> np.ndarray:
 def _bars(view: View, spans: Spans, row: dict[int, int], class_: str) -> list[Bar]:
     """Bars of these operations; those of a rank that touch each other are one."""
     found: list[Bar] = []
+    spans = spans[spans["start_s"] <= view.scene.view_s[1]]
     for span in spans[np.lexsort((spans["start_s"], spans["rank"]))]:
         bar = Bar(row[int(span["rank"])], view.x(float(span["start_s"])), view.x(float(span["end_s"])), class_)
         if found and found[-1].row == bar.row and bar.begin < found[-1].end + FINEST and class_ != "round":
@@ -183,22 +184,36 @@ def _words(view: View, never_ends: bool) -> list[Html]:
     return [el("p", " ".join(said), class_="soft")]
 
 
-def _at_edge(view: View) -> dict[int, np.void]:
-    """Of each rank the operation in which it is at the right edge: that of the verdict, else the oldest."""
+def _then(view: View) -> dict[int, np.void]:
+    """Of each rank the operation in which it is at the right edge, or comes to be later.
+
+    That is the one in which it waits; of others that of the verdict, else the first.
+    """
     spans = view.scene.spans
-    there = spans["end_s"] > view.scene.view_s[1]
-    order = np.lexsort((spans["start_s"], ~_in_round(view.scene)))[::-1]
-    return {int(spans[at]["rank"]): spans[at] for at in order.tolist() if there[at]}
+    what = {rank: one.what for one in view.scene.waits for rank in one.ranks.tolist()}
+    there = np.flatnonzero(spans["end_s"] > view.scene.view_s[1])
+    waits = [what.get(int(span["rank"])) in _texts(view, span) for span in spans[there]]
+    order = np.lexsort((spans["start_s"][there], ~_in_round(view.scene)[there], np.logical_not(waits)))[::-1]
+    return {int(spans[at]["rank"]): spans[at] for at in there[order].tolist()}
+
+
+def _texts(view: View, span: np.void) -> tuple[str, str]:
+    """How an operation is called, with its number and without."""
+    comm = view.gathered.comms[int(span["comm"])]
+    return _op_text(view, span), f"{op_name(int(span['kind']), UNNUMBERED)} on {comm}"
 
 
 def _now(view: View) -> dict[int, str]:
+    """What is said on the right of each line."""
     if view.incident is None or view.incident.kind == "slow":
         return {}
-    at_edge = _at_edge(view)
-    return {
-        rank: f"in {_op_text(view, at_edge[rank])}" if rank in at_edge else "in no operation"
-        for rank in view.scene.lanes.tolist()
-    }
+    then = _then(view)
+    found = dict.fromkeys(view.scene.lanes.tolist(), "in no operation")
+    for rank, span in then.items():
+        is_later = span["start_s"] > view.scene.view_s[1]
+        since = f" from {view.time(float(span['start_s']))} on" if is_later else ""
+        found[rank] = f"in {_op_text(view, span)}{since}"
+    return found
 
 
 def _op_text(view: View, span: np.void) -> str:
@@ -208,14 +223,14 @@ def _op_text(view: View, span: np.void) -> str:
 def _table(view: View) -> Html:
     """What each rank did last, and where it is."""
     scene = view.scene
-    at_edge = _at_edge(view)
+    then = _then(view)
     done = scene.spans[scene.spans["end_s"] <= scene.view_s[1]]
     done = done[np.argsort(done["end_s"], kind="stable")]
     latest = {int(span["rank"]): span for span in done}
     unit = unit_of(span["end_s"] - span["start_s"] for span in latest.values())
     rows = []
     for rank in scene.lanes.tolist():
-        last, now = latest.get(rank), at_edge.get(rank)
+        last, now = latest.get(rank), then.get(rank)
         rows.append([
             el("b", f"rank {rank}", class_="named") if rank in view.named else f"rank {rank}",
             view.gathered.hosts.get(rank, "-"),
@@ -225,7 +240,6 @@ def _table(view: View) -> Html:
             _op_text(view, now) if now is not None else "in no operation",
             view.time(float(now["start_s"])) if now is not None else "-",
         ])  # fmt: skip
-    edge = f"at {view.time(scene.view_s[1])}"
-    head = ["rank", "host", "latest operation that ended", "at", f"took, {unit.name}", edge, "since"]
+    head = ["rank", "host", "latest operation that ended", "at", f"took, {unit.name}", "then in", "since"]
     summary = f"The same in words: {counted(len(rows))} ({ranges(scene.lanes)})"
     return el("details", el("summary", summary), table(head, rows, [4]), open=len(rows) <= MOST_LISTED)

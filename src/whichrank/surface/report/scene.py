@@ -31,6 +31,10 @@ OPERATIONS_BEFORE: Final = 24
 """Of a usual rank, where it is not known how long an iteration takes."""
 AFTER: Final = 0.6
 """The part behind the onset, as a share of the part before it."""
+MOST_AFTER: Final = 2.0
+"""The same, where ranks enter later what they wait in."""
+MARGIN: Final = 0.3
+"""Behind the last of them."""
 LEAST_VIEW_S: Final = 1e-3
 MESSAGES: Final = ("send", "recv", "recv_any")
 
@@ -66,7 +70,7 @@ class Scene:
             has none.
         view_s: From when to when operations are shown.
         lanes: Ranks whose operations are shown, ascending.
-        spans: Their operations in that time, rows of SPAN.
+        spans: Their operations in that time, rows of SPAN, and what they entered later and had not left.
         steps: Beginnings of iterations of one rank in that time, rows of STEP.
         heat: Iterations.
         times: Where they went.
@@ -103,10 +107,12 @@ def capture(
     if not before or (incident and incident.status == "open"):
         waits = who_waits(analyzer.diagnosis, picture) or waits
     onset_s = _onset_s(analyzer, incident)
-    view_s = _view_s(analyzer, spans.all(), onset_s, now_s)
+    under_way = open_spans(picture.ops, now_s)
+    view_s = _view_s(analyzer, spans.all(), under_way, onset_s, now_s)
     lanes = _lanes(picture, incident, waits)
-    shown = np.concatenate((spans.all(), open_spans(picture.ops, now_s)))
-    shown = shown[(shown["end_s"] >= view_s[0]) & (shown["start_s"] <= view_s[1]) & np.isin(shown["rank"], lanes)]
+    shown = np.concatenate((spans.all(), under_way))
+    is_near = (shown["end_s"] >= view_s[0]) & ((shown["start_s"] <= view_s[1]) | shown["open"])
+    shown = shown[is_near & np.isin(shown["rank"], lanes)]
     if before and spans.since_s > view_s[0]:  # by now some of these operations were dropped
         view_s, lanes, shown, steps = before.view_s, before.lanes, before.spans, before.steps
     else:
@@ -153,15 +159,26 @@ def _onset_s(analyzer: Analyzer, incident: Incident | None) -> float | None:
     return incident.onset.timestamp() - analyzer.ledger.utc(0.0).timestamp()
 
 
-def _view_s(analyzer: Analyzer, spans: Spans, onset_s: float | None, now_s: float) -> tuple[float, float]:
-    """Some iterations before the onset and a part behind it, or the latest ones."""
+def _view_s(
+    analyzer: Analyzer, spans: Spans, under_way: Spans, onset_s: float | None, now_s: float
+) -> tuple[float, float]:  # fmt: skip
+    """Some iterations before the onset and a part behind it, or the latest ones.
+
+    Ranks enter the operations in which they then wait one after the other: all of that is shown, if it does not take
+    much longer than what is shown before it.
+    """
+    if not len(spans) and len(under_way):
+        first_s, last_s = float(under_way["start_s"].min()), float(under_way["start_s"].max())
+        margin_s = max(MARGIN * (last_s - first_s), LEAST_VIEW_S)
+        return first_s - margin_s, last_s + margin_s
     last_s = float(spans["end_s"].max()) if len(spans) else now_s
     at_s = last_s if onset_s is None else onset_s
-    before_s = ITERATIONS_BEFORE * analyzer.iteration_s() or _operations_s(spans, at_s)
-    before_s = max(before_s, LEAST_VIEW_S)
+    before_s = max(ITERATIONS_BEFORE * analyzer.iteration_s() or _operations_s(spans, at_s), LEAST_VIEW_S)
     if onset_s is None:
         return at_s - before_s, at_s
-    return at_s - before_s, at_s + AFTER * before_s
+    entered_s = under_way["start_s"][under_way["start_s"] < at_s + MOST_AFTER * before_s]
+    last_s = float(entered_s.max(initial=at_s)) + MARGIN * before_s
+    return at_s - before_s, max(at_s + AFTER * before_s, last_s)
 
 
 def _operations_s(spans: Spans, at_s: float) -> float:

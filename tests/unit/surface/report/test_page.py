@@ -64,6 +64,11 @@ def boxes(markup: str, class_: str = "box") -> list[str]:
     return [unescape(head) for head in re.findall(rf'<div class="{class_}"><b>(.*?)</b>', markup)]
 
 
+def said_in_boxes(markup: str) -> list[tuple[str, str]]:
+    """The heads of the boxes of the chain, and what they say."""
+    return re.findall(r'<div class="box"><b>(.*?)</b>(.*?)</div>', markup)
+
+
 def ranks_in(text: str) -> set[int]:
     """The ranks of `3 ranks: 0-1, 3` and of `rank 7`."""
     listed = text.split(":")[-1].replace("ranks", "").replace("rank", "")
@@ -131,6 +136,13 @@ def test_words_and_boxes_count_the_same_ranks(
     assert {r for text in for_whom for r in ranks_in(text)} <= {*placed, rank}
     # AND the culprit has its label among the operations
     assert f'<div class="named">rank {rank}</div>' in article
+    # AND the chart has each rank in the operation in which its box has it
+    waits_in = {r: text.split(" on ")[0] for head, text in said_in_boxes(article) for r in ranks_in(head)}
+    names = [int(name) for name in re.findall(r"<div(?: class=\"named\")?>rank (\d+)</div>", article)]
+    said = re.findall(r"<div>(in [^<]*)</div>", article)
+    assert len(names) == len(said) == 64
+    for name, now in zip(names, said, strict=True):
+        assert now.startswith(waits_in.get(name, "in no operation"))
     assert len(page) < 400_000
 
 
