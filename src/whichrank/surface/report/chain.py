@@ -46,13 +46,13 @@ def chain(incident: Incident, scene: Scene) -> Html | None:
     distances = sorted({one.distance for one in waits} - {0}) + [0] * any(one.distance == 0 for one in waits)
     for distance in distances:
         of_step = [one for one in waits if one.distance == distance]
-        steps.append(_step(_arrow(of_step, distance, incident), _boxes(of_step, is_over)))
+        steps.append(_step(_arrow(of_step, distance, incident, has_others=len(others) > 0), _boxes(of_step, is_over)))
     left = np.setdiff1d(victims, placed)
     if len(left) or total > len(victims):
         count = total - len(placed)
         said = f"{counted(count)} {_verb(count, is_over)} in operations that are not recorded"
         steps.append(_step(said, [_box(f"rank{'s' * (len(left) > 1)} {ranges(left)}", "")] if len(left) else []))
-    return el("div", _sum(waits, total, is_over), el("ol", *steps, class_="chain"))
+    return el("div", _sum(waits, total, is_over, has_others=len(others) > 0), el("ol", *steps, class_="chain"))
 
 
 def _victims(incident: Incident, scene: Scene) -> Ints:
@@ -70,11 +70,12 @@ def _others(waits: Sequence[Waiting], placed: Ints, incident: Incident) -> Ints:
     return np.setdiff1d(targets, np.concatenate((placed, np.array(named_in(incident), np.int64))))
 
 
-def _sum(waits: Sequence[Waiting], total: int, is_over: bool) -> Html:
+def _sum(waits: Sequence[Waiting], total: int, is_over: bool, *, has_others: bool) -> Html:
     direct = sum(len(one.ranks) for one in waits if one.distance == 1)
     said = f"{counted(total)} {_verb(total, is_over)}"
     if 0 < direct < total:
-        said += f": {direct:,} directly, {total - direct:,} for ranks that {'waited' if is_over else 'wait'} themselves"
+        whom = f"for ranks that {'waited' if is_over else 'wait'} for nobody" if has_others else "directly"
+        said += f": {direct:,} {whom}, {total - direct:,} for ranks that {'waited' if is_over else 'wait'} themselves"
     return el("p", f"{said}.", class_="soft")
 
 
@@ -99,12 +100,12 @@ def _end(incident: Incident) -> Html:
     return _step("", boxes)
 
 
-def _arrow(of_step: Sequence[Waiting], distance: int, incident: Incident) -> str:
+def _arrow(of_step: Sequence[Waiting], distance: int, incident: Incident, *, has_others: bool) -> str:
     count = sum(len(one.ranks) for one in of_step)
     said = f"{counted(count)} {_verb(count, incident.status != 'open')}"
     named = sorted(set(named_in(incident)))
     if distance == 1 and named:
-        return f"{said} for {f'rank {named[0]}' if len(named) == 1 else 'these ranks'}"
+        return f"{said} for {f'rank {named[0]}' if len(named) == 1 and not has_others else 'these ranks'}"
     if distance:
         return f"{said} for {'others' if distance == 1 else 'those'}"
     return f"{said} in a cycle, or in operations that all have entered"

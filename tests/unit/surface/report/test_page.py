@@ -18,6 +18,7 @@ import pytest
 from incident_cases import EVERY, RANK_5, SLOW, UNKNOWN, not_entered
 from taped_run import page_at, two_hangs
 
+from whichrank.analyzer.who_waits import Waiting
 from whichrank.bench.dumps.cases import Layout, cases
 from whichrank.bench.dumps.compare import write_case
 from whichrank.bench.dumps.large import write_dumps
@@ -144,6 +145,24 @@ def test_words_and_boxes_count_the_same_ranks(
     for name, now in zip(names, said, strict=True):
         assert now.startswith(waits_in.get(name, "in no operation"))
     assert len(page) < 400_000
+
+
+def test_ranks_that_are_waited_for_and_not_named_have_a_box(hangs: Path) -> None:
+    # GIVEN a hang of rank 1 in which rank 3 waits for rank 9, which the incident does not name
+    gathered = gather([hangs]).gathered
+    (_, last), (_, scene) = gathered.incidents, gathered.scenes
+    assert scene
+    waits = (
+        Waiting("all_reduce #41 on default_pg", 1, np.array([0, 2]), np.array([1]), 1),
+        Waiting("recv on pp", 1, np.array([3]), np.array([9]), 1),
+    )
+    told = with_incidents(gathered, last, scenes=(dataclasses.replace(scene, waits=waits),))
+    # THEN rank 9 has a box, is no culprit, and nobody is said to wait for rank 1 who waits for it
+    (article,) = articles(page_of(told))
+    assert boxes(article) == ["rank 9", "2 ranks: 0, 2", "rank 3"]
+    assert boxes(article, "box end") == ["rank 1"]
+    assert "waited for, too; not named" in text_of(article)
+    assert "3 ranks waited for these ranks" in text_of(article)
 
 
 def test_victims_without_an_operation_are_counted(folder: Path) -> None:
