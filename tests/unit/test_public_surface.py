@@ -46,7 +46,7 @@ COMMAND_LINE = {
     "demo": ["--fault", "--ranks", "--seed", "--launcher", "--layout", "--hang-timeout", "--json", "--list"],
     "doctor": ["--json"],
     "env": ["--job", "--join"],
-    "export": ["PATHS", "--format", "-o/--output", "--force"],
+    "export": ["PATHS", "--format", "-o/--output", "--max-mib", "--redact", "--force"],
     "lab": [],
     "lab down": ["NAMES", "--all"],
     "lab list": [],

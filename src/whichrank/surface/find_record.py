@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -56,6 +56,17 @@ def find_record(target: str | None, root: Path = Path(RUNS)) -> Found:
         where=str(absolute(root)),
         mend="whichrank why  shows the newest run; of one that wrote elsewhere (--output DIR): whichrank why DIR/ID",
     )
+
+
+def paths_or_newest(paths: Sequence[Path]) -> Sequence[Path]:
+    """These paths; if there are none, the folder of a running job or the newest run, as `find_record` has it.
+
+    Raises:
+        UsageError: There is no run.
+        IncompleteDataError: See `read_incidents`.
+        IncidentFormatError: See `read_incidents`.
+    """
+    return paths or [find_record(None).reading.path.parent]
 
 
 def runs_newest_first(root: Path = Path(RUNS)) -> list[Path]:

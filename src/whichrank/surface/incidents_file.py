@@ -37,10 +37,13 @@ class Reading(msgspec.Struct, frozen=True):
     """The latest job: the one of `job.json`, else that of the last line."""
 
 
-class _Job(msgspec.Struct):
+class JobFile(msgspec.Struct, frozen=True):
     """What is read of `job.json`."""
 
-    job: str
+    job: str = ""
+    world_size: int = 0
+    """0: not known."""
+    hosts: tuple[str, ...] = ()
 
 
 def read_incidents(path: Path) -> Reading:
@@ -85,10 +88,15 @@ def read_incidents(path: Path) -> Reading:
 
 def job_of(folder: Path) -> str:
     """The job that `job.json` in this folder is of; empty if there is none that can be read."""
+    return job_file(folder).job
+
+
+def job_file(folder: Path) -> JobFile:
+    """What `job.json` in this folder says; nothing if there is none that can be read."""
     try:
-        return msgspec.json.decode(_content(folder / JOB_FILE), type=_Job).job
+        return msgspec.json.decode(_content(folder / JOB_FILE), type=JobFile)
     except (WhichrankError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ""
+        return JobFile()
 
 
 def _content(path: Path) -> bytes:

@@ -6,21 +6,35 @@ from pathlib import Path
 
 import click
 
+from whichrank.surface.numbers import WholeNumber
+from whichrank.surface.redact_option import redact_option, redacted_by
+
 FORMATS = ("perfetto", "json", "csv")
 
 
 @click.command(name="export")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--format", "kind", type=click.Choice(FORMATS), default="perfetto", show_default=True, help="Of the file."
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The file; stdout if not given.")
+@click.option(
+    "--max-mib",
+    type=WholeNumber(min=1),
+    default=1024,
+    show_default=True,
+    metavar="N",
+    help="Size, at most.",
+)
+@redact_option
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
-def command(paths: tuple[Path, ...], kind: str, output: Path | None, force: bool) -> int:
+def command(paths: tuple[Path, ...], kind: str, output: Path | None, max_mib: int, redact: str, force: bool) -> int:
     """Write the operations of all ranks in a format that other programs open.
 
-    PATH is the folder of a run that was recorded with `whichrank run --record`, or recordings of others as `analyze`
-    takes them. Perfetto (ui.perfetto.dev) shows a lane for each rank and communicator, and an arrow through each round.
+    PATH is the folder of a run, or recordings of others as `analyze` takes them. Default: the run that `why` shows.
+    Perfetto (ui.perfetto.dev) shows tracks for each rank and communicator, and an arrow through each round. Operations
+    are there if the run was recorded with `whichrank run --record`. Where they do not fit the size, the latest are
+    written, and those of ranks that an incident names.
     """
     import sys
 
@@ -30,21 +44,32 @@ def command(paths: tuple[Path, ...], kind: str, output: Path | None, force: bool
 
     with ended_at_once():
         from whichrank.surface.cli.bench import progress_bar
+        from whichrank.surface.export.limit import most_spans, sentence, within
         from whichrank.surface.export.perfetto import trace_of
         from whichrank.surface.export.tables import csv_of, json_of
+        from whichrank.surface.find_record import paths_or_newest
         from whichrank.surface.report.make import gather
 
+    left_out = redacted_by(redact)
     if output is not None and not force:
         refuse_existing(output)
     leave_on_signals()
     with progress_bar() as progress:
         bar = progress.add_task("read", total=None)
-        gathered = gather(paths, lambda done, total: progress.update(bar, completed=done, total=total))
-    data = {"perfetto": trace_of, "json": json_of, "csv": csv_of}[kind](gathered)
+        source = gather(
+            paths_or_newest(paths), left_out, lambda done, total: progress.update(bar, completed=done, total=total),
+            most_spans(max_mib),
+        )  # fmt: skip
+    export = {"perfetto": trace_of, "json": json_of, "csv": csv_of}[kind]
+    gathered, cut = within(source.gathered, export, max_mib << 20)
     if output is None:
         with reader_may_leave():
-            sys.stdout.buffer.write(data)
-        return 0
-    write_output(output, data)
-    click.echo(f"whichrank: {output} ({len(data) >> 10} KiB, {len(gathered.spans):,} operations)", err=True)
+            for piece in export(gathered):
+                sys.stdout.buffer.write(piece)
+    else:
+        size = write_output(output, export(gathered))
+        click.echo(f"whichrank: {output} ({size >> 10} KiB, {len(gathered.spans):,} operations)", err=True)
+    for said in (gathered.missing, sentence(cut, max_mib) if cut else ""):
+        if said:
+            click.echo(f"whichrank: {said}", err=True)
     return 0

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from whichrank.surface.report.page import Redacted
+from whichrank.surface.redact_option import redact_option, redacted_by
 
 
 @click.command(name="report")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), default=Path("report.html"), show_default=True, help="The page."
 )
-@click.option(
-    "--redact", default="", metavar="hosts,paths", help="Leave out names of hosts, folders of files, or both."
-)
+@redact_option
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 def command(paths: tuple[Path, ...], output: Path, redact: str, force: bool) -> int:
-    """Make one HTML file of a job that can be mailed: verdicts, who waits for whom, operations over time, evidence.
+    """Make one HTML file of a job that can be mailed: each incident with who waits for whom, operations and evidence.
 
-    PATH is the folder of a run that was recorded with `whichrank run --record`, or recordings of others as `analyze`
-    takes them. The page needs no network and opens in any browser.
+    PATH is the folder of a run, or recordings of others as `analyze` takes them. Default: the run that `why` shows. Of
+    a run without `whichrank run --record` the page has what was reported, and says what is missing. It needs no network
+    and no script, and opens in any browser.
 
     Exit codes are those of `analyze`.
     """
@@ -34,26 +31,22 @@ def command(paths: tuple[Path, ...], output: Path, redact: str, force: bool) -> 
 
     with ended_at_once():
         from whichrank.surface.cli.bench import progress_bar
-        from whichrank.surface.report.make import make_report
+        from whichrank.surface.find_record import paths_or_newest
+        from whichrank.surface.report.make import gather
+        from whichrank.surface.report.page import page_of
 
+    left_out = redacted_by(redact)
     if not force:
         refuse_existing(output)
     leave_on_signals()
     with progress_bar() as progress:
         bar = progress.add_task("read", total=None)
-        page, incidents, is_complete = make_report(
-            paths, _redacted(redact), lambda done, total: progress.update(bar, completed=done, total=total)
+        source = gather(
+            paths_or_newest(paths), left_out, lambda done, total: progress.update(bar, completed=done, total=total)
         )
-    write_output(output, page.encode())
+    page = page_of(source.gathered, source.notes).encode()
+    write_output(output, page)
     click.echo(f"whichrank: {output} ({len(page) >> 10} KiB)", err=True)
-    return exit_code_of(incidents) or (0 if is_complete else EXIT_INCOMPLETE)
-
-
-def _redacted(text: str) -> list[Redacted]:
-    from whichrank.errors import UsageError
-    from whichrank.surface.report.page import REDACTABLE
-
-    wanted = [name.strip() for name in text.split(",") if name.strip()]
-    if unknown := [name for name in wanted if name not in REDACTABLE]:
-        raise UsageError(f"'{unknown[0]}' cannot be left out", mend=f"--redact {','.join(REDACTABLE)}")
-    return [name for name in REDACTABLE if name in wanted]
+    if source.gathered.missing:
+        click.echo(f"whichrank: {source.gathered.missing}", err=True)
+    return exit_code_of(source.gathered.incidents) or (0 if source.is_complete else EXIT_INCOMPLETE)

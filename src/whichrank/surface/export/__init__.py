@@ -1,6 +1,7 @@
 """What is known of a job, in formats that other programs open: Perfetto's, JSON and CSV.
 
-May be imported from here by `surface.cli`: `perfetto`, `tables`.
+Each format makes bytes piece by piece, so that a large one needs no memory for all of it. May be imported from here by
+`surface.cli`: `perfetto`, `tables`, `limit`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A page that can be mailed: one HTML file with everything in it, about one job.
+"""A page that can be mailed: one HTML file with everything in it, about the incidents of one job.
 
-`gather` keeps what an analyzer was told, `page` makes the page of it. The page needs no network, follows the reader's
-light or dark setting, and prints. May be imported from here by `surface.cli`: `gather`, `page`.
+`make` reads what paths hold, `gather` keeps what an analyzer is told and reports, `scene` what surrounded an incident.
+`page` makes the HTML of it, and has a module for each part. The page needs no network and no script, follows the
+reader's light or dark setting, fits a phone, and prints. May be imported from here: `make`, `gather`, `page`.
 """
 
 from __future__ import annotations

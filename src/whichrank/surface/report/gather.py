@@ -1,37 +1,32 @@
-"""What a report shows of a job, taken from an analyzer while it is fed: numbers and names, no words for people.
+"""What a report and an export show of a job, taken from an analyzer while it is fed: numbers and names, no sentences.
 
-Operations are kept as columns. Of a large job not all fit on a page: then those of the latest seconds are kept, of the
-ranks that an incident is about, and of others as far as there is room.
+Operations are kept as columns. Of a large job not all fit: then those of the latest time are kept, those of ranks that
+an incident names a little longer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whichrank.analyzer import Analyzer
-from whichrank.analyzer.who_waits import Waiting, who_waits
-from whichrank.model.incident import Incident, Spent
+from whichrank.model.incident import Incident
 from whichrank.model.links import LinkRate
 from whichrank.model.rows import Kind
 from whichrank.model.telemetry import Batch, Stack
+from whichrank.surface.report.scene import Scene, capture, named_in, with_stacks
+from whichrank.surface.report.spans import SpanBuffer, Spans, fitting, open_spans
 
-MOST_SPANS: Final = 120_000
-MOST_ITERATIONS: Final = 64
+MOST_SPANS: Final = 480_000
+MOST_SCENES: Final = 16
+"""Incidents of which more is kept than their words."""
 MOST_OPERATIONS: Final = 40
-MOST_STACKS: Final = 64
-AFTER_S: Final = 1.0
-"""Of the lanes, behind the last thing that happened."""
-
-SPAN: Final = np.dtype(
-    [("rank", "i4"), ("comm", "i4"), ("kind", "u1"), ("open", "?"), ("counter", "i8"), ("start_s", "f8"),
-     ("end_s", "f8"), ("waited_s", "f8")]
-)  # fmt: skip
-"""An operation of a rank; `open`: it has not ended."""
+MOST_STACKS_HELD: Final = 4096
+STACKS_BEFORE_S: Final = 5.0
+"""Stacks are taken on suspicion, which may come a little before the onset that is settled later."""
 
 
 @dataclass(frozen=True)
@@ -61,138 +56,144 @@ class Operations:
 
 @dataclass(frozen=True)
 class Gathered:
-    """What a page is made of.
+    """What a page or an export is made of.
 
     Attributes:
         job: Its name.
-        world_size: Ranks.
+        world_size: Ranks; 0 if that is not known.
         hosts: By rank, where that is known.
         incidents: The last word on each.
-        rounds: Of each incident, communicator and counter of the operation in which it shows; None where it has none.
-        waits: Who waits for whom at the end.
+        scenes: What surrounded each incident; None where that is not known.
+        job_scene: The latest of a job that has no incident.
         spans: Rows of SPAN, on the analyzer's clock.
         comms: Names of communicators, by number.
         operations: The sorts of operations that took longest.
-        ranks: Rows of the heat map.
-        iterations: Columns of the heat map.
-        own_s: Seconds of each rank's own in each iteration.
-        blocked_s: The rest.
-        times: Where the latest iterations went.
-        links: Rates from rank to rank.
-        stacks: Of ranks.
+        links: Rates from rank to rank between nodes.
         utc_offset_s: From the analyzer's clock to UTC; None if that is not known.
+        end_s: Until when the job was observed, on the analyzer's clock. None if nothing says it, as in dumps: then it
+            is not known how long anything that had not ended lasted.
+        seen: Operations that the job was seen to complete.
+        complete_since_s: Operations that ended before this are missing in part; -inf if none is.
+        more_hosts: Hosts of the job of which no rank is known.
+        missing: A sentence that says why there is nothing but what was reported while the job ran; empty if there is.
+        is_whole: What was read does not end within an entry.
     """
 
     job: str
     world_size: int
     hosts: dict[int, str]
     incidents: tuple[Incident, ...]
-    rounds: tuple[tuple[int, int] | None, ...]
-    waits: tuple[Waiting, ...]
-    spans: NDArray[Any]
+    scenes: tuple[Scene | None, ...]
+    job_scene: Scene | None
+    spans: Spans
     comms: tuple[str, ...]
     operations: tuple[Operations, ...]
-    ranks: NDArray[np.int64]
-    iterations: NDArray[np.int64]
-    own_s: NDArray[np.float64]
-    blocked_s: NDArray[np.float64]
-    times: tuple[Spent, ...]
     links: tuple[LinkRate, ...]
-    stacks: dict[int, list[Stack]]
     utc_offset_s: float | None
+    end_s: float | None
+    seen: int
+    complete_since_s: float = -np.inf
+    more_hosts: tuple[str, ...] = ()
+    missing: str = ""
+    is_whole: bool = True
 
 
 class Gatherer:
-    """Keeps what an analyzer is told.
+    """Keeps what an analyzer is told and what it reports.
 
     Args:
-        analyzer: Is fed by whoever has this; tell `see` of each batch afterwards.
+        analyzer: Is fed by whoever has this; call `see` after each batch and `report` after each tick.
+        most_spans: Operations that are kept.
     """
 
-    def __init__(self, analyzer: Analyzer) -> None:
+    def __init__(self, analyzer: Analyzer, most_spans: int = MOST_SPANS) -> None:
         self._analyzer = analyzer
-        self._spans: list[NDArray[Any]] = []
-        self._kept = 0
+        self._most = most_spans
+        self._buffer = SpanBuffer(most_spans)
+        self._latest: dict[str, Incident] = {}
+        self._scenes: dict[str, Scene] = {}
+        self._stacks: list[tuple[float, int, list[Stack]]] = []
 
     def see(self, batch: Batch) -> None:
         """A batch that the analyzer was fed just now."""
-        rows = batch.record_rows()
-        rows = rows[rows["row"]["kind"] < Kind.STEP]
         state = self._analyzer.state
-        comm = state.comm_index(rows["comm"])
-        known = (comm >= 0) & (rows["rank"] >= 0) & (rows["rank"] < state.ranks.size)
-        rows, comm = rows[known], comm[known]
-        if not len(rows):
-            return
-        spans = np.zeros(len(rows), SPAN)
-        row, offset_s = rows["row"], state.ranks.offset_s[rows["rank"]]
-        for name in ("kind", "counter"):
-            spans[name] = row[name]
-        spans["rank"], spans["comm"] = rows["rank"], comm
-        spans["start_s"] = row["t_issue_ns"] / 1e9 + offset_s
-        spans["end_s"] = row["t_end_ns"] / 1e9 + offset_s
-        spans["waited_s"] = row["wait_us"] / 1e6
-        self._spans.append(spans)
-        self._kept += len(spans)
-        if self._kept > 8 * MOST_SPANS:
-            self._spans = [_latest(np.concatenate(self._spans), 4 * MOST_SPANS)]
-            self._kept = len(self._spans[0])
+        self._buffer.add(batch, state, self._named())
+        for event in batch.events:
+            if event.kind == "stacks" and 0 <= event.rank < state.ranks.size:
+                at_s = event.at_ns / 1e9 + float(state.ranks.offset_s[event.rank])
+                self._stacks = [*self._stacks, (at_s, event.rank, event.stacks)][-MOST_STACKS_HELD:]
 
-    def gathered(self, job: str, incidents: Iterable[Incident], now_s: float, utc_offset_s: float | None) -> Gathered:
+    def report(self, incidents: Iterable[Incident], now_s: float) -> None:
+        """Incidents that the analyzer reported just now.
+
+        Args:
+            incidents: New ones, or the latest word on earlier ones.
+            now_s: The analyzer's time.
+        """
+        for incident in incidents:
+            self._latest[incident.id] = incident
+            before = self._scenes.get(incident.id)
+            is_alert = incident.severity == "alert"
+            if before is None and len(self._scenes) >= MOST_SCENES and not (is_alert and self._forget_a_notice()):
+                continue
+            self._scenes[incident.id] = capture(self._analyzer, self._buffer, incident, now_s, before)
+
+    def gathered(
+        self, job: str, now_s: float, utc_offset_s: float | None, *, knows_end: bool, is_whole: bool = True
+    ) -> Gathered:
         """What is known at the end.
 
         Args:
             job: Its name.
-            incidents: The last word on each.
             now_s: The analyzer's time.
             utc_offset_s: From that to UTC, None if it is not known.
+            knows_end: The job was observed until `now_s`, and not until some moment that nothing tells.
+            is_whole: What was read does not end within an entry.
         """
-        analyzer, state = self._analyzer, self._analyzer.state
-        incidents = tuple(incidents)
+        state = self._analyzer.state
         picture = state.picture(now_s)
-        spans = np.concatenate([*self._spans, self._open_spans(picture.ops, now_s)])
-        window = analyzer.slowness.iterations.window(np.flatnonzero(picture.present), np.inf, 1)
-        about = {c.rank for i in incidents for c in (*i.culprits, *i.candidates)}
-        operations = self._operations(spans)
-        last = slice(-MOST_ITERATIONS, None)
+        spans = np.concatenate((self._buffer.all(), open_spans(picture.ops, now_s)))
+        spans, dropped_s = fitting(spans, self._named(), self._most)
+        incidents = tuple(self._latest.values())
         return Gathered(
             job=job,
             world_size=state.ranks.size,
             hosts={rank: host for rank, host in state.host.items() if host},
             incidents=incidents,
-            rounds=tuple(map(self._round, incidents)),
-            waits=who_waits(analyzer.diagnosis, picture),
-            spans=_fitting(spans, about),
+            scenes=tuple(self._scene(incident) for incident in incidents),
+            job_scene=None if incidents else capture(self._analyzer, self._buffer, None, now_s),
+            spans=spans,
             comms=tuple(state.comm_name(comm) for comm in range(len(state.info))),
-            operations=operations,
-            ranks=window.ranks if window else np.zeros(0, np.int64),
-            iterations=window.iteration[last] if window else np.zeros(0, np.int64),
-            own_s=window.own_s[:, last] if window else np.zeros((0, 0)),
-            blocked_s=(window.total_s - window.own_s)[:, last] if window else np.zeros((0, 0)),
-            times=analyzer.times,
-            links=analyzer.links,
-            stacks={rank: told[1] for rank, told in sorted(state.stacks.items())[:MOST_STACKS]},
+            operations=self._operations(spans),
+            links=self._analyzer.links,
             utc_offset_s=utc_offset_s,
+            end_s=now_s if knows_end else None,
+            seen=self._buffer.seen + int(spans["open"].sum()),
+            complete_since_s=max(self._buffer.since_s, dropped_s),
+            is_whole=is_whole,
         )
 
-    def _round(self, incident: Incident) -> tuple[int, int] | None:
-        comm_id, _, counter = (incident.op.trace_id or "" if incident.op else "").partition("-")
-        if not counter:
+    def _named(self) -> np.ndarray:
+        return np.array(sorted({r for incident in self._latest.values() for r in named_in(incident)}), np.int64)
+
+    def _forget_a_notice(self) -> bool:
+        """Make room for an alert; False if there are only alerts."""
+        notices = [number for number in self._scenes if self._latest[number].severity == "notice"]
+        if notices:
+            del self._scenes[notices[0]]
+        return bool(notices)
+
+    def _scene(self, incident: Incident) -> Scene | None:
+        """With the stacks that were taken while the incident lasted."""
+        scene = self._scenes.get(incident.id)
+        if scene is None:
             return None
-        comm = int(self._analyzer.state.comm_index(np.array([int(comm_id, 16)], np.uint64))[0])
-        return (comm, int(counter)) if comm >= 0 else None
+        zero_s = self._analyzer.ledger.utc(0.0).timestamp()
+        since_s = incident.onset.timestamp() - zero_s - STACKS_BEFORE_S if incident.onset else -np.inf
+        until_s = incident.ended.timestamp() - zero_s if incident.ended else np.inf
+        return with_stacks(scene, self._stacks, since_s, until_s)
 
-    @staticmethod
-    def _open_spans(ops: NDArray[Any], now_s: float) -> NDArray[Any]:
-        """What is still under way, up to now."""
-        ops = ops[~ops["failed"]]
-        spans = np.zeros(len(ops), SPAN)
-        for name in ("rank", "comm", "kind", "counter"):
-            spans[name] = ops[name]
-        spans["open"], spans["start_s"], spans["end_s"] = True, ops["issue_s"], now_s
-        return spans
-
-    def _operations(self, spans: NDArray[Any]) -> tuple[Operations, ...]:
+    def _operations(self, spans: Spans) -> tuple[Operations, ...]:
         """The sorts that took longest in all."""
         spans = spans[~spans["open"]]
         if not len(spans):
@@ -214,19 +215,3 @@ class Gatherer:
                 )
             )  # fmt: skip
         return tuple(sorted(found, key=lambda one: -one.total_s)[:MOST_OPERATIONS])
-
-
-def _latest(spans: NDArray[Any], most: int) -> NDArray[Any]:
-    """Those that ended last."""
-    if len(spans) <= most:
-        return spans
-    return spans[np.argpartition(spans["end_s"], len(spans) - most)[-most:]]
-
-
-def _fitting(spans: NDArray[Any], about: set[int]) -> NDArray[Any]:
-    """As many as a page takes: those of the ranks in question, of the others the latest ones."""
-    if len(spans) <= MOST_SPANS:
-        return spans
-    mine = np.isin(spans["rank"], list(about)) | spans["open"]
-    own = _latest(spans[mine], MOST_SPANS // 2)
-    return np.concatenate((own, _latest(spans[~mine], MOST_SPANS - len(own))))

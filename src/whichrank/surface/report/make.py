@@ -1,60 +1,77 @@
-"""Paths in, a page out: of a run that was recorded, or of recordings that others made."""
+"""Paths in, what they hold out: of a run that was recorded, of one that was only reported, or of others' recordings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from whichrank.analyzer import Analyzer
+from whichrank.errors import UsageError, WhichrankError
 from whichrank.intake.read import read
-from whichrank.intake.recording import Intake
-from whichrank.model.incident import Incident
 from whichrank.surface.analyze import analyze, analyzed, analyzer_of
+from whichrank.surface.incidents_file import FILE_NAME, job_file, read_incidents
+from whichrank.surface.redact import Redacted, redacted
 from whichrank.surface.replay import settings_of, tape_at
-from whichrank.surface.report.gather import Gathered, Gatherer
-from whichrank.surface.report.page import Redacted, page_of
+from whichrank.surface.report.gather import MOST_SPANS, Gathered, Gatherer
+from whichrank.surface.report.scene import Scene
+from whichrank.surface.report.spans import SPAN
+from whichrank.surface.times_file import read_times
 from whichrank.wire.tape import Tape
 
+NOT_RECORDED: Final = (
+    "This run was not recorded, so its operations, iterations and stacks are not here. "
+    "`whichrank run --record` keeps them next time."
+)
 
-def make_report(
-    paths: Sequence[Path],
-    redact: Iterable[Redacted] = (),
-    tell: Callable[[int, int], None] = lambda _done, _total: None,
-) -> tuple[str, tuple[Incident, ...], bool]:
-    """The page, the incidents in it, and whether nothing is missing.
+Tell = Callable[[int, int], None]
+Note = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What some paths held.
+
+    Attributes:
+        gathered: What there is of the job.
+        notes: What became of each file that was read.
+        is_complete: Nothing that belongs to it is missing or damaged.
+    """
+
+    gathered: Gathered
+    notes: tuple[Note, ...] = ()
+    is_complete: bool = True
+
+
+def gather(
+    paths: Sequence[Path], redact: Iterable[Redacted] = (), tell: Tell = lambda _done, _total: None,
+    most_spans: int = MOST_SPANS,
+) -> Source:  # fmt: skip
+    """What there is of a run, or in recordings of others.
 
     Args:
-        paths: The folder of a run with a tape, or recordings.
+        paths: The folder of a run, its `telemetry.tape`, its `incidents.jsonl`, or recordings that others made.
         redact: What is left out.
         tell: Called with how much was read, and how much there is.
+        most_spans: Operations that are kept.
 
     Raises:
         WhichrankError: There is nothing to read.
     """
-    if tape := tape_in(paths):
-        gathered = gather_tape(tape)
-        return page_of(gathered, redact), gathered.incidents, True
     redact = set(redact)
-    gathered, intake = gather_recording(paths, tell, "recording" if "paths" in redact else "")
-    page = page_of(gathered, redact, [msgspec.to_builtins(note) for note in intake.notes])
-    return page, gathered.incidents, not any(recording.unread for recording in intake.recordings)
-
-
-def gather(paths: Sequence[Path], tell: Callable[[int, int], None] = lambda _done, _total: None) -> Gathered:
-    """What there is of a run that was recorded, or in recordings of others.
-
-    Args:
-        paths: See `make_report`.
-        tell: See `make_report`.
-
-    Raises:
-        WhichrankError: There is nothing to read.
-    """
-    tape = tape_in(paths)
-    return gather_tape(tape) if tape else gather_recording(paths, tell)[0]
+    record = record_in(paths)
+    if tape := tape_in(paths):
+        source = _of_tape_or_record(tape, record, most_spans)
+    elif record:
+        source = _of_record(record)
+    else:
+        source = _of_recordings(paths, tell, "recording" if "paths" in redact else "", most_spans)
+    gathered, notes = redacted(source.gathered, source.notes, redact)
+    return replace(source, gathered=gathered, notes=notes)
 
 
 def tape_in(paths: Sequence[Path]) -> Path | None:
@@ -63,25 +80,47 @@ def tape_in(paths: Sequence[Path]) -> Path | None:
     return tape if tape is not None and tape.is_file() and _is_tape(tape) else None
 
 
-def gather_recording(paths: Sequence[Path], tell: Callable[[int, int], None], job: str = "") -> tuple[Gathered, Intake]:
-    """What is in recordings of others, and what was read. Of several, all verdicts, and the operations of the first.
+def record_in(paths: Sequence[Path]) -> Path | None:
+    """The `incidents.jsonl` of a run, if these paths name one or its folder.
 
-    Args:
-        paths: See `make_report`.
-        tell: See `make_report`.
-        job: What it is called; like the first path if empty.
+    Raises:
+        UsageError: They name several runs.
     """
+    found = [path / FILE_NAME if path.is_dir() else path for path in paths]
+    found = [path for path in found if path.name == FILE_NAME and path.is_file()]
+    if len(found) > 1 or (found and len(paths) > 1):
+        raise UsageError("these are several runs", mend="name the folder of one run")
+    return found[0] if found else None
+
+
+def _of_recordings(paths: Sequence[Path], tell: Tell, job: str, most_spans: int) -> Source:
+    """Of recordings of several kinds, all verdicts, and the operations of the first."""
     intake = read(paths, tell)
     recording, *others = (replace(one, job=job or one.job) for one in intake.recordings)
     analyzer = analyzer_of(recording)
-    gatherer = Gatherer(analyzer)
-    incidents = analyzed(recording, analyzer, gatherer.see)
-    incidents += tuple(incident for other in others for incident in analyze(other))
-    gathered = gatherer.gathered(recording.job, incidents, recording.now_s, recording.utc_offset_s)
-    return gathered, intake
+    gatherer = Gatherer(analyzer, most_spans)
+    gatherer.report(analyzed(recording, analyzer, gatherer.see), recording.now_s)
+    # A dump does not say when it was made.
+    gathered = gatherer.gathered(recording.job, recording.now_s, recording.utc_offset_s, knows_end=False)
+    more = tuple(incident for other in others for incident in analyze(other))
+    gathered = replace(
+        gathered, incidents=(*gathered.incidents, *more), scenes=(*gathered.scenes, *(None for _ in more)),
+    )  # fmt: skip
+    notes = tuple(msgspec.to_builtins(note) for note in intake.notes)
+    return Source(gathered, notes, not any(one.unread for one in intake.recordings))
 
 
-def gather_tape(path: Path) -> Gathered:
+def _of_tape_or_record(tape: Path, record: Path | None, most_spans: int) -> Source:
+    """Of a tape that cannot be read, what was reported beside it."""
+    try:
+        return _of_tape(tape, most_spans)
+    except WhichrankError as error:
+        if record is None:
+            raise
+        return replace(_of_record(record, f"Its recording cannot be read: {error.what}."), is_complete=False)
+
+
+def _of_tape(path: Path, most_spans: int) -> Source:
     """What a recorded run was told, and what was found in it.
 
     Raises:
@@ -90,8 +129,7 @@ def gather_tape(path: Path) -> Gathered:
     """
     tape = Tape(path)
     analyzer = Analyzer(settings_of(tape, path), tape.head.job, utc_offset_s=tape.head.utc_offset_s)
-    gatherer = Gatherer(analyzer)
-    latest: dict[str, Incident] = {}
+    gatherer = Gatherer(analyzer, most_spans)
     now_s = 0.0
     for entry in tape:
         now_s = entry.now_s
@@ -100,9 +138,48 @@ def gather_tape(path: Path) -> Gathered:
             analyzer.requests(entry.batch.agent)
             gatherer.see(entry.batch)
             continue
-        told = analyzer.tick(now_s) if entry.kind == "tick" else analyzer.finish(now_s)
-        latest.update({incident.id: incident for incident in told})
-    return gatherer.gathered(tape.head.job, latest.values(), now_s, tape.head.utc_offset_s)
+        gatherer.report(analyzer.tick(now_s) if entry.kind == "tick" else analyzer.finish(now_s), now_s)
+    gathered = gatherer.gathered(
+        tape.head.job, now_s, tape.head.utc_offset_s, knows_end=True, is_whole=tape.is_whole
+    )  # fmt: skip
+    return Source(gathered, is_complete=tape.is_whole)
+
+
+def _of_record(path: Path, why: str = "") -> Source:
+    """What was reported while a run was watched that was not recorded.
+
+    Args:
+        path: Of its `incidents.jsonl`.
+        why: A sentence that says why there is nothing else; empty if the run was not recorded.
+
+    Raises:
+        IncompleteDataError: It cannot be read.
+        IncidentFormatError: It holds an incident of another version.
+    """
+    reading = read_incidents(path)
+    about = job_file(path.parent)
+    times, links = read_times(path.parent)
+    named = [one for incident in reading.incidents for one in (*incident.culprits, *incident.candidates)]
+    scenes = tuple(Scene(times=tuple(times.values()) if one.kind == "slow" else ()) for one in reading.incidents)
+    gathered = Gathered(
+        job=reading.job,
+        world_size=about.world_size,
+        hosts={one.rank: one.host for one in named if one.host},
+        incidents=reading.incidents,
+        scenes=scenes,
+        job_scene=None if scenes else Scene(times=tuple(times.values())),
+        spans=np.zeros(0, SPAN),
+        comms=(),
+        operations=(),
+        links=links,
+        utc_offset_s=None,
+        end_s=None,
+        seen=0,
+        more_hosts=tuple(about.hosts),
+        missing=why or NOT_RECORDED,
+    )
+    notes = tuple({"path": str(path), "format": "", "state": "damaged", "what": str(one)} for one in reading.faults)
+    return Source(gathered, notes, not reading.faults)
 
 
 def _is_tape(path: Path) -> bool:

@@ -1,232 +1,141 @@
-"""The page of a report: data as JSON within an HTML file, and the script and style that show it.
+"""The page of a report: an index where there are several incidents, a part for each, and what is known of the job.
 
-What varies goes into the page as JSON only, and the script puts texts in as texts, so nothing that a job calls itself
-can become part of the page. Many operations travel as columns in base64.
+Everything is in the HTML itself. There is no script, so the page shows the same in a mail program, on paper and on a
+phone, and nothing that a job calls itself can run.
 """
 
 from __future__ import annotations
 
-import base64
 import html
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
-from typing import Any, Final, Literal
-
-import msgspec
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Final
 
 from whichrank import __version__
-from whichrank.model.incident import Culprit, Incident
-from whichrank.model.links import rate_text
-from whichrank.model.rows import Kind
-from whichrank.surface.report.gather import Gathered
-from whichrank.surface.text import headline, paragraph
+from whichrank.model.incident import Incident
+from whichrank.surface.report.gather import Gathered, Operations
+from whichrank.surface.report.html import Html, el, join, section, table
+from whichrank.surface.report.iterations import heat_maps, link_table, times
+from whichrank.surface.report.lanes import View, lanes
+from whichrank.surface.report.units import counted, moment, unit_of
+from whichrank.surface.report.verdict import article
+from whichrank.surface.text import headline
 
-Redacted = Literal["hosts", "paths"]
-REDACTABLE: Final[tuple[Redacted, ...]] = ("hosts", "paths")
-_ADDRESS: Final = re.compile(
-    r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|(?<![\w:])(?:[0-9a-fA-F]{1,4}:){4,7}[0-9a-fA-F]{1,4}(?![\w:])"
-)
-_COLUMNS: Final = frozenset({"rank", "comm", "kind", "counter", "start", "lasted", "waited", "own", "blocked"})
-"""Keys of columns, and of what is no text."""
-_PATH: Final = re.compile(r"(?<![\w.])(?:/[\w.+\-@]+)+/(?=[\w.+\-@]+)")
-_PLACE: Final = re.compile(r"(?<=\()(?:[^()]+/|/[^\n]*?/)(?=[^/]+?:\d+\))")
-"""The folder in `function (file:line)`, whatever its name holds."""
-_NAME: Final = re.compile(r"(?<![\w.-])(?<!(?<!/)/)([\w-]+(?:\.[\w-]+)*)(<\d{1,5}>|:\d{1,5}\b)?")
-"""A name, alone or with a port as NCCL or as others write it; in no path, but behind // of an address."""
-_ENDINGS: Final = frozenset(
-    {"c", "cc", "cpp", "cu", "cuh", "gz", "h", "hpp", "json", "log", "pt", "py", "so", "txt", "yaml"}
-)
-"""Endings of files."""
-LISTED: Final = 32
+MOST_NOTES: Final = 512
+_STATES: Final = ("damaged", "empty", "ignored", "read")
 
 
-def page_of(gathered: Gathered, redact: Iterable[Redacted] = (), notes: Iterable[Mapping[str, Any]] = ()) -> str:
+def page_of(gathered: Gathered, notes: Iterable[Mapping[str, Any]] = ()) -> str:
     """The HTML of a report.
 
     Args:
         gathered: What it shows.
-        redact: What is left out: names of hosts, folders of files.
         notes: What became of each file that it was made of.
     """
-    redact = set(redact)
-    if "hosts" in redact:
-        hosts = _hosts(gathered)
-        gathered = replace(gathered, incidents=tuple(_without_quoted(one, hosts) for one in gathered.incidents))
-        data = _replaced(_data_of(gathered, list(notes)), hosts)
-    else:
-        data = _data_of(gathered, list(notes))
-    if "paths" in redact:
-        data = _without_paths(data)
-    text = msgspec.json.encode(data).decode().replace("<", "\\u003c").replace("\u2028", "\\u2028")
     parts = {
-        "@@TITLE@@": html.escape(f"whichrank: {data['job']}"), "@@STYLE@@": _part("page.css"), "@@DATA@@": text,
-        "@@SCRIPT@@": _part("page.js"),
+        "@@TITLE@@": html.escape(_title(gathered)), "@@STYLE@@": _file("page.css"),
+        "@@BODY@@": join((_head(gathered), el("main", *_main(gathered, list(notes))), _foot())),
     }  # fmt: skip
-    return re.sub("|".join(parts), lambda found: parts[found.group()], _part("page.html"))
+    return re.sub("|".join(parts), lambda found: parts[found.group()], _file("page.html"))
 
 
-def _part(name: str) -> str:
+def _file(name: str) -> str:
     return files("whichrank.surface.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _data_of(gathered: Gathered, notes: list[Mapping[str, Any]]) -> dict[str, Any]:
-    spans = gathered.spans
-    zero_s = float(spans["start_s"].min()) if len(spans) else 0.0
-    return {
-        "schema": "whichrank.report/1",
-        "version": __version__,
-        "job": gathered.job,
-        "ranks": gathered.world_size,
-        "hosts": {str(rank): host for rank, host in gathered.hosts.items()},
-        "incidents": [
-            _incident(one) | {"round": of} for one, of in zip(gathered.incidents, gathered.rounds, strict=True)
-        ],
-        "waits": [
-            {
-                "what": one.what, "operations": one.operations, "ranks": ranges(one.ranks), "count": len(one.ranks),
-                "for": ranges(one.targets), "targets": len(one.targets), "distance": one.distance,
-            }
-            for one in gathered.waits[:LISTED]
-        ],
-        "lanes": {
-            "zero_utc_s": None if gathered.utc_offset_s is None else zero_s + gathered.utc_offset_s,
-            "count": len(spans),
-            "comms": list(gathered.comms),
-            "first_message": int(Kind.SEND),
-            "kinds": {str(int(kind)): kind.name.lower() for kind in Kind},
-            "rank": _packed(spans["rank"], np.uint32),
-            "comm": _packed(spans["comm"], np.uint32),
-            "kind": _packed(spans["kind"].astype(np.uint8) | spans["open"].astype(np.uint8) << 7, np.uint8),
-            "counter": _packed(spans["counter"] & 0xFFFFFFFF, np.uint32),
-            "start": _packed(spans["start_s"] - zero_s, np.float32),
-            "lasted": _packed(spans["end_s"] - spans["start_s"], np.float32),
-            "waited": _packed(spans["waited_s"], np.float32),
-        },
-        "heat": {
-            "ranks": gathered.ranks.tolist(), "iterations": gathered.iterations.tolist(),
-            "own": _packed(gathered.own_s.reshape(-1), np.float32),
-            "blocked": _packed(gathered.blocked_s.reshape(-1), np.float32),
-        },
-        "times": [[one.rank, one.own_s, one.transfer_s, one.waiting_s] for one in gathered.times],
-        "links": [[one.src, one.dst, one.rate, one.best, rate_text(one.rate)] for one in gathered.links],
-        "operations": [
-            [one.comm, one.kind, one.count, one.total_s, one.median_s, one.longest_s, one.longest_rank, one.waited_s]
-            for one in gathered.operations
-        ],
-        "stacks": {
-            str(rank): [{"thread": one.thread, "gil": one.holds_gil, "frames": one.frames} for one in of]
-            for rank, of in gathered.stacks.items()
-        },
-        "notes": notes,
-    }  # fmt: skip
+def _title(gathered: Gathered) -> str:
+    if len(gathered.incidents) == 1:
+        return f"{headline(gathered.incidents[0])} - {gathered.job}"
+    return f"{counted(len(gathered.incidents), 'incident')} - {gathered.job}"
 
 
-def _incident(incident: Incident) -> dict[str, Any]:
-    plain = msgspec.to_builtins(incident)
-    assert isinstance(plain, dict)
-    return {"headline": headline(incident), "paragraph": paragraph(incident), **plain}
-
-
-def _packed(column: NDArray[Any], dtype: type[np.generic]) -> str:
-    """A column as little-endian bytes in base64."""
-    return base64.b64encode(np.ascontiguousarray(column, np.dtype(dtype).newbyteorder("<")).tobytes()).decode()
-
-
-def ranges(ranks: NDArray[np.int64]) -> str:
-    """`0-3, 5`: at most so many pieces, then how many more there are."""
-    if not len(ranks):
-        return ""
-    pieces = np.split(ranks, np.flatnonzero(np.diff(ranks) != 1) + 1)
-    texts = [
-        str(int(piece[0])) if len(piece) == 1 else f"{int(piece[0])}-{int(piece[-1])}" for piece in pieces[:LISTED]
+def _head(gathered: Gathered) -> Html:
+    hosts = len({*gathered.hosts.values(), *gathered.more_hosts})
+    about = [
+        counted(gathered.world_size) if gathered.world_size else None,
+        counted(hosts, "host") if hosts else None,
+        counted(len(gathered.incidents), "incident") if gathered.incidents else "no incident",
+        f"whichrank {__version__}",
     ]
-    more = sum(map(len, pieces[LISTED:]))
-    return ", ".join(texts) + (f" and {more} more" if more else "")
+    said = " · ".join(one for one in about if one)
+    return el("header", el("h1", gathered.job or "job"), el("p", said, class_="soft"))
 
 
-def _hosts(gathered: Gathered) -> dict[str, str]:
-    """By name, what stands for it."""
-    names = {
-        *gathered.hosts.values(),
-        *(c.host for i in gathered.incidents for c in (*i.culprits, *i.candidates) if c.host),
-    }
-    return {name: f"host-{number}" for number, name in enumerate(sorted(names)) if name}
+def _foot() -> Html:
+    return el("footer", "Made by whichrank. This file holds all that it shows, and fetches nothing.")
 
 
-def _replaced(value: Any, names: Mapping[str, str]) -> Any:
-    """With these names replaced in all texts, the longest first."""
-    if not names:
-        return value
-    some = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    pattern = re.compile(rf"(?<![\w-])(?:{some})(?![\w-])(?:\.[\w-]+)*")
-
-    def changed(text: str) -> str:
-        hidden = pattern.sub(lambda found: names[_longest(found.group(), names)], text)
-        return _ADDRESS.sub("an address", hidden)
-
-    return _changed(value, changed)
-
-
-def _longest(text: str, names: Mapping[str, str]) -> str:
-    """Which of these names it begins with."""
-    return max((name for name in names if text.startswith(name)), key=len)
+def _main(gathered: Gathered, notes: Sequence[Mapping[str, Any]]) -> Iterable[Html | None]:
+    if gathered.missing:
+        yield el("p", *_with_code(gathered.missing), class_="missing")
+    if not gathered.is_whole:
+        yield el("p", "The recording ends within an entry: what came before is shown.", class_="missing")
+    if not gathered.incidents:
+        yield el("p", "No incident.", class_="nothing")
+    anchors = [f"incident-{number}" for number in range(1, len(gathered.incidents) + 1)]
+    if len(anchors) > 1:
+        yield _index(gathered.incidents, anchors)
+    for incident, scene, anchor in zip(gathered.incidents, gathered.scenes, anchors, strict=True):
+        yield article(gathered, incident, scene, anchor)
+    yield from _job(gathered)
+    if notes:
+        yield section("What was read", _notes(notes))
 
 
-def _without_quoted(incident: Incident, known: Mapping[str, str]) -> Incident:
-    """Without the hosts that lines of logs and exceptions name, of which nothing else may be known.
-
-    Args:
-        incident: What is told.
-        known: Hosts that are known, which have names of their own afterwards.
-    """
-
-    def changed(text: str) -> str:
-        return _NAME.sub(lambda found: _unnamed(found, known), text)
-
-    def of(culprits: Iterable[Culprit]) -> tuple[Culprit, ...]:
-        return tuple(msgspec.structs.replace(one, why=changed(one.why)) for one in culprits)
-
-    evidence = tuple(
-        msgspec.structs.replace(one, value=changed(one.value)) if isinstance(one.value, str) else one
-        for one in incident.evidence
-    )
-    return msgspec.structs.replace(
-        incident, evidence=evidence, culprits=of(incident.culprits), candidates=of(incident.candidates)
-    )
+def _with_code(line: str) -> list[object]:
+    return [el("code", part) if at % 2 else part for at, part in enumerate(line.split("`"))]
 
 
-def _unnamed(found: re.Match[str], known: Mapping[str, str]) -> str:
-    """What stands for a name if it can be that of a host: not for a file, a class of errors, a number, an address."""
-    name, port = found[1], found[2] or ""
-    first, *others = name.split(".")
-    last = others[-1] if others else ""
-    if name in known or first in known or not re.search("[A-Za-z]", name):
-        return found[0]
-    if port.startswith("<"):
-        return f"a host{port}"
-    is_class = last[:1].isupper() and not last.isupper()
-    is_host = len(others) > (0 if port else 1) and not first.isdecimal() and last[0].isalpha() and not is_class
-    return f"a host{port}" if is_host and last not in _ENDINGS else found[0]
+def _index(incidents: Sequence[Incident], anchors: Sequence[str]) -> Html:
+    """The incidents in the order in which they were reported, each with its place in the page."""
+    lines = (
+        el("li", el("a", headline(one), href=f"#{anchor}", class_=one.severity),
+           el("span", f" {moment(one.onset)}" if one.onset is not None else "", class_="soft"))
+        for one, anchor in zip(incidents, anchors, strict=True)
+    )  # fmt: skip
+    return el("nav", el("h2", f"{len(incidents)} incidents"), el("ol", *lines))
 
 
-def _without_paths(value: Any) -> Any:
-    """With the folders of all paths left out, of files that were read altogether."""
-    folders = {note["path"].rpartition("/")[0] for note in value["notes"]} - {""}
-    known = [re.escape(folder) for folder in sorted(folders, key=len, reverse=True)]
-    pattern = re.compile("|".join([*(rf"(?<![\w.]){folder}/+" for folder in known), _PLACE.pattern, _PATH.pattern]))
-    notes = [note | {"path": note["path"].rsplit("/", 1)[-1]} for note in value["notes"]]
-    return _changed(value | {"notes": notes}, lambda text: pattern.sub("", text))
+def _job(gathered: Gathered) -> Iterable[Html]:
+    """What belongs to no incident."""
+    if gathered.job_scene:
+        view = View(gathered, gathered.job_scene, None)
+        for title, body in (
+            ("Where an iteration goes", times(gathered.job_scene.times, frozenset())),
+            ("The latest operations", lanes(view)),
+            ("Iterations", heat_maps(gathered.job_scene.heat, frozenset(), gathered.utc_offset_s)),
+        ):
+            if body:
+                yield section(title, body)
+    if gathered.operations:
+        yield section("Operations that took longest, of the whole job", _operations(gathered.operations))
+    if links := link_table(gathered.links):
+        yield section("Transfers between nodes", links)
 
 
-def _changed(value: Any, change: Any) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list | tuple):
-        return [_changed(one, change) for one in value]
-    if isinstance(value, dict):
-        return {key: one if key in _COLUMNS else _changed(one, change) for key, one in value.items()}
-    return value
+def _operations(operations: Sequence[Operations]) -> Html:
+    one = unit_of([of.longest_s for of in operations] + [of.median_s for of in operations])
+    whole = unit_of([of.total_s for of in operations])
+    rows = [
+        [of.kind, of.comm, f"{of.count:,}", one.text(of.median_s), one.text(of.longest_s), f"rank {of.longest_rank}",
+         whole.text(of.total_s), whole.text(of.waited_s) if of.waited_s else "-"]
+        for of in operations
+    ]  # fmt: skip
+    head = [
+        "operation", "on", "how many", f"median, {one.name}", f"longest, {one.name}", "longest on",
+        f"all together, {whole.name}", f"of that blocked, {whole.name}",
+    ]  # fmt: skip
+    return table(head, rows, [2, 3, 4, 6, 7])
+
+
+def _notes(notes: Sequence[Mapping[str, Any]]) -> Html:
+    ordered = sorted(notes, key=lambda note: _STATES.index(note["state"]))
+    rows = [
+        [note["path"], note.get("format") or "-", note.get("rank", "-"), note["state"], note.get("what") or ""]
+        for note in ordered[:MOST_NOTES]
+    ]
+    more = f", {MOST_NOTES} of them are listed" if len(notes) > MOST_NOTES else ""
+    is_bad = any(note["state"] in ("damaged", "empty") for note in notes)
+    body = table(["file", "format", "rank", "state", "why"], rows, [2])
+    return el("details", el("summary", counted(len(notes), "file") + more), body, open=is_bad)

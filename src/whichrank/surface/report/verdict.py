@@ -1,0 +1,159 @@
+"""One incident, complete in itself: what is said, what to do, who waits, the operations around it, the evidence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from whichrank.model.incident import Evidence, Incident
+from whichrank.model.telemetry import Stack
+from whichrank.surface.report.chain import chain
+from whichrank.surface.report.gather import Gathered
+from whichrank.surface.report.html import Html, el, join, section, table
+from whichrank.surface.report.iterations import heat_maps, link_table, times
+from whichrank.surface.report.lanes import View, lanes
+from whichrank.surface.report.scene import Scene
+from whichrank.surface.report.units import counted, moment
+from whichrank.surface.tense import past
+from whichrank.surface.text import duration, headline, number, paragraph, ranges, size
+
+MOST_LISTED: Final = 64
+_IN_TABLES: Final = re.compile(r"(Evidence|Candidates?)\b")
+"""Beginnings of lines that say what the tables below say in full."""
+_TO_DO: Final = re.compile(r"(Next|What would)\b")
+
+
+def article(gathered: Gathered, incident: Incident, scene: Scene | None, anchor: str) -> Html:
+    """The part of a page that is about one incident.
+
+    Args:
+        gathered: The job.
+        incident: One of its incidents.
+        scene: What surrounded it; None where that was not kept.
+        anchor: Its place in the page.
+    """
+    scene_is_there = scene is not None and bool(len(scene.spans))
+    scene = scene or Scene()
+    view = View(gathered, scene, incident)
+    is_slow = incident.kind == "slow"
+    waits = "Who waits for whom" if incident.status == "open" else "Who waited for whom"
+    return el(
+        "article",
+        el("h2", headline(incident)),
+        *_sentences(incident),
+        _facts(gathered, incident, has_end=gathered.end_s is not None or not scene_is_there),
+        _part(waits, None if is_slow else chain(incident, scene)),
+        _part("Where an iteration goes", times(incident.times or scene.times, view.named) if is_slow else None),
+        _part("Operations around the onset" if not is_slow else "Operations", lanes(view)),
+        _part("Iterations", heat_maps(scene.heat, view.named, gathered.utc_offset_s) if is_slow else None),
+        _part("Who it is" if incident.culprits else "Who it may be", _named(incident)),
+        _part("Links", _links(incident, scene)),
+        _part("Evidence", _evidence(incident.evidence)),
+        _part("Stacks", stacks(scene.stacks, view.named)),
+        class_=f"incident {incident.severity}",
+        id=anchor,
+    )
+
+
+def _part(title: str, body: Html | None) -> Html | None:
+    return section(title, body, level=3) if body else None
+
+
+def _sentences(incident: Incident) -> list[Html]:
+    """What the verdict says; what the tables below hold in full is left to them."""
+    lines = [line.strip() for line in paragraph(incident).splitlines() if line.strip()]
+    said = lines[:1] + [line for line in lines[1:] if not _IN_TABLES.match(line)]
+    return [el("p", *_with_code(line), class_="todo" if _TO_DO.match(line) else "said") for line in said]
+
+
+def _with_code(line: str) -> list[object]:
+    """Commands between backticks as code."""
+    return [el("code", part) if at % 2 else part for at, part in enumerate(line.split("`"))]
+
+
+def _facts(gathered: Gathered, incident: Incident, *, has_end: bool) -> Html:
+    """When, where and of what this was seen."""
+    rows: list[tuple[str, object]] = []
+    if incident.onset:
+        rows.append(("Began", moment(incident.onset)))
+        if gathered.end_s is not None or gathered.missing:
+            rows.append(("Reported", moment(incident.detected)))
+    if incident.ended and incident.onset:
+        lasted = duration((incident.ended - incident.onset).total_seconds())
+        what = "Ended" if incident.status == "recovered" else "Job ended"
+        rows.append((what, f"{moment(incident.ended)}, {lasted} after it began"))
+    elif not has_end and incident.kind != "slow":
+        rows.append(("Lasted", "not known: these recordings do not say when they were made"))
+    if incident.op:
+        facts = [size(incident.op.bytes) if incident.op.bytes is not None else None, incident.op.dtype]
+        known = ", ".join(fact for fact in facts if fact)
+        rows.append(("Operation", incident.op.kind + (f" ({known})" if known else "")))
+    if incident.communicator:
+        members = incident.communicator.members
+        listed = f" of {counted(len(members))}: {ranges(members)}" if members else ""
+        role = f" ({incident.communicator.role})" if incident.communicator.role else ""
+        rows.append(("Communicator", f"{incident.communicator.name}{role}{listed}"))
+    if incident.stage and incident.stage.iteration is not None:
+        rows.append(("Iteration", f"{incident.stage.iteration:,}"))
+    if not incident.complete:
+        rows.append(("Missing", "of some ranks nothing was read"))
+    rows.append(("Incident", incident.id))
+    return el("dl", *(join((el("dt", name), el("dd", value))) for name, value in rows))
+
+
+def _named(incident: Incident) -> Html | None:
+    named = incident.culprits or incident.candidates
+    if not named:
+        return None
+    is_over = incident.status != "open"
+    rows = [
+        [el("b", f"rank {one.rank}", class_="named"), one.host or "-", one.pid or "-", f"{one.confidence:.0%}",
+         past(one.why) if is_over else one.why]
+        for one in named[:MOST_LISTED]
+    ]  # fmt: skip
+    more = f"and {len(named) - MOST_LISTED} more" if len(named) > MOST_LISTED else ""
+    head = ["culprit" if incident.culprits else "candidate", "host", "process", "confidence", "why"]
+    return join((table(head, rows, [3]), el("p", more, class_="soft") if more else None))
+
+
+def _links(incident: Incident, scene: Scene) -> Html | None:
+    rows = [
+        [f"rank {one.src}", f"rank {one.dst}", one.end or "not known", (one.scope or "not known").replace("_", " ")]
+        for one in incident.links[:MOST_LISTED]
+    ]
+    named = table(["link from", "to", "end at fault", "scope"], rows) if rows else None
+    return join((named, link_table(scene.links))) if named else None
+
+
+def _evidence(evidence: Sequence[Evidence]) -> Html | None:
+    if not evidence:
+        return None
+    return table(["what", "value", "where"], [[one.what, _value(one), one.where or "-"] for one in evidence])
+
+
+def _value(one: Evidence) -> str:
+    if isinstance(one.value, bool):
+        return "yes" if one.value else "no"
+    if isinstance(one.value, str):
+        return f"{one.value} {one.unit}" if one.unit else one.value
+    if one.unit == "s":
+        return duration(one.value)
+    if one.unit in ("B", "bytes", "B/s"):
+        return size(one.value) + ("/s" if one.unit == "B/s" else "")
+    return f"{number(one.value)} {one.unit}" if one.unit else number(one.value)
+
+
+def stacks(of: dict[int, list[Stack]], named: frozenset[int]) -> Html | None:
+    """Stacks of ranks, those of the named ones open."""
+    if not of:
+        return None
+    return join(
+        el("details", el("summary", f"rank {rank}"), *map(_thread, threads), open=rank in named)
+        for rank, threads in of.items()
+    )
+
+
+def _thread(stack: Stack) -> Html:
+    name = f"{stack.thread}, holds the GIL" if stack.holds_gil else stack.thread
+    return el("pre", "\n  ".join((name, *stack.frames)))
