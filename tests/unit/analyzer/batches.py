@@ -147,7 +147,7 @@ class Node:
             )
             row["count"], row["reduce_op"] = wait.get("count", 1024), wait.get("reduce_op", 0)
             row["t_issue_ns"], row["issue_tid"] = self.ns(wait["since_s"]), 100 + rank
-            row["ordinal"] = wait.get("ordinal", 0)
+            row["ordinal"], row["flags"] = wait.get("ordinal", 0), wait.get("flags", 0)
         return rows
 
 
