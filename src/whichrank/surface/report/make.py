@@ -89,7 +89,8 @@ def gather_tape(path: Path) -> Gathered:
         IncompleteDataError: It cannot be read.
     """
     tape = Tape(path)
-    analyzer = Analyzer(settings_of(tape, path), tape.head.job, utc_offset_s=tape.head.utc_offset_s)
+    settings, head = settings_of(tape, path), tape.head
+    analyzer = Analyzer(settings, head.job, utc_offset_s=head.utc_offset_s, is_live=True)
     gatherer = Gatherer(analyzer)
     latest: dict[str, Incident] = {}
     now_s = 0.0
@@ -98,7 +99,8 @@ def gather_tape(path: Path) -> Gathered:
         if entry.batch is not None:
             analyzer.feed(entry.batch, now_s)
             analyzer.requests(entry.batch.agent)
-            gatherer.see(entry.batch)
+            if analyzer.admits(entry.batch.agent):
+                gatherer.see(entry.batch)
             continue
         told = analyzer.tick(now_s) if entry.kind == "tick" else analyzer.finish(now_s)
         latest.update({incident.id: incident for incident in told})
