@@ -23,7 +23,7 @@ def main(first: int, count: int, world: int, port: int) -> None:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(world)}
     members = ",".join(map(str, range(world)))
     with ExitStack() as stack:
-        ranks = {}
+        ranks, stopped = {}, set()
         for rank in range(first, first + count):
             os.environ["RANK"] = str(rank)
             ranks[rank] = stack.enter_context(RankProcess(Path(os.environ["WHICHRANK_DIR"]), rank, world))
@@ -32,13 +32,15 @@ def main(first: int, count: int, world: int, port: int) -> None:
         print("under way", flush=True)
         for line in sys.stdin:
             struck = int(line.split()[1])
+            stopped.add(struck)
             os.kill(ranks[struck].pid, signal.SIGSTOP)
             for rank, process in ranks.items():
                 if rank != struck:
                     for step in ("begin 0", "issued", "wait"):
                         process.do(step)
-        for process in ranks.values():
-            process.tell("exit 0")
+        for rank in ranks.keys() - stopped:
+            ranks[rank].tell("exit 0")
+            ranks[rank].process.wait()
     sys.exit(CODE)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -207,7 +208,7 @@ class ZmqAnalyzerEnd:
             self._socket.close(linger=0)
             kind = AddressInUseError if error.errno == errno.EADDRINUSE else WhichrankError
             raise kind(
-                f"the analyzer cannot listen: {error.strerror}",
+                f"the analyzer cannot listen: {os.strerror(error.errno or 0)}",
                 where=address,
                 mend="give another address, or end the process that uses it",
             ) from error
