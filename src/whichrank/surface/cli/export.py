@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from whichrank.surface.terminal import talk
+
 FORMATS = ("perfetto", "json", "csv")
 
 
@@ -46,5 +48,5 @@ def command(paths: tuple[Path, ...], kind: str, output: Path | None, force: bool
             sys.stdout.buffer.write(data)
         return 0
     write_output(output, data)
-    click.echo(f"whichrank: {output} ({len(data) >> 10} KiB, {len(gathered.spans):,} operations)", err=True)
+    talk(f"{output} ({len(data) >> 10} KiB, {len(gathered.spans):,} operations)")
     return 0

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from whichrank.surface.terminal import talk
+
 if TYPE_CHECKING:
     from whichrank.surface.report.page import Redacted
 
@@ -45,7 +47,7 @@ def command(paths: tuple[Path, ...], output: Path, redact: str, force: bool) -> 
             paths, _redacted(redact), lambda done, total: progress.update(bar, completed=done, total=total)
         )
     write_output(output, page.encode())
-    click.echo(f"whichrank: {output} ({len(page) >> 10} KiB)", err=True)
+    talk(f"{output} ({len(page) >> 10} KiB)")
     return exit_code_of(incidents) or (0 if is_complete else EXIT_INCOMPLETE)
 
 

@@ -244,8 +244,7 @@ class Observation:
         """What an agent could not do, in its own sentence: a ring that was cut, one that cannot be read."""
         for event in batch.events:
             if event.kind == "note" and event.text:
-                text = "".join(c if c.isprintable() else "?" for c in event.text[:MOST_OF_A_NOTE])
-                self._console.say(f"on {batch.host}: {text}")
+                self._console.say(f"on {batch.host}: {event.text[:MOST_OF_A_NOTE]}")
 
     def _tell(self, incidents: list[Incident]) -> None:
         for incident in incidents:

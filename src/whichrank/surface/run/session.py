@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import tempfile
 import time
 import traceback
@@ -132,7 +133,8 @@ class Session:
         if older := self._record.begin(self._summary):
             place = self._record.folder
             self._console.say(
-                f"{place} already holds {of_jobs(older)}; that is kept, and  whichrank why {place}  tells of this job"
+                f"{place} already holds {of_jobs(older)}; that is kept,"
+                f" and  whichrank why {shlex.quote(str(place))}  tells of this job"
             )
 
     def _remove_empty_record(self) -> None:
@@ -266,7 +268,7 @@ class Session:
         alerts = len(observation.alerts)
         if not alerts:
             return f"{watched}; no alert"
-        where = f"; read again: whichrank why {self._record.folder}" if self._record else ""
+        where = f"; read again: whichrank why {shlex.quote(str(self._record.folder))}" if self._record else ""
         return f"{watched}; {alerts} alert{'s' if alerts > 1 else ''}{where}"
 
     def _remove_folder(self) -> None:
