@@ -1,7 +1,7 @@
 """The ranks of one node as a launcher starts them: FIRST COUNT WORLD MASTER_PORT.
 
 They meet in one group and compute; the program ends with its standard input, with code 5. `stop RANK` stops a rank
-while the others wait for it.
+while the others wait for it. $GROUP is the name of the group.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main(first: int, count: int, world: int, port: int) -> None:
         for rank in range(first, first + count):
             os.environ["RANK"] = str(rank)
             ranks[rank] = stack.enter_context(RankProcess(Path(os.environ["WHICHRANK_DIR"]), rank, world))
-            ranks[rank].do(f"comm world {rank} {members}")
+            ranks[rank].do(f"comm {os.environ.get('GROUP', 'world')} {rank} {members}")
             ranks[rank].do("op 0 100")
         print("under way", flush=True)
         for line in sys.stdin:

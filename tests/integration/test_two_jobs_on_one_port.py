@@ -12,58 +12,11 @@ from pathlib import Path
 import pytest
 from rank_process import eventually
 from tests.integration.ranks_of_a_node import CODE
-
-from whichrank.model.incident import Incident, decode_incident
+from tests.integration.side_by_side import Run
 
 pytestmark = pytest.mark.integration
 
-NODE = Path(__file__).with_name("ranks_of_a_node.py")
 REFUSED = "what it sends is refused"
-
-
-class Run:
-    """`whichrank run` over some ranks of a job; killed when the block ends."""
-
-    def __init__(self, folder: Path, ranks: tuple[int, int], world: int, port: int, *options: str) -> None:
-        folder.mkdir()
-        self.folder = folder
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("WHICHRANK_")}
-        kept |= {"WHICHRANK_SHM": str(folder / "shm"), "NO_COLOR": "1"}
-        command = [sys.executable, "-m", "whichrank", "run", "--output", str(folder / "out"), *options]
-        command += ["--", sys.executable, str(NODE), *map(str, (*ranks, world, port))]
-        with (folder / "said").open("wb") as said:
-            self.process = subprocess.Popen(
-                command, env=kept, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True
-            )
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "under way\n", self.said()
-
-    def __enter__(self) -> Run:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.communicate(timeout=60)
-
-    def said(self) -> str:
-        return (self.folder / "said").read_text()
-
-    def address(self) -> str:
-        return self.said().split("analyzes at ")[1].split(";")[0]
-
-    def stop(self, rank: int) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"stop {rank}\n")
-        self.process.stdin.flush()
-
-    def end(self) -> int:
-        self.process.communicate(timeout=60)
-        return self.process.returncode
-
-    def alerts(self) -> list[Incident]:
-        path = self.folder / "out" / "incidents.jsonl"
-        lines = path.read_bytes().splitlines() if path.exists() else []
-        return [word for word in map(decode_incident, lines) if word.severity == "alert"]
 
 
 @pytest.fixture
