@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,6 @@ OWN_RANKS_S: Final = 20.0
 EARLIER_S: Final = 1.0
 """A group of ranks is older than the run by more than what clocks and messages may be late."""
 MOST_RANKS: Final = 1 << 20
-_ENDED: Final = (ProcessState.GONE, ProcessState.ZOMBIE)
 
 Fact = Literal["name", "run_id", "master_port", "world_size", "group_size"]
 
@@ -53,6 +52,42 @@ class Standing(Enum):
     ADMITTED = "taken"
     HELD = "answered, but not taken"
     REFUSED = "answered with a refusal"
+
+
+class _Ranks(NamedTuple):
+    """What is looked at of the ranks of a batch, by column; rows of RANK_ROW are wide, and nobody copies them here."""
+
+    rank: NDArray[np.int32]
+    pid: NDArray[np.int32]
+    created_ns: NDArray[np.uint64]
+    alive: NDArray[np.bool_]
+    init_ns: NDArray[np.uint64]
+    """When it came into its first group; 0 not yet."""
+    world: NDArray[np.int32]
+
+    @property
+    def met(self) -> NDArray[np.bool_]:
+        """Which of them live and are in a group."""
+        return np.asarray(self.alive & (self.init_ns > 0))
+
+    def only(self, which: NDArray[np.bool_]) -> _Ranks:
+        """Some of them."""
+        return self if which.all() else _Ranks._make(column[which] for column in self)
+
+
+def _ranks_of(batch: Batch) -> _Ranks:
+    rows = batch.rank_rows()
+    state = rows["state"]
+    alive = (state != ProcessState.GONE) & (state != ProcessState.ZOMBIE) & (rows["ended_ns"] == 0)
+    ranks = _Ranks(
+        rank=np.ascontiguousarray(rows["rank"]),
+        pid=np.ascontiguousarray(rows["pid"]),
+        created_ns=np.ascontiguousarray(rows["created_ns"]),
+        alive=alive,
+        init_ns=np.ascontiguousarray(rows["init_ns"]),
+        world=np.ascontiguousarray(rows["world_size"]),
+    )
+    return ranks.only((ranks.rank >= 0) & (ranks.rank < MOST_RANKS))
 
 
 @dataclass
@@ -87,7 +122,7 @@ class _Claims:
         self.created_ns = np.zeros(0, np.uint64)
         self.told_s = np.full(0, -np.inf)
         self.alive = np.zeros(0, np.bool_)
-        self.grouped = np.zeros(0, np.bool_)
+        self.met = np.zeros(0, np.bool_)
 
     def grow(self, size: int) -> None:
         """Make room for this many ranks."""
@@ -95,29 +130,31 @@ class _Claims:
         if more > 0:
             for name, fill in (
                 ("agent", -1), ("node", -1), ("pid", 0), ("created_ns", 0), ("told_s", -np.inf), ("alive", False),
-                ("grouped", False),
+                ("met", False),
             ):  # fmt: skip
                 old = getattr(self, name)
                 setattr(self, name, np.concatenate((old, np.full(more, fill, old.dtype))))
 
-    def others(self, batch: Batch, rows: np.ndarray[Any, Any], now_s: float) -> NDArray[np.bool_]:
-        """Which of these rows are of ranks that another agent says live in another process."""
-        rank = rows["rank"]
-        another = self.agent[rank] != self.agents.get(batch.agent, -2)
-        another &= self.alive[rank] & (now_s - self.told_s[rank] < LATELY_S)
-        process = (self.pid[rank] == rows["pid"]) & (self.created_ns[rank] == rows["created_ns"])
+    def others(self, batch: Batch, ranks: _Ranks, now_s: float) -> NDArray[np.bool_]:
+        """Which of these another agent says live in another process."""
+        rank = ranks.rank
+        another = self.alive[rank] & (self.agent[rank] != self.agents.get(batch.agent, -2))
+        if not another.any():
+            return np.asarray(another)
+        another &= now_s - self.told_s[rank] < LATELY_S
+        process = (self.pid[rank] == ranks.pid) & (self.created_ns[rank] == ranks.created_ns)
         return np.asarray(another & ~(process & (self.node[rank] == self._node(batch))))
 
-    def take(self, batch: Batch, rows: np.ndarray[Any, Any], now_s: float, *, is_own: bool) -> None:
+    def take(self, batch: Batch, ranks: _Ranks, now_s: float, *, is_own: bool) -> None:
         """What an admitted agent tells; a rank in a group of another agent's stays with it, unless this one is ours."""
-        alive, grouped = _alive(rows), rows["init_ns"] > 0
-        lower = self.others(batch, rows, now_s) & self.grouped[rows["rank"]] & ~(grouped & alive)
-        if not is_own and lower.any():
-            rows, alive, grouped = rows[~lower], alive[~lower], grouped[~lower]
-        rank = rows["rank"]
+        if not is_own:
+            others = self.others(batch, ranks, now_s)
+            if others.any():
+                ranks = ranks.only(~(others & self.met[ranks.rank]) | ranks.met)
+        rank = ranks.rank
         self.agent[rank] = self.agents.setdefault(batch.agent, len(self.agents))
-        self.node[rank], self.pid[rank], self.created_ns[rank] = self._node(batch), rows["pid"], rows["created_ns"]
-        self.told_s[rank], self.alive[rank], self.grouped[rank] = now_s, alive, grouped
+        self.node[rank], self.pid[rank], self.created_ns[rank] = self._node(batch), ranks.pid, ranks.created_ns
+        self.told_s[rank], self.alive[rank], self.met[rank] = now_s, ranks.alive, ranks.met
 
     def forget(self, agent: str) -> None:
         """An agent is refused: its ranks are free."""
@@ -154,19 +191,20 @@ class Admission:
         """What to do with a batch. Batches without ranks are as their agent is."""
         self.begin(now_s)
         agent = self._agents.setdefault(batch.agent, _Agent())
-        rows = batch.rank_rows()
-        rows = rows[(rows["rank"] >= 0) & (rows["rank"] < MOST_RANKS)]
-        if agent.standing is Standing.REFUSED or not len(rows):
+        if agent.standing is Standing.REFUSED or not batch.ranks:
+            return agent.standing
+        ranks = _ranks_of(batch)
+        if not len(ranks.rank):
             return agent.standing
         before = agent.standing
-        self._claims.grow(int(rows["rank"].max()) + 1)
+        self._claims.grow(int(ranks.rank.max()) + 1)
         is_own = batch.beside_analyzer and batch.job == self._job
-        agent.standing = Standing.ADMITTED if is_own else self._standing(agent, batch, rows, now_s)
+        agent.standing = Standing.ADMITTED if is_own else self._standing(agent, batch, ranks, now_s)
         if agent.standing is Standing.ADMITTED:
             if before is Standing.HELD:
                 self._again.add(batch.agent)
             agent.is_fed = True
-            self._take(batch, rows, now_s, is_own=is_own)
+            self._take(batch, ranks, now_s, is_own=is_own)
         elif agent.standing is Standing.REFUSED:
             self._claims.forget(batch.agent)
         return agent.standing
@@ -189,19 +227,20 @@ class Admission:
         self._again.discard(agent)
         return is_again
 
-    def _take(self, batch: Batch, rows: np.ndarray[Any, Any], now_s: float, *, is_own: bool) -> None:
-        if _alive(rows).any():
-            for fact, value in _facts(batch, rows):
+    def _take(self, batch: Batch, ranks: _Ranks, now_s: float, *, is_own: bool) -> None:
+        if ranks.alive.any():
+            for fact, value in _facts(batch, ranks):
                 self._values[fact] = _Value(value, batch.agent, now_s)
             if is_own:
                 self._own_alive_s = now_s
-        self._claims.take(batch, rows, now_s, is_own=is_own)
+        self._claims.take(batch, ranks, now_s, is_own=is_own)
 
-    def _standing(self, agent: _Agent, batch: Batch, rows: np.ndarray[Any, Any], now_s: float) -> Standing:
+    def _standing(self, agent: _Agent, batch: Batch, ranks: _Ranks, now_s: float) -> Standing:
         """Held while there is a contradiction that was not repeated by both sides, refused once it was."""
         standing = Standing.ADMITTED
         found: set[str] = set()
-        for other, repeated_s in self._contradictions(batch, rows, now_s):
+        met = ranks.only(ranks.met)
+        for other, repeated_s in self._contradictions(batch, ranks, met, now_s):
             key = f"{other.fact} {other.ours}"
             found.add(key)
             since_s = agent.since_s.setdefault(key, now_s)
@@ -211,55 +250,47 @@ class Admission:
             if repeated_s > since_s or now_s - since_s < TAKEN_OVER_S:
                 standing = Standing.HELD
         agent.since_s = {key: since_s for key, since_s in agent.since_s.items() if key in found}
-        return Standing.HELD if self._waits(batch, rows, now_s) else standing
+        return Standing.HELD if self._waits(batch, ranks, met, now_s) else standing
 
     def _contradictions(
-        self, batch: Batch, rows: np.ndarray[Any, Any], now_s: float
+        self, batch: Batch, ranks: _Ranks, met: _Ranks, now_s: float
     ) -> Iterator[tuple[AnotherJob, float]]:
         """What this agent tells against others, and when the others said so last."""
-        living = rows[_alive(rows)]
-        if not len(living):
+        if not ranks.alive.any():
             return
-        for fact, value in _facts(batch, rows):
+        for fact, value in _facts(batch, ranks):
             ours = self._values.get(fact)
             if ours and ours.value != value and ours.agent != batch.agent and now_s - ours.told_s < LATELY_S:
                 said: Any = "world_size" if fact == "group_size" else fact
                 yield AnotherJob(self._job, said, value, ours.value), ours.told_s
-        grouped = living[living["init_ns"] > 0]
-        rank = grouped["rank"][self._claims.others(batch, grouped, now_s)]
-        rank = rank[self._claims.grouped[rank]]
-        if len(rank):
+        both = self._claims.others(batch, met, now_s) & self._claims.met[met.rank]
+        if both.any():
+            rank = met.rank[both]
             yield AnotherJob(self._job, "rank", str(int(rank[0])), ""), float(self._claims.told_s[rank].max())
-        if self._is_older(batch, grouped, now_s) and now_s - self._own_alive_s < LATELY_S:
+        if self._is_older(batch, met, now_s) and now_s - self._own_alive_s < LATELY_S:
             yield AnotherJob(self._job, "older", "", ""), self._own_alive_s
 
-    def _waits(self, batch: Batch, rows: np.ndarray[Any, Any], now_s: float) -> bool:
+    def _waits(self, batch: Batch, ranks: _Ranks, met: _Ranks, now_s: float) -> bool:
         """Whether it is too early to say.
 
         Its ranks met before this run began, whose own ranks are still to come; or they have not met at all, and another
         agent has ranks of these numbers.
         """
-        living = rows[_alive(rows)]
-        grouped = living[living["init_ns"] > 0]
-        if len(living) and not len(grouped):
-            return bool(self._claims.others(batch, living, now_s).any())
+        if not len(met.rank):
+            return bool((self._claims.others(batch, ranks, now_s) & ranks.alive).any())
         if self._own_alive_s > -np.inf or batch.launch.name or now_s - self._begun_s >= OWN_RANKS_S:
             return False
-        return self._is_older(batch, grouped, now_s)
+        return self._is_older(batch, met, now_s)
 
-    def _is_older(self, batch: Batch, grouped: np.ndarray[Any, Any], now_s: float) -> bool:
+    def _is_older(self, batch: Batch, met: _Ranks, now_s: float) -> bool:
         """Whether ranks were in their first group before this run began; by their age, on their own clock."""
-        if not len(grouped):
+        if not len(met.rank):
             return False
-        age_s = (batch.sent_ns - int(grouped["init_ns"].min())) / 1e9
+        age_s = (batch.sent_ns - int(met.init_ns.min())) / 1e9
         return now_s - age_s < self._begun_s - EARLIER_S
 
 
-def _alive(rows: np.ndarray[Any, Any]) -> NDArray[np.bool_]:
-    return np.asarray(~np.isin(rows["state"], _ENDED) & (rows["ended_ns"] == 0))
-
-
-def _facts(batch: Batch, rows: np.ndarray[Any, Any]) -> Iterator[tuple[Fact, str]]:
+def _facts(batch: Batch, ranks: _Ranks) -> Iterator[tuple[Fact, str]]:
     """What an agent knows that is the same on all nodes of its job."""
     launch = batch.launch
     if launch.name:
@@ -270,6 +301,6 @@ def _facts(batch: Batch, rows: np.ndarray[Any, Any]) -> Iterator[tuple[Fact, str
         yield "master_port", str(launch.master_port)
     if launch.world_size:
         yield "world_size", str(launch.world_size)
-    sizes = np.unique(rows["world_size"][_alive(rows) & (rows["init_ns"] > 0) & (rows["world_size"] > 0)])
-    if len(sizes) == 1:
+    sizes = ranks.world[ranks.met & (ranks.world > 0)]
+    if len(sizes) and (sizes == sizes[0]).all():
         yield "group_size", str(int(sizes[0]))
