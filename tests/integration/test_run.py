@@ -198,12 +198,13 @@ def test_folder_that_nobody_named_is_not_left_empty(place: Place, command: list[
     assert not (place.path / "whichrank-out").exists()
 
 
-def test_address_in_use_leaves_the_job_without_diagnosis_and_says_so(place: Place) -> None:
+def test_address_in_use_starts_no_job_and_says_so(place: Place) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = place.run("exit 6", "--serve", f"127.0.0.1:{taken.getsockname()[1]}")
-    assert done.returncode == 6
-    assert done.stderr.count("\n") == 1
-    assert "so the job runs without diagnosis" in done.stderr
+        done = place.run("echo job", "--serve", f"127.0.0.1:{taken.getsockname()[1]}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the analyzer cannot listen: Address already in use, so the job is not started" in done.stderr
+    assert not place.output.exists()
+    assert list(place.shm.iterdir()) == []
 
 
 def test_quiet_says_alerts_only(place: Place) -> None:

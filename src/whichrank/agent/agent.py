@@ -25,13 +25,14 @@ import msgspec
 import zmq
 
 from whichrank.agent.frames import FrameSampler
+from whichrank.agent.launch import LaunchReader
 from whichrank.agent.look import is_irregular
 from whichrank.agent.node import Node
 from whichrank.agent.outbox import Outbox
 from whichrank.agent.probe import Prober
 from whichrank.agent.profiles import Profiler
 from whichrank.agent.stacks import StackReader
-from whichrank.model.telemetry import VERSION, Batch, Request
+from whichrank.model.telemetry import VERSION, AnotherJob, Batch, Request
 from whichrank.ring.folder import JobFolder, Owner
 from whichrank.wire.transport import AgentEnd
 
@@ -67,6 +68,10 @@ class Agent:
         stay: Go on when no rank is there, until `stop` or until the folder's owner has gone.
         beside_analyzer: The analyzer is on this machine.
         look_every_s: Seconds between two looks while all is well.
+        shared_name: The job's name, where the user gave the same one on all nodes.
+
+    Attributes:
+        another_job: The analyzer is of another job: why it has refused us; None while it has not.
     """
 
     def __init__(
@@ -77,10 +82,13 @@ class Agent:
         stay: bool,
         beside_analyzer: bool = False,
         look_every_s: float = LOOK_EVERY_S,
+        shared_name: str = "",
     ) -> None:
         self.host = socket.gethostname()
         self.name = f"{self.host}:{os.getpid()}"
         self.looks = 0
+        self.another_job: AnotherJob | None = None
+        self._launch = LaunchReader(shared_name)
         self._folder = folder
         self._owner = folder.owner()
         self._end = end
@@ -187,6 +195,7 @@ class Agent:
             node_ranks=len(self._node.watches()),
             node=self._node_key,
             beside_analyzer=self._beside_analyzer,
+            launch=self._launch.of(self._node),
         )
 
     def _send(self, states: Batch) -> bool:
@@ -228,6 +237,9 @@ class Agent:
             self._obey(request)
 
     def _obey(self, request: Request) -> None:
+        if request.another_job:
+            self.another_job = request.another_job
+            return
         self._outbox.heard(request, time.monotonic_ns())
         if request.retell:
             self._node.tell_again()
@@ -259,7 +271,7 @@ class Agent:
         now_s = time.monotonic()
         if self._node.alive():
             self._alive_s = now_s
-        if self._stopping:
+        if self._stopping or self.another_job:
             return True
         if self._stay:
             return self._owner_is_gone(now_s) and now_s - self._alive_s > GRACE_S
@@ -275,12 +287,15 @@ class Agent:
         return owner is not None and not owner.alive()
 
     def _finish(self) -> None:
-        """Drain the rings, wait until the analyzer has everything, say farewell."""
+        """Drain the rings, wait until the analyzer has everything, say farewell; one of another job wants nothing."""
         self._stacks.close(1.0)
+        if self.another_job:
+            self._end.farewell(self.name)
+            return
         deadline_s = time.monotonic() + FLUSH_S
         self._catching_up_since_s = deadline_s - FLUSH_S / 2 - CATCH_UP_S
         told = self.look_and_tell()
-        while time.monotonic() < deadline_s and not (told and self._outbox.is_empty()):
+        while time.monotonic() < deadline_s and not (self.another_job or (told and self._outbox.is_empty())):
             self._wait(time.monotonic() + 0.05)
             self._hear()
             self._catch_up()

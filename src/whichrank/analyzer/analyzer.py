@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from whichrank.analyzer.admission import Admission, Standing
 from whichrank.analyzer.diagnosis import LISTED, TIME_BLOCKED, Diagnosis
 from whichrank.analyzer.endings import who_ended_it
 from whichrank.analyzer.history import History
@@ -77,10 +78,13 @@ class Analyzer:
         config: Thresholds.
         job: The job's id.
         utc_offset_s: UTC seconds minus the seconds that `feed` and `tick` are told.
+        is_live: Agents come over a network from the beginning of the run on, some perhaps of another job. A recording
+            has been sorted before.
     """
 
-    def __init__(self, config: AnalyzerConfig, job: str, utc_offset_s: float) -> None:
+    def __init__(self, config: AnalyzerConfig, job: str, utc_offset_s: float, *, is_live: bool = False) -> None:
         self.config = config
+        self._admission = Admission(job) if is_live else None
         self.state = JobState()
         self.history = History()
         self.rounds = Rounds()
@@ -108,7 +112,9 @@ class Analyzer:
     # ---- in --------------------------------------------------------------------------------------------------------
 
     def feed(self, batch: Batch, now_s: float) -> None:
-        """Take what an agent told."""
+        """Take what an agent told, unless it watches another job."""
+        if not self._admit(batch, now_s):
+            return
         records, comm = self.state.feed(batch, now_s)
         restarted = self.state.take_restarted()
         for rank in restarted:
@@ -136,6 +142,19 @@ class Analyzer:
             self.history.feed(flight["rank"], flight["comm"], flight)
         self._unless_failed(lambda: self.slowness.see(batch.rank_rows(), self.state.ranks.size))
         self._measure_iterations(batch, now_s)
+
+    def admits(self, agent: str) -> bool:
+        """Whether what this agent told last was taken: it watches no other job."""
+        return self._admission is None or self._admission.admits(agent)
+
+    def _admit(self, batch: Batch, now_s: float) -> bool:
+        """Whether to take a batch; what was taken of an agent that is refused now is forgotten."""
+        if self._admission is None:
+            return True
+        standing = self._admission.judge(batch, now_s)
+        if standing is Standing.REFUSED and self._admission.was_fed(batch.agent):
+            self.state.forget_agent(batch.agent)
+        return standing is Standing.ADMITTED
 
     def _measure_iterations(self, batch: Batch, now_s: float) -> None:
         for row in batch.rank_rows()[["rank", "ordinal"]]:
@@ -176,7 +195,12 @@ class Analyzer:
         return self.slowness.links.matrix
 
     def requests(self, agent: str) -> dict[str, Any]:
-        """What this agent should do: look closely, or at connections more often, take stacks, sample ranks, knock."""
+        """What this agent should do: look closely, or at connections more often, take stacks, sample ranks, knock.
+
+        An agent of another job should leave.
+        """
+        if self._admission and (another_job := self._admission.refusal(agent)):
+            return {"another_job": another_job}
         number = self.state.agent_number(agent)
         stacks_of, profiles_of = (
             sorted(r for r in wanted if self.state.ranks.agent[r] == number)
@@ -187,10 +211,13 @@ class Analyzer:
         return {
             "stacks_of": stacks_of, "profiles_of": profiles_of, "profile_s": self._profile_s, "closely": self._closely,
             "probe": self.state.paths.wanted(number), "connections": self.slowness.links.in_doubt,
+            "retell": self._admission is not None and self._admission.take_again(agent),
         }  # fmt: skip
 
     def tick(self, now_s: float) -> list[Incident]:
         """Look at the job. Returns incidents that are new or have changed."""
+        if self._admission:
+            self._admission.begin(now_s)
         if not self.state.ranks.size:
             return []
         picture = self.state.picture(now_s)

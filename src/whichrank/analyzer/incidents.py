@@ -31,6 +31,7 @@ from whichrank.model.incident import (
     Stage,
     Victims,
 )
+from whichrank.model.plain_text import is_host_name, is_job_name
 from whichrank.model.roles import infer_role
 from whichrank.model.rows import UNNUMBERED, SensorState
 from whichrank.model.signature import dtype_name, kind_name, op_bytes, op_name
@@ -318,12 +319,19 @@ class Ledger:
         for rank in ranks[:2]:
             if not self._state.ranks.present[rank] or not was_observed(self._state, rank):
                 continue
-            pid, host = int(self._state.ranks.rows["pid"][rank]), self._state.host.get(rank, "")
+            pid, on = int(self._state.ranks.rows["pid"][rank]), self._on(rank)
             if finding.reason == Reason.STOPPED and finding.kind != "slow":  # else it goes on by itself
-                commands.append(f"on {host}: kill -CONT {pid}")
+                commands.append(f"{on}: kill -CONT {pid}")
             elif finding.cause != Cause.PROCESS_EXIT:
-                commands.append(f"on {host}: whichrank stacks --rank {rank} {self._state.job.get(rank, self._job)}")
+                job = self._state.job.get(rank, self._job)
+                named = f" {job}" if is_job_name(job) else ""
+                commands.append(f"{on}: whichrank stacks --rank {rank}{named}")
         return tuple(commands)
+
+    def _on(self, rank: int) -> str:
+        """Where a command is to be run; what cannot be the name of a host is not put into a shell's line."""
+        host = self._state.host.get(rank, "")
+        return f"on {host}" if is_host_name(host) else f"on the node of rank {rank}"
 
 
 def _on_top(known: Finding, finding: Finding, severity: Severity, own_death: bool) -> bool:

@@ -63,6 +63,12 @@ class Paths:
             self._rows[agent] = rows
             self._joined = None
 
+    def forget(self, agent: int) -> None:
+        """Forget the connections and the node of an agent that turned out to watch another job."""
+        for known in (self._rows, self._told_s, self._lost_s, self._spoke_s, self._node_of):
+            known.pop(agent, None)
+        self._joined = None
+
     def joined(self) -> tuple[Ends, Ints, np.ndarray[Any, Any]]:
         """All ends as told last, the agent of each, and the same as rows of TCP_ROW."""
         if self._joined is None:

@@ -145,6 +145,35 @@ class JobState:
             self._take_event(event)
         return records
 
+    def forget_agent(self, agent: str) -> None:
+        """Forget the ranks of an agent that turned out to watch another job; what is sent again later is ignored."""
+        number = self._agents.get(agent, -1)
+        for told in (self._waits, self._ops, self._pairs, self._places):
+            told.pop(number, None)
+        self.paths.forget(number)
+        ranks = np.flatnonzero(self.ranks.agent == number)
+        self.ranks.rows[ranks], self.ranks.rates[ranks] = np.zeros(1, RANK_ROW), np.zeros(1, RATE_ROW)
+        self.ranks.present[ranks], self.ranks.agent[ranks] = False, -1
+        for rank in ranks.tolist():
+            self._forget_process(rank)
+            self.host.pop(rank, None)
+            self.job.pop(rank, None)
+        theirs = np.isin(self.member_rank, ranks)
+        self.member_seen[theirs] = False
+        self.member_issued[theirs] = self.member_done[theirs] = self.member_tid[theirs] = 0
+
+    def _forget_process(self, rank: int) -> None:
+        """What is known of the process that was this rank."""
+        self._restarted.add(rank)
+        self._got_over.pop(rank, None)
+        self._failed_ns.pop(rank, None)
+        self.ranks.went_on_s[rank] = 0.0
+        self.long_ops.forget(rank)
+        self.failed_ops.pop(rank, None)
+        self._splits.pop(rank, None)
+        for told in (self.exits, self.stacks, self.profiles):
+            told.pop(rank, None)
+
     def take_restarted(self) -> set[int]:
         """Ranks whose process was replaced by another since this was last asked."""
         restarted, self._restarted = self._restarted, set()
@@ -181,16 +210,7 @@ class JobState:
         before = columns.rows[rank]
         another = columns.present[rank] & _differs(before, rows)
         for restarted in rank[another].tolist():
-            self._restarted.add(restarted)
-            self._got_over.pop(restarted, None)
-            self._failed_ns.pop(restarted, None)
-            columns.went_on_s[restarted] = 0.0
-            self.long_ops.forget(restarted)
-            self.failed_ops.pop(restarted, None)
-            self._splits.pop(restarted, None)
-            self.exits.pop(restarted, None)
-            self.stacks.pop(restarted, None)
-            self.profiles.pop(restarted, None)
+            self._forget_process(restarted)
         delay = batch.delay_bound_ns / 1e9 if batch.delay_bound_ns >= 0 else UNKNOWN_DELAY_S
         age = (batch.sent_ns - rows["read_ns"].astype(np.int64)) / 1e9
         columns.rows[rank] = rows

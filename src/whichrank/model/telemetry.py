@@ -11,7 +11,7 @@ The analyzer turns ages (`read_ns - t`) into its own time; it never compares the
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 import numpy as np
@@ -250,6 +250,34 @@ class Event(msgspec.Struct, frozen=True):
     probe: Probe | None = None
 
 
+class Launch(msgspec.Struct, frozen=True):
+    """What is the same on all nodes of a job, as far as an agent knows it; empty or 0 where it does not.
+
+    Two agents that know different values of one field watch different jobs.
+    """
+
+    name: str = ""
+    """The job's name, where the user gave the same one on all nodes (`whichrank agent --job`)."""
+    run_id: str = ""
+    """torchrun's `--rdzv-id`."""
+    master_port: int = 0
+    """The port at which the ranks meet (`MASTER_PORT`)."""
+    world_size: int = 0
+
+
+class AnotherJob(msgspec.Struct, frozen=True):
+    """Why an agent is refused: it watches another job than the one that is analyzed here."""
+
+    job: str
+    """The job that is analyzed."""
+    fact: Literal["name", "run_id", "master_port", "world_size", "rank", "older"]
+    """What differs. `rank`: one rank is alive in two processes. `older`: the ranks had met before the job began."""
+    theirs: str
+    """Of the agent that is refused: the value; of `rank` its number; of `older` empty."""
+    ours: str
+    """The value of the job that is analyzed; empty for `rank` and `older`."""
+
+
 class Batch(msgspec.Struct, frozen=True):
     """One look at a node. The byte columns are arrays of the dtypes of this module."""
 
@@ -283,6 +311,8 @@ class Batch(msgspec.Struct, frozen=True):
     """The machine and its network, the same for all agents there; empty: as `host`."""
     beside_analyzer: bool = False
     """The agent runs on the machine that analyzes."""
+    launch: Launch = Launch()
+    """Of the ranks that live."""
 
     def rank_rows(self) -> np.ndarray:
         """Rows of RANK_ROW."""
@@ -342,3 +372,5 @@ class Request(msgspec.Struct, frozen=True):
     """Addresses of other nodes to knock at now."""
     connections: bool = False
     """Look at connections more often: a link may be slow."""
+    another_job: AnotherJob | None = None
+    """Leave: nothing that this agent tells is taken."""

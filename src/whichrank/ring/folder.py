@@ -1,7 +1,9 @@
 """The folder of a job's rings, `/dev/shm/whichrank/<job>/`: made, found, recognised as dead, removed.
 
-The base folder is shared by all users of a node, as /tmp is (sticky, mode 1777); a job's folder is its owner's alone
-(0700). Its file `owner` names the process that answers for it: `whichrank run`, an agent, or a launcher's shell.
+The base folder may be shared by the users of a node, as /tmp is (sticky, mode 1777), but only root and ourselves may
+have made it: its owner could put another one in its place. So where somebody else came first, ours has another name
+(`BASE-<uid>`). A job's folder is its owner's alone (0700). Its file `owner` names the process that answers for it:
+`whichrank run`, an agent, or a launcher's shell.
 
 A folder is dead when its owner and every process with a ring in it are gone; only then may it be removed. A process is
 known by pid *and* start time, since pids are used again. Containers may share /dev/shm without sharing
@@ -27,6 +29,7 @@ from typing import Final
 
 from whichrank.errors import RingFormatError, SensorError, UsageError
 from whichrank.ring.reader import RingReader
+from whichrank.ring.trust import unsafe_folder
 
 BASE: Final = Path("/dev/shm/whichrank")  # noqa: S108  # shared on purpose, as the docstring says
 OWNER: Final = "owner"
@@ -71,9 +74,14 @@ def is_alive(pid: int, ticks: int) -> bool:
 
 
 def base_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """The folder of all jobs: `$WHICHRANK_SHM`, else `BASE`."""
-    named = (os.environ if environ is None else environ).get("WHICHRANK_SHM")
-    return Path(named) if named else BASE
+    """The folder of all jobs: `$WHICHRANK_SHM`, else `BASE`, else `BASE-<uid>` where `BASE` is another user's."""
+    if named := (os.environ if environ is None else environ).get("WHICHRANK_SHM"):
+        return Path(named)
+    try:
+        is_anothers = BASE.lstat().st_uid not in (0, os.geteuid())
+    except OSError:
+        is_anothers = False
+    return BASE.with_name(f"{BASE.name}-{os.geteuid()}") if is_anothers else BASE
 
 
 def checked_job(job: str) -> str:
@@ -102,7 +110,7 @@ class JobFolder:
         """Make the folder with its owner, or take over one of ours that has no living owner.
 
         Raises:
-            SensorError: There is no place for rings on this node.
+            SensorError: There is no place for rings on this node, or none that is safe from other users.
             UsageError: The name is wrong, or a living process owns a job of this name.
         """
         base = base_folder() if base is None else base
@@ -110,6 +118,7 @@ class JobFolder:
         owner = Owner(owner_pid, start_ticks(owner_pid), _boot(), _namespace(), output)
         try:
             _make_base(base)
+            _refuse_unsafe(base)
             folder._make(owner)
         except OSError as error:
             raise SensorError(
@@ -234,8 +243,29 @@ def _make_base(base: Path) -> None:
     try:
         base.mkdir(parents=True)
     except FileExistsError:
-        return
-    base.chmod(0o1777)
+        pass
+    else:
+        base.chmod(0o1777)
+    if base == BASE and os.geteuid() == 0:
+        _make_sticky(base.parent)
+
+
+def _make_sticky(shared: Path) -> None:
+    """What /dev/shm is everywhere but in Kubernetes, which mounts a memory volume there that all may write to."""
+    status = shared.lstat()
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+        with contextlib.suppress(OSError):
+            shared.chmod(stat.S_IMODE(status.st_mode) | stat.S_ISVTX)
+
+
+def _refuse_unsafe(base: Path) -> None:
+    why = unsafe_folder(str(base), shared=True)
+    if why:
+        raise SensorError(
+            f"the folder for rings is not safe from other users ({why}), so the job runs unobserved",
+            where=str(base),
+            mend="put rings into a folder of your own on a tmpfs: WHICHRANK_SHM=DIR; or set the sticky bit: chmod +t",
+        )
 
 
 def _boot() -> str:

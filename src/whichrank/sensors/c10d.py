@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whichrank.errors import SensorError
+from whichrank.ring.trust import unsafe_file, unsafe_folder
 from whichrank.sensors import groups, steps
 from whichrank.sensors.native import C10D_SOURCE, INCLUDE, load_core, native_path
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 STANDARDS = ("c++20", "c++17")
 BUILD_TIMEOUT_S = 300
+SPARE_CACHE = Path("/var/tmp/whichrank")  # noqa: S108  # with our number behind it, and looked at before it is used
 
 _sensor: ctypes.CDLL | None = None  # once it is loaded into this process
 
@@ -83,6 +85,20 @@ def cache_folder() -> Path:
     return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "whichrank"
 
 
+def safe_cache_folder() -> Path:
+    """The cache, or a folder in /var/tmp where other users can write to the cache: they could give us code to run."""
+    usual = cache_folder()
+    return usual if not unsafe_folder(str(usual), shared=False) else SPARE_CACHE.with_name(f"whichrank-{os.geteuid()}")
+
+
+def is_built(target: Path) -> bool:
+    """Whether the sensor is there, and nobody but root and ourselves can have written it."""
+    try:
+        return not unsafe_file(str(target))
+    except OSError:
+        return False
+
+
 def built_path() -> Path:
     """Where the sensor for this torch is, or will be; a built one needs no compiler any more.
 
@@ -94,20 +110,25 @@ def built_path() -> Path:
     key = hashlib.sha256(b"\0".join((*(source.read_bytes() for source in sources), torch_version)))
     found = re.search(rb"^__version__[^=\n]*=\s*['\"]([^'\"]+)", torch_version, re.MULTILINE)
     version = re.sub(r"[^0-9A-Za-z.+]", "", found.group(1).decode()) if found else "unknown"
-    return cache_folder() / f"c10d-{version}-{key.hexdigest()[:16]}.so"
+    return safe_cache_folder() / f"c10d-{version}-{key.hexdigest()[:16]}.so"
 
 
 def build(target: Path, say: Callable[[str], None]) -> None:
     """Compile the sensor to `target` unless another process does it first; `say` is told when it takes time.
 
+    A file there that another user could have written is replaced.
+
     Raises:
-        SensorError: It does not compile; the message holds the compiler's first error.
+        SensorError: Its folder is not safe from other users, or it does not compile; then the message holds the
+            compiler's first error.
     """
     compiler()  # before anything is announced
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if why := unsafe_folder(str(target.parent), shared=False):
+        raise SensorError(f"there is no safe place for it: {why}", mend="WHICHRANK_CACHE=DIR with a folder of your own")
     with target.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if target.exists():
+        if is_built(target):
             return
         say(f"whichrank: building the c10d sensor for this torch, once (about 10 s) -> {target}")
         made = target.with_suffix(f".{os.getpid()}.tmp")
@@ -118,6 +139,7 @@ def build(target: Path, say: Callable[[str], None]) -> None:
                 command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, env=_quiet_environment()
             )
             if result.returncode == 0:
+                made.chmod(0o700)
                 made.replace(target)
                 return
             errors = errors or result.stderr
@@ -144,7 +166,10 @@ def prepare(say: Callable[[str], None]) -> None:
     """Build the sensor ahead of the job if it is not cached. Never raises: the ranks then use the fallback."""
     try:
         target = built_path()
-        if not target.exists():
+        if target.parent != cache_folder():
+            why = unsafe_folder(str(cache_folder()), shared=False)
+            say(f"whichrank: the c10d sensor is kept in {target.parent}, for in the cache it is not safe: {why}")
+        if not is_built(target):
             build(target, say)
     except (SensorError, OSError, subprocess.SubprocessError) as error:
         what, mend = (error.what, error.mend) if isinstance(error, SensorError) else (str(error), "whichrank doctor")
@@ -163,11 +188,11 @@ def switch_on(directory: bytes, identity: Identity, open_now: bool) -> None:
         open_now: Make the ring at once instead of at the first process group.
 
     Raises:
-        SensorError: It cannot be built or loaded.
+        SensorError: It cannot be built or loaded, or another user could have written it.
     """
     global _sensor
     target = built_path()
-    if not target.exists():
+    if not is_built(target):
         build(target, lambda line: print(line, file=sys.stderr, flush=True))
     load_core()
     try:

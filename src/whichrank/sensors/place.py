@@ -12,6 +12,7 @@ import os
 import stat
 
 from whichrank.errors import SensorError
+from whichrank.ring.trust import unsafe_folder
 
 
 def make_place(directory: str) -> None:
@@ -20,7 +21,8 @@ def make_place(directory: str) -> None:
     What cannot be made is left for the ring itself to tell.
 
     Raises:
-        SensorError: The folder is another user's, who could read or forge rings in it, or it is no folder.
+        SensorError: The folder is another user's, who could read or forge rings in it, or could be replaced by one, or
+            it is no folder.
     """
     base = os.path.dirname(os.path.abspath(directory))  # noqa: PTH100, PTH120  # pathlib is not loaded for this
     with contextlib.suppress(OSError):
@@ -37,3 +39,5 @@ def make_place(directory: str) -> None:
     if there.st_uid != os.geteuid():
         what = f"{directory} belongs to user {there.st_uid}, so no ring is made in it"
         raise SensorError(what, mend="give another name: --job NAME")
+    if why := unsafe_folder(base, shared=True):
+        raise SensorError(f"{why}, so no ring is made in {directory}", mend="WHICHRANK_SHM=DIR, or chmod +t")

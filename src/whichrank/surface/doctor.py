@@ -24,6 +24,7 @@ import msgspec
 from whichrank.config import load_config
 from whichrank.errors import ConfigError, NativeLibraryError, SensorError
 from whichrank.ring.folder import base_folder
+from whichrank.ring.trust import unsafe_folder
 from whichrank.sensors import c10d, native
 from whichrank.surface.place import absolute
 
@@ -72,6 +73,11 @@ def check_shared_memory(environ: Mapping[str, str]) -> Check:
         found = f"{at} is {'not writable' if folder.is_dir() else 'no folder'}"
         mend = _ELSEWHERE if said != str(base) else "mount -t tmpfs tmpfs /dev/shm"
         return Check(name=name, verdict="fail", found=found, mend=mend)
+    if why := unsafe_folder(str(base), shared=True):
+        found = f"{said} is not safe from other users: {why}"
+        return Check(
+            name=name, verdict="fail", found=found, mend="WHICHRANK_SHM=DIR with a folder of your own on a tmpfs"
+        )
     free = shutil.disk_usage(folder).free
     lacking: Verdict = "warn" if free >= RING_BYTES else "fail"
     found = f"{at} has {free // MEBIBYTE:,} MiB free; a rank takes up to 1 MiB"
@@ -165,7 +171,7 @@ def check_c10d_sensor(say: Callable[[str], None]) -> Check:
     name = "c10d sensor"
     try:
         path = c10d.built_path()
-        if not path.exists():
+        if not c10d.is_built(path):
             c10d.build(path, say)
     except (SensorError, OSError, subprocess.SubprocessError) as error:
         what = error.what if isinstance(error, SensorError) else str(error)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import click
 import msgspec
 
 from whichrank.bench.results_file import keep_run, ready_empty_folder
@@ -17,7 +16,9 @@ from whichrank.bench.trial import Trial
 from whichrank.demo.folders import keep as keep_folder
 from whichrank.demo.folders import new_folder
 from whichrank.errors import UsageError, WhichrankError
+from whichrank.model.plain_text import one_line
 from whichrank.surface.demo_words import agreement, truth_told, wrapped
+from whichrank.surface.terminal import show
 from whichrank.surface.text import paragraph
 from whichrank.wire.tape import FILE_NAME
 
@@ -42,7 +43,7 @@ def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool
 
     def say(text: str) -> None:
         if not as_json:
-            click.echo(f"{name}: {text}", err=True)
+            show(f"{name}: {one_line(text)}", err=True)
 
     if keep:
         ready_empty_folder(keep)
@@ -64,13 +65,13 @@ def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool
                 keep_run(folder, keep)
             except UsageError:
                 keep_folder(folder)
-                click.echo(f"{name}: what the run wrote is in {folder}", err=True)
+                show(f"{name}: what the run wrote is in {folder}", err=True)
                 raise
             shutil.rmtree(folder, ignore_errors=True)
-            click.echo(f"{name}: the run is kept; go through it again with  whichrank replay {keep}", err=True)
+            show(f"{name}: the run is kept; go through it again with  whichrank replay {keep}", err=True)
         elif is_kept:
             keep_folder(folder)
-            click.echo(f"{name}: the job's log and incidents are kept in {folder}", err=True)
+            show(f"{name}: the job's log and incidents are kept in {folder}", err=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)
     return 1 if is_kept else 0
@@ -99,18 +100,21 @@ def _tell(trial: Trial, result: Result, *, as_json: bool) -> None:
         return
     to_terminal = sys.stdout.isatty()
     incidents = trial.incidents()
-    click.echo("\nThe verdict:")
+    show("\nThe verdict:")
     for incident in incidents:
         severity = incident.severity.upper()
         text = wrapped(f"{severity} {paragraph(incident)}", to_terminal=to_terminal)
         colour = "red" if incident.severity == "alert" else "yellow"
-        click.echo(text.replace(severity, click.style(severity, fg=colour), 1))
+        before, _, after = text.partition(severity)
+        for part, of in ((before, None), (severity, colour)):
+            show(part, colour=of, nl=False)
+        show(after)
     if not incidents:
-        click.echo("  no incident")
-    click.echo("\nThe truth:\n" + wrapped(truth_told(result.truth, known_faults()), to_terminal=to_terminal))
+        show("  no incident")
+    show("\nThe truth:\n" + wrapped(truth_told(result.truth, known_faults()), to_terminal=to_terminal))
     if result.error:
-        click.echo(wrapped(f"The fault could not be done: {result.error}.", to_terminal=to_terminal))
+        show(wrapped(f"The fault could not be done: {result.error}.", to_terminal=to_terminal))
     if result.pace:
         seconds, noise, count = result.pace
-        click.echo(f"\nUndisturbed, {count} iterations: {seconds:.2f} s, half of them within ±{noise:.1%}.")
-    click.echo(f"\n{agreement(result)}")
+        show(f"\nUndisturbed, {count} iterations: {seconds:.2f} s, half of them within ±{noise:.1%}.")
+    show(f"\n{agreement(result)}")

@@ -44,7 +44,8 @@ def replay(path: Path) -> Replayed:
         FormatError: It is no tape, or is damaged.
     """
     tape = Tape(tape_at(path))
-    analyzer = Analyzer(settings_of(tape, path), tape.head.job, utc_offset_s=tape.head.utc_offset_s)
+    settings, head = settings_of(tape, path), tape.head
+    analyzer = Analyzer(settings, head.job, utc_offset_s=head.utc_offset_s, is_live=True)
     latest = {incident.id: incident for entry in tape for incident in _told(analyzer, entry)}
     return Replayed(tuple(latest.values()), tape.is_whole)
 

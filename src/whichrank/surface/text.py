@@ -25,6 +25,7 @@ from whichrank.model.incident import (
     Spent,
     Stage,
 )
+from whichrank.model.plain_text import one_line
 from whichrank.surface.tense import past
 
 _MOST_LISTED = 8
@@ -485,4 +486,4 @@ def _sentence(text: str) -> str:
 
 def _clean(text: str) -> str:
     """One line that is safe on a terminal: no newlines and no control characters from a job's own messages."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return one_line(text)

@@ -93,13 +93,8 @@ def decode(data: bytes | memoryview) -> Message:
         _check_batch(message)
     elif isinstance(message, Farewell):
         _check_text("agent", message.agent, MOST_NAME)
-    elif (asked := len(message.stacks_of) + len(message.profiles_of)) > MOST_EVENTS:
-        raise EnvelopeFormatError(f"the request asks for {asked:,} stacks, more than {MOST_EVENTS:,}")
-    elif len(message.probe) > MOST_EVENTS:
-        raise EnvelopeFormatError(f"the request asks for {len(message.probe):,} probes, more than {MOST_EVENTS:,}")
     else:
-        for target in message.probe:
-            _check_text("probe", target, MOST_NAME)
+        _check_request(message)
     return message
 
 
@@ -128,6 +123,8 @@ def _check_batch(batch: Batch) -> None:
             raise EnvelopeFormatError(f"column '{name}' has {length:,} bytes, which is no multiple of {row_bytes}")
     for name in ("job", "agent", "host", "node"):
         _check_text(name, getattr(batch, name), MOST_NAME)
+    for name in ("name", "run_id"):
+        _check_text(name, getattr(batch.launch, name), MOST_NAME)
     if len(batch.events) > MOST_EVENTS or len(batch.comm_info) > MOST_COMMUNICATORS:
         raise EnvelopeFormatError(
             f"the batch has {len(batch.events):,} events and {len(batch.comm_info):,} communicators, which is too many"
@@ -139,6 +136,18 @@ def _check_batch(batch: Batch) -> None:
     for info in batch.comm_info:
         if info.members and len(info.members) != info.size:
             raise EnvelopeFormatError(f"a communicator of {info.size:,} ranks lists {len(info.members):,}")
+
+
+def _check_request(request: Request) -> None:
+    if (asked := len(request.stacks_of) + len(request.profiles_of)) > MOST_EVENTS:
+        raise EnvelopeFormatError(f"the request asks for {asked:,} stacks, more than {MOST_EVENTS:,}")
+    if len(request.probe) > MOST_EVENTS:
+        raise EnvelopeFormatError(f"the request asks for {len(request.probe):,} probes, more than {MOST_EVENTS:,}")
+    for target in request.probe:
+        _check_text("probe", target, MOST_NAME)
+    if other := request.another_job:
+        for text in (other.job, other.theirs, other.ours):
+            _check_text("another_job", text, MOST_NAME)
 
 
 def _check_text(name: str, text: str, most: int) -> None:

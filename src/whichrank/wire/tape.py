@@ -11,6 +11,9 @@ anything is read.
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 import struct
 import zlib
 from collections.abc import Iterator
@@ -69,8 +72,7 @@ class TapeWriter:
     """
 
     def __init__(self, path: Path, head: Head) -> None:
-        path.touch(mode=0o600)
-        self._file: IO[bytes] = path.open("wb")
+        self._file: IO[bytes] = open(path, "wb", opener=_for_its_user)  # noqa: SIM115  # closed in `close`
         content = msgspec.msgpack.encode(head)
         length = _NUMBER.pack(len(content))
         self._file.write(_START.pack(_MAGIC, _FORMAT) + length + _check(length, content) + content)
@@ -170,6 +172,22 @@ class Tape:
 
     def _damaged(self) -> FormatError:
         return FormatError("the tape is damaged here", where=f"{self._path}, byte {self._file.tell()}")
+
+
+def _for_its_user(path: str, flags: int) -> int:
+    """Open a file that is private whatever the umask and whatever was there; a link or a pipe is refused."""
+    fd = os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", path)
+        if status.st_uid == os.geteuid():
+            os.fchmod(fd, 0o600)
+        os.ftruncate(fd, 0)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
 
 
 def _check(start: bytes, content: bytes) -> bytes:

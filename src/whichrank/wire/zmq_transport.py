@@ -8,6 +8,8 @@ themselves. TCP carries no password: it binds to the loopback unless an address 
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,6 +64,10 @@ def full_address(text: str) -> str:
             mend=f"write HOST:PORT, for instance {LOOPBACK}:{DEFAULT_PORT} or [::1]:{DEFAULT_PORT}",
         )
     return f"tcp://{host or LOOPBACK}:{port}"
+
+
+class AddressInUseError(UsageError):
+    """Something else listens at the address at which an analyzer was to listen."""
 
 
 class ZmqAgentEnd:
@@ -125,7 +131,8 @@ class ZmqAnalyzerEnd:
         last_refusal: Why the latest one was refused.
 
     Raises:
-        WhichrankError: An address cannot be bound.
+        AddressInUseError: Something else listens at an address.
+        WhichrankError: An address cannot be bound for another reason.
     """
 
     def __init__(self, addresses: Sequence[str]) -> None:
@@ -199,8 +206,9 @@ class ZmqAnalyzerEnd:
             self._socket.bind(address)
         except zmq.ZMQError as error:
             self._socket.close(linger=0)
-            raise WhichrankError(
-                f"the analyzer cannot listen: {error.strerror}",
+            kind = AddressInUseError if error.errno == errno.EADDRINUSE else WhichrankError
+            raise kind(
+                f"the analyzer cannot listen: {os.strerror(error.errno or 0)}",
                 where=address,
                 mend="give another address, or end the process that uses it",
             ) from error

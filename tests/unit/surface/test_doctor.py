@@ -180,8 +180,10 @@ def test_no_check_ends_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_sensor_in_the_cache_is_not_built_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(doctor.c10d, "built_path", lambda: tmp_path)
-    assert doctor.check_c10d_sensor(pytest.fail) == doctor.Check(name="c10d sensor", verdict="ok", found=str(tmp_path))
+    built = tmp_path / "built.so"
+    built.touch(mode=0o700)
+    monkeypatch.setattr(doctor.c10d, "built_path", lambda: built)
+    assert doctor.check_c10d_sensor(pytest.fail) == doctor.Check(name="c10d sensor", verdict="ok", found=str(built))
 
 
 def test_torch_of_a_broken_python(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def words_of(tape: Path) -> list[Word]:
     """
     recorded = Tape(tape)
     config = msgspec.convert(recorded.head.settings, AnalyzerConfig)
-    analyzer = Analyzer(config, recorded.head.job, utc_offset_s=recorded.head.utc_offset_s)
+    analyzer = Analyzer(config, recorded.head.job, utc_offset_s=recorded.head.utc_offset_s, is_live=True)
     words: dict[tuple[object, ...], Word] = {}
     for entry in recorded:
         begun_s = time.perf_counter()

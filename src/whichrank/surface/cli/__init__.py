@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import errno
 import importlib
+import io
 import os
 from collections.abc import Sequence
 
@@ -18,6 +19,7 @@ import click
 from whichrank import __version__
 from whichrank.errors import WhichrankError
 from whichrank.surface.pipe import write_no_more
+from whichrank.surface.terminal import show, show_error, talk
 
 COMMANDS = {
     "agent": "whichrank.surface.cli.agent",
@@ -88,10 +90,12 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         result = cli.main(args=args, prog_name="whichrank", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(said)
+        show(said.getvalue(), err=True, nl=False)
         return error.exit_code
     except WhichrankError as error:
-        click.echo(f"whichrank: {error}", err=True)
+        show_error(error)
         return error.exit_code
     except click.Abort:
         return EXIT_INTERRUPTED
@@ -102,7 +106,7 @@ def main(args: Sequence[str] | None = None) -> int:
         if error.errno not in _NO_ROOM or error.filename is not None:
             raise
         write_no_more()
-        click.echo(f"whichrank: the output cannot be written: {error.strerror}", err=True)
+        talk(f"the output cannot be written: {error.strerror}")
         return 1
     return result if isinstance(result, int) else 0
 

@@ -21,12 +21,14 @@ def command(job: str | None, connect: str | None, stay: bool, run_pid: int | Non
         eval "$(whichrank env --join HOST:PORT --job NAME)"
         whichrank agent &
 
-    It ends when the processes of all its ranks have ended, or at SIGTERM.
+    It ends when the processes of all its ranks have ended, or at SIGTERM; with exit code 6 where the analyzer is of
+    another job.
     """
     from whichrank.ring.folder import checked_job
     from whichrank.surface.origin import named_by_origin
     from whichrank.surface.run.address import checked_address
     from whichrank.surface.run.agent_process import leave, open_agent
+    from whichrank.surface.run.another_job import sent_away
     from whichrank.surface.run.sender import let_in
 
     if job:
@@ -44,4 +46,6 @@ def command(job: str | None, connect: str | None, stay: bool, run_pid: int | Non
     finally:
         agent.close()
         leave(folder)
+    if agent.another_job:
+        raise sent_away(connect or "this machine", agent.another_job)
     return 0

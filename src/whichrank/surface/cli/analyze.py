@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from whichrank.surface.terminal import show, show_json, talk
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -79,9 +81,9 @@ def _print(incidents: tuple[Incident, ...], intake: Intake, *, as_json: bool, is
             if incidents:
                 print_text(incidents)
             else:
-                click.echo("Nobody waits for anybody in this recording, and no rank is slow.")
+                show("Nobody waits for anybody in this recording, and no rank is slow.")
     for sentence in _sentences(intake):
-        click.echo(f"whichrank: {sentence}", err=True)
+        talk(sentence)
     return exit_code_of(incidents) or (0 if is_complete else EXIT_INCOMPLETE)
 
 
@@ -91,7 +93,7 @@ def _print_json(incidents: Sequence[Incident], notes: Sequence[Note]) -> None:
     from whichrank.surface.pipe import reader_may_leave
 
     with reader_may_leave():
-        click.echo(msgspec.json.encode({"incidents": incidents, "intake": notes}))
+        show_json(msgspec.json.encode({"incidents": incidents, "intake": notes}))
 
 
 def _sentences(intake: Intake) -> list[str]:

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from whichrank.model.plain_text import one_line
+from whichrank.surface.terminal import show, show_json, talk
+
 if TYPE_CHECKING:
     from whichrank.surface.doctor import Check
 
@@ -24,10 +27,10 @@ def command(as_json: bool) -> int:
     from whichrank.surface.doctor import all_checks
     from whichrank.surface.pipe import reader_may_leave
 
-    checks = all_checks(say=lambda text: click.echo(text, err=True))
+    checks = all_checks(say=lambda text: talk(text.removeprefix("whichrank: ")))
     with reader_may_leave():
         if as_json:
-            click.echo(msgspec.json.encode(checks))
+            show_json(msgspec.json.encode(checks))
         else:
             for check in checks:
                 _print(check)
@@ -36,6 +39,7 @@ def command(as_json: bool) -> int:
 
 def _print(check: Check) -> None:
     mark, colour = _MARK[check.verdict]
-    click.echo(f"{click.style(mark, fg=colour)}  {check.name}: {check.found}")
+    show(mark, colour=colour, nl=False)
+    show(f"  {check.name}: {one_line(check.found)}")
     if check.mend:
-        click.echo(f"      mend: {check.mend}")
+        show(f"      mend: {one_line(check.mend)}")

@@ -8,6 +8,7 @@ import click
 
 from whichrank.surface.numbers import WholeNumber
 from whichrank.surface.redact_option import redact_option, redacted_by
+from whichrank.surface.terminal import talk
 
 FORMATS = ("perfetto", "json", "csv")
 
@@ -68,8 +69,8 @@ def command(paths: tuple[Path, ...], kind: str, output: Path | None, max_mib: in
                 sys.stdout.buffer.write(piece)
     else:
         size = write_output(output, export(gathered))
-        click.echo(f"whichrank: {output} ({size >> 10} KiB, {len(gathered.spans):,} operations)", err=True)
+        talk(f"{output} ({size >> 10} KiB, {len(gathered.spans):,} operations)")
     for said in (gathered.missing, sentence(cut, max_mib) if cut else ""):
         if said:
-            click.echo(f"whichrank: {said}", err=True)
+            talk(said)
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from whichrank.surface.numbers import WholeNumber
+from whichrank.surface.terminal import show, show_json
 
 
 @click.command(name="ras")
@@ -45,13 +46,13 @@ def command(place: str, count: int, every_s: float, as_json: bool) -> int:
     incidents = analyze(recording) if recording else ()
     if as_json:
         said = {"incidents": incidents, "behind": last.behind, "unresponsive": last.unresponsive}
-        click.echo(msgspec.json.encode(said))
+        show_json(msgspec.json.encode(said))
         return exit_code_of(incidents)
     print_text(incidents)
     if last.unresponsive:
-        click.echo(f"Ranks that do not answer: {', '.join(map(str, last.unresponsive))}")
+        show(f"Ranks that do not answer: {', '.join(map(str, last.unresponsive))}")
     if not incidents:
         ahead = f"{len(last.behind)} of {last.world_size} ranks have launched less than others" if last.behind else ""
         moves = "and the job goes on" if last.behind else "All ranks have launched equally much"
-        click.echo(f"{ahead}, {moves}." if ahead else f"{moves}.")
+        show(f"{ahead}, {moves}." if ahead else f"{moves}.")
     return exit_code_of(incidents)

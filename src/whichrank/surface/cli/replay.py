@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from whichrank.surface.terminal import show, show_json, talk
+
 
 @click.command(name="replay")
 @click.argument("path", metavar="DIR|TAPE", type=click.Path(path_type=Path))
@@ -35,13 +37,13 @@ def command(path: Path, methods: str, as_json: bool) -> int:
         elif replayed.incidents:
             print_text(replayed.incidents)
         else:
-            click.echo(f"No incident in {tape_at(path)}.")
+            show(f"No incident in {tape_at(path)}.")
     live = tape_at(path).with_name(FILE_NAME)
     if live.exists():
         same = read_incidents(live).incidents == replayed.incidents
-        click.echo(f"whichrank: {'as it was said live' if same else f'not as it was said live, in {live}'}", err=True)
+        talk("as it was said live" if same else f"not as it was said live, in {live}")
     if not replayed.is_whole:
-        click.echo("whichrank: the recording ends within an entry; what is whole was used", err=True)
+        talk("the recording ends within an entry; what is whole was used")
     return exit_code_of(replayed.incidents) or (0 if replayed.is_whole else EXIT_INCOMPLETE)
 
 
@@ -70,13 +72,13 @@ def _listen(path: Path, methods: str, as_json: bool) -> int:
     }
     with reader_may_leave():
         if as_json:
-            click.echo(msgspec.json.encode(said).decode())
+            show_json(msgspec.json.encode(said))
             return 0
         for name, words in said.items():
             for word in words:
                 named = [f"rank {rank}" for rank in word.ranks] + [f"link {a} to {b}" for a, b in word.links]
                 what = f"{word.kind}{f' ({word.fault_class})' if word.fault_class else ''}"
-                click.echo(f"{TITLES[name]}: after {word.at_s:.1f} s {what}: {', '.join(named) or 'names nobody'}")
+                show(f"{TITLES[name]}: after {word.at_s:.1f} s {what}: {', '.join(named) or 'names nobody'}")
             if not words:
-                click.echo(f"{TITLES[name]}: says nothing")
+                show(f"{TITLES[name]}: says nothing")
     return 0

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from whichrank.surface.redact_option import redact_option, redacted_by
+from whichrank.surface.terminal import talk
 
 
 @click.command(name="report")
@@ -46,7 +47,7 @@ def command(paths: tuple[Path, ...], output: Path, redact: str, force: bool) -> 
         )
     page = page_of(source.gathered, source.notes).encode()
     write_output(output, page)
-    click.echo(f"whichrank: {output} ({len(page) >> 10} KiB)", err=True)
+    talk(f"{output} ({len(page) >> 10} KiB)")
     if source.gathered.missing:
-        click.echo(f"whichrank: {source.gathered.missing}", err=True)
+        talk(source.gathered.missing)
     return exit_code_of(source.gathered.incidents) or (0 if source.is_complete else EXIT_INCOMPLETE)

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from whichrank.model.plain_text import one_line
 from whichrank.surface.numbers import WholeNumber
+from whichrank.surface.terminal import show, show_json, talk
 
 if TYPE_CHECKING:
     from whichrank.surface.run.stacks_of_job import RankStacks
@@ -45,26 +47,27 @@ def command(job: str | None, suspects: bool, rank: int | None, as_json: bool) ->
     jobs = {entry.job for entry in found}
     with reader_may_leave():
         if as_json:
-            click.echo(msgspec.json.encode(found))
+            show_json(msgspec.json.encode(found))
         else:
             for entry in found:
                 _print(entry, of_job=len(jobs) > 1)
     if not found and not as_json:
         where = f"job {folders[0].job}" if len(folders) == 1 else f"{len(folders)} jobs"
-        click.echo(f"no {'suspect' if suspects else 'rank'} in {where} on this node", err=True)
+        show(f"no {'suspect' if suspects else 'rank'} in {where} on this node", err=True)
     unread = [sentence for folder in folders for sentence in unread_rings(folder)] + elsewhere
     for sentence in unread:
-        click.echo(f"whichrank: {sentence}", err=True)
+        talk(sentence)
     return EXIT_INCOMPLETE if unread or any(entry.refused for entry in found) else 0
 
 
 def _print(entry: RankStacks, *, of_job: bool) -> None:
     name = f"rank {entry.rank} of job {entry.job}" if of_job else f"rank {entry.rank}"
-    click.echo(click.style(f"{name} (pid {entry.pid}, {entry.state})", bold=True))
+    show(f"{name} (pid {entry.pid}, {entry.state})", bold=True)
     if entry.refused:
-        click.echo(f"  {entry.refused}")
+        show(f"  {one_line(entry.refused)}")
     for stack in entry.stacks:
-        click.echo(f"  {stack.thread}{', holds the GIL' if stack.holds_gil else ''}{' asleep' if stack.asleep else ''}")
+        gil = ", holds the GIL" if stack.holds_gil else ""
+        show(f"  {one_line(stack.thread)}{gil}{' asleep' if stack.asleep else ''}")
         for frame in stack.frames:
-            click.echo(f"    {frame}")
-    click.echo()
+            show(f"    {one_line(frame)}")
+    show()

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from whichrank.surface.terminal import show, show_json, talk
+
 if TYPE_CHECKING:
     from whichrank.surface.watch.frame import Frame
     from whichrank.surface.watch.node import NodeReader
@@ -46,7 +48,7 @@ def command(job: str | None, once: bool, as_json: bool) -> int:
         frame = node.read()
     with reader_may_leave():
         if as_json:
-            click.echo(encode_frame(frame))
+            show_json(encode_frame(frame))
         else:
             _print(frame)
     return exit_code(frame)
@@ -65,7 +67,7 @@ def _print(frame: Frame) -> None:
         console.print(page(frame, console.width))
     click.echo(drawn.get(), nl=False, color=(console.is_terminal and not console.no_color) or None)
     if not frame.jobs:
-        click.echo(f"whichrank: rings are looked for in {base_folder()}", err=True)
+        talk(f"rings are looked for in {base_folder()}")
 
 
 def _live(node: NodeReader) -> int:
@@ -78,5 +80,5 @@ def _live(node: NodeReader) -> int:
     for job in frame.jobs:
         for incident in job.incidents:
             if incident.status != "recovered":
-                click.echo(f"{headline(incident)}  [{incident.id}]")
+                show(f"{headline(incident)}  [{incident.id}]")
     return 0

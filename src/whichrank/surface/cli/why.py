@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
+
+from whichrank.surface.terminal import show, show_error, show_json, talk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,9 +44,11 @@ def command(target: str | None, as_json: bool) -> int:
             print_text(reading.incidents)
         else:
             of_job = f" of job {reading.job}" if reading.older else ""
-            click.echo(f"No incident{of_job} in {reading.path}.")
-    for sentence in (*_others(found), *_older(reading), *map(str, reading.faults)):
-        click.echo(f"whichrank: {sentence}", err=True)
+            show(f"No incident{of_job} in {reading.path}.")
+    for sentence in (*_others(found), *_older(reading)):
+        talk(sentence)
+    for fault in reading.faults:
+        show_error(fault)
     return exit_code(reading)
 
 
@@ -67,7 +72,7 @@ def _others(found: Found) -> list[str]:
         return [f"no job that runs here has an incident ({folders}); this is of an older run"]
     if not found.others:
         return []
-    commands = "; ".join(f"whichrank why {folder}" for folder in found.others)
+    commands = "; ".join(f"whichrank why {shlex.quote(str(folder))}" for folder in found.others)
     count = len(found.others) + 1
     return [f"{count} running jobs have incidents; these are of {found.reading.job}. The others: {commands}"]
 
@@ -80,7 +85,7 @@ def _older(reading: Reading) -> list[str]:
 
     ids = [incident.id for incident in reading.older]
     listed = ", ".join(ids[:_MOST_IDS]) + (f" and {len(ids) - _MOST_IDS} more" if len(ids) > _MOST_IDS else "")
-    how = f"whichrank why {reading.path.parent}/ID, where ID is one of {listed}"
+    how = f"whichrank why {shlex.quote(str(reading.path.parent))}/ID, where ID is one of {listed}"
     return [f"the file also holds {of_jobs(reading.older)}; to see one: {how}"]
 
 
@@ -88,7 +93,7 @@ def print_json(incidents: Iterable[Incident]) -> None:
     """As one array, an incident a line."""
     from whichrank.model.incident import encode_incident
 
-    click.echo(b"[" + b",\n ".join(encode_incident(incident) for incident in incidents) + b"]")
+    show_json(b"[" + b",\n ".join(encode_incident(incident) for incident in incidents) + b"]")
 
 
 def print_text(incidents: Iterable[Incident]) -> None:
@@ -97,5 +102,5 @@ def print_text(incidents: Iterable[Incident]) -> None:
 
     for incident in incidents:
         title = f"{headline(incident)}  [{incident.id}]"
-        click.echo(click.style(title, fg=_COLOUR[incident.severity], bold=True))
-        click.echo(paragraph(incident) + "\n")
+        show(title, colour=_COLOUR[incident.severity], bold=True)
+        show(paragraph(incident) + "\n")

@@ -128,7 +128,8 @@ def _of_tape(path: Path, most_spans: int) -> Source:
         IncompleteDataError: It cannot be read.
     """
     tape = Tape(path)
-    analyzer = Analyzer(settings_of(tape, path), tape.head.job, utc_offset_s=tape.head.utc_offset_s)
+    settings, head = settings_of(tape, path), tape.head
+    analyzer = Analyzer(settings, head.job, utc_offset_s=head.utc_offset_s, is_live=True)
     gatherer = Gatherer(analyzer, most_spans)
     now_s = 0.0
     for entry in tape:
@@ -136,7 +137,8 @@ def _of_tape(path: Path, most_spans: int) -> Source:
         if entry.batch is not None:
             analyzer.feed(entry.batch, now_s)
             analyzer.requests(entry.batch.agent)
-            gatherer.see(entry.batch)
+            if analyzer.admits(entry.batch.agent):
+                gatherer.see(entry.batch)
             continue
         gatherer.report(analyzer.tick(now_s) if entry.kind == "tick" else analyzer.finish(now_s), now_s)
     gathered = gatherer.gathered(

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import IO, Final
@@ -19,13 +20,16 @@ from whichrank.agent.agent import Agent
 from whichrank.agent.processes import read
 from whichrank.errors import UsageError
 from whichrank.ring.folder import SOCKET_NAME, JobFolder, base_folder, checked_job
+from whichrank.surface.private_file import open_private
 from whichrank.surface.run.address import checked_address
+from whichrank.surface.run.another_job import AnotherJobError
 from whichrank.surface.run.environment import FOLDER, PRELOAD
 from whichrank.wire.zmq_transport import ZmqAgentEnd
 
 _LIVED_S: Final = 10.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
 _HOPELESS: Final = 5
+_MOST_SAID: Final = 4096
 
 
 def open_agent(
@@ -59,7 +63,10 @@ def open_agent(
             mend="--connect HOST:PORT, as given to --serve on the machine that analyzes",
         )
     address = connect or f"ipc://{local}"
-    return Agent(folder, ZmqAgentEnd(address), stay=stay, beside_analyzer=address.startswith("ipc:")), folder
+    is_local = address.startswith("ipc:")
+    # The name of a run is made up on each node; one that the user gave is the same on all.
+    shared = "" if run_pid else job
+    return Agent(folder, ZmqAgentEnd(address), stay=stay, beside_analyzer=is_local, shared_name=shared), folder
 
 
 def leave(folder: JobFolder) -> None:
@@ -67,6 +74,14 @@ def leave(folder: JobFolder) -> None:
     owner = folder.owner()
     if owner is None or owner.pid == os.getpid() or not owner.alive():
         folder.remove()
+
+
+def _nowhere() -> IO[bytes] | None:
+    """For what an agent says where there is no log: read if it is sent away."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:
+        return None
 
 
 def _handles_sigterm(pid: int) -> bool:
@@ -88,6 +103,7 @@ class AgentSupervisor:
     Attributes:
         starts: How often it was started.
         hopeless: It has ended at once, several times in a row.
+        is_sent_away: The analyzer is of another job; the agent has left and is not started again.
     """
 
     def __init__(self, folder: JobFolder, address: str, log: Path | None) -> None:
@@ -95,7 +111,7 @@ class AgentSupervisor:
         self._command += ["--job", folder.job, "--connect", address, "--wait", "--run-pid", str(os.getpid())]
         self._environ = {name: value for name, value in os.environ.items() if name != PRELOAD}
         self._environ["WHICHRANK_SHM"] = str(folder.path.parent)
-        self._log: IO[bytes] | None = log.open("ab") if log else None
+        self._log: IO[bytes] | None = open_private(log) if log else _nowhere()
         self._log_path = log
         self._process: subprocess.Popen[bytes] | None = None
         self._started_s = 0.0
@@ -105,6 +121,7 @@ class AgentSupervisor:
         self._news = ""
         self.starts = 0
         self.hopeless = False
+        self.is_sent_away = False
 
     @property
     def pid(self) -> int | None:
@@ -115,13 +132,16 @@ class AgentSupervisor:
         """Start it if it does not run and its time has come."""
         now_s = time.monotonic()
         if self._process and self._process.poll() is not None:
+            if self._process.returncode == AnotherJobError.exit_code and not self.is_sent_away:
+                self.is_sent_away = True
+                self._news = self._last_said()
             if self._process.returncode < 0:
                 self._news = f"the agent ended by signal {-self._process.returncode} and is started again"
             self._process = None
             self._failures = 0 if now_s - self._started_s > _LIVED_S else self._failures + 1
             self.hopeless = self.hopeless or self._failures >= _HOPELESS
             self._next_s = now_s + min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._failures)
-        if self._process is None and now_s >= self._next_s:
+        if self._process is None and now_s >= self._next_s and not self.is_sent_away:
             self._start(now_s)
 
     def news(self) -> str:
@@ -135,7 +155,7 @@ class AgentSupervisor:
         An agent that does not run now, or has only just been started, still gets to look: it may be the only one that
         ever sees a short job.
         """
-        if self._process is None and not self._asked_to_end and not self.hopeless:
+        if self._process is None and not (self._asked_to_end or self.hopeless or self.is_sent_away):
             self._start(time.monotonic())
         if not self.is_running():
             return True
@@ -157,11 +177,20 @@ class AgentSupervisor:
             if self._process.poll() is None:
                 self._process.kill()
                 self._process.wait()
-        if self._log and self._log_path:
+        if self._log:
             self._log.close()
+        if self._log_path:
             with contextlib.suppress(OSError):
                 if not self._log_path.stat().st_size:
                     self._log_path.unlink()
+
+    def _last_said(self) -> str:
+        """The sentence with which the agent ended, and how to mend it."""
+        if self._log is None:
+            return "the analyzer is of another job, so this machine is not watched"
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _MOST_SAID))
+        said = self._log.read().decode(errors="replace").rpartition("whichrank: ")[2].strip()
+        return "; to mend it: ".join(part.strip() for part in said.split("\n  mend:", 1))
 
     def _start(self, now_s: float) -> None:
         """In a session of its own: Ctrl-C in the terminal is meant for the job, and its last moments are to be seen."""

@@ -10,6 +10,7 @@ from typing import TextIO
 import click
 
 from whichrank.model.incident import Incident
+from whichrank.model.plain_text import one_line
 from whichrank.surface.text import headline, paragraph
 
 _COLOUR = {"alert": "red", "notice": "yellow"}
@@ -32,7 +33,7 @@ class Console:
     def say(self, sentence: str) -> None:
         """Talk of ours; not when quiet. What is told to a rank's stderr as well brings the name along."""
         if not self._quiet:
-            self._print(f"whichrank: {sentence.removeprefix('whichrank: ')}")
+            self._print(f"whichrank: {one_line(sentence.removeprefix('whichrank: '))}")
 
     def incident(self, incident: Incident) -> None:
         """An incident that is new or changed; what a reader knows already is not said again."""
@@ -45,7 +46,7 @@ class Console:
         is_alert = incident.severity == "alert"
         if self._quiet and not is_alert:
             return
-        title = f"whichrank: {headline(incident)}  [{incident.id}]"
+        title = f"whichrank: {headline(incident)}  [{one_line(incident.id)}]"
         if self._colour:
             title = click.style(title, fg=_COLOUR[incident.severity], bold=is_alert)
         self._print(f"{title}\n{paragraph(incident)}" if is_alert else title)

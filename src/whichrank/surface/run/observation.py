@@ -7,6 +7,7 @@ the agents of other machines come to the same end.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -14,13 +15,16 @@ import numpy as np
 from whichrank.model.incident import Incident, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.rows import SENSOR_NAMES, SensorState
-from whichrank.model.telemetry import Batch, Request
+from whichrank.model.telemetry import AnotherJob, Batch, Request
 from whichrank.surface.run.agent_process import AgentSupervisor
+from whichrank.surface.run.another_job import said_where_it_listens
 from whichrank.surface.run.console import Console
 from whichrank.surface.run.record import JobSummary, Record
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
 
 MOST_OF_A_NOTE: Final = 300
+MOST_OTHER_JOBS: Final = 8
+"""Of which it is said that they came to the wrong address."""
 CREDIT: Final = 4
 DRAIN_S: Final = 5.0
 REMOTE_DRAIN_S: Final = 15.0
@@ -57,22 +61,32 @@ class AnalyzerLike(Protocol):
         """What goes from rank to rank between nodes, the slowest first; empty while that is not known."""
 
 
+@dataclass
+class _SeenByAgent:
+    """What one agent has told of its ranks."""
+
+    host: str
+    world_size: int = 0
+    sensors: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """c10d and socket."""
+    lost: dict[int, int] = field(default_factory=dict)
+
+
 class Seen:
     """Which ranks and hosts were seen, for the closing line and for job.json."""
 
     def __init__(self) -> None:
-        self.hosts: dict[str, None] = {}
         self.world_size = 0
-        self._sensors: dict[int, tuple[int, int]] = {}
-        self._lost: dict[tuple[str, int], int] = {}
+        self._of_agent: dict[str, _SeenByAgent] = {}
 
     def note(self, batch: Batch) -> None:
         """Take what a batch says of its ranks."""
         rows = batch.rank_rows()
         if not rows.size:
             return
-        self.hosts[batch.host] = None
-        self.world_size = max(self.world_size, int(rows["world_size"].max()))
+        known = self._of_agent.setdefault(batch.agent, _SeenByAgent(batch.host))
+        known.world_size = max(known.world_size, int(rows["world_size"].max()))
+        self.world_size = max(known.world_size for known in self._of_agent.values())
         for rank, c10d, socket, lost in zip(
             rows["rank"].tolist(),
             rows["c10d_state"].tolist(),
@@ -80,21 +94,30 @@ class Seen:
             rows["lost_records"].tolist(),
             strict=True,
         ):
-            self._sensors[rank] = (c10d, socket)
-            self._lost[batch.agent, rank] = lost
+            known.sensors[rank] = (c10d, socket)
+            known.lost[rank] = lost
+
+    def forget(self, agent: str) -> None:
+        """It was of another job."""
+        self._of_agent.pop(agent, None)
+        self.world_size = max((known.world_size for known in self._of_agent.values()), default=0)
 
     @property
     def ranks(self) -> list[int]:
         """Ranks in order."""
-        return sorted(self._sensors)
+        return sorted(self._sensors())
+
+    def _sensors(self) -> dict[int, tuple[int, int]]:
+        """By rank, as told last."""
+        return {rank: states for known in self._of_agent.values() for rank, states in known.sensors.items()}
 
     def fill(self, summary: JobSummary) -> None:
         """Put it into `job.json`."""
-        summary.hosts = list(self.hosts)
+        summary.hosts = list(dict.fromkeys(known.host for known in self._of_agent.values()))
         summary.ranks = self.ranks
         summary.world_size = self.world_size or None
-        summary.lost_records = sum(self._lost.values())
-        states = np.array(list(self._sensors.values()), dtype=int).reshape(-1, 2)
+        summary.lost_records = sum(sum(known.lost.values()) for known in self._of_agent.values())
+        states = np.array(list(self._sensors().values()), dtype=int).reshape(-1, 2)
         for place, name in enumerate(SENSOR_NAMES[:2]):
             counts = {state.name.lower(): int((states[:, place] == state).sum()) for state in SensorState}
             summary.sensors[name] = {state: count for state, count in counts.items() if count}
@@ -134,6 +157,8 @@ class Observation:
         self._has_news = False
         self._heard_s: dict[str, float] = {}
         self._said_no_agent = False
+        self._sent_away: set[str] = set()
+        self._said_another_job: set[str] = set()
 
     def pollable(self) -> Any:
         """What a zmq.Poller waits on for `step`."""
@@ -191,23 +216,35 @@ class Observation:
             self._heard_s[batch.agent], self._has_news = now_s, True
             asked: dict[str, Any] = {}
             try:
-                self.seen.note(batch)
-                self._say_notes(batch)
+                if batch.agent not in self._sent_away:
+                    self.seen.note(batch)
+                    self._say_notes(batch)
                 self._analyzer.feed(batch, now_s)
                 asked = self._analyzer.requests(batch.agent)
+                if other := asked.get("another_job"):
+                    self._send_away(batch, other)
             except Exception as error:
                 faults.append(error)
-            retell = is_new and batch.sequence > 1
+            retell = asked.pop("retell", False) or (is_new and batch.sequence > 1)
             self._end.reply(batch.agent, Request(CREDIT, batch.sequence, retell=retell, **asked))
         if faults:
             raise faults[0]
+
+    def _send_away(self, batch: Batch, other: AnotherJob) -> None:
+        """Of all the agents of another job one sentence is said, and nothing is counted."""
+        self._sent_away.add(batch.agent)
+        self.seen.forget(batch.agent)
+        sentence = said_where_it_listens(batch.host, other)
+        difference = sentence.removeprefix(batch.host)
+        if difference not in self._said_another_job and len(self._said_another_job) < MOST_OTHER_JOBS:
+            self._said_another_job.add(difference)
+            self._console.say(sentence)
 
     def _say_notes(self, batch: Batch) -> None:
         """What an agent could not do, in its own sentence: a ring that was cut, one that cannot be read."""
         for event in batch.events:
             if event.kind == "note" and event.text:
-                text = "".join(c if c.isprintable() else "?" for c in event.text[:MOST_OF_A_NOTE])
-                self._console.say(f"on {batch.host}: {text}")
+                self._console.say(f"on {batch.host}: {event.text[:MOST_OF_A_NOTE]}")
 
     def _tell(self, incidents: list[Incident]) -> None:
         for incident in incidents:

@@ -20,6 +20,7 @@ from whichrank.errors import WhichrankError
 from whichrank.model.incident import Incident, Spent, encode_incident
 from whichrank.model.links import LinkRate
 from whichrank.surface.incidents_file import FILE_NAME, JOB_FILE, job_of, read_incidents
+from whichrank.surface.private_file import make_private, open_private, write_private
 from whichrank.surface.times_file import TIMES_FILE, encode_times
 
 _MOST_KEPT = 1000
@@ -49,17 +50,17 @@ class Record:
     """Writes into the folder of a run.
 
     Args:
-        folder: Made if it is not there.
+        folder: Made if it is not there, for this user alone, as are all files in it.
 
     Raises:
         OSError: It cannot be made or written.
     """
 
     def __init__(self, folder: Path) -> None:
-        _make(folder)
+        make_private(folder)
         self.folder = folder
         self.incidents_path = folder / FILE_NAME
-        self._file: IO[bytes] = self.incidents_path.open("ab")
+        self._file: IO[bytes] = open_private(self.incidents_path)
         self._latest: dict[str, bytes] = {}
         self._times: tuple[tuple[Spent, ...], tuple[LinkRate, ...]] = ((), ())
         self.fault = ""
@@ -105,7 +106,7 @@ class Record:
     def _write_job_file(self, summary: JobSummary) -> None:
         try:
             content = msgspec.json.format(msgspec.json.encode(summary), indent=2)
-            (self.folder / JOB_FILE).write_bytes(content + b"\n")
+            write_private(self.folder / JOB_FILE, content + b"\n")
         except OSError as error:
             self.fault = error.strerror or str(error)
 
@@ -129,7 +130,7 @@ class Record:
         self._times = times, links
         part = self.folder / f"{TIMES_FILE}.part"
         with contextlib.suppress(OSError):
-            part.write_bytes(encode_times(times, links))
+            write_private(part, encode_times(times, links))
             part.replace(self.folder / TIMES_FILE)
 
     def close(self, summary: JobSummary) -> None:
@@ -148,14 +149,6 @@ class Record:
                     (self.folder / name).unlink()
                 self.folder.rmdir()
                 self.folder.parent.rmdir()
-
-
-def _make(folder: Path) -> None:
-    """Make the folder; again where another run has just removed the empty one in which it is to lie."""
-    with contextlib.suppress(FileNotFoundError):
-        folder.mkdir(parents=True, exist_ok=True)
-        return
-    folder.mkdir(parents=True, exist_ok=True)
 
 
 def _as_file_name(job: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import tempfile
 import time
 import traceback
@@ -21,6 +22,7 @@ from whichrank.config import AnalyzerConfig, Config
 from whichrank.errors import SensorError, WhichrankError
 from whichrank.ring.folder import SOCKET_NAME, JobFolder, remove_dead
 from whichrank.surface.place import absolute
+from whichrank.surface.private_file import open_private
 from whichrank.surface.run import environment
 from whichrank.surface.run.address import checked_address
 from whichrank.surface.run.agent_process import AgentSupervisor
@@ -32,7 +34,7 @@ from whichrank.surface.run.record import JobSummary, Record, readable, utc_now
 from whichrank.surface.run.taped import Taped, head_of
 from whichrank.surface.text import of_jobs
 from whichrank.wire.tape import FILE_NAME
-from whichrank.wire.zmq_transport import ZmqAnalyzerEnd, full_address, is_from_here_only
+from whichrank.wire.zmq_transport import AddressInUseError, ZmqAnalyzerEnd, full_address, is_from_here_only
 
 MOST_FAULTS: Final = 3
 """Of ours, before a run gives up watching."""
@@ -62,6 +64,7 @@ class Session:
         self._closing: list[Callable[[], None]] = []
         self._folder: JobFolder | None = None
         self._record: Record | None = None
+        self._end: ZmqAnalyzerEnd | None = None
         self._observation: Observation | None = None
         self._join: AgentSupervisor | None = None
         self._reach: Reach | None = None
@@ -74,7 +77,7 @@ class Session:
             Its exit code, negative for the signal that ended it.
 
         Raises:
-            UsageError: The address of `--serve` or `--join` is none.
+            UsageError: The address of `--serve` or `--join` is none, or that of `--serve` is in use.
             CommandError: The command cannot be started.
         """
         for option, address in (("--serve", self._config.run.serve), ("--join", self._config.run.join)):
@@ -103,6 +106,8 @@ class Session:
         output = environment.output_folder(self._config.run.output_dir, self._job_name)
         self._folder = JobFolder.create(self._job_name, owner_pid=os.getpid(), output=str(absolute(output)))
         self._closing.append(self._remove_folder)
+        if self._config.run.serve:
+            self._end = self._listen(self._folder)  # first of all: where it cannot, nothing is started or written
         if not self._config.run.join:
             self._open_record(output)
         self._build_sensors()
@@ -128,7 +133,8 @@ class Session:
         if older := self._record.begin(self._summary):
             place = self._record.folder
             self._console.say(
-                f"{place} already holds {of_jobs(older)}; that is kept, and  whichrank why {place}  tells of this job"
+                f"{place} already holds {of_jobs(older)}; that is kept,"
+                f" and  whichrank why {shlex.quote(str(place))}  tells of this job"
             )
 
     def _remove_empty_record(self) -> None:
@@ -146,12 +152,7 @@ class Session:
             self._console.say(f"the c10d sensor cannot be prepared: {_first_line(error)}")
 
     def _observe(self, folder: JobFolder, log: Path | None) -> None:
-        try:
-            end = ZmqAnalyzerEnd(self._addresses(folder))
-        except WhichrankError as error:
-            what = f"{error.what}, so the job runs without diagnosis"
-            raise SensorError(what, where=error.where, mend=error.mend) from error
-        self._closing.append(end.close)
+        end = self._end or self._listen(folder)
         agent = AgentSupervisor(folder, end.addresses[0], log)
         self._closing.append(agent.close)
         offset_s = time.time() - time.monotonic()
@@ -167,6 +168,24 @@ class Session:
             if is_from_here_only(address):
                 others = "no other machine reaches that: give --serve the address of a network interface, or 0.0.0.0"
             self._console.say(f"this machine analyzes at {address}; {others}")
+
+    def _listen(self, folder: JobFolder) -> ZmqAnalyzerEnd:
+        """Where agents come.
+
+        Raises:
+            AddressInUseError: Something else listens at the address of `--serve`.
+            SensorError: It cannot listen for another reason.
+        """
+        try:
+            end = ZmqAnalyzerEnd(self._addresses(folder))
+        except AddressInUseError as error:
+            what = f"{error.what}, so the job is not started"
+            raise AddressInUseError(what, where=error.where, mend=error.mend) from error
+        except WhichrankError as error:
+            what = f"{error.what}, so the job runs without diagnosis"
+            raise SensorError(what, where=error.where, mend=error.mend) from error
+        self._closing.append(end.close)
+        return end
 
     def _taped(self, analyzer: AnalyzerLike, folder: Path, utc_offset_s: float) -> AnalyzerLike:
         head = head_of(self._config.analyzer, self._job_name, utc_offset_s)
@@ -249,7 +268,7 @@ class Session:
         alerts = len(observation.alerts)
         if not alerts:
             return f"{watched}; no alert"
-        where = f"; read again: whichrank why {self._record.folder}" if self._record else ""
+        where = f"; read again: whichrank why {shlex.quote(str(self._record.folder))}" if self._record else ""
         return f"{watched}; {alerts} alert{'s' if alerts > 1 else ''}{where}"
 
     def _remove_folder(self) -> None:
@@ -265,6 +284,8 @@ class Session:
         """Do one of our own steps; if it fails, say so in one sentence. True if it was done."""
         try:
             step()
+        except AddressInUseError:  # who asks for --serve wants to know before the job has run for a day
+            raise
         except WhichrankError as error:
             self._console.say(f"{error.what}" + (f" ({error.where})" if error.where else "") + _mend(error))
         except Exception as error:
@@ -283,8 +304,8 @@ class Session:
             return ""
         path = self._record.folder / "whichrank.log"
         try:
-            with path.open("a", encoding="utf-8") as file:
-                traceback.print_exc(file=file)
+            with open_private(path) as file:
+                file.write(traceback.format_exc().encode(errors="replace"))
         except OSError:
             return ""
         return f" (see {path})"
@@ -293,7 +314,7 @@ class Session:
 def _analyzer(config: AnalyzerConfig, job: str, utc_offset_s: float) -> AnalyzerLike:
     from whichrank.analyzer import Analyzer
 
-    return Analyzer(config, job, utc_offset_s=utc_offset_s)
+    return Analyzer(config, job, utc_offset_s=utc_offset_s, is_live=True)
 
 
 def _mend(error: WhichrankError) -> str:

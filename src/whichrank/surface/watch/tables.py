@@ -88,7 +88,7 @@ def communicators_table(rows: Sequence[CommunicatorNow], width: int) -> Table:
     for row in rows:
         issued = f"{row.issued_min:,}" if row.issued_min == row.issued_max else f"{row.issued_min:,}-{row.issued_max:,}"
         cells: list[Text | str] = [
-            row.name,
+            Text(row.name),  # as a plain string it would be markup
             _role(row),
             str(row.size) if row.here == row.size else f"{row.here} of {row.size}",
             Text(issued, style="" if row.issued_min == row.issued_max else "bold"),

@@ -49,7 +49,7 @@ def screen(frame: Frame, width: int, height: int) -> RenderableType:
     marks = {rank.mark for job in frame.jobs for rank in job.ranks}
     legend = "   ".join(f"{mark}: {words}" for mark, words in LEGEND.items() if mark in marks)
     clock = frame.at.astimezone().strftime("%H:%M:%S")
-    top = _line(Text("whichrank watch", style="bold"), Text(f"{frame.host}  {clock}", style="dim"))
+    top = _line(Text("whichrank watch", style="bold"), Text(f"{printable(frame.host)}  {clock}", style="dim"))
     bottom = _line(Text("q quits", style="dim"), Text(legend if len(legend) < width - 10 else "", style="dim"))
     return Group(top, *body, *[Text("")] * (height - 2 - _height(body)), bottom)
 

@@ -6,6 +6,7 @@ import os
 import signal
 from typing import Any, Final
 
+from whichrank.model.plain_text import as_name
 from whichrank.model.telemetry import ProcessState, WaitChannel
 from whichrank.surface.watch.frame import Operation
 
@@ -35,7 +36,7 @@ _WAITS: Final = {
 
 def printable(text: str) -> str:
     """One line without control characters: names come from the job, and a terminal obeys what it is sent."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return as_name(text)
 
 
 def text_of(field: Any) -> str:

@@ -1,0 +1,35 @@
+"""The one way in which a command prints: nothing that others wrote reaches a terminal as it came.
+
+stdout is data, stderr is talk. What is JSON stays the same JSON. A command calls nothing else to print.
+"""
+
+from __future__ import annotations
+
+import click
+
+from whichrank.errors import WhichrankError
+from whichrank.model.plain_text import json_for_a_terminal, lines, one_line
+
+
+def show(text: str = "", *, colour: str | None = None, bold: bool = False, err: bool = False, nl: bool = True) -> None:
+    """Print lines of text, all in one style; without `nl` the last one goes on."""
+    plain = lines(text)
+    styled = click.style(plain, fg=colour, bold=bold or None) if colour or bold else plain
+    click.echo(styled, err=err, nl=nl)
+
+
+def talk(sentence: str) -> None:
+    """Say one sentence on stderr."""
+    click.echo(f"whichrank: {one_line(sentence)}", err=True)
+
+
+def show_json(data: bytes) -> None:
+    """Print JSON."""
+    click.echo(json_for_a_terminal(data))
+
+
+def show_error(error: WhichrankError) -> None:
+    """What happened, where, and what mends it, a line each, on stderr."""
+    said = [one_line(error.what)]
+    said += [f"  {label} {one_line(text)}" for label, text in (("where:", error.where), ("mend: ", error.mend)) if text]
+    click.echo("whichrank: " + "\n".join(said), err=True)
