@@ -18,7 +18,7 @@ from whichrank.demo.folders import keep as keep_folder
 from whichrank.demo.folders import new_folder
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.surface.demo_words import agreement, truth_told, wrapped
-from whichrank.surface.text import paragraph
+from whichrank.surface.text import headline, paragraph
 from whichrank.wire.tape import FILE_NAME
 
 
@@ -101,10 +101,9 @@ def _tell(trial: Trial, result: Result, *, as_json: bool) -> None:
     incidents = trial.incidents()
     click.echo("\nThe verdict:")
     for incident in incidents:
-        severity = incident.severity.upper()
-        text = wrapped(f"{severity} {paragraph(incident)}", to_terminal=to_terminal)
-        colour = "red" if incident.severity == "alert" else "yellow"
-        click.echo(text.replace(severity, click.style(severity, fg=colour), 1))
+        title = wrapped(headline(incident), to_terminal=to_terminal)
+        click.echo(click.style(title, fg="red" if incident.severity == "alert" else "yellow"))
+        click.echo(wrapped(paragraph(incident), to_terminal=to_terminal))
     if not incidents:
         click.echo("  no incident")
     click.echo("\nThe truth:\n" + wrapped(truth_told(result.truth, known_faults()), to_terminal=to_terminal))

@@ -10,6 +10,7 @@ from typing import TextIO
 import click
 
 from whichrank.model.incident import Incident
+from whichrank.surface.lines import for_stream
 from whichrank.surface.text import headline, paragraph
 
 _COLOUR = {"alert": "red", "notice": "yellow"}
@@ -45,10 +46,10 @@ class Console:
         is_alert = incident.severity == "alert"
         if self._quiet and not is_alert:
             return
-        title = f"whichrank: {headline(incident)}  [{incident.id}]"
+        title = for_stream(f"whichrank: {headline(incident)}  [{incident.id}]", self._stream)
         if self._colour:
             title = click.style(title, fg=_COLOUR[incident.severity], bold=is_alert)
-        self._print(f"{title}\n{paragraph(incident)}" if is_alert else title)
+        self._print(f"{title}\n{for_stream(paragraph(incident), self._stream)}" if is_alert else title)
 
     def _print(self, text: str) -> None:
         if self._stream is None:
