@@ -23,6 +23,10 @@ from whichrank.errors import IncidentFormatError
 
 SCHEMA: Final = "whichrank.incident/1"
 
+AT: Final = "main thread at"
+RAISED_AT: Final = "raised at"
+"""What of the evidence tells where in its code a rank is, or was when it raised."""
+
 Severity = Literal["notice", "alert"]
 Status = Literal["open", "recovered", "final"]
 Kind = Literal["hang", "slow", "failed"]

@@ -8,7 +8,7 @@ from itertools import groupby
 from statistics import median
 from typing import Final
 
-from whichrank.model.incident import Cause, Culprit, Evidence, Incident, Link, Spent
+from whichrank.model.incident import AT, RAISED_AT, Cause, Culprit, Evidence, Incident, Link, Spent
 from whichrank.model.links import rate_text
 from whichrank.model.next_steps import needs_processes
 from whichrank.surface.amounts import MOST_LISTED, count, duration, number, ranges, size
@@ -25,11 +25,12 @@ def details(incident: Incident) -> list[str]:
         ("links" if len(incident.links) > 1 else "link", _links(incident)),
         ("detected", _detected(incident)),
         ("confidence", _confidence(incident)),
-        ("evidence", _evidence(incident.evidence)),
+        ("evidence", _evidence([fact for fact in incident.evidence if fact.what not in (AT, RAISED_AT)])),
+        ("code", _places(incident)),
         ("time spent", _spent(incident)),
         ("candidates" if len(incident.candidates) > 1 else "candidate", _candidates(incident)),
         ("missing", [] if incident.complete else ["telemetry of at least one rank"]),
-        ("to decide" if incident.cause == Cause.UNKNOWN else "next", _next(incident)),
+        ("to decide" if incident.cause == Cause.UNKNOWN else "next", next_steps(incident)),
     ]
     return [line for label, texts in parts for line in labelled(label, texts)]
 
@@ -89,20 +90,49 @@ def _confidence(incident: Incident) -> list[str]:
     """Of the one culprit, whose words stand in the sentence; of several each with its own."""
     if len(incident.culprits) == 1:
         return [f"{incident.culprits[0].confidence:.0%}"]
-    return _listed([f"{culprit.confidence:.0%}, {_with_why(incident, culprit)}" for culprit in incident.culprits])
+    return _by_why(incident, incident.culprits, with_confidence=True)
 
 
 def _candidates(incident: Incident) -> list[str]:
-    return _listed([_with_why(incident, candidate) for candidate in incident.candidates])
+    return _by_why(incident, incident.candidates, with_confidence=False)
 
 
-def _with_why(incident: Incident, culprit: Culprit) -> str:
-    why = why_of(incident, culprit)
-    return rank_of(culprit, in_full=True) + (f": {why}" if why else "")
+def _by_why(incident: Incident, ranks: Sequence[Culprit], *, with_confidence: bool) -> list[str]:
+    """A line for each rank with what is said of it; those of a node of which the same is said share one."""
+    lines = []
+    for _, alike in groupby(ranks, lambda rank: (rank.confidence, rank.host, rank.why)):
+        those = list(alike)
+        first, why = those[0], why_of(incident, those[0])
+        whom = rank_of(first, in_full=True)
+        if len(those) > 1:
+            whom = f"ranks {ranges([one.rank for one in those])}" + (f" (node {first.host})" if first.host else "")
+        sure = f"{first.confidence:.0%}, " if with_confidence else ""
+        lines.append(f"{sure}{whom}{': ' + why if why else ''}")
+    return _listed(lines)
 
 
 def _evidence(evidence: Sequence[Evidence]) -> list[str]:
     return _listed([_fact(list(alike)) for _, alike in groupby(evidence, _sort_of)])
+
+
+def _places(incident: Incident) -> list[str]:
+    """Where in the code ranks are, those at one place together."""
+    facts = [fact for fact in incident.evidence if fact.what in (AT, RAISED_AT)]
+    told: dict[tuple[str, str], list[int]] = {}
+    for fact in facts:
+        if found := _OF_A_RANK.fullmatch(fact.where or ""):
+            told.setdefault((fact.what, str(fact.value)), []).append(int(found[1]))
+    return _listed([_place(incident, what, place, ranks) for (what, place), ranks in told.items()])
+
+
+def _place(incident: Incident, what: str, place: str, ranks: Sequence[int]) -> str:
+    is_one = len(ranks) == 1
+    whom = f"rank{'s' * (not is_one)} {ranges(ranks)}"
+    if what == RAISED_AT:
+        return f"{whom} raised at {place}"
+    function, bracket, line = place.removesuffix(")").rpartition(" (")
+    are = verb(incident, "is" if is_one else "are", "was" if is_one else "were")
+    return f"{whom} {are} at {line}{', in ' + function if bracket else ''}"
 
 
 def _sort_of(item: Evidence) -> tuple[object, ...]:
@@ -157,7 +187,7 @@ def _parts(times: Sequence[Spent]) -> str:
     return f"{own} of its own, {transfer} in transfers, {waiting} waiting"
 
 
-def _next(incident: Incident) -> list[str]:
+def next_steps(incident: Incident) -> list[str]:
     """What to do; once the incident is over, nothing to processes: a pid may be that of another one."""
     over = is_over(incident)
     steps = [step for step in incident.next if not (over and needs_processes(step))]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from whichrank.model.incident import Cause, Culprit, Evidence, Incident, Link, Reason
+from whichrank.model.incident import AT, Cause, Culprit, Evidence, Incident, Link, Reason
 from whichrank.surface.amounts import MOST_LISTED, count, ranges, rest
 from whichrank.surface.tense import past
 
@@ -78,10 +78,10 @@ _AS_NOUN: Final = {
 _PREDICATE: Final = {
     Cause.NOT_ENTERED: _both("has not entered {op}", "have not entered {op}", "had not entered {op}"),
     Cause.DEADLOCK: _both(
-        "entered its operations in another order than its peers: ranks wait in a cycle that includes {op}",
-        "entered their operations in another order than their peers: ranks wait in a cycle that includes {op}",
-        "entered its operations in another order than its peers: ranks waited in a cycle that included {op}",
-        "entered their operations in another order than their peers: ranks waited in a cycle that included {op}",
+        "entered operations in another order than its peers, and ranks wait in a cycle that includes {op}",
+        "entered operations in another order than their peers, and ranks wait in a cycle that includes {op}",
+        "entered operations in another order than its peers, and ranks waited in a cycle that included {op}",
+        "entered operations in another order than their peers, and ranks waited in a cycle that included {op}",
     ),
     Cause.TRANSPORT: _both(
         "is where communication has stopped in {op}",
@@ -150,10 +150,12 @@ def verb(incident: Incident, now: str, then: str) -> str:
 
 
 def subject(incident: Incident, *, in_full: bool) -> str:
-    """The culprits: `rank 6 (node gpu07)`; in full with the process, several as their list."""
+    """The culprits: `rank 6 (node gpu07)`, in full with the process; `ranks 8-15`, with their node if it is one."""
     if len(incident.culprits) == 1:
         return rank_of(incident.culprits[0], in_full=in_full)
-    return f"ranks {ranges([culprit.rank for culprit in incident.culprits])}"
+    hosts = {culprit.host for culprit in incident.culprits}
+    node = f" (node {host})" if len(hosts) == 1 and (host := next(iter(hosts))) else ""
+    return f"ranks {ranges([culprit.rank for culprit in incident.culprits])}{node}"
 
 
 def rank_of(culprit: Culprit, *, in_full: bool) -> str:
@@ -276,22 +278,21 @@ def _unknown(incident: Incident) -> str:
         what = f"{count(total, 'rank')} {'waited' if over else 'waits' if total == 1 else 'wait'}{inside}"
     else:
         what = "the job stood still" if over else "the job stands still"
-    return f"{what}{_reason_as_noun(incident)}; {_whom(incident)}"
+    return f"{what}{_reason_as_noun(incident)}; {may_be(incident)}"
 
 
-def _whom(incident: Incident) -> str:
-    """Who it may be."""
+def may_be(incident: Incident) -> str:
+    """Who the culprit of what is unknown may be."""
     ranks = [candidate.rank for candidate in incident.candidates]
-    past_form = is_over(incident)
-    may_be = "may have been" if past_form else "may be"
+    culprit = f"the culprit {verb(incident, 'may be', 'may have been')}"
     if not ranks:
         return "the evidence names no rank"
     if len(ranks) == 1:
-        return f"it {may_be} rank {ranks[0]}, which is not proved"
+        return f"{culprit} rank {ranks[0]}, but that is not proved"
     if len(ranks) <= 3:
         listed = ", ".join(f"rank {rank}" for rank in ranks[:-1])
-        return f"it {may_be} {listed} or rank {ranks[-1]}, the evidence does not say which"
-    return f"it {may_be} any of ranks {ranges(ranks)}, the evidence does not say which"
+        return f"{culprit} {listed} or rank {ranks[-1]}"
+    return f"{culprit} one of ranks {ranges(ranks)}"
 
 
 def _reason_as_noun(incident: Incident) -> str:
@@ -349,7 +350,7 @@ def place_of(evidence: Sequence[Evidence], rank: int) -> str:
     wheres = (f"rank {rank}", f"rank {rank},")
     for fact in evidence:
         at_rank = fact.where is not None and (fact.where == wheres[0] or fact.where.startswith(wheres[1]))
-        if at_rank and fact.what.endswith("thread at") and isinstance(fact.value, str):
+        if at_rank and fact.what == AT and isinstance(fact.value, str):
             return short_place(fact.value)
     return ""
 

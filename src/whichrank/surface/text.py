@@ -23,6 +23,7 @@ from whichrank.surface.lines import one_line
 from whichrank.surface.phrases import (
     because,
     is_over,
+    may_be,
     op_in_question,
     predicate,
     raised_alike,
@@ -58,8 +59,10 @@ def paragraph(incident: Incident) -> str:
 def who(incident: Incident) -> str:
     """The first sentence: who it is, what it does, and why."""
     if not incident.culprits:
-        raised = raised_alike(incident)
-        return f"{raised}; no rank differs" if raised else without_a_name(incident)
+        if raised := raised_alike(incident):
+            return f"{raised}; no rank differs"
+        waits = incident.kind == "hang" and incident.victims.count and incident.reason is None
+        return may_be(incident) if incident.cause == Cause.UNKNOWN and waits else without_a_name(incident)
     named = subject(incident, in_full=True)
     does = f"{named} {predicate(incident, op_in_question(incident))}"
     if len(incident.culprits) > 1:

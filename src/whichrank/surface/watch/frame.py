@@ -47,7 +47,9 @@ class RankNow(Struct, frozen=True, kw_only=True):
     ops: int = 0
     """Operations begun since the start."""
     operation: Operation | None = None
-    """Blocked on this; null: in no operation."""
+    """Blocked on this; null: on none."""
+    entered: Operation | None = None
+    """Of those that it has in flight the oldest, where it is blocked on none."""
     blocked_s: float | None = None
     idle_s: float | None = None
     """Seconds since its latest operation began or ended, when it is blocked on none."""

@@ -65,6 +65,8 @@ class Seen:
     """The oldest first."""
     comms: Mapping[int, np.void]
     """Rows of open communicators by id."""
+    entered: Operation | None = None
+    """The oldest operation that it has in flight."""
     awaited_in: set[int] = field(default_factory=set)
     """Ids of communicators in which somebody waits for it."""
 
@@ -80,7 +82,7 @@ def seen(watch: RankWatch, inferred: Rows, infos: Mapping[int, CommInfo]) -> See
     comms = {int(row["comm_id"]): row for row in look.comms if int(row["state"]) == 1}
     if watch.ended_ns:
         return Seen(watch, (), comms)
-    waits = []
+    waits: list[Wait] = []
     for rows in (look.waits, inferred):
         ids = watch.comm_ids(rows["comm_slot"], rows["epoch"])
         for comm_id, row in zip(ids.tolist(), rows, strict=True):
@@ -91,7 +93,19 @@ def seen(watch: RankWatch, inferred: Rows, infos: Mapping[int, CommInfo]) -> See
                     since_ns = min(since_ns, max(latest_ns(watch), int(row["t_issue_ns"])))
                 place = int(row["kind"]), int(row["counter"]), int(row["peer"]), int(row["tag"])
                 waits.append(Wait(watch.rank, info, *place, since_ns, max(0, look.read_ns - since_ns) / 1e9))
-    return Seen(watch, tuple(sorted(waits, key=lambda wait: wait.since_ns)), comms)
+    return Seen(watch, tuple(sorted(waits, key=lambda wait: wait.since_ns)), comms, _entered(watch, infos))
+
+
+def _entered(watch: RankWatch, infos: Mapping[int, CommInfo]) -> Operation | None:
+    """The oldest operation that a rank has in flight, if its communicator is known."""
+    flight = watch.look.inflight
+    if not flight.size:
+        return None
+    oldest = int(flight["t_issue_ns"].argmin())
+    row = flight[oldest]
+    info = infos.get(int(watch.comm_ids(flight["comm_slot"], flight["epoch"])[oldest]))
+    place = int(row["kind"]), int(row["counter"]), int(row["peer"]), int(row["tag"])
+    return _operation(Wait(watch.rank, info, *place, int(row["t_issue_ns"]), 0.0)) if info else None
 
 
 def latest_ns(watch: RankWatch) -> int:
@@ -176,6 +190,7 @@ def rank_now(
         iteration=iteration,
         ops=int(header["ordinal"]),
         operation=_operation(wait) if wait else None,
+        entered=None if wait or ended else one.entered,
         blocked_s=wait.age_s if wait else None,
         idle_s=None if wait or ended else _idle_s(one),
         own_s=spent.own_s if spent else None,

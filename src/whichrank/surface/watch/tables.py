@@ -143,7 +143,7 @@ def _operation(row: RankNow) -> Text:
     if row.ended:
         return Text("")
     if row.state == "stopped":
-        return Text("in no operation", style="cyan")
+        return Text(f"inside {operation_text(row.entered)}" if row.entered else "in no operation", style="cyan")
     flight = f", {row.in_flight} in flight" if row.in_flight else ""
     if row.phase:
         return Text(f"phase '{row.phase}'{flight}", style="cyan")
