@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from statistics import median
 from typing import Final
 
@@ -99,9 +98,11 @@ def _candidates(incident: Incident) -> list[str]:
 
 def _by_why(incident: Incident, ranks: Sequence[Culprit], *, with_confidence: bool) -> list[str]:
     """A line for each rank with what is said of it; those of a node of which the same is said share one."""
-    lines = []
-    for _, alike in groupby(ranks, lambda rank: (rank.confidence, rank.host, rank.why)):
-        those = list(alike)
+    lines: list[str] = []
+    alike: dict[tuple[object, ...], list[Culprit]] = {}
+    for rank in ranks:
+        alike.setdefault((rank.confidence, rank.host, rank.why), []).append(rank)
+    for those in alike.values():
         first, why = those[0], why_of(incident, those[0])
         whom = rank_of(first, in_full=True)
         if len(those) > 1:
@@ -112,7 +113,10 @@ def _by_why(incident: Incident, ranks: Sequence[Culprit], *, with_confidence: bo
 
 
 def _evidence(evidence: Sequence[Evidence]) -> list[str]:
-    return _listed([_fact(list(alike)) for _, alike in groupby(evidence, _sort_of)])
+    alike: dict[tuple[object, ...], list[Evidence]] = {}
+    for item in evidence:
+        alike.setdefault(_sort_of(item), []).append(item)
+    return _listed([_fact(items) for items in alike.values()])
 
 
 def _places(incident: Incident) -> list[str]:

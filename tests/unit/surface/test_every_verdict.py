@@ -67,7 +67,8 @@ def verdicts(cause: Cause, reason: Reason | None) -> list[Incident]:
                 "ended": ONSET + timedelta(seconds=40) if status == "recovered" else None,
                 "culprits": who if cause not in NOBODY else (), "candidates": who if cause == Cause.UNKNOWN else (),
                 "links": (Link(src=1, dst=4, end="path"), Link(src=4, dst=1, scope="inter_node"))[:links],
-                "complete": not is_bare, "id": f"job-{cause}-{reason}-{kind}-{status}-{severity}-{names}-{links}-{is_bare}",
+                "complete": not is_bare,
+                "id": f"job-{cause}-{reason}-{kind}-{status}-{severity}-{names}-{links}-{is_bare}",
             }  # fmt: skip
             if is_bare:
                 changes |= {"op": None, "communicator": None, "stage": None, "onset": None, "victims": Victims(),

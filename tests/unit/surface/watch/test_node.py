@@ -291,3 +291,16 @@ def test_names_from_the_job_are_made_printable(base: Path) -> None:
     operation = of(job, 0).operation
     assert operation is not None
     assert operation.communicator == "evil?[2J?"
+
+
+def test_operation_that_is_under_way_is_told_where_a_rank_is_blocked_on_none(base: Path) -> None:
+    # GIVEN a rank that has issued an operation and waits for it, and one that has issued it and does not wait
+    fleet = Fleet(base, 3)
+    fleet.comm("mesh_tp", [0, 1, 2])
+    fleet.blocked(0, "mesh_tp")
+    writer = fleet.writers[1]
+    writer.issued(writer.begin(fleet.slots[1, "mesh_tp"], 1))
+    job = only_job()
+    # THEN the operation of the second is said to be entered, and of the third nothing is
+    entered = {row.rank: row.entered and row.entered.counter for row in job.ranks}
+    assert entered == {0: None, 1: 1, 2: None}
