@@ -375,7 +375,8 @@ def _time_s(state: JobState, window: Window, column: int) -> float:
 
 
 def _ms(seconds: float) -> str:
-    """With the three digits that evidence is shown with."""
+    """With the three digits that evidence is shown with, of the number that it holds."""
+    seconds = _round(seconds)
     return (
         f"{seconds * 1e3:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s" if seconds < 120 else f"{seconds:.0f} s"
     )

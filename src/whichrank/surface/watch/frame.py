@@ -49,7 +49,7 @@ class RankNow(Struct, frozen=True, kw_only=True):
     operation: Operation | None = None
     """Blocked on this; null: on none."""
     entered: Operation | None = None
-    """Of those that it has in flight the oldest, where it is blocked on none."""
+    """One that it has in flight and somebody else is blocked on, where it is blocked on none itself."""
     blocked_s: float | None = None
     idle_s: float | None = None
     """Seconds since its latest operation began or ended, when it is blocked on none."""
