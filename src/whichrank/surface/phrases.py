@@ -96,11 +96,11 @@ _PREDICATE: Final = {
     ),
     Cause.COMMUNICATION_SLOW: _both("communicates slowly", "communicate slowly", "communicated slowly"),
 }
-_DISAGREES: Final = _both(
-    "disagrees with its peers in {op}",
-    "disagree with their peers in {op}",
-    "disagreed with its peers in {op}",
-    "disagreed with their peers in {op}",
+_CONTRADICTS: Final = _both(
+    "issued an operation{place} that contradicts its peers{waits}",
+    "issued operations{place} that contradict their peers{waits}",
+    "issued an operation{place} that contradicted its peers{waits}",
+    "issued operations{place} that contradicted their peers{waits}",
 )
 _SKIPPED: Final = _both(
     "left out or added an operation{place}", "left out or added operations{place}",
@@ -120,7 +120,10 @@ _HELD_UP: Final = frozenset({Reason.STOPPED, Reason.GIL_HELD, Reason.MEMORY_PRES
 
 _NO_NAME: Final = {
     Cause.NOT_ENTERED: Tenses("not all ranks have entered {op}", "not all ranks had entered {op}"),
-    Cause.INCONSISTENT: Tenses("ranks disagree in {op}", "ranks disagreed in {op}"),
+    Cause.INCONSISTENT: Tenses(
+        "ranks issued operations{place} that contradict each other",
+        "ranks issued operations{place} that contradicted each other",
+    ),
     Cause.DEADLOCK: Tenses(
         "ranks wait for each other in a cycle that includes {op}",
         "ranks waited for each other in a cycle that included {op}",
@@ -133,7 +136,7 @@ _NO_NAME: Final = {
 _NOT_AT_FAULT: Final = Tenses("no rank is at fault", "no rank was at fault")
 _UNEVEN: Final = Tenses("the ranks take unequally long", "the ranks took unequally long")
 _MORE_TOKENS: Final = Tenses("some ranks have more tokens than others", "some ranks had more tokens than others")
-_HOLDING_UP: Final = frozenset({Cause.NOT_ENTERED, Cause.DEVICE, Cause.INCONSISTENT})
+_HOLDING_UP: Final = frozenset({Cause.NOT_ENTERED, Cause.DEVICE})
 """Causes in which the culprits' part in the operation is what the others wait for."""
 _MESSAGES: Final = frozenset({"send", "recv", "recv_any"})
 _RAISED_ALIKE: Final = ("ranks that raised the same", "exception")
@@ -172,13 +175,13 @@ def predicate(incident: Incident, op: str) -> str:
     is_one = len(incident.culprits) == 1
     if incident.cause in (Cause.COMPUTE_SLOW, Cause.MIXED_SLOW):
         return _slow_predicate(incident, is_one=is_one)
-    said = _PREDICATE.get(incident.cause, _DISAGREES)
+    said = _PREDICATE.get(incident.cause, _CONTRADICTS)
     if incident.cause == Cause.INCONSISTENT and incident.op is None:
         said = _SKIPPED
     if incident.cause == Cause.NOT_ENTERED and incident.op and incident.op.kind in _MESSAGES:
         said = _NOT_ANSWERED
     tenses = said.one if is_one else said.several
-    return tenses[is_over(incident)].format(op=op, place=_on(incident))
+    return tenses[is_over(incident)].format(op=op, place=_on(incident), waits=_and_wait(incident))
 
 
 def _slow_predicate(incident: Incident, *, is_one: bool) -> str:
@@ -196,7 +199,15 @@ def _slow_predicate(incident: Incident, *, is_one: bool) -> str:
 
 
 def _on(incident: Incident) -> str:
-    return f" on {communicator_name(incident)}" if incident.communicator else ""
+    communicator = incident.communicator
+    return f" on {communicator.role or communicator_name(incident)}" if communicator else ""
+
+
+def _and_wait(incident: Incident) -> str:
+    total = incident.victims.count
+    if not total or incident.kind != "hang":
+        return ""
+    return f", and {count(total, 'rank')} {verb(incident, 'waits' if total == 1 else 'wait', 'waited')}"
 
 
 def communicator_name(incident: Incident) -> str:
@@ -250,7 +261,7 @@ def without_a_name(incident: Incident) -> str:
         return f"communication {verb(incident, 'is', 'was')} slow{_reason_as_noun(incident)}; no rank is named"
     if cause == Cause.TRANSPORT:
         return _nothing_comes_through(incident) + _reason_as_noun(incident)
-    said = _NO_NAME[cause][over].format(op=op_of(incident))
+    said = _NO_NAME[cause][over].format(op=op_of(incident), place=_on(incident))
     return f"{said}{_reason_as_noun(incident)}; no rank is named"
 
 
@@ -334,14 +345,15 @@ def because(incident: Incident) -> str:
     is_one = len(culprits) == 1
     if is_one and incident.cause == Cause.PROCESS_EXIT and culprits[0].why:
         return cut(why_of(incident, culprits[0]))
+    place = place_of(incident.evidence, culprits[0].rank) if is_one else ""
+    if place and (reason == Reason.USER_CODE or incident.cause in (Cause.INCONSISTENT, Cause.DEADLOCK)):
+        return verb(incident, f"it is in {place}", f"it was in {place}")
     if reason is None:
         return ""
     if incident.cause in (Cause.COMPUTE_SLOW, Cause.MIXED_SLOW) and reason in _SLOWLY:
         return ""
     if not is_one:
         return f"reason: {_AS_NOUN[reason]}"
-    if reason == Reason.USER_CODE and (place := place_of(incident.evidence, culprits[0].rank)):
-        return verb(incident, f"it is in {place}", f"it was in {place}")
     return _OF_ONE[reason][is_over(incident)]
 
 

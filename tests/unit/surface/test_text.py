@@ -215,7 +215,12 @@ def test_lines_of_code_of_both_sides_stand_together() -> None:
         Evidence(what=AT, value="step (/home/me/train.py:88)", where="rank 3"),
         Evidence(what=RAISED_AT, value="/home/me/train.py:95", where="rank 4"),
     )
-    lines = paragraph(msgspec.structs.replace(INCONSISTENT, evidence=facts)).split("\n")
+    case = msgspec.structs.replace(INCONSISTENT, culprits=(Culprit(rank=3, confidence=0.9, why="it"),), evidence=facts)
+    assert headline(case) == (
+        "ALERT hang: rank 3 issued an operation on dp that contradicts its peers, and 7 ranks wait; "
+        "it is in step (train.py:88)"
+    )
+    lines = paragraph(case).split("\n")
     at = lines.index("  code        ranks 0 and 1 are at /home/me/train.py:91, in step")
     assert lines[at + 1 : at + 3] == [
         "              rank 3 is at /home/me/train.py:88, in step",

@@ -144,7 +144,8 @@ def _operation(row: RankNow) -> Text:
         return Text("")
     flight = f", {row.in_flight} in flight" if row.in_flight else ""
     if row.state == "stopped":
-        return Text(f"inside {operation_text(row.entered)}" if row.entered else f"in no operation{flight}", style="cyan")
+        inside = f"inside {operation_text(row.entered)}" if row.entered else f"in no operation{flight}"
+        return Text(inside, style="cyan")
     if row.phase:
         return Text(f"phase '{row.phase}'{flight}", style="cyan")
     return Text(f"own code{flight}" if row.started else "no process group yet", style="cyan")
