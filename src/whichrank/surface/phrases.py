@@ -199,8 +199,13 @@ def _slow_predicate(incident: Incident, *, is_one: bool) -> str:
 
 
 def _on(incident: Incident) -> str:
-    communicator = incident.communicator
-    return f" on {communicator.role or communicator_name(incident)}" if communicator else ""
+    return f" on {_group(incident)}" if incident.communicator else ""
+
+
+def _group(incident: Incident) -> str:
+    """The communicator in short: its role, or its name where the role says no more than that it is of all ranks."""
+    role = incident.communicator.role if incident.communicator else None
+    return communicator_name(incident) if role in (None, "world", "ctrl") else role
 
 
 def _and_wait(incident: Incident) -> str:
@@ -220,7 +225,7 @@ def op_of(incident: Incident) -> str:
     name = f"the {incident.op.kind.replace('_', '-')}" if incident.op and incident.op.kind else "an operation"
     if incident.communicator is None:
         return name
-    return f"{name} on {incident.communicator.role or communicator_name(incident)}"
+    return f"{name} on {_group(incident)}"
 
 
 def op_in_question(incident: Incident) -> str:
@@ -343,7 +348,7 @@ def because(incident: Incident) -> str:
     if not culprits:
         return ""
     is_one = len(culprits) == 1
-    if is_one and incident.cause == Cause.PROCESS_EXIT and culprits[0].why:
+    if is_one and incident.cause in (Cause.PROCESS_EXIT, Cause.COMMUNICATION_SLOW) and culprits[0].why:
         return cut(why_of(incident, culprits[0]))
     place = place_of(incident.evidence, culprits[0].rank) if is_one else ""
     if place and (reason == Reason.USER_CODE or incident.cause in (Cause.INCONSISTENT, Cause.DEADLOCK)):

@@ -303,7 +303,7 @@ def of_imbalance(state: JobState, window: Window, excess: Excess, iteration_s: f
     more = float(excess.work[heaviest])
     evidence = [
         Evidence(what="iteration", value=_round(iteration_s), unit="s"),
-        Evidence(what="iteration if the work were even", value=_round(even_s), unit="s"),
+        Evidence(what="iteration if all ranks took equally long", value=_round(even_s), unit="s"),
     ]
     by_work = more > 1.03
     if by_work:
