@@ -19,7 +19,6 @@ from whichrank.analyzer.reasons import was_observed
 from whichrank.analyzer.state import JobState
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import (
-    AT,
     Cause,
     Communicator,
     Culprit,
@@ -31,6 +30,7 @@ from whichrank.model.incident import (
     Severity,
     Stage,
     Victims,
+    tells_place,
 )
 from whichrank.model.next_steps import needs_processes
 from whichrank.model.roles import infer_role
@@ -389,7 +389,7 @@ def _same(a: Incident, b: Incident) -> bool:
     def core(i: Incident) -> tuple[object, ...]:
         return (
             i.severity, i.status, i.kind, i.cause, i.reason, i.victims, i.complete,
-            [(c.rank, c.why) for c in (*i.culprits, *i.candidates)], sum(e.what == AT for e in i.evidence),
+            [(c.rank, c.why) for c in (*i.culprits, *i.candidates)], sum(map(tells_place, i.evidence)),
         )  # fmt: skip
 
     return core(a) == core(b)

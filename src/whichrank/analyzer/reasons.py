@@ -9,8 +9,7 @@ import numpy as np
 
 from whichrank.analyzer.state import JobState
 from whichrank.locate.deaths import how_it_ended, signal_of
-from whichrank.model.frames import is_own
-from whichrank.model.incident import AT, Evidence, Reason
+from whichrank.model.incident import Evidence, Reason
 from whichrank.model.picture import Picture
 from whichrank.model.telemetry import ProcessState, Stack, WaitChannel
 
@@ -27,6 +26,7 @@ _RENDEZVOUS = re.compile(
     r"|\(.*\btorch/distributed/(?:rendezvous|elastic/utils/store)\.py:\d+\)$"
 )
 """Frames of torch's own code that waits for other ranks. Under them lie store waits in C++, which have no frame."""
+_LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python3|<frozen|<string>|importlib")
 FEW = 4
 """Times as many ranks wait, at the least, for all that they wait for to be named on the word of operations alone."""
 MOST = 4
@@ -70,7 +70,7 @@ def reason_of(state: JobState, picture: Picture, rank: int) -> Told:
         )
     ]
     if where:
-        facts.append(Evidence(what=AT, value=where, where=f"rank {rank}"))
+        facts.append(Evidence(what="main thread at", value=where, where=f"rank {rank}"))
     at = f"; it is in {where}" if where else ""
     if stack and stack.holds_gil and stack.asleep and row["main_wait_channel"] not in _NO_SLEEP:
         return Told(
@@ -186,5 +186,5 @@ def place_in(stack: Stack | None) -> str:
     """The innermost frame of the user's own code, else the innermost frame; empty without a stack."""
     if not stack or not stack.frames:
         return ""
-    own = [f for f in stack.frames if is_own(f)]
+    own = [f for f in stack.frames if not _LIBRARY.search(f)]
     return (own or stack.frames)[0]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-_LIBRARY: Final = re.compile(r"site-packages|dist-packages|/lib/python3|<frozen|<string>|importlib")
+_LIBRARY: Final = re.compile(r"site-packages|dist-packages|/lib/python3|<frozen|<string>|importlib|whichrank/sensors/")
 _PACKAGE: Final = re.compile(r"(?:site|dist)-packages/([^/()]+)")
 
 

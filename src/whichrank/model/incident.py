@@ -63,6 +63,10 @@ NOBODY = frozenset({Cause.IMBALANCE, Cause.SUSPENDED, Cause.UNKNOWN})
 """Causes that name no culprit."""
 
 
+RAISED_ALIKE: Final = "ranks that raised the same"
+"""The fact, of cause `unknown` and reason `exception`, that no rank differs: `value` ranks, `where` of how many."""
+
+
 class Reason(StrEnum):
     """What is behind the cause, as far as evidence goes."""
 
@@ -162,6 +166,11 @@ class Evidence(_Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if isinstance(self.value, float) and not math.isfinite(self.value):
             raise ValueError(f"evidence '{self.what}' has no number: {self.value}")
+
+
+def tells_place(fact: Evidence) -> bool:
+    """Whether a fact is the line of code in which a thread of a rank is: `main thread at`, `thread 'loop' at`."""
+    return fact.what == AT or (fact.what.startswith("thread ") and fact.what.endswith(" at"))
 
 
 class Spent(_Value, frozen=True, kw_only=True):

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Final
 
-from whichrank.model.incident import AT, RAISED_AT, Cause, Culprit, Evidence, Incident, Link, Spent
+from whichrank.model.incident import AT, RAISED_AT, Cause, Culprit, Evidence, Incident, Link, Spent, tells_place
 from whichrank.model.links import rate_text
 from whichrank.model.next_steps import needs_processes
 from whichrank.surface.amounts import MOST_LISTED, count, duration, number, ranges, size
 from whichrank.surface.lines import labelled
 from whichrank.surface.phrases import communicator_name, is_over, rank_of, slow_path, verb, why_of
+from whichrank.surface.raised_alike import raised_alike
 
 _OF_A_RANK: Final = re.compile(r"rank (\d+)(.*)", re.DOTALL)
 
@@ -24,12 +25,12 @@ def details(incident: Incident) -> list[str]:
         ("links" if len(incident.links) > 1 else "link", _links(incident)),
         ("detected", _detected(incident)),
         ("confidence", _confidence(incident)),
-        ("evidence", _evidence([fact for fact in incident.evidence if fact.what not in (AT, RAISED_AT)])),
+        ("evidence", _evidence([fact for fact in incident.evidence if not _is_place(fact)])),
         ("code", _places(incident)),
         ("time spent", _spent(incident)),
         ("candidates" if len(incident.candidates) > 1 else "candidate", _candidates(incident)),
         ("missing", [] if incident.complete else ["telemetry of at least one rank"]),
-        ("to decide" if incident.cause == Cause.UNKNOWN else "next", next_steps(incident)),
+        ("to decide" if _is_open_question(incident) else "next", next_steps(incident)),
     ]
     return [line for label, texts in parts for line in labelled(label, texts)]
 
@@ -121,12 +122,16 @@ def _evidence(evidence: Sequence[Evidence]) -> list[str]:
 
 def _places(incident: Incident) -> list[str]:
     """Where in the code ranks are, those at one place together."""
-    facts = [fact for fact in incident.evidence if fact.what in (AT, RAISED_AT)]
+    facts = [fact for fact in incident.evidence if _is_place(fact)]
     told: dict[tuple[str, str], list[int]] = {}
     for fact in facts:
         if found := _OF_A_RANK.fullmatch(fact.where or ""):
             told.setdefault((fact.what, str(fact.value)), []).append(int(found[1]))
     return _listed([_place(incident, what, place, ranks) for (what, place), ranks in told.items()])
+
+
+def _is_place(fact: Evidence) -> bool:
+    return fact.what == RAISED_AT or tells_place(fact)
 
 
 def _place(incident: Incident, what: str, place: str, ranks: Sequence[int]) -> str:
@@ -136,7 +141,8 @@ def _place(incident: Incident, what: str, place: str, ranks: Sequence[int]) -> s
         return f"{whom} raised at {place}"
     function, bracket, line = place.removesuffix(")").rpartition(" (")
     are = verb(incident, "is" if is_one else "are", "was" if is_one else "were")
-    return f"{whom} {are} at {line}{', in ' + function if bracket else ''}"
+    thread = "" if what == AT else f" ({what.removesuffix(' at')})"
+    return f"{whom} {are} at {line}{', in ' + function if bracket else ''}{thread}"
 
 
 def _sort_of(item: Evidence) -> tuple[object, ...]:
@@ -191,11 +197,15 @@ def _parts(times: Sequence[Spent]) -> str:
     return f"{own} of its own, {transfer} in transfers, {waiting} waiting"
 
 
+def _is_open_question(incident: Incident) -> bool:
+    return incident.cause == Cause.UNKNOWN and not raised_alike(incident)
+
+
 def next_steps(incident: Incident) -> list[str]:
     """What to do; once the incident is over, nothing to processes: a pid may be that of another one."""
     over = is_over(incident)
     steps = [step for step in incident.next if not (over and needs_processes(step))]
-    if incident.cause != Cause.UNKNOWN or steps:
+    if steps or not _is_open_question(incident):
         return steps
     return [
         "the stacks of the ranks while it lasted: whichrank stacks"

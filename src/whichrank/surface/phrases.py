@@ -11,8 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from whichrank.model.incident import AT, Cause, Culprit, Evidence, Incident, Link, Reason
+from whichrank.model.incident import Cause, Culprit, Evidence, Incident, Link, Reason, tells_place
 from whichrank.surface.amounts import MOST_LISTED, count, ranges, rest
+from whichrank.surface.raised_alike import raised_alike
 from whichrank.surface.tense import past
 
 _PLACE: Final = re.compile(r"[^:]+:\d+")
@@ -138,8 +139,10 @@ _UNEVEN: Final = Tenses("the ranks take unequally long", "the ranks took unequal
 _MORE_TOKENS: Final = Tenses("some ranks have more tokens than others", "some ranks had more tokens than others")
 _HOLDING_UP: Final = frozenset({Cause.NOT_ENTERED, Cause.DEVICE})
 """Causes in which the culprits' part in the operation is what the others wait for."""
-_MESSAGES: Final = frozenset({"send", "recv", "recv_any"})
-_RAISED_ALIKE: Final = ("ranks that raised the same", "exception")
+_NO_OPERATION: Final = {"remote_call": "a remote call", "outside": "a wait outside of any operation"}
+"""What ranks wait in that is no operation of a communicator."""
+_MESSAGES: Final = frozenset({"send", "recv", "recv_any", *_NO_OPERATION})
+"""What its other end answers, and does not enter."""
 
 
 def is_over(incident: Incident) -> bool:
@@ -222,7 +225,8 @@ def communicator_name(incident: Incident) -> str:
 
 def op_of(incident: Incident) -> str:
     """`the all-reduce on dp`, by the role of its communicator, else its name."""
-    name = f"the {incident.op.kind.replace('_', '-')}" if incident.op and incident.op.kind else "an operation"
+    kind = incident.op.kind if incident.op else ""
+    name = _NO_OPERATION.get(kind) or (f"the {kind.replace('_', '-')}" if kind else "an operation")
     if incident.communicator is None:
         return name
     return f"{name} on {_group(incident)}"
@@ -282,7 +286,7 @@ def _unknown(incident: Incident) -> str:
     over = is_over(incident)
     total = incident.victims.count
     if raised := raised_alike(incident):
-        return f"{cut(raised)}; no rank differs"
+        return raised
     if incident.kind == "failed":
         what = "the job failed" if over else "the job fails"
     elif incident.kind == "slow":
@@ -367,7 +371,7 @@ def place_of(evidence: Sequence[Evidence], rank: int) -> str:
     wheres = (f"rank {rank}", f"rank {rank},")
     for fact in evidence:
         at_rank = fact.where is not None and (fact.where == wheres[0] or fact.where.startswith(wheres[1]))
-        if at_rank and fact.what == AT and isinstance(fact.value, str):
+        if at_rank and tells_place(fact) and isinstance(fact.value, str):
             return short_place(fact.value)
     return ""
 
@@ -381,17 +385,6 @@ def short_place(place: str) -> str:
 def why_of(incident: Incident, culprit: Culprit) -> str:
     """What the analyzer says of a rank, in the past once all is over."""
     return past(culprit.why) if is_over(incident) else culprit.why
-
-
-def raised_alike(incident: Incident) -> str:
-    """`all 4 ranks raised NotImplementedError: ... at train.py:41`, where the evidence says so of most; else empty."""
-    facts = {fact.what: fact for fact in incident.evidence}
-    alike, text = (facts.get(what) for what in _RAISED_ALIKE)
-    if incident.cause != Cause.UNKNOWN or incident.candidates or alike is None or text is None:
-        return ""
-    of_all = (alike.where or "").removeprefix("of ")
-    who = f"all {alike.value} ranks" if of_all == str(alike.value) else f"{alike.value} of {of_all} ranks"
-    return f"{who} raised {text.value}"
 
 
 def cut(text: str, most: int = MOST_CHARACTERS) -> str:

@@ -26,11 +26,11 @@ from whichrank.surface.phrases import (
     may_be,
     op_in_question,
     predicate,
-    raised_alike,
     subject,
     why_of,
     without_a_name,
 )
+from whichrank.surface.raised_alike import raised_alike
 
 _KIND: Final = {"hang": "hang", "slow": "slowdown", "failed": "failure"}
 _ITSELF: Final = frozenset({Cause.NOT_ENTERED, Cause.INCONSISTENT, Cause.DEADLOCK, Cause.DEVICE, Cause.PROCESS_EXIT})
@@ -60,7 +60,7 @@ def who(incident: Incident) -> str:
     """The first sentence: who it is, what it does, and why."""
     if not incident.culprits:
         if raised := raised_alike(incident):
-            return f"{raised}; no rank differs"
+            return raised
         waits = incident.kind == "hang" and incident.victims.count and incident.reason is None
         return may_be(incident) if incident.cause == Cause.UNKNOWN and waits else without_a_name(incident)
     named = subject(incident, in_full=True)

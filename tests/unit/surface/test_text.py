@@ -30,6 +30,7 @@ from incident_cases import (
 
 from whichrank.model.incident import (
     AT,
+    RAISED_ALIKE,
     RAISED_AT,
     Cause,
     Communicator,
@@ -183,19 +184,21 @@ def test_who_it_may_be_stands_in_the_headline(ranks: tuple[int, ...], said: str)
     assert headline(incident(Cause.UNKNOWN, candidates=candidates)) == f"ALERT hang: 7 ranks wait; {said}"
 
 
-def test_what_most_ranks_raised_alike_is_said_of_all() -> None:
+def test_what_most_ranks_raised_alike_is_said_of_all_and_asks_for_no_stacks() -> None:
     facts = (
-        Evidence(what="ranks that raised the same", value=4, where="of 4"),
-        Evidence(what="exception", value=f"NotImplementedError: {'no such thing ' * 20}at /home/me/train.py:41"),
-    )  # fmt: skip
-    case = incident(Cause.UNKNOWN, kind="failed", reason=Reason.EXCEPTION, evidence=facts)
-    title = headline(case)
-    # THEN the headline is cut between words, and keeps the place
-    assert title.startswith("ALERT failure: all 4 ranks raised NotImplementedError: no such thing no such")
-    assert re.search(r"(no|such|thing) … at train.py:41; no rank differs$", title)
-    assert "thing at /home/me/train.py:41; no rank differs. It happened at" in paragraph(case)
-    some = msgspec.structs.replace(case, evidence=(msgspec.structs.replace(facts[0], where="of 6"), facts[1]))
-    assert "4 of 6 ranks raised" in headline(some)
+        Evidence(what=RAISED_ALIKE, value=4, where="of 4"),
+        Evidence(what="exception", value="NotImplementedError: no such thing at /home/me/train.py:41", where="rank 0"),
+    )
+    case = incident(Cause.UNKNOWN, kind="failed", reason=Reason.EXCEPTION, evidence=facts, next=())
+    said = "all 4 ranks raised NotImplementedError: no such thing at train.py:41; no rank differs"
+    assert headline(case) == f"ALERT failure: {said}"
+    assert paragraph(case).startswith(f"A{said[1:]}. It happened at")
+    assert "stacks" not in paragraph(case)
+
+
+def test_waits_that_are_no_operation_of_a_group_are_said_so() -> None:
+    case = stopped(op=Op(trace_id=None, kind="remote_call"), communicator=None, stage=None)
+    assert "has not answered a remote call that holds up 7 ranks; its process is stopped" in headline(case)
 
 
 def test_message_of_an_exception_is_cut_at_words_and_keeps_its_place() -> None:
@@ -212,7 +215,7 @@ def test_lines_of_code_of_both_sides_stand_together() -> None:
     facts = (
         Evidence(what="operation issued", value="broadcast of 8", where="rank 3, round 7"),
         *(Evidence(what=AT, value="step (/home/me/train.py:91)", where=f"rank {rank}") for rank in (0, 1)),
-        Evidence(what=AT, value="step (/home/me/train.py:88)", where="rank 3"),
+        Evidence(what="thread 'loop' at", value="step (/home/me/train.py:88)", where="rank 3"),
         Evidence(what=RAISED_AT, value="/home/me/train.py:95", where="rank 4"),
     )
     case = msgspec.structs.replace(INCONSISTENT, culprits=(Culprit(rank=3, confidence=0.9, why="it"),), evidence=facts)
@@ -223,11 +226,11 @@ def test_lines_of_code_of_both_sides_stand_together() -> None:
     lines = paragraph(case).split("\n")
     at = lines.index("  code        ranks 0 and 1 are at /home/me/train.py:91, in step")
     assert lines[at + 1 : at + 3] == [
-        "              rank 3 is at /home/me/train.py:88, in step",
+        "              rank 3 is at /home/me/train.py:88, in step (thread 'loop')",
         "              rank 4 raised at /home/me/train.py:95",
     ]
     # AND they are no evidence besides
-    assert not any("thread" in line for line in lines)
+    assert not any("thread at" in line or "loop' at" in line for line in lines)
 
 
 def test_headline_has_the_line_of_code_of_a_rank_in_its_own_code() -> None:
