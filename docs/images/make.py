@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +35,7 @@ LOOK_EVERY_S, PATIENCE_S = 0.2, 120.0
 def demo(shm: str, *options: str) -> tuple[subprocess.Popen[bytes], int]:
     """A demo in a terminal of its own, and where to read what it prints."""
     ours, its = pty.openpty()
+    termios.tcsetwinsize(its, (WATCH_SIZE[1], VERDICT_WIDTH))
     fault = options or ("--fault", FAULT, "--seed", SEED)
     command = [sys.executable, "-m", "whichrank", "demo", "--ranks", RANKS, *fault]
     environ = {**os.environ, "WHICHRANK_SHM": shm, "PYTHONWARNINGS": "ignore"}

@@ -71,7 +71,7 @@ COMMAND_LINE = {
     "replay": ["PATH", "--methods", "--json"],
     "report": ["PATHS", "-o/--output", "--redact", "--force"],
     "run": ["--hang-timeout", "--slow-window", "--output", "--serve", "--join", "--quiet", "--record", "JOB_COMMAND"],
-    "stacks": ["JOB", "--suspects", "--rank", "--json"],
+    "stacks": ["JOB", "--suspects", "--rank", "--all-frames", "--json"],
     "watch": ["JOB", "--once", "--json"],
     "why": ["TARGET", "--json"],
 }

@@ -15,6 +15,7 @@ from whichrank.analyzer.endings import who_ended_it
 from whichrank.analyzer.history import History
 from whichrank.analyzer.holding import Holding
 from whichrank.analyzer.incidents import ANOTHER_S, Ledger
+from whichrank.analyzer.places import are_answered, sides_of, with_places
 from whichrank.analyzer.reach import knock_early
 from whichrank.analyzer.rendezvous import stopped_in_rendezvous
 from whichrank.analyzer.rounds import Rounds
@@ -67,6 +68,8 @@ GONE_ON_S = 3.0
 STACKS_AT_ONCE = 8
 STACKS_AGAIN_S = 5.0
 """Those of one rank, at the earliest."""
+PLACES_S = 1.2
+"""An alert of what contradicts itself waits so long, at most, for the lines of code of both sides."""
 CUT_OFF_S = 3.0
 """Without a word from any agent for this long nothing is claimed: the analyzer is cut off."""
 
@@ -245,6 +248,7 @@ class Analyzer:
             self._forget_what_is_over(picture)
         finding = who_ended_it(self.diagnosis, picture, self._prior, self._is_told(self._prior))
         if finding:
+            finding = with_places(self.state, finding)
             changed += self.ledger.report(finding, _severity(finding, self.state.open_ends()), now_s)
         return changed + self.ledger.end(now_s)
 
@@ -317,6 +321,7 @@ class Analyzer:
         if finding.cause == Cause.UNKNOWN and now_s - self._death_since_s < 2 * SETTLE_S:
             return []
         own_death = finding.cause == Cause.PROCESS_EXIT and self._is_apart(picture, ends, finding)
+        finding = with_places(self.state, finding)
         return self.ledger.report(finding, _severity(finding, ends), now_s, own_death=own_death)
 
     def _seen_leaving_s(self, now_s: float) -> float:
@@ -385,6 +390,8 @@ class Analyzer:
         changed = self._moved_on(picture, finding, now_s)
         self._look = Look.after(self._look, finding, now_s)
         self._closely = True
+        sides = sides_of(self.state, finding)
+        self._want_stacks(sides, now_s)
         waited_s = now_s - finding.onset_s
         if waited_s >= suspicious_s(self.config, self._usual.p99_s(finding.comm)):
             self._want_stacks([b.rank for b in finding.culprits or finding.candidates], now_s)
@@ -398,6 +405,9 @@ class Analyzer:
             return changed
         if urgency is Urgency.NOTICE and self._waited_out.is_usual(finding, waited_s) and not self._is_told(finding):
             return changed
+        if now_s - self._look.since_s < PLACES_S and not are_answered(self.state, sides, finding.onset_s):
+            return changed
+        finding = with_places(self.state, finding)
         return changed + self.ledger.report(finding, "alert" if urgency is Urgency.ALERT else "notice", now_s)
 
     def _begun(self, picture: Picture, finding: Finding, now_s: float) -> Finding:

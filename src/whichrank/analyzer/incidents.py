@@ -30,7 +30,9 @@ from whichrank.model.incident import (
     Severity,
     Stage,
     Victims,
+    tells_place,
 )
+from whichrank.model.next_steps import needs_processes
 from whichrank.model.plain_text import is_host_name, is_job_name
 from whichrank.model.roles import infer_role
 from whichrank.model.rows import UNNUMBERED, SensorState
@@ -41,6 +43,8 @@ MOST_LINKS = 64
 MOST_NOTICED = 1024
 ANOTHER_S = 1.0
 """A wait that began this much later than that of an open notice is another one."""
+MOST_OF_A_CANDIDATE = 0.5
+"""The confidence in a candidate, at the most: where it is more likely than not, it is named."""
 SENSOR_WORDS: dict[int, Literal["on", "fallback", "failed", "absent"]] = {
     SensorState.ON: "on",
     SensorState.FALLBACK: "fallback",
@@ -139,7 +143,7 @@ class Ledger:
 
     def rest(self) -> list[Incident]:
         """No later word will come, and when it ended is not known."""
-        changed = [msgspec.structs.replace(i, status="final") for i in self.incidents.values() if i.status == "open"]
+        changed = [_over(i, "final", None) for i in self.incidents.values() if i.status == "open"]
         self.incidents.update({i.id: i for i in changed})
         return changed
 
@@ -149,7 +153,7 @@ class Ledger:
         return changed + self._ended([i for i in self.incidents.values() if i.status == "open"], "final", now_s)
 
     def _ended(self, incidents: list[Incident], status: Literal["recovered", "final"], now_s: float) -> list[Incident]:
-        changed = [msgspec.structs.replace(i, status=status, ended=self.utc(now_s)) for i in incidents]
+        changed = [_over(i, status, self.utc(now_s)) for i in incidents]
         self.incidents.update({i.id: i for i in changed})
         return changed
 
@@ -159,7 +163,7 @@ class Ledger:
             return []
         if finding.names:
             self._settled.add(finding.names)
-        incident = self._make(finding, "alert", now_s, None)
+        incident = self._make(finding, "alert", now_s, None, is_present=False)
         self.incidents[incident.id] = incident
         return [incident]
 
@@ -200,11 +204,25 @@ class Ledger:
         self._over.update({key: (incident, now_s) for key, incident in zip(over, changed, strict=True)})
         return changed
 
-    def _make(self, finding: Finding, severity: Severity, now_s: float, current: Incident | None) -> Incident:
+    def _make(
+        self, finding: Finding, severity: Severity, now_s: float, current: Incident | None, *, is_present: bool = True
+    ) -> Incident:
+        """The incident of a finding.
+
+        Args:
+            finding: What is found.
+            severity: What it is worth.
+            now_s: The time.
+            current: What was said of it before.
+            is_present: It happens now: its ranks are still in the iteration in which it began.
+        """
         if current is None:
             self._count += 1
-        now = self.utc(now_s)
+        now, onset = self.utc(now_s), self.utc(finding.onset_s)
         named = finding.culprits or finding.candidates
+        stage = self._stage(finding, is_present=is_present and finding.kind != "slow")
+        if current and current.onset and current.onset <= onset:
+            onset, stage = current.onset, _begun_in(stage, current)
         return Incident(
             id=current.id if current else f"{self._job}-{self._count}",
             job=self._job,
@@ -215,14 +233,12 @@ class Ledger:
             reason=finding.reason,
             fault_class=finding.fault_class,
             culprits=tuple(self._culprit(b) for b in finding.culprits),
-            candidates=tuple(self._culprit(b) for b in finding.candidates),
+            candidates=tuple(self._culprit(b, MOST_OF_A_CANDIDATE) for b in finding.candidates),
             links=self._scoped(finding.links),
             communicator=self._communicator(finding.comm),
             op=self._op(finding),
-            stage=self._stage(finding),
-            onset=min(self.utc(finding.onset_s), current.onset)
-            if current and current.onset
-            else self.utc(finding.onset_s),
+            stage=stage,
+            onset=onset,
             detected=current.detected if current else now,
             located=now
             if finding.culprits and not (current and current.located)
@@ -235,12 +251,12 @@ class Ledger:
             complete=finding.complete,
         )
 
-    def _culprit(self, blame: Blame) -> Culprit:
+    def _culprit(self, blame: Blame, most: float = 1.0) -> Culprit:
         rank = blame.rank
         seen = rank < self._state.ranks.size and self._state.ranks.present[rank]
         return Culprit(
             rank=rank,
-            confidence=round(blame.confidence, 3),
+            confidence=round(min(blame.confidence, most), 3),
             why=blame.why,
             host=self._state.host.get(rank) or None,
             pid=(int(self._state.ranks.rows["pid"][rank]) or None) if seen else None,
@@ -288,10 +304,11 @@ class Ledger:
             dtype=dtype_name(op["dtype"]),
         )
 
-    def _stage(self, finding: Finding) -> Stage | None:
+    def _stage(self, finding: Finding, *, is_present: bool) -> Stage | None:
+        """Where in the training it happened; of what is not of the present only what the finding itself knows."""
         ranks = [b.rank for b in finding.culprits] + list(finding.victims)
         iteration = finding.iteration
-        if iteration is None:
+        if iteration is None and is_present:
             iteration = next((i for r in ranks if (i := self._iteration_of(r)) is not None), None)
         role = self._communicator(finding.comm)
         phase = finding.phase or ("data" if finding.reason == Reason.DATA_WAIT else None)
@@ -332,6 +349,20 @@ class Ledger:
         """Where a command is to be run; what cannot be the name of a host is not put into a shell's line."""
         host = self._state.host.get(rank, "")
         return f"on {host}" if is_host_name(host) else f"on the node of rank {rank}"
+
+
+def _over(incident: Incident, status: Literal["recovered", "final"], ended: datetime | None) -> Incident:
+    """The incident once it is over: what was to be done to its processes is not to be done any more."""
+    steps = tuple(step for step in incident.next if not needs_processes(step))
+    return msgspec.structs.replace(incident, status=status, ended=ended, next=steps)
+
+
+def _begun_in(stage: Stage | None, before: Incident) -> Stage | None:
+    """The stage that is found now, with the iteration in which the incident began; what is slow is so for many."""
+    iteration = before.stage.iteration if before.stage else None
+    if iteration is None and before.kind != "slow":
+        return stage
+    return msgspec.structs.replace(stage, iteration=iteration) if stage else before.stage
 
 
 def _on_top(known: Finding, finding: Finding, severity: Severity, own_death: bool) -> bool:
@@ -375,7 +406,7 @@ def _same(a: Incident, b: Incident) -> bool:
     def core(i: Incident) -> tuple[object, ...]:
         return (
             i.severity, i.status, i.kind, i.cause, i.reason, i.victims, i.complete,
-            [(c.rank, c.why) for c in (*i.culprits, *i.candidates)],
+            [(c.rank, c.why) for c in (*i.culprits, *i.candidates)], sum(map(tells_place, i.evidence)),
         )  # fmt: skip
 
     return core(a) == core(b)

@@ -164,7 +164,7 @@ def _shut(paths: Paths, scene: _Scene, pairs: list[Pair]) -> Finding:
         links=links_of(pairs),
         evidence=(*dead_words(pairs), *last, *paths.knocked(scene.heard, scene.quiet, scene.now_s)),
         complete=False,
-        next=("see from a third machine which side of these ways is out of reach: ping",),
+        next=("see from a third machine which side of these paths is out of reach: ping",),
     )
 
 

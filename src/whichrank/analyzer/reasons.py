@@ -59,7 +59,7 @@ def reason_of(state: JobState, picture: Picture, rank: int) -> Told:
         return _ended(state, rank)
     if picture.stopped[rank]:
         fact = Evidence(what="process state", value="stopped (T)", where=f"rank {rank}, pid {pid}")
-        return Told(Reason.STOPPED, f"its process {pid} is stopped", 0.99, (fact,))
+        return Told(Reason.STOPPED, "its process is stopped", 0.99, (fact,))
     stack = main_stack(state, rank)
     where = place_in(stack)
     if not was_observed(state, rank):

@@ -77,15 +77,32 @@ class Course:
     iterations: int
     ranks: Ints
 
-    def spent(self) -> Floats:
-        """Seconds per iteration of each rank, (R, 3): own, transfer, waiting."""
+    def spent(self, since: int = 0) -> Floats:
+        """Seconds per iteration of each rank, (R, 3): own, transfer, waiting.
+
+        Args:
+            since: The first iteration that counts, from 0.
+        """
+        counts = self.iteration >= since
         blocks = self.what == BLOCK
         known = blocks & (self.round >= 0) & (self.needs > 0)
         transfer_s = np.where(blocks, self.lasted_s, 0.0)
         transfer_s[known] = np.minimum(transfer_s[known], self.transfer_s[self.round[known]])
         waiting_s = np.where(blocks, self.lasted_s, 0.0) - transfer_s
-        columns = [np.bincount(self.rank, column, len(self.ranks)) for column in (self.own_s, transfer_s, waiting_s)]
-        return np.stack(columns, axis=1) / self.iterations
+        columns = [
+            np.bincount(self.rank, np.where(counts, column, 0.0), len(self.ranks))
+            for column in (self.own_s, transfer_s, waiting_s)
+        ]
+        return np.stack(columns, axis=1) / (self.iterations - since)
+
+    def since(self, number: int, last: int) -> int:
+        """The place of the iteration with this number; the first one if it was before, and two are left at least.
+
+        Args:
+            number: Of an iteration, as the ranks count.
+            last: The number of the last one here.
+        """
+        return int(np.clip(number - (last - self.iterations + 1), 0, max(0, self.iterations - 2)))
 
     def lost_in_collectives(self) -> tuple[float, float]:
         """Seconds per iteration, over all collectives: longest duration less shortest, and the shortest."""
@@ -108,6 +125,26 @@ class Course:
 
     def replay(self, own_s: Floats | None = None) -> float:
         """Seconds per iteration, but for the first one; NaN if the ranks would wait for each other for ever.
+
+        Args:
+            own_s: Other own times.
+        """
+        return self.pace(self.ends(own_s))
+
+    def pace(self, ends_s: Floats, since: int = 0) -> float:
+        """Seconds per iteration, but for the first one of all.
+
+        Args:
+            ends_s: When each iteration is over, from `ends`.
+            since: The first iteration that counts, from 0.
+        """
+        if len(ends_s) < 2:
+            return float(ends_s[-1])
+        before = max(since, 1) - 1
+        return float((ends_s[-1] - ends_s[before]) / (len(ends_s) - 1 - before))
+
+    def ends(self, own_s: Floats | None = None) -> Floats:
+        """When each iteration is over for all, in seconds; NaN if the ranks would wait for each other for ever.
 
         Args:
             own_s: Other own times.
@@ -149,13 +186,11 @@ class Course:
                 time = np.where(blocks & (needs == 0), time + self.lasted_s[event], time)
                 go |= blocks & there
             if not go.any():
-                return float("nan")
+                return np.full(self.iterations, np.nan)
             clock[live[go]] = time[go]
             at[live[go]] += 1
             live = live[at[live] < end[live]]
-        if self.iterations < 2:
-            return float(done[:, -1].max())
-        return float((done[:, -1].max() - done[:, 0].max()) / (self.iterations - 1))
+        return np.asarray(done.max(axis=0))
 
 
 def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size: Ints) -> Course | None:

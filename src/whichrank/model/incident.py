@@ -23,6 +23,10 @@ from whichrank.errors import IncidentFormatError
 
 SCHEMA: Final = "whichrank.incident/1"
 
+AT: Final = "main thread at"
+RAISED_AT: Final = "raised at"
+"""What of the evidence tells where in its code a rank is, or was when it raised."""
+
 Severity = Literal["notice", "alert"]
 Status = Literal["open", "recovered", "final"]
 Kind = Literal["hang", "slow", "failed"]
@@ -57,6 +61,10 @@ class Cause(StrEnum):
 
 NOBODY = frozenset({Cause.IMBALANCE, Cause.SUSPENDED, Cause.UNKNOWN})
 """Causes that name no culprit."""
+
+
+RAISED_ALIKE: Final = "ranks that raised the same"
+"""The fact, of cause `unknown` and reason `exception`, that no rank differs: `value` ranks, `where` of how many."""
 
 
 class Reason(StrEnum):
@@ -158,6 +166,11 @@ class Evidence(_Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if isinstance(self.value, float) and not math.isfinite(self.value):
             raise ValueError(f"evidence '{self.what}' has no number: {self.value}")
+
+
+def tells_place(fact: Evidence) -> bool:
+    """Whether a fact is the line of code in which a thread of a rank is: `main thread at`, `thread 'loop' at`."""
+    return fact.what == AT or (fact.what.startswith("thread ") and fact.what.endswith(" at"))
 
 
 class Spent(_Value, frozen=True, kw_only=True):

@@ -12,7 +12,8 @@ from whichrank.bench.judge import Verdict
 from whichrank.bench.setup import Result
 from whichrank.demo.fault import Fault
 from whichrank.errors import UsageError
-from whichrank.surface.text import duration, ranges
+from whichrank.surface.amounts import duration, ranges
+from whichrank.surface.lines import fitted
 
 _HEADINGS: Final = {
     "outside": "From outside, to the process of a rank:",
@@ -23,7 +24,6 @@ _Known = TypeVar("_Known")
 _SIMULATED: Final = "(simulated"
 """In the form of a fault that was done another way than the catalogue says."""
 _INDENT: Final = "  "
-_NARROWEST: Final = 40
 _PAIRS: Final = 4
 """Of ranks, told of a fault between them."""
 _NOT_RIGHT: Final[Mapping[Verdict, str]] = {
@@ -70,13 +70,10 @@ def listed(faults: Mapping[str, Fault]) -> str:
 
 
 def wrapped(text: str, *, to_terminal: bool) -> str:
-    """A paragraph, indented; on a terminal in lines that fit."""
-    if not to_terminal:
-        return _INDENT + text
-    width = max(_NARROWEST, shutil.get_terminal_size().columns)
-    return textwrap.fill(
-        text, width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
-    )
+    """Lines, indented; on a terminal so that they fit."""
+    if to_terminal:
+        text = fitted(text, shutil.get_terminal_size().columns - len(_INDENT))
+    return textwrap.indent(text, _INDENT)
 
 
 def truth_told(truth: Mapping[str, Any] | None, faults: Mapping[str, Fault]) -> str:

@@ -91,8 +91,15 @@ def _newest(root: Path) -> Found:
             where=str(absolute(root)),
             mend="whichrank why DIR, or start one: whichrank run -- COMMAND",
         )
-    healthy = [folder for folder in running if absolute(runs[0]) != absolute(folder)]
-    return Found(read_incidents(runs[0] / FILE_NAME), healthy=tuple(healthy))
+    is_older = not any(_is_same(runs[0], folder) for folder in running)
+    return Found(read_incidents(runs[0] / FILE_NAME), healthy=tuple(running) if is_older else ())
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether two paths are of one folder, by whatever links they lead there."""
+    with contextlib.suppress(OSError):
+        return os.path.samefile(one, other)  # noqa: PTH121
+    return absolute(one) == absolute(other)
 
 
 def _running() -> Iterator[Path]:

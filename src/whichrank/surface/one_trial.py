@@ -19,7 +19,7 @@ from whichrank.errors import UsageError, WhichrankError
 from whichrank.model.plain_text import one_line
 from whichrank.surface.demo_words import agreement, truth_told, wrapped
 from whichrank.surface.terminal import show
-from whichrank.surface.text import paragraph
+from whichrank.surface.text import headline, paragraph
 from whichrank.wire.tape import FILE_NAME
 
 
@@ -102,13 +102,9 @@ def _tell(trial: Trial, result: Result, *, as_json: bool) -> None:
     incidents = trial.incidents()
     show("\nThe verdict:")
     for incident in incidents:
-        severity = incident.severity.upper()
-        text = wrapped(f"{severity} {paragraph(incident)}", to_terminal=to_terminal)
-        colour = "red" if incident.severity == "alert" else "yellow"
-        before, _, after = text.partition(severity)
-        for part, of in ((before, None), (severity, colour)):
-            show(part, colour=of, nl=False)
-        show(after)
+        title = wrapped(headline(incident), to_terminal=to_terminal)
+        show(title, colour="red" if incident.severity == "alert" else "yellow")
+        show(wrapped(paragraph(incident), to_terminal=to_terminal))
     if not incidents:
         show("  no incident")
     show("\nThe truth:\n" + wrapped(truth_told(result.truth, known_faults()), to_terminal=to_terminal))

@@ -14,10 +14,13 @@ from typing import Final
 
 _PAST: Final = {
     "has": "had", "have": "had", "is": "was", "are": "were", "wait": "waited", "waits": "waited", "sleeps": "slept",
-    "holds": "held", "writes": "wrote", "work": "worked", "runs": "ran", "get": "got", "does": "did", "lacks": "lacked",
+    "holds": "held", "writes": "wrote", "work": "worked", "runs": "ran", "run": "ran", "get": "got", "does": "did",
+    "lacks": "lacked", "takes": "took", "makes": "made", "costs": "cost", "limits": "limited", "sends": "sent",
+    "receives": "received", "reads": "read",
 }  # fmt: skip
 _SUBJECT: Final = (
-    r"it|its process(?: \d+)?|its main thread|its child processes|its node|its peers|(?:the )?others|ranks|\d+|that"
+    r"it(?: alone)?|its process(?: \d+)?|its main thread|its child processes|its node|(?:those of )?its peers"
+    r"|its (?:control group|affinity|core|memory|hypervisor|garbage collector)|(?:the )?others|ranks|\d+|that"
 )
 _CLAUSE: Final = re.compile(rf"(?<![\w.:/'-])({_SUBJECT}) ({'|'.join(_PAST)})\b(?![\w.:/(-])", re.IGNORECASE)
 _MESSAGE: Final = " raised "

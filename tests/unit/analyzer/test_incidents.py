@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from batches import T0, WORLD, Node, S, analyzer, comm_info, hung, last_of, records, watch
 
+from whichrank.analyzer import Analyzer
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Incident, Link, Reason, Severity
 from whichrank.model.rows import Status
@@ -472,6 +473,67 @@ def test_a_link_says_whether_it_leaves_a_node() -> None:
     finding = Finding(cause=Cause.COMMUNICATION_SLOW, kind="slow", links=ways, onset_s=1.0)
     (incident,) = a.ledger.keep("links", finding, "alert", NOW_S, 20.0)
     assert [link.scope for link in incident.links] == ["intra_node", "inter_node", None]
+
+
+def test_a_candidate_is_never_certain() -> None:
+    # GIVEN one candidate, and nothing that tells it from a culprit but proof
+    ledger = analyzer_with_world().ledger
+    finding = Finding(cause=Cause.UNKNOWN, candidates=(Blame(2, 1.0, "others wait for it"),))
+    (incident,) = ledger.report(finding, "alert", NOW_S + 5.0)
+    assert [c.confidence for c in incident.candidates] == [0.5]
+
+
+def test_what_is_to_be_done_to_processes_is_not_to_be_done_once_it_is_over() -> None:
+    # GIVEN an alert of a stopped rank, with the command that continues it
+    a, n = analyzer(), hung(1)
+    n.is_(1, ProcessState.STOPPED)
+    said = watch(a, n, first_s=1.5, last_s=5.0)
+    assert [step.partition(": ")[2] for step in said[-1].next] == ["kill -CONT 101"]
+    # WHEN it goes on
+    n.is_(1, ProcessState.SLEEPING)
+    for rank in range(4):
+        n.moves_on(rank).did(rank, 7, 12)
+    said = watch(a, n, first_s=5.5, last_s=8.0)
+    assert said[-1].status == "recovered"
+    assert said[-1].next == ()
+    # AND a step that does not need them stays
+    ledger = analyzer_with_world().ledger
+    steps = ("see who waits: whichrank stacks --suspects", "see what ended it: dmesg")
+    finding = Finding(cause=Cause.UNKNOWN, next=steps)
+    ledger.report(finding, "alert", NOW_S + 5.0)
+    (over,) = ledger.end(NOW_S + 6.0)
+    assert over.next == ("see what ended it: dmesg",)
+
+
+def test_iteration_is_that_of_the_onset() -> None:
+    # GIVEN ranks that are in iteration 40
+    a = analyzer_with_world(iteration=40)
+    blame = (Blame(1, 0.9, "it is slow"),)
+    slow = Finding(cause=Cause.COMPUTE_SLOW, kind="slow", culprits=blame, iteration=18, onset_s=NOW_S)
+    (first,) = a.ledger.keep("rank 1", slow, "notice", NOW_S + 1.0, 10.0)
+    # WHEN more is known of the same, from a later window
+    later = replace(slow, iteration=31, onset_s=NOW_S + 3.0, reason=Reason.CPU_LIMIT)
+    (second,) = a.ledger.keep("rank 1", later, "alert", NOW_S + 5.0, 10.0)
+    # THEN onset and iteration stay those of the beginning
+    assert first.onset == second.onset
+    assert [i.stage and i.stage.iteration for i in (first, second)] == [18, 18]
+    # AND of what was long ago, or nobody knows when, the iteration of now is not told
+    (unknown,) = a.ledger.keep("rank 2", replace(slow, iteration=None), "notice", NOW_S + 1.0, 10.0)
+    wrong = Finding(cause=Cause.INCONSISTENT, kind="failed", fault_class="H2", culprits=(Blame(3, 0.9, "it"),))
+    (closed,) = a.ledger.add_closed(wrong, NOW_S + 6.0)
+    assert [i.stage and i.stage.iteration for i in (unknown, closed)] == [None, None]
+    # AND of a hang, whose ranks are still where they were, it is
+    (hang,) = a.ledger.report(Finding(cause=Cause.NOT_ENTERED, culprits=(Blame(1, 0.9, "it"),)), "alert", NOW_S + 7.0)
+    assert hang.stage is not None
+    assert hang.stage.iteration == 40
+
+
+def analyzer_with_world(iteration: int | None = None) -> Analyzer:
+    """One that knows four ranks, and in which iteration they are."""
+    a, n = analyzer(), hung()
+    a.feed(n.batch(1.0), NOW_S + 1.0)
+    a.ledger._iteration_of = lambda _rank: iteration
+    return a
 
 
 def test_a_wait_that_comes_again_for_the_same_reason_is_told_once() -> None:

@@ -203,3 +203,18 @@ def test_for_how_long_two_ranks_are_blocked_in_what_both_do() -> None:
     assert made.blocked_between(0, 1) == pytest.approx(0.05, rel=0.05)
     assert made.blocked_between(1, 2) == pytest.approx(0.082, rel=0.05)
     assert made.blocked_between(0, 0) == pytest.approx(0.002, rel=0.05)
+
+
+def test_pace_and_times_count_from_the_iteration_that_is_asked_for() -> None:
+    # GIVEN iterations, and when each of them is over
+    whole = course(tp_pp_dp(), {6: 1.5})
+    ends_s = whole.ends()
+    assert whole.pace(ends_s) == pytest.approx(whole.replay())
+    assert whole.pace(ends_s, 3) == pytest.approx(float(np.diff(ends_s)[2:].mean()))
+    # THEN the times of all iterations are those of the first ones and of the rest
+    n, k = whole.iterations, 3
+    later, all_s = whole.spent(k), whole.spent()
+    assert later.shape == all_s.shape
+    assert (all_s * n - later * (n - k) >= -1e-9).all()
+    # AND an iteration is found by its number, or the first where it was before
+    assert [whole.since(number, last=20) for number in (20, 20 - n + 3, 2)] == [n - 2, 2, 0]

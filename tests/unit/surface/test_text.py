@@ -1,4 +1,4 @@
-"""The paragraph: all that the fields say, and nothing more."""
+"""Headline and paragraph: all that the fields say, in sentences that are read once, and nothing more."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ from incident_cases import (
 )
 
 from whichrank.model.incident import (
+    AT,
+    RAISED_ALIKE,
+    RAISED_AT,
     Cause,
     Communicator,
     Culprit,
@@ -41,40 +44,57 @@ from whichrank.model.incident import (
     Stage,
     Victims,
 )
-from whichrank.surface.tense import past
-from whichrank.surface.text import duration, headline, number, paragraph, ranges, size
+from whichrank.surface.lines import fitted
+from whichrank.surface.text import headline, paragraph
 
 DOCS = Path(__file__).parents[3] / "docs"
+MEMBERS = Communicator(id="1", name="dp_0", role="dp", members=tuple(range(8)))
+STOPPED = Culprit(
+    rank=6,
+    host="gpu07",
+    pid=4211,
+    confidence=0.99,
+    why="it has not entered all_reduce #7 on dp_0, and its process is stopped",
+)
+OVER = {"status": "recovered", "ended": ONSET + timedelta(seconds=40)}
+ENDED = Culprit(rank=5, confidence=0.99, why="its process was killed by signal 9 (SIGKILL)")
 
 
-def test_hang_of_a_stopped_rank() -> None:
-    assert paragraph(not_entered()) == (
-        "Hang: rank 5 (node-a, pid 4211, cuda:1) has not entered all-reduce (64 MiB, bfloat16) on dp_0 (dp, 8 ranks). "
-        "Reason: the process is stopped. "
-        "It began at 2026-01-02 03:04:05 UTC and was detected after 2.5 s. "
-        "7 ranks wait (0-4, 6 and 7). "
-        "Stage: iteration 1,204, backward of microbatch 3, layer 17, all-reduce of 64 MiB on tp. "
-        "Rank 5, confidence 97%: its process is in state T. "
-        "Evidence: time blocked 12.3 s (rank 3). "
-        "Next: `whichrank stacks --suspects`."
+def stopped(**changes: object) -> Incident:
+    """Rank 6 has not entered the all-reduce that seven ranks wait in, since it is stopped."""
+    fields = {
+        "culprits": (STOPPED,), "communicator": MEMBERS, "victims": Victims(count=7, ranks=(0, 1, 2, 3, 4, 5, 7)),
+        "stage": Stage(iteration=1204, phase="dp_sync", op="all_reduce #7 on dp_0"),
+        "next": ("on gpu07: kill -CONT 4211",),
+    }  # fmt: skip
+    return not_entered(**{**fields, **changes})
+
+
+def test_verdict_is_a_headline_two_sentences_and_lines() -> None:
+    # GIVEN a hang of a stopped rank THEN the headline has who, what and why, and can be read aloud
+    assert headline(stopped()) == (
+        "ALERT hang: rank 6 (node gpu07) has not entered the all-reduce on dp that 7 ranks wait in; "
+        "its process is stopped"
     )
-    assert headline(not_entered()) == "ALERT hang: rank 5 has not entered all-reduce on dp"
+    # AND below it two sentences say who, why, and who waits since when, and lines say the rest
+    assert paragraph(stopped()).split("\n") == [
+        "Rank 6 (node gpu07, pid 4211) has not entered all_reduce #7 on dp_0, and its process is stopped. "
+        "Ranks 0-5 and 7 have waited since 2026-01-02 03:04:05 UTC.",
+        "  where       iteration 1,204, dp_sync, all_reduce #7 on dp_0 (dp, 8 ranks, 64 MiB, bfloat16)",
+        "  detected    after 2.5 s",
+        "  confidence  99%",
+        "  evidence    time blocked: 12.3 s (rank 3)",
+        "  next        on gpu07: kill -CONT 4211",
+    ]
 
 
-def test_where_an_iteration_goes() -> None:
-    # GIVEN a slow rank, and peers of whom one is told, or several
-    times = tuple(Spent(rank=r, own_s=o, transfer_s=0.01, waiting_s=w) for r, o, w in ((5, 0.2, 0.0), (1, 0.1, 0.1)))
-    told = msgspec.structs.replace(SLOW, times=times)
-    assert (
-        "Of an iteration rank 5 spends 200 ms by itself, 10 ms in transfers and 0 ms waiting; rank 1 in the same"
-        " position spends 100 ms by itself, 10 ms in transfers and 100 ms waiting."
-    ) in paragraph(told)
-    more = (*times, Spent(rank=2, own_s=0.3, transfer_s=0.02, waiting_s=0.2))
-    over = msgspec.structs.replace(told, times=more, status="final")
-    assert "; 2 ranks in the same position spent in the median 200 ms by itself, 15 ms in" in paragraph(over)
-    # AND a rank that has no peers stands alone
-    alone = msgspec.structs.replace(told, times=times[:1])
-    assert "Of an iteration rank 5 spends 200 ms by itself, 10 ms in transfers and 0 ms waiting." in paragraph(alone)
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_lines_fit_a_terminal_and_stay_beside_their_label(columns: int) -> None:
+    lines = fitted(paragraph(stopped()), columns).split("\n")
+    assert max(map(len, lines)) <= columns
+    below = lines[next(n for n, line in enumerate(lines) if line.startswith("  where")) :]
+    assert all(line[:2] == "  " and (line[2:14].strip() == "" or line[13] == " ") for line in below)
+    assert "".join(lines).replace(" ", "") == paragraph(stopped()).replace(" ", "").replace("\n", "")
 
 
 @pytest.mark.parametrize(
@@ -82,26 +102,18 @@ def test_where_an_iteration_goes() -> None:
     [
         (
             KILLED,
-            [
-                "Failure: rank 3 (node-b) left the job",
-                "Reason: a signal",
-                "exit code -9 (rank 3)",
-                "showed in all-reduce",
-            ],
+            ["Rank 3 (node node-b) was ended by SIGKILL. It happened at", "were affected", "exit code: -9 (rank 3)"],
         ),
-        (INCONSISTENT, ["rank 2 disagrees with its peers in all-reduce", "called broadcast where 7 peers"]),
-        (DEADLOCK, ["ranks 1 and 2 wait for each other in a cycle", "it entered tp_0 before dp_0", "confidence 90%"]),
-        (SUSPENDED, ["Notice, no alarm", "no rank is at fault: everything was stopped"]),
-        (TRANSPORT, ["communication has stopped", "link from rank 1 to rank 4; the fault is at the sender"]),
-        (UNKNOWN, ["does not say which rank is at fault", "Candidates: rank 2: it is one op behind; rank 6 (node-b)"]),
-        (UNKNOWN, ["What would decide it: the telemetry that is missing; `whichrank stacks --suspects`"]),
-        (
-            RECOVERED,
-            ["Notice, no alarm: recovered hang: rank 5", "had not entered", "7 ranks waited", "after 3 min 20 s"],
-        ),
-        (NODE_LOST, ["ranks 8-15 are lost with their node"]),
-        (SLOW, ["Slowdown: rank 5", "is slow in computation", "Reason: a CPU limit", "7 ranks lose time"]),
-        (IMBALANCE, ["no rank is at fault: the work itself is uneven", "more tokens than its peers"]),
+        (INCONSISTENT, ["Rank 2 called broadcast where 7 peers called all-reduce. Ranks"]),
+        (DEADLOCK, ["Ranks 1 and 2 entered operations in another order", "90%, rank 1: it entered tp_0 before dp_0"]),
+        (SUSPENDED, ["All processes are stopped; no rank is at fault. Ranks 0-4, 6 and 7 have been stopped since"]),
+        (TRANSPORT, ["Nothing comes through from rank 1 to rank 4", "rank 1 to rank 4: the fault is at the sender"]),
+        (UNKNOWN, ["The culprit may be rank 2 or rank 6.", "candidates  rank 2: it is one op behind"]),
+        (UNKNOWN, ["missing     telemetry of at least one rank", "to decide   whichrank stacks --suspects"]),
+        (RECOVERED, ["had not entered", "waited for 3 min 20 s, from"]),
+        (NODE_LOST, ["Ranks 8-15 (node node-c) are lost with their node", "80%, ranks 8-15 (node node-c)"]),
+        (SLOW, ["Rank 5 (node node-a, pid 4211, cuda:1) computes slowly", "have lost time since"]),
+        (IMBALANCE, ["Some ranks have more tokens than others; no rank is at fault"]),
     ],
 )
 def test_each_cause_says_its_own(case: Incident, said: list[str]) -> None:
@@ -109,74 +121,196 @@ def test_each_cause_says_its_own(case: Incident, said: list[str]) -> None:
         assert part in paragraph(case)
 
 
-@pytest.mark.parametrize("cause", list(Cause))
-@pytest.mark.parametrize("status", ["open", "recovered", "final"])
-@pytest.mark.parametrize("names", [0, 1, 2])
-def test_every_cause_status_and_number_of_names_reads(cause: Cause, status: str, names: int) -> None:
-    # GIVEN any cause in any state, with as many culprits as it may have
-    nobody = cause in {Cause.UNKNOWN, Cause.IMBALANCE, Cause.SUSPENDED}
-    culprits = () if nobody else tuple(Culprit(rank=rank, confidence=0.5, why="") for rank in (41, 43)[:names])
-    ended = ONSET + timedelta(hours=2) if status == "recovered" else None
-    case = incident(cause, status=status, ended=ended, culprits=culprits)
-    # THEN the text is one line of sentences that names exactly them
-    text = paragraph(case)
-    assert "\n" not in text
-    assert text.endswith(".")
-    assert "None" not in text
-    assert "{" not in text
-    for rank in (41, 43):
-        assert (str(rank) in text) == (rank in {culprit.rank for culprit in culprits})
-        assert (str(rank) in headline(case)) == (rank in {culprit.rank for culprit in culprits})
-    assert len(headline(case)) < 120
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        (stopped(), "that 7 ranks wait in; its process is stopped"),
+        (stopped(victims=Victims(count=1, ranks=(3,))), "that rank 3 waits in; its process is stopped"),
+        # Some wait elsewhere, for those that wait here.
+        (stopped(victims=Victims(count=9, ranks=(*range(6), 7, 8, 9))), "that holds up 9 ranks; its process is"),
+        (stopped(victims=Victims()), "has not entered the all-reduce on dp; its process is stopped"),
+        (stopped(op=Op(trace_id=None, kind="recv")), "has not answered the recv on dp that holds up 7 ranks; its"),
+        (stopped(culprits=(STOPPED, RANK_5)), "ranks 5 and 6 have not entered the all-reduce on dp that 7 ranks "
+         "wait in; reason: a stopped process"),
+    ],
+)  # fmt: skip
+def test_who_waits_in_an_operation_is_said_as_it_is(case: Incident, said: str) -> None:
+    assert said in headline(case)
 
 
-ENDED = Culprit(rank=5, confidence=0.99, why="its process was killed by signal 9 (SIGKILL)")
-OVER = {"status": "recovered", "ended": ONSET + timedelta(seconds=40)}
+@pytest.mark.parametrize(
+    ("cause", "reason", "said"),
+    [
+        (Cause.COMPUTE_SLOW, None, "computes slowly"),
+        (Cause.COMPUTE_SLOW, Reason.DATA_WAIT, "loads its data slowly"),
+        (Cause.COMPUTE_SLOW, Reason.CHECKPOINT, "writes its checkpoint slowly"),
+        (Cause.COMPUTE_SLOW, Reason.CPU_CONTENTION, "computes slowly; it competes for the CPU"),
+        (Cause.COMPUTE_SLOW, Reason.STOPPED, "is held up in each iteration; its process is stopped"),
+        (Cause.COMPUTE_SLOW, Reason.MEMORY_PRESSURE, "is held up in each iteration; its node is short of memory"),
+        (Cause.MIXED_SLOW, Reason.DATA_WAIT, "loads its data slowly, and communication is slow besides"),
+    ],
+)
+def test_what_a_slow_rank_does_slowly_depends_on_the_reason(cause: Cause, reason: Reason | None, said: str) -> None:
+    # GIVEN a slow rank, and why THEN one that waits for data is not said to compute slowly
+    case = incident(cause, kind="slow", reason=reason, culprits=(Culprit(rank=5, confidence=0.9, why=""),))
+    assert headline(case) == f"ALERT slowdown: rank 5 {said}"
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        (None, "the ranks take unequally long"),
+        (Reason.MORE_TOKENS, "some ranks have more tokens than others"),
+        (Reason.CPU_CONTENTION, "the ranks take unequally long (competition for the CPU)"),
+    ],
+)
+def test_of_what_is_uneven_the_work_is_blamed_only_if_it_is_the_work(reason: Reason | None, said: str) -> None:
+    case = incident(Cause.IMBALANCE, kind="slow", reason=reason)
+    assert headline(case) == f"ALERT slowdown: {said}; no rank is at fault"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        ((), "the evidence names no rank"),
+        ((2,), "the culprit may be rank 2, but that is not proved"),
+        ((2, 6), "the culprit may be rank 2 or rank 6"),
+        ((1, 2, 6), "the culprit may be rank 1, rank 2 or rank 6"),
+        ((1, 2, 3, 6), "the culprit may be one of ranks 1-3 and 6"),
+    ],
+)
+def test_who_it_may_be_stands_in_the_headline(ranks: tuple[int, ...], said: str) -> None:
+    candidates = tuple(Culprit(rank=rank, confidence=0.2, why="") for rank in ranks)
+    assert headline(incident(Cause.UNKNOWN, candidates=candidates)) == f"ALERT hang: 7 ranks wait; {said}"
+
+
+def test_what_most_ranks_raised_alike_is_said_of_all_and_asks_for_no_stacks() -> None:
+    facts = (
+        Evidence(what=RAISED_ALIKE, value=4, where="of 4"),
+        Evidence(what="exception", value="NotImplementedError: no such thing at /home/me/train.py:41", where="rank 0"),
+    )
+    case = incident(Cause.UNKNOWN, kind="failed", reason=Reason.EXCEPTION, evidence=facts, next=())
+    said = "all 4 ranks raised NotImplementedError: no such thing at train.py:41; no rank differs"
+    assert headline(case) == f"ALERT failure: {said}"
+    assert paragraph(case).startswith(f"A{said[1:]}. It happened at")
+    assert "stacks" not in paragraph(case)
+
+
+def test_waits_that_are_no_operation_of_a_group_are_said_so() -> None:
+    case = stopped(op=Op(trace_id=None, kind="remote_call"), communicator=None, stage=None)
+    assert "has not answered a remote call that holds up 7 ranks; its process is stopped" in headline(case)
+
+
+def test_message_of_an_exception_is_cut_at_words_and_keeps_its_place() -> None:
+    why = f"its process raised ValueError: {'batch 17 is bad ' * 20}at /home/me/train.py:88"
+    case = incident(Cause.PROCESS_EXIT, kind="failed", reason=Reason.EXCEPTION,
+                    culprits=(Culprit(rank=3, confidence=0.99, why=why),))  # fmt: skip
+    assert re.search(r"batch 17 is bad (batch |17 |is |bad )*… at train.py:88$", headline(case))
+    assert len(headline(case)) < 200
+    assert why in paragraph(case)
+
+
+def test_lines_of_code_of_both_sides_stand_together() -> None:
+    # GIVEN ranks at two places, and one that raised
+    facts = (
+        Evidence(what="operation issued", value="broadcast of 8", where="rank 3, round 7"),
+        *(Evidence(what=AT, value="step (/home/me/train.py:91)", where=f"rank {rank}") for rank in (0, 1)),
+        Evidence(what="thread 'loop' at", value="step (/home/me/train.py:88)", where="rank 3"),
+        Evidence(what=RAISED_AT, value="/home/me/train.py:95", where="rank 4"),
+    )
+    case = msgspec.structs.replace(INCONSISTENT, culprits=(Culprit(rank=3, confidence=0.9, why="it"),), evidence=facts)
+    assert headline(case) == (
+        "ALERT hang: rank 3 issued an operation on dp that contradicts its peers, and 7 ranks wait; "
+        "it is in step (train.py:88)"
+    )
+    lines = paragraph(case).split("\n")
+    at = lines.index("  code        ranks 0 and 1 are at /home/me/train.py:91, in step")
+    assert lines[at + 1 : at + 3] == [
+        "              rank 3 is at /home/me/train.py:88, in step (thread 'loop')",
+        "              rank 4 raised at /home/me/train.py:95",
+    ]
+    # AND they are no evidence besides
+    assert not any("thread at" in line or "loop' at" in line for line in lines)
+
+
+def test_headline_has_the_line_of_code_of_a_rank_in_its_own_code() -> None:
+    at = Evidence(what=AT, value="wait_for_a_file (/tmp/first/train_waits.py:16)", where="rank 6")
+    case = stopped(reason=Reason.USER_CODE, evidence=(at,))
+    assert headline(case).endswith("that 7 ranks wait in; it is in wait_for_a_file (train_waits.py:16)")
+    assert headline(stopped(reason=Reason.USER_CODE)).endswith("; it runs its own code")
+
+
+def test_same_fact_of_several_ranks_is_one_line() -> None:
+    evidence = tuple(
+        Evidence(what="operation issued", value="all_reduce of 8", where=f"rank {rank}, round 7")
+        for rank in (0, 1, 2, 5)
+    )
+    assert "  evidence    operation issued: all_reduce of 8 (ranks 0-2 and 5, round 7)" in paragraph(
+        not_entered(evidence=evidence)
+    )
+
+
+def test_where_an_iteration_goes() -> None:
+    # GIVEN a slow rank, and peers of whom one is told, or several
+    times = tuple(Spent(rank=r, own_s=o, transfer_s=0.01, waiting_s=w) for r, o, w in ((5, 0.2, 0.0), (1, 0.1, 0.1)))
+    told = msgspec.structs.replace(SLOW, times=times)
+    assert paragraph(told).split("\n")[-3:-1] == [
+        "  time spent  rank 5, per iteration: 200 ms of its own, 10 ms in transfers, 0 ms waiting",
+        "              rank 1, in its position: 100 ms of its own, 10 ms in transfers, 100 ms waiting",
+    ]
+    more = (*times, Spent(rank=2, own_s=0.3, transfer_s=0.02, waiting_s=0.2))
+    assert "median of 2 ranks in its position: 200 ms of its own, 15 ms in" in paragraph(
+        msgspec.structs.replace(told, times=more)
+    )
+    # AND a rank that has no peers stands alone
+    assert "position" not in paragraph(msgspec.structs.replace(told, times=times[:1]))
 
 
 def test_recovered_incident_of_a_rank_that_ended_does_not_let_it_come_late() -> None:
     # GIVEN a rank that died, whose job was then started again
     gone = incident(Cause.PROCESS_EXIT, kind="failed", reason=Reason.SIGNAL, culprits=(ENDED,), **OVER)
-    raised = incident(Cause.NOT_ENTERED, reason=Reason.EXCEPTION, culprits=(ENDED,), **OVER)
-    # THEN it ended, the job has gone on, and nobody says that this rank did anything after its end
-    assert headline(gone) == "ALERT failure (recovered): rank 5 left the job, and the job has gone on"
-    assert headline(raised) == (
-        "ALERT hang (recovered): rank 5 ended: it had not entered all-reduce on dp, and the job has gone on"
+    # THEN it ended, and nobody says that this rank did anything after its end
+    assert headline(gone) == (
+        "ALERT failure (recovered): rank 5 left the job; its process was killed by signal 9 (SIGKILL)"
     )
-    for case in (gone, raised):
-        assert "late" not in paragraph(case)
+    assert "late" not in paragraph(gone)
 
 
 @pytest.mark.parametrize(
     ("cause", "kind", "said"),
     [
-        (Cause.NOT_ENTERED, "all_reduce", "had not entered all-reduce on dp, and the job has gone on"),
-        (Cause.NOT_ENTERED, "recv", "had not answered recv on dp, and the job has gone on"),
-        (Cause.DEVICE, "all_reduce", "had not completed all-reduce on dp, and the job has gone on"),
+        (Cause.NOT_ENTERED, "all_reduce", "had not entered the all-reduce on dp that 7 ranks waited in"),
+        (Cause.NOT_ENTERED, "recv", "had not answered the recv on dp that held up 7 ranks"),
+        (Cause.DEVICE, "all_reduce", "did not complete the all-reduce on dp that 7 ranks waited in"),
     ],
 )
 def test_recovered_incident_claims_no_more_than_that_it_is_over(cause: Cause, kind: str, said: str) -> None:
     # GIVEN a rank that was stopped, and was perhaps killed and replaced afterwards: the incident does not say
-    case = incident(cause, reason=Reason.STOPPED, culprits=(RANK_5,), op=Op(trace_id=None, kind=kind), **OVER)
+    case = msgspec.structs.replace(stopped(**OVER), cause=cause, op=Op(trace_id=None, kind=kind))
     # THEN neither does the text, and it gives no command for a pid that may be another process by now
-    assert headline(case) == f"ALERT hang (recovered): rank 5 {said}"
-    assert "Next:" not in paragraph(case)
-    assert "Next:" in paragraph(not_entered())
+    assert headline(case) == f"ALERT hang (recovered): rank 6 (node gpu07) {said}; its process was stopped"
+    assert "kill" not in paragraph(case)
+    assert "kill" in paragraph(stopped())
 
 
 @pytest.mark.parametrize("status", ["recovered", "final"])
 def test_what_is_over_is_told_in_the_past(status: str) -> None:
-    # GIVEN a hang of a stopped rank, and the same once the job has gone on or has ended
-    why = "it has not entered all_reduce #7 on dp, and its process 4211 is stopped"
-    who = Culprit(rank=5, confidence=0.99, why=why)
-    text = paragraph(not_entered(culprits=(who,), status=status, ended=ONSET + timedelta(seconds=40)))
+    # GIVEN a hang of a stopped rank once the job has gone on or has ended
+    text = paragraph(stopped(status=status, ended=ONSET + timedelta(seconds=40)))
     # THEN nothing in it is said of now, and no command is given for processes that are not as they were
-    for said in ("rank 5 had not entered", "the process was stopped", "7 ranks waited (", "it had not entered all_red"):
-        assert said in text
-    assert "its process 4211 was stopped" in text
-    assert not re.search(r"\b(has not|have not|is|are|waits?)\b", text)
-    assert "Next:" not in text
-    assert "7 ranks wait (" in paragraph(not_entered(culprits=(who,)))
+    assert "had not entered all_reduce #7 on dp_0, and its process was stopped. Ranks 0-5 and 7 waited for 40 s" in text
+    assert not re.search(r"\b(has not|have|is|are|waits?)\b", text)
+    assert "next" not in text
+
+
+@pytest.mark.parametrize("cause", [Cause.INCONSISTENT, Cause.DEADLOCK, Cause.TRANSPORT, Cause.DEVICE, Cause.NODE_LOST])
+@pytest.mark.parametrize("names", [0, 1, 2])
+def test_every_hang_that_has_ended_is_told_in_the_past(cause: Cause, names: int) -> None:
+    culprits = (RANK_5, Culprit(rank=7, confidence=0.5, why="it waits in all_reduce #7 on dp"))[:names]
+    links = (Link(src=1, dst=4, end="sender"),)
+    case = incident(cause, status="final", culprits=culprits, links=links)
+    for text in (headline(case), paragraph(case)):
+        assert not re.search(r"\b(are|has|have|waits?|shows|disagrees?|includes|comes)\b", text)
 
 
 @pytest.mark.parametrize(
@@ -198,69 +332,26 @@ def test_slow_links_stand_in_the_headline(links: list[tuple[int, int]], status: 
 def test_of_a_connection_that_is_slow_one_way_or_the_other_both_ends_are_said_once() -> None:
     both = (Link(src=7, dst=0, scope="inter_node"), Link(src=0, dst=7, scope="inter_node"))
     case = incident(Cause.COMMUNICATION_SLOW, kind="slow", culprits=(), links=both)
-    assert headline(case).startswith("ALERT slowdown: the link between ranks 0 and 7 is slow")
-    said = "It shows on the link between ranks 0 and 7, between nodes; which of its two ways is slow is not known."
+    assert headline(case) == "ALERT slowdown: the link between ranks 0 and 7 is slow"
+    said = "between ranks 0 and 7, between nodes: which of the two directions is slow is not known"
     assert paragraph(case).count(said) == 1
-
-
-@pytest.mark.parametrize("cause", [Cause.INCONSISTENT, Cause.DEADLOCK, Cause.TRANSPORT, Cause.DEVICE, Cause.NODE_LOST])
-@pytest.mark.parametrize("names", [0, 1, 2])
-def test_every_hang_that_has_ended_is_told_in_the_past(cause: Cause, names: int) -> None:
-    culprits = (RANK_5, Culprit(rank=7, confidence=0.5, why="it waits in all_reduce #7 on dp"))[:names]
-    links = (Link(src=1, dst=4, end="sender"),)
-    case = incident(cause, status="final", culprits=culprits, links=links)
-    for text in (headline(case), paragraph(case)):
-        assert not re.search(r"\b(is|are|has|have|waits?|shows|disagrees?|includes)\b", text)
-
-
-@pytest.mark.parametrize(
-    ("now", "then"),
-    [
-        ("it has not entered recv #3 on pp, and it runs its own code; it is in f (/a/is.py:3)",
-         "it had not entered recv #3 on pp, and it ran its own code; it was in f (/a/is.py:3)"),
-        ("it entered all_reduce #7 on dp, and its process 12 is stopped",
-         "it entered all_reduce #7 on dp, and its process 12 was stopped"),
-        ("its main thread sleeps in the kernel while it holds the GIL",
-         "its main thread slept in the kernel while it held the GIL"),
-        ("it writes files, or its child processes work", "it wrote files, or its child processes worked"),
-        ("it waits for something that is no operation", "it waited for something that was no operation"),
-        ("it waits for data; it is in next (loader.py:9)", "it waited for data; it was in next (loader.py:9)"),
-        ("it is in no operation while others wait, and its process writes",
-         "it was in no operation while others waited, and its process wrote"),
-        ("it has ended in order, and 3 wait for it in barrier #2 on dp",
-         "it had ended in order, and 3 waited for it in barrier #2 on dp"),
-        ("it waits in barrier #2 on dp for ranks that have ended in order",
-         "it waited in barrier #2 on dp for ranks that had ended in order"),
-        ("it has not reached what 3 ranks wait in, and it is in the phase 'eval' that the script marked",
-         "it had not reached what 3 ranks waited in, and it was in the phase 'eval' that the script marked"),
-        ("its node is silent for 9 s, and 3 connections to it get no answer",
-         "its node was silent for 9 s, and 3 connections to it got no answer"),
-        ("the others have completed all_reduce #7", "the others had completed all_reduce #7"),
-        ("others wait for it, and its ring was not read", "others waited for it, and its ring was not read"),
-        ("its process raised ValueError: it is wrong, others have more",
-         "its process raised ValueError: it is wrong, others have more"),
-        ("it issued all_reduce of 8 float32 where its group issued barrier",
-         "it issued all_reduce of 8 float32 where its group issued barrier"),
-    ],
-)  # fmt: skip
-def test_words_of_the_analyzer_in_the_past(now: str, then: str) -> None:
-    assert past(now) == then
 
 
 def test_unknown_that_is_over_asks_for_nothing_that_can_no_longer_be_done() -> None:
     commands = ("see who waits: whichrank stacks --suspects", "see what ended it: dmesg")
     over = incident(Cause.UNKNOWN, status="final", next=commands)
-    assert paragraph(over).endswith("What would decide it: `see what ended it: dmesg`.")
-    assert "would have decided it: the stacks" in paragraph(incident(Cause.UNKNOWN, status="final"))
+    assert paragraph(over).endswith("\n  to decide   see what ended it: dmesg")
+    left = paragraph(incident(Cause.UNKNOWN, status="final"))
+    assert left.endswith("\n  to decide   the stacks of the ranks while it lasted: whichrank stacks")
 
 
-def test_tutorial_shows_what_is_printed() -> None:
+def test_pages_show_what_is_printed() -> None:
     # GIVEN the incident of the tutorial
     ranks = Communicator(id="1", name="default_pg", role="dp", members=(0, 1, 2, 3))
     began = datetime(2026, 11, 20, 12, 17, 54, 400_000, UTC)
     case = not_entered(
         culprits=(Culprit(rank=2, host="vm", pid=29152, confidence=0.99, why="it has not entered all_reduce #238 on "
-                          "default_pg, and its process 29152 is stopped"),),
+                          "default_pg, and its process is stopped"),),
         communicator=ranks, op=Op(trace_id=None, kind="all_reduce", bytes=16640, dtype="float32"),
         stage=Stage(iteration=237, phase="dp_sync", op="all_reduce #238 on default_pg"),
         onset=began, detected=began + timedelta(seconds=1.51), victims=Victims(count=3, ranks=(0, 1, 3)),
@@ -271,96 +362,87 @@ def test_tutorial_shows_what_is_printed() -> None:
         ), next=("on vm: kill -CONT 29152",),
     )  # fmt: skip
     over = msgspec.structs.replace(case, status="recovered", ended=began + timedelta(seconds=12.8))
-    # THEN its pages show it as it is printed, open and over
-    page = " ".join((DOCS / "tutorial" / "first-hung-rank.md").read_text(encoding="utf-8").split())
-    for each in (case, over):
-        assert headline(each) in page
-        assert paragraph(each) in page
+    # AND that of the rank in its own code, once it is an alert
+    waits = msgspec.structs.replace(
+        case, reason=Reason.USER_CODE, detected=began + timedelta(seconds=10.2),
+        victims=Victims(count=3, ranks=(0, 2, 3)),
+        culprits=(Culprit(rank=1, host="vm", pid=1783, confidence=0.95, why="it has not entered all_reduce #106 on "
+                          "default_pg, and it runs its own code; it is in wait_for_a_file "
+                          "(/tmp/first/train_waits.py:16)"),),
+        stage=Stage(iteration=105, phase="dp_sync", op="all_reduce #106 on default_pg"),
+        evidence=(
+            Evidence(what="time blocked", value=20.2, unit="s", where="rank 0"),
+            Evidence(what="ranks waiting for rank 1 directly", value=3),
+            Evidence(what="process state", value="sleeping", where="rank 1, pid 1783"),
+            Evidence(what=AT, value="wait_for_a_file (/tmp/first/train_waits.py:16)", where="rank 1"),
+        ), next=("on vm: whichrank stacks --rank 1 20261120-122142-vm-1766",),
+    )  # fmt: skip
+    # THEN the pages show them as they are printed, open and over
+    for page, each in (("tutorial/first-hung-rank.md", case), ("tutorial/first-hung-rank.md", over),
+                       ("how-to/read-a-verdict.md", waits)):  # fmt: skip
+        shown = " ".join((DOCS / page).read_text(encoding="utf-8").split())
+        assert headline(each) in shown
+        assert " ".join(paragraph(each).split()) in shown
 
 
 def test_communicator_of_a_mesh_has_one_name() -> None:
     mesh = Communicator(id="1", name="mesh_tp", role=None, members=(0, 1))
     case = not_entered(communicator=mesh, stage=Stage(op="all_reduce #7 on tp"))
-    assert "on tp (2 ranks)" in paragraph(case)
-    assert headline(case).endswith("all-reduce on tp")
+    assert "all_reduce #7 on tp (2 ranks, 64 MiB, bfloat16)" in paragraph(case)
+    assert "the all-reduce on tp that" in headline(case)
     assert "mesh_tp" not in paragraph(case)
     # AND where that is its role, too, it is not said twice
     both = msgspec.structs.replace(case, communicator=msgspec.structs.replace(mesh, role="tp"))
-    assert "on tp (2 ranks)" in paragraph(both)
-
-
-def test_of_several_that_had_not_entered_one_reason_says_nothing_of_the_others() -> None:
-    case = incident(Cause.NOT_ENTERED, reason=Reason.SIGNAL, culprits=(ENDED, RANK_5), **OVER)
-    assert "ended" not in headline(case)
-
-
-def test_one_and_several_that_were_lost_for_a_while_are_told_in_their_number() -> None:
-    for culprits, who in (((RANK_5,), "rank 5"), ((ENDED, RANK_5), "ranks ")):
-        case = incident(Cause.NODE_LOST, culprits=culprits, **OVER)
-        assert who in headline(case)
-        assert headline(case).endswith(" ran on a node that was out of reach")
+    assert "on tp (2 ranks" in paragraph(both)
 
 
 def test_verdict_without_a_name_says_so() -> None:
-    assert "the evidence names no rank" in paragraph(incident(Cause.NOT_ENTERED))
-    assert "the evidence names no rank" in headline(incident(Cause.PROCESS_EXIT))
+    assert "no rank is named" in paragraph(incident(Cause.NOT_ENTERED))
+    assert "no rank is named" in headline(incident(Cause.PROCESS_EXIT))
 
 
 def test_what_is_not_known_is_not_said() -> None:
     bare = incident(
-        Cause.NOT_ENTERED,
-        culprits=(Culprit(rank=5, confidence=0.5, why=""),),
-        communicator=None,
-        op=None,
-        stage=None,
-        onset=None,
-        located=None,
-        victims=Victims(),
-        evidence=(),
-        next=(),
-    )
+        Cause.NOT_ENTERED, culprits=(Culprit(rank=5, confidence=0.5, why=""),), communicator=None, op=None, stage=None,
+        onset=None, located=None, victims=Victims(), evidence=(), next=(),
+    )  # fmt: skip
     assert paragraph(bare) == (
-        "Hang: rank 5 has not entered an operation. It was detected at 2026-01-02 03:04:07 UTC. Rank 5, confidence 50%."
+        "Rank 5 has not entered an operation. It began at 2026-01-02 03:04:07 UTC.\n  confidence  50%"
     )
 
 
 def test_missing_telemetry_is_said() -> None:
-    assert "Telemetry of at least one rank was missing." in paragraph(not_entered(complete=False))
+    assert "\n  missing     telemetry of at least one rank" in paragraph(not_entered(complete=False))
     assert "missing" not in paragraph(not_entered())
 
 
-def test_unknown_without_hints_names_the_stacks() -> None:
-    text = paragraph(incident(Cause.UNKNOWN, next=()))
-    assert text.endswith("What would decide it: the stacks of the ranks, by `whichrank stacks`.")
-
-
 def test_cut_list_of_victims_says_so() -> None:
-    assert "65,535 ranks wait (among them 0-2)" in paragraph(
-        not_entered(victims=Victims(count=65_535, ranks=(0, 1, 2)))
-    )
-    assert "1 rank waits (3)" in paragraph(not_entered(victims=Victims(count=1, ranks=(3,))))
+    many = Victims(count=65_535, ranks=(0, 1, 2))
+    assert "65,535 ranks (among them 0-2) have waited since" in paragraph(not_entered(victims=many))
+    assert "Rank 3 has waited since" in paragraph(not_entered(victims=Victims(count=1, ranks=(3,))))
 
 
 def test_long_lists_are_cut_with_their_number() -> None:
     evidence = tuple(Evidence(what=f"fact {i}", value=i) for i in range(11))
-    assert "fact 7 7; and 3 more." in paragraph(not_entered(evidence=evidence))
+    assert "              fact 7: 7\n              and 3 more" in paragraph(not_entered(evidence=evidence))
 
 
 @pytest.mark.parametrize(
     ("item", "said"),
     [
-        (Evidence(what="unsent", value=3 << 20, unit="B", where="rank 1"), "unsent 3 MiB (rank 1)"),
-        (Evidence(what="age", value=0.0123, unit="s"), "age 12.3 ms"),
-        (Evidence(what="age", value=4000, unit="s"), "age 1 h 6 min"),
-        (Evidence(what="ops", value=1234567), "ops 1,234,567"),
-        (Evidence(what="rate", value=0.98765, unit="GB/s"), "rate 0.988 GB/s"),
-        (Evidence(what="rate", value=6_188_825, unit="B/s"), "rate 5.9 MiB/s"),
-        (Evidence(what="state", value="T"), "state T"),
-        (Evidence(what="GIL held", value=True), "GIL held yes"),
+        (Evidence(what="unsent", value=3 << 20, unit="B", where="rank 1"), "unsent: 3 MiB (rank 1)"),
+        (Evidence(what="age", value=0.0123, unit="s"), "age: 12.3 ms"),
+        (Evidence(what="age", value=4000, unit="s"), "age: 1 h 6 min"),
+        (Evidence(what="ops", value=1234567), "ops: 1,234,567"),
+        (Evidence(what="rate", value=0.98765, unit="GB/s"), "rate: 0.988 GB/s"),
+        (Evidence(what="rate", value=6_188_825, unit="B/s"), "rate: 50 Mbit/s"),
+        (Evidence(what="without a CPU", value=0.633, unit="s/s"), "without a CPU: 63% of the time"),
+        (Evidence(what="state", value="T"), "state: T"),
+        (Evidence(what="GIL held", value=True), "GIL held: yes"),
     ],
 )
 def test_evidence_has_number_unit_and_place(item: Evidence, said: str) -> None:
-    assert f"Evidence: {said}." in paragraph(not_entered(evidence=(item,)))
+    assert f"\n  evidence    {said}\n" in paragraph(not_entered(evidence=(item,)))
 
 
 def test_text_of_the_job_cannot_break_the_terminal() -> None:
@@ -371,59 +453,18 @@ def test_text_of_the_job_cannot_break_the_terminal() -> None:
     assert "first second third" in text
 
 
-@pytest.mark.parametrize(
-    ("ranks", "text"),
-    [([3], "3"), ([4, 3], "3 and 4"), ([0, 1, 2], "0-2"), ([0, 1, 2, 9], "0-2 and 9"), ([1, 3, 5], "1, 3 and 5")],
-)
-def test_ranges(ranks: list[int], text: str) -> None:
-    assert ranges(ranks) == text
-
-
-def test_many_ranges_are_cut() -> None:
-    assert ranges(range(0, 40, 2)) == "0, 2, 4, 6, 8, 10, 12, 14 and 12 more"
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (999.7, "1,000 B"), (1023, "1,023 B"), (1536, "1.5 KiB"), (1 << 50, "1,024 TiB")]
-)
-def test_size(count: int, text: str) -> None:
-    assert size(count) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.25, "250 ms"), (0.9997, "1 s"), (12.345, "12.3 s"), (119.96, "120 s"), (3599.7, "1 h 0 min")],
-)
-def test_duration(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def test_number() -> None:
-    assert [number(value) for value in (0, 1234.5, -7, 0.000123)] == ["0", "1,234", "-7", "0.000123"]
-
-
 RANKS = st.integers(0, 65_535)
 WORDS = st.text(max_size=20)
 
 
 @given(
     cause=st.sampled_from([cause for cause in Cause if cause not in {Cause.UNKNOWN, Cause.IMBALANCE, Cause.SUSPENDED}]),
-    culprits=st.lists(
-        st.builds(
-            Culprit,
-            rank=RANKS,
-            confidence=st.floats(0, 1),
-            why=st.just(""),
-            host=st.none(),
-            pid=st.none(),
-            device=st.none(),
-        ),
-        max_size=8,
-    ),
+    culprits=st.lists(st.builds(Culprit, rank=RANKS, confidence=st.floats(0, 1), why=st.just(""), host=st.none(),
+                                pid=st.none(), device=st.none()), max_size=8),
     links=st.lists(
         st.builds(Link, src=RANKS, dst=RANKS, end=st.sampled_from(["sender", "receiver", "path", None])), max_size=3
     ),
-)
+)  # fmt: skip
 def test_no_rank_is_named_that_the_fields_do_not_name(cause: Cause, culprits: list[Culprit], links: list[Link]) -> None:
     case = incident(
         cause, culprits=tuple(culprits), links=tuple(links), victims=Victims(), evidence=(), next=(), stage=None
@@ -434,7 +475,7 @@ def test_no_rank_is_named_that_the_fields_do_not_name(cause: Cause, culprits: li
 
 
 @given(words=WORDS, kind=WORDS, name=WORDS)
-def test_any_words_give_one_line(words: str, kind: str, name: str) -> None:
+def test_any_words_give_lines_that_are_printable(words: str, kind: str, name: str) -> None:
     case = not_entered(
         culprits=(Culprit(rank=1, host=words, confidence=1, why=words),),
         op=Op(trace_id=None, kind=kind),
@@ -442,10 +483,9 @@ def test_any_words_give_one_line(words: str, kind: str, name: str) -> None:
         stage=Stage(phase=words),
         next=(words,),
     )
-    assert paragraph(case).isprintable()
+    assert all(line.isprintable() for line in paragraph(case).split("\n"))
     assert headline(case).isprintable()
 
 
 def test_same_incident_same_text() -> None:
     assert [paragraph(case) for case in EVERY.values()] == [paragraph(case) for case in EVERY.values()]
-    assert RANK_5.why in paragraph(SLOW)

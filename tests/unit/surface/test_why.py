@@ -50,7 +50,11 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_prints_headline_and_paragraph(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["why", str(write(tmp_path / "run", not_entered()))]) == 3
     out, err = capfd.readouterr()
-    assert out.startswith("ALERT hang: rank 5 has not entered all-reduce on dp  [i-1]\nHang: rank 5 (node-a")
+    title, text, *lines = out.splitlines()
+    assert title.startswith("ALERT hang: rank 5 (node node-a) has not entered the all-reduce on dp")
+    assert title.endswith("; its process is stopped  [i-1]")
+    assert text.startswith("Rank 5 (node node-a, pid 4211, cuda:1) has not entered")
+    assert "  next        whichrank stacks --suspects" in lines
     assert "\x1b" not in out
     assert err == ""
 
@@ -123,6 +127,21 @@ def test_job_that_runs_here_without_an_incident_hides_nothing(
     out, err = capfd.readouterr()
     assert "[a-1]" in out
     assert err == f"whichrank: no job that runs here has an incident ({output}); this is of an older run\n"
+
+
+def test_newest_run_goes_on_although_it_is_led_to_by_another_name(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # GIVEN two jobs that run here, both without an open incident; one writes into the newest run, by a link to it
+    output = running(tmp_path, "a")
+    running(tmp_path, "b")
+    (tmp_path / "whichrank-out").mkdir()
+    (tmp_path / "whichrank-out" / "a").symlink_to(output)
+    assert main(["why"]) == 0
+    out, err = capfd.readouterr()
+    # THEN the run that is told is not called an older one
+    assert "No incident in whichrank-out/a" in out
+    assert err == ""
 
 
 def test_of_several_jobs_that_run_here_one_is_told_and_the_others_are_named(

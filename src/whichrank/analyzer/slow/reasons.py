@@ -101,7 +101,7 @@ def _is_stopped(case: _Case) -> Why | None:
     if stopped < STOPPED or not case.explained_by(case.rates.stopped):
         return None
     fact = case.fact("share of looks in which it is stopped", round(stopped, 2))
-    return Why(Reason.STOPPED, "somebody stops and continues its process", fact)
+    return Why(Reason.STOPPED, "its process is stopped and continued again and again", fact)
 
 
 def _collects(case: _Case) -> Why | None:
@@ -129,7 +129,7 @@ def _lacks_cpu(case: _Case) -> Why | None:
     waited, limited = case.seconds("ready, and without a CPU", rates.delay), _limited(case)
     if limited and case.mine(rates.cpu) >= SATURATED * case.mine(_cores(rates)):
         return Why(Reason.CPU_LIMIT, limited.words, (*limited.evidence, *waited))
-    words = f"it is ready and gets no CPU for {case.mine(rates.delay):.0%} of the time"
+    words = f"it is ready and without a CPU for {case.mine(rates.delay):.0%} of the time"
     if math.isnan(case.mine(rates.limit_cores)):
         return Why(None, f"{words}; whether its control group limits it cannot be read from where the agent is", waited)
     return Why(Reason.CPU_CONTENTION, words, (*waited, *(limited.evidence if limited else ())))
@@ -139,7 +139,7 @@ def _is_robbed(case: _Case) -> Why | None:
     taken = case.rates.taken()
     if not case.explained_by(taken):
         return None
-    words = f"the hypervisor of its node takes {case.mine(taken):.0%} of its time"
+    words = f"its hypervisor takes {case.mine(taken):.0%} of its time"
     return Why(Reason.CPU_CONTENTION, words, case.seconds("taken by the hypervisor", taken))
 
 
@@ -173,7 +173,7 @@ def _waits_for_storage(case: _Case) -> Why | None:
     if case.computes() or case.more(read) < LEAST_READ or not case.explained_by(stall):
         return None
     words = f"it reads {case.mine(read) / 1e6:.0f} MB/s from storage that is slow to answer"
-    amount = case.fact("read from storage", round(case.mine(read)), "B/s")
+    amount = case.fact("read from storage", round(case.mine(read) / 1e6), "MB/s")
     stalled = case.seconds("somebody on its node waits for storage", stall)
     return Why(Reason.DATA_WAIT, words, (*amount, *stalled, *case.ran()))
 

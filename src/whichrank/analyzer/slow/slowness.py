@@ -269,21 +269,28 @@ class Slowness:
         return before if len(before) == len(keys) and now_s - self._judged_s < again_s else []
 
     def _judge(self, state: JobState, window: Window, course: Course, suspects: list[Suspect]) -> list[Told]:
-        """Which suspects delay the job: each is put back beside all the others as they should be."""
-        now_s = course.replay()
+        """Which suspects delay the job: each is put back beside all the others as they should be.
+
+        Whether one does is judged over all iterations that are gone through. What is told of it counts from the one in
+        which it began, as its own time does: else its own time would be longer than the iteration that it is part of.
+        """
         all_well = self._all_as_usual(window, course, suspects)
-        best_s = course.replay(all_well)
+        now, best = course.ends(), course.ends(all_well)
+        best_s = course.pace(best)
         told: dict[int, Told] = {}
-        spent, kind = course.spent(), class_of(*course.lost_in_collectives(), self.past)
+        kind = class_of(*course.lost_in_collectives(), self.past)
         for suspect in suspects[:MOST_SUSPECTS]:
             mine = course.rank == suspect.index
             with_it = np.where(mine, course.own_s, all_well)
-            cost = Cost(now_s, best_s, course.replay(with_it), len(suspects) > 1)
-            if cost.alone_s - best_s >= EFFECT * best_s:
+            alone = course.ends(with_it)
+            if course.pace(alone) - best_s >= EFFECT * best_s:
+                since = course.since(int(window.iteration[suspect.onset]), int(window.iteration[-1]))
+                now_s, usual_s, alone_s = (course.pace(ends, since) for ends in (now, best, alone))
+                cost = Cost(now_s, usual_s, alone_s, len(suspects) > 1)
                 why = self._why(window, suspect, [s.index for s in suspects])
                 may_be_meant = why.reason is None and int(window.ranks[suspect.index]) not in self._sound
                 meant = may_be_meant and does_more_by_design(window, suspect.index, [s.index for s in suspects])
-                told[suspect.index] = of_rank(state, window, suspect, why, cost, spent, kind, meant=meant)
+                told[suspect.index] = of_rank(state, window, suspect, why, cost, course.spent(since), kind, meant=meant)
         unexplained = [s for s in suspects if s.index in told and told[s.index].finding.reason is None]
         for group in tied(window, unexplained):
             if all(not self._told.is_over(told[s.index].key) for s in group):
@@ -379,7 +386,7 @@ class Slowness:
     def _note_times(self, state: JobState, window: Window) -> None:
         course = self._course(state, window) if len(window.ranks) <= MOST_TIMES else None
         if course is not None:
-            self.times = times_of(window, course.spent(), range(len(window.ranks)))
+            self.times = times_of(window.ranks, course.spent())
 
     def _course(self, state: JobState, window: Window) -> Course | None:
         """The latest iterations of the window, as events; ranks in the order of the window."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -40,7 +39,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Cost:
-    """How long an iteration takes, and how long it would take.
+    """How long an iteration takes since the rank is slow, and how long it would take.
 
     Attributes:
         now_s: It takes.
@@ -57,10 +56,10 @@ class Cost:
     def words(self) -> str:
         """For people."""
         if not self.has_others:
-            return f"without that an iteration would take {_ms(self.best_s)} instead of {_ms(self.now_s)}"
+            return f"it makes an iteration take {_ms(self.now_s)} instead of {_ms(self.best_s)}"
         return (
-            f"an iteration takes {_ms(self.now_s)}, if no rank were slow it would take {_ms(self.best_s)}, "
-            f"and if only this one were {_ms(self.alone_s)}"
+            f"it alone makes an iteration take {_ms(self.alone_s)} instead of {_ms(self.best_s)}, "
+            f"and together with the other slow ranks {_ms(self.now_s)}"
         )
 
     def evidence(self) -> tuple[Evidence, ...]:
@@ -96,30 +95,33 @@ def of_rank(
         suspect: The rank.
         reason: What its node says of it.
         cost: What that costs.
-        spent: Own time, transfer and waiting of each rank per iteration, seconds, (R, 3).
+        spent: Own time, transfer and waiting of each rank per iteration since it is slow, seconds, (R, 3).
         kind: P and the class, see `class_of`.
         meant: It may be that the program gives it more to do: nobody is named.
     """
     rank, index = int(window.ranks[suspect.index]), suspect.index
     peers = len(window.peers_of(index))
     where = f"rank {rank}"
-    own_s = float(np.median(window.own_s[index, suspect.onset :]))
-    if suspect.against == "past":
-        against = f"{suspect.factor:.2f} times what it was before"
-    elif suspect.against == "ring":
-        against = f"{suspect.factor:.2f} times that of the others round its ring"
-    else:
-        against = f"{suspect.factor:.2f} times that of the {peers} other rank{'s' * (peers > 1)} in its position"
+    times = _times_since(window, suspect, spent)
+    own_s = times[0].own_s
+    usual_s = float(np.median([t.own_s for t in times[1:]])) if suspect.against == "peers" else suspect.usual_s
+    in_its_position = f"the {peers} other ranks" if peers > 1 else "the other rank"
+    against = {
+        "past": "as long as before",
+        "ring": "as long as the others round its ring",
+        "peers": f"as long as {in_its_position} in its position",
+    }[suspect.against]
     if suspect.comes_and_goes:
         why = (
             f"in {suspect.share:.0%} of the iterations it takes much longer than its peers, in the others it does not; "
             f"that costs {_ms(cost.alone_s - cost.best_s)} an iteration"
         )
     else:
-        why = f"its own time of {_ms(own_s)} an iteration is {against}; {cost.words()}"
+        times_usual = f", {own_s / usual_s:.2f} times {against}" if usual_s > 0 else ""
+        why = f"it takes {_ms(own_s)} of its own in each iteration{times_usual}; {cost.words()}"
     evidence = [
-        Evidence(what="own time per iteration", value=_round(own_s), unit="s", where=where),
-        Evidence(what="usual own time", value=_round(suspect.usual_s), unit="s", where=f"its {suspect.against}"),
+        Evidence(what="own time per iteration", value=own_s, unit="s", where=where),
+        Evidence(what="usual own time", value=_round(usual_s), unit="s", where=f"its {suspect.against}"),
         *cost.evidence(),
         Evidence(what="share of iterations in which it is slow", value=round(suspect.share, 2), where=where),
         Evidence(what="iterations compared", value=len(window.iteration) - suspect.onset),
@@ -137,6 +139,7 @@ def of_rank(
         why += "; it is the root of an operation, so it may be that the program gives it more to do"
         confidence = 0.5
     blame = (Blame(rank, confidence, why),)
+    begun = _begun(window, suspect)
     finding = Finding(
         cause=Cause.UNKNOWN if meant else cause,
         kind="slow",
@@ -145,12 +148,12 @@ def of_rank(
         candidates=blame if meant else (),
         next=(f"see what rank {rank} does besides: whichrank stacks --rank {rank}",) if meant else (),
         victims=tuple(int(r) for r in window.ranks if r != rank),
-        onset_s=_time_s(state, window, suspect.onset),
+        onset_s=_time_s(state, window, begun),
         reason=reason.reason,
         evidence=(*evidence, *reason.evidence),
-        times=times_of(window, spent, [index, *window.peers_of(index)[: LISTED - 1].tolist()]),
+        times=times,
         phase="data" if reason.reason == Reason.DATA_WAIT else None,
-        iteration=int(window.iteration[suspect.onset]),
+        iteration=_number(window, begun),
     )
     return Told(key_of(rank), finding)
 
@@ -174,20 +177,40 @@ def of_tied(told: list[Told]) -> Told:
     return Told(f"ranks {listed}", finding)
 
 
-def times_of(window: Window, spent: Floats, rows: Iterable[int]) -> tuple[Spent, ...]:
-    """Where an iteration goes.
+def _times_since(window: Window, suspect: Suspect, spent: Floats) -> tuple[Spent, ...]:
+    """Where an iteration of the suspect goes since it is slow, and of ranks in its position.
+
+    Own times are those that it was found by, so that a verdict has one number for each. What is left of an iteration
+    without own time and transfer is waiting. Of many peers those in the middle are told, whose median is that of all.
 
     Args:
-        window: Whose ranks these are.
+        window: The iterations that this rests on.
+        suspect: The rank.
         spent: Own time, transfer and waiting of each rank per iteration, seconds, (R, 3).
-        rows: Indices of the ranks that are asked for.
     """
-    chosen = list(rows)
+    peers = window.peers_of(suspect.index)
+    usual = np.mean if suspect.comes_and_goes else np.median
+    own_s = usual(window.own_s[:, suspect.onset :], axis=1)
+    peers = peers[np.argsort(own_s[peers], kind="stable")]
+    left_out = max(0, len(peers) - LISTED + 2) // 2
+    rows = [suspect.index, *sorted(peers[left_out : len(peers) - left_out].tolist())]
+    whole_s = spent[rows].sum(axis=1)
+    told = spent[rows].copy()
+    told[:, 0] = own_s[rows]
+    told[:, 2] = np.maximum(whole_s - told[:, 0] - told[:, 1], 0.0)
+    return times_of(window.ranks[rows], told)
+
+
+def times_of(ranks: Ints, spent: Floats) -> tuple[Spent, ...]:
+    """Where an iteration goes, for each of these ranks.
+
+    Args:
+        ranks: Their numbers, (R,).
+        spent: Own time, transfer and waiting of each per iteration, seconds, (R, 3).
+    """
     return tuple(
         Spent(rank=rank, own_s=_round(own), transfer_s=_round(transfer), waiting_s=_round(waiting))
-        for rank, (own, transfer, waiting) in zip(
-            window.ranks[chosen].tolist(), np.maximum(spent[chosen], 0.0).tolist(), strict=True
-        )
+        for rank, (own, transfer, waiting) in zip(ranks.tolist(), np.maximum(spent, 0.0).tolist(), strict=True)
     )
 
 
@@ -203,12 +226,12 @@ def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[S
     """
     source, target = (_shared(transfers, slow, side, node) for side in ("src", "dst"))
     worst = slow[0]
-    rates = f"{rate_text(worst.rate)} where {rate_text(worst.usual)} is usual"
+    rates = f"{rate_text(worst.rate)} instead of the usual {rate_text(worst.usual)}"
     culprits: tuple[Blame, ...] = ()
     if source is not None:
-        culprits = (Blame(source, 0.85, f"all that it sends to other nodes goes at {rates}"),)
+        culprits = (Blame(source, 0.85, f"it sends to other nodes at {rates}"),)
     elif target is not None:
-        culprits = (Blame(target, 0.85, f"all that is sent to it from other nodes goes at {rates}"),)
+        culprits = (Blame(target, 0.85, f"it receives from other nodes at {rates}"),)
     evidence = []
     for link in slow[:LISTED]:
         where = f"rank {link.src} to rank {link.dst}"
@@ -234,7 +257,7 @@ def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[S
         victims=tuple(sorted(set(window.ranks.tolist()) - ranks)),
         onset_s=_time_s(state, window, begun),
         evidence=tuple(evidence),
-        iteration=int(window.iteration[begun]),
+        iteration=_number(window, begun),
     )
     return Told("links", finding)
 
@@ -270,7 +293,6 @@ def of_stage(state: JobState, window: Window, stage: LongStage, iteration_s: flo
             Evidence(what="iteration", value=_round(iteration_s), unit="s"),
             Evidence(what="iteration if all stages took as long", value=_round(even_s), unit="s"),
         ),
-        iteration=int(window.iteration[0]),
     )  # fmt: skip
     return Told("imbalance", finding)
 
@@ -281,7 +303,7 @@ def of_imbalance(state: JobState, window: Window, excess: Excess, iteration_s: f
     more = float(excess.work[heaviest])
     evidence = [
         Evidence(what="iteration", value=_round(iteration_s), unit="s"),
-        Evidence(what="iteration if the work were even", value=_round(even_s), unit="s"),
+        Evidence(what="iteration if all ranks took equally long", value=_round(even_s), unit="s"),
     ]
     by_work = more > 1.03
     if by_work:
@@ -298,7 +320,7 @@ def of_imbalance(state: JobState, window: Window, excess: Excess, iteration_s: f
         victims=tuple(window.ranks.tolist()),
         onset_s=_time_s(state, window, begun),
         evidence=(*evidence, *(() if by_work else why.evidence)),
-        iteration=int(window.iteration[begun]),
+        iteration=_number(window, begun),
     )
     return Told("imbalance", finding)
 
@@ -319,9 +341,22 @@ def of_all(state: JobState, window: Window, factor: float, before_s: float, why:
             Evidence(what="iteration", value=_round(window.iteration_s), unit="s"),
             Evidence(what="iteration before", value=_round(before_s), unit="s"),
         ),
-        iteration=int(window.iteration[begun]),
+        iteration=_number(window, begun),
     )
     return Told("all", finding)
+
+
+def _begun(window: Window, suspect: Suspect) -> int:
+    """The column from which a rank is slow, also where that was long before; the first if it always was."""
+    if suspect.comes_and_goes:
+        return suspect.onset
+    column = began_at(window.own_s[suspect.index] - suspect.usual_s - suspect.excess_s / 2)
+    return column if column < len(window.iteration) else suspect.onset
+
+
+def _number(window: Window, column: int) -> int | None:
+    """The iteration in which something began; not known for what was so in the first one that is known."""
+    return int(window.iteration[column]) if column else None
 
 
 def _longer_since(window: Window) -> int:
@@ -340,7 +375,11 @@ def _time_s(state: JobState, window: Window, column: int) -> float:
 
 
 def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"
+    """With the three digits that evidence is shown with, of the number that it holds."""
+    seconds = _round(seconds)
+    return (
+        f"{seconds * 1e3:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s" if seconds < 120 else f"{seconds:.0f} s"
+    )
 
 
 def _round(seconds: float) -> float:

@@ -97,10 +97,13 @@ def print_json(incidents: Iterable[Incident]) -> None:
 
 
 def print_text(incidents: Iterable[Incident]) -> None:
-    """Each with its headline and its paragraph."""
+    """Each with its headline and its paragraph; on a terminal in lines that fit."""
+    import sys
+
+    from whichrank.surface.lines import for_stream
     from whichrank.surface.text import headline, paragraph
 
     for incident in incidents:
-        title = f"{headline(incident)}  [{incident.id}]"
+        title = for_stream(f"{headline(incident)}  [{incident.id}]", sys.stdout)
         show(title, colour=_COLOUR[incident.severity], bold=True)
-        show(paragraph(incident) + "\n")
+        show(for_stream(paragraph(incident), sys.stdout) + "\n")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
-from whichrank.model.incident import Evidence, Incident
+from whichrank.model.incident import Cause, Evidence, Incident
 from whichrank.model.telemetry import Stack
+from whichrank.surface.amounts import duration, number, ranges, size
+from whichrank.surface.details import next_steps
 from whichrank.surface.report.chain import chain
 from whichrank.surface.report.gather import Gathered
 from whichrank.surface.report.html import Html, el, join, section, table
@@ -16,12 +17,9 @@ from whichrank.surface.report.lanes import View, lanes
 from whichrank.surface.report.scene import Scene
 from whichrank.surface.report.units import counted, moment
 from whichrank.surface.tense import past
-from whichrank.surface.text import duration, headline, number, paragraph, ranges, size
+from whichrank.surface.text import headline, paragraph
 
 MOST_LISTED: Final = 64
-_IN_TABLES: Final = re.compile(r"(Evidence|Candidates?)\b")
-"""Beginnings of lines that say what the tables below say in full."""
-_TO_DO: Final = re.compile(r"(Next|What would)\b")
 
 
 def article(gathered: Gathered, incident: Incident, scene: Scene | None, anchor: str) -> Html:
@@ -61,15 +59,10 @@ def _part(title: str, body: Html | None) -> Html | None:
 
 
 def _sentences(incident: Incident) -> list[Html]:
-    """What the verdict says; what the tables below hold in full is left to them."""
-    lines = [line.strip() for line in paragraph(incident).splitlines() if line.strip()]
-    said = lines[:1] + [line for line in lines[1:] if not _IN_TABLES.match(line)]
-    return [el("p", *_with_code(line), class_="todo" if _TO_DO.match(line) else "said") for line in said]
-
-
-def _with_code(line: str) -> list[object]:
-    """Commands between backticks as code."""
-    return [el("code", part) if at % 2 else part for at, part in enumerate(line.split("`"))]
+    """What the verdict says, and what to do; what the tables below hold in full is left to them."""
+    label = "To decide: " if incident.cause == Cause.UNKNOWN else "Next: "
+    steps = [el("p", label, el("code", step), class_="todo") for step in next_steps(incident)]
+    return [el("p", paragraph(incident).partition("\n")[0]), *steps]
 
 
 def _facts(gathered: Gathered, incident: Incident, *, has_end: bool) -> Html:

@@ -11,6 +11,7 @@ import click
 
 from whichrank.model.incident import Incident
 from whichrank.model.plain_text import one_line
+from whichrank.surface.lines import for_stream
 from whichrank.surface.text import headline, paragraph
 
 _COLOUR = {"alert": "red", "notice": "yellow"}
@@ -46,10 +47,10 @@ class Console:
         is_alert = incident.severity == "alert"
         if self._quiet and not is_alert:
             return
-        title = f"whichrank: {headline(incident)}  [{one_line(incident.id)}]"
+        title = for_stream(f"whichrank: {headline(incident)}  [{one_line(incident.id)}]", self._stream)
         if self._colour:
             title = click.style(title, fg=_COLOUR[incident.severity], bold=is_alert)
-        self._print(f"{title}\n{paragraph(incident)}" if is_alert else title)
+        self._print(f"{title}\n{for_stream(paragraph(incident), self._stream)}" if is_alert else title)
 
     def _print(self, text: str) -> None:
         if self._stream is None:

@@ -47,7 +47,9 @@ class RankNow(Struct, frozen=True, kw_only=True):
     ops: int = 0
     """Operations begun since the start."""
     operation: Operation | None = None
-    """Blocked on this; null: in no operation."""
+    """Blocked on this; null: on none."""
+    entered: Operation | None = None
+    """One that it has in flight and somebody else is blocked on, where it is blocked on none itself."""
     blocked_s: float | None = None
     idle_s: float | None = None
     """Seconds since its latest operation began or ended, when it is blocked on none."""

@@ -65,8 +65,12 @@ class Seen:
     """The oldest first."""
     comms: Mapping[int, np.void]
     """Rows of open communicators by id."""
+    flight: tuple[Wait, ...] = ()
+    """What it has in flight; nobody need be blocked on it."""
     awaited_in: set[int] = field(default_factory=set)
     """Ids of communicators in which somebody waits for it."""
+    inside: list[Wait] = field(default_factory=list)
+    """Of `flight` what somebody else is blocked on, while it is blocked on nothing."""
 
     @property
     def rank(self) -> int:
@@ -80,7 +84,7 @@ def seen(watch: RankWatch, inferred: Rows, infos: Mapping[int, CommInfo]) -> See
     comms = {int(row["comm_id"]): row for row in look.comms if int(row["state"]) == 1}
     if watch.ended_ns:
         return Seen(watch, (), comms)
-    waits = []
+    waits: list[Wait] = []
     for rows in (look.waits, inferred):
         ids = watch.comm_ids(rows["comm_slot"], rows["epoch"])
         for comm_id, row in zip(ids.tolist(), rows, strict=True):
@@ -91,7 +95,20 @@ def seen(watch: RankWatch, inferred: Rows, infos: Mapping[int, CommInfo]) -> See
                     since_ns = min(since_ns, max(latest_ns(watch), int(row["t_issue_ns"])))
                 place = int(row["kind"]), int(row["counter"]), int(row["peer"]), int(row["tag"])
                 waits.append(Wait(watch.rank, info, *place, since_ns, max(0, look.read_ns - since_ns) / 1e9))
-    return Seen(watch, tuple(sorted(waits, key=lambda wait: wait.since_ns)), comms)
+    return Seen(watch, tuple(sorted(waits, key=lambda wait: wait.since_ns)), comms, flight=_in_flight(watch, infos))
+
+
+def _in_flight(watch: RankWatch, infos: Mapping[int, CommInfo]) -> tuple[Wait, ...]:
+    """The operations that a rank has in flight, as far as their communicators are known."""
+    flight = watch.look.inflight
+    if not flight.size:
+        return ()
+    found = []
+    for comm_id, row in zip(watch.comm_ids(flight["comm_slot"], flight["epoch"]).tolist(), flight, strict=True):
+        if (info := infos.get(comm_id)) is not None:
+            place = int(row["kind"]), int(row["counter"]), int(row["peer"]), int(row["tag"])
+            found.append(Wait(watch.rank, info, *place, int(row["t_issue_ns"]), 0.0))
+    return tuple(found)
 
 
 def latest_ns(watch: RankWatch) -> int:
@@ -104,15 +121,18 @@ def latest_ns(watch: RankWatch) -> int:
 
 
 def note_awaited(ranks: Mapping[int, Seen]) -> None:
-    """Find who is waited for: not in the operation, and blocked on nothing itself."""
+    """Find who is waited for and blocked on nothing itself: not in the operation, or inside of it."""
     for waiting in ranks.values():
         for wait in waiting.waits:
             if wait.age_s < AWAITED_AFTER_S:
                 continue
             for other in _targets(wait):
                 target = ranks.get(other)
-                if target and not target.waits and other != wait.rank and not _has_entered(target, wait):
+                if target is None or target.waits or other == wait.rank:
+                    continue
+                if not _has_entered(target, wait):
                     target.awaited_in.add(wait.comm.comm_id)
+                target.inside.extend(own for own in target.flight if _meet(own, wait))
 
 
 def _targets(wait: Wait) -> Iterable[int]:
@@ -126,6 +146,15 @@ def _targets(wait: Wait) -> Iterable[int]:
     if wait.kind in _TO_ROOT and root != wait.rank:
         return []
     return members
+
+
+def _meet(own: Wait, wait: Wait) -> bool:
+    """Is what one rank has in flight the same round as what another one waits in, or the other end of its message?"""
+    if own.comm.comm_id != wait.comm.comm_id or own.counter != wait.counter:
+        return False
+    if wait.kind < Kind.SEND:
+        return own.kind < Kind.SEND
+    return own.kind >= Kind.SEND and own.kind != wait.kind and own.peer_rank() == wait.rank
 
 
 def _has_entered(target: Seen, wait: Wait) -> bool:
@@ -176,6 +205,7 @@ def rank_now(
         iteration=iteration,
         ops=int(header["ordinal"]),
         operation=_operation(wait) if wait else None,
+        entered=_operation(one.inside[0]) if one.inside and not ended else None,
         blocked_s=wait.age_s if wait else None,
         idle_s=None if wait or ended else _idle_s(one),
         own_s=spent.own_s if spent else None,

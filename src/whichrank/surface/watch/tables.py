@@ -142,9 +142,10 @@ def _operation(row: RankNow) -> Text:
         return Text(operation_text(row.operation))
     if row.ended:
         return Text("")
-    if row.state == "stopped":
-        return Text("in no operation", style="cyan")
     flight = f", {row.in_flight} in flight" if row.in_flight else ""
+    if row.state == "stopped":
+        inside = f"inside {operation_text(row.entered)}" if row.entered else f"in no operation{flight}"
+        return Text(inside, style="cyan")
     if row.phase:
         return Text(f"phase '{row.phase}'{flight}", style="cyan")
     return Text(f"own code{flight}" if row.started else "no process group yet", style="cyan")

@@ -16,7 +16,8 @@ from rich.text import Text
 
 from whichrank.model.incident import Incident
 from whichrank.model.links import LinkRate, rate_text
-from whichrank.surface.text import headline
+from whichrank.surface.details import next_steps
+from whichrank.surface.text import headline, who
 from whichrank.surface.watch.frame import Frame, JobNow
 from whichrank.surface.watch.tables import communicators_table, ranks_table
 from whichrank.surface.watch.words import printable, short_duration
@@ -182,11 +183,13 @@ def _incident_line(incident: Incident, at: datetime) -> RenderableType:
 
 
 def _details(incident: Incident, width: int) -> list[RenderableType]:
-    """Why the culprits (or candidates), in two lines at most, and what to do next."""
-    said = "; ".join(f"rank {who.rank}: {who.why}" for who in (*incident.culprits, *incident.candidates))
-    lines = _wrapped(said, width, 2)
-    if incident.next:
-        lines += _wrapped(f"next: {incident.next[0]}", width, 1)
+    """Who, and why (or the candidates), in two lines at most, and what to do next."""
+    said = who(incident)
+    if len(incident.culprits) != 1:
+        said = "; ".join(f"rank {one.rank}: {one.why}" for one in (*incident.culprits, *incident.candidates))
+    lines = _wrapped(said[:1].upper() + said[1:], width, 2)
+    if steps := next_steps(incident):
+        lines += _wrapped(f"next: {steps[0]}", width, 1)
     return [Text(f"  {line}", no_wrap=True) for line in lines]
 
 

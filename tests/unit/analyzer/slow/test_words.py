@@ -40,8 +40,10 @@ def told(slow: dict[tuple[int, int], float]) -> Finding:
     return of_links(state, window, links, slow_links(links, NODE, LinkPast()), NODE).finding
 
 
-@pytest.mark.parametrize(("total_s", "iteration"), [([1, 1, 1, 1, 1, 2, 1, 2, 2, 2], 10), ([1, 1.1, 0.9, 1, 1.05], 5)])
-def test_it_began_where_iterations_became_longer(total_s: list[float], iteration: int) -> None:
+@pytest.mark.parametrize(
+    ("total_s", "iteration"), [([1, 1, 1, 1, 1, 2, 1, 2, 2, 2], 10), ([1, 1.1, 0.9, 1, 1.05], None)]
+)
+def test_it_began_where_iterations_became_longer(total_s: list[float], iteration: int | None) -> None:
     # GIVEN iterations that take twice as long from the sixth on but for one, or as long all the time
     state, window = job()
     longer = replace(
@@ -49,7 +51,7 @@ def test_it_began_where_iterations_became_longer(total_s: list[float], iteration
         total_s=np.tile(total_s, (6, 1)), own_s=np.tile(total_s, (6, 1)),
     )  # fmt: skip
     links = transfers(RING | {(2, 4): 5.0}, unsent_bytes={(2, 4): 9000.0})
-    # THEN that is when the slow link is said to have begun
+    # THEN that is when the slow link is said to have begun; where it was so all the time, nobody knows when
     assert of_links(state, longer, links, slow_links(links, NODE, LinkPast()), NODE).finding.iteration == iteration
 
 
@@ -62,8 +64,8 @@ def test_a_cell_is_a_link_and_names_no_rank() -> None:
 @pytest.mark.parametrize(
     ("slow", "rank", "words"),
     [
-        ({(2, 4): 5.0, (2, 0): 5.0}, 2, "all that it sends to other nodes goes at 40 Mbit/s where 400 Mbit/s is usual"),
-        ({(0, 2): 5.0, (4, 2): 5.0}, 2, "all that is sent to it from other nodes goes at 40 Mbit/s where 400"),
+        ({(2, 4): 5.0, (2, 0): 5.0}, 2, "it sends to other nodes at 40 Mbit/s instead of the usual 400 Mbit/s"),
+        ({(0, 2): 5.0, (4, 2): 5.0}, 2, "it receives from other nodes at 40 Mbit/s instead of the usual 400"),
     ],
 )
 def test_a_row_is_a_source_and_a_column_a_destination(
@@ -115,3 +117,47 @@ def test_longer_transfers_of_a_rank_without_cpu_are_no_slow_communication(
     finding = of_rank(state, window, suspect, why, cost, np.ones((6, 3)), (0.5, "S3"), meant=False).finding
     # THEN both are slow, unless it gets too little CPU for either
     assert (finding.cause, finding.fault_class) == (cause, fault_class)
+
+
+@pytest.mark.parametrize("peers", [1, 2, 5, 20])
+@pytest.mark.parametrize("comes_and_goes", [False, True])
+def test_a_verdict_has_one_number_for_each_quantity(peers: int, comes_and_goes: bool) -> None:
+    # GIVEN a rank that takes longer from the fourth of eight iterations on, and peers that are not quite alike
+    ranks, n = np.arange(peers + 1), 8
+    noise = np.random.default_rng(peers).uniform(0.0, 0.03, (peers + 1, n))
+    own_s = 0.3 + noise
+    own_s[0, 3:] += 0.7 + 10 * noise[0, 3:]
+    window = Window(
+        ranks=ranks, iteration=np.arange(15, 15 + n), end_ns=np.zeros((peers + 1, n), np.int64),
+        total_s=np.full((peers + 1, n), 1.2), own_s=own_s, position=np.zeros(peers + 1, np.int64),
+        in_pipeline=np.zeros(peers + 1, np.bool_), roots=np.zeros(peers + 1, np.uint64), lasted_s=9.6,
+        ring=np.full(peers + 1, -1),
+    )  # fmt: skip
+    state = JobState()
+    state.ranks.grow(peers + 1)
+    suspect = Suspect(0, 0.7, 0.3, "peers", 1.0, 3, comes_and_goes)
+    spent = np.tile([0.8, 0.1, 0.3], (peers + 1, 1))  # another window's own time
+    cost = Cost(now_s=1.2, best_s=0.5, alone_s=1.2, has_others=False)
+    finding = of_rank(state, window, suspect, Why(), cost, spent, None, meant=False).finding
+    # THEN own times are the same in evidence and times, for the rank and for its peers, and add up to the iteration
+    evidence = {fact.what: fact.value for fact in finding.evidence}
+    mine, *others = finding.times
+    assert mine.own_s == evidence["own time per iteration"]
+    assert np.median([one.own_s for one in others]) == pytest.approx(evidence["usual own time"], abs=1e-4)
+    assert mine.own_s + mine.transfer_s + mine.waiting_s == pytest.approx(1.2, abs=0.3)
+    usual = np.mean if comes_and_goes else np.median
+    assert np.median(usual(own_s[1:, 3:], axis=1)) == pytest.approx(evidence["usual own time"], abs=1e-4)
+    # AND the sentence has them too, and the iteration in which it began
+    if not comes_and_goes:
+        ratio = mine.own_s / evidence["usual own time"]
+        assert f"{ratio:.2f} times as long as" in finding.culprits[0].why
+    assert finding.iteration == 18
+
+
+def test_a_rank_that_was_slow_in_all_that_is_known_began_nobody_knows_when() -> None:
+    state, window = job()
+    window.own_s[2] += 1.0
+    suspect = Suspect(2, 1.0, 1.0, "peers", 1.0, 0)
+    cost = Cost(now_s=2.0, best_s=1.0, alone_s=2.0, has_others=False)
+    finding = of_rank(state, window, suspect, Why(), cost, np.ones((6, 3)), None, meant=False).finding
+    assert finding.iteration is None

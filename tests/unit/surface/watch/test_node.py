@@ -291,3 +291,18 @@ def test_names_from_the_job_are_made_printable(base: Path) -> None:
     operation = of(job, 0).operation
     assert operation is not None
     assert operation.communicator == "evil?[2J?"
+
+
+def test_operation_that_others_wait_in_is_told_where_a_rank_is_inside_of_it(base: Path) -> None:
+    # GIVEN a rank that waits in an operation, one that has issued it and does not wait, and one that has not issued it
+    fleet = Fleet(base, 3)
+    fleet.comm("mesh_tp", [0, 1, 2])
+    fleet.comm("mesh_pp", [1, 2])
+    fleet.blocked(0, "mesh_tp")
+    for desc in ("mesh_pp", "mesh_tp"):  # the first one nobody waits in
+        writer = fleet.writers[1]
+        writer.issued(writer.begin(fleet.slots[1, desc], 1))
+    job = only_job()
+    # THEN the second is inside of it, and the third is in nothing
+    entered = {row.rank: row.entered and (row.entered.counter, row.entered.communicator) for row in job.ranks}
+    assert entered == {0: None, 1: (1, "tp"), 2: None}

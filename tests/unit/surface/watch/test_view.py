@@ -86,6 +86,22 @@ def test_screen_is_filled_and_not_exceeded(width: int, height: int, world: int) 
     assert lines[-1].startswith("q quits")
 
 
+def test_stopped_rank_is_inside_what_it_has_entered() -> None:
+    inside = msgspec.structs.replace(
+        rank(5, "blamed"), entered=Operation(kind="all_reduce", counter=7, communicator="tp"), in_flight=1
+    )
+    assert "inside all_reduce #7 on tp" in lines_of(ranks_table([inside], 80), 80)[1]
+    assert "in no operation" in lines_of(ranks_table([rank(5, "blamed")], 80), 80)[1]
+
+
+def test_details_say_nothing_of_processes_once_it_is_over() -> None:
+    # GIVEN an alert whose job has ended, with a command for a process as older records have it
+    over = not_entered(status="final", next=("on node-a: kill -CONT 4211",))
+    text = "\n".join(lines_of(page(frame(msgspec.structs.replace(job(8), incidents=(over,))), 100), 100))
+    assert "had not entered" in text
+    assert "kill -CONT" not in text
+
+
 def test_where_the_time_goes_is_shown_where_there_is_room() -> None:
     slow = msgspec.structs.replace(rank(3, ""), own_s=0.161, transfer_s=0.012, waiting_s=0.0)
     sound = msgspec.structs.replace(rank(4, ""), own_s=0.1, transfer_s=0.012, waiting_s=12.4)
@@ -102,7 +118,7 @@ def test_where_the_time_goes_is_shown_where_there_is_room() -> None:
 def test_blamed_rank_is_shown_and_the_rest_is_counted(width: int, height: int) -> None:
     text = "\n".join(lines_of(screen(frame(job(64)), width, height), width))
     # THEN the verdict, the blamed rank with its mark as a word, and how many ranks and communicators are left out
-    assert "ALERT hang: rank 5 has not entered all-reduce on dp" in text
+    assert "ALERT hang: rank 5 (node node-a) has not entered the all-reduce on dp" in text
     assert "5 blamed" in text
     shown = text.count(" sleeping ") + 1
     assert f"and {64 - shown} more ranks" in text
