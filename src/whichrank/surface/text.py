@@ -277,7 +277,7 @@ def _op(incident: Incident, *, with_place: bool) -> str:
     where = communicator.name.removeprefix("mesh_")  # as the analyzer says it in stages and evidence
     if not with_place:
         return f"{name} on {communicator.role or where}"
-    members = _count(len(communicator.members), "rank")
+    members = _count(len(communicator.members), "rank") if communicator.members else "members not known"
     about = f"{communicator.role}, {members}" if communicator.role not in (None, where) else members
     return f"{name} on {where} ({about})"
 
