@@ -49,7 +49,7 @@ def members_unknown(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) ->
     there = there[np.lexsort((there["rank"], there["since_s"]))]
     said = [
         Evidence(
-            what="it waits for members that are not known",
+            what="blocked on",
             value=f"{diagnosis.op_name(wait)} on {diagnosis.comm_name(int(wait['comm']))}",
             where=f"rank {int(wait['rank'])}",
         )
@@ -61,7 +61,10 @@ def members_unknown(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) ->
         op=diagnosis.op_of(there[0]),
         victims=tuple(int(r) for r in graph.waiting),
         onset_s=float(there[0]["since_s"]),
-        evidence=tuple(said),
+        evidence=(
+            Evidence(what="ranks that wait for members that are not known", value=len(np.unique(there["rank"]))),
+            *said,
+        ),
         complete=False,
     )
 
@@ -82,9 +85,6 @@ def blame_ahead(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph, rank: 
     """What is said of such a rank."""
     wait = picture.waits[picture.waits["rank"] == rank][0]
     where = f"{diagnosis.op_name(wait)} on {diagnosis.comm_name(int(wait['comm']))}"
-    words = f"it waits in {where}, which {_others(len(graph.sinks))} not entered: it may have issued one too many"
+    ahead_of = f"{len(graph.sinks)} others" if len(graph.sinks) > 1 else "the other one"
+    words = f"it waits in {where} ahead of {ahead_of}, and may have issued one operation too many"
     return Blame(rank, certainty, words)
-
-
-def _others(count: int) -> str:
-    return "another rank has" if count == 1 else f"{count} others have"

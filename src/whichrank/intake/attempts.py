@@ -33,7 +33,7 @@ SLACK_S: Final = 60.0
 STOPPED_S: Final = 30.0
 """For so long workers that are to be started again may still write: torchrun kills them then."""
 STALE_S: Final = 3600.0
-"""A dump whose latest operation is older than those of most others by so much is old: timeouts are shorter."""
+"""A dump whose latest operation is older than the latest of all by so much is old: timeouts are shorter."""
 _IN_PATH: Final = re.compile(r"(?:^|[^a-z])(?:attempt|restart|retry)[ _.-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _Place = tuple[int, str, int]
 """Rank, group, group rank."""
@@ -174,19 +174,15 @@ def earlier_dumps(told: Iterable[Told], written_s: Mapping[int, float]) -> set[i
     """Ranks whose dump is of an earlier attempt, or at least of an earlier moment than those of the others.
 
     A dump that was written before another rank issued its latest operation does not show the moment in which that rank
-    stands still. The time of a file is believed if it is later than all that the file says.
+    stands still. Times of files are believed if each dump was written after all that it says.
 
     Args:
         told: What was read.
         written_s: By rank, when the file was written: unix time, 0 if not known.
     """
-    latest_s = {one.rank: one.latest_ns / 1e9 for one in told if one.latest_ns}
-    if not latest_s:
-        return set()
-    in_order = sorted(latest_s.values())
-    middle_s, last_s = in_order[len(in_order) // 2], in_order[-1]
-    return {
-        rank
-        for rank, at_s in latest_s.items()
-        if at_s < middle_s - STALE_S or at_s <= written_s.get(rank, 0.0) < last_s - SLACK_S
-    }
+    latest_s = {one.rank: one.latest_ns / 1e9 for one in told}
+    last_s = max(latest_s.values(), default=0.0)
+    found = {rank for rank, at_s in latest_s.items() if 0 < at_s < last_s - STALE_S}
+    if all(at_s <= written_s.get(rank, 0.0) for rank, at_s in latest_s.items()):
+        found |= {rank for rank in latest_s if 0 < written_s.get(rank, 0.0) < last_s - SLACK_S}
+    return found

@@ -10,9 +10,11 @@ each group the operations that all members have enqueued count as complete, and 
 Groups are told apart by their hash. Older logs have no hash, only a stream pointer, which differs between processes.
 Then ranks are compared only if nothing speaks against one group of all ranks: no sends and receives, and each log is
 the beginning of the longest one. Even so nobody is named, since a rank may do less by design. Else nothing is told of
-operations, and `left_open` says why.
+operations, and `incomparable` says why.
 
-A rank is not believed if lines of its log are missing: it begins after the first write, or its counters have gaps.
+A process that stands still writes all that it has after some seconds. So a rank is not believed if its log begins after
+the first write, or if its counters have gaps: lines are missing. If its log ends at an earlier write than those of the
+others, the file may have been cut, or the process was stopped: it may be behind, but it is not named for that.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ FIRST_WRITE: Final = 1
 """Number of the first write of a process."""
 LEAST_COMPARED: Final = 2
 """Logs below which nothing can be compared."""
+EQUAL: Final = "Megatrace's logs say what was enqueued and not what has ended, and all ranks have enqueued equally many"
 _NO_HASH: Final = "Megatrace's logs do not say to which communicator an operation belongs"
 _MESSAGES: Final = ("Send", "Recv")
 _KINDS: Final = {
@@ -197,8 +200,8 @@ def _joined(one: Enqueued, other: Enqueued) -> Enqueued:
     )  # fmt: skip
 
 
-def left_open(logs: Iterable[Enqueued]) -> str:
-    """Why these logs do not show who waits for whom, in one sentence; empty if they do.
+def incomparable(logs: Iterable[Enqueued]) -> str:
+    """Why nothing follows from how many operations these have enqueued, in one sentence; empty if something does.
 
     Args:
         logs: One of each rank.
@@ -231,7 +234,7 @@ def dumps_of(logs: Iterable[Enqueued], world_size: int = 0) -> dict[int, Dump]:
     """
     logs = list(logs)
     whole = {one.rank: one for one in logs if one.is_whole}
-    if left_open(logs):
+    if incomparable(logs):
         return {one.rank: dump_of("megatrace", one.rank, (), (), hides_messages=True) for one in logs}
     has_silent = max(world_size, *(one.rank + 1 for one in logs)) > len(logs)
     members: dict[str, set[int]] = {}
@@ -246,10 +249,11 @@ def dumps_of(logs: Iterable[Enqueued], world_size: int = 0) -> dict[int, Dump]:
     # A rank without a log may be in any group.
     ranks = {name: (*sorted(of), *([NOT_KNOWN] if has_silent else [])) for name, of in members.items()}
     least = {name: min(of.values()) for name, of in counts.items()}
-    return {rank: _dump(one, ranks, least) for rank, one in whole.items()}
+    last = max(one.last for one in logs)
+    return {rank: _dump(one, ranks, least, is_cut=one.last < last) for rank, one in whole.items()}
 
 
-def _dump(one: Enqueued, members: dict[str, tuple[int, ...]], least: dict[str, int]) -> Dump:
+def _dump(one: Enqueued, members: dict[str, tuple[int, ...]], least: dict[str, int], *, is_cut: bool) -> Dump:
     seq = [0] * len(one.groups)
     rows = []
     for at_ns, kind, count, group in one.rows:
@@ -257,4 +261,4 @@ def _dump(one: Enqueued, members: dict[str, tuple[int, ...]], least: dict[str, i
         is_done = seq[group] <= least[one.groups[group]]
         rows.append(Counted(group, seq[group], is_done, kind, count, created_ns=at_ns))
     groups = [Group(name or "all", "", members[name]) for name in one.groups]
-    return dump_of("megatrace", one.rank, groups, rows, hides_messages="" in one.groups or one.has_messages)
+    return dump_of("megatrace", one.rank, groups, rows, hides_messages=is_cut or one.has_messages or "" in one.groups)

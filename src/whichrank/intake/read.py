@@ -313,11 +313,11 @@ def _of_counts(
         dumps = megatrace.dumps_of(logs_of_ranks, max(one.rank for one in enqueued) + 1)
         issued = _of_issued(dumps, "megatrace", notes, name, facts)
         remarks = (OF_LAST_ATTEMPT,) if has_earlier else ()
-        return [replace(issued, remarks=remarks, left_open=megatrace.left_open(logs_of_ranks))]
+        return [replace(issued, remarks=remarks, left_open=megatrace.incomparable(logs_of_ranks) or megatrace.EQUAL)]
     standings = [one for log in logs for one in log.standings]
     most = max([*facts, *(log.most_rank for log in logs)], default=-1)
     if counted := watchdog.dumps_of(standings, most + 1):
-        return [_of_issued(counted, "watchdog", notes, name, facts)]
+        return [replace(_of_issued(counted, "watchdog", notes, name, facts), left_open=watchdog.NOT_HERE)]
     still = ras.standing_still(looks)
     return [_of_issued(ras.dumps_of(still), "ras", notes, name, facts)] if still else []
 

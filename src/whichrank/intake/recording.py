@@ -45,7 +45,8 @@ class Recording:
         said: What logs say of ranks, in lines for people.
         about: What is known of how it was made.
         remarks: What else the user is to know of it, in sentences that begin small and have no full stop.
-        left_open: Why it does not show who waits for whom, a sentence like that; empty if it does.
+        left_open: Where nothing is found, why it may not show who waits for whom, a sentence like that; empty if nobody
+            waits then.
     """
 
     job: str

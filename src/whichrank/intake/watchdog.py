@@ -53,6 +53,9 @@ _TIMED_OUT: Final = re.compile(
 _AT_WORK: Final = re.compile(r"detected by watchdog at work(?: sequence id)?: (\d{1,18})\b")
 _RAN: Final = re.compile(r"\bran for (\d{1,12}) milliseconds")
 _ASKED_BY: Final = re.compile(r"due to a collective timeout from +rank (\d{1,7})\b")
+NOT_HERE: Final = (
+    "an operation has run out of time, or PyTorch's watchdog had written nothing; its ranks are not among these"
+)
 _FIRST_GROUP: Final = "0"
 _MESSAGES: Final = {"send": Kind.SEND, "recv": Kind.RECV, "coalesced": Kind.OTHER}
 """Operations that each rank of a group counts for itself."""

@@ -17,7 +17,7 @@ from whichrank.bench.trial import Trial
 from whichrank.demo.folders import keep as keep_folder
 from whichrank.demo.folders import new_folder
 from whichrank.errors import UsageError, WhichrankError
-from whichrank.surface.demo_words import agreement, truth_told, wrapped
+from whichrank.surface.demo_words import agreement, cost_told, truth_told, wrapped
 from whichrank.surface.text import paragraph
 from whichrank.wire.tape import FILE_NAME
 
@@ -107,7 +107,8 @@ def _tell(trial: Trial, result: Result, *, as_json: bool) -> None:
         click.echo(text.replace(severity, click.style(severity, fg=colour), 1))
     if not incidents:
         click.echo("  no incident")
-    click.echo("\nThe truth:\n" + wrapped(truth_told(result.truth, known_faults()), to_terminal=to_terminal))
+    truth = f"{truth_told(result.truth, known_faults())} {cost_told(result)}".rstrip()
+    click.echo("\nThe truth:\n" + wrapped(truth, to_terminal=to_terminal))
     if result.error:
         click.echo(wrapped(f"The fault could not be done: {result.error}.", to_terminal=to_terminal))
     if result.pace:
