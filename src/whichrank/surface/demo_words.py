@@ -118,15 +118,15 @@ def cost_told(result: Result) -> str:
     if truth is None or truth["kind"] == "healthy":
         return ""
     much = _how_much(truth)
-    if result.longer is not None:
-        cost = _percent(result.longer)
-        made = f"it made iterations {cost} longer" if cost != "0 %" else "iterations took as long as before"
-    elif result.longer_at_most is not None:
-        made = f"it makes iterations at most {_percent(result.longer_at_most)} longer"
+    longer, at_most = result.longer, result.longer_at_most
+    if at_most is not None and (longer is None or at_most < longer):  # the rest is what else the machine did
+        made = f"it makes iterations at most {_percent(at_most)} longer"
+    elif longer is not None:
+        made = f"it made iterations {_percent(longer)} longer" if longer > 0 else "iterations took as long as before"
     else:
         made = ""
     told = "; ".join(part for part in (much, made) if part)
-    if result.too_small:
+    if result.too_small and result.verdict != "right":  # what was reported all the same was not too small
         told += f". That is too small to report: {_percent(least_cost(truth['effect']))} is the least"
     return f"{told[0].upper()}{told[1:]}." if told else ""
 
@@ -141,8 +141,8 @@ def _how_much(truth: Mapping[str, Any]) -> str:
 
 
 def _percent(share: float) -> str:
-    """What is not longer counts as equally long: the machine does other things too."""
-    return f"{max(share, 0.0):.0%}".replace("%", " %")
+    """Below a tenth with one digit more, so that what is just below a limit does not read like the limit."""
+    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
 
 
 def _to_whom(truth: Mapping[str, Any]) -> str:

@@ -145,7 +145,7 @@ def slowed(fault: str, variant: str, effect: str = "slow", culprits: tuple[int, 
     ("truth", "measured", "expected"),
     [
         (slowed("slow-compute", "x1.1"), {"longer": 0.021, "too_small": True},
-         "Rank 3 computes 1.1 times as long; it made iterations 2 % longer. That is too small to report: 5 % is the"
+         "Rank 3 computes 1.1 times as long; it made iterations 2.1 % longer. That is too small to report: 5 % is the"
          " least."),
         (slowed("slow-compute", "x5"), {"longer": 1.7}, "Rank 3 computes 5 times as long; it made iterations 170 %"
          " longer."),
@@ -153,11 +153,16 @@ def slowed(fault: str, variant: str, effect: str = "slow", culprits: tuple[int, 
          "Rank 3 computes 1.1 times as long; iterations took as long as before. That is too small to report: 5 % is the"
          " least."),
         (slowed("slow-start", "x1.1"), {"longer_at_most": 0.042, "too_small": True},
-         "Rank 3 computes 1.1 times as long; it makes iterations at most 4 % longer. That is too small to report: 5 %"
+         "Rank 3 computes 1.1 times as long; it makes iterations at most 4.2 % longer. That is too small to report: 5 %"
          " is the least."),
         (slowed("slow-every-rank", "x1.5", "slow-all", ()), {"longer": 0.1, "too_small": True},
          "Every rank computes 1.5 times as long; it made iterations 10 % longer. That is too small to report: 15 % is"
          " the least."),
+        (slowed("slow-compute", "x1.1"), {"longer": 0.24, "longer_at_most": 0.046, "too_small": True},
+         "Rank 3 computes 1.1 times as long; it makes iterations at most 4.6 % longer. That is too small to report: 5 %"
+         " is the least."),
+        (slowed("slow-compute", "x1.2"), {"longer": -0.1, "too_small": True, "verdict": "right"},
+         "Rank 3 computes 1.2 times as long; iterations took as long as before."),
         (slowed("slow-data", "x1.2"), {"longer": 0.2}, "Rank 3 waits 50 ms for the next batch; it made iterations 20 %"
          " longer."),
         (slowed("gc-storm", "40k"), {}, "Rank 3 makes 40,000 objects in each iteration."),
@@ -168,7 +173,7 @@ def slowed(fault: str, variant: str, effect: str = "slow", culprits: tuple[int, 
     ],
 )  # fmt: skip
 def test_truth_says_how_much_and_what_it_costs(truth: Truth, measured: dict[str, Any], expected: str) -> None:
-    assert cost_told(result_of("right", truth, **measured)) == expected
+    assert cost_told(result_of(**({"verdict": "missed", "truth": truth} | measured))) == expected
 
 
 def test_a_fault_that_is_too_small_agrees_with_silence(
