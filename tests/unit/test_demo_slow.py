@@ -7,7 +7,7 @@ import pytest
 from whichrank.demo.drag import Load
 from whichrank.demo.layout import Layout
 from whichrank.demo.recipes import RECIPES
-from whichrank.demo.slow import SLOW, load_of, settings_of
+from whichrank.demo.slow import SLOW, added_s_at_most, load_of, settings_of
 
 ASKED = {
     "slow-compute", "slow-layers", "slow-start", "flap", "slow-data", "gc-storm", "two-slow", "slow-every-rank",
@@ -63,3 +63,11 @@ def test_a_long_stage_is_the_last_one(name: str, layout: str) -> None:
     shape = Layout.parse(layout)
     told = [settings_of(name, "x1.5", rank, 0, shape) for rank in range(8)]
     assert [bool(settings) for settings in told] == [shape.index(rank, "pp") == shape.pp - 1 for rank in range(8)]
+
+
+def test_what_is_added_to_an_iteration_is_known_of_devices_and_of_data() -> None:
+    assert added_s_at_most("slow-compute", "x1.5", 0.2) == pytest.approx(0.1)
+    assert added_s_at_most("slow-data", "x1.2", 0.2) == pytest.approx(0.05)
+    assert added_s_at_most("slow-compute", "x1.5", 0.0) is None  # how long the device takes is not known
+    assert added_s_at_most("gc-storm", "40k", 0.2) is None
+    assert added_s_at_most("cpu-limit", "0.02", 0.2) is None

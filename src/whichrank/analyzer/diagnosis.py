@@ -20,6 +20,7 @@ from whichrank.analyzer.peers import WITNESS, Peers
 from whichrank.analyzer.reach import out_of_reach
 from whichrank.analyzer.reasons import held_up_by, reason_of
 from whichrank.analyzer.state import JobState
+from whichrank.analyzer.told_by_counts import blame_ahead, may_be_ahead, members_unknown, waits_for_unknown
 from whichrank.locate import waitgraph
 from whichrank.locate.deaths import in_order
 from whichrank.locate.departures import expected
@@ -84,6 +85,8 @@ class Diagnosis:
             return replace(away, comm=int(wait["comm"]), op=self.op_of(wait), victims=victims, onset_s=onset_s)
         if len(graph.unseen):
             return self._unseen(picture, graph)
+        if waits_for_unknown(picture, graph):
+            return members_unknown(self, picture, graph)
         if len(graph.cycle):
             return self._deadlock(picture, graph)
         if len(graph.stuck):
@@ -94,24 +97,27 @@ class Diagnosis:
 
     def _sinks(self, picture: Picture, graph: waitgraph.WaitGraph, sinks: list[int], hard: bool) -> Finding:
         apart = [] if hard else self.apart(picture, graph)
+        ahead = [] if hard else may_be_ahead(picture, graph)
         since_s = {r: float(picture.waits["since_s"][graph.edges.wait[graph.sink_edge[r]]]) for r in sinks}
         if hard:
             named = sinks
-        elif apart:
+        elif apart or ahead:
             named = []
         else:
-            named = held_up_by(self.state, sinks, min(since_s.values()), len(graph.waiting), len(graph.unseen))
+            unseen = len(graph.unseen) + waits_for_unknown(picture, graph)
+            named = held_up_by(self.state, sinks, min(since_s.values()), len(graph.waiting), unseen)
         longest = min(named or sinks, key=lambda r: since_s[r])
         facts = waitgraph.waiting_for(picture, graph, longest)
         wait = facts["wait"]
         waited = picture.now_s - float(wait["since_s"])
         evidence = [Evidence(what=TIME_BLOCKED, value=round(waited, 2), unit="s", where=f"rank {int(wait['rank'])}")]
+        share = 1 / (len(sinks) + len(apart) + len(ahead))
         blames, reasons = [], []
         for rank in named[:MOST_NAMED] or sinks[:LISTED]:
             own = waitgraph.waiting_for(picture, graph, rank)
             told = reason_of(self.state, picture, rank)
             reasons.append(told.reason)
-            certainty = told.confidence if named else 1 / (len(sinks) + len(apart))
+            certainty = told.confidence if named else share
             blames.append(Blame(rank, certainty, f"it {self._did(own)}, and {told.words}"))
             evidence += [
                 Evidence(what=f"ranks waiting for rank {rank} directly", value=len(own["waiters"])),
@@ -120,7 +126,9 @@ class Diagnosis:
         evidence += self.unread(graph)
         for rank in apart:
             words = f"it is in no operation while others wait, and {reason_of(self.state, picture, rank).words}"
-            blames.append(Blame(rank, 1 / (len(sinks) + len(apart)), words))
+            blames.append(Blame(rank, share, words))
+        first = 0 if len(sinks) > len(ahead) else len(blames)  # where most have not come, who is ahead is alone
+        blames[first:first] = [blame_ahead(self, picture, graph, rank, share) for rank in ahead]
         any_gone = any(picture.gone[r] for r in named)
         inside = bool(facts["entered"])  # stopped after entering: what DESIGN calls `device`
         cause = Cause.PROCESS_EXIT if any_gone else Cause.DEVICE if inside else Cause.NOT_ENTERED

@@ -283,6 +283,8 @@ class Ledger:
         role, sure = infer_role(info.desc, info.members, self._state.ranks.size, self._state.kinds.get(comm, {}))
         at, size = int(self._state.comm_at[comm]), int(self._state.comm_size[comm])
         members = [int(m) for m in self._state.member_rank[at : at + size] if m >= 0]
+        if self._state.recorded is not None and len(members) < size:
+            members = []  # how many there are is not known either
         name = info.desc if info.desc not in ("", "undefined") else info.name
         return Communicator(
             id=f"{info.comm_id:016x}",

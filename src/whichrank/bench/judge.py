@@ -10,13 +10,19 @@ from typing import Literal
 
 import msgspec
 
+from whichrank.analyzer.slow.slowness import EFFECT
 from whichrank.demo.fault import Fault
 from whichrank.demo.plan import Truth
+from whichrank.detect.slow import ALL_GREW
 from whichrank.model.incident import Incident, Link
 
 Verdict = Literal[
     "right", "unknown", "missed", "late", "several", "wrong_name", "wrong_cause", "false_alarm", "no_fault_done"
 ]
+LEAST_COST = EFFECT
+"""A slow rank or link is reported if it makes iterations longer by this share, or by more."""
+LEAST_COST_OF_ALL = ALL_GREW - 1.0
+"""The same where all ranks are slower alike."""
 PROMPT_S = 3.0
 """Hard evidence alarms within this time (DESIGN 5.2)."""
 SKEW_ITERATIONS = 4
@@ -25,6 +31,7 @@ SLACK = 1.5
 """Without hard evidence an alert comes after the hang timeout, and not much later."""
 BEFORE_S = 0.2
 """The injector's clock and the file's may differ by so much."""
+_SLOW = ("slow", "slow-all", "slow-link")
 _ALONE_AT_WORK = ("late-checkpoint", "rank0-eval")
 """Healthy runs in which rank 0 keeps the others waiting: a notice may say so."""
 _REASONS = {
@@ -85,6 +92,29 @@ def judge(
     if truth.effect == "skew":
         limit_s = PROMPT_S + SKEW_ITERATIONS * truth.iteration_s
     return _of_alerts(truth, alerts, seconds_to_alert > limit_s)
+
+
+def is_too_small(effect: str, longer: float | None, at_most: float | None) -> bool:
+    """Does a slowdown cost less than what is reported? Then silence is right, and so is a report that comes late.
+
+    Args:
+        effect: What was done to the job.
+        longer: By which share iterations took longer, None if that was not seen.
+        at_most: By which share what was done makes them longer at the most, None if that is not known.
+    """
+    if effect not in _SLOW:
+        return False
+    return any(share is not None and share < least_cost(effect) for share in (longer, at_most))
+
+
+def least_cost(effect: str) -> float:
+    """The share by which something must make iterations longer to be reported."""
+    return LEAST_COST_OF_ALL if effect == "slow-all" else LEAST_COST
+
+
+def agrees(verdict: Verdict, *, too_small: bool) -> bool:
+    """Does what was reported agree with the truth?"""
+    return verdict == "right" or (too_small and verdict in ("missed", "late"))
 
 
 def right_names(truth: Truth, words: Sequence[Incident]) -> tuple[bool | None, bool | None]:

@@ -74,6 +74,10 @@ class Result:
     seconds_to_located: float | None
     longer: float | None = None
     """By which share iterations have taken longer since the fault, by the clock of the injector."""
+    longer_at_most: float | None = None
+    """By which share what was done makes them longer at the most, None if that is not known."""
+    too_small: bool = False
+    """What was done makes the job slower, and by less than what is reported: see `judge.is_too_small`."""
     pace: Pace | None = None
     """Of iterations before the fault."""
     went_on: bool | None = None

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from whichrank.agent.stacks import read_stacks
-from whichrank.bench.judge import SLACK, Ran, judge, reason_agrees
+from whichrank.bench.judge import SLACK, Ran, agrees, is_too_small, judge, reason_agrees
 from whichrank.bench.launch import Launch
 from whichrank.bench.nursery import Nursery
 from whichrank.bench.possible import possible
@@ -175,7 +175,8 @@ class Trial:
             injector.close()
             shutil.rmtree(self.folder / "tmp", ignore_errors=True)
         is_timed = self.fault.name in SLOW or self.fault.is_slow
-        result = self._judge(injector.truth(), injector.longer() if is_timed else None)
+        times = (injector.longer(), injector.longer_at_most()) if is_timed else (None, None)
+        result = self._judge(injector.truth(), *times)
         went_on = injector.went_on(self.setup.hang_timeout_s / 2) if self.fault.variants[0].effect == "cut" else None
         error = str(injector.error or "")
         return replace(result, pace=injector.pace(), went_on=went_on, error=error)
@@ -330,7 +331,7 @@ class Trial:
 
     # ---- judging ---------------------------------------------------------------------------------------------------
 
-    def _judge(self, truth: Truth | None, longer: float | None) -> Result:
+    def _judge(self, truth: Truth | None, longer: float | None, at_most: float | None) -> Result:
         words, incidents = self._every_word(), self.incidents()
         alerts = [i for i in incidents if i.severity == "alert"]
         to_alert = located = None
@@ -342,6 +343,7 @@ class Trial:
             located = round(min(place), 3) if place else None
         patience_s = self.setup.slow_window_s * 2 / SLACK if self.fault.is_slow else self.setup.hang_timeout_s
         verdict = judge(self.fault, truth, words, self._ran(), to_alert, patience_s)
+        too_small = truth is not None and is_too_small(truth.effect, longer, at_most)
         return Result(
             fault=self.setup.fault,
             seed=self.setup.seed,
@@ -349,11 +351,13 @@ class Trial:
             truth=asdict(truth) if truth else None,
             incidents=[_plain(i) for i in incidents],
             verdict=verdict,
-            agree=verdict == "right",
+            agree=agrees(verdict, too_small=too_small),
             reason_agrees=reason_agrees(truth, alerts),
             seconds_to_alert=to_alert,
             seconds_to_located=located,
             longer=None if longer is None else round(longer, 3),
+            longer_at_most=None if at_most is None else round(at_most, 3),
+            too_small=too_small,
             log=str(self.folder / "job.log"),
         )
 

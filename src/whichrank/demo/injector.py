@@ -24,7 +24,7 @@ from whichrank.demo.layout import Layout
 from whichrank.demo.plan import Truth, draw
 from whichrank.demo.recipes import RECIPES
 from whichrank.demo.scene import Nodes, Scene, Strike
-from whichrank.demo.slow import settings_of
+from whichrank.demo.slow import added_s_at_most, settings_of
 
 _FOREVER_S = 3600.0
 _WARM_UP = 3
@@ -127,6 +127,19 @@ class Injector:
                 (before if at_ns + took_ns <= truth.at_monotonic_ns else since).append(took_ns)
         enough = min(len(before), len(since)) >= _LEAST_TIMED
         return statistics.fmean(since) / statistics.fmean(before) - 1.0 if enough else None
+
+    def longer_at_most(self) -> float | None:
+        """By which share what was done makes iterations longer at the most; None if that is not known.
+
+        It needs no clock before the fault, and nothing else that the machine does is in it.
+        """
+        truth = self._truth
+        if truth is None:
+            return None
+        device_s = max((float(facts.get("device_s", 0.0)) for facts in dict(self._hub.facts).values()), default=0.0)
+        added_s = added_s_at_most(self.fault.name, self.plan.variant.name, device_s)
+        usual_s = truth.iteration_s or self._iteration_s(time.monotonic_ns()) - (added_s or 0.0)
+        return added_s / usual_s if added_s is not None and usual_s > 0 else None
 
     def pace(self) -> Pace | None:
         """Of iterations before the fault, of all if nothing was done; None if there were too few."""

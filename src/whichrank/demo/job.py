@@ -34,7 +34,7 @@ from whichrank.demo.drag import Drag
 from whichrank.demo.errands import Errands, prepare_batch
 from whichrank.demo.groups import STYLES, Group, make_groups
 from whichrank.demo.layout import Layout
-from whichrank.demo.model import ROWS, Stage
+from whichrank.demo.model import PASSES, ROWS, Stage
 from whichrank.demo.pipeline import SCHEDULES, Pipeline
 from whichrank.demo.seat import Seat
 
@@ -75,10 +75,10 @@ class Job:
         self._errands = Errands(rank, seat, settings)
         self._comms = Comms(self._make_groups(), seat, Deviation)
         torch.manual_seed(layout.index(rank, "pp") * 64 + layout.index(rank, "tp"))
-        layers = max(1, args.layers // layout.pp)
+        layers = _layers(args)
         self._stage = Stage(self._comms, layers, layout.tp, args.device_ms / 1e3)
         self._drag = Drag(seat, settings, self._stage)
-        microbatches = args.microbatches or (4 if layout.pp > 1 else 2)
+        microbatches = _microbatches(args)
         rows = round(ROWS * self._drag.rows)
         self._pipeline = Pipeline(layout, rank, self._comms, self._stage, microbatches, rows, args.schedule)
         self._optimizer = torch.optim.SGD(self._stage.parameters(), lr=0.05, momentum=0.9)
@@ -180,6 +180,15 @@ class Job:
         _say(f"rank {self._rank} digest {self._digest.hexdigest()}")
 
 
+def _layers(args: argparse.Namespace) -> int:
+    """Of one pipeline stage."""
+    return max(1, int(args.layers) // int(args.layout.pp))
+
+
+def _microbatches(args: argparse.Namespace) -> int:
+    return int(args.microbatches) or (4 if args.layout.pp > 1 else 2)
+
+
 def _say(line: str) -> None:
     """Print in one write, so that lines of several ranks do not mix."""
     sys.stdout.write(line + "\n")
@@ -195,7 +204,8 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     torch.set_num_threads(1)
     seat = Seat()
-    settings = seat.greet(rank, log_every=args.log_every, schedule=args.schedule)
+    device_s = _layers(args) * _microbatches(args) * PASSES * args.device_ms / 1e3
+    settings = seat.greet(rank, log_every=args.log_every, schedule=args.schedule, device_s=device_s)
     time.sleep(float(settings.get("prepare_s", 0)))
     dist.init_process_group("gloo", timeout=timedelta(seconds=args.group_timeout_s))
     try:

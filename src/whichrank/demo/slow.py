@@ -19,6 +19,11 @@ IMBALANCE = ("imbalance",)
 MAGNITUDES = ("x1.1", "x1.2", "x1.5", "x2", "x5")
 ITERATION_S = 0.25
 """About what an iteration of the demo takes."""
+_OF_DEVICES = (
+    "slow-compute", "slow-layers", "slow-start", "flap", "slow-data", "slow-compute-nodes", "two-slow",
+    "slow-every-rank",
+)  # fmt: skip
+"""Faults that add device time to ranks, or a wait for data, and nothing else."""
 _DEVICE = ("--device-ms", "6")
 """So the device takes most of an iteration, as it should, and two cores are not the bottleneck."""
 _HOST_MS = 20.0
@@ -115,6 +120,20 @@ def load_of(fault: str, variant: str, second: bool = False) -> dict[str, Any]:
     if fault == "slow-layers":
         return asdict(Load(factor, layers=1))
     return asdict(Load(1 + 0.8 * (factor - 1) if second else factor))
+
+
+def added_s_at_most(fault: str, variant: str, device_s: float) -> float | None:
+    """Seconds by which what was done makes an iteration longer at the most; None if that does not follow from it.
+
+    Args:
+        fault: name.
+        variant: its magnitude.
+        device_s: Device time of the rank in an iteration; 0: not known.
+    """
+    if fault not in _OF_DEVICES:
+        return None
+    load = Load(**load_of(fault, variant))
+    return load.data_s or ((load.factor - 1) * device_s if device_s else None)
 
 
 def settings_of(fault: str, variant: str, rank: int, victim: int, layout: Layout) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def dump_of(
         rows: What it has issued, in that order.
         hides_messages: See `Dump`.
     """
-    counted = np.array(rows, _ROW)
+    counted = np.array(list(rows), _ROW)
     entries = np.zeros(len(rows), ENTRY)
     for name, column in _COLUMNS.items():
         entries[column] = counted[name]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from whichrank.intake.log_time import UNTIMED
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -19,6 +21,8 @@ class Fact:
         words: Lines that say so, for evidence.
         is_dead: Living peers have found it dead.
         world_size: Ranks of the communicator in which it says so of itself; 0: not said.
+        at_s: When it was said or happened, see `log_time`.
+        part: Of the log that says so, see `watchdog.Standing`.
         by_task: It is a task of Slurm's, which is a rank unless another launcher makes several of each.
     """
 
@@ -31,6 +35,8 @@ class Fact:
     is_dead: bool = False
     world_size: int = 0
     by_task: bool = False
+    at_s: float = UNTIMED
+    part: int = 0
 
     @property
     def has_ended(self) -> bool:

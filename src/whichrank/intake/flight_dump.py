@@ -108,6 +108,8 @@ OF_ALL: Final = ("default_pg", "mesh_default")
 OF_LISTS: Final = frozenset(
     {"all_gather", "allgather", "all_gather_v", "reduce_scatter", "reduce_scatter_v", "gather", "scatter"}
 )
+NOT_KNOWN: Final = -1
+"""In the place of a member of a group whose rank no line says."""
 _FIELDS: Final[dict[str, Any]] = {
     "record_id": 0, "pg_id": -1, "process_group": ("", ""), "collective_seq_id": 0, "seq_id": 0, "p2p_seq_id": 0,
     "op_id": 0, "profiling_name": "", "state": "scheduled", "retired": False, "is_p2p": False, "timeout_ms": 0,
@@ -134,7 +136,7 @@ class Group:
     Attributes:
         name: Unique within the process.
         desc: What it is for, as the program says; "" or "undefined" if it does not.
-        members: Global ranks by group rank; empty if the dump does not say.
+        members: Global ranks by group rank, `NOT_KNOWN` where that is not said; empty if the dump says none.
     """
 
     name: str

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, Final
 
 from whichrank.errors import FormatError
 from whichrank.intake.facts import Fact, Xid, status_of_code
+from whichrank.intake.log_time import UNTIMED, torch_time_s, torchrun_time_s
 from whichrank.intake.watchdog import HINTS, Standing, Watchdog
 
 MOST_LINE: Final = 1 << 14
@@ -30,6 +31,10 @@ _NCCL_RANK: Final = re.compile(r"\brank (\d{1,9}) nranks (\d{1,9})\b")
 _XID: Final = re.compile(
     r"(?:(\S{1,255}) kernel: .{0,255}?)?NVRM: Xid \((PCI:[0-9a-fA-F:.]+)\): (\d{1,6})(?:, pid='?(\d{1,10})'?)?,? ?(.*)$"
 )
+_RESTART: Final = re.compile(
+    r"will restart worker group|\b(?:TORCHELASTIC_RESTART_COUNT|restart_count) ?[=:] ?([1-9]\d{0,5})\b"
+)
+"""torchrun begins another attempt, or something says which one it is."""
 _SIGNALS: Final = {
     "Killed": 9, "Terminated": 15, "Aborted": 6, "Segmentation fault": 11, "Bus error": 7, "Hangup": 1, "Interrupt": 2,
     "Floating point exception": 8, "Illegal instruction": 4, "Out Of Memory": 9,
@@ -44,11 +49,15 @@ class Log:
         facts: Of ranks.
         xids: Of devices.
         standings: How far ranks are on their groups, by torch's watchdog.
+        most_rank: The highest rank that its watchdogs mention, -1 if they mention none.
+        restarts_s: When its launcher said that it starts the workers again, see `log_time`.
     """
 
     facts: list[Fact] = field(default_factory=list)
     xids: list[Xid] = field(default_factory=list)
     standings: list[Standing] = field(default_factory=list)
+    most_rank: int = -1
+    restarts_s: list[float] = field(default_factory=list)
 
 
 def read_log(stream: IO[bytes]) -> Log:
@@ -60,7 +69,11 @@ def read_log(stream: IO[bytes]) -> Log:
     log = Log()
     block: dict[str, str] = {}
     nccl, watchdog = _Nccl(), Watchdog()
+    at_s, attempt = UNTIMED, 0
     for line in _lines(stream):
+        before = len(log.facts)
+        if (said_s := torch_time_s(line)) >= 0:
+            at_s = said_s
         if found := _FIELD.match(line):
             name, value = found.groups()
             if name == "time":
@@ -68,6 +81,11 @@ def read_log(stream: IO[bytes]) -> Log:
             block[name] = value.strip()
             if name == "traceback":
                 log.facts += _of_torchrun(block)
+        elif found := _RESTART.search(line):
+            number = int(found.group(1) or attempt + 1)
+            if number > attempt:
+                attempt, watchdog.part = number, watchdog.part + 1
+                log.restarts_s.append(at_s)
         elif "srun: error:" in line:
             log.facts += _of_srun(line)
         elif " NCCL " in line and (found := _NCCL.search(line)):
@@ -75,14 +93,17 @@ def read_log(stream: IO[bytes]) -> Log:
         elif any(hint in line for hint in HINTS):
             watchdog.see(line)
         elif "NVRM: Xid" in line and (found := _XID.search(line)):
-            host, device, number, pid, words = found.groups()
-            log.xids.append(Xid(int(number), device, host or "", int(pid or 0), words[:200]))
+            host, device, number_, pid, words = found.groups()
+            log.xids.append(Xid(int(number_), device, host or "", int(pid or 0), words[:200]))
         elif block.get("traceback") == "Traceback (most recent call last):" and line.strip():
             log.facts = _with_exception(log.facts, block, line)
+        for place in range(before, len(log.facts)):
+            one = log.facts[place]
+            log.facts[place] = replace(one, at_s=at_s if one.at_s < 0 else one.at_s, part=watchdog.part)
         if len(log.facts) + len(log.xids) + len(watchdog.standings) > MOST_FACTS:
             raise FormatError("it says too much of ranks to be a log")
-    log.facts += nccl.facts()
-    log.standings += watchdog.standings.values()
+    log.facts += (replace(fact, part=watchdog.part) for fact in nccl.facts())
+    log.standings, log.most_rank = watchdog.told(), watchdog.most_rank
     if not log.facts and not log.xids and not log.standings:
         raise FormatError("it says nothing of ranks")
     return log
@@ -113,11 +134,12 @@ class _Nccl:
     def facts(self) -> list[Fact]:
         """Of the processes that said their rank in the largest communicator."""
         most = max((size for _, size in self._rank.values()), default=0)
-        return [
-            Fact(rank, host, pid, words=tuple(self._warnings.get((host, pid), ())), world_size=size)
+        known = {  # a rank that is started again is another process
+            rank: Fact(rank, host, pid, words=tuple(self._warnings.get((host, pid), ())), world_size=size)
             for (host, pid), (rank, size) in self._rank.items()
             if size == most
-        ]
+        }
+        return list(known.values())
 
 
 def _lines(stream: IO[bytes]) -> Iterator[str]:
@@ -136,7 +158,8 @@ def _of_torchrun(block: dict[str, str]) -> list[Fact]:
         return []
     code, pid = int(ended.group(1)), int(ended.group(2))
     words = f"exitcode {code} (torchrun, {block.get('time', 'time not known')})"
-    return [Fact(int(rank.group(1)), block.get("host", ""), pid, status_of_code(code), words=(words,))]
+    at_s = torchrun_time_s(block.get("time", ""))
+    return [Fact(int(rank.group(1)), block.get("host", ""), pid, status_of_code(code), words=(words,), at_s=at_s)]
 
 
 def _with_exception(facts: list[Fact], block: dict[str, str], line: str) -> list[Fact]:
@@ -146,7 +169,7 @@ def _with_exception(facts: list[Fact], block: dict[str, str], line: str) -> list
     if not found or not rank or not facts or facts[-1].rank != int(rank.group(1)):
         return facts
     last = facts[-1]
-    return [*facts[:-1], Fact(last.rank, last.host, last.pid, last.status, found.group(1)[:200], last.words)]
+    return [*facts[:-1], replace(last, exception=found.group(1)[:200])]
 
 
 def _of_srun(line: str) -> list[Fact]:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from whichrank.errors import FormatError, IncompleteDataError, UsageError, WhichrankError
-from whichrank.intake import flight_job, inspector_job, kineto_job, megatrace, op_spans, ras, watchdog
+from whichrank.intake import attempts, flight_job, inspector_job, kineto_job, megatrace, op_spans, ras, watchdog
 from whichrank.intake.facts import Fact, joined, with_xids
 from whichrank.intake.flight_dump import Dump, Group, rank_in_name
 from whichrank.intake.formats import FLIGHT_RECORDER, LOG, Content, format_of
@@ -47,6 +47,11 @@ DUMP: Final = "dump"
 _OF_EACH: Final = {"megatrace": "log", "watchdog": "line of torch's watchdog", "ras": "count"}
 """What there would be of each rank, where no dumps are."""
 _ONLY_TIMES: Final = Recorded(shows_hangs=False)
+EARLIER_ATTEMPT: Final = "it is of an earlier attempt of the job"
+OF_LAST_ATTEMPT: Final = (
+    "this is about the last attempt of the job that says anything; what earlier ones wrote is left out"
+)
+OLDER_DUMP: Final = "its dump was made before the others stood still, perhaps in an earlier attempt of the job"
 UNNAMED: Final = "neither its content nor its name says whose it is; name it like trace_0, with the rank at the end"
 
 
@@ -84,13 +89,13 @@ def read(
                 found = [_damaged(str(path), found)]
             parts += [_with_shared(part, groups) for part in found]
             tell(done, len(files))
-    parts = _without_copies(parts)
+    parts, has_earlier = _of_last_attempt(_without_copies(parts))
     notes = tuple(part.note for part in parts)
     for one in notes:
         note(one)
     name = _name(paths)
     looks = [look for _, found in _those(parts, Looks) for look in found.looks]
-    logs = [log for _, log in _those(parts, Log)]
+    logs, is_cut = attempts.last_attempt([log for _, log in _those(parts, Log)])
     facts = joined([*(fact for log in logs for fact in log.facts), *(fact for look in looks for fact in look.facts)])
     facts = with_xids(facts, (xid for log in logs for xid in log.xids))
     written_s = {part.note.path: part.modified_s for part in parts}
@@ -108,6 +113,8 @@ def read(
         raise FormatError(f"what these files say cannot be put together ({type(error).__name__})") from error
     if not recordings:
         raise IncompleteDataError(_nothing(notes, paths), mend="whichrank analyze --help  lists what can be read")
+    if has_earlier or is_cut:
+        recordings = [replace(one, remarks=(*one.remarks, OF_LAST_ATTEMPT)) for one in recordings]
     return Intake(tuple(recordings), notes)
 
 
@@ -139,6 +146,20 @@ def _without_copies(parts: Iterable[Part]) -> list[Part]:
                 part = Part(msgspec.structs.replace(part.note, state="ignored", what=what))
         found.append(part)
     return found
+
+
+def _of_last_attempt(parts: Sequence[Part]) -> tuple[list[Part], bool]:
+    """Without what the paths say is of earlier attempts, and whether there was any: that is noted and not used."""
+    last = attempts.last_in_paths(part.note.path for part in parts if part.content is not None)
+    if last is None:
+        return list(parts), False
+    found = []
+    for part in parts:
+        number = attempts.attempt_in(part.note.path)
+        if part.content is not None and number is not None and number < last:
+            part = Part(msgspec.structs.replace(part.note, state="ignored", what=EARLIER_ATTEMPT))
+        found.append(part)
+    return found, True
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -258,6 +279,8 @@ def _of_dumps(
     dumps, whose = _by_rank(found)
     world = _world_of({rank: flight_job.world_size(dump) for rank, dump in dumps.items()}, whose)
     told, unsure = flight_job.job_of(dumps)
+    written = {rank: written_s.get(path, 0.0) for rank, path in whose.items()}
+    unsure |= dict.fromkeys(sorted(attempts.earlier_dumps(told, written) if what == DUMP else ()), OLDER_DUMP)
     told = [one for one in told if one.rank not in unsure]
     unread = _unread(world, dumps, notes, what) | unsure
     facts = {rank: fact for rank, fact in facts.items() if rank < world and fact.world_size in (0, world)}
@@ -269,7 +292,9 @@ def _of_dumps(
     utc_offset_s = 0.0 if any(one.latest_ns for one in told) else None
     hides = what != DUMP or any(one.dump.backend == "gloo" for one in told)
     is_young = what == DUMP and flight_job.is_young(told)
-    about = Recorded(is_still=is_still, hides_messages=hides, is_young=is_young)
+    about = Recorded(
+        is_still=is_still, hides_messages=hides, is_young=is_young, has_only_counts=what in _OF_EACH.values()
+    )
     return Recording(name, FLIGHT_RECORDER, batches, now_s, utc_offset_s, dict(sorted(unread.items())), said, about)
 
 
@@ -284,10 +309,15 @@ def _of_counts(
     """Where only counts of what was issued are known: of Megatrace, of torch's watchdog, or of several looks by RAS."""
     enqueued = [one for _, found in _those(parts, Megatrace) for one in found.ranks]
     if enqueued:
-        return [_of_issued(megatrace.dumps_of(enqueued), "megatrace", notes, name, facts)]
+        logs_of_ranks, has_earlier = megatrace.of_last_attempt(enqueued)
+        dumps = megatrace.dumps_of(logs_of_ranks, max(one.rank for one in enqueued) + 1)
+        issued = _of_issued(dumps, "megatrace", notes, name, facts)
+        remarks = (OF_LAST_ATTEMPT,) if has_earlier else ()
+        return [replace(issued, remarks=remarks, left_open=megatrace.incomparable(logs_of_ranks) or megatrace.EQUAL)]
     standings = [one for log in logs for one in log.standings]
-    if counted := watchdog.dumps_of(standings, max(facts, default=-1) + 1):
-        return [_of_issued(counted, "watchdog", notes, name, facts)]
+    most = max([*facts, *(log.most_rank for log in logs)], default=-1)
+    if counted := watchdog.dumps_of(standings, most + 1):
+        return [replace(_of_issued(counted, "watchdog", notes, name, facts), left_open=watchdog.NOT_HERE)]
     still = ras.standing_still(looks)
     return [_of_issued(ras.dumps_of(still), "ras", notes, name, facts)] if still else []
 

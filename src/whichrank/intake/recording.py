@@ -44,6 +44,9 @@ class Recording:
         unread: Ranks of the job of which nothing could be read, and why.
         said: What logs say of ranks, in lines for people.
         about: What is known of how it was made.
+        remarks: What else the user is to know of it, in sentences that begin small and have no full stop.
+        left_open: Where nothing is found, why it may not show who waits for whom, a sentence like that; empty if nobody
+            waits then.
     """
 
     job: str
@@ -54,6 +57,8 @@ class Recording:
     unread: dict[int, str]
     said: dict[int, tuple[str, ...]] = field(default_factory=dict)
     about: Recorded = field(default_factory=Recorded)
+    remarks: tuple[str, ...] = ()
+    left_open: str = ""
 
 
 @dataclass(frozen=True)

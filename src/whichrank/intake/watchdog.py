@@ -4,31 +4,39 @@ A rank whose operation has timed out says which work of the group it has enqueue
 others when they are asked for their dumps, and then with whatever they had enqueued. That is what a dump would say of
 the group's collectives, so the lines are read as one. They are logged by default, where dumps are not.
 
-Times are not compared. Of a group in which a send or a receive has timed out nothing is told: its sends and receives
-have numbers of their own. (torch: ProcessGroupNCCL.cpp; the words are those of 2.2 to 2.13.)
+A line names the group and the writer's rank in it, never the other members. Those are known of the group of all ranks,
+of a group of which every member has written, and of one whose writers are evenly spaced. Of any other group it is told
+that the writer waits in it, for members that are not known. The same holds where a send, a receive or a batch of them
+has timed out: each rank has numbers of its own there, and the line does not name the peer.
+
+(torch: ProcessGroupNCCL.cpp; the words are those of 2.2 to 2.13.)
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from whichrank.intake.counted import Counted, dump_of
 from whichrank.intake.flight_dump import (
     KINDS,
+    NOT_KNOWN,
     OF_ALL,
     OF_LISTS,
     Dump,
     Group,
 )
+from whichrank.intake.log_time import UNTIMED, torch_time_s
 from whichrank.model.rows import Kind
 
 HINTS: Final = ("last enqueued", "Last enqueued", "Watchdog caught")
 MOST_RANK: Final = 1 << 20
 MOST_AHEAD: Final = 256
 """Operations beyond the last complete one that are told of a rank."""
+LEAST_IN_GROUP: Final = 2
+"""Members of a group that waits: nobody waits for itself."""
 LEAST_IN_LINE: Final = 2
 """Members from which it shows that those of a group are evenly spaced."""
 _GLOBAL: Final = re.compile(r"\[(?:rank|default)(\d{1,7})\]:")
@@ -43,7 +51,14 @@ _TIMED_OUT: Final = re.compile(
     r"WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w{1,64})(?:, NumelIn=(\d{1,18}), NumelOut=(\d{1,18}))?"
 )
 _AT_WORK: Final = re.compile(r"detected by watchdog at work(?: sequence id)?: (\d{1,18})\b")
+_RAN: Final = re.compile(r"\bran for (\d{1,12}) milliseconds")
+_ASKED_BY: Final = re.compile(r"due to a collective timeout from +rank (\d{1,7})\b")
+NOT_HERE: Final = (
+    "an operation has run out of time, or PyTorch's watchdog had written nothing; its ranks are not among these"
+)
 _FIRST_GROUP: Final = "0"
+_MESSAGES: Final = {"send": Kind.SEND, "recv": Kind.RECV, "coalesced": Kind.OTHER}
+"""Operations that each rank of a group counts for itself."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +70,21 @@ class TimedOut:
         op: As torch names it, in lower case.
         count: Elements of its input, -1 if it is not said.
         out_count: The same of its output.
+        at_s: When it was said; see `log_time`.
+        ran_s: How long it had been under way, 0 if that is not said.
     """
 
     seq: int
     op: str
     count: int
     out_count: int
+    at_s: float = UNTIMED
+    ran_s: float = 0.0
+
+    @property
+    def began_s(self) -> float:
+        """When it had begun, `UNTIMED` if that is not known."""
+        return self.at_s - self.ran_s if self.at_s >= 0 and self.ran_s else UNTIMED
 
 
 @dataclass(frozen=True)
@@ -75,6 +99,8 @@ class Standing:
         enqueued: Number of the last collective that it has enqueued, -1 none.
         completed: The same of the last that is complete.
         timed_out: What it waited for, None if it did not say.
+        at_s: When it was said; see `log_time`.
+        part: Of the log, counted from 0; a log has several where a launcher writes that it starts the job again.
     """
 
     rank: int
@@ -84,105 +110,193 @@ class Standing:
     enqueued: int
     completed: int
     timed_out: TimedOut | None = None
+    at_s: float = UNTIMED
+    part: int = 0
 
 
 @dataclass
 class Watchdog:
-    """What the watchdogs of processes write, line by line."""
+    """What the watchdogs of processes write, line by line.
 
-    standings: dict[tuple[int, str], Standing] = field(default_factory=dict)
+    Attributes:
+        standings: One for each line that says how far a rank is, in their order.
+        most_rank: The highest rank that is mentioned, -1 if none is.
+        part: Of the log in which the next line stands.
+    """
+
+    standings: list[Standing] = field(default_factory=list)
+    most_rank: int = -1
+    part: int = 0
     _timed_out: dict[tuple[int, int], TimedOut] = field(default_factory=dict)
 
     def see(self, line: str) -> None:
         """A line in which one of `HINTS` stands."""
-        prefix = _GLOBAL.search(line)
+        at_s = torch_time_s(line)
+        for mentioned in (*_GLOBAL.finditer(line), *_ASKED_BY.finditer(line)):
+            if int(mentioned.group(1)) < MOST_RANK:
+                self.most_rank = max(self.most_rank, int(mentioned.group(1)))
         if found := _TIMED_OUT.search(line):
-            rank = int(prefix.group(1) if prefix else found.group(1))
+            prefix = _before(line, found)
+            rank = prefix if prefix is not None else int(found.group(1))
+            self.most_rank = max(self.most_rank, rank if rank < MOST_RANK else -1)
             seq, op = int(found.group(2)), found.group(3).lower()
-            sizes = [int(text) if text else -1 for text in found.groups()[3:5]]
-            self._timed_out.setdefault((rank, seq), TimedOut(seq, op, *sizes))
+            count, out_count = (int(text) if text else -1 for text in found.groups()[3:5])
+            ran = _RAN.search(line)
+            one = TimedOut(seq, op, count, out_count, at_s, int(ran.group(1)) / 1e3 if ran else 0.0)
+            before = self._timed_out.setdefault((rank, seq), one)
+            if before.at_s < one.began_s:  # of an attempt that is over
+                self._timed_out[rank, seq] = one
         elif (found := _STATUS.search(line)) and (who := _WHO.search(line)):
             guid, desc, number, group_rank = who.groups()
             group = guid or number
+            prefix = _before(line, who)
             # Only in the first group of all is a rank's number the same everywhere.
-            if not prefix and group != _FIRST_GROUP:
+            if group == _FIRST_GROUP and prefix not in (None, int(group_rank)):
                 return
-            rank = int(prefix.group(1) if prefix else group_rank)
+            if prefix is None and group != _FIRST_GROUP:
+                return
+            rank = prefix if prefix is not None else int(group_rank)
             at = _AT_WORK.search(line)
             timed_out = self._timed_out.get((rank, int(at.group(1)))) if at else None
             enqueued, completed = int(found.group(1)), int(found.group(2))
             if rank < MOST_RANK and completed <= enqueued:
-                before = self.standings.get((rank, group))
-                timed_out = timed_out or (before.timed_out if before else None)
-                self.standings[rank, group] = Standing(
-                    rank, group, desc or "", int(group_rank), enqueued, completed, timed_out
+                self.most_rank = max(self.most_rank, rank)
+                self.standings.append(
+                    Standing(rank, group, desc or "", int(group_rank), enqueued, completed, timed_out, at_s, self.part)
                 )
+
+    def told(self) -> list[Standing]:
+        """What all lines say of how far ranks are.
+
+        A rank may write what it ran out of time in, and end before it says how far it is. If all groups that are named
+        are the group of all ranks, and another rank ran out of time in the same operation of it, it waits there too.
+        """
+        said = [one for one in self.standings if one.timed_out and _is_of_all(one)]
+        if not said or not all(map(_is_of_all, self.standings)):
+            return self.standings
+        known = {(one.rank, one.part) for one in self.standings}
+        like = {(one.timed_out.seq, one.timed_out.op, one.timed_out.count): one for one in said if one.timed_out}
+        found = [
+            replace(like[key], rank=rank, group_rank=rank, enqueued=seq, completed=seq - 1, timed_out=op, at_s=op.at_s)
+            for (rank, seq), op in self._timed_out.items()
+            if (key := (op.seq, op.op, op.count)) in like and (rank, like[key].part) not in known and rank < MOST_RANK
+        ]
+        return [*self.standings, *found]
+
+
+def _is_of_all(one: Standing) -> bool:
+    return one.group == _FIRST_GROUP or one.desc in OF_ALL
+
+
+def _before(line: str, found: re.Match[str]) -> int | None:
+    """The global rank of who wrote this: two that write at once may share a line, so the nearest prefix counts."""
+    return max(((one.end(), int(one.group(1))) for one in _GLOBAL.finditer(line, 0, found.start())), default=(0, None))[
+        1
+    ]
 
 
 def dumps_of(standings: Iterable[Standing], world_size: int = 0) -> dict[int, Dump]:
     """As if each rank had dumped what it has enqueued of each group and what was not complete of it.
 
     Args:
-        standings: Of all ranks.
+        standings: Of all ranks, of one attempt; the last of a rank on a group counts.
         world_size: How many ranks there are at the least.
     """
     of_group: dict[str, dict[int, Standing]] = {}
     for one in standings:
-        of_group.setdefault(one.group, {})[one.rank] = one
-    groups, ops = {}, {}
+        mine = of_group.setdefault(one.group, {})
+        before = mine.get(one.rank)
+        mine[one.rank] = replace(one, timed_out=one.timed_out or (before.timed_out if before else None))
+    stands: dict[int, list[_Stand]] = {}
     for name, members in of_group.items():
-        if len({one.group_rank for one in members.values()}) < len(members):
-            continue  # several groups have this name
-        if any(one.timed_out and one.timed_out.op in ("send", "recv") for one in members.values()):
-            continue
-        is_of_all = name == _FIRST_GROUP or any(one.desc in OF_ALL for one in members.values())
-        ranks = tuple(range(max(*members, world_size - 1) + 1)) if is_of_all else _members(members)
-        if not ranks:
-            continue
-        desc = OF_ALL[0] if is_of_all else next((one.desc for one in members.values() if one.desc), "")
-        groups[name] = Group(name, desc, ranks)
-        ops[name] = {one.timed_out.seq: one.timed_out for one in members.values() if one.timed_out}
-    stands: dict[int, list[tuple[Group, Standing, dict[int, TimedOut]]]] = {}
-    for name, group in groups.items():
-        for rank, one in of_group[name].items():
-            stands.setdefault(rank, []).append((group, one, ops[name]))
+        for stand in _stands(name, members, world_size):
+            stands.setdefault(stand.standing.rank, []).append(stand)
     return {rank: _dump(rank, mine) for rank, mine in sorted(stands.items())}
 
 
-def _members(said: Mapping[int, Standing]) -> tuple[int, ...]:
+class _Stand(NamedTuple):
+    """A rank on a group, and what is known of the group's operations by number."""
+
+    group: Group
+    standing: Standing
+    ops: Mapping[int, TimedOut]
+
+
+def _stands(name: str, said: Mapping[int, Standing], world_size: int) -> list[_Stand]:
+    """How far ranks are on what has this name: one group, or several of which each rank knows its own.
+
+    Args:
+        name: Of the group.
+        said: By global rank.
+        world_size: How many ranks there are at the least.
+    """
+    everyone = list(said.values())
+    desc = next((one.desc for one in everyone if one.desc), "")
+    is_one = len({one.group_rank for one in everyone}) == len(everyone)
+    has_messages = any(one.timed_out and one.timed_out.op in _MESSAGES for one in everyone)
+    is_of_all = name == _FIRST_GROUP or any(one.desc in OF_ALL for one in everyone)
+    if is_one and not has_messages:
+        members = tuple(range(max(*said, world_size - 1) + 1)) if is_of_all else _members(said, _size(everyone))
+        group = Group(name, OF_ALL[0] if is_of_all else desc, members)
+        ops = {one.timed_out.seq: one.timed_out for one in everyone if one.timed_out}
+        return [_Stand(group, one, ops) for one in everyone]
+    return [
+        _Stand(
+            Group(name, desc, (one.rank, NOT_KNOWN)), one, {one.timed_out.seq: one.timed_out} if one.timed_out else {}
+        )
+        for one in everyone
+    ]
+
+
+def _size(said: Iterable[Standing]) -> int:
+    """How many members a group has at the least: an all-gather puts out what all of them have put in."""
+    sizes = [LEAST_IN_GROUP]
+    for one in said:
+        sizes.append(one.group_rank + 1)
+        if (op := one.timed_out) and min(op.count, op.out_count) > 0:
+            kind = KINDS.get(op.op)
+            part, whole = (op.count, op.out_count) if kind == Kind.ALL_GATHER else (op.out_count, op.count)
+            if kind in (Kind.ALL_GATHER, Kind.REDUCE_SCATTER) and whole % part == 0:
+                sizes.append(whole // part)
+    return max(sizes)
+
+
+def _members(said: Mapping[int, Standing], size: int) -> tuple[int, ...]:
     """Global ranks by group rank: those that have written, and between them those that are evenly spaced.
 
     Args:
         said: By global rank.
+        size: Of the group, at the least.
 
     Returns:
-        Nothing if it is not known who is between them.
+        Those that have written and one `NOT_KNOWN` for all others, if it is not known who they are.
     """
     by_place = {one.group_rank: rank for rank, one in said.items()}
     places = sorted(by_place)
-    if places == list(range(len(places))):
-        return tuple(by_place[place] for place in places)
-    if len(places) < LEAST_IN_LINE or places[-1] >= MOST_RANK:
-        return ()
-    stride = (by_place[places[-1]] - by_place[places[0]]) // (places[-1] - places[0])
-    first = by_place[places[0]] - stride * places[0]
+    known = tuple(by_place[place] for place in places)
+    if len(places) == size:
+        return known
+    if len(places) < LEAST_IN_LINE or places[-1] + 1 != size or size > MOST_RANK:
+        return (*known, NOT_KNOWN)
+    stride = (known[-1] - known[0]) // (places[-1] - places[0])
+    first = known[0] - stride * places[0]
     if first < 0 or stride < 1 or any(by_place[place] != first + stride * place for place in places):
-        return ()
-    return tuple(range(first, first + stride * (places[-1] + 1), stride))
+        return (*known, NOT_KNOWN)
+    return tuple(range(first, first + stride * size, stride))
 
 
-def _dump(rank: int, stands: list[tuple[Group, Standing, dict[int, TimedOut]]]) -> Dump:
+def _dump(rank: int, stands: list[_Stand]) -> Dump:
     rows = [
         _counted(at, seq, one, one.timed_out if one.timed_out and one.timed_out.seq == seq else ops.get(seq))
         for at, (_, one, ops) in enumerate(stands)
         for seq in range(max(one.completed, one.enqueued - MOST_AHEAD, 1), one.enqueued + 1)
     ]
-    return dump_of("watchdog", rank, [group for group, _, _ in stands], rows)
+    return dump_of("watchdog", rank, [stand.group for stand in stands], rows)
 
 
 def _counted(group: int, seq: int, one: Standing, op: TimedOut | None) -> Counted:
     is_done = seq <= one.completed
     if not op:
         return Counted(group, seq, is_done)
-    kind, lists = KINDS.get(op.op, Kind.OTHER), op.op in OF_LISTS
+    kind, lists = _MESSAGES.get(op.op) or KINDS.get(op.op, Kind.OTHER), op.op in OF_LISTS
     return Counted(group, seq, is_done, kind, max(op.count, 0), max(op.out_count, 0), lists=lists)

@@ -119,6 +119,7 @@ class Communicator(_Value, frozen=True, kw_only=True):
     name: str
     role: Role | None
     members: tuple[Rank, ...]
+    """By group rank; empty where a recording does not say all of them."""
     role_confidence: Confidence | None = None
     """1: its description says so; less: inferred."""
 

@@ -97,12 +97,14 @@ class Recorded:
         shows_hangs: Operations that have not ended are in it.
         hides_messages: Sends and receives are not, so who waits in one looks as if it did nothing.
         is_young: The job had just begun, so communicators may be new.
+        has_only_counts: It says how many operations ranks have issued, and not where the program was when it did.
     """
 
     is_still: bool = True
     shows_hangs: bool = True
     hides_messages: bool = False
     is_young: bool = False
+    has_only_counts: bool = False
 
 
 @dataclass(frozen=True)

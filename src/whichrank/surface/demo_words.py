@@ -8,9 +8,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from whichrank.bench.judge import Verdict
+from whichrank.bench.judge import Verdict, least_cost
 from whichrank.bench.setup import Result
 from whichrank.demo.fault import Fault
+from whichrank.demo.slow import load_of
 from whichrank.errors import UsageError
 from whichrank.surface.amounts import duration, ranges
 from whichrank.surface.lines import fitted
@@ -23,6 +24,25 @@ _HEADINGS: Final = {
 _Known = TypeVar("_Known")
 _SIMULATED: Final = "(simulated"
 """In the form of a fault that was done another way than the catalogue says."""
+_TIMES_AS_LONG: Final = "{who} compute{s} {n} times as long"
+_MAGNITUDE: Final = {
+    "slow-compute": _TIMES_AS_LONG,
+    "slow-start": _TIMES_AS_LONG,
+    "slow-compute-nodes": _TIMES_AS_LONG,
+    "two-slow": "the slower one of {who} computes {n} times as long",
+    "slow-every-rank": "every rank computes {n} times as long",
+    "slow-layers": "{who} compute{s} the first layer {n} times as long",
+    "flap": "{who} compute{s} {n} times as long in some iterations",
+    "slow-data": "{who} wait{s} {n} ms for the next batch",
+    "gc-storm": "{who} make{s} {n} objects in each iteration",
+    "cpu-limit": "{who} get{s} {n} of a core",
+    "cpu-contention": "{who} share{s} a core with {n} other processes",
+    "slow-link": "the rate is limited to {n}",
+    "slow-inbound": "the rate is limited to {n}",
+    "slow-link-and-compute": "the rate is limited to {n}",
+    "lossy-link": "{n} of the packets are lost",
+}
+"""What the name of a form means, by fault."""
 _INDENT: Final = "  "
 _PAIRS: Final = 4
 """Of ranks, told of a fault between them."""
@@ -89,6 +109,39 @@ def truth_told(truth: Mapping[str, Any] | None, faults: Mapping[str, Fault]) -> 
     return f"The fault {what} It was done to {_to_whom(truth)}, {when}."
 
 
+def cost_told(result: Result) -> str:
+    """How much was done, what it costs, and whether that is too little to report; empty where nothing became slower."""
+    truth = result.truth
+    if truth is None or truth["kind"] == "healthy":
+        return ""
+    much = _how_much(truth)
+    longer, at_most = result.longer, result.longer_at_most
+    if at_most is not None and (longer is None or at_most < longer):  # the rest is what else the machine did
+        made = f"it makes iterations at most {_percent(at_most)} longer"
+    elif longer is not None:
+        made = f"it made iterations {_percent(longer)} longer" if longer > 0 else "iterations took as long as before"
+    else:
+        made = ""
+    told = "; ".join(part for part in (much, made) if part)
+    if result.too_small and result.verdict != "right":  # what was reported all the same was not too small
+        told += f". That is too small to report: {_percent(least_cost(truth['effect']))} is the least"
+    return f"{told[0].upper()}{told[1:]}." if told else ""
+
+
+def _how_much(truth: Mapping[str, Any]) -> str:
+    """`rank 3 computes 1.1 times as long`."""
+    form = truth["variant"].partition(" (")[0].removeprefix("x").replace("k", ",000")
+    who, ranks = _ranks(truth["culprits"]) if truth["culprits"] else "every rank", truth["culprits"]
+    if truth["fault"] == "slow-data":
+        form = f"{1e3 * load_of(truth['fault'], truth['variant'])['data_s']:.0f}"
+    return _MAGNITUDE.get(truth["fault"], "").format(who=who, n=form, s="s" * (len(ranks) == 1))
+
+
+def _percent(share: float) -> str:
+    """Below a tenth with one digit more, so that what is just below a limit does not read like the limit."""
+    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
+
+
 def _to_whom(truth: Mapping[str, Any]) -> str:
     """Ranks, or the ways between them."""
     parts = [_ranks(truth["culprits"])] if truth["culprits"] else []
@@ -112,5 +165,7 @@ def agreement(result: Result) -> str:
     if not result.agree:
         return f"They do not agree: {_NOT_RIGHT.get(result.verdict, result.verdict)}."
     if result.seconds_to_alert is None:
+        if result.too_small:
+            return "They agree: no alert, and what was done is too small to report."
         return "They agree: no alert, and nothing was wrong."
     return f"They agree. The alert came {duration(result.seconds_to_alert)} after the fault."

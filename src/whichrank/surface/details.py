@@ -55,7 +55,7 @@ def _where(incident: Incident) -> list[str]:
     if communicator:
         name = communicator_name(incident)
         role = communicator.role if communicator.role != name else None
-        known += [role or "", count(len(communicator.members), "rank")]
+        known += [role or "", count(len(communicator.members), "rank") if communicator.members else "members not known"]
     if op:
         known += [size(op.bytes) if op.bytes is not None else "", op.dtype or ""]
     about = ", ".join(part for part in known if part)

@@ -17,7 +17,7 @@ from whichrank.demo.folders import keep as keep_folder
 from whichrank.demo.folders import new_folder
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.model.plain_text import one_line
-from whichrank.surface.demo_words import agreement, truth_told, wrapped
+from whichrank.surface.demo_words import agreement, cost_told, truth_told, wrapped
 from whichrank.surface.terminal import show
 from whichrank.surface.text import headline, paragraph
 from whichrank.wire.tape import FILE_NAME
@@ -107,7 +107,8 @@ def _tell(trial: Trial, result: Result, *, as_json: bool) -> None:
         show(wrapped(paragraph(incident), to_terminal=to_terminal))
     if not incidents:
         show("  no incident")
-    show("\nThe truth:\n" + wrapped(truth_told(result.truth, known_faults()), to_terminal=to_terminal))
+    truth = f"{truth_told(result.truth, known_faults())} {cost_told(result)}".rstrip()
+    show("\nThe truth:\n" + wrapped(truth, to_terminal=to_terminal))
     if result.error:
         show(wrapped(f"The fault could not be done: {result.error}.", to_terminal=to_terminal))
     if result.pace:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.incident_cases import incident
 
-from whichrank.bench.judge import Ran, judge, reason_agrees
+from whichrank.bench.judge import Ran, Verdict, agrees, is_too_small, judge, reason_agrees
 from whichrank.demo.faults import CATALOGUE
 from whichrank.demo.plan import Truth
 from whichrank.demo.slow import SLOW
@@ -102,6 +102,34 @@ def test_a_healthy_job_must_have_run_and_ended_well(words: list[Incident], ran: 
 def test_nothing_done_proves_nothing() -> None:
     assert judge(CATALOGUE["none"], None, [], WELL, None, 8.0) == "no_fault_done"
     assert judge(CATALOGUE["stop"], None, [said()], WELL, 1.0, 8.0) == "no_fault_done"
+
+
+@pytest.mark.parametrize(
+    ("effect", "longer", "at_most", "expected"),
+    [
+        ("slow", 0.02, None, True),
+        ("slow", -0.03, 0.2, True),
+        ("slow", 0.06, 0.03, True),
+        ("slow", None, 0.03, True),
+        ("slow", 0.06, None, False),
+        ("slow", 0.06, 0.2, False),
+        ("slow", None, None, False),
+        ("slow-link", 0.01, None, True),
+        ("slow-all", 0.1, None, True),
+        ("slow-all", 0.2, 0.5, False),
+        ("uneven", 0.0, None, False),
+        ("hang", 0.0, None, False),
+    ],
+)
+def test_what_costs_less_than_is_reported_is_too_small(
+    effect: str, longer: float | None, at_most: float | None, expected: bool
+) -> None:
+    assert is_too_small(effect, longer, at_most) is expected
+
+
+def test_silence_agrees_with_what_is_too_small_and_a_report_does_too() -> None:
+    assert [v for v in Verdict.__args__ if agrees(v, too_small=True)] == ["right", "missed", "late"]  # type: ignore[attr-defined]
+    assert [v for v in Verdict.__args__ if agrees(v, too_small=False)] == ["right"]  # type: ignore[attr-defined]
 
 
 def test_reasons() -> None:

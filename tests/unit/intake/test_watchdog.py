@@ -9,9 +9,10 @@ import pytest
 
 from whichrank.intake.logs import read_log
 from whichrank.intake.read import read
-from whichrank.intake.watchdog import Watchdog, dumps_of
+from whichrank.intake.watchdog import Watchdog
 from whichrank.model.incident import Cause, Incident
 from whichrank.surface.analyze import analyze
+from whichrank.surface.text import paragraph
 
 AT = "[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616]"
 STATUS = {
@@ -26,9 +27,10 @@ STATUS = {
 
 def timed_out(
     rank: int, op: str = "ALLREDUCE", seq: int = 808, count: int = 1024, form: str = "2.9", pg: str = "0",
-    place: int | None = None, desc: str = "default_pg", enqueued: int = 811,
+    place: int | None = None, desc: str = "default_pg", enqueued: int | None = None,
 ) -> str:  # fmt: skip
     place = rank if place is None else place
+    enqueued = seq + 3 if enqueued is None else enqueued
     status = STATUS[form].format(pg=pg, desc=desc, place=place, at=seq, enqueued=enqueued, completed=seq - 1)
     return (
         f"[rank{rank}]:{AT} [Rank {place}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={seq}, "
@@ -101,27 +103,90 @@ def test_a_silent_member_of_a_subgroup_is_a_candidate_where_its_number_is_known(
     assert (incident.culprits, [c.rank for c in incident.candidates]) == ((), [4])
 
 
-def test_a_group_of_which_nobody_knows_who_is_silent_says_nothing() -> None:
-    watchdog = Watchdog()
-    for rank, place in ((0, 0), (3, 1), (8, 3)):
-        for line in timed_out(rank, pg="5", place=place, desc="dp").splitlines():
-            watchdog.see(line)
-    assert dumps_of(watchdog.standings.values()) == {}
+def waits_and_nobody_is_named(incident: Incident, ranks: tuple[int, ...]) -> bool:
+    return (incident.culprits, incident.candidates, incident.victims.ranks, incident.cause) == (
+        (), (), ranks, Cause.UNKNOWN,
+    )  # fmt: skip
 
 
-def test_groups_of_the_same_name_are_told_apart_or_left_out() -> None:
-    watchdog = Watchdog()
-    for rank, place in ((0, 0), (1, 1), (2, 0), (3, 1)):
-        for line in timed_out(rank, pg="1", place=place, form="2.4").splitlines():
-            watchdog.see(line)
-    assert dumps_of(watchdog.standings.values()) == {}
+@pytest.mark.parametrize(
+    ("desc", "rank", "place"), [("TENSOR_MODEL_PARALLEL_GROUP", 9, 1), ("mesh_tp", 8, 0), ("undefined", 30, 6)]
+)
+def test_a_member_that_alone_has_written_waits_for_members_that_are_not_known(
+    desc: str, rank: int, place: int, tmp_path: Path
+) -> None:
+    text = timed_out(rank, "_ALLGATHER_BASE", 49387, pg="37", place=place, desc=desc) + asked(0, 62)
+    incident = said(tmp_path, text)
+    assert waits_and_nobody_is_named(incident, (rank,))
+    assert incident.communicator
+    assert incident.communicator.members == ()
+    assert "Stage: all_gather #49387 on " in paragraph(incident)
+    assert "members not known" in paragraph(incident)
 
 
-def test_numbers_of_sends_and_receives_are_not_compared() -> None:
-    watchdog = Watchdog()
-    for line in (timed_out(0, "SEND") + timed_out(1, "ALLREDUCE")).splitlines():
-        watchdog.see(line)
-    assert dumps_of(watchdog.standings.values()) == {}
+def test_a_victim_in_such_a_group_is_not_named_in_another_one(tmp_path: Path) -> None:
+    # GIVEN rank 1 has not entered what its data-parallel group waits in, since it waits in its tensor-parallel group
+    others = "".join(timed_out(2 * p + 1, seq=500, pg="21", place=p, desc="DATA_PARALLEL_GROUP") for p in (1, 2, 3))
+    idle = asked(1, 499).replace("GUID 0(default_pg) Rank 1", "GUID 21(DATA_PARALLEL_GROUP) Rank 0")
+    for op in ("_ALLGATHER_BASE", "RECV", "COALESCED"):
+        incident = said(tmp_path, others + idle + timed_out(1, op, 77, pg="37", place=1, desc="SOME_GROUP"))
+        assert [c.rank for c in incident.culprits] == []
+        assert set(incident.victims.ranks) == {1, 3, 5, 7}
+
+
+def test_a_group_of_which_nobody_knows_who_is_silent_names_nobody(tmp_path: Path) -> None:
+    text = "".join(timed_out(rank, pg="5", place=place, desc="dp") for rank, place in ((0, 0), (3, 1), (8, 3)))
+    assert waits_and_nobody_is_named(said(tmp_path, text), (0, 3, 8))
+
+
+def test_groups_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    places = ((0, 0), (1, 1), (2, 0), (3, 1))
+    text = "".join(timed_out(rank, pg="1", place=place, form="2.4") for rank, place in places)
+    assert waits_and_nobody_is_named(said(tmp_path, text), (0, 1, 2, 3))
+
+
+@pytest.mark.parametrize("op", ["SEND", "RECV", "COALESCED"])
+def test_numbers_of_sends_and_receives_are_not_compared(op: str, tmp_path: Path) -> None:
+    text = "".join(timed_out(rank, op, seq) for rank, seq in enumerate((40, 80, 80, 12)))
+    assert waits_and_nobody_is_named(said(tmp_path, text), (0, 1, 2, 3))
+
+
+def test_two_that_stand_at_different_numbers_may_both_have_gone_wrong(tmp_path: Path) -> None:
+    # GIVEN one of two ranks waits: the other one is late, or this one has issued one operation too many
+    incident = said(tmp_path, timed_out(0, seq=4101, enqueued=4101) + asked(1, 4100))
+    assert (incident.culprits, [c.rank for c in incident.candidates]) == ((), [1, 0])
+
+
+def test_one_that_waits_for_all_others_comes_first(tmp_path: Path) -> None:
+    incident = said(
+        tmp_path, timed_out(0, seq=4101, enqueued=4101) + "".join(asked(rank, 4100) for rank in range(1, 8))
+    )
+    assert (incident.culprits, [c.rank for c in incident.candidates]) == ((), list(range(8)))
+
+
+def test_a_rank_that_is_only_mentioned_is_one_of_the_job(tmp_path: Path) -> None:
+    incident = said(tmp_path, "".join(map(timed_out, (0, 1, 3))) + asked(2).replace("rank 0 and", "rank 34 and"))
+    assert incident.communicator
+    assert len(incident.communicator.members) == 35
+    assert incident.culprits == ()  # nothing is known of most
+
+
+def test_a_line_in_which_two_have_written_is_of_the_nearer_one(tmp_path: Path) -> None:
+    torn = f"[rank2]:{AT} [Rank 2] Some NCCL " + asked(5)
+    incident = said(tmp_path, "".join(map(timed_out, (0, 1, 2, 3, 4))) + torn)
+    assert [c.rank for c in incident.culprits] == [5]
+
+
+def test_who_ran_out_of_time_in_the_same_and_ended_at_once_waits_too(tmp_path: Path) -> None:
+    text = "".join(timed_out(rank).splitlines(keepends=True)[0] for rank in (1, 3)) + timed_out(0) + asked(2)
+    incident = said(tmp_path, text)
+    assert (incident.victims.ranks, [c.rank for c in incident.culprits]) == ((0, 1, 3), [2])
+
+
+def test_lines_without_those_that_wait_leave_it_open(tmp_path: Path) -> None:
+    (tmp_path / "node1.log").write_text(asked(2) + asked(3))
+    (recording,) = read([tmp_path]).recordings
+    assert (analyze(recording), bool(recording.left_open)) == ((), True)
 
 
 def test_a_rank_is_known_by_its_prefix_or_in_the_first_group() -> None:
@@ -130,7 +195,7 @@ def test_a_rank_is_known_by_its_prefix_or_in_the_first_group() -> None:
         (timed_out(0) + timed_out(1, pg="7", place=0)).replace("[rank0]:", "").replace("[rank1]:", "").splitlines()
     ):
         watchdog.see(line)
-    assert [(one.rank, one.group) for one in watchdog.standings.values()] == [(0, "0")]
+    assert [(one.rank, one.group) for one in watchdog.standings] == [(0, "0")]
 
 
 def test_how_long_the_job_is_may_be_known_from_its_launcher(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from whichrank.bench.judge import Verdict
 from whichrank.demo.plan import Truth
 from whichrank.model.incident import Incident, encode_incident
 from whichrank.surface.cli import main
-from whichrank.surface.demo_words import agreement, listed, truth_told, wrapped
+from whichrank.surface.demo_words import agreement, cost_told, listed, truth_told, wrapped
 
 STOPPED = Truth(
     fault="stop", variant="between-ops", kind="outside", effect="hang", culprits=(5,), candidates=(),
@@ -134,6 +134,58 @@ def test_truth_says_what_was_done_another_way() -> None:
 def test_truth_says_to_whom_it_was_done(truth: dict[str, object], whom: str) -> None:
     said = truth_told({**asdict(STOPPED), **truth}, setup.known_faults())
     assert f" It was done to {whom}, in iteration" in said
+
+
+def slowed(fault: str, variant: str, effect: str = "slow", culprits: tuple[int, ...] = (3,)) -> Truth:
+    return replace(STOPPED, fault=fault, variant=variant, effect=effect, culprits=culprits)
+
+
+@pytest.mark.parametrize(
+    ("truth", "measured", "expected"),
+    [
+        (slowed("slow-compute", "x1.1"), {"longer": 0.021, "too_small": True},
+         "Rank 3 computes 1.1 times as long; it made iterations 2.1 % longer. That is too small to report: 5 % is the"
+         " least."),
+        (slowed("slow-compute", "x5"), {"longer": 1.7}, "Rank 3 computes 5 times as long; it made iterations 170 %"
+         " longer."),
+        (slowed("slow-compute", "x1.1"), {"longer": -0.2, "too_small": True},
+         "Rank 3 computes 1.1 times as long; iterations took as long as before. That is too small to report: 5 % is the"
+         " least."),
+        (slowed("slow-start", "x1.1"), {"longer_at_most": 0.042, "too_small": True},
+         "Rank 3 computes 1.1 times as long; it makes iterations at most 4.2 % longer. That is too small to report: 5 %"
+         " is the least."),
+        (slowed("slow-every-rank", "x1.5", "slow-all", ()), {"longer": 0.1, "too_small": True},
+         "Every rank computes 1.5 times as long; it made iterations 10 % longer. That is too small to report: 15 % is"
+         " the least."),
+        (slowed("slow-compute", "x1.1"), {"longer": 0.24, "longer_at_most": 0.046, "too_small": True},
+         "Rank 3 computes 1.1 times as long; it makes iterations at most 4.6 % longer. That is too small to report: 5 %"
+         " is the least."),
+        (slowed("slow-compute", "x1.2"), {"longer": -0.1, "too_small": True, "verdict": "right"},
+         "Rank 3 computes 1.2 times as long; iterations took as long as before."),
+        (slowed("slow-data", "x1.2"), {"longer": 0.2}, "Rank 3 waits 50 ms for the next batch; it made iterations 20 %"
+         " longer."),
+        (slowed("gc-storm", "40k"), {}, "Rank 3 makes 40,000 objects in each iteration."),
+        (slowed("two-slow", "x2", culprits=(3, 5)), {}, "The slower one of ranks 3 and 5 computes 2 times as long."),
+        (slowed("slow-link", "50mbit", "slow-link", ()), {}, "The rate is limited to 50mbit."),
+        (STOPPED, {}, ""),
+        (replace(STOPPED, kind="healthy"), {"longer": 0.0}, ""),
+    ],
+)  # fmt: skip
+def test_truth_says_how_much_and_what_it_costs(truth: Truth, measured: dict[str, Any], expected: str) -> None:
+    assert cost_told(result_of(**({"verdict": "missed", "truth": truth} | measured))) == expected
+
+
+def test_a_fault_that_is_too_small_agrees_with_silence(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # GIVEN a rank computes 1.1 times as long, and iterations take 2 % longer
+    small = {"longer": 0.02, "too_small": True, "seconds_to_alert": None}
+    ends_with(monkeypatch, result_of("missed", slowed("slow-compute", "x1.1"), agree=True, **small))
+    # WHEN the demo ends without a report THEN that agrees with the truth
+    assert main(["demo"]) == 0
+    out, _ = capfd.readouterr()
+    assert "it made iterations 2 % longer. That is too small to report: 5 % is the least." in out
+    assert out.endswith("\nThey agree: no alert, and what was done is too small to report.\n")
 
 
 @pytest.mark.parametrize("verdict", Verdict.__args__)  # type: ignore[attr-defined]

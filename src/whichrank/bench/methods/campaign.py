@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from whichrank.bench.judge import LEAST_COST
 from whichrank.bench.launch import Launcher
 from whichrank.bench.methods.bisection import bisect
 from whichrank.bench.methods.claims import due_of
@@ -42,8 +43,6 @@ HEARD_QUIET_S: Final = 2.2 * SLOW_WINDOW_S
 """The same before slowdowns that other methods hear: CCL-D takes its baseline from two windows."""
 CLAIM_QUIET_S: Final = 4 * SLOW_WINDOW_S
 NOT_DONE: Final = "no_fault_done"
-ABSORBED: Final = 0.05
-"""A fault by which iterations become longer by less is one that the job absorbs."""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -342,4 +341,4 @@ def _outcomes(truth: Truth, scenario: Scenario, said: Mapping[str, list[Word]], 
 def _is_absorbed(result: Result) -> bool:
     if result.went_on is not None:
         return result.went_on
-    return result.longer is not None and result.longer < ABSORBED
+    return result.longer is not None and result.longer < LEAST_COST

@@ -30,7 +30,8 @@ def command(paths: tuple[Path, ...], as_json: bool) -> int:
     and tables of spans. Files that are none are passed over; what of a job is missing or damaged is said, and the rest
     is used.
 
-    Exit codes: 0 nothing found, 3 a hang, 4 a slowdown, 5 nothing found but ranks are missing, or nothing to read.
+    Exit codes: 0 nothing found, 3 a hang, 4 a slowdown, 5 nothing found but ranks or their groups are not known, or
+    nothing to read.
     """
     from whichrank.errors import WhichrankError
     from whichrank.surface.leave import leave_on_signals
@@ -74,17 +75,20 @@ def _print(incidents: tuple[Incident, ...], intake: Intake, *, as_json: bool, is
     from whichrank.surface.cli.why import EXIT_INCOMPLETE, exit_code_of, print_text
     from whichrank.surface.pipe import reader_may_leave
 
+    left_open = [] if incidents else [one.left_open for one in intake.recordings if one.left_open]
     if as_json:
         _print_json(incidents, intake.notes)
     else:
         with reader_may_leave():
             if incidents:
                 print_text(incidents)
+            elif left_open:
+                show("This recording does not show which rank waits for which.")
             else:
                 show("Nobody waits for anybody in this recording, and no rank is slow.")
-    for sentence in _sentences(intake):
+    for sentence in (*_sentences(intake), *left_open):
         talk(sentence)
-    return exit_code_of(incidents) or (0 if is_complete else EXIT_INCOMPLETE)
+    return exit_code_of(incidents) or (0 if is_complete and not left_open else EXIT_INCOMPLETE)
 
 
 def _print_json(incidents: Sequence[Incident], notes: Sequence[Note]) -> None:
@@ -107,6 +111,7 @@ def _sentences(intake: Intake) -> list[str]:
     sentences += [f"'{note.path}' was not used: {note.what}" for note in bad[:_LISTED]]
     if len(bad) > _LISTED:
         sentences.append(f"nor were {len(bad) - _LISTED} more")
+    sentences += dict.fromkeys(text for one in intake.recordings for text in one.remarks)
     for unread in (recording.unread for recording in intake.recordings if recording.unread):
         ranks = f"rank{'s' * (len(unread) > 1)} {', '.join(map(str, list(unread)[:_LISTED]))}"
         more = f" and {len(unread) - _LISTED} more" if len(unread) > _LISTED else ""

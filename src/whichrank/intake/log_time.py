@@ -1,0 +1,42 @@
+"""When a line of a log was written, as far as the line says it: there is no year and no time zone in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+UNTIMED: Final = -1.0
+"""In the place of a time that is not known."""
+YEAR_S: Final = 366 * 86400.0
+_LEAP_YEAR: Final = 2024
+_TORCH: Final = re.compile(r"(?:^|[\s\[:])[A-Z](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?")
+_TORCHRUN: Final = re.compile(r"\d{4}-(\d\d)-(\d\d)_(\d\d):(\d\d):(\d\d)()")
+
+
+def torch_time_s(line: str) -> float:
+    """`[E601 03:00:00.25 file.cpp:632]`: seconds since the year began, `UNTIMED` without such a time."""
+    return _seconds(_TORCH.search(line))
+
+
+def torchrun_time_s(text: str) -> float:
+    """The same of `2025-06-01_03:00:09`, as torchrun writes it."""
+    return _seconds(_TORCHRUN.search(text))
+
+
+def _seconds(found: re.Match[str] | None) -> float:
+    if not found:
+        return UNTIMED
+    month, day, hour, minute, second = map(int, found.groups()[:5])
+    try:
+        at = datetime(_LEAP_YEAR, month, day, hour, minute, second)
+    except ValueError:
+        return UNTIMED
+    return (at - datetime(_LEAP_YEAR, 1, 1)).total_seconds() + float(f"0.{found.group(6) or 0}")
+
+
+def across_new_year(times_s: Iterable[float]) -> bool:
+    """Do these times of one job lie on both sides of a new year?"""
+    known = [at_s for at_s in times_s if at_s >= 0]
+    return bool(known) and max(known) - min(known) > YEAR_S / 2
