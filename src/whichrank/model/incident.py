@@ -59,6 +59,10 @@ NOBODY = frozenset({Cause.IMBALANCE, Cause.SUSPENDED, Cause.UNKNOWN})
 """Causes that name no culprit."""
 
 
+RAISED_ALIKE: Final = "ranks that raised the same"
+"""The fact, of cause `unknown` and reason `exception`, that no rank differs: `value` ranks, `where` of how many."""
+
+
 class Reason(StrEnum):
     """What is behind the cause, as far as evidence goes."""
 

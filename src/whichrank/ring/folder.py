@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from whichrank.errors import RingFormatError, SensorError, UsageError
+from whichrank.ring.end_signals import FILE_NAME as END_SIGNALS_NAME
 from whichrank.ring.reader import RingReader
 
 BASE: Final = Path("/dev/shm/whichrank")  # noqa: S108  # shared on purpose, as the docstring says
@@ -160,6 +161,7 @@ class JobFolder:
         if living:
             return False
         _unlink(self.path / SOCKET_NAME, stat.S_ISSOCK)
+        _unlink(self.path / END_SIGNALS_NAME, stat.S_ISREG)
         with contextlib.suppress(OSError):
             if set(os.listdir(self.path)) <= {OWNER}:  # noqa: PTH208  # names are all that is needed
                 _unlink(self.path / OWNER, stat.S_ISREG)

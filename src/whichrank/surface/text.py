@@ -25,6 +25,7 @@ from whichrank.model.incident import (
     Spent,
     Stage,
 )
+from whichrank.surface.raised_alike import raised_alike
 from whichrank.surface.tense import past
 
 _MOST_LISTED = 8
@@ -174,7 +175,7 @@ def paragraph(incident: Incident) -> str:
         _evidence(incident.evidence),
         _spent(incident.times, is_over=_is_over(incident)),
         "" if incident.complete else "Telemetry of at least one rank was missing",
-        _decider(incident) if incident.cause == Cause.UNKNOWN else _next(incident),
+        _decider(incident) if incident.cause == Cause.UNKNOWN and not raised_alike(incident) else _next(incident),
     ]
     return _clean(" ".join(_sentence(text) for text in sentences if text))
 
@@ -197,6 +198,8 @@ def _what(incident: Incident, *, with_place: bool) -> str:
     op = _op(incident, with_place=with_place)
     if not incident.culprits and incident.links and incident.cause == Cause.COMMUNICATION_SLOW:
         return _slow_links(incident)
+    if said := raised_alike(incident):
+        return said
     if not incident.culprits:
         said = _NO_NAME[incident.cause][_is_over(incident)].format(op=op)
         return said if incident.cause in NOBODY or incident.links else f"{said}; the evidence names no rank"
