@@ -205,7 +205,8 @@ def raised_alike(ends: Ends, among: Bools) -> list[int]:
     places: dict[tuple[str, str], list[int]] = {}
     for rank in np.flatnonzero(among).tolist():
         text = ends.exception[rank]
-        places.setdefault((text.partition(":")[0], text.rpartition(" at ")[2]), []).append(rank)
+        place = _PLACE.search(text)
+        places.setdefault((text.partition(":")[0], place[0] if place else text), []).append(rank)
     most = max(places.values(), key=len, default=[])
     return most if len(most) > 1 else []
 

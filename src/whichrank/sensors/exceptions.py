@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 _MOST_BYTES: Final = 191
 _MOST_PLACE: Final = 80
-_LIBRARY: Final = re.compile(r"site-packages|dist-packages|/lib/python3|^<")
+_LIBRARY: Final = re.compile(r"site-packages|dist-packages|/lib/python3|/whichrank/sensors/|^<")
 """Files that are not the user's."""
 _HANDLED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FIRST: Final = 1_000_000
@@ -104,7 +104,7 @@ def cut_at_word(text: str, most_bytes: int) -> bytes:
     ellipsis = "…".encode()
     cut = whole[: most_bytes - len(ellipsis)].decode(errors="ignore")
     words = cut.rstrip() if whole[len(cut.encode()) :][:1] == b" " else cut.rpartition(" ")[0].rstrip()
-    return (words if 2 * len(words) > len(cut) else cut).encode() + ellipsis
+    return (words if 2 * len(words) >= len(cut) else cut).encode() + ellipsis
 
 
 def _place(trace: TracebackType | None) -> bytes:

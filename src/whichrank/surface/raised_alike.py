@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pathlib import PurePath
 from typing import Final
 
 from whichrank.model.incident import RAISED_ALIKE, Cause, Incident, Reason
 
+_PLACE: Final = re.compile(r" at (\S+:\d+)$")
 _MOST_TEXT: Final = 120
 """Characters of the exception in the sentence; the evidence has the whole."""
 
@@ -21,9 +23,10 @@ def raised_alike(incident: Incident) -> str:
     if alike is None or exception is None:
         return ""
     of_all = (alike.where or "").removeprefix("of ")
-    said, at, place = str(exception.value).rpartition(" at ")
-    text = textwrap.shorten(said if at else place, _MOST_TEXT, placeholder=" …")
-    where = f" at {PurePath(place).name}" if at else ""
+    said = str(exception.value)
+    place = _PLACE.search(said)
+    text = textwrap.shorten(said[: place.start()] if place else said, _MOST_TEXT, placeholder=" …")
+    where = f" at {PurePath(place[1]).name}" if place else ""
     if str(alike.value) == of_all:
         return f"all {of_all} ranks raised {text}{where}; no rank differs"
     return f"{alike.value} of {of_all} ranks raised {text}{where}; the evidence names no rank"
