@@ -151,10 +151,11 @@ def ended_by_parent(ends: Ends, launched_by: Ints, in_operation: Ints) -> Bools:
         launched_by: For each rank the rank whose process started it, -1 none.
         in_operation: Ranks that have an operation under way.
     """
-    found = np.zeros(len(ends.gone), np.bool_)
+    found, interrupted = np.zeros(len(ends.gone), np.bool_), _interrupted(ends)
     for parent in np.unique(launched_by[launched_by >= 0]).tolist():
         children = launched_by == parent
-        is_calm = ends.exception_s[parent] == 0 and ends.failure_s[parent] == 0 and parent not in in_operation
+        has_raised = bool(ends.exception[parent]) and not interrupted[parent]
+        is_calm = not has_raised and ends.failure_s[parent] == 0 and parent not in in_operation
         by_itself = not ends.gone[parent] or exit_code_of(int(ends.status[parent])) is not None
         some = (_signalled(ends) | killed(ends))[children].any()
         if is_calm and by_itself and some and ends.gone[children].all():

@@ -261,6 +261,7 @@ STARTED_BY_0 = np.array([-1, 0, 0, 0])
     [
         (died(12.0, code(1)), [], [0, 1, 2, 3]),
         (died(12.0, 0), [], [0, 1, 2, 3]),
+        (died(12.0, code(1), exception_s=9.9, exception="KeyboardInterrupt:  at a.py:1"), [], [0, 1, 2, 3]),
         (ALIVE, [], [1, 2, 3]),
         (ALIVE, [0], []),
         (died(12.0, code(1), failure_s=10.1, failure="closed by peer"), [], []),
