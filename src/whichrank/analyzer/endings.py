@@ -241,18 +241,22 @@ def _is_of_all(picture: Picture, ends: Ends, own: Bools, alike: list[int]) -> bo
     at_s = np.where(ends.exception_s > 0, ends.exception_s, ends.ended_s)
     if (own & ~is_alike & (at_s <= first_s)).any():
         return False
-    rest = picture.present & ~is_alike
+    if 2 * len(alike) > int(picture.present.sum()):
+        return True
     cut_short = told_to_end(ends) & (ends.failure_s == 0) & ~_went_further(picture, alike)
-    return 2 * len(alike) > int(picture.present.sum()) or bool(cut_short[rest].all())
+    return bool(cut_short[picture.present & ~is_alike].all())
 
 
 def _went_further(picture: Picture, ranks: list[int]) -> Bools:
     """Ranks that are in an operation, or have failed in one, that none of these has issued."""
+    comm = np.repeat(np.arange(len(picture.comm_size)), picture.comm_size)
+    theirs = np.isin(picture.member_rank, ranks)
+    least = np.full(len(picture.comm_size), np.iinfo(np.int64).max)
+    np.minimum.at(least, comm[theirs], picture.member_issued[theirs])
+    ops = picture.ops
+    further = (ops["kind"] >= Kind.SEND) | (least[ops["comm"]] < ops["counter"].astype(np.int64))
     found = np.zeros(len(picture.present), np.bool_)
-    for op in picture.ops:
-        members = np.arange(picture.comm_size[op["comm"]]) + picture.comm_at[op["comm"]]
-        theirs = members[np.isin(picture.member_rank[members], ranks)]
-        found[op["rank"]] |= op["kind"] >= Kind.SEND or bool((picture.member_issued[theirs] < op["counter"]).any())
+    found[ops["rank"][further]] = True
     return found
 
 
