@@ -212,7 +212,7 @@ def _died_if_known(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: li
     """Whoever died by itself, unless it may have been its peer's doing, or it cannot be said who was first."""
     of_these = np.isin(np.arange(len(ends.gone)), ranks)
     same = raised_alike(ends, of_these & raised(ends))
-    if len(same) > 1:
+    if len(same) > 1 and not _another_died_before(ends, of_these, same):
         return _died(diagnosis, picture, ends, same)
     unread = {r: _unread_peers(picture, r) if signal_of(int(ends.status[r])) == SIGABRT else [] for r in ranks}
     sure = _first(diagnosis, picture, ends, [r for r in ranks if not unread[r]])
@@ -236,15 +236,20 @@ def _is_of_all(picture: Picture, ends: Ends, own: Bools, alike: list[int]) -> bo
     """
     if len(alike) < 2:
         return False
-    is_alike = np.isin(np.arange(len(ends.gone)), alike)
-    first_s = float(ends.exception_s[is_alike].min())
-    at_s = np.where(ends.exception_s > 0, ends.exception_s, ends.ended_s)
-    if (own & ~is_alike & (at_s <= first_s)).any():
+    if _another_died_before(ends, own, alike):
         return False
+    is_alike = np.isin(np.arange(len(ends.gone)), alike)
     if 2 * len(alike) > int(picture.present.sum()):
         return True
     cut_short = told_to_end(ends) & (ends.failure_s == 0) & ~_went_further(picture, alike)
     return bool(cut_short[picture.present & ~is_alike].all())
+
+
+def _another_died_before(ends: Ends, own: Bools, alike: list[int]) -> bool:
+    """Has another rank died on its own account before the first of these raised?"""
+    others = own & ~np.isin(np.arange(len(own)), alike)
+    at_s = np.where(ends.exception_s > 0, ends.exception_s, ends.ended_s)
+    return bool((at_s[others] <= ends.exception_s[alike].min()).any())
 
 
 def _went_further(picture: Picture, ranks: list[int]) -> Bools:
