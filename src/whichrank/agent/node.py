@@ -25,6 +25,7 @@ from whichrank.agent.tcp import Connections
 from whichrank.agent.usage import Host
 from whichrank.errors import RingFormatError
 from whichrank.model.telemetry import Event
+from whichrank.ring.end_signals import EndSignals
 from whichrank.ring.folder import JobFolder
 from whichrank.ring.reader import Rows, Scratch
 
@@ -55,8 +56,10 @@ class Node:
         self._inferred: dict[Path, Rows] = {}
         self._told_end: set[Path] = set()
         self._told_cut: set[Path] = set()
+        self._told_launched: set[tuple[int, int]] = set()
         self._chosen: list[RankWatch] = []
         self._stamp = -1
+        self._end_signals = EndSignals(folder.path)
         self._connections = Connections()
 
     @property
@@ -86,6 +89,7 @@ class Node:
 
     def refresh(self, *, deep: bool) -> None:
         """Find new rings, look at all of them, and put what is told once into the outbox."""
+        self._tell_end_signals()  # before any end that one of them leads to
         self._discover()
         self._oom.look(time.monotonic_ns())
         for watch in self._watches.values():
@@ -94,6 +98,7 @@ class Node:
         for path, watch in self._watches.items():
             self._tell_end(path, watch)
         for watch in self.watches():
+            self._tell_launched(watch)
             thread = partial(look_at_thread, watch.pid)
             alive = not watch.ended_ns
             self._inferred[watch.path] = (
@@ -214,6 +219,18 @@ class Node:
                 except (RingFormatError, OSError):
                     all_told = watch.is_cut
         return all_told
+
+    def _tell_end_signals(self) -> None:
+        for told in self._end_signals.news():
+            self._outbox.add_event(Event("signal", -1, 0, told.at_ns, told.name))
+
+    def _tell_launched(self, watch: RankWatch) -> None:
+        """By which processes it was started: a rank that starts others also ends them."""
+        key = watch.rank, watch.pid
+        if watch.ancestors and key not in self._told_launched:
+            self._told_launched.add(key)
+            text = " ".join(map(str, watch.ancestors))
+            self._outbox.add_event(Event("launched", watch.rank, watch.pid, watch.created_ns, text))
 
     def _note(self, rank: int, pid: int, text: str) -> None:
         self._outbox.add_event(Event("note", rank, pid, time.monotonic_ns(), text))

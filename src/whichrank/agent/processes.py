@@ -18,6 +18,8 @@ from whichrank.model.telemetry import ProcessState, WaitChannel
 
 _READ_BYTES: Final = 8192
 _REAPED_TRIES: Final = 5
+_MOST_ANCESTORS: Final = 16
+"""Launchers, wrappers and shells between a rank and the one that started it."""
 TICK_NS: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 _STATES: Final = {
@@ -137,6 +139,18 @@ def _process_look(fields: list[bytes]) -> ProcessLook:
         int(fields[9]),
         int(fields[36]) if len(fields) > 36 else -1,
     )
+
+
+def ancestors_of(pid: int) -> list[int]:
+    """The pids of its parent, the parent of that and so on, nearest first, without the first process of the machine."""
+    found: list[int] = []
+    while len(found) < _MOST_ANCESTORS:
+        fields = _fields(read(f"/proc/{pid}/stat"))
+        pid = int(fields[1]) if len(fields) > 1 else 0
+        if pid <= 1 or pid in found:
+            break
+        found.append(pid)
+    return found
 
 
 def look_at_thread(pid: int, tid: int) -> ThreadLook:

@@ -18,6 +18,7 @@ from whichrank.agent.processes import (
     IoLook,
     ProcessLook,
     ProcessStat,
+    ancestors_of,
     cpu_of,
     io_of,
     living_children,
@@ -48,6 +49,7 @@ class RankWatch:
         look: The latest look at the ring.
         rank: Its global rank, -1 before it is known.
         comms_changed: Communicators came or went since they were told.
+        ancestors: The pids of its parent, the parent of that and so on, as they were when it was seen first.
         process: The latest look at the process.
         pidfd: Readable once the process has ended; -1 when it has, or where the kernel has none.
         ended_ns: When its end was seen; 0 alive.
@@ -77,6 +79,7 @@ class RankWatch:
         self._stat = ProcessStat(self.pid)
         self.pidfd = self._open_pidfd()  # first of all: it may end at any moment
         self.process: ProcessLook = self._stat.look()
+        self.ancestors = ancestors_of(self.pid) if self.process.start_ticks == self.start_ticks else []
         self.main_channel = WaitChannel.UNKNOWN
         self.ended_ns = 0
         self.exit_status = UNKNOWN_STATUS

@@ -15,6 +15,7 @@ from whichrank.analyzer.endings import who_ended_it
 from whichrank.analyzer.history import History
 from whichrank.analyzer.holding import Holding
 from whichrank.analyzer.incidents import ANOTHER_S, Ledger
+from whichrank.analyzer.interruption import have_gone_on, look_for_survival
 from whichrank.analyzer.places import are_answered, sides_of, with_places
 from whichrank.analyzer.reach import knock_early
 from whichrank.analyzer.rendezvous import stopped_in_rendezvous
@@ -61,8 +62,6 @@ ENDING_S = 45.0
 """A launcher that ends a job has killed its last rank by then (torchrun: 30 s)."""
 FAILURE_S = 60.0
 """An operation that failed this long ago in a rank that lives on was dealt with by the program."""
-IDLE_S = 30.0
-"""A rank that completed nothing for so long before, and waits for nobody, need not have gone on."""
 GONE_ON_S = 3.0
 """All that live have completed operations issued this long after a death or failure: they have got over it."""
 STACKS_AT_ONCE = 8
@@ -226,6 +225,7 @@ class Analyzer:
         picture = self.state.picture(now_s)
         knock_early(self.state.paths, picture, self.state.ranks.agent)
         changed = self._wrong_data(picture, now_s)
+        look_for_survival(self.state, picture)
         ends = self.state.open_ends()
         if self._has_got_over(picture, ends):
             changed += self._close_old(now_s)
@@ -233,6 +233,8 @@ class Analyzer:
         ending = self._ending(picture, ends, now_s)
         if ending is not None:
             return changed + ending + self._besides(picture, ends, now_s)
+        if self.state.interruption.is_on:
+            return changed
         changed += self._hang(picture, ends, now_s)
         if any((one.kind, one.severity, one.status) == ("hang", "alert", "recovered") for one in changed):
             self._unless_failed(self.slowness.links.begin_anew)  # what a hang has kept was told, and is no slow link
@@ -286,12 +288,7 @@ class Analyzer:
         last_s = max(
             np.where(ends.gone, ends.ended_s, ends.exception_s)[dead].max(initial=0.0), ends.failure_s.max(initial=0.0)
         )
-        went_on_s = self.state.ranks.went_on_s
-        idle = went_on_s < last_s - IDLE_S
-        idle[picture.waits["rank"]] = False
-        idle &= (ends.exception_s == 0) & (ends.closed_s == 0) & (ends.failure_s == 0)  # these are on their way out
-        living = picture.present & ~picture.gone & ~dead & ~picture.stopped & ~idle
-        if not last_s or not living.any() or not (went_on_s[living] > last_s + GONE_ON_S).all():
+        if not last_s or not have_gone_on(self.state, picture, ends, dead, last_s, last_s + GONE_ON_S):
             return False
         self.state.get_over(np.flatnonzero(dead | (ends.failure_s > 0)).tolist(), last_s + GONE_ON_S)
         self._death_since_s = self._prior = None
@@ -349,7 +346,7 @@ class Analyzer:
 
     def _besides(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident]:
         """While the end of one is not got over: another rank is stopped, or others have waited for it only since."""
-        if self._suspended(picture) or _is_being_ended(picture, ends):
+        if self._suspended(picture) or self.state.interruption.is_on or _is_being_ended(picture, ends):
             return []
         finding = self.diagnosis.hang(picture, LOOK_AT_S, self.ledger.named)
         if finding is None:

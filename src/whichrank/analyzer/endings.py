@@ -16,7 +16,9 @@ from whichrank.analyzer.mismatch import mismatch
 from whichrank.analyzer.reasons import reason_of
 from whichrank.locate import waitgraph
 from whichrank.locate.deaths import (
+    TOGETHER_S,
     Ends,
+    ended_by_parent,
     ended_from_outside,
     ended_mutely,
     failed_by_timeout,
@@ -26,20 +28,20 @@ from whichrank.locate.deaths import (
     killed,
     own_deaths,
     raised,
+    raised_alike,
     signal_of,
     singled_out,
+    told_to_end,
 )
 from whichrank.locate.messages import Ends as MessageEnds
 from whichrank.locate.messages import message_ends, message_of
 from whichrank.locate.signatures import with_completed
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence, Reason
+from whichrank.model.incident import RAISED_ALIKE, Cause, Evidence, Reason
 from whichrank.model.picture import WAITS, Bools, Ints, Picture
 from whichrank.model.rows import Kind
 from whichrank.model.signature import has_free_sizes
 
-TOGETHER_S = 1.0
-"""Deaths this close to each other have one cause outside of the ranks, if most ranks die."""
 BLOCKED_S = 1.0
 """In an operation for so long before its end, while others were known to wait too: it was blocked."""
 AT_ONCE_S = 0.1
@@ -55,19 +57,28 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None, 
         prior: What the wait-for graph said before the first death or failure, if it had a suspect.
         is_told: It was worth a word already; otherwise it says something of a timeout at most, and of no end.
     """
-    ends, everything = diagnosis.state.open_ends(), diagnosis.state.ends()
+    launched_by = diagnosis.state.launched_by()
+    ends, everything = (
+        _but_for_those_ended_by_parent(ends, picture, launched_by)
+        for ends in (diagnosis.state.open_ends(), diagnosis.state.ends())
+    )
     own = own_deaths(ends) & ~in_order(ends)
     told = prior if is_told else None
     failed = failed_first(ends)
     if not own.any() and not failed.any():
-        return None
+        return _raised_by_all(diagnosis, picture, ends)
     contradicts = mismatch(diagnosis, picture)
     if contradicts:  # whoever aborts over it is as likely a victim, so without a deviant nobody is named
         return replace(contradicts, kind="failed")
+    alike = raised_alike(ends, own & raised(ends))
+    if _is_of_all(picture, ends, own, alike) and not (prior and prior.names - set(alike)):
+        return _raised_by_most(diagnosis, picture, ends, alike)
     if _all_ended_together(picture, ends, own):
         together = _killed_at_once(ends, own)
         if told and (told.culprits or told.candidates) and not _exited_too(ends, together, told):
             return told
+        if diagnosis.state.interruption.leads_to(float(ends.ended_s[together].min())):
+            return None
         return _ended_together(diagnosis, picture, ends, together)
     gave_up = own & _gave_up(picture, ends, prior) if prior and prior.culprits else np.zeros_like(own)
     if gave_up.any() and not told:
@@ -98,12 +109,19 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None, 
     if own.any():
         return _died_if_known(diagnosis, picture, ends, np.flatnonzero(own).tolist())
     if ended_from_outside(ends):  # what failed then, failed because its peers were gone
-        alone = np.flatnonzero(singled_out(ends)).tolist()
+        # The end of one that started others is the end of the job.
+        alone = [r for r in np.flatnonzero(singled_out(ends)).tolist() if r not in launched_by]
         why = "a signal that launchers use ended it before all others of its node"
         return _undecided(diagnosis, picture, ends, alone, why) if len(alone) == 1 else None
     if told and told.culprits and not timed_out:
         return told
     return _undecided(diagnosis, picture, ends, sinks)
+
+
+def _but_for_those_ended_by_parent(ends: Ends, picture: Picture, launched_by: Ints) -> Ends:
+    under_way = picture.ops["rank"][~picture.ops["failed"]]
+    ended = ended_by_parent(ends, launched_by, under_way)
+    return ends.but_for(ended, ended, ended, np.zeros(len(ended))) if ended.any() else ends
 
 
 def _exited_too(ends: Ends, together: Bools, told: Finding) -> bool:
@@ -195,10 +213,9 @@ def _ended_together(diagnosis: Diagnosis, picture: Picture, ends: Ends, own: Boo
 
 def _died_if_known(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
     """Whoever died by itself, unless it may have been its peer's doing, or it cannot be said who was first."""
-    same = _raised_alike(ends, ranks)
-    if 2 * len(same) > int(picture.present.sum()):
-        return _raised_by_most(diagnosis, picture, ends, same)
-    if len(same) > 1:
+    of_these = np.isin(np.arange(len(ends.gone)), ranks)
+    same = raised_alike(ends, of_these & raised(ends))
+    if len(same) > 1 and not _another_died_before(ends, of_these, same):
         return _died(diagnosis, picture, ends, same)
     unread = {
         r: _unread_peers(diagnosis, picture, r) if signal_of(int(ends.status[r])) == SIGABRT else [] for r in ranks
@@ -209,34 +226,64 @@ def _died_if_known(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: li
     return _which_died(diagnosis, picture, ends, sorted({*(sure or ranks), *(m for r in ranks for m in unread[r])}))
 
 
-def _raised_alike(ends: Ends, ranks: list[int]) -> list[int]:
-    """Those of several that raised the same kind of exception at the same place, if more than one did."""
-    own = raised(ends)
-    places: dict[tuple[str, str], list[int]] = {}
-    for r in ranks:
-        if own[r]:
-            text = ends.exception[r]
-            places.setdefault((text.partition(":")[0], text.rpartition(" at ")[2]), []).append(r)
-    most = max(places.values(), key=len, default=[])
-    return most if len(most) > 1 else []
+def _raised_by_all(diagnosis: Diagnosis, picture: Picture, ends: Ends) -> Finding | None:
+    """All ranks report the loss of a peer at one place, and none is lost: it is what the program asked for there."""
+    alike = raised_alike(ends, np.array([bool(text) for text in ends.exception]) & ~told_to_end(ends))
+    nobody = np.zeros(len(ends.gone), np.bool_)
+    return _raised_by_most(diagnosis, picture, ends, alike) if _is_of_all(picture, ends, nobody, alike) else None
+
+
+def _is_of_all(picture: Picture, ends: Ends, own: Bools, alike: list[int]) -> bool:
+    """Is an exception that several ranks raised alike the program's, so that no rank differs?
+
+    It is if most ranks raised it, or if the others were ended before they could come to that place; not if another rank
+    died of something else before.
+    """
+    if len(alike) < 2:
+        return False
+    if _another_died_before(ends, own, alike):
+        return False
+    is_alike = np.isin(np.arange(len(ends.gone)), alike)
+    if 2 * len(alike) > int(picture.present.sum()):
+        return True
+    cut_short = told_to_end(ends) & (ends.failure_s == 0) & ~_went_further(picture, alike)
+    return bool(cut_short[picture.present & ~is_alike].all())
+
+
+def _another_died_before(ends: Ends, own: Bools, alike: list[int]) -> bool:
+    """Has another rank died on its own account before the first of these raised?"""
+    others = own & ~np.isin(np.arange(len(own)), alike)
+    at_s = np.where(ends.exception_s > 0, ends.exception_s, ends.ended_s)
+    return bool((at_s[others] <= ends.exception_s[alike].min()).any())
+
+
+def _went_further(picture: Picture, ranks: list[int]) -> Bools:
+    """Ranks that are in an operation, or have failed in one, that none of these has issued."""
+    comm = np.repeat(np.arange(len(picture.comm_size)), picture.comm_size)
+    theirs = np.isin(picture.member_rank, ranks)
+    least = np.full(len(picture.comm_size), np.iinfo(np.int64).max)
+    np.minimum.at(least, comm[theirs], picture.member_issued[theirs])
+    ops = picture.ops
+    further = (ops["kind"] >= Kind.SEND) | (least[ops["comm"]] < ops["counter"].astype(np.int64))
+    found = np.zeros(len(picture.present), np.bool_)
+    found[ops["rank"][further]] = True
+    return found
 
 
 def _raised_by_most(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
     """The same exception in most ranks: it is the program's, or its data's, and no rank's."""
-    raised_s = [float(t) for t in ends.exception_s[ranks] if t > 0]
     return Finding(
         cause=Cause.UNKNOWN,
         kind="failed",
         reason=Reason.EXCEPTION,
         victims=tuple(np.flatnonzero(picture.present).tolist()),
-        onset_s=min(raised_s, default=picture.now_s),
+        onset_s=float(ends.exception_s[ranks].min()),
         hard=True,
         evidence=(
-            Evidence(what="ranks that raised the same", value=len(ranks), where=f"of {int(picture.present.sum())}"),
-            Evidence(what="exception", value=ends.exception[ranks[0]][:120], where=f"rank {ranks[0]}"),
+            Evidence(what=RAISED_ALIKE, value=len(ranks), where=f"of {int(picture.present.sum())}"),
+            Evidence(what="exception", value=ends.exception[ranks[0]], where=f"rank {ranks[0]}"),
         ),
         complete=diagnosis.complete(picture),
-        next=("see what the program does there, and with which data: it is no single rank's doing",),
     )
 
 

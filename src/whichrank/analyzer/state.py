@@ -16,12 +16,15 @@ from whichrank.analyzer.growing import Growing
 from whichrank.analyzer.long_ops import LongOps
 from whichrank.analyzer.paths import Paths
 from whichrank.locate.deaths import Ends
+from whichrank.locate.interruption import Interruption
 from whichrank.model.picture import OPS, PAIRS, SPLITS_OF, WAITS, Bools, Picture, Recorded
 from whichrank.model.rows import SPLITS, Kind, Status, WaitHow
 from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_TOLD, Batch, CommInfo, Event, ProcessState, Stack
 
 UNKNOWN_DELAY_S = 10.0
 """Assumed bound of an agent's delay until its first round trip."""
+MOST_DELAY_S = 1.0
+"""Of a signal that asks the job to end: a bound above this is of a network that stood still, and says nothing."""
 FRESH_S = 3.0
 """What was read longer ago than this is no news: its agent is silent."""
 _ENDED = (ProcessState.GONE, ProcessState.ZOMBIE)
@@ -102,10 +105,12 @@ class JobState:
         self._heard_s: list[float] = []
         self.failed_ops: dict[int, np.ndarray[Any, Any]] = {}
         self.long_ops = LongOps()
+        self.interruption = Interruption()
         self.paths = Paths()
         self.stacks: dict[int, tuple[float, list[Stack], str]] = {}
         self.profiles: dict[int, tuple[int, list[Stack]]] = {}
         self.exits: dict[int, Event] = {}
+        self._ancestors: dict[int, tuple[int, list[int]]] = {}  # the pid of a rank and of those that started it
         self._got_over: dict[int, tuple[np.void, int]] = {}  # the rank's row then, and until when by its host's clock
         self._failed_ns: dict[int, list[int]] = {}  # ends of operations that failed, by their host's clock
         self.kinds: dict[int, dict[int, int]] = {}
@@ -142,6 +147,8 @@ class JobState:
         self.paths.take(batch, agent, now_s)
         records = self._told_records(batch)
         for event in batch.events:
+            if event.kind == "signal":
+                self._take_end_signal(event, batch, now_s)
             self._take_event(event)
         return records
 
@@ -395,11 +402,19 @@ class JobState:
                 kinds[int(value) % 64] = kinds.get(int(value) % 64, 0) + int(n)
         return told, comm
 
+    def _take_end_signal(self, event: Event, batch: Batch, now_s: float) -> None:
+        """At the earliest time that it can have been: its consequences on other nodes may have travelled faster."""
+        delay_s = batch.delay_bound_ns / 1e9 if batch.delay_bound_ns >= 0 else MOST_DELAY_S
+        at_s = now_s - (batch.sent_ns - event.at_ns) / 1e9 - min(delay_s, MOST_DELAY_S)
+        self.interruption.take(batch.node or batch.host, event.at_ns, at_s, event.text)
+
     def _take_event(self, event: Event) -> None:
         if not 0 <= event.rank < self.ranks.size or event.pid != self.ranks.rows["pid"][event.rank]:
             return  # of the node, or of a process that was replaced
         if event.kind == "exit":
             self.exits[event.rank] = event
+        elif event.kind == "launched":
+            self._ancestors[event.rank] = event.pid, [int(pid) for pid in event.text.split() if pid.isdigit()]
         elif event.kind == "stacks":
             self.stacks[event.rank] = (event.at_ns / 1e9, event.stacks, event.text)
         elif event.kind == "profile":
@@ -465,7 +480,11 @@ class JobState:
         return ends.but_for(ended, raised, failed, again_s)
 
     def ends(self) -> Ends:
-        """How ranks ended, as far as they did."""
+        """How ranks ended, as far as they did, and not because somebody ends the job now."""
+        return self.interruption.without_consequences(self.all_ends())
+
+    def all_ends(self) -> Ends:
+        """How ranks ended, as far as they did, for whatever cause."""
         r = self.ranks
         every = np.arange(r.size)
         status = np.where(r.present, r.rows["exit_status"], -1).astype(np.int64)
@@ -483,6 +502,17 @@ class JobState:
             closed_s=self._host_s(every, r.rows["closed_ns"]),
             node=r.agent,
         )
+
+    def launched_by(self) -> NDArray[np.int64]:
+        """For each rank the rank whose process started its process, itself or through others; -1 where none did."""
+        found = np.full(self.ranks.size, -1, np.int64)
+        pids = self.ranks.rows["pid"]
+        at = {(int(self.ranks.agent[r]), int(pids[r])): int(r) for r in np.flatnonzero(self.ranks.present)}
+        for rank, (pid, ancestors) in self._ancestors.items():
+            if pid == pids[rank]:
+                agent = int(self.ranks.agent[rank])
+                found[rank] = next((at[agent, one] for one in ancestors if (agent, one) in at), -1)
+        return found
 
     def _has_ended(self) -> Bools:
         rows = self.ranks.rows

@@ -46,6 +46,10 @@ CRASHES = frozenset({4, 7, 8, 11})
 """SIGILL, SIGBUS, SIGFPE and SIGSEGV. Not SIGABRT: so ends a library that has waited too long."""
 LAUNCHER_SIGNALS = frozenset({1, 2, 15})
 """SIGHUP, SIGINT and SIGTERM: how a launcher ends its ranks."""
+SIGNAL_CODE = 128
+"""A program that catches a signal and ends because of it exits with this and the signal's number, as shells do."""
+TOGETHER_S = 1.0
+"""Ends so close to each other have one cause."""
 ALONE_S = 0.05
 """A launcher ends all ranks of its node within less."""
 
@@ -131,7 +135,33 @@ def _ended_by(ends: Ends, signals: frozenset[int]) -> Bools:
 
 
 def _signalled(ends: Ends) -> Bools:
-    return _ended_by(ends, LAUNCHER_SIGNALS)
+    caught = np.array([(exit_code_of(int(s)) or 0) - SIGNAL_CODE in LAUNCHER_SIGNALS for s in ends.status])
+    return np.asarray(_ended_by(ends, LAUNCHER_SIGNALS) | caught)
+
+
+def ended_by_parent(ends: Ends, launched_by: Ints, in_operation: Ints) -> Bools:
+    """Ranks that another rank started and has ended, and that other rank if it has ended then too.
+
+    A trainer that launches its own ranks ends them when it is interrupted, by SIGKILL as often as not. All that it
+    started end within a second, some by a signal. It is in no operation itself meanwhile, raises nothing and sees no
+    operation fail. Then it exits with a code of its own.
+
+    Args:
+        ends: How ranks ended.
+        launched_by: For each rank the rank whose process started it, -1 none.
+        in_operation: Ranks that have an operation under way.
+    """
+    found, interrupted = np.zeros(len(ends.gone), np.bool_), _interrupted(ends)
+    for parent in np.unique(launched_by[launched_by >= 0]).tolist():
+        children = launched_by == parent
+        has_raised = bool(ends.exception[parent]) and not interrupted[parent]
+        is_calm = not has_raised and ends.failure_s[parent] == 0 and parent not in in_operation
+        by_itself = not ends.gone[parent] or exit_code_of(int(ends.status[parent])) is not None
+        some = (_signalled(ends) | killed(ends))[children].any()
+        if is_calm and by_itself and some and ends.gone[children].all():
+            found |= children & bool(np.ptp(ends.ended_s[children]) <= TOGETHER_S)
+            found[parent] = found[children].all() and bool(ends.gone[parent])
+    return found
 
 
 def singled_out(ends: Ends) -> Bools:
@@ -166,6 +196,20 @@ def raised(ends: Ends) -> Bools:
         [bool(text) and not lost_connection(text) and not _INTERRUPTED.search(text) for text in ends.exception]
     )
     return np.asarray(own & (ends.exception_s > 0) & ~failed_first(ends))
+
+
+def raised_alike(ends: Ends, among: Bools) -> list[int]:
+    """Those of several ranks that raised the same kind of exception at the same place, if more than one did.
+
+    The message may differ: it often holds the number of the rank, or of a port.
+    """
+    places: dict[tuple[str, str], list[int]] = {}
+    for rank in np.flatnonzero(among).tolist():
+        text = ends.exception[rank]
+        place = _PLACE.search(text)
+        places.setdefault((text.partition(":")[0], place[0] if place else text), []).append(rank)
+    most = max(places.values(), key=len, default=[])
+    return most if len(most) > 1 else []
 
 
 def dying(ends: Ends) -> Bools:

@@ -6,18 +6,13 @@ import atexit
 import ctypes
 import os
 import socket
-import sys
-import traceback
-from collections.abc import Callable, Mapping
-from types import TracebackType
+from collections.abc import Mapping
 
-from whichrank.sensors import c10d, collector
+from whichrank.sensors import c10d, collector, exceptions
 from whichrank.sensors.native import load_core, on_ring
 from whichrank.sensors.place import make_place
 
 RANK_PID = "WHICHRANK_RANK_PID"
-
-Hook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
 
 class Identity(ctypes.Structure):
@@ -73,41 +68,7 @@ def enable() -> None:
         from whichrank.sensors import fallback  # needs torch's Python side, which the C++ sensor does without
 
         fallback.switch_on(directory, identity, open_now, why=str(error))
-    _note_exceptions(core)
     collector.watch()
     core.wr_ring_close.restype = None
     atexit.register(core.wr_ring_close)
-
-
-def _note_exceptions(core: ctypes.CDLL) -> None:
-    sys.excepthook = exception_hook(on_ring(core, "wr_note_exception", ctypes.c_char_p), sys.excepthook)
-
-
-def exception_hook(note: Callable[[bytes], None], before: Hook) -> Hook:
-    """A hook that writes an uncaught exception down, then lets the program's own hook do what it does.
-
-    The interpreter keeps the exception as the last one before it calls the hook. A program that calls the hook itself,
-    to print something, goes on, and its exception is not written down.
-    """
-
-    def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-        try:
-            if getattr(sys, "last_value", None) is value:
-                note(exception_note(kind, value, trace))
-        except Exception as error:
-            print(f"whichrank: the exception was not noted: {error}", file=sys.stderr)
-        before(kind, value, trace)
-
-    return hook
-
-
-def exception_note(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> bytes:
-    """Type, first line of the message and place of an exception, at most 191 bytes; the end of a long path is kept."""
-    last = traceback.extract_tb(trace)[-1:]
-    place = f"{last[0].filename}:{last[0].lineno}".encode(errors="replace") if last else b""
-    if len(place) > 80:
-        tail = place[-77:]
-        place = b"..." + tail[max(tail.find(b"/"), 0) :]
-    lines = str(value).strip().splitlines() or [""]
-    said = f"{kind.__name__}: {lines[0]}".encode(errors="replace")
-    return said[: 187 - len(place)] + (b" at " + place if place else b"")
+    exceptions.watch(on_ring(core, "wr_note_exception", ctypes.c_char_p))  # behind, so that it is told before the end

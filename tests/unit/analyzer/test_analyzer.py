@@ -229,6 +229,55 @@ def test_several_that_raise_the_same_are_named_together_and_most_of_all_ranks_ar
         assert ("ranks that raised the same", 4) in {(e.what, e.value) for e in said[-1].evidence}
 
 
+def raises(n: Node, rank: int, at_s: float, text: str) -> Event:
+    """This rank raises, and its process ends a moment later."""
+    row = {"exception_ns": n.ns(at_s), "exception": text.encode(), "exit_status": 1 << 8}
+    n.is_(rank, ProcessState.GONE, ended_ns=n.ns(at_s + 0.1), **row)
+    return Event("exit", rank, 100 + rank, n.ns(at_s + 0.1), status=1 << 8)
+
+
+def end_of(n: Node, *events: Event) -> list[Incident]:
+    a = analyzer()
+    a.feed(n.batch(1.0), NOW_S + 1.0)
+    a.feed(n.batch(1.6, events=list(events)), NOW_S + 1.6)
+    return [i for at in range(12) for i in a.tick(NOW_S + 1.7 + at / 4)] + a.finish(NOW_S + 6.0)
+
+
+@pytest.mark.parametrize("further", [False, True])
+def test_ranks_that_were_ended_before_they_came_to_the_place_do_not_differ(further: bool) -> None:
+    # GIVEN two of four ranks that raise the same; the launcher ends the others
+    n = node("a:1")
+    text = "ValueError: no such layer at train.py:9"
+    events = [raises(n, 0, 1.2, text), raises(n, 3, 1.21, text)]
+    for rank in (1, 2):
+        if further:  # in an operation that the two had not come to
+            n.waits(rank, 7, 9, since_s=1.2)
+        n.is_(rank, ProcessState.GONE, ended_ns=n.ns(1.4), exit_status=15)
+        events.append(Event("exit", rank, 100 + rank, n.ns(1.4), status=15))
+    said = end_of(n, *events)
+    # THEN nobody is named, unless the others had gone further
+    assert {c.rank for c in said[-1].culprits} == ({0, 3} if further else set())
+    assert said[-1].reason is Reason.EXCEPTION
+
+
+def test_one_that_died_of_something_else_before_is_not_hidden_by_the_others() -> None:
+    # GIVEN rank 2 raises, and a tenth of a second later all others, who miss it in a library of their own
+    n = node("a:1")
+    events = [raises(n, 2, 1.2, "KeyError: 'missing' at data.py:7")]
+    events += [raises(n, rank, 1.3, "PeerLost: step 7 was given up at train.py:9") for rank in (0, 1, 3)]
+    said = end_of(n, *events)
+    assert [c.rank for c in said[-1].culprits] == [2]
+
+
+def test_all_ranks_that_report_a_lost_peer_at_one_place_have_lost_none() -> None:
+    # GIVEN a backend that none of the ranks can use
+    n = node("a:1")
+    text = "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found! at train.py:4"
+    said = end_of(n, *(raises(n, rank, 1.2 + rank / 50, text) for rank in range(4)))
+    assert (said[-1].severity, said[-1].culprits, said[-1].reason) == ("alert", (), Reason.EXCEPTION)
+    assert ("ranks that raised the same", 4) in {(e.what, e.value) for e in said[-1].evidence}
+
+
 def test_several_that_died_on_several_hosts_are_candidates() -> None:
     # GIVEN a rank of each host was killed; whose clock says it earlier says nothing
     a_node, b_node = node("a:1", (0, 1)), node("b:1", (2, 3), clock_s=-4.0)

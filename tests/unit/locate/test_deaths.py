@@ -10,6 +10,7 @@ import pytest
 
 from whichrank.locate.deaths import (
     Ends,
+    ended_by_parent,
     ended_from_outside,
     exit_code_of,
     failed_by_timeout,
@@ -17,6 +18,7 @@ from whichrank.locate.deaths import (
     in_order,
     lost_connection,
     own_deaths,
+    raised_alike,
     signal_of,
     singled_out,
 )
@@ -241,3 +243,58 @@ def test_a_rank_that_was_singled_out_is_no_death_of_its_own_but_known(number: in
 def test_who_was_not_singled_out(job: list[dict[str, Any]]) -> None:
     assert alone(*job) == []
     assert own(*job) == []
+
+
+def test_exit_code_of_a_caught_signal_is_that_signal() -> None:
+    # GIVEN a program that saves its state at SIGTERM and exits as a shell would
+    assert own(died(10.0, code(128 + 15)), died(10.1, code(1))) == [1]
+    assert ended_from_outside(ends(died(10.0, code(143)), died(13.0, code(1))))
+    assert own(died(10.0, code(128 + 11)), ALIVE) == [0]
+
+
+KILLED = [died(10.0 + k / 1000, signal.SIGKILL) for k in range(3)]
+STARTED_BY_0 = np.array([-1, 0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("parent", "in_operation", "found"),
+    [
+        (died(12.0, code(1)), [], [0, 1, 2, 3]),
+        (died(12.0, 0), [], [0, 1, 2, 3]),
+        (died(12.0, code(1), exception_s=9.9, exception="KeyboardInterrupt:  at a.py:1"), [], [0, 1, 2, 3]),
+        (ALIVE, [], [1, 2, 3]),
+        (ALIVE, [0], []),
+        (died(12.0, code(1), failure_s=10.1, failure="closed by peer"), [], []),
+        (died(12.0, code(1), exception_s=9.9, exception="ValueError: x at a.py:1"), [], []),
+        (died(9.9, signal.SIGSEGV), [], []),
+        (died(10.0, signal.SIGKILL), [], []),
+    ],
+)
+def test_ranks_that_the_rank_which_started_them_ends(
+    parent: dict[str, Any], in_operation: list[int], found: list[int]
+) -> None:
+    ended = ended_by_parent(ends(parent, *KILLED), STARTED_BY_0, np.array(in_operation, int))
+    assert np.flatnonzero(ended).tolist() == found
+
+
+@pytest.mark.parametrize(
+    "started",
+    [
+        [KILLED[0], ALIVE, ALIVE],
+        [died(5.0, signal.SIGKILL), KILLED[1], KILLED[2]],
+        [died(10.0, code(1)) for _ in range(3)],
+    ],
+)
+def test_ranks_that_die_of_themselves_although_a_rank_started_them(started: list[dict[str, Any]]) -> None:
+    assert not ended_by_parent(ends(ALIVE, *started), STARTED_BY_0, np.array([], int)).any()
+
+
+def test_raised_alike_by_kind_and_place() -> None:
+    def said(text: str) -> dict[str, Any]:
+        return {"exception": text, "exception_s": 1.0}
+
+    ranks = [said(f"ValueError: rank {k} has no data at train.py:4") for k in range(3)]
+    ranks += [said("ValueError: none at train.py:9"), said("TypeError: none at train.py:4"), ALIVE]
+    among = np.array([bool(rank) for rank in ranks])
+    assert raised_alike(ends(*ranks), among) == [0, 1, 2]
+    assert raised_alike(ends(*ranks[2:]), among[2:]) == []

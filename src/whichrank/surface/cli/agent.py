@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from types import FrameType
 
 import click
 
@@ -24,6 +25,7 @@ def command(job: str | None, connect: str | None, stay: bool, run_pid: int | Non
     It ends when the processes of all its ranks have ended, or at SIGTERM; with exit code 6 where the analyzer is of
     another job.
     """
+    from whichrank.ring.end_signals import write_end_signal
     from whichrank.ring.folder import checked_job
     from whichrank.surface.origin import named_by_origin
     from whichrank.surface.run.address import checked_address
@@ -39,8 +41,14 @@ def command(job: str | None, connect: str | None, stay: bool, run_pid: int | Non
             checked_address("--connect", connect)
     let_in()  # a run that starts its agent again keeps them blocked
     agent, folder = open_agent(job, connect, stay=stay, run_pid=run_pid)
+
+    def stop(number: int, _: FrameType | None) -> None:
+        if run_pid is None:  # nobody else tells that this node is asked to end
+            write_end_signal(folder.path, number)
+        agent.stop()
+
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: agent.stop())
+        signal.signal(number, stop)
     try:
         agent.run()
     finally:

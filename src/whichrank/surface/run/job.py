@@ -3,7 +3,7 @@
 A terminal sends Ctrl-C and Ctrl-Z to the whole foreground group, so the child has them already and we only
 have to outlive it. What a process sends to us is passed on; `sender` tells the two apart, and until it listens the
 foreground group of the terminal has to do. Handlers are functions, not SIG_IGN, since exec keeps ignored
-signals ignored and resets the others.
+signals ignored and resets the others. Either way `on_end_signal` hears of those that ask a job to end.
 
 What our own parent had us ignore stays ignored in the child, as it would be without us. The child may take it up all
 the same (a script's `&` ignores SIGINT, and many programs install a handler), so once it has been started we pass that
@@ -18,13 +18,14 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Final
 
 from whichrank.agent.processes import look_at_process
 from whichrank.errors import WhichrankError
 from whichrank.model.telemetry import ProcessState
+from whichrank.ring.end_signals import END_SIGNALS
 from whichrank.surface.run.sender import FROM_TERMINAL, let_in, wait_for_signals
 
 FORWARDED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -53,12 +54,17 @@ class Job:
     Args:
         command: Program and arguments.
         environ: Its whole environment.
+        on_end_signal: Called with the number of each signal that asks the job to end, before it is passed on. It may
+            run in a signal handler or in a thread, and must not raise.
 
     Raises:
         CommandError: It cannot be started.
     """
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str], environ: Mapping[str, str], on_end_signal: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self._on_end_signal = on_end_signal
         self._pending: list[int] = []
         self._process: subprocess.Popen[bytes] | None = None
         ignored = self._install_handlers()
@@ -99,7 +105,7 @@ class Job:
         """Handle what the child is not to ignore; the handlers for the rest, which wait until it has been started."""
         handlers: dict[signal.Signals, signal._HANDLER] = {
             **dict.fromkeys(FROM_TERMINAL, self._on_terminal),
-            **dict.fromkeys(FORWARDED, lambda number, _: self._forward(number)),
+            **dict.fromkeys(FORWARDED, self._on_told),
             signal.SIGCONT: self._on_continue,
         }
         ignored = {number for number in handlers if signal.getsignal(number) is signal.SIG_IGN}
@@ -107,12 +113,19 @@ class Job:
             signal.signal(number, handlers[number])
         return {number: handlers[number] for number in ignored - {signal.SIGHUP}}
 
+    def _on_told(self, number: int, _: FrameType | None) -> None:
+        if number in END_SIGNALS:
+            self._on_end_signal(number)
+        self._forward(number)
+
     def _on_terminal(self, number: int, _: FrameType | None) -> None:
+        self._on_end_signal(number)
         if not is_foreground():
             self._forward(number)
 
     def _on_sent(self, number: int, by_terminal: bool) -> None:
         """In a thread: a pidfd cannot hit another process that has got the pid meanwhile."""
+        self._on_end_signal(number)
         if not by_terminal:
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(self._signalled, number)

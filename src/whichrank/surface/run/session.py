@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import signal
 import tempfile
 import time
 import traceback
@@ -20,6 +21,7 @@ import zmq
 
 from whichrank.config import AnalyzerConfig, Config
 from whichrank.errors import SensorError, WhichrankError
+from whichrank.ring.end_signals import write_end_signal
 from whichrank.ring.folder import SOCKET_NAME, JobFolder, remove_dead
 from whichrank.surface.place import absolute
 from whichrank.surface.private_file import open_private
@@ -69,6 +71,7 @@ class Session:
         self._join: AgentSupervisor | None = None
         self._reach: Reach | None = None
         self._faults = 0
+        self._end_signal = ""
 
     def run(self) -> int:
         """Run the job to its end.
@@ -92,13 +95,19 @@ class Session:
                 self._guarded(self._prepare)
                 if self._folder:
                     environ.update(environment.additions(self._folder, environ))
-            job = Job(self._command, environ)
+            job = Job(self._command, environ, self._note_end_signal)
             code = self._accompany(job)
             self._summary.ended, self._summary.exit_status = utc_now(), code if code >= 0 else 128 - code
             self._guarded(self._conclude)
             return code
         finally:
             self._close()
+
+    def _note_end_signal(self, number: int) -> None:
+        """The job is asked to end: the agent of this node tells it to whoever analyzes."""
+        self._end_signal = signal.Signals(number).name
+        if self._folder:
+            write_end_signal(self._folder.path, number)
 
     def _prepare(self) -> None:
         """Everything that must be there before the first rank starts."""
@@ -265,6 +274,7 @@ class Session:
                 " (if it did: whichrank doctor)"
             )
         watched = f"watched {ranks} rank{'s' if ranks > 1 else ''}" + (f" of {world}" if world > ranks else "")
+        watched += f"; {self._end_signal} asked the job to end" if self._end_signal else ""
         alerts = len(observation.alerts)
         if not alerts:
             return f"{watched}; no alert"
