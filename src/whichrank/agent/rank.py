@@ -21,9 +21,11 @@ from whichrank.agent.processes import (
     cpu_of,
     io_of,
     living_children,
+    look_at_thread,
     reaped_status,
     wait_channel,
 )
+from whichrank.agent.threads import Subject, training_thread
 from whichrank.agent.usage import NO_USAGE, Host, UsageWatch
 from whichrank.errors import RingFormatError
 from whichrank.model.rows import RECORD
@@ -99,7 +101,7 @@ class RankWatch:
         return bool(self.look.header["init_ns"][0])
 
     def refresh(self, *, deep: bool) -> None:
-        """Look again at process and ring; `deep` also at its children and at where its main thread sleeps."""
+        """Look again at process and ring; `deep` also at its children and at where the thread that trains sleeps."""
         if self.ended_ns:
             if self.process.state == ProcessState.ZOMBIE:
                 self._bury()
@@ -109,7 +111,7 @@ class RankWatch:
             self._note_end()
         else:
             state = self.process.state
-            self.main_channel = wait_channel(self.pid, self.pid, state) if deep else _UNKNOWN
+            self.main_channel = self._channel(state) if deep else _UNKNOWN
             self._sample_busy(deep)
             self._sample_usage()
         self._read()
@@ -119,6 +121,10 @@ class RankWatch:
         now = self._stat.look()
         if now.state in (ProcessState.ZOMBIE, ProcessState.GONE):
             self.refresh(deep=False)
+
+    def subject(self) -> Subject:
+        """The rank with the thread of it that trains, as of the latest look."""
+        return Subject(self.rank, self.pid, training_thread(self.pid, self.look, self.reader.step_tid()))
 
     def no_memory_kills(self) -> bool:
         """Whether its memory cgroup says that the kernel has killed none of its members."""
@@ -194,6 +200,13 @@ class RankWatch:
         os.close(fd)
         return -1
 
+    def _channel(self, state: ProcessState) -> WaitChannel:
+        """Where the thread that trains sleeps."""
+        tid = self.subject().tid
+        if tid in (0, self.pid):
+            return wait_channel(self.pid, self.pid, state)
+        return look_at_thread(self.pid, tid).channel
+
     def _is_over(self) -> bool:
         look = self.process
         is_other = self.start_ticks != 0 and look.start_ticks != self.start_ticks
@@ -222,7 +235,8 @@ class RankWatch:
     def _sample_usage(self) -> None:
         now_ns = time.monotonic_ns()
         if now_ns - self.usage_ns >= USAGE_EVERY_NS:
-            self.usage, self.usage_ns = self._usage_watch.sample(self.process, self.io), now_ns
+            tid = self.subject().tid
+            self.usage, self.usage_ns = self._usage_watch.sample(self.process, self.io, tid), now_ns
 
     def _sample_busy(self, deep: bool) -> None:
         """Over a window of a second, so that the rate of looks does not matter. Children are looked at on suspicion."""

@@ -16,7 +16,7 @@ from whichrank.analyzer.growing import Growing
 from whichrank.analyzer.long_ops import LongOps
 from whichrank.analyzer.paths import Paths
 from whichrank.locate.deaths import Ends
-from whichrank.model.picture import OPS, PAIRS, WAITS, Bools, Picture, Recorded
+from whichrank.model.picture import OPS, PAIRS, REMOTE, WAITS, Bools, Picture, Recorded
 from whichrank.model.rows import Kind, Status, WaitHow
 from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_TOLD, Batch, CommInfo, Event, ProcessState, Stack
 
@@ -50,6 +50,7 @@ class _Columns:
         self.running_looks = np.zeros(0, np.int64)
         self.went_on_s = np.zeros(0)  # when the latest operation was issued, at the earliest, that has completed
         self.agent = np.zeros(0, np.int64)
+        self.issuing_tid = np.zeros(0, np.int64)  # thread of the latest operation, 0 none
 
     def grow(self, size: int) -> None:
         if size <= self.size:
@@ -57,7 +58,7 @@ class _Columns:
         for name, fill in (
             ("rows", None), ("rates", None), ("present", False), ("read_s", 0.0), ("read_after_s", -np.inf),
             ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_looks", 0), ("running_looks", 0),
-            ("agent", -1), ("went_on_s", 0.0),
+            ("agent", -1), ("went_on_s", 0.0), ("issuing_tid", 0),
         ):  # fmt: skip
             old = getattr(self, name)
             new = np.zeros(size, old.dtype) if fill is None else np.full(size, fill, old.dtype)
@@ -90,6 +91,7 @@ class JobState:
         self._places: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         self._place = _NO_PLACE
         self._waits: dict[int, np.ndarray[Any, Any]] = {}
+        self._remote: dict[int, np.ndarray[Any, Any]] = {}
         self._ops: dict[int, np.ndarray[Any, Any]] = {}
         self._pairs: dict[int, np.ndarray[Any, Any]] = {}
         self._agents: dict[str, int] = {}
@@ -134,6 +136,7 @@ class JobState:
             self._heard_s[agent] = now_s
             self._take_rates(rows["rank"], batch.rate_rows())
             self._waits[agent] = self._told_waits(batch)
+            self._remote[agent] = self._told_remote(batch)
             self._ops[agent] = self._told_ops(batch.inflight_rows())
             self._pairs[agent] = self._told_pairs(batch)
         self.paths.take(batch, agent, now_s)
@@ -279,6 +282,8 @@ class JobState:
         self.member_done[at] = rows["done"]
         self.member_tid[at] = rows["last_tid"]
         self.member_seen[at] = True
+        latest = np.argsort(rows["last_issue_ns"], kind="stable")
+        self.ranks.issuing_tid[rows["rank"][latest]] = rows["last_tid"][latest]
         if len(rows):
             key = comm << 32 | rows["rank"]
             order = np.argsort(key)
@@ -305,6 +310,16 @@ class JobState:
         waits["explicit"] = (told["inferred"] == 0) & (row["how"] != WaitHow.POLL)
         waits["timeout_s"] = row["timeout_ms"] / 1e3
         return waits
+
+    def _told_remote(self, batch: Batch) -> np.ndarray[Any, Any]:
+        told = batch.wait_rows()
+        rank, row = told["rank"], told["row"]
+        told = told[(row["kind"] == Kind.REMOTE_CALL) & (rank >= 0) & (rank < self.ranks.size)]
+        rows = np.zeros(len(told), REMOTE)
+        rows["rank"], rows["tid"], rows["peer"] = told["rank"], told["row"]["tid"], told["row"]["peer"]
+        rows["peer"][(rows["peer"] < 0) | (rows["peer"] >= self.ranks.size)] = -1
+        rows["since_s"] = self._host_s(told["rank"], told["row"]["since_ns"])
+        return rows
 
     def _told_ops(self, told: np.ndarray[Any, Any], failed: bool = False) -> np.ndarray[Any, Any]:
         told, comm = self._known(told)
@@ -480,6 +495,8 @@ class JobState:
             member_tid=self.member_tid.copy(),
             member_seen=self.member_seen.copy(),
             recorded=self.recorded,
+            remote=self._own(REMOTE, self._remote),
+            issuing_tid=r.issuing_tid.copy(),
         )
 
     def _own(self, dtype: np.dtype[Any], told: dict[int, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:

@@ -40,7 +40,7 @@ RING: Final = np.dtype(
         ("frame_peer", "u2", (FRAME_BLOCKS, FRAME_CHANNELS)),
         ("inflight_used", "u8"),
         ("waits_used", "u4"),
-        ("reserved", "u4"),
+        ("step_tid", "u4"),  # thread that made the latest optimizer step, 0 none
         ("inflight", INFLIGHT_ROW, (INFLIGHT,)),
         ("wait", WAIT, (WAITS,)),
         ("pair", PAIR, (PAIRS,)),

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whichrank.errors import SensorError
-from whichrank.sensors import groups, steps
+from whichrank.sensors import groups, remote, steps
 from whichrank.sensors.native import C10D_SOURCE, INCLUDE, load_core, native_path
 
 if TYPE_CHECKING:
@@ -181,6 +181,7 @@ def switch_on(directory: bytes, identity: Identity, open_now: bool) -> None:
         sensor.wr_c10d_open_ring()
     _follow_groups()
     steps.watch()
+    remote.watch(sensor.wr_c10d_open_ring)
     _sensor = sensor
 
 

@@ -121,6 +121,9 @@ _PREDICATE = {
 _NOT_ANSWERED = _same_past("has not answered {op}", "have not answered {op}", "had not answered {op}", _GONE_ON)
 """A send or receive is not entered by its other end, but answered."""
 
+_NO_OPERATION: Final = {"remote_call": "a remote call", "outside": "a wait outside of any operation"}
+"""What ranks wait in that is no operation of a communicator."""
+
 # Cause -> what is said when no rank is named, and that in the past.
 _NO_NAME = {
     Cause.NOT_ENTERED: ("{op} has not been entered by all of its ranks", "{op} had not been entered by all its ranks"),
@@ -233,7 +236,7 @@ def _predicate(incident: Incident, *, is_one: bool) -> str:
     job started again. Only where the one culprit had ended is that known.
     """
     said = _PREDICATE[incident.cause]
-    if incident.cause == Cause.NOT_ENTERED and incident.op and incident.op.kind in ("send", "recv", "recv_any"):
+    if incident.cause == Cause.NOT_ENTERED and incident.op and incident.op.kind in ("send", "recv", "recv_any", *_NO_OPERATION):
         said = _NOT_ANSWERED
     if incident.status == "open":
         return said.one if is_one else said.several
@@ -266,7 +269,7 @@ def _op(incident: Incident, *, with_place: bool) -> str:
     if incident.op is None:
         name = "an operation"
     else:
-        name = incident.op.kind.replace("_", "-")
+        name = _NO_OPERATION.get(incident.op.kind) or incident.op.kind.replace("_", "-")
         facts = [size(incident.op.bytes) if incident.op.bytes is not None else None, incident.op.dtype]
         known = ", ".join(fact for fact in facts if fact)
         if with_place and known:
