@@ -25,6 +25,7 @@ from whichrank.agent.processes import (
     reaped_status,
     wait_channel,
 )
+from whichrank.agent.ringless import NoRing
 from whichrank.agent.threads import Subject, training_thread
 from whichrank.agent.usage import NO_USAGE, Host, UsageWatch
 from whichrank.errors import RingFormatError
@@ -42,10 +43,11 @@ _UNKNOWN: Final = WaitChannel.UNKNOWN  # Python 3.11 looks members up anew each 
 
 
 class RankWatch:
-    """Watches the rank whose ring is at `path`.
+    """Watches the rank whose ring is at `path`, or one of which `no_ring` says who it is.
 
     Attributes:
         pid: Its process.
+        has_ring: It has one; else it is known by its process alone.
         look: The latest look at the ring.
         rank: Its global rank, -1 before it is known.
         comms_changed: Communicators came or went since they were told.
@@ -62,8 +64,9 @@ class RankWatch:
         OSError: It cannot be opened.
     """
 
-    def __init__(self, path: Path, scratch: Scratch, host: Host) -> None:
-        self.reader = RingReader(path, scratch)
+    def __init__(self, path: Path, scratch: Scratch, host: Host, no_ring: NoRing | None = None) -> None:
+        self.reader = no_ring or RingReader(path, scratch)
+        self.has_ring = no_ring is None
         try:
             self.look: RingLook = self.reader.look()
         except BaseException:

@@ -1,4 +1,4 @@
-"""Both ends of sockets by their inodes: Unix sockets by sock_diag, TCP by /proc/PID/net/tcp of the process's network."""
+"""Both ends of sockets by inode: Unix sockets by sock_diag, TCP by /proc/PID/net/tcp of the process's network."""
 
 from __future__ import annotations
 

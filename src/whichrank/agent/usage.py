@@ -1,10 +1,10 @@
 """What a node gives to a rank: CPU time and the wait for it, limits, memory and files. Every two seconds per rank.
 
-The `schedstat` of the thread that trains says how long it ran and how long it was ready and got no CPU. The control groups that
-hold the process, up to the root, say how many cores they may use and how long they were throttled. /proc/stat says how
-much of the node's CPU time a hypervisor gave to others, /proc/pressure how long somebody waited for memory or storage,
-and cpufreq how fast the core runs. All of it is there without privileges. What cannot be read is zero, and a limit that
-is not there is infinite.
+The `schedstat` of the thread that trains says how long it ran and how long it was ready and got no CPU. The control
+groups that hold the process, up to the root, say how many cores they may use and how long they were throttled.
+/proc/stat says how much of the node's CPU time a hypervisor gave to others, /proc/pressure how long somebody waited for
+memory or storage, and cpufreq how fast the core runs. All of it is there without privileges. What cannot be read is
+zero, and a limit that is not there is infinite.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Final
 from whichrank.analyzer.state import JobState
 from whichrank.model.telemetry import Stack
 
-LIBRARY: Final = re.compile(r"site-packages|dist-packages|/lib/python3|<frozen|<string>|importlib")
+LIBRARY: Final = re.compile(r"site-packages|dist-packages|/lib/python3|<frozen|<string>|importlib|whichrank/sensors/")
 _WAITS_FOR_THREAD: Final = re.compile(
     r"^\S+ \(.*/(?:threading|queue|concurrent/futures/(?:_base|thread)|asyncio/\w+|selectors)\.py:\d+\)$"
 )
@@ -56,8 +56,13 @@ def acting_stack(state: JobState, rank: int, tid: int = 0) -> Stack | None:
 
 def serving_stack(state: JobState, rank: int) -> Stack | None:
     """A thread that runs the program's own function for a remote call, and waits for no other thread; None if none."""
-    serving = [s for s in stacks_of(state, rank) if any(_SERVES.search(frame) for frame in s.frames)]
+    serving = [s for s in stacks_of(state, rank) if serves(s)]
     return next((s for s in serving if is_own(s) and not waits_for_thread(s)), None)
+
+
+def serves(stack: Stack) -> bool:
+    """Does it run a function for a remote call?"""
+    return any(_SERVES.search(frame) for frame in stack.frames)
 
 
 def is_own(stack: Stack) -> bool:

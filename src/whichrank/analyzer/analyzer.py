@@ -354,6 +354,8 @@ class Analyzer:
         self._look = Look.after(self._look, finding, now_s)
         self._closely = True
         waited_s = now_s - finding.onset_s
+        if finding.ask:
+            self._want_stacks(list(finding.ask), now_s)
         if waited_s >= suspicious_s(self.config, self._usual.p99_s(finding.comm)):
             self._want_stacks([b.rank for b in finding.culprits or finding.candidates], now_s)
             self._prior = finding

@@ -18,7 +18,13 @@ from whichrank.analyzer.paths import dead_words
 from whichrank.analyzer.peers import WITNESS, Peers
 from whichrank.analyzer.reach import out_of_reach
 from whichrank.analyzer.reasons import held_up_by, reason_of
-from whichrank.analyzer.remote import held_from_outside, sinks_left, thread_waited_for, waits_outside
+from whichrank.analyzer.remote import (
+    held_from_outside,
+    quiet_beside_stopped,
+    sinks_left,
+    thread_waited_for,
+    waits_outside,
+)
 from whichrank.analyzer.state import JobState
 from whichrank.locate import waitgraph
 from whichrank.locate.deaths import in_order
@@ -105,7 +111,7 @@ class Diagnosis:
     def _outside(
         self, picture: Picture, graph: waitgraph.WaitGraph, min_age_s: float
     ) -> tuple[Finding | None, list[int]]:
-        """Who is to blame if a rank at the end of the graph waits outside of operations; else the ends that are left."""
+        """Who is to blame if a rank at the end of the graph waits outside of operations; and the ends that do not."""
         sinks = {int(r): thread_waited_for(picture, graph, int(r)) for r in graph.sinks}
         waits = waits_outside(self, picture, sinks, min_age_s)
         left, waiting = sinks_left(picture, graph, waits), [int(r) for r in graph.waiting]
@@ -116,7 +122,8 @@ class Diagnosis:
 
     def _outside_only(self, picture: Picture, min_age_s: float) -> Finding | None:
         """The same while nobody waits in an operation."""
-        return held_from_outside(self, picture, waits_outside(self, picture, {}, min_age_s), [], None)
+        waits = waits_outside(self, picture, {}, min_age_s)
+        return held_from_outside(self, picture, waits, [], None) if waits else quiet_beside_stopped(self, picture)
 
     # ---- sinks -----------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ _RENDEZVOUS = re.compile(
     r"|\(.*\btorch/distributed/(?:rendezvous|elastic/utils/store)\.py:\d+\)$"
 )
 """Frames of torch's own code that waits for other ranks. Under them lie store waits in C++, which have no frame."""
-_REMOTE_CALL = re.compile(r"^\w+ \(.*torch/(?:distributed/rpc/\w+|futures/__init__)\.py:\d+\)$")
+_REMOTE_CALL = re.compile(r"^\w+ \(.*torch/(?:distributed/rpc/(?:api|rref_proxy)|futures/__init__)\.py:\d+\)$")
 """Innermost frame of a thread that waits for the answer of a remote call, where no sensor has marked it."""
 _OTHER_PROCESS = re.compile(
     r"^\w+ \(.*/multiprocessing/(?:connection|queues|managers|synchronize|popen_\w+)\.py:\d+\)$"

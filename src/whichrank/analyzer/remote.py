@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from whichrank.analyzer.acting import acting_stack, is_own, place_in, serving_stack, waits_for_thread
-from whichrank.analyzer.reasons import is_held_up, reason_of, waits_for_others
+from whichrank.analyzer.acting import acting_stack, is_own, place_in, serves, serving_stack, stacks_of, waits_for_thread
+from whichrank.analyzer.reasons import in_rendezvous, is_held_up, reason_of, waits_for_others
 from whichrank.locate.deaths import in_order
 from whichrank.locate.waitgraph import WaitGraph
 from whichrank.model.finding import Blame, Finding
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from whichrank.analyzer.diagnosis import Diagnosis
 
 QUIET_S: Final = 1.0
-"""So long nothing has completed in a job in which a process is stopped, for others to be asked what they wait for."""
+"""Nothing has completed and nobody has computed for so long, for others to be asked what they wait for."""
 LISTED: Final = 16
 _NO_NUMBER: Final = 255
 _SERVES: Final = 0.85
@@ -134,7 +134,9 @@ def held_from_outside(
     if onset_s is None:
         onset_s = max(since_s, quiet_since_s(diagnosis))
     ends = _ends(picture, waits)
-    named = [blame for rank in ends if len(ends) == 1 and (blame := _blame_of_living(diagnosis, picture, rank, waits))]
+    named = [blame for rank in ends if (blame := _blame_of_living(diagnosis, rank, waits))]
+    if len(named) > 1 or not all(r == named[0][0].rank or _serves_nobody(diagnosis, r) for r in ends if named):
+        named = []
     found = _finding(diagnosis, picture, waits, waiting, named, onset_s, hard=False)
     if named:
         return found
@@ -149,9 +151,41 @@ def held_from_outside(
     )  # fmt: skip
 
 
+def quiet_beside_stopped(diagnosis: Diagnosis, picture: Picture) -> Finding | None:
+    """One rank is stopped, and the rest of the job is quiet in no operation: do the others wait for it?
+
+    They may wait for a key in a store, or still be in the rendezvous. If one is seen to wait for another process, the
+    stopped one is named; until then it is a candidate, and stacks are asked for.
+    """
+    state = diagnosis.state
+    stopped = np.flatnonzero(picture.stopped & picture.present).tolist()
+    alive = picture.present & picture.fresh & ~picture.gone & ~picture.stopped
+    since_s = quiet_since_s(diagnosis)
+    if len(stopped) != 1 or not alive.any() or picture.now_s - since_s < QUIET_S or state.ranks.compute(alive).any():
+        return None
+    others = np.flatnonzero(alive)[:LISTED].tolist()
+    seen = [r for r in others if is_held_up(state, r, 0, since_s) or in_rendezvous(state, r, since_s)]
+    if seen:
+        waits = [Wait(rank, 0, frozenset(), since_s, is_call=False) for rank in seen]
+        return held_from_outside(diagnosis, picture, waits, [], None)
+    told = reason_of(state, picture, stopped[0])
+    return Finding(
+        cause=Cause.UNKNOWN,
+        candidates=(Blame(stopped[0], 0.5, f"{told.words}, and nothing completes since"),),
+        waited_for=frozenset(stopped),
+        onset_s=since_s,
+        ask=tuple(others),
+        evidence=told.evidence,
+        complete=diagnosis.complete(picture),
+        next=("see whether the others wait for it: whichrank stacks",),
+    )
+
+
 def _halted(diagnosis: Diagnosis, picture: Picture, waits: list[Wait]) -> list[int]:
-    """Ranks that are waited for and are stopped or dead. Of whom it is not known whom it waits for, that is the only
-    stopped one of the job."""
+    """Ranks that are waited for and are stopped or dead.
+
+    Where it is not known for whom somebody waits, that is the only stopped rank of the job.
+    """
     dead = picture.gone & ~in_order(diagnosis.state.ends())
     known = sorted({p for w in waits for p in w.peers if picture.stopped[p] or dead[p]})
     if known or all(w.peers for w in waits):
@@ -168,12 +202,16 @@ def _ends(picture: Picture, waits: list[Wait]) -> list[int]:
 
 def _is_waited_for(waits: list[Wait], rank: int) -> str:
     waiting = sorted({w.rank for w in waits if rank in w.peers})
-    count = f"{len(waiting)} ranks wait" if len(waiting) > 1 else f"rank {waiting[0]} waits" if waiting else "others wait"
+    count = (
+        f"{len(waiting)} ranks wait" if len(waiting) > 1 else f"rank {waiting[0]} waits" if waiting else "others wait"
+    )
     what = "a remote call" if any(w.is_call for w in waits) else "a message outside of any operation"
     return f"it has not answered {what} for which {count}"
 
 
-def _blame_of_halted(diagnosis: Diagnosis, picture: Picture, rank: int, waits: list[Wait]) -> tuple[Blame, Reason | None]:
+def _blame_of_halted(
+    diagnosis: Diagnosis, picture: Picture, rank: int, waits: list[Wait]
+) -> tuple[Blame, Reason | None]:
     told = reason_of(diagnosis.state, picture, rank)
     is_known = any(rank in w.peers for w in waits)
     if is_known:
@@ -182,9 +220,13 @@ def _blame_of_halted(diagnosis: Diagnosis, picture: Picture, rank: int, waits: l
     return Blame(rank, min(told.confidence, _STOPPED), f"{words}: {told.words}"), told.reason
 
 
-def _blame_of_living(
-    diagnosis: Diagnosis, picture: Picture, rank: int, waits: list[Wait]
-) -> tuple[Blame, Reason | None] | None:
+def _serves_nobody(diagnosis: Diagnosis, rank: int) -> bool:
+    """Was it looked at, and seen to run no function for a remote call?"""
+    stacks = stacks_of(diagnosis.state, rank)
+    return bool(stacks) and not any(serves(stack) for stack in stacks)
+
+
+def _blame_of_living(diagnosis: Diagnosis, rank: int, waits: list[Wait]) -> tuple[Blame, Reason | None] | None:
     """A rank that is seen to be at what it is waited for, in code of its own."""
     if any(not w.peers for w in waits):
         return None
@@ -206,7 +248,14 @@ def _finding(
     ranks = [blame.rank for blame in culprits]
     gone = any(picture.gone[r] for r in ranks)
     kind = Kind.REMOTE_CALL if any(w.is_call for w in waits) else Kind.OUTSIDE
-    op = {"kind": int(kind), "counter": UNNUMBERED, "dtype": _NO_NUMBER, "count": 0, "reduce_op": _NO_NUMBER, "peer": -1}
+    op = {
+        "kind": int(kind),
+        "counter": UNNUMBERED,
+        "dtype": _NO_NUMBER,
+        "count": 0,
+        "reduce_op": _NO_NUMBER,
+        "peer": -1,
+    }
     waited_s = round(picture.now_s - longest.since_s, 2)
     evidence = [Evidence(what="time blocked", value=waited_s, unit="s", where=f"rank {longest.rank}")]
     for rank in ranks:

@@ -42,7 +42,9 @@ def watch(open_ring: Callable[[], object]) -> None:
     marks = _Marks(open_ring)
 
     @functools.wraps(original)
-    def init_rpc(name: str, backend: Any = None, rank: int = -1, world_size: Any = None, *rest: Any, **named: Any) -> Any:
+    def init_rpc(
+        name: str, backend: Any = None, rank: int = -1, world_size: Any = None, *rest: Any, **named: Any
+    ) -> Any:
         marks.unless_failed(lambda: marks.introduce(rank, world_size))
         result = original(name, backend, rank, world_size, *rest, **named)
         marks.unless_failed(marks.follow)

@@ -236,7 +236,11 @@ def _predicate(incident: Incident, *, is_one: bool) -> str:
     job started again. Only where the one culprit had ended is that known.
     """
     said = _PREDICATE[incident.cause]
-    if incident.cause == Cause.NOT_ENTERED and incident.op and incident.op.kind in ("send", "recv", "recv_any", *_NO_OPERATION):
+    if (
+        incident.cause == Cause.NOT_ENTERED
+        and incident.op
+        and incident.op.kind in ("send", "recv", "recv_any", *_NO_OPERATION)
+    ):
         said = _NOT_ANSWERED
     if incident.status == "open":
         return said.one if is_one else said.several
