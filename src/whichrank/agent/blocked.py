@@ -25,6 +25,9 @@ _READS: Final = {"x86_64": (0, 19, 45, 47), "aarch64": (63, 65, 207, 212)}
 """read, readv, recvfrom, recvmsg."""
 _POLLS: Final = {"x86_64": (7, 271), "aarch64": (73,)}
 """poll, ppoll."""
+_RESTARTED: Final = {"x86_64": (219,), "aarch64": (128,)}
+"""restart_syscall: a call that somebody has interrupted, py-spy for instance, goes on with its arguments. Of those that
+may be restarted so only poll has a small second one."""
 _WAITS: Final = {"x86_64": (61, 247), "aarch64": (260, 95)}
 """wait4, waitid."""
 _MACHINE: Final = platform.machine()
@@ -100,7 +103,8 @@ def source_of(pid: int, tid: int, family: Family) -> Source | None:
         return Source(SourceKind.CHILD, pids=[child] if child else [])
     if number in _READS.get(_MACHINE, ()):
         return _source(pid, [first], family)
-    if number in _POLLS.get(_MACHINE, ()):
+    is_poll = number in _POLLS.get(_MACHINE, ())
+    if is_poll or (number in _RESTARTED.get(_MACHINE, ()) and 0 < second <= MOST_POLLED):
         return _source(pid, _polled(pid, first, second), family)
     return None
 

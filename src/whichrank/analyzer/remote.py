@@ -147,6 +147,7 @@ def held_from_outside(
     candidates = tuple(Blame(rank, 1 / len(said), why) for rank, why in list(said.items())[:LISTED])
     return replace(
         found, cause=Cause.UNKNOWN, fault_class=None, candidates=candidates,
+        victims=tuple(r for r in found.victims if r not in said),
         next=("see which of the named ranks waits for another: whichrank stacks --suspects",),
     )  # fmt: skip
 
@@ -160,8 +161,10 @@ def quiet_beside_stopped(diagnosis: Diagnosis, picture: Picture) -> Finding | No
     state = diagnosis.state
     stopped = np.flatnonzero(picture.stopped & picture.present).tolist()
     alive = picture.present & picture.fresh & ~picture.gone & ~picture.stopped
-    since_s = quiet_since_s(diagnosis)
-    if len(stopped) != 1 or not alive.any() or picture.now_s - since_s < QUIET_S or state.ranks.compute(alive).any():
+    if len(stopped) != 1 or not alive.any() or state.ranks.compute(alive).any():
+        return None
+    since_s = max(quiet_since_s(diagnosis), float(state.ranks.stopped_s[stopped[0]]))
+    if picture.now_s - quiet_since_s(diagnosis) < QUIET_S:
         return None
     others = np.flatnonzero(alive)[:LISTED].tolist()
     seen = [r for r in others if is_held_up(state, r, 0, since_s) or in_rendezvous(state, r, since_s)]

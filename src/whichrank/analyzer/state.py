@@ -50,6 +50,7 @@ class _Columns:
         self.running_looks = np.zeros(0, np.int64)
         self.went_on_s = np.zeros(0)  # when the latest operation was issued, at the earliest, that has completed
         self.agent = np.zeros(0, np.int64)
+        self.stopped_s = np.zeros(0)  # when it was first seen stopped, of those that are
         self.issuing_tid = np.zeros(0, np.int64)  # thread of the latest operation, 0 none
 
     def grow(self, size: int) -> None:
@@ -58,7 +59,7 @@ class _Columns:
         for name, fill in (
             ("rows", None), ("rates", None), ("present", False), ("read_s", 0.0), ("read_after_s", -np.inf),
             ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_looks", 0), ("running_looks", 0),
-            ("agent", -1), ("went_on_s", 0.0), ("issuing_tid", 0),
+            ("agent", -1), ("went_on_s", 0.0), ("issuing_tid", 0), ("stopped_s", 0.0),
         ):  # fmt: skip
             old = getattr(self, name)
             new = np.zeros(size, old.dtype) if fill is None else np.full(size, fill, old.dtype)
@@ -184,7 +185,7 @@ class JobState:
             self._restarted.add(restarted)
             self._got_over.pop(restarted, None)
             self._failed_ns.pop(restarted, None)
-            columns.went_on_s[restarted] = 0.0
+            columns.went_on_s[restarted] = columns.issuing_tid[restarted] = 0
             self.long_ops.forget(restarted)
             self.failed_ops.pop(restarted, None)
             self.exits.pop(restarted, None)
@@ -206,6 +207,7 @@ class JobState:
             (columns.stopped_looks, ProcessState.STOPPED), (columns.running_looks, ProcessState.RUNNING),
         ):  # fmt: skip
             looks[rank] = np.where(rows["state"] == state, looks[rank] + 1, 0)
+        columns.stopped_s[rank] = np.where(columns.stopped_looks[rank] > 1, columns.stopped_s[rank], now_s)
         if columns.compute(rank).any():
             self.last_computed_s = now_s
         for r in rank[columns.agent[rank] != agent].tolist():
