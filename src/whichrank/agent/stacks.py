@@ -142,7 +142,7 @@ class _Now(NamedTuple):
     @classmethod
     def of(cls, pid: int, trains: int, ranks: Mapping[int, int]) -> _Now:
         """As it is now; `ranks` says which processes are ranks, and where it is empty sources are not looked for."""
-        channels = {tid: look.channel for tid in _threads(pid) if (look := look_at_thread(pid, tid))}
+        channels = {tid: look_at_thread(pid, tid).channel for tid in _threads(pid)}
         family = Family(ranks) if ranks else None
         waiting = [tid for tid, channel in channels.items() if channel in _WAITS_FOR_OTHERS] if family else []
         sources = {tid: source for tid in waiting if family and (source := source_of(pid, tid, family))}
