@@ -26,7 +26,7 @@ from whichrank.agent.processes import (
     wait_channel,
 )
 from whichrank.agent.ringless import NoRing
-from whichrank.agent.threads import Subject, training_thread
+from whichrank.agent.threads import Subject, forget_ended_threads, training_thread
 from whichrank.agent.usage import NO_USAGE, Host, UsageWatch
 from whichrank.errors import RingFormatError
 from whichrank.model.rows import RECORD
@@ -118,6 +118,8 @@ class RankWatch:
             self._sample_busy(deep)
             self._sample_usage()
         self._read()
+        if deep and not self.ended_ns:
+            forget_ended_threads(self.pid, self.look)
 
     def note_end_if_over(self) -> None:
         """Look at the process only: its exit code is readable for a moment."""

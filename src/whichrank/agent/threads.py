@@ -39,13 +39,26 @@ def training_thread(pid: int, look: RingLook, step_tid: int) -> int:
     """
     if step_tid and _lives(pid, step_tid):
         return step_tid
-    issued = look.comms[look.comms["last_tid"] != 0]
+    issued = look.comms[look.comms["last_issue_ns"] != 0]
     if not issued.size:
         return 0
     tid = int(issued["last_tid"][issued["last_issue_ns"].argmax()])
-    if not _lives(pid, tid):
+    if not tid or not _lives(pid, tid):
         return 0
     return pid if read(f"/proc/{pid}/task/{tid}/comm").startswith(_OF_TORCH) else tid
+
+
+def forget_ended_threads(pid: int, look: RingLook) -> None:
+    """Set to 0 the thread that served a communicator last where it has ended: another one has taken its place.
+
+    Args:
+        pid: The process.
+        look: Its ring, changed in place.
+    """
+    tids = look.comms["last_tid"]
+    for tid in set(tids.tolist()) - {0, pid}:
+        if not _lives(pid, tid):
+            tids[tids == tid] = 0
 
 
 def _lives(pid: int, tid: int) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from rank_process import eventually
 
 from whichrank.agent.processes import GONE, IoLook
-from whichrank.agent.threads import training_thread
+from whichrank.agent.threads import forget_ended_threads, training_thread
 from whichrank.agent.usage import Host, UsageWatch
 from whichrank.model.rows import COMM, FRAME, HEADER, INFLIGHT_ROW, PAIR, WAIT
 from whichrank.ring.reader import RingLook
@@ -67,6 +67,15 @@ def test_one_that_has_ended_is_none(thread: int, ended: int) -> None:
     assert training_thread(PID, issued_by(ended), 0) == 0
     assert training_thread(PID, issued_by(thread), ended) == thread
     assert training_thread(PID, issued_by(), 0) == 0
+
+
+def test_a_communicator_is_not_served_by_a_thread_that_has_ended(thread: int, ended: int) -> None:
+    look = issued_by(ended, thread, PID)
+    forget_ended_threads(PID, look)
+    assert look.comms["last_tid"].tolist() == [0, thread, PID]
+    look = issued_by(PID, ended)
+    forget_ended_threads(PID, look)
+    assert training_thread(PID, look, 0) == 0, "another one goes on, and not the one that made the first operation"
 
 
 def test_a_thread_of_torch_stands_for_the_main_one() -> None:
