@@ -23,7 +23,7 @@ from whichrank.ring.layout import MAGIC, VERSION
 from whichrank.ring.tables import RingLook, Rows
 
 EVERY_NS: Final = 1_000_000_000
-SELDOM_NS: Final = 5_000_000_000
+SELDOM_NS: Final = 30_000_000_000
 """How often processes are looked through: in the first minute, and later."""
 FIRST_NS: Final = 60_000_000_000
 LONG_NS: Final = 30_000_000_000
@@ -123,8 +123,8 @@ class Ringless:
             expected: How many ranks the launcher has started on this node, 0 unknown.
         """
         now_ns = time.monotonic_ns()
-        if now_ns < self._next_ns or 0 < expected <= len(here):
-            return []
+        if now_ns < self._next_ns or (here and expected <= len(here)):
+            return []  # a launcher that says nothing of its ranks has not told them theirs either
         self._next_ns = now_ns + (EVERY_NS if now_ns - self._started_ns < FIRST_NS else SELDOM_NS)
         best: dict[int, Found] = {}
         for found in self._ranks():

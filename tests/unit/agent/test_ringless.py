@@ -129,3 +129,4 @@ def test_nothing_is_looked_through_where_no_rank_is_missing(folder: JobFolder) -
     with process(folder.path, 2) as one:
         stop(one)
         assert Ringless(folder.path).look([0, 1, 7], 3) == []
+        assert Ringless(folder.path).look([0, 1], 0) == [], "ranks that no launcher has told their number"
