@@ -112,9 +112,9 @@ class Diagnosis:
         self, picture: Picture, graph: waitgraph.WaitGraph, min_age_s: float
     ) -> tuple[Finding | None, list[int]]:
         """Who is to blame if a rank at the end of the graph waits outside of operations; and the ends that do not."""
-        sinks = {int(r): thread_waited_for(picture, graph, int(r)) for r in graph.sinks}
+        sinks = {int(r): thread_waited_for(graph, int(r)) for r in graph.sinks}
         waits = waits_outside(self, picture, sinks, min_age_s)
-        left, waiting = sinks_left(picture, graph, waits), [int(r) for r in graph.waiting]
+        left, waiting = sinks_left(graph, waits), [int(r) for r in graph.waiting]
         is_explained = bool(sinks) and not left
         onset_s = float(_oldest_wait(picture, graph)["since_s"]) if is_explained else None
         found = held_from_outside(self, picture, waits, waiting, onset_s)
@@ -135,7 +135,7 @@ class Diagnosis:
         elif apart:
             named = []
         else:
-            tids = {r: thread_waited_for(picture, graph, r) for r in sinks}
+            tids = {r: thread_waited_for(graph, r) for r in sinks}
             waiting, unseen = len(graph.waiting), len(graph.unseen)
             named = held_up_by(self.state, sinks, min(since_s.values()), waiting, unseen, tids)
         longest = min(named or sinks, key=lambda r: since_s[r])
@@ -146,7 +146,7 @@ class Diagnosis:
         blames, reasons = [], []
         for rank in named[:MOST_NAMED] or sinks[:LISTED]:
             own = waitgraph.waiting_for(picture, graph, rank)
-            told = reason_of(self.state, picture, rank, thread_waited_for(picture, graph, rank))
+            told = reason_of(self.state, picture, rank, thread_waited_for(graph, rank))
             reasons.append(told.reason)
             certainty = told.confidence if named else 1 / (len(sinks) + len(apart))
             blames.append(Blame(rank, certainty, f"it {self._did(own)}, and {told.words}"))
@@ -181,7 +181,7 @@ class Diagnosis:
 
     def blame_of_sink(self, picture: Picture, graph: waitgraph.WaitGraph, rank: int) -> Blame:
         """What is said of a rank that others wait for and that waits for nobody."""
-        told = reason_of(self.state, picture, rank, thread_waited_for(picture, graph, rank))
+        told = reason_of(self.state, picture, rank, thread_waited_for(graph, rank))
         did = self._did(waitgraph.waiting_for(picture, graph, rank))
         return Blame(rank, told.confidence, f"it {did}, and {told.words}")
 

@@ -87,22 +87,22 @@ def waits_outside(diagnosis: Diagnosis, picture: Picture, sinks: dict[int, int],
     return found
 
 
-def sinks_left(picture: Picture, graph: WaitGraph, waits: list[Wait]) -> list[int]:
+def sinks_left(graph: WaitGraph, waits: list[Wait]) -> list[int]:
     """Ranks that others wait for in operations, but for those whose thread waits outside of one."""
     of: dict[int, set[int]] = {}
     for wait in waits:
         of.setdefault(wait.rank, set()).add(wait.tid)
     left = []
     for rank in graph.sinks.tolist():
-        tid = thread_waited_for(picture, graph, rank)
-        if not {0, tid} & of.get(rank, set()):
+        tid, waiting = thread_waited_for(graph, rank), of.get(rank, set())
+        if not (waiting if not tid else {0, tid} & waiting):
             left.append(rank)
     return left
 
 
-def thread_waited_for(picture: Picture, graph: WaitGraph, rank: int) -> int:
-    """The thread of a sink that others wait for: the one that served their operation last, else the main one."""
-    return int(graph.edges.target_tid[graph.sink_edge[rank]]) or int(picture.main_tid[rank])
+def thread_waited_for(graph: WaitGraph, rank: int) -> int:
+    """The thread of a sink that others wait for: the one that served their operation last; 0 if it is not known."""
+    return int(graph.edges.target_tid[graph.sink_edge[rank]])
 
 
 def quiet_since_s(diagnosis: Diagnosis) -> float:

@@ -248,3 +248,26 @@ def test_of_two_servers_that_are_waited_for_the_one_at_work_is_named() -> None:
     node = Remote(world=4).call(0, 2, 1.0).call(0, 3, 1.0).waits(1, 7, 9, since_s=1.0)
     said = watch(analyzer(), node.threads_of(3, main(*IDLE), serving), first_s=1.0, last_s=15.0)
     assert not names(said)
+
+
+def test_the_line_is_that_of_the_thread_that_took_the_place_of_one_that_has_ended() -> None:
+    # GIVEN a rank whose thread that issued operations has ended (0), and whose main thread waits for the next one
+    node = Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
+    for rank in (0, 1, 3):
+        node.waits(rank, 7, 9, since_s=1.0)
+    node.did(2, 7, 8)
+    made = node._comm_rows
+
+    def without_thread() -> np.ndarray[Any, Any]:
+        rows = made()
+        rows["last_tid"][rows["rank"] == 2] = 0
+        return rows
+
+    node._comm_rows = without_thread  # type: ignore[method-assign]
+    joins = main("join (/usr/lib/python3.11/threading.py:1119)", "<module> (/home/me/train.py:9)", tid=102)
+    epoch = Stack("epoch-4", False, False, ["epoch (/home/me/train.py:5)"], tid=300)
+    one = analyzer()
+    one.feed(node.batch(2.0, events=[Event("stacks", 2, 102, node.ns(2.0), stacks=[joins, epoch])]), 5002.0)
+    said = watch(one, node, first_s=2.5, last_s=12.0)
+    assert names(said) == {2}
+    assert "train.py:5" in said[-1].culprits[0].why
