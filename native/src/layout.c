@@ -17,7 +17,8 @@ const char *wr_layout_json(void) {
   SIZE(wr_header); SIZE(wr_frame); SIZE(wr_block); SIZE(wr_channel); SIZE(wr_inflight); SIZE(wr_wait); SIZE(wr_pair); SIZE(wr_splits);
   SIZE(wr_connection); SIZE(wr_pace); SIZE(wr_comm); SIZE(wr_record); SIZE(wr_ring); SIZE(wr_sensor_status); SIZE(wr_op);
   OFFSET(wr_ring, header); OFFSET(wr_ring, frame); OFFSET(wr_ring, frame_peer); OFFSET(wr_ring, inflight_used);
-  OFFSET(wr_ring, waits_used); OFFSET(wr_ring, splits_head); OFFSET(wr_ring, splits); OFFSET(wr_ring, inflight); OFFSET(wr_ring, wait); OFFSET(wr_ring, pair);
+  OFFSET(wr_ring, waits_used); OFFSET(wr_ring, splits_head); OFFSET(wr_ring, step_tid); OFFSET(wr_ring, splits);
+  OFFSET(wr_ring, inflight); OFFSET(wr_ring, wait); OFFSET(wr_ring, pair);
   OFFSET(wr_ring, connection); OFFSET(wr_ring, comm); OFFSET(wr_ring, members); OFFSET(wr_ring, record);
   OFFSET(wr_header, pid); OFFSET(wr_header, pid_start_ticks); OFFSET(wr_header, heartbeat_ns);
   OFFSET(wr_header, closed_ns); OFFSET(wr_header, head); OFFSET(wr_header, ordinal);

@@ -271,15 +271,8 @@ void wr_op_polled(wr_ring *ring, wr_op *op) {
   let_go(ring, op);
 }
 
-int wr_wait_begin(wr_ring *ring, wr_op *op, int how) {
-  if (LOAD(&op->ended)) return -1;
-  uint64_t now = wr_now_ns();
-  STORE(&op->wait_since_ns, now);
-  if (hold(op)) {
-    STORE(&ring->inflight[op->row].wait_tid, this_thread());
-    STORE(&ring->inflight[op->row].wait_since_ns, now);
-    let_go(ring, op);
-  }
+/* A wait row is claimed and filled by the thread that is about to block. -1 when all rows are taken, which is counted. */
+static int claim_wait(wr_ring *ring, const wr_wait *content) {
   uint32_t map = LOAD(&ring->waits_used);
   int row = -1;
   while (~map) {
@@ -295,38 +288,68 @@ int wr_wait_begin(wr_ring *ring, wr_op *op, int how) {
   uint32_t version = LOAD(&w->version) | 1u;
   STORE_RELEASE(&w->version, version);
   WR_FENCE();
-  STORE(&w->since_ns, now);
-  STORE(&w->comm_id, op->comm_id);
-  STORE(&w->counter, op->counter);
-  STORE(&w->peer, op->peer);
-  STORE(&w->comm_slot, op->comm_slot);
-  STORE(&w->epoch, op->epoch);
-  STORE(&w->kind, op->kind);
-  STORE(&w->how, (uint8_t)how);
-  STORE(&w->dtype, op->dtype);
-  STORE(&w->reduce_op, op->reduce_op);
-  STORE(&w->inflight, op->row >= 0 ? (uint8_t)op->row : 255);
-  STORE(&w->count, op->count);
-  STORE(&w->timeout_ms, op->timeout_ms);
-  STORE(&w->tag, op->tag);
-  STORE(&w->t_issue_ns, op->t_issue_ns);
+  STORE(&w->since_ns, content->since_ns);
+  STORE(&w->comm_id, content->comm_id);
+  STORE(&w->counter, content->counter);
+  STORE(&w->peer, content->peer);
+  STORE(&w->comm_slot, content->comm_slot);
+  STORE(&w->epoch, content->epoch);
+  STORE(&w->kind, content->kind);
+  STORE(&w->how, content->how);
+  STORE(&w->dtype, content->dtype);
+  STORE(&w->reduce_op, content->reduce_op);
+  STORE(&w->inflight, content->inflight);
+  STORE(&w->count, content->count);
+  STORE(&w->timeout_ms, content->timeout_ms);
+  STORE(&w->tag, content->tag);
+  STORE(&w->t_issue_ns, content->t_issue_ns);
   STORE(&w->tid, this_thread());
   STORE_RELEASE(&w->version, version + 1);
   return row;
 }
 
+static void release_wait(wr_ring *ring, int row) {
+  wr_wait *w = &ring->wait[row];
+  STORE(&w->tid, 0u);
+  STORE_RELEASE(&w->version, LOAD(&w->version) + 2);
+  __atomic_fetch_and(&ring->waits_used, ~(1u << row), __ATOMIC_ACQ_REL);
+}
+
+int wr_wait_begin(wr_ring *ring, wr_op *op, int how) {
+  if (LOAD(&op->ended)) return -1;
+  uint64_t now = wr_now_ns();
+  STORE(&op->wait_since_ns, now);
+  if (hold(op)) {
+    STORE(&ring->inflight[op->row].wait_tid, this_thread());
+    STORE(&ring->inflight[op->row].wait_since_ns, now);
+    let_go(ring, op);
+  }
+  wr_wait content = {.since_ns = now, .comm_id = op->comm_id, .counter = op->counter, .peer = op->peer,
+                     .comm_slot = op->comm_slot, .epoch = op->epoch, .kind = op->kind, .how = (uint8_t)how,
+                     .dtype = op->dtype, .reduce_op = op->reduce_op,
+                     .inflight = op->row >= 0 ? (uint8_t)op->row : 255, .count = op->count,
+                     .timeout_ms = op->timeout_ms, .tag = op->tag, .t_issue_ns = op->t_issue_ns};
+  return claim_wait(ring, &content);
+}
+
 void wr_wait_end(wr_ring *ring, wr_op *op, int row) {
   uint64_t since = __atomic_exchange_n(&op->wait_since_ns, 0, __ATOMIC_RELAXED);
   if (since) ADD(&op->wait_ns, wr_now_ns() - since);
-  if (row >= 0) {
-    wr_wait *w = &ring->wait[row];
-    STORE(&w->tid, 0u);
-    STORE_RELEASE(&w->version, LOAD(&w->version) + 2);
-    __atomic_fetch_and(&ring->waits_used, ~(1u << row), __ATOMIC_ACQ_REL);
-  }
+  if (row >= 0) release_wait(ring, row);
   if (!hold(op)) return;
   STORE(&ring->inflight[op->row].wait_since_ns, 0);
   let_go(ring, op);
+}
+
+int wr_remote_wait_begin(wr_ring *ring, int32_t peer) {
+  uint64_t now = wr_now_ns();
+  wr_wait content = {.since_ns = now, .peer = peer, .comm_slot = UINT16_MAX, .kind = WR_REMOTE_CALL, .how = WR_WAIT_CALL,
+                     .dtype = 255, .reduce_op = 255, .inflight = 255, .t_issue_ns = now};
+  return claim_wait(ring, &content);
+}
+
+void wr_remote_wait_end(wr_ring *ring, int row) {
+  if (row >= 0 && row < WR_WAITS) release_wait(ring, row);
 }
 
 /* Claim the place of ticket t, fill it, publish. A writer that was stopped for a whole round of the ring finds its
@@ -389,6 +412,7 @@ static uint64_t stepped_at = UINT64_MAX; /* ordinal at the latest step */
 
 void wr_step(wr_ring *ring) {
   uint64_t ordinal = LOAD(&ring->header.ordinal);
+  STORE(&ring->step_tid, this_thread());
   if (__atomic_exchange_n(&stepped_at, ordinal, __ATOMIC_ACQ_REL) == ordinal) return;
   uint64_t now = wr_now_ns();
   wr_record record = {.t_issue_ns = now, .t_end_ns = now, .counter = __atomic_add_fetch(&steps, 1, __ATOMIC_RELAXED),

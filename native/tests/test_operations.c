@@ -410,6 +410,21 @@ TEST(wait_table_full_is_counted) {
   CHECK_EQUAL(wr_wait_begin(ring, &op, WR_WAIT_CALL), 31);
 }
 
+TEST(remote_call_marks_who_waits_for_whom) {
+  wr_ring *ring = ring_new();
+  int row = wr_remote_wait_begin(ring, 5), other = wr_remote_wait_begin(ring, -1);
+  wr_wait w;
+  REQUIRE(row >= 0 && other >= 0 && read_row(&ring->wait[row], &w, sizeof w));
+  CHECK(w.kind == WR_REMOTE_CALL && w.peer == 5 && w.tid == (uint32_t)gettid() && w.since_ns && !w.comm_id);
+  CHECK(w.comm_slot == UINT16_MAX && w.inflight == 255 && ring->wait[other].peer == -1);
+  wr_remote_wait_end(ring, row);
+  CHECK(!ring->wait[row].tid && ring->wait[other].tid);
+  wr_remote_wait_end(ring, other);
+  wr_remote_wait_end(ring, -1); /* there was no row for it */
+  wr_remote_wait_end(ring, WR_WAITS);
+  CHECK(!ring->waits_used && !ring->header.ordinal);
+}
+
 /* ---- pairs ----------------------------------------------------------------------------------------- */
 
 TEST(pair_counts_per_source_destination_and_tag) {
@@ -485,8 +500,10 @@ TEST(optimizer_steps_are_records_and_count_once_between_operations) {
   wr_op op = op_new(slot, WR_ALL_REDUCE, -1);
   wr_op_begin(ring, &op);
   wr_op_end(ring, &op, WR_DONE);
+  CHECK(!ring->step_tid);
   wr_step(ring);
   wr_step(ring); /* another optimizer, for another part of the model */
+  CHECK_EQUAL(ring->step_tid, (uint32_t)gettid());
   CHECK(ring->header.head == 2);
   REQUIRE(read_record(ring, 1, &first) == 1);
   CHECK(first.kind == WR_STEP && first.ordinal == 1 && first.t_issue_ns > 0 && first.t_end_ns == first.t_issue_ns);

@@ -56,6 +56,7 @@ enum wr_kind {
   WR_GATHER, WR_SCATTER, WR_BARRIER, WR_MONITORED_BARRIER, WR_ALL_REDUCE_COALESCED, WR_ALL_GATHER_COALESCED,
   WR_REDUCE_SCATTER_COALESCED, WR_OTHER,
   WR_SEND = 32, WR_RECV, WR_RECV_ANY,
+  WR_REMOTE_CALL = 40,     /* no operation: a call by torch.distributed.rpc, among the wait rows only */
   WR_STEP = 48,            /* no operation: an optimizer step, among the records */
 };
 
@@ -234,7 +235,9 @@ typedef struct {
   uint16_t frame_peer[WR_FRAME_BLOCKS][WR_FRAME_CHANNELS]; /* connection + 1 behind each channel; 0 unused */
   uint64_t inflight_used;                                  /* bit maps of claimed rows */
   uint32_t waits_used;
-  uint32_t splits_head;                                    /* all-to-alls begun; wraps */
+  uint32_t splits_head;    /* all-to-alls begun; wraps */
+  uint32_t step_tid;       /* thread that made the latest optimizer step, 0 none */
+  uint32_t reserved;
   wr_inflight inflight[WR_INFLIGHT];
   wr_wait wait[WR_WAITS];
   wr_pair pair[WR_PAIRS];
@@ -322,6 +325,10 @@ WR_API void wr_op_polled(wr_ring *ring, wr_op *op);
 WR_API int wr_wait_begin(wr_ring *ring, wr_op *op, int how);        /* a wait row, -1 none */
 WR_API void wr_wait_end(wr_ring *ring, wr_op *op, int row);
 WR_API void wr_op_end(wr_ring *ring, wr_op *op, int status);        /* idempotent */
+/* This thread waits for the answer of a remote call; `peer` is the *global* rank that answers, -1 unknown. Such a row
+ * has no communicator (comm_id 0, comm_slot UINT16_MAX). A wait row, -1 none. */
+WR_API int wr_remote_wait_begin(wr_ring *ring, int32_t peer);
+WR_API void wr_remote_wait_end(wr_ring *ring, int row);
 /* Push one record: the tail of wr_op_end, on its own for sensors without an op. `seq` is ignored. */
 WR_API void wr_push(wr_ring *ring, const wr_record *record);
 /* The trace ID that wr_op_begin gives to operation `counter`. */

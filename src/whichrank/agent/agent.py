@@ -32,6 +32,7 @@ from whichrank.agent.outbox import Outbox
 from whichrank.agent.probe import Prober
 from whichrank.agent.profiles import Profiler
 from whichrank.agent.stacks import StackReader
+from whichrank.agent.threads import Subject
 from whichrank.model.telemetry import VERSION, AnotherJob, Batch, Request
 from whichrank.ring.folder import JobFolder, Owner
 from whichrank.wire.transport import AgentEnd
@@ -244,14 +245,15 @@ class Agent:
         if request.retell:
             self._node.tell_again()
         self._asked_closely, self._asked_connections = request.closely, request.connections
-        self._stacks.ask(self._living(request.stacks_of))
+        if request.stacks_of:
+            self._stacks.ask(self._living(request.stacks_of), {w.pid: w.rank for w in self._node if not w.ended_ns})
         self._profiler.ask(self._living(request.profiles_of), request.profile_s)
         self._prober.ask(request.probe)
 
-    def _living(self, ranks: list[int]) -> list[tuple[int, int]]:
-        """Of these ranks, those of this node that live, with their pids."""
+    def _living(self, ranks: list[int]) -> list[Subject]:
+        """Of these ranks, those of this node that live."""
         wanted = set(ranks)
-        return [(w.rank, w.pid) for w in self._node if w.rank in wanted and not w.ended_ns] if wanted else []
+        return [w.subject() for w in self._node if w.rank in wanted and not w.ended_ns] if wanted else []
 
     def _is_close(self) -> bool:
         if self._asked_closely or SUSPICIOUS_WAIT_NS < self._longest_wait_ns < ORDINARY_AFTER_NS:

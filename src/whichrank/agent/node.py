@@ -7,6 +7,7 @@ one with communicators is the rank, and at last the older one, since helpers com
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -21,6 +22,7 @@ from whichrank.agent.memory import OUT_OF_MEMORY, OomWatch
 from whichrank.agent.outbox import Outbox
 from whichrank.agent.processes import look_at_thread
 from whichrank.agent.rank import RankWatch
+from whichrank.agent.ringless import SUFFIX, NoRing, Ringless
 from whichrank.agent.tcp import Connections
 from whichrank.agent.usage import Host
 from whichrank.errors import RingFormatError
@@ -61,11 +63,12 @@ class Node:
         self._stamp = -1
         self._end_signals = EndSignals(folder.path)
         self._connections = Connections()
+        self._ringless = Ringless(folder.path)
 
     @property
     def rings(self) -> int:
         """Rings that could be read, of living and dead processes."""
-        return len(self._watches)
+        return sum(watch.has_ring for watch in self._watches.values())
 
     def watches(self) -> list[RankWatch]:
         """One watch per rank, by rank, as of the latest look."""
@@ -91,6 +94,7 @@ class Node:
         """Find new rings, look at all of them, and put what is told once into the outbox."""
         self._tell_end_signals()  # before any end that one of them leads to
         self._discover()
+        self._discover_ringless()
         self._oom.look(time.monotonic_ns())
         for watch in self._watches.values():
             watch.refresh(deep=deep)
@@ -158,6 +162,26 @@ class Node:
             if path not in self._watches or self._is_another(path):
                 self._open(path)
 
+    def _discover_ringless(self) -> None:
+        """Take up ranks that have no ring, and let go of those that have one by now."""
+        ringed = [watch for watch in self._watches.values() if watch.has_ring]
+        ranks, pids = {watch.rank for watch in ringed if not watch.ended_ns}, {watch.pid for watch in ringed}
+        for path, watch in list(self._watches.items()):
+            if not watch.has_ring and (watch.pid in pids or watch.rank in ranks):
+                self._let_go(path)
+        expected = max((int(watch.look.header["local_world_size"][0]) for watch in ringed), default=0)
+        for found in self._ringless.look(ranks, expected):
+            path = self._folder.path / f"{found.pid}{SUFFIX}"
+            if path not in self._watches:
+                with contextlib.suppress(RingFormatError, OSError):
+                    self._watches[path] = RankWatch(path, self._scratch, self._host, NoRing(found))
+                    self._inference[path] = WaitInference()
+
+    def _let_go(self, path: Path) -> None:
+        self._watches.pop(path).close()
+        del self._inference[path]
+        self._inferred.pop(path, None)
+
     def _is_another(self, path: Path) -> bool:
         """A new process has got the pid of a dead one, and made its ring in the same place."""
         watch = self._watches[path]
@@ -185,11 +209,9 @@ class Node:
         for path, watch in list(self._watches.items()):
             if path in chosen or not watch.ended_ns or time.monotonic_ns() - watch.ended_ns < KEEP_SUPERSEDED_NS:
                 continue
-            if not watch.reader.is_replaced():
+            if watch.has_ring and not watch.reader.is_replaced():
                 path.unlink(missing_ok=True)
-            watch.close()
-            del self._watches[path], self._inference[path]
-            self._inferred.pop(path, None)
+            self._let_go(path)
 
     def _tell_end(self, path: Path, watch: RankWatch) -> None:
         if watch.is_cut and path not in self._told_cut:

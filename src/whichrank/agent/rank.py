@@ -22,9 +22,12 @@ from whichrank.agent.processes import (
     cpu_of,
     io_of,
     living_children,
+    look_at_thread,
     reaped_status,
     wait_channel,
 )
+from whichrank.agent.ringless import NoRing
+from whichrank.agent.threads import Subject, forget_ended_threads, training_thread
 from whichrank.agent.usage import NO_USAGE, Host, UsageWatch
 from whichrank.errors import RingFormatError
 from whichrank.model.rows import RECORD, SPLITS_ROW
@@ -42,10 +45,11 @@ _UNKNOWN: Final = WaitChannel.UNKNOWN  # Python 3.11 looks members up anew each 
 
 
 class RankWatch:
-    """Watches the rank whose ring is at `path`.
+    """Watches the rank whose ring is at `path`, or one of which `no_ring` says who it is.
 
     Attributes:
         pid: Its process.
+        has_ring: It has one; else it is known by its process alone.
         look: The latest look at the ring.
         rank: Its global rank, -1 before it is known.
         comms_changed: Communicators came or went since they were told.
@@ -63,8 +67,9 @@ class RankWatch:
         OSError: It cannot be opened.
     """
 
-    def __init__(self, path: Path, scratch: Scratch, host: Host) -> None:
-        self.reader = RingReader(path, scratch)
+    def __init__(self, path: Path, scratch: Scratch, host: Host, no_ring: NoRing | None = None) -> None:
+        self.reader = no_ring or RingReader(path, scratch)
+        self.has_ring = no_ring is None
         try:
             self.look: RingLook = self.reader.look()
         except BaseException:
@@ -104,7 +109,7 @@ class RankWatch:
         return bool(self.look.header["init_ns"][0])
 
     def refresh(self, *, deep: bool) -> None:
-        """Look again at process and ring; `deep` also at its children and at where its main thread sleeps."""
+        """Look again at process and ring; `deep` also at its children and at where the thread that trains sleeps."""
         if self.ended_ns:
             if self.process.state == ProcessState.ZOMBIE:
                 self._bury()
@@ -114,16 +119,22 @@ class RankWatch:
             self._note_end()
         else:
             state = self.process.state
-            self.main_channel = wait_channel(self.pid, self.pid, state) if deep else _UNKNOWN
+            self.main_channel = self._channel(state) if deep else _UNKNOWN
             self._sample_busy(deep)
             self._sample_usage()
         self._read()
+        if deep and not self.ended_ns:
+            forget_ended_threads(self.pid, self.look)
 
     def note_end_if_over(self) -> None:
         """Look at the process only: its exit code is readable for a moment."""
         now = self._stat.look()
         if now.state in (ProcessState.ZOMBIE, ProcessState.GONE):
             self.refresh(deep=False)
+
+    def subject(self) -> Subject:
+        """The rank with the thread of it that trains, as of the latest look."""
+        return Subject(self.rank, self.pid, training_thread(self.pid, self.look, self.reader.step_tid()))
 
     def no_memory_kills(self) -> bool:
         """Whether its memory cgroup says that the kernel has killed none of its members."""
@@ -224,6 +235,13 @@ class RankWatch:
         os.close(fd)
         return -1
 
+    def _channel(self, state: ProcessState) -> WaitChannel:
+        """Where the thread that trains sleeps."""
+        tid = self.subject().tid
+        if tid in (0, self.pid):
+            return wait_channel(self.pid, self.pid, state)
+        return look_at_thread(self.pid, tid).channel
+
     def _is_over(self) -> bool:
         look = self.process
         is_other = self.start_ticks != 0 and look.start_ticks != self.start_ticks
@@ -252,7 +270,8 @@ class RankWatch:
     def _sample_usage(self) -> None:
         now_ns = time.monotonic_ns()
         if now_ns - self.usage_ns >= USAGE_EVERY_NS:
-            self.usage, self.usage_ns = self._usage_watch.sample(self.process, self.io), now_ns
+            tid = self.subject().tid
+            self.usage, self.usage_ns = self._usage_watch.sample(self.process, self.io, tid), now_ns
 
     def _sample_busy(self, deep: bool) -> None:
         """Over a window of a second, so that the rate of looks does not matter. Children are looked at on suspicion."""

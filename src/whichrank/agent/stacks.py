@@ -14,17 +14,19 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from whichrank.agent import py_spy
+from whichrank.agent.blocked import Family, source_of
 from whichrank.agent.processes import look_at_process, look_at_thread
+from whichrank.agent.threads import Subject
 from whichrank.errors import WhichrankError
-from whichrank.model.telemetry import Event, ProcessState, Stack
+from whichrank.model.telemetry import Event, ProcessState, Source, Stack, WaitChannel
 
 AGAIN_AFTER_S: Final = 4.0
 """The same rank is not read more often: the analyzer asks until it has heard."""
@@ -36,6 +38,8 @@ busy machine py-spy comes late to some. The second look is for where the first f
 HOLD_SAMPLES_PER_S: Final = 20
 HOLD_MOST_CPU: Final = 0.1
 """Share of the look that a thread may run and still be one that sleeps."""
+_WAITS_FOR_OTHERS: Final = (WaitChannel.IO, WaitChannel.OTHER, WaitChannel.UNKNOWN)
+"""Where a thread may wait for another process. UNKNOWN: some kernels hide the place."""
 
 _YAMA: Final = Path("/proc/sys/kernel/yama/ptrace_scope")
 
@@ -61,15 +65,21 @@ class _Thread(msgspec.Struct):
 _decoder = msgspec.json.Decoder(list[_Thread])
 
 
-def read_stacks(pid: int, timeout_s: float = py_spy.TIMEOUT_S) -> list[Stack]:
-    """The Python stacks of all threads of a process, the main one first.
+def read_stacks(pid: int, timeout_s: float = py_spy.TIMEOUT_S, *, trains: int = 0) -> list[Stack]:
+    """The Python stacks of all threads of a process, first the one that trains, then the main one.
+
+    Args:
+        pid: The process.
+        timeout_s: For py-spy.
+        trains: The thread that trains, 0 if it is not known.
 
     Raises:
         StacksRefusedError: py-spy is missing, may not read the process, or finds no Python in it.
     """
+    now = _Now.of(pid, trains, {})
     threads = _dump(pid, timeout_s)
     holder = sleeping_holder(pid) if any(thread.owns_gil and not thread.active for thread in threads) else None
-    return _stacks(threads, pid, holder)
+    return _stacks(threads, now, holder)
 
 
 def sleeping_holder(pid: int) -> int | None:
@@ -121,25 +131,58 @@ def _dump(pid: int, timeout_s: float) -> list[_Thread]:
         raise StacksRefusedError(f"py-spy's answer for process {pid} cannot be read: {error}") from error
 
 
-def _stacks(threads: list[_Thread], pid: int, holder: int | None) -> list[Stack]:
-    return sorted((_stack(thread, pid, holder) for thread in threads), key=lambda stack: not stack.main)
+class _Now(NamedTuple):
+    """What the threads of a process do in the kernel, just before a stack is taken: py-spy disturbs them."""
+
+    pid: int
+    trains: int
+    channels: dict[int, WaitChannel]
+    sources: dict[int, Source]
+
+    @classmethod
+    def of(cls, pid: int, trains: int, ranks: Mapping[int, int]) -> _Now:
+        """As it is now; `ranks` says which processes are ranks, and where it is empty sources are not looked for."""
+        channels = {tid: look_at_thread(pid, tid).channel for tid in _threads(pid)}
+        family = Family(ranks) if ranks else None
+        waiting = [tid for tid, channel in channels.items() if channel in _WAITS_FOR_OTHERS] if family else []
+        sources = {tid: source for tid in waiting if family and (source := source_of(pid, tid, family))}
+        return cls(pid, trains, channels, sources)
 
 
-def _stack(thread: _Thread, pid: int, holder: int | None) -> Stack:
+def _stacks(threads: list[_Thread], now: _Now, holder: int | None) -> list[Stack]:
+    stacks = [_stack(thread, now, holder) for thread in threads]
+    return sorted(stacks, key=lambda stack: (not stack.trains, not stack.main))
+
+
+def _stack(thread: _Thread, now: _Now, holder: int | None) -> Stack:
+    tid = thread.os_thread_id or 0
     name = thread.thread_name or f"thread {thread.os_thread_id}"
     frames = [f"{frame.name} ({frame.filename}:{frame.line})" for frame in thread.frames[:MOST_FRAMES]]
-    main = thread.os_thread_id == pid if thread.os_thread_id is not None else name == "MainThread"
-    asleep = holder is not None and thread.os_thread_id == holder
-    return Stack(name, main, asleep or (thread.owns_gil and thread.active), frames, asleep)
+    main = tid == now.pid if tid else name == "MainThread"
+    asleep = holder is not None and tid == holder
+    return Stack(
+        name,
+        main,
+        holds_gil=asleep or (thread.owns_gil and thread.active),
+        frames=frames,
+        asleep=asleep,
+        tid=tid,
+        trains=bool(tid) and tid == now.trains,
+        channel=now.channels.get(tid, WaitChannel.UNKNOWN),
+        source=now.sources.get(tid),
+    )
+
+
+def _threads(pid: int) -> list[int]:
+    try:
+        return [int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return []
 
 
 def _cpu_by_thread(pid: int) -> dict[int, int]:
     """CPU time in ns of the threads that can be told, by tid."""
-    try:
-        tids = [int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir()]
-    except OSError:
-        return {}
-    return {tid: look.cpu_ns for tid in tids if (look := look_at_thread(pid, tid)).cpu_ns >= 0}
+    return {tid: look.cpu_ns for tid in _threads(pid) if (look := look_at_thread(pid, tid)).cpu_ns >= 0}
 
 
 def _refusal(pid: int, said: str) -> StacksRefusedError:
@@ -168,18 +211,18 @@ class StackReader:
     """Reads stacks in a thread of its own, one process after the other, so that the looks go on."""
 
     def __init__(self) -> None:
-        self._wanted: SimpleQueue[tuple[int, int] | None] = SimpleQueue()
+        self._wanted: SimpleQueue[tuple[Subject, Mapping[int, int]] | None] = SimpleQueue()
         self._events: SimpleQueue[Event] = SimpleQueue()
         self._asked: dict[int, float] = {}
         self._thread: threading.Thread | None = None
 
-    def ask(self, ranks: Iterable[tuple[int, int]]) -> None:
-        """Want the stacks of (rank, pid), unless they were read a moment ago."""
+    def ask(self, subjects: Iterable[Subject], ranks: Mapping[int, int]) -> None:
+        """Want the stacks of these, unless they were read a moment ago; `ranks` says which processes are ranks."""
         now_s = time.monotonic()
-        for rank, pid in ranks:
-            if now_s - self._asked.get(pid, -AGAIN_AFTER_S) >= AGAIN_AFTER_S:
-                self._asked[pid] = now_s
-                self._wanted.put((rank, pid))
+        for subject in subjects:
+            if now_s - self._asked.get(subject.pid, -AGAIN_AFTER_S) >= AGAIN_AFTER_S:
+                self._asked[subject.pid] = now_s
+                self._wanted.put((subject, ranks))
                 self._start()
 
     def events(self) -> list[Event]:
@@ -199,25 +242,26 @@ class StackReader:
 
     def _work(self) -> None:
         while (wanted := self._wanted.get()) is not None:
-            rank, pid = wanted
+            (rank, pid, trains), ranks = wanted
             at_ns = time.monotonic_ns()
             try:
-                threads = _dump(pid, py_spy.TIMEOUT_S)
-                self._tell(rank, pid, at_ns, threads)
+                now = _Now.of(pid, trains, ranks)
+                self._tell(rank, at_ns, now, _dump(pid, py_spy.TIMEOUT_S))
             except StacksRefusedError as error:
                 said = f"{error.what}; {error.mend}" if error.mend else error.what
                 self._events.put(Event("stacks", rank, pid, at_ns, text=said))
 
-    def _tell(self, rank: int, pid: int, at_ns: int, threads: list[_Thread]) -> None:
+    def _tell(self, rank: int, at_ns: int, now: _Now, threads: list[_Thread]) -> None:
         """At once what is known; once more if the longer look finds that somebody sleeps with the GIL."""
+        pid = now.pid
         owners = [thread for thread in threads if thread.owns_gil]
         if not any(not owner.active for owner in owners):
-            self._events.put(Event("stacks", rank, pid, at_ns, stacks=_stacks(threads, pid, None)))
+            self._events.put(Event("stacks", rank, pid, at_ns, stacks=_stacks(threads, now, None)))
         if any(owner.active for owner in owners) or not self._is_worth_a_longer_look(owners):
             return
         holder = sleeping_holder(pid)
         if holder is not None or owners:
-            self._events.put(Event("stacks", rank, pid, at_ns, stacks=_stacks(threads, pid, holder)))
+            self._events.put(Event("stacks", rank, pid, at_ns, stacks=_stacks(threads, now, holder)))
 
     def _is_worth_a_longer_look(self, owners: list[_Thread]) -> bool:
         """Where py-spy saw no owner, only if nobody else's stacks wait for it."""

@@ -1,10 +1,10 @@
 """What a node gives to a rank: CPU time and the wait for it, limits, memory and files. Every two seconds per rank.
 
-The main thread's `schedstat` says how long it ran and how long it was ready and got no CPU. The control groups that
-hold the process, up to the root, say how many cores they may use and how long they were throttled. /proc/stat says how
-much of the node's CPU time a hypervisor gave to others, /proc/pressure how long somebody waited for memory or storage,
-and cpufreq how fast the core runs. All of it is there without privileges. What cannot be read is zero, and a limit that
-is not there is infinite.
+The `schedstat` of the thread that trains says how long it ran and how long it was ready and got no CPU. The control
+groups that hold the process, up to the root, say how many cores they may use and how long they were throttled.
+/proc/stat says how much of the node's CPU time a hypervisor gave to others, /proc/pressure how long somebody waited for
+memory or storage, and cpufreq how fast the core runs. All of it is there without privileges. What cannot be read is
+zero, and a limit that is not there is infinite.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Usage(NamedTuple):
     """One sample. Counters since the process (or the group) began."""
 
     cpu_ns: int
-    """The main thread ran."""
+    """The thread that trains ran."""
     delay_ns: int
-    """The main thread was ready and waited for a CPU."""
+    """The thread that trains was ready and waited for a CPU."""
     throttled_ns: int
     """Its control groups were throttled, added up."""
     limit_cores: float
@@ -124,13 +124,16 @@ class UsageWatch:
         self._membership = b""
         self._groups: list[Path] = []
         self._is_out_of_sight = False
+        self._tid = 0
+        self._latest = self._added = (0, 0)
 
-    def sample(self, process: ProcessLook, io: IoLook) -> Usage:
+    def sample(self, process: ProcessLook, io: IoLook, tid: int = 0) -> Usage:
         """As it is now.
 
         Args:
             process: What /proc/PID/stat says, which the caller has read.
             io: The same of /proc/PID/io.
+            tid: The thread that trains; 0 the main one.
         """
         membership = read(f"/proc/{self._pid}/cgroup")
         if membership != self._membership:
@@ -139,7 +142,7 @@ class UsageWatch:
             self._groups = self._host.mounts.groups_of(text, "cpu")
             self._is_out_of_sight = self._host.mounts.hides(text, "cpu")
             self.memory.enter(self._host.mounts.groups_of(text, "memory")[:1])
-        ran = read(f"/proc/{self._pid}/schedstat").split()
+        cpu_ns, delay_ns = self._ran(tid or self._pid)
         limits = [(limit_of(group), group) for group in self._groups]
         limited = [group for limit, group in limits if limit < NO_LIMIT]
         try:
@@ -147,8 +150,8 @@ class UsageWatch:
         except OSError:
             allowed = 0
         return Usage(
-            cpu_ns=int(ran[0]) if len(ran) > 1 else 0,
-            delay_ns=int(ran[1]) if len(ran) > 1 else 0,
+            cpu_ns=cpu_ns,
+            delay_ns=delay_ns,
             throttled_ns=sum(map(throttled_ns_of, limited)),
             limit_cores=math.nan if self._is_out_of_sight else min((limit for limit, _ in limits), default=NO_LIMIT),
             allowed_cores=allowed,
@@ -157,3 +160,13 @@ class UsageWatch:
             **self._host.shared()._asdict(),
             clock_mhz=self._host.clock_mhz(process.core),
         )
+
+    def _ran(self, tid: int) -> tuple[int, int]:
+        """How long the thread ran and waited for a CPU. Where another thread goes on, its counters go on as one."""
+        fields = read(f"/proc/{self._pid}/task/{tid}/schedstat").split()
+        now = (int(fields[0]), int(fields[1])) if len(fields) > 1 else (0, 0)
+        if tid != self._tid and self._tid:
+            (added_cpu, added_delay), (cpu, delay) = self._added, self._latest
+            self._added = added_cpu + cpu - now[0], added_delay + delay - now[1]
+        self._tid, self._latest = tid, now
+        return self._added[0] + now[0], self._added[1] + now[1]

@@ -390,6 +390,8 @@ class Analyzer:
         sides = sides_of(self.state, finding)
         self._want_stacks(sides, now_s)
         waited_s = now_s - finding.onset_s
+        if finding.ask:
+            self._want_stacks(list(finding.ask), now_s)
         if waited_s >= suspicious_s(self.config, self._usual.p99_s(finding.comm)):
             self._want_stacks([b.rank for b in finding.culprits or finding.candidates], now_s)
             self._prior = finding

@@ -19,6 +19,13 @@ from whichrank.analyzer.paths import dead_words
 from whichrank.analyzer.peers import WITNESS, Peers
 from whichrank.analyzer.reach import out_of_reach
 from whichrank.analyzer.reasons import held_up_by, reason_of
+from whichrank.analyzer.remote import (
+    held_from_outside,
+    quiet_beside_stopped,
+    sinks_left,
+    thread_waited_for,
+    waits_outside,
+)
 from whichrank.analyzer.state import JobState
 from whichrank.analyzer.told_by_counts import blame_ahead, may_be_ahead, members_unknown, waits_for_unknown
 from whichrank.locate import waitgraph
@@ -61,10 +68,10 @@ class Diagnosis:
             named: The ranks of each open incident, the one told last first.
         """
         if not len(waitgraph.lasting(picture, min_age_s)):
-            return None
+            return self._outside_only(picture, min_age_s)
         graph = waitgraph.build(picture, min_age_s)
         if not len(graph.edges.wait) and not len(graph.stuck):
-            return None
+            return self._outside_only(picture, min_age_s)
         halted = [int(r) for r in graph.sinks if picture.stopped[r] or picture.gone[r]]
         if halted:
             if len(graph.waiting) < len(halted) and in_order(self.state.ends())[halted].all():
@@ -75,8 +82,11 @@ class Diagnosis:
             return contradicts
         if len(graph.overtaken):
             return overtaken(self, picture, graph)
-        if len(graph.sinks):
-            return self._sinks(picture, graph, [int(r) for r in graph.sinks], hard=False)
+        outside, sinks = self._outside(picture, graph, min_age_s)
+        if outside:
+            return outside
+        if len(sinks):
+            return self._sinks(picture, graph, sinks, hard=False)
         away = out_of_reach(self.state.paths, picture, graph.waiting, self.state.ranks.agent)
         if away:
             wait = _oldest_wait(picture, graph)
@@ -93,6 +103,25 @@ class Diagnosis:
             return self._stuck(picture, graph)
         return None
 
+    # ---- waits outside of operations -------------------------------------------------------------------------------
+
+    def _outside(
+        self, picture: Picture, graph: waitgraph.WaitGraph, min_age_s: float
+    ) -> tuple[Finding | None, list[int]]:
+        """Who is to blame if a rank at the end of the graph waits outside of operations; and the ends that do not."""
+        sinks = {int(r): thread_waited_for(graph, int(r)) for r in graph.sinks}
+        waits = waits_outside(self, picture, sinks, min_age_s)
+        left, waiting = sinks_left(graph, waits), [int(r) for r in graph.waiting]
+        is_explained = bool(sinks) and not left
+        onset_s = float(_oldest_wait(picture, graph)["since_s"]) if is_explained else None
+        found = held_from_outside(self, picture, waits, waiting, onset_s)
+        return found if found and (found.hard or is_explained) else None, left
+
+    def _outside_only(self, picture: Picture, min_age_s: float) -> Finding | None:
+        """The same while nobody waits in an operation."""
+        waits = waits_outside(self, picture, {}, min_age_s)
+        return held_from_outside(self, picture, waits, [], None) if waits else quiet_beside_stopped(self, picture)
+
     # ---- sinks -----------------------------------------------------------------------------------------------------
 
     def _sinks(self, picture: Picture, graph: waitgraph.WaitGraph, sinks: list[int], hard: bool) -> Finding:
@@ -104,8 +133,9 @@ class Diagnosis:
         elif apart or ahead:
             named = []
         else:
-            unseen = len(graph.unseen) + waits_for_unknown(picture, graph)
-            named = held_up_by(self.state, sinks, min(since_s.values()), len(graph.waiting), unseen)
+            tids = {r: thread_waited_for(graph, r) for r in sinks}
+            waiting, unseen = len(graph.waiting), len(graph.unseen) + waits_for_unknown(picture, graph)
+            named = held_up_by(self.state, sinks, min(since_s.values()), waiting, unseen, tids)
         longest = min(named or sinks, key=lambda r: since_s[r])
         facts = waitgraph.waiting_for(picture, graph, longest)
         wait = facts["wait"]
@@ -115,7 +145,7 @@ class Diagnosis:
         blames, reasons = [], []
         for rank in named[:MOST_NAMED] or sinks[:LISTED]:
             own = waitgraph.waiting_for(picture, graph, rank)
-            told = reason_of(self.state, picture, rank)
+            told = reason_of(self.state, picture, rank, thread_waited_for(graph, rank))
             reasons.append(told.reason)
             certainty = told.confidence if named else share
             blames.append(Blame(rank, certainty, f"it {self._did(own)}, and {told.words}"))
@@ -152,7 +182,7 @@ class Diagnosis:
 
     def blame_of_sink(self, picture: Picture, graph: waitgraph.WaitGraph, rank: int) -> Blame:
         """What is said of a rank that others wait for and that waits for nobody."""
-        told = reason_of(self.state, picture, rank)
+        told = reason_of(self.state, picture, rank, thread_waited_for(graph, rank))
         did = self._did(waitgraph.waiting_for(picture, graph, rank))
         return Blame(rank, told.confidence, f"it {did}, and {told.words}")
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from whichrank.analyzer.reasons import main_stack, place_in
+from whichrank.analyzer.acting import acting_stack, place_in
 from whichrank.analyzer.state import JobState
 from whichrank.model.finding import Finding
 from whichrank.model.incident import AT, RAISED_AT, Evidence
@@ -42,7 +42,7 @@ def with_places(state: JobState, finding: Finding) -> Finding:
     exceptions = state.ends().exception if sides else []
     for rank in sides:
         is_of_now = _answered_s(state, rank) >= finding.onset_s
-        place = place_in(main_stack(state, rank)) if is_of_now else ""
+        place = place_in(acting_stack(state, rank)) if is_of_now else ""
         raised_at = _place_of(exceptions[rank]) if state.ranks.present[rank] else ""
         if place:
             facts.append(Evidence(what=AT, value=place, where=f"rank {rank}"))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from whichrank.analyzer.acting import acting_stack, name_of, place_in, stacks_of
 from whichrank.analyzer.state import JobState
 from whichrank.locate.deaths import how_it_ended, signal_of
 from whichrank.model.incident import Evidence, Reason
 from whichrank.model.picture import Picture
-from whichrank.model.telemetry import ProcessState, Stack, WaitChannel
+from whichrank.model.telemetry import ProcessState, SourceKind, Stack, WaitChannel
 
 _DATA = re.compile(r"dataloader|data_loader|_next_data|_get_data|_try_get_data|dataset", re.IGNORECASE)
 _CHECKPOINT = re.compile(
@@ -26,7 +28,13 @@ _RENDEZVOUS = re.compile(
     r"|\(.*\btorch/distributed/(?:rendezvous|elastic/utils/store)\.py:\d+\)$"
 )
 """Frames of torch's own code that waits for other ranks. Under them lie store waits in C++, which have no frame."""
-_LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python3|<frozen|<string>|importlib")
+_REMOTE_CALL = re.compile(r"^\w+ \(.*torch/(?:distributed/rpc/(?:api|rref_proxy)|futures/__init__)\.py:\d+\)$")
+"""Innermost frame of a thread that waits for the answer of a remote call, where no sensor has marked it."""
+_OTHER_PROCESS = re.compile(
+    r"^\w+ \(.*/multiprocessing/(?:connection|queues|managers|synchronize|popen_\w+)\.py:\d+\)$"
+)
+"""Innermost frames of a thread that waits for another process of the program's own."""
+INNERMOST = 3
 FEW = 4
 """Times as many ranks wait, at the least, for all that they wait for to be named on the word of operations alone."""
 MOST = 4
@@ -45,13 +53,14 @@ class Told:
     evidence: tuple[Evidence, ...] = ()
 
 
-def reason_of(state: JobState, picture: Picture, rank: int) -> Told:
+def reason_of(state: JobState, picture: Picture, rank: int, tid: int = 0) -> Told:
     """Why this rank does not act, in the words that follow "it has not entered ..., and".
 
     Args:
         state: The job.
         picture: The same job at one moment.
         rank: The rank in question.
+        tid: The thread that others wait for, 0 if it is not known.
     """
     row = state.ranks.rows[rank]
     pid = int(row["pid"])
@@ -60,7 +69,7 @@ def reason_of(state: JobState, picture: Picture, rank: int) -> Told:
     if picture.stopped[rank]:
         fact = Evidence(what="process state", value="stopped (T)", where=f"rank {rank}, pid {pid}")
         return Told(Reason.STOPPED, "its process is stopped", 0.99, (fact,))
-    stack = main_stack(state, rank)
+    stack = acting_stack(state, rank, tid)
     where = place_in(stack)
     if not was_observed(state, rank):
         return _by_its_operations(picture, rank, where)
@@ -69,13 +78,15 @@ def reason_of(state: JobState, picture: Picture, rank: int) -> Told:
             what="process state", value=ProcessState(int(row["state"])).name.lower(), where=f"rank {rank}, pid {pid}"
         )
     ]
-    if where:
-        facts.append(Evidence(what="main thread at", value=where, where=f"rank {rank}"))
+    if stack and where:
+        facts.append(Evidence(what=f"{name_of(stack)} at", value=where, where=f"rank {rank}"))
     at = f"; it is in {where}" if where else ""
-    if stack and stack.holds_gil and stack.asleep and row["main_wait_channel"] not in _NO_SLEEP:
-        return Told(
-            Reason.GIL_HELD, f"its main thread sleeps in the kernel while it holds the GIL{at}", 0.95, tuple(facts)
-        )
+    channel = _channel(stack, int(row["main_wait_channel"]))
+    holder = next((s for s in stacks_of(state, rank) if s.holds_gil and s.asleep), None)
+    if holder and (not holder.main or row["main_wait_channel"] not in _NO_SLEEP):
+        words = f"its {name_of(holder)} sleeps in the kernel while it holds the GIL"
+        held_at = f"; it is in {place_in(holder)}" if holder.frames else ""
+        return Told(Reason.GIL_HELD, words + held_at, 0.95, tuple(facts))
     frames = " ".join(stack.frames[:12]) if stack else ""
     if _CHECKPOINT.search(frames):
         return Told(Reason.CHECKPOINT, f"its process writes{at}", 0.9, tuple(facts))
@@ -86,15 +97,62 @@ def reason_of(state: JobState, picture: Picture, rank: int) -> Told:
     phase = row["phase"].decode(errors="replace")
     if phase:
         return Told(Reason.USER_CODE, f"it is in the phase '{phase}' that the script marked{at}", 0.9, tuple(facts))
-    if row["main_wait_channel"] in (WaitChannel.IO, WaitChannel.OTHER):
+    if stack and (awaited := _waits_for(stack)):
+        return Told(Reason.USER_CODE, f"it waits for {awaited[0]}{at}", awaited[1], tuple(facts))
+    if channel in (WaitChannel.IO, WaitChannel.OTHER):
         return Told(Reason.USER_CODE, f"it waits for something that is no operation{at}", 0.8, tuple(facts))
     return Told(Reason.USER_CODE, f"it runs its own code{at}", 0.95 if where else 0.9, tuple(facts))
 
 
+def _channel(stack: Stack | None, main_channel: int) -> int:
+    """Where the thread sleeps: as it was seen with its stack, else as the agent says of the rank."""
+    if stack is None or (stack.main and stack.channel == WaitChannel.UNKNOWN):
+        return main_channel
+    return stack.channel
+
+
+def _waits_for(stack: Stack) -> tuple[str, float] | None:
+    """Whom a thread waits for outside of any operation, in words, and how sure it is that its own rank is at fault."""
+    source = stack.source
+    if source is None:
+        return ("another process", 0.3) if waits_for_others(stack) else None
+    if source.kind is SourceKind.CHILD:
+        return f"its child process{''.join(f' {pid}' for pid in source.pids[:1])}", 0.85
+    if source.kind is SourceKind.ELSEWHERE:
+        return f"an answer from {source.address}", 0.75
+    if source.kind is SourceKind.RANK:
+        return f"a message from rank {source.ranks[0]}", 0.3
+    return "another process of the job", 0.3
+
+
+def waits_for_others(stack: Stack) -> bool:
+    """Does it wait for another rank, or may it, in no operation? Then its own rank is not at fault for sure."""
+    if stack.source is not None:
+        return stack.source.kind in (SourceKind.RANK, SourceKind.JOB)
+    innermost = stack.frames[:INNERMOST]
+    return any(_REMOTE_CALL.search(frame) or _OTHER_PROCESS.search(frame) for frame in innermost)
+
+
+def is_held_up(state: JobState, rank: int, tid: int = 0, since_s: float = -np.inf) -> bool:
+    """Was the thread that others wait for seen, since then, to wait for another process of the job?
+
+    Not in torch's own rendezvous, where it waits for the very ranks that wait for it, and not for data.
+    """
+    stack = acting_stack(state, rank, tid)
+    if stack is None or not _is_since(state, rank, since_s) or loads_data(stack):
+        return False
+    return waits_for_others(stack) and not any(_RENDEZVOUS.search(frame) for frame in stack.frames)
+
+
+def _is_since(state: JobState, rank: int, since_s: float) -> bool:
+    """Were the stacks of a rank taken after this time?"""
+    return bool(state.stacks[rank][0] + state.ranks.offset_s[rank] >= since_s)
+
+
 def in_rendezvous(state: JobState, rank: int, since_s: float = -np.inf) -> bool:
-    """Was the main thread seen, since then, to wait in torch's own code for other ranks, in no operation?"""
-    stack = main_stack(state, rank)
-    if stack is None or state.stacks[rank][0] + state.ranks.offset_s[rank] < since_s:
+    """Was the thread that trains seen, since then, to wait in torch's own code for other ranks, in no operation?"""
+    stack = acting_stack(state, rank)
+    if stack is None or not _is_since(state, rank, since_s):
         return False
     return any(_RENDEZVOUS.search(frame) for frame in stack.frames)
 
@@ -115,12 +173,20 @@ def _by_its_operations(picture: Picture, rank: int, where: str) -> Told:
     return Told(None, words, 0.85, (fact,))
 
 
-def held_up_by(state: JobState, ranks: list[int], since_s: float, waiting: int, unseen: int = 0) -> list[int]:
+def held_up_by(
+    state: JobState,
+    ranks: list[int],
+    since_s: float,
+    waiting: int,
+    unseen: int = 0,
+    tids: Mapping[int, int] | None = None,
+) -> list[int]:
     """Of several ranks that others wait for, the one on which it rests; none if that cannot be told.
 
     Ranks also wait for each other where no operation is seen: for a key in a store, a file, a lock, a socket. One that
     sleeps may look for what another will do every second, and both may stand in the same function. So nobody is
-    named, unless all but one are in torch's own rendezvous, where a rank does nothing but wait for others.
+    named, unless all but one are in torch's own rendezvous, where a rank does nothing but wait for others. Nor is one
+    that waits for another process of the job itself.
 
     Where no process was observed, as in recordings of operations, nothing more will come to light. Then all are named
     if they are few, and some are not all there is of a communicator that is new: such ranks wait for each other before
@@ -133,6 +199,7 @@ def held_up_by(state: JobState, ranks: list[int], since_s: float, waiting: int, 
         since_s: Stacks that are older say nothing.
         waiting: How many ranks wait.
         unseen: How many others they wait for that were not read.
+        tids: The thread of each that the others wait for, where it is known.
     """
     if state.recorded is not None and not any(was_observed(state, rank) for rank in ranks):
         if state.recorded.hides_messages and (len(ranks) > 1 or unseen):
@@ -142,7 +209,8 @@ def held_up_by(state: JobState, ranks: list[int], since_s: float, waiting: int, 
         are_few = len(ranks) <= MOST and FEW * len(ranks) <= waiting and not _is_all_of_a_new_group(state, ranks)
         return ranks if len(ranks) == 1 or are_few else []
     late = ranks if len(ranks) < 2 else [r for r in ranks if not in_rendezvous(state, r, since_s)]
-    return late if len(late) == 1 else []
+    tids = tids or {}
+    return late if len(late) == 1 and not is_held_up(state, late[0], tids.get(late[0], 0), since_s) else []
 
 
 def _is_all_of_a_new_group(state: JobState, ranks: list[int]) -> bool:
@@ -172,19 +240,3 @@ def _ended(state: JobState, rank: int) -> Told:
 def loads_data(stack: Stack | None) -> bool:
     """Is the thread in a data loader?"""
     return stack is not None and bool(_DATA.search(" ".join(stack.frames[:12])))
-
-
-def main_stack(state: JobState, rank: int) -> Stack | None:
-    """The main thread as py-spy saw it last, None if it was not looked at."""
-    told = state.stacks.get(rank)
-    if not told or not told[1]:
-        return None
-    return next((s for s in told[1] if s.main), told[1][0])
-
-
-def place_in(stack: Stack | None) -> str:
-    """The innermost frame of the user's own code, else the innermost frame; empty without a stack."""
-    if not stack or not stack.frames:
-        return ""
-    own = [f for f in stack.frames if not _LIBRARY.search(f)]
-    return (own or stack.frames)[0]

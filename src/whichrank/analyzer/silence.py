@@ -16,7 +16,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from whichrank.analyzer.reasons import in_rendezvous, main_stack, reason_of
+from whichrank.analyzer.acting import acting_stack
+from whichrank.analyzer.reasons import in_rendezvous, reason_of
 from whichrank.analyzer.state import JobState
 from whichrank.detect.hang import STEADY_S
 from whichrank.model.finding import Blame, Finding
@@ -66,7 +67,7 @@ def silent_job(
     if bool((picture.waits["since_s"] > since_s).any()) and picture.now_s - float(picture.waits["since_s"].max()) < 1.0:
         return None
     ranks = [int(r) for r in np.flatnonzero(alive)]
-    looked = [r for r in ranks if main_stack(state, r) is not None]
+    looked = [r for r in ranks if acting_stack(state, r) is not None]
     want_stacks([r for r in ranks if r not in looked][:64], picture.now_s)
     if silent_s < hang_timeout_s - STEADY_S or (len(looked) < len(ranks) and silent_s < hang_timeout_s + STACKS_S):
         return None
@@ -142,8 +143,8 @@ def _any_leaves(state: JobState, picture: Picture) -> bool:
 
 
 def _in_own_code(state: JobState, rank: int) -> bool:
-    """Does the main thread stand in code that is neither torch's nor the interpreter's coming and going?"""
-    stack = main_stack(state, rank)
+    """Does the thread that trains stand in code that is neither torch's nor the interpreter's coming and going?"""
+    stack = acting_stack(state, rank)
     if stack is None or any(_COMES_OR_GOES.search(frame) for frame in stack.frames):
         return False
     innermost = next((frame for frame in stack.frames if not _STANDARD.search(frame)), None)

@@ -17,7 +17,7 @@ from whichrank.analyzer.long_ops import LongOps
 from whichrank.analyzer.paths import Paths
 from whichrank.locate.deaths import Ends
 from whichrank.locate.interruption import Interruption
-from whichrank.model.picture import OPS, PAIRS, SPLITS_OF, WAITS, Bools, Picture, Recorded
+from whichrank.model.picture import OPS, PAIRS, REMOTE, SPLITS_OF, WAITS, Bools, Picture, Recorded
 from whichrank.model.rows import SPLITS, Kind, Status, WaitHow
 from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_TOLD, Batch, CommInfo, Event, ProcessState, Stack
 
@@ -54,6 +54,7 @@ class _Columns:
         self.stopped_since_s = np.zeros(0)  # when it was seen to be stopped first, if it still is
         self.went_on_s = np.zeros(0)  # when the latest operation was issued, at the earliest, that has completed
         self.agent = np.zeros(0, np.int64)
+        self.issuing_tid = np.zeros(0, np.int64)  # thread of the latest operation, 0 none
 
     def grow(self, size: int) -> None:
         if size <= self.size:
@@ -61,7 +62,7 @@ class _Columns:
         for name, fill in (
             ("rows", None), ("rates", None), ("present", False), ("read_s", 0.0), ("read_after_s", -np.inf),
             ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_looks", 0), ("running_looks", 0), ("stopped_since_s", 0.0),
-            ("agent", -1), ("went_on_s", 0.0),
+            ("agent", -1), ("went_on_s", 0.0), ("issuing_tid", 0),
         ):  # fmt: skip
             old = getattr(self, name)
             new = np.zeros(size, old.dtype) if fill is None else np.full(size, fill, old.dtype)
@@ -94,6 +95,7 @@ class JobState:
         self._places: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         self._place = _NO_PLACE
         self._waits: dict[int, np.ndarray[Any, Any]] = {}
+        self._remote: dict[int, np.ndarray[Any, Any]] = {}
         self._ops: dict[int, np.ndarray[Any, Any]] = {}
         self._pairs: dict[int, np.ndarray[Any, Any]] = {}
         self._splits: dict[int, np.ndarray[Any, Any]] = {}
@@ -141,6 +143,7 @@ class JobState:
             self._heard_s[agent] = now_s
             self._take_rates(rows["rank"], batch.rate_rows())
             self._waits[agent] = self._told_waits(batch)
+            self._remote[agent] = self._told_remote(batch)
             self._ops[agent] = self._told_ops(batch.inflight_rows())
             self._pairs[agent] = self._told_pairs(batch)
             self._take_splits(batch)
@@ -174,7 +177,7 @@ class JobState:
         self._restarted.add(rank)
         self._got_over.pop(rank, None)
         self._failed_ns.pop(rank, None)
-        self.ranks.went_on_s[rank] = 0.0
+        self.ranks.went_on_s[rank] = self.ranks.issuing_tid[rank] = 0
         self.long_ops.forget(rank)
         self.failed_ops.pop(rank, None)
         self._splits.pop(rank, None)
@@ -313,6 +316,8 @@ class JobState:
         self.member_done[at] = rows["done"]
         self.member_tid[at] = rows["last_tid"]
         self.member_seen[at] = True
+        latest = np.argsort(rows["last_issue_ns"], kind="stable")
+        self.ranks.issuing_tid[rows["rank"][latest]] = rows["last_tid"][latest]
         if len(rows):
             key = comm << 32 | rows["rank"]
             order = np.argsort(key)
@@ -339,6 +344,16 @@ class JobState:
         waits["explicit"] = (told["inferred"] == 0) & (row["how"] != WaitHow.POLL)
         waits["timeout_s"] = row["timeout_ms"] / 1e3
         return waits
+
+    def _told_remote(self, batch: Batch) -> np.ndarray[Any, Any]:
+        told = batch.wait_rows()
+        rank, row = told["rank"], told["row"]
+        told = told[(row["kind"] == Kind.REMOTE_CALL) & (rank >= 0) & (rank < self.ranks.size)]
+        rows = np.zeros(len(told), REMOTE)
+        rows["rank"], rows["tid"], rows["peer"] = told["rank"], told["row"]["tid"], told["row"]["peer"]
+        rows["peer"][(rows["peer"] < 0) | (rows["peer"] >= self.ranks.size)] = -1
+        rows["since_s"] = self._host_s(told["rank"], told["row"]["since_ns"])
+        return rows
 
     def _told_ops(self, told: np.ndarray[Any, Any], failed: bool = False) -> np.ndarray[Any, Any]:
         told, comm = self._known(told)
@@ -548,6 +563,8 @@ class JobState:
             member_tid=self.member_tid.copy(),
             member_seen=self.member_seen.copy(),
             recorded=self.recorded,
+            remote=self._own(REMOTE, self._remote),
+            issuing_tid=r.issuing_tid.copy(),
         )
 
     def _own(self, dtype: np.dtype[Any], told: dict[int, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:

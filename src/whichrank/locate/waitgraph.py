@@ -117,6 +117,9 @@ def build(picture: Picture, min_age_s: float) -> WaitGraph:
     blocked = _thread_key(rank[asked], waits["tid"][asked])
     tid = np.where(edges.target_tid > 0, edges.target_tid, picture.main_tid[safe])
     target_blocked = np.isin(_thread_key(edges.target, tid), blocked) & ~halted[safe]
+    if len(picture.issuing_tid):  # who has issued nothing there yet will do so from the thread that issues elsewhere
+        elsewhere = np.isin(_thread_key(edges.target, picture.issuing_tid[safe]), blocked) & ~halted[safe]
+        target_blocked |= (edges.target_tid == 0) & elsewhere
     ends = ~target_blocked & (edges.target >= 0) & ~edges.either
     sinks = np.unique(edges.target[ends & edges.known])
     unseen = np.setdiff1d(np.unique(edges.target[ends & ~edges.known]), sinks)

@@ -44,6 +44,8 @@ class Finding:
     """In which it happened, from 0, where that is known and is not the present one."""
     waited_for: frozenset[int] = frozenset()
     """All ranks that others wait for and that wait for nobody, named or not."""
+    ask: tuple[int, ...] = ()
+    """Other ranks whose stacks would decide."""
     complete: bool = True
     next: tuple[str, ...] = field(default=())
 

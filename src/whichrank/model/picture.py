@@ -39,6 +39,9 @@ WAITS = np.dtype(
 )
 """A thread that is blocked on an operation."""
 
+REMOTE = np.dtype([("rank", "i8"), ("tid", "i8"), ("peer", "i8"), ("since_s", "f8")])
+"""A thread that waits for the answer of a remote call; `peer` is the rank that answers, -1 unknown."""
+
 OPS = np.dtype(
     [
         ("rank", "i8"),
@@ -147,6 +150,10 @@ class Picture:
     """Rows of SPLITS_OF, of ranks that have ended or begin no more of them."""
     recorded: Recorded | None = None
     """It is of a recording that others made; None: an agent beside each rank looks."""
+    remote: np.ndarray[Any, Any] = field(default_factory=lambda: np.zeros(0, REMOTE))
+    """Rows of REMOTE."""
+    issuing_tid: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Thread that issued the latest operation of each rank, 0 none; empty where that is not known."""
 
     @property
     def world_size(self) -> int:

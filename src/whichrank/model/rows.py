@@ -36,6 +36,8 @@ class Kind(IntEnum):
     SEND = 32
     RECV = 33
     RECV_ANY = 34
+    REMOTE_CALL = 40  # no operation: a call by torch.distributed.rpc, among the waits only
+    OUTSIDE = 41  # no operation, and in no ring: a receive from another process, seen by the agent
     STEP = 48  # no operation: an optimizer step, among the records
 
 

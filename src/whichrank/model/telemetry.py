@@ -10,7 +10,7 @@ The analyzer turns ages (`read_ns - t`) into its own time; it never compares the
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Final, Literal
 
 import msgspec
@@ -54,7 +54,7 @@ RANK_ROW = np.dtype(
         ("world_size", "i4"),
         ("restart_count", "i4"),
         ("state", "u1"),  # ProcessState
-        ("main_wait_channel", "u1"),  # WaitChannel of the main thread
+        ("main_wait_channel", "u1"),  # WaitChannel of the thread that trains
         ("busy", "u1"),  # 1: it wrote, or its children used a CPU, since the last look
         ("signalled_stop", "u1"),  # reserved for job control stops
         ("exit_status", "i4"),  # as from wait(2); -1 unknown or alive
@@ -76,7 +76,7 @@ RANK_ROW = np.dtype(
         ("children_cpu_ns", "u8"),
         ("collected_ns", "u8"),  # in Python's garbage collector
         ("usage_ns", "u8"),  # when the fields down to `clock_mhz` were sampled; 0 never
-        ("main_cpu_ns", "u8"),  # the main thread ran
+        ("main_cpu_ns", "u8"),  # the thread that trains ran
         ("delay_ns", "u8"),  # it was ready, and waited for a CPU
         ("throttled_ns", "u8"),  # its control groups were held back
         ("limit_cores", "f4"),  # of its control groups, infinite if there is none, NaN if they cannot be read
@@ -209,6 +209,31 @@ class CommInfo(msgspec.Struct, frozen=True):
     """Global ranks by group rank; empty when the sensor could not know them."""
 
 
+class SourceKind(Enum):
+    """What would have to write for a thread to go on."""
+
+    CHILD = "child"
+    """Its own child processes, or their end."""
+    RANK = "rank"
+    """One other rank, or a child of it."""
+    JOB = "job"
+    """A service for several, such as a store, or several ranks: who is waited for is not known."""
+    ELSEWHERE = "elsewhere"
+    """Somebody on another machine, or no process of the job."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Another process that a thread waits for, outside of any operation."""
+
+    kind: SourceKind
+    pids: list[int] = []
+    """Processes on the node that have the other end."""
+    ranks: list[int] = []
+    """Ranks that these are, or descend from."""
+    address: str = ""
+    """The other end of a TCP connection."""
+
+
 class Stack(msgspec.Struct, frozen=True):
     """One thread of a rank as py-spy saw it, innermost frame first."""
 
@@ -221,6 +246,13 @@ class Stack(msgspec.Struct, frozen=True):
     """It held the GIL all through a second look and did not run: nobody else in its process can."""
     share: float = 0.0
     """Of the samples, where several were taken."""
+    tid: int = 0
+    trains: bool = False
+    """It makes the optimizer's steps, or else it issued the latest operation."""
+    channel: int = 0
+    """WaitChannel just before the stack was taken."""
+    source: Source | None = None
+    """What it waited for then."""
 
 
 class Probe(msgspec.Struct, frozen=True):
@@ -238,9 +270,9 @@ class Event(msgspec.Struct, frozen=True):
     """Something told once about a rank (or the node, rank -1)."""
 
     kind: str
-    """`exit`, `stacks`, `profile` (stacks of the main thread with their shares), `probe`, `note`, `launched` (pids of a
-    rank's parent, of the parent of that and so on), `signal` (the run of this node got the one of this name, which asks
-    the job to end)."""
+    """`exit`, `stacks`, `profile` (stacks of the thread that trains, with their shares), `probe`, `note`, `launched` (pids
+    of a rank's parent, of the parent of that and so on), `signal` (the run of this node got the one of this name, and it
+    asks the job to end)."""
     rank: int
     pid: int
     at_ns: int
@@ -363,7 +395,7 @@ class Request(msgspec.Struct, frozen=True):
     stacks_of: list[int] = []
     """Ranks whose stacks are wanted now."""
     profiles_of: list[int] = []
-    """Ranks whose main thread is to be sampled."""
+    """Ranks whose thread that trains is to be sampled."""
     profile_s: float = 0.0
     """For how long."""
     retell: bool = False

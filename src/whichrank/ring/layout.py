@@ -43,6 +43,8 @@ RING: Final = np.dtype(
         ("inflight_used", "u8"),
         ("waits_used", "u4"),
         ("splits_head", "u4"),
+        ("step_tid", "u4"),  # thread that made the latest optimizer step, 0 none
+        ("reserved", "u4"),
         ("inflight", INFLIGHT_ROW, (INFLIGHT,)),
         ("wait", WAIT, (WAITS,)),
         ("pair", PAIR, (PAIRS,)),

@@ -41,6 +41,7 @@ _RANK_BEHIND: Final = "mount or copy the whole file; a ring is removed by `which
 
 _COMM_AT, _MEMBERS_AT, _RECORD_AT = offset("comm"), offset("members"), offset("record")
 _CONNECTION_AT, _SPLITS_AT = offset("connection"), offset("splits")
+_STEP_TID_AT = offset("step_tid")
 _HEAD_AT = offset("head", HEADER)
 
 
@@ -106,6 +107,13 @@ class RingReader:
             RingFormatError: The file was cut short.
         """
         return np.frombuffer(self._read(HEADER.itemsize, 0), HEADER)
+
+    def step_tid(self) -> int:
+        """The thread that made the latest optimizer step; 0 none, or it cannot be read any more."""
+        try:
+            return int.from_bytes(os.pread(self._fd, 4, _STEP_TID_AT), "little")
+        except OSError:
+            return 0
 
     def look(self) -> RingLook:
         """A consistent copy of header and tables.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.errors import SensorError
 from whichrank.ring.trust import unsafe_file, unsafe_folder
-from whichrank.sensors import groups, steps
+from whichrank.sensors import groups, remote, steps
 from whichrank.sensors.native import C10D_SOURCE, INCLUDE, load_core, native_path
 
 if TYPE_CHECKING:
@@ -206,6 +206,7 @@ def switch_on(directory: bytes, identity: Identity, open_now: bool) -> None:
         sensor.wr_c10d_open_ring()
     _follow_groups()
     steps.watch()
+    remote.watch(sensor.wr_c10d_open_ring)
     _sensor = sensor
 
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whichrank.errors import SensorError
-from whichrank.sensors import groups, marks, steps
+from whichrank.sensors import groups, marks, remote, steps
 from whichrank.sensors.abi import (
     DONE,
     DROPPED,
@@ -137,6 +137,7 @@ class Sensor:
         marks.claim_sends(self, ProcessGroup)
         groups.watch(self.open_group, self.retime_groups, self.close_group)
         steps.watch()
+        remote.watch(self.open_ring)
         os.register_at_fork(after_in_child=self._forget_in_child)
         atexit.register(self._stop_looking)
 

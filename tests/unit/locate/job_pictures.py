@@ -38,6 +38,7 @@ class Job:
         self.done = np.zeros(sum(sizes), np.int64)
         self.tid = np.array([main_tid(max(r, 0)) for m in self.members for r in m], np.int64)
         self.seen = np.ones(sum(sizes), np.bool_)
+        self.issuing_tid = np.zeros(ranks, np.int64)
         self._waits: list[dict[str, Any]] = []
         self._pairs: list[tuple[int, int, int, int, int, int, int]] = []
         self._ops: list[dict[str, Any]] = []
@@ -115,6 +116,7 @@ class Job:
             member_done=self.done,
             member_tid=self.tid,
             member_seen=self.seen,
+            issuing_tid=self.issuing_tid,
         )
 
 

@@ -179,6 +179,14 @@ def test_a_target_that_has_never_used_the_communicator_is_served_by_its_main_thr
     assert graph_of(job).sinks.tolist() == [2]
 
 
+def test_or_by_the_thread_that_issued_its_latest_operation_elsewhere() -> None:
+    # GIVEN rank 1 trains in a thread of its own, which waits on dp, and nothing of it was issued on tp yet
+    job = Job(3, tp=[0, 1], dp=[1, 2]).waits(0, "tp", 1).waits(1, "dp", 1, tid=777).entered("tp", 0, 1, tid=0)
+    job.issuing_tid[1] = 777
+    # THEN rank 1 is a victim
+    assert graph_of(job).sinks.tolist() == [2]
+
+
 def test_absence_counts_only_if_the_ring_was_read_after_the_others_entered() -> None:
     # GIVEN rank 1 may have been read before rank 0 entered
     job = Job(2, tp=[0, 1]).waits(0, "tp", 4, for_s=2.0)

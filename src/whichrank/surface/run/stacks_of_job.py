@@ -186,7 +186,7 @@ def _elsewhere(incidents: dict[str, tuple[Incident, ...]], named: dict[str, list
 def _read(watch: RankWatch, folder: JobFolder) -> RankStacks:
     found = RankStacks(rank=watch.rank, pid=watch.pid, state=watch.process.state.name.lower(), job=folder.job)
     try:
-        found.stacks = read_stacks(watch.pid)
+        found.stacks = read_stacks(watch.pid, trains=watch.subject().tid)
     except StacksRefusedError as error:
         found.refused = f"{error.what}; {error.mend}" if error.mend else error.what
     return found
