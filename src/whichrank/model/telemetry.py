@@ -239,7 +239,7 @@ class Event(msgspec.Struct, frozen=True):
     kind: str
     """`exit`, `stacks`, `profile` (stacks of the main thread with their shares), `probe`, `note`, `launched` (pids of a
     rank's parent, of the parent of that and so on), `signal` (the run of this node got the one of this name, which asks
-    the job to end)."""
+    the job to end), `asked` (a process of the job sent it to this rank)."""
     rank: int
     pid: int
     at_ns: int
