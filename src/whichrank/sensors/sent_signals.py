@@ -1,8 +1,8 @@
 """Writes down which signals this process sends to others to end them.
 
 A launcher that is asked to end passes the signal on: `torchrun`, `multiprocessing` and `subprocess` all call `os.kill`
-or `os.killpg`. A rank that catches the signal exits seconds later with a code of its own, and nothing else tells that it
-was asked to. The functions stay what they are for their callers.
+or `os.killpg`. A rank that catches the signal exits seconds later with a code of its own, and nothing else tells that
+it was asked to. The functions stay what they are for their callers.
 """
 
 from __future__ import annotations
