@@ -27,7 +27,7 @@ from whichrank.agent.tcp import Connections
 from whichrank.agent.usage import Host
 from whichrank.errors import RingFormatError
 from whichrank.model.telemetry import Event
-from whichrank.ring.end_signals import EndSignals
+from whichrank.ring.end_signals import EndSignal, EndSignals
 from whichrank.ring.folder import JobFolder
 from whichrank.ring.reader import Rows, Scratch
 
@@ -92,13 +92,14 @@ class Node:
 
     def refresh(self, *, deep: bool) -> None:
         """Find new rings, look at all of them, and put what is told once into the outbox."""
-        self._tell_end_signals()  # before any end that one of them leads to
+        signals = self._end_signals.news()  # before processes are looked at: none ends because of one that is not told
         self._discover()
         self._discover_ringless()
         self._oom.look(time.monotonic_ns())
         for watch in self._watches.values():
             watch.refresh(deep=deep)
         self._chosen = self._choose()
+        self._tell_end_signals(signals)
         for path, watch in self._watches.items():
             self._tell_end(path, watch)
         for watch in self.watches():
@@ -242,9 +243,13 @@ class Node:
                     all_told = watch.is_cut
         return all_told
 
-    def _tell_end_signals(self) -> None:
-        for told in self._end_signals.news():
-            self._outbox.add_event(Event("signal", -1, 0, told.at_ns, told.name))
+    def _tell_end_signals(self, signals: list[EndSignal]) -> None:
+        for told in signals:
+            if not told.target:
+                self._outbox.add_event(Event("signal", -1, 0, told.at_ns, told.name))
+            for watch in self.watches():
+                if told.target in (watch.pid, *watch.ancestors):
+                    self._outbox.add_event(Event("asked", watch.rank, watch.pid, told.at_ns, told.name))
 
     def _tell_launched(self, watch: RankWatch) -> None:
         """By which processes it was started: a rank that starts others also ends them."""

@@ -112,6 +112,7 @@ class JobState:
         self.stacks: dict[int, tuple[float, list[Stack], str]] = {}
         self.profiles: dict[int, tuple[int, list[Stack]]] = {}
         self.exits: dict[int, Event] = {}
+        self._asked: dict[int, tuple[int, int]] = {}  # the pid of a rank, and when it was sent a signal to end
         self._ancestors: dict[int, tuple[int, list[int]]] = {}  # the pid of a rank and of those that started it
         self._got_over: dict[int, tuple[np.void, int]] = {}  # the rank's row then, and until when by its host's clock
         self._failed_ns: dict[int, list[int]] = {}  # ends of operations that failed, by their host's clock
@@ -428,6 +429,9 @@ class JobState:
             return  # of the node, or of a process that was replaced
         if event.kind == "exit":
             self.exits[event.rank] = event
+        elif event.kind == "asked":
+            if self._asked.get(event.rank, (-1, 0))[0] != event.pid:
+                self._asked[event.rank] = event.pid, event.at_ns
         elif event.kind == "launched":
             self._ancestors[event.rank] = event.pid, [int(pid) for pid in event.text.split() if pid.isdigit()]
         elif event.kind == "stacks":
@@ -505,6 +509,9 @@ class JobState:
         status = np.where(r.present, r.rows["exit_status"], -1).astype(np.int64)
         for rank, event in self.exits.items():
             status[rank] = event.status if event.status >= 0 else status[rank]
+        asked = np.zeros(r.size, np.bool_)
+        for rank, (pid, at_ns) in self._asked.items():
+            asked[rank] = pid == r.rows["pid"][rank] and r.rows["ended_ns"][rank] > at_ns
         in_order = (status < 0) & (r.rows["closed_ns"] > 0) & (r.rows["exception_ns"] == 0)
         return Ends(
             gone=self._has_ended() & r.present,
@@ -516,6 +523,7 @@ class JobState:
             exception=_texts(r.rows["exception"]),
             closed_s=self._host_s(every, r.rows["closed_ns"]),
             node=r.agent,
+            asked=asked,
         )
 
     def launched_by(self) -> NDArray[np.int64]:

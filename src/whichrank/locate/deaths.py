@@ -70,6 +70,8 @@ class Ends:
     """The interpreter began to end in order."""
     node: Ints
     """The node that the rank runs on, a number."""
+    asked: Bools
+    """A process of the job had sent it a signal to end before it ended."""
 
     def but_for(self, ended: Bools, raised: Bools, failed: Bools, again_s: Floats) -> Ends:
         """As if these ends, exceptions and failures had not been.
@@ -94,6 +96,7 @@ class Ends:
             exception=texts(self.exception, raised),
             closed_s=np.where(ended, 0.0, self.closed_s),
             node=self.node,
+            asked=self.asked & ~ended,
         )
 
 
@@ -117,8 +120,11 @@ def _is_of_a_connection(text: str) -> bool:
 
 
 def told_to_end(ends: Ends) -> Bools:
-    """Ranks that a launcher, a terminal or the user ended: by signal, or by the exception that it becomes."""
-    return _signalled(ends) | _interrupted(ends)
+    """Ranks that a launcher, a terminal or the user ended: by signal, or by the exception or exit that it becomes."""
+    exited = np.array(
+        [exit_code_of(int(s)) is not None and not e for s, e in zip(ends.status, ends.exception, strict=True)]
+    )
+    return np.asarray(_signalled(ends) | _interrupted(ends) | (ends.asked & exited))
 
 
 def told_to_end_s(ends: Ends) -> Floats:

@@ -270,9 +270,9 @@ class Event(msgspec.Struct, frozen=True):
     """Something told once about a rank (or the node, rank -1)."""
 
     kind: str
-    """`exit`, `stacks`, `profile` (stacks of the thread that trains, with their shares), `probe`, `note`, `launched` (pids
-    of a rank's parent, of the parent of that and so on), `signal` (the run of this node got the one of this name, and it
-    asks the job to end)."""
+    """`exit`, `stacks`, `profile` (stacks of the thread that trains, with their shares), `probe`, `note`, `launched`
+    (pids of a rank's parent, of the parent of that and so on), `signal` (the run of this node got the one of this name,
+    which asks the job to end), `asked` (a process of the job sent it to this rank)."""
     rank: int
     pid: int
     at_ns: int

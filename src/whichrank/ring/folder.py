@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from whichrank.errors import RingFormatError, SensorError, UsageError
-from whichrank.ring.end_signals import FILE_NAME as END_SIGNALS_NAME
+from whichrank.ring.end_signals import FILE_NAMES as END_SIGNALS_NAMES
 from whichrank.ring.reader import RingReader
 from whichrank.ring.trust import unsafe_folder
 
@@ -170,7 +170,8 @@ class JobFolder:
         if living:
             return False
         _unlink(self.path / SOCKET_NAME, stat.S_ISSOCK)
-        _unlink(self.path / END_SIGNALS_NAME, stat.S_ISREG)
+        for name in END_SIGNALS_NAMES:
+            _unlink(self.path / name, stat.S_ISREG)
         with contextlib.suppress(OSError):
             if set(os.listdir(self.path)) <= {OWNER}:  # noqa: PTH208  # names are all that is needed
                 _unlink(self.path / OWNER, stat.S_ISREG)

@@ -7,8 +7,9 @@ import ctypes
 import os
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 
-from whichrank.sensors import c10d, collector, exceptions
+from whichrank.sensors import c10d, collector, exceptions, sent_signals
 from whichrank.sensors.native import load_core, on_ring
 from whichrank.sensors.place import make_place
 
@@ -71,4 +72,5 @@ def enable() -> None:
     collector.watch()
     core.wr_ring_close.restype = None
     atexit.register(core.wr_ring_close)
+    sent_signals.watch(Path(os.environ["WHICHRANK_DIR"]))
     exceptions.watch(on_ring(core, "wr_note_exception", ctypes.c_char_p))  # behind, so that it is told before the end

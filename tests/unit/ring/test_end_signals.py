@@ -31,7 +31,7 @@ def test_signal_is_read_once_with_its_time(folder: JobFolder) -> None:
     write_end_signal(folder.path, signal.SIGTERM)
     # THEN both are told, in order, and once
     told = signals.news()
-    assert [one.name for one in told] == ["SIGINT", "SIGTERM"]
+    assert [(one.name, one.target) for one in told] == [("SIGINT", 0), ("SIGTERM", 0)]
     assert before_ns <= told[0].at_ns <= told[1].at_ns <= time.monotonic_ns()
     assert signals.news() == []
     write_end_signal(folder.path, signal.SIGHUP)
@@ -41,13 +41,16 @@ def test_signal_is_read_once_with_its_time(folder: JobFolder) -> None:
 def test_the_file_is_small_and_the_users_own_and_goes_with_the_folder(folder: JobFolder) -> None:
     for _ in range(1000):
         write_end_signal(folder.path, signal.SIGINT)
+    write_end_signal(folder.path, signal.SIGTERM, 4211)
     status = (folder.path / FILE_NAME).stat()
     assert status.st_size < 5000
     assert stat.S_IMODE(status.st_mode) == 0o600
     assert folder.remove()
 
 
-@pytest.mark.parametrize("content", [b"15\n", b"x 1\n", b"2 -1\n", b"9 77\n", b"999 1\n", b"\xff\xfe\n", b"2 17"])
+@pytest.mark.parametrize(
+    "content", [b"15 7\n", b"x 1 0\n", b"2 -1 0\n", b"9 77 0\n", b"999 1 0\n", b"\xff\xfe\n", b"2 17 0"]
+)
 def test_what_is_no_whole_line_of_ours_is_passed_over(folder: JobFolder, content: bytes) -> None:
     (folder.path / FILE_NAME).write_bytes(content)
     assert EndSignals(folder.path).news() == []
