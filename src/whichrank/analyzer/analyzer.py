@@ -374,8 +374,8 @@ class Analyzer:
         if _is_being_ended(picture, ends):
             return []  # the launcher or the user ends the job: what ranks wait for now says nothing
         finding = self.diagnosis.hang(picture, LOOK_AT_S, self.ledger.named)
-        if finding is None:
-            finding = stopped_in_rendezvous(self.state, picture, self._want_stacks)
+        if finding is None or not finding.names:
+            finding = stopped_in_rendezvous(self.state, picture, self._want_stacks) or finding
         if finding is None:
             finding = silent_job(
                 self.state, picture, self.config.hang_timeout_s, self.config.busy_factor, self._want_stacks

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from whichrank.analyzer.acting import acting_stack, is_own, place_in, serves, serving_stack, stacks_of, waits_for_thread
-from whichrank.analyzer.reasons import in_rendezvous, is_held_up, reason_of, waits_for_others
+from whichrank.analyzer.reasons import is_held_up, reason_of, waits_for_others
 from whichrank.locate.deaths import in_order
 from whichrank.locate.waitgraph import WaitGraph
 from whichrank.model.finding import Blame, Finding
@@ -155,8 +155,8 @@ def held_from_outside(
 def quiet_beside_stopped(diagnosis: Diagnosis, picture: Picture) -> Finding | None:
     """One rank is stopped, and the rest of the job is quiet in no operation: do the others wait for it?
 
-    They may wait for a key in a store, or still be in the rendezvous. If one is seen to wait for another process, the
-    stopped one is named; until then it is a candidate, and stacks are asked for.
+    They may wait for a key in a store. If one is seen to wait for another process, the stopped one is named; until then
+    it is a candidate, and stacks are asked for. Of torch's rendezvous see `stopped_in_rendezvous`.
     """
     state = diagnosis.state
     stopped = np.flatnonzero(picture.stopped & picture.present).tolist()
@@ -167,7 +167,7 @@ def quiet_beside_stopped(diagnosis: Diagnosis, picture: Picture) -> Finding | No
     if picture.now_s - quiet_since_s(diagnosis) < QUIET_S:
         return None
     others = np.flatnonzero(alive)[:LISTED].tolist()
-    seen = [r for r in others if is_held_up(state, r, 0, since_s) or in_rendezvous(state, r, since_s)]
+    seen = [r for r in others if is_held_up(state, r, 0, since_s)]
     if seen:
         waits = [Wait(rank, 0, frozenset(), since_s, is_call=False) for rank in seen]
         return held_from_outside(diagnosis, picture, waits, [], None)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from whichrank.analyzer.growing import Growing
 from whichrank.analyzer.long_ops import LongOps
 from whichrank.analyzer.paths import Paths
+from whichrank.analyzer.rank_columns import RankColumns
 from whichrank.locate.deaths import Ends
 from whichrank.locate.interruption import Interruption
 from whichrank.model.picture import OPS, PAIRS, REMOTE, SPLITS_OF, WAITS, Bools, Picture, Recorded
@@ -32,47 +33,7 @@ MAX_WORLD = 1 << 20
 MAX_MEMBERSHIPS = 1 << 24
 _MEMBER_COLUMNS = ("member_rank", "member_issued", "member_done", "member_tid")
 _MEMBER_FLAGS = ("member_seen",)
-WORKING_CPU = 0.2
-"""Share of a core above which a process computes."""
 _NO_PLACE = (np.zeros(0, np.int64), np.zeros(0, np.int64))
-
-
-class _Columns:
-    """Arrays over ranks that grow with the highest rank seen."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.rows = np.zeros(0, RANK_ROW)
-        self.rates = np.zeros(0, RATE_ROW)
-        self.present = np.zeros(0, np.bool_)
-        self.read_s = np.zeros(0)
-        self.read_after_s = np.full(0, -np.inf)
-        self.offset_s = np.zeros(0)  # analyzer seconds minus host monotonic seconds
-        self.cpu_share = np.zeros(0)
-        self.stopped_looks = np.zeros(0, np.int64)
-        self.running_looks = np.zeros(0, np.int64)
-        self.stopped_since_s = np.zeros(0)  # when it was seen to be stopped first, if it still is
-        self.went_on_s = np.zeros(0)  # when the latest operation was issued, at the earliest, that has completed
-        self.agent = np.zeros(0, np.int64)
-        self.issuing_tid = np.zeros(0, np.int64)  # thread of the latest operation, 0 none
-
-    def grow(self, size: int) -> None:
-        if size <= self.size:
-            return
-        for name, fill in (
-            ("rows", None), ("rates", None), ("present", False), ("read_s", 0.0), ("read_after_s", -np.inf),
-            ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_looks", 0), ("running_looks", 0), ("stopped_since_s", 0.0),
-            ("agent", -1), ("went_on_s", 0.0), ("issuing_tid", 0),
-        ):  # fmt: skip
-            old = getattr(self, name)
-            new = np.zeros(size, old.dtype) if fill is None else np.full(size, fill, old.dtype)
-            new[: len(old)] = old
-            setattr(self, name, new)
-        self.size = size
-
-    def compute(self, which: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which of these ranks compute, or would on a machine that is too busy; who waits runs for moments only."""
-        return np.asarray((self.running_looks[which] >= 2) | (self.cpu_share[which] > WORKING_CPU))
 
 
 class JobState:
@@ -80,7 +41,7 @@ class JobState:
 
     def __init__(self) -> None:
         self.recorded: Recorded | None = None
-        self.ranks = _Columns()
+        self.ranks = RankColumns()
         self.info: list[CommInfo] = []
         self.host: dict[int, str] = {}
         self.job: dict[int, str] = {}

@@ -41,8 +41,8 @@ class JobFile(msgspec.Struct, frozen=True):
     """What is read of `job.json`."""
 
     job: str = ""
-    world_size: int = 0
-    """0: not known."""
+    world_size: int | None = None
+    """None: not known."""
     hosts: tuple[str, ...] = ()
 
 

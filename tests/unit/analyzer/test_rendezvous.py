@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from batches import analyzer, watch
-from test_silence import IMPORT, INIT, OWN, RENDEZVOUS, Silent
+from test_silence import IMPORT, INIT, OWN, RENDEZVOUS, Silent, named
 
 from whichrank.model.incident import Cause, Incident, Reason
 from whichrank.model.telemetry import ProcessState
@@ -35,7 +35,7 @@ def test_a_rank_that_is_stopped_while_the_others_meet_is_named_at_once(frames: l
 def test_who_is_late_besides_may_be_all_that_is_missing() -> None:
     # GIVEN another rank that runs its own code, or comes up WHEN one is stopped THEN nobody is named
     for other in (OWN, IMPORT):
-        assert not stopped_at(Silent([INIT, other, INIT, INIT]), 2)
+        assert not named(stopped_at(Silent([INIT, other, INIT, INIT]), 2))
 
 
 def test_a_stopped_rank_for_which_nobody_is_seen_to_wait_is_no_hang() -> None:
@@ -53,4 +53,4 @@ def test_a_stack_that_is_older_than_the_stop_says_nothing() -> None:
     node.stacks.clear()
     node.is_(2, ProcessState.STOPPED)
     # THEN it is not known that they still wait
-    assert not watch(job, node, first_s=2.5, last_s=8.0)
+    assert not named(watch(job, node, first_s=2.5, last_s=8.0))

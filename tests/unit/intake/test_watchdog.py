@@ -120,7 +120,7 @@ def test_a_member_that_alone_has_written_waits_for_members_that_are_not_known(
     assert waits_and_nobody_is_named(incident, (rank,))
     assert incident.communicator
     assert incident.communicator.members == ()
-    assert "Stage: all_gather #49387 on " in paragraph(incident)
+    assert "where       all_gather #49387 on " in paragraph(incident)
     assert "members not known" in paragraph(incident)
 
 

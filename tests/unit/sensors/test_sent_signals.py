@@ -32,7 +32,9 @@ def test_what_ends_a_process_is_told_with_its_pid(signals: EndSignals) -> None:
     # GIVEN processes that are ended by subprocess, by their group and by multiprocessing
     one, group = sleeper(), sleeper()
     child = multiprocessing.get_context("fork").Process(target=signal.pause)
+    left_by_others = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a fork inherits it
     child.start()
+    signal.signal(signal.SIGTERM, left_by_others)
     one.terminate()
     os.killpg(group.pid, signal.SIGINT)
     child.terminate()

@@ -142,17 +142,17 @@ def test_every_verdict_is_shown_live() -> None:
 def _gathered(tmp_path_factory: pytest.TempPathFactory) -> Gathered:
     folder = tmp_path_factory.mktemp("dumps")
     write_case(next(case for case in cases() if case.name == "host stopped, dp8, whole"), folder)
-    return replace(gather([folder]), incidents=tuple(SOME), rounds=(None,) * len(SOME))
+    return replace(gather([folder]).gathered, incidents=tuple(SOME), scenes=(None,) * len(SOME), job_scene=None)
 
 
 def test_every_verdict_is_on_the_page_of_a_report(gathered: Gathered) -> None:
-    text = page_of(gathered, ("hosts", "paths"))
+    text = page_of(gathered)
     assert all(case.id in text for case in SOME)
 
 
 def test_every_verdict_is_exported(gathered: Gathered) -> None:
-    marks = [event["name"] for event in json.loads(trace_of(gathered))["traceEvents"] if event["ph"] == "i"]
+    marks = [event["name"] for event in json.loads(b"".join(trace_of(gathered)))["traceEvents"] if event["ph"] == "i"]
     assert marks
-    assert len(json.loads(json_of(gathered))["incidents"]) == len(SOME)
-    assert len(csv_of(gathered).splitlines()) == len(gathered.spans) + 1
+    assert len(json.loads(b"".join(json_of(gathered)))["incidents"]) == len(SOME)
+    assert len(b"".join(csv_of(gathered)).splitlines()) == len(gathered.spans) + 1
     assert np.isfinite(gathered.spans["start_s"]).all()

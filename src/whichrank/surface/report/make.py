@@ -165,7 +165,7 @@ def _of_record(path: Path, why: str = "") -> Source:
     scenes = tuple(Scene(times=tuple(times.values()) if one.kind == "slow" else ()) for one in reading.incidents)
     gathered = Gathered(
         job=reading.job,
-        world_size=about.world_size,
+        world_size=about.world_size or 0,
         hosts={one.rank: one.host for one in named if one.host},
         incidents=reading.incidents,
         scenes=scenes,

@@ -1,0 +1,52 @@
+"""What is known of each rank now, as arrays over ranks: its latest row, and what was measured between two looks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.model.telemetry import RANK_ROW, RATE_ROW
+
+WORKING_CPU = 0.2
+"""Share of a core above which a process computes."""
+
+
+class RankColumns:
+    """Arrays over ranks that grow with the highest rank seen."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.rows = np.zeros(0, RANK_ROW)
+        self.rates = np.zeros(0, RATE_ROW)
+        self.present = np.zeros(0, np.bool_)
+        self.read_s = np.zeros(0)
+        self.read_after_s = np.full(0, -np.inf)
+        self.offset_s = np.zeros(0)  # analyzer seconds minus host monotonic seconds
+        self.cpu_share = np.zeros(0)
+        self.stopped_looks = np.zeros(0, np.int64)
+        self.running_looks = np.zeros(0, np.int64)
+        self.stopped_since_s = np.zeros(0)  # when it was seen to be stopped first, if it still is
+        self.went_on_s = np.zeros(0)  # when the latest operation was issued, at the earliest, that has completed
+        self.agent = np.zeros(0, np.int64)
+        self.issuing_tid = np.zeros(0, np.int64)  # thread of the latest operation, 0 none
+
+    def grow(self, size: int) -> None:
+        """Make room for so many ranks."""
+        if size <= self.size:
+            return
+        for name, fill in (
+            ("rows", None), ("rates", None), ("present", False), ("read_s", 0.0), ("read_after_s", -np.inf),
+            ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_looks", 0), ("running_looks", 0), ("stopped_since_s", 0.0),
+            ("agent", -1), ("went_on_s", 0.0), ("issuing_tid", 0),
+        ):  # fmt: skip
+            old = getattr(self, name)
+            new = np.zeros(size, old.dtype) if fill is None else np.full(size, fill, old.dtype)
+            new[: len(old)] = old
+            setattr(self, name, new)
+        self.size = size
+
+    def compute(self, which: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which of these ranks compute, or would on a machine that is too busy; who waits runs for moments only."""
+        return np.asarray((self.running_looks[which] >= 2) | (self.cpu_share[which] > WORKING_CPU))
