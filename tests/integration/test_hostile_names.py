@@ -51,7 +51,7 @@ def test_names_of_a_node_and_of_a_job_reach_no_terminal_as_they_are(tmp_path: Pa
     ):
         # WHEN a rank of it is stopped
         evil.stop(3)
-        eventually(lambda: bool(ours.alerts()))
+        eventually(lambda: bool(ours.alerts()) and "ALERT" in ours.said())
         assert {culprit.rank for word in ours.alerts() for culprit in word.culprits} == {3}
 
         # THEN the run and all commands print plain text, with what is harmless of the names

@@ -106,7 +106,7 @@ def test_agent_of_a_launcher_that_cannot_be_wrapped(shm: Path, analyzer: ZmqAnal
     assert job.communicate() == ("", None)
     assert job.returncode == 0
     assert {batch.job for batch in batches} == {"s1"}
-    assert [event.kind for batch in batches for event in batch.events] == ["exit"]
+    assert [event.kind for batch in batches for event in batch.events] == ["launched", "exit"]
     # and the folder goes with the next job
     whichrank("env")
     assert "s1" not in [path.name for path in shm.iterdir()]

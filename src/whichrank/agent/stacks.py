@@ -28,7 +28,7 @@ from whichrank.agent.threads import Subject
 from whichrank.errors import WhichrankError
 from whichrank.model.telemetry import Event, ProcessState, Source, Stack, WaitChannel
 
-AGAIN_AFTER_S: Final = 4.0
+AGAIN_AFTER_S: Final = 0.8
 """The same rank is not read more often: the analyzer asks until it has heard."""
 MOST_FRAMES: Final = 200
 MOST_THREADS: Final = 128

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from whichrank.analyzer.admission import Admission, Standing
-from whichrank.analyzer.diagnosis import LISTED, TIME_BLOCKED, Diagnosis
+from whichrank.analyzer.diagnosis import TIME_BLOCKED, Diagnosis
 from whichrank.analyzer.endings import who_ended_it
 from whichrank.analyzer.history import History
 from whichrank.analyzer.holding import Holding
@@ -18,6 +18,7 @@ from whichrank.analyzer.incidents import ANOTHER_S, Ledger
 from whichrank.analyzer.interruption import have_gone_on, look_for_survival
 from whichrank.analyzer.places import are_answered, sides_of, with_places
 from whichrank.analyzer.reach import knock_early
+from whichrank.analyzer.recorded import but_for_consequences, of_a_moment
 from whichrank.analyzer.rendezvous import stopped_in_rendezvous
 from whichrank.analyzer.rounds import Rounds
 from whichrank.analyzer.silence import silent_job
@@ -33,14 +34,13 @@ from whichrank.locate.deaths import (
     dying,
     ended_mutely,
     killed,
-    own_deaths,
     singled_out,
     told_to_end,
     told_to_end_s,
 )
 from whichrank.locate.fronts import with_fronts
 from whichrank.model.finding import Finding
-from whichrank.model.incident import Cause, Evidence, Incident, Reason, Severity, Spent
+from whichrank.model.incident import Cause, Incident, Reason, Severity, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.picture import Picture, Recorded
 from whichrank.model.rows import Kind
@@ -67,6 +67,8 @@ GONE_ON_S = 3.0
 STACKS_AT_ONCE = 8
 STACKS_AGAIN_S = 5.0
 """Those of one rank, at the earliest."""
+STACKS_SOON_S = 1.0
+"""The same, where those from before a moment say nothing of what is asked."""
 PLACES_S = 1.2
 """An alert of what contradicts itself waits so long, at most, for the lines of code of both sides."""
 CUT_OFF_S = 3.0
@@ -264,7 +266,7 @@ class Analyzer:
         if not self.state.ranks.size:
             return []
         self.state.recorded = recorded
-        picture = with_fronts(_but_for_consequences(self.state.picture(now_s), self.state.ends()))
+        picture = with_fronts(but_for_consequences(self.state.picture(now_s), self.state.ends()))
         changed = self._hang_at_rest(picture, now_s, recorded) if recorded.shows_hangs else []
         slow = self._unless_failed(lambda: self._keep(self.slowness.at_rest(self.state, picture), now_s))
         return changed + (slow or []) + self.ledger.rest()
@@ -276,7 +278,7 @@ class Analyzer:
             # How long it had lasted is not in it.
             evidence = tuple(fact for fact in finding.evidence if fact.what != TIME_BLOCKED)
             finding = replace(finding, evidence=evidence)
-            told = finding if recorded.is_still else _of_a_moment(finding)
+            told = finding if recorded.is_still else of_a_moment(finding)
             changed += self.ledger.report(told, "alert" if recorded.is_still else "notice", finding.onset_s)
         return changed
 
@@ -375,7 +377,7 @@ class Analyzer:
             return []  # the launcher or the user ends the job: what ranks wait for now says nothing
         finding = self.diagnosis.hang(picture, LOOK_AT_S, self.ledger.named)
         if finding is None or not finding.names:
-            finding = stopped_in_rendezvous(self.state, picture, self._want_stacks) or finding
+            finding = stopped_in_rendezvous(self.state, picture, self._want_stacks, STACKS_SOON_S) or finding
         if finding is None:
             finding = silent_job(
                 self.state, picture, self.config.hang_timeout_s, self.config.busy_factor, self._want_stacks
@@ -549,34 +551,12 @@ class Analyzer:
             changed += self.ledger.keep(key, finding, severity, now_s, 2 * self.slowness.window_s)
         return changed
 
-    def _want_stacks(self, ranks: list[int], now_s: float) -> None:
+    def _want_stacks(self, ranks: list[int], now_s: float, again_s: float = STACKS_AGAIN_S) -> None:
         """Of these ranks, some at a time: those first of which there is none, or the oldest."""
         for rank in sorted(ranks, key=lambda r: self._stacks_asked_s.get(r, -1e9))[:STACKS_AT_ONCE]:
-            if now_s - self._stacks_asked_s.get(rank, -1e9) > STACKS_AGAIN_S and self.state.ranks.present[rank]:
+            if now_s - self._stacks_asked_s.get(rank, -1e9) > again_s and self.state.ranks.present[rank]:
                 self._stacks_asked_s[rank] = now_s
                 self._stacks_wanted.add(rank)
-
-
-def _but_for_consequences(picture: Picture, ends: Ends) -> Picture:
-    """A recording's picture in which ranks that others may have ended, or that gave up, count as not read.
-
-    Of these nothing but their end is known: launchers end the rest of a job, by SIGKILL too, and libraries that have
-    waited too long abort. What counts is a crash, an exception of the rank's own, and a death that living peers told.
-    """
-    raised = np.array([bool(text) for text in ends.exception], np.bool_)
-    of_itself = own_deaths(ends) & (crashed(ends) | raised | (ends.status < 0))
-    unsaid = picture.gone & ~of_itself
-    return replace(picture, gone=picture.gone & of_itself, fresh=picture.fresh & ~unsaid)
-
-
-def _of_a_moment(finding: Finding) -> Finding:
-    """What is left of a finding of a job that went on when it was recorded: candidates, and what would decide it."""
-    going_on = Evidence(what="the job went on when it was recorded", value=True)
-    return replace(
-        finding, cause=Cause.UNKNOWN, fault_class=None, reason=None, culprits=(), hard=False,
-        candidates=finding.candidates or finding.culprits[:LISTED], evidence=(*finding.evidence, going_on),
-        next=("record it again while it stands still",),
-    )  # fmt: skip
 
 
 def _severity(finding: Finding, ends: Ends) -> Severity:

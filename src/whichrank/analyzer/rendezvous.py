@@ -20,12 +20,14 @@ from whichrank.model.picture import Picture
 ASKED = 16
 """Ranks whose stacks are asked for; of a larger job, the others must do nothing."""
 LISTED = 16
+HEARD_S = 0.5
+"""What was completed before the stop may be heard of so much later."""
 IDLE_CPU = 0.1
 """Share of a core below which a process does nothing."""
 
 
 def stopped_in_rendezvous(
-    state: JobState, picture: Picture, want_stacks: Callable[[list[int], float], None]
+    state: JobState, picture: Picture, want_stacks: Callable[[list[int], float, float], None], again_s: float
 ) -> Finding | None:
     """A finding that names the stopped ranks, if all that run wait in torch's rendezvous, or in operations.
 
@@ -33,19 +35,20 @@ def stopped_in_rendezvous(
         state: The job.
         picture: The same job now, in which no blocked operation tells who is waited for.
         want_stacks: Asks for stacks of ranks; they come with a later look.
+        again_s: Seconds after which a rank may be asked about again.
     """
     stopped = np.flatnonzero(picture.stopped & picture.present)
     running = picture.present & ~picture.gone & ~picture.stopped
     if not len(stopped) or not running.any() or not picture.fresh[running].all():
         return None
     since_s = float(state.ranks.stopped_since_s[stopped].min())
-    if state.last_completion_s > since_s:
+    if state.last_completion_s > since_s + HEARD_S:
         return None  # the others do without it so far
     blocked = np.zeros(picture.world_size, np.bool_)
     blocked[picture.waits["rank"]] = True
     others = np.flatnonzero(running & ~blocked)
     asked = others[:ASKED].tolist()
-    want_stacks([r for r in asked if not _looked_at(state, r, since_s)], picture.now_s)
+    want_stacks([r for r in asked if not _looked_at(state, r, since_s)], picture.now_s, again_s)
     waiting = [r for r in asked if in_rendezvous(state, r, since_s)]
     unasked = others[ASKED:]
     if not waiting or len(waiting) < len(asked) or (state.ranks.cpu_share[unasked] > IDLE_CPU).any():

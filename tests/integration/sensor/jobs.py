@@ -117,7 +117,7 @@ def environment(variant: str, folder: Path, **more: str) -> dict[str, str]:
     if variant != "off":
         kept |= {"WHICHRANK_DIR": str(folder / "rings"), "WHICHRANK_JOB": "test"}
     if variant == "python":
-        kept["WHICHRANK_CACHE"] = "/dev/null/nowhere"  # so the C++ sensor can neither be found nor built
+        kept["WHICHRANK_CACHE"] = "/proc/nowhere"  # so the C++ sensor can neither be found nor built
     return kept | more
 
 

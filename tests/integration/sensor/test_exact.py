@@ -43,7 +43,7 @@ def watched(folder: Path, variant: str) -> list[str]:
     """The same under the real command, and proof that it was observed by everything there is."""
     more = {"WHICHRANK_SHM": str(folder / "shm")}
     if variant == "python":
-        more["WHICHRANK_CACHE"] = "/dev/null/nowhere"  # so the C++ sensor can neither be found nor built
+        more["WHICHRANK_CACHE"] = "/proc/nowhere"  # so the C++ sensor can neither be found nor built
     with started([*RUN, *JOB], folder, "off", RANKS, **more) as job:
         wait_for_digests(job)
         rings = [ring for place in (folder / "shm").iterdir() for ring in rings_in(place)]
