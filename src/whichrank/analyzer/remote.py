@@ -25,13 +25,15 @@ from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence, Reason
 from whichrank.model.picture import Picture
 from whichrank.model.rows import UNNUMBERED, Kind
-from whichrank.model.telemetry import SourceKind
+from whichrank.model.telemetry import SourceKind, WaitChannel
 
 if TYPE_CHECKING:
     from whichrank.analyzer.diagnosis import Diagnosis
 
 QUIET_S: Final = 1.0
 """Nothing has completed and nobody has computed for so long, for others to be asked what they wait for."""
+ASK_S: Final = 4.0
+"""Quiet for so long, a rank that remote calls alone wait for is asked for its stack, which pauses it a moment."""
 LISTED: Final = 16
 _NO_NUMBER: Final = 255
 _SERVES: Final = 0.85
@@ -106,9 +108,12 @@ def thread_waited_for(graph: WaitGraph, rank: int) -> int:
 
 
 def quiet_since_s(diagnosis: Diagnosis) -> float:
-    """Since when no operation has completed and no rank has computed."""
+    """Since when no operation has completed and no rank has begun to wait for a remote call.
+
+    That a process computes says little here: RPC polls its shared memory all the time.
+    """
     state = diagnosis.state
-    return max(state.last_completion_s, state.last_computed_s, state.first_seen_s)
+    return max(state.last_completion_s, state.last_call_s, state.first_seen_s)
 
 
 def held_from_outside(
@@ -131,15 +136,19 @@ def held_from_outside(
     if halted:
         named = [_blame_of_halted(diagnosis, picture, rank, waits) for rank in halted]
         return _finding(diagnosis, picture, waits, waiting, named, since_s, hard=True)
+    is_alone = onset_s is None
     if onset_s is None:
         onset_s = max(since_s, quiet_since_s(diagnosis))
     ends = _ends(picture, waits)
-    named = [blame for rank in ends if (blame := _blame_of_living(diagnosis, rank, waits))]
+    named = [blame for rank in ends if (blame := _blame_of_living(diagnosis, rank, waits, may_run=not is_alone))]
     if len(named) > 1 or not all(r == named[0][0].rank or _serves_nobody(diagnosis, r) for r in ends if named):
         named = []
     found = _finding(diagnosis, picture, waits, waiting, named, onset_s, hard=False)
     if named:
         return found
+    if is_alone:  # they may well be at work on it
+        ask = tuple(ends[:LISTED]) if picture.now_s - onset_s >= ASK_S else ()
+        found = replace(found, onset_s=max(onset_s, diagnosis.state.last_computed_s), ask=ask)
     said = {rank: _is_waited_for(waits, rank) for rank in ends}
     for wait in waits:
         if not wait.peers or not ends:
@@ -164,7 +173,7 @@ def quiet_beside_stopped(diagnosis: Diagnosis, picture: Picture) -> Finding | No
     if len(stopped) != 1 or not alive.any() or state.ranks.compute(alive).any():
         return None
     since_s = max(quiet_since_s(diagnosis), float(state.ranks.stopped_since_s[stopped[0]]))
-    if picture.now_s - quiet_since_s(diagnosis) < QUIET_S:
+    if picture.now_s - max(quiet_since_s(diagnosis), state.last_computed_s) < QUIET_S:
         return None
     others = np.flatnonzero(alive)[:LISTED].tolist()
     seen = [r for r in others if is_held_up(state, r, 0, since_s)]
@@ -229,14 +238,22 @@ def _serves_nobody(diagnosis: Diagnosis, rank: int) -> bool:
     return bool(stacks) and not any(serves(stack) for stack in stacks)
 
 
-def _blame_of_living(diagnosis: Diagnosis, rank: int, waits: list[Wait]) -> tuple[Blame, Reason | None] | None:
-    """A rank that is seen to be at what it is waited for, in code of its own."""
+def _blame_of_living(
+    diagnosis: Diagnosis, rank: int, waits: list[Wait], *, may_run: bool
+) -> tuple[Blame, Reason | None] | None:
+    """A rank that is seen to be at what it is waited for, in code of its own; `may_run`: also if it computes there."""
     if any(not w.peers for w in waits):
         return None
     state = diagnosis.state
     is_call = any(w.is_call and rank in w.peers for w in waits)
     stack = serving_stack(state, rank) if is_call else acting_stack(state, rank)
-    if stack is None or not is_own(stack) or waits_for_thread(stack) or waits_for_others(stack):
+    if (
+        stack is None
+        or (stack.channel == WaitChannel.NONE and not may_run)
+        or not is_own(stack)
+        or waits_for_thread(stack)
+        or waits_for_others(stack)
+    ):
         return None
     at = f"its {'function for it is' if is_call else 'code is'} in {place_in(stack)}"
     return Blame(rank, _SERVES, f"{_is_waited_for(waits, rank)}, and {at}"), Reason.USER_CODE

@@ -79,6 +79,7 @@ class JobState:
         self._failed_ns: dict[int, list[int]] = {}  # ends of operations that failed, by their host's clock
         self.kinds: dict[int, dict[int, int]] = {}
         self.last_completion_s = 0.0
+        self.last_call_s = 0.0  # when the latest wait for a remote call began
         self.first_seen_s = 0.0
         self.last_computed_s = 0.0  # when any rank was seen to compute
 
@@ -315,6 +316,7 @@ class JobState:
         rows["rank"], rows["tid"], rows["peer"] = told["rank"], told["row"]["tid"], told["row"]["peer"]
         rows["peer"][(rows["peer"] < 0) | (rows["peer"] >= self.ranks.size)] = -1
         rows["since_s"] = self._host_s(told["rank"], told["row"]["since_ns"])
+        self.last_call_s = max(self.last_call_s, float(rows["since_s"].max(initial=0.0)))
         return rows
 
     def _told_ops(self, told: np.ndarray[Any, Any], failed: bool = False) -> np.ndarray[Any, Any]:

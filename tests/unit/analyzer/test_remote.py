@@ -160,6 +160,19 @@ def test_a_master_that_waits_for_its_trainers_is_no_hang() -> None:
     assert not watch(analyzer(), node, first_s=1.0, last_s=60.0, every_s=2.0)
 
 
+def test_a_server_that_sleeps_is_named_though_rpc_keeps_its_process_busy() -> None:
+    # GIVEN two trainers that wait for a server whose function sleeps; RPC polls in threads of its own
+    node = Remote().call(0, 2, 1.0).call(1, 2, 1.0)
+    node.computing = {0, 1, 2}
+    serving = Stack("Dummy-1", False, False, ["look_up (/home/me/server.py:3)", SERVES], channel=WaitChannel.SLEEP)
+    assert names(watch(analyzer(), node.threads_of(2, main(*IDLE), serving), first_s=1.0, last_s=15.0)) == {2}
+    # But nobody is named while the function computes
+    node = Remote().call(0, 2, 1.0).call(1, 2, 1.0)
+    node.computing = {0, 1, 2}
+    serving = Stack("Dummy-1", False, False, ["train (/home/me/server.py:3)", SERVES], channel=WaitChannel.NONE)
+    assert not watch(analyzer(), node.threads_of(2, main(*IDLE), serving), first_s=1.0, last_s=60.0, every_s=2.0)
+
+
 # ---- other waits ---------------------------------------------------------------------------------------------------
 
 
