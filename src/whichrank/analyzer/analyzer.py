@@ -15,7 +15,7 @@ from whichrank.analyzer.endings import who_ended_it
 from whichrank.analyzer.history import History
 from whichrank.analyzer.holding import Holding
 from whichrank.analyzer.incidents import ANOTHER_S, Ledger
-from whichrank.analyzer.interruption import have_gone_on, look_for_survival
+from whichrank.analyzer.interruption import have_gone_on, is_being_ended
 from whichrank.analyzer.places import are_answered, sides_of, with_places
 from whichrank.analyzer.reach import knock_early
 from whichrank.analyzer.recorded import but_for_consequences, of_a_moment
@@ -227,15 +227,15 @@ class Analyzer:
         picture = self.state.picture(now_s)
         knock_early(self.state.paths, picture, self.state.ranks.agent)
         changed = self._wrong_data(picture, now_s)
-        look_for_survival(self.state, picture)
+        being_ended = is_being_ended(self.state, picture)
         ends = self.state.open_ends()
         if self._has_got_over(picture, ends):
             changed += self._close_old(now_s)
             ends = self.state.open_ends()
         ending = self._ending(picture, ends, now_s)
         if ending is not None:
-            return changed + ending + self._besides(picture, ends, now_s)
-        if self.state.interruption.is_on:
+            return changed + ending + ([] if being_ended else self._besides(picture, ends, now_s))
+        if being_ended:
             return changed
         changed += self._hang(picture, ends, now_s)
         if any((one.kind, one.severity, one.status) == ("hang", "alert", "recovered") for one in changed):
@@ -348,7 +348,7 @@ class Analyzer:
 
     def _besides(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident]:
         """While the end of one is not got over: another rank is stopped, or others have waited for it only since."""
-        if self._suspended(picture) or self.state.interruption.is_on or _is_being_ended(picture, ends):
+        if self._suspended(picture) or _is_being_ended(picture, ends):
             return []
         finding = self.diagnosis.hang(picture, LOOK_AT_S, self.ledger.named)
         if finding is None:

@@ -5,7 +5,10 @@ failed operations are its consequences, and ranks that wait do so because others
 before the signal stays as it was: a death is judged all the same, and an alert that was given stands.
 
 A program may catch the signal and train on. So the interruption is over once all ranks that live have completed
-operations that they issued some time after it, or once a minute has passed and no rank has ended.
+operations that they issued some time after it, or once five minutes have passed and no rank has ended.
+
+A launcher that gets the signal itself passes it on to its ranks, and that is told too. It does the same when one of
+them has died, so such a signal explains waits and no deaths.
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ from whichrank.model.picture import Bools, Picture
 
 IDLE_S = 30.0
 """A rank that completed nothing for so long before, and waits for nobody, need not have gone on."""
-ALL_LIVE_S = 60.0
-"""No rank has ended for so long: nobody obeys the signal. Schedulers end by force after 30 s."""
+ALL_LIVE_S = 300.0
+"""No rank has ended for so long: nobody obeys the signal. The last save of a state may take minutes."""
 
 
 def have_gone_on(state: JobState, picture: Picture, ends: Ends, dead: Bools, before_s: float, after_s: float) -> bool:
@@ -41,15 +44,20 @@ def have_gone_on(state: JobState, picture: Picture, ends: Ends, dead: Bools, bef
     return bool(living.any()) and bool((went_on_s[living] > after_s).all())
 
 
-def look_for_survival(state: JobState, picture: Picture) -> None:
-    """End the interruption if the job has survived it; ranks that have ended meanwhile are got over."""
-    interruption = state.interruption
-    if not interruption.is_on:
-        return
-    ends = state.all_ends()
-    left = interruption.consequences(ends)
-    if have_gone_on(state, picture, ends, left & (ends.failure_s == 0), interruption.since_s, interruption.until_s):
-        state.get_over(np.flatnonzero(left).tolist(), interruption.until_s)
-        interruption.end()
-    elif not left.any() and picture.now_s > interruption.last_s + ALL_LIVE_S:
-        interruption.end()
+def is_being_ended(state: JobState, picture: Picture) -> bool:
+    """Does somebody end the job now, by what its runs and its launchers tell? Then waits say nothing.
+
+    It is over if the job has survived it; ranks that have ended meanwhile are got over.
+    """
+    for interruption in (state.interruption, state.passed_on):
+        if not interruption.is_on:
+            continue
+        ends = state.all_ends()
+        left = interruption.consequences(ends)
+        if have_gone_on(state, picture, ends, left & (ends.failure_s == 0), interruption.since_s, interruption.until_s):
+            if interruption is state.interruption:
+                state.get_over(np.flatnonzero(left).tolist(), interruption.until_s)
+            interruption.end()
+        elif not left.any() and picture.now_s > interruption.last_s + ALL_LIVE_S:
+            interruption.end()
+    return state.interruption.is_on or state.passed_on.is_on

@@ -69,6 +69,7 @@ class JobState:
         self.failed_ops: dict[int, np.ndarray[Any, Any]] = {}
         self.long_ops = LongOps()
         self.interruption = Interruption()
+        self.passed_on = Interruption()  # by launchers to their ranks; they end them after a death, too
         self.paths = Paths()
         self.stacks: dict[int, tuple[float, list[Stack], str]] = {}
         self.profiles: dict[int, tuple[int, list[Stack]]] = {}
@@ -113,7 +114,7 @@ class JobState:
         self.paths.take(batch, agent, now_s)
         records = self._told_records(batch)
         for event in batch.events:
-            if event.kind == "signal":
+            if event.kind in ("signal", "asked"):
                 self._take_end_signal(event, batch, now_s)
             self._take_event(event)
         return records
@@ -385,7 +386,8 @@ class JobState:
         """At the earliest time that it can have been: its consequences on other nodes may have travelled faster."""
         delay_s = batch.delay_bound_ns / 1e9 if batch.delay_bound_ns >= 0 else MOST_DELAY_S
         at_s = now_s - (batch.sent_ns - event.at_ns) / 1e9 - min(delay_s, MOST_DELAY_S)
-        self.interruption.take(batch.node or batch.host, event.at_ns, at_s, event.text)
+        interruption = self.interruption if event.kind == "signal" else self.passed_on
+        interruption.take(batch.node or batch.host, event.at_ns, at_s, event.text)
 
     def _take_event(self, event: Event) -> None:
         if not 0 <= event.rank < self.ranks.size or event.pid != self.ranks.rows["pid"][event.rank]:

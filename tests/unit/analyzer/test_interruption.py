@@ -117,11 +117,12 @@ def test_what_ended_while_the_job_survived_is_no_news() -> None:
     assert watch(a, n, first_s=7.2, last_s=10.0) == []
 
 
-def test_a_job_of_which_nobody_ends_for_a_minute_is_judged_again() -> None:
-    # GIVEN a job that ignores SIGTERM WHEN one of its ranks hangs at once THEN it is reported a minute later
+def test_a_job_of_which_nobody_ends_for_minutes_is_judged_again() -> None:
+    # GIVEN a job that ignores SIGTERM WHEN one of its ranks hangs at once THEN it is reported minutes later
     a, n = analyzer(), hung(2, since_s=1.5)
     a.feed(n.batch(1.2, events=[signalled(n, 1.2, "SIGTERM")]), NOW_S + 1.2)
-    said = watch(a, n, first_s=1.6, last_s=90.0)
+    assert watch(a, n, first_s=1.6, last_s=290.0, every_s=1.0) == []
+    said = watch(a, n, first_s=291.0, last_s=330.0)
     assert last_of(said) == {"job-1": ("alert", "open", (2,))}
 
 
@@ -148,6 +149,40 @@ def test_the_signal_of_one_node_explains_the_ends_on_another() -> None:
         ends(second, rank, 1.6, 1 << 8, exception_ns=second.ns(1.55), exception=b"MyError: peer lost at train.py:9")
     said += watch(a, first, second, first_s=1.8, last_s=5.0)
     assert said + finished(a, first, 5.5) == []
+
+
+def asked(n: Node, rank: int, at_s: float) -> Event:
+    """A process of the job sends this rank SIGTERM."""
+    return Event("asked", rank, 100 + rank, n.ns(at_s), "SIGTERM")
+
+
+def test_a_launcher_that_passes_the_signal_on_explains_the_waits_that_follow() -> None:
+    # GIVEN a trainer that got SIGTERM itself, and tells the ranks that it started WHEN its handler holds up the others
+    a, n = analyzer(), hung(0, since_s=1.5)
+    a.feed(n.batch(1.4, events=[asked(n, 1, 1.2), asked(n, 2, 1.2)]), NOW_S + 1.4)
+    assert watch(a, n, first_s=1.6, last_s=60.0) == []
+
+
+def test_a_rank_that_exits_because_it_was_asked_to_has_not_died_of_itself() -> None:
+    # GIVEN ranks that catch the SIGTERM of their launcher WHEN they save their state and exit, one of them sooner
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
+    said = watch(a, n, first_s=0.5, last_s=1.0)
+    a.feed(n.batch(1.4, events=[asked(n, rank, 1.2) for rank in range(4)]), NOW_S + 1.4)
+    a.feed(n.batch(2.4, events=[ends(n, 1, 2.3, 1 << 8)]), NOW_S + 2.4)
+    said += watch(a, n, first_s=2.6, last_s=4.0)
+    a.feed(n.batch(4.4, events=[ends(n, rank, 4.3, 1 << 8) for rank in (0, 2, 3)]), NOW_S + 4.4)
+    assert said + finished(a, n, 5.0) == []
+
+
+def test_a_launcher_that_ends_the_others_after_a_death_hides_no_death() -> None:
+    # GIVEN rank 1 exits of itself, which is seen after the launcher has told the others to end
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
+    said = watch(a, n, first_s=0.5, last_s=1.0)
+    events = [*(asked(n, rank, 1.25) for rank in (0, 2, 3)), ends(n, 1, 1.3, 7 << 8)]
+    events += [ends(n, rank, 1.4, 15) for rank in (0, 2, 3)]
+    a.feed(n.batch(1.5, events=events), NOW_S + 1.5)
+    said += watch(a, n, first_s=1.6, last_s=4.0)
+    assert last_of(said + finished(a, n, 4.5)) == {"job-1": ("alert", "final", (1,))}
 
 
 def launched(n: Node, *ranks: int) -> list[Event]:
