@@ -165,19 +165,18 @@ def quiet_beside_stopped(diagnosis: Diagnosis, picture: Picture) -> Finding | No
     """One rank is stopped, and the rest of the job is quiet in no operation: do the others wait for it?
 
     They may wait for a key in a store. If one is seen to wait for another process, the stopped one is named; until then
-    it is a candidate, and stacks are asked for. Of torch's rendezvous see `stopped_in_rendezvous`.
+    it is a candidate, and stacks are asked for. Where a process computes, which RPC does while it waits, all that are
+    asked must be seen to wait. Of torch's rendezvous see `stopped_in_rendezvous`.
     """
     state = diagnosis.state
     stopped = np.flatnonzero(picture.stopped & picture.present).tolist()
     alive = picture.present & picture.fresh & ~picture.gone & ~picture.stopped
-    if len(stopped) != 1 or not alive.any() or state.ranks.compute(alive).any():
+    if len(stopped) != 1 or not alive.any() or picture.now_s - quiet_since_s(diagnosis) < QUIET_S:
         return None
     since_s = max(quiet_since_s(diagnosis), float(state.ranks.stopped_since_s[stopped[0]]))
-    if picture.now_s - max(quiet_since_s(diagnosis), state.last_computed_s) < QUIET_S:
-        return None
     others = np.flatnonzero(alive)[:LISTED].tolist()
     seen = [r for r in others if is_held_up(state, r, 0, since_s)]
-    if seen:
+    if seen and (len(seen) == len(others) or picture.now_s - state.last_computed_s >= QUIET_S):
         waits = [Wait(rank, 0, frozenset(), since_s, is_call=False) for rank in seen]
         return held_from_outside(diagnosis, picture, waits, [], None)
     told = reason_of(state, picture, stopped[0])

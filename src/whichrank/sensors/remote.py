@@ -2,7 +2,7 @@
 
 A remote call is no c10d operation, so the c10d sensor sees nothing of it, and from outside a thread that waits for an
 answer looks like one that does nothing. Here the calls and futures of torch's RPC are wrapped once `init_rpc` is
-called; a job without RPC pays nothing. A call costs hundreds of microseconds, and its mark about two.
+called; a job without RPC pays nothing. A call costs hundreds of microseconds, and its mark a few.
 
 The target is known where Python makes the call: `rpc_sync`, `rpc_async`, `RRef.to_here`, futures that come from these
 by `then` or `collect_all`. It is not known (-1) in a distributed backward pass. A wait in TorchScript is not seen.

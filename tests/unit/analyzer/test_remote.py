@@ -229,6 +229,17 @@ def test_a_stopped_rank_beside_others_that_work_is_not_named() -> None:
     for rank in (0, 1, 3):
         node.threads_of(rank, main(MINE))
     assert not names(watch(analyzer(), node, first_s=1.0, last_s=15.0))
+    # Also where one of them waits for another process meanwhile
+    node.threads_of(0, main(MINE, source=Source(SourceKind.JOB)))
+    assert not names(watch(analyzer(), node, first_s=1.0, last_s=15.0))
+
+
+def test_a_stopped_rank_is_named_by_others_that_all_wait_though_their_processes_poll() -> None:
+    node = Remote().is_(2, ProcessState.STOPPED)
+    node.computing = {0, 1}
+    for rank in (0, 1):
+        node.threads_of(rank, main(MINE, source=Source(SourceKind.JOB)))
+    assert names(alerts(watch(analyzer(), node, first_s=1.0, last_s=8.0))) == {2}
 
 
 # ---- threads -------------------------------------------------------------------------------------------------------
