@@ -54,7 +54,7 @@ def stopped_in_rendezvous(
     if not waiting or len(waiting) < len(asked) or (state.ranks.cpu_share[unasked] > IDLE_CPU).any():
         return None
     told = {int(r): reason_of(state, picture, int(r)) for r in stopped}
-    met = f"it has not reached what {len(others)} rank{'s wait' if len(others) > 1 else ' waits'} in"
+    met = f"it has not reached the point where {len(others)} rank{'s wait' if len(others) > 1 else ' waits'}"
     return Finding(
         cause=Cause.NOT_ENTERED,
         fault_class="H1",

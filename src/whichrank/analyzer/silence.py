@@ -117,7 +117,7 @@ def _absent(
         return [Blame(r, 0.7, why) for r in missing]
     if any(r in flying or not _in_own_code(state, r) for r in out):
         return []
-    words = f"it has not reached what {len(waiting)} ranks wait in, and"
+    words = f"it has not reached the point where {len(waiting)} ranks wait, and"
     return [Blame(r, 0.9, f"{words} {reason_of(state, picture, r).words}") for r in out]
 
 

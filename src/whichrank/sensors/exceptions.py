@@ -52,6 +52,7 @@ def watch(note: Note) -> None:
     sys.excepthook = exception_hook(note, sys.excepthook)
     sys.exit = _telling(sys.exit, _keep)
     os._exit = _telling(os._exit, lambda status: note(said) if (said := _note_of_exit(status)) else None)
+    os._exit.__module__ = "os"  # where pickle looks for it, which sends functions to other processes
     atexit.register(lambda: note(_kept) if _kept else None)
 
     def propagating() -> None:

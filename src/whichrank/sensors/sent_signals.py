@@ -32,4 +32,5 @@ def _telling(real: Callable[[int, int], None], folder: Path) -> Callable[[int, i
             write_end_signal(folder, number, target)
         real(target, number)
 
+    telling.__module__ = "os"  # where pickle looks for it, which sends functions to other processes
     return telling

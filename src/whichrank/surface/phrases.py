@@ -110,6 +110,11 @@ _SKIPPED: Final = _both(
 """Inconsistent in no operation of one round: in how many there are."""
 _NOT_ANSWERED: Final = _both("has not answered {op}", "have not answered {op}", "had not answered {op}")
 """A send or receive is not entered by its other end, but answered."""
+_NOT_REACHED: Final = _both(
+    "has not reached the point where {who}", "have not reached the point where {who}",
+    "had not reached the point where {who}",
+)  # fmt: skip
+"""Others wait, but in no operation: they are in torch's rendezvous."""
 
 _SLOWLY: Final = {
     Reason.DATA_WAIT: ("loads its data slowly", "load their data slowly", "loaded {its} data slowly"),
@@ -183,8 +188,11 @@ def predicate(incident: Incident, op: str) -> str:
         said = _SKIPPED
     if incident.cause == Cause.NOT_ENTERED and incident.op and incident.op.kind in _MESSAGES:
         said = _NOT_ANSWERED
+    if incident.cause == Cause.NOT_ENTERED and incident.op is None:
+        said = _NOT_REACHED
     tenses = said.one if is_one else said.several
-    return tenses[is_over(incident)].format(op=op, place=_on(incident), waits=_and_wait(incident))
+    words = {"op": op, "place": _on(incident), "waits": _and_wait(incident), "who": _who_wait(incident)}
+    return tenses[is_over(incident)].format(**words)
 
 
 def _slow_predicate(incident: Incident, *, is_one: bool) -> str:
@@ -212,10 +220,14 @@ def _group(incident: Incident) -> str:
 
 
 def _and_wait(incident: Incident) -> str:
+    return f", and {_who_wait(incident)}" if incident.victims.count and incident.kind == "hang" else ""
+
+
+def _who_wait(incident: Incident) -> str:
+    """`3 ranks wait`; of no number `others wait`."""
     total = incident.victims.count
-    if not total or incident.kind != "hang":
-        return ""
-    return f", and {count(total, 'rank')} {verb(incident, 'waits' if total == 1 else 'wait', 'waited')}"
+    who = count(total, "rank") if total else "others"
+    return f"{who} {verb(incident, 'waits' if total == 1 else 'wait', 'waited')}"
 
 
 def communicator_name(incident: Incident) -> str:

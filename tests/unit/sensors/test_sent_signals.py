@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -68,3 +69,8 @@ def test_a_folder_that_is_gone_changes_nothing(tmp_path: Path, monkeypatch: pyte
     one = sleeper()
     os.kill(one.pid, signal.SIGTERM)
     assert one.wait(30) == -signal.SIGTERM
+
+
+@pytest.mark.usefixtures("signals")
+def test_the_functions_can_still_be_sent_to_other_processes() -> None:
+    assert pickle.loads(pickle.dumps([os.kill, os.killpg])) == [os.kill, os.killpg]

@@ -407,8 +407,15 @@ def test_what_is_not_known_is_not_said() -> None:
         onset=None, located=None, victims=Victims(), evidence=(), next=(),
     )  # fmt: skip
     assert paragraph(bare) == (
-        "Rank 5 has not entered an operation. It began at 2026-01-02 03:04:07 UTC.\n  confidence  50%"
+        "Rank 5 has not reached the point where others wait. It began at 2026-01-02 03:04:07 UTC.\n  confidence  50%"
     )
+
+
+def test_rank_that_others_wait_for_in_the_rendezvous_has_not_reached_it() -> None:
+    outside = not_entered(communicator=None, op=None, victims=Victims(count=3, ranks=(0, 1, 3)))
+    assert "has not reached the point where 3 ranks wait" in headline(outside)
+    over = msgspec.structs.replace(outside, status="ended")
+    assert "had not reached the point where 3 ranks waited" in headline(over)
 
 
 def test_missing_telemetry_is_said() -> None:
