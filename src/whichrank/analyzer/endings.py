@@ -23,6 +23,7 @@ from whichrank.locate.deaths import (
     ended_mutely,
     failed_by_timeout,
     failed_first,
+    gave_up_a_connection,
     how_it_ended,
     in_order,
     killed,
@@ -66,7 +67,7 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None, 
     told = prior if is_told else None
     failed = failed_first(ends)
     if not own.any() and not failed.any():
-        return _raised_by_all(diagnosis, picture, ends)
+        return _raised_by_all(diagnosis, picture, ends) or _gave_up_connections(diagnosis, picture, ends)
     contradicts = mismatch(diagnosis, picture)
     if contradicts:  # whoever aborts over it is as likely a victim, so without a deviant nobody is named
         return replace(contradicts, kind="failed")
@@ -231,6 +232,28 @@ def _raised_by_all(diagnosis: Diagnosis, picture: Picture, ends: Ends) -> Findin
     alike = raised_alike(ends, np.array([bool(text) for text in ends.exception]) & ~told_to_end(ends))
     nobody = np.zeros(len(ends.gone), np.bool_)
     return _raised_by_most(diagnosis, picture, ends, alike) if _is_of_all(picture, ends, nobody, alike) else None
+
+
+def _gave_up_connections(diagnosis: Diagnosis, picture: Picture, ends: Ends) -> Finding | None:
+    """Some ranks report the loss of a peer, in no operation, and none is lost: a store that was not reached."""
+    gave_up = np.flatnonzero(gave_up_a_connection(ends)).tolist()
+    if not gave_up or ended_from_outside(ends):
+        return None
+    first = min(gave_up, key=lambda r: float(ends.exception_s[r]))
+    before = np.flatnonzero(in_order(ends) & ends.gone & (ends.ended_s <= ends.exception_s[first])).tolist()
+    said = dict.fromkeys(gave_up, "it gave up a connection, and it is not known whose fault that was")
+    said |= dict.fromkeys(before, "it had ended in order before another rank gave up a connection")
+    return Finding(
+        cause=Cause.UNKNOWN,
+        kind="failed",
+        reason=Reason.EXCEPTION,
+        candidates=tuple(Blame(r, 1 / len(said), why) for r, why in list(said.items())[:16]),
+        victims=tuple(np.flatnonzero(picture.present).tolist()),
+        onset_s=float(ends.exception_s[first]),
+        hard=True,
+        evidence=(Evidence(what="exception", value=ends.exception[first], where=f"rank {first}"),),
+        complete=diagnosis.complete(picture),
+    )
 
 
 def _is_of_all(picture: Picture, ends: Ends, own: Bools, alike: list[int]) -> bool:

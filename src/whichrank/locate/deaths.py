@@ -30,6 +30,8 @@ _TRANSPORT = re.compile(
     re.IGNORECASE,
 )
 """Who reports the loss of a peer: torch itself. Any other connection or timeout is of the program's own."""
+_LISTENING = re.compile(r"failed to (listen|bind)|eaddrinuse|address already in use", re.IGNORECASE)
+"""What goes wrong on its own machine, before there is a peer."""
 _PLACE = re.compile(r" at \S+:\d+$")
 """Where it was raised: the words of a path say nothing."""
 _INTERRUPTED = re.compile(r"^(KeyboardInterrupt|SignalException)\b")
@@ -116,7 +118,14 @@ def lost_connection(text: str) -> bool:
 
 
 def _is_of_a_connection(text: str) -> bool:
-    return bool(_CONNECTION.search(_PLACE.sub("", text)))
+    said = _PLACE.sub("", text)
+    return bool(_CONNECTION.search(said)) and not _LISTENING.search(said)
+
+
+def gave_up_a_connection(ends: Ends) -> Bools:
+    """Ranks that ended with a failure because of an exception that only reports the loss of a peer."""
+    followed = np.array([bool(text) and lost_connection(text) for text in ends.exception])
+    return np.asarray(followed & ends.gone & (ends.status != 0) & ~told_to_end(ends))
 
 
 def told_to_end(ends: Ends) -> Bools:
@@ -232,8 +241,7 @@ def own_deaths(ends: Ends) -> Bools:
     own = ends.gone & ~failed_first(ends)
     launcher = told_to_end(ends)
     own &= ~launcher
-    followed = np.array([bool(text) and lost_connection(text) for text in ends.exception])
-    own &= ~followed
+    own &= ~np.array([bool(text) and lost_connection(text) for text in ends.exception])
     # The launcher kills who did not obey: SIGKILL after others were terminated is no death of its own.
     if launcher.any():
         own &= ~(

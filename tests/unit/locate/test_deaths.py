@@ -163,6 +163,8 @@ def test_what_a_job_has_got_over_did_not_happen() -> None:
         "MemoryError",
         "AssertionError: nan",
         "RuntimeError: my own bug at /jobs/gloo/socket.py:7",
+        "DistNetworkError: The server socket has failed to listen on any address. name: EADDRINUSE",
+        "RuntimeError: gloo: bind: Address already in use at train.py:3",
     ],
 )
 def test_other_exceptions_are(text: str) -> None:
