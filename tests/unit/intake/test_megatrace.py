@@ -13,6 +13,8 @@ from whichrank.intake.read import read
 from whichrank.model.incident import Incident
 from whichrank.model.rows import Kind
 from whichrank.surface.analyze import analyze
+from whichrank.surface.report.make import gather
+from whichrank.surface.report.page import page_of
 
 A_WRITE = 20
 """Operations after which the process writes its lines to the file."""
@@ -162,3 +164,10 @@ def test_parts_of_a_rotated_log_are_one(tmp_path: Path) -> None:
 def test_equal_counts_tell_nothing(tmp_path: Path) -> None:
     (recording,) = read([written(tmp_path, dict.fromkeys(range(4), 20))]).recordings
     assert (analyze(recording), "equally many" in recording.left_open) == ((), True)
+    # AND a report says it, and not that there was no incident
+    source = gather([tmp_path])
+    page = page_of(source.gathered)
+    assert "does not show which rank waits for which" in page
+    assert "equally many" in page
+    assert "o incident" not in page
+    assert not source.is_complete

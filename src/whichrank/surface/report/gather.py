@@ -77,6 +77,7 @@ class Gathered:
         more_hosts: Hosts of the job of which no rank is known.
         missing: A sentence that says why there is nothing but what was reported while the job ran; empty if there is.
         is_whole: What was read does not end within an entry.
+        left_open: Why the recording does not show which rank waits for which; empty if it does.
     """
 
     job: str
@@ -96,6 +97,7 @@ class Gathered:
     more_hosts: tuple[str, ...] = ()
     missing: str = ""
     is_whole: bool = True
+    left_open: str = ""
 
 
 class Gatherer:

@@ -103,11 +103,13 @@ def _of_recordings(paths: Sequence[Path], tell: Tell, job: str, most_spans: int)
     # A dump does not say when it was made.
     gathered = gatherer.gathered(recording.job, recording.now_s, recording.utc_offset_s, knows_end=False)
     more = tuple(incident for other in others for incident in analyze(other))
+    incidents = (*gathered.incidents, *more)
+    left_open = "" if incidents else next((one.left_open for one in intake.recordings if one.left_open), "")
     gathered = replace(
-        gathered, incidents=(*gathered.incidents, *more), scenes=(*gathered.scenes, *(None for _ in more)),
+        gathered, incidents=incidents, scenes=(*gathered.scenes, *(None for _ in more)), left_open=left_open
     )  # fmt: skip
     notes = tuple(msgspec.to_builtins(note) for note in intake.notes)
-    return Source(gathered, notes, not any(one.unread for one in intake.recordings))
+    return Source(gathered, notes, not left_open and not any(one.unread for one in intake.recordings))
 
 
 def _of_tape_or_record(tape: Path, record: Path | None, most_spans: int) -> Source:

@@ -47,6 +47,8 @@ def _file(name: str) -> str:
 def _title(gathered: Gathered) -> str:
     if len(gathered.incidents) == 1:
         return f"{headline(gathered.incidents[0])} - {gathered.job}"
+    if gathered.left_open:
+        return f"not decided - {gathered.job}"
     return f"{counted(len(gathered.incidents), 'incident')} - {gathered.job}"
 
 
@@ -55,7 +57,8 @@ def _head(gathered: Gathered) -> Html:
     about = [
         counted(gathered.world_size) if gathered.world_size else None,
         counted(hosts, "host") if hosts else None,
-        counted(len(gathered.incidents), "incident") if gathered.incidents else "no incident",
+        counted(len(gathered.incidents), "incident") if gathered.incidents else None,
+        None if gathered.incidents or gathered.left_open else "no incident",
         f"whichrank {__version__}",
     ]
     said = " · ".join(one for one in about if one)
@@ -71,7 +74,10 @@ def _main(gathered: Gathered, notes: Sequence[Mapping[str, Any]]) -> Iterable[Ht
         yield el("p", *_with_code(gathered.missing), class_="missing")
     if not gathered.is_whole:
         yield el("p", "The recording ends within an entry: what came before is shown.", class_="missing")
-    if not gathered.incidents:
+    if gathered.left_open:
+        said = f"This recording does not show which rank waits for which: {gathered.left_open}."
+        yield el("p", said, class_="missing")
+    elif not gathered.incidents:
         yield el("p", "No incident.", class_="nothing")
     anchors = [f"incident-{number}" for number in range(1, len(gathered.incidents) + 1)]
     if len(anchors) > 1:
