@@ -341,14 +341,21 @@ void wr_wait_end(wr_ring *ring, wr_op *op, int row) {
   let_go(ring, op);
 }
 
-int wr_remote_wait_begin(wr_ring *ring, int32_t peer) {
+/* A wait that is for no operation. */
+static int claim_outside(wr_ring *ring, uint8_t kind, int32_t peer, uint32_t tag, uint32_t count) {
   uint64_t now = wr_now_ns();
-  wr_wait content = {.since_ns = now, .peer = peer, .comm_slot = UINT16_MAX, .kind = WR_REMOTE_CALL, .how = WR_WAIT_CALL,
-                     .dtype = 255, .reduce_op = 255, .inflight = 255, .t_issue_ns = now};
+  wr_wait content = {.since_ns = now, .peer = peer, .comm_slot = UINT16_MAX, .kind = kind, .how = WR_WAIT_CALL,
+                     .dtype = 255, .reduce_op = 255, .inflight = 255, .count = count, .tag = tag, .t_issue_ns = now};
   return claim_wait(ring, &content);
 }
 
-void wr_remote_wait_end(wr_ring *ring, int row) {
+int wr_remote_wait_begin(wr_ring *ring, int32_t peer) { return claim_outside(ring, WR_REMOTE_CALL, peer, 0, 0); }
+
+int wr_meeting_begin(wr_ring *ring, int32_t first, uint32_t stride, uint32_t size) {
+  return claim_outside(ring, WR_MEETING, first, stride, size);
+}
+
+void wr_outside_wait_end(wr_ring *ring, int row) {
   if (row >= 0 && row < WR_WAITS) release_wait(ring, row);
 }
 

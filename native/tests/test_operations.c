@@ -417,11 +417,22 @@ TEST(remote_call_marks_who_waits_for_whom) {
   REQUIRE(row >= 0 && other >= 0 && read_row(&ring->wait[row], &w, sizeof w));
   CHECK(w.kind == WR_REMOTE_CALL && w.peer == 5 && w.tid == (uint32_t)gettid() && w.since_ns && !w.comm_id);
   CHECK(w.comm_slot == UINT16_MAX && w.inflight == 255 && ring->wait[other].peer == -1);
-  wr_remote_wait_end(ring, row);
+  wr_outside_wait_end(ring, row);
   CHECK(!ring->wait[row].tid && ring->wait[other].tid);
-  wr_remote_wait_end(ring, other);
-  wr_remote_wait_end(ring, -1); /* there was no row for it */
-  wr_remote_wait_end(ring, WR_WAITS);
+  wr_outside_wait_end(ring, other);
+  wr_outside_wait_end(ring, -1); /* there was no row for it */
+  wr_outside_wait_end(ring, WR_WAITS);
+  CHECK(!ring->waits_used && !ring->header.ordinal);
+}
+
+TEST(meeting_marks_who_makes_a_communicator_with_whom) {
+  wr_ring *ring = ring_new();
+  int row = wr_meeting_begin(ring, 3, 4, 2);
+  wr_wait w;
+  REQUIRE(row >= 0 && read_row(&ring->wait[row], &w, sizeof w));
+  CHECK(w.kind == WR_MEETING && w.peer == 3 && w.tag == 4 && w.count == 2 && w.since_ns && !w.comm_id);
+  CHECK(w.tid == (uint32_t)gettid() && w.comm_slot == UINT16_MAX && w.inflight == 255);
+  wr_outside_wait_end(ring, row);
   CHECK(!ring->waits_used && !ring->header.ordinal);
 }
 

@@ -57,6 +57,7 @@ enum wr_kind {
   WR_REDUCE_SCATTER_COALESCED, WR_OTHER,
   WR_SEND = 32, WR_RECV, WR_RECV_ANY,
   WR_REMOTE_CALL = 40,     /* no operation: a call by torch.distributed.rpc, among the wait rows only */
+  WR_MEETING = 42,         /* no operation: a communicator is being made, among the wait rows only */
   WR_STEP = 48,            /* no operation: an optimizer step, among the records */
 };
 
@@ -328,7 +329,11 @@ WR_API void wr_op_end(wr_ring *ring, wr_op *op, int status);        /* idempoten
 /* This thread waits for the answer of a remote call; `peer` is the *global* rank that answers, -1 unknown. Such a row
  * has no communicator (comm_id 0, comm_slot UINT16_MAX). A wait row, -1 none. */
 WR_API int wr_remote_wait_begin(wr_ring *ring, int32_t peer);
-WR_API void wr_remote_wait_end(wr_ring *ring, int row);
+/* This thread makes a communicator, for which it needs all its members: `size` global ranks, `first` and so on by
+ * `stride`; size 0 unknown. The row has them in `peer`, `tag` and `count`, and no communicator. A wait row, -1 none. */
+WR_API int wr_meeting_begin(wr_ring *ring, int32_t first, uint32_t stride, uint32_t size);
+/* The end of a remote call or of a meeting. */
+WR_API void wr_outside_wait_end(wr_ring *ring, int row);
 /* Push one record: the tail of wr_op_end, on its own for sensors without an op. `seq` is ignored. */
 WR_API void wr_push(wr_ring *ring, const wr_record *record);
 /* The trace ID that wr_op_begin gives to operation `counter`. */

@@ -1,8 +1,9 @@
 """Is a rank stopped while the others meet? Before the first operation, or between two, nobody waits in an operation.
 
 `init_process_group`, `new_group` and the stores behind them wait for other ranks in code of torch itself. The wait-for
-graph is empty then, but a stopped process is as hard an evidence as ever, and stacks show that others wait. One of
-these may wait for a rank that is only late, so as long as any rank runs its own code the stopped one is not named.
+graph is empty then, but a stopped process is as hard an evidence as ever. Who makes a communicator is marked, with all
+its members: then these are looked at. Elsewhere stacks show that ranks wait, and not for whom. One of them may wait for
+a rank that is only late, so as long as any of those that may be meant runs its own code the stopped one is not named.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from whichrank.analyzer.reasons import in_rendezvous, reason_of
 from whichrank.analyzer.state import JobState
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence
-from whichrank.model.picture import Picture
+from whichrank.model.picture import Bools, Picture
 
 ASKED = 16
 """Ranks whose stacks are asked for; of a larger job, the others must do nothing."""
 LISTED = 16
+MET_S = 1.0
+"""A communicator that is being made for so long waits for a member."""
 HEARD_S = 0.5
 """What was completed before the stop may be heard of so much later."""
 IDLE_CPU = 0.1
@@ -37,24 +40,27 @@ def stopped_in_rendezvous(
         want_stacks: Asks for stacks of ranks; they come with a later look.
         again_s: Seconds after which a rank may be asked about again.
     """
-    stopped = np.flatnonzero(picture.stopped & picture.present)
-    running = picture.present & ~picture.gone & ~picture.stopped
+    concerned, meets = _meeting(picture)
+    stopped = np.flatnonzero(picture.stopped & picture.present & concerned)
+    running = picture.present & ~picture.gone & ~picture.stopped & concerned
     if not len(stopped) or not running.any() or not picture.fresh[running].all():
         return None
     since_s = float(state.ranks.stopped_since_s[stopped].min())
-    if state.last_completion_s > since_s + HEARD_S:
+    went_on_s = float(state.ranks.went_on_s[running].max()) if meets.any() else state.last_completion_s
+    if went_on_s > since_s + HEARD_S:
         return None  # the others do without it so far
     blocked = np.zeros(picture.world_size, np.bool_)
     blocked[picture.waits["rank"]] = True
-    others = np.flatnonzero(running & ~blocked)
+    others = np.flatnonzero(running & ~blocked & ~meets)
     asked = others[:ASKED].tolist()
     want_stacks([r for r in asked if not _looked_at(state, r, since_s)], picture.now_s, again_s)
     waiting = [r for r in asked if in_rendezvous(state, r, since_s)]
     unasked = others[ASKED:]
-    if not waiting or len(waiting) < len(asked) or (state.ranks.cpu_share[unasked] > IDLE_CPU).any():
+    if not (waiting or meets.any()) or len(waiting) < len(asked) or (state.ranks.cpu_share[unasked] > IDLE_CPU).any():
         return None
     told = {int(r): reason_of(state, picture, int(r)) for r in stopped}
-    met = f"it has not reached the point where {len(others)} rank{'s wait' if len(others) > 1 else ' waits'}"
+    count = len(others) + int(meets.sum())
+    met = f"it has not reached the point where {count} rank{'s wait' if count > 1 else ' waits'}"
     return Finding(
         cause=Cause.NOT_ENTERED,
         fault_class="H1",
@@ -66,11 +72,37 @@ def stopped_in_rendezvous(
         hard=True,
         evidence=(
             *(fact for t in list(told.values())[:LISTED] for fact in t.evidence),
-            Evidence(what="ranks seen in torch's rendezvous", value=len(waiting), where=f"of {len(asked)} looked at"),
+            *_facts(len(waiting), len(asked), int(meets.sum())),
         ),
         phase="init" if not (state.ranks.rows["init_ns"][stopped] > 0).all() else None,
         complete=bool(picture.present.all()),
     )
+
+
+def _meeting(picture: Picture) -> tuple[Bools, Bools]:
+    """Ranks that may be meant, and those of them that are known to wait for a member of a communicator that they make.
+
+    All may be meant, unless a stopped one is a member of such a communicator.
+    """
+    everybody, nobody = np.ones(picture.world_size, np.bool_), np.zeros(picture.world_size, np.bool_)
+    found = picture.meetings
+    found = found[(found["size"] > 1) & (picture.read_s[found["rank"]] - found["since_s"] >= MET_S)]
+    found = found[(picture.fresh & ~picture.stopped & ~picture.gone)[found["rank"]]]
+    for first, stride, size in np.unique(found[["first", "stride", "size"]]).tolist():
+        members = nobody.copy()
+        members[first : first + stride * size : stride] = True
+        here = (found["first"] == first) & (found["stride"] == stride) & (found["size"] == size)
+        if (picture.stopped & picture.present & members).any():
+            meets = nobody.copy()
+            meets[found["rank"][here]] = True
+            return members, meets & members
+    return everybody, nobody
+
+
+def _facts(seen: int, asked: int, meet: int) -> list[Evidence]:
+    marked = [Evidence(what="ranks that make a communicator which it belongs to", value=meet)] if meet else []
+    looked = Evidence(what="ranks seen in torch's rendezvous", value=seen, where=f"of {asked} looked at")
+    return [*marked, looked] if asked else marked
 
 
 def _looked_at(state: JobState, rank: int, since_s: float) -> bool:

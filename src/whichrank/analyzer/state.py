@@ -18,7 +18,7 @@ from whichrank.analyzer.paths import Paths
 from whichrank.analyzer.rank_columns import RankColumns
 from whichrank.locate.deaths import Ends
 from whichrank.locate.interruption import Interruption
-from whichrank.model.picture import OPS, PAIRS, REMOTE, SPLITS_OF, WAITS, Bools, Picture, Recorded
+from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS, Bools, Picture, Recorded
 from whichrank.model.rows import SPLITS, Kind, Status, WaitHow
 from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_TOLD, Batch, CommInfo, Event, ProcessState, Stack
 
@@ -57,6 +57,7 @@ class JobState:
         self._place = _NO_PLACE
         self._waits: dict[int, np.ndarray[Any, Any]] = {}
         self._remote: dict[int, np.ndarray[Any, Any]] = {}
+        self._meetings: dict[int, np.ndarray[Any, Any]] = {}
         self._ops: dict[int, np.ndarray[Any, Any]] = {}
         self._pairs: dict[int, np.ndarray[Any, Any]] = {}
         self._splits: dict[int, np.ndarray[Any, Any]] = {}
@@ -108,6 +109,7 @@ class JobState:
             self._take_rates(rows["rank"], batch.rate_rows())
             self._waits[agent] = self._told_waits(batch)
             self._remote[agent] = self._told_remote(batch)
+            self._meetings[agent] = self._told_meetings(batch)
             self._ops[agent] = self._told_ops(batch.inflight_rows())
             self._pairs[agent] = self._told_pairs(batch)
             self._take_splits(batch)
@@ -122,7 +124,7 @@ class JobState:
     def forget_agent(self, agent: str) -> None:
         """Forget the ranks of an agent that turned out to watch another job; what is sent again later is ignored."""
         number = self._agents.get(agent, -1)
-        for told in (self._waits, self._ops, self._pairs, self._places):
+        for told in (self._waits, self._remote, self._meetings, self._ops, self._pairs, self._places):
             told.pop(number, None)
         self.paths.forget(number)
         ranks = np.flatnonzero(self.ranks.agent == number)
@@ -318,6 +320,17 @@ class JobState:
         rows["peer"][(rows["peer"] < 0) | (rows["peer"] >= self.ranks.size)] = -1
         rows["since_s"] = self._host_s(told["rank"], told["row"]["since_ns"])
         self.last_call_s = max(self.last_call_s, float(rows["since_s"].max(initial=0.0)))
+        return rows
+
+    def _told_meetings(self, batch: Batch) -> np.ndarray[Any, Any]:
+        told = batch.wait_rows()
+        told = told[(told["row"]["kind"] == Kind.MEETING) & (told["rank"] >= 0) & (told["rank"] < self.ranks.size)]
+        rows, row = np.zeros(len(told), MEETINGS), told["row"]
+        rows["rank"], rows["first"], rows["stride"], rows["size"] = told["rank"], row["peer"], row["tag"], row["count"]
+        rows["size"][(rows["size"] < 0) | (rows["size"] > self.ranks.size)] = 0
+        last = rows["first"] + rows["stride"] * (rows["size"] - 1)
+        rows["size"][(rows["first"] < 0) | (rows["stride"] < 1) | (last >= self.ranks.size)] = 0
+        rows["since_s"] = self._host_s(told["rank"], row["since_ns"])
         return rows
 
     def _told_ops(self, told: np.ndarray[Any, Any], failed: bool = False) -> np.ndarray[Any, Any]:
@@ -537,6 +550,7 @@ class JobState:
             member_seen=self.member_seen.copy(),
             recorded=self.recorded,
             remote=self._own(REMOTE, self._remote),
+            meetings=self._own(MEETINGS, self._meetings),
             issuing_tid=r.issuing_tid.copy(),
         )
 

@@ -42,6 +42,9 @@ WAITS = np.dtype(
 REMOTE = np.dtype([("rank", "i8"), ("tid", "i8"), ("peer", "i8"), ("since_s", "f8")])
 """A thread that waits for the answer of a remote call; `peer` is the rank that answers, -1 unknown."""
 
+MEETINGS = np.dtype([("rank", "i8"), ("first", "i8"), ("stride", "i8"), ("size", "i8"), ("since_s", "f8")])
+"""A rank that makes a communicator: it needs `size` ranks for it, `first` and so on by `stride`; size 0 unknown."""
+
 OPS = np.dtype(
     [
         ("rank", "i8"),
@@ -152,6 +155,8 @@ class Picture:
     """It is of a recording that others made; None: an agent beside each rank looks."""
     remote: np.ndarray[Any, Any] = field(default_factory=lambda: np.zeros(0, REMOTE))
     """Rows of REMOTE."""
+    meetings: np.ndarray[Any, Any] = field(default_factory=lambda: np.zeros(0, MEETINGS))
+    """Rows of MEETINGS."""
     issuing_tid: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """Thread that issued the latest operation of each rank, 0 none; empty where that is not known."""
 

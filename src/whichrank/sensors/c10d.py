@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from whichrank.errors import SensorError
 from whichrank.ring.trust import unsafe_file, unsafe_folder
-from whichrank.sensors import groups, remote, steps
+from whichrank.sensors import groups, meetings, remote, steps
 from whichrank.sensors.native import C10D_SOURCE, INCLUDE, load_core, native_path
 
 if TYPE_CHECKING:
@@ -207,6 +207,7 @@ def switch_on(directory: bytes, identity: Identity, open_now: bool) -> None:
     _follow_groups()
     steps.watch()
     remote.watch(sensor.wr_c10d_open_ring)
+    meetings.watch()
     _sensor = sensor
 
 

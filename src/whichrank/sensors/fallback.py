@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whichrank.errors import SensorError
-from whichrank.sensors import groups, marks, remote, steps
+from whichrank.sensors import groups, marks, meetings, remote, steps
 from whichrank.sensors.abi import (
     DONE,
     DROPPED,
@@ -138,6 +138,7 @@ class Sensor:
         groups.watch(self.open_group, self.retime_groups, self.close_group)
         steps.watch()
         remote.watch(self.open_ring)
+        meetings.watch()
         os.register_at_fork(after_in_child=self._forget_in_child)
         atexit.register(self._stop_looking)
 

@@ -61,8 +61,8 @@ class _Marks:
         core = load_core()
         core.wr_process_ring.restype = ctypes.c_void_p
         core.wr_remote_wait_begin.argtypes = (ctypes.c_void_p, ctypes.c_int32)
-        core.wr_remote_wait_end.argtypes = (ctypes.c_void_p, ctypes.c_int)
-        core.wr_remote_wait_end.restype = None
+        core.wr_outside_wait_end.argtypes = (ctypes.c_void_p, ctypes.c_int)
+        core.wr_outside_wait_end.restype = None
         self._core = core
         self._set_rank = on_ring(core, "wr_ring_set_rank", ctypes.c_int32, ctypes.c_int32)
         self._open_ring = open_ring
@@ -187,4 +187,4 @@ class _Marks:
         finally:
             if self._core.wr_process_ring() == ring:  # not after a fork or a switch-off
                 for row in rows:
-                    self._core.wr_remote_wait_end(ring, row)
+                    self._core.wr_outside_wait_end(ring, row)

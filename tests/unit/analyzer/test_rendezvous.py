@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 from batches import analyzer, watch
 from test_silence import IMPORT, INIT, OWN, RENDEZVOUS, Silent, named
 
 from whichrank.model.incident import Cause, Incident, Reason
-from whichrank.model.telemetry import ProcessState
+from whichrank.model.rows import Kind, WaitHow
+from whichrank.model.telemetry import WAIT_TOLD, ProcessState
 
 
 def stopped_at(node: Silent, *ranks: int, until_s: float = 6.0) -> list[Incident]:
@@ -54,3 +58,49 @@ def test_a_stack_that_is_older_than_the_stop_says_nothing() -> None:
     node.is_(2, ProcessState.STOPPED)
     # THEN it is not known that they still wait
     assert not named(watch(job, node, first_s=2.5, last_s=8.0))
+
+
+class Meeting(Silent):
+    """Ranks of which some make communicators, whose members their sensors have marked."""
+
+    def __init__(self, stacks: list[list[str]], marks: dict[int, range], since_s: float = 0.0) -> None:
+        super().__init__(stacks)
+        self.marks, self.marked_s = marks, since_s
+
+    def _wait_rows(self) -> np.ndarray[Any, Any]:
+        rows = np.zeros(len(self.marks), WAIT_TOLD)
+        for told, (rank, members) in zip(rows, self.marks.items(), strict=True):
+            told["rank"], row = rank, told["row"]
+            row["tid"], row["how"], row["kind"] = 100 + rank, WaitHow.CALL, Kind.MEETING
+            row["peer"], row["tag"], row["count"] = members.start, members.step, len(members)
+            row["comm_slot"], row["since_ns"] = 0xFFFF, self.ns(self.marked_s)
+        return rows
+
+
+def test_only_members_of_a_communicator_that_is_being_made_are_waited_for() -> None:
+    # GIVEN ranks 0, 2 and 6 that make a communicator with rank 4, and others that run code of their own meanwhile
+    node = Meeting([RENDEZVOUS, OWN] * 2 + [OWN] * 2 + [RENDEZVOUS, OWN], dict.fromkeys((0, 2, 6), range(0, 8, 2)))
+    said = stopped_at(node, 4)
+    assert {(i.severity, i.cause, i.reason) for i in said} == {("alert", Cause.NOT_ENTERED, Reason.STOPPED)}
+    assert [c.rank for i in said for c in i.culprits] == [4]
+    assert "where 3 ranks wait" in said[0].culprits[0].why
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        dict.fromkeys((0, 2, 6), range(0, 6, 2)),  # it is no member
+        dict.fromkeys((0, 2, 6), range(0)),  # the members are not known
+        dict.fromkeys((0, 2, 6), range(0, 200, 2)),  # no such ranks
+        dict.fromkeys((0, 2), range(0, 8, 2)),  # rank 6 is late too
+    ],
+)
+def test_a_stopped_rank_that_may_not_be_waited_for_is_not_named(marks: dict[int, range]) -> None:
+    node = Meeting([RENDEZVOUS, OWN, RENDEZVOUS, OWN, OWN, OWN, OWN if 6 not in marks else RENDEZVOUS, OWN], marks)
+    stopped = 5 if len(marks[0]) == 3 else 4
+    assert not named(stopped_at(node, stopped))
+
+
+def test_a_communicator_that_is_just_being_made_says_nothing() -> None:
+    node = Meeting([RENDEZVOUS, OWN, OWN, RENDEZVOUS], dict.fromkeys((0, 3), range(0, 6, 3)), since_s=5.5)
+    assert not named(stopped_at(node, 3))
