@@ -34,6 +34,8 @@ _OTHER_PROCESS = re.compile(
     r"^\w+ \(.*/multiprocessing/(?:connection|queues|managers|synchronize|popen_\w+)\.py:\d+\)$"
 )
 """Innermost frames of a thread that waits for another process of the program's own."""
+_SENSOR = re.compile(r"\((?:.*/)?whichrank/sensors/\w+\.py:\d+\)$")
+"""Frames of our own that stand between the program and torch."""
 INNERMOST = 3
 FEW = 4
 """Times as many ranks wait, at the least, for all that they wait for to be named on the word of operations alone."""
@@ -129,7 +131,7 @@ def waits_for_others(stack: Stack) -> bool:
     """Does it wait for another rank, or may it, in no operation? Then its own rank is not at fault for sure."""
     if stack.source is not None:
         return stack.source.kind in (SourceKind.RANK, SourceKind.JOB)
-    innermost = stack.frames[:INNERMOST]
+    innermost = [frame for frame in stack.frames if not _SENSOR.search(frame)][:INNERMOST]
     return any(_REMOTE_CALL.search(frame) or _OTHER_PROCESS.search(frame) for frame in innermost)
 
 

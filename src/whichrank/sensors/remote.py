@@ -4,8 +4,9 @@ A remote call is no c10d operation, so the c10d sensor sees nothing of it, and f
 answer looks like one that does nothing. Here the calls and futures of torch's RPC are wrapped once `init_rpc` is
 called; a job without RPC pays nothing. A call costs hundreds of microseconds, and its mark a few.
 
-The target is known where Python makes the call: `rpc_sync`, `rpc_async`, `RRef.to_here`, futures that come from these
-by `then` or `collect_all`. It is not known (-1) in a distributed backward pass. A wait in TorchScript is not seen.
+The target is known where Python makes the call: `rpc_sync`, `rpc_async`, `RRef.to_here` and methods of a reference,
+futures that come from these by `then` or `collect_all`. It is not known (-1) in a distributed backward pass. A wait in
+TorchScript is not seen.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class _Marks:
         """Wrap what calls and what waits. What a torch does not have is left out."""
         import torch
         from torch.distributed import autograd
-        from torch.distributed.rpc import api
+        from torch.distributed.rpc import api, rref_proxy
 
         future = torch._C.Future
         self._wrap(api, "_invoke_rpc", self._called)
@@ -110,6 +111,8 @@ class _Marks:
         remote = getattr(torch._C, "_distributed_rpc", None)
         if remote is not None:
             self._wrap(remote.PyRRef, "to_here", self._fetched)
+            self._wrap(remote.PyRRef, "_get_type", self._called_of_reference)
+            self._wrap(rref_proxy, "_invoke_rpc", self._called_of_reference)
 
     def _wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
         original = getattr(owner, name, None)
@@ -129,6 +132,17 @@ class _Marks:
         future = call(to, *rest, **named)
         self.unless_failed(lambda: self._note(future, frozenset((self._worker(to),))))
         return future
+
+    def _called_of_reference(self, call: Callable[..., Any], reference: Any, *rest: Any, **named: Any) -> Any:
+        result = call(reference, *rest, **named)
+        self.unless_failed(lambda: self._note_of_reference(result, reference))
+        return result
+
+    def _note_of_reference(self, result: Any, reference: Any) -> None:
+        import torch
+
+        if isinstance(result, torch._C.Future) and not reference.is_owner():
+            self._note(result, frozenset((self._worker(reference.owner()),)))
 
     def _derived(self, call: Callable[..., Any], this: Any, *rest: Any, **named: Any) -> Any:
         future = call(this, *rest, **named)

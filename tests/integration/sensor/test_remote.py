@@ -26,7 +26,7 @@ def test_who_waits_for_whose_answer(variant: str, tmp_path: Path) -> None:
     # GIVEN two ranks under torchrun that make no process group
     with launched("remote", 2, tmp_path, variant) as job:
         opened_ns = 0
-        for kind in ("sync", "async", "then", "all", "to_here"):
+        for kind in ("sync", "async", "then", "all", "to_here", "method", "methods"):
             # WHEN rank 0 waits for rank 1 in a call of this kind
             rings = job.until(lambda all_, ns=opened_ns: calls(all_[0], ns) and not calls(all_[1]), kind)
             # THEN its main thread is marked as one that waits for rank 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from whichrank.analyzer.reasons import _CHECKPOINT
+from whichrank.analyzer.reasons import _CHECKPOINT, waits_for_others
+from whichrank.model.telemetry import Stack
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,10 @@ def test_frames_that_write_training_state(frame: str) -> None:
 )
 def test_activation_checkpointing_writes_nothing(frame: str) -> None:
     assert not _CHECKPOINT.search(f"sleep (x.py:1) {frame} main (train.py:9)")
+
+
+def test_frames_of_the_sensors_do_not_hide_what_a_thread_waits_in() -> None:
+    ours = ["_waited (whichrank/sensors/remote.py:187)", "_awaited (/opt/whichrank/sensors/remote.py:170)"] * 2
+    theirs = ["wait_all (torch/futures/__init__.py:330)", "main (train.py:9)"]
+    assert waits_for_others(Stack("MainThread", True, False, ours + theirs))
+    assert not waits_for_others(Stack("MainThread", True, False, ["a (x.py:1)", "b (x.py:2)", "c (x.py:3)", *theirs]))

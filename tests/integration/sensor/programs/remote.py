@@ -21,6 +21,11 @@ def answer(gate: str, x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
+class Answers:
+    def answer(self, gate: str, x: torch.Tensor) -> torch.Tensor:
+        return answer(gate, x)
+
+
 def call(kind: str) -> None:
     one = torch.ones(3, requires_grad=True)
     if kind == "sync":
@@ -33,11 +38,16 @@ def call(kind: str) -> None:
         torch.futures.wait_all([rpc.rpc_async("node1", answer, args=(kind, one)) for _ in range(2)])
     elif kind == "to_here":
         rpc.remote("node1", answer, args=(kind, one)).to_here()
+    elif kind == "method":
+        rpc.remote("node1", Answers).rpc_sync().answer(kind, one)
+    elif kind == "methods":
+        answers = rpc.remote("node1", Answers)
+        torch.futures.wait_all([answers.rpc_async().answer(kind, one) for _ in range(2)])
 
 
 rpc.init_rpc(f"node{rank}", rank=rank, world_size=2)
 if rank == 0:
-    for kind in ("sync", "async", "then", "all", "to_here"):
+    for kind in ("sync", "async", "then", "all", "to_here", "method", "methods"):
         call(kind)
     with autograd.context() as context:
         (folder / "free").touch()
