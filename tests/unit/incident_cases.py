@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from whichrank.model.incident import (
+    TIME_BLOCKED,
     Cause,
     Communicator,
     Culprit,
@@ -43,7 +44,7 @@ def incident(cause: Cause, **changes: Any) -> Incident:
         "detected": ONSET + timedelta(seconds=2.5),
         "located": ONSET + timedelta(seconds=2.52),
         "victims": Victims(count=7, ranks=(0, 1, 2, 3, 4, 6, 7)),
-        "evidence": (Evidence(what="time blocked", value=12.345, unit="s", where="rank 3"),),
+        "evidence": (Evidence(what=TIME_BLOCKED, value=12.345, unit="s", where="rank 3"),),
         "next": ("whichrank stacks --suspects",),
         "sensors": (SensorReport(name="c10d", state="on", ranks=8),),
         "complete": True,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from whichrank.analyzer.admission import Admission, Standing
-from whichrank.analyzer.diagnosis import TIME_BLOCKED, Diagnosis
+from whichrank.analyzer.diagnosis import Diagnosis
 from whichrank.analyzer.endings import who_ended_it
 from whichrank.analyzer.history import History
 from whichrank.analyzer.holding import Holding
@@ -40,7 +40,7 @@ from whichrank.locate.deaths import (
 )
 from whichrank.locate.fronts import with_fronts
 from whichrank.model.finding import Finding
-from whichrank.model.incident import Cause, Incident, Reason, Severity, Spent
+from whichrank.model.incident import TIME_BLOCKED, Cause, Incident, Reason, Severity, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.picture import Picture, Recorded
 from whichrank.model.rows import Kind

@@ -34,7 +34,7 @@ from whichrank.locate.departures import expected
 from whichrank.locate.signatures import CompletedRounds, departed
 from whichrank.locate.strays import LEAST_ALIKE
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence, Link
+from whichrank.model.incident import TIME_BLOCKED, Cause, Evidence, Link
 from whichrank.model.picture import Bools, Picture
 from whichrank.model.rows import SYNCHRONISING, UNNUMBERED, Kind
 from whichrank.model.sequence import Tokens
@@ -45,7 +45,6 @@ IDLE_CPU = 0.1
 LISTED = 16
 """Candidates, at most: more help nobody."""
 MOST_NAMED = 1024
-TIME_BLOCKED = "time blocked"
 
 
 class Diagnosis:
@@ -263,7 +262,7 @@ class Diagnosis:
         ranks = [int(r) for r in graph.cycle]
         rows = picture.waits[np.isin(picture.waits["rank"], ranks)]
         skewed = sorted({r for comm in np.unique(rows["comm"]) for r in self.history.skewed(int(comm))} & set(ranks))
-        wrong, witness = (skewed, "its skew since then") if skewed else self._out_of_order(picture, rows)
+        wrong, witness = (skewed, "what its peers had issued before") if skewed else self._out_of_order(picture, rows)
         is_extra = False
         if not wrong and (alone := self._alone(picture, rows)):
             wrong, witness, is_extra = [alone[0]], "what all others did after the same operations", alone[1]
@@ -271,9 +270,8 @@ class Diagnosis:
         evidence = tuple(
             Evidence(what="blocked on", value=words, where=f"rank {rank}") for rank, words in list(said.items())[:16]
         )
-        blames = tuple(
-            Blame(r, 0.9, f"it entered {said[r]} before what its peers wait for, against {witness}") for r in wrong
-        )
+        before = f"before what its peers wait for; this differs from {witness}"
+        blames = tuple(Blame(r, 0.9, f"it entered {said[r]} {before}") for r in wrong)
         certain = graph.cycle_explicit and len(wrong) < len(ranks) and bool(wrong)
         # Against the order of the communicator's own operations: one too many or too few, not two in opposite order.
         extra = certain and (

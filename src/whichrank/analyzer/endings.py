@@ -376,7 +376,7 @@ def _which_died(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[
         candidates=tuple(
             Blame(r, 1 / len(ranks), f"its process {how_it_ended(ends, r)}") for r in ranks if ends.gone[r]
         ),
-        victims=tuple(np.flatnonzero(ends.failure_s > 0).tolist()),
+        victims=tuple(r for r in np.flatnonzero(ends.failure_s > 0).tolist() if r not in ranks),
         onset_s=min(ended, default=picture.now_s),
         hard=True,
         evidence=tuple(

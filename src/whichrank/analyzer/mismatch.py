@@ -46,14 +46,9 @@ def mismatch(diagnosis: Diagnosis, picture: Picture, min_age_s: float = 0.0) -> 
     wrong = {side[r] for r in deviation.deviants}
     said = {int(row["rank"]): diagnosis.words_of(row) for row in first.ops}
     typical = next((said[r] for r in first.ranks if side[r] not in wrong), "")
-    against = " and ".join(deviation.witnesses)
+    usual = f"where its group issued {typical}; this differs from {' and from '.join(deviation.witnesses)}"
     blame = tuple(
-        Blame(
-            r,
-            0.95,
-            _misfit(r, first.misfits) or f"it issued {said[r]} where its group issued {typical}, against {against}",
-        )
-        for r in deviation.deviants
+        Blame(r, 0.95, _misfit(r, first.misfits) or f"it issued {said[r]} {usual}") for r in deviation.deviants
     )
     candidates = tuple(
         Blame(r, 1 / len(said), _misfit(r, first.misfits) or f"it issued {words}") for r, words in said.items()
@@ -122,7 +117,7 @@ def _skewed(diagnosis: Diagnosis, c: Contradiction) -> Deviation:
         return Deviation((), ())
     told = history.skewed(c.comm) & set(c.ranks)
     if told:
-        return Deviation(tuple(sorted(told)) if len(told) < len(c.ranks) else (), ("its skew since then",))
+        return Deviation(tuple(sorted(told)) if len(told) < len(c.ranks) else (), ("what its peers had issued before",))
     found = [peers.skew_of(r, LEAST_ALIKE) for r in c.ranks[:ASKED_OF_A_SIDE]]
     strays = sorted(s.rank for s in found if s and s.comm_key == history.key_of(c.comm))
     return Deviation(tuple(strays), (WITNESS,)) if len(strays) == 1 else Deviation((), ())

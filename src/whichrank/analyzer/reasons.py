@@ -103,7 +103,8 @@ def reason_of(state: JobState, picture: Picture, rank: int, tid: int = 0) -> Tol
         return Told(Reason.USER_CODE, f"it waits for {awaited[0]}{at}", awaited[1], tuple(facts))
     if channel in (WaitChannel.IO, WaitChannel.OTHER):
         return Told(Reason.USER_CODE, f"it waits for something that is no operation{at}", 0.8, tuple(facts))
-    return Told(Reason.USER_CODE, f"it runs its own code{at}", 0.95 if where else 0.9, tuple(facts))
+    words = f"it is in its own code, in {where}" if where else "it is in its own code"
+    return Told(Reason.USER_CODE, words, 0.95 if where else 0.9, tuple(facts))
 
 
 def _channel(stack: Stack | None, main_channel: int) -> int:

@@ -100,7 +100,7 @@ def _meeting(picture: Picture) -> tuple[Bools, Bools]:
 
 
 def _facts(seen: int, asked: int, meet: int) -> list[Evidence]:
-    marked = [Evidence(what="ranks that make a communicator which it belongs to", value=meet)] if meet else []
+    marked = [Evidence(what="ranks that wait for it to make a communicator", value=meet)] if meet else []
     looked = Evidence(what="ranks seen in torch's rendezvous", value=seen, where=f"of {asked} looked at")
     return [*marked, looked] if asked else marked
 

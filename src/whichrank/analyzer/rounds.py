@@ -202,10 +202,8 @@ class Rounds:
         history = diagnosis.history
         deviation = deviants(ranks, sides, lambda r: history.up_to(r, ordinal[r]), history.shape_of, None)
         said = {r: diagnosis.words_of(row) for r, row in zip(ranks, rows, strict=True)}
-        words = " and ".join(deviation.witnesses)
-        blame = tuple(
-            Blame(r, 0.95, f"it issued {said[r]} in a round of its group, against {words}") for r in deviation.deviants
-        )
+        usual = f"in a round of its group; this differs from {' and from '.join(deviation.witnesses)}"
+        blame = tuple(Blame(r, 0.95, f"it issued {said[r]} {usual}") for r in deviation.deviants)
         return Finding(
             cause=Cause.INCONSISTENT if blame else Cause.UNKNOWN,
             kind="failed",
@@ -237,8 +235,8 @@ class Rounds:
         members = [int(m) for m in picture.member_rank[at : at + size] if m >= 0 and m != skew.rank]
         noun = "an operation" if count == 1 else f"{count} operations"
         why = (
-            f"it {did} {noun} on {group} at its operation {skew.edit.ordinal}, against {skew.witness}; "
-            "no other member did"
+            f"it {did} {noun} on {group} at its operation {skew.edit.ordinal}; this differs from "
+            f"{skew.witness}, and no other member did so"
         )
         return Finding(
             cause=Cause.INCONSISTENT,

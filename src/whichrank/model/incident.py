@@ -63,6 +63,8 @@ NOBODY = frozenset({Cause.IMBALANCE, Cause.SUSPENDED, Cause.UNKNOWN})
 """Causes that name no culprit."""
 
 
+TIME_BLOCKED: Final = "time blocked when detected"
+"""The fact of how long the one that waits longest had waited then; the incident's times say how long in all."""
 RAISED_ALIKE: Final = "ranks that raised the same"
 """The fact, of cause `unknown` and reason `exception`, that no rank differs: `value` ranks, `where` of how many."""
 

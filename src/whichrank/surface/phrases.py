@@ -42,7 +42,7 @@ def _both(one: str, several: str, then: str, several_then: str = "") -> Predicat
 _OF_ONE: Final = {
     Reason.STOPPED: Tenses("its process is stopped", "its process was stopped"),
     Reason.GIL_HELD: Tenses("one of its threads holds the GIL", "one of its threads held the GIL"),
-    Reason.USER_CODE: Tenses("it runs its own code", "it ran its own code"),
+    Reason.USER_CODE: Tenses("it is in its own code", "it was in its own code"),
     Reason.DATA_WAIT: Tenses("it waits for data", "it waited for data"),
     Reason.CHECKPOINT: Tenses("it writes a checkpoint", "it wrote a checkpoint"),
     Reason.CPU_CONTENTION: Tenses("it competes for the CPU", "it competed for the CPU"),

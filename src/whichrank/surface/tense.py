@@ -16,11 +16,11 @@ _PAST: Final = {
     "has": "had", "have": "had", "is": "was", "are": "were", "wait": "waited", "waits": "waited", "sleeps": "slept",
     "holds": "held", "writes": "wrote", "work": "worked", "runs": "ran", "run": "ran", "get": "got", "does": "did",
     "lacks": "lacked", "takes": "took", "makes": "made", "costs": "cost", "limits": "limited", "sends": "sent",
-    "receives": "received", "reads": "read",
+    "receives": "received", "reads": "read", "differs": "differed",
 }  # fmt: skip
 _SUBJECT: Final = (
     r"it(?: alone)?|its process(?: \d+)?|its main thread|its child processes|its node|(?:those of )?its peers"
-    r"|its (?:control group|affinity|core|memory|hypervisor|garbage collector)|(?:the )?others|ranks|\d+|that"
+    r"|its (?:control group|affinity|core|memory|hypervisor|garbage collector)|(?:the )?others|ranks|\d+|that|this"
 )
 _CLAUSE: Final = re.compile(rf"(?<![\w.:/'-])({_SUBJECT}) ({'|'.join(_PAST)})\b(?![\w.:/(-])", re.IGNORECASE)
 _MESSAGE: Final = " raised "

@@ -89,7 +89,8 @@ def since_when(incident: Incident) -> str:
         return f"it happened at {_utc(begun)}{others if incident.victims.count else ''}"
     if not incident.victims.count:
         return f"it lasted for {lasted}, from {_utc(begun)}" if lasted else f"it began at {_utc(begun)}"
-    what = "lost time" if incident.kind == "slow" else "been stopped" if incident.cause == Cause.SUSPENDED else "waited"
+    suspended = "been stopped" if incident.cause == Cause.SUSPENDED else "waited"
+    what = "been held up" if incident.kind == "slow" else suspended
     if lasted:
         what = what.replace("been", "was" if is_one else "were")
         return f"{_victims(incident)} {what} for {lasted}, from {_utc(begun)}"

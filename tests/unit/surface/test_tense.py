@@ -10,8 +10,8 @@ from whichrank.surface.tense import past
 @pytest.mark.parametrize(
     ("now", "then"),
     [
-        ("it has not entered recv #3 on pp, and it runs its own code; it is in f (/a/is.py:3)",
-         "it had not entered recv #3 on pp, and it ran its own code; it was in f (/a/is.py:3)"),
+        ("it has not entered recv #3 on pp, and it is in its own code, in f (/a/is.py:3)",
+         "it had not entered recv #3 on pp, and it was in its own code, in f (/a/is.py:3)"),
         ("it entered all_reduce #7 on dp, and its process 12 is stopped",
          "it entered all_reduce #7 on dp, and its process 12 was stopped"),
         ("its main thread sleeps in the kernel while it holds the GIL",

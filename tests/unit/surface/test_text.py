@@ -32,6 +32,7 @@ from whichrank.model.incident import (
     AT,
     RAISED_ALIKE,
     RAISED_AT,
+    TIME_BLOCKED,
     Cause,
     Communicator,
     Culprit,
@@ -83,7 +84,7 @@ def test_verdict_is_a_headline_two_sentences_and_lines() -> None:
         "  where       iteration 1,204, dp_sync, all_reduce #7 on dp_0 (dp, 8 ranks, 64 MiB, bfloat16)",
         "  detected    after 2.5 s",
         "  confidence  99%",
-        "  evidence    time blocked: 12.3 s (rank 3)",
+        "  evidence    time blocked when detected: 12.3 s (rank 3)",
         "  next        on gpu07: kill -CONT 4211",
     ]
 
@@ -112,7 +113,7 @@ def test_lines_fit_a_terminal_and_stay_beside_their_label(columns: int) -> None:
         (UNKNOWN, ["missing     telemetry of at least one rank", "to decide   whichrank stacks --suspects"]),
         (RECOVERED, ["had not entered", "waited for 3 min 20 s, from"]),
         (NODE_LOST, ["Ranks 8-15 (node node-c) are lost with their node", "80%, ranks 8-15 (node node-c)"]),
-        (SLOW, ["Rank 5 (node node-a, pid 4211, cuda:1) computes slowly", "have lost time since"]),
+        (SLOW, ["Rank 5 (node node-a, pid 4211, cuda:1) computes slowly", "have been held up since"]),
         (IMBALANCE, ["Some ranks have more tokens than others; no rank is at fault"]),
     ],
 )
@@ -237,7 +238,7 @@ def test_headline_has_the_line_of_code_of_a_rank_in_its_own_code() -> None:
     at = Evidence(what=AT, value="wait_for_a_file (/tmp/first/train_waits.py:16)", where="rank 6")
     case = stopped(reason=Reason.USER_CODE, evidence=(at,))
     assert headline(case).endswith("that 7 ranks wait in; it is in wait_for_a_file (train_waits.py:16)")
-    assert headline(stopped(reason=Reason.USER_CODE)).endswith("; it runs its own code")
+    assert headline(stopped(reason=Reason.USER_CODE)).endswith("; it is in its own code")
 
 
 def test_same_fact_of_several_ranks_is_one_line() -> None:
@@ -356,7 +357,7 @@ def test_pages_show_what_is_printed() -> None:
         stage=Stage(iteration=237, phase="dp_sync", op="all_reduce #238 on default_pg"),
         onset=began, detected=began + timedelta(seconds=1.51), victims=Victims(count=3, ranks=(0, 1, 3)),
         evidence=(
-            Evidence(what="time blocked", value=1.51, unit="s", where="rank 3"),
+            Evidence(what=TIME_BLOCKED, value=1.51, unit="s", where="rank 3"),
             Evidence(what="ranks waiting for rank 2 directly", value=3),
             Evidence(what="process state", value="stopped (T)", where="rank 2, pid 29152"),
         ), next=("on vm: kill -CONT 29152",),
@@ -367,11 +368,11 @@ def test_pages_show_what_is_printed() -> None:
         case, reason=Reason.USER_CODE, detected=began + timedelta(seconds=10.2),
         victims=Victims(count=3, ranks=(0, 2, 3)),
         culprits=(Culprit(rank=1, host="vm", pid=1783, confidence=0.95, why="it has not entered all_reduce #106 on "
-                          "default_pg, and it runs its own code; it is in wait_for_a_file "
+                          "default_pg, and it is in its own code, in wait_for_a_file "
                           "(/tmp/first/train_waits.py:16)"),),
         stage=Stage(iteration=105, phase="dp_sync", op="all_reduce #106 on default_pg"),
         evidence=(
-            Evidence(what="time blocked", value=20.2, unit="s", where="rank 0"),
+            Evidence(what=TIME_BLOCKED, value=20.2, unit="s", where="rank 0"),
             Evidence(what="ranks waiting for rank 1 directly", value=3),
             Evidence(what="process state", value="sleeping", where="rank 1, pid 1783"),
             Evidence(what=AT, value="wait_for_a_file (/tmp/first/train_waits.py:16)", where="rank 1"),

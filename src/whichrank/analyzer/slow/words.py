@@ -128,7 +128,7 @@ def of_rank(
     ]
     cause, fault_class = Cause.COMPUTE_SLOW, _COMPUTE
     if kind:
-        evidence.append(Evidence(what="share of waiting in what collectives lose (P)", value=round(kind[0], 2)))
+        evidence.append(Evidence(what="share of the lost time that is waiting (P)", value=round(kind[0], 2)))
         # It is slow all the same, so communication is slow besides; unless what moves its data gets no CPU either.
         if kind[1] != _COMPUTE and reason.reason not in _NO_CPU:
             cause, fault_class = Cause.MIXED_SLOW, _MIXED
