@@ -248,7 +248,7 @@ class Node:
             if not told.target:
                 self._outbox.add_event(Event("signal", -1, 0, told.at_ns, told.name))
             for watch in self.watches():
-                if told.target in (watch.pid, *watch.ancestors):
+                if told.sender != watch.pid and told.target in (watch.pid, *watch.ancestors):
                     self._outbox.add_event(Event("asked", watch.rank, watch.pid, told.at_ns, told.name))
 
     def _tell_launched(self, watch: RankWatch) -> None:

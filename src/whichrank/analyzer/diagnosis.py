@@ -26,6 +26,7 @@ from whichrank.analyzer.remote import (
     thread_waited_for,
     waits_outside,
 )
+from whichrank.analyzer.rendezvous import missing_from_meetings
 from whichrank.analyzer.state import JobState
 from whichrank.analyzer.told_by_counts import blame_ahead, may_be_ahead, members_unknown, waits_for_unknown
 from whichrank.locate import waitgraph
@@ -125,11 +126,13 @@ class Diagnosis:
 
     def _sinks(self, picture: Picture, graph: waitgraph.WaitGraph, sinks: list[int], hard: bool) -> Finding:
         apart = [] if hard else self.apart(picture, graph)
+        absent = None if hard else missing_from_meetings(picture, sinks)
+        apart = sorted({*apart, *(absent or ())} - set(sinks))
         ahead = [] if hard else may_be_ahead(picture, graph)
         since_s = {r: float(picture.waits["since_s"][graph.edges.wait[graph.sink_edge[r]]]) for r in sinks}
         if hard:
             named = sinks
-        elif apart or ahead:
+        elif apart or ahead or absent is not None:
             named = []
         else:
             tids = {r: thread_waited_for(graph, r) for r in sinks}

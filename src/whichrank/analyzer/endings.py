@@ -67,6 +67,8 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None, 
     told = prior if is_told else None
     failed = failed_first(ends)
     if not own.any() and not failed.any():
+        if told and told.names and gave_up_a_connection(ends).any():
+            return told  # they gave up waiting for it
         return _raised_by_all(diagnosis, picture, ends) or _gave_up_connections(diagnosis, picture, ends)
     contradicts = mismatch(diagnosis, picture)
     if contradicts:  # whoever aborts over it is as likely a victim, so without a deviant nobody is named
@@ -230,8 +232,16 @@ def _died_if_known(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: li
 def _raised_by_all(diagnosis: Diagnosis, picture: Picture, ends: Ends) -> Finding | None:
     """All ranks report the loss of a peer at one place, and none is lost: it is what the program asked for there."""
     alike = raised_alike(ends, np.array([bool(text) for text in ends.exception]) & ~told_to_end(ends))
+    late = np.flatnonzero(picture.present & ~np.isin(np.arange(len(ends.gone)), alike)).tolist()
     nobody = np.zeros(len(ends.gone), np.bool_)
-    return _raised_by_most(diagnosis, picture, ends, alike) if _is_of_all(picture, ends, nobody, alike) else None
+    if any(_has_met_nobody(diagnosis, ends, rank) for rank in late) or not _is_of_all(picture, ends, nobody, alike):
+        return None
+    return _raised_by_most(diagnosis, picture, ends, alike)
+
+
+def _has_met_nobody(diagnosis: Diagnosis, ends: Ends, rank: int) -> bool:
+    """Had this rank raised nothing and made no communicator? Then those that did may have waited for it."""
+    return not ends.exception[rank] and not diagnosis.state.ranks.rows["init_ns"][rank]
 
 
 def _gave_up_connections(diagnosis: Diagnosis, picture: Picture, ends: Ends) -> Finding | None:
@@ -241,7 +251,9 @@ def _gave_up_connections(diagnosis: Diagnosis, picture: Picture, ends: Ends) -> 
         return None
     first = min(gave_up, key=lambda r: float(ends.exception_s[r]))
     before = np.flatnonzero(in_order(ends) & ends.gone & (ends.ended_s <= ends.exception_s[first])).tolist()
-    said = dict.fromkeys(gave_up, "it gave up a connection, and it is not known whose fault that was")
+    late = [r for r in np.flatnonzero(picture.present).tolist() if _has_met_nobody(diagnosis, ends, r)]
+    said = dict.fromkeys(late, "it had made no communicator when another rank gave up a connection")
+    said |= dict.fromkeys(gave_up, "it gave up a connection, and it is not known whose fault that was")
     said |= dict.fromkeys(before, "it had ended in order before another rank gave up a connection")
     return Finding(
         cause=Cause.UNKNOWN,

@@ -22,7 +22,9 @@ from whichrank.model.picture import Bools, Picture
 IDLE_S = 30.0
 """A rank that completed nothing for so long before, and waits for nobody, need not have gone on."""
 ALL_LIVE_S = 300.0
-"""No rank has ended for so long: nobody obeys the signal. The last save of a state may take minutes."""
+"""No rank has ended for so long: nobody obeys, or those that are left hang. A last save of state may take minutes."""
+PASSED_ON_S = 60.0
+"""The same where a launcher asked: it ends by force, within half of this, all that it asked. It may have asked one."""
 
 
 def have_gone_on(state: JobState, picture: Picture, ends: Ends, dead: Bools, before_s: float, after_s: float) -> bool:
@@ -58,6 +60,11 @@ def is_being_ended(state: JobState, picture: Picture) -> bool:
             if interruption is state.interruption:
                 state.get_over(np.flatnonzero(left).tolist(), interruption.until_s)
             interruption.end()
-        elif not left.any() and picture.now_s > interruption.last_s + ALL_LIVE_S:
+            continue
+        ended_s = ends.ended_s[left & ends.gone].max(initial=interruption.last_s)
+        is_asked = interruption is state.interruption
+        if picture.now_s > ended_s + (ALL_LIVE_S if is_asked else PASSED_ON_S):
+            if is_asked:
+                state.get_over(np.flatnonzero(left).tolist(), interruption.until_s)
             interruption.end()
     return state.interruption.is_on or state.passed_on.is_on

@@ -34,6 +34,9 @@ QUIET_S: Final = 1.0
 """Nothing has completed and nobody has computed for so long, for others to be asked what they wait for."""
 ASK_S: Final = 4.0
 """Quiet for so long, a rank that remote calls alone wait for is asked for its stack, which pauses it a moment."""
+UNKNOWN_S: Final = 10.0
+"""Quiet for so long, a wait for nobody knows whom is taken to be for the only stopped rank: a distributed backward pass
+is such a wait, and may take seconds."""
 LISTED: Final = 16
 _NO_NUMBER: Final = 255
 _SERVES: Final = 0.85
@@ -71,7 +74,7 @@ def waits_outside(diagnosis: Diagnosis, picture: Picture, sinks: dict[int, int],
     state, found = diagnosis.state, []
     for row in picture.remote:
         rank = int(row["rank"])
-        lives = picture.fresh[rank] and not picture.stopped[rank] and not picture.gone[rank]
+        lives = picture.fresh[rank] and not picture.stopped[rank] and not picture.gone[rank] and row["peer"] != rank
         if lives and picture.read_s[rank] - row["since_s"] >= min_age_s:
             peers = frozenset({int(row["peer"])} - {-1, rank})
             found.append(Wait(rank, int(row["tid"]), peers, float(row["since_s"]), is_call=True))
@@ -117,8 +120,9 @@ def quiet_since_s(diagnosis: Diagnosis) -> float:
 
 
 def held_from_outside(
-    diagnosis: Diagnosis, picture: Picture, waits: list[Wait], in_operations: list[int], onset_s: float | None
-) -> Finding | None:
+    diagnosis: Diagnosis, picture: Picture, waits: list[Wait], in_operations: list[int], onset_s: float | None,
+    halted: list[int] | None = None,
+) -> Finding | None:  # fmt: skip
     """Who holds up ranks that wait outside of operations.
 
     Args:
@@ -127,11 +131,12 @@ def held_from_outside(
         waits: See `waits_outside`.
         in_operations: Ranks that wait in operations.
         onset_s: Since when they wait, if for somebody who waits outside; None: nobody does, or they wait for others.
+        halted: Stopped ranks that they wait for, where that is known otherwise.
     """
     if not waits:
         return None
     waiting = sorted({w.rank for w in waits} | set(in_operations))
-    halted = _halted(diagnosis, picture, waits)
+    halted = _halted(diagnosis, picture, waits) if halted is None else halted
     since_s = min(w.since_s for w in waits)
     if halted:
         named = [_blame_of_halted(diagnosis, picture, rank, waits) for rank in halted]
@@ -178,7 +183,7 @@ def quiet_beside_stopped(diagnosis: Diagnosis, picture: Picture) -> Finding | No
     seen = [r for r in others if is_held_up(state, r, 0, since_s)]
     if seen and (len(seen) == len(others) or picture.now_s - state.last_computed_s >= QUIET_S):
         waits = [Wait(rank, 0, frozenset(), since_s, is_call=False) for rank in seen]
-        return held_from_outside(diagnosis, picture, waits, [], None)
+        return held_from_outside(diagnosis, picture, waits, [], None, stopped)
     told = reason_of(state, picture, stopped[0])
     return Finding(
         cause=Cause.UNKNOWN,
@@ -195,14 +200,24 @@ def quiet_beside_stopped(diagnosis: Diagnosis, picture: Picture) -> Finding | No
 def _halted(diagnosis: Diagnosis, picture: Picture, waits: list[Wait]) -> list[int]:
     """Ranks that are waited for and are stopped or dead.
 
-    Where it is not known for whom somebody waits, that is the only stopped rank of the job.
+    Who waits for several has perhaps got the answer of the stopped one: the others must be seen to serve nobody. Where
+    it is not known for whom somebody waits, it is the only stopped rank of a job that has been quiet for long.
     """
-    dead = picture.gone & ~in_order(diagnosis.state.ends())
-    known = sorted({p for w in waits for p in w.peers if picture.stopped[p] or dead[p]})
+    halted = picture.stopped | (picture.gone & ~in_order(diagnosis.state.open_ends()))
+    together: dict[tuple[int, int], set[int]] = {}
+    for wait in waits:
+        together.setdefault((wait.rank, wait.tid), set()).update(wait.peers)
+    known: set[int] = set()
+    for peers in together.values():
+        if all(halted[p] or _serves_nobody(diagnosis, p) for p in peers):
+            known.update(p for p in peers if halted[p])
     if known or all(w.peers for w in waits):
-        return known
+        return sorted(known)
     stopped = np.flatnonzero(picture.stopped & picture.present).tolist()
-    return stopped if len(stopped) == 1 else []
+    if len(stopped) != 1:
+        return []
+    quiet_since = max(quiet_since_s(diagnosis), float(diagnosis.state.ranks.stopped_since_s[stopped[0]]))
+    return stopped if picture.now_s - quiet_since >= UNKNOWN_S else []
 
 
 def _ends(picture: Picture, waits: list[Wait]) -> list[int]:

@@ -9,6 +9,7 @@ a rank that is only late, so as long as any of those that may be meant runs its 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,17 @@ IDLE_CPU = 0.1
 """Share of a core below which a process does nothing."""
 
 
+class Meeting(NamedTuple):
+    """A communicator that is being made, or all that the ranks of a job may be waiting for."""
+
+    members: Bools
+    """Ranks that are needed for it."""
+    meets: Bools
+    """Those of them that are marked as waiting for the others."""
+    since_s: float
+    """When the latest of these came; minus infinite if there is none."""
+
+
 def stopped_in_rendezvous(
     state: JobState, picture: Picture, want_stacks: Callable[[list[int], float, float], None], again_s: float
 ) -> Finding | None:
@@ -40,14 +52,61 @@ def stopped_in_rendezvous(
         want_stacks: Asks for stacks of ranks; they come with a later look.
         again_s: Seconds after which a rank may be asked about again.
     """
-    concerned, meets = _meeting(picture)
-    stopped = np.flatnonzero(picture.stopped & picture.present & concerned)
-    running = picture.present & ~picture.gone & ~picture.stopped & concerned
-    if not len(stopped) or not running.any() or not picture.fresh[running].all():
+    if not (picture.stopped & picture.present).any():
         return None
-    since_s = float(state.ranks.stopped_since_s[stopped].min())
-    went_on_s = float(state.ranks.went_on_s[running].max()) if meets.any() else state.last_completion_s
-    if went_on_s > since_s + HEARD_S:
+    everybody, nobody = np.ones(picture.world_size, np.bool_), np.zeros(picture.world_size, np.bool_)
+    for meeting in (*meetings(picture), Meeting(everybody, nobody, -np.inf)):
+        stopped = picture.stopped & picture.present & meeting.members
+        found = _stopped_at(state, picture, meeting, stopped, want_stacks, again_s) if stopped.any() else None
+        if found:
+            return found
+    return None
+
+
+def meetings(picture: Picture) -> list[Meeting]:
+    """The communicators that are being made, and have been for so long that a member must be missing."""
+    rows, found = picture.meetings, []
+    rows = rows[(rows["size"] > 1) & (picture.read_s[rows["rank"]] - rows["since_s"] >= MET_S)]
+    rows = rows[(picture.fresh & ~picture.stopped & ~picture.gone)[rows["rank"]]]
+    for first, stride, size in np.unique(rows[["first", "stride", "size"]]).tolist():
+        here = rows[(rows["first"] == first) & (rows["stride"] == stride) & (rows["size"] == size)]
+        members, meets = np.zeros(picture.world_size, np.bool_), np.zeros(picture.world_size, np.bool_)
+        members[first : first + stride * size : stride] = True
+        meets[here["rank"]] = True
+        found.append(Meeting(members, meets & members, float(here["since_s"].max())))
+    return found
+
+
+def missing_from_meetings(picture: Picture, ranks: list[int]) -> list[int] | None:
+    """Whom these ranks wait for to make communicators; None if none of them makes one.
+
+    A rank that others wait for in an operation may be in `new_group` itself, and wait for a third one.
+    """
+    rows = picture.meetings
+    held = rows["rank"][picture.read_s[rows["rank"]] - rows["since_s"] >= MET_S]
+    if not np.isin(held, ranks).any():
+        return None
+    missing = np.zeros(picture.world_size, np.bool_)
+    for meeting in meetings(picture):
+        if meeting.meets[ranks].any():
+            missing |= meeting.members & ~meeting.meets
+    missing[picture.waits["rank"]] = False
+    return [int(r) for r in np.flatnonzero(missing)[:LISTED]]
+
+
+def _stopped_at(
+    state: JobState, picture: Picture, meeting: Meeting, stopped: Bools,
+    want_stacks: Callable[[list[int], float, float], None], again_s: float,
+) -> Finding | None:  # fmt: skip
+    meets, is_marked = meeting.meets, bool(meeting.meets.any())
+    running = picture.present & ~picture.gone & ~picture.stopped & meeting.members
+    if not running.any() or not picture.fresh[running].all():
+        return None
+    missing = picture.gone | ~picture.present if is_marked else picture.gone & picture.present
+    if missing[meeting.members].any():
+        return None  # they may wait for that one
+    since_s = max(float(state.ranks.stopped_since_s[stopped].min()), meeting.since_s)
+    if not is_marked and state.last_completion_s > since_s + HEARD_S:
         return None  # the others do without it so far
     blocked = np.zeros(picture.world_size, np.bool_)
     blocked[picture.waits["rank"]] = True
@@ -56,9 +115,10 @@ def stopped_in_rendezvous(
     want_stacks([r for r in asked if not _looked_at(state, r, since_s)], picture.now_s, again_s)
     waiting = [r for r in asked if in_rendezvous(state, r, since_s)]
     unasked = others[ASKED:]
-    if not (waiting or meets.any()) or len(waiting) < len(asked) or (state.ranks.cpu_share[unasked] > IDLE_CPU).any():
+    if not (waiting or is_marked) or len(waiting) < len(asked) or (state.ranks.cpu_share[unasked] > IDLE_CPU).any():
         return None
-    told = {int(r): reason_of(state, picture, int(r)) for r in stopped}
+    ranks = np.flatnonzero(stopped).tolist()
+    told = {r: reason_of(state, picture, r) for r in ranks}
     count = len(others) + int(meets.sum())
     met = f"it has not reached the point where {count} rank{'s wait' if count > 1 else ' waits'}"
     return Finding(
@@ -74,29 +134,9 @@ def stopped_in_rendezvous(
             *(fact for t in list(told.values())[:LISTED] for fact in t.evidence),
             *_facts(len(waiting), len(asked), int(meets.sum())),
         ),
-        phase="init" if not (state.ranks.rows["init_ns"][stopped] > 0).all() else None,
+        phase="init" if not (state.ranks.rows["init_ns"][ranks] > 0).all() else None,
         complete=bool(picture.present.all()),
     )
-
-
-def _meeting(picture: Picture) -> tuple[Bools, Bools]:
-    """Ranks that may be meant, and those of them that are known to wait for a member of a communicator that they make.
-
-    All may be meant, unless a stopped one is a member of such a communicator.
-    """
-    everybody, nobody = np.ones(picture.world_size, np.bool_), np.zeros(picture.world_size, np.bool_)
-    found = picture.meetings
-    found = found[(found["size"] > 1) & (picture.read_s[found["rank"]] - found["since_s"] >= MET_S)]
-    found = found[(picture.fresh & ~picture.stopped & ~picture.gone)[found["rank"]]]
-    for first, stride, size in np.unique(found[["first", "stride", "size"]]).tolist():
-        members = nobody.copy()
-        members[first : first + stride * size : stride] = True
-        here = (found["first"] == first) & (found["stride"] == stride) & (found["size"] == size)
-        if (picture.stopped & picture.present & members).any():
-            meets = nobody.copy()
-            meets[found["rank"][here]] = True
-            return members, meets & members
-    return everybody, nobody
 
 
 def _facts(seen: int, asked: int, meet: int) -> list[Evidence]:

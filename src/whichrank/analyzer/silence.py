@@ -18,6 +18,7 @@ import numpy as np
 
 from whichrank.analyzer.acting import acting_stack
 from whichrank.analyzer.reasons import in_rendezvous, reason_of
+from whichrank.analyzer.rendezvous import meetings
 from whichrank.analyzer.state import JobState
 from whichrank.detect.hang import STEADY_S
 from whichrank.model.finding import Blame, Finding
@@ -77,7 +78,7 @@ def silent_job(
         return None
     missing = [int(r) for r in np.flatnonzero(~picture.present)]
     started = state.ranks.rows["init_ns"] > 0
-    out = [r for r in ranks if r not in waiting] if waiting else []
+    out = _missing_from(state, picture, waiting, [r for r in ranks if r not in waiting]) if waiting else []
     blames = _absent(state, picture, waiting, out, missing, flying)
     idle_s = picture.now_s - state.last_computed_s
     if not blames and (silent_s < hang_timeout_s or (idle_s < hang_timeout_s and silent_s < most_s)):
@@ -101,6 +102,16 @@ def silent_job(
         phase="init" if not started[alive].all() or missing else "data",
         complete=not missing,
     )
+
+
+def _missing_from(state: JobState, picture: Picture, waiting: list[int], out: list[int]) -> list[int]:
+    """Those of the ranks that are not in the rendezvous that may be waited for there."""
+    met = meetings(picture)
+    if met and np.logical_or.reduce([meeting.meets for meeting in met])[waiting].all():
+        members = np.logical_or.reduce([meeting.members for meeting in met])
+        return [r for r in out if members[r]]
+    has_met = state.ranks.rows["init_ns"] > 0
+    return [r for r in out if not has_met[r]] if not has_met[waiting].any() else out
 
 
 def _absent(

@@ -17,8 +17,8 @@ from whichrank.analyzer.long_ops import LongOps
 from whichrank.analyzer.paths import Paths
 from whichrank.analyzer.rank_columns import RankColumns
 from whichrank.locate.deaths import Ends
-from whichrank.locate.interruption import Interruption
-from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS, Bools, Picture, Recorded
+from whichrank.locate.interruption import GRACE_S, Interruption
+from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS, Bools, Floats, Picture, Recorded
 from whichrank.model.rows import SPLITS, Kind, Status, WaitHow
 from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_TOLD, Batch, CommInfo, Event, ProcessState, Stack
 
@@ -487,22 +487,30 @@ class JobState:
         status = np.where(r.present, r.rows["exit_status"], -1).astype(np.int64)
         for rank, event in self.exits.items():
             status[rank] = event.status if event.status >= 0 else status[rank]
-        asked = np.zeros(r.size, np.bool_)
-        for rank, (pid, at_ns) in self._asked.items():
-            asked[rank] = pid == r.rows["pid"][rank] and r.rows["ended_ns"][rank] > at_ns
         in_order = (status < 0) & (r.rows["closed_ns"] > 0) & (r.rows["exception_ns"] == 0)
+        gone = self._has_ended() & r.present
+        # Whoever ends well has caught what it had raised.
+        raised = ~(gone & (status == 0)) & (r.rows["exception_ns"] > 0)
         return Ends(
-            gone=self._has_ended() & r.present,
+            gone=gone,
             ended_s=self._host_s(every, r.rows["ended_ns"]),
             status=np.where(in_order, 0, status),
             failure_s=self._host_s(every, r.rows["first_failure_ns"]),
             failure=_texts(r.rows["failure"]),
-            exception_s=self._host_s(every, r.rows["exception_ns"]),
-            exception=_texts(r.rows["exception"]),
+            exception_s=np.where(raised, self._host_s(every, r.rows["exception_ns"]), 0.0),
+            exception=_texts(np.where(raised, r.rows["exception"], b"")),
             closed_s=self._host_s(every, r.rows["closed_ns"]),
             node=r.agent,
-            asked=asked,
+            asked_s=self._asked_s(),
         )
+
+    def _asked_s(self) -> Floats:
+        """When a process of the job asked each rank to end; 0 if none did, or if it has trained on since."""
+        pids, asked_s = self.ranks.rows["pid"], np.zeros(self.ranks.size)
+        for rank, (pid, at_ns) in self._asked.items():
+            if pid == pids[rank]:
+                asked_s[rank] = at_ns / 1e9 + float(self.ranks.offset_s[rank])
+        return np.where(self.ranks.went_on_s > asked_s + GRACE_S, 0.0, asked_s)
 
     def launched_by(self) -> NDArray[np.int64]:
         """For each rank the rank whose process started its process, itself or through others; -1 where none did."""

@@ -72,8 +72,8 @@ class Ends:
     """The interpreter began to end in order."""
     node: Ints
     """The node that the rank runs on, a number."""
-    asked: Bools
-    """A process of the job had sent it a signal to end before it ended."""
+    asked_s: Floats
+    """A process of the job sent it a signal to end, and it has not gone on after that."""
 
     def but_for(self, ended: Bools, raised: Bools, failed: Bools, again_s: Floats) -> Ends:
         """As if these ends, exceptions and failures had not been.
@@ -98,7 +98,7 @@ class Ends:
             exception=texts(self.exception, raised),
             closed_s=np.where(ended, 0.0, self.closed_s),
             node=self.node,
-            asked=self.asked & ~ended,
+            asked_s=np.where(ended, 0.0, self.asked_s),
         )
 
 
@@ -130,10 +130,14 @@ def gave_up_a_connection(ends: Ends) -> Bools:
 
 def told_to_end(ends: Ends) -> Bools:
     """Ranks that a launcher, a terminal or the user ended: by signal, or by the exception or exit that it becomes."""
-    exited = np.array(
-        [exit_code_of(int(s)) is not None and not e for s, e in zip(ends.status, ends.exception, strict=True)]
-    )
-    return np.asarray(_signalled(ends) | _interrupted(ends) | (ends.asked & exited))
+    exited = np.array([exit_code_of(int(s)) is not None for s in ends.status])
+    exited &= (ends.exception_s == 0) | _after_asked(ends, ends.exception_s)
+    return np.asarray(_signalled(ends) | _interrupted(ends) | (_after_asked(ends, ends.ended_s) & exited))
+
+
+def _after_asked(ends: Ends, at_s: Floats) -> Bools:
+    """Ranks of which this happened after a process of the job had asked them to end."""
+    return np.asarray((ends.asked_s > 0) & (at_s > ends.asked_s))
 
 
 def told_to_end_s(ends: Ends) -> Floats:
@@ -210,7 +214,7 @@ def raised(ends: Ends) -> Bools:
     own = np.array(
         [bool(text) and not lost_connection(text) and not _INTERRUPTED.search(text) for text in ends.exception]
     )
-    return np.asarray(own & (ends.exception_s > 0) & ~failed_first(ends))
+    return np.asarray(own & (ends.exception_s > 0) & ~failed_first(ends) & ~_after_asked(ends, ends.exception_s))
 
 
 def raised_alike(ends: Ends, among: Bools) -> list[int]:

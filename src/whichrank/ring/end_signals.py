@@ -9,8 +9,8 @@ A launcher that gets a signal itself passes it on to its ranks. Where it is a Py
 written down too, into a file of its own: which process was sent which signal. A rank that catches it and then exits
 with a code of its own is ended by its launcher as much as one that the signal kills.
 
-Each line holds the number of the signal, its time in ns of CLOCK_MONOTONIC, and the pid or process group that it was
-sent to, 0 for the job as a whole.
+Each line holds the number of the signal, its time in ns of CLOCK_MONOTONIC, the pid or process group that it was sent
+to, 0 for the job as a whole, and the pid of whoever writes it: a rank that ends its own launcher is not excused by it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SENT_FILE_NAME: Final = "signals-sent"
 FILE_NAMES: Final = (FILE_NAME, SENT_FILE_NAME)
 END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Each asks the whole job to end; a program may catch all of them."""
-_MOST_BYTES: Final = {FILE_NAME: 4096, SENT_FILE_NAME: 65536}
+_MOST_BYTES: Final = {FILE_NAME: 4096, SENT_FILE_NAME: 1 << 20}
 """Whoever holds Ctrl-C down fills no memory: what comes after says nothing new. Programs end many helpers."""
 
 
@@ -40,6 +40,8 @@ class EndSignal(NamedTuple):
     """CLOCK_MONOTONIC."""
     target: int
     """The process, or process group, that it was sent to; 0 for the whole job."""
+    sender: int
+    """The process that wrote it down."""
 
 
 def write_end_signal(folder: Path, number: int, target: int = 0) -> None:
@@ -50,7 +52,7 @@ def write_end_signal(folder: Path, number: int, target: int = 0) -> None:
         number: Of the signal.
         target: The process, or process group, that it is sent to; 0 for the whole job.
     """
-    line = f"{int(number)} {time.monotonic_ns()} {target}\n".encode()
+    line = f"{int(number)} {time.monotonic_ns()} {target} {os.getpid()}\n".encode()
     name = SENT_FILE_NAME if target else FILE_NAME
     with contextlib.suppress(OSError):
         file = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -89,6 +91,6 @@ class EndSignals:
 
 def _parsed(line: bytes) -> EndSignal | None:
     words = line.split()
-    if len(words) != 3 or not all(word.isdigit() for word in words) or int(words[0]) not in END_SIGNALS:
+    if len(words) != 4 or not all(word.isdigit() for word in words) or int(words[0]) not in END_SIGNALS:
         return None
-    return EndSignal(signal.Signals(int(words[0])).name, int(words[1]), int(words[2]))
+    return EndSignal(signal.Signals(int(words[0])).name, int(words[1]), int(words[2]), int(words[3]))

@@ -22,7 +22,6 @@ import re
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from multiprocessing import util
 from types import FrameType, TracebackType
@@ -41,6 +40,7 @@ _FIRST: Final = 1_000_000
 """Before all finalizers of the program: some wait for its children."""
 
 _kept = b""  # what `sys.exit` was called with, until the process ends
+_kept_in: tuple[FrameType, int] | None = None  # the outermost frame then, and where it stood
 
 
 def watch(note: Note) -> None:
@@ -53,7 +53,7 @@ def watch(note: Note) -> None:
     sys.exit = _telling(sys.exit, _keep)
     os._exit = _telling(os._exit, lambda status: note(said) if (said := _note_of_exit(status)) else None)
     os._exit.__module__ = "os"  # where pickle looks for it, which sends functions to other processes
-    atexit.register(lambda: note(_kept) if _kept else None)
+    atexit.register(lambda: note(_kept) if _kept and not _was_caught() else None)
 
     def propagating() -> None:
         value = _behind(sys.exc_info()[1])
@@ -109,11 +109,15 @@ def cut_at_word(text: str, most_bytes: int) -> bytes:
 
 
 def _place(trace: TracebackType | None) -> bytes:
-    frames = traceback.extract_tb(trace)
-    frame = next((one for one in reversed(frames) if not _LIBRARY.search(one.filename)), frames[-1] if frames else None)
+    # Not by `traceback`, which reads the sources: an exit must not wait for a file system.
+    frames = []
+    while trace is not None:
+        frames.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
+        trace = trace.tb_next
+    frame = next((one for one in reversed(frames) if not _LIBRARY.search(one[0])), frames[-1] if frames else None)
     if frame is None:
         return b""
-    place = f"{frame.filename}:{frame.lineno}".encode(errors="replace")
+    place = f"{frame[0]}:{frame[1]}".encode(errors="replace")
     if len(place) > _MOST_PLACE:
         tail = place[3 - _MOST_PLACE :]
         place = b"..." + tail[max(tail.find(b"/"), 0) :]
@@ -141,9 +145,17 @@ def _note_of_exit(status: object) -> bytes:
 
 
 def _keep(status: object) -> None:
-    global _kept
+    global _kept, _kept_in
     if threading.current_thread() is threading.main_thread():  # in another one it ends the thread only
-        _kept = _note_of_exit(status)
+        _kept, outermost = _note_of_exit(status), sys._getframe()
+        while outermost.f_back is not None:
+            outermost = outermost.f_back
+        _kept_in = outermost, outermost.f_lasti
+
+
+def _was_caught() -> bool:
+    """Has the program caught its `sys.exit` and gone on? Then its outermost frame stands elsewhere."""
+    return _kept_in is not None and _kept_in[0].f_lasti != _kept_in[1]
 
 
 def _handled_signal(frame: FrameType | None) -> str:
@@ -155,10 +167,18 @@ def _handled_signal(frame: FrameType | None) -> str:
         if code := getattr(getattr(handler, "__func__", handler), "__code__", None):
             codes[code] = number.name
     while frame is not None and codes:
-        if frame.f_code in codes:
+        if frame.f_code in codes and _is_delivery(frame):
             return codes[frame.f_code]
         frame = frame.f_back
     return ""
+
+
+def _is_delivery(frame: FrameType) -> bool:
+    """Was the handler called with a signal and a frame? A program may call the same function itself, to clean up."""
+    said = [frame.f_locals[name] for name in frame.f_code.co_varnames if name in frame.f_locals]
+    said += [one for value in said if isinstance(value, tuple) for one in value]  # `*args`
+    has_frame = any(isinstance(one, FrameType) for one in said)
+    return has_frame and any(isinstance(one, int) and one in _HANDLED for one in said)
 
 
 def _telling(real: Callable[..., T], tell: Callable[[object], None]) -> Callable[..., T]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -17,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from whichrank.sensors.native import load_core
 
 _MARK: Final = "_whichrank_meets"
+_OF_ALL: Final = "default_pg"
 
 
 class Members(NamedTuple):
@@ -60,20 +62,26 @@ def watch() -> None:
     distributed_c10d._new_process_group_helper = meets
 
 
-def members_met(group_size: object, group_rank: object, ranks: object) -> Members | None:
+def members_met(
+    group_size: object, group_rank: object, ranks: object, desc: object, rank: str | None
+) -> Members | None:
     """Whom a process meets that makes a communicator, None if it is no member.
 
     Args:
         group_size: As torch's helper takes it.
         group_rank: The same; no number in a process that is no member.
-        ranks: The same: global ranks, and none for the communicator of all.
+        ranks: The same: global ranks. There are none for the communicator of all, and for those that programs make by
+            themselves across jobs, whose numbers are no ranks.
+        desc: The same: what it is for.
+        rank: Of this process, as its launcher has told it; None if none did.
     """
     if not isinstance(group_rank, int) or group_rank < 0:
         return None
     if not isinstance(ranks, Sequence) or not isinstance(group_size, int):
         return UNKNOWN
     if not ranks:
-        return Members(0, 1, group_size)
+        is_of_all = desc == _OF_ALL and rank in (None, str(group_rank))
+        return Members(0, 1, group_size) if is_of_all else UNKNOWN
     listed = sorted(ranks)
     stride = listed[1] - listed[0] if len(listed) > 1 else 1
     if listed[0] < 0 or listed != list(range(listed[0], listed[0] + stride * len(listed), stride or 1)):
@@ -86,7 +94,8 @@ def _begun(core: ctypes.CDLL, arguments: tuple[Any, ...], named: dict[str, Any])
     try:
         names = ("group_size", "group_rank", "global_ranks_in_group")
         given = [arguments[at] if at < len(arguments) else named.get(name) for at, name in enumerate(names)]
-        members, ring = members_met(*given), core.wr_process_ring()
+        members = members_met(given[0], given[1], given[2], named.get("group_desc"), os.environ.get("RANK"))
+        ring = core.wr_process_ring()
         if members is None or not ring:
             return None, -1
         return ring, core.wr_meeting_begin(ring, *members)

@@ -121,19 +121,21 @@ class _Marks:
 
         @functools.wraps(original)
         def wrapped(*arguments: Any, **named: Any) -> Any:
-            return original(*arguments, **named) if self._failed else around(original, *arguments, **named)
+            if self._failed or not arguments:
+                return original(*arguments, **named)
+            return around(original, *arguments, **named)
 
         setattr(wrapped, _MARK, True)
         setattr(owner, name, wrapped)
 
     # ---- whom a future comes from ------------------------------------------------------------------------------------
 
-    def _called(self, call: Callable[..., Any], to: Any, *rest: Any, **named: Any) -> Any:
+    def _called(self, call: Callable[..., Any], to: Any, /, *rest: Any, **named: Any) -> Any:
         future = call(to, *rest, **named)
         self.unless_failed(lambda: self._note(future, frozenset((self._worker(to),))))
         return future
 
-    def _called_of_reference(self, call: Callable[..., Any], reference: Any, *rest: Any, **named: Any) -> Any:
+    def _called_of_reference(self, call: Callable[..., Any], reference: Any, /, *rest: Any, **named: Any) -> Any:
         result = call(reference, *rest, **named)
         self.unless_failed(lambda: self._note_of_reference(result, reference))
         return result
@@ -144,12 +146,12 @@ class _Marks:
         if isinstance(result, torch._C.Future) and not reference.is_owner():
             self._note(result, frozenset((self._worker(reference.owner()),)))
 
-    def _derived(self, call: Callable[..., Any], this: Any, *rest: Any, **named: Any) -> Any:
+    def _derived(self, call: Callable[..., Any], this: Any, /, *rest: Any, **named: Any) -> Any:
         future = call(this, *rest, **named)
         self.unless_failed(lambda: self._note(future, self._targets.get(this, frozenset())))
         return future
 
-    def _collected(self, call: Callable[..., Any], futures: Any, *rest: Any, **named: Any) -> Any:
+    def _collected(self, call: Callable[..., Any], futures: Any, /, *rest: Any, **named: Any) -> Any:
         future = call(futures, *rest, **named)
         self.unless_failed(
             lambda: self._note(
@@ -180,17 +182,25 @@ class _Marks:
             return ()
         return tuple(sorted(ranks)) if len(ranks) <= MOST_TARGETS else (UNKNOWN,)
 
-    def _fetched(self, call: Callable[..., Any], this: Any, *rest: Any, **named: Any) -> Any:
-        ranks = () if this.is_owner() else (this.owner().id if self._knows_ranks else UNKNOWN,)
-        return self._waited(call, ranks, this, *rest, **named)
+    def _known(self, ranks: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
+        """What is found out, or nobody where a fault of ours is in the way."""
+        found: list[tuple[int, ...]] = []
+        self.unless_failed(lambda: found.append(ranks()))
+        return found[0] if found else ()
 
-    def _awaited(self, call: Callable[..., Any], this: Any, *rest: Any, **named: Any) -> Any:
-        return self._waited(call, self._of(this), this, *rest, **named)
+    def _fetched(self, call: Callable[..., Any], this: Any, /, *rest: Any, **named: Any) -> Any:
+        def owner() -> tuple[int, ...]:
+            return () if this.is_owner() else (this.owner().id if self._knows_ranks else UNKNOWN,)
 
-    def _propagated(self, call: Callable[..., Any], *rest: Any, **named: Any) -> Any:
+        return self._waited(call, self._known(owner), this, *rest, **named)
+
+    def _awaited(self, call: Callable[..., Any], this: Any, /, *rest: Any, **named: Any) -> Any:
+        return self._waited(call, self._known(lambda: self._of(this)), this, *rest, **named)
+
+    def _propagated(self, call: Callable[..., Any], /, *rest: Any, **named: Any) -> Any:
         return self._waited(call, (UNKNOWN,), *rest, **named)
 
-    def _waited(self, call: Callable[..., Any], ranks: tuple[int, ...], *arguments: Any, **named: Any) -> Any:
+    def _waited(self, call: Callable[..., Any], ranks: tuple[int, ...], /, *arguments: Any, **named: Any) -> Any:
         """Run `call`, which blocks until these have answered, under wait marks."""
         ring = self._core.wr_process_ring() if ranks else None
         if not ring:

@@ -45,3 +45,17 @@ def test_a_rank_that_cannot_listen_has_failed_by_itself() -> None:
 
 def test_nothing_is_said_where_the_job_was_asked_to_end() -> None:
     assert job_that_begins(LOST, events_first=True) == []
+
+
+def test_who_never_came_is_a_candidate_before_those_who_gave_up() -> None:
+    # GIVEN ranks that wait for rank 2 in their first communicator, and give up at one place
+    a, n = analyzer(), Node("a:1", [0, 1, 2], 3)
+    for rank in range(3):
+        n.row[rank]["init_ns"] = 0
+    a.feed(n.batch(0.5), NOW_S + 0.5)
+    raised = {"exception_ns": n.ns(1.0), "exception": LOST}
+    told = [ends(n, rank, 1.5, 1 << 8, **raised) for rank in (0, 1)] + [ends(n, 2, 1.6, 15)]
+    a.feed(n.batch(1.7, events=told), NOW_S + 1.7)
+    said = finished(a, n, 3.0)[-1]
+    assert (said.cause, said.culprits) == (Cause.UNKNOWN, ())
+    assert [candidate.rank for candidate in said.candidates] == [2, 0, 1]

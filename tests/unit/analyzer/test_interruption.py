@@ -215,3 +215,27 @@ def test_a_trainer_whose_operation_fails_has_lost_its_rank() -> None:
     n.is_(0, ProcessState.SLEEPING, first_failure_ns=n.ns(1.21), failure=b"Connection closed by peer")
     said += watch(a, n, first_s=1.6, last_s=4.0)
     assert last_of(said) == {"job-1": ("alert", "open", (1,))}
+
+
+def test_a_process_that_ends_one_rank_does_not_hide_that_the_others_hang() -> None:
+    # GIVEN a supervisor of the job that ends rank 1 alone, which all others wait for since
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
+    watch(a, n, first_s=0.5, last_s=1.0)
+    n.did(1, 7, 8)
+    for rank in (0, 2, 3):
+        n.waits(rank, 7, 9, since_s=1.2)
+    told = [Event("asked", 1, 101, n.ns(1.1), "SIGTERM"), ends(n, 1, 1.3, 15)]
+    a.feed(n.batch(1.5, events=told), NOW_S + 1.5)
+    # THEN nothing is said while the launcher may end the rest, and it is reported after that
+    assert not watch(a, n, first_s=2.0, last_s=40.0)
+    said = watch(a, n, first_s=40.5, last_s=140.0)
+    assert [i.severity for i in said][:1] == ["alert"]
+
+
+def test_an_exception_that_the_program_got_over_is_none() -> None:
+    # GIVEN all ranks, which caught what they raised and ended with exit code 0
+    a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
+    watch(a, n, first_s=0.5, last_s=1.0)
+    raised = {"exception_ns": n.ns(1.2), "exception": b"ValueError: no such shard at a.py:3"}
+    a.feed(n.batch(1.6, events=[ends(n, rank, 1.5, 0, **raised) for rank in range(4)]), NOW_S + 1.6)
+    assert not finished(a, n, 3.0)

@@ -127,12 +127,29 @@ def test_the_chain_of_calls_is_followed_to_its_end() -> None:
 
 def test_of_two_servers_that_are_waited_for_the_stopped_one_is_named() -> None:
     node = Remote(world=4).call(0, 2, 1.0).call(0, 3, 1.0).waits(1, 7, 9, since_s=1.0).is_(3, ProcessState.STOPPED)
+    node.threads_of(2, main(*IDLE))
     assert names(alerts(watch(analyzer(), node, first_s=1.0, last_s=4.0))) == {3}
+
+
+def test_of_two_servers_the_stopped_one_may_have_answered_before() -> None:
+    # GIVEN a wait for two answers WHEN one of the two is stopped, and the other is not seen to be idle
+    node = Remote(world=4).call(0, 2, 1.0).call(0, 3, 1.0).waits(1, 7, 9, since_s=1.0).is_(3, ProcessState.STOPPED)
+    assert not names(watch(analyzer(), node, first_s=1.0, last_s=8.0))
+    serving = Stack("Dummy-1", False, False, ["look_up (/home/me/server.py:3)", SERVES])
+    node.threads_of(2, main(*IDLE), serving)
+    assert 3 not in names(watch(analyzer(), node, first_s=1.0, last_s=8.0))
 
 
 def test_a_call_to_an_unknown_rank_rests_on_the_only_stopped_one() -> None:
     node = Remote(world=4).call(0, -1, 1.0).waits(1, 7, 9, since_s=1.0).is_(3, ProcessState.STOPPED)
-    assert names(alerts(watch(analyzer(), node, first_s=1.0, last_s=4.0))) == {3}
+    said = watch(analyzer(), node, first_s=1.0, last_s=9.0)
+    assert not names(said)  # a distributed backward pass is such a wait, and may take seconds
+    assert names(alerts(watch(analyzer(), node, first_s=1.0, last_s=14.0))) == {3}
+
+
+def test_a_call_to_itself_is_no_wait_for_another() -> None:
+    node = Remote(world=4).call(0, 0, 1.0).is_(3, ProcessState.STOPPED)
+    assert not names(watch(analyzer(), node, first_s=1.0, last_s=14.0))
 
 
 def test_a_call_to_an_unknown_rank_names_nobody_where_two_are_stopped() -> None:

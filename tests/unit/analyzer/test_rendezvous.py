@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from batches import analyzer, watch
-from test_silence import IMPORT, INIT, OWN, RENDEZVOUS, Silent, named
+from batches import analyzer, comm_info, watch
+from test_silence import IMPORT, INIT, LONG_S, OWN, RENDEZVOUS, Silent, named
 
 from whichrank.model.incident import Cause, Incident, Reason
 from whichrank.model.rows import Kind, WaitHow
@@ -74,7 +74,7 @@ class Meeting(Silent):
             row["tid"], row["how"], row["kind"] = 100 + rank, WaitHow.CALL, Kind.MEETING
             row["peer"], row["tag"], row["count"] = members.start, members.step, len(members)
             row["comm_slot"], row["since_ns"] = 0xFFFF, self.ns(self.marked_s)
-        return rows
+        return np.concatenate((super()._wait_rows(), rows))
 
 
 def test_only_members_of_a_communicator_that_is_being_made_are_waited_for() -> None:
@@ -104,3 +104,40 @@ def test_a_stopped_rank_that_may_not_be_waited_for_is_not_named(marks: dict[int,
 def test_a_communicator_that_is_just_being_made_says_nothing() -> None:
     node = Meeting([RENDEZVOUS, OWN, OWN, RENDEZVOUS], dict.fromkeys((0, 3), range(0, 6, 3)), since_s=5.5)
     assert not named(stopped_at(node, 3))
+
+
+def test_a_rank_that_makes_a_communicator_is_not_late_for_an_operation() -> None:
+    # GIVEN four ranks that wait for rank 0 in an operation, and rank 0 that meets rank 5, which runs its own code
+    node = Meeting([RENDEZVOUS, OWN, OWN, OWN, OWN, OWN], {0: range(0, 10, 5)})
+    node.comm(comm_info(9, [0, 1, 2, 3, 4])).did(0, 9, 8)
+    node.computing = {5}
+    for rank in (1, 2, 3, 4):
+        node.waits(rank, 9, 9, since_s=1.0)
+    said = watch(analyzer(), node, first_s=0.0, last_s=40.0)
+    # THEN rank 0 is not named, and both may be at fault
+    assert not named(said)
+    assert {c.rank for i in said for c in i.candidates} == {0, 5}
+
+
+def test_a_member_that_has_left_may_be_who_is_waited_for() -> None:
+    node = Meeting([RENDEZVOUS, RENDEZVOUS, OWN, OWN], dict.fromkeys((0, 1), range(4)))
+    node.is_(3, ProcessState.GONE, ended_ns=node.ns(0.5), exit_status=0)
+    assert 2 not in named(stopped_at(node, 2))
+
+
+def test_each_communicator_is_judged_by_itself() -> None:
+    # GIVEN rank 5 that is stopped, and two communicators that need it: for one of them rank 2 is late as well
+    node = Meeting([RENDEZVOUS, RENDEZVOUS, OWN, RENDEZVOUS, OWN, OWN],
+                   {0: range(6), 1: range(1, 7, 2), 3: range(1, 7, 2)})  # fmt: skip
+    # THEN the other one tells
+    assert named(stopped_at(node, 5)) == {5}
+
+
+def test_who_is_no_member_is_not_named_for_silence() -> None:
+    node = Meeting([RENDEZVOUS, RENDEZVOUS, RENDEZVOUS, OWN], dict.fromkeys(range(3), range(3)))
+    assert not named(watch(analyzer(), node, first_s=0.0, last_s=LONG_S))
+    # NOR who has made the communicator of all already, which the others still make
+    node = Silent([INIT, INIT, INIT, OWN])
+    for rank in range(3):
+        node.is_(rank, ProcessState.SLEEPING, init_ns=0)
+    assert not named(watch(analyzer(), node, first_s=0.0, last_s=LONG_S))

@@ -48,7 +48,7 @@ def ends(*ranks: dict[str, Any]) -> Ends:
         exception=tuple(column("exception", "")),
         closed_s=np.array(column("closed_s", 0.0)),
         node=np.array(column("node", 0)),
-        asked=np.array(column("asked", False)),
+        asked_s=np.array(column("asked_s", 0.0)),
     )
 
 
@@ -257,11 +257,14 @@ def test_exit_code_of_a_caught_signal_is_that_signal() -> None:
 
 def test_exit_that_a_launchers_signal_asked_for_is_no_death_of_its_own() -> None:
     # GIVEN a rank that catches the SIGTERM of its launcher, saves its state and exits with a code of its own
-    assert own(died(11.0, code(1), asked=True), died(13.0, code(1), asked=True)) == []
-    assert ended_from_outside(ends(died(11.0, code(1), asked=True), died(13.0, code(1), failure_s=11.1)))
+    assert own(died(11.0, code(1), asked_s=10.5), died(13.0, code(1), asked_s=10.5)) == []
+    assert ended_from_outside(ends(died(11.0, code(1), asked_s=10.5), died(13.0, code(1), failure_s=11.1)))
     # BUT what it raises is its own, and so is a crash
-    assert own(died(11.0, code(1), asked=True, exception_s=10.9, exception="ValueError: x at a.py:1"), ALIVE) == [0]
-    assert own(died(11.0, signal.SIGSEGV, asked=True), ALIVE) == [0]
+    # ALSO if its handler raises something of its own; NOT if it had raised before, or crashes
+    raised = {"exception_s": 10.9, "exception": "Preempted: state saved at a.py:1"}
+    assert own(died(11.0, code(1), asked_s=10.5, **raised), ALIVE) == []
+    assert own(died(11.0, code(1), asked_s=10.95, **raised), ALIVE) == [0]
+    assert own(died(11.0, signal.SIGSEGV, asked_s=10.5), ALIVE) == [0]
 
 
 KILLED = [died(10.0 + k / 1000, signal.SIGKILL) for k in range(3)]

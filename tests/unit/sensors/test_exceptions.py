@@ -144,6 +144,8 @@ def test_exception_is_noted_however_the_process_ends(act: str, tmp_path: Path) -
         ("try:\n    fails()\nexcept Exception:\n    sys.exit(0)", 0),
         ("thread = threading.Thread(target=exits); thread.start(); thread.join()", 0),
         ("sys.exit('no data')", 1),
+        ("try:\n    exits()\nexcept SystemExit:\n    pass", 0),
+        ("import runpy\ndef main():\n    try:\n        exits()\n    except SystemExit:\n        pass\nmain()", 0),
     ],
 )
 def test_nothing_is_noted_that_is_not_why_it_ends(act: str, code: int, tmp_path: Path) -> None:
@@ -154,6 +156,12 @@ def test_nothing_is_noted_that_is_not_why_it_ends(act: str, code: int, tmp_path:
 def test_exit_in_a_handler_of_a_signal_is_that_signals(tmp_path: Path) -> None:
     said, code, _ = noted(tmp_path, "signal.signal(signal.SIGTERM, stops); os.kill(os.getpid(), 15); signal.pause()")
     assert (said, code) == ("SignalException: the program ended in its handler of SIGTERM\n", 3)
+
+
+def test_a_handler_that_the_program_calls_itself_is_no_signal(tmp_path: Path) -> None:
+    # GIVEN a function that cleans up, and is also the handler of SIGTERM WHEN a check of the program fails
+    act = "signal.signal(signal.SIGTERM, stops)\ntry:\n    fails()\nexcept Exception:\n    pass\nstops()"
+    assert noted(tmp_path, act)[:2] == ("", 3)
 
 
 def test_exit_functions_stay_what_they_are(tmp_path: Path) -> None:

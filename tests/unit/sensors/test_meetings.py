@@ -12,7 +12,10 @@ from whichrank.sensors.meetings import Members, members_met
 @pytest.mark.parametrize(
     ("given", "met"),
     [
-        ((8, 0, []), Members(0, 1, 8)),
+        ((8, 0, [], "default_pg", "0"), Members(0, 1, 8)),
+        ((8, 0, [], "default_pg", None), Members(0, 1, 8)),
+        ((8, 0, [], "default_pg", "4"), Members(0, 1, 0)),  # numbered anew
+        ((8, 0, [], None, "0"), Members(0, 1, 0)),  # of a program's own, with ranks of another job
         ((4, 1, [4, 5, 6, 7]), Members(4, 1, 4)),
         ((3, 2, [9, 1, 5]), Members(1, 4, 3)),
         ((1, 0, [6]), Members(6, 1, 1)),
@@ -24,5 +27,5 @@ from whichrank.sensors.meetings import Members, members_met
         ((4, -1, [4, 5, 6, 7]), None),
     ],
 )
-def test_members(given: tuple[Any, Any, Any], met: Members | None) -> None:
-    assert members_met(*given) == met
+def test_members(given: tuple[Any, ...], met: Members | None) -> None:
+    assert members_met(*given, *("", "0")[len(given) - 3 :]) == met

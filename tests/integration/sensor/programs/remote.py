@@ -22,8 +22,8 @@ def answer(gate: str, x: torch.Tensor) -> torch.Tensor:
 
 
 class Answers:
-    def answer(self, gate: str, x: torch.Tensor) -> torch.Tensor:
-        return answer(gate, x)
+    def answer(self, call: str, reference: torch.Tensor) -> torch.Tensor:
+        return answer(call, reference)
 
 
 def call(kind: str) -> None:
@@ -39,7 +39,7 @@ def call(kind: str) -> None:
     elif kind == "to_here":
         rpc.remote("node1", answer, args=(kind, one)).to_here()
     elif kind == "method":
-        rpc.remote("node1", Answers).rpc_sync().answer(kind, one)
+        rpc.remote("node1", Answers).rpc_sync().answer(call=kind, reference=one)
     elif kind == "methods":
         answers = rpc.remote("node1", Answers)
         torch.futures.wait_all([answers.rpc_async().answer(kind, one) for _ in range(2)])
