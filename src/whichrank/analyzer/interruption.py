@@ -56,15 +56,13 @@ def is_being_ended(state: JobState, picture: Picture) -> bool:
             continue
         ends = state.all_ends()
         left = interruption.consequences(ends)
-        if have_gone_on(state, picture, ends, left & (ends.failure_s == 0), interruption.since_s, interruption.until_s):
-            if interruption is state.interruption:
-                state.get_over(np.flatnonzero(left).tolist(), interruption.until_s)
-            interruption.end()
-            continue
+        is_of_job = interruption is state.interruption
         ended_s = ends.ended_s[left & ends.gone].max(initial=interruption.last_s)
-        is_asked = interruption is state.interruption
-        if picture.now_s > ended_s + (ALL_LIVE_S if is_asked else PASSED_ON_S):
-            if is_asked:
-                state.get_over(np.flatnonzero(left).tolist(), interruption.until_s)
+        is_over = picture.now_s > ended_s + (ALL_LIVE_S if is_of_job else PASSED_ON_S) or have_gone_on(
+            state, picture, ends, left & (ends.failure_s == 0), interruption.since_s, interruption.until_s
+        )
+        if is_over and is_of_job:
+            state.get_over(np.flatnonzero(left).tolist(), interruption.until_s)
+        if is_over:
             interruption.end()
     return state.interruption.is_on or state.passed_on.is_on

@@ -9,7 +9,7 @@ a rank that is only late, so as long as any of those that may be meant runs its 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,9 +65,8 @@ def stopped_in_rendezvous(
 
 def meetings(picture: Picture) -> list[Meeting]:
     """The communicators that are being made, and have been for so long that a member must be missing."""
-    rows, found = picture.meetings, []
-    rows = rows[(rows["size"] > 1) & (picture.read_s[rows["rank"]] - rows["since_s"] >= MET_S)]
-    rows = rows[(picture.fresh & ~picture.stopped & ~picture.gone)[rows["rank"]]]
+    rows, found = _lasting(picture), []
+    rows = rows[(rows["size"] > 1) & (picture.fresh & ~picture.stopped & ~picture.gone)[rows["rank"]]]
     for first, stride, size in np.unique(rows[["first", "stride", "size"]]).tolist():
         here = rows[(rows["first"] == first) & (rows["stride"] == stride) & (rows["size"] == size)]
         members, meets = np.zeros(picture.world_size, np.bool_), np.zeros(picture.world_size, np.bool_)
@@ -77,14 +76,19 @@ def meetings(picture: Picture) -> list[Meeting]:
     return found
 
 
+def _lasting(picture: Picture) -> np.ndarray[Any, Any]:
+    """Rows of MEETINGS that have lasted for so long that a member must be missing."""
+    rows = picture.meetings
+    lasting: np.ndarray[Any, Any] = rows[picture.read_s[rows["rank"]] - rows["since_s"] >= MET_S]
+    return lasting
+
+
 def missing_from_meetings(picture: Picture, ranks: list[int]) -> list[int] | None:
     """Whom these ranks wait for to make communicators; None if none of them makes one.
 
     A rank that others wait for in an operation may be in `new_group` itself, and wait for a third one.
     """
-    rows = picture.meetings
-    held = rows["rank"][picture.read_s[rows["rank"]] - rows["since_s"] >= MET_S]
-    if not np.isin(held, ranks).any():
+    if not np.isin(_lasting(picture)["rank"], ranks).any():
         return None
     missing = np.zeros(picture.world_size, np.bool_)
     for meeting in meetings(picture):

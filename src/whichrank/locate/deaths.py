@@ -122,10 +122,13 @@ def _is_of_a_connection(text: str) -> bool:
     return bool(_CONNECTION.search(said)) and not _LISTENING.search(said)
 
 
+def _reports_a_loss(ends: Ends) -> Bools:
+    return np.array([lost_connection(text) for text in ends.exception], np.bool_)
+
+
 def gave_up_a_connection(ends: Ends) -> Bools:
     """Ranks that ended with a failure because of an exception that only reports the loss of a peer."""
-    followed = np.array([bool(text) and lost_connection(text) for text in ends.exception])
-    return np.asarray(followed & ends.gone & (ends.status != 0) & ~told_to_end(ends))
+    return np.asarray(_reports_a_loss(ends) & ends.gone & (ends.status != 0) & ~told_to_end(ends))
 
 
 def told_to_end(ends: Ends) -> Bools:
@@ -245,7 +248,7 @@ def own_deaths(ends: Ends) -> Bools:
     own = ends.gone & ~failed_first(ends)
     launcher = told_to_end(ends)
     own &= ~launcher
-    own &= ~np.array([bool(text) and lost_connection(text) for text in ends.exception])
+    own &= ~_reports_a_loss(ends)
     # The launcher kills who did not obey: SIGKILL after others were terminated is no death of its own.
     if launcher.any():
         own &= ~(

@@ -190,7 +190,7 @@ class _Marks:
 
     def _fetched(self, call: Callable[..., Any], this: Any, /, *rest: Any, **named: Any) -> Any:
         def owner() -> tuple[int, ...]:
-            return () if this.is_owner() else (this.owner().id if self._knows_ranks else UNKNOWN,)
+            return () if this.is_owner() else (self._worker(this.owner()),)
 
         return self._waited(call, self._known(owner), this, *rest, **named)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from whichrank.errors import UsageError
@@ -45,7 +45,6 @@ def test_two_ports_are_two_planes() -> None:
     assert [str(cable) for cable in topology.cables_of(node(0))] == ["node-0:leaf-0", "node-0:leaf-1"]
 
 
-@settings(deadline=None)  # how fast it is depends on what else the machine does
 @given(
     st.integers(1, 8), st.integers(1, 4), st.integers(1, 4), st.integers(1, 2), st.sets(st.integers(0, 40), max_size=8)
 )
