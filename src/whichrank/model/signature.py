@@ -78,8 +78,8 @@ def kind_name(kind: int) -> str:
 
 
 def op_name(kind: int, counter: int) -> str:
-    """`all_reduce #1204`, without the number where that is not known."""
-    return kind_name(kind) + (f" #{counter}" if counter < UNNUMBERED else "")
+    """`all_reduce #1204`, without the number where that is not known; `operation #1204` of a kind that is not known."""
+    return ("operation" if kind == Kind.OTHER else kind_name(kind)) + (f" #{counter}" if counter < UNNUMBERED else "")
 
 
 def dtype_name(dtype: int) -> str | None:

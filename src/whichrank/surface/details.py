@@ -12,7 +12,7 @@ from whichrank.model.links import rate_text
 from whichrank.model.next_steps import needs_processes
 from whichrank.surface.amounts import MOST_LISTED, count, duration, number, ranges, size
 from whichrank.surface.lines import labelled
-from whichrank.surface.phrases import communicator_name, is_over, rank_of, slow_path, verb, why_of
+from whichrank.surface.phrases import communicator_name, is_over, kind_in_words, rank_of, slow_path, verb, why_of
 from whichrank.surface.raised_alike import raised_alike
 
 _OF_A_RANK: Final = re.compile(r"rank (\d+)(.*)", re.DOTALL)
@@ -48,7 +48,7 @@ def _where(incident: Incident) -> list[str]:
     if stage and stage.op:
         parts.append(stage.op)
     elif op and op.kind:
-        parts.append(f"{op.kind.replace('_', '-')}{place}")
+        parts.append(f"{kind_in_words(op.kind)}{place}")
     elif communicator:
         parts.append(place.removeprefix(" on "))
     known = []
@@ -107,7 +107,8 @@ def _by_why(incident: Incident, ranks: Sequence[Culprit], *, with_confidence: bo
         first, why = those[0], why_of(incident, those[0])
         whom = rank_of(first, in_full=True)
         if len(those) > 1:
-            whom = f"ranks {ranges([one.rank for one in those])}" + (f" (node {first.host})" if first.host else "")
+            node = f" (node {first.host})" if first.host else ""
+            whom = f"each of ranks {ranges([one.rank for one in those])}{node}"
         sure = f"{first.confidence:.0%}, " if with_confidence else ""
         lines.append(f"{sure}{whom}{': ' + why if why else ''}")
     return _listed(lines)

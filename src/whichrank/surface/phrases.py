@@ -235,10 +235,15 @@ def communicator_name(incident: Incident) -> str:
     return incident.communicator.name.removeprefix("mesh_") if incident.communicator else ""
 
 
+def kind_in_words(kind: str) -> str:
+    """`all-reduce`; of a kind that is not known `operation`."""
+    return "operation" if kind == "other" else kind.replace("_", "-")
+
+
 def op_of(incident: Incident) -> str:
     """`the all-reduce on dp`, by the role of its communicator, else its name."""
     kind = incident.op.kind if incident.op else ""
-    name = _NO_OPERATION.get(kind) or (f"the {kind.replace('_', '-')}" if kind else "an operation")
+    name = _NO_OPERATION.get(kind) or (f"the {kind_in_words(kind)}" if kind else "an operation")
     if incident.communicator is None:
         return name
     return f"{name} on {_group(incident)}"

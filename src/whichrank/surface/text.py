@@ -79,7 +79,9 @@ def who(incident: Incident) -> str:
 
 def since_when(incident: Incident) -> str:
     """The second sentence: who waits or loses time, and since when."""
-    begun = incident.onset or incident.detected
+    if incident.onset is None:
+        return _of_no_time(incident)
+    begun = incident.onset
     over = is_over(incident)
     lasted = duration((incident.ended - begun).total_seconds()) if incident.ended is not None else ""
     is_one = incident.victims.count == 1
@@ -96,6 +98,20 @@ def since_when(incident: Incident) -> str:
         return f"{_victims(incident)} {what} for {lasted}, from {_utc(begun)}"
     has = "had" if over else "has" if is_one else "have"
     return f"{_victims(incident)} {has} {what} since {_utc(begun)}"
+
+
+def _of_no_time(incident: Incident) -> str:
+    """The same of a recording in which nothing has a time: when it was read says nothing of when it happened."""
+    if not incident.victims.count:
+        return "the recording does not say when"
+    is_one, over = incident.victims.count == 1, is_over(incident)
+    if incident.kind == "hang":
+        waits = "waited" if over else "waits" if is_one else "wait"
+    else:
+        be = ("was" if over else "is") if is_one else "were" if over else "are"
+        waits = f"{be} {'affected' if incident.kind == 'failed' else 'held up'}"
+    when = "when" if incident.kind == "failed" else "since when"
+    return f"{_victims(incident)} {waits}; the recording does not say {when}"
 
 
 def _victims(incident: Incident) -> str:

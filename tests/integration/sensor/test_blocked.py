@@ -26,7 +26,12 @@ def flies(ring: Ring, kind: Kind, count: int | None = None) -> Any:
 
 def in_order(job: Job, gate: str, kinds: dict[int, Kind], count: int | None, how: WaitHow) -> list[Ring]:
     """Rings in which ranks 0 and 1 wait as told and rank 2 is in no operation; then the gate is opened."""
-    rings = job.until(lambda all_: all(blocked_on(all_[rank], kind, count) for rank, kind in kinds.items()), gate)
+
+    def is_in_order(rings: list[Ring]) -> bool:
+        waits = all(blocked_on(rings[rank], kind, count) for rank, kind in kinds.items())
+        return waits and not len(rings[2].waits) and not len(rings[2].in_flight)
+
+    rings = job.until(is_in_order, gate)
     for rank, kind in kinds.items():
         wait = blocked_on(rings[rank], kind, count)
         assert wait["how"] == how
@@ -35,7 +40,6 @@ def in_order(job: Job, gate: str, kinds: dict[int, Kind], count: int | None, how
         assert row["counter"] == wait["counter"]
         assert row["comm_id"] == wait["comm_id"]
         assert row["wait_since_ns"] > 0
-    assert rings[2].waits == rings[2].in_flight == []
     job.open_gate(gate)
     return rings
 

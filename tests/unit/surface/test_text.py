@@ -112,7 +112,7 @@ def test_lines_fit_a_terminal_and_stay_beside_their_label(columns: int) -> None:
         (UNKNOWN, ["The culprit may be rank 2 or rank 6.", "candidates  rank 2: it is one op behind"]),
         (UNKNOWN, ["missing     telemetry of at least one rank", "to decide   whichrank stacks --suspects"]),
         (RECOVERED, ["had not entered", "waited for 3 min 20 s, from"]),
-        (NODE_LOST, ["Ranks 8-15 (node node-c) are lost with their node", "80%, ranks 8-15 (node node-c)"]),
+        (NODE_LOST, ["Ranks 8-15 (node node-c) are lost with their node", "80%, each of ranks 8-15 (node node-c)"]),
         (SLOW, ["Rank 5 (node node-a, pid 4211, cuda:1) computes slowly", "have been held up since"]),
         (IMBALANCE, ["Some ranks have more tokens than others; no rank is at fault"]),
     ],
@@ -408,8 +408,32 @@ def test_what_is_not_known_is_not_said() -> None:
         onset=None, located=None, victims=Victims(), evidence=(), next=(),
     )  # fmt: skip
     assert paragraph(bare) == (
-        "Rank 5 has not reached the point where others wait. It began at 2026-01-02 03:04:07 UTC.\n  confidence  50%"
+        "Rank 5 has not reached the point where others wait. The recording does not say when.\n  confidence  50%"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "said"),
+    [
+        ("hang", "final", "Ranks 0, 1 and 3 waited; the recording does not say since when."),
+        ("hang", "open", "Ranks 0, 1 and 3 wait; the recording does not say since when."),
+        ("failed", "final", "Ranks 0, 1 and 3 were affected; the recording does not say when."),
+        ("slow", "final", "Ranks 0, 1 and 3 were held up; the recording does not say since when."),
+    ],
+)
+def test_when_it_was_read_is_not_when_it_happened(kind: str, status: str, said: str) -> None:
+    victims = Victims(count=3, ranks=(0, 1, 3))
+    timeless = incident(Cause.UNKNOWN, kind=kind, status=status, onset=None, located=None, victims=victims)
+    first = paragraph(timeless).partition("\n")[0]
+    assert first.endswith(said)
+    assert "UTC" not in first
+
+
+def test_operation_of_no_known_kind_is_called_an_operation() -> None:
+    other = not_entered(op=Op(trace_id=None, kind="other"), stage=None)
+    assert "has not entered the operation on" in headline(other)
+    assert "other" not in headline(other)
+    assert "\n  where       operation on" in paragraph(other)
 
 
 def test_rank_that_others_wait_for_in_the_rendezvous_has_not_reached_it() -> None:

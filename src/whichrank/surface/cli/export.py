@@ -44,6 +44,7 @@ def command(paths: tuple[Path, ...], kind: str, output: Path | None, max_mib: in
     from whichrank.surface.pipe import reader_may_leave
 
     with ended_at_once():
+        from whichrank.errors import UsageError
         from whichrank.surface.cli.bench import progress_bar
         from whichrank.surface.export.limit import most_spans, sentence, within
         from whichrank.surface.export.perfetto import trace_of
@@ -61,6 +62,11 @@ def command(paths: tuple[Path, ...], kind: str, output: Path | None, max_mib: in
             paths_or_newest(paths), left_out, lambda done, total: progress.update(bar, completed=done, total=total),
             most_spans(max_mib),
         )  # fmt: skip
+    if kind == "perfetto" and len(source.gathered.spans) and not source.gathered.has_times:
+        raise UsageError(
+            "the recording does not say when operations began or ended, so there is no timeline",
+            mend="--format csv writes in which order each rank issued them",
+        )
     export = {"perfetto": trace_of, "json": json_of, "csv": csv_of}[kind]
     gathered, cut = within(source.gathered, export, max_mib << 20)
     if output is None:

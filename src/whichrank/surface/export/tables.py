@@ -62,17 +62,17 @@ def _rows(gathered: Gathered) -> Iterator[tuple[Any, ...]]:
     """By rank and start; seconds from the first operation.
 
     What has not ended lasted until the end of the recording at least. Where nothing says when that was, as in dumps, it
-    has no length.
+    has no length. A recording that has no times has none here. How long a rank was blocked only a live run tells.
     """
     spans = gathered.spans
     zero_s = float(spans["start_s"].min()) if len(spans) else 0.0
     names = {int(kind): kind.name.lower() for kind in Kind}
     for span in spans[np.lexsort((spans["start_s"], spans["rank"]))]:
         rank = int(span["rank"])
-        has_end = not span["open"] or gathered.end_s is not None
+        has_end = gathered.has_times and (not span["open"] or gathered.end_s is not None)
         yield (
             rank, gathered.hosts.get(rank, ""), gathered.comms[span["comm"]], names[int(span["kind"])],
-            int(span["counter"]), round(float(span["start_s"]) - zero_s, 6),
+            int(span["counter"]), round(float(span["start_s"]) - zero_s, 6) if gathered.has_times else None,
             round(float(span["end_s"] - span["start_s"]), 6) if has_end else None,
-            round(float(span["waited_s"]), 6), not span["open"],
+            round(float(span["waited_s"]), 6) if gathered.end_s is not None else None, not span["open"],
         )  # fmt: skip

@@ -99,6 +99,11 @@ class Gathered:
     is_whole: bool = True
     left_open: str = ""
 
+    @property
+    def has_times(self) -> bool:
+        """False where the recording says in which order things happened, and not when: it has no clock at all."""
+        return self.utc_offset_s is not None or self.end_s is not None
+
 
 class Gatherer:
     """Keeps what an analyzer is told and what it reports.

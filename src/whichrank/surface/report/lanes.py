@@ -73,10 +73,13 @@ class View:
 
 
 def lanes(view: View) -> Html | None:
-    """The chart with its legend and its table; None where no operation is known."""
+    """The chart with its legend and its table; no chart where nothing has a time, None where no operation is known."""
     scene, gathered = view.scene, view.gathered
     if not len(scene.spans):
         return None
+    if not gathered.has_times:
+        why = "The recording does not say when operations began or ended."
+        return el("div", el("p", why, class_="soft"), _table(view))
     row = {rank: at for at, rank in enumerate(scene.lanes.tolist())}
     colour, kinds = _colours(view)
     in_round = _in_round(scene)
@@ -231,15 +234,18 @@ def _table(view: View) -> Html:
     rows = []
     for rank in scene.lanes.tolist():
         last, now = latest.get(rank), then.get(rank)
-        rows.append([
-            el("b", f"rank {rank}", class_="named") if rank in view.named else f"rank {rank}",
-            view.gathered.hosts.get(rank, "-"),
-            _op_text(view, last) if last is not None else "none here",
-            view.time(float(last["end_s"])) if last is not None else "-",
-            unit.text(float(last["end_s"] - last["start_s"])) if last is not None else "-",
-            _op_text(view, now) if now is not None else "in no operation",
-            view.time(float(now["start_s"])) if now is not None else "-",
-        ])  # fmt: skip
-    head = ["rank", "host", "latest operation that ended", "at", f"took, {unit.name}", "then in", "since"]
-    summary = f"The same in words: {counted(len(rows))} ({ranges(scene.lanes)})"
-    return el("details", el("summary", summary), table(head, rows, [4]), open=len(rows) <= MOST_LISTED)
+        rows.append({
+            "rank": el("b", f"rank {rank}", class_="named") if rank in view.named else f"rank {rank}",
+            "host": view.gathered.hosts.get(rank, "-"),
+            "latest operation that ended": _op_text(view, last) if last is not None else "none here",
+            "at": view.time(float(last["end_s"])) if last is not None else "-",
+            f"took, {unit.name}": unit.text(float(last["end_s"] - last["start_s"])) if last is not None else "-",
+            "then in": _op_text(view, now) if now is not None else "in no operation",
+            "since": view.time(float(now["start_s"])) if now is not None else "-",
+        })  # fmt: skip
+    times = {"at", f"took, {unit.name}", "since"}
+    head = [name for name in rows[0] if view.gathered.has_times or name not in times] if rows else []
+    summary = f"{'The same in words: ' if view.gathered.has_times else ''}{counted(len(rows))} ({ranges(scene.lanes)})"
+    numbers = [at for at, name in enumerate(head) if name.startswith("took")]
+    cells = [[row[name] for name in head] for row in rows]
+    return el("details", el("summary", summary), table(head, cells, numbers), open=len(rows) <= MOST_LISTED)

@@ -114,7 +114,7 @@ def _job(gathered: Gathered) -> Iterable[Html]:
         ):
             if body:
                 yield section(title, body)
-    if gathered.operations:
+    if gathered.operations and gathered.has_times:
         yield section("Operations that took longest, of the whole job", _operations(gathered.operations))
     if links := link_table(gathered.links):
         yield section("Transfers between nodes", links)

@@ -43,7 +43,7 @@ def article(gathered: Gathered, incident: Incident, scene: Scene | None, anchor:
         _facts(gathered, incident, has_end=gathered.end_s is not None or not scene_is_there),
         _part(waits, None if is_slow else chain(incident, scene)),
         _part("Where an iteration goes", times(incident.times or scene.times, view.named) if is_slow else None),
-        _part("Operations around the onset" if not is_slow else "Operations", lanes(view)),
+        _part("Operations" if is_slow or not gathered.has_times else "Operations around the onset", lanes(view)),
         _part("Iterations", heat_maps(scene.heat, view.named, gathered.utc_offset_s) if is_slow else None),
         _part("Who it is" if incident.culprits else "Who it may be", _named(incident)),
         _part("Links", _links(incident, scene)),
@@ -81,7 +81,8 @@ def _facts(gathered: Gathered, incident: Incident, *, has_end: bool) -> Html:
     if incident.op:
         facts = [size(incident.op.bytes) if incident.op.bytes is not None else None, incident.op.dtype]
         known = ", ".join(fact for fact in facts if fact)
-        rows.append(("Operation", incident.op.kind + (f" ({known})" if known else "")))
+        kind = "of a kind that is not known" if incident.op.kind == "other" else incident.op.kind
+        rows.append(("Operation", kind + (f" ({known})" if known else "")))
     if incident.communicator:
         members = incident.communicator.members
         listed = f" of {counted(len(members))}: {ranges(members)}" if members else ""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from clockless_log import write_clockless_log
 from taped_run import two_hangs
 from trace_rules import broken_rules
 
@@ -132,6 +133,23 @@ def test_what_has_not_ended_has_no_end(gathered: Gathered, live: Gathered) -> No
     rows = list(csv.DictReader(io.StringIO(b"".join(csv_of(live)).decode())))
     assert {row["lasted_s"] for row in rows if row["has_ended"] == "False"} == {"5.0"}
     assert broken_rules(trace(live)) == []
+
+
+def test_a_recording_without_a_clock_has_no_times(gathered: Gathered, tmp_path: Path, capfd: Any) -> None:
+    # GIVEN lines of each rank of what it has issued, without a date
+    write_clockless_log(tmp_path)
+    # WHEN it is written as a table THEN no operation has a time
+    assert main(["export", "--format", "csv", str(tmp_path)]) == 0
+    rows = list(csv.DictReader(io.StringIO(capfd.readouterr().out)))
+    assert {(row["start_s"], row["lasted_s"], row["blocked_s"]) for row in rows} == {("", "", "")}
+    assert {row["operation"] for row in rows if row["has_ended"] == "False"} >= {"all_reduce"}
+    # AND a timeline of it is refused
+    assert main(["export", str(tmp_path)]) == 2
+    assert "--format csv" in capfd.readouterr().err
+    # AND dumps have times, but not how long a rank was blocked
+    rows = list(csv.DictReader(io.StringIO(b"".join(csv_of(gathered)).decode())))
+    assert "" not in {row["start_s"] for row in rows}
+    assert {row["blocked_s"] for row in rows} == {""}
 
 
 def test_tables_say_the_same(gathered: Gathered) -> None:

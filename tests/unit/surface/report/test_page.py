@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from clockless_log import write_clockless_log
 from incident_cases import EVERY, RANK_5, SLOW, UNKNOWN, not_entered
 from taped_run import page_at, two_hangs
 
@@ -180,6 +181,20 @@ def test_a_dump_tells_no_length_of_a_hang(folder: Path, hangs: Path) -> None:
     assert "What goes on at the right has no known end" in text_of(dump)
     assert "6 s after it began" in text_of(live[0])
     assert "The incident went on until" in text_of(live[0])
+
+
+def test_a_recording_without_a_clock_has_no_times(tmp_path: Path) -> None:
+    # GIVEN what ranks wrote when an operation had timed out: in which order they issued what, and no date
+    write_clockless_log(tmp_path)
+    # WHEN it is shown THEN no time is, and where each rank was is
+    page = page_at(tmp_path)[0]
+    (article,) = articles(page)
+    shown = text_of(page[page.index("<main") :])
+    assert "the recording does not say since when" in shown
+    assert "does not say when operations began or ended" in shown
+    assert "all_reduce #8 on default_pg" in text_of(article)
+    assert '<div class="chart' not in page
+    assert not re.search(r"UTC|\d\.\d+ s|took,|Operations that took longest", shown), shown
 
 
 def test_operations_are_labelled_without_a_pointer(hangs: Path) -> None:
