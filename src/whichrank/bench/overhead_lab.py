@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from whichrank.bench.launch import Launch, end
+from whichrank.bench.nursery import Nursery
 from whichrank.bench.overhead_step import blocks_of
 from whichrank.bench.paired import Paired, paired
 from whichrank.bench.step_job import cpu_s, order_of
@@ -104,7 +105,8 @@ def lab_cost(workload: str, pairs: int, tell: Callable[[float], None] = lambda _
         stack.callback(hub.close)
         lab = Lab.make(Topology(NODES), RATE)
         stack.callback(lab.close)
-        blocks = _measure(lab, hub, workload, layout, folder, order_of(pairs), tell, steps)
+        nursery = stack.enter_context(Nursery())
+        blocks = _measure(lab, hub, nursery.path, workload, layout, folder, order_of(pairs), tell, steps)
     off, on = blocks_of(blocks.on, blocks.wall_s)
     return LabCost(
         workload,
@@ -119,6 +121,7 @@ def lab_cost(workload: str, pairs: int, tell: Callable[[float], None] = lambda _
 def _measure(
     lab: Lab,
     hub: Hub,
+    nursery: Path,
     workload: str,
     layout: str,
     folder: Path,
@@ -128,7 +131,7 @@ def _measure(
 ) -> _Blocks:
     program, ranks = PROGRAMS[workload], WORKLOADS[workload]
     arguments = ["--layout", layout] if program.has_layout else []
-    launch = Launch(["-m", program.module, *arguments], ranks, folder, network=lab.network)
+    launch = Launch(["-m", program.module, *arguments], ranks, folder, network=lab.network, nursery=nursery)
     hub.start()
     with (folder / "job.log").open("wb") as log, contextlib.ExitStack() as stack:
         commands = [

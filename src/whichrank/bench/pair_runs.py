@@ -30,10 +30,10 @@ class PairRuns:
     Args:
         network: Of the lab; what is done to it stays.
         local: Ranks on a node.
-        nursery: Socket of one for launchers.
+        nursery: Socket of one that has torch loaded, for the launchers.
     """
 
-    def __init__(self, network: Network, local: int, nursery: Path | None = None) -> None:
+    def __init__(self, network: Network, local: int, nursery: Path) -> None:
         self._network = network
         self._local = local
         self._nursery = nursery

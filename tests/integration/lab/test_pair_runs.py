@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
-from whichrank.bench.nursery import Nursery
 from whichrank.bench.pair_runs import PairRuns
 from whichrank.lab.box import Lab
 from whichrank.lab.namespaces import processes_in
@@ -19,14 +18,11 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("has_nursery", [False, True])
-def test_a_pair_of_nodes_trains_and_leaves_nothing(has_nursery: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pair_of_nodes_trains_and_leaves_nothing(nursery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("whichrank.bench.pair_runs._LONGEST_S", 120.0)  # other tests take the cores
     lab = Lab.make(Topology(2), "200mbit")
     try:
-        with Nursery() if has_nursery else nullcontext() as nursery:
-            runs = PairRuns(lab.network, 2, nursery.path if nursery else None)
-            iteration_s = runs.train([(0, 1)])[0, 1]
+        iteration_s = PairRuns(lab.network, 2, nursery).train([(0, 1)])[0, 1]
         assert iteration_s is not None
         assert iteration_s > 0.005, "four layers of a millisecond at least"
         assert not [pid for place in lab.network.topology.places for pid in processes_in(lab.network.namespace(place))]

@@ -30,7 +30,7 @@ def test_the_quick_subset_is_run_scored_and_gone_on_with(tmp_path: Path) -> None
     quick = [scenario.name for scenario in chosen([QUICK])]
     command = [*SCORE, "--seeds", "1", "--results", str(results), "--keep", str(kept)]
     # GIVEN one scenario has been run, and each method has heard it
-    heard = [*command, "--scenarios", "stop", "--methods", ",".join(METHODS)]
+    heard = [*command, "--scenarios", "stop", "--methods", ",".join(METHODS), "--launcher", "preloaded"]
     assert subprocess.run(heard, check=False, capture_output=True).returncode in (0, 1)
     (first,) = done_in(results).values()
     assert sorted(first.outcomes) == sorted([*METHODS, OURS])
@@ -43,7 +43,7 @@ def test_the_quick_subset_is_run_scored_and_gone_on_with(tmp_path: Path) -> None
     assert sorted(runs) == sorted(quick), done.stderr
     for run in runs.values():
         assert OURS in run.outcomes
-        assert run.launcher == ("torchrun" if run.scenario == "stop" else "preloaded")
+        assert run.launcher == "preloaded"
         assert verdict_of(run, OURS) not in ("wrong_name", "wrong_cause", "false_alarm"), run
     assert {runs[name].verdict for name in SURE} <= {"right", "late"}
     assert "right" in {runs["stop"].outcomes[method].verdict for method in METHODS}

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.lab
 def test_workload_trains_to_the_same_bits_when_it_is_watched(workload: str, tmp_path: Path, nursery: Path) -> None:
     # GIVEN four ranks of it WHEN they run by themselves, and under whichrank
     run = [sys.executable, "-m", "whichrank", "run", "--"]
-    plain, watched = ran(workload, tmp_path, preloaded(None)), ran(workload, tmp_path, [*run, *preloaded(nursery)])
+    plain, watched = ran(workload, tmp_path, preloaded(nursery)), ran(workload, tmp_path, [*run, *preloaded(nursery)])
     # THEN the loss falls, and all ranks end with the same parameters both times
     losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", plain)]
     assert len(losses) == 2, plain

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.integration.nodes.three_nodes import Nodes
 
@@ -10,9 +12,9 @@ from whichrank.model.incident import Cause
 pytestmark = pytest.mark.lab
 
 
-def test_an_unplugged_node_is_named_and_nobody_else(nodes: Nodes) -> None:
+def test_an_unplugged_node_is_named_and_nobody_else(nodes: Nodes, nursery: Path) -> None:
     # GIVEN a job over three nodes
-    nodes.run("whichrank.demo.workloads.ddp")
+    nodes.run("whichrank.demo.workloads.ddp", nursery)
     nodes.wait_under_way()
 
     # WHEN the cable of the third is pulled out
@@ -24,9 +26,9 @@ def test_an_unplugged_node_is_named_and_nobody_else(nodes: Nodes) -> None:
     assert (word.cause, named) == (Cause.NODE_LOST, {2}), nodes.logs()
 
 
-def test_a_path_that_loses_everything_is_told_as_a_link_and_no_rank_is_blamed(nodes: Nodes) -> None:
+def test_a_path_that_loses_everything_is_told_as_a_link_and_no_rank_is_blamed(nodes: Nodes, nursery: Path) -> None:
     # GIVEN a job over three nodes
-    nodes.run("whichrank.demo.workloads.ddp")
+    nodes.run("whichrank.demo.workloads.ddp", nursery)
     nodes.wait_under_way()
 
     # WHEN nothing of what node 1 sends reaches node 2 any more, while both still talk to node 0

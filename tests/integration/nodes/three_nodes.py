@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from whichrank.bench.launch import preloaded
 from whichrank.lab.network import DEVICE, Network
 from whichrank.lab.topology import Topology
 from whichrank.model.incident import Incident, decode_incident
@@ -27,19 +28,20 @@ class Nodes(Network):
         self.folder = folder
         self._runs: list[subprocess.Popen[bytes]] = []
 
-    def run(self, module: str) -> None:
-        """One rank of the job on each node, under `whichrank run`."""
+    def run(self, module: str, nursery: Path) -> None:
+        """One rank of the job on each node, under `whichrank run`; ranks are forked by a nursery."""
         for number in range(NODES):
             role = ("--serve", f"{self.address(0)}:29480") if number == 0 else ("--join", f"{self.address(0)}:29480")
             command = [
                 *self.command(number),
                 *(sys.executable, "-m", "whichrank", "run", "--hang-timeout", "60", *role),
-                *("--output", str(self.output(number)), "--", sys.executable, "-m", module, "--steps", "100000"),
+                *("--output", str(self.output(number)), "--", *preloaded(nursery), "--nproc", "1"),
+                *("--nodes", str(NODES), "--node", str(number), "--master", f"{self.address(0)}:29511"),
+                *("--", "-m", module, "--steps", "100000"),
             ]
             job = {
-                "RANK": str(number), "WORLD_SIZE": str(NODES), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
-                "MASTER_ADDR": self.address(0), "MASTER_PORT": "29511", "GLOO_SOCKET_IFNAME": DEVICE,
-                "OMP_NUM_THREADS": "1", "WHICHRANK_JOB": f"{self.folder.name}-{number}",
+                "GLOO_SOCKET_IFNAME": DEVICE, "OMP_NUM_THREADS": "1",
+                "WHICHRANK_JOB": f"{self.folder.name}-{number}",
             }  # fmt: skip
             with (self.folder / f"node-{number}.log").open("wb") as log:
                 self._runs.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jobs import VARIANTS, Ring, launched
+from jobs import VARIANTS, Ring, forked
 
 from whichrank.model.rows import Kind
 
@@ -19,8 +19,8 @@ def meets(ring: Ring) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_who_is_met(variant: str, tmp_path: Path) -> None:
-    with launched("meeting", 4, tmp_path, variant) as job:
+def test_who_is_met(variant: str, tmp_path: Path, nursery: Path) -> None:
+    with forked("meeting", 4, tmp_path, variant, nursery) as job:
         # GIVEN rank 0 that meets rank 2, which does not come, and rank 1 that makes a communicator of irregular members
         wanted = [[(0, 2, 2)], [(0, 1, 0)], [], []]
         # THEN whom rank 0 meets is known, and of rank 1 only that it waits

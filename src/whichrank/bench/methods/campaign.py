@@ -287,7 +287,7 @@ def _kept(keep: Path, run: Run) -> Path:
     return keep / f"{run.scenario.replace(' ', '-')}-{run.seed}"
 
 
-def run_one(planned: Planned, methods: Sequence[str], folder: Path, nursery: Path | None = None) -> Run:
+def run_one(planned: Planned, methods: Sequence[str], folder: Path, nursery: Path) -> Run:
     """Run a scenario once, with preloaded launchers of this nursery, and let the methods go through its recording."""
     scenario, seed = planned.scenario, planned.seed
     setup = setup_of(scenario, seed, planned.launcher, is_heard=bool(methods))
