@@ -98,6 +98,8 @@ def core() -> ctypes.CDLL:
         getattr(library, name).restype = None
     for name in ("wr_op_end", "wr_wait_begin", "wr_wait_end"):
         getattr(library, name).argtypes = (ctypes.c_void_p, ctypes.POINTER(Op), ctypes.c_int)
+    library.wr_remote_wait_begin.argtypes = (ctypes.c_void_p, ctypes.c_int32)
+    library.wr_meeting_begin.argtypes = (ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint32)
     library.wr_note_exception.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     library.wr_phase_set.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
     return library
@@ -147,6 +149,14 @@ class RingWriter:
 
     def polled(self, op: Op) -> None:
         self.core.wr_op_polled(self.ring, op)
+
+    def calls(self, peer: int) -> None:
+        """From now on it waits for the answer of a remote call."""
+        assert self.core.wr_remote_wait_begin(self.ring, peer) >= 0
+
+    def meets(self, first: int, stride: int, size: int) -> None:
+        """From now on it waits for the members of a new communicator."""
+        assert self.core.wr_meeting_begin(self.ring, first, stride, size) >= 0
 
     def wait(self, op: Op) -> int:
         row: int = self.core.wr_wait_begin(self.ring, op, 1)

@@ -6,8 +6,11 @@ rank failed in or died in, and whether it had failed before it died.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from signal import SIGABRT
+from types import MappingProxyType
 
 import numpy as np
 
@@ -30,6 +33,7 @@ from whichrank.locate.deaths import (
     own_deaths,
     raised,
     raised_alike,
+    raised_by_itself,
     signal_of,
     singled_out,
     told_to_end,
@@ -38,13 +42,18 @@ from whichrank.locate.messages import Ends as MessageEnds
 from whichrank.locate.messages import message_ends, message_of
 from whichrank.locate.signatures import with_completed
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import RAISED_ALIKE, Cause, Evidence, Reason
+from whichrank.model.incident import IN_OPERATION, RAISED_ALIKE, Cause, Evidence, Reason
 from whichrank.model.picture import WAITS, Bools, Ints, Picture
 from whichrank.model.rows import Kind
 from whichrank.model.signature import has_free_sizes
 
 BLOCKED_S = 1.0
 """In an operation for so long before its end, while others were known to wait too: it was blocked."""
+MOST_OF_A_FAILURE = 120
+"""Characters of the text with which an operation failed."""
+MOST_TEXTS = 4
+"""Of exceptions that are alike but for their text."""
+_NUMBER = re.compile(r"(0x[0-9a-fA-F]+|\d+)")
 AT_ONCE_S = 0.1
 """So close that a rank cannot have been ended because another was."""
 
@@ -52,12 +61,22 @@ AT_ONCE_S = 0.1
 def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None, is_told: bool) -> Finding | None:
     """The culprit of a job that is dying, None if nobody died of a failure.
 
+    All other ranks are its victims: the job ends for each of them, whoever noticed first.
+
     Args:
         diagnosis: Answers for this job.
         picture: The job now.
         prior: What the wait-for graph said before the first death or failure, if it had a suspect.
         is_told: It was worth a word already; otherwise it says something of a timeout at most, and of no end.
     """
+    found = _who_ended_it(diagnosis, picture, prior, is_told)
+    if found is None or found.kind != "failed":
+        return found
+    others = np.setdiff1d(np.flatnonzero(picture.present), sorted(found.names))
+    return replace(found, victims=tuple(others.tolist()))
+
+
+def _who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None, is_told: bool) -> Finding | None:
     launched_by = diagnosis.state.launched_by()
     ends, everything = (
         _but_for_those_ended_by_parent(ends, picture, launched_by)
@@ -118,6 +137,9 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None, 
         return _undecided(diagnosis, picture, ends, alone, why) if len(alone) == 1 else None
     if told and told.culprits and not timed_out:
         return told
+    alike = raised_alike(ends, raised_by_itself(ends))
+    if not sinks and len(alike) == int(picture.present.sum()):
+        return _raised_by_most(diagnosis, picture, ends, alike, in_operation=True)
     return _undecided(diagnosis, picture, ends, sinks)
 
 
@@ -202,7 +224,6 @@ def _ended_together(diagnosis: Diagnosis, picture: Picture, ends: Ends, own: Boo
     return Finding(
         cause=Cause.UNKNOWN,
         kind="failed",
-        victims=tuple(ranks),
         onset_s=float(ends.ended_s[own].min()),
         hard=True,
         evidence=(
@@ -226,12 +247,13 @@ def _died_if_known(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: li
     sure = _first(diagnosis, picture, ends, [r for r in ranks if not unread[r]])
     if len(sure) == 1 or (sure and not any(ends.ended_s[sure] > 0)):
         return _died(diagnosis, picture, ends, sure)
-    return _which_died(diagnosis, picture, ends, sorted({*(sure or ranks), *(m for r in ranks for m in unread[r])}))
+    partners = {m: r for r in ranks for m in unread[r] if m not in sure}
+    return _which_died(diagnosis, picture, ends, sorted({*(sure or ranks), *partners}), partners)
 
 
 def _raised_by_all(diagnosis: Diagnosis, picture: Picture, ends: Ends) -> Finding | None:
     """All ranks report the loss of a peer at one place, and none is lost: it is what the program asked for there."""
-    alike = raised_alike(ends, np.array([bool(text) for text in ends.exception]) & ~told_to_end(ends))
+    alike = raised_alike(ends, raised_by_itself(ends))
     late = np.flatnonzero(picture.present & ~np.isin(np.arange(len(ends.gone)), alike)).tolist()
     nobody = np.zeros(len(ends.gone), np.bool_)
     if any(_has_met_nobody(diagnosis, ends, rank) for rank in late) or not _is_of_all(picture, ends, nobody, alike):
@@ -260,7 +282,6 @@ def _gave_up_connections(diagnosis: Diagnosis, picture: Picture, ends: Ends) -> 
         kind="failed",
         reason=Reason.EXCEPTION,
         candidates=tuple(Blame(r, 1 / len(said), why) for r, why in list(said.items())[:16]),
-        victims=tuple(np.flatnonzero(picture.present).tolist()),
         onset_s=float(ends.exception_s[first]),
         hard=True,
         evidence=(Evidence(what="exception", value=ends.exception[first], where=f"rank {first}"),),
@@ -305,21 +326,48 @@ def _went_further(picture: Picture, ranks: list[int]) -> Bools:
     return found
 
 
-def _raised_by_most(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
-    """The same exception in most ranks: it is the program's, or its data's, and no rank's."""
+def _raised_by_most(
+    diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int], *, in_operation: bool = False
+) -> Finding:
+    """The same exception in most ranks: it is the program's, or its data's, and no rank's.
+
+    An operation may raise in all members because of one of them, so it is not said whose doing that is.
+    """
     return Finding(
         cause=Cause.UNKNOWN,
         kind="failed",
         reason=Reason.EXCEPTION,
-        victims=tuple(np.flatnonzero(picture.present).tolist()),
         onset_s=float(ends.exception_s[ranks].min()),
         hard=True,
         evidence=(
-            Evidence(what=RAISED_ALIKE, value=len(ranks), where=f"of {int(picture.present.sum())}"),
-            Evidence(what="exception", value=ends.exception[ranks[0]], where=f"rank {ranks[0]}"),
+            Evidence(
+                what=RAISED_ALIKE,
+                value=len(ranks),
+                where=f"of {int(picture.present.sum())}{IN_OPERATION * in_operation}",
+            ),
+            *_texts_of(ends, ranks),
         ),
         complete=diagnosis.complete(picture),
     )
+
+
+def _texts_of(ends: Ends, ranks: list[int]) -> list[Evidence]:
+    """What they raised, with "…" for numbers in which they differ; a text of each sort if they differ in more."""
+    texts = {rank: _NUMBER.split(ends.exception[rank]) for rank in ranks}
+    sorts: dict[tuple[str, ...], list[int]] = {}
+    for rank, pieces in texts.items():
+        sorts.setdefault(tuple(pieces[::2]), []).append(rank)  # numbers stand at odd places
+    facts = []
+    for those in list(sorts.values())[:MOST_TEXTS]:
+        places = zip(*(texts[rank] for rank in those), strict=True)
+        common = "".join(piece[0] if len(set(piece)) == 1 else "…" for piece in places)
+        where = (
+            f"rank {those[0]}"
+            if common == ends.exception[those[0]]
+            else f"{len(those)} ranks, each with its own numbers"
+        )
+        facts.append(Evidence(what="exception", value=common, where=where))
+    return facts
 
 
 def _unread_peers(diagnosis: Diagnosis, picture: Picture, rank: int) -> list[int]:
@@ -380,28 +428,47 @@ def _first(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int])
     return [min(ranks, key=lambda r: float(ends.exception_s[r] or ends.ended_s[r] or np.inf))] if ranks else []
 
 
-def _which_died(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
+def _which_died(
+    diagnosis: Diagnosis,
+    picture: Picture,
+    ends: Ends,
+    ranks: list[int],
+    aborted_with: Mapping[int, int] = MappingProxyType({}),
+) -> Finding:
+    """One of these, and it is not known which.
+
+    Args:
+        diagnosis: Answers for this job.
+        picture: The job now.
+        ends: How ranks ended.
+        ranks: Candidates.
+        aborted_with: Of a candidate that did not die of itself, who aborted in an operation with it.
+    """
     ended = [float(t) for t in ends.ended_s[ranks] if t > 0]
+    said = {r: f"its process {how_it_ended(ends, r)}" for r in ranks if ends.gone[r]}
+    said |= {
+        r: f"rank {other} aborted in an operation with it, and what it issued there is not known"
+        for r, other in aborted_with.items()
+        if r in ranks
+    }
     return Finding(
         cause=Cause.UNKNOWN,
         kind="failed",
-        candidates=tuple(
-            Blame(r, 1 / len(ranks), f"its process {how_it_ended(ends, r)}") for r in ranks if ends.gone[r]
-        ),
-        victims=tuple(r for r in np.flatnonzero(ends.failure_s > 0).tolist() if r not in ranks),
+        candidates=tuple(Blame(r, 1 / len(said), why) for r, why in sorted(said.items())),
         onset_s=min(ended, default=picture.now_s),
         hard=True,
         evidence=tuple(
-            Evidence(what="process", value=how_it_ended(ends, r), where=f"rank {r}") for r in ranks[:16] if ends.gone[r]
+            Evidence(what="process", value=how_it_ended(ends, r), where=f"rank {r}")
+            for r in ranks[:16]
+            if ends.gone[r] and r not in aborted_with
         ),
-        complete=False,
+        complete=diagnosis.complete(picture),
     )
 
 
 def _died(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
     told = {r: reason_of(diagnosis.state, picture, r) for r in ranks}
-    others = [r for r in np.flatnonzero(picture.present).tolist() if r not in ranks]
-    later = sum(1 for r in others if ends.failure_s[r] > 0)
+    later = int((picture.present & (ends.failure_s > 0) & ~np.isin(np.arange(len(ends.gone)), ranks)).sum())
     facts = [fact for t in told.values() for fact in t.evidence]
     if later:
         facts.append(Evidence(what="ranks whose operation failed afterwards", value=later))
@@ -412,7 +479,6 @@ def _died(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) 
         kind="failed",
         reason=next((t.reason for t in told.values() if t.reason), None),
         culprits=tuple(Blame(r, t.confidence, t.words) for r, t in told.items()),
-        victims=tuple(others),
         onset_s=min([onset, *before]),
         hard=True,
         evidence=tuple(facts),
@@ -420,9 +486,16 @@ def _died(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) 
     )
 
 
+def _first_line(failure: str) -> str:
+    """Without the place in torch's own sources, which follows."""
+    return failure.partition("\n")[0][:MOST_OF_A_FAILURE]
+
+
 def _timeout_fact(ends: Ends) -> Evidence:
     rank = int(np.flatnonzero(failed_by_timeout(ends))[0])
-    return Evidence(what="operation that ran into its timeout", value=ends.failure[rank][:120], where=f"rank {rank}")
+    return Evidence(
+        what="operation that ran into its timeout", value=_first_line(ends.failure[rank]), where=f"rank {rank}"
+    )
 
 
 def _not_entered(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
@@ -453,9 +526,8 @@ def _undecided(
         cause=Cause.UNKNOWN,
         kind="failed",
         candidates=tuple(Blame(r, 1 / len(candidates), why) for r in candidates[:16]),
-        victims=tuple(failed),
         onset_s=float(ends.failure_s[first]),
         hard=True,
-        evidence=(Evidence(what="first failure", value=ends.failure[first][:120], where=f"rank {first}"),),
+        evidence=(Evidence(what="first failure", value=_first_line(ends.failure[first]), where=f"rank {first}"),),
         complete=diagnosis.complete(picture),
     )

@@ -7,6 +7,7 @@ records of a batch are taken at once: a *cell* belongs to a (communicator, round
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -202,7 +203,9 @@ class Rounds:
         history = diagnosis.history
         deviation = deviants(ranks, sides, lambda r: history.up_to(r, ordinal[r]), history.shape_of, None)
         said = {r: diagnosis.words_of(row) for r, row in zip(ranks, rows, strict=True)}
-        usual = f"in a round of its group; this differs from {' and from '.join(deviation.witnesses)}"
+        others = Counter(w for r, w in said.items() if r not in deviation.deviants).most_common(1)
+        usual = f"where its group issued {others[0][0] if others else 'another'}"
+        usual += f"; this differs from {' and from '.join(deviation.witnesses)}"
         blame = tuple(Blame(r, 0.95, f"it issued {said[r]} {usual}") for r in deviation.deviants)
         return Finding(
             cause=Cause.INCONSISTENT if blame else Cause.UNKNOWN,

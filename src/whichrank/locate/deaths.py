@@ -123,6 +123,7 @@ def _is_of_a_connection(text: str) -> bool:
 
 
 def _reports_a_loss(ends: Ends) -> Bools:
+    """Ranks whose exception only reports what happened to another rank."""
     return np.array([lost_connection(text) for text in ends.exception], np.bool_)
 
 
@@ -218,6 +219,12 @@ def raised(ends: Ends) -> Bools:
         [bool(text) and not lost_connection(text) and not _INTERRUPTED.search(text) for text in ends.exception]
     )
     return np.asarray(own & (ends.exception_s > 0) & ~failed_first(ends) & ~_after_asked(ends, ends.exception_s))
+
+
+def raised_by_itself(ends: Ends) -> Bools:
+    """Ranks that raised anything, the loss of a peer too, but not because they were told to end."""
+    said = np.array([bool(text) and not _INTERRUPTED.search(text) for text in ends.exception], np.bool_)
+    return np.asarray(said & ~_after_asked(ends, ends.exception_s))
 
 
 def raised_alike(ends: Ends, among: Bools) -> list[int]:

@@ -63,10 +63,13 @@ NOBODY = frozenset({Cause.IMBALANCE, Cause.SUSPENDED, Cause.UNKNOWN})
 """Causes that name no culprit."""
 
 
-TIME_BLOCKED: Final = "time blocked when detected"
-"""The fact of how long the one that waits longest had waited then; the incident's times say how long in all."""
-RAISED_ALIKE: Final = "ranks that raised the same"
+TIME_BLOCKED: Final = "time blocked"
+"""The fact of how long the one that waits longest had waited when this was written. Texts leave it out: they say since
+when ranks have waited, and two numbers for nearly the same would contradict each other."""
+RAISED_ALIKE: Final = "ranks that raised at the same place"
 """The fact, of cause `unknown` and reason `exception`, that no rank differs: `value` ranks, `where` of how many."""
+IN_OPERATION: Final = ", in an operation"
+"""At the end of that `where`: an operation raised it in all of them, which may be the doing of one."""
 
 
 class Reason(StrEnum):

@@ -7,7 +7,18 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Final
 
-from whichrank.model.incident import AT, RAISED_AT, Cause, Culprit, Evidence, Incident, Link, Spent, tells_place
+from whichrank.model.incident import (
+    AT,
+    RAISED_AT,
+    TIME_BLOCKED,
+    Cause,
+    Culprit,
+    Evidence,
+    Incident,
+    Link,
+    Spent,
+    tells_place,
+)
 from whichrank.model.links import rate_text
 from whichrank.model.next_steps import needs_processes
 from whichrank.surface.amounts import MOST_LISTED, count, duration, number, ranges, size
@@ -25,7 +36,7 @@ def details(incident: Incident) -> list[str]:
         ("links" if len(incident.links) > 1 else "link", _links(incident)),
         ("detected", _detected(incident)),
         ("confidence", _confidence(incident)),
-        ("evidence", _evidence([fact for fact in incident.evidence if not _is_place(fact)])),
+        ("evidence", _evidence([fact for fact in shown(incident.evidence) if not _is_place(fact)])),
         ("code", _places(incident)),
         ("time spent", _spent(incident)),
         ("candidates" if len(incident.candidates) > 1 else "candidate", _candidates(incident)),
@@ -33,6 +44,11 @@ def details(incident: Incident) -> list[str]:
         ("to decide" if _is_open_question(incident) else "next", next_steps(incident)),
     ]
     return [line for label, texts in parts for line in labelled(label, texts)]
+
+
+def shown(evidence: Iterable[Evidence]) -> list[Evidence]:
+    """What a reader is shown of it: not how long a rank had waited, since the sentences say since when."""
+    return [fact for fact in evidence if fact.what != TIME_BLOCKED]
 
 
 def _where(incident: Incident) -> list[str]:

@@ -7,7 +7,7 @@ import textwrap
 from pathlib import PurePath
 from typing import Final
 
-from whichrank.model.incident import RAISED_ALIKE, Cause, Incident, Reason
+from whichrank.model.incident import IN_OPERATION, RAISED_ALIKE, Cause, Incident, Reason
 
 _PLACE: Final = re.compile(r" at (\S+:\d+)$")
 _MOST_TEXT: Final = 120
@@ -18,15 +18,20 @@ def raised_alike(incident: Incident) -> str:
     """`all 4 ranks raised ValueError: loss is nan at train.py:41; no rank differs`, empty for any other incident."""
     if incident.cause != Cause.UNKNOWN or incident.reason != Reason.EXCEPTION:
         return ""
-    facts = {fact.what: fact for fact in incident.evidence}
-    alike, exception = facts.get(RAISED_ALIKE), facts.get("exception")
-    if alike is None or exception is None:
+    alike = next((fact for fact in incident.evidence if fact.what == RAISED_ALIKE), None)
+    texts = [str(fact.value) for fact in incident.evidence if fact.what == "exception"]
+    if alike is None or not texts:
         return ""
-    of_all = (alike.where or "").removeprefix("of ")
-    said = str(exception.value)
-    place = _PLACE.search(said)
-    text = textwrap.shorten(said[: place.start()] if place else said, _MOST_TEXT, placeholder=" …")
+    of_all, in_operation, _ = (alike.where or "").removeprefix("of ").partition(IN_OPERATION)
+    place = _PLACE.search(texts[0])
+    text = texts[0][: place.start()] if place else texts[0]
+    if len(texts) > 1:
+        text = text.partition(":")[0]
     where = f" at {PurePath(place[1]).name}" if place else ""
-    if str(alike.value) == of_all:
-        return f"all {of_all} ranks raised {text}{where}; no rank differs"
-    return f"{alike.value} of {of_all} ranks raised {text}{where}; the evidence names no rank"
+    said = f"raised {textwrap.shorten(text, _MOST_TEXT, placeholder=' …')}{where}"
+    if len(texts) > 1:
+        said += ", with texts that differ"
+    is_all = str(alike.value) == of_all
+    who = f"all {of_all}" if is_all else f"{alike.value} of {of_all}"
+    differs = "no rank differs" if is_all and len(texts) == 1 and not in_operation else "the evidence names no rank"
+    return f"{who} ranks {said}; {differs}"

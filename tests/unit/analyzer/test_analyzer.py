@@ -11,6 +11,7 @@ from whichrank.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
 from whichrank.model.incident import Cause, Incident, Reason
 from whichrank.model.rows import Kind
 from whichrank.model.telemetry import Event, ProcessState
+from whichrank.surface.text import headline
 
 NOW_S = T0 / S
 TP = comm_info(7, [0, 1, 2, 3])
@@ -226,12 +227,12 @@ def test_several_that_raise_the_same_are_named_together_and_most_of_all_ranks_ar
     assert all({c.rank for c in i.culprits} <= named for i in said)
     assert {i.reason for i in said} == {Reason.EXCEPTION}
     if not named:
-        assert ("ranks that raised the same", 4) in {(e.what, e.value) for e in said[-1].evidence}
+        assert ("ranks that raised at the same place", 4) in {(e.what, e.value) for e in said[-1].evidence}
 
 
-def raises(n: Node, rank: int, at_s: float, text: str) -> Event:
+def raises(n: Node, rank: int, at_s: float, text: str, **more: object) -> Event:
     """This rank raises, and its process ends a moment later."""
-    row = {"exception_ns": n.ns(at_s), "exception": text.encode(), "exit_status": 1 << 8}
+    row = {"exception_ns": n.ns(at_s), "exception": text.encode(), "exit_status": 1 << 8, **more}
     n.is_(rank, ProcessState.GONE, ended_ns=n.ns(at_s + 0.1), **row)
     return Event("exit", rank, 100 + rank, n.ns(at_s + 0.1), status=1 << 8)
 
@@ -241,6 +242,70 @@ def end_of(n: Node, *events: Event) -> list[Incident]:
     a.feed(n.batch(1.0), NOW_S + 1.0)
     a.feed(n.batch(1.6, events=list(events)), NOW_S + 1.6)
     return [i for at in range(12) for i in a.tick(NOW_S + 1.7 + at / 4)] + a.finish(NOW_S + 6.0)
+
+
+def texts_of(incident: Incident) -> list[object]:
+    return [fact.value for fact in incident.evidence if fact.what == "exception"]
+
+
+def test_ranks_that_differ_in_numbers_share_a_text_and_others_do_not() -> None:
+    # GIVEN all ranks raise at one place, each with its own number THEN the text says what they have in common
+    n = node("a:1")
+    said = end_of(
+        n, *(raises(n, r, 1.2, f"RuntimeError: device {r} lost, 0x{r}f of 8 at train.py:9") for r in range(4))
+    )
+    assert texts_of(said[-1]) == ["RuntimeError: device … lost, … of 8 at train.py:9"]
+    assert "all 4 ranks raised RuntimeError: device … lost, … of 8 at train.py:9; no rank differs" in headline(said[-1])
+    # BUT where one says something else, it is not said that none differs
+    n = node("a:1")
+    other = "RuntimeError: uncorrectable ECC error at train.py:9"
+    events = [raises(n, r, 1.2, other if r == 2 else "RuntimeError: it was aborted at train.py:9") for r in range(4)]
+    (*_, last) = end_of(n, *events)
+    assert texts_of(last) == ["RuntimeError: it was aborted at train.py:9", other]
+    assert headline(last).endswith(
+        "all 4 ranks raised RuntimeError at train.py:9, with texts that differ; the evidence names no rank"
+    )
+
+
+def test_all_that_raised_did_so_although_the_launcher_then_ended_some() -> None:
+    # GIVEN a store that none of the ranks could use; the launcher ends those that are still on their way out
+    n = node("a:1")
+    text = "DistStoreError: wait timeout after 0ms, keys: /rpc_prefix_0/0/0 at train.py:18"
+    events = [raises(n, rank, 1.2, text) for rank in range(4)]
+    for rank in (1, 2):
+        n.is_(rank, ProcessState.GONE, ended_ns=n.ns(1.3), exit_status=15)
+        events[rank] = Event("exit", rank, 100 + rank, n.ns(1.3), status=15)
+    said = end_of(n, *events)
+    # THEN no rank is a candidate
+    assert said
+    assert not any(i.culprits or i.candidates for i in said)
+    assert "all 4 ranks raised DistStoreError" in headline(said[-1])
+
+
+def test_what_an_operation_raises_in_all_ranks_is_said_of_all() -> None:
+    # GIVEN an operation that fails in each rank, whose sizes are not known to contradict each other
+    n = node("a:1")
+    said_by_op = "ProcessGroupGloo::alltoall: invalid tensor size (expected 1, got 4)"
+    events = []
+    for rank in range(4):
+        n.waits(rank, 7, 6, since_s=1.1)
+        failed = {"first_failure_ns": n.ns(1.2), "failure": f"{said_by_op}\nException raised from x at /a.cpp".encode()}
+        events.append(raises(n, rank, 1.21, f"RuntimeError: {said_by_op} at train.py:9", **failed))
+    said = end_of(n, *events)
+    # THEN all are told, and nobody named; but one of them may have caused it
+    assert not any(i.culprits or i.candidates for i in said)
+    assert headline(said[-1]).endswith("at train.py:9; the evidence names no rank")
+    assert "all 4 ranks raised RuntimeError: ProcessGroupGloo::alltoall" in headline(said[-1])
+
+
+def test_the_job_fails_for_all_others_whoever_noticed() -> None:
+    # GIVEN one rank that raises, one whose operation fails, and two that are in no operation
+    n = node("a:1")
+    event = raises(n, 2, 1.2, "KeyError: 'missing' at data.py:7")
+    n.is_(0, ProcessState.SLEEPING, first_failure_ns=n.ns(1.3), failure=b"Connection closed by peer")
+    said = end_of(n, event)
+    assert [c.rank for c in said[-1].culprits] == [2]
+    assert said[-1].victims.ranks == (0, 1, 3)
 
 
 @pytest.mark.parametrize("further", [False, True])
@@ -275,7 +340,7 @@ def test_all_ranks_that_report_a_lost_peer_at_one_place_have_lost_none() -> None
     text = "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found! at train.py:4"
     said = end_of(n, *(raises(n, rank, 1.2 + rank / 50, text) for rank in range(4)))
     assert (said[-1].severity, said[-1].culprits, said[-1].reason) == ("alert", (), Reason.EXCEPTION)
-    assert ("ranks that raised the same", 4) in {(e.what, e.value) for e in said[-1].evidence}
+    assert ("ranks that raised at the same place", 4) in {(e.what, e.value) for e in said[-1].evidence}
 
 
 def test_several_that_died_on_several_hosts_are_candidates() -> None:

@@ -66,6 +66,10 @@ def stopped(**changes: object) -> Incident:
     fields = {
         "culprits": (STOPPED,), "communicator": MEMBERS, "victims": Victims(count=7, ranks=(0, 1, 2, 3, 4, 5, 7)),
         "stage": Stage(iteration=1204, phase="dp_sync", op="all_reduce #7 on dp_0"),
+        "evidence": (
+            Evidence(what=TIME_BLOCKED, value=12.345, unit="s", where="rank 3"),
+            Evidence(what="process state", value="stopped (T)", where="rank 6, pid 4211"),
+        ),
         "next": ("on gpu07: kill -CONT 4211",),
     }  # fmt: skip
     return not_entered(**{**fields, **changes})
@@ -84,7 +88,7 @@ def test_verdict_is_a_headline_two_sentences_and_lines() -> None:
         "  where       iteration 1,204, dp_sync, all_reduce #7 on dp_0 (dp, 8 ranks, 64 MiB, bfloat16)",
         "  detected    after 2.5 s",
         "  confidence  99%",
-        "  evidence    time blocked when detected: 12.3 s (rank 3)",
+        "  evidence    process state: stopped (T) (rank 6, pid 4211)",
         "  next        on gpu07: kill -CONT 4211",
     ]
 
@@ -410,6 +414,14 @@ def test_what_is_not_known_is_not_said() -> None:
     assert paragraph(bare) == (
         "Rank 5 has not reached the point where others wait. The recording does not say when.\n  confidence  50%"
     )
+
+
+def test_how_long_it_lasts_is_one_number() -> None:
+    # GIVEN the longest wait, measured when the incident was written last, and a fault that was detected before
+    said = paragraph(not_entered(evidence=(Evidence(what=TIME_BLOCKED, value=12.345, unit="s", where="rank 3"),)))
+    assert "detected    after 2.5 s" in said
+    assert TIME_BLOCKED not in said
+    assert "12.3" not in said
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ def command(paths: tuple[Path, ...], kind: str, output: Path | None, max_mib: in
     with ended_at_once():
         from whichrank.errors import UsageError
         from whichrank.surface.cli.bench import progress_bar
+        from whichrank.surface.cli.why import EXIT_INCOMPLETE
         from whichrank.surface.export.limit import most_spans, sentence, within
         from whichrank.surface.export.perfetto import trace_of
         from whichrank.surface.export.tables import csv_of, json_of
@@ -76,7 +77,7 @@ def command(paths: tuple[Path, ...], kind: str, output: Path | None, max_mib: in
     else:
         size = write_output(output, export(gathered))
         talk(f"{output} ({size >> 10} KiB, {len(gathered.spans):,} operations)")
-    for said in (gathered.missing, sentence(cut, max_mib) if cut else ""):
+    for said in (gathered.missing, source.damage, sentence(cut, max_mib) if cut else ""):
         if said:
             talk(said)
-    return 0
+    return EXIT_INCOMPLETE if source.damage else 0

@@ -48,6 +48,7 @@ def command(paths: tuple[Path, ...], output: Path, redact: str, force: bool) -> 
     page = page_of(source.gathered, source.notes).encode()
     write_output(output, page)
     talk(f"{output} ({len(page) >> 10} KiB)")
-    if source.gathered.missing:
-        talk(source.gathered.missing)
+    for said in (source.gathered.missing, source.damage):
+        if said:
+            talk(said)
     return exit_code_of(source.gathered.incidents) or (0 if source.is_complete else EXIT_INCOMPLETE)

@@ -46,7 +46,8 @@ def command(job: str | None, suspects: bool, rank: int | None, all_frames: bool,
     if suspects:
         found, elsewhere = stacks_of_suspects(job)
     else:
-        folders = folders[:1]
+        if len(folders) > 1:  # the newest that has ranks
+            folders = [next((folder for folder in folders if folder.rings()), folders[0])]
         found = stacks_of(folders[0], rank=rank)
     jobs = {entry.job for entry in found}
     with reader_may_leave():

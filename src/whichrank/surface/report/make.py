@@ -40,11 +40,13 @@ class Source:
         gathered: What there is of the job.
         notes: What became of each file that was read.
         is_complete: Nothing that belongs to it is missing or damaged.
+        damage: A sentence on what of a run's record could not be read; empty if all could.
     """
 
     gathered: Gathered
     notes: tuple[Note, ...] = ()
     is_complete: bool = True
+    damage: str = ""
 
 
 def gather(
@@ -183,7 +185,9 @@ def _of_record(path: Path, why: str = "") -> Source:
         missing=why or NOT_RECORDED,
     )
     notes = tuple({"path": str(path), "format": "", "state": "damaged", "what": str(one)} for one in reading.faults)
-    return Source(gathered, notes, not reading.faults)
+    faults = "; ".join(one.what for one in reading.faults)
+    damage = f"a part of {path.name} could not be read: {faults}" if faults else ""
+    return Source(gathered, notes, not reading.faults, damage)
 
 
 def _is_tape(path: Path) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 from whichrank.model.incident import Cause, Evidence, Incident
 from whichrank.model.telemetry import Stack
 from whichrank.surface.amounts import duration, number, ranges, size
-from whichrank.surface.details import next_steps
+from whichrank.surface.details import next_steps, shown
 from whichrank.surface.report.chain import chain
 from whichrank.surface.report.gather import Gathered
 from whichrank.surface.report.html import Html, el, join, section, table
@@ -47,7 +47,7 @@ def article(gathered: Gathered, incident: Incident, scene: Scene | None, anchor:
         _part("Iterations", heat_maps(scene.heat, view.named, gathered.utc_offset_s) if is_slow else None),
         _part("Who it is" if incident.culprits else "Who it may be", _named(incident)),
         _part("Links", _links(incident, scene)),
-        _part("Evidence", _evidence(incident.evidence)),
+        _part("Evidence", _evidence(shown(incident.evidence))),
         _part("Stacks", stacks(scene.stacks, view.named)),
         class_=f"incident {incident.severity}",
         id=anchor,

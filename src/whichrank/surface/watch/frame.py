@@ -23,13 +23,15 @@ operation that it has not entered, and it is blocked on none."""
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """An operation on which a thread is blocked."""
+    """What a thread is blocked on: an operation, the answer of a remote call, or a communicator that is being made."""
 
     kind: str
-    counter: int
-    communicator: str
+    counter: int | None = None
+    """Null of what is no operation."""
+    communicator: str = ""
+    """Empty of what is no operation."""
     peer: int | None = None
-    """Global rank at the other end of a send or receive."""
+    """Global rank at the other end of a send, a receive or a remote call."""
 
 
 class RankNow(Struct, frozen=True, kw_only=True):

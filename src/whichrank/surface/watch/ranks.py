@@ -21,11 +21,13 @@ from whichrank.model.incident import Incident, Spent
 from whichrank.model.rows import Kind, WaitHow
 from whichrank.model.signature import kind_name
 from whichrank.model.telemetry import CommInfo, WaitChannel
-from whichrank.ring.reader import Rows
+from whichrank.ring.reader import RingLook, Rows
 from whichrank.surface.watch.frame import Mark, Operation, RankNow
 from whichrank.surface.watch.words import communicator_name, main_wait_of, printable, state_of, text_of
 
 AWAITED_AFTER_S: Final = 2.0
+NO_COMMUNICATOR: Final = -1
+"""In the place of a communicator's id: others wait for an answer to a remote call."""
 SORTED_AFTER_S: Final = 1.0
 """Younger waits come and go; rows that changed places for them could not be read."""
 
@@ -57,12 +59,24 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class OutsideWait:
+    """A thread that waits for the answer of a remote call, or for the other members of a new communicator."""
+
+    kind: int
+    peer: int | None
+    """Global rank that has been called, None if it is not known."""
+    age_s: float
+
+
+@dataclass(frozen=True)
 class Seen:
     """One rank as its ring tells it."""
 
     watch: RankWatch
     waits: tuple[Wait, ...]
     """The oldest first."""
+    outside: tuple[OutsideWait, ...] = field(default=(), kw_only=True)
+    """The same of waits in no operation."""
     comms: Mapping[int, np.void]
     """Rows of open communicators by id."""
     flight: tuple[Wait, ...] = ()
@@ -95,7 +109,20 @@ def seen(watch: RankWatch, inferred: Rows, infos: Mapping[int, CommInfo]) -> See
                     since_ns = min(since_ns, max(latest_ns(watch), int(row["t_issue_ns"])))
                 place = int(row["kind"]), int(row["counter"]), int(row["peer"]), int(row["tag"])
                 waits.append(Wait(watch.rank, info, *place, since_ns, max(0, look.read_ns - since_ns) / 1e9))
-    return Seen(watch, tuple(sorted(waits, key=lambda wait: wait.since_ns)), comms, flight=_in_flight(watch, infos))
+    waits.sort(key=lambda wait: wait.since_ns)
+    return Seen(watch, tuple(waits), comms, outside=_outside(look), flight=_in_flight(watch, infos))
+
+
+def _outside(look: RingLook) -> tuple[OutsideWait, ...]:
+    rows = look.waits[np.isin(look.waits["kind"], (Kind.REMOTE_CALL, Kind.MEETING))]
+    return tuple(
+        OutsideWait(
+            kind=int(row["kind"]),
+            peer=int(row["peer"]) if row["kind"] == Kind.REMOTE_CALL and row["peer"] >= 0 else None,
+            age_s=max(0, look.read_ns - int(row["since_ns"])) / 1e9,
+        )
+        for row in rows[np.argsort(rows["since_ns"], kind="stable")]
+    )
 
 
 def _in_flight(watch: RankWatch, infos: Mapping[int, CommInfo]) -> tuple[Wait, ...]:
@@ -123,12 +150,16 @@ def latest_ns(watch: RankWatch) -> int:
 def note_awaited(ranks: Mapping[int, Seen]) -> None:
     """Find who is waited for and blocked on nothing itself: not in the operation, or inside of it."""
     for waiting in ranks.values():
+        for call in waiting.outside:
+            called = ranks.get(call.peer) if call.peer not in (None, waiting.rank) else None
+            if called and call.age_s >= AWAITED_AFTER_S and not called.waits and not called.outside:
+                called.awaited_in.add(NO_COMMUNICATOR)
         for wait in waiting.waits:
             if wait.age_s < AWAITED_AFTER_S:
                 continue
             for other in _targets(wait):
                 target = ranks.get(other)
-                if target is None or target.waits or other == wait.rank:
+                if target is None or target.waits or target.outside or other == wait.rank:
                     continue
                 if not _has_entered(target, wait):
                     target.awaited_in.add(wait.comm.comm_id)
@@ -195,7 +226,8 @@ def rank_now(
     ended = bool(watch.ended_ns)
     if not mark and one.awaited_in and not ended:
         mark = "awaited"
-    wait = one.waits[0] if one.waits else None
+    all_waits: tuple[Wait | OutsideWait, ...] = (*one.waits, *one.outside)
+    wait = all_waits[0] if all_waits else None
     return RankNow(
         rank=watch.rank,
         pid=watch.pid,
@@ -223,7 +255,9 @@ def _main_channel(watch: RankWatch) -> WaitChannel:
     return wait_channel(watch.pid, watch.pid, watch.process.state)
 
 
-def _operation(wait: Wait) -> Operation:
+def _operation(wait: Wait | OutsideWait) -> Operation:
+    if isinstance(wait, OutsideWait):
+        return Operation(kind=kind_name(wait.kind), peer=wait.peer)
     name = printable(communicator_name(wait.comm.name, wait.comm.desc))
     return Operation(kind=kind_name(wait.kind), counter=wait.counter, communicator=name, peer=wait.peer_rank())
 

@@ -54,6 +54,10 @@ def state_of(state: ProcessState, ended: bool, exit_status: int) -> str:
     return f"exit {os.waitstatus_to_exitcode(exit_status)}"
 
 
+_NO_OPERATION: Final = {"remote_call": "remote call", "meeting": "makes a communicator"}
+"""What a thread may be blocked on that is no operation."""
+
+
 def main_wait_of(state: ProcessState, channel: WaitChannel) -> str:
     """What the main thread waits for; a stopped process waits for nothing."""
     return "" if state in (ProcessState.STOPPED, ProcessState.TRACED) else _WAITS.get(channel, "")
@@ -65,10 +69,12 @@ def communicator_name(name: str, desc: str) -> str:
 
 
 def operation_text(operation: Operation) -> str:
-    """`all_reduce #1204 on tp`, `recv #7 from 3 on pp`."""
+    """`all_reduce #1204 on tp`, `recv #7 from 3 on pp`, `remote call to 2`, `makes a communicator`."""
     peer = ""
     if operation.peer is not None:
-        peer = f" {'to' if operation.kind == 'send' else 'from'} {operation.peer}"
+        peer = f" {'from' if operation.kind.startswith('recv') else 'to'} {operation.peer}"
+    if operation.counter is None:
+        return _NO_OPERATION.get(operation.kind, operation.kind) + peer
     return f"{operation.kind} #{operation.counter}{peer} on {operation.communicator}"
 
 

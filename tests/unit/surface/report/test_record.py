@@ -52,6 +52,17 @@ def test_exports_have_what_was_reported(run: Path, capfd: pytest.CaptureFixture[
     assert len(list(csv.reader(io.StringIO(capfd.readouterr().out)))) == 1
 
 
+def test_lines_that_cannot_be_read_are_said(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    # GIVEN a record of which two lines are damaged
+    with (run / "incidents.jsonl").open("a") as record:
+        record.write('{"schema": 7}\nnoise\n')
+    # WHEN a page or a table is made of it THEN the command says so, and where to read why
+    assert main(["report", str(run), "-o", str(tmp_path / "page.html")]) == 3
+    assert "a part of incidents.jsonl could not be read: 2 lines are no incident" in capfd.readouterr().err
+    assert main(["export", str(run), "--format", "csv"]) == 5
+    assert "2 lines are no incident" in capfd.readouterr().err
+
+
 def test_a_recording_that_cannot_be_read_is_no_end(run: Path, tmp_path: Path) -> None:
     # GIVEN a run whose recording is of another format
     (run / FILE_NAME).write_bytes(b"WRTAPE\xff\x00")

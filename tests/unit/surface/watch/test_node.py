@@ -19,6 +19,7 @@ from whichrank.ring.layout import RING
 from whichrank.surface.watch import ranks
 from whichrank.surface.watch.frame import JobNow, RankNow
 from whichrank.surface.watch.node import NodeReader
+from whichrank.surface.watch.words import operation_text
 
 SEND, RECV, BROADCAST = 32, 33, 2
 
@@ -65,6 +66,22 @@ def test_laggard_of_a_collective_is_awaited_and_stands_first(base: Path) -> None
     (tp,) = job.communicators
     assert (tp.name, tp.role, tp.size, tp.here, tp.issued_min, tp.issued_max) == ("tp", "tp", 4, 4, 10, 11)
     assert (tp.behind, tp.awaited, tp.waiting) == ((2,), (2,), 3)
+
+
+def test_waits_in_no_operation_are_shown(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN ranks that have called rank 0, one that does not say whom, and one that makes a communicator
+    monkeypatch.setattr(ranks, "AWAITED_AFTER_S", 0.0)
+    fleet = Fleet(base, 5)
+    for rank in (1, 2):
+        fleet.writers[rank].calls(0)
+    fleet.writers[3].calls(-1)
+    fleet.writers[4].meets(3, 1, 2)
+    # WHEN the node is looked at THEN they are blocked on that, and the one that was called is awaited
+    job = only_job()
+    said = {row.rank: row.operation and operation_text(row.operation) for row in job.ranks}
+    assert said == {0: None, 1: "remote call to 0", 2: "remote call to 0", 3: "remote call", 4: "makes a communicator"}
+    assert all(of(job, rank).blocked_s is not None for rank in range(1, 5))
+    assert {row.rank for row in job.ranks if row.mark == "awaited"} == {0}
 
 
 def test_rank_that_waits_itself_is_not_awaited(base: Path) -> None:
