@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from whichrank.analyzer.acting import acting_stack, is_own, place_in, serves, serving_stack, stacks_of, waits_for_thread
+from whichrank.analyzer.acting import acting_stack, is_own, name_of, place_in, serves, serving_stack, stacks_of, waits_for_thread
 from whichrank.analyzer.reasons import is_held_up, reason_of, waits_for_others
 from whichrank.locate.deaths import in_order
 from whichrank.locate.waitgraph import WaitGraph
@@ -151,10 +151,12 @@ def held_from_outside(
     found = _finding(diagnosis, picture, waits, waiting, named, onset_s, hard=False)
     if named:
         return found
-    if is_alone:  # they may well be at work on it
+    kept = {rank: place for rank in ends if (place := _kept_from_serving(diagnosis, rank, since_s))}
+    if is_alone:  # they may well be at work on it, but for one in which no function can run
         ask = tuple(ends[:LISTED]) if picture.now_s - onset_s >= ASK_S else ()
-        found = replace(found, onset_s=max(onset_s, diagnosis.state.last_computed_s), ask=ask)
-    said = {rank: _is_waited_for(waits, rank) for rank in ends}
+        computed_s = 0.0 if len(kept) == len(ends) > 0 else diagnosis.state.last_computed_s
+        found = replace(found, onset_s=max(onset_s, computed_s), ask=ask)
+    said = {rank: f"{_is_waited_for(waits, rank)}{kept.get(rank, '')}" for rank in ends}
     for wait in waits:
         if not wait.peers or not ends:
             said.setdefault(wait.rank, "it waits for another rank, and which one is not known")
@@ -250,6 +252,20 @@ def _serves_nobody(diagnosis: Diagnosis, rank: int) -> bool:
     """Was it looked at, and seen to run no function for a remote call?"""
     stacks = stacks_of(diagnosis.state, rank)
     return bool(stacks) and not any(serves(stack) for stack in stacks)
+
+
+def _kept_from_serving(diagnosis: Diagnosis, rank: int, since_s: float) -> str:
+    """Half a sentence on the thread that held the GIL when nothing ran for a call made at `since_s`; empty otherwise.
+
+    Python functions of remote calls need the GIL. Threads that run Python let go of it every few milliseconds, but C
+    code may keep it. From outside these two look alike, so this names nobody: it may also wait for a third rank.
+    """
+    state = diagnosis.state
+    at_s = state.stacks[rank][0] + float(state.ranks.offset_s[rank]) if rank in state.stacks else -np.inf
+    holder = next((stack for stack in stacks_of(state, rank) if stack.holds_gil), None)
+    if holder is None or at_s < since_s or not _serves_nobody(diagnosis, rank):
+        return ""
+    return f", and its {name_of(holder)} holds the GIL in {place_in(holder)}"
 
 
 def _blame_of_living(

@@ -237,6 +237,8 @@ def communicator_name(incident: Incident) -> str:
 
 def kind_in_words(kind: str) -> str:
     """`all-reduce`; of a kind that is not known `operation`."""
+    if kind in _NO_OPERATION:
+        return _NO_OPERATION[kind].removeprefix("a ")
     return "operation" if kind == "other" else kind.replace("_", "-")
 
 

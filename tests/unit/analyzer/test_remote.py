@@ -112,6 +112,24 @@ def test_a_server_that_is_at_nothing_is_a_candidate_only() -> None:
     assert said[-1].cause == Cause.UNKNOWN
 
 
+def test_a_server_whose_main_thread_holds_the_gil_is_a_candidate() -> None:
+    # GIVEN trainers that wait for a server, which computes all the time and runs nothing for them
+    node = Remote().call(0, 2, 1.0).call(1, 2, 1.1)
+    node.threads_of(2, Stack("MainThread", True, True, [MINE], channel=WaitChannel.NONE))
+    node.computing = {0, 1, 2}  # RPC polls in threads of its own
+    said = watch(analyzer(), node, first_s=1.0, last_s=40.0)
+    # THEN it is told with the usual patience what it does, but nobody is named
+    assert said
+    assert names(said) == set()
+    assert [c.rank for c in said[-1].candidates] == [2]
+    assert said[-1].candidates[0].why.endswith(f"2 ranks wait, and its main thread holds the GIL in {MINE}")
+    # BUT not if it runs a function for a call, which may take long
+    node = Remote().call(0, 2, 1.0).call(1, 2, 1.1)
+    serving = Stack("Dummy-1", False, True, ["add (/home/me/serve.py:3)", SERVES], channel=WaitChannel.NONE)
+    node.computing = {0, 1, 2}
+    assert watch(analyzer(), node.threads_of(2, serving, main(*IDLE)), first_s=1.0, last_s=40.0) == []
+
+
 def test_a_function_that_waits_for_another_thread_of_the_server_names_nobody() -> None:
     node = Remote().call(0, 2, 1.0).waits(1, 7, 9, since_s=1.0)
     held = Stack("Dummy-1", False, False, [IDLE[0], "push (/home/me/server.py:9)", SERVES])
