@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from whichrank.analyzer.acting import acting_stack, is_own, name_of, place_in, serves, serving_stack, stacks_of, waits_for_thread
+from whichrank.analyzer.acting import (
+    acting_stack,
+    is_own,
+    name_of,
+    place_in,
+    serves,
+    serving_stack,
+    stacks_of,
+    waits_for_thread,
+)
 from whichrank.analyzer.reasons import is_held_up, reason_of, waits_for_others
 from whichrank.locate.deaths import in_order
 from whichrank.locate.waitgraph import WaitGraph
