@@ -113,5 +113,5 @@ def _tell(trial: Trial, result: Result, *, as_json: bool) -> None:
         show(wrapped(f"The fault could not be done: {result.error}.", to_terminal=to_terminal))
     if result.pace:
         seconds, noise, count = result.pace
-        show(f"\nUndisturbed, {count} iterations: {seconds:.2f} s, half of them within ±{noise:.1%}.")
+        show(f"\nUndisturbed, an iteration took {seconds:.2f} s (median of {count}; half of them within ±{noise:.1%}).")
     show(f"\n{agreement(result)}")
