@@ -8,6 +8,7 @@ thread that took its place is looked for, and where that is not clear the main t
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -28,6 +29,12 @@ def stacks_of(state: JobState, rank: int) -> list[Stack]:
     """All threads as py-spy saw them last; none if the rank was not looked at."""
     told = state.stacks.get(rank)
     return told[1] if told else []
+
+
+def looked_at_s(state: JobState, rank: int) -> float:
+    """When its stacks were read or refused, by the analyzer's clock; -inf if it was not looked at."""
+    told = state.stacks.get(rank)
+    return told[0] + float(state.ranks.offset_s[rank]) if told else -math.inf
 
 
 def acting_stack(state: JobState, rank: int, tid: int = 0) -> Stack | None:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from signal import SIGABRT
-from types import MappingProxyType
 
 import numpy as np
 
@@ -104,7 +103,7 @@ def _who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None,
         return _ended_together(diagnosis, picture, ends, together)
     gave_up = own & _gave_up(picture, ends, prior) if prior and prior.culprits else np.zeros_like(own)
     if gave_up.any() and not told:
-        return _which_died(diagnosis, picture, ends, np.flatnonzero(own).tolist())
+        return _which_died(diagnosis, picture, ends, np.flatnonzero(own).tolist(), {})
     own &= ~gave_up
     if not own.any() and not failed.any():
         return told
@@ -433,7 +432,7 @@ def _which_died(
     picture: Picture,
     ends: Ends,
     ranks: list[int],
-    aborted_with: Mapping[int, int] = MappingProxyType({}),
+    aborted_with: Mapping[int, int],
 ) -> Finding:
     """One of these, and it is not known which.
 
@@ -449,7 +448,6 @@ def _which_died(
     said |= {
         r: f"rank {other} aborted in an operation with it, and what it issued there is not known"
         for r, other in aborted_with.items()
-        if r in ranks
     }
     return Finding(
         cause=Cause.UNKNOWN,

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
-from whichrank.analyzer.acting import acting_stack, place_in
+from whichrank.analyzer.acting import acting_stack, looked_at_s, place_in
 from whichrank.analyzer.state import JobState
 from whichrank.model.finding import Finding
 from whichrank.model.incident import AT, RAISED_AT, Evidence
@@ -33,7 +31,7 @@ def sides_of(state: JobState, finding: Finding) -> list[int]:
 
 def are_answered(state: JobState, ranks: list[int], since_s: float) -> bool:
     """Has it come to light, or been refused, where all of these are?"""
-    return all(_answered_s(state, rank) >= since_s for rank in ranks if state.ranks.present[rank])
+    return all(looked_at_s(state, rank) >= since_s for rank in ranks if state.ranks.present[rank])
 
 
 def with_places(state: JobState, finding: Finding) -> Finding:
@@ -41,7 +39,7 @@ def with_places(state: JobState, finding: Finding) -> Finding:
     facts, sides = [], sides_of(state, finding)
     exceptions = state.ends().exception if sides else []
     for rank in sides:
-        is_of_now = _answered_s(state, rank) >= finding.onset_s
+        is_of_now = looked_at_s(state, rank) >= finding.onset_s
         place = place_in(acting_stack(state, rank)) if is_of_now else ""
         raised_at = _place_of(exceptions[rank]) if state.ranks.present[rank] else ""
         if place:
@@ -49,12 +47,6 @@ def with_places(state: JobState, finding: Finding) -> Finding:
         elif raised_at:
             facts.append(Evidence(what=RAISED_AT, value=raised_at, where=f"rank {rank}"))
     return replace(finding, evidence=(*finding.evidence, *facts)) if facts else finding
-
-
-def _answered_s(state: JobState, rank: int) -> float:
-    """When its stack was read or refused, by the analyzer's clock."""
-    told = state.stacks.get(rank)
-    return told[0] + float(state.ranks.offset_s[rank]) if told else -np.inf
 
 
 def _place_of(exception: str) -> str:

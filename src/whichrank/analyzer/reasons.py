@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whichrank.analyzer.acting import acting_stack, name_of, place_in, stacks_of
+from whichrank.analyzer.acting import acting_stack, looked_at_s, name_of, place_in, stacks_of
 from whichrank.analyzer.state import JobState
 from whichrank.locate.deaths import how_it_ended, signal_of
 from whichrank.model.incident import Evidence, Reason
@@ -142,20 +142,15 @@ def is_held_up(state: JobState, rank: int, tid: int = 0, since_s: float = -np.in
     Not in torch's own rendezvous, where it waits for the very ranks that wait for it, and not for data.
     """
     stack = acting_stack(state, rank, tid)
-    if stack is None or not _is_since(state, rank, since_s) or loads_data(stack):
+    if stack is None or looked_at_s(state, rank) < since_s or loads_data(stack):
         return False
     return waits_for_others(stack) and not any(_RENDEZVOUS.search(frame) for frame in stack.frames)
-
-
-def _is_since(state: JobState, rank: int, since_s: float) -> bool:
-    """Were the stacks of a rank taken after this time?"""
-    return bool(state.stacks[rank][0] + state.ranks.offset_s[rank] >= since_s)
 
 
 def in_rendezvous(state: JobState, rank: int, since_s: float = -np.inf) -> bool:
     """Was the thread that trains seen, since then, to wait in torch's own code for other ranks, in no operation?"""
     stack = acting_stack(state, rank)
-    if stack is None or not _is_since(state, rank, since_s):
+    if stack is None or looked_at_s(state, rank) < since_s:
         return False
     return any(_RENDEZVOUS.search(frame) for frame in stack.frames)
 

@@ -20,6 +20,7 @@ import numpy as np
 from whichrank.analyzer.acting import (
     acting_stack,
     is_own,
+    looked_at_s,
     name_of,
     place_in,
     serves,
@@ -96,7 +97,7 @@ def waits_outside(diagnosis: Diagnosis, picture: Picture, sinks: dict[int, int],
         source = stack.source if stack else None
         ranks = source.ranks if source and source.kind is SourceKind.RANK else []
         peers = frozenset(r for r in ranks if r < picture.world_size and r != rank)
-        seen_s = float(state.stacks[rank][0] + state.ranks.offset_s[rank])
+        seen_s = looked_at_s(state, rank)
         found.append(Wait(rank, tid, peers, min(seen_s, picture.now_s), is_call=False))
     return found
 
@@ -270,9 +271,8 @@ def _kept_from_serving(diagnosis: Diagnosis, rank: int, since_s: float) -> str:
     code may keep it. From outside these two look alike, so this names nobody: it may also wait for a third rank.
     """
     state = diagnosis.state
-    at_s = state.stacks[rank][0] + float(state.ranks.offset_s[rank]) if rank in state.stacks else -np.inf
     holder = next((stack for stack in stacks_of(state, rank) if stack.holds_gil), None)
-    if holder is None or at_s < since_s or not _serves_nobody(diagnosis, rank):
+    if holder is None or looked_at_s(state, rank) < since_s or not _serves_nobody(diagnosis, rank):
         return ""
     return f", and its {name_of(holder)} holds the GIL in {place_in(holder)}"
 

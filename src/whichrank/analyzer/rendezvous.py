@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from whichrank.analyzer.acting import looked_at_s
 from whichrank.analyzer.reasons import in_rendezvous, reason_of
 from whichrank.analyzer.state import JobState
 from whichrank.model.finding import Blame, Finding
@@ -116,7 +117,7 @@ def _stopped_at(
     blocked[picture.waits["rank"]] = True
     others = np.flatnonzero(running & ~blocked & ~meets)
     asked = others[:ASKED].tolist()
-    want_stacks([r for r in asked if not _looked_at(state, r, since_s)], picture.now_s, again_s)
+    want_stacks([r for r in asked if looked_at_s(state, r) < since_s], picture.now_s, again_s)
     waiting = [r for r in asked if in_rendezvous(state, r, since_s)]
     unasked = others[ASKED:]
     if not (waiting or is_marked) or len(waiting) < len(asked) or (state.ranks.cpu_share[unasked] > IDLE_CPU).any():
@@ -147,9 +148,3 @@ def _facts(seen: int, asked: int, meet: int) -> list[Evidence]:
     marked = [Evidence(what="ranks that wait for it to make a communicator", value=meet)] if meet else []
     looked = Evidence(what="ranks seen in torch's rendezvous", value=seen, where=f"of {asked} looked at")
     return [*marked, looked] if asked else marked
-
-
-def _looked_at(state: JobState, rank: int, since_s: float) -> bool:
-    """Was its stack taken since then?"""
-    taken = state.stacks.get(rank)
-    return taken is not None and taken[0] + float(state.ranks.offset_s[rank]) >= since_s
