@@ -83,11 +83,12 @@ def waits_for_thread(stack: Stack) -> bool:
 
 
 def place_in(stack: Stack | None) -> str:
-    """The innermost frame of the user's own code, else the innermost frame; empty without a stack."""
+    """`step() (train.py:88)`: the innermost frame of the user's own code, else the innermost; empty without a stack."""
     if not stack or not stack.frames:
         return ""
     own = [f for f in stack.frames if frames.is_own(f)]
-    return (own or stack.frames)[0]
+    function, bracket, place = (own or stack.frames)[0].partition(" (")
+    return f"{function}{'()' if bracket and function.isidentifier() else ''}{bracket}{place}"
 
 
 def name_of(stack: Stack) -> str:

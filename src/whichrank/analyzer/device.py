@@ -48,7 +48,9 @@ def overtaken(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) -> Findi
         blames.append(Blame(rank, SURE, why))
         evidence += [
             Evidence(what="operations complete on its peers and not on it", value=behind, where=f"rank {rank}"),
-            Evidence(what=f"ranks waiting for rank {rank} directly", value=len(waiters_of(picture, graph, rank))),
+            Evidence(
+                what=f"waiting for rank {rank} directly", value=len(waiters_of(picture, graph, rank)), unit="ranks"
+            ),
         ]
     evidence += diagnosis.unread(graph)
     others = [int(r) for r in graph.sinks if int(r) not in ranks]

@@ -35,7 +35,7 @@ from whichrank.locate.departures import expected
 from whichrank.locate.signatures import CompletedRounds, departed
 from whichrank.locate.strays import LEAST_ALIKE
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import TIME_BLOCKED, Cause, Evidence, Link
+from whichrank.model.incident import TIME_BLOCKED, Cause, Evidence, Link, waiting_for
 from whichrank.model.picture import Bools, Picture
 from whichrank.model.rows import SYNCHRONISING, UNNUMBERED, Kind
 from whichrank.model.sequence import Tokens
@@ -152,7 +152,7 @@ class Diagnosis:
             certainty = told.confidence if named else share
             blames.append(Blame(rank, certainty, f"it {self._did(own)}, and {told.words}"))
             evidence += [
-                Evidence(what=f"ranks waiting for rank {rank} directly", value=len(own["waiters"])),
+                waiting_for(rank, len(own["waiters"])),
                 *told.evidence,
             ]
         evidence += self.unread(graph)
@@ -254,7 +254,7 @@ class Diagnosis:
             victims=tuple(waiting),
             onset_s=float(wait["since_s"]),
             hard=True,
-            evidence=(Evidence(what="ranks that wait", value=len(waiting)),),
+            evidence=(Evidence(what="waiting", value=len(waiting), unit="ranks"),),
             complete=self.complete(picture),
             next=("compare how many operations each rank issues: whichrank stacks --suspects",),
         )

@@ -342,6 +342,7 @@ def _raised_by_most(
             Evidence(
                 what=RAISED_ALIKE,
                 value=len(ranks),
+                unit="ranks",
                 where=f"of {int(picture.present.sum())}{IN_OPERATION * in_operation}",
             ),
             *_texts_of(ends, ranks),
@@ -469,7 +470,7 @@ def _died(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) 
     later = int((picture.present & (ends.failure_s > 0) & ~np.isin(np.arange(len(ends.gone)), ranks)).sum())
     facts = [fact for t in told.values() for fact in t.evidence]
     if later:
-        facts.append(Evidence(what="ranks whose operation failed afterwards", value=later))
+        facts.append(Evidence(what="operation failed afterwards", value=later, unit="ranks"))
     onset = min((float(ends.ended_s[r]) for r in ranks if ends.ended_s[r] > 0), default=picture.now_s)
     before = [float(ends.exception_s[r]) for r in ranks if ends.exception_s[r] > 0]
     return Finding(

@@ -46,9 +46,9 @@ def mismatch(diagnosis: Diagnosis, picture: Picture, min_age_s: float = 0.0) -> 
     wrong = {side[r] for r in deviation.deviants}
     said = {int(row["rank"]): diagnosis.words_of(row) for row in first.ops}
     typical = next((said[r] for r in first.ranks if side[r] not in wrong), "")
-    usual = f"where its group issued {typical}; this differs from {' and from '.join(deviation.witnesses)}"
+    usual = f"while its peers issued {typical}; it differs from {' and from '.join(deviation.witnesses)}"
     blame = tuple(
-        Blame(r, 0.95, _misfit(r, first.misfits) or f"it issued {said[r]} {usual}") for r in deviation.deviants
+        Blame(r, 0.95, _odd_one(r, first.misfits) or f"it issued {said[r]} {usual}") for r in deviation.deviants
     )
     candidates = tuple(
         Blame(r, 1 / len(said), _misfit(r, first.misfits) or f"it issued {words}") for r, words in said.items()
@@ -65,7 +65,7 @@ def mismatch(diagnosis: Diagnosis, picture: Picture, min_age_s: float = 0.0) -> 
         hard=True,
         evidence=_evidence(first, said, wrong, side),
         complete=diagnosis.complete(picture),
-        next=() if blame else ("compare the code paths of the named ranks: whichrank stacks --suspects",),
+        next=() if blame else (_to_compare(first.misfits),),
     )
 
 
@@ -74,24 +74,41 @@ def _evidence(c: Contradiction, said: dict[int, str], wrong: set[int], side: dic
     if c.misfits:
         return tuple(
             Evidence(
-                what=f"elements that rank {pair.src} sends to rank {pair.dst}", value=pair.sent,
-                where=f"rank {pair.dst} expects {pair.expected}, round {c.counter}",
+                what=f"elements that rank {pair.src} sent to rank {pair.dst}", value=pair.sent,
+                where=f"rank {pair.dst} expected {pair.expected}, #{c.counter}",
             )
             for pair in c.misfits
         )  # fmt: skip
     ordered = sorted(said, key=lambda r: (side[r] not in wrong, r))
     return tuple(
-        Evidence(what="operation issued", value=said[r], where=f"rank {r}, round {c.counter}") for r in ordered[:LISTED]
+        Evidence(what="operation issued", value=said[r], where=f"rank {r}, #{c.counter}") for r in ordered[:LISTED]
+    )
+
+
+def _odd_one(rank: int, pairs: tuple[Misfit, ...]) -> str:
+    """That no sizes of a rank fit its peers', with one pair; empty if nothing is known of that."""
+    example = _misfit(rank, pairs)
+    said = "it issued an all-to-all whose sizes do not match those of its peers, and theirs match each other"
+    return f"{said}: {example}" if example else ""
+
+
+def _to_compare(pairs: tuple[Misfit, ...]) -> str:
+    if not pairs:
+        return "compare the code paths of the named ranks: whichrank stacks --suspects"
+    one = pairs[0]
+    return (
+        f"compare what rank {one.src} gives to this all-to-all for rank {one.dst} (input_split_sizes) "
+        f"with what rank {one.dst} gives for rank {one.src} (output_split_sizes)"
     )
 
 
 def _misfit(rank: int, pairs: tuple[Misfit, ...]) -> str:
-    """What one rank sends or expects that does not fit; empty if nothing is known of that."""
+    """What one rank sent or expected that does not fit; empty if nothing is known of that."""
     for pair in pairs:
         if pair.src == rank:
-            return f"it sends {pair.sent} elements to rank {pair.dst}, which expects {pair.expected}"
+            return f"it sent {pair.sent} elements to rank {pair.dst}, which expected {pair.expected}"
         if pair.dst == rank:
-            return f"it expects {pair.expected} elements from rank {pair.src}, which sends {pair.sent}"
+            return f"it expected {pair.expected} elements from rank {pair.src}, which sent {pair.sent}"
     return ""
 
 

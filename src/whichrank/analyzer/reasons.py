@@ -228,7 +228,7 @@ def _ended(state: JobState, rank: int) -> Told:
     facts = (Evidence(what="process", value=how, where=f"rank {rank}"),)
     if event and "out of memory" in event.text:
         return Told(Reason.OUT_OF_MEMORY, f"its process {how}; the kernel ended it for lack of memory", 0.99, facts)
-    if ends.exception[rank] and ends.exception[rank] in how:
+    if how.startswith("raised "):
         return Told(Reason.EXCEPTION, f"its process {how}", 0.99, facts)
     if signal_of(int(ends.status[rank])) and "signal" in how:
         return Told(Reason.SIGNAL, f"its process {how}", 0.99, facts)

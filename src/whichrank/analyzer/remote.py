@@ -32,7 +32,7 @@ from whichrank.analyzer.reasons import is_held_up, reason_of, waits_for_others
 from whichrank.locate.deaths import in_order
 from whichrank.locate.waitgraph import WaitGraph
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import TIME_BLOCKED, Cause, Evidence, Reason
+from whichrank.model.incident import TIME_BLOCKED, Cause, Evidence, Reason, waiting_for
 from whichrank.model.picture import Picture
 from whichrank.model.rows import UNNUMBERED, Kind
 from whichrank.model.telemetry import SourceKind, WaitChannel
@@ -319,7 +319,7 @@ def _finding(
     evidence = [Evidence(what=TIME_BLOCKED, value=waited_s, unit="s", where=f"rank {longest.rank}")]
     for rank in ranks:
         directly = sorted({w.rank for w in waits if rank in w.peers})
-        evidence += [Evidence(what=f"ranks waiting for rank {rank} directly", value=len(directly))] if directly else []
+        evidence += [waiting_for(rank, len(directly))] if directly else []
         evidence += reason_of(diagnosis.state, picture, rank).evidence if hard else ()
     return Finding(
         cause=Cause.PROCESS_EXIT if gone else Cause.NOT_ENTERED,

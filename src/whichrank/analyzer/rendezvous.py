@@ -145,6 +145,6 @@ def _stopped_at(
 
 
 def _facts(seen: int, asked: int, meet: int) -> list[Evidence]:
-    marked = [Evidence(what="ranks that wait for it to make a communicator", value=meet)] if meet else []
-    looked = Evidence(what="ranks seen in torch's rendezvous", value=seen, where=f"of {asked} looked at")
+    marked = [Evidence(what="waiting for it to join a communicator", value=meet, unit="ranks")] if meet else []
+    looked = Evidence(what="seen in torch's rendezvous", value=seen, unit="ranks", where=f"of {asked} looked at")
     return [*marked, looked] if asked else marked

@@ -204,8 +204,8 @@ class Rounds:
         deviation = deviants(ranks, sides, lambda r: history.up_to(r, ordinal[r]), history.shape_of, None)
         said = {r: diagnosis.words_of(row) for r, row in zip(ranks, rows, strict=True)}
         others = Counter(w for r, w in said.items() if r not in deviation.deviants).most_common(1)
-        usual = f"where its group issued {others[0][0] if others else 'another'}"
-        usual += f"; this differs from {' and from '.join(deviation.witnesses)}"
+        usual = f"while its peers issued {others[0][0] if others else 'another'}"
+        usual += f"; it differs from {' and from '.join(deviation.witnesses)}"
         blame = tuple(Blame(r, 0.95, f"it issued {said[r]} {usual}") for r in deviation.deviants)
         return Finding(
             cause=Cause.INCONSISTENT if blame else Cause.UNKNOWN,
@@ -222,7 +222,7 @@ class Rounds:
             onset_s=picture.now_s,
             hard=True,
             evidence=tuple(
-                Evidence(what="operation issued", value=w, where=f"rank {r}, round {counter}")
+                Evidence(what="operation issued", value=w, where=f"rank {r}, #{counter}")
                 for r, w in list(said.items())[:16]
             ),
             complete=diagnosis.complete(picture),

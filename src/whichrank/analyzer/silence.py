@@ -95,7 +95,7 @@ def silent_job(
         onset_s=since_s,
         evidence=(
             Evidence(what="time without any completed operation", value=round(silent_s, 1), unit="s"),
-            Evidence(what="ranks seen", value=len(ranks), where=f"of {picture.world_size}"),
+            Evidence(what="seen", value=len(ranks), unit="ranks", where=f"of {picture.world_size}"),
             Evidence(what="ranks waiting in the rendezvous or a store", value=len(waiting)),
             Evidence(what="ranks with operations in flight", value=len(flying)),
         ),

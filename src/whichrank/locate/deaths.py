@@ -319,12 +319,19 @@ def failed_by_timeout(ends: Ends) -> Bools:
     return np.array([bool(t) and bool(_TIMEOUT.search(t)) for t in ends.failure])
 
 
+def _exception_of(ends: Ends, rank: int) -> str:
+    """Its type and message, and, behind a comma, where it was raised."""
+    text = ends.exception[rank]
+    place = _PLACE.search(text)
+    return f"{text[: place.start()]},{place[0]}" if place else text
+
+
 def how_it_ended(ends: Ends, rank: int) -> str:
     """Half a sentence: "was killed by signal 9 (SIGKILL)"."""
     status = int(ends.status[rank])
     number = signal_of(status)
     if raised(ends)[rank]:
-        return f"raised {ends.exception[rank]}"
+        return f"raised {_exception_of(ends, rank)}"
     if in_order(ends)[rank] and status != 0:
         return "ended in order" if ends.gone[rank] else "is ending, its interpreter has finished"
     if number:
@@ -334,7 +341,7 @@ def how_it_ended(ends: Ends, rank: int) -> str:
             else f"was killed by signal {number}"
         )
     if ends.exception[rank]:
-        return f"raised {ends.exception[rank]}"
+        return f"raised {_exception_of(ends, rank)}"
     code = exit_code_of(status)
     if code is not None:
         return f"exited with code {code}"

@@ -66,7 +66,7 @@ NOBODY = frozenset({Cause.IMBALANCE, Cause.SUSPENDED, Cause.UNKNOWN})
 TIME_BLOCKED: Final = "time blocked"
 """The fact of how long the one that waits longest had waited when this was written. Texts leave it out: they say since
 when ranks have waited, and two numbers for nearly the same would contradict each other."""
-RAISED_ALIKE: Final = "ranks that raised at the same place"
+RAISED_ALIKE: Final = "raised at the same place"
 """The fact, of cause `unknown` and reason `exception`, that no rank differs: `value` ranks, `where` of how many."""
 IN_OPERATION: Final = ", in an operation"
 """At the end of that `where`: an operation raised it in all of them, which may be the doing of one."""
@@ -172,6 +172,11 @@ class Evidence(_Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if isinstance(self.value, float) and not math.isfinite(self.value):
             raise ValueError(f"evidence '{self.what}' has no number: {self.value}")
+
+
+def waiting_for(rank: int, ranks: int) -> Evidence:
+    """How many ranks wait for a rank itself, and not for one that waits for it."""
+    return Evidence(what=f"waiting for rank {rank} directly", value=ranks, unit="ranks")
 
 
 def tells_place(fact: Evidence) -> bool:

@@ -52,7 +52,7 @@ def shown(evidence: Iterable[Evidence]) -> list[Evidence]:
 
 
 def _where(incident: Incident) -> list[str]:
-    """Iteration, phase and operation, and what is known of the operation."""
+    """Iteration, phase and operation, and what is known of the operation: its size unless that differs by rank."""
     stage, op, communicator = incident.stage, incident.op, incident.communicator
     parts = []
     if stage:
@@ -72,7 +72,7 @@ def _where(incident: Incident) -> list[str]:
         name = communicator_name(incident)
         role = communicator.role if communicator.role != name else None
         known += [role or "", count(len(communicator.members), "rank") if communicator.members else "members not known"]
-    if op:
+    if op and op.kind != "barrier" and incident.cause != Cause.INCONSISTENT:
         known += [size(op.bytes) if op.bytes is not None else "", op.dtype or ""]
     about = ", ".join(part for part in known if part)
     said = ", ".join(part for part in parts if part)
@@ -82,7 +82,8 @@ def _where(incident: Incident) -> list[str]:
 def _detected(incident: Incident) -> list[str]:
     if incident.onset is None or incident.detected <= incident.onset:
         return []  # of a recording nobody knows how long it had lasted
-    return [f"after {duration((incident.detected - incident.onset).total_seconds())}"]
+    later = duration((incident.detected - incident.onset).total_seconds())
+    return [f"{later} after it {'happened' if incident.kind == 'failed' else 'began'}"]
 
 
 def _links(incident: Incident) -> list[str]:
@@ -192,6 +193,8 @@ def _value(item: Evidence) -> str:
         return f"{item.value:.0%} of the time"
     if item.unit == "s":
         return duration(item.value)
+    if item.unit == "ranks" and isinstance(item.value, int):
+        return count(item.value, "rank")
     return f"{number(item.value)} {item.unit}" if item.unit else number(item.value)
 
 
@@ -224,11 +227,7 @@ def next_steps(incident: Incident) -> list[str]:
     steps = [step for step in incident.next if not (over and needs_processes(step))]
     if steps or not _is_open_question(incident):
         return steps
-    return [
-        "the stacks of the ranks while it lasted: whichrank stacks"
-        if over
-        else "the stacks of the ranks: whichrank stacks"
-    ]
+    return [f"the stacks of the ranks{', if it happens again' if over else ''}: whichrank stacks"]
 
 
 def _listed(texts: Sequence[str]) -> list[str]:

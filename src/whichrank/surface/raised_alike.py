@@ -15,7 +15,7 @@ _MOST_TEXT: Final = 120
 
 
 def raised_alike(incident: Incident) -> str:
-    """`all 4 ranks raised ValueError: loss is nan at train.py:41; no rank differs`, empty for any other incident."""
+    """`all 4 ranks raised ValueError: loss is nan, at train.py:41; no rank differs`, empty for any other incident."""
     if incident.cause != Cause.UNKNOWN or incident.reason != Reason.EXCEPTION:
         return ""
     alike = next((fact for fact in incident.evidence if fact.what == RAISED_ALIKE), None)
@@ -27,7 +27,7 @@ def raised_alike(incident: Incident) -> str:
     text = texts[0][: place.start()] if place else texts[0]
     if len(texts) > 1:
         text = text.partition(":")[0]
-    where = f" at {PurePath(place[1]).name}" if place else ""
+    where = f"{',' * (len(texts) == 1)} at {PurePath(place[1]).name}" if place else ""
     said = f"raised {textwrap.shorten(text, _MOST_TEXT, placeholder=' …')}{where}"
     if len(texts) > 1:
         said += ", with texts that differ"

@@ -20,7 +20,8 @@ _PAST: Final = {
 }  # fmt: skip
 _SUBJECT: Final = (
     r"it(?: alone)?|its process(?: \d+)?|its main thread|its child processes|its node|(?:those of )?its peers"
-    r"|its (?:control group|affinity|core|memory|hypervisor|garbage collector)|(?:the )?others|ranks|\d+|that|this"
+    r"|its (?:control group|affinity|core|memory|hypervisor|garbage collector)|(?:the )?others|ranks|\d+(?: rank)?"
+    r"|that|this"
 )
 _CLAUSE: Final = re.compile(rf"(?<![\w.:/'-])({_SUBJECT}) ({'|'.join(_PAST)})\b(?![\w.:/(-])", re.IGNORECASE)
 _MESSAGE: Final = " raised "

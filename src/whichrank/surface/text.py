@@ -89,15 +89,15 @@ def since_when(incident: Incident) -> str:
         were = "was" if is_one else "were"
         others = f"; {_victims(incident)} {were if over else 'is' if is_one else 'are'} affected"
         return f"it happened at {_utc(begun)}{others if incident.victims.count else ''}"
+    until = " until the job ended" if incident.status == "final" else ""
     if not incident.victims.count:
-        return f"it lasted for {lasted}, from {_utc(begun)}" if lasted else f"it began at {_utc(begun)}"
+        return f"it lasted for {lasted}, from {_utc(begun)}{until}" if lasted else f"it began at {_utc(begun)}"
     suspended = "been stopped" if incident.cause == Cause.SUSPENDED else "waited"
     what = "been held up" if incident.kind == "slow" else suspended
-    if lasted:
+    if over:
         what = what.replace("been", "was" if is_one else "were")
-        return f"{_victims(incident)} {what} for {lasted}, from {_utc(begun)}"
-    has = "had" if over else "has" if is_one else "have"
-    return f"{_victims(incident)} {has} {what} since {_utc(begun)}"
+        return f"{_victims(incident)} {what}{f' for {lasted},' if lasted else ''} from {_utc(begun)}{until}"
+    return f"{_victims(incident)} {'has' if is_one else 'have'} {what} since {_utc(begun)}"
 
 
 def _of_no_time(incident: Incident) -> str:

@@ -48,7 +48,15 @@ def test_who_left_an_uneven_exchange_out_is_told_by_the_sizes() -> None:
     assert {c.rank for i in said for c in i.culprits} == {2}
     last = said[-1]
     assert last.cause is Cause.INCONSISTENT
-    assert any("sends to rank" in fact.what for fact in last.evidence)
+    assert any("sent to rank" in fact.what for fact in last.evidence)
+    assert "whose sizes do not match those of its peers" in last.culprits[0].why
+
+
+def test_of_one_pair_whose_sizes_do_not_match_both_ends_are_candidates_and_what_would_decide_is_said() -> None:
+    said = aborted(splits_of({0: 9, 2: 10}))
+    assert not [c for i in said for c in i.culprits]
+    assert {c.rank for c in said[-1].candidates} == {0, 2}
+    assert said[-1].next[0].startswith("compare what rank ")
 
 
 def test_a_rank_that_aborts_where_sizes_are_not_known_is_a_candidate_and_no_culprit() -> None:

@@ -42,8 +42,8 @@ def test_both_sides_are_asked_for_at_once_and_told_with_the_alert() -> None:
     n.stacks = {rank: OTHER if rank == 3 else STEP for rank in asked}
     said = watch(a, n, first_s=2.3, last_s=4.0)
     assert said[0].severity == "alert"
-    assert places(said[0])["rank 3"] == "step (/home/me/train.py:88)"
-    assert "step (/home/me/train.py:91)" in places(said[0]).values()
+    assert places(said[0])["rank 3"] == "step() (/home/me/train.py:88)"
+    assert "step() (/home/me/train.py:91)" in places(said[0]).values()
 
 
 def test_alert_does_not_wait_long_for_stacks_and_takes_them_up_later() -> None:
@@ -54,7 +54,7 @@ def test_alert_does_not_wait_long_for_stacks_and_takes_them_up_later() -> None:
     # WHEN they come after all THEN the incident has them, once
     n.stacks = {3: OTHER, 0: STEP}
     said = watch(a, n, first_s=4.1, last_s=8.0)
-    assert [places(i)["rank 3"] for i in said] == ["step (/home/me/train.py:88)"]
+    assert [places(i)["rank 3"] for i in said] == ["step() (/home/me/train.py:88)"]
 
 
 def test_refused_stacks_are_not_waited_for() -> None:

@@ -78,7 +78,7 @@ def test_where_all_have_enqueued_it_nobody_is_named(tmp_path: Path) -> None:
 def test_who_had_enqueued_something_else_is_named_and_nothing_is_made_up(tmp_path: Path) -> None:
     incident = said(tmp_path, "".join(timed_out(rank, "BROADCAST" if rank == 2 else "ALLREDUCE") for rank in range(4)))
     assert ([c.rank for c in incident.culprits], incident.cause) == ([2], Cause.INCONSISTENT)
-    assert incident.culprits[0].why.count("broadcast of 1024 elements where") == 1  # no reduction, no root
+    assert incident.culprits[0].why.count("broadcast of 1024 elements while") == 1  # no reduction, no root
 
 
 def test_a_member_that_waits_in_an_earlier_one_does_not_contradict_the_others(tmp_path: Path) -> None:

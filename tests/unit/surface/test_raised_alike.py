@@ -26,7 +26,7 @@ def test_all_ranks(status: str) -> None:
     said = headline(raised(4, 4, status=status))
     assert said == (
         "ALERT failure: all 4 ranks raised NotImplementedError: operator aten::x has no sharding strategy"
-        " at train.py:41; no rank differs"
+        ", at train.py:41; no rank differs"
     )
 
 
@@ -47,7 +47,7 @@ def test_the_paragraph_asks_for_no_stacks_and_has_the_whole_text() -> None:
 def test_a_long_text_is_cut_at_a_word() -> None:
     said = headline(raised(4, 4, f"ValueError: {'far too many words ' * 12}at train.py:3"))
     assert len(said) < 220
-    assert " … at train.py:3; no rank differs" in said
+    assert " …, at train.py:3; no rank differs" in said
     assert said.partition(" …")[0].split()[-1] in ("far", "too", "many", "words")
 
 

@@ -25,6 +25,8 @@ from whichrank.surface.tense import past
          "it had ended in order, and 3 waited for it in barrier #2 on dp"),
         ("it waits in barrier #2 on dp for ranks that have ended in order",
          "it waited in barrier #2 on dp for ranks that had ended in order"),
+        ("it has not reached the point where 1 rank waits, and its process is stopped",
+         "it had not reached the point where 1 rank waited, and its process was stopped"),
         ("it has not reached the point where 3 ranks wait, and it is in the phase 'eval' that the script marked",
          "it had not reached the point where 3 ranks waited, and it was in the phase 'eval' that the script marked"),
         ("its node is silent for 9 s, and 3 connections to it get no answer",
@@ -45,8 +47,8 @@ from whichrank.surface.tense import past
          "it read 40 MB/s from storage that was slow to answer"),
         ("it sends to other nodes at 40 Mbit/s instead of the usual 400 Mbit/s",
          "it sent to other nodes at 40 Mbit/s instead of the usual 400 Mbit/s"),
-        ("it issued all_reduce of 8 float32 where its group issued barrier",
-         "it issued all_reduce of 8 float32 where its group issued barrier"),
+        ("it issued all_reduce of 8 float32 while its peers issued barrier",
+         "it issued all_reduce of 8 float32 while its peers issued barrier"),
     ],
 )  # fmt: skip
 def test_words_of_the_analyzer_in_the_past(now: str, then: str) -> None:

@@ -86,7 +86,7 @@ def test_verdict_is_a_headline_two_sentences_and_lines() -> None:
         "Rank 6 (node gpu07, pid 4211) has not entered all_reduce #7 on dp_0, and its process is stopped. "
         "Ranks 0-5 and 7 have waited since 2026-01-02 03:04:05 UTC.",
         "  where       iteration 1,204, dp_sync, all_reduce #7 on dp_0 (dp, 8 ranks, 64 MiB, bfloat16)",
-        "  detected    after 2.5 s",
+        "  detected    2.5 s after it began",
         "  confidence  99%",
         "  evidence    process state: stopped (T) (rank 6, pid 4211)",
         "  next        on gpu07: kill -CONT 4211",
@@ -195,7 +195,7 @@ def test_what_most_ranks_raised_alike_is_said_of_all_and_asks_for_no_stacks() ->
         Evidence(what="exception", value="NotImplementedError: no such thing at /home/me/train.py:41", where="rank 0"),
     )
     case = incident(Cause.UNKNOWN, kind="failed", reason=Reason.EXCEPTION, evidence=facts, next=())
-    said = "all 4 ranks raised NotImplementedError: no such thing at train.py:41; no rank differs"
+    said = "all 4 ranks raised NotImplementedError: no such thing, at train.py:41; no rank differs"
     assert headline(case) == f"ALERT failure: {said}"
     assert paragraph(case).startswith(f"A{said[1:]}. It happened at")
     assert "stacks" not in paragraph(case)
@@ -218,7 +218,7 @@ def test_message_of_an_exception_is_cut_at_words_and_keeps_its_place() -> None:
 def test_lines_of_code_of_both_sides_stand_together() -> None:
     # GIVEN ranks at two places, and one that raised
     facts = (
-        Evidence(what="operation issued", value="broadcast of 8", where="rank 3, round 7"),
+        Evidence(what="operation issued", value="broadcast of 8", where="rank 3, #7"),
         *(Evidence(what=AT, value="step (/home/me/train.py:91)", where=f"rank {rank}") for rank in (0, 1)),
         Evidence(what="thread 'loop' at", value="step (/home/me/train.py:88)", where="rank 3"),
         Evidence(what=RAISED_AT, value="/home/me/train.py:95", where="rank 4"),
@@ -239,18 +239,17 @@ def test_lines_of_code_of_both_sides_stand_together() -> None:
 
 
 def test_headline_has_the_line_of_code_of_a_rank_in_its_own_code() -> None:
-    at = Evidence(what=AT, value="wait_for_a_file (/tmp/first/train_waits.py:16)", where="rank 6")
+    at = Evidence(what=AT, value="wait_for_a_file() (/tmp/first/train_waits.py:16)", where="rank 6")
     case = stopped(reason=Reason.USER_CODE, evidence=(at,))
-    assert headline(case).endswith("that 7 ranks wait in; it is in wait_for_a_file (train_waits.py:16)")
+    assert headline(case).endswith("that 7 ranks wait in; it is in wait_for_a_file() (train_waits.py:16)")
     assert headline(stopped(reason=Reason.USER_CODE)).endswith("; it is in its own code")
 
 
 def test_same_fact_of_several_ranks_is_one_line() -> None:
     evidence = tuple(
-        Evidence(what="operation issued", value="all_reduce of 8", where=f"rank {rank}, round 7")
-        for rank in (0, 1, 2, 5)
+        Evidence(what="operation issued", value="all_reduce of 8", where=f"rank {rank}, #7") for rank in (0, 1, 2, 5)
     )
-    assert "  evidence    operation issued: all_reduce of 8 (ranks 0-2 and 5, round 7)" in paragraph(
+    assert "  evidence    operation issued: all_reduce of 8 (ranks 0-2 and 5, #7)" in paragraph(
         not_entered(evidence=evidence)
     )
 
@@ -347,7 +346,7 @@ def test_unknown_that_is_over_asks_for_nothing_that_can_no_longer_be_done() -> N
     over = incident(Cause.UNKNOWN, status="final", next=commands)
     assert paragraph(over).endswith("\n  to decide   see what ended it: dmesg")
     left = paragraph(incident(Cause.UNKNOWN, status="final"))
-    assert left.endswith("\n  to decide   the stacks of the ranks while it lasted: whichrank stacks")
+    assert left.endswith("\n  to decide   the stacks of the ranks, if it happens again: whichrank stacks")
 
 
 def test_pages_show_what_is_printed() -> None:
@@ -362,24 +361,25 @@ def test_pages_show_what_is_printed() -> None:
         onset=began, detected=began + timedelta(seconds=1.51), victims=Victims(count=3, ranks=(0, 1, 3)),
         evidence=(
             Evidence(what=TIME_BLOCKED, value=1.51, unit="s", where="rank 3"),
-            Evidence(what="ranks waiting for rank 2 directly", value=3),
+            Evidence(what="waiting for rank 2 directly", value=3, unit="ranks"),
             Evidence(what="process state", value="stopped (T)", where="rank 2, pid 29152"),
         ), next=("on vm: kill -CONT 29152",),
     )  # fmt: skip
     over = msgspec.structs.replace(case, status="recovered", ended=began + timedelta(seconds=12.8))
     # AND that of the rank in its own code, once it is an alert
+    began = datetime(2026, 11, 20, 12, 21, 58, 100_000, UTC)
     waits = msgspec.structs.replace(
-        case, reason=Reason.USER_CODE, detected=began + timedelta(seconds=10.2),
+        case, reason=Reason.USER_CODE, onset=began, detected=began + timedelta(seconds=10.2),
         victims=Victims(count=3, ranks=(0, 2, 3)),
         culprits=(Culprit(rank=1, host="vm", pid=1783, confidence=0.95, why="it has not entered all_reduce #106 on "
-                          "default_pg, and it is in its own code, in wait_for_a_file "
+                          "default_pg, and it is in its own code, in wait_for_a_file() "
                           "(/tmp/first/train_waits.py:16)"),),
         stage=Stage(iteration=105, phase="dp_sync", op="all_reduce #106 on default_pg"),
         evidence=(
             Evidence(what=TIME_BLOCKED, value=20.2, unit="s", where="rank 0"),
-            Evidence(what="ranks waiting for rank 1 directly", value=3),
+            Evidence(what="waiting for rank 1 directly", value=3, unit="ranks"),
             Evidence(what="process state", value="sleeping", where="rank 1, pid 1783"),
-            Evidence(what=AT, value="wait_for_a_file (/tmp/first/train_waits.py:16)", where="rank 1"),
+            Evidence(what=AT, value="wait_for_a_file() (/tmp/first/train_waits.py:16)", where="rank 1"),
         ), next=("on vm: whichrank stacks --rank 1 20261120-122142-vm-1766",),
     )  # fmt: skip
     # THEN the pages show them as they are printed, open and over
@@ -419,9 +419,25 @@ def test_what_is_not_known_is_not_said() -> None:
 def test_how_long_it_lasts_is_one_number() -> None:
     # GIVEN the longest wait, measured when the incident was written last, and a fault that was detected before
     said = paragraph(not_entered(evidence=(Evidence(what=TIME_BLOCKED, value=12.345, unit="s", where="rank 3"),)))
-    assert "detected    after 2.5 s" in said
+    assert "detected    2.5 s after it began" in said
     assert TIME_BLOCKED not in said
     assert "12.3" not in said
+
+
+def test_what_ended_a_wait_is_said() -> None:
+    # GIVEN ranks that waited until the job ended, and ranks that went on
+    ended = ONSET + timedelta(seconds=40)
+    assert "waited for 40 s, from 2026-01-02 03:04:05 UTC until the job ended." in paragraph(
+        not_entered(status="final", ended=ended)
+    )
+    assert "waited for 40 s, from 2026-01-02 03:04:05 UTC." in paragraph(not_entered(status="recovered", ended=ended))
+    # AND of a job whose end was not seen it is not said how long
+    assert "waited from 2026-01-02 03:04:05 UTC until the job ended." in paragraph(not_entered(status="final"))
+
+
+def test_a_size_that_differs_by_rank_is_said_of_no_operation() -> None:
+    assert "bfloat16" in paragraph(not_entered())
+    assert "bfloat16" not in paragraph(incident(Cause.INCONSISTENT))
 
 
 @pytest.mark.parametrize(
