@@ -15,7 +15,7 @@ from whichrank.model.incident import Incident
 from whichrank.model.rows import Kind, Status
 from whichrank.model.telemetry import RECORD_TOLD, CommInfo, ProcessState
 
-EVERY_S = 0.25
+EVERY_S = 0.5
 BACKEND = "gloo"
 NAMES = {0: "mesh_tp", 1: "mesh_pp", 2: "mesh_dp", 3: "default_pg"}
 
