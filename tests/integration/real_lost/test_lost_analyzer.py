@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 SERVING, JOINED = 2, 8
 CUT_S = 60.0
 LEFT_OUT_BY, STOPPED = 4, 7
-LEFT_OUT_AFTER_S = 12.0
+LEFT_OUT_AFTER_S = 4.0
 STOPPED_AFTER_OPERATIONS = 7300
 """Since the one that was left out: an agent that kept 65,536 records of eight ranks would not have the iterations
 before it any more, and the analyzer keeps 8,192 operations of each rank at least."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whichrank.bench.setup import demo_faults, lab_faults
 from whichrank.lab.programs import PROGRAMS
-from whichrank.lab.scenarios import CLAIMED, SCENARIOS, by_class, known_as, workloads_of
+from whichrank.lab.scenarios import CLAIMED, QUICK, SCENARIOS, by_class, chosen, known_as, workloads_of
 
 
 def test_each_scenario_is_a_fault_of_the_lab_in_workloads_of_the_lab() -> None:
@@ -35,3 +35,7 @@ def test_one_can_be_run_by_each_name_that_is_listed() -> None:
     assert (known["slow-link 50mbit"].fault, known["slow-link 50mbit"].variant) == ("slow-link", "50mbit")
     assert (known["slow-link"].variant, known["slow-link"].workloads) == ("", workloads_of("slow-link"))
     assert known["slow-link 50mbit claims"].workloads == ("ddp", "fsdp")
+
+
+def test_the_quick_subset_has_one_of_each_class_of_hang_a_slow_link_and_a_healthy_job() -> None:
+    assert [s.fault_class for s in chosen([QUICK])] == ["H1", "H2", "H3", "S2", None]
