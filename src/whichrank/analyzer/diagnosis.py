@@ -220,21 +220,21 @@ class Diagnosis:
         if not ranks:
             return []
         where = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:LISTED]))}"
-        return [
-            Evidence(what="ranks that others wait for too and that were not read since", value=len(ranks), where=where)
-        ]
+        return [Evidence(what="waited for too, and not read after that", value=len(ranks), unit="ranks", where=where)]
 
     def _unseen(self, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
         ranks = [int(r) for r in graph.unseen]
         wait = waitgraph.waiting_for(picture, graph, ranks[0])["wait"]
         return Finding(
             cause=Cause.UNKNOWN,
-            candidates=tuple(Blame(r, 0.3, "others wait for it, and nothing was read of it since") for r in ranks[:16]),
+            candidates=tuple(
+                Blame(r, 0.3, "others wait for it, and nothing was read of it after they began to") for r in ranks[:16]
+            ),
             comm=int(wait["comm"]),
             op=self.op_of(wait),
             victims=tuple(int(v) for v in graph.waiting),
             onset_s=float(wait["since_s"]),
-            evidence=(Evidence(what="ranks that others wait for and that were not read since", value=len(ranks)),),
+            evidence=(Evidence(what="waited for, and not read after that", value=len(ranks), unit="ranks"),),
             complete=False,
         )
 

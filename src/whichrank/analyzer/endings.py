@@ -60,7 +60,8 @@ AT_ONCE_S = 0.1
 def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None, is_told: bool) -> Finding | None:
     """The culprit of a job that is dying, None if nobody died of a failure.
 
-    All other ranks are its victims: the job ends for each of them, whoever noticed first.
+    All other ranks are its victims: the job ends for each of them, whoever noticed first. Where most raise the same,
+    those that do are no victims of anybody.
 
     Args:
         diagnosis: Answers for this job.
@@ -69,7 +70,7 @@ def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None, 
         is_told: It was worth a word already; otherwise it says something of a timeout at most, and of no end.
     """
     found = _who_ended_it(diagnosis, picture, prior, is_told)
-    if found is None or found.kind != "failed":
+    if found is None or found.kind != "failed" or any(fact.what == RAISED_ALIKE for fact in found.evidence):
         return found
     others = np.setdiff1d(np.flatnonzero(picture.present), sorted(found.names))
     return replace(found, victims=tuple(others.tolist()))
@@ -226,7 +227,7 @@ def _ended_together(diagnosis: Diagnosis, picture: Picture, ends: Ends, own: Boo
         onset_s=float(ends.ended_s[own].min()),
         hard=True,
         evidence=(
-            Evidence(what="ranks that ended within a second of each other", value=len(ranks)),
+            Evidence(what="ended within a second of each other", value=len(ranks), unit="ranks"),
             Evidence(what="how", value=how_it_ended(ends, ranks[0]), where=f"rank {ranks[0]}"),
         ),
         complete=diagnosis.complete(picture),
@@ -336,6 +337,7 @@ def _raised_by_most(
         cause=Cause.UNKNOWN,
         kind="failed",
         reason=Reason.EXCEPTION,
+        victims=tuple(np.setdiff1d(np.flatnonzero(picture.present), ranks).tolist()),
         onset_s=float(ends.exception_s[ranks].min()),
         hard=True,
         evidence=(

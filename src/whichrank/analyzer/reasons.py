@@ -167,7 +167,7 @@ def _by_its_operations(picture: Picture, rank: int, where: str) -> Told:
     fact = Evidence(what="operations in flight", value=in_flight, where=f"rank {rank}")
     if in_flight:
         return Told(None, f"it has issued nothing after the {in_flight} that it has in flight{at}", 0.7, (fact,))
-    words = f"all that it has issued is complete, so its host is held up and not its device{at}"
+    words = f"it has nothing in flight, so it is held up on the CPU and not on the device{at}"
     return Told(None, words, 0.85, (fact,))
 
 

@@ -96,8 +96,8 @@ def silent_job(
         evidence=(
             Evidence(what="time without any completed operation", value=round(silent_s, 1), unit="s"),
             Evidence(what="seen", value=len(ranks), unit="ranks", where=f"of {picture.world_size}"),
-            Evidence(what="ranks waiting in the rendezvous or a store", value=len(waiting)),
-            Evidence(what="ranks with operations in flight", value=len(flying)),
+            Evidence(what="waiting in the rendezvous or a store", value=len(waiting), unit="ranks"),
+            Evidence(what="operations in flight", value=len(flying), unit="ranks"),
         ),
         phase="init" if not started[alive].all() or missing else "data",
         complete=not missing,

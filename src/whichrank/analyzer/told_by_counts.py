@@ -62,7 +62,7 @@ def members_unknown(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) ->
         victims=tuple(int(r) for r in graph.waiting),
         onset_s=float(there[0]["since_s"]),
         evidence=(
-            Evidence(what="waiting for members that are not known", value=len(np.unique(there["rank"])), unit="ranks"),
+            Evidence(what="waiting, and for whom is not known", value=len(np.unique(there["rank"])), unit="ranks"),
             *said,
         ),
         complete=False,

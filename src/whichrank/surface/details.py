@@ -203,7 +203,7 @@ def _spent(incident: Incident) -> list[str]:
     times = incident.times
     if not times:
         return []
-    lines = [f"rank {times[0].rank}, per iteration: {_parts(times[:1])}"]
+    lines = [f"rank {times[0].rank}, per iteration on average: {_parts(times[:1])}"]
     if len(times) == 2:
         lines.append(f"rank {times[1].rank}, in its position: {_parts(times[1:])}")
     elif len(times) > 2:
@@ -214,7 +214,7 @@ def _spent(incident: Incident) -> list[str]:
 def _parts(times: Sequence[Spent]) -> str:
     columns = zip(*((t.own_s, t.transfer_s, t.waiting_s) for t in times), strict=True)
     own, transfer, waiting = (duration(median(column)) for column in columns)
-    return f"{own} of its own, {transfer} in transfers, {waiting} waiting"
+    return f"{own} of its own, {transfer} in transfers, {waiting} waiting for others"
 
 
 def _is_open_question(incident: Incident) -> bool:

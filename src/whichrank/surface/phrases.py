@@ -141,7 +141,7 @@ _NO_NAME: Final = {
 }
 _NOT_AT_FAULT: Final = Tenses("no rank is at fault", "no rank was at fault")
 _UNEVEN: Final = Tenses("the ranks take unequally long", "the ranks took unequally long")
-_MORE_TOKENS: Final = Tenses("some ranks have more tokens than others", "some ranks had more tokens than others")
+_MORE_TOKENS: Final = Tenses("the ranks have unequal numbers of tokens", "the ranks had unequal numbers of tokens")
 _HOLDING_UP: Final = frozenset({Cause.NOT_ENTERED, Cause.DEVICE})
 """Causes in which the culprits' part in the operation is what the others wait for."""
 _NO_OPERATION: Final = {"remote_call": "a remote call", "outside": "a wait outside of any operation"}

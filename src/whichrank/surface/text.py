@@ -86,18 +86,31 @@ def since_when(incident: Incident) -> str:
     lasted = duration((incident.ended - begun).total_seconds()) if incident.ended is not None else ""
     is_one = incident.victims.count == 1
     if incident.kind == "failed":
-        were = "was" if is_one else "were"
-        others = f"; {_victims(incident)} {were if over else 'is' if is_one else 'are'} affected"
-        return f"it happened at {_utc(begun)}{others if incident.victims.count else ''}"
+        return f"it happened at {_utc(begun)}{_affected(incident)}"
     until = " until the job ended" if incident.status == "final" else ""
     if not incident.victims.count:
         return f"it lasted for {lasted}, from {_utc(begun)}{until}" if lasted else f"it began at {_utc(begun)}"
+    if incident.kind == "slow" and not (incident.culprits or incident.candidates or incident.links):
+        longer = f"took longer{f' for {lasted},' if lasted else ''} from" if over else "have taken longer since"
+        return f"iterations {longer} {_utc(begun)}{until}"
     suspended = "been stopped" if incident.cause == Cause.SUSPENDED else "waited"
-    what = "been held up" if incident.kind == "slow" else suspended
+    what = "been slowed down" if incident.kind == "slow" else suspended
     if over:
         what = what.replace("been", "was" if is_one else "were")
         return f"{_victims(incident)} {what}{f' for {lasted},' if lasted else ''} from {_utc(begun)}{until}"
     return f"{_victims(incident)} {'has' if is_one else 'have'} {what} since {_utc(begun)}"
+
+
+def _affected(incident: Incident) -> str:
+    """`; ranks 0 and 1 are affected`: for whom the job ends as well, but for those that may be the culprit."""
+    in_question = {candidate.rank for candidate in incident.candidates}
+    ranks = [rank for rank in incident.victims.ranks if rank not in in_question]
+    total = incident.victims.count - len(incident.victims.ranks) + len(ranks)
+    if not total:
+        return ""
+    is_one = total == 1
+    be = ("was" if is_one else "were") if is_over(incident) else "is" if is_one else "are"
+    return f"; {_those(total, ranks)} {be} affected"
 
 
 def _of_no_time(incident: Incident) -> str:
@@ -109,14 +122,17 @@ def _of_no_time(incident: Incident) -> str:
         waits = "waited" if over else "waits" if is_one else "wait"
     else:
         be = ("was" if over else "is") if is_one else "were" if over else "are"
-        waits = f"{be} {'affected' if incident.kind == 'failed' else 'held up'}"
+        waits = f"{be} {'affected' if incident.kind == 'failed' else 'slowed down'}"
     when = "when" if incident.kind == "failed" else "since when"
     return f"{_victims(incident)} {waits}; the recording does not say {when}"
 
 
 def _victims(incident: Incident) -> str:
     """`rank 3`, `ranks 0-4`; in large jobs their number, with those that are listed."""
-    total, ranks = incident.victims.count, incident.victims.ranks
+    return _those(incident.victims.count, incident.victims.ranks)
+
+
+def _those(total: int, ranks: Sequence[int]) -> str:
     if not ranks:
         return count(total, "rank") if total else ""
     if len(ranks) < total:

@@ -343,6 +343,7 @@ def test_all_ranks_that_report_a_lost_peer_at_one_place_have_lost_none() -> None
     said = end_of(n, *(raises(n, rank, 1.2 + rank / 50, text) for rank in range(4)))
     assert (said[-1].severity, said[-1].culprits, said[-1].reason) == ("alert", (), Reason.EXCEPTION)
     assert ("raised at the same place", 4) in {(e.what, e.value) for e in said[-1].evidence}
+    assert said[-1].victims.count == 0, "nobody is at fault for what the others raised"
 
 
 def test_several_that_died_on_several_hosts_are_candidates() -> None:

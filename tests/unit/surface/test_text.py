@@ -117,8 +117,8 @@ def test_lines_fit_a_terminal_and_stay_beside_their_label(columns: int) -> None:
         (UNKNOWN, ["missing     telemetry of at least one rank", "to decide   whichrank stacks --suspects"]),
         (RECOVERED, ["had not entered", "waited for 3 min 20 s, from"]),
         (NODE_LOST, ["Ranks 8-15 (node node-c) are lost with their node", "80%, each of ranks 8-15 (node node-c)"]),
-        (SLOW, ["Rank 5 (node node-a, pid 4211, cuda:1) computes slowly", "have been held up since"]),
-        (IMBALANCE, ["Some ranks have more tokens than others; no rank is at fault"]),
+        (SLOW, ["Rank 5 (node node-a, pid 4211, cuda:1) computes slowly", "have been slowed down since"]),
+        (IMBALANCE, ["The ranks have unequal numbers of tokens; no rank is at fault"]),
     ],
 )
 def test_each_cause_says_its_own(case: Incident, said: list[str]) -> None:
@@ -165,7 +165,7 @@ def test_what_a_slow_rank_does_slowly_depends_on_the_reason(cause: Cause, reason
     ("reason", "said"),
     [
         (None, "the ranks take unequally long"),
-        (Reason.MORE_TOKENS, "some ranks have more tokens than others"),
+        (Reason.MORE_TOKENS, "the ranks have unequal numbers of tokens"),
         (Reason.CPU_CONTENTION, "the ranks take unequally long (competition for the CPU)"),
     ],
 )
@@ -259,8 +259,9 @@ def test_where_an_iteration_goes() -> None:
     times = tuple(Spent(rank=r, own_s=o, transfer_s=0.01, waiting_s=w) for r, o, w in ((5, 0.2, 0.0), (1, 0.1, 0.1)))
     told = msgspec.structs.replace(SLOW, times=times)
     assert paragraph(told).split("\n")[-3:-1] == [
-        "  time spent  rank 5, per iteration: 200 ms of its own, 10 ms in transfers, 0 ms waiting",
-        "              rank 1, in its position: 100 ms of its own, 10 ms in transfers, 100 ms waiting",
+        "  time spent  rank 5, per iteration on average: 200 ms of its own, 10 ms in transfers, "
+        "0 ms waiting for others",
+        "              rank 1, in its position: 100 ms of its own, 10 ms in transfers, 100 ms waiting for others",
     ]
     more = (*times, Spent(rank=2, own_s=0.3, transfer_s=0.02, waiting_s=0.2))
     assert "median of 2 ranks in its position: 200 ms of its own, 15 ms in" in paragraph(
@@ -435,6 +436,17 @@ def test_what_ended_a_wait_is_said() -> None:
     assert "waited from 2026-01-02 03:04:05 UTC until the job ended." in paragraph(not_entered(status="final"))
 
 
+def test_who_may_be_the_culprit_of_a_failure_is_not_called_affected() -> None:
+    candidates = tuple(Culprit(rank=rank, confidence=0.5, why="") for rank in (0, 1))
+    case = incident(Cause.UNKNOWN, kind="failed", candidates=candidates, victims=Victims(count=3, ranks=(0, 1, 2)))
+    assert "; rank 2 is affected." in paragraph(case)
+    assert "affected" not in paragraph(msgspec.structs.replace(case, victims=Victims(count=2, ranks=(0, 1))))
+
+
+def test_where_no_rank_and_no_link_is_slow_iterations_are() -> None:
+    assert "Iterations have taken longer since 2026-01-02 03:04:05 UTC." in paragraph(IMBALANCE)
+
+
 def test_a_size_that_differs_by_rank_is_said_of_no_operation() -> None:
     assert "bfloat16" in paragraph(not_entered())
     assert "bfloat16" not in paragraph(incident(Cause.INCONSISTENT))
@@ -446,7 +458,7 @@ def test_a_size_that_differs_by_rank_is_said_of_no_operation() -> None:
         ("hang", "final", "Ranks 0, 1 and 3 waited; the recording does not say since when."),
         ("hang", "open", "Ranks 0, 1 and 3 wait; the recording does not say since when."),
         ("failed", "final", "Ranks 0, 1 and 3 were affected; the recording does not say when."),
-        ("slow", "final", "Ranks 0, 1 and 3 were held up; the recording does not say since when."),
+        ("slow", "final", "Ranks 0, 1 and 3 were slowed down; the recording does not say since when."),
     ],
 )
 def test_when_it_was_read_is_not_when_it_happened(kind: str, status: str, said: str) -> None:

@@ -58,8 +58,8 @@ class Cost:
         if not self.has_others:
             return f"it makes an iteration take {_ms(self.now_s)} instead of {_ms(self.best_s)}"
         return (
-            f"it alone makes an iteration take {_ms(self.alone_s)} instead of {_ms(self.best_s)}, "
-            f"and together with the other slow ranks {_ms(self.now_s)}"
+            f"with the other slow ranks it makes an iteration take {_ms(self.now_s)}; "
+            f"alone it would make it take {_ms(self.alone_s)} instead of {_ms(self.best_s)}"
         )
 
     def evidence(self) -> tuple[Evidence, ...]:
@@ -68,7 +68,7 @@ class Cost:
         if not self.has_others:
             return now, Evidence(what="iteration without it", value=_round(self.best_s), unit="s")
         best = Evidence(what="iteration if no rank were slow", value=_round(self.best_s), unit="s")
-        return now, best, Evidence(what="iteration if only this one were", value=_round(self.alone_s), unit="s")
+        return now, best, Evidence(what="iteration if only this one were slow", value=_round(self.alone_s), unit="s")
 
 
 def key_of(rank: int) -> str:
@@ -121,14 +121,21 @@ def of_rank(
         why = f"it takes {_ms(own_s)} of its own in each iteration{times_usual}; {cost.words()}"
     evidence = [
         Evidence(what="own time per iteration", value=own_s, unit="s", where=where),
-        Evidence(what="usual own time", value=_round(usual_s), unit="s", where=f"its {suspect.against}"),
+        Evidence(
+            what="usual own time",
+            value=_round(usual_s),
+            unit="s",
+            where="its peer" if suspect.against == "peers" and peers == 1 else f"its {suspect.against}",
+        ),
         *cost.evidence(),
         Evidence(what="share of iterations in which it is slow", value=round(suspect.share, 2), where=where),
         Evidence(what="iterations compared", value=len(window.iteration) - suspect.onset),
     ]
     cause, fault_class = Cause.COMPUTE_SLOW, _COMPUTE
     if kind:
-        evidence.append(Evidence(what="share of the lost time that is waiting (P)", value=round(kind[0], 2)))
+        evidence.append(
+            Evidence(what="share of the lost time spent waiting, not in transfers (P)", value=round(kind[0], 2))
+        )
         # It is slow all the same, so communication is slow besides; unless what moves its data gets no CPU either.
         if kind[1] != _COMPUTE and reason.reason not in _NO_CPU:
             cause, fault_class = Cause.MIXED_SLOW, _MIXED
@@ -235,17 +242,21 @@ def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[S
     evidence = []
     for link in slow[:LISTED]:
         where = f"rank {link.src} to rank {link.dst}"
-        what = "rate at which data arrive" if link.is_paced else "rate while under way"
+        what = "rate at which data arrive" if link.is_paced else "rate while data are under way"
         evidence.append(Evidence(what=what, value=round(link.rate), unit="B/s", where=where))
         evidence.append(Evidence(what="usual rate", value=round(link.usual), unit="B/s", where=where))
         if link.unsent_bytes:
-            evidence.append(Evidence(what="unsent at most", value=link.unsent_bytes, unit="B", where=where))
+            evidence.append(
+                Evidence(what="most data waiting to be sent", value=link.unsent_bytes, unit="B", where=where)
+            )
     for side, does in (("src", "sends"), ("dst", "receives")):
         ends = sorted({getattr(link, side) for link in slow})
         if len(ends) > 1 and len(set(node[ends].tolist())) == 1:
             evidence.append(Evidence(what=f"one node {does} on all of them", value=f"ranks {_listed(ends)}"))
     share = sum(link.lost_s for link in slow) / len(slow) / transfers.lasted_s
-    evidence.append(Evidence(what="share of the time lost on each", value=round(share, 2)))
+    evidence.append(
+        Evidence(what=f"share of all time that is lost on {'each' if len(slow) > 1 else 'it'}", value=round(share, 2))
+    )
     ranks = {link.src for link in slow} | {link.dst for link in slow}
     begun = _longer_since(window)
     finding = Finding(
@@ -337,7 +348,7 @@ def of_all(state: JobState, window: Window, factor: float, before_s: float, why:
         onset_s=_time_s(state, window, begun),
         evidence=(
             *why.evidence,
-            Evidence(what="own time of all ranks in proportion to what it was", value=round(factor, 2)),
+            Evidence(what="own time of all ranks in proportion to before", value=round(factor, 2)),
             Evidence(what="iteration", value=_round(window.iteration_s), unit="s"),
             Evidence(what="iteration before", value=_round(before_s), unit="s"),
         ),

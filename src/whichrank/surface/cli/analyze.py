@@ -106,7 +106,10 @@ def _sentences(intake: Intake) -> list[str]:
 
     titles = {"whichrank": "recording of whichrank"} | {known.name: known.title for known in (*FORMATS, LOG)}
     used = Counter(note.format for note in intake.notes if note.state == "read")
-    sentences = [f"{count} file{'s' * (count > 1)} read, each a {titles[kind]}" for kind, count in used.items()]
+    sentences = [
+        f"1 file read, a {titles[kind]}" if count == 1 else f"{count} files read, each a {titles[kind]}"
+        for kind, count in used.items()
+    ]
     bad = [note for note in intake.notes if note.state in ("empty", "damaged")]
     sentences += [f"'{note.path}' was not used: {note.what}" for note in bad[:_LISTED]]
     if len(bad) > _LISTED:
@@ -115,6 +118,6 @@ def _sentences(intake: Intake) -> list[str]:
     for unread in (recording.unread for recording in intake.recordings if recording.unread):
         ranks = f"rank{'s' * (len(unread) > 1)} {', '.join(map(str, list(unread)[:_LISTED]))}"
         more = f" and {len(unread) - _LISTED} more" if len(unread) > _LISTED else ""
-        whose = "it recorded" if len(unread) == 1 else "they recorded"
-        sentences.append(f"nothing is known of {ranks}{more}; what {whose} would tell more")
+        them = "it" if len(unread) == 1 else "they"
+        sentences.append(f"there is no recording of {ranks}{more}; {them} could tell more")
     return sentences

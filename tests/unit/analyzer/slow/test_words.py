@@ -93,9 +93,9 @@ def test_what_the_links_share_is_said(slow: dict[tuple[int, int], float], said: 
 
 def test_the_numbers_are_in_the_evidence() -> None:
     evidence = {e.what: e.value for e in told({(2, 4): 5.0}).evidence}
-    assert evidence["rate while under way"] == 5_000_000
+    assert evidence["rate while data are under way"] == 5_000_000
     assert evidence["usual rate"] == 50_000_000
-    assert evidence["unsent at most"] == 9000
+    assert evidence["most data waiting to be sent"] == 9000
 
 
 @pytest.mark.parametrize(
