@@ -46,7 +46,9 @@ def mismatch(diagnosis: Diagnosis, picture: Picture, min_age_s: float = 0.0) -> 
     wrong = {side[r] for r in deviation.deviants}
     said = {int(row["rank"]): diagnosis.words_of(row) for row in first.ops}
     typical = next((said[r] for r in first.ranks if side[r] not in wrong), "")
-    usual = f"while its peers issued {typical}; it differs from {' and from '.join(deviation.witnesses)}"
+    agreeing = [r for r in first.ranks if side[r] not in wrong]
+    peers = f"rank {agreeing[0]}" if len(agreeing) == 1 else "its peers"
+    usual = f"while {peers} issued {typical}; it differs from {' and from '.join(deviation.witnesses)}"
     blame = tuple(
         Blame(r, 0.95, _odd_one(r, first.misfits) or f"it issued {said[r]} {usual}") for r in deviation.deviants
     )

@@ -263,6 +263,8 @@ def waited_in(incident: Incident) -> str:
         return op
     ranks = incident.victims.ranks
     members = set(incident.communicator.members) if incident.communicator else set()
+    if incident.op.kind == "remote_call":
+        return f"{op} that {_who_wait(incident)} for"
     is_message = incident.op.kind in _MESSAGES
     everywhere_else = len(ranks) < total or not members.issuperset(ranks)
     if (is_message and total > 1) or everywhere_else:

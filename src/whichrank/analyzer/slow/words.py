@@ -58,8 +58,8 @@ class Cost:
         if not self.has_others:
             return f"it makes an iteration take {_ms(self.now_s)} instead of {_ms(self.best_s)}"
         return (
-            f"with the other slow ranks it makes an iteration take {_ms(self.now_s)}; "
-            f"alone it would make it take {_ms(self.alone_s)} instead of {_ms(self.best_s)}"
+            f"it alone makes an iteration take {_ms(self.alone_s)} instead of {_ms(self.best_s)}"
+            f"; with what else is slow {_ms(self.now_s)}"
         )
 
     def evidence(self) -> tuple[Evidence, ...]:
@@ -134,7 +134,9 @@ def of_rank(
     cause, fault_class = Cause.COMPUTE_SLOW, _COMPUTE
     if kind:
         evidence.append(
-            Evidence(what="share of the lost time spent waiting, not in transfers (P)", value=round(kind[0], 2))
+            Evidence(
+                what="of the time that others lost, spent waiting and not in transfers (P)", value=round(kind[0], 2)
+            )
         )
         # It is slow all the same, so communication is slow besides; unless what moves its data gets no CPU either.
         if kind[1] != _COMPUTE and reason.reason not in _NO_CPU:
