@@ -15,7 +15,7 @@ import numpy as np
 from whichrank.analyzer.reasons import FEW, MOST, held_up_by
 from whichrank.locate.waitgraph import WaitGraph, waiters_of
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence
+from whichrank.model.incident import Cause, Evidence, waiting_for
 from whichrank.model.picture import Ints, Picture
 from whichrank.model.rows import Kind
 
@@ -48,9 +48,7 @@ def overtaken(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) -> Findi
         blames.append(Blame(rank, SURE, why))
         evidence += [
             Evidence(what="operations complete on its peers and not on it", value=behind, where=f"rank {rank}"),
-            Evidence(
-                what=f"waiting for rank {rank} directly", value=len(waiters_of(picture, graph, rank)), unit="ranks"
-            ),
+            waiting_for(rank, len(waiters_of(picture, graph, rank))),
         ]
     evidence += diagnosis.unread(graph)
     others = [int(r) for r in graph.sinks if int(r) not in ranks]

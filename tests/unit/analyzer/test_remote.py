@@ -122,7 +122,8 @@ def test_a_server_whose_main_thread_holds_the_gil_is_a_candidate() -> None:
     assert said
     assert names(said) == set()
     assert [c.rank for c in said[-1].candidates] == [2]
-    assert said[-1].candidates[0].why.endswith("its main thread holds the GIL in step() (/home/me/train.py:12)")
+    at = "step() (/home/me/train.py:12)"
+    assert said[-1].candidates[0].why.endswith(f"2 ranks wait, and its main thread holds the GIL in {at}")
     # BUT not if it runs a function for a call, which may take long
     node = Remote().call(0, 2, 1.0).call(1, 2, 1.1)
     serving = Stack("Dummy-1", False, True, ["add (/home/me/serve.py:3)", SERVES], channel=WaitChannel.NONE)
