@@ -364,7 +364,7 @@ def _texts_of(ends: Ends, ranks: list[int]) -> list[Evidence]:
         places = zip(*(texts[rank] for rank in those), strict=True)
         common = "".join(piece[0] if len(set(piece)) == 1 else "…" for piece in places)
         where = (
-            f"rank {those[0]}"
+            f"the same on {len(those)} ranks"
             if common == ends.exception[those[0]]
             else f"{len(those)} ranks, each with its own numbers"
         )

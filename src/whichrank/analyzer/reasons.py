@@ -70,7 +70,7 @@ def reason_of(state: JobState, picture: Picture, rank: int, tid: int = 0) -> Tol
         return _ended(state, rank)
     if picture.stopped[rank]:
         fact = Evidence(what="process state", value="stopped (T)", where=f"rank {rank}, pid {pid}")
-        return Told(Reason.STOPPED, "its process is stopped", 0.99, (fact,))
+        return Told(Reason.STOPPED, "its process is suspended", 0.99, (fact,))
     stack = acting_stack(state, rank, tid)
     where = place_in(stack)
     if not was_observed(state, rank):

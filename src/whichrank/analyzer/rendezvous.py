@@ -137,14 +137,15 @@ def _stopped_at(
         hard=True,
         evidence=(
             *(fact for t in list(told.values())[:LISTED] for fact in t.evidence),
-            *_facts(len(waiting), len(asked), int(meets.sum())),
+            *_facts(len(waiting), len(others), int(meets.sum())),
         ),
         phase="init" if not (state.ranks.rows["init_ns"][ranks] > 0).all() else None,
         complete=bool(picture.present.all()),
     )
 
 
-def _facts(seen: int, asked: int, meet: int) -> list[Evidence]:
+def _facts(seen: int, others: int, meet: int) -> list[Evidence]:
     marked = [Evidence(what="waiting for it to join a communicator", value=meet, unit="ranks")] if meet else []
-    looked = Evidence(what="seen in torch's rendezvous", value=seen, unit="ranks", where=f"of {asked} looked at")
-    return [*marked, looked] if asked else marked
+    looked = Evidence(what="seen in torch's rendezvous", value=seen, unit="ranks",
+                      where=f"of {others}; no other was asked" if seen < others else None)  # fmt: skip
+    return [*marked, looked] if others else marked

@@ -18,7 +18,7 @@ from whichrank.analyzer.growing import Growing
 from whichrank.analyzer.state import JobState
 from whichrank.locate.signatures import Skew, deviants, sides_of
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence
+from whichrank.model.incident import SKEWED, Cause, Evidence
 from whichrank.model.picture import OPS, Bools, Picture
 from whichrank.model.rows import Kind, Status
 from whichrank.model.sequence import Edit
@@ -238,7 +238,7 @@ class Rounds:
         members = [int(m) for m in picture.member_rank[at : at + size] if m >= 0 and m != skew.rank]
         noun = "an operation" if count == 1 else f"{count} operations"
         why = (
-            f"it {did} {noun} on {group} at its operation {skew.edit.ordinal}; this differs from "
+            f"it {did} {noun} on {group} at its operation {skew.edit.ordinal} of all groups; this differs from "
             f"{skew.witness}, and no other member did so"
         )
         return Finding(
@@ -251,10 +251,11 @@ class Rounds:
             victims=tuple(members),
             hard=True,
             evidence=(
-                Evidence(what="operations per iteration", value=skew.edit.period, where=f"rank {skew.rank}"),
-                Evidence(what=f"operations {did}", value=count, where=f"rank {skew.rank}, {group}"),
-                Evidence(what="iterations since", value=skew.iterations_since),
+                Evidence(what="usual operations per iteration", value=skew.edit.period, where=f"rank {skew.rank}"),
+                Evidence(what=SKEWED + did, value=count, where=f"rank {skew.rank}, {group}"),
+                Evidence(what="iterations completed since", value=skew.iterations_since),
             ),
+            next=(f"results on {group} do not belong together since then: use no checkpoint that was written later",),
             complete=diagnosis.complete(picture),
         )
 

@@ -44,7 +44,7 @@ class Edges:
     target_tid: Ints
     """The thread there that would have to act."""
     entered: Bools
-    """It has entered the operation, but its process is stopped or gone."""
+    """It has entered the operation, but its process is suspended or gone."""
     known: Bools
     """Its ring was read after the wait began."""
     either: Bools

@@ -68,6 +68,8 @@ TIME_BLOCKED: Final = "time blocked"
 when ranks have waited, and two numbers for nearly the same would contradict each other."""
 RAISED_ALIKE: Final = "raised at the same place"
 """The fact, of cause `unknown` and reason `exception`, that no rank differs: `value` ranks, `where` of how many."""
+SKEWED: Final = "operations "
+"""Begins the fact of how many operations a rank has left out, repeated or added; what it did follows."""
 IN_OPERATION: Final = ", in an operation"
 """At the end of that `where`: an operation raised it in all of them, which may be the doing of one."""
 
@@ -101,7 +103,7 @@ class Culprit(_Value, frozen=True, kw_only=True):
     rank: Rank
     confidence: Confidence
     why: str
-    """Half a sentence that goes on from "rank 5 ...": "has not entered the op; its process is stopped"."""
+    """Half a sentence that goes on from "rank 5 ...": "has not entered the op; its process is suspended"."""
     host: str | None = None
     pid: int | None = None
     device: str | None = None
@@ -176,7 +178,7 @@ class Evidence(_Value, frozen=True, kw_only=True):
 
 def waiting_for(rank: int, ranks: int) -> Evidence:
     """How many ranks wait for a rank itself, and not for one that waits for it."""
-    return Evidence(what=f"waiting for rank {rank} directly", value=ranks, unit="ranks")
+    return Evidence(what=f"waiting for rank {rank} directly, in any operation", value=ranks, unit="ranks")
 
 
 def tells_place(fact: Evidence) -> bool:

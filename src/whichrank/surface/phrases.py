@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from whichrank.model.incident import Cause, Culprit, Evidence, Incident, Link, Reason, tells_place
+from whichrank.model.incident import SKEWED, Cause, Culprit, Evidence, Incident, Link, Reason, tells_place
 from whichrank.surface.amounts import MOST_LISTED, count, ranges, rest
 from whichrank.surface.raised_alike import raised_alike
 from whichrank.surface.tense import past
@@ -40,7 +40,7 @@ def _both(one: str, several: str, then: str, several_then: str = "") -> Predicat
 
 
 _OF_ONE: Final = {
-    Reason.STOPPED: Tenses("its process is stopped", "its process was stopped"),
+    Reason.STOPPED: Tenses("its process is suspended", "its process was suspended"),
     Reason.GIL_HELD: Tenses("one of its threads holds the GIL", "one of its threads held the GIL"),
     Reason.USER_CODE: Tenses("it is in its own code", "it was in its own code"),
     Reason.DATA_WAIT: Tenses("it waits for data", "it waited for data"),
@@ -59,7 +59,7 @@ _OF_ONE: Final = {
 """The reason as a clause about one rank."""
 
 _AS_NOUN: Final = {
-    Reason.STOPPED: "a stopped process",
+    Reason.STOPPED: "a suspended process",
     Reason.GIL_HELD: "the GIL is held",
     Reason.USER_CODE: "own code",
     Reason.DATA_WAIT: "waiting for data",
@@ -104,9 +104,8 @@ _CONTRADICTS: Final = _both(
     "issued operations{place} that contradicted their peers{waits}",
 )
 _SKIPPED: Final = _both(
-    "left out or added an operation{place}", "left out or added operations{place}",
-    "left out or added an operation{place}", "left out or added operations{place}",
-)  # fmt: skip
+    "{did} an operation{place}", "{did} operations{place}", "{did} an operation{place}", "{did} operations{place}"
+)
 """Inconsistent in no operation of one round: in how many there are."""
 _NOT_ANSWERED: Final = _both("has not answered {op}", "have not answered {op}", "had not answered {op}")
 """A send or receive is not entered by its other end, but answered."""
@@ -137,7 +136,7 @@ _NO_NAME: Final = {
     Cause.DEVICE: Tenses("{op} completes on some of its ranks only", "{op} completed on some of its ranks only"),
     Cause.PROCESS_EXIT: Tenses("a process has ended", "a process ended"),
     Cause.NODE_LOST: Tenses("a node is lost", "a node was lost"),
-    Cause.SUSPENDED: Tenses("all processes are stopped", "all processes were stopped"),
+    Cause.SUSPENDED: Tenses("all processes are suspended", "all processes were suspended"),
 }
 _NOT_AT_FAULT: Final = Tenses("no rank is at fault", "no rank was at fault")
 _UNEVEN: Final = Tenses("the ranks take unequally long", "the ranks took unequally long")
@@ -191,8 +190,20 @@ def predicate(incident: Incident, op: str) -> str:
     if incident.cause == Cause.NOT_ENTERED and incident.op is None:
         said = _NOT_REACHED
     tenses = said.one if is_one else said.several
-    words = {"op": op, "place": _on(incident), "waits": _and_wait(incident), "who": _who_wait(incident)}
+    words = {
+        "op": op,
+        "place": _on(incident),
+        "waits": _and_wait(incident),
+        "who": _who_wait(incident),
+        "did": _did(incident),
+    }
     return tenses[is_over(incident)].format(**words)
+
+
+def _did(incident: Incident) -> str:
+    """`left out`: what was done to operations, as the evidence has it."""
+    done = (fact.what.removeprefix(SKEWED) for fact in incident.evidence if fact.what.startswith(SKEWED))
+    return next(done, "left out or added")
 
 
 def _slow_predicate(incident: Incident, *, is_one: bool) -> str:
@@ -238,7 +249,7 @@ def communicator_name(incident: Incident) -> str:
 def kind_in_words(kind: str) -> str:
     """`all-reduce`; of a kind that is not known `operation`."""
     if kind in _NO_OPERATION:
-        return _NO_OPERATION[kind].removeprefix("a ")
+        return _NO_OPERATION[kind].removeprefix("a ") + " (RPC)" * (kind == "remote_call")
     return "operation" if kind == "other" else kind.replace("_", "-")
 
 
@@ -377,7 +388,8 @@ def because(incident: Incident) -> str:
         return cut(why_of(incident, culprits[0]))
     place = place_of(incident.evidence, culprits[0].rank) if is_one else ""
     if place and (reason == Reason.USER_CODE or incident.cause in (Cause.INCONSISTENT, Cause.DEADLOCK)):
-        return verb(incident, f"it is in {place}", f"it was in {place}")
+        who = f"rank {culprits[0].rank}" if incident.cause == Cause.DEADLOCK else "it"
+        return f"{who} {verb(incident, 'is', 'was')} in {place}"
     if reason is None:
         return ""
     if incident.cause in (Cause.COMPUTE_SLOW, Cause.MIXED_SLOW) and reason in _SLOWLY:

@@ -39,7 +39,8 @@ _ITSELF: Final = frozenset({Cause.NOT_ENTERED, Cause.INCONSISTENT, Cause.DEADLOC
 
 def headline(incident: Incident) -> str:
     """One line: severity, kind, who does what, and why."""
-    label = f"{incident.severity.upper()} {_KIND[incident.kind]}"
+    kind = "imbalance" if incident.cause == Cause.IMBALANCE else _KIND[incident.kind]
+    label = f"{incident.severity.upper()} {kind}"
     if incident.status == "recovered":
         label += " (recovered)"
     if not incident.culprits:
@@ -88,12 +89,14 @@ def since_when(incident: Incident) -> str:
     if incident.kind == "failed":
         return f"it happened at {_utc(begun)}{_affected(incident)}"
     until = " until the job ended" if incident.status == "final" else ""
+    if incident.cause == Cause.IMBALANCE:
+        return f"it was seen {f'for {lasted}, ' * bool(lasted)}from {_utc(begun)}{until if lasted else ' on'}"
     if not incident.victims.count:
         return f"it lasted for {lasted}, from {_utc(begun)}{until}" if lasted else f"it began at {_utc(begun)}"
     if incident.kind == "slow" and not (incident.culprits or incident.candidates or incident.links):
         longer = f"took longer{f' for {lasted},' if lasted else ''} from" if over else "have taken longer since"
         return f"iterations {longer} {_utc(begun)}{until}"
-    suspended = "been stopped" if incident.cause == Cause.SUSPENDED else "waited"
+    suspended = "been suspended" if incident.cause == Cause.SUSPENDED else "waited"
     what = "been slowed down" if incident.kind == "slow" else suspended
     if over:
         what = what.replace("been", "was" if is_one else "were")

@@ -47,7 +47,7 @@ NAMED = (
         host="gpu07",
         pid=12,
         confidence=0.9,
-        why="it has not entered recv #7 on pp, and its process is stopped",
+        why="it has not entered recv #7 on pp, and its process is suspended",
     ),
     Culprit(rank=43, confidence=0.5, why=""),
 )

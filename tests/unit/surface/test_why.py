@@ -52,7 +52,7 @@ def test_prints_headline_and_paragraph(tmp_path: Path, capfd: pytest.CaptureFixt
     out, err = capfd.readouterr()
     title, text, *lines = out.splitlines()
     assert title.startswith("ALERT hang: rank 5 (node node-a) has not entered the all-reduce on dp")
-    assert title.endswith("; its process is stopped  [i-1]")
+    assert title.endswith("; its process is suspended  [i-1]")
     assert text.startswith("Rank 5 (node node-a, pid 4211, cuda:1) has not entered")
     assert "  next        whichrank stacks --suspects" in lines
     assert "\x1b" not in out

@@ -101,7 +101,7 @@ def _is_stopped(case: _Case) -> Why | None:
     if stopped < STOPPED or not case.explained_by(case.rates.stopped):
         return None
     fact = case.fact("share of looks in which it is stopped", round(stopped, 2))
-    return Why(Reason.STOPPED, "its process is stopped and continued again and again", fact)
+    return Why(Reason.STOPPED, "its process is suspended and continued again and again", fact)
 
 
 def _collects(case: _Case) -> Why | None:
@@ -164,7 +164,7 @@ def _lacks_memory(case: _Case) -> Why | None:
 def _waits_for_loader(case: _Case) -> Why | None:
     if case.computes() or case.in_loader < EXPLAINS * case.excess:
         return None
-    seen = case.fact("share of its time in a data loader, beyond that of a peer", round(case.in_loader, 2))
+    seen = case.fact("time in a data loader, more than its peer", round(100 * case.in_loader), "%")
     return Why(Reason.DATA_WAIT, "it waits for data", (*seen, *case.ran()))
 
 

@@ -278,6 +278,7 @@ class Slowness:
         now, best = course.ends(), course.ends(all_well)
         best_s = course.pace(best)
         told: dict[int, Told] = {}
+        slow = window.ranks[[s.index for s in suspects[:MOST_SUSPECTS]]].tolist()
         kind = class_of(*course.lost_in_collectives(), self.past)
         for suspect in suspects[:MOST_SUSPECTS]:
             mine = course.rank == suspect.index
@@ -290,7 +291,8 @@ class Slowness:
                 why = self._why(window, suspect, [s.index for s in suspects])
                 may_be_meant = why.reason is None and int(window.ranks[suspect.index]) not in self._sound
                 meant = may_be_meant and does_more_by_design(window, suspect.index, [s.index for s in suspects])
-                told[suspect.index] = of_rank(state, window, suspect, why, cost, course.spent(since), kind, meant=meant)
+                spent = course.spent(since)
+                told[suspect.index] = of_rank(state, window, suspect, why, cost, spent, kind, slow=slow, meant=meant)
         unexplained = [s for s in suspects if s.index in told and told[s.index].finding.reason is None]
         for group in tied(window, unexplained):
             if all(not self._told.is_over(told[s.index].key) for s in group):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,6 +21,8 @@ LISTED = 16
 _COMPUTE: Final[FaultClass] = "S1"
 _MIXED: Final[FaultClass] = "S3"
 _NO_CPU: Final = frozenset({Reason.CPU_LIMIT, Reason.CPU_CONTENTION, Reason.STOPPED})
+AS_MUCH = 0.97
+"""Of the most work that a rank has, from which another has as much."""
 MOST = 0.6
 """Share of a rank's links that must be slow for the rank to be the source or the destination."""
 
@@ -58,8 +61,8 @@ class Cost:
         if not self.has_others:
             return f"it makes an iteration take {_ms(self.now_s)} instead of {_ms(self.best_s)}"
         return (
-            f"it alone makes an iteration take {_ms(self.alone_s)} instead of {_ms(self.best_s)}"
-            f"; with what else is slow {_ms(self.now_s)}"
+            f"an iteration takes {_ms(self.now_s)}; if only this rank were slow it would take {_ms(self.alone_s)}, "
+            f"if none were {_ms(self.best_s)}"
         )
 
     def evidence(self) -> tuple[Evidence, ...]:
@@ -85,6 +88,7 @@ def of_rank(
     spent: Floats,
     kind: tuple[float, FaultClass] | None,
     *,
+    slow: Sequence[int],
     meant: bool,
 ) -> Told:
     """A rank that takes too long, and by how much it delays the job.
@@ -97,12 +101,13 @@ def of_rank(
         cost: What that costs.
         spent: Own time, transfer and waiting of each rank per iteration since it is slow, seconds, (R, 3).
         kind: P and the class, see `class_of`.
+        slow: All ranks that are slow, itself among them: none of them is slowed down by another.
         meant: It may be that the program gives it more to do: nobody is named.
     """
     rank, index = int(window.ranks[suspect.index]), suspect.index
     peers = len(window.peers_of(index))
     where = f"rank {rank}"
-    times = _times_since(window, suspect, spent)
+    times = _times_since(window, suspect, spent, cost.now_s)
     own_s = times[0].own_s
     usual_s = float(np.median([t.own_s for t in times[1:]])) if suspect.against == "peers" else suspect.usual_s
     in_its_position = f"the {peers} other ranks" if peers > 1 else "the other rank"
@@ -128,14 +133,14 @@ def of_rank(
             where="its peer" if suspect.against == "peers" and peers == 1 else f"its {suspect.against}",
         ),
         *cost.evidence(),
-        Evidence(what="share of iterations in which it is slow", value=round(suspect.share, 2), where=where),
+        Evidence(what="iterations in which it is slow", value=round(100 * suspect.share), unit="%", where=where),
         Evidence(what="iterations compared", value=len(window.iteration) - suspect.onset),
     ]
     cause, fault_class = Cause.COMPUTE_SLOW, _COMPUTE
     if kind:
         evidence.append(
             Evidence(
-                what="of the time that others lost, spent waiting and not in transfers (P)", value=round(kind[0], 2)
+                what="time that others lost by waiting, and not in transfers", value=round(100 * kind[0]), unit="%"
             )
         )
         # It is slow all the same, so communication is slow besides; unless what moves its data gets no CPU either.
@@ -156,7 +161,7 @@ def of_rank(
         culprits=() if meant else blame,
         candidates=blame if meant else (),
         next=(f"see what rank {rank} does besides: whichrank stacks --rank {rank}",) if meant else (),
-        victims=tuple(int(r) for r in window.ranks if r != rank),
+        victims=tuple(int(r) for r in window.ranks if r not in slow),
         onset_s=_time_s(state, window, begun),
         reason=reason.reason,
         evidence=(*evidence, *reason.evidence),
@@ -186,16 +191,18 @@ def of_tied(told: list[Told]) -> Told:
     return Told(f"ranks {listed}", finding)
 
 
-def _times_since(window: Window, suspect: Suspect, spent: Floats) -> tuple[Spent, ...]:
+def _times_since(window: Window, suspect: Suspect, spent: Floats, iteration_s: float) -> tuple[Spent, ...]:
     """Where an iteration of the suspect goes since it is slow, and of ranks in its position.
 
     Own times are those that it was found by, so that a verdict has one number for each. What is left of an iteration
-    without own time and transfer is waiting. Of many peers those in the middle are told, whose median is that of all.
+    without own time and transfer is waiting: the three add up to it. Of many peers those in the middle are told, whose
+    median is that of all.
 
     Args:
         window: The iterations that this rests on.
         suspect: The rank.
         spent: Own time, transfer and waiting of each rank per iteration, seconds, (R, 3).
+        iteration_s: What an iteration takes.
     """
     peers = window.peers_of(suspect.index)
     usual = np.mean if suspect.comes_and_goes else np.median
@@ -203,10 +210,10 @@ def _times_since(window: Window, suspect: Suspect, spent: Floats) -> tuple[Spent
     peers = peers[np.argsort(own_s[peers], kind="stable")]
     left_out = max(0, len(peers) - LISTED + 2) // 2
     rows = [suspect.index, *sorted(peers[left_out : len(peers) - left_out].tolist())]
-    whole_s = spent[rows].sum(axis=1)
     told = spent[rows].copy()
     told[:, 0] = own_s[rows]
-    told[:, 2] = np.maximum(whole_s - told[:, 0] - told[:, 1], 0.0)
+    told[:, 1] = np.clip(told[:, 1], 0.0, np.maximum(iteration_s - told[:, 0], 0.0))
+    told[:, 2] = np.maximum(iteration_s - told[:, 0] - told[:, 1], 0.0)
     return times_of(window.ranks[rows], told)
 
 
@@ -314,16 +321,16 @@ def of_imbalance(state: JobState, window: Window, excess: Excess, iteration_s: f
     """The work is uneven, or done unevenly, and why if their nodes say so: nobody is at fault."""
     heaviest = int(np.argmax(np.median(excess.by_work_s, axis=1)))
     more = float(excess.work[heaviest])
+    as_heavy = window.ranks[excess.work >= AS_MUCH * more].tolist()
     evidence = [
         Evidence(what="iteration", value=_round(iteration_s), unit="s"),
         Evidence(what="iteration if all ranks took equally long", value=_round(even_s), unit="s"),
     ]
     by_work = more > 1.03
     if by_work:
-        rank = int(window.ranks[heaviest])
         evidence.append(
-            Evidence(what="work, by the sizes of its operations, in proportion to its peers", value=round(more, 2),
-                     where=f"rank {rank}")
+            Evidence(what="most work, by the sizes of operations, in proportion to others", value=round(more, 2),
+                     where=f"rank {as_heavy[0]}" if len(as_heavy) == 1 else f"ranks {_listed(as_heavy)}")
         )  # fmt: skip
     begun = _longer_since(window)
     finding = Finding(

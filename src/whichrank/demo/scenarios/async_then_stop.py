@@ -1,4 +1,4 @@
-"""An asynchronous all-reduce is issued and its process is stopped at once: entered everywhere, complete nowhere."""
+"""An asynchronous all-reduce is issued and its process is suspended at once: entered everywhere, complete nowhere."""
 
 from __future__ import annotations
 
