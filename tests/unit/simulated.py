@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from whichrank.model.iterations import OP, STEP
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ ARROWS: dict[str, set[str]] = {
     "network": {"model"},
     "detect": {"model", "config"},
     "locate": {"model", "config"},
-    "sensors": {"ring", "config"},
+    "sensors": {"model", "ring", "config"},
     "analyzer": {"model", "detect", "locate", "config"},
     "agent": {"model", "ring", "sensors", "wire", "config"},
     "act": {"model", "analyzer", "config"},

@@ -16,7 +16,8 @@ import numpy as np
 
 from whichrank.agent.rank import RankWatch
 from whichrank.errors import NativeLibraryError
-from whichrank.model.rows import FRAME, FRAME_CHANNELS, SensorState
+from whichrank.model.codes import SensorState
+from whichrank.model.rows import FRAME, FRAME_CHANNELS
 from whichrank.model.telemetry import RATE_ROW
 from whichrank.ring.reader import Rows
 from whichrank.sensors.native import load_core

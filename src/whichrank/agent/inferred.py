@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from whichrank.agent.processes import ThreadLook
-from whichrank.model.rows import WAIT, Flag, WaitHow
+from whichrank.model.codes import Flag, WaitHow
+from whichrank.model.rows import WAIT
 from whichrank.model.telemetry import ProcessState, WaitChannel
 from whichrank.ring.reader import RingLook, Rows
 

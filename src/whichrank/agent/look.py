@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from whichrank.agent.rank import RankWatch
-from whichrank.model.rows import COMM, HEADER, INFLIGHT_ROW, PAIR, SPLITS_ROW, WAIT, Kind
+from whichrank.model.kinds import Kind
+from whichrank.model.rows import COMM, HEADER, INFLIGHT_ROW, PAIR, SPLITS_ROW, WAIT
 from whichrank.model.telemetry import (
     COMM_ROW,
     INFLIGHT_TOLD,

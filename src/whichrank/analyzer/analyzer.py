@@ -41,10 +41,11 @@ from whichrank.locate.deaths import (
 from whichrank.locate.fronts import with_fronts
 from whichrank.model.finding import Finding
 from whichrank.model.incident import TIME_BLOCKED, Cause, Incident, Reason, Severity, Spent
+from whichrank.model.kinds import is_collective
 from whichrank.model.links import LinkRate
 from whichrank.model.picture import Picture, Recorded
-from whichrank.model.rows import Kind
 from whichrank.model.signature import signatures
+from whichrank.model.stable_hash import stable_hash
 from whichrank.model.telemetry import Batch, ProcessState
 
 T = TypeVar("T")
@@ -417,7 +418,7 @@ class Analyzer:
         if finding.waited_for:
             ranks, op = sorted(finding.waited_for), tuple((finding.op or {}).values())
             since_s = np.maximum(self.state.long_ops.latest_s(ranks), onset_s)
-            self._holding.look(ranks, picture.busy, hash((finding.comm, op)), since_s, now_s)
+            self._holding.look(ranks, picture.busy, stable_hash(finding.comm, *op), since_s, now_s)
             if not finding.hard:
                 own_s = self._holding.own_s([b.rank for b in finding.culprits or finding.candidates])
                 onset_s = max(onset_s, now_s - own_s) if own_s else onset_s
@@ -457,7 +458,7 @@ class Analyzer:
         """Have these ranks done what others waited for?"""
         if known.cause == Cause.DEVICE:
             return True
-        if known.comm >= 0 and known.op and known.op["kind"] < Kind.SEND:
+        if known.comm >= 0 and known.op and is_collective(known.op["kind"]):
             at, size = int(picture.comm_at[known.comm]), int(picture.comm_size[known.comm])
             theirs = np.isin(picture.member_rank[at : at + size], blamed)
             if theirs.sum() == len(blamed):

@@ -16,8 +16,8 @@ from whichrank.analyzer.reasons import FEW, MOST, held_up_by
 from whichrank.locate.waitgraph import WaitGraph, waiters_of
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence, waiting_for
+from whichrank.model.kinds import is_collective
 from whichrank.model.picture import Ints, Picture
-from whichrank.model.rows import Kind
 
 if TYPE_CHECKING:
     from whichrank.analyzer.diagnosis import Diagnosis
@@ -96,5 +96,5 @@ def _ended_elsewhere(picture: Picture, wait: np.void) -> int:
     comm = int(wait["comm"])
     most = int(_done(picture, comm).max(initial=0))
     ops = picture.ops
-    mine = (ops["rank"] == wait["rank"]) & (ops["comm"] == comm) & (ops["kind"] < Kind.SEND) & ~ops["failed"]
+    mine = (ops["rank"] == wait["rank"]) & (ops["comm"] == comm) & is_collective(ops["kind"]) & ~ops["failed"]
     return int((mine & (ops["counter"] <= most)).sum())

@@ -34,10 +34,11 @@ from whichrank.locate.deaths import in_order
 from whichrank.locate.departures import expected
 from whichrank.locate.signatures import CompletedRounds, departed
 from whichrank.locate.strays import LEAST_ALIKE
+from whichrank.model.codes import UNNUMBERED
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import TIME_BLOCKED, Cause, Evidence, Link, waiting_for
+from whichrank.model.kinds import SYNCHRONISING, Kind, is_collective, is_message
 from whichrank.model.picture import Bools, Picture
-from whichrank.model.rows import SYNCHRONISING, UNNUMBERED, Kind
 from whichrank.model.sequence import Tokens
 from whichrank.model.signature import describe, op_name
 
@@ -207,7 +208,7 @@ class Diagnosis:
         """What a sink has to do with the operation that others wait on."""
         wait = facts["wait"]
         where = f"{self.op_name(wait)} on {self.comm_name(int(wait['comm']))}"
-        if wait["kind"] >= Kind.SEND:
+        if is_message(wait["kind"]):
             did = "taken part in" if facts["entered"] else "not answered"
             comm = self.comm_name(int(wait["comm"]))
             return f"has {did} the {self.op_name(wait)} in which rank {int(wait['rank'])} waits on {comm}"
@@ -319,7 +320,7 @@ class Diagnosis:
             It, and whether it left out or added operations.
         """
         found = {}
-        for wait in waits[waits["kind"] < Kind.SEND]:
+        for wait in waits[is_collective(waits["kind"])]:
             ordinal = self._ordinal_of(picture, wait)
             is_extra = None if ordinal is None else self.peers.leaves_alone(int(wait["rank"]), ordinal)
             if is_extra is not None:
@@ -360,7 +361,7 @@ class Diagnosis:
 
     def _ahead_of_peers(self, picture: Picture, wait: Any, cycle: Any) -> bool:
         """Most other members that have entered this round had first done what this rank has left undone elsewhere."""
-        if wait["kind"] >= 32:
+        if is_message(wait["kind"]):
             return False
         rank, info = int(wait["rank"]), self.state.info
         at, size = int(picture.comm_at[wait["comm"]]), int(picture.comm_size[wait["comm"]])
@@ -368,7 +369,7 @@ class Diagnosis:
         others = [int(r) for r in picture.member_rank[at : at + size][entered] if r not in (rank, -1)]
         for owed in cycle:
             comm = int(owed["comm"])
-            if comm == wait["comm"] or owed["kind"] >= 32:
+            if comm == wait["comm"] or is_message(owed["kind"]):
                 continue
             sisters = [i for i, c in enumerate(info) if c.desc == info[comm].desc and c.size == info[comm].size]
             done = [
@@ -393,7 +394,7 @@ class Diagnosis:
         pairs = {
             (int(w["rank"]), picture.group_rank_to_rank(int(w["comm"]), int(w["peer"])))
             for w in waits
-            if w["kind"] >= 32 and w["peer"] >= 0
+            if is_message(w["kind"]) and w["peer"] >= 0
         }
         comm = int(oldest["comm"])
         members = picture.member_rank[picture.comm_at[comm] : picture.comm_at[comm] + picture.comm_size[comm]]
@@ -402,7 +403,7 @@ class Diagnosis:
         # A receive from any source may wait for somebody who never sent: nothing is known of the network then.
         any_source = bool((waits["kind"] == Kind.RECV_ANY).any())
         entered = (
-            (Evidence(what="members that have entered", value=len(members)),) if oldest["kind"] < Kind.SEND else ()
+            (Evidence(what="members that have entered", value=len(members)),) if is_collective(oldest["kind"]) else ()
         )
         dead = self.state.paths.dead_pairs(picture, graph.waiting)
         apart, done = ([], "") if dead else self._complete_elsewhere(picture, waits, oldest)

@@ -42,8 +42,8 @@ from whichrank.locate.messages import message_ends, message_of
 from whichrank.locate.signatures import with_completed
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import IN_OPERATION, RAISED_ALIKE, Cause, Evidence, Reason
+from whichrank.model.kinds import Kind, is_message
 from whichrank.model.picture import WAITS, Bools, Ints, Picture
-from whichrank.model.rows import Kind
 from whichrank.model.signature import has_free_sizes
 
 BLOCKED_S = 1.0
@@ -320,7 +320,7 @@ def _went_further(picture: Picture, ranks: list[int]) -> Bools:
     least = np.full(len(picture.comm_size), np.iinfo(np.int64).max)
     np.minimum.at(least, comm[theirs], picture.member_issued[theirs])
     ops = picture.ops
-    further = (ops["kind"] >= Kind.SEND) | (least[ops["comm"]] < ops["counter"].astype(np.int64))
+    further = is_message(ops["kind"]) | (least[ops["comm"]] < ops["counter"].astype(np.int64))
     found = np.zeros(len(picture.present), np.bool_)
     found[ops["rank"][further]] = True
     return found
@@ -377,7 +377,7 @@ def _unread_peers(diagnosis: Diagnosis, picture: Picture, rank: int) -> list[int
     found: set[int] = set()
     ops, messages = picture.ops, message_ends(picture)
     for op in ops[ops["rank"] == rank]:
-        if op["kind"] >= Kind.SEND:
+        if is_message(op["kind"]):
             found |= _unread_partner(picture, op, messages)
             continue
         members = np.arange(picture.comm_size[op["comm"]]) + picture.comm_at[op["comm"]]

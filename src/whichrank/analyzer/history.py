@@ -16,10 +16,11 @@ from whichrank.analyzer.growing import Growing
 from whichrank.detect.period import Sequence
 from whichrank.detect.steps import Steps
 from whichrank.locate.signatures import Skew, confirm_skew
+from whichrank.model.kinds import is_collective, is_message
 from whichrank.model.roles import role_of_description
-from whichrank.model.rows import Kind
-from whichrank.model.sequence import Edit, Tokens
+from whichrank.model.sequence import Edit, Shapes, Tokens
 from whichrank.model.signature import mix, signatures
+from whichrank.model.stable_hash import stable_hash
 from whichrank.model.telemetry import CommInfo
 
 RECENT_ITERATIONS = 8
@@ -63,7 +64,7 @@ class History:
     def add_comms(self, info: list[CommInfo]) -> None:
         """Learn communicators by their index in `info`."""
         for c in info[len(self._comm_key) :]:
-            key = hash((c.name, tuple(c.members))) & 0x7FFFFFFF
+            key = stable_hash(c.name, np.array(c.members, np.int64))
             self._comm_key.append(key)
             self._key_column.append(np.array([key], np.uint64))
             self._desc.append((c.desc, c.size))
@@ -82,11 +83,11 @@ class History:
         for value, at in zip(values.tolist(), first.tolist(), strict=True):
             if value not in self._token_comm:
                 kind = int(rows["kind"][at])
-                if role_of_description(self._desc[int(comm[at])][0]) in ("dp", "edp") and kind < Kind.SEND:
+                if role_of_description(self._desc[int(comm[at])][0]) in ("dp", "edp") and is_collective(kind):
                     self._closing.add(value)
-                self._token_comm[value] = -1 if kind >= Kind.SEND else int(keys[at])
-                sign = (kind, int(rows["count"][at])) if kind >= Kind.SEND else int(signs[at])
-                self._token_shape[value] = hash((self._desc[int(comm[at])], sign))
+                self._token_comm[value] = -1 if is_message(kind) else int(keys[at])
+                sign = (kind, int(rows["count"][at])) if is_message(kind) else (int(signs[at]),)
+                self._token_shape[value] = stable_hash(*self._desc[int(comm[at])], *sign)
         return tokens
 
     def same_group(self, a: int, b: int) -> bool:
@@ -109,10 +110,10 @@ class History:
         """What a token is on any communicator of the same description and size."""
         return self._token_shape.get(token, token)
 
-    def shapes_of(self, tokens: Tokens) -> Tokens:
-        """As `shape_of`, for each of these, as a hash."""
+    def shapes_of(self, tokens: Tokens) -> Shapes:
+        """As `shape_of`, for each of these."""
         values, at = np.unique(tokens, return_inverse=True)
-        return np.array([self.shape_of(t) & 0xFFFFFFFF for t in values.tolist()], np.uint32)[at.reshape(-1)]
+        return np.array([self.shape_of(t) for t in values.tolist()], np.int64)[at.reshape(-1)]
 
     def feed(
         self,

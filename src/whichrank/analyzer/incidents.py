@@ -17,6 +17,7 @@ import msgspec
 
 from whichrank.analyzer.reasons import was_observed
 from whichrank.analyzer.state import JobState
+from whichrank.model.codes import UNNUMBERED, SensorState
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import (
     Cause,
@@ -35,7 +36,6 @@ from whichrank.model.incident import (
 from whichrank.model.next_steps import needs_processes
 from whichrank.model.plain_text import is_host_name, is_job_name
 from whichrank.model.roles import infer_role
-from whichrank.model.rows import UNNUMBERED, SensorState
 from whichrank.model.signature import dtype_name, kind_name, op_bytes, op_name
 
 LISTED_VICTIMS = 1024

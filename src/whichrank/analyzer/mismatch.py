@@ -16,8 +16,8 @@ from whichrank.locate.splits import Misfit
 from whichrank.locate.strays import LEAST_ALIKE
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence
+from whichrank.model.kinds import is_collective
 from whichrank.model.picture import Picture
-from whichrank.model.rows import Kind
 from whichrank.model.signature import signatures
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _sister_side(diagnosis: Diagnosis, picture: Picture, c: Contradiction) -> in
         return None
     sisters = [i for i, s in enumerate(infos) if i != c.comm and s.desc == info.desc and s.size == info.size]
     rows = picture.ops
-    at = np.isin(rows["comm"], sisters) & (rows["counter"] == c.counter) & (rows["kind"] < Kind.SEND)
+    at = np.isin(rows["comm"], sisters) & (rows["counter"] == c.counter) & is_collective(rows["kind"])
     seen = set(signatures(rows[at]).tolist()) if at.any() else set()
     sides = {side for sign, side in zip(signatures(c.ops).tolist(), c.sides, strict=True) if sign in seen}
     return sides.pop() if len(sides) == 1 else None

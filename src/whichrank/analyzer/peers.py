@@ -12,7 +12,7 @@ import numpy as np
 from whichrank.analyzer.history import Frontiers, History
 from whichrank.locate.signatures import Skew
 from whichrank.locate.strays import Stray, lone, stray
-from whichrank.model.sequence import Edit, Tokens
+from whichrank.model.sequence import Edit, Shapes, Tokens
 
 COMPARED = 4096
 """Operations of each rank, at most."""
@@ -87,7 +87,7 @@ class Peers:
         h, spans = self._history, self._spans(self._peers_of(rank))
         begin = max(max(first for first, _ in spans.values()), max(last for _, last in spans.values()) - COMPARED)
         shapes = {r: h.shapes_of(h.sequence(r).tokens[begin - a :]) for r, (a, b) in spans.items() if begin <= b}
-        mine = shapes.pop(rank, np.zeros(0, np.uint32))[: max(ordinal - h.shift_of(rank) - begin + 1, 0)]
+        mine = shapes.pop(rank, np.zeros(0, np.int64))[: max(ordinal - h.shift_of(rank) - begin + 1, 0)]
         theirs = lone(mine, list(shapes.values())) if len(mine) else None
         if theirs is None:
             return None
@@ -111,7 +111,7 @@ class Peers:
         return self._judge(rank, found, tokens, shapes, begin + h.shift_of(rank), period)
 
     def _judge(
-        self, rank: int, found: Stray, tokens: dict[int, Tokens], shapes: dict[int, Tokens], first: int, period: int
+        self, rank: int, found: Stray, tokens: dict[int, Tokens], shapes: dict[int, Shapes], first: int, period: int
     ) -> Skew | None:
         """The stray as an edit of one communicator, if another member of it has gone on as usual."""
         at = found.at
@@ -135,7 +135,7 @@ class Peers:
         edit = Edit(first + at, missing, extra, period)
         return Skew(rank, key, edit, found.lasted // period, WITNESS)
 
-    def _own_tokens(self, tokens: Tokens, shapes: Tokens, wanted: Tokens) -> tuple[int, ...]:
+    def _own_tokens(self, tokens: Tokens, shapes: Shapes, wanted: Shapes) -> tuple[int, ...]:
         """What a rank's own token is for each of these shapes; -1 if it has none or several."""
         own = []
         for shape in wanted.tolist():

@@ -31,10 +31,11 @@ from whichrank.analyzer.acting import (
 from whichrank.analyzer.reasons import is_held_up, reason_of, waits_for_others
 from whichrank.locate.deaths import in_order
 from whichrank.locate.waitgraph import WaitGraph
+from whichrank.model.codes import UNNUMBERED
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import TIME_BLOCKED, Cause, Evidence, Reason, waiting_for
+from whichrank.model.kinds import Kind
 from whichrank.model.picture import Picture
-from whichrank.model.rows import UNNUMBERED, Kind
 from whichrank.model.telemetry import SourceKind, WaitChannel
 
 if TYPE_CHECKING:

@@ -17,10 +17,11 @@ from whichrank.analyzer.diagnosis import Diagnosis
 from whichrank.analyzer.growing import Growing
 from whichrank.analyzer.state import JobState
 from whichrank.locate.signatures import Skew, deviants, sides_of
+from whichrank.model.codes import Status
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import SKEWED, Cause, Evidence
+from whichrank.model.kinds import is_collective
 from whichrank.model.picture import OPS, Bools, Picture
-from whichrank.model.rows import Kind, Status
 from whichrank.model.sequence import Edit
 
 Ints = NDArray[np.int64]
@@ -69,7 +70,7 @@ class Rounds:
         self._learn(state)
         member = state.group_ranks(comm, records["rank"])
         row = records["row"]
-        good = (row["kind"] < Kind.SEND) & (row["counter"] > 0) & (member >= 0) & (self._size.rows[comm] > 1)
+        good = is_collective(row["kind"]) & (row["counter"] > 0) & (member >= 0) & (self._size.rows[comm] > 1)
         good &= row["status"] == Status.DONE  # what fails is told by what becomes of the job
         comm, member, row = comm[good], member[good], row[good]
         counter, sign = row["counter"], (signs[good] >> np.uint64(32)).astype(np.uint32)

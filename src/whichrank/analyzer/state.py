@@ -18,8 +18,9 @@ from whichrank.analyzer.paths import Paths
 from whichrank.analyzer.rank_columns import RankColumns
 from whichrank.locate.deaths import Ends
 from whichrank.locate.interruption import GRACE_S, Interruption
+from whichrank.model.codes import SPLITS, Status, WaitHow
+from whichrank.model.kinds import Kind
 from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS, Bools, Floats, Picture, Recorded
-from whichrank.model.rows import SPLITS, Kind, Status, WaitHow
 from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_TOLD, Batch, CommInfo, Event, ProcessState, Stack
 
 UNKNOWN_DELAY_S = 10.0

@@ -15,8 +15,8 @@ import numpy as np
 from whichrank.analyzer.diagnosis import Diagnosis
 from whichrank.locate.fronts import with_fronts
 from whichrank.locate.waitgraph import WaitGraph, build
+from whichrank.model.kinds import Kind, is_message
 from whichrank.model.picture import Ints, Picture
-from whichrank.model.rows import Kind
 
 _NOBODY = np.zeros(0, np.int64)
 _ANY_AGE_S = -np.inf
@@ -87,8 +87,7 @@ def among(waits: tuple[Waiting, ...], ranks: Ints) -> tuple[Waiting, ...]:
 
 
 def _name(diagnosis: Diagnosis, wait: np.void) -> str:
-    is_message = wait["kind"] >= Kind.SEND
-    what = Kind(int(wait["kind"])).name.lower() if is_message else diagnosis.op_name(wait)
+    what = Kind(int(wait["kind"])).name.lower() if is_message(wait["kind"]) else diagnosis.op_name(wait)
     return f"{what} on {diagnosis.comm_name(int(wait['comm']))}"
 
 

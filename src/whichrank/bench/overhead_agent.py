@@ -161,7 +161,8 @@ def _shared_memory() -> str | None:
 
 def _load(directory: str, rank: int, world: int, ops_per_s: int, frames: bool) -> None:
     """In a rank process: write operations at an even rate, a hundred bursts a second, until killed."""
-    from whichrank.sensors.abi import DONE, WAIT_CALL, Core, Kind, Op
+    from whichrank.model.kinds import Kind
+    from whichrank.sensors.abi import DONE, WAIT_CALL, Core, Op
     from whichrank.sensors.native import CORE, native_path
     from whichrank.sensors.process import Identity
 

@@ -18,7 +18,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.rows import INFLIGHT_ROW, RECORD, WAIT, Kind, SensorState, Status, WaitHow
+from whichrank.model.codes import SensorState, Status, WaitHow
+from whichrank.model.kinds import Kind
+from whichrank.model.rows import INFLIGHT_ROW, RECORD, WAIT
 from whichrank.model.telemetry import (
     COMM_ROW,
     INFLIGHT_TOLD,

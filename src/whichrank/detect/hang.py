@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Protocol, TypedDict
 
 from whichrank.model.finding import Finding
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import BARRIERS, Kind
 from whichrank.model.signature import op_bytes
 
 CONFIRM_S = 0.6
@@ -106,7 +106,7 @@ def is_barrier(op: dict[str, int] | None) -> bool:
     """A barrier, or an all-reduce of less than four bytes, which serves as one."""
     if not op:
         return False
-    if op["kind"] in (Kind.BARRIER, Kind.MONITORED_BARRIER):
+    if op["kind"] in BARRIERS:
         return True
     size = op_bytes(op["dtype"], op["count"])
     return op["kind"] == Kind.ALL_REDUCE and size is not None and size < BARRIER_BYTES

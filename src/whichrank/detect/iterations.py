@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.model.iterations import ITERATION, OP, SPAN_NS, STEP, Ints, Window, key_of
+from whichrank.model.kinds import is_collective, is_message
 from whichrank.model.places import joined, places, those
-from whichrank.model.rows import Kind
 from whichrank.model.signature import mix
 
 KEPT: Final = 2048
@@ -347,16 +347,16 @@ class Iterations:
         rows["iteration"], rows["end_ns"] = begin["counter"], end["at_ns"]
         rows["total_s"] = (end["at_ns"] - begin["at_ns"]) / 1e9
         rows["own_s"] = rows["total_s"] - (blocked.until(to_key) - blocked.until(from_key)) / 1e9
-        rows["messages"] = np.bincount(of, ops["kind"] >= Kind.SEND, len(begin))
+        rows["messages"] = np.bincount(of, is_message(ops["kind"]), len(begin))
         sort, turned = (
             mix(kinds[ops["comm"]], ops["kind"].astype(np.uint64) << 16 | place)
             for place in (ops["stage"], np.where(ops["offset"] > 0, FROM_HERE | ops["offset"], ops["stage"]))
         )
         rows["pattern"], rows["turned"] = _sums(sort, of, len(begin)), _sums(turned, of, len(begin))
-        talk = np.flatnonzero((ops["kind"] >= Kind.SEND) & (ops["peer"] >= 0))
+        talk = np.flatnonzero(is_message(ops["kind"]) & (ops["peer"] >= 0))
         talks = np.unique(ops["rank"][talk].astype(np.int64) << 32 | ops["peer"][talk])
         self._talks = np.union1d(self._talks, talks)[:MOST_TALKS]
-        is_root = (ops["peer"] == ops["rank"]) & (ops["kind"] < Kind.SEND)
+        is_root = (ops["peer"] == ops["rank"]) & is_collective(ops["kind"])
         rows["roots"] = _sums(sort[is_root], of[is_root], len(begin))
         self.rows[begin["rank"], begin["counter"] % self.kept] = rows
         np.maximum.at(self.latest, begin["rank"], begin["counter"])

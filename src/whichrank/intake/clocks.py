@@ -9,17 +9,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.rows import Kind
-
-_AT_ONCE: Final = (
-    Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.ALL_TO_ALL, Kind.BARRIER, Kind.ALL_REDUCE_COALESCED,
-    Kind.ALL_GATHER_COALESCED, Kind.REDUCE_SCATTER_COALESCED,
-)  # fmt: skip
+from whichrank.model.kinds import SYNCHRONISING
 
 
 def on_one_clock(records: Mapping[int, NDArray[Any]]) -> dict[int, int]:
@@ -63,7 +58,7 @@ def _tables(
     records: Mapping[int, NDArray[Any]], ranks: NDArray[np.int64]
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """Of each communicator the places of its members in `ranks`, and when each operation ended, (M, N); NaN unknown."""
-    rows = [mine[np.isin(mine["row"]["kind"], _AT_ONCE)] for _, mine in sorted(records.items())]
+    rows = [mine[np.isin(mine["row"]["kind"], list(SYNCHRONISING))] for _, mine in sorted(records.items())]
     place = np.repeat(np.arange(len(ranks)), [len(mine) for mine in rows])
     if not rows:
         return []

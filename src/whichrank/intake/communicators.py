@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+
+import numpy as np
+
+from whichrank.model.stable_hash import stable_hash
 
 Key = tuple[str, tuple[int, ...]]
 """Name and members."""
@@ -13,7 +16,8 @@ Key = tuple[str, tuple[int, ...]]
 
 def comm_id_of(key: Key) -> int:
     """A number for a communicator: the same for the same name and members, never 0."""
-    return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=8).digest(), "little") >> 1 | 1
+    name, members = key
+    return stable_hash(name, np.array(members, np.int64)) | 1
 
 
 @dataclass(frozen=True, eq=False)

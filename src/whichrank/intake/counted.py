@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from whichrank.intake.flight_dump import COMPLETED, ENTRY, SCHEDULED, UNKNOWN_DTYPE, Dump, Group
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 
 
 class Counted(NamedTuple):

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from whichrank.errors import FormatError
 from whichrank.intake.plain_pickle import load_plain
 from whichrank.intake.plain_text import for_people
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind, is_collective, is_message
 
 ENTRY: Final = np.dtype(
     [
@@ -285,7 +285,7 @@ def _status(about: Mapping[str, Any]) -> tuple[int, int]:
 
 def _hides_messages(entries: NDArray[Any]) -> bool:
     """Is more counted between two collectives of a group than is recorded?"""
-    rows = entries[(entries["op"] > 0) & (entries["kind"] < Kind.SEND)]
+    rows = entries[(entries["op"] > 0) & is_collective(entries["kind"])]
     rows = rows[np.lexsort((rows["record"], rows["group"]))]
     same = rows["group"][1:] == rows["group"][:-1]
     counted, recorded = (np.diff(rows[name])[same] for name in ("op", "seq"))
@@ -325,7 +325,7 @@ def _entries(raw: list[Any], groups: dict[str, Group], index: dict[str, int]) ->
     rows["count"], rows["out_count"] = _elements(columns["input_sizes"]), _elements(columns["output_sizes"])
     types, of = _distinct(_all_of(_TEXT, [types[0] if types else "" for types in columns["input_dtypes"]]))
     rows["dtype"] = np.array([DTYPES.get(name, UNKNOWN_DTYPE) for name in types])[of]
-    of_kind = rows["kind"] >= Kind.SEND
+    of_kind = is_message(rows["kind"])
     rows["p2p"] = _all_of(_BOOL, columns["is_p2p"]) if "is_p2p" in raw[0] else of_kind
     rows["p2p"] |= of_kind
     if (rows["kind"] == Kind.NONE).all() and not rows["whole"].any():

@@ -27,7 +27,8 @@ from whichrank.intake.communicators import Communicator, Communicators
 from whichrank.intake.facts import Fact
 from whichrank.intake.flight_dump import COMPLETED, OF_ALL, Dump
 from whichrank.intake.telling import SINCE_NS, ended_batch, rank_row
-from whichrank.model.rows import UNNUMBERED, Flag, Kind, Status
+from whichrank.model.codes import UNNUMBERED, Flag, Status
+from whichrank.model.kinds import Kind, is_message
 from whichrank.model.signature import UNKNOWN_REDUCE_OP
 from whichrank.model.telemetry import (
     COMM_ROW,
@@ -399,7 +400,7 @@ class _Pairs:
         self._told = {one.rank: one for one in told}
         self._open: dict[tuple[Communicator, int, int, int], int] = {}
         for one in told:
-            rows = one.entries[~one.is_done & (one.entries["kind"] >= Kind.SEND)]
+            rows = one.entries[~one.is_done & is_message(one.entries["kind"])]
             for group, kind, peer in rows[["group", "kind", "peer"]].tolist():
                 at = one.comm[group], one.rank, kind, peer
                 self._open[at] = self._open.get(at, 0) + 1
@@ -415,7 +416,7 @@ class _Pairs:
             member = one.members[comm]
             peer = 1 - comm.places[one.rank]
             return [(int(kind), peer, member.messages, member.messages_done) for kind in (Kind.SEND, Kind.RECV)]
-        rows = one.entries[(one.entries["group"] == group) & (one.entries["kind"] >= Kind.SEND)]
+        rows = one.entries[(one.entries["group"] == group) & is_message(one.entries["kind"])]
         kinds, counts = np.unique(rows[["kind", "peer"]], return_counts=True)
         found = []
         for (kind, peer), count in zip(kinds.tolist(), counts.tolist(), strict=True):
@@ -428,7 +429,7 @@ class _Pairs:
         """The counter of each operation: of its communicator, or of its kind and peer; and which messages have none."""
         rows, is_open = one.entries, ~one.is_done
         number = rows["seq"].astype(np.int64)
-        pair = rows["p2p"] & (rows["kind"] >= Kind.SEND)
+        pair = rows["p2p"] & is_message(rows["kind"])
         of_two = np.array([len(comm.members) == 2 for comm in one.comm] or [False])[rows["group"]]
         number = np.where(pair & of_two, rows["p2p_seq"], number)
         far = np.flatnonzero(pair & ~of_two)

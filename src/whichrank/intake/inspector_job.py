@@ -20,7 +20,7 @@ from whichrank.intake.communicators import comm_id_of
 from whichrank.intake.flight_dump import UNKNOWN_DTYPE
 from whichrank.intake.inspector import OP, Inspected
 from whichrank.intake.telling import SINCE_NS, batch_of, steps_among
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 from whichrank.model.signature import UNKNOWN_REDUCE_OP
 from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo
 

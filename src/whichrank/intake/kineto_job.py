@@ -19,7 +19,7 @@ from whichrank.intake.communicators import Key, comm_id_of
 from whichrank.intake.flight_dump import DTYPES, UNKNOWN_DTYPE
 from whichrank.intake.kineto import Trace
 from whichrank.intake.telling import FIRST_STEP, SINCE_NS, batch_of, steps_among
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 from whichrank.model.signature import UNKNOWN_REDUCE_OP
 from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo
 

@@ -28,7 +28,7 @@ from typing import IO, Final, NamedTuple
 from whichrank.errors import FormatError
 from whichrank.intake.counted import Counted, dump_of
 from whichrank.intake.flight_dump import NOT_KNOWN, Dump, Group
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 
 HINT: Final = b"[save_count "
 MOST_OPS: Final = 1 << 24

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from whichrank.errors import FormatError
 from whichrank.intake.communicators import comm_id_of
 from whichrank.intake.telling import SINCE_NS, batch_of, steps_among
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind, is_message
 from whichrank.model.signature import UNKNOWN_REDUCE_OP
 from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo
 
@@ -254,8 +254,8 @@ def _place(
 
 def _counters(comm: NDArray[Any], row: NDArray[Any]) -> NDArray[np.int64]:
     """Collectives count by communicator, messages by direction and peer, in the order of issue."""
-    is_message = row["kind"] >= Kind.SEND
-    key = np.stack((comm.astype(np.int64), np.where(is_message, row["kind"], 0), np.where(is_message, row["peer"], -1)))
+    sent = is_message(row["kind"])
+    key = np.stack((comm.astype(np.int64), np.where(sent, row["kind"], 0), np.where(sent, row["peer"], -1)))
     _, of = np.unique(key, axis=1, return_inverse=True)
     of = of.reshape(-1)
     order = np.argsort(of, kind="stable")

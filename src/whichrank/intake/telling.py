@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.intake.facts import Fact
-from whichrank.model.rows import Kind, Status
+from whichrank.model.codes import Status
+from whichrank.model.kinds import Kind, is_collective
 from whichrank.model.telemetry import COMM_ROW, RANK_ROW, RECORD_TOLD, VERSION, Batch, CommInfo, ProcessState
 
 SINCE_NS: Final = 10**9
@@ -67,7 +68,7 @@ def rank_row(rank: int, world_size: int, read_ns: int, issued: int) -> NDArray[A
 def _comm_rows(rank: int, infos: list[CommInfo], records: NDArray[Any]) -> NDArray[Any]:
     rows = np.zeros(len(infos), COMM_ROW)
     rows["rank"], rows["state"] = rank, 1
-    is_round = records["row"]["kind"] < Kind.SEND
+    is_round = is_collective(records["row"]["kind"])
     for row, info in zip(rows, infos, strict=True):
         mine = records["row"]["counter"][is_round & (records["comm"] == info.comm_id)]
         row["comm_id"], row["group_rank"] = info.comm_id, info.members.index(rank)

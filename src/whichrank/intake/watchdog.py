@@ -29,7 +29,7 @@ from whichrank.intake.flight_dump import (
     Group,
 )
 from whichrank.intake.log_time import UNTIMED, torch_time_s
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 
 HINTS: Final = ("last enqueued", "Last enqueued", "Watchdog caught")
 MOST_RANK: Final = 1 << 20

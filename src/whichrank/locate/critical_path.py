@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.model.iterations import SPAN_NS, Floats, Ints, key_of
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind, is_collective, is_message
 from whichrank.model.signature import mix
 
 ISSUE, BLOCK, END = 0, 1, 2
@@ -217,7 +217,7 @@ def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size:
         return None
     of, count_in = _rounds(ops)
     size = np.zeros(len(count_in), np.int64)
-    size[of] = np.where(ops["kind"] < Kind.SEND, comm_size[ops["comm"]], 2)
+    size[of] = np.where(is_collective(ops["kind"]), comm_size[ops["comm"]], 2)
     whole = count_in == size
     # A future is seen to be ready a moment after the step that waited for it may have been counted: not of these steps.
     blocked = np.flatnonzero((ops["blocked_ns"] > 0) & (ops["end_ns"] - ops["blocked_ns"] < steps["at_ns"][at, -1]))
@@ -225,7 +225,7 @@ def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size:
     transfer_s = np.full(len(count_in), np.inf)
     np.minimum.at(transfer_s, of, lasted_s)
     longest_s = np.full(len(count_in), -np.inf)
-    collective = (ops["kind"] < Kind.SEND) & whole[of]
+    collective = is_collective(ops["kind"]) & whole[of]
     np.maximum.at(longest_s, of[collective], lasted_s[collective])
     spread_s = np.where(np.isfinite(longest_s), longest_s - transfer_s, np.nan)
     after, since_s = _rounds_before(of, ops, len(count_in)), _since_the_one_before(ops)
@@ -276,7 +276,7 @@ def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size:
 
 def _rounds_before(of: Ints, ops: np.ndarray[Any, Any], rounds: int) -> Ints:
     """Of each round of a collective the one before it on the same communicator, -1 none."""
-    collective = np.flatnonzero(ops["kind"] < Kind.SEND)
+    collective = np.flatnonzero(is_collective(ops["kind"]))
     key, first = np.unique(_in_turn(ops[collective]), return_index=True)
     mine = of[collective[first]]
     after = np.full(rounds, -1, np.int64)
@@ -290,9 +290,9 @@ def _since_the_one_before(ops: np.ndarray[Any, Any]) -> Floats:
 
     Below zero if it ended before that one.
     """
-    order = np.lexsort((_in_turn(ops), ops["rank"], ops["kind"] >= Kind.SEND))
+    order = np.lexsort((_in_turn(ops), ops["rank"], is_message(ops["kind"])))
     at = ops[order]
-    follows = (np.diff(at["rank"]) == 0) & (np.diff(_in_turn(at)) == 1) & (at["kind"][1:] < Kind.SEND)
+    follows = (np.diff(at["rank"]) == 0) & (np.diff(_in_turn(at)) == 1) & is_collective(at["kind"][1:])
     begun_ns = at["issue_ns"].copy()
     begun_ns[1:][follows] = np.maximum(begun_ns[1:], at["end_ns"][:-1])[follows]
     lasted_s = np.empty(len(ops))

@@ -19,8 +19,9 @@ import numpy as np
 
 from whichrank.locate.signatures import contradictions
 from whichrank.locate.waitgraph import edges_of, overtaken
+from whichrank.model.codes import UNNUMBERED, WaitHow
+from whichrank.model.kinds import Kind, is_message
 from whichrank.model.picture import WAITS, Bools, Ints, Picture
-from whichrank.model.rows import UNNUMBERED, Kind, WaitHow
 
 OVERTAKEN, CONTRADICTS, SURE, UNREAD, SENDS, OLDEST = range(6)
 """Why an operation does not end, the best reason first: it has, for others; it contradicts what others issued; another
@@ -72,4 +73,4 @@ def _may_be_answered(waits: np.ndarray[Any, Any], ordinal: Ints) -> Bools:
     _, rank = np.unique(waits["rank"], return_inverse=True)
     oldest = np.full(int(rank.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(oldest, rank, ordinal)
-    return np.asarray((waits["kind"] >= Kind.SEND) & (waits["counter"] >= UNNUMBERED) & (ordinal > oldest[rank]))
+    return np.asarray(is_message(waits["kind"]) & (waits["counter"] >= UNNUMBERED) & (ordinal > oldest[rank]))

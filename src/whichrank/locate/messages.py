@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from whichrank.model.kinds import Kind
 from whichrank.model.picture import Picture
-from whichrank.model.rows import Kind
 from whichrank.model.signature import op_bytes
 
 

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from whichrank.locate.departures import departures
 from whichrank.locate.messages import message_ends, sizes_differ
 from whichrank.locate.splits import Misfit, misfit_rounds
+from whichrank.model.codes import UNNUMBERED, Flag
+from whichrank.model.kinds import Kind, is_collective
 from whichrank.model.picture import Bools, Ints, Picture
-from whichrank.model.rows import UNNUMBERED, Flag, Kind
 from whichrank.model.sequence import Edit, Tokens
 from whichrank.model.signature import signatures
 
@@ -69,7 +70,7 @@ def contradictions(picture: Picture, completed: CompletedRounds | None = None) -
         completed: Knows the latest rounds that members have completed.
     """
     ops = picture.ops
-    collective = np.flatnonzero((ops["kind"] < Kind.SEND) & (ops["counter"] > 0))
+    collective = np.flatnonzero(is_collective(ops["kind"]) & (ops["counter"] > 0))
     found: list[Contradiction] = []
     if len(collective):
         rows = ops[collective]

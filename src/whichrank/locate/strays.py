@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whichrank.model.sequence import Tokens
+from whichrank.model.sequence import Shapes
 
 LEAST_ALIKE = 12
 """Operations that make a position, before the first that differs."""
@@ -40,7 +40,7 @@ class Stray:
     """As many too few would explain it as well, or too many."""
 
 
-def stray(rank: int, tokens: Mapping[int, Tokens]) -> Stray | None:
+def stray(rank: int, tokens: Mapping[int, Shapes]) -> Stray | None:
     """Has this rank left the peers that it had?
 
     Args:
@@ -68,7 +68,7 @@ def stray(rank: int, tokens: Mapping[int, Tokens]) -> Stray | None:
     return best if _agree(best, peers, tokens) else None
 
 
-def lone(mine: Tokens, others: Sequence[Tokens]) -> int | None:
+def lone(mine: Shapes, others: Sequence[Shapes]) -> int | None:
     """What all others did where this rank, after the same operations, has just done something else.
 
     Args:
@@ -86,14 +86,14 @@ def lone(mine: Tokens, others: Sequence[Tokens]) -> int | None:
     return there[0]
 
 
-def _agree(found: Stray, peers: list[int], tokens: Mapping[int, Tokens]) -> bool:
+def _agree(found: Stray, peers: list[int], tokens: Mapping[int, Shapes]) -> bool:
     """Do enough peers do the same for as long as the stray has followed them since?"""
     end = found.at + max(-found.shift, 0) + found.lasted
     model = tokens[found.peer][:end]
     return sum(_alike(model, tokens[p]) == end for p in peers) >= PEERS
 
 
-def _alike(a: Tokens, b: Tokens) -> int:
+def _alike(a: Shapes, b: Shapes) -> int:
     """How many operations from the beginning on are the same."""
     n = min(len(a), len(b))
     differ = np.flatnonzero(a[:n] != b[:n])

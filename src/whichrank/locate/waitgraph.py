@@ -22,11 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.model.kinds import ROOTED, SYNCHRONISING, Kind
 from whichrank.model.picture import Bools, Floats, Ints, Picture
-from whichrank.model.rows import SYNCHRONISING, Kind
 from whichrank.model.signature import mix
 
-ROOTED = (Kind.BROADCAST, Kind.SCATTER, Kind.GATHER, Kind.REDUCE, Kind.MONITORED_BARRIER)
 MANY = 8
 """Members of a communicator, from which they are many."""
 SEND, RECV, RECV_ANY = int(Kind.SEND), int(Kind.RECV), int(Kind.RECV_ANY)
@@ -216,7 +215,7 @@ def _collective_edges(picture: Picture, rows: Ints) -> tuple[Edges, Ints]:
     # Rooted operations: as long as the root keeps everybody, only the root does.
     kind = waits["kind"][longest]
     root = np.where(kind == Kind.MONITORED_BARRIER, 0, waits["peer"][longest])
-    is_root = np.isin(kind, ROOTED)[member_round] & (group_rank == root[member_round])
+    is_root = np.isin(kind, list(ROOTED))[member_round] & (group_rank == root[member_round])
     root_holds = np.zeros(len(rounds), np.bool_)
     root_holds[member_round[is_root & holds]] = True
     held = np.flatnonzero(holds & (~root_holds[member_round] | is_root))

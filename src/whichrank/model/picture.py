@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.rows import SPLITS
+from whichrank.model.codes import SPLITS
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from whichrank.model.incident import Role
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import BARRIERS, Kind, is_message
 
 _CONTEXT_WORDS = frozenset({"cp", "context", "sp"})
 _DATA_WORDS = frozenset({"dp", "data", "fsdp", "shard", "replicate", "hsdp"})
@@ -63,12 +63,12 @@ def infer_role(
     if not total:
         return ("world", 0.5) if len(members) == world_size else (None, 0.0)
     share = {kind: n / total for kind, n in kinds.items()}
-    p2p = sum(s for kind, s in share.items() if kind >= Kind.SEND)
+    p2p = sum(s for kind, s in share.items() if is_message(kind))
     if p2p > 0.9:
         return "pp", 0.8
     if share.get(Kind.ALL_TO_ALL, 0.0) > 0.5:
         return "ep", 0.7
-    if share.get(Kind.BARRIER, 0.0) + share.get(Kind.MONITORED_BARRIER, 0.0) > 0.9:
+    if sum(share.get(kind, 0.0) for kind in BARRIERS) > 0.9:
         return "ctrl", 0.7
     reduces = share.get(Kind.ALL_REDUCE, 0.0)
     shards = share.get(Kind.ALL_GATHER, 0.0) + share.get(Kind.REDUCE_SCATTER, 0.0)

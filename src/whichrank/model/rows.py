@@ -6,89 +6,11 @@ Columns that leave the node keep these dtypes, so the agent copies memory and pa
 
 from __future__ import annotations
 
-from enum import IntEnum, IntFlag
-
 import numpy as np
 
-UNNUMBERED = 1 << 30
-"""Counters from here on only compare with each other: which operation of its kind it is, is not known."""
-FRAME_BLOCKS, FRAME_CHANNELS, SPLITS, COMM_WINDOW, PAIR_WINDOW, PACES, SENSORS = 8, 8, 64, 1024, 256, 8, 4
+from whichrank.model.codes import SPLITS
 
-
-class Kind(IntEnum):
-    """Kind of an operation; point-to-point kinds are >= SEND, and what is no operation >= STEP."""
-
-    NONE = 0
-    ALL_REDUCE = 1
-    BROADCAST = 2
-    REDUCE = 3
-    ALL_GATHER = 4
-    REDUCE_SCATTER = 5
-    ALL_TO_ALL = 6
-    GATHER = 7
-    SCATTER = 8
-    BARRIER = 9
-    MONITORED_BARRIER = 10
-    ALL_REDUCE_COALESCED = 11
-    ALL_GATHER_COALESCED = 12
-    REDUCE_SCATTER_COALESCED = 13
-    OTHER = 14
-    SEND = 32
-    RECV = 33
-    RECV_ANY = 34
-    REMOTE_CALL = 40  # no operation: a call by torch.distributed.rpc, among the waits only
-    OUTSIDE = 41  # no operation, and in no ring: a receive from another process, seen by the agent
-    MEETING = 42  # no operation: a communicator is being made, among the waits only
-    STEP = 48  # no operation: an optimizer step, among the records
-
-
-SYNCHRONISING = frozenset(
-    {
-        *(Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.ALL_TO_ALL, Kind.BARRIER),
-        *(Kind.ALL_REDUCE_COALESCED, Kind.ALL_GATHER_COALESCED, Kind.REDUCE_SCATTER_COALESCED),
-    }
-)
-"""No member can be done with these before all have entered."""
-
-
-class Flag(IntFlag):
-    """Flags of an operation."""
-
-    END_INFERRED = 1
-    UNEVEN = 2
-    SPLITS_CUT = 4
-    ASYNC = 8
-    FUTURE_TAKEN = 16
-    UNTRACKED = 32
-    FREE_SIZES = 64  # of recordings: its sizes may differ between members
-    FALLBACK = 128
-
-
-class Status(IntEnum):
-    """How an operation ended."""
-
-    DONE = 1
-    FAILED = 2
-    DROPPED = 3
-
-
-class WaitHow(IntEnum):
-    """What a thread blocked on an operation is doing."""
-
-    NONE = 0
-    CALL = 1
-    ENTRY = 2
-    POLL = 3
-    FUTURE = 4  # inferred by the agent, never written by a sensor
-
-
-class SensorState(IntEnum):
-    """State of one sensor of a rank."""
-
-    ABSENT = 0
-    ON = 1
-    FALLBACK = 2
-    FAILED = 3
+FRAME_BLOCKS, FRAME_CHANNELS, COMM_WINDOW, PAIR_WINDOW, PACES, SENSORS = 8, 8, 1024, 256, 8, 4
 
 
 SENSOR_NAMES = ("c10d", "socket", "nccl", "nccl_api")

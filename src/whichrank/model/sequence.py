@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 Tokens = NDArray[np.uint32]
 """One hash per operation of a rank (communicator and signature), in the order of issue."""
+Shapes = NDArray[np.int64]
+"""The same on any communicator of that description and size: what ranks in the same position have alike."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.rows import UNNUMBERED, Flag, Kind
+from whichrank.model.codes import UNNUMBERED, Flag
+from whichrank.model.kinds import BARRIERS, REDUCING, ROOTED, Kind, kinds_that
 
 DTYPES = {
     0: ("uint8", 1), 1: ("int8", 1), 2: ("int16", 2), 3: ("int32", 4), 4: ("int64", 8), 5: ("float16", 2),
@@ -24,17 +25,13 @@ DTYPES = {
 UNKNOWN_REDUCE_OP = 255
 REDUCE_OPS = {0: "sum", 1: "avg", 2: "product", 3: "min", 4: "max", 5: "band", 6: "bor", 7: "bxor", 8: "premul_sum"}
 
-_REDUCES = (Kind.ALL_REDUCE, Kind.REDUCE, Kind.REDUCE_SCATTER, Kind.ALL_REDUCE_COALESCED, Kind.REDUCE_SCATTER_COALESCED)
-_ROOTED = (Kind.BROADCAST, Kind.REDUCE, Kind.GATHER, Kind.SCATTER)
-_BARRIERS = (Kind.BARRIER, Kind.MONITORED_BARRIER)
-
-
 _NO_COUNT, _MAY_BE_UNEVEN, _HAS_REDUCE_OP, _HAS_PEER = (1 << bit for bit in range(4))
 _TRAITS = np.zeros(256, np.uint8)
-_TRAITS[list(_BARRIERS)] |= _NO_COUNT
-_TRAITS[Kind.ALL_TO_ALL] |= _MAY_BE_UNEVEN
-_TRAITS[list(_REDUCES)] |= _HAS_REDUCE_OP
-_TRAITS[[*_ROOTED, *range(Kind.SEND, 256)]] |= _HAS_PEER
+"""Of each kind; of one that is not known the peer is part of the signature."""
+_TRAITS[list(BARRIERS)] |= _NO_COUNT
+_TRAITS[list(kinds_that(lambda t: t.uneven))] |= _MAY_BE_UNEVEN
+_TRAITS[list(REDUCING)] |= _HAS_REDUCE_OP
+_TRAITS[[*kinds_that(lambda t: t.addressed), *range(Kind.SEND, 256)]] |= _HAS_PEER
 
 
 def mix(a: NDArray[np.uint64], b: NDArray[Any]) -> NDArray[np.uint64]:
@@ -94,12 +91,12 @@ def op_bytes(dtype: int, count: int) -> int | None:
 
 def describe(kind: int, dtype: int, count: int, reduce_op: int, peer: int) -> str:
     """The signature in words: `all_reduce of 1024 float32 (sum)`."""
-    if kind in _BARRIERS:
+    if kind in BARRIERS:
         return kind_name(kind)
     text = f"{kind_name(kind)} of {count} {dtype_name(dtype) or 'elements'}"
-    if kind in _REDUCES and reduce_op != UNKNOWN_REDUCE_OP:
+    if kind in REDUCING and reduce_op != UNKNOWN_REDUCE_OP:
         text += f" ({REDUCE_OPS.get(reduce_op, reduce_op)})"
-    if kind in _ROOTED and peer >= 0:
+    if kind in ROOTED and peer >= 0:
         text += f", root {peer}"
     elif kind == Kind.SEND:
         text += f" to {peer}"

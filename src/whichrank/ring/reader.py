@@ -21,7 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.errors import RingFormatError
-from whichrank.model.rows import COMM, CONNECTION, HEADER, RECORD, SPLITS, SPLITS_ROW, Kind
+from whichrank.model.codes import SPLITS
+from whichrank.model.kinds import Kind
+from whichrank.model.rows import COMM, CONNECTION, HEADER, RECORD, SPLITS_ROW
 from whichrank.ring.layout import COMMS, CONNECTIONS, MAGIC, MEMBERS, RECORDS, RING, SPLIT_ROWS, VERSION
 from whichrank.ring.tables import RingLook, Rows, Scratch, offset, same_pair, unchanged
 

@@ -1,65 +1,26 @@
 """The core library as Python sees it: `wr_op`, and the calls that the Python sensor makes.
 
-The hot calls go through `ctypes.PyDLL`: they never block, so letting go of the GIL around each would only cost. The
-numbers repeat those of `native/include/whichrank/ring.h`, since the training process must not import NumPy
-(`model.rows`) for them; a test holds both together.
+The hot calls go through `ctypes.PyDLL`: they never block, so letting go of the GIL around each would only cost.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Any, Final
 
+from whichrank.model.codes import SensorState, Status, WaitHow
 from whichrank.sensors.native import CORE, native_path
 
 if TYPE_CHECKING:
     from whichrank.sensors.process import Identity
 
 
-class Kind(IntEnum):
-    """`enum wr_kind`."""
-
-    ALL_REDUCE = 1
-    BROADCAST = 2
-    REDUCE = 3
-    ALL_GATHER = 4
-    REDUCE_SCATTER = 5
-    ALL_TO_ALL = 6
-    GATHER = 7
-    SCATTER = 8
-    BARRIER = 9
-    MONITORED_BARRIER = 10
-    ALL_REDUCE_COALESCED = 11
-    ALL_GATHER_COALESCED = 12
-    REDUCE_SCATTER_COALESCED = 13
-    SEND = 32
-    RECV = 33
-    RECV_ANY = 34
-
-
-class Flag(IntFlag):
-    """`enum wr_flag`."""
-
-    END_INFERRED = 1
-    UNEVEN = 2
-    SPLITS_CUT = 4
-    ASYNC = 8
-    FUTURE_TAKEN = 16
-    UNTRACKED = 32
-    FALLBACK = 128
-
-
-DONE: Final = 1
-FAILED: Final = 2
-DROPPED: Final = 3
-WAIT_CALL: Final = 1
-WAIT_ENTRY: Final = 2
+DONE, FAILED, DROPPED = int(Status.DONE), int(Status.FAILED), int(Status.DROPPED)
+WAIT_CALL, WAIT_ENTRY = int(WaitHow.CALL), int(WaitHow.ENTRY)
 SENSOR_C10D: Final = 0
-SENSOR_FALLBACK: Final = 2
-SENSOR_FAILED: Final = 3
-SPLITS: Final = 64
+SENSOR_FALLBACK, SENSOR_FAILED = int(SensorState.FALLBACK), int(SensorState.FAILED)
+"""Plain numbers: members of an enum are looked up anew each time, at a microsecond."""
 
 
 class Op(ctypes.Structure):

@@ -15,7 +15,9 @@ from typing import Any, Final
 
 import torch
 
-from whichrank.sensors.abi import SPLITS, Flag, Kind, Op
+from whichrank.model.codes import SPLITS, Flag
+from whichrank.model.kinds import BARRIERS, Kind, is_message
+from whichrank.sensors.abi import Op
 
 OPERATORS: Final = {
     "allreduce_": Kind.ALL_REDUCE,
@@ -97,7 +99,7 @@ class Operator:
     def __init__(self, name: str, overload: Any) -> None:
         self.name = name
         self.kind = OPERATORS[name]
-        self.is_send = self.kind >= Kind.SEND
+        self.is_message = is_message(self.kind)
         self.call = overload
         self._templates: dict[tuple[Any, ...], tuple[bytes, tuple[Any, ...]]] = {}
         arguments = overload._schema.arguments
@@ -136,7 +138,7 @@ class Operator:
         gloo = group.is_gloo(first)
         key = (
             group.slot,
-            group.first_timeout_ms if gloo and self.is_send else group.timeout_ms,
+            group.first_timeout_ms if gloo and self.is_message else group.timeout_ms,
             gloo,
             first.dtype if first is not None else None,
             tuple([t.numel() for t in inputs]),
@@ -225,9 +227,9 @@ def counts_output(kind: Kind, lists: bool) -> bool:
 def signature(op: Op, flags: Flag, inputs: Sequence[int]) -> int:
     """`signature_of` of the C++ sensor: what must agree among all members; 0 where one number cannot say it."""
     kind, head = op.kind, mix(op.kind, op.dtype)
-    if kind in (Kind.BARRIER, Kind.MONITORED_BARRIER):
+    if kind in BARRIERS:
         return mix(kind, 1)
-    if kind >= Kind.SEND:
+    if is_message(kind):
         return mix(op.dtype + 1, op.count)
     if kind == Kind.ALL_TO_ALL:
         return 0 if flags & Flag.UNEVEN else mix(head, op.count)

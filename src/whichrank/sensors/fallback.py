@@ -31,19 +31,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whichrank.errors import SensorError
+from whichrank.model.codes import Flag
+from whichrank.model.kinds import Kind
 from whichrank.sensors import groups, marks, meetings, remote, steps
-from whichrank.sensors.abi import (
-    DONE,
-    DROPPED,
-    FAILED,
-    SENSOR_C10D,
-    SENSOR_FALLBACK,
-    WAIT_ENTRY,
-    Core,
-    Flag,
-    Kind,
-    Op,
-)
+from whichrank.sensors.abi import DONE, DROPPED, FAILED, SENSOR_C10D, SENSOR_FALLBACK, WAIT_ENTRY, Core, Op
 from whichrank.sensors.arguments import LONGEST_TIMEOUT_MS, Group, Operator, operators
 
 if TYPE_CHECKING:
@@ -271,7 +262,7 @@ class Sensor:
                 return None
             reading = operator.read(arguments, group)
             entry = InFlight(ring, reading.op, reading.gloo)
-            if reading.gloo and not operator.is_send:
+            if reading.gloo and not operator.is_message:
                 entry.filled = tuple([tensor.untyped_storage()._cdata for tensor in reading.filled])
                 if self._is_waited_for_unseen():
                     entry.op.flags |= _TAKEN
@@ -297,7 +288,7 @@ class Sensor:
                 self.end(entry, DONE)
                 return
             self.core.op_issued(entry.ring, entry.op)
-            if operator.is_send:
+            if operator.is_message:
                 self.core.op_flag(entry.ring, entry.op, _INFERRED)
                 self._drop_unclaimed()
                 self._issued.entry = entry

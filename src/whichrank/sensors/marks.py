@@ -11,7 +11,8 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from whichrank.sensors.abi import DONE, WAIT_CALL, Flag
+from whichrank.model.codes import Flag
+from whichrank.sensors.abi import DONE, WAIT_CALL
 
 if TYPE_CHECKING:
     from whichrank.sensors.fallback import InFlight, Sensor

@@ -10,7 +10,8 @@ import pytest
 
 from whichrank.agent.inferred import WaitInference
 from whichrank.agent.processes import ThreadLook
-from whichrank.model.rows import COMM, HEADER, INFLIGHT_ROW, PAIR, WAIT, Flag, WaitHow
+from whichrank.model.codes import Flag, WaitHow
+from whichrank.model.rows import COMM, HEADER, INFLIGHT_ROW, PAIR, WAIT
 from whichrank.model.telemetry import ProcessState, WaitChannel
 from whichrank.ring.reader import RingLook, Rows
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
+from whichrank.model.codes import Status, WaitHow
 from whichrank.model.incident import Incident
-from whichrank.model.rows import Kind, Status, WaitHow
+from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import (
     COMM_ROW,
     INFLIGHT_TOLD,

@@ -11,8 +11,9 @@ from simulated import Told
 
 from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
+from whichrank.model.codes import Status
 from whichrank.model.incident import Incident
-from whichrank.model.rows import Kind, Status
+from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import RECORD_TOLD, CommInfo, ProcessState
 
 EVERY_S = 0.5

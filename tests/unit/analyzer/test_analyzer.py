@@ -9,7 +9,7 @@ from batches import CONFIG, T0, Node, S, analyzer, comm_info, records, watch
 from whichrank.analyzer import Analyzer
 from whichrank.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
 from whichrank.model.incident import Cause, Incident, Reason
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import Event, ProcessState
 from whichrank.surface.text import headline
 

@@ -6,7 +6,7 @@ import pytest
 from batches import WORLD, Node, analyzer, watch
 
 from whichrank.model.incident import Cause, Incident
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 
 
 def last_word(kind: Kind, behind: tuple[int, ...]) -> Incident:

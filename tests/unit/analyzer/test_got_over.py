@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from batches import T0, WORLD, Node, S, analyzer, comm_info, last_of, records, watch
 
-from whichrank.model.rows import Status
+from whichrank.model.codes import Status
 from whichrank.model.telemetry import Event, ProcessState
 
 NOW_S = T0 / S

@@ -8,9 +8,9 @@ import pytest
 from batches import T0, WORLD, Node, S, analyzer, comm_info, hung, last_of, records, watch
 
 from whichrank.analyzer import Analyzer
+from whichrank.model.codes import Status
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Incident, Link, Reason, Severity
-from whichrank.model.rows import Status
 from whichrank.model.telemetry import Event, ProcessState, WaitChannel
 
 NOW_S = T0 / S

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from batches import T0, WORLD, Node, S, analyzer, comm_info, hung, last_of, records, watch
 
+from whichrank.model.codes import Status
 from whichrank.model.incident import Cause, Reason
-from whichrank.model.rows import Status
 from whichrank.model.telemetry import Event, ProcessState
 
 NOW_S = T0 / S

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from batches import T0, Node, S, analyzer, comm_info, records, watch
 
+from whichrank.model.codes import Flag
 from whichrank.model.incident import Cause, Incident
-from whichrank.model.rows import Flag, Kind
+from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import SPLITS_TOLD, Event, ProcessState
 
 SENDS = {9: [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16]], 10: [[20 + r] * 4 for r in range(4)]}

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from batches import WORLD, Node, analyzer, comm_info, watch
 
+from whichrank.model.codes import WaitHow
 from whichrank.model.incident import Cause, Incident, Reason
-from whichrank.model.rows import Kind, WaitHow
+from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import WAIT_TOLD, Batch, Event, ProcessState, Source, SourceKind, Stack, WaitChannel
 
 LIBRARY = "/opt/venv/lib/python3.11/site-packages"

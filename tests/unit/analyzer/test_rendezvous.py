@@ -9,8 +9,9 @@ import pytest
 from batches import analyzer, comm_info, watch
 from test_silence import IMPORT, INIT, LONG_S, OWN, RENDEZVOUS, Silent, named
 
+from whichrank.model.codes import WaitHow
 from whichrank.model.incident import Cause, Incident, Reason
-from whichrank.model.rows import Kind, WaitHow
+from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import WAIT_TOLD, ProcessState
 
 

@@ -12,7 +12,7 @@ from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
 from whichrank.locate.signatures import Skew
 from whichrank.model.incident import Cause, Incident
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 from whichrank.model.sequence import Edit
 
 NOW_S = T0 / S

@@ -9,7 +9,7 @@ import pytest
 from batches import CONFIG, Node, analyzer, comm_info, watch
 
 from whichrank.model.incident import Cause, Incident
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import INFLIGHT_TOLD, ProcessState
 
 LONG_S = CONFIG.hang_timeout_s + 8

@@ -11,7 +11,7 @@ import pytest
 from batches import T0, Node, S, comm_info, records
 
 from whichrank.analyzer.state import FRESH_S, MAX_WORLD, JobState
-from whichrank.model.rows import Status
+from whichrank.model.codes import Status
 from whichrank.model.telemetry import (
     COMM_ROW,
     INFLIGHT_TOLD,

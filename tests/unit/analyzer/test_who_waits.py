@@ -7,7 +7,7 @@ from batches import WORLD, Node, analyzer, comm_info
 
 from whichrank.analyzer import Analyzer
 from whichrank.analyzer.who_waits import Waiting, among, who_waits
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import PAIR_ROW
 
 

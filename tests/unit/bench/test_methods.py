@@ -24,7 +24,7 @@ from whichrank.bench.methods.seen import ROUNDS, Seen
 from whichrank.bench.methods.stacks import Stacks
 from whichrank.bench.methods.word import Word
 from whichrank.lab.scenarios import Class
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import PAIR_ROW, ProcessState
 
 LIMITS = Limits(hang_s=5.0, window_s=10.0)

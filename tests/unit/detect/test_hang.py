@@ -10,7 +10,7 @@ from whichrank.config import AnalyzerConfig
 from whichrank.detect.hang import Look, Thresholds, Urgency, is_barrier, suspicious_s, urgency_of
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Link
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 
 NOW_S = 5000.0
 LIMITS = AnalyzerConfig()

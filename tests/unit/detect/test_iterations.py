@@ -10,7 +10,7 @@ from simulated import Call, Compute, Program, Wait, ddp, run, tp_pp_dp
 
 from whichrank.detect.iterations import KEPT, Blocked, Iterations
 from whichrank.model.iterations import OP, STEP, key_of
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 
 MS = 1_000_000
 KINDS = np.arange(4000, dtype=np.uint64) // 1000 + np.uint64(1)

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from whichrank.intake.clocks import behind_ns
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import RECORD_TOLD
 
 HOUR_NS = 3600 * 10**9

@@ -13,7 +13,7 @@ import pytest
 
 from whichrank.errors import FormatError
 from whichrank.intake.flight_dump import COMPLETED, SCHEDULED, parse, rank_in_name, read_json, read_pickle
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 
 
 def entry(record: int = 0, **more: Any) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from whichrank.model.codes import WaitHow
+from whichrank.model.kinds import Kind
 from whichrank.model.picture import OPS, PAIRS, SPLITS_OF, WAITS, Picture
-from whichrank.model.rows import Kind, WaitHow
 
 NOW_S = 1000.0
 

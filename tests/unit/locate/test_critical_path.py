@@ -10,7 +10,7 @@ from simulated import Call, Compute, Program, Wait, ddp, run, tp_pp_dp
 
 from whichrank.locate.critical_path import Course, as_its_peers, course_of
 from whichrank.model.iterations import OP, STEP
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 
 FIRST, LAST = 3, 9
 MS, S = 1_000_000, 1_000_000_000

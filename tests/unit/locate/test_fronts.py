@@ -9,8 +9,9 @@ from job_pictures import Job
 
 from whichrank.locate.fronts import with_fronts
 from whichrank.locate.waitgraph import build
+from whichrank.model.codes import UNNUMBERED
+from whichrank.model.kinds import SYNCHRONISING, Kind
 from whichrank.model.picture import Picture, Recorded
-from whichrank.model.rows import SYNCHRONISING, UNNUMBERED, Kind
 
 
 def picture(job: Job) -> Picture:

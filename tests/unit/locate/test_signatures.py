@@ -11,8 +11,9 @@ from job_pictures import Job
 from numpy.typing import NDArray
 
 from whichrank.locate.signatures import Deviation, confirm_skew, contradictions, deviants
+from whichrank.model.codes import Flag
+from whichrank.model.kinds import Kind
 from whichrank.model.picture import Bools, Ints, Picture
-from whichrank.model.rows import Flag, Kind
 from whichrank.model.sequence import Edit, Tokens
 from whichrank.model.signature import signatures
 

@@ -9,7 +9,7 @@ import pytest
 from job_pictures import NOW_S, Job, main_tid
 
 from whichrank.locate.waitgraph import WaitGraph, build, waiting_for
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 
 SYNCHRONISING = [Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.BARRIER, Kind.ALL_TO_ALL]
 

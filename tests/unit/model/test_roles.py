@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from whichrank.model.incident import Role
+from whichrank.model.kinds import Kind
 from whichrank.model.roles import infer_role, role_of_description
-from whichrank.model.rows import Kind
 
 MEGATRON = {
     "TENSOR_MODEL_PARALLEL_GROUP": "tp",

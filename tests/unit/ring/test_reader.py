@@ -10,7 +10,8 @@ import pytest
 from ring_writer import SEND, RingWriter
 
 from whichrank.errors import RingFormatError
-from whichrank.model.rows import RECORD, Flag, Status
+from whichrank.model.codes import Flag, Status
+from whichrank.model.rows import RECORD
 from whichrank.ring.layout import MEMBERS, RECORDS, RING
 from whichrank.ring.reader import RingReader
 

@@ -12,6 +12,8 @@ import pytest
 import torch
 
 from whichrank.model import rows
+from whichrank.model.codes import Flag, SensorState, Status, WaitHow
+from whichrank.model.kinds import Kind
 from whichrank.ring import layout
 from whichrank.sensors import abi
 from whichrank.sensors.arguments import DTYPE_NUMBERS
@@ -41,18 +43,40 @@ def test_op_has_the_fields_of_the_header_in_order() -> None:
     assert names == [field[0] for field in abi.Op._fields_]
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [(abi.Kind, rows.Kind), (abi.Flag, rows.Flag)])
-def test_numbers_are_those_of_the_model(ours: type[IntEnum | IntFlag], theirs: type[IntEnum | IntFlag]) -> None:
-    known = {member.name: member.value for member in theirs}
-    assert {member.name: member.value for member in ours}.items() <= known.items()
+def numbers_of(enum: str) -> dict[str, int]:
+    """The members of an enum of the header: `WR_A = 1, WR_B` is {"WR_A": 1, "WR_B": 2}."""
+    header = re.sub(r"/\*.*?\*/", "", (native_path(INCLUDE) / "whichrank" / "ring.h").read_text(), flags=re.DOTALL)
+    body = re.search(rf"enum {enum} {{(.*?)}};", header, flags=re.DOTALL)
+    assert body is not None
+    numbers: dict[str, int] = {}
+    for member in filter(None, map(str.strip, body.group(1).split(","))):
+        name, _, value = (part.strip() for part in member.partition("="))
+        one, _, bits = value.partition("<<")
+        known = int(one.strip("u ")) << int(bits or 0) if value else max(numbers.values(), default=-1) + 1
+        numbers[name] = known
+    return numbers
 
 
-def test_states_are_those_of_the_model() -> None:
-    assert (abi.DONE, abi.FAILED, abi.DROPPED) == (rows.Status.DONE, rows.Status.FAILED, rows.Status.DROPPED)
-    assert (abi.WAIT_CALL, abi.WAIT_ENTRY) == (rows.WaitHow.CALL, rows.WaitHow.ENTRY)
-    assert (abi.SENSOR_FALLBACK, abi.SENSOR_FAILED) == (rows.SensorState.FALLBACK, rows.SensorState.FAILED)
+@pytest.mark.parametrize(
+    ("ours", "theirs", "prefix", "ours_alone"),
+    [
+        (Kind, "wr_kind", "WR_", {"OUTSIDE"}),
+        (Flag, "wr_flag", "WR_FLAG_", {"FREE_SIZES"}),
+        (Status, "wr_status", "WR_", set()),
+        (WaitHow, "wr_wait_how", "WR_WAIT_", {"FUTURE"}),
+        (SensorState, "wr_sensor_state", "WR_SENSOR_", set()),
+    ],
+)
+def test_numbers_are_those_of_the_header(
+    ours: type[IntEnum | IntFlag], theirs: str, prefix: str, ours_alone: set[str]
+) -> None:
+    known = {name.removeprefix(prefix).removeprefix("KIND_"): value for name, value in numbers_of(theirs).items()}
+    assert {member.name: member.value for member in ours if member.name not in ours_alone} == known
+    assert not ours_alone & set(known)
+
+
+def test_sensors_and_format_are_those_of_the_model() -> None:
     assert rows.SENSOR_NAMES[abi.SENSOR_C10D] == "c10d"
-    assert rows.SPLITS == abi.SPLITS
     assert layout.VERSION == 2
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from whichrank.sensors.abi import Flag, Kind
+from whichrank.model.codes import Flag
+from whichrank.model.kinds import Kind
 from whichrank.sensors.arguments import NONE, OPERATORS, Group, Operator, flat, hash_of, mix, operators
 
 CPU, META, NONE_OF_THEM = frozenset({"cpu"}), frozenset({"meta"}), frozenset[str]()

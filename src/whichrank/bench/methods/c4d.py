@@ -15,8 +15,8 @@ import numpy as np
 from whichrank.bench.methods.method import Limits, Said
 from whichrank.bench.methods.seen import Seen
 from whichrank.detect.iterations import Blocked
+from whichrank.model.kinds import SYNCHRONISING, Kind
 from whichrank.model.picture import Floats
-from whichrank.model.rows import SYNCHRONISING, Kind
 
 SLOW_CELL = 1.5
 LATE_SHARE = 0.1

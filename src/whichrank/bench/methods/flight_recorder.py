@@ -14,7 +14,7 @@ import numpy as np
 from whichrank.bench.methods.hang_watch import HangWatch
 from whichrank.bench.methods.method import Limits, Said
 from whichrank.bench.methods.seen import ROUNDS, Seen, told_apart
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import is_collective
 
 ENTRIES = 2000
 """Of each rank: torch's default."""
@@ -51,7 +51,7 @@ def _recorded(seen: Seen) -> dict[int, dict[int, _Entries]]:
     for name in ("comm", "counter", "rank", "kind", "issue_s"):
         flying[name] = ops[name]
     flying["signature"] = told_apart(ops["kind"], ops["dtype"], ops["count"], ops["flags"])
-    rows = np.concatenate([done, flying[flying["kind"] < Kind.SEND]])
+    rows = np.concatenate([done, flying[is_collective(flying["kind"])]])
     found: dict[int, dict[int, _Entries]] = defaultdict(lambda: defaultdict(dict))
     for rank in np.unique(rows["rank"]).tolist():
         mine = rows[rows["rank"] == rank]

@@ -19,8 +19,8 @@ import numpy as np
 
 from whichrank.bench.methods.method import Limits, Said
 from whichrank.bench.methods.seen import Seen
+from whichrank.model.kinds import Kind
 from whichrank.model.picture import Ints
-from whichrank.model.rows import Kind
 
 BATCHES = 2.0
 WARM_UP = 3

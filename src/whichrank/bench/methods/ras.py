@@ -19,7 +19,7 @@ import numpy as np
 from whichrank.bench.methods.hang_watch import HangWatch
 from whichrank.bench.methods.method import Limits, Said
 from whichrank.bench.methods.seen import Seen
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind, is_collective
 
 COUNTERS: Final[Mapping[str, frozenset[Kind]]] = {
     "Broadcast": frozenset({Kind.BROADCAST}),
@@ -29,7 +29,7 @@ COUNTERS: Final[Mapping[str, frozenset[Kind]]] = {
     "AllReduce": frozenset({Kind.ALL_REDUCE, Kind.ALL_REDUCE_COALESCED, Kind.BARRIER}),
 }
 """What RAS counts, and the kinds of operations that torch launches as such: a barrier of NCCL is an all-reduce."""
-_COLLECTIVES: Final = tuple(kind for kind in Kind if Kind.NONE < kind < Kind.SEND)
+_COLLECTIVES: Final = tuple(kind for kind in Kind if kind != Kind.NONE and is_collective(kind))
 
 
 class Ras:
@@ -66,7 +66,7 @@ def counters(seen: Seen, comm: int) -> dict[str, dict[int, int]]:
     ranks, issued, _ = seen.members(comm)
     total = {int(rank): int(count) for rank, count in zip(ranks, issued, strict=True) if rank >= 0}
     ops = seen.picture.ops
-    ops = ops[(ops["comm"] == comm) & (ops["kind"] < Kind.SEND) & ~ops["failed"]]
+    ops = ops[(ops["comm"] == comm) & is_collective(ops["kind"]) & ~ops["failed"]]
     flying = Counter(zip(ops["rank"].tolist(), ops["kind"].tolist(), strict=True))
 
     def launched(rank: int, kinds: frozenset[Kind] | tuple[Kind, ...]) -> int:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from whichrank.analyzer.state import JobState
 from whichrank.detect.hang import BARRIER_BYTES
+from whichrank.model.codes import Flag
+from whichrank.model.kinds import BARRIERS, Kind, is_collective
 from whichrank.model.picture import Ints, Picture
-from whichrank.model.rows import Flag, Kind
 from whichrank.model.signature import op_bytes
 from whichrank.model.telemetry import Batch
 
@@ -44,7 +45,7 @@ class Launched:
     def add(self, comm: Ints, rank: Ints, kind: Ints) -> None:
         """Count these operations; sends and receives are left out."""
         rows = np.stack((comm, np.asarray(rank, np.int64), np.asarray(kind, np.int64)), axis=1)
-        keys, counts = np.unique(rows[(comm >= 0) & (kind < Kind.SEND)], axis=0, return_counts=True)
+        keys, counts = np.unique(rows[(comm >= 0) & is_collective(kind)], axis=0, return_counts=True)
         for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
             self._count[tuple(key)] += count
 
@@ -106,7 +107,7 @@ class Seen:
         self.now_s, self._picture = now_s, None
         row = rows["row"]
         self.launched.add(comm, rows["rank"], row["kind"])
-        known = (comm >= 0) & (row["kind"] < Kind.SEND) & (row["t_end_ns"] > row["t_issue_ns"])
+        known = (comm >= 0) & is_collective(row["kind"]) & (row["t_end_ns"] > row["t_issue_ns"])
         self._rounds.append(_rounds(rows[known], comm[known], now_s))
         steps = self.state.take_steps()
         self.steps += zip(steps["rank"].tolist(), (steps["row"]["t_end_ns"] / 1e9).tolist(), strict=True)
@@ -139,7 +140,7 @@ class Seen:
         """Collectives in flight."""
         ops = self.picture.ops
         # What an ended process stood in is told still; a library inside of it would tell nothing.
-        ops = ops[(ops["kind"] < Kind.SEND) & ~ops["failed"] & ~self.picture.gone[ops["rank"]]]
+        ops = ops[is_collective(ops["kind"]) & ~ops["failed"] & ~self.picture.gone[ops["rank"]]]
         size = np.array([op_bytes(int(o["dtype"]), int(o["count"])) or 0 for o in ops], np.float64)
         is_barrier = barriers(ops["kind"], size)
         return Waiting(ops["rank"], ops["comm"], ops["counter"], self.now_s - ops["issue_s"], is_barrier)
@@ -165,7 +166,7 @@ class Seen:
 
 def barriers(kind: Ints, size: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which collectives carry no data to speak of: an all-reduce of less than four bytes is one (CCL-D 4.2.1)."""
-    is_barrier = np.isin(kind, (Kind.BARRIER, Kind.MONITORED_BARRIER))
+    is_barrier = np.isin(kind, list(BARRIERS))
     return np.asarray(is_barrier | ((kind == Kind.ALL_REDUCE) & (size < BARRIER_BYTES)))
 
 

@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 
 from whichrank.model.incident import Incident
+from whichrank.model.kinds import is_collective
 from whichrank.model.picture import Ints
-from whichrank.model.rows import Kind
 from whichrank.model.signature import op_name
 from whichrank.surface.export.tracks import tracks_of
 from whichrank.surface.report.gather import Gathered
@@ -129,7 +129,7 @@ class _Trace:
 
     def _arrows(self) -> Iterator[Event]:
         """Through each round that several ranks were in, in the order in which they entered."""
-        rows = np.flatnonzero(self.spans["kind"] < Kind.SEND)[-MOST_ARROWS:]
+        rows = np.flatnonzero(is_collective(self.spans["kind"]))[-MOST_ARROWS:]
         spans = self.spans[rows]
         order = np.lexsort((self.start_us[rows], spans["kind"], spans["counter"], spans["comm"]))
         rows, spans = rows[order], spans[order]

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 from whichrank.surface.report.gather import Gathered
 
 COLUMNS: Final = (

@@ -14,8 +14,8 @@ import numpy as np
 
 from whichrank.analyzer import Analyzer
 from whichrank.model.incident import Incident
+from whichrank.model.kinds import Kind
 from whichrank.model.links import LinkRate
-from whichrank.model.rows import Kind
 from whichrank.model.telemetry import Batch, Stack
 from whichrank.surface.report.scene import Scene, capture, named_in, with_stacks
 from whichrank.surface.report.spans import SpanBuffer, Spans, fitting, open_spans

@@ -8,9 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from whichrank.model.codes import UNNUMBERED
 from whichrank.model.incident import Incident
+from whichrank.model.kinds import is_message
 from whichrank.model.picture import Ints
-from whichrank.model.rows import UNNUMBERED, Kind
 from whichrank.model.signature import op_name
 from whichrank.surface.report.axis import WIDTH, Bar, Mark, Tick, chart, legend
 from whichrank.surface.report.gather import Gathered
@@ -141,9 +142,9 @@ def _in_round(scene: Scene) -> np.ndarray:
     """Which operations are those in which the incident shows."""
     if scene.round is None:
         return np.zeros(len(scene.spans), np.bool_)
-    comm, counter, is_message = scene.round
+    comm, counter, of_messages = scene.round
     same = (scene.spans["comm"] == comm) & (scene.spans["counter"] == counter)
-    return np.asarray(same & ((scene.spans["kind"] >= Kind.SEND) == is_message))
+    return np.asarray(same & (is_message(scene.spans["kind"]) == of_messages))
 
 
 def _bars(view: View, spans: Spans, row: dict[int, int], class_: str) -> list[Bar]:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.analyzer.state import JobState
+from whichrank.model.kinds import Kind
 from whichrank.model.picture import Ints
-from whichrank.model.rows import Kind
 from whichrank.model.telemetry import Batch
 
 SPAN: Final = np.dtype(

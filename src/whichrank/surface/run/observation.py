@@ -12,9 +12,10 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from whichrank.model.codes import SensorState
 from whichrank.model.incident import Incident, Spent
 from whichrank.model.links import LinkRate
-from whichrank.model.rows import SENSOR_NAMES, SensorState
+from whichrank.model.rows import SENSOR_NAMES
 from whichrank.model.telemetry import AnotherJob, Batch, Request
 from whichrank.surface.run.agent_process import AgentSupervisor
 from whichrank.surface.run.another_job import said_where_it_listens

@@ -12,7 +12,7 @@ import numpy as np
 
 from whichrank.agent.rank import RankWatch
 from whichrank.analyzer.history import History
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import CommInfo
 from whichrank.ring.reader import Rows
 

@@ -20,8 +20,9 @@ from whichrank.agent.processes import look_at_thread
 from whichrank.agent.rank import RankWatch
 from whichrank.agent.usage import Host
 from whichrank.errors import RingFormatError, WhichrankError
+from whichrank.model.codes import SensorState
 from whichrank.model.incident import Incident
-from whichrank.model.rows import SENSOR_NAMES, SensorState
+from whichrank.model.rows import SENSOR_NAMES
 from whichrank.model.telemetry import CommInfo
 from whichrank.ring.folder import JobFolder
 from whichrank.ring.reader import Scratch

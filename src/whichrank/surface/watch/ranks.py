@@ -17,8 +17,9 @@ import numpy as np
 
 from whichrank.agent.processes import wait_channel
 from whichrank.agent.rank import RankWatch
+from whichrank.model.codes import WaitHow
 from whichrank.model.incident import Incident, Spent
-from whichrank.model.rows import Kind, WaitHow
+from whichrank.model.kinds import FROM_ROOT, TO_ROOT, Kind, is_collective, is_message
 from whichrank.model.signature import kind_name
 from whichrank.model.telemetry import CommInfo, WaitChannel
 from whichrank.ring.reader import RingLook, Rows
@@ -34,8 +35,6 @@ SORTED_AFTER_S: Final = 1.0
 _ORDER: Final[dict[Mark, int]] = {"blamed": 0, "suspected": 1, "awaited": 2, "": 4}
 _ABNORMAL: Final = 3
 _NEVER_NS: Final = 1 << 63
-_FROM_ROOT: Final = (Kind.BROADCAST, Kind.SCATTER)
-_TO_ROOT: Final = (Kind.GATHER, Kind.REDUCE)
 
 
 @dataclass(frozen=True)
@@ -168,13 +167,13 @@ def note_awaited(ranks: Mapping[int, Seen]) -> None:
 
 def _targets(wait: Wait) -> Iterable[int]:
     peer = wait.peer_rank()
-    if wait.kind >= Kind.SEND:
+    if is_message(wait.kind):
         return [] if peer is None else [peer]
     members = wait.comm.members
     root = members[wait.peer] if 0 <= wait.peer < len(members) else None
-    if wait.kind in _FROM_ROOT and root is not None:
+    if wait.kind in FROM_ROOT and root is not None:
         return [root]
-    if wait.kind in _TO_ROOT and root != wait.rank:
+    if wait.kind in TO_ROOT and root is not None and root != wait.rank:
         return []
     return members
 
@@ -183,16 +182,16 @@ def _meet(own: Wait, wait: Wait) -> bool:
     """Is what one rank has in flight the same round as what another one waits in, or the other end of its message?"""
     if own.comm.comm_id != wait.comm.comm_id or own.counter != wait.counter:
         return False
-    if wait.kind < Kind.SEND:
-        return own.kind < Kind.SEND
-    return own.kind >= Kind.SEND and own.kind != wait.kind and own.peer_rank() == wait.rank
+    if is_collective(wait.kind):
+        return is_collective(own.kind)
+    return is_message(own.kind) and own.kind != wait.kind and own.peer_rank() == wait.rank
 
 
 def _has_entered(target: Seen, wait: Wait) -> bool:
     row = target.comms.get(wait.comm.comm_id)
     if row is None:
         return False
-    if wait.kind < Kind.SEND:
+    if is_collective(wait.kind):
         return int(row["issued"]) >= wait.counter
     pairs = target.watch.look.pairs
     ids = target.watch.comm_ids(pairs["comm_slot"], pairs["epoch"])

@@ -10,7 +10,7 @@ import pytest
 from whichrank.analyzer.slow import latest_ops
 from whichrank.analyzer.slow.latest_ops import FEWEST, LatestOps
 from whichrank.model.iterations import OP, STEP, Window
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 
 S = 1_000_000_000
 EACH = 20

@@ -11,7 +11,7 @@ from simulated import Call, Compute, Long, Program, Slower, Told, Wait, ddp, run
 from simulated_job import watch
 
 from whichrank.model.incident import Cause, Incident, Reason
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 
 NOISE = 0.05
 WINDOW_S = 6.0

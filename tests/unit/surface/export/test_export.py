@@ -18,7 +18,7 @@ from trace_rules import broken_rules
 from whichrank.bench.dumps.cases import Layout, cases
 from whichrank.bench.dumps.compare import write_case
 from whichrank.bench.dumps.large import write_dumps
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 from whichrank.surface.cli import main
 from whichrank.surface.export.limit import sentence, within
 from whichrank.surface.export.perfetto import trace_of

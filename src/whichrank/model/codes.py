@@ -1,0 +1,55 @@
+"""Numbers that the ring writes besides kinds: flags, how an operation ended, how a thread waits, states of sensors.
+
+The training process reads this too, so nothing heavy is imported. They are those of
+`native/include/whichrank/ring.h`; a test holds both together.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+from typing import Final
+
+UNNUMBERED: Final = 1 << 30
+"""Counters from here on only compare with each other: which operation of its kind it is, is not known."""
+SPLITS: Final = 64
+"""Members for which the ring has what an all-to-all sends to each and expects of each."""
+
+
+class Flag(IntFlag):
+    """Flags of an operation."""
+
+    END_INFERRED = 1
+    UNEVEN = 2
+    SPLITS_CUT = 4
+    ASYNC = 8
+    FUTURE_TAKEN = 16
+    UNTRACKED = 32
+    FREE_SIZES = 64  # of recordings: its sizes may differ between members
+    FALLBACK = 128
+
+
+class Status(IntEnum):
+    """How an operation ended."""
+
+    DONE = 1
+    FAILED = 2
+    DROPPED = 3
+
+
+class WaitHow(IntEnum):
+    """What a thread blocked on an operation is doing."""
+
+    NONE = 0
+    CALL = 1
+    ENTRY = 2
+    POLL = 3
+    FUTURE = 4  # inferred by the agent, never written by a sensor
+
+
+class SensorState(IntEnum):
+    """State of one sensor of a rank."""
+
+    ABSENT = 0
+    ON = 1
+    FALLBACK = 2
+    FAILED = 3
