@@ -23,7 +23,7 @@ from whichrank.agent.profiles import profile
 from whichrank.agent.rank import RankWatch
 from whichrank.agent.stacks import StacksRefusedError, read_stacks
 from whichrank.agent.tcp import Connections
-from whichrank.model.rows import Flag, WaitHow
+from whichrank.model.codes import Flag, WaitHow
 from whichrank.model.telemetry import Batch, ProcessState, Request
 from whichrank.ring.folder import JobFolder
 from whichrank.wire.inprocess import InProcessAnalyzerEnd

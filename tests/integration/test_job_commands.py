@@ -86,27 +86,33 @@ def test_env_is_quoted_and_keeps_what_is_preloaded(shm: Path, monkeypatch: pytes
     assert all(line.startswith("export LD_PRELOAD=/lib/absent.so") for line in lines if "LD_PRELOAD" in line)
 
 
-def test_agent_of_a_launcher_that_cannot_be_wrapped(shm: Path, analyzer: ZmqAnalyzerEnd) -> None:
+def test_agent_of_a_launcher_that_cannot_be_wrapped(shm: Path, analyzer: ZmqAnalyzerEnd, tmp_path: Path) -> None:
     # GIVEN a job script as for Slurm, with an agent beside the ranks and no `whichrank run`
+    orders = tmp_path / "orders"
+    os.mkfifo(orders)
+    to_rank = os.open(orders, os.O_RDWR)
     script = (
         f'eval "$({" ".join(WHICHRANK)} env --job s1 --join {analyzer.addresses[0]})"\n'
         f"{' '.join(WHICHRANK)} agent &\n"
-        f"(sleep 3; echo exit 0) | {RANK} $WHICHRANK_DIR 0 1 >&2\n"
+        f"{RANK} $WHICHRANK_DIR 0 1 <{orders} >&2\n"
         "wait\n"
     )
     job = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
     batches: list[Batch] = []
 
-    def ended() -> bool:
+    def kinds() -> list[str]:
         hear(analyzer, batches)
-        return job.poll() is not None
+        return [event.kind for batch in batches for event in batch.events]
 
     # THEN the agent tells of the rank, and ends by itself when the rank has ended
-    eventually(ended, 40)
+    eventually(lambda: "launched" in kinds(), 60)
+    os.write(to_rank, b"exit 0\n")
+    eventually(lambda: [kinds(), job.poll()][1] is not None, 60)
+    os.close(to_rank)
     assert job.communicate() == ("", None)
     assert job.returncode == 0
     assert {batch.job for batch in batches} == {"s1"}
-    assert [event.kind for batch in batches for event in batch.events] == ["launched", "exit"]
+    assert kinds() == ["launched", "exit"]
     # and the folder goes with the next job
     whichrank("env")
     assert "s1" not in [path.name for path in shm.iterdir()]

@@ -21,7 +21,7 @@ from whichrank.model.incident import Incident, decode_incident
 from whichrank.ring.reader import RingReader
 
 NODE = Path(__file__).parent / "programs" / "node.py"
-PATIENCE_S = 60.0
+PATIENCE_S = 150.0
 
 
 class RealJob:

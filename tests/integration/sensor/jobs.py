@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from whichrank.model.rows import Flag, Kind
+from whichrank.model.codes import Flag
+from whichrank.model.kinds import Kind
 from whichrank.ring.layout import RING
 
 PROGRAMS = Path(__file__).parent / "programs"

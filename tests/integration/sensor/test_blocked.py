@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from jobs import VARIANTS, Job, Ring, flags, forked
 
-from whichrank.model.rows import Flag, Kind, Status, WaitHow
+from whichrank.model.codes import Flag, Status, WaitHow
+from whichrank.model.kinds import Kind
 
 pytestmark = pytest.mark.integration
 

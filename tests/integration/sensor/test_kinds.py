@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from jobs import VARIANTS, Ring, finished, flags, text
 
-from whichrank.model.rows import Flag, Kind, SensorState
+from whichrank.model.codes import Flag, SensorState
+from whichrank.model.kinds import Kind
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,7 @@ import pytest
 from jobs import PROGRAMS, VARIANTS, environment, launched, rings_in, started, text, without_compiler
 
 from whichrank.demo.ports import free_port
-from whichrank.model.rows import SensorState
+from whichrank.model.codes import SensorState
 
 pytestmark = pytest.mark.integration
 

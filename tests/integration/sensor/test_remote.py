@@ -10,7 +10,7 @@ import pytest
 from jobs import PROGRAMS, VARIANTS, Ring, launched, started
 
 from whichrank.demo.ports import free_port
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 
 pytestmark = pytest.mark.integration
 

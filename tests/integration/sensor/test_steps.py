@@ -9,7 +9,7 @@ import pytest
 from jobs import VARIANTS, forked
 
 from whichrank.detect.steps import Steps
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 
 pytestmark = pytest.mark.integration
 

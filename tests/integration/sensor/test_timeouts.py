@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from jobs import VARIANTS, Ring, forked
 
-from whichrank.model.rows import Kind, Status
+from whichrank.model.codes import Status
+from whichrank.model.kinds import Kind
 
 pytestmark = pytest.mark.integration
 

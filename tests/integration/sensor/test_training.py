@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from jobs import VARIANTS, Ring, finished, text
 
-from whichrank.model.rows import Kind
+from whichrank.model.kinds import Kind
 
 pytestmark = pytest.mark.integration
 

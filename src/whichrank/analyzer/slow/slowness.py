@@ -41,13 +41,15 @@ from whichrank.detect.tied import tied
 from whichrank.locate.critical_path import Course, as_all_usually, as_its_peers
 from whichrank.locate.selftime import does_more_by_design, excess_of
 from whichrank.locate.workload import work_of
+from whichrank.model.codes import Flag, Status
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Spent
 from whichrank.model.iterations import OP, STEP, Excess, Floats, Ints, Window
+from whichrank.model.kinds import is_message
 from whichrank.model.picture import Picture
 from whichrank.model.places import those
-from whichrank.model.rows import Flag, Kind, Status
 from whichrank.model.signature import mix
+from whichrank.model.stable_hash import stable_hash
 
 LOOKS: Final = 8
 """In each window."""
@@ -98,8 +100,9 @@ class Slowness:
         self._course_is_known = False
         self._newest = -1
         self._iteration_s = 0.0
-        self.times: tuple[Spent, ...] = ()
-        """Where the latest iterations went, by rank; empty while that is not known."""
+        self._times: tuple[Spent, ...] = ()
+        self._times_due: tuple[JobState, Window] | None = None
+        """The window that they are to be made of, if somebody asks for them."""
 
     # ---- in --------------------------------------------------------------------------------------------------------
 
@@ -126,7 +129,7 @@ class Slowness:
         ops["blocked_ns"] = row["wait_us"].astype(np.int64) * 1000
         ops["peer"] = state.members(comm, row["peer"])
         place, size = state.group_ranks(comm, rank), np.maximum(state.comm_size[comm], 1)
-        ops["stage"] = np.where(row["kind"] >= Kind.SEND, place + 1, 0)
+        ops["stage"] = np.where(is_message(row["kind"]), place + 1, 0)
         offset = (row["peer"].astype(np.int64) - place) % size
         is_known = (ops["stage"] > 0) & (ops["peer"] >= 0) & (2 * offset != size)
         ops["offset"] = np.where(is_known, offset, 0)
@@ -179,7 +182,7 @@ class Slowness:
         self._iteration_s = window.iteration_s
         self._latest_course, self._course_is_known = None, False
         found = self._answer(state, window, now_s)
-        self._note_times(state, window)
+        self._times_due = state, window
         may_be_told = self._told.take(found, now_s)
         self._loader.keep(lambda rank: key_of(rank) in found or not self._told.is_over(key_of(rank)))
         return [(told.key, told.finding) for told in may_be_told]
@@ -194,7 +197,7 @@ class Slowness:
         self.window_s, self._iteration_s = window.lasted_s / BACK, window.iteration_s
         self._latest_course, self._course_is_known = None, False
         found = list(self._answer(state, window, picture.now_s).values()) or self._uneven(state, window)
-        self._note_times(state, window)
+        self._times_due = state, window
         return [(told.key, told.finding) for told in found]
 
     def _uneven(self, state: JobState, window: Window) -> list[Told]:
@@ -385,10 +388,16 @@ class Slowness:
         ratio[:, ~known] = 1.0
         return np.asarray(own_s * ratio[course.rank, course.iteration])
 
-    def _note_times(self, state: JobState, window: Window) -> None:
-        course = self._course(state, window) if len(window.ranks) <= MOST_TIMES else None
-        if course is not None:
-            self.times = times_of(window.ranks, course.spent())
+    @property
+    def times(self) -> tuple[Spent, ...]:
+        """Where the latest iterations went, by rank; empty while that is not known. Made when they are asked for."""
+        if self._times_due is not None:
+            state, window = self._times_due
+            course = self._course(state, window) if len(window.ranks) <= MOST_TIMES else None
+            if course is not None:
+                self._times = times_of(window.ranks, course.spent())
+            self._times_due = None
+        return self._times
 
     def _course(self, state: JobState, window: Window) -> Course | None:
         """The latest iterations of the window, as events; ranks in the order of the window."""
@@ -399,7 +408,7 @@ class Slowness:
     def _learn_comms(self, state: JobState) -> None:
         """Communicators of the same sort get the same number: described and sized alike."""
         new = state.info[len(self._kinds) :]
-        sorts = np.array([hash((info.desc, info.size)) & 0x7FFFFFFFFFFFFFFF for info in new], np.uint64)
+        sorts = np.array([stable_hash(info.desc, info.size) for info in new], np.uint64)
         self._kinds = np.append(self._kinds, mix(np.ones(len(new), np.uint64), sorts))
         self._device = np.append(self._device, ["ccl" in info.backend.lower() for info in new]).astype(np.bool_)
 
