@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.bench.nursery import Nursery
+from whichrank.testbed.bench.nursery import Nursery
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 

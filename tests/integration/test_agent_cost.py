@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whichrank.bench.overhead_agent import agent_cost
+from whichrank.testbed.bench.overhead_agent import agent_cost
 
 pytestmark = pytest.mark.integration
 

@@ -15,9 +15,9 @@ from whichrank.agent.cgroups import CgroupMounts
 from whichrank.agent.memory import OomWatch
 from whichrank.agent.node import Node
 from whichrank.agent.outbox import Outbox
-from whichrank.demo.strikes import memory_cgroup
 from whichrank.model.telemetry import Event
 from whichrank.ring.folder import JobFolder
+from whichrank.testbed.demo.strikes import memory_cgroup
 
 pytestmark = pytest.mark.integration
 GROWING = """

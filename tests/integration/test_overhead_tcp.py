@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whichrank.bench.overhead_tcp import tcp_cost
+from whichrank.testbed.bench.overhead_tcp import tcp_cost
 
 
 def test_every_connection_is_told_at_every_look() -> None:

@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).with_name("outside")))
 from watched import RANKS, Watched, judge
 
-from whichrank.demo import workloads
+from whichrank.testbed.demo import workloads
 
 pytestmark = pytest.mark.integration
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.demo.ports import free_port
 from whichrank.model.incident import Incident, decode_incident
 from whichrank.surface.text import headline, paragraph
+from whichrank.testbed.demo.ports import free_port
 
 pytestmark = pytest.mark.integration
 

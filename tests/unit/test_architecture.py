@@ -10,40 +10,24 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "whichrank"
 
-# Package -> the packages that it may import from. `errors` and the root (for `__version__`) are open to all.
+# Room -> the rooms that it may import from. `errors` and the root (for `__version__`) are open to all.
 ARROWS: dict[str, set[str]] = {
     "model": set(),
     "ring": {"model"},
     "wire": {"model"},
     "intake": {"model"},
-    "network": {"model"},
     "detect": {"model", "config"},
     "locate": {"model", "config"},
     "sensors": {"model", "ring", "config"},
     "analyzer": {"model", "detect", "locate", "config"},
     "agent": {"model", "ring", "sensors", "wire", "config"},
-    "act": {"model", "analyzer", "config"},
-    "sim": {"model", "detect", "locate", "analyzer", "config"},
-    "demo": {"model"},
-    "lab": {"model", "ring", "wire", "sensors", "agent", "analyzer", "demo", "config"},
-    "bench": {
-        "model",
-        "ring",
-        "wire",
-        "sensors",
-        "intake",
-        "detect",
-        "locate",
-        "analyzer",
-        "agent",
-        "sim",
-        "demo",
-        "lab",
-    }
-    | {"config"},
-    "surface": {"model", "ring", "wire", "sensors", "intake", "analyzer", "agent", "act", "network", "sim", "demo"}
-    | {"lab", "bench", "config"},
+    "testbed": {"model", "ring", "wire", "sensors", "intake", "detect", "locate", "analyzer", "agent", "config"},
+    "surface": {"model", "ring", "wire", "sensors", "intake", "analyzer", "agent", "testbed", "config"},
 }
+# The same inside of the testbed: jobs to break, then nodes for them, then scores.
+INSIDE_TESTBED = {"demo": {"demo"}, "lab": {"demo", "lab"}, "bench": {"demo", "lab", "bench"}}
+# Nothing but the command line and its screen of a trial knows the testbed.
+OPENS_TESTBED = ("testbed", "surface/cli", "surface/trial")
 
 # What decides can be tested with plain data: no I/O, no thread, no clock of its own.
 SANS_IO = ("model", "detect", "locate")
@@ -102,6 +86,26 @@ def test_dependencies_point_inwards(package: str) -> None:
     assert package in ARROWS, f"say in ARROWS what {package} may import"
     wrong = {str(path): found for path in modules(package) if (found := wrong_arrows(package, parsed(path)))}
     assert not wrong
+
+
+@pytest.mark.parametrize("part", INSIDE_TESTBED)
+def test_the_testbed_has_an_order_of_its_own(part: str) -> None:
+    wrong = [
+        (str(path), name)
+        for path in modules(f"testbed/{part}")
+        for _, name in imports(parsed(path))
+        if name.startswith("whichrank.testbed.") and name.split(".")[2] not in INSIDE_TESTBED[part]
+    ]
+    assert not wrong
+
+
+def test_only_the_command_line_opens_the_testbed() -> None:
+    inside = {path for part in OPENS_TESTBED for path in modules(part)}
+    outside = [path for path in modules() if path not in inside]
+    found = [
+        str(path) for path in outside if any(name.startswith("whichrank.testbed") for _, name in imports(parsed(path)))
+    ]
+    assert found == []
 
 
 def test_arrows_have_no_cycle() -> None:

@@ -130,7 +130,8 @@ def test_start_imports_nothing_heavy(program: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["surface.one_trial", "bench.campaign", "bench.methods.campaign", "bench.overhead_lab"]
+    "module",
+    ["surface.trial.show", "testbed.bench.campaign", "testbed.bench.methods.campaign", "testbed.bench.overhead_lab"],
 )
 def test_who_starts_jobs_needs_no_torch_itself(module: str) -> None:
     # GIVEN what gives orders to jobs, WHEN it is imported in a fresh interpreter

@@ -24,10 +24,10 @@ from typing import IO, Any
 import msgspec
 
 from whichrank.agent.agent import Agent
-from whichrank.demo.injector import Injector
-from whichrank.demo.layout import Layout
 from whichrank.model.telemetry import Batch, Request
 from whichrank.ring.folder import JobFolder
+from whichrank.testbed.demo.injector import Injector
+from whichrank.testbed.demo.layout import Layout
 from whichrank.wire.inprocess import InProcessAnalyzerEnd
 
 ROOT = Path(__file__).parents[3]
@@ -75,7 +75,7 @@ class Recording(msgspec.Struct, frozen=True):
     case: str
     ranks: int
     truth: dict[str, Any] | None
-    """`whichrank.demo.plan.Truth` as a dictionary; None for a healthy job."""
+    """`whichrank.testbed.demo.plan.Truth` as a dictionary; None for a healthy job."""
     told: list[Told]
 
     @property

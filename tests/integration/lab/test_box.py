@@ -15,13 +15,13 @@ import msgspec
 import pytest
 from rank_process import eventually
 
-from whichrank.demo.scene import Flow
 from whichrank.errors import UsageError
-from whichrank.lab import box, userspace
-from whichrank.lab.box import Lab
-from whichrank.lab.namespaces import PREFIX, namespaces
-from whichrank.lab.network import Network, NoLabError, can_be_here, checked_rate
-from whichrank.lab.topology import LEAF, NODE, SPINE, Cable, Place, Topology
+from whichrank.testbed.demo.scene import Flow
+from whichrank.testbed.lab import box, userspace
+from whichrank.testbed.lab.box import Lab
+from whichrank.testbed.lab.namespaces import PREFIX, namespaces
+from whichrank.testbed.lab.network import Network, NoLabError, can_be_here, checked_rate
+from whichrank.testbed.lab.topology import LEAF, NODE, SPINE, Cable, Place, Topology
 
 pytestmark = [
     pytest.mark.lab,
@@ -138,8 +138,8 @@ def test_nothing_is_left_of_a_lab_whose_command_is_killed(tmp_path: Path) -> Non
     # GIVEN a command that has made a lab, and runs something in it and in a control group
     program = (
         "import subprocess, sys, time\n"
-        "from whichrank.lab.box import Lab\n"
-        "from whichrank.lab.topology import Topology\n"
+        "from whichrank.testbed.lab.box import Lab\n"
+        "from whichrank.testbed.lab.topology import Topology\n"
         "lab = Lab.make(Topology(), '100mbit', 'killed')\n"
         "subprocess.Popen([*lab.network.command(0), 'sleep', '600'])\n"
         "print('up', flush=True)\n"
@@ -159,9 +159,9 @@ def test_nothing_is_left_of_a_lab_that_is_to_stay_if_its_maker_is_killed_on_the_
     # GIVEN a command that is making a lab, and has made half of it
     program = (
         "import time\n"
-        "from whichrank.lab.box import Lab\n"
-        "from whichrank.lab.network import Network\n"
-        "from whichrank.lab.topology import Topology\n"
+        "from whichrank.testbed.lab.box import Lab\n"
+        "from whichrank.testbed.lab.network import Network\n"
+        "from whichrank.testbed.lab.topology import Topology\n"
         "def never(network):\n"
         "    print('half', flush=True)\n"
         "    time.sleep(600)\n"
@@ -180,7 +180,7 @@ def test_nothing_is_left_of_a_lab_that_is_to_stay_if_its_maker_is_killed_on_the_
 def test_who_removes_a_lab_from_inside_goes_on(lab: Lab) -> None:
     program = (
         "import subprocess\n"
-        "from whichrank.lab import box\n"
+        "from whichrank.testbed.lab import box\n"
         "subprocess.Popen(['sleep', '600'])\n"
         f"print(box.remove('{lab.file.name}'))\n"
     )
@@ -270,8 +270,8 @@ def test_no_lab_is_removed_if_there_is_none_of_one_of_the_names(lab: Lab) -> Non
 def test_a_lab_can_be_in_a_user_namespace() -> None:
     # GIVEN a command that is root of a user namespace only
     program = (
-        "from whichrank.lab.box import Lab\n"
-        "from whichrank.lab.topology import Topology\n"
+        "from whichrank.testbed.lab.box import Lab\n"
+        "from whichrank.testbed.lab.topology import Topology\n"
         "lab = Lab.make(Topology(), '100mbit', 'inside')\n"
         "import subprocess\n"
         "asked = [*lab.network.command(0), 'ip', 'route', 'get', '10.77.0.4']\n"

@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 from rank_process import eventually
 
-from whichrank.demo import folders
-from whichrank.demo.folders import new_folder
-from whichrank.demo.hub import Hub
-from whichrank.lab import box
-from whichrank.lab.network import can_be_here
+from whichrank.testbed.demo import folders
+from whichrank.testbed.demo.folders import new_folder
+from whichrank.testbed.demo.hub import Hub
+from whichrank.testbed.lab import box
+from whichrank.testbed.lab.network import can_be_here
 
 needs_lab = pytest.mark.skipif(not can_be_here(), reason="network namespaces need root, ip and tc")
 
 PROGRAM = """
 import shutil, time
-from whichrank.demo.folders import keep, new_folder
+from whichrank.testbed.demo.folders import keep, new_folder
 left, kept, removed = map(new_folder, ("left-", "kept-", "removed-"))
 for folder in (left, kept, removed):
     (folder / "file").touch()
@@ -51,7 +51,7 @@ def test_of_a_command_that_is_killed_its_own_folders_go(tmp_path: Path) -> None:
 
 def test_a_folder_that_comes_back_is_removed_again(tmp_path: Path) -> None:
     # GIVEN a command that is killed while another one writes into its folder, and makes it anew
-    program = "import time; from whichrank.demo import folders; print(folders.new_folder('left-'), flush=True)"
+    program = "import time; from whichrank.testbed.demo import folders; print(folders.new_folder('left-'), flush=True)"
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", f"{program}; time.sleep(600)"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=env, text=True) as process:
@@ -76,7 +76,7 @@ def test_a_janitor_goes_when_folders_have_stayed_away(tmp_path: Path, monkeypatc
         if looks[0] <= again and looks[0] % 2:
             folder.mkdir()
 
-    monkeypatch.setattr("whichrank.demo.folders.time.sleep", pass_time)
+    monkeypatch.setattr("whichrank.testbed.demo.folders.time.sleep", pass_time)
     folders._remove([folder])
     # THEN it is gone in the end
     assert not folder.exists()

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from rank_process import eventually
 
-from whichrank.lab import box
-from whichrank.lab.namespaces import PREFIX, namespaces
-from whichrank.lab.network import can_be_here
+from whichrank.testbed.lab import box
+from whichrank.testbed.lab.namespaces import PREFIX, namespaces
+from whichrank.testbed.lab.network import can_be_here
 
 pytestmark = [
     pytest.mark.lab,

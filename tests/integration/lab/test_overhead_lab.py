@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from whichrank.bench.overhead import rows_of_lab
-from whichrank.bench.overhead_lab import lab_cost
-from whichrank.lab.box import labs
-from whichrank.lab.network import can_be_here
+from whichrank.testbed.bench.overhead import rows_of_lab
+from whichrank.testbed.bench.overhead_lab import lab_cost
+from whichrank.testbed.lab.box import labs
+from whichrank.testbed.lab.network import can_be_here
 
 pytestmark = [
     pytest.mark.lab,

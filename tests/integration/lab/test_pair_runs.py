@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.bench.pair_runs import PairRuns
-from whichrank.lab.box import Lab
-from whichrank.lab.namespaces import processes_in
-from whichrank.lab.network import can_be_here
-from whichrank.lab.topology import Topology
+from whichrank.testbed.bench.pair_runs import PairRuns
+from whichrank.testbed.lab.box import Lab
+from whichrank.testbed.lab.namespaces import processes_in
+from whichrank.testbed.lab.network import can_be_here
+from whichrank.testbed.lab.topology import Topology
 
 pytestmark = [
     pytest.mark.lab,
@@ -19,7 +19,7 @@ pytestmark = [
 
 
 def test_a_pair_of_nodes_trains_and_leaves_nothing(nursery: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whichrank.bench.pair_runs._LONGEST_S", 120.0)  # other tests take the cores
+    monkeypatch.setattr("whichrank.testbed.bench.pair_runs._LONGEST_S", 120.0)  # other tests take the cores
     lab = Lab.make(Topology(2), "200mbit")
     try:
         iteration_s = PairRuns(lab.network, 2, nursery).train([(0, 1)])[0, 1]

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from whichrank.bench.methods.campaign import OURS, Run, done_in
-from whichrank.bench.methods.score import METHODS
-from whichrank.bench.methods.tables import verdict_of
-from whichrank.lab.network import can_be_here
-from whichrank.lab.scenarios import chosen
+from whichrank.testbed.bench.methods.campaign import OURS, Run, done_in
+from whichrank.testbed.bench.methods.score import METHODS
+from whichrank.testbed.bench.methods.tables import verdict_of
+from whichrank.testbed.lab.network import can_be_here
+from whichrank.testbed.lab.scenarios import chosen
 
 pytestmark = [
     pytest.mark.lab,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.bench.launch import preloaded
-from whichrank.lab.programs import PROGRAMS
+from whichrank.testbed.bench.launch import preloaded
+from whichrank.testbed.lab.programs import PROGRAMS
 
 pytestmark = pytest.mark.lab
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from whichrank.bench.campaign import matrix_plan
-from whichrank.bench.setup import Setup
-from whichrank.bench.trial import Trial
-from whichrank.demo.matrix import ASYNC, DEATH
+from whichrank.testbed.bench.campaign import matrix_plan
+from whichrank.testbed.bench.setup import Setup
+from whichrank.testbed.bench.trial import Trial
+from whichrank.testbed.demo.matrix import ASYNC, DEATH
 
 CELLS = matrix_plan(seeds=1)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cells import assert_right, cells, is_death, name_of
 
-from whichrank.bench.setup import Setup
+from whichrank.testbed.bench.setup import Setup
 
 pytestmark = pytest.mark.integration
 

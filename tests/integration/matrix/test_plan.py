@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from cells import CELLS, cells, is_async, is_death, is_skew
 
-from whichrank.bench.campaign import key_of
+from whichrank.testbed.bench.campaign import key_of
 
 
 def test_every_cell_is_another_trial() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.integration.nodes.three_nodes import Nodes
 
-from whichrank.lab.network import NoLabError
+from whichrank.testbed.lab.network import NoLabError
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.lab
 
 def test_an_unplugged_node_is_named_and_nobody_else(nodes: Nodes, nursery: Path) -> None:
     # GIVEN a job over three nodes
-    nodes.run("whichrank.demo.workloads.ddp", nursery)
+    nodes.run("whichrank.testbed.demo.workloads.ddp", nursery)
     nodes.wait_under_way()
 
     # WHEN the cable of the third is pulled out
@@ -28,7 +28,7 @@ def test_an_unplugged_node_is_named_and_nobody_else(nodes: Nodes, nursery: Path)
 
 def test_a_path_that_loses_everything_is_told_as_a_link_and_no_rank_is_blamed(nodes: Nodes, nursery: Path) -> None:
     # GIVEN a job over three nodes
-    nodes.run("whichrank.demo.workloads.ddp", nursery)
+    nodes.run("whichrank.testbed.demo.workloads.ddp", nursery)
     nodes.wait_under_way()
 
     # WHEN nothing of what node 1 sends reaches node 2 any more, while both still talk to node 0

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from whichrank.analyzer.slow.link_watch import LOST
-from whichrank.bench.setup import Result, Setup
-from whichrank.bench.trial import Trial
-from whichrank.lab.network import can_be_here
 from whichrank.surface.times_file import read_times
+from whichrank.testbed.bench.setup import Result, Setup
+from whichrank.testbed.bench.trial import Trial
+from whichrank.testbed.lab.network import can_be_here
 
 pytestmark = pytest.mark.lab
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from whichrank.bench.launch import preloaded
-from whichrank.lab.network import DEVICE, Network
-from whichrank.lab.topology import Topology
 from whichrank.model.incident import Incident, decode_incident
+from whichrank.testbed.bench.launch import preloaded
+from whichrank.testbed.lab.network import DEVICE, Network
+from whichrank.testbed.lab.topology import Topology
 
 NODES = 3
 _START_LIMIT_S = 120.0

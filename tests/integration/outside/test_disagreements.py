@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from watched import Watched, named
 
-from whichrank.bench.launch import preloaded as preloaded_launcher
 from whichrank.model.incident import Cause, Reason
+from whichrank.testbed.bench.launch import preloaded as preloaded_launcher
 
 PROGRAMS = Path(__file__).parent / "programs"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from watched import Watched, judge, preloaded
 
-from whichrank.demo.outside import BLOWS
+from whichrank.testbed.demo.outside import BLOWS
 
 pytestmark = pytest.mark.integration
 
@@ -67,7 +67,7 @@ def test_who_was_struck_is_named_and_nobody_else(
 
 
 def test_every_script_is_struck_twice_and_every_blow_falls_four_times() -> None:
-    from whichrank.demo import workloads
+    from whichrank.testbed.demo import workloads
 
     scripts = {path.stem for path in Path(workloads.__path__[0]).glob("*.py")} - {"__init__"}
     assert {script[0] for script, _ in PLAN} == scripts

@@ -1,7 +1,7 @@
 """A job under the real `whichrank run`, as a user starts it: what it said, what was found, and its end.
 
-Faults are struck by somebody who knows nothing but pids (`whichrank.demo.outside`). That a job is under way is read
-from what its script prints, so neither the victim nor the moment is taken from whichrank.
+Faults are struck by somebody who knows nothing but pids (`whichrank.testbed.demo.outside`). That a job is under way is
+read from what its script prints, so neither the victim nor the moment is taken from whichrank.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from whichrank.bench.launch import preloaded as preloaded_launcher
-from whichrank.bench.setup import HANG_TIMEOUT_S, NOTICE_MIN_S
-from whichrank.demo.outside import OutsideInjector, Struck, ranks_below, ranks_from_file
-from whichrank.demo.ports import free_port
 from whichrank.model.incident import Incident, decode_incident
+from whichrank.testbed.bench.launch import preloaded as preloaded_launcher
+from whichrank.testbed.bench.setup import HANG_TIMEOUT_S, NOTICE_MIN_S
+from whichrank.testbed.demo.outside import OutsideInjector, Struck, ranks_below, ranks_from_file
+from whichrank.testbed.demo.ports import free_port
 
 RANKS = 4
 PATIENCE_S = 150.0
@@ -146,8 +146,8 @@ def preloaded(
 ) -> list[str]:  # fmt: skip
     """The command of a workload whose ranks are forked from a process that has loaded torch; any of them can doze."""
     launcher = [*preloaded_launcher(nursery), "--nproc", str(ranks), "--pids", "pids", "--"]
-    script = [f"whichrank.demo.workloads.{workload}", "--steps", str(steps), *arguments]
-    return [*launcher, "-m", "whichrank.demo.doze", *script]
+    script = [f"whichrank.testbed.demo.workloads.{workload}", "--steps", str(steps), *arguments]
+    return [*launcher, "-m", "whichrank.testbed.demo.doze", *script]
 
 
 def named(words: list[Incident]) -> set[int]:

@@ -15,10 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from whichrank.demo.ports import free_port
 from whichrank.errors import RingFormatError
 from whichrank.model.incident import Incident, decode_incident
 from whichrank.ring.reader import RingReader
+from whichrank.testbed.demo.ports import free_port
 
 NODE = Path(__file__).parent / "programs" / "node.py"
 PATIENCE_S = 150.0

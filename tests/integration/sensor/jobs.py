@@ -209,7 +209,7 @@ def kill_all(folder: Path) -> None:
 
 def preloaded(program: str, ranks: int, *options: str) -> list[str]:
     """The command that runs `programs/<program>.py` on forked ranks."""
-    launcher = [sys.executable, "-m", "whichrank.demo.launcher", "--nproc", str(ranks), *options]
+    launcher = [sys.executable, "-m", "whichrank.testbed.demo.launcher", "--nproc", str(ranks), *options]
     return [*launcher, "--", str(PROGRAMS / f"{program}.py")]
 
 

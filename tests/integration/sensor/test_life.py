@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from jobs import VARIANTS, Ring, finished, launched, text
 
-from whichrank.demo.ports import free_port
+from whichrank.testbed.demo.ports import free_port
 
 pytestmark = pytest.mark.integration
 

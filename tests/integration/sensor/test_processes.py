@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from jobs import PROGRAMS, VARIANTS, environment, launched, rings_in, started, text, without_compiler
 
-from whichrank.demo.ports import free_port
 from whichrank.model.codes import SensorState
+from whichrank.testbed.demo.ports import free_port
 
 pytestmark = pytest.mark.integration
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from jobs import PROGRAMS, VARIANTS, Ring, launched, started
 
-from whichrank.demo.ports import free_port
 from whichrank.model.kinds import Kind
+from whichrank.testbed.demo.ports import free_port
 
 pytestmark = pytest.mark.integration
 

@@ -7,11 +7,11 @@ import pytest
 from batches import CONFIG, T0, Node, S, analyzer, comm_info, records, watch
 
 from whichrank.analyzer import Analyzer
-from whichrank.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
 from whichrank.model.incident import Cause, Incident, Reason
 from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import Event, ProcessState
 from whichrank.surface.text import headline
+from whichrank.testbed.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
 
 NOW_S = T0 / S
 TP = comm_info(7, [0, 1, 2, 3])

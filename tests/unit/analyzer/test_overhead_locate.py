@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from whichrank.analyzer import Analyzer
-from whichrank.bench import overhead_locate
-from whichrank.bench.overhead_locate import culprit_of, hung, ingest, location, main, slow_look
+from whichrank.testbed.bench import overhead_locate
+from whichrank.testbed.bench.overhead_locate import culprit_of, hung, ingest, location, main, slow_look
 
 
 def test_ingest_is_measured_per_record_and_per_batch_and_without_slowness_apart() -> None:

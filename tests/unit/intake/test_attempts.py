@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from whichrank.bench.dumps.cases import cases
-from whichrank.bench.dumps.played import dump_of, play
 from whichrank.errors import UsageError
 from whichrank.intake.attempts import attempt_in, last_in_paths
 from whichrank.intake.log_time import UNTIMED, torch_time_s, torchrun_time_s
@@ -18,6 +16,8 @@ from whichrank.intake.read import OF_LAST_ATTEMPT, read
 from whichrank.intake.recording import Recording
 from whichrank.model.incident import Incident
 from whichrank.surface.analyze import analyze
+from whichrank.testbed.bench.dumps.cases import cases
+from whichrank.testbed.bench.dumps.played import dump_of, play
 
 FIRST, SECOND = "601 03:00:00.1", "601 05:00:00.1"
 RESTART = "[default] Worker group FAILED. 2/3 attempts left; will restart worker group\n"

@@ -25,13 +25,13 @@ from test_ras_text import BEHIND, text_of
 from test_watchdog import timed_out
 from traces import trace_of
 
-from whichrank.bench.dumps.cases import cases
-from whichrank.bench.dumps.played import dump_of, play
 from whichrank.errors import WhichrankError
 from whichrank.intake.flight_dump import parse
 from whichrank.intake.read import _of_dumps, look_into, read
 from whichrank.intake.recording import Note
 from whichrank.surface.analyze import analyze
+from whichrank.testbed.bench.dumps.cases import cases
+from whichrank.testbed.bench.dumps.played import dump_of, play
 
 TRIES = 30
 PIECES = (

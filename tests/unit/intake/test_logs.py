@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from whichrank.bench.dumps.cases import cases
-from whichrank.bench.dumps.compare import write_case
 from whichrank.errors import FormatError, IncompleteDataError
 from whichrank.intake.facts import Fact, Xid, joined, status_of_code, with_xids
 from whichrank.intake.logs import Log, read_log
@@ -19,6 +17,8 @@ from whichrank.intake.ras import is_ras, read_ras
 from whichrank.intake.read import read
 from whichrank.model.incident import Cause, Incident
 from whichrank.surface.analyze import analyze
+from whichrank.testbed.bench.dumps.cases import cases
+from whichrank.testbed.bench.dumps.compare import write_case
 
 TORCHRUN = """\
 epoch 1 loss 0.3

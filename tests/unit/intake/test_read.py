@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.bench.dumps.cases import Case, cases
-from whichrank.bench.dumps.played import dump_of, play
 from whichrank.errors import IncompleteDataError, UsageError
 from whichrank.intake.read import look_into, read
 from whichrank.intake.recording import Note
 from whichrank.intake.workers import each
 from whichrank.model.incident import Incident
 from whichrank.surface.analyze import analyze
+from whichrank.testbed.bench.dumps.cases import Case, cases
+from whichrank.testbed.bench.dumps.played import dump_of, play
 
 RECORDED = Path(__file__).parents[4] / "shared" / "data"
 CULPRITS = (9, 14)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.bench.dumps.cases import cases
-from whichrank.bench.dumps.compare import write_case
 from whichrank.surface.cli import main
+from whichrank.testbed.bench.dumps.cases import cases
+from whichrank.testbed.bench.dumps.compare import write_case
 
 
 def noise(folder: Path) -> None:

@@ -16,8 +16,6 @@ import pytest
 from incident_cases import DP, ONSET, incident
 from rich.console import Console
 
-from whichrank.bench.dumps.cases import cases
-from whichrank.bench.dumps.compare import write_case
 from whichrank.model.incident import (
     NOBODY,
     Cause,
@@ -40,6 +38,8 @@ from whichrank.surface.report.page import page_of
 from whichrank.surface.text import headline, paragraph
 from whichrank.surface.watch.frame import Frame, JobNow, encode_frame
 from whichrank.surface.watch.view import page, screen
+from whichrank.testbed.bench.dumps.cases import cases
+from whichrank.testbed.bench.dumps.compare import write_case
 
 NAMED = (
     Culprit(

@@ -10,8 +10,6 @@ import msgspec
 import pytest
 from taped_run import HOST, JOB, page_at, two_hangs
 
-from whichrank.bench.dumps.cases import cases
-from whichrank.bench.dumps.compare import write_case
 from whichrank.model.incident import Evidence
 from whichrank.model.telemetry import Stack
 from whichrank.surface.cli import main
@@ -22,6 +20,8 @@ from whichrank.surface.redact import redacted
 from whichrank.surface.report.gather import Gathered
 from whichrank.surface.report.make import gather
 from whichrank.surface.report.page import page_of
+from whichrank.testbed.bench.dumps.cases import cases
+from whichrank.testbed.bench.dumps.compare import write_case
 
 FORMS = ("gpu-node-17", "acme.example", "10.1.2.3", "fe80::17", "4242@gpu", "GPU-NODE-17")
 """What must not be found: the short name, the domain, addresses, a process on a host."""

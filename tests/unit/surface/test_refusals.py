@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.bench import campaign, trial
 from whichrank.errors import UsageError
 from whichrank.surface.cli import main
 from whichrank.surface.run.address import checked_address
 from whichrank.surface.run.session import Session
+from whichrank.testbed.bench import campaign, trial
 
 
 @pytest.fixture(autouse=True)

@@ -44,7 +44,7 @@ def demo(
     slow: bool, seeds: int, faults: tuple[str, ...], results: Path | None, keep: Path | None, as_json: bool
 ) -> int:
     """Every fault and every healthy run of the demo, several seeds each; prints the accuracy table."""
-    from whichrank.bench.campaign import demo_plan, slow_plan
+    from whichrank.testbed.bench.campaign import demo_plan, slow_plan
 
     if slow:
         return _campaign(slow_plan(seeds, faults), results or Path("whichrank-out/bench-slow.jsonl"), keep, as_json)
@@ -55,7 +55,7 @@ def demo(
 @campaign_options
 def matrix(seeds: int, faults: tuple[str, ...], results: Path | None, keep: Path | None, as_json: bool) -> int:
     """Death, async and skew matrix; prints the accuracy table."""
-    from whichrank.bench.campaign import matrix_plan
+    from whichrank.testbed.bench.campaign import matrix_plan
 
     return _campaign(matrix_plan(seeds, faults), results or Path("whichrank-out/bench-matrix.jsonl"), keep, as_json)
 
@@ -79,9 +79,9 @@ def overhead(as_json: bool, quick: bool, names: tuple[str, ...]) -> int:
     """
     import msgspec
 
-    from whichrank.bench.overhead import PARTS, measure
-    from whichrank.bench.tables import overhead_table
     from whichrank.errors import UsageError
+    from whichrank.testbed.bench.overhead import PARTS, measure
+    from whichrank.testbed.bench.tables import overhead_table
 
     if unknown := [name for name in names if name not in PARTS]:
         raise UsageError(f"there is no part '{unknown[0]}'", mend=f"--only {'|'.join(PARTS)}")
@@ -107,9 +107,9 @@ def progress_bar() -> Any:
 def _campaign(plan: list[Any], path: Path, keep: Path | None, as_json: bool) -> int:
     import msgspec
 
-    from whichrank.bench.campaign import done_in, key_of, run_campaign
-    from whichrank.bench.tables import accuracy_table
     from whichrank.sensors.c10d import torch_folder
+    from whichrank.testbed.bench.campaign import done_in, key_of, run_campaign
+    from whichrank.testbed.bench.tables import accuracy_table
 
     torch_folder()  # without torch every trial would only say that no fault was done
     with progress_bar() as progress:

@@ -24,10 +24,10 @@ def dumps(wanted: tuple[str, ...], recorded: tuple[str, ...], as_json: bool) -> 
     """
     import msgspec
 
-    from whichrank.bench.dumps.cases import cases
-    from whichrank.bench.dumps.compare import compare_all, table_of
     from whichrank.sensors.c10d import torch_folder
     from whichrank.surface.cli.bench import progress_bar
+    from whichrank.testbed.bench.dumps.cases import cases
+    from whichrank.testbed.bench.dumps.compare import compare_all, table_of
 
     torch_folder()  # torchfrtrace comes with torch
     chosen = [case for case in cases() if not wanted or any(text in case.name for text in wanted)]
@@ -40,8 +40,8 @@ def dumps(wanted: tuple[str, ...], recorded: tuple[str, ...], as_json: bool) -> 
 
 
 def _recorded(text: str) -> Any:
-    from whichrank.bench.dumps.compare import recorded
     from whichrank.errors import UsageError
+    from whichrank.testbed.bench.dumps.compare import recorded
 
     path, _, ranks = text.rpartition("=")
     if not Path(path).is_dir() or not all(rank.isdecimal() for rank in ranks.split(",")):
@@ -65,10 +65,17 @@ def reading(entries: int, trace_mb: int, as_json: bool) -> int:
 
     import msgspec
 
-    from whichrank.bench.dumps.large import LAYOUT, read_dumps, read_trace, reading_table, write_dumps, write_trace
-    from whichrank.bench.dumps.pages import browser, open_page
     from whichrank.sensors.c10d import torch_folder
     from whichrank.surface.cli.bench import progress_bar
+    from whichrank.testbed.bench.dumps.large import (
+        LAYOUT,
+        read_dumps,
+        read_trace,
+        reading_table,
+        write_dumps,
+        write_trace,
+    )
+    from whichrank.testbed.bench.dumps.pages import browser, open_page
 
     torch_folder()  # torchfrtrace comes with torch
     with progress_bar() as progress, tempfile.TemporaryDirectory(prefix="whichrank-reading-") as folder:

@@ -31,11 +31,11 @@ def command(
     injector draws victim and moment once the job is under way; nothing that whichrank reads carries them. Exit code 0:
     verdict and truth agree; 1: they do not.
     """
-    from whichrank.bench.setup import Setup, demo_faults
-    from whichrank.lab.userspace import become_root_of_a_namespace
-    from whichrank.surface.demo_words import known_fault, listed
     from whichrank.surface.leave import leave_on_signals
-    from whichrank.surface.one_trial import run_and_tell
+    from whichrank.surface.trial.show import run_and_tell
+    from whichrank.surface.trial.words import known_fault, listed
+    from whichrank.testbed.bench.setup import Setup, demo_faults
+    from whichrank.testbed.lab.userspace import become_root_of_a_namespace
 
     faults = demo_faults()
     if list_faults:
@@ -54,9 +54,9 @@ def command(
 
 def _refuse_what_cannot_run(ranks: int, layout: str, hang_timeout: float) -> None:
     """Before anything is started: a job that cannot start would only be told as "no fault done"."""
-    from whichrank.demo.layout import Layout
     from whichrank.errors import UsageError
     from whichrank.sensors.c10d import torch_folder
+    from whichrank.testbed.demo.layout import Layout
 
     if not math.isfinite(hang_timeout):
         raise UsageError(f"--hang-timeout is {hang_timeout:g}: it takes seconds", mend="--hang-timeout 8")

@@ -11,7 +11,7 @@ from whichrank.surface.cli.lab_run import list_all, network_options, run
 from whichrank.surface.cli.lab_score import score
 
 if TYPE_CHECKING:
-    from whichrank.lab.box import LabFile
+    from whichrank.testbed.lab.box import LabFile
 
 
 @click.group(name="lab")
@@ -28,11 +28,11 @@ def up(name: str | None, nodes: int, leaves: int, spines: int, ports: int, rate:
     A command runs on its first node with  nsenter --net=/run/netns/wrlab-NAME-node-0 COMMAND,
     at the address 10.77.0.1.
     """
-    from whichrank.lab.box import Lab, remove_abandoned
-    from whichrank.lab.network import checked_rate
-    from whichrank.lab.topology import Topology
-    from whichrank.lab.userspace import refuse_without_root
     from whichrank.surface.leave import leave_on_signals
+    from whichrank.testbed.lab.box import Lab, remove_abandoned
+    from whichrank.testbed.lab.network import checked_rate
+    from whichrank.testbed.lab.topology import Topology
+    from whichrank.testbed.lab.userspace import refuse_without_root
 
     refuse_without_root()
     leave_on_signals()
@@ -47,8 +47,8 @@ def up(name: str | None, nodes: int, leaves: int, spines: int, ports: int, rate:
 def down(names: tuple[str, ...], remove_every: bool) -> None:
     """Kill what runs in a lab and remove all of it; without a name, the only one that there is."""
     from whichrank.errors import UsageError
-    from whichrank.lab.box import checked_name, is_anything_left, labs, remove, remove_all
-    from whichrank.lab.userspace import refuse_without_root
+    from whichrank.testbed.lab.box import checked_name, is_anything_left, labs, remove, remove_all
+    from whichrank.testbed.lab.userspace import refuse_without_root
 
     if remove_every and names:
         raise UsageError(
@@ -78,8 +78,8 @@ def status(as_json: bool) -> None:
     """Which labs there are."""
     import msgspec
 
-    from whichrank.lab.box import labs, occupants
-    from whichrank.lab.userspace import refuse_without_root
+    from whichrank.testbed.lab.box import labs, occupants
+    from whichrank.testbed.lab.userspace import refuse_without_root
 
     refuse_without_root()
     found = [(lab, occupants(lab)) for lab in labs()]

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from whichrank.surface.numbers import WholeNumber
 
 if TYPE_CHECKING:
-    from whichrank.lab.scenarios import Scenario
+    from whichrank.testbed.lab.scenarios import Scenario
 
 _OPTIONS = (
     click.option("--nodes", type=WholeNumber(1, 64), default=4, show_default=True, help="Nodes."),
@@ -57,17 +57,17 @@ def run(
     that is up stays, with what else runs there, and what was done to its network is undone. Exit code 0: verdict and
     truth agree; 1: they do not.
     """
-    from whichrank.bench.methods.campaign import job_args_of, quiet_of_claim_s
-    from whichrank.bench.setup import Setup, lab_faults
-    from whichrank.lab.box import checked_name, remove_abandoned
-    from whichrank.lab.network import checked_rate
-    from whichrank.lab.scenarios import known_as
-    from whichrank.lab.topology import Topology
-    from whichrank.lab.userspace import become_root_of_a_namespace, refuse_without_root
     from whichrank.sensors.c10d import torch_folder
-    from whichrank.surface.demo_words import known_fault
     from whichrank.surface.leave import leave_on_signals
-    from whichrank.surface.one_trial import run_and_tell
+    from whichrank.surface.trial.show import run_and_tell
+    from whichrank.surface.trial.words import known_fault
+    from whichrank.testbed.bench.methods.campaign import job_args_of, quiet_of_claim_s
+    from whichrank.testbed.bench.setup import Setup, lab_faults
+    from whichrank.testbed.lab.box import checked_name, remove_abandoned
+    from whichrank.testbed.lab.network import checked_rate
+    from whichrank.testbed.lab.scenarios import known_as
+    from whichrank.testbed.lab.topology import Topology
+    from whichrank.testbed.lab.userspace import become_root_of_a_namespace, refuse_without_root
 
     wanted = known_fault(scenario, known_as(lab_faults()), "scenario", "whichrank lab list")
     job = _workload(wanted, workload, seed)
@@ -94,7 +94,7 @@ def run(
 def _workload(scenario: Scenario, workload: str, seed: int) -> str:
     """The one that is asked for, or the seed's; one in which nothing would come of the scenario is refused."""
     from whichrank.errors import UsageError
-    from whichrank.lab.programs import PROGRAMS
+    from whichrank.testbed.lab.programs import PROGRAMS
 
     fit = scenario.workloads
     if workload in PROGRAMS and workload not in fit:
@@ -115,10 +115,10 @@ def _refuse_network_options() -> None:
 @click.command(name="list")
 def list_all() -> None:
     """The workloads, what can be done to them, and what `lab score` runs."""
-    from whichrank.bench.setup import lab_faults
-    from whichrank.lab.programs import PROGRAMS
-    from whichrank.lab.scenarios import by_class
-    from whichrank.surface.demo_words import listed
+    from whichrank.surface.trial.words import listed
+    from whichrank.testbed.bench.setup import lab_faults
+    from whichrank.testbed.lab.programs import PROGRAMS
+    from whichrank.testbed.lab.scenarios import by_class
 
     width = max(map(len, PROGRAMS))
     click.echo("Workloads (--workload):")

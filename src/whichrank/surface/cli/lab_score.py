@@ -41,11 +41,11 @@ def score(
     """
     import msgspec
 
-    from whichrank.bench.methods.campaign import OURS, done_in, plan
-    from whichrank.bench.methods.tables import class_table, methods_table, picture, scenario_table, verdict_of
-    from whichrank.bench.results_file import ready_picture
     from whichrank.errors import UsageError
-    from whichrank.lab.scenarios import chosen
+    from whichrank.testbed.bench.methods.campaign import OURS, done_in, plan
+    from whichrank.testbed.bench.methods.tables import class_table, methods_table, picture, scenario_table, verdict_of
+    from whichrank.testbed.bench.results_file import ready_picture
+    from whichrank.testbed.lab.scenarios import chosen
 
     names = _methods(methods)
     if scenarios is not None and not _names(scenarios):  # a variable of the shell that is not set
@@ -72,14 +72,14 @@ def score(
 
 def _run(todo: list[Any], methods: list[str], path: Path, keep: Path | None) -> None:
     """What is left of a plan."""
-    from whichrank.bench.methods.campaign import OURS, Run, done_in, heard_of, left, run_all
-    from whichrank.bench.methods.tables import verdict_of
-    from whichrank.bench.setup import lab_faults, require_means
-    from whichrank.lab.box import remove_abandoned
-    from whichrank.lab.userspace import become_root_of_a_namespace
     from whichrank.sensors.c10d import torch_folder
     from whichrank.surface.cli.bench import progress_bar
     from whichrank.surface.leave import leave_on_signals
+    from whichrank.testbed.bench.methods.campaign import OURS, Run, done_in, heard_of, left, run_all
+    from whichrank.testbed.bench.methods.tables import verdict_of
+    from whichrank.testbed.bench.setup import lab_faults, require_means
+    from whichrank.testbed.lab.box import remove_abandoned
+    from whichrank.testbed.lab.userspace import become_root_of_a_namespace
 
     known = done_in(path)
     to_do, heard = left(todo, known, methods), heard_of(todo, known, methods)
@@ -104,9 +104,9 @@ def _run(todo: list[Any], methods: list[str], path: Path, keep: Path | None) -> 
 
 def _again(todo: list[Any], methods: list[str], path: Path, keep: Path | None) -> None:
     """Methods go through what was kept."""
-    from whichrank.bench.methods.campaign import done_in, hear_again
     from whichrank.errors import UsageError
     from whichrank.surface.cli.bench import progress_bar
+    from whichrank.testbed.bench.methods.campaign import done_in, hear_again
 
     if keep is None:
         raise UsageError("--again goes through recordings that were kept", mend="--keep FOLDER")
@@ -120,8 +120,8 @@ def _names(text: str) -> list[str]:
 
 
 def _methods(text: str) -> list[str]:
-    from whichrank.bench.methods.campaign import METHOD_NAMES
     from whichrank.errors import UsageError
+    from whichrank.testbed.bench.methods.campaign import METHOD_NAMES
 
     names: list[Any] = _names(text)
     if names == ["none"]:

@@ -51,12 +51,12 @@ def _listen(path: Path, methods: str, as_json: bool) -> int:
     """What methods of others find in it."""
     import msgspec
 
-    from whichrank.bench.methods.method import Limits
-    from whichrank.bench.methods.score import METHODS, listen
-    from whichrank.bench.methods.tables import TITLES
     from whichrank.errors import UsageError
     from whichrank.surface.pipe import reader_may_leave
     from whichrank.surface.replay import settings_of, tape_at
+    from whichrank.testbed.bench.methods.method import Limits
+    from whichrank.testbed.bench.methods.score import METHODS, listen
+    from whichrank.testbed.bench.methods.tables import TITLES
     from whichrank.wire.tape import Tape
 
     names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]

@@ -1,7 +1,7 @@
 """Runs jobs one after the other from one process that has torch loaded: a line of JSON in, a line with the code out.
 
-In: `{"env": {...}, "nproc": 4, "command": ["-m", "whichrank.demo.job", ...], "log": "PATH"}`. Each job has a process
-of its own as launcher, `whichrank.demo.launcher`, whose pid is told first.
+In: `{"env": {...}, "nproc": 4, "command": ["-m", "whichrank.testbed.demo.job", ...], "log": "PATH"}`. Each job has a
+process of its own as launcher, `whichrank.testbed.demo.launcher`, whose pid is told first.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import os
 import sys
 from pathlib import Path
 
-from whichrank.demo.launcher import PRELOADED, Launcher, Place
-from whichrank.demo.ports import free_port
+from whichrank.testbed.demo.launcher import PRELOADED, Launcher, Place
+from whichrank.testbed.demo.ports import free_port
 
 
 def launch(order: dict[str, object]) -> None:

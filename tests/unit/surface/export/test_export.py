@@ -15,9 +15,6 @@ from clockless_log import write_clockless_log
 from taped_run import two_hangs
 from trace_rules import broken_rules
 
-from whichrank.bench.dumps.cases import Layout, cases
-from whichrank.bench.dumps.compare import write_case
-from whichrank.bench.dumps.large import write_dumps
 from whichrank.model.kinds import Kind
 from whichrank.surface.cli import main
 from whichrank.surface.export.limit import sentence, within
@@ -27,6 +24,9 @@ from whichrank.surface.export.tracks import tracks_of
 from whichrank.surface.report.gather import Gathered
 from whichrank.surface.report.make import gather
 from whichrank.surface.report.spans import SPAN, Spans, fitting
+from whichrank.testbed.bench.dumps.cases import Layout, cases
+from whichrank.testbed.bench.dumps.compare import write_case
+from whichrank.testbed.bench.dumps.large import write_dumps
 
 
 @pytest.fixture(name="gathered", scope="module")
@@ -203,7 +203,7 @@ def test_the_command_says_what_it_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     # GIVEN operations that take more than a MiB
-    monkeypatch.setattr("whichrank.bench.dumps.large.CULPRIT", 21)
+    monkeypatch.setattr("whichrank.testbed.bench.dumps.large.CULPRIT", 21)
     (tmp_path / "dumps").mkdir()
     write_dumps(tmp_path / "dumps", 160, Layout(tp=4, dp=4, pp=4))
     out = tmp_path / "out.json"

@@ -20,10 +20,6 @@ from incident_cases import EVERY, RANK_5, SLOW, UNKNOWN, not_entered
 from taped_run import page_at, two_hangs
 
 from whichrank.analyzer.who_waits import Waiting
-from whichrank.bench.dumps.cases import Layout, cases
-from whichrank.bench.dumps.compare import write_case
-from whichrank.bench.dumps.large import write_dumps
-from whichrank.bench.dumps.pages import browser
 from whichrank.model.incident import Culprit, Evidence, Incident, Spent, Victims
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import Stack
@@ -32,6 +28,10 @@ from whichrank.surface.report.make import gather
 from whichrank.surface.report.page import page_of
 from whichrank.surface.report.scene import Scene
 from whichrank.surface.report.units import ranges, unit_of
+from whichrank.testbed.bench.dumps.cases import Layout, cases
+from whichrank.testbed.bench.dumps.compare import write_case
+from whichrank.testbed.bench.dumps.large import write_dumps
+from whichrank.testbed.bench.dumps.pages import browser
 
 CHROMIUM = browser()
 EVIL = '</script><script>document.title="taken"</script><img src=x onerror="document.title=\'taken\'">'
@@ -122,7 +122,7 @@ def test_words_and_boxes_count_the_same_ranks(
     layout: Layout, rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # GIVEN dumps of a pipeline of which one rank is stopped
-    monkeypatch.setattr("whichrank.bench.dumps.large.CULPRIT", rank)
+    monkeypatch.setattr("whichrank.testbed.bench.dumps.large.CULPRIT", rank)
     write_dumps(tmp_path, 100, layout)
     page, (incident,) = page_at(tmp_path)
     (article,) = articles(page)

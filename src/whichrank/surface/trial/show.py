@@ -1,0 +1,117 @@
+"""One trial as a command: it is run, then the verdict is told, the truth, and whether they agree."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from whichrank.errors import UsageError, WhichrankError
+from whichrank.model.plain_text import one_line
+from whichrank.surface.terminal import show
+from whichrank.surface.text import headline, paragraph
+from whichrank.surface.trial.words import agreement, cost_told, truth_told, wrapped
+from whichrank.testbed.bench.results_file import keep_run, ready_empty_folder
+from whichrank.testbed.bench.setup import Result, Setup, known_faults
+from whichrank.testbed.bench.trial import Trial
+from whichrank.testbed.demo.folders import keep as keep_folder
+from whichrank.testbed.demo.folders import new_folder
+from whichrank.wire.tape import FILE_NAME
+
+
+def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool, keep: Path | None = None) -> int:
+    """Run a trial in a folder that is removed if all was right.
+
+    Args:
+        setup: What to run.
+        name: Of the command, before what is told to people.
+        said: What is run, for people.
+        mend: A command that works, should this one have nothing to act on.
+        as_json: Print the result as JSON.
+        keep: Where what the run wrote is kept in any case.
+
+    Returns:
+        0 if verdict and truth agree, else 1.
+
+    Raises:
+        UsageError: The job has nothing that the fault could act on.
+    """
+
+    def say(text: str) -> None:
+        if not as_json:
+            show(f"{name}: {one_line(text)}", err=True)
+
+    if keep:
+        ready_empty_folder(keep)
+    folder = new_folder(f"whichrank-{name}-")
+    is_kept = False
+    try:
+        trial = _trial(setup, folder, say, mend)
+        say(said)
+        result = _run(trial, mend)
+        is_kept = not result.agree
+        log = str(keep / "job.log") if keep else "" if result.agree else result.log  # its folder is removed
+        _tell(trial, dataclasses.replace(result, log=log), as_json=as_json)
+    except Exception as error:
+        is_kept = not isinstance(error, WhichrankError)
+        raise
+    finally:  # also by Ctrl-C
+        if keep and (folder / FILE_NAME).exists():
+            try:
+                keep_run(folder, keep)
+            except UsageError:
+                keep_folder(folder)
+                show(f"{name}: what the run wrote is in {folder}", err=True)
+                raise
+            shutil.rmtree(folder, ignore_errors=True)
+            show(f"{name}: the run is kept; go through it again with  whichrank replay {keep}", err=True)
+        elif is_kept:
+            keep_folder(folder)
+            show(f"{name}: the job's log and incidents are kept in {folder}", err=True)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 1 if is_kept else 0
+
+
+def _trial(setup: Setup, folder: Path, say: Callable[[str], None], mend: str) -> Trial:
+    try:
+        return Trial(setup, folder, say)
+    except ValueError as error:
+        raise UsageError(str(error), mend=mend) from error
+
+
+def _run(trial: Trial, mend: str) -> Result:
+    try:
+        return trial.run()
+    except ValueError as error:
+        if (trial.folder / "job.log").exists():
+            raise
+        raise UsageError(str(error), mend=mend) from error
+
+
+def _tell(trial: Trial, result: Result, *, as_json: bool) -> None:
+    """The verdict, then the truth, then whether they agree."""
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+        return
+    to_terminal = sys.stdout.isatty()
+    incidents = trial.incidents()
+    show("\nThe verdict:")
+    for incident in incidents:
+        title = wrapped(headline(incident), to_terminal=to_terminal)
+        show(title, colour="red" if incident.severity == "alert" else "yellow")
+        show(wrapped(paragraph(incident), to_terminal=to_terminal))
+    if not incidents:
+        show("  no incident")
+    truth = f"{truth_told(result.truth, known_faults())} {cost_told(result)}".rstrip()
+    show("\nThe truth:\n" + wrapped(truth, to_terminal=to_terminal))
+    if result.error:
+        show(wrapped(f"The fault could not be done: {result.error}.", to_terminal=to_terminal))
+    if result.pace:
+        seconds, noise, count = result.pace
+        show(f"\nUndisturbed, an iteration took {seconds:.2f} s (median of {count}; half of them within ±{noise:.1%}).")
+    show(f"\n{agreement(result)}")

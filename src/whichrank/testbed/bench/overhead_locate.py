@@ -1,0 +1,207 @@
+"""What the analyzer costs: records taken in per second, and the time of one location, by the size of the job.
+
+On the telemetry of `bench.synthetic`, one core, no I/O. Two states of a hang are located: `tp`, a rank that does not
+enter a tensor-parallel operation (its pipeline blocked in receives, everybody else in data-parallel all-reduces), and
+`world`, a rank that all others wait for in one operation of the world.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+from whichrank.analyzer import Analyzer
+from whichrank.analyzer.analyzer import LOOK_AT_S
+from whichrank.config import AnalyzerConfig
+from whichrank.testbed.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
+
+RANKS = (64, 512, 4096, 65536)
+MOST_SLOW = 4096
+"""Largest job in which slowness is looked for: of larger ones not enough operations are kept."""
+WARM_ITERATIONS = 6
+INGEST_ITERATIONS = 20
+TURNS = 3
+"""Batches of each agent in a sample of ingest: more operations than are kept before iterations are measured."""
+ITERATION_NS = 1_000_000_000
+SLOW_WINDOW_S, SLOW_WARM = 8.0, 12
+"""A window, and how many iterations are told before a look is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured figure.
+
+    Attributes:
+        what: What is measured, in words.
+        ranks: Size of the job.
+        n: How many runs.
+        median: Their median.
+        low: The fastest.
+        high: The slowest.
+        unit: Of the three.
+    """
+
+    what: str
+    ranks: int
+    n: int
+    median: float
+    low: float
+    high: float
+    unit: str
+
+
+def figure(what: str, ranks: int, samples: Sequence[float], unit: str) -> Figure:
+    """Median and range of `samples`."""
+    return Figure(what, ranks, len(samples), statistics.median(samples), min(samples), max(samples), unit)
+
+
+def ingest(ranks: int = 512, samples: int = 10) -> list[Figure]:
+    """Records per second that one analyzer takes in from agents of eight ranks each, once it knows the iteration.
+
+    The job's operations end on the host and its ranks make steps, so that slowness is measured too: every operation is
+    kept until its iteration is over, and each sample holds at least one measurement of all iterations since the last.
+    Beside it stands the rate of a job on devices, of which nothing of slowness is claimed: it tells what that costs.
+
+    Raises:
+        AssertionError: Slowness was measured where it should not be, or the other way round.
+    """
+    shape = Shape.of(ranks)
+    on_host = SyntheticJob(shape, slow=culprit_of(ranks))
+    rates, per_batch_ms = _ingested(on_host, samples, measures_slowness=True)
+    on_device, _ = _ingested(SyntheticJob(shape), samples, measures_slowness=False)
+    per_batch = f"ingest of one batch ({8 * INGEST_ITERATIONS * (len(on_host.program[0]) + 1)} records)"
+    return [
+        figure("ingest", ranks, rates, "records/s"),
+        figure(per_batch, ranks, per_batch_ms, "ms"),
+        figure("ingest without slowness (operations on devices)", ranks, on_device, "records/s"),
+    ]
+
+
+def _ingested(job: SyntheticJob, samples: int, *, measures_slowness: bool) -> tuple[list[float], list[float]]:
+    """Records per second, and milliseconds of a batch, in each sample."""
+    analyzer = Analyzer(AnalyzerConfig(), "synthetic", 0.0)
+    done, now_s, rates, per_batch_ms = 0, 10.0, list[float](), list[float]()
+    for sample in range(-1, samples):  # the first one warms up
+        records = count = 0
+        took_s = 0.0
+        for _ in range(TURNS):
+            batches = list(job.batches(done, INGEST_ITERATIONS, with_comms=done == 0))
+            done += INGEST_ITERATIONS
+            records += sum(len(batch.record_rows()) for batch in batches)
+            count += len(batches)
+            gc.collect()
+            start_s = time.perf_counter()
+            for batch in batches:
+                analyzer.feed(batch, now_s)
+            took_s += time.perf_counter() - start_s
+            now_s += 0.5
+        if sample >= 0:
+            rates.append(records / took_s)
+            per_batch_ms.append(1e3 * took_s / count)
+    iterations = analyzer.slowness.iterations
+    if (iterations.pending > 0 or iterations.newest >= 0) != measures_slowness:
+        raise AssertionError(f"slowness is {'not ' if measures_slowness else ''}measured")
+    return rates, per_batch_ms
+
+
+def location(ranks: int, where: str, looks: int = 9, ranks_per_agent: int = 8) -> list[Figure]:
+    """Time of one location and of one whole tick while one rank hangs the job."""
+    analyzer, now_s = hung(ranks, where, ranks_per_agent)
+    picture = analyzer.state.picture(now_s)
+    named = {r for f in [analyzer.diagnosis.hang(picture, LOOK_AT_S)] if f for r in f.names}
+    if named != {culprit_of(ranks)}:
+        raise AssertionError(f"the location names {named}, not {culprit_of(ranks)}")
+    taken = _times(lambda: analyzer.state.picture(now_s), looks)
+    located = _times(lambda: analyzer.diagnosis.hang(picture, LOOK_AT_S), looks)
+    ticked = _times(lambda: analyzer.tick(now_s), looks)
+    return [
+        figure(f"one location, {where}", ranks, located, "ms"),
+        figure(f"one picture, {where}", ranks, taken, "ms"),
+        figure(f"one tick, {where}", ranks, ticked, "ms"),
+    ]
+
+
+def slow_look(ranks: int, looks: int = 5) -> list[Figure]:
+    """Time of one look for slowness in which a slow rank is found, its cost to the job weighed, and named."""
+    shape = Shape(8, 1, ranks // 8)  # its stages would not wait for each other as in a real pipeline
+    ops = len(SyntheticJob(shape).program[0])
+    job = SyntheticJob(shape, slow=culprit_of(ranks), op_ns=ITERATION_NS // ops)
+    analyzer = Analyzer(AnalyzerConfig(slow_window_s=SLOW_WINDOW_S), "synthetic", 0.0)
+    slowness, samples = analyzer.slowness, []
+    for done in range(SLOW_WARM + looks):
+        for batch in job.batches(done, 1, with_comms=done == 0):
+            analyzer.feed(batch, float(done))
+        picture = analyzer.state.picture(float(done))
+        gc.collect()
+        start_s = time.perf_counter()
+        found = slowness.look(analyzer.state, picture, float(done))
+        if done >= SLOW_WARM:
+            samples.append(1e3 * (time.perf_counter() - start_s))
+            named = {rank for _, finding in found for rank in finding.names}
+            if named != {culprit_of(ranks)}:
+                raise AssertionError(f"the look names {named}, not {culprit_of(ranks)}")
+    return [figure("one look for slowness that finds it", ranks, samples, "ms")]
+
+
+def culprit_of(ranks: int) -> int:
+    """The rank that is missing in these jobs."""
+    return ranks // 3
+
+
+def hung(ranks: int, where: str, ranks_per_agent: int = 8) -> tuple[Analyzer, float]:
+    """An analyzer that has seen a job run and then hang, and its time."""
+    job = SyntheticJob(Shape.of(ranks), ranks_per_agent=ranks_per_agent)
+    analyzer = Analyzer(AnalyzerConfig(), "synthetic", 0.0)
+    for batch in job.batches(0, WARM_ITERATIONS, with_comms=True):
+        analyzer.feed(batch, 10.0)
+    hang = Hang(culprit_of(ranks), START_NS + 10_000_000_000, where)
+    for batch in job.batches(WARM_ITERATIONS, 0, hang):
+        analyzer.feed(batch, 20.0)
+    return analyzer, 20.1
+
+
+def _times(run: Callable[[], object], n: int) -> list[float]:
+    run()
+    samples = []
+    for _ in range(n):
+        gc.collect()
+        start_s = time.perf_counter()
+        run()
+        samples.append(1e3 * (time.perf_counter() - start_s))
+    return samples
+
+
+def measure(sizes: Sequence[int] = RANKS) -> list[Figure]:
+    """All figures."""
+    figures = ingest()
+    for ranks in sizes:
+        for where in ("tp", "world"):
+            figures += location(ranks, where)
+        if ranks <= MOST_SLOW:
+            figures += slow_look(ranks)
+    return figures
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(prog="whichrank.testbed.bench.overhead_locate", description=__doc__)
+    parser.add_argument("--ranks", type=int, nargs="+", default=list(RANKS), help="sizes of the job")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    args = parser.parse_args(argv)
+    figures = measure(args.ranks)
+    if args.json:
+        print(json.dumps([asdict(f) for f in figures]))
+        return 0
+    for f in figures:
+        print(f"{f.what:44} {f.ranks:6} ranks  n {f.n:3}  {f.median:12,.2f} {f.unit}  ({f.low:,.2f} .. {f.high:,.2f})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
