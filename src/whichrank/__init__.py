@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from whichrank.model.incident import Culprit, Incident, decode_incident, encode_incident
     from whichrank.sensors.phase import phase
-    from whichrank.surface.text import headline, paragraph
+    from whichrank.verdict.words.text import headline, paragraph
 
 __version__ = "0.1.0"
 
@@ -53,7 +53,7 @@ _HOME = {
         "whichrank.errors",
     ),
     **dict.fromkeys(("Culprit", "Incident", "decode_incident", "encode_incident"), "whichrank.model.incident"),
-    **dict.fromkeys(("headline", "paragraph"), "whichrank.surface.text"),
+    **dict.fromkeys(("headline", "paragraph"), "whichrank.verdict.words.text"),
     "phase": "whichrank.sensors.phase",
 }
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from whichrank.model.incident import Incident, decode_incident
-from whichrank.surface.text import headline, paragraph
 from whichrank.testbed.demo.ports import free_port
+from whichrank.verdict.words.text import headline, paragraph
 
 pytestmark = pytest.mark.integration
 

@@ -18,11 +18,18 @@ ARROWS: dict[str, set[str]] = {
     "intake": {"model"},
     "detect": {"model", "config"},
     "locate": {"model", "config"},
+    "store": {"model", "locate"},
+    "transport": {"model", "locate", "store"},
+    "slow": {"model", "detect", "locate", "store", "transport"},
+    "hang": {"model", "detect", "locate", "store", "transport"},
+    "verdict": {"model", "store"},
+    "analyzer": {"model", "detect", "locate", "store", "transport", "slow", "hang", "verdict", "config"},
     "sensors": {"model", "ring", "config"},
-    "analyzer": {"model", "detect", "locate", "config"},
     "agent": {"model", "ring", "sensors", "wire", "config"},
-    "testbed": {"model", "ring", "wire", "sensors", "intake", "detect", "locate", "analyzer", "agent", "config"},
-    "surface": {"model", "ring", "wire", "sensors", "intake", "analyzer", "agent", "testbed", "config"},
+    "testbed": {"model", "ring", "wire", "sensors", "intake", "detect", "locate", "store", "hang", "slow", "transport"}
+    | {"analyzer", "agent", "config"},
+    "surface": {"model", "ring", "wire", "sensors", "intake", "store", "hang", "verdict", "analyzer", "agent"}
+    | {"testbed", "config"},
 }
 # The same inside of the testbed: jobs to break, then nodes for them, then scores.
 INSIDE_TESTBED = {"demo": {"demo"}, "lab": {"demo", "lab"}, "bench": {"demo", "lab", "bench"}}
@@ -30,7 +37,7 @@ INSIDE_TESTBED = {"demo": {"demo"}, "lab": {"demo", "lab"}, "bench": {"demo", "l
 OPENS_TESTBED = ("testbed", "surface/cli", "surface/trial")
 
 # What decides can be tested with plain data: no I/O, no thread, no clock of its own.
-SANS_IO = ("model", "detect", "locate")
+SANS_IO = ("model", "detect", "locate", "store", "transport", "slow", "hang", "verdict", "analyzer")
 IMPURE_MODULES = {
     *("asyncio", "concurrent", "ctypes", "fcntl", "glob", "http", "io", "logging", "mmap", "multiprocessing", "os"),
     *("pathlib", "psutil", "queue", "random", "requests", "select", "selectors", "shutil", "signal", "socket", "ssl"),
@@ -121,9 +128,9 @@ def test_arrows_have_no_cycle() -> None:
 
 def test_wrong_arrow_is_named() -> None:
     # GIVEN a detector that looks at the surface, inside a function
-    tree = ast.parse("def f():\n    from whichrank.surface.text import paragraph\n")
+    tree = ast.parse("def f():\n    from whichrank.verdict.words.text import paragraph\n")
     # THEN the line and both ends are named
-    assert wrong_arrows("detect", tree) == ["line 2: detect may not import whichrank.surface.text.paragraph"]
+    assert wrong_arrows("detect", tree) == ["line 2: detect may not import whichrank.verdict.words.text.paragraph"]
 
 
 @pytest.mark.parametrize("path", [path for package in SANS_IO for path in modules(package)], ids=str)

@@ -1,9 +1,8 @@
-"""Feeds `detect` and `locate`, keeps the state of a job, and merges findings into incidents.
+"""The front of the analyzer: `feed(batch, now)`, `tick(now)`, `finish(now)`, `at_rest(now, recorded)`.
 
-`state` holds the columns, `history` what every rank issued, `diagnosis` asks the questions in their order,
-`incidents` keeps one incident per root cause, `slow` is what takes longer than it should, `analyzer` is the front:
-`feed(batch, now)`, `tick(now)`, `finish(now)`. Sans-I/O: time is an argument. Architecture of CCL-D section 4.2, rules
-of DESIGN 5.
+It feeds the store, asks `hang` and `slow`, and lets `verdict` report. Sans-I/O: time is an argument, so the same code
+runs live, in replay and in tests. Architecture of CCL-D section 4.2, rules of DESIGN 5. May be imported from here
+by `surface` and `testbed`.
 """
 
 from whichrank.analyzer.analyzer import Analyzer

@@ -9,36 +9,23 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from whichrank.analyzer.admission import Admission, Standing
-from whichrank.analyzer.diagnosis import Diagnosis
-from whichrank.analyzer.endings import who_ended_it
-from whichrank.analyzer.history import History
-from whichrank.analyzer.holding import Holding
-from whichrank.analyzer.incidents import ANOTHER_S, Ledger
-from whichrank.analyzer.interruption import have_gone_on, is_being_ended
-from whichrank.analyzer.places import are_answered, sides_of, with_places
-from whichrank.analyzer.reach import knock_early
-from whichrank.analyzer.recorded import but_for_consequences, of_a_moment
-from whichrank.analyzer.rendezvous import stopped_in_rendezvous
-from whichrank.analyzer.rounds import Rounds
-from whichrank.analyzer.silence import silent_job
-from whichrank.analyzer.slow.slowness import Slowness
-from whichrank.analyzer.state import JobState
-from whichrank.analyzer.waited_out import WaitedOut
 from whichrank.config import AnalyzerConfig
 from whichrank.detect.hang import OP_TIMEOUT_SHARE, STEADY_S, Look, Thresholds, Urgency, suspicious_s, urgency_of
 from whichrank.detect.usual import UsualWaits
-from whichrank.locate.deaths import (
-    Ends,
-    crashed,
-    dying,
-    ended_mutely,
-    killed,
-    singled_out,
-    told_to_end,
-    told_to_end_s,
-)
+from whichrank.hang.diagnosis import Diagnosis
+from whichrank.hang.endings import who_ended_it
+from whichrank.hang.history import History
+from whichrank.hang.holding import Holding
+from whichrank.hang.interruption import have_gone_on, is_being_ended
+from whichrank.hang.places import are_answered, sides_of, with_places
+from whichrank.hang.recorded import but_for_consequences, of_a_moment
+from whichrank.hang.rendezvous import stopped_in_rendezvous
+from whichrank.hang.rounds import Rounds
+from whichrank.hang.silence import silent_job
+from whichrank.hang.waited_out import WaitedOut
+from whichrank.locate.deaths import crashed, dying, ended_mutely, killed, singled_out, told_to_end, told_to_end_s
 from whichrank.locate.fronts import with_fronts
+from whichrank.model.ends import Ends
 from whichrank.model.finding import Finding
 from whichrank.model.incident import TIME_BLOCKED, Cause, Incident, Reason, Severity, Spent
 from whichrank.model.kinds import is_collective
@@ -47,6 +34,11 @@ from whichrank.model.picture import Picture, Recorded
 from whichrank.model.signature import signatures
 from whichrank.model.stable_hash import stable_hash
 from whichrank.model.telemetry import Batch, ProcessState
+from whichrank.slow.slowness import Slowness
+from whichrank.store.admission import Admission, Standing
+from whichrank.store.state import JobState
+from whichrank.transport.reach import knock_early
+from whichrank.verdict.ledger import ANOTHER_S, Ledger
 
 T = TypeVar("T")
 LOOK_AT_S = 0.6

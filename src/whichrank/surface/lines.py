@@ -1,29 +1,16 @@
-"""Lines with a label in front, as a verdict has them, and how they are fitted into a terminal."""
+"""How the lines of a verdict are fitted into a terminal."""
 
 from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Iterable
 from typing import Final, TextIO
 
-from whichrank.model.plain_text import one_line
+from whichrank.verdict.words.details import INDENT, LABEL
 
-INDENT: Final = 2
-LABEL: Final = 12
-"""Columns of a label."""
 _NARROWEST: Final = 40
 _USUAL: Final = 80
 """Columns of a terminal that does not say how many it has."""
-
-
-def labelled(label: str, texts: Iterable[str]) -> list[str]:
-    """A line for each text: the label before the first, the others below it; none without a text."""
-    marks = [label]
-    lines = []
-    for text in texts:
-        lines.append(f"{'':{INDENT}}{marks.pop() if marks else '':{LABEL}}{one_line(text)}")
-    return lines
 
 
 def fitted(text: str, width: int) -> str:

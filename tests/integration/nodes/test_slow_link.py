@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.analyzer.slow.link_watch import LOST
+from whichrank.slow.link_watch import LOST
 from whichrank.surface.times_file import read_times
 from whichrank.testbed.bench.setup import Result, Setup
 from whichrank.testbed.bench.trial import Trial

@@ -10,8 +10,8 @@ from whichrank.analyzer import Analyzer
 from whichrank.model.incident import Cause, Incident, Reason
 from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import Event, ProcessState
-from whichrank.surface.text import headline
 from whichrank.testbed.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
+from whichrank.verdict.words.text import headline
 
 NOW_S = T0 / S
 TP = comm_info(7, [0, 1, 2, 3])

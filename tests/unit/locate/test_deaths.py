@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from whichrank.locate.deaths import (
-    Ends,
     ended_by_parent,
     ended_from_outside,
     exit_code_of,
@@ -22,6 +21,7 @@ from whichrank.locate.deaths import (
     signal_of,
     singled_out,
 )
+from whichrank.model.ends import Ends
 
 ALIVE: dict[str, Any] = {}
 

@@ -73,8 +73,8 @@ def _print(frame: Frame) -> None:
 def _live(node: NodeReader) -> int:
     from rich.console import Console
 
-    from whichrank.surface.text import headline
     from whichrank.surface.watch.screen import watch_live
+    from whichrank.verdict.words.text import headline
 
     frame = watch_live(node, Console())
     for job in frame.jobs:

@@ -81,7 +81,7 @@ def _older(reading: Reading) -> list[str]:
     """A line on the incidents of the jobs that wrote into this file before."""
     if not reading.older:
         return []
-    from whichrank.surface.text import of_jobs
+    from whichrank.verdict.words.text import of_jobs
 
     ids = [incident.id for incident in reading.older]
     listed = ", ".join(ids[:_MOST_IDS]) + (f" and {len(ids) - _MOST_IDS} more" if len(ids) > _MOST_IDS else "")
@@ -101,7 +101,7 @@ def print_text(incidents: Iterable[Incident]) -> None:
     import sys
 
     from whichrank.surface.lines import for_stream
-    from whichrank.surface.text import headline, paragraph
+    from whichrank.verdict.words.text import headline, paragraph
 
     for incident in incidents:
         title = for_stream(f"{headline(incident)}  [{incident.id}]", sys.stdout)

@@ -24,7 +24,7 @@ from whichrank.model.signature import op_name
 from whichrank.surface.export.tracks import tracks_of
 from whichrank.surface.report.gather import Gathered
 from whichrank.surface.report.spans import Spans
-from whichrank.surface.text import headline
+from whichrank.verdict.words.text import headline
 
 MOST_ARROWS: Final = 1 << 16
 """Operations with an arrow: more are of no help, and slow."""

@@ -11,13 +11,13 @@ from typing import Final
 
 import numpy as np
 
-from whichrank.analyzer.who_waits import Waiting, among
+from whichrank.hang.who_waits import Waiting, among
 from whichrank.model.incident import Incident
 from whichrank.model.picture import Ints
 from whichrank.surface.report.html import Html, el, join
 from whichrank.surface.report.scene import Scene, named_in
 from whichrank.surface.report.units import counted, ranges
-from whichrank.surface.tense import past
+from whichrank.verdict.words.tense import past
 
 MOST_BOXES: Final = 6
 """Of one step; the other ranks of the step share one more."""

@@ -20,7 +20,7 @@ from whichrank.surface.report.iterations import heat_maps, link_table, times
 from whichrank.surface.report.lanes import View, lanes
 from whichrank.surface.report.units import counted, moment, unit_of
 from whichrank.surface.report.verdict import article
-from whichrank.surface.text import headline
+from whichrank.verdict.words.text import headline
 
 MOST_NOTES: Final = 512
 _STATES: Final = ("damaged", "empty", "ignored", "read")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.analyzer import Analyzer
-from whichrank.analyzer.who_waits import Waiting, who_waits
+from whichrank.hang.who_waits import Waiting, who_waits
 from whichrank.model.incident import Incident, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.picture import Floats, Ints, Picture

@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.analyzer.state import JobState
 from whichrank.model.kinds import Kind
 from whichrank.model.picture import Ints
 from whichrank.model.telemetry import Batch
+from whichrank.store.state import JobState
 
 SPAN: Final = np.dtype(
     [("rank", "i4"), ("comm", "i4"), ("kind", "u1"), ("open", "?"), ("counter", "i8"), ("start_s", "f8"),

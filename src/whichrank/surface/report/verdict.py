@@ -7,8 +7,6 @@ from typing import Final
 
 from whichrank.model.incident import Cause, Evidence, Incident
 from whichrank.model.telemetry import Stack
-from whichrank.surface.amounts import duration, number, ranges, size
-from whichrank.surface.details import next_steps, shown
 from whichrank.surface.report.chain import chain
 from whichrank.surface.report.gather import Gathered
 from whichrank.surface.report.html import Html, el, join, section, table
@@ -16,8 +14,10 @@ from whichrank.surface.report.iterations import heat_maps, link_table, times
 from whichrank.surface.report.lanes import View, lanes
 from whichrank.surface.report.scene import Scene
 from whichrank.surface.report.units import counted, moment
-from whichrank.surface.tense import past
-from whichrank.surface.text import headline, paragraph
+from whichrank.verdict.words.amounts import duration, number, ranges, size
+from whichrank.verdict.words.details import next_steps, shown
+from whichrank.verdict.words.tense import past
+from whichrank.verdict.words.text import headline, paragraph
 
 MOST_LISTED: Final = 64
 

@@ -12,7 +12,7 @@ import click
 from whichrank.model.incident import Incident
 from whichrank.model.plain_text import one_line
 from whichrank.surface.lines import for_stream
-from whichrank.surface.text import headline, paragraph
+from whichrank.verdict.words.text import headline, paragraph
 
 _COLOUR = {"alert": "red", "notice": "yellow"}
 

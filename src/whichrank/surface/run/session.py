@@ -34,7 +34,7 @@ from whichrank.surface.run.observation import AnalyzerLike, Observation
 from whichrank.surface.run.reach import Reach
 from whichrank.surface.run.record import JobSummary, Record, readable, utc_now
 from whichrank.surface.run.taped import Taped, head_of
-from whichrank.surface.text import of_jobs
+from whichrank.verdict.words.text import of_jobs
 from whichrank.wire.tape import FILE_NAME
 from whichrank.wire.zmq_transport import AddressInUseError, ZmqAnalyzerEnd, full_address, is_from_here_only
 

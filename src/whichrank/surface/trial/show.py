@@ -13,13 +13,13 @@ import msgspec
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.model.plain_text import one_line
 from whichrank.surface.terminal import show
-from whichrank.surface.text import headline, paragraph
 from whichrank.surface.trial.words import agreement, cost_told, truth_told, wrapped
 from whichrank.testbed.bench.results_file import keep_run, ready_empty_folder
 from whichrank.testbed.bench.setup import Result, Setup, known_faults
 from whichrank.testbed.bench.trial import Trial
 from whichrank.testbed.demo.folders import keep as keep_folder
 from whichrank.testbed.demo.folders import new_folder
+from whichrank.verdict.words.text import headline, paragraph
 from whichrank.wire.tape import FILE_NAME
 
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from whichrank.errors import UsageError
-from whichrank.surface.amounts import duration, ranges
 from whichrank.surface.lines import fitted
 from whichrank.testbed.bench.judge import Verdict, least_cost
 from whichrank.testbed.bench.setup import Result
 from whichrank.testbed.demo.fault import Fault
 from whichrank.testbed.demo.slow import load_of
+from whichrank.verdict.words.amounts import duration, ranges
 
 _HEADINGS: Final = {
     "outside": "From outside, to the process of a rank:",

@@ -11,7 +11,7 @@ from collections import Counter
 import numpy as np
 
 from whichrank.agent.rank import RankWatch
-from whichrank.analyzer.history import History
+from whichrank.hang.history import History
 from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import CommInfo
 from whichrank.ring.reader import Rows

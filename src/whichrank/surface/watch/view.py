@@ -16,11 +16,11 @@ from rich.text import Text
 
 from whichrank.model.incident import Incident
 from whichrank.model.links import LinkRate, rate_text
-from whichrank.surface.details import next_steps
-from whichrank.surface.text import headline, who
 from whichrank.surface.watch.frame import Frame, JobNow
 from whichrank.surface.watch.tables import communicators_table, ranks_table
 from whichrank.surface.watch.words import printable, short_duration
+from whichrank.verdict.words.details import next_steps
+from whichrank.verdict.words.text import headline, who
 
 SIDE_BY_SIDE: Final = 150
 """From this width on, communicators stand beside the ranks."""

@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from whichrank.analyzer.slow.slowness import EFFECT
 from whichrank.detect.slow import ALL_GREW
 from whichrank.model.incident import Incident, Link
+from whichrank.slow.slowness import EFFECT
 from whichrank.testbed.demo.fault import Fault
 from whichrank.testbed.demo.plan import Truth
 

@@ -19,7 +19,7 @@ from clockless_log import write_clockless_log
 from incident_cases import EVERY, RANK_5, SLOW, UNKNOWN, not_entered
 from taped_run import page_at, two_hangs
 
-from whichrank.analyzer.who_waits import Waiting
+from whichrank.hang.who_waits import Waiting
 from whichrank.model.incident import Culprit, Evidence, Incident, Spent, Victims
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import Stack

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.unit.analyzer.batches import S
+from batches import S
 
 from whichrank.testbed.bench.methods import campaign, claims
 from whichrank.testbed.bench.methods.campaign import METHOD_NAMES, OURS, Run, plan

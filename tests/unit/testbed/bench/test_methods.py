@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.analyzer.batches import T0, Node, S, comm_info, records
+from batches import T0, Node, S, comm_info, records
 
 from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import PAIR_ROW, ProcessState

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.analyzer.state import JobState
 from whichrank.detect.hang import BARRIER_BYTES
 from whichrank.model.codes import Flag
 from whichrank.model.kinds import BARRIERS, Kind, is_collective
 from whichrank.model.picture import Ints, Picture
 from whichrank.model.signature import op_bytes
 from whichrank.model.telemetry import Batch
+from whichrank.store.state import JobState
 
 ROUNDS = np.dtype(
     [

@@ -1,0 +1,100 @@
+"""Ranks on which operations do not end that are over for their peers (DESIGN 5.2, complete here and not there).
+
+They have done their part, or the later rounds of their peers could not have ended. So neither the network nor anybody
+else holds them up: their device, its driver, or the process that looks after it. But who was recorded later than the
+others has seen more end too. So they must be few, and not one alone must have seen it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whichrank.hang.reasons import FEW, MOST, held_up_by
+from whichrank.locate.waitgraph import WaitGraph, waiters_of
+from whichrank.model.finding import Blame, Finding
+from whichrank.model.incident import Cause, Evidence, waiting_for
+from whichrank.model.kinds import is_collective
+from whichrank.model.picture import Ints, Picture
+
+if TYPE_CHECKING:
+    from whichrank.hang.diagnosis import Diagnosis
+
+SURE = 0.9
+LISTED = 16
+SEVERAL = 2
+"""Members of a communicator that must have seen a later round end, if it has so many others."""
+
+
+def overtaken(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) -> Finding:
+    """The ranks that do not see the end of what others have completed, with those that others wait for besides.
+
+    Args:
+        diagnosis: For words.
+        picture: The job.
+        graph: Who waits for whom, and somebody is overtaken.
+    """
+    waits = picture.waits[graph.overtaken]
+    ranks = [int(r) for r in np.unique(waits["rank"])]
+    blames, evidence = [], []
+    for rank in ranks:
+        wait = waits[waits["rank"] == rank][0]
+        behind = _ended_elsewhere(picture, wait)
+        where = f"{diagnosis.op_name(wait)} on {diagnosis.comm_name(int(wait['comm']))}"
+        later = f" and {behind - 1} after it" if behind > 1 else ""
+        why = f"it does not complete {where}, although it has entered it, and its peers have completed it{later}"
+        blames.append(Blame(rank, SURE, why))
+        evidence += [
+            Evidence(what="operations complete on its peers and not on it", value=behind, where=f"rank {rank}"),
+            waiting_for(rank, len(waiters_of(picture, graph, rank))),
+        ]
+    evidence += diagnosis.unread(graph)
+    others = [int(r) for r in graph.sinks if int(r) not in ranks]
+    others = others if not diagnosis.apart(picture, graph) else []
+    for rank in held_up_by(diagnosis.state, others, -np.inf, len(graph.waiting), len(graph.unseen)) if others else []:
+        blames.append(diagnosis.blame_of_sink(picture, graph, rank))
+    first = waits[int(np.argmin(waits["since_s"]))]
+    named = {blame.rank for blame in blames}
+    others_seen = int((picture.fresh & picture.present).sum()) - len(ranks)
+    is_sure = (
+        len(ranks) <= MOST and (FEW - 1) * len(ranks) <= others_seen and all(_have_seen(picture, w) for w in waits)
+    )
+    if not is_sure:
+        blames = [replace(blame, confidence=1 / len(blames)) for blame in blames][:LISTED]
+    return Finding(
+        cause=Cause.DEVICE if is_sure else Cause.UNKNOWN,
+        fault_class="H3" if is_sure else None,
+        culprits=tuple(blames) if is_sure else (),
+        candidates=() if is_sure else tuple(blames),
+        comm=int(first["comm"]),
+        op=diagnosis.op_of(first),
+        victims=tuple(int(r) for r in graph.waiting if int(r) not in named),
+        waited_for=frozenset(graph.sinks.tolist()),
+        onset_s=float(first["since_s"]),
+        evidence=tuple(evidence),
+        complete=diagnosis.complete(picture),
+    )
+
+
+def _done(picture: Picture, comm: int) -> Ints:
+    """How many operations each member that was read has completed there."""
+    here = slice(int(picture.comm_at[comm]), int(picture.comm_at[comm] + picture.comm_size[comm]))
+    return np.asarray(picture.member_done[here][picture.member_seen[here]])
+
+
+def _have_seen(picture: Picture, wait: np.void) -> bool:
+    """Have several members completed a later round, or all others there are?"""
+    done = _done(picture, int(wait["comm"]))
+    have = int((done > wait["counter"]).sum())
+    return have >= min(SEVERAL, len(done) - 1)
+
+
+def _ended_elsewhere(picture: Picture, wait: np.void) -> int:
+    """Operations that this rank has in flight on the communicator of its wait, and that a peer has completed."""
+    comm = int(wait["comm"])
+    most = int(_done(picture, comm).max(initial=0))
+    ops = picture.ops
+    mine = (ops["rank"] == wait["rank"]) & (ops["comm"] == comm) & is_collective(ops["kind"]) & ~ops["failed"]
+    return int((mine & (ops["counter"] <= most)).sum())

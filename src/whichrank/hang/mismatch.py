@@ -1,0 +1,165 @@
+"""Question 3: do the operations of one round contradict each other, and who deviates?
+
+What members issued in a round is known from what is in flight, from what failed, and from what was completed. Witnesses
+say who is wrong (`whichrank.locate.signatures`); of an all-to-all whose sizes do not fit, the pairs do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whichrank.hang.peers import WITNESS
+from whichrank.locate.signatures import ASKED_OF_A_SIDE, Contradiction, Deviation, contradictions, deviants
+from whichrank.locate.splits import Misfit
+from whichrank.locate.strays import LEAST_ALIKE
+from whichrank.model.finding import Blame, Finding
+from whichrank.model.incident import Cause, Evidence
+from whichrank.model.kinds import is_collective
+from whichrank.model.picture import Picture
+from whichrank.model.signature import signatures
+
+if TYPE_CHECKING:
+    from whichrank.hang.diagnosis import Diagnosis
+
+LISTED = 16
+PAIRS_WITNESS = "the sizes that its peers send to each other"
+
+
+def mismatch(diagnosis: Diagnosis, picture: Picture, min_age_s: float = 0.0) -> Finding | None:
+    """A round whose members issued what cannot meet, the first of several.
+
+    Args:
+        diagnosis: Answers for this job.
+        picture: The job.
+        min_age_s: Seconds that somebody must have been blocked on it, if none of its operations failed.
+    """
+    found = [c for c in contradictions(picture, diagnosis.rounds) if _matters(picture, c, min_age_s)]
+    if not found:
+        return None
+    first = min(found, key=lambda c: float(c.ops["issue_s"].max()))
+    deviation = _deviation(diagnosis, picture, first)
+    if not deviation.deviants:
+        deviation = _skewed(diagnosis, first)
+    side = dict(zip(first.ranks, first.sides, strict=True))
+    wrong = {side[r] for r in deviation.deviants}
+    said = {int(row["rank"]): diagnosis.words_of(row) for row in first.ops}
+    typical = next((said[r] for r in first.ranks if side[r] not in wrong), "")
+    agreeing = [r for r in first.ranks if side[r] not in wrong]
+    peers = f"rank {agreeing[0]}" if len(agreeing) == 1 else "its peers"
+    usual = f"while {peers} issued {typical}; it differs from {' and from '.join(deviation.witnesses)}"
+    blame = tuple(
+        Blame(r, 0.95, _odd_one(r, first.misfits) or f"it issued {said[r]} {usual}") for r in deviation.deviants
+    )
+    candidates = tuple(
+        Blame(r, 1 / len(said), _misfit(r, first.misfits) or f"it issued {words}") for r, words in said.items()
+    )
+    return Finding(
+        cause=Cause.INCONSISTENT if blame else Cause.UNKNOWN,
+        fault_class="H2",
+        culprits=blame,
+        candidates=() if blame else candidates[:LISTED],
+        comm=first.comm,
+        op=diagnosis.op_of(first.ops[0]),
+        victims=tuple(int(r) for r in np.unique(picture.waits["rank"]) if int(r) not in deviation.deviants),
+        onset_s=float(first.ops["issue_s"].max()),
+        hard=True,
+        evidence=_evidence(first, said, wrong, side),
+        complete=diagnosis.complete(picture),
+        next=() if blame else (_to_compare(first.misfits),),
+    )
+
+
+def _evidence(c: Contradiction, said: dict[int, str], wrong: set[int], side: dict[int, int]) -> tuple[Evidence, ...]:
+    """What was issued, the deviants first; of an all-to-all what does not fit."""
+    if c.misfits:
+        return tuple(
+            Evidence(
+                what=f"elements that rank {pair.src} sent to rank {pair.dst}", value=pair.sent,
+                where=f"rank {pair.dst} expected {pair.expected}, #{c.counter}",
+            )
+            for pair in c.misfits
+        )  # fmt: skip
+    ordered = sorted(said, key=lambda r: (side[r] not in wrong, r))
+    return tuple(
+        Evidence(what="operation issued", value=said[r], where=f"rank {r}, #{c.counter}") for r in ordered[:LISTED]
+    )
+
+
+def _odd_one(rank: int, pairs: tuple[Misfit, ...]) -> str:
+    """That no sizes of a rank fit its peers', with one pair; empty if nothing is known of that."""
+    example = _misfit(rank, pairs)
+    said = "it issued an all-to-all whose sizes do not match those of its peers, and theirs match each other"
+    return f"{said}: {example}" if example else ""
+
+
+def _to_compare(pairs: tuple[Misfit, ...]) -> str:
+    if not pairs:
+        return "compare the code paths of the named ranks: whichrank stacks --suspects"
+    one = pairs[0]
+    return (
+        f"compare what rank {one.src} gives to this all-to-all for rank {one.dst} (input_split_sizes) "
+        f"with what rank {one.dst} gives for rank {one.src} (output_split_sizes)"
+    )
+
+
+def _misfit(rank: int, pairs: tuple[Misfit, ...]) -> str:
+    """What one rank sent or expected that does not fit; empty if nothing is known of that."""
+    for pair in pairs:
+        if pair.src == rank:
+            return f"it sent {pair.sent} elements to rank {pair.dst}, which expected {pair.expected}"
+        if pair.dst == rank:
+            return f"it expected {pair.expected} elements from rank {pair.src}, which sent {pair.sent}"
+    return ""
+
+
+def _deviation(diagnosis: Diagnosis, picture: Picture, c: Contradiction) -> Deviation:
+    """Who deviates, by all that issued something in this round."""
+    history = diagnosis.history
+    ordinal = dict(zip(c.ranks, c.ops["ordinal"].tolist(), strict=True))
+    side = dict(zip(c.ranks, c.sides, strict=True))
+    ranks = sorted(side)
+    found = deviants(
+        ranks, [side[r] for r in ranks], lambda r: history.up_to(r, ordinal[r]), history.shape_of,
+        _sister_side(diagnosis, picture, c),
+    )  # fmt: skip
+    if found.deviants and c.misfits:
+        return Deviation(found.deviants, (PAIRS_WITNESS,))
+    return found
+
+
+def _skewed(diagnosis: Diagnosis, c: Contradiction) -> Deviation:
+    """Members of a contradiction that had left out or repeated an operation long before it."""
+    history, peers = diagnosis.history, diagnosis.peers
+    if history.has_gap(history.key_of(c.comm), diagnosis.state):
+        return Deviation((), ())
+    told = history.skewed(c.comm) & set(c.ranks)
+    if told:
+        return Deviation(tuple(sorted(told)) if len(told) < len(c.ranks) else (), ("what its peers had issued before",))
+    found = [peers.skew_of(r, LEAST_ALIKE) for r in c.ranks[:ASKED_OF_A_SIDE]]
+    strays = sorted(s.rank for s in found if s and s.comm_key == history.key_of(c.comm))
+    return Deviation(tuple(strays), (WITNESS,)) if len(strays) == 1 else Deviation((), ())
+
+
+def _matters(picture: Picture, c: Contradiction, min_age_s: float) -> bool:
+    """Somebody has been blocked on this round, has ended in it, or one of its operations has failed."""
+    if c.ops["failed"].any():
+        return True
+    w = picture.waits
+    on_it = (w["comm"] == c.comm) & (w["counter"] == c.counter) & (picture.now_s - w["since_s"] >= min_age_s)
+    return bool(on_it.any()) or bool(picture.gone[list(c.ranks)].any())
+
+
+def _sister_side(diagnosis: Diagnosis, picture: Picture, c: Contradiction) -> int | None:
+    """The side on which communicators of the same description and size are in the same round."""
+    infos = diagnosis.state.info
+    info = infos[c.comm]
+    if not info.desc or info.desc in ("undefined", "default_pg") or c.misfits:
+        return None
+    sisters = [i for i, s in enumerate(infos) if i != c.comm and s.desc == info.desc and s.size == info.size]
+    rows = picture.ops
+    at = np.isin(rows["comm"], sisters) & (rows["counter"] == c.counter) & is_collective(rows["kind"])
+    seen = set(signatures(rows[at]).tolist()) if at.any() else set()
+    sides = {side for sign, side in zip(signatures(c.ops).tolist(), c.sides, strict=True) if sign in seen}
+    return sides.pop() if len(sides) == 1 else None

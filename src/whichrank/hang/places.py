@@ -1,0 +1,63 @@
+"""Where in the user's code the two sides of a contradiction stand.
+
+Ranks that issue what cannot meet took two branches of one program. The user needs to know both lines, and they can be
+read only while the processes live. So the stacks of the ranks in question, and of one rank that agrees with the others,
+are asked for as soon as a contradiction is seen. Of a rank that raised, its exception tells the line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from whichrank.hang.acting import acting_stack, looked_at_s, place_in
+from whichrank.model.finding import Finding
+from whichrank.model.incident import AT, RAISED_AT, Evidence
+from whichrank.store.state import JobState
+
+MOST = 8
+"""Ranks whose place is told."""
+
+
+def sides_of(state: JobState, finding: Finding) -> list[int]:
+    """The ranks in question and one of those that they contradict; none if the finding is of something else."""
+    if finding.fault_class != "H2":
+        return []
+    asked = [blame.rank for blame in finding.culprits or finding.candidates]
+    others = [rank for rank in _in_the_round(state, finding) if rank not in asked]
+    if finding.candidates:
+        return (asked + others)[:MOST]
+    return [*asked[: MOST - 1], *(others or [r for r in finding.victims if r not in asked])[:1]]
+
+
+def are_answered(state: JobState, ranks: list[int], since_s: float) -> bool:
+    """Has it come to light, or been refused, where all of these are?"""
+    return all(looked_at_s(state, rank) >= since_s for rank in ranks if state.ranks.present[rank])
+
+
+def with_places(state: JobState, finding: Finding) -> Finding:
+    """The finding, with the lines of code in which its sides are, as far as that is known."""
+    facts, sides = [], sides_of(state, finding)
+    exceptions = state.ends().exception if sides else []
+    for rank in sides:
+        is_of_now = looked_at_s(state, rank) >= finding.onset_s
+        place = place_in(acting_stack(state, rank)) if is_of_now else ""
+        raised_at = _place_of(exceptions[rank]) if state.ranks.present[rank] else ""
+        if place:
+            facts.append(Evidence(what=AT, value=place, where=f"rank {rank}"))
+        elif raised_at:
+            facts.append(Evidence(what=RAISED_AT, value=raised_at, where=f"rank {rank}"))
+    return replace(finding, evidence=(*finding.evidence, *facts)) if facts else finding
+
+
+def _place_of(exception: str) -> str:
+    """`/home/me/train.py:88`, with which the note of an exception ends."""
+    return exception.rpartition(" at ")[2] if " at " in exception else ""
+
+
+def _in_the_round(state: JobState, finding: Finding) -> list[int]:
+    """Members that have entered the operation in question."""
+    if finding.comm < 0 or not finding.op:
+        return []
+    at, size = int(state.comm_at[finding.comm]), int(state.comm_size[finding.comm])
+    entered = state.member_issued[at : at + size] >= finding.op["counter"]
+    return [int(rank) for rank in state.member_rank[at : at + size][entered] if rank >= 0]

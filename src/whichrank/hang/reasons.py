@@ -1,0 +1,211 @@
+"""What is behind a culprit, as far as the evidence of its process goes: its state, its stack, how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from whichrank.hang.acting import acting_stack, looked_at_s, name_of, place_in, stacks_of
+from whichrank.locate.deaths import how_it_ended, signal_of
+from whichrank.locate.stack_reading import (
+    loads_data,
+    waits_for_another_process,
+    waits_in_rendezvous,
+    writes_checkpoint,
+)
+from whichrank.model.incident import Evidence, Reason
+from whichrank.model.picture import Picture
+from whichrank.model.telemetry import ProcessState, SourceKind, Stack, WaitChannel
+from whichrank.store.state import JobState
+
+FEW = 4
+"""Times as many ranks wait, at the least, for all that they wait for to be named on the word of operations alone."""
+MOST = 4
+"""So many are named on it, at the most."""
+_NO_SLEEP = (WaitChannel.NONE, WaitChannel.DISK)
+"""The channel is told in close looks only; where it is, it must not contradict what py-spy saw."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A reason with its words."""
+
+    reason: Reason | None
+    words: str
+    confidence: float
+    evidence: tuple[Evidence, ...] = ()
+
+
+def reason_of(state: JobState, picture: Picture, rank: int, tid: int = 0) -> Told:
+    """Why this rank does not act, in the words that follow "it has not entered ..., and".
+
+    Args:
+        state: The job.
+        picture: The same job at one moment.
+        rank: The rank in question.
+        tid: The thread that others wait for, 0 if it is not known.
+    """
+    row = state.ranks.rows[rank]
+    pid = int(row["pid"])
+    if picture.gone[rank] or row["exception_ns"] or row["closed_ns"]:
+        return _ended(state, rank)
+    if picture.stopped[rank]:
+        fact = Evidence(what="process state", value="stopped (T)", where=f"rank {rank}, pid {pid}")
+        return Told(Reason.STOPPED, "its process is suspended", 0.99, (fact,))
+    stack = acting_stack(state, rank, tid)
+    where = place_in(stack)
+    if not state.was_observed(rank):
+        return _by_its_operations(picture, rank, where)
+    facts = [
+        Evidence(
+            what="process state", value=ProcessState(int(row["state"])).name.lower(), where=f"rank {rank}, pid {pid}"
+        )
+    ]
+    if stack and where:
+        facts.append(Evidence(what=f"{name_of(stack)} at", value=where, where=f"rank {rank}"))
+    at = f"; it is in {where}" if where else ""
+    channel = _channel(stack, int(row["main_wait_channel"]))
+    holder = next((s for s in stacks_of(state, rank) if s.holds_gil and s.asleep), None)
+    if holder and (not holder.main or row["main_wait_channel"] not in _NO_SLEEP):
+        words = f"its {name_of(holder)} sleeps in the kernel while it holds the GIL"
+        held_at = f"; it is in {place_in(holder)}" if holder.frames else ""
+        return Told(Reason.GIL_HELD, words + held_at, 0.95, tuple(facts))
+    if writes_checkpoint(stack):
+        return Told(Reason.CHECKPOINT, f"its process writes{at}", 0.9, tuple(facts))
+    if loads_data(stack):
+        return Told(Reason.DATA_WAIT, f"it waits for data{at}", 0.95, tuple(facts))
+    if picture.busy[rank]:
+        return Told(Reason.USER_CODE, f"it writes files, or its child processes work{at}", 0.9, tuple(facts))
+    phase = row["phase"].decode(errors="replace")
+    if phase:
+        return Told(Reason.USER_CODE, f"it is in the phase '{phase}' that the script marked{at}", 0.9, tuple(facts))
+    if stack and (awaited := _waits_for(stack)):
+        return Told(Reason.USER_CODE, f"it waits for {awaited[0]}{at}", awaited[1], tuple(facts))
+    if channel in (WaitChannel.IO, WaitChannel.OTHER):
+        return Told(Reason.USER_CODE, f"it waits for something that is no operation{at}", 0.8, tuple(facts))
+    words = f"it is in its own code, in {where}" if where else "it is in its own code"
+    return Told(Reason.USER_CODE, words, 0.95 if where else 0.9, tuple(facts))
+
+
+def _channel(stack: Stack | None, main_channel: int) -> int:
+    """Where the thread sleeps: as it was seen with its stack, else as the agent says of the rank."""
+    if stack is None or (stack.main and stack.channel == WaitChannel.UNKNOWN):
+        return main_channel
+    return stack.channel
+
+
+def _waits_for(stack: Stack) -> tuple[str, float] | None:
+    """Whom a thread waits for outside of any operation, in words, and how sure it is that its own rank is at fault."""
+    source = stack.source
+    if source is None:
+        return ("another process", 0.3) if waits_for_others(stack) else None
+    if source.kind is SourceKind.CHILD:
+        return f"its child process{''.join(f' {pid}' for pid in source.pids[:1])}", 0.85
+    if source.kind is SourceKind.ELSEWHERE:
+        return f"an answer from {source.address}", 0.75
+    if source.kind is SourceKind.RANK:
+        return f"a message from rank {source.ranks[0]}", 0.3
+    return "another process of the job", 0.3
+
+
+def waits_for_others(stack: Stack) -> bool:
+    """Does it wait for another rank, or may it, in no operation? Then its own rank is not at fault for sure."""
+    if stack.source is not None:
+        return stack.source.kind in (SourceKind.RANK, SourceKind.JOB)
+    return waits_for_another_process(stack.frames)
+
+
+def is_held_up(state: JobState, rank: int, tid: int = 0, since_s: float = -np.inf) -> bool:
+    """Was the thread that others wait for seen, since then, to wait for another process of the job?
+
+    Not in torch's own rendezvous, where it waits for the very ranks that wait for it, and not for data.
+    """
+    stack = acting_stack(state, rank, tid)
+    if stack is None or looked_at_s(state, rank) < since_s or loads_data(stack):
+        return False
+    return waits_for_others(stack) and not waits_in_rendezvous(stack.frames)
+
+
+def in_rendezvous(state: JobState, rank: int, since_s: float = -np.inf) -> bool:
+    """Was the thread that trains seen, since then, to wait in torch's own code for other ranks, in no operation?"""
+    stack = acting_stack(state, rank)
+    if stack is None or looked_at_s(state, rank) < since_s:
+        return False
+    return waits_in_rendezvous(stack.frames)
+
+
+def _by_its_operations(picture: Picture, rank: int, where: str) -> Told:
+    """What operations alone say of a rank that does not act."""
+    in_flight = int(((picture.ops["rank"] == rank) & ~picture.ops["failed"]).sum())
+    at = f"; the last one was issued in {where}" if where else ""
+    fact = Evidence(what="operations in flight", value=in_flight, where=f"rank {rank}")
+    if in_flight:
+        return Told(None, f"it has issued nothing after the {in_flight} that it has in flight{at}", 0.7, (fact,))
+    words = f"it has nothing in flight, so it is held up on the CPU and not on the device{at}"
+    return Told(None, words, 0.85, (fact,))
+
+
+def held_up_by(
+    state: JobState,
+    ranks: list[int],
+    since_s: float,
+    waiting: int,
+    unseen: int = 0,
+    tids: Mapping[int, int] | None = None,
+) -> list[int]:
+    """Of several ranks that others wait for, the one on which it rests; none if that cannot be told.
+
+    Ranks also wait for each other where no operation is seen: for a key in a store, a file, a lock, a socket. One that
+    sleeps may look for what another will do every second, and both may stand in the same function. So nobody is
+    named, unless all but one are in torch's own rendezvous, where a rank does nothing but wait for others. Nor is one
+    that waits for another process of the job itself.
+
+    Where no process was observed, as in recordings of operations, nothing more will come to light. Then all are named
+    if they are few, and some are not all there is of a communicator that is new: such ranks wait for each other before
+    their first operation. In a job that has just begun any communicator may be new, those of messages too. And where
+    sends and receives are not recorded, who waits in one looks the same. In both only a single one counts.
+
+    Args:
+        state: The job.
+        ranks: Those in question.
+        since_s: Stacks that are older say nothing.
+        waiting: How many ranks wait.
+        unseen: How many others they wait for that were not read.
+        tids: The thread of each that the others wait for, where it is known.
+    """
+    if state.recorded is not None and not any(state.was_observed(rank) for rank in ranks):
+        if state.recorded.hides_messages and (len(ranks) > 1 or unseen):
+            return []
+        if state.recorded.is_young and len(ranks) > 1:
+            return []
+        are_few = len(ranks) <= MOST and FEW * len(ranks) <= waiting and not _is_all_of_a_new_group(state, ranks)
+        return ranks if len(ranks) == 1 or are_few else []
+    late = ranks if len(ranks) < 2 else [r for r in ranks if not in_rendezvous(state, r, since_s)]
+    tids = tids or {}
+    return late if len(late) == 1 and not is_held_up(state, late[0], tids.get(late[0], 0), since_s) else []
+
+
+def _is_all_of_a_new_group(state: JobState, ranks: list[int]) -> bool:
+    """Are some of these all there is of a communicator on which nobody has issued anything yet?"""
+    if len(ranks) < 2:
+        return False
+    elsewhere = ~np.isin(state.member_rank, ranks) | (state.member_issued > 0)
+    comm = np.repeat(np.arange(len(state.comm_size)), state.comm_size)
+    not_so = np.bincount(comm[elsewhere], minlength=len(state.comm_size))
+    return bool(((not_so == 0) & (state.comm_size > 1)).any())
+
+
+def _ended(state: JobState, rank: int) -> Told:
+    ends = state.ends()
+    event = state.exits.get(rank)
+    how = how_it_ended(ends, rank)
+    facts = (Evidence(what="process", value=how, where=f"rank {rank}"),)
+    if event and "out of memory" in event.text:
+        return Told(Reason.OUT_OF_MEMORY, f"its process {how}; the kernel ended it for lack of memory", 0.99, facts)
+    if how.startswith("raised "):
+        return Told(Reason.EXCEPTION, f"its process {how}", 0.99, facts)
+    if signal_of(int(ends.status[rank])) and "signal" in how:
+        return Told(Reason.SIGNAL, f"its process {how}", 0.99, facts)
+    return Told(None, f"its process {how}", 0.97, facts)

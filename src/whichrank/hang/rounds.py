@@ -1,0 +1,275 @@
+"""Completed rounds: did all members issue the same? On TCP a sum against a maximum completes, with wrong numbers.
+
+Per communicator the last rounds are kept, per member a signature and an ordinal, written as records come in. All
+records of a batch are taken at once: a *cell* belongs to a (communicator, round, member), a *slot* to a
+(communicator, round); the newest round that falls on either keeps it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.hang.diagnosis import Diagnosis
+from whichrank.locate.signatures import Skew, deviants, sides_of
+from whichrank.model.codes import Status
+from whichrank.model.finding import Blame, Finding
+from whichrank.model.incident import SKEWED, Cause, Evidence
+from whichrank.model.kinds import is_collective
+from whichrank.model.picture import OPS, Bools, Picture
+from whichrank.model.sequence import Edit
+from whichrank.store.growing import Growing
+from whichrank.store.state import JobState
+
+Ints = NDArray[np.int64]
+CELLS = 1 << 14
+"""Rounds times members kept per communicator, at most."""
+ALL_CELLS = 1 << 24
+"""The same over all communicators; beyond it each keeps eight rounds."""
+MOST_SIGNATURES = 1 << 16
+SETTLE_S = 0.7
+STEADY_ROUNDS = 8
+"""Rounds in which a member was as far from the others as before, for a change to be worth a closer look."""
+
+
+class Rounds:
+    """The latest completed rounds of every communicator."""
+
+    def __init__(self) -> None:
+        self._depth, self._size = Growing(np.int64), Growing(np.int64)  # rounds kept and members, by communicator
+        self._slot_at, self._cell_at = Growing(np.int64), Growing(np.int64)
+        self._slot_counter, self._slot_sign = Growing(np.uint32), Growing(np.uint32)
+        self._slot_told = Growing(np.uint32)  # counter that the signature is of
+        self._cell_counter, self._cell_sign, self._cell_ordinal = (
+            Growing(np.uint32),
+            Growing(np.uint32),
+            Growing(np.uint32),
+        )
+        self._slot_ordinal = Growing(np.int64)
+        self._member_at, self._behind, self._behind_since = Growing(np.int64), Growing(np.int64), Growing(np.int64)
+        self._apart: set[int] = set()
+        self._said: dict[int, np.void] = {}
+        self._suspects: dict[tuple[int, int], float] = {}
+        self._told: set[int] = set()
+
+    def feed(
+        self, state: JobState, comm: Ints, records: np.ndarray[Any, Any], signs: NDArray[np.uint64], now_s: float
+    ) -> None:
+        """Take completed operations.
+
+        Args:
+            state: The job.
+            comm: Index of the communicator of each record.
+            records: Rows of RECORD_TOLD.
+            signs: Their signatures.
+            now_s: The time.
+        """
+        self._learn(state)
+        member = state.group_ranks(comm, records["rank"])
+        row = records["row"]
+        good = is_collective(row["kind"]) & (row["counter"] > 0) & (member >= 0) & (self._size.rows[comm] > 1)
+        good &= row["status"] == Status.DONE  # what fails is told by what becomes of the job
+        comm, member, row = comm[good], member[good], row[good]
+        counter, sign = row["counter"], (signs[good] >> np.uint64(32)).astype(np.uint32)
+        self._remember(sign, row)
+        place = counter % self._depth.rows[comm]
+        cell = self._cell_at.rows[comm] + place * self._size.rows[comm] + member
+        mine = _newest(self._cell_counter.rows, cell, counter)
+        self._cell_sign.rows[cell[mine]], self._cell_ordinal.rows[cell[mine]] = sign[mine], row["ordinal"][mine]
+        slot = self._slot_at.rows[comm] + place
+        newest = _newest(self._slot_counter.rows, slot, counter)
+        first = newest & (self._slot_told.rows[slot] != counter)
+        self._slot_told.rows[slot[first]], self._slot_sign.rows[slot[first]] = counter[first], sign[first]
+        self._slot_ordinal.rows[slot[first]] = row["ordinal"][first]
+        differs = newest & (self._slot_sign.rows[slot] != sign)
+        for key in zip(comm[differs].tolist(), counter[differs].tolist(), strict=True):
+            self._suspects.setdefault(key, now_s)
+        at = self._member_at.rows[comm] + member
+        self._compare_places(comm[newest], at[newest], slot[newest], counter[newest], row["ordinal"][newest])
+
+    def forget(self) -> None:
+        """A rank's process was replaced: it counts from one again, and so may the others of its communicators."""
+        for column in (
+            self._slot_counter, self._slot_told, self._cell_counter, self._behind, self._behind_since,
+        ):  # fmt: skip
+            column.rows[:] = 0
+        self._suspects.clear()
+        self._apart.clear()
+        self._told.clear()
+
+    def _compare_places(self, comm: Ints, at: Ints, slot: Ints, counter: NDArray[Any], ordinal: NDArray[Any]) -> None:
+        """Which members are no longer where they used to be in a round, against the first that told it.
+
+        Args:
+            comm: Communicator of each record.
+            at: Its member.
+            slot: Its round.
+            counter: The number of the round.
+            ordinal: The number of the operation among all of its rank.
+        """
+        behind = ordinal.astype(np.int64) - self._slot_ordinal.rows[slot]
+        moved = behind != self._behind.rows[at]
+        steady = counter[moved] - self._behind_since.rows[at[moved]] >= STEADY_ROUNDS
+        self._apart.update(np.unique(comm[moved][steady]).tolist())
+        self._behind.rows[at[moved]], self._behind_since.rows[at[moved]] = behind[moved], counter[moved]
+
+    def take_apart(self) -> set[int]:
+        """Communicators of which members have ceased to be at the same operation in each round, since last asked."""
+        apart, self._apart = self._apart, set()
+        return apart
+
+    def _learn(self, state: JobState) -> None:
+        """Make room for communicators that are new."""
+        size = state.comm_size[len(self._size.rows) :]
+        if not len(size):
+            return
+        depth = np.clip(CELLS // size, 8, 256)
+        if len(self._cell_sign.rows) + int((depth * size).sum()) > ALL_CELLS:
+            depth = np.full(len(size), 8)
+        self._slot_at.append(len(self._slot_sign.rows) + np.cumsum(depth) - depth)
+        self._cell_at.append(len(self._cell_sign.rows) + np.cumsum(depth * size) - depth * size)
+        self._member_at.append(int(self._size.rows.sum()) + np.cumsum(size) - size)
+        for column in (self._behind, self._behind_since):
+            column.append(int(size.sum()))
+        self._size.append(size)
+        self._depth.append(depth)
+        self._slot_ordinal.append(int(depth.sum()))
+        for column in (self._slot_counter, self._slot_told, self._slot_sign):
+            column.append(int(depth.sum()))
+        for column in (self._cell_counter, self._cell_sign, self._cell_ordinal):
+            column.append(int((depth * size).sum()))
+
+    def _remember(self, sign: NDArray[np.uint32], row: np.ndarray[Any, Any]) -> None:
+        """One operation of each signature, for words; forgotten when shapes never end."""
+        if len(self._said) > MOST_SIGNATURES:
+            self._said.clear()
+        for value in np.unique(sign).tolist():
+            if value not in self._said:
+                self._said[value] = row[np.flatnonzero(sign == value)[0]].copy()
+
+    def findings(self, diagnosis: Diagnosis, picture: Picture, now_s: float, at_end: bool) -> list[Finding]:
+        """Contradictions among completed rounds, the first of each communicator."""
+        found = []
+        for key, since_s in sorted(self._suspects.items(), key=lambda item: item[0]):
+            if now_s - since_s < SETTLE_S and not at_end:
+                continue
+            del self._suspects[key]
+            if key[0] not in self._told:
+                self._told.add(key[0])
+                finding = self._judge(diagnosis, picture, *key)
+                if finding:
+                    found.append(finding)
+        return found
+
+    def differ(self, comm: Ints, counter: Ints, sign: NDArray[np.uint64]) -> Bools:
+        """Which of these operations are not what the first member that completed the same round had issued."""
+        differs = np.zeros(len(comm), np.bool_)
+        known = np.flatnonzero(comm < len(self._size.rows))
+        of = comm[known]
+        slot = self._slot_at.rows[of] + counter[known] % self._depth.rows[of]
+        is_other = self._slot_sign.rows[slot] != (sign[known] >> np.uint64(32)).astype(np.uint32)
+        differs[known] = (self._slot_told.rows[slot] == counter[known]) & is_other
+        return differs
+
+    def ops_of(self, picture: Picture, comm: int, counter: int) -> np.ndarray[Any, Any]:
+        """Rows of OPS: what each member issued that has completed this round. When is not known: `issue_s` is 0."""
+        if comm >= len(self._size.rows):
+            return np.zeros(0, OPS)
+        size, place = int(self._size.rows[comm]), counter % int(self._depth.rows[comm])
+        cells = int(self._cell_at.rows[comm]) + place * size + np.arange(size)
+        ranks = picture.member_rank[picture.comm_at[comm] : picture.comm_at[comm] + size]
+        signs = self._cell_sign.rows[cells]
+        described = np.isin(signs, list(self._said))
+        known = np.flatnonzero((self._cell_counter.rows[cells] == counter) & (ranks >= 0) & described)
+        ops = np.zeros(len(known), OPS)
+        ops["rank"], ops["comm"], ops["counter"] = ranks[known], comm, counter
+        ops["ordinal"] = self._cell_ordinal.rows[cells[known]]
+        for value in np.unique(signs[known]).tolist():
+            for name in ("kind", "peer", "dtype", "reduce_op", "count", "flags"):
+                ops[name][signs[known] == value] = self._said[value][name]
+        return ops
+
+    def _judge(self, diagnosis: Diagnosis, picture: Picture, comm: int, counter: int) -> Finding | None:
+        rows = self.ops_of(picture, comm, counter)
+        sides = sides_of(rows).tolist()
+        if len(set(sides)) < 2:
+            return None  # newer rounds have taken its place
+        if 2 * len(rows) <= int(self._size.rows[comm]):
+            return None  # too little is known of a round that all have completed
+        ranks = rows["rank"].tolist()
+        ordinal = dict(zip(ranks, rows["ordinal"].tolist(), strict=True))
+        history = diagnosis.history
+        deviation = deviants(ranks, sides, lambda r: history.up_to(r, ordinal[r]), history.shape_of, None)
+        said = {r: diagnosis.words_of(row) for r, row in zip(ranks, rows, strict=True)}
+        others = Counter(w for r, w in said.items() if r not in deviation.deviants).most_common(1)
+        usual = f"while its peers issued {others[0][0] if others else 'another'}"
+        usual += f"; it differs from {' and from '.join(deviation.witnesses)}"
+        blame = tuple(Blame(r, 0.95, f"it issued {said[r]} {usual}") for r in deviation.deviants)
+        return Finding(
+            cause=Cause.INCONSISTENT if blame else Cause.UNKNOWN,
+            kind="failed",
+            fault_class="H2",
+            culprits=blame,
+            candidates=()
+            if blame
+            else tuple(Blame(r, 1 / len(said), f"it issued {w}") for r, w in list(said.items())[:16]),
+            comm=comm,
+            iteration=diagnosis.history.steps.iteration_of(ranks[0], ordinal[ranks[0]]),
+            op=diagnosis.op_of(rows[0]),
+            victims=tuple(r for r in ranks if r not in deviation.deviants),
+            onset_s=picture.now_s,
+            hard=True,
+            evidence=tuple(
+                Evidence(what="operation issued", value=w, where=f"rank {r}, #{counter}")
+                for r, w in list(said.items())[:16]
+            ),
+            complete=diagnosis.complete(picture),
+        )
+
+    def skew_finding(self, diagnosis: Diagnosis, picture: Picture, skew: Skew) -> Finding:
+        """A rank left out, repeated or added an operation and went on: its group's data is wrong since."""
+        comm = diagnosis.history.comm_of_key(skew.comm_key)
+        did = _done(skew.edit, diagnosis.history.sequence(skew.rank).tokens.tolist())
+        count = len(skew.edit.missing or skew.edit.extra)
+        group = diagnosis.comm_name(comm)
+        at, size = int(picture.comm_at[comm]), int(picture.comm_size[comm])
+        members = [int(m) for m in picture.member_rank[at : at + size] if m >= 0 and m != skew.rank]
+        noun = "an operation" if count == 1 else f"{count} operations"
+        why = (
+            f"it {did} {noun} on {group} at its operation {skew.edit.ordinal} of all groups; this differs from "
+            f"{skew.witness}, and no other member did so"
+        )
+        return Finding(
+            cause=Cause.INCONSISTENT,
+            kind="failed",
+            fault_class="H2",
+            culprits=(Blame(skew.rank, 0.93, why),),
+            comm=comm,
+            iteration=diagnosis.history.steps.iteration_of(skew.rank, skew.edit.ordinal),
+            victims=tuple(members),
+            hard=True,
+            evidence=(
+                Evidence(what="usual operations per iteration", value=skew.edit.period, where=f"rank {skew.rank}"),
+                Evidence(what=SKEWED + did, value=count, where=f"rank {skew.rank}, {group}"),
+                Evidence(what="iterations completed since", value=skew.iterations_since),
+            ),
+            next=(f"results on {group} do not belong together since then: use no checkpoint that was written later",),
+            complete=diagnosis.complete(picture),
+        )
+
+
+def _done(edit: Edit, tokens: list[int]) -> str:
+    """What a rank with these tokens did to the operations of an edit."""
+    if edit.missing:
+        return "left out or repeated" if edit.extra else "left out"
+    usual = all(tokens.count(t) > edit.extra.count(t) for t in edit.extra)
+    return "repeated" if usual else "added"
+
+
+def _newest(kept: NDArray[np.uint32], at: Ints, counter: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """Keep the highest counter in each place; which of these are it."""
+    np.maximum.at(kept, at, counter)
+    return np.asarray(kept[at] == counter)

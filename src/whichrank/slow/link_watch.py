@@ -1,0 +1,125 @@
+"""Slow links, live: the latest transfers of a job, what links could do before, and where the kernel sees a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from whichrank.locate.slow_links import LOSSY, LinkPast, matrix_of, slow_links, without_ways_back
+from whichrank.model.iterations import Ints, Window
+from whichrank.model.links import LinkRate, SlowLink, Transfers
+from whichrank.slow.words import Told, of_links
+from whichrank.store.state import JobState
+from whichrank.transport.traffic import Traffic
+
+LOST: Final = 0.05
+"""Share of the window that a slow link must have cost, to be told."""
+MOST_CELLS: Final = 4096
+"""Of the matrix, told to those who watch."""
+STALLING: Final = 0.5
+"""Share of a window for which connections must stall, before they are told with no way."""
+DOUBTING: Final = 0.5
+"""Share of the time for which connections are looked at more often, at most: a way back may look slow for good."""
+
+
+class LinkWatch:
+    """The links of one job.
+
+    Args:
+        window_s: Seconds over which a rate is measured.
+    """
+
+    def __init__(self, window_s: float) -> None:
+        self._window_s = window_s
+        self._traffic = Traffic()
+        self._past = LinkPast()
+        self._node = np.zeros(0, np.int64)
+        self._is_unsure = False
+        self._in_doubt_since_s: float | None = None
+        self._stalls_since_s: float | None = None
+        self.matrix: tuple[LinkRate, ...] = ()
+        """Rates between nodes in the latest window, the slowest first."""
+        self.in_doubt = False
+        """A link is slow, and no kernel has said where: what it says comes and goes, so it must be asked more often. Or
+        one has begun to lose data: what it loses is believed once two halves of a window show it."""
+
+    def sample(self, state: JobState) -> None:
+        """Keep what is known of connections now."""
+        ends, _, connections = state.paths.joined()
+        self._traffic.sample(ends, connections)
+
+    def transfers(self) -> Transfers:
+        """From rank to rank in the latest window."""
+        return self._traffic.transfers(self._window_s)
+
+    def look(
+        self,
+        state: JobState,
+        window: Window,
+        transfers: Transfers,
+        starved: Ints,
+        now_s: float,
+        is_waited_for: Callable[[int, int], bool],
+    ) -> list[Told]:
+        """Links that are slower than others, if the job loses time by it and the sender's kernel says where.
+
+        Args:
+            state: The job.
+            window: The iterations of this time.
+            transfers: All transfers in it.
+            starved: Ranks that get less CPU than others: at what pace they read says nothing of the way to them.
+            now_s: The time.
+            is_waited_for: Do ranks wait for what goes from one rank to another, for so long that it matters?
+        """
+        node = self._node = state.paths.nodes(state.ranks.agent)
+        slow = slow_links(transfers, node, self._past)
+        costs = {(link.src, link.dst) for link in slow if link.lost_s >= LOST * transfers.lasted_s}
+        sure = self._known([link for link in without_ways_back(slow, node) if (link.src, link.dst) in costs], now_s)
+        slow = [link for link in slow if (link.src, link.dst) in costs]
+        has_begun_to_lose = (transfers.resent_lately >= LOSSY) & (transfers.resent < LOSSY)
+        has_begun_to_lose &= node[transfers.src] != node[transfers.dst]
+        self._doubt(now_s, is_unsure=not sure and (bool(slow) or bool(has_begun_to_lose.any())))
+        worth = [k for k in sure if k.dst not in starved and is_waited_for(k.src, k.dst)]
+        self.matrix = matrix_of(transfers.of(~np.isin(transfers.dst, starved)), node, self._past, MOST_CELLS, worth)
+        return [of_links(state, window, transfers, worth, node)] if worth else []
+
+    def begin_anew(self) -> None:
+        """The job does not iterate yet, or no more: what goes over then is not what usually does."""
+        self._traffic.forget()
+        self._is_unsure = self.in_doubt = False
+
+    def let_time_pass(self, now_s: float) -> None:
+        """Nothing new is known; no doubt lasts for ever."""
+        since_s = self._in_doubt_since_s
+        self.in_doubt = self._is_unsure and since_s is not None and now_s - since_s < self._window_s * DOUBTING
+
+    def learn(self, transfers: Transfers, *, only_new: bool) -> None:
+        """Nothing was slow in this window.
+
+        Args:
+            transfers: In it.
+            only_new: Ways of which nothing is known yet.
+        """
+        self._past.learn(transfers, self._node, only_new=only_new)
+
+    def _known(self, sure: list[SlowLink], now_s: float) -> list[SlowLink]:
+        """Of slow links those with an end; connections of which no kernel knows which way is slow if only such remain.
+
+        A way that is slow makes its way back stall at once, and shows by its pace some seconds later.
+        """
+        with_end = [link for link in sure if link.end]
+        if with_end or not sure:
+            self._stalls_since_s = None
+            return with_end
+        if self._stalls_since_s is None:
+            self._stalls_since_s = now_s
+        return sure if now_s - self._stalls_since_s >= STALLING * self._window_s else []
+
+    def _doubt(self, now_s: float, *, is_unsure: bool) -> None:
+        since_s = self._in_doubt_since_s
+        self._is_unsure = is_unsure
+        if is_unsure and (since_s is None or now_s - since_s >= self._window_s):
+            self._in_doubt_since_s = now_s
+        self.let_time_pass(now_s)

@@ -1,0 +1,417 @@
+"""Slow, live: keeps the latest iterations of a job, asks who takes too long, and whether it delays anybody.
+
+A look is cheap: columns of the window and their medians. Only where there is a suspect are some iterations gone through
+again with its times as they should be (`locate.critical_path`). What is told was so in two looks; what is over has
+not been so for half a window.
+
+On devices the host runs far ahead of what it issues, so its waits say little: there nothing is claimed here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.detect.iterations import MOST_PENDING, Iterations
+from whichrank.detect.slow import (
+    LEAST,
+    PART,
+    Past,
+    Suspect,
+    all_slower,
+    beyond_past,
+    beyond_peers,
+    beyond_ring,
+    class_of,
+    long_stage,
+    moving,
+)
+from whichrank.detect.tied import tied
+from whichrank.locate.critical_path import Course, as_all_usually, as_its_peers
+from whichrank.locate.selftime import does_more_by_design, excess_of
+from whichrank.locate.workload import work_of
+from whichrank.model.codes import Flag, Status
+from whichrank.model.finding import Finding
+from whichrank.model.incident import Spent
+from whichrank.model.iterations import OP, STEP, Excess, Floats, Ints, Window
+from whichrank.model.kinds import is_message
+from whichrank.model.picture import Picture
+from whichrank.model.places import those
+from whichrank.model.signature import mix
+from whichrank.model.stable_hash import stable_hash
+from whichrank.slow.latest_ops import LatestOps
+from whichrank.slow.link_watch import LinkWatch
+from whichrank.slow.loader_share import LoaderShare
+from whichrank.slow.node_usage import NodeUsage, Rates
+from whichrank.slow.reasons import Why, why_all_slow, why_slow, why_uneven
+from whichrank.slow.told_lately import ToldLately
+from whichrank.slow.turns import Turns
+from whichrank.slow.words import Cost, Told, key_of, of_all, of_imbalance, of_rank, of_stage, of_tied, times_of
+from whichrank.store.state import JobState
+
+LOOKS: Final = 8
+"""In each window."""
+LOOK_S: Final = 0.5
+MOST_SUSPECTS: Final = 16
+"""That are told one by one."""
+EFFECT: Final = 0.05
+"""Share by which iterations take longer because of a rank, for it to be told."""
+STARVED: Final = 0.1
+"""Seconds per second for which a rank has no CPU, beyond most ranks, from which it gets less than most."""
+UNEVEN: Final = 0.15
+"""The same for work that is uneven."""
+MOST_TIMES: Final = 4096
+"""Ranks of which it is told where their time goes."""
+BACK: Final = 2
+"""Windows that are looked at for what comes and goes."""
+
+
+class Slowness:
+    """Slow ranks of one job.
+
+    Args:
+        window_s: Seconds over which a slowdown is judged.
+    """
+
+    def __init__(self, window_s: float) -> None:
+        self.window_s = window_s
+        self.iterations = Iterations()
+        self._latest = LatestOps()
+        self._looked_s = 0.0
+        self._learned_s = self._judged_s = 0.0
+        self._kinds = np.zeros(0, np.uint64)
+        self._device: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._measure_at = MOST_PENDING // 2
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Nothing is known of how the job was."""
+        window_s = self.window_s
+        self.past = Past()
+        self.usage = NodeUsage()
+        self.links = LinkWatch(window_s)
+        self._sound: set[int] = set()  # ranks that were as quick as their peers for a while
+        self._loader = LoaderShare()
+        self._told = ToldLately(window_s)
+        self._turns = Turns(window_s)
+        self._latest_course: Course | None = None
+        self._course_is_known = False
+        self._newest = -1
+        self._iteration_s = 0.0
+        self._times: tuple[Spent, ...] = ()
+        self._times_due: tuple[JobState, Window] | None = None
+        """The window that they are to be made of, if somebody asks for them."""
+
+    # ---- in --------------------------------------------------------------------------------------------------------
+
+    def feed(self, state: JobState, comm: Ints, records: np.ndarray[Any, Any], steps: np.ndarray[Any, Any]) -> None:
+        """Take what was completed.
+
+        Args:
+            state: The job.
+            comm: Index of the communicator of each record.
+            records: Rows of RECORD_TOLD.
+            steps: The same, of steps.
+        """
+        self._learn_comms(state)
+        if self._device.all():
+            return  # nothing would be claimed
+        row = records["row"]
+        done = row["status"] == Status.DONE
+        comm, rank, row = those(comm, done), those(records["rank"], done), those(row, done)
+        ops = np.zeros(len(row), OP)
+        for name in ("counter", "ordinal", "count", "kind"):
+            ops[name] = row[name]
+        ops["rank"], ops["comm"] = rank, comm
+        ops["issue_ns"], ops["end_ns"] = row["t_issue_ns"], row["t_end_ns"]
+        ops["blocked_ns"] = row["wait_us"].astype(np.int64) * 1000
+        ops["peer"] = state.members(comm, row["peer"])
+        place, size = state.group_ranks(comm, rank), np.maximum(state.comm_size[comm], 1)
+        ops["stage"] = np.where(is_message(row["kind"]), place + 1, 0)
+        offset = (row["peer"].astype(np.int64) - place) % size
+        is_known = (ops["stage"] > 0) & (ops["peer"] >= 0) & (2 * offset != size)
+        ops["offset"] = np.where(is_known, offset, 0)
+        ops["future"] = (row["flags"] & Flag.FUTURE_TAKEN) > 0
+        marks = np.zeros(len(steps), STEP)
+        marks["rank"], marks["at_ns"] = steps["rank"], steps["row"]["t_end_ns"]
+        marks["counter"], marks["ordinal"] = steps["row"]["counter"], steps["row"]["ordinal"]
+        self.iterations.feed(ops, marks)
+        self._latest.keep_steps(marks)
+        if self.iterations.pending > self._measure_at:  # of many ranks more come between two looks than can be kept
+            self._measure()
+
+    def see(self, rows: np.ndarray[Any, Any], size: int) -> None:
+        """Take the states of ranks: rows of RANK_ROW of one batch, and how many ranks there are."""
+        self.usage.see(rows[(rows["rank"] >= 0) & (rows["rank"] < size)], size)
+
+    def forget(self) -> None:
+        """A rank's process was replaced: it counts from one again, may be elsewhere, and so may others be."""
+        self.iterations.forget()
+        self._latest.forget()
+        self._begin_anew()
+
+    def _measure(self) -> None:
+        self._latest.keep_ops(self.iterations.look(self._kinds), self.iterations.newest)
+        self._measure_at = min(max(MOST_PENDING // 2, self.iterations.pending + MOST_PENDING // 4), MOST_PENDING - 1)
+
+    # ---- out -------------------------------------------------------------------------------------------------------
+
+    def look(self, state: JobState, picture: Picture, now_s: float) -> list[tuple[str, Finding]]:
+        """What is slow now, as far as something new is known.
+
+        Returns:
+            Each with a key that stays the same from look to look.
+        """
+        if self._device.all() or now_s - self._looked_s < max(self.window_s / LOOKS, LOOK_S):
+            return []
+        self._looked_s = now_s
+        self.usage.sample(state.ranks.rows)
+        self.links.sample(state)
+        self._measure()
+        ranks = np.flatnonzero(picture.present & ~picture.gone)
+        window = self.iterations.window(ranks, BACK * self.window_s, LEAST)
+        if window is None:
+            self.links.begin_anew()
+            return []
+        if int(window.iteration[-1]) <= self._newest:
+            self.links.let_time_pass(now_s)
+            return []
+        self._newest = int(window.iteration[-1])
+        self._iteration_s = window.iteration_s
+        self._latest_course, self._course_is_known = None, False
+        found = self._answer(state, window, now_s)
+        self._times_due = state, window
+        may_be_told = self._told.take(found, now_s)
+        self._loader.keep(lambda rank: key_of(rank) in found or not self._told.is_over(key_of(rank)))
+        return [(told.key, told.finding) for told in may_be_told]
+
+    def at_rest(self, state: JobState, picture: Picture) -> list[tuple[str, Finding]]:
+        """What is slow in a recording that is over, judged over all of it; keys as in `look`."""
+        self._measure()
+        window = self.iterations.window(np.flatnonzero(picture.present), np.inf, LEAST)
+        if window is None or self._on_device(window):
+            return []
+        self.usage.sample(state.ranks.rows)
+        self.window_s, self._iteration_s = window.lasted_s / BACK, window.iteration_s
+        self._latest_course, self._course_is_known = None, False
+        found = list(self._answer(state, window, picture.now_s).values()) or self._uneven(state, window)
+        self._times_due = state, window
+        return [(told.key, told.finding) for told in found]
+
+    def _uneven(self, state: JobState, window: Window) -> list[Told]:
+        """Iterations that would be shorter if the same piece of work took all who do it as long, always."""
+        course = self._course(state, window)
+        if course is None:
+            return []
+        now_s, even_s = course.replay(), course.replay(as_all_usually(course, window.position))
+        if not now_s - even_s >= EFFECT * even_s:
+            return []
+        return [of_imbalance(state, window, excess_of(window), now_s, even_s, Why())]
+
+    def want_profiles(self, state: JobState, now_s: float) -> tuple[list[int], float]:
+        """Ranks whose main thread should be sampled, since that would tell whether they wait for data; for how long."""
+        return self._loader.want(state, self._iteration_s, now_s)
+
+    def is_over(self, key: str) -> bool:
+        """Has this not been so for half a window?"""
+        return self._told.is_over(key)
+
+    def _answer(self, state: JobState, window: Window, now_s: float) -> dict[str, Told]:
+        if self._on_device(window):
+            return {}
+        excess = excess_of(window)
+        # Of short iterations not so many are kept that they fill a window.
+        window_s = min(self.window_s, self.iterations.kept * window.iteration_s / BACK)
+        suspects = beyond_peers(window, excess, window_s)
+        course = self._course(state, window) if suspects else None
+        if course is not None:
+            excess = excess_of(window, work_of(course, window.position))
+            suspects = beyond_peers(window, excess, window_s)
+        against_past = beyond_past(window, excess, self.past, window_s, suspects)
+        without_peers = {suspect.index for suspect in against_past}
+        suspects = [suspect for suspect in suspects if suspect.index not in without_peers] + against_past
+        suspects += [s for s in beyond_ring(window, excess, window_s) if s.index not in without_peers]
+        before = self._told.ranks  # of many that are slow alike always the same
+        suspects.sort(key=lambda s: (window.ranks[s.index] not in before, -s.excess_s))
+        recent = window.last(window_s, LEAST)
+        if recent.lasted_s >= window_s * PART:
+            self._sound.update(np.delete(window.ranks, [s.index for s in suspects]).tolist())
+        told = self._still(window, suspects, now_s)
+        if suspects and not told:
+            course = self._course(state, window)
+            if course is not None:
+                told = self._judge(state, window, course, suspects)
+                self._judged_s = now_s
+        slow = {rank for one in told for rank in one.ranks}
+        take_turns = self._turns.take(slow, {int(window.ranks[s.index]) for s in suspects}, now_s)
+        if take_turns:
+            told = []
+        transfers, starved = self.links.transfers(), self._starved(recent)
+        told += self.links.look(
+            state, recent, transfers, starved, now_s, lambda src, dst: self._is_waited_for(state, window, src, dst)
+        )
+        if not told and recent.lasted_s >= window_s * PART:  # the first iterations are like no later one
+            told = self._nobody(state, recent, excess.last(len(recent.iteration)), take_turns=take_turns)
+        if not suspects and not told:
+            is_due = now_s - self._learned_s >= self.window_s
+            self.links.learn(transfers, only_new=not is_due)
+            if is_due:
+                course = self._course(state, window)
+                transfer_s = course.lost_in_collectives()[1] if course else np.inf
+                self.past.learn(recent, self._rates(recent, 0).without_cpu(), transfer_s)
+                self._learned_s = now_s
+        return {one.key: one for one in told}
+
+    def _still(self, window: Window, suspects: list[Suspect], now_s: float) -> list[Told]:
+        """What was told before, if it is of the same ranks and not long ago: to judge it again costs more."""
+        keys = {key_of(int(window.ranks[s.index])) for s in suspects[:MOST_SUSPECTS]}
+        before = self._told.latest(keys)
+        again_s = self.window_s / (LOOKS if self._loader else 2)
+        return before if len(before) == len(keys) and now_s - self._judged_s < again_s else []
+
+    def _judge(self, state: JobState, window: Window, course: Course, suspects: list[Suspect]) -> list[Told]:
+        """Which suspects delay the job: each is put back beside all the others as they should be.
+
+        Whether one does is judged over all iterations that are gone through. What is told of it counts from the one in
+        which it began, as its own time does: else its own time would be longer than the iteration that it is part of.
+        """
+        all_well = self._all_as_usual(window, course, suspects)
+        now, best = course.ends(), course.ends(all_well)
+        best_s = course.pace(best)
+        told: dict[int, Told] = {}
+        slow = window.ranks[[s.index for s in suspects[:MOST_SUSPECTS]]].tolist()
+        kind = class_of(*course.lost_in_collectives(), self.past)
+        for suspect in suspects[:MOST_SUSPECTS]:
+            mine = course.rank == suspect.index
+            with_it = np.where(mine, course.own_s, all_well)
+            alone = course.ends(with_it)
+            if course.pace(alone) - best_s >= EFFECT * best_s:
+                since = course.since(int(window.iteration[suspect.onset]), int(window.iteration[-1]))
+                now_s, usual_s, alone_s = (course.pace(ends, since) for ends in (now, best, alone))
+                cost = Cost(now_s, usual_s, alone_s, len(suspects) > 1)
+                why = self._why(window, suspect, [s.index for s in suspects])
+                may_be_meant = why.reason is None and int(window.ranks[suspect.index]) not in self._sound
+                meant = may_be_meant and does_more_by_design(window, suspect.index, [s.index for s in suspects])
+                spent = course.spent(since)
+                told[suspect.index] = of_rank(state, window, suspect, why, cost, spent, kind, slow=slow, meant=meant)
+        unexplained = [s for s in suspects if s.index in told and told[s.index].finding.reason is None]
+        for group in tied(window, unexplained):
+            if all(not self._told.is_over(told[s.index].key) for s in group):
+                continue  # each was named when they were not alike, and is not taken back
+            both = of_tied([told.pop(suspect.index) for suspect in group])
+            told[group[0].index] = both
+        return list(told.values())
+
+    def _why(self, window: Window, suspect: Suspect, suspects: list[int]) -> Why:
+        """What its node and its stacks say of it, since it began."""
+        rates = self._rates(window, suspect.onset)
+        index, usual = suspect.index, np.mean if suspect.comes_and_goes else np.median
+        excess = suspect.excess_s / float(usual(window.total_s[index, suspect.onset :]))
+        rank = int(window.ranks[index])
+        peers = window.peers_of(index)
+        why = why_slow(rates, index, peers, rank, excess, self._loader.share(rank))
+        sound = window.ranks[peers[~np.isin(peers, suspects)]].tolist()
+        self._loader.note(rank, sound[0] if sound else None, is_explained=why.reason is not None)
+        return why
+
+    @staticmethod
+    def _all_as_usual(window: Window, course: Course, suspects: list[Suspect]) -> Floats:
+        """Own times with all of these ranks as they should be: as their sound peers are, or as they were."""
+        own_s, slow = course.own_s.copy(), np.array([s.index for s in suspects])
+        for position in np.unique(window.position[slow]).tolist():
+            here = [s for s in suspects if window.position[s.index] == position]
+            sound = np.setdiff1d(np.flatnonzero(window.position == position), slow)
+            who = np.array([s.index for s in here if s.against == "peers" and len(sound)], np.int64)
+            for suspect in here:
+                if suspect.index not in who:
+                    own_s[course.rank == suspect.index] /= suspect.factor
+            if len(who):
+                mine = np.isin(course.rank, who)
+                own_s[mine] = as_its_peers(course, who, sound)[mine]
+        return own_s
+
+    def _nobody(self, state: JobState, window: Window, excess: Excess, *, take_turns: bool) -> list[Told]:
+        """No rank is at fault: the work is uneven, or everything is slower than it was."""
+        by_work = float(np.median(excess.by_work_s, axis=1).max(initial=0.0))
+        stage = long_stage(window)
+        uneven = take_turns or by_work >= UNEVEN * window.iteration_s or moving(window, excess) >= UNEVEN
+        course = self._course(state, window) if uneven or stage is not None else None
+        if course is not None:
+            now_s = course.replay()
+            even_s = course.replay(self._evened(window, excess, course)) if uneven else now_s
+            if now_s - even_s >= UNEVEN * even_s:
+                why = why_uneven(self._rates(window, 0), (now_s - even_s) / now_s)
+                return [of_imbalance(state, window, excess, now_s, even_s, why)]
+            if stage is not None:
+                own_s = course.own_s.copy()
+                own_s[np.isin(course.rank, stage.members)] /= stage.factor
+                even_s = course.replay(own_s)
+                if now_s - even_s >= UNEVEN * even_s:
+                    return [of_stage(state, window, stage, now_s, even_s)]
+        factor = all_slower(window, self.past)
+        if factor <= 1.0:
+            return []
+        why = why_all_slow(self._rates(window, 0), window, self.past, factor)
+        return [of_all(state, window, factor, self.past.iteration_s, why)]
+
+    def _starved(self, window: Window) -> Ints:
+        """Ranks that get less CPU than most: at what pace they read says nothing of the way to them."""
+        rates = self._rates(window, 0)
+        without_s = np.nan_to_num(rates.delay) + np.nan_to_num(rates.throttled)
+        return window.ranks[without_s >= float(np.median(without_s)) + STARVED]
+
+    def _is_waited_for(self, state: JobState, window: Window, src: int, dst: int) -> bool:
+        """Are these ranks blocked in operations of both? Transfers behind computation delay nobody."""
+        course = self._course(state, window)
+        ends = np.searchsorted(window.ranks, (src, dst))
+        if course is None or (ends == len(window.ranks)).any() or (window.ranks[ends] != (src, dst)).any():
+            return True  # it is not known
+        return course.blocked_between(*ends.tolist()) >= EFFECT * window.iteration_s
+
+    def _rates(self, window: Window, column: int) -> Rates:
+        """What nodes have given to the ranks since this column began."""
+        since_ns = window.end_ns[:, column] - (window.total_s[:, column] * 1e9).astype(np.int64)
+        return self.usage.rates(window.ranks, since_ns)
+
+    @staticmethod
+    def _evened(window: Window, excess: Excess, course: Course) -> Floats:
+        """Own times as if in each iteration every rank had taken as long as its position's median."""
+        own_s = course.own_s.copy()
+        numbers = np.arange(course.iterations) + int(window.iteration[-1]) - course.iterations + 1
+        place = np.searchsorted(window.iteration, numbers)
+        place[place == len(window.iteration)] = 0
+        known = window.iteration[place] == numbers
+        own = window.own_s[:, place]
+        ratio = np.divide(own - np.maximum(excess.excess_s[:, place], 0.0), own, out=np.ones_like(own), where=own > 0)
+        ratio[:, ~known] = 1.0
+        return np.asarray(own_s * ratio[course.rank, course.iteration])
+
+    @property
+    def times(self) -> tuple[Spent, ...]:
+        """Where the latest iterations went, by rank; empty while that is not known. Made when they are asked for."""
+        if self._times_due is not None:
+            state, window = self._times_due
+            course = self._course(state, window) if len(window.ranks) <= MOST_TIMES else None
+            if course is not None:
+                self._times = times_of(window.ranks, course.spent())
+            self._times_due = None
+        return self._times
+
+    def _course(self, state: JobState, window: Window) -> Course | None:
+        """The latest iterations of the window, as events; ranks in the order of the window."""
+        if not self._course_is_known:
+            self._latest_course, self._course_is_known = self._latest.course(window, state.comm_size), True
+        return self._latest_course
+
+    def _learn_comms(self, state: JobState) -> None:
+        """Communicators of the same sort get the same number: described and sized alike."""
+        new = state.info[len(self._kinds) :]
+        sorts = np.array([stable_hash(info.desc, info.size) for info in new], np.uint64)
+        self._kinds = np.append(self._kinds, mix(np.ones(len(new), np.uint64), sorts))
+        self._device = np.append(self._device, ["ccl" in info.backend.lower() for info in new]).astype(np.bool_)
+
+    def _on_device(self, window: Window) -> bool:
+        """Do these iterations communicate from a device?"""
+        return bool(self._device[self._latest.comms()].any())

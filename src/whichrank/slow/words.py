@@ -1,0 +1,406 @@
+"""Words for what is slow, beside the numbers that they rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from whichrank.detect.slow import GREW, LongStage, Suspect, began_at
+from whichrank.locate.slow_links import rates_of
+from whichrank.model.finding import Blame, Finding
+from whichrank.model.incident import Cause, Evidence, FaultClass, Link, Reason, Spent
+from whichrank.model.iterations import Excess, Floats, Ints, Window
+from whichrank.model.links import SlowLink, Transfers, rate_text
+from whichrank.slow.reasons import Why
+from whichrank.store.state import JobState
+
+LISTED = 16
+_COMPUTE: Final[FaultClass] = "S1"
+_MIXED: Final[FaultClass] = "S3"
+_NO_CPU: Final = frozenset({Reason.CPU_LIMIT, Reason.CPU_CONTENTION, Reason.STOPPED})
+AS_MUCH = 0.97
+"""Of the most work that a rank has, from which another has as much."""
+MOST = 0.6
+"""Share of a rank's links that must be slow for the rank to be the source or the destination."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is told, under a key that stays the same while it lasts."""
+
+    key: str
+    finding: Finding
+
+    @property
+    def ranks(self) -> set[int]:
+        """Ranks that are blamed, or may be."""
+        return {blame.rank for blame in (*self.finding.culprits, *self.finding.candidates)}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """How long an iteration takes since the rank is slow, and how long it would take.
+
+    Attributes:
+        now_s: It takes.
+        best_s: If no rank were slow.
+        alone_s: If this one were the only slow one.
+        has_others: It is not.
+    """
+
+    now_s: float
+    best_s: float
+    alone_s: float
+    has_others: bool
+
+    def words(self) -> str:
+        """For people."""
+        if not self.has_others:
+            return f"it makes an iteration take {_ms(self.now_s)} instead of {_ms(self.best_s)}"
+        return (
+            f"an iteration takes {_ms(self.now_s)}; if only this rank were slow it would take {_ms(self.alone_s)}, "
+            f"if none were {_ms(self.best_s)}"
+        )
+
+    def evidence(self) -> tuple[Evidence, ...]:
+        """The numbers."""
+        now = Evidence(what="iteration", value=_round(self.now_s), unit="s")
+        if not self.has_others:
+            return now, Evidence(what="iteration without it", value=_round(self.best_s), unit="s")
+        best = Evidence(what="iteration if no rank were slow", value=_round(self.best_s), unit="s")
+        return now, best, Evidence(what="iteration if only this one were slow", value=_round(self.alone_s), unit="s")
+
+
+def key_of(rank: int) -> str:
+    """Of what is told of a slow rank."""
+    return f"rank {rank}"
+
+
+def of_rank(
+    state: JobState,
+    window: Window,
+    suspect: Suspect,
+    reason: Why,
+    cost: Cost,
+    spent: Floats,
+    kind: tuple[float, FaultClass] | None,
+    *,
+    slow: Sequence[int],
+    meant: bool,
+) -> Told:
+    """A rank that takes too long, and by how much it delays the job.
+
+    Args:
+        state: The job.
+        window: The iterations that this rests on.
+        suspect: The rank.
+        reason: What its node says of it.
+        cost: What that costs.
+        spent: Own time, transfer and waiting of each rank per iteration since it is slow, seconds, (R, 3).
+        kind: P and the class, see `class_of`.
+        slow: All ranks that are slow, itself among them: none of them is slowed down by another.
+        meant: It may be that the program gives it more to do: nobody is named.
+    """
+    rank, index = int(window.ranks[suspect.index]), suspect.index
+    peers = len(window.peers_of(index))
+    where = f"rank {rank}"
+    times = _times_since(window, suspect, spent, cost.now_s)
+    own_s = times[0].own_s
+    usual_s = float(np.median([t.own_s for t in times[1:]])) if suspect.against == "peers" else suspect.usual_s
+    in_its_position = f"the {peers} other ranks" if peers > 1 else "the other rank"
+    against = {
+        "past": "as long as before",
+        "ring": "as long as the others round its ring",
+        "peers": f"as long as {in_its_position} in its position",
+    }[suspect.against]
+    if suspect.comes_and_goes:
+        why = (
+            f"in {suspect.share:.0%} of the iterations it takes much longer than its peers, in the others it does not; "
+            f"that costs {_ms(cost.alone_s - cost.best_s)} an iteration"
+        )
+    else:
+        times_usual = f", {own_s / usual_s:.2f} times {against}" if usual_s > 0 else ""
+        why = f"it takes {_ms(own_s)} of its own in each iteration{times_usual}; {cost.words()}"
+    evidence = [
+        Evidence(what="own time per iteration", value=own_s, unit="s", where=where),
+        Evidence(
+            what="usual own time",
+            value=_round(usual_s),
+            unit="s",
+            where="its peer" if suspect.against == "peers" and peers == 1 else f"its {suspect.against}",
+        ),
+        *cost.evidence(),
+        Evidence(what="iterations in which it is slow", value=round(100 * suspect.share), unit="%", where=where),
+        Evidence(what="iterations compared", value=len(window.iteration) - suspect.onset),
+    ]
+    cause, fault_class = Cause.COMPUTE_SLOW, _COMPUTE
+    if kind:
+        evidence.append(
+            Evidence(
+                what="time that others lost by waiting, and not in transfers", value=round(100 * kind[0]), unit="%"
+            )
+        )
+        # It is slow all the same, so communication is slow besides; unless what moves its data gets no CPU either.
+        if kind[1] != _COMPUTE and reason.reason not in _NO_CPU:
+            cause, fault_class = Cause.MIXED_SLOW, _MIXED
+    if reason.words:
+        why = f"{reason.words}; {why}"
+    confidence = 0.9 if peers > 1 else 0.75
+    if meant:
+        why += "; it is the root of an operation, so it may be that the program gives it more to do"
+        confidence = 0.5
+    blame = (Blame(rank, confidence, why),)
+    begun = _begun(window, suspect)
+    finding = Finding(
+        cause=Cause.UNKNOWN if meant else cause,
+        kind="slow",
+        fault_class=None if meant else fault_class,
+        culprits=() if meant else blame,
+        candidates=blame if meant else (),
+        next=(f"see what rank {rank} does besides: whichrank stacks --rank {rank}",) if meant else (),
+        victims=tuple(int(r) for r in window.ranks if r not in slow),
+        onset_s=_time_s(state, window, begun),
+        reason=reason.reason,
+        evidence=(*evidence, *reason.evidence),
+        times=times,
+        phase="data" if reason.reason == Reason.DATA_WAIT else None,
+        iteration=_number(window, begun),
+    )
+    return Told(key_of(rank), finding)
+
+
+def of_tied(told: list[Told]) -> Told:
+    """Ranks of which each may be the slow one, and the others wait for it."""
+    blames = [blame for one in told for blame in (*one.finding.culprits, *one.finding.candidates)]
+    listed = _listed(sorted(blame.rank for blame in blames))
+    doubt = f"its own time is that of the others in each iteration: of ranks {listed} all but one may wait"
+    first = told[0].finding
+    finding = replace(
+        first,
+        cause=Cause.UNKNOWN,
+        fault_class=None,
+        culprits=(),
+        candidates=tuple(replace(blame, confidence=0.5, why=f"{blame.why}; {doubt}") for blame in blames),
+        next=tuple(f"see where rank {blame.rank} is: whichrank stacks --rank {blame.rank}" for blame in blames),
+        victims=tuple(rank for rank in first.victims if rank not in {blame.rank for blame in blames}),
+        evidence=tuple(item for one in told for item in one.finding.evidence),
+    )
+    return Told(f"ranks {listed}", finding)
+
+
+def _times_since(window: Window, suspect: Suspect, spent: Floats, iteration_s: float) -> tuple[Spent, ...]:
+    """Where an iteration of the suspect goes since it is slow, and of ranks in its position.
+
+    Own times are those that it was found by, so that a verdict has one number for each. What is left of an iteration
+    without own time and transfer is waiting: the three add up to it. Of many peers those in the middle are told, whose
+    median is that of all.
+
+    Args:
+        window: The iterations that this rests on.
+        suspect: The rank.
+        spent: Own time, transfer and waiting of each rank per iteration, seconds, (R, 3).
+        iteration_s: What an iteration takes.
+    """
+    peers = window.peers_of(suspect.index)
+    usual = np.mean if suspect.comes_and_goes else np.median
+    own_s = usual(window.own_s[:, suspect.onset :], axis=1)
+    peers = peers[np.argsort(own_s[peers], kind="stable")]
+    left_out = max(0, len(peers) - LISTED + 2) // 2
+    rows = [suspect.index, *sorted(peers[left_out : len(peers) - left_out].tolist())]
+    told = spent[rows].copy()
+    told[:, 0] = own_s[rows]
+    told[:, 1] = np.clip(told[:, 1], 0.0, np.maximum(iteration_s - told[:, 0], 0.0))
+    told[:, 2] = np.maximum(iteration_s - told[:, 0] - told[:, 1], 0.0)
+    return times_of(window.ranks[rows], told)
+
+
+def times_of(ranks: Ints, spent: Floats) -> tuple[Spent, ...]:
+    """Where an iteration goes, for each of these ranks.
+
+    Args:
+        ranks: Their numbers, (R,).
+        spent: Own time, transfer and waiting of each per iteration, seconds, (R, 3).
+    """
+    return tuple(
+        Spent(rank=rank, own_s=_round(own), transfer_s=_round(transfer), waiting_s=_round(waiting))
+        for rank, (own, transfer, waiting) in zip(ranks.tolist(), np.maximum(spent, 0.0).tolist(), strict=True)
+    )
+
+
+def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[SlowLink], node: Ints) -> Told:
+    """Links that are slow. All from one rank: it is a source; all to one: a destination (C4D, section III.A).
+
+    Args:
+        state: The job.
+        window: The iterations of this time.
+        transfers: All transfers in it.
+        slow: Of them those that are slow, the worst first.
+        node: By rank, its node.
+    """
+    source, target = (_shared(transfers, slow, side, node) for side in ("src", "dst"))
+    worst = slow[0]
+    rates = f"{rate_text(worst.rate)} instead of the usual {rate_text(worst.usual)}"
+    culprits: tuple[Blame, ...] = ()
+    if source is not None:
+        culprits = (Blame(source, 0.85, f"it sends to other nodes at {rates}"),)
+    elif target is not None:
+        culprits = (Blame(target, 0.85, f"it receives from other nodes at {rates}"),)
+    evidence = []
+    for link in slow[:LISTED]:
+        where = f"rank {link.src} to rank {link.dst}"
+        what = "rate at which data arrive" if link.is_paced else "rate while data are under way"
+        evidence.append(Evidence(what=what, value=round(link.rate), unit="B/s", where=where))
+        evidence.append(Evidence(what="usual rate", value=round(link.usual), unit="B/s", where=where))
+        if link.unsent_bytes:
+            evidence.append(
+                Evidence(what="most data waiting to be sent", value=link.unsent_bytes, unit="B", where=where)
+            )
+    for side, does in (("src", "sends"), ("dst", "receives")):
+        ends = sorted({getattr(link, side) for link in slow})
+        if len(ends) > 1 and len(set(node[ends].tolist())) == 1:
+            evidence.append(Evidence(what=f"one node {does} on all of them", value=f"ranks {_listed(ends)}"))
+    share = sum(link.lost_s for link in slow) / len(slow) / transfers.lasted_s
+    evidence.append(
+        Evidence(what=f"share of all time that is lost on {'each' if len(slow) > 1 else 'it'}", value=round(share, 2))
+    )
+    ranks = {link.src for link in slow} | {link.dst for link in slow}
+    begun = _longer_since(window)
+    finding = Finding(
+        cause=Cause.COMMUNICATION_SLOW,
+        kind="slow",
+        fault_class="S2",
+        culprits=culprits,
+        links=tuple(Link(src=link.src, dst=link.dst, end=link.end) for link in slow[:LISTED]),
+        victims=tuple(sorted(set(window.ranks.tolist()) - ranks)),
+        onset_s=_time_s(state, window, begun),
+        evidence=tuple(evidence),
+        iteration=_number(window, begun),
+    )
+    return Told("links", finding)
+
+
+def _listed(ranks: list[int]) -> str:
+    more = [] if len(ranks) <= LISTED else [f"{len(ranks) - LISTED} more"]
+    said = [*map(str, ranks[:LISTED]), *more]
+    return f"{', '.join(said[:-1])} and {said[-1]}"
+
+
+def _shared(transfers: Transfers, slow: list[SlowLink], side: str, node: Ints) -> int | None:
+    """The one rank on this side of all slow links, if most of its measured links are slow and there are several."""
+    ranks = {getattr(link, side) for link in slow}
+    if len(ranks) != 1 or len(slow) < 2 or any(link.end is None for link in slow):
+        return None
+    rank = int(ranks.pop())
+    measured = ~np.isnan(rates_of(transfers).best_known) & (getattr(transfers, side) == rank)
+    measured &= node[transfers.src] != node[transfers.dst]
+    return rank if len(slow) >= MOST * measured.sum() else None
+
+
+def of_stage(state: JobState, window: Window, stage: LongStage, iteration_s: float, even_s: float) -> Told:
+    """A pipeline stage has more to do than the others: nobody is at fault."""
+    ranks = window.ranks[stage.members].tolist()
+    finding = Finding(
+        cause=Cause.IMBALANCE,
+        kind="slow",
+        victims=tuple(sorted(set(window.ranks.tolist()) - set(ranks))),
+        onset_s=_time_s(state, window, 0),
+        evidence=(
+            Evidence(what="own time in proportion to other pipeline stages", value=round(stage.factor, 2),
+                     where=f"ranks {', '.join(map(str, ranks[:8]))}{', ...' * (len(ranks) > 8)}"),
+            Evidence(what="iteration", value=_round(iteration_s), unit="s"),
+            Evidence(what="iteration if all stages took as long", value=_round(even_s), unit="s"),
+        ),
+    )  # fmt: skip
+    return Told("imbalance", finding)
+
+
+def of_imbalance(state: JobState, window: Window, excess: Excess, iteration_s: float, even_s: float, why: Why) -> Told:
+    """The work is uneven, or done unevenly, and why if their nodes say so: nobody is at fault."""
+    heaviest = int(np.argmax(np.median(excess.by_work_s, axis=1)))
+    more = float(excess.work[heaviest])
+    as_heavy = window.ranks[excess.work >= AS_MUCH * more].tolist()
+    evidence = [
+        Evidence(what="iteration", value=_round(iteration_s), unit="s"),
+        Evidence(what="iteration if all ranks took equally long", value=_round(even_s), unit="s"),
+    ]
+    by_work = more > 1.03
+    if by_work:
+        evidence.append(
+            Evidence(what="most work, by the sizes of operations, in proportion to others", value=round(more, 2),
+                     where=f"rank {as_heavy[0]}" if len(as_heavy) == 1 else f"ranks {_listed(as_heavy)}")
+        )  # fmt: skip
+    begun = _longer_since(window)
+    finding = Finding(
+        cause=Cause.IMBALANCE,
+        kind="slow",
+        reason=Reason.MORE_TOKENS if by_work else why.reason,
+        victims=tuple(window.ranks.tolist()),
+        onset_s=_time_s(state, window, begun),
+        evidence=(*evidence, *(() if by_work else why.evidence)),
+        iteration=_number(window, begun),
+    )
+    return Told("imbalance", finding)
+
+
+def of_all(state: JobState, window: Window, factor: float, before_s: float, why: Why) -> Told:
+    """All ranks are slower than they were, and why if their nodes say so."""
+    begun = _longer_since(window)
+    finding = Finding(
+        cause=Cause.COMPUTE_SLOW,
+        kind="slow",
+        fault_class="S1",
+        reason=why.reason,
+        victims=tuple(window.ranks.tolist()),
+        onset_s=_time_s(state, window, begun),
+        evidence=(
+            *why.evidence,
+            Evidence(what="own time of all ranks in proportion to before", value=round(factor, 2)),
+            Evidence(what="iteration", value=_round(window.iteration_s), unit="s"),
+            Evidence(what="iteration before", value=_round(before_s), unit="s"),
+        ),
+        iteration=_number(window, begun),
+    )
+    return Told("all", finding)
+
+
+def _begun(window: Window, suspect: Suspect) -> int:
+    """The column from which a rank is slow, also where that was long before; the first if it always was."""
+    if suspect.comes_and_goes:
+        return suspect.onset
+    column = began_at(window.own_s[suspect.index] - suspect.usual_s - suspect.excess_s / 2)
+    return column if column < len(window.iteration) else suspect.onset
+
+
+def _number(window: Window, column: int) -> int | None:
+    """The iteration in which something began; not known for what was so in the first one that is known."""
+    return int(window.iteration[column]) if column else None
+
+
+def _longer_since(window: Window) -> int:
+    """The column from which iterations take longer than before, the first if they take as long all the time."""
+    total_s = np.median(window.total_s, axis=0)
+    short_s, long_s = float(np.quantile(total_s, 0.25)), float(np.median(total_s[-max(1, len(total_s) // 4) :]))
+    if long_s < GREW * short_s:
+        return 0
+    return began_at(total_s[:-1] - (short_s + long_s) / 2)
+
+
+def _time_s(state: JobState, window: Window, column: int) -> float:
+    """When an iteration began, by the clock of the first rank."""
+    rank = int(window.ranks[0])
+    return float(window.end_ns[0, column] / 1e9 - window.total_s[0, column] + state.ranks.offset_s[rank])
+
+
+def _ms(seconds: float) -> str:
+    """With the three digits that evidence is shown with, of the number that it holds."""
+    seconds = _round(seconds)
+    return (
+        f"{seconds * 1e3:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s" if seconds < 120 else f"{seconds:.0f} s"
+    )
+
+
+def _round(seconds: float) -> float:
+    return round(seconds, 4)

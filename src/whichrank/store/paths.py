@@ -1,0 +1,197 @@
+"""What the kernels of the nodes say of the ways between ranks: connections that are dead, nodes that answer.
+
+Kept per agent as told last, since a node that is lost tells nothing any more, and its end of each connection is needed
+to know to whom the others' ends lead. Joined only when somebody asks: in a hang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from whichrank.locate.links import Ends, address_text, ends_of, is_loopback, loses_data
+from whichrank.model.incident import Evidence, Link
+from whichrank.model.picture import Ints, Picture
+from whichrank.model.telemetry import TCP_ROW, Batch
+from whichrank.store.probes import Probes
+
+STALE_S = 5.0
+"""A look at a kernel that is older says nothing of now."""
+LOST_S = 10.0
+"""For so long after ways have lost data they are taken to lose more."""
+LISTED = 16
+
+Pair = tuple[int, int, int]
+"""Sender, receiver, and retransmissions in a row without an answer."""
+
+
+class Paths:
+    """The connections of a job."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, np.ndarray[Any, Any]] = {}
+        self._told_s: dict[int, float] = {}
+        self._lost_s: dict[int, float] = {}
+        self._spoke_s: dict[int, float] = {}
+        self._node_number: dict[str, int] = {}
+        self._node_of: dict[int, int] = {}
+        self.name_of: dict[int, str] = {}
+        self.beside: set[int] = set()
+        self.probes = Probes()
+        self._joined: tuple[Ends, Ints, np.ndarray[Any, Any]] | None = None
+
+    def take(self, batch: Batch, agent: int, now_s: float) -> None:
+        """What an agent tells of its node and, where it has looked, of connections."""
+        node = self._node_number.setdefault(batch.node or batch.host, len(self._node_number))
+        self._node_of[agent], self._spoke_s[agent] = node, now_s
+        self.name_of[node] = batch.host
+        for event in batch.events:
+            if event.probe:
+                self.probes.take(node, event.probe, now_s)
+        if batch.beside_analyzer:
+            self.beside.add(node)
+        rows = batch.connection_rows()
+        if len(rows):
+            age_ns = batch.sent_ns - int(rows["read_ns"].max())
+            self._told_s[agent] = now_s - max(age_ns, 0) / 1e9
+            rows = rows[rows["rank"] >= 0]
+            if agent in self._rows and loses_data(rows, self._rows[agent]):
+                self._lost_s[agent] = self._told_s[agent]
+            self._rows[agent] = rows
+            self._joined = None
+
+    def forget(self, agent: int) -> None:
+        """Forget the connections and the node of an agent that turned out to watch another job."""
+        for known in (self._rows, self._told_s, self._lost_s, self._spoke_s, self._node_of):
+            known.pop(agent, None)
+        self._joined = None
+
+    def joined(self) -> tuple[Ends, Ints, np.ndarray[Any, Any]]:
+        """All ends as told last, the agent of each, and the same as rows of TCP_ROW."""
+        if self._joined is None:
+            agents = list(self._rows)
+            rows = np.frombuffer(b"".join([self._rows[a].tobytes() for a in agents]), TCP_ROW)
+            agent = np.repeat(np.array(agents, np.int64), [len(self._rows[a]) for a in agents])
+            told_s = np.repeat(np.array([self._told_s[a] for a in agents]), [len(self._rows[a]) for a in agents])
+            known, rank = np.unique(rows["rank"], return_inverse=True)
+            latest_s = np.full(len(known), -np.inf)
+            np.maximum.at(latest_s, rank.reshape(-1), told_s)
+            # An agent that was started anew tells the same connections once more: what the other told is over.
+            is_latest = told_s == latest_s[rank.reshape(-1)]
+            rows, agent = rows[is_latest], agent[is_latest]
+            left = set(np.unique(agent).tolist())
+            self._rows = {a: self._rows[a] for a in agents if a in left}
+            node = np.array([self._node_of[a] for a in agent.tolist()], np.int64)
+            losing = [a for a in left if self._told_s[a] - self._lost_s.get(a, -np.inf) < LOST_S]
+            self._joined = ends_of(rows, node, np.isin(agent, losing)), agent, rows
+        return self._joined
+
+    def wanted(self, agent: int) -> list[str]:
+        """Addresses at which this agent is to knock now."""
+        return self.probes.take_wanted(self._node_of[agent]) if agent in self._node_of else []
+
+    def nodes(self, agent_of: Ints) -> Ints:
+        """The number of each rank's node, -1 unknown.
+
+        Args:
+            agent_of: By rank, the agent that told it last.
+        """
+        known = [*(self._node_of.get(a, -1) for a in range(int(agent_of.max(initial=-1)) + 1)), -1]
+        return np.array(known, np.int64)[agent_of]
+
+    def ends(self, now_s: float) -> tuple[Ends, Ints]:
+        """All ends that were looked at lately, joined with those that were not, and the agent of each."""
+        ends, agent, _ = self.joined()
+        agents = list(self._rows)
+        lately = ~np.isin(agent, [a for a in agents if now_s - self._told_s[a] > STALE_S])
+        return replace(ends, dead=ends.dead & lately, answered=ends.answered & lately), agent
+
+    def silence_s(self, node_of: Ints, now_s: float) -> dict[int, float]:
+        """Seconds since each node was heard, of those that have ranks."""
+        heard_s: dict[int, float] = {}
+        for agent, node in self._node_of.items():
+            heard_s[node] = max(heard_s.get(node, -np.inf), self._spoke_s[agent])
+        return {node: now_s - heard_s[node] for node in np.unique(node_of[node_of >= 0]).tolist()}
+
+    @property
+    def heard_longest_ago_s(self) -> float:
+        """When that agent was heard that has been silent for longest."""
+        return min(self._spoke_s.values(), default=np.inf)
+
+    def knock(self, witnesses: Iterable[int], targets: Iterable[int], now_s: float) -> None:
+        """Let nodes knock at others, where an address is known."""
+        addresses = {node: address for node in targets if (address := self._address(node))}
+        self.probes.ask(witnesses, addresses, now_s)
+
+    def knocked(self, witnesses: Sequence[int], targets: Sequence[int], now_s: float) -> list[Evidence]:
+        """What came of knocking, in words."""
+        return [
+            Evidence(
+                what=f"of {probe.sent} connections that the agent tried, answered",
+                value=probe.answered,
+                where=f"{self.name_of[witness]} to {self.name_of[target]}",
+            )
+            for target in targets[:LISTED]
+            for witness in witnesses[:LISTED]
+            if (probe := self.probes.of(witness, target, now_s))
+        ][:LISTED]
+
+    def ask_about(self, pairs: list[Pair], agent_of: Ints, now_s: float) -> list[Evidence]:
+        """Let the nodes of dead connections knock at each other; what came of it so far."""
+        node_of = self.nodes(agent_of)
+        ways = {(int(node_of[src]), int(node_of[dst])) for src, dst, _ in pairs if node_of[src] != node_of[dst]}
+        facts: list[Evidence] = []
+        for src, dst in sorted(ways | {(dst, src) for src, dst in ways})[:LISTED]:
+            self.knock([src], [dst], now_s)
+            facts += self.knocked([src], [dst], now_s)
+        return facts
+
+    def connected(self, ways: Collection[tuple[int, int]], node_of: Ints) -> list[Pair]:
+        """Pairs of ranks with a connection between these nodes, either way.
+
+        Args:
+            ways: Pairs of nodes.
+            node_of: By rank.
+        """
+        ends, _, _ = self.joined()
+        known = np.flatnonzero((ends.peer >= 0) & (ends.peer < len(node_of)) & (ends.rank < len(node_of)))
+        both = {(int(ends.rank[i]), int(ends.peer[i])) for i in known}
+        pairs = {(min(pair), max(pair)) for pair in both}
+        on = {pair: {int(node_of[pair[0]]), int(node_of[pair[1]])} for pair in pairs}
+        asked = [set(way) for way in ways]
+        return [(*pair, 0) for pair in sorted(pairs) if on[pair] in asked]
+
+    def _address(self, node: int) -> str | None:
+        """An address of a node that others can have: the one of most of its connections."""
+        _, agent, rows = self.joined()
+        local = rows["local_addr"][np.isin(agent, [a for a, at in self._node_of.items() if at == node])]
+        values, counts = np.unique(local[~is_loopback(local)], return_counts=True)
+        return address_text(bytes(values[counts.argmax()])) if len(values) else None
+
+    def dead_pairs(self, picture: Picture, ranks: Ints) -> list[Pair]:
+        """Sender, receiver and retransmissions in a row of connections on which these send in vain.
+
+        The receiver may have been silent since; it must not be known to have stopped or ended.
+        """
+        ends, _ = self.ends(picture.now_s)
+        there = picture.present & ~picture.stopped & ~picture.gone
+        sends = there & picture.fresh & np.isin(np.arange(len(there)), ranks)
+        known = np.flatnonzero(ends.dead & (ends.peer >= 0) & (ends.peer < len(there)) & (ends.rank < len(there)))
+        known = known[sends[ends.rank[known]] & there[ends.peer[known]]]
+        return [(int(ends.rank[i]), int(ends.peer[i]), int(ends.tries[i])) for i in known[:LISTED]]
+
+
+def links_of(pairs: list[Pair]) -> tuple[Link, ...]:
+    """The ways, as an incident tells them."""
+    return tuple(Link(src=src, dst=dst) for src, dst in sorted({pair[:2] for pair in pairs})[:LISTED])
+
+
+def dead_words(pairs: list[Pair]) -> tuple[Evidence, ...]:
+    """What their kernels say of connections that are dead."""
+    what = "retransmissions in a row without an answer"
+    return tuple(
+        Evidence(what=what, value=tries, where=f"rank {src} to rank {dst}") for src, dst, tries in pairs if tries
+    )

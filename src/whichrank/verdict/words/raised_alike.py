@@ -1,0 +1,36 @@
+"""The sentence for the commonest failure of all: all ranks, or most, raised the same exception at the same place."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import Final
+
+from whichrank.model.incident import IN_OPERATION, RAISED_ALIKE, Cause, Incident, Reason
+
+_PLACE: Final = re.compile(r" at (\S+:\d+)$")
+_MOST_TEXT: Final = 120
+"""Characters of the exception in the sentence; the evidence has the whole."""
+
+
+def raised_alike(incident: Incident) -> str:
+    """`all 4 ranks raised ValueError: loss is nan, at train.py:41; no rank differs`, empty for any other incident."""
+    if incident.cause != Cause.UNKNOWN or incident.reason != Reason.EXCEPTION:
+        return ""
+    alike = next((fact for fact in incident.evidence if fact.what == RAISED_ALIKE), None)
+    texts = [str(fact.value) for fact in incident.evidence if fact.what == "exception"]
+    if alike is None or not texts:
+        return ""
+    of_all, in_operation, _ = (alike.where or "").removeprefix("of ").partition(IN_OPERATION)
+    place = _PLACE.search(texts[0])
+    text = texts[0][: place.start()] if place else texts[0]
+    if len(texts) > 1:
+        text = text.partition(":")[0]
+    where = f"{',' * (len(texts) == 1)} at {place[1].rpartition('/')[2]}" if place else ""
+    said = f"raised {textwrap.shorten(text, _MOST_TEXT, placeholder=' …')}{where}"
+    if len(texts) > 1:
+        said += ", with texts that differ"
+    is_all = str(alike.value) == of_all
+    who = f"all {of_all}" if is_all else f"{alike.value} of {of_all}"
+    differs = "no rank differs" if is_all and len(texts) == 1 and not in_operation else "the evidence names no rank"
+    return f"{who} ranks {said}; {differs}"

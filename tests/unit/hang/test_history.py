@@ -1,0 +1,265 @@
+"""What ranks issued, over losses and restarts, and the skews that it shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from batches import comm_info, records
+
+from whichrank.hang.history import History
+from whichrank.hang.rounds import Rounds
+from whichrank.model.telemetry import CommInfo
+
+TP, DP = 0, 1
+INFO = [comm_info(7, [0, 1], "mesh_tp"), comm_info(8, [0, 1], "mesh_dp")]
+PROGRAM = [TP] * 6 + [DP]
+
+
+class Told:
+    """How far each rank is: what it has issued, unless something else is said."""
+
+    def __init__(self) -> None:
+        self.counters: dict[tuple[int, int], tuple[int, int]] = {}
+        self.ordinals: dict[int, int] = {}
+        self.done: Counter[tuple[int, int]] = Counter()
+        self.dealt = False
+
+    def frontier(self, comm: int, rank: int) -> tuple[int, int]:
+        n = self.done[comm, rank]
+        return self.counters.get((comm, rank), (n, n))
+
+    def ordinal(self, rank: int) -> int:
+        return self.ordinals.get(rank, 0)
+
+    def dealt_with_failure(self, ranks: list[int]) -> bool:
+        return self.dealt
+
+
+def history(info: list[CommInfo] | None = None) -> History:
+    h = History()
+    h.add_comms(info or INFO)
+    return h
+
+
+class Rank:
+    """Issues operations and remembers how many."""
+
+    def __init__(self, h: History, rank: int, told: Told | None = None) -> None:
+        self.h, self.rank, self.ordinal, self.told = h, rank, 0, told or Told()
+
+    def issues(self, comms: list[int], lost: bool = False) -> Rank:
+        rows = records(self.rank, 0, 1, len(comms), ordinal=self.ordinal + 1)["row"]
+        self.ordinal += len(comms)
+        self.told.done.update((comm, self.rank) for comm in comms)
+        if lost:
+            self.h.sequence(self.rank).expect_loss()
+        else:
+            self.h.feed(np.full(len(comms), self.rank), np.array(comms), rows)
+        return self
+
+
+def iterate(times: int, *ranks: Rank) -> None:
+    for _ in range(times):
+        for rank in ranks:
+            rank.issues(PROGRAM)
+
+
+def after(iterations: int) -> tuple[History, Told, Rank, Rank]:
+    """Two ranks of a group that have done so many iterations together."""
+    h, told = history(), Told()
+    zero, one = Rank(h, 0, told), Rank(h, 1, told)
+    iterate(iterations, zero, one)
+    return h, told, zero, one
+
+
+def test_a_skipped_operation_of_equal_shape_is_a_skew_within_three_iterations() -> None:
+    # GIVEN two ranks of which the second leaves one tensor-parallel operation out, in iteration 9
+    h, told, zero, one = after(8)
+    zero.issues(PROGRAM)
+    one.issues(PROGRAM[1:])
+    assert not h.skews(told)
+    # WHEN three more iterations are done
+    for _ in range(3):
+        assert not h.skews(told)
+        iterate(1, zero, one)
+    # THEN it is named, once
+    (skew,) = h.skews(told)
+    assert (skew.rank, h.comm_of_key(skew.comm_key), skew.iterations_since) == (1, TP, 3)
+    assert len(skew.edit.missing) == 1
+    assert not h.skews(told)
+
+
+def test_where_a_failure_was_dealt_with_nothing_is_claimed() -> None:
+    h, told, zero, one = after(8)
+    zero.issues(PROGRAM)
+    one.issues(PROGRAM[1:])
+    iterate(4, zero, one)
+    told.dealt = True
+    assert not h.skews(told)
+    told.dealt = False
+    assert h.skews(told), "nothing was noted before"
+
+
+def test_a_log_line_that_both_write_hides_no_skew() -> None:
+    # GIVEN both members write a log line on their group, and the second leaves an operation out a moment later
+    h, told, zero, one = after(8)
+    zero.issues([TP, TP, *PROGRAM]).issues(PROGRAM * 2)
+    one.issues([TP, TP, *PROGRAM]).issues(PROGRAM).issues(PROGRAM[1:])
+    # WHEN three more iterations are done THEN it is named
+    iterate(3, zero, one)
+    (skew,) = h.skews(told)
+    assert (skew.rank, h.comm_of_key(skew.comm_key), len(skew.edit.missing)) == (1, TP, 1)
+
+
+def test_a_log_line_of_the_other_that_was_elsewhere_forbids_the_claim() -> None:
+    # GIVEN one member writes its log lines in other iterations than the other
+    h, told, zero, one = after(8)
+    zero.issues([TP, TP, *PROGRAM]).issues(PROGRAM * 6).issues(PROGRAM)
+    one.issues(PROGRAM * 6).issues([TP, TP, *PROGRAM]).issues(PROGRAM[1:])
+    iterate(3, zero, one)
+    assert not h.skews(told)
+
+
+def test_a_repeated_operation_too() -> None:
+    h, told, zero, one = after(8)
+    one.issues([TP])
+    iterate(4, zero, one)
+    zero.issues([TP])  # what the other has completed it has entered
+    (skew,) = h.skews(told)
+    assert skew.rank == 1
+    assert len(skew.edit.extra) == 1
+
+
+def test_what_the_other_member_did_too_but_was_not_told_yet_is_no_skew() -> None:
+    # GIVEN the program leaves an operation out in iteration 9; rank 0's agent is thirty iterations behind
+    h, told, zero, one = after(8)
+    one.issues(PROGRAM[1:])
+    for _ in range(30):
+        one.issues(PROGRAM)
+    told.counters = {(TP, 0): (48, 48), (TP, 1): (48 + 5 + 180, 48 + 5 + 180)}
+    # THEN nothing is claimed while it was not seen there
+    assert not h.skews(told)
+    zero.issues(PROGRAM[1:])
+    for n in range(30):
+        zero.issues(PROGRAM)
+        told.counters[TP, 0] = (48 + 5 + 6 * (n + 1),) * 2
+        assert not h.skews(told)
+
+
+def test_what_was_told_of_a_member_but_not_read_yet_forbids_the_claim() -> None:
+    # GIVEN a skew of rank 1; of rank 0 it is known how far it is, but its records lag behind
+    h, told, zero, one = after(8)
+    zero.issues(PROGRAM)
+    one.issues(PROGRAM[1:])
+    iterate(4, zero, one)
+    told.ordinals = {0: zero.ordinal + 70}
+    assert not h.skews(told)
+    told.ordinals = {0: zero.ordinal}
+    assert h.skews(told)
+
+
+def test_skew_is_found_on_groups_that_were_made_again() -> None:
+    # GIVEN the groups are destroyed and made again with the same names and members
+    again = [comm_info(9, [0, 1], "mesh_tp", "g7"), comm_info(10, [0, 1], "mesh_dp", "g8")]
+    h, told = history([*INFO, *again]), Told()
+    zero, one = Rank(h, 0, told), Rank(h, 1, told)
+    iterate(8, zero, one)
+    renamed = [c + 2 for c in PROGRAM]
+    zero.issues(renamed)
+    one.issues(renamed[1:])
+    for _ in range(4):
+        zero.issues(renamed)
+        one.issues(renamed)
+    (skew,) = h.skews(told)
+    # THEN the past still counts, and the group that is named is the new one
+    assert (skew.rank, h.comm_of_key(skew.comm_key)) == (1, 2)
+
+
+def test_a_lossy_ring_makes_no_skew() -> None:
+    # GIVEN records of rank 1 are lost, a number that is no multiple of its iteration
+    h, told, zero, one = after(8)
+    zero.issues(PROGRAM * 3)
+    one.issues((PROGRAM * 4)[: 3 * len(PROGRAM) + 2], lost=True)
+    iterate(30, zero, one)
+    assert not h.skews(told)
+    assert h.sequence(1).last_ordinal == one.ordinal
+
+
+def test_what_a_member_did_in_the_part_that_was_lost_is_not_known() -> None:
+    # GIVEN the program has one operation more in iteration 9; of rank 0 that part was lost
+    h, told = history(), Told()
+    zero, one = Rank(h, 0, told), Rank(h, 1, told)
+    zero.issues(PROGRAM * 8)
+    one.issues(PROGRAM * 8)
+    zero.issues([TP, *PROGRAM, *PROGRAM], lost=True)
+    one.issues([TP, *PROGRAM, *PROGRAM])
+    # THEN that rank 1 alone is seen to have it says nothing
+    for _ in range(50):
+        iterate(1, zero, one)
+        assert not h.skews(told)
+
+
+def test_a_process_that_was_replaced_has_no_past() -> None:
+    h = history()
+    Rank(h, 0).issues(PROGRAM * 9)
+    h.forget(0)
+    again = Rank(h, 0).issues(PROGRAM * 3)
+    assert h.sequence(0).last_ordinal == again.ordinal
+
+
+@pytest.mark.parametrize(("ordinal", "length"), [(21, 21), (5, 5), (22, 0), (0, 0)])
+def test_the_past_up_to_an_operation(ordinal: int, length: int) -> None:
+    h = history()
+    Rank(h, 0).issues(PROGRAM * 3)
+    assert len(h.up_to(0, ordinal)) == length
+
+
+def test_a_short_past_behind_a_loss_says_nothing() -> None:
+    h = history()
+    zero = Rank(h, 0).issues(PROGRAM * 9)
+    zero.ordinal += 100
+    h.sequence(0).expect_loss()
+    zero.issues(PROGRAM * 20)
+    assert not len(h.up_to(0, zero.ordinal))
+    zero.issues(PROGRAM * 60)
+    assert len(h.up_to(0, zero.ordinal)) == 80 * len(PROGRAM)
+
+
+def test_members_of_sister_groups_share_shapes_not_tokens() -> None:
+    h = history([comm_info(7, [0, 1], "mesh_tp"), comm_info(8, [2, 3], "mesh_tp"), comm_info(9, [0, 1], "mesh_dp")])
+    rows = records(0, 0, 1, 3)["row"]
+    a, b, c = h.tokens_of(np.array([0, 1, 2]), rows).tolist()
+    assert len({a, b, c}) == 3
+    assert h.shape_of(a) == h.shape_of(b) != h.shape_of(c)
+
+
+def test_tokens_are_the_same_with_signatures_that_were_made_before() -> None:
+    from whichrank.model.signature import signatures
+
+    h, rows = history(), records(0, 0, 1, 9)["row"]
+    comm = np.zeros(9, np.int64)
+    assert h.tokens_of(comm, rows).tolist() == h.tokens_of(comm, rows, signatures(rows)).tolist()
+
+
+def test_rounds_start_empty() -> None:
+    assert Rounds()._suspects == {}
+
+
+@pytest.mark.parametrize("program", [[TP, DP], PROGRAM])
+@pytest.mark.parametrize("after", [4, 40])
+def test_two_operations_in_the_other_order_are_no_skew(program: list[int], after: int) -> None:
+    # GIVEN two ranks of which the second once does its last two operations in the other order
+    h, told = history(), Told()
+    zero, one = Rank(h, 0, told), Rank(h, 1, told)
+    for _ in range(30):
+        zero.issues(program)
+        one.issues(program)
+    zero.issues(program)
+    one.issues([*program[:-2], program[-1], program[-2]])
+    # THEN nothing is claimed, however late it is asked
+    for _ in range(after):
+        zero.issues(program)
+        one.issues(program)
+    assert not h.skews(told)

@@ -1,0 +1,111 @@
+"""Where a link is slow is told by a kernel, or asked for more closely, though not for ever."""
+
+from __future__ import annotations
+
+import numpy as np
+from test_traffic import MB, NODE, RING, transfers
+
+from whichrank.model.iterations import Window
+from whichrank.model.telemetry import VERSION, Batch
+from whichrank.slow.link_watch import LinkWatch
+from whichrank.store.state import JobState
+
+WINDOW_S = 10.0
+SLOW = RING | {(2, 4): 5.0}
+NOBODY = np.zeros(0, np.int64)
+
+
+def job() -> tuple[JobState, Window]:
+    """Six ranks on three nodes, and some iterations of theirs."""
+    n = 3
+    window = Window(
+        ranks=np.arange(6), iteration=np.arange(n), end_ns=np.zeros((6, n), np.int64), total_s=np.ones((6, n)),
+        own_s=np.ones((6, n)), position=np.zeros(6, np.int64),
+        in_pipeline=np.zeros(6, np.bool_), roots=np.zeros(6, np.uint64), lasted_s=3.0, ring=np.full(6, -1),
+    )  # fmt: skip
+    state = JobState()
+    state.ranks.grow(6)
+    state.ranks.agent[:6] = NODE
+    for node in range(3):
+        told = Batch(
+            version=VERSION, job="j", agent=f"a{node}", host=f"h{node}", sequence=1, sent_ns=0, sent_realtime_ns=0,
+            delay_bound_ns=0, node_ranks=2,
+        )  # fmt: skip
+        state.paths.take(told, node, 0.0)
+    return state, window
+
+
+def always(_src: int, _dst: int) -> bool:
+    """Ranks wait for all that is sent."""
+    return True
+
+
+def test_a_slow_link_of_which_no_kernel_knows_is_looked_at_more_closely_and_not_told() -> None:
+    # GIVEN a link that is slow by its rate alone WHEN it is looked at for three windows
+    watch, (state, window) = LinkWatch(WINDOW_S), job()
+    doubts = []
+    for now_s in range(int(3 * WINDOW_S)):
+        assert watch.look(state, window, transfers(SLOW), NOBODY, float(now_s), always) == []
+        doubts.append(watch.in_doubt)
+
+    # THEN closer looks are asked for in the first half of each
+    assert doubts == [now_s % WINDOW_S < WINDOW_S / 2 for now_s in range(int(3 * WINDOW_S))]
+
+
+def test_a_doubt_does_not_outlast_its_time_where_nothing_new_is_known() -> None:
+    # GIVEN a link in doubt
+    watch, (state, window) = LinkWatch(WINDOW_S), job()
+    watch.look(state, window, transfers(SLOW), NOBODY, 0.0, always)
+    # WHEN no iteration ends any more THEN it is over after half a window
+    for now_s, in_doubt in ((1.0, True), (4.9, True), (5.0, False), (WINDOW_S + 1, False)):
+        watch.let_time_pass(now_s)
+        assert watch.in_doubt == in_doubt
+    # and at once where the job begins anew
+    watch.look(state, window, transfers(SLOW), NOBODY, 30.0, always)
+    assert watch.in_doubt
+    watch.begin_anew()
+    assert not watch.in_doubt
+    watch.let_time_pass(30.5)
+    assert not watch.in_doubt
+
+
+def test_what_a_kernel_says_ends_the_doubt() -> None:
+    watch, (state, window) = LinkWatch(WINDOW_S), job()
+    watch.look(state, window, transfers(SLOW), NOBODY, 0.0, always)
+    (told,) = watch.look(state, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}), NOBODY, 1.0, always)
+    assert [(link.src, link.dst) for link in told.finding.links] == [(2, 4)]
+    assert not watch.in_doubt
+
+
+def test_a_link_that_begins_to_lose_data_is_looked_at_more_closely() -> None:
+    state, window = job()
+    way, within = (2, 4), (2, 3)
+    for lately, before, where, is_looked_at in (
+        (0.01, 0.0, way, True), (0.001, 0.0, way, False), (0.01, 0.0, within, False), (0.06, 0.05, way, False)
+    ):  # fmt: skip
+        watch = LinkWatch(WINDOW_S)
+        seen = transfers(RING | {(2, 3): 50.0}, resent_lately={where: lately}, resent={where: before})
+        assert watch.look(state, window, seen, NOBODY, 0.0, always) == []
+        assert watch.in_doubt == is_looked_at
+
+
+def test_nothing_slow_is_no_doubt() -> None:
+    watch, (state, window) = LinkWatch(WINDOW_S), job()
+    assert watch.look(state, window, transfers(RING), NOBODY, 0.0, always) == []
+    assert not watch.in_doubt
+
+
+def test_a_slow_link_for_which_nobody_waits_is_not_told() -> None:
+    watch, (state, window) = LinkWatch(WINDOW_S), job()
+    slow = transfers(SLOW, delivery={(2, 4): 6.0 * MB})
+    assert watch.look(state, window, slow, NOBODY, 0.0, lambda src, dst: (src, dst) != (2, 4)) == []
+    assert not watch.in_doubt
+    assert watch.look(state, window, slow, NOBODY, 1.0, lambda src, dst: (src, dst) == (2, 4))
+
+
+def test_a_reader_without_cpu_has_no_slow_link_and_no_cell() -> None:
+    watch, (state, window) = LinkWatch(WINDOW_S), job()
+    slow = transfers(SLOW, delivery={(2, 4): 6.0 * MB})
+    assert watch.look(state, window, slow, np.array([4]), 0.0, always) == []
+    assert (2, 4) not in {(cell.src, cell.dst) for cell in watch.matrix}
+    assert watch.matrix
