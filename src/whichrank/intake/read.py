@@ -51,6 +51,7 @@ EARLIER_ATTEMPT: Final = "it is of an earlier attempt of the job"
 OF_LAST_ATTEMPT: Final = (
     "this is about the last attempt of the job that says anything; what earlier ones wrote is left out"
 )
+COPY: Final = "it says the same as"
 OLDER_DUMP: Final = "its dump was made before the others stood still, perhaps in an earlier attempt of the job"
 UNNAMED: Final = "neither its content nor its name says whose it is; name it like trace_0, with the rank at the end"
 
@@ -142,7 +143,7 @@ def _without_copies(parts: Iterable[Part]) -> list[Part]:
         if part.content is not None and part.note.rank is not None:
             one = first.setdefault((type(part.content), part.note.rank), part)
             if one is not part and _is_same(one.content, part.content):
-                what = f"it says the same as '{one.note.path}'"
+                what = f"{COPY} '{one.note.path}'"
                 part = Part(msgspec.structs.replace(part.note, state="ignored", what=what))
         found.append(part)
     return found

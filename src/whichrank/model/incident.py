@@ -36,9 +36,11 @@ LinkScope = Literal["intra_node", "inter_node"]
 Role = Literal["tp", "pp", "dp", "cp", "ep", "etp", "edp", "emb", "world", "ctrl"]
 SensorState = Literal["on", "fallback", "failed", "absent"]
 
-Rank = Annotated[int, Meta(ge=0, description="Global rank.")]
+Rank = Annotated[int, Meta(ge=0, lt=1 << 31, description="Global rank.")]
 Confidence = Annotated[float, Meta(ge=0, le=1, description="0 to 1.")]
 Utc = Annotated[datetime, Meta(tz=True)]
+FIRST_YEAR, LAST_YEAR = 1970, 9999
+"""Of a time; at the ends of the calendar it has no UTC."""
 
 
 class Cause(StrEnum):
@@ -246,6 +248,9 @@ class Incident(_Value, frozen=True, kw_only=True, rename={"fault_class": "class"
             raise ValueError(f"cause {self.cause} names no culprit; ranks that it may be are candidates")
         if self.candidates and self.cause != Cause.UNKNOWN:
             raise ValueError(f"candidates stand only beside cause unknown, not {self.cause}")
+        times = (self.onset, self.detected, self.located, self.ended)
+        if any(at and not FIRST_YEAR <= at.year < LAST_YEAR for at in times):
+            raise ValueError(f"its times lie outside of the years {FIRST_YEAR} to {LAST_YEAR}")
         if self.status == "recovered" and self.ended is None:
             raise ValueError("a recovered incident has the time of its end")
 

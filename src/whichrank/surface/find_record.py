@@ -89,7 +89,7 @@ def _newest(root: Path) -> Found:
         raise UsageError(
             "no run was found here",
             where=str(absolute(root)),
-            mend="whichrank why DIR, or start one: whichrank run -- COMMAND",
+            mend="name its folder, or start one: whichrank run -- COMMAND",
         )
     is_older = not any(_is_same(runs[0], folder) for folder in running)
     return Found(read_incidents(runs[0] / FILE_NAME), healthy=tuple(running) if is_older else ())

@@ -20,6 +20,24 @@ def refuse_existing(path: Path) -> None:
         raise UsageError(f"there is a file '{path}' already", mend=f"--force writes over it, {ANOTHER}")
 
 
+def refuse_read(path: Path, read: Iterable[Path]) -> None:
+    """Before anything is done for it: what a command reads is not written over, by force neither.
+
+    Args:
+        path: Where it is to write.
+        read: Files that it reads, and folders of which it reads all files.
+
+    Raises:
+        UsageError: It is one of these.
+    """
+    if path.is_dir():
+        raise UsageError(f"'{path}' is a folder", mend=f"-o {path / 'FILE'}")
+    for source in read:
+        for one in source.iterdir() if source.is_dir() else [source]:
+            if path.exists() and one.exists() and path.samefile(one):
+                raise UsageError(f"'{path}' is one of the files that are read", mend=ANOTHER)
+
+
 def write_output(path: Path, data: bytes | Iterable[bytes]) -> int:
     """Write a file, piece by piece where it comes so; returns how many bytes it has.
 

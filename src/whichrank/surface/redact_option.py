@@ -12,15 +12,15 @@ from whichrank.errors import UsageError
 def redact_option(command: Any) -> Any:
     """Add `--redact`."""
     return click.option(
-        "--redact", default="", metavar="hosts,paths", help="Leave out names of hosts, folders of files, or both."
+        "--redact", default=None, metavar="hosts,paths", help="Leave out names of hosts, folders of files, or both."
     )(command)
 
 
-def redacted_by(text: str) -> list[Any]:
+def redacted_by(text: str | None) -> list[Any]:
     """What is to be left out.
 
     Args:
-        text: The value of `--redact`.
+        text: The value of `--redact`, None if it was not given.
 
     Returns:
         Values of `Redacted`.
@@ -30,6 +30,10 @@ def redacted_by(text: str) -> list[Any]:
     """
     from whichrank.surface.redact import REDACTABLE
 
+    if text is None:
+        return []
+    if not text.strip():
+        raise UsageError("--redact does not say what is to be left out", mend=f"--redact {','.join(REDACTABLE)}")
     wanted = [name.strip() for name in text.split(",") if name.strip()]
     if unknown := [name for name in wanted if name not in REDACTABLE]:
         raise UsageError(f"'{unknown[0]}' cannot be left out", mend=f"--redact {','.join(REDACTABLE)}")

@@ -171,7 +171,9 @@ class Tape:
         return message
 
     def _damaged(self) -> FormatError:
-        return FormatError("the tape is damaged here", where=f"{self._path}, byte {self._file.tell()}")
+        where = f"{self._path}, byte {self._file.tell()}"
+        mend = "whichrank why  shows what was reported while the job ran"
+        return FormatError("the tape is damaged here", where=where, mend=mend)
 
 
 def _for_its_user(path: str, flags: int) -> int:
@@ -195,4 +197,5 @@ def _check(start: bytes, content: bytes) -> bytes:
 
 
 def _unreadable(path: Path, error: OSError) -> IncompleteDataError:
-    return IncompleteDataError(f"the tape cannot be read: {error.strerror}", where=str(path))
+    mend = "whichrank run --record  keeps one" if isinstance(error, FileNotFoundError) else ""
+    return IncompleteDataError(f"the tape cannot be read: {error.strerror}", where=str(path), mend=mend)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,3 +64,15 @@ def test_what_cannot_be_read_is_named(
     err = capfd.readouterr().err
     assert "/proc/self/mem" in err
     assert "cannot be read: Input/output error" in err
+
+
+def test_a_copy_that_is_not_used_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    # GIVEN dumps of a job, and a copy of one of them
+    write_case(next(case for case in cases() if case.name.startswith("host stopped, dp8, whole")), tmp_path)
+    (tmp_path / "again").mkdir()
+    copy = tmp_path / "again" / "trace_0"
+    copy.write_bytes((tmp_path / "trace_0").read_bytes())
+    # WHEN they are analyzed THEN it is said which one was not used, and why
+    main(["analyze", str(tmp_path)])
+    said = capfd.readouterr().err
+    assert re.search(r"'.*trace_0' was not used: it says the same as '.*trace_0'", said)

@@ -103,6 +103,7 @@ def _print_json(incidents: Sequence[Incident], notes: Sequence[Note]) -> None:
 def _sentences(intake: Intake) -> list[str]:
     """What was read, what was not, and what would help."""
     from whichrank.intake.formats import FORMATS, LOG
+    from whichrank.intake.read import COPY, OLDER_DUMP
 
     titles = {"whichrank": "recording of whichrank"} | {known.name: known.title for known in (*FORMATS, LOG)}
     used = Counter(note.format for note in intake.notes if note.state == "read")
@@ -110,14 +111,21 @@ def _sentences(intake: Intake) -> list[str]:
         f"1 file read, a {titles[kind]}" if count == 1 else f"{count} files read, each a {titles[kind]}"
         for kind, count in used.items()
     ]
-    bad = [note for note in intake.notes if note.state in ("empty", "damaged")]
+    bad = [note for note in intake.notes if note.state in ("empty", "damaged") or note.what.startswith(COPY)]
     sentences += [f"'{note.path}' was not used: {note.what}" for note in bad[:_LISTED]]
     if len(bad) > _LISTED:
         sentences.append(f"nor were {len(bad) - _LISTED} more")
     sentences += dict.fromkeys(text for one in intake.recordings for text in one.remarks)
-    for unread in (recording.unread for recording in intake.recordings if recording.unread):
-        ranks = f"rank{'s' * (len(unread) > 1)} {', '.join(map(str, list(unread)[:_LISTED]))}"
-        more = f" and {len(unread) - _LISTED} more" if len(unread) > _LISTED else ""
-        them = "it" if len(unread) == 1 else "they"
-        sentences.append(f"there is no recording of {ranks}{more}; {them} could tell more")
+    for recording in intake.recordings:
+        by_reason: dict[bool, list[int]] = {}
+        for rank, why in recording.unread.items():
+            by_reason.setdefault(why == OLDER_DUMP, []).append(rank)
+        for is_old, ranks in sorted(by_reason.items()):
+            who = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:_LISTED]))}"
+            who += f" and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
+            if is_old:
+                sentences.append(f"of {who} nothing was used: {OLDER_DUMP}, or of another job")
+            else:
+                them = "it" if len(ranks) == 1 else "they"
+                sentences.append(f"there is no recording of {who}; {them} could tell more")
     return sentences

@@ -29,7 +29,9 @@ FORMATS = ("perfetto", "json", "csv")
 )
 @redact_option
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
-def command(paths: tuple[Path, ...], kind: str, output: Path | None, max_mib: int, redact: str, force: bool) -> int:
+def command(
+    paths: tuple[Path, ...], kind: str, output: Path | None, max_mib: int, redact: str | None, force: bool
+) -> int:
     """Write the operations of all ranks in a format that other programs open.
 
     PATH is the folder of a run, or recordings of others as `analyze` takes them. Default: the run that `why` shows.
@@ -40,7 +42,7 @@ def command(paths: tuple[Path, ...], kind: str, output: Path | None, max_mib: in
     import sys
 
     from whichrank.surface.leave import ended_at_once, leave_on_signals
-    from whichrank.surface.output_file import refuse_existing, write_output
+    from whichrank.surface.output_file import refuse_existing, refuse_read, write_output
     from whichrank.surface.pipe import reader_may_leave
 
     with ended_at_once():
@@ -54,13 +56,16 @@ def command(paths: tuple[Path, ...], kind: str, output: Path | None, max_mib: in
         from whichrank.surface.report.make import gather
 
     left_out = redacted_by(redact)
-    if output is not None and not force:
-        refuse_existing(output)
+    paths = tuple(paths_or_newest(paths))
+    if output is not None:
+        refuse_read(output, paths)
+        if not force:
+            refuse_existing(output)
     leave_on_signals()
     with progress_bar() as progress:
         bar = progress.add_task("read", total=None)
         source = gather(
-            paths_or_newest(paths), left_out, lambda done, total: progress.update(bar, completed=done, total=total),
+            paths, left_out, lambda done, total: progress.update(bar, completed=done, total=total),
             most_spans(max_mib),
         )  # fmt: skip
     if kind == "perfetto" and len(source.gathered.spans) and not source.gathered.has_times:

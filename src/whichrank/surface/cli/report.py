@@ -17,7 +17,7 @@ from whichrank.surface.terminal import talk
 )
 @redact_option
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
-def command(paths: tuple[Path, ...], output: Path, redact: str, force: bool) -> int:
+def command(paths: tuple[Path, ...], output: Path, redact: str | None, force: bool) -> int:
     """Make one HTML file of a job that can be mailed: each incident with who waits for whom, operations and evidence.
 
     PATH is the folder of a run, or recordings of others as `analyze` takes them. Default: the run that `why` shows. Of
@@ -28,7 +28,7 @@ def command(paths: tuple[Path, ...], output: Path, redact: str, force: bool) -> 
     """
     from whichrank.surface.cli.why import EXIT_INCOMPLETE, exit_code_of
     from whichrank.surface.leave import ended_at_once, leave_on_signals
-    from whichrank.surface.output_file import refuse_existing, write_output
+    from whichrank.surface.output_file import refuse_existing, refuse_read, write_output
 
     with ended_at_once():
         from whichrank.surface.cli.bench import progress_bar
@@ -37,14 +37,14 @@ def command(paths: tuple[Path, ...], output: Path, redact: str, force: bool) -> 
         from whichrank.surface.report.page import page_of
 
     left_out = redacted_by(redact)
+    paths = tuple(paths_or_newest(paths))
+    refuse_read(output, paths)
     if not force:
         refuse_existing(output)
     leave_on_signals()
     with progress_bar() as progress:
         bar = progress.add_task("read", total=None)
-        source = gather(
-            paths_or_newest(paths), left_out, lambda done, total: progress.update(bar, completed=done, total=total)
-        )
+        source = gather(paths, left_out, lambda done, total: progress.update(bar, completed=done, total=total))
     page = page_of(source.gathered, source.notes).encode()
     write_output(output, page)
     talk(f"{output} ({len(page) >> 10} KiB)")

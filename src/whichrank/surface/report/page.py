@@ -33,9 +33,13 @@ def page_of(gathered: Gathered, notes: Iterable[Mapping[str, Any]] = ()) -> str:
         gathered: What it shows.
         notes: What became of each file that it was made of.
     """
+    notes = list(notes)
+    states = {note["state"] for note in notes}
+    is_known = bool(gathered.incidents) or "damaged" not in states or "read" in states
+    body = (_head(gathered, is_known=is_known), el("main", *_main(gathered, notes, is_known=is_known)), _foot())
     parts = {
-        "@@TITLE@@": html.escape(_title(gathered)), "@@STYLE@@": _file("page.css"),
-        "@@BODY@@": join((_head(gathered), el("main", *_main(gathered, list(notes))), _foot())),
+        "@@TITLE@@": html.escape(_title(gathered, is_known=is_known)), "@@STYLE@@": _file("page.css"),
+        "@@BODY@@": join(body),
     }  # fmt: skip
     return re.sub("|".join(parts), lambda found: parts[found.group()], _file("page.html"))
 
@@ -44,21 +48,21 @@ def _file(name: str) -> str:
     return files("whichrank.surface.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _title(gathered: Gathered) -> str:
+def _title(gathered: Gathered, *, is_known: bool) -> str:
     if len(gathered.incidents) == 1:
         return f"{headline(gathered.incidents[0])} - {gathered.job}"
-    if gathered.left_open:
-        return f"not decided - {gathered.job}"
+    if gathered.left_open or not is_known:
+        return f"not {'decided' if is_known else 'readable'} - {gathered.job}"
     return f"{counted(len(gathered.incidents), 'incident')} - {gathered.job}"
 
 
-def _head(gathered: Gathered) -> Html:
+def _head(gathered: Gathered, *, is_known: bool) -> Html:
     hosts = len({*gathered.hosts.values(), *gathered.more_hosts})
     about = [
         counted(gathered.world_size) if gathered.world_size else None,
         counted(hosts, "host") if hosts else None,
         counted(len(gathered.incidents), "incident") if gathered.incidents else None,
-        None if gathered.incidents or gathered.left_open else "no incident",
+        None if gathered.incidents or gathered.left_open or not is_known else "no incident",
         f"whichrank {__version__}",
     ]
     said = " · ".join(one for one in about if one)
@@ -69,7 +73,7 @@ def _foot() -> Html:
     return el("footer", "Made by whichrank. This file holds all that it shows, and fetches nothing.")
 
 
-def _main(gathered: Gathered, notes: Sequence[Mapping[str, Any]]) -> Iterable[Html | None]:
+def _main(gathered: Gathered, notes: Sequence[Mapping[str, Any]], *, is_known: bool) -> Iterable[Html | None]:
     if gathered.missing:
         yield el("p", *_with_code(gathered.missing), class_="missing")
     if not gathered.is_whole:
@@ -77,6 +81,8 @@ def _main(gathered: Gathered, notes: Sequence[Mapping[str, Any]]) -> Iterable[Ht
     if gathered.left_open:
         said = f"This recording does not show which rank waits for which: {gathered.left_open}."
         yield el("p", said, class_="missing")
+    elif not is_known:
+        yield el("p", "What was read is damaged, so whether there was an incident is not known.", class_="missing")
     elif not gathered.incidents:
         yield el("p", "No incident.", class_="nothing")
     anchors = [f"incident-{number}" for number in range(1, len(gathered.incidents) + 1)]

@@ -84,7 +84,7 @@ def since_when(incident: Incident) -> str:
         return _of_no_time(incident)
     begun = incident.onset
     over = is_over(incident)
-    lasted = duration((incident.ended - begun).total_seconds()) if incident.ended is not None else ""
+    lasted = duration((incident.ended - begun).total_seconds()) if incident.ended and incident.ended > begun else ""
     is_one = incident.victims.count == 1
     if incident.kind == "failed":
         return f"it happened at {_utc(begun)}{_affected(incident)}"

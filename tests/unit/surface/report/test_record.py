@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,59 @@ def test_without_a_path_it_is_the_newest_run(
     two_hangs(tmp_path / "whichrank-out" / "a")
     assert main(["report"]) == 3
     assert (tmp_path / "report.html").read_text().count("<article") == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"ranks":[', '"ranks":[9223372036854775808,'),
+        ('"culprits":[{"rank":', '"culprits":[{"rank":9223372036854775808'),
+        ('"onset":"2', '"onset":"9999-12-31T23:59:59-14:00","_":"'),
+    ],
+)
+def test_numbers_that_no_job_has_lose_one_incident_only(
+    old: str, new: str, run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # GIVEN a record of two incidents, one with a rank or a time that cannot be
+    record = run / "incidents.jsonl"
+    good, bad = record.read_text().splitlines()[-1], record.read_text().splitlines()[0]
+    record.write_text(f"{good}\n{bad.replace(old, new, 1)}\n")
+    # WHEN a page is made of it THEN the other one is on it, and the line is said to be damaged
+    assert main(["report", str(run), "-o", str(tmp_path / "page.html")]) == 3
+    assert (tmp_path / "page.html").read_text().count("<article") == 1
+    assert "could not be read" in capfd.readouterr().err
+
+
+def test_a_record_that_cannot_be_read_is_no_healthy_job(run: Path, tmp_path: Path) -> None:
+    # GIVEN a record of which nothing can be read
+    (run / "incidents.jsonl").write_text('{"schema":"whichrank.incident/1","rank":1}\n')
+    # WHEN a page is made of it THEN it does not say that there was no incident
+    assert main(["report", str(run), "-o", str(tmp_path / "page.html")]) == 5
+    page = (tmp_path / "page.html").read_text()
+    assert "whether there was an incident is not known" in page
+    assert not re.search("No incident|· no incident|0 incidents", page)
+
+
+@pytest.mark.parametrize("command", ["report", "export"])
+@pytest.mark.parametrize("name", ["incidents.jsonl", "link"])
+def test_what_is_read_is_not_written_over(
+    command: str, name: str, run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # GIVEN a run, and a link to its record
+    (tmp_path / "link").symlink_to(run / "incidents.jsonl")
+    before = (run / "incidents.jsonl").read_bytes()
+    output = (run if name != "link" else tmp_path) / name
+    # WHEN the output is to be that file THEN it is refused, by force too, and the record is as it was
+    assert main([command, str(run), "-o", str(output), "--force"]) == 2
+    assert "is one of the files that are read" in capfd.readouterr().err
+    assert (run / "incidents.jsonl").read_bytes() == before
+
+
+def test_a_folder_is_no_output(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(run), "-o", str(tmp_path)]) == 2
+    assert f"mend:  -o {tmp_path}/FILE" in capfd.readouterr().err
+
+
+def test_an_empty_redaction_is_none_that_was_meant(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(run), "--redact", ""]) == 2
+    assert "--redact does not say what is to be left out" in capfd.readouterr().err
