@@ -26,11 +26,11 @@ import zmq
 
 from whichrank.agent.frames import FrameSampler
 from whichrank.agent.launch import LaunchReader
-from whichrank.agent.look import is_irregular
 from whichrank.agent.node import Node
 from whichrank.agent.outbox import Outbox
 from whichrank.agent.probe import Prober
 from whichrank.agent.profiles import Profiler
+from whichrank.agent.snapshot import is_irregular
 from whichrank.agent.stacks import StackReader
 from whichrank.agent.threads import Subject
 from whichrank.model.telemetry import VERSION, AnotherJob, Batch, Request

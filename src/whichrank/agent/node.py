@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from whichrank.agent.inferred import WaitInference
-from whichrank.agent.look import Told, oldest_wait_ns, record_rows, tell
 from whichrank.agent.memory import OUT_OF_MEMORY, OomWatch
 from whichrank.agent.outbox import Outbox
 from whichrank.agent.processes import look_at_thread
 from whichrank.agent.rank import RankWatch
 from whichrank.agent.ringless import SUFFIX, NoRing, Ringless
+from whichrank.agent.snapshot import StateColumns, oldest_wait_ns, record_rows, tell
 from whichrank.agent.tcp import Connections
 from whichrank.agent.usage import Host
 from whichrank.errors import RingFormatError
@@ -124,7 +124,7 @@ class Node:
                 watch.note_end_if_over()
                 self._tell_end(path, watch)
 
-    def told(self, *, closely: bool, connections_closely: bool) -> tuple[Told, int]:
+    def told(self, *, closely: bool, connections_closely: bool) -> tuple[StateColumns, int]:
         """State columns of the latest looks, and how long the longest wait lasts, in ns."""
         watches = self.watches()
         inferred = [self._inferred.get(watch.path, _none(watch)) for watch in watches]

@@ -42,7 +42,7 @@ _C10D, _SOCKET = 0, 1
 _IRREGULAR = frozenset((ProcessState.STOPPED, ProcessState.ZOMBIE, ProcessState.GONE))
 
 
-class Told(NamedTuple):
+class StateColumns(NamedTuple):
     """State columns of a batch."""
 
     ranks: bytes
@@ -60,7 +60,7 @@ def tell(
     lost_records: Sequence[int],
     connections: Rows,
     splits: Sequence[Rows],
-) -> Told:
+) -> StateColumns:
     """All that the latest looks at these ranks say; all sequences run in parallel.
 
     Args:
@@ -71,8 +71,8 @@ def tell(
         splits: Rows of SPLITS_ROW that are news.
     """
     if not watches:
-        return Told(b"", b"", b"", b"", b"", b"", b"")
-    return Told(
+        return StateColumns(b"", b"", b"", b"", b"", b"", b"")
+    return StateColumns(
         rank_rows(watches, lost_records).tobytes(),
         comm_rows(watches).tobytes(),
         pair_rows(watches).tobytes(),

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from whichrank.config import AnalyzerConfig
-from whichrank.detect.hang import OP_TIMEOUT_SHARE, STEADY_S, Look, Thresholds, Urgency, suspicious_s, urgency_of
+from whichrank.detect.hang import OP_TIMEOUT_SHARE, STEADY_S, Persistence, Thresholds, Urgency, suspicious_s, urgency_of
 from whichrank.detect.usual import UsualWaits
 from whichrank.hang.diagnosis import Diagnosis
 from whichrank.hang.endings import who_ended_it
@@ -89,7 +89,7 @@ class Analyzer:
         self.ledger = Ledger(job, utc_offset_s, self.state, self.iteration_of)
         self.slowness = Slowness(config.slow_window_s)
         self.slowness_failed: Exception | None = None
-        self._look: Look | None = None
+        self._look: Persistence | None = None
         self._holding = Holding()
         self._usual = UsualWaits()
         self._waited_out = WaitedOut()
@@ -354,7 +354,7 @@ class Analyzer:
         since = bool(ranks) and not finding.hard and finding.onset_s > last_s + ANOTHER_S and well[ranks].all()
         if finding.reason != Reason.STOPPED and not since:
             return []
-        self._look = Look.after(self._look, finding, now_s)
+        self._look = Persistence.after(self._look, finding, now_s)
         urgency = urgency_of(self._look, finding, self._facts(picture, finding), self.config, 0.0, now_s)
         return self.ledger.report(finding, "alert", now_s) if urgency is Urgency.ALERT else []
 
@@ -380,7 +380,7 @@ class Analyzer:
         self._clear_since_s = None
         finding = self._begun(picture, finding, now_s)
         changed = self._moved_on(picture, finding, now_s)
-        self._look = Look.after(self._look, finding, now_s)
+        self._look = Persistence.after(self._look, finding, now_s)
         self._closely = True
         sides = sides_of(self.state, finding)
         self._want_stacks(sides, now_s)

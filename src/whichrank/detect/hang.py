@@ -70,7 +70,7 @@ class Limits(Protocol):
 
 
 @dataclass(frozen=True)
-class Look:
+class Persistence:
     """How long the same has been seen.
 
     Attributes:
@@ -91,7 +91,7 @@ class Look:
         return self.key[0]
 
     @classmethod
-    def after(cls, before: Look | None, finding: Finding, now_s: float) -> Look:
+    def after(cls, before: Persistence | None, finding: Finding, now_s: float) -> Persistence:
         """One look more, or the first of another finding."""
         key, place = (finding.cause, finding.names), (finding.comm, (finding.op or {}).get("counter"))
         has_links = bool(finding.links)
@@ -123,7 +123,7 @@ def suspicious_s(limits: Limits, usual_s: float) -> float:
 
 
 def urgency_of(
-    look: Look, finding: Finding, facts: Thresholds, limits: Limits, iteration_s: float, now_s: float
+    look: Persistence, finding: Finding, facts: Thresholds, limits: Limits, iteration_s: float, now_s: float
 ) -> Urgency:
     """What a finding is worth now.
 

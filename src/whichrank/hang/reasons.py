@@ -29,7 +29,7 @@ _NO_SLEEP = (WaitChannel.NONE, WaitChannel.DISK)
 
 
 @dataclass(frozen=True)
-class Told:
+class FoundReason:
     """A reason with its words."""
 
     reason: Reason | None
@@ -38,7 +38,7 @@ class Told:
     evidence: tuple[Evidence, ...] = ()
 
 
-def reason_of(state: JobState, picture: Picture, rank: int, tid: int = 0) -> Told:
+def reason_of(state: JobState, picture: Picture, rank: int, tid: int = 0) -> FoundReason:
     """Why this rank does not act, in the words that follow "it has not entered ..., and".
 
     Args:
@@ -53,7 +53,7 @@ def reason_of(state: JobState, picture: Picture, rank: int, tid: int = 0) -> Tol
         return _ended(state, rank)
     if picture.stopped[rank]:
         fact = Evidence(what="process state", value="stopped (T)", where=f"rank {rank}, pid {pid}")
-        return Told(Reason.STOPPED, "its process is suspended", 0.99, (fact,))
+        return FoundReason(Reason.STOPPED, "its process is suspended", 0.99, (fact,))
     stack = acting_stack(state, rank, tid)
     where = place_in(stack)
     if not state.was_observed(rank):
@@ -71,22 +71,24 @@ def reason_of(state: JobState, picture: Picture, rank: int, tid: int = 0) -> Tol
     if holder and (not holder.main or row["main_wait_channel"] not in _NO_SLEEP):
         words = f"its {name_of(holder)} sleeps in the kernel while it holds the GIL"
         held_at = f"; it is in {place_in(holder)}" if holder.frames else ""
-        return Told(Reason.GIL_HELD, words + held_at, 0.95, tuple(facts))
+        return FoundReason(Reason.GIL_HELD, words + held_at, 0.95, tuple(facts))
     if writes_checkpoint(stack):
-        return Told(Reason.CHECKPOINT, f"its process writes{at}", 0.9, tuple(facts))
+        return FoundReason(Reason.CHECKPOINT, f"its process writes{at}", 0.9, tuple(facts))
     if loads_data(stack):
-        return Told(Reason.DATA_WAIT, f"it waits for data{at}", 0.95, tuple(facts))
+        return FoundReason(Reason.DATA_WAIT, f"it waits for data{at}", 0.95, tuple(facts))
     if picture.busy[rank]:
-        return Told(Reason.USER_CODE, f"it writes files, or its child processes work{at}", 0.9, tuple(facts))
+        return FoundReason(Reason.USER_CODE, f"it writes files, or its child processes work{at}", 0.9, tuple(facts))
     phase = row["phase"].decode(errors="replace")
     if phase:
-        return Told(Reason.USER_CODE, f"it is in the phase '{phase}' that the script marked{at}", 0.9, tuple(facts))
+        return FoundReason(
+            Reason.USER_CODE, f"it is in the phase '{phase}' that the script marked{at}", 0.9, tuple(facts)
+        )
     if stack and (awaited := _waits_for(stack)):
-        return Told(Reason.USER_CODE, f"it waits for {awaited[0]}{at}", awaited[1], tuple(facts))
+        return FoundReason(Reason.USER_CODE, f"it waits for {awaited[0]}{at}", awaited[1], tuple(facts))
     if channel in (WaitChannel.IO, WaitChannel.OTHER):
-        return Told(Reason.USER_CODE, f"it waits for something that is no operation{at}", 0.8, tuple(facts))
+        return FoundReason(Reason.USER_CODE, f"it waits for something that is no operation{at}", 0.8, tuple(facts))
     words = f"it is in its own code, in {where}" if where else "it is in its own code"
-    return Told(Reason.USER_CODE, words, 0.95 if where else 0.9, tuple(facts))
+    return FoundReason(Reason.USER_CODE, words, 0.95 if where else 0.9, tuple(facts))
 
 
 def _channel(stack: Stack | None, main_channel: int) -> int:
@@ -136,15 +138,15 @@ def in_rendezvous(state: JobState, rank: int, since_s: float = -np.inf) -> bool:
     return waits_in_rendezvous(stack.frames)
 
 
-def _by_its_operations(picture: Picture, rank: int, where: str) -> Told:
+def _by_its_operations(picture: Picture, rank: int, where: str) -> FoundReason:
     """What operations alone say of a rank that does not act."""
     in_flight = int(((picture.ops["rank"] == rank) & ~picture.ops["failed"]).sum())
     at = f"; the last one was issued in {where}" if where else ""
     fact = Evidence(what="operations in flight", value=in_flight, where=f"rank {rank}")
     if in_flight:
-        return Told(None, f"it has issued nothing after the {in_flight} that it has in flight{at}", 0.7, (fact,))
+        return FoundReason(None, f"it has issued nothing after the {in_flight} that it has in flight{at}", 0.7, (fact,))
     words = f"it has nothing in flight, so it is held up on the CPU and not on the device{at}"
-    return Told(None, words, 0.85, (fact,))
+    return FoundReason(None, words, 0.85, (fact,))
 
 
 def held_up_by(
@@ -197,15 +199,17 @@ def _is_all_of_a_new_group(state: JobState, ranks: list[int]) -> bool:
     return bool(((not_so == 0) & (state.comm_size > 1)).any())
 
 
-def _ended(state: JobState, rank: int) -> Told:
+def _ended(state: JobState, rank: int) -> FoundReason:
     ends = state.ends()
     event = state.exits.get(rank)
     how = how_it_ended(ends, rank)
     facts = (Evidence(what="process", value=how, where=f"rank {rank}"),)
     if event and "out of memory" in event.text:
-        return Told(Reason.OUT_OF_MEMORY, f"its process {how}; the kernel ended it for lack of memory", 0.99, facts)
+        return FoundReason(
+            Reason.OUT_OF_MEMORY, f"its process {how}; the kernel ended it for lack of memory", 0.99, facts
+        )
     if how.startswith("raised "):
-        return Told(Reason.EXCEPTION, f"its process {how}", 0.99, facts)
+        return FoundReason(Reason.EXCEPTION, f"its process {how}", 0.99, facts)
     if signal_of(int(ends.status[rank])) and "signal" in how:
-        return Told(Reason.SIGNAL, f"its process {how}", 0.99, facts)
-    return Told(None, f"its process {how}", 0.97, facts)
+        return FoundReason(Reason.SIGNAL, f"its process {how}", 0.99, facts)
+    return FoundReason(None, f"its process {how}", 0.97, facts)

@@ -23,7 +23,7 @@ from itertools import pairwise
 from typing import Final
 
 from whichrank.errors import UsageError
-from whichrank.intake.flight_job import Told
+from whichrank.intake.flight_job import RankDump
 from whichrank.intake.log_time import YEAR_S, across_new_year
 from whichrank.intake.logs import Log
 from whichrank.intake.watchdog import Standing
@@ -170,7 +170,7 @@ def _refuse_contradictions(logs: Sequence[Log]) -> None:
                 )
 
 
-def earlier_dumps(told: Iterable[Told], written_s: Mapping[int, float]) -> set[int]:
+def earlier_dumps(told: Iterable[RankDump], written_s: Mapping[int, float]) -> set[int]:
     """Ranks whose dump is of an earlier attempt, or at least of an earlier moment than those of the others.
 
     A dump that was written before another rank issued its latest operation does not show the moment in which that rank

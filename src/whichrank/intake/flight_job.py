@@ -74,7 +74,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Told:
+class RankDump:
     """One rank's dump with what was worked out of it.
 
     Attributes:
@@ -111,7 +111,7 @@ class Told:
         return int(max(times))
 
 
-def job_of(dumps: dict[int, Dump]) -> tuple[list[Told], dict[int, str]]:
+def job_of(dumps: dict[int, Dump]) -> tuple[list[RankDump], dict[int, str]]:
     """What each rank's dump says, and the ranks whose dump is not to be believed, and why.
 
     Args:
@@ -126,7 +126,7 @@ def job_of(dumps: dict[int, Dump]) -> tuple[list[Told], dict[int, str]]:
 
 
 def batches_of(
-    told: Sequence[Told], world_size: int, facts: Mapping[int, Fact] = MappingProxyType({})
+    told: Sequence[RankDump], world_size: int, facts: Mapping[int, Fact] = MappingProxyType({})
 ) -> tuple[tuple[Batch, ...], float]:
     """What an agent beside each rank would tell at that moment, and the moment: seconds of unix time.
 
@@ -145,7 +145,7 @@ def batches_of(
     return (*batches, *(ended_batch(fact, world_size, now_ns) for fact in ended)), now_ns / 1e9
 
 
-def is_young(told: Iterable[Told]) -> bool:
+def is_young(told: Iterable[RankDump]) -> bool:
     """Had the job just begun?"""
     return all(one.issued < YOUNG for one in told)
 
@@ -168,11 +168,13 @@ def _known_members(dumps: dict[int, Dump]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(sorted(ranks)) for name, ranks in seen.items()}
 
 
-def _told(rank: int, dump: Dump, known: dict[str, tuple[int, ...]], communicators: Communicators, ring: int) -> Told:
+def _told(
+    rank: int, dump: Dump, known: dict[str, tuple[int, ...]], communicators: Communicators, ring: int
+) -> RankDump:
     status = {at: dump.status[pg] for at, pg in _numbers(dump).items() if pg in dump.status}
     entries, is_done = _resolved(dump, status)
     comm = tuple(communicators.of(group.name, group.members or known.get(group.name, ())) for group in dump.groups)
-    told = Told(rank, dump, entries, is_done, comm)
+    told = RankDump(rank, dump, entries, is_done, comm)
     for at, one in enumerate(comm):
         if rank not in one.places:
             continue
@@ -306,7 +308,7 @@ def _count_what_was_left_out(member: Member, rows: NDArray[Any]) -> None:
 # ---- what the others say of it --------------------------------------------------------------------------------------
 
 
-def _fill(told: Sequence[Told]) -> None:
+def _fill(told: Sequence[RankDump]) -> None:
     """Where ranks are that had no operation of a communicator in their dump."""
     by_comm: dict[Communicator, list[Member]] = {}
     for one in told:
@@ -344,7 +346,7 @@ def _fill_one(member: Member, seen: list[Member]) -> None:
     member.messages = member.messages_done = enqueued if counts_messages else by_others_messages
 
 
-def _lacking(told: Sequence[Told]) -> set[int]:
+def _lacking(told: Sequence[RankDump]) -> set[int]:
     """Ranks that have no operation of a group, and some under way by its status, which counts collectives alone."""
     has_messages = {comm for one in told for comm, member in one.members.items() if member.messages > 0}
     return {
@@ -356,7 +358,7 @@ def _lacking(told: Sequence[Told]) -> set[int]:
     }
 
 
-def _older(told: Sequence[Told]) -> set[int]:
+def _older(told: Sequence[RankDump]) -> set[int]:
     """Ranks that had not issued what a peer had completed: their dump was made before, while the job went on."""
     most: dict[Communicator, int] = {}
     for one in told:
@@ -368,7 +370,7 @@ def _older(told: Sequence[Told]) -> set[int]:
 # ---- as an agent tells it -------------------------------------------------------------------------------------------
 
 
-def _infos(told: Sequence[Told]) -> dict[Communicator, CommInfo]:
+def _infos(told: Sequence[RankDump]) -> dict[Communicator, CommInfo]:
     infos: dict[Communicator, CommInfo] = {}
     for one in told:
         for group, comm in zip(one.dump.groups, one.comm, strict=True):
@@ -378,7 +380,7 @@ def _infos(told: Sequence[Told]) -> dict[Communicator, CommInfo]:
     return infos
 
 
-def _uncounted(told: Sequence[Told]) -> set[Communicator]:
+def _uncounted(told: Sequence[RankDump]) -> set[Communicator]:
     """Those whose collectives may have no number of their own: version 1 counts messages with them, rank by rank.
 
     Messages that a ring has lost count too. So in a job that has any it is said only of rings that have lost nothing.
@@ -396,7 +398,7 @@ def _uncounted(told: Sequence[Told]) -> set[Communicator]:
 class _Pairs:
     """How many sends and receives each rank has issued toward each other, and the number of each."""
 
-    def __init__(self, told: Sequence[Told]) -> None:
+    def __init__(self, told: Sequence[RankDump]) -> None:
         self._told = {one.rank: one for one in told}
         self._open: dict[tuple[Communicator, int, int, int], int] = {}
         for one in told:
@@ -405,12 +407,12 @@ class _Pairs:
                 at = one.comm[group], one.rank, kind, peer
                 self._open[at] = self._open.get(at, 0) + 1
 
-    def _is_exact(self, one: Told, comm: Communicator, peer: int) -> bool:
+    def _is_exact(self, one: RankDump, comm: Communicator, peer: int) -> bool:
         """Do the dumps of both ends hold all that there was between them?"""
         other = self._told.get(comm.members[peer]) if 0 <= peer < len(comm.members) else None
         return one.is_whole and other is not None and other.is_whole
 
-    def of(self, one: Told, comm: Communicator, group: int) -> list[tuple[int, int, int, int]]:
+    def of(self, one: RankDump, comm: Communicator, group: int) -> list[tuple[int, int, int, int]]:
         """Kind, peer, issued and complete, of one rank on one communicator."""
         if len(comm.members) == 2:
             member = one.members[comm]
@@ -425,7 +427,7 @@ class _Pairs:
             found.append((kind, peer, base + under_way, base))
         return found
 
-    def numbers(self, one: Told) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def numbers(self, one: RankDump) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The counter of each operation: of its communicator, or of its kind and peer; and which messages have none."""
         rows, is_open = one.entries, ~one.is_done
         number = rows["seq"].astype(np.int64)
@@ -460,7 +462,7 @@ def _with_several_peers(rows: NDArray[Any], messages: NDArray[np.bool_]) -> NDAr
 
 
 def _batch(
-    one: Told, infos: dict[Communicator, CommInfo], pairs: _Pairs, uncounted: set[Communicator], world_size: int,
+    one: RankDump, infos: dict[Communicator, CommInfo], pairs: _Pairs, uncounted: set[Communicator], world_size: int,
     now_ns: int, fact: Fact | None,
 ) -> Batch:  # fmt: skip
     host = fact.host if fact else ""
@@ -495,13 +497,13 @@ def _batch(
     )
 
 
-def _rank_row(one: Told, world_size: int, read_ns: int, fact: Fact | None) -> NDArray[Any]:
+def _rank_row(one: RankDump, world_size: int, read_ns: int, fact: Fact | None) -> NDArray[Any]:
     row = rank_row(one.rank, world_size, read_ns, int(_ordinals(one, one.entries).max(initial=0)))
     row["pid"] = fact.pid if fact else 0
     return row
 
 
-def _comm_rows(one: Told, uncounted: set[Communicator], latest_ns: int) -> NDArray[Any]:
+def _comm_rows(one: RankDump, uncounted: set[Communicator], latest_ns: int) -> NDArray[Any]:
     rows = np.zeros(len(one.members), COMM_ROW)
     rows["rank"], rows["state"], rows["last_issue_ns"], rows["last_done_ns"] = one.rank, 1, latest_ns, latest_ns
     for row, (comm, member) in zip(rows, one.members.items(), strict=True):
@@ -511,7 +513,7 @@ def _comm_rows(one: Told, uncounted: set[Communicator], latest_ns: int) -> NDArr
     return rows
 
 
-def _pair_rows(one: Told, pairs: _Pairs) -> NDArray[Any]:
+def _pair_rows(one: RankDump, pairs: _Pairs) -> NDArray[Any]:
     found = [
         (comm.comm_id, *pair)
         for group, comm in enumerate(one.comm)
@@ -526,7 +528,7 @@ def _pair_rows(one: Told, pairs: _Pairs) -> NDArray[Any]:
     return rows
 
 
-def _ordinals(one: Told, entries: NDArray[Any]) -> NDArray[np.int64]:
+def _ordinals(one: RankDump, entries: NDArray[Any]) -> NDArray[np.int64]:
     """Places in the order of issue, among those that the ring has kept."""
     return np.searchsorted(one.entries["record"], entries["record"]) + 1
 
@@ -539,7 +541,7 @@ def _flags(entries: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _flights(
-    one: Told, entries: NDArray[Any], number: NDArray[np.int64], ids: NDArray[np.uint64],
+    one: RankDump, entries: NDArray[Any], number: NDArray[np.int64], ids: NDArray[np.uint64],
     is_unaddressed: NDArray[np.bool_],
 ) -> NDArray[Any]:  # fmt: skip
     """What is under way; of messages without an address it is told that the rank waits for somebody."""
@@ -556,7 +558,7 @@ def _flights(
     return told
 
 
-def _records(one: Told, entries: NDArray[Any], number: NDArray[np.int64], ids: NDArray[np.uint64]) -> NDArray[Any]:
+def _records(one: RankDump, entries: NDArray[Any], number: NDArray[np.int64], ids: NDArray[np.uint64]) -> NDArray[Any]:
     told = np.zeros(len(entries), RECORD_TOLD)
     row = told["row"]
     told["rank"], told["comm"] = one.rank, ids[entries["group"]] if len(entries) else 0

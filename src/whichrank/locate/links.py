@@ -28,7 +28,7 @@ _LOCAL, _REMOTE = ("local_addr", "local_port"), ("remote_addr", "remote_port")
 
 
 @dataclass(frozen=True)
-class Ends:
+class ConnectionEnds:
     """Ends of connections, one row each."""
 
     rank: Ints
@@ -42,7 +42,7 @@ class Ends:
     """Retransmissions in a row without an answer."""
 
 
-def ends_of(rows: np.ndarray[Any, Any], node: Ints, loses: Bools | bool = False) -> Ends:
+def ends_of(rows: np.ndarray[Any, Any], node: Ints, loses: Bools | bool = False) -> ConnectionEnds:
     """Join the ends of connections.
 
     Args:
@@ -60,7 +60,7 @@ def ends_of(rows: np.ndarray[Any, Any], node: Ints, loses: Bools | bool = False)
     info = rows["info"]
     # Not the backoff: it grows too while a receiver that lives does not read, and shrinks for "host unreachable".
     tries = info["retransmits"].astype(np.int64)
-    return Ends(
+    return ConnectionEnds(
         rank=rows["rank"].astype(np.int64),
         peer=owner[at[len(rows) :]],
         dead=(tries >= DEAD_TRIES + MORE_TRIES * loses) & (info["unacked"] > 0),

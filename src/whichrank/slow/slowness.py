@@ -46,9 +46,9 @@ from whichrank.slow.link_watch import LinkWatch
 from whichrank.slow.loader_share import LoaderShare
 from whichrank.slow.node_usage import NodeUsage, Rates
 from whichrank.slow.reasons import Why, why_all_slow, why_slow, why_uneven
-from whichrank.slow.told_lately import ToldLately
+from whichrank.slow.steady_findings import SteadyFindings
 from whichrank.slow.turns import Turns
-from whichrank.slow.words import Cost, Told, key_of, of_all, of_imbalance, of_rank, of_stage, of_tied, times_of
+from whichrank.slow.words import Cost, KeyedFinding, key_of, of_all, of_imbalance, of_rank, of_stage, of_tied, times_of
 from whichrank.store.state import JobState
 
 LOOKS: Final = 8
@@ -94,7 +94,7 @@ class Slowness:
         self.links = LinkWatch(window_s)
         self._sound: set[int] = set()  # ranks that were as quick as their peers for a while
         self._loader = LoaderShare()
-        self._told = ToldLately(window_s)
+        self._told = SteadyFindings(window_s)
         self._turns = Turns(window_s)
         self._latest_course: Course | None = None
         self._course_is_known = False
@@ -200,7 +200,7 @@ class Slowness:
         self._times_due = state, window
         return [(told.key, told.finding) for told in found]
 
-    def _uneven(self, state: JobState, window: Window) -> list[Told]:
+    def _uneven(self, state: JobState, window: Window) -> list[KeyedFinding]:
         """Iterations that would be shorter if the same piece of work took all who do it as long, always."""
         course = self._course(state, window)
         if course is None:
@@ -218,7 +218,7 @@ class Slowness:
         """Has this not been so for half a window?"""
         return self._told.is_over(key)
 
-    def _answer(self, state: JobState, window: Window, now_s: float) -> dict[str, Told]:
+    def _answer(self, state: JobState, window: Window, now_s: float) -> dict[str, KeyedFinding]:
         if self._on_device(window):
             return {}
         excess = excess_of(window)
@@ -264,14 +264,14 @@ class Slowness:
                 self._learned_s = now_s
         return {one.key: one for one in told}
 
-    def _still(self, window: Window, suspects: list[Suspect], now_s: float) -> list[Told]:
+    def _still(self, window: Window, suspects: list[Suspect], now_s: float) -> list[KeyedFinding]:
         """What was told before, if it is of the same ranks and not long ago: to judge it again costs more."""
         keys = {key_of(int(window.ranks[s.index])) for s in suspects[:MOST_SUSPECTS]}
         before = self._told.latest(keys)
         again_s = self.window_s / (LOOKS if self._loader else 2)
         return before if len(before) == len(keys) and now_s - self._judged_s < again_s else []
 
-    def _judge(self, state: JobState, window: Window, course: Course, suspects: list[Suspect]) -> list[Told]:
+    def _judge(self, state: JobState, window: Window, course: Course, suspects: list[Suspect]) -> list[KeyedFinding]:
         """Which suspects delay the job: each is put back beside all the others as they should be.
 
         Whether one does is judged over all iterations that are gone through. What is told of it counts from the one in
@@ -280,7 +280,7 @@ class Slowness:
         all_well = self._all_as_usual(window, course, suspects)
         now, best = course.ends(), course.ends(all_well)
         best_s = course.pace(best)
-        told: dict[int, Told] = {}
+        told: dict[int, KeyedFinding] = {}
         slow = window.ranks[[s.index for s in suspects[:MOST_SUSPECTS]]].tolist()
         kind = class_of(*course.lost_in_collectives(), self.past)
         for suspect in suspects[:MOST_SUSPECTS]:
@@ -332,7 +332,7 @@ class Slowness:
                 own_s[mine] = as_its_peers(course, who, sound)[mine]
         return own_s
 
-    def _nobody(self, state: JobState, window: Window, excess: Excess, *, take_turns: bool) -> list[Told]:
+    def _nobody(self, state: JobState, window: Window, excess: Excess, *, take_turns: bool) -> list[KeyedFinding]:
         """No rank is at fault: the work is uneven, or everything is slower than it was."""
         by_work = float(np.median(excess.by_work_s, axis=1).max(initial=0.0))
         stage = long_stage(window)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from whichrank.slow.words import Told
+from whichrank.slow.words import KeyedFinding
 
 
-class ToldLately:
+class SteadyFindings:
     """What was so in two looks is told; what has not been so for half a window is over.
 
     Args:
@@ -14,10 +14,10 @@ class ToldLately:
 
     def __init__(self, window_s: float) -> None:
         self._keep_s = window_s / 2
-        self._seen: dict[str, Told] = {}  # in the latest look
+        self._seen: dict[str, KeyedFinding] = {}  # in the latest look
         self._last_s: dict[str, float] = {}  # of each that was told
 
-    def take(self, found: dict[str, Told], now_s: float) -> list[Told]:
+    def take(self, found: dict[str, KeyedFinding], now_s: float) -> list[KeyedFinding]:
         """What a look has found, by key; returns what may be told."""
         steady = [told for key, told in found.items() if key in self._seen or key in self._last_s]
         self._seen = found
@@ -25,7 +25,7 @@ class ToldLately:
         self._last_s = {key: at for key, at in self._last_s.items() if now_s - at < self._keep_s}
         return steady
 
-    def latest(self, keys: set[str]) -> list[Told]:
+    def latest(self, keys: set[str]) -> list[KeyedFinding]:
         """Of these, what was told and was so in the latest look."""
         return [told for key, told in self._seen.items() if key in keys and key in self._last_s]
 

@@ -28,7 +28,7 @@ MOST = 0.6
 
 
 @dataclass(frozen=True)
-class Told:
+class KeyedFinding:
     """What is told, under a key that stays the same while it lasts."""
 
     key: str
@@ -90,7 +90,7 @@ def of_rank(
     *,
     slow: Sequence[int],
     meant: bool,
-) -> Told:
+) -> KeyedFinding:
     """A rank that takes too long, and by how much it delays the job.
 
     Args:
@@ -169,10 +169,10 @@ def of_rank(
         phase="data" if reason.reason == Reason.DATA_WAIT else None,
         iteration=_number(window, begun),
     )
-    return Told(key_of(rank), finding)
+    return KeyedFinding(key_of(rank), finding)
 
 
-def of_tied(told: list[Told]) -> Told:
+def of_tied(told: list[KeyedFinding]) -> KeyedFinding:
     """Ranks of which each may be the slow one, and the others wait for it."""
     blames = [blame for one in told for blame in (*one.finding.culprits, *one.finding.candidates)]
     listed = _listed(sorted(blame.rank for blame in blames))
@@ -188,7 +188,7 @@ def of_tied(told: list[Told]) -> Told:
         victims=tuple(rank for rank in first.victims if rank not in {blame.rank for blame in blames}),
         evidence=tuple(item for one in told for item in one.finding.evidence),
     )
-    return Told(f"ranks {listed}", finding)
+    return KeyedFinding(f"ranks {listed}", finding)
 
 
 def _times_since(window: Window, suspect: Suspect, spent: Floats, iteration_s: float) -> tuple[Spent, ...]:
@@ -230,7 +230,7 @@ def times_of(ranks: Ints, spent: Floats) -> tuple[Spent, ...]:
     )
 
 
-def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[SlowLink], node: Ints) -> Told:
+def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[SlowLink], node: Ints) -> KeyedFinding:
     """Links that are slow. All from one rank: it is a source; all to one: a destination (C4D, section III.A).
 
     Args:
@@ -279,7 +279,7 @@ def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[S
         evidence=tuple(evidence),
         iteration=_number(window, begun),
     )
-    return Told("links", finding)
+    return KeyedFinding("links", finding)
 
 
 def _listed(ranks: list[int]) -> str:
@@ -299,7 +299,7 @@ def _shared(transfers: Transfers, slow: list[SlowLink], side: str, node: Ints) -
     return rank if len(slow) >= MOST * measured.sum() else None
 
 
-def of_stage(state: JobState, window: Window, stage: LongStage, iteration_s: float, even_s: float) -> Told:
+def of_stage(state: JobState, window: Window, stage: LongStage, iteration_s: float, even_s: float) -> KeyedFinding:
     """A pipeline stage has more to do than the others: nobody is at fault."""
     ranks = window.ranks[stage.members].tolist()
     finding = Finding(
@@ -314,10 +314,12 @@ def of_stage(state: JobState, window: Window, stage: LongStage, iteration_s: flo
             Evidence(what="iteration if all stages took as long", value=_round(even_s), unit="s"),
         ),
     )  # fmt: skip
-    return Told("imbalance", finding)
+    return KeyedFinding("imbalance", finding)
 
 
-def of_imbalance(state: JobState, window: Window, excess: Excess, iteration_s: float, even_s: float, why: Why) -> Told:
+def of_imbalance(
+    state: JobState, window: Window, excess: Excess, iteration_s: float, even_s: float, why: Why
+) -> KeyedFinding:
     """The work is uneven, or done unevenly, and why if their nodes say so: nobody is at fault."""
     heaviest = int(np.argmax(np.median(excess.by_work_s, axis=1)))
     more = float(excess.work[heaviest])
@@ -342,10 +344,10 @@ def of_imbalance(state: JobState, window: Window, excess: Excess, iteration_s: f
         evidence=(*evidence, *(() if by_work else why.evidence)),
         iteration=_number(window, begun),
     )
-    return Told("imbalance", finding)
+    return KeyedFinding("imbalance", finding)
 
 
-def of_all(state: JobState, window: Window, factor: float, before_s: float, why: Why) -> Told:
+def of_all(state: JobState, window: Window, factor: float, before_s: float, why: Why) -> KeyedFinding:
     """All ranks are slower than they were, and why if their nodes say so."""
     begun = _longer_since(window)
     finding = Finding(
@@ -363,7 +365,7 @@ def of_all(state: JobState, window: Window, factor: float, before_s: float, why:
         ),
         iteration=_number(window, begun),
     )
-    return Told("all", finding)
+    return KeyedFinding("all", finding)
 
 
 def _begun(window: Window, suspect: Suspect) -> int:

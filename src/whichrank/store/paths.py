@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from whichrank.locate.links import Ends, address_text, ends_of, is_loopback, loses_data
+from whichrank.locate.links import ConnectionEnds, address_text, ends_of, is_loopback, loses_data
 from whichrank.model.incident import Evidence, Link
 from whichrank.model.picture import Ints, Picture
 from whichrank.model.telemetry import TCP_ROW, Batch
@@ -41,7 +41,7 @@ class Paths:
         self.name_of: dict[int, str] = {}
         self.beside: set[int] = set()
         self.probes = Probes()
-        self._joined: tuple[Ends, Ints, np.ndarray[Any, Any]] | None = None
+        self._joined: tuple[ConnectionEnds, Ints, np.ndarray[Any, Any]] | None = None
 
     def take(self, batch: Batch, agent: int, now_s: float) -> None:
         """What an agent tells of its node and, where it has looked, of connections."""
@@ -69,7 +69,7 @@ class Paths:
             known.pop(agent, None)
         self._joined = None
 
-    def joined(self) -> tuple[Ends, Ints, np.ndarray[Any, Any]]:
+    def joined(self) -> tuple[ConnectionEnds, Ints, np.ndarray[Any, Any]]:
         """All ends as told last, the agent of each, and the same as rows of TCP_ROW."""
         if self._joined is None:
             agents = list(self._rows)
@@ -102,7 +102,7 @@ class Paths:
         known = [*(self._node_of.get(a, -1) for a in range(int(agent_of.max(initial=-1)) + 1)), -1]
         return np.array(known, np.int64)[agent_of]
 
-    def ends(self, now_s: float) -> tuple[Ends, Ints]:
+    def ends(self, now_s: float) -> tuple[ConnectionEnds, Ints]:
         """All ends that were looked at lately, joined with those that were not, and the agent of each."""
         ends, agent, _ = self.joined()
         agents = list(self._rows)

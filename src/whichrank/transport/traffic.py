@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from whichrank.locate.links import Ends
+from whichrank.locate.links import ConnectionEnds
 from whichrank.model.links import Transfers
 from whichrank.model.picture import Floats, Ints
 from whichrank.model.places import places
@@ -59,7 +59,7 @@ class Traffic:
     def __init__(self) -> None:
         self._samples: deque[np.ndarray[Any, Any]] = deque(maxlen=SAMPLES)
 
-    def sample(self, ends: Ends, rows: np.ndarray[Any, Any]) -> None:
+    def sample(self, ends: ConnectionEnds, rows: np.ndarray[Any, Any]) -> None:
         """Keep what is known now.
 
         Args:

@@ -10,7 +10,7 @@ from collections import deque
 
 from whichrank.model.telemetry import Batch, Request
 from whichrank.wire.envelope import Farewell, Message, decode, encode
-from whichrank.wire.transport import Arrival, Seen
+from whichrank.wire.transport import Arrival, Received
 
 QUEUE_MESSAGES = 64
 
@@ -22,7 +22,7 @@ class InProcessAnalyzerEnd:
         self.cut = False
         self._arrived: deque[tuple[InProcessAgentEnd, bytes]] = deque()
         self._route: dict[str, InProcessAgentEnd] = {}
-        self._seen = Seen()
+        self._seen = Received()
 
     def connect(self) -> InProcessAgentEnd:
         """A new agent's end."""

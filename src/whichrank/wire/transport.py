@@ -64,7 +64,7 @@ class AnalyzerEnd(Protocol):
         """Close it."""
 
 
-class Seen:
+class Received:
     """Which sequences of which agents came already, what they were answered, and who has said farewell."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ import zmq
 from whichrank.errors import EnvelopeFormatError, UsageError, WhichrankError
 from whichrank.model.telemetry import Batch, Request
 from whichrank.wire.envelope import MOST_BYTES, Farewell, Message, decode, encode
-from whichrank.wire.transport import Arrival, Seen
+from whichrank.wire.transport import Arrival, Received
 
 LOOPBACK: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 29480
@@ -140,7 +140,7 @@ class ZmqAnalyzerEnd:
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.BACKLOG, _BACKLOG)
         self._route: dict[str, bytes] = {}
-        self._seen = Seen()
+        self._seen = Received()
         self.addresses: list[str] = []
         self.refused = 0
         self.last_refusal = ""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from whichrank.config import AnalyzerConfig
-from whichrank.detect.hang import Look, Thresholds, Urgency, is_barrier, suspicious_s, urgency_of
+from whichrank.detect.hang import Persistence, Thresholds, Urgency, is_barrier, suspicious_s, urgency_of
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Link
 from whichrank.model.kinds import Kind
@@ -34,7 +34,7 @@ def facts(*, busy: bool = False, busy_s: float = 0.0, phase: bool = False, op_ti
 def urgency(
     found: Finding, told: Thresholds | None = None, iteration_s: float = 0.1, looks: int = 2, seen_s: float = 5.0
 ) -> Urgency:
-    look = Look((), NOW_S - seen_s, looks)
+    look = Persistence((), NOW_S - seen_s, looks)
     return urgency_of(look, found, told or facts(), LIMITS, iteration_s, NOW_S)
 
 
@@ -128,19 +128,19 @@ def test_what_serves_as_a_barrier(op: dict[str, int] | None, expected: bool) -> 
 
 
 def test_a_look_counts_as_long_as_the_same_is_seen() -> None:
-    first = Look.after(None, finding(1), 10.0)
-    second = Look.after(first, finding(2), 11.0)
+    first = Persistence.after(None, finding(1), 10.0)
+    second = Persistence.after(first, finding(2), 11.0)
     assert (second.looks, second.since_s) == (2, 10.0)
     # Many operations may wait for one rank, and another be the oldest each time
-    assert Look.after(second, finding(2, op=OP | {"counter": 8}), 12.0).looks == 3
+    assert Persistence.after(second, finding(2, op=OP | {"counter": 8}), 12.0).looks == 3
     # BUT another rank, or another operation where nobody is named, is another finding
     for other in (finding(2, names=(4,)), finding(2, names=(3, 4))):
-        assert Look.after(second, other, 12.0).looks == 1
+        assert Persistence.after(second, other, 12.0).looks == 1
     way = replace(finding(1, names=()), links=(Link(src=2, dst=4),))
     other_wait = replace(way, comm=1, op=OP | {"counter": 8})
-    assert Look.after(Look.after(None, way, 10.0), other_wait, 11.0).looks == 2
-    nobody = Look.after(None, finding(1, names=()), 10.0)
-    assert Look.after(nobody, finding(2, names=(), op=OP | {"counter": 8}), 12.0).looks == 1
+    assert Persistence.after(Persistence.after(None, way, 10.0), other_wait, 11.0).looks == 2
+    nobody = Persistence.after(None, finding(1, names=()), 10.0)
+    assert Persistence.after(nobody, finding(2, names=(), op=OP | {"counter": 8}), 12.0).looks == 1
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_nothing_is_taken_twice_or_out_of_turn(ends: Pair) -> None:
 
 def test_agents_beyond_the_most_are_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "MOST_AGENTS", 2)
-    seen = transport.Seen()
+    seen = transport.Received()
     assert [seen.arrival(batch(1, f"host:{number}")) is not None for number in range(3)] == [True, True, False]
     assert seen.arrival(batch(2, "host:0")) is not None
 

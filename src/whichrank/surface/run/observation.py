@@ -73,7 +73,7 @@ class _SeenByAgent:
     lost: dict[int, int] = field(default_factory=dict)
 
 
-class Seen:
+class Roster:
     """Which ranks and hosts were seen, for the closing line and for job.json."""
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class Observation:
         console: Console,
         record: Record | None,
     ) -> None:
-        self.seen = Seen()
+        self.seen = Roster()
         self.alerts: dict[str, None] = {}
         self._end = end
         self._analyzer = analyzer

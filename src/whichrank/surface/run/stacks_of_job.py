@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from whichrank.agent.look import oldest_wait_ns
 from whichrank.agent.node import Node
 from whichrank.agent.outbox import Outbox
 from whichrank.agent.rank import RankWatch
+from whichrank.agent.snapshot import oldest_wait_ns
 from whichrank.agent.stacks import StacksRefusedError, read_stacks
 from whichrank.errors import RingFormatError, UsageError, WhichrankError
 from whichrank.model.incident import Incident

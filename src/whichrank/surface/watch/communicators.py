@@ -9,18 +9,18 @@ import numpy as np
 from whichrank.model.roles import infer_role
 from whichrank.model.telemetry import CommInfo
 from whichrank.surface.watch.frame import CommunicatorNow
-from whichrank.surface.watch.ranks import SORTED_AFTER_S, Seen
+from whichrank.surface.watch.ranks import SORTED_AFTER_S, RankRing
 from whichrank.surface.watch.words import communicator_name, printable
 
 
 def communicators_now(
-    ranks: Mapping[int, Seen],
+    ranks: Mapping[int, RankRing],
     infos: Mapping[int, CommInfo],
     kinds: Mapping[int, Mapping[int, int]],
     world_size: int,
 ) -> tuple[CommunicatorNow, ...]:
     """One row per communicator that a rank here has open; those that somebody waits in first."""
-    of: dict[int, list[Seen]] = {}
+    of: dict[int, list[RankRing]] = {}
     for one in ranks.values():
         for comm_id in one.comms:
             of.setdefault(comm_id, []).append(one)
@@ -39,7 +39,7 @@ def _interest(row: CommunicatorNow) -> tuple[bool, bool, bool, str, tuple[int, .
 
 
 def _row(
-    comm_id: int, members: list[Seen], info: CommInfo, kinds: Mapping[int, int], world_size: int
+    comm_id: int, members: list[RankRing], info: CommInfo, kinds: Mapping[int, int], world_size: int
 ) -> CommunicatorNow:
     issued = {one.rank: int(one.comms[comm_id]["issued"]) for one in members}
     fewest, most = min(issued.values()), max(issued.values())
@@ -63,7 +63,7 @@ def _row(
     )
 
 
-def _p2p(one: Seen, comm_id: int) -> int:
+def _p2p(one: RankRing, comm_id: int) -> int:
     pairs = one.watch.look.pairs
     if not pairs.size:
         return 0

@@ -31,7 +31,7 @@ from whichrank.surface.times_file import read_times
 from whichrank.surface.watch.communicators import communicators_now
 from whichrank.surface.watch.frame import JobNow, Mark
 from whichrank.surface.watch.iterations import Iterations
-from whichrank.surface.watch.ranks import Seen, interesting_first, named_ranks, note_awaited, rank_now, seen
+from whichrank.surface.watch.ranks import RankRing, interesting_first, named_ranks, note_awaited, rank_now, seen
 from whichrank.surface.watch.words import printable
 
 BEING_MADE_S: Final = 3.0
@@ -160,7 +160,7 @@ class JobReader:
                     self._infos[comm_id] = info
                     self._iterations.add_comm(info)
 
-    def _seen(self, watch: RankWatch) -> Seen:
+    def _seen(self, watch: RankWatch) -> RankRing:
         inferred = watch.look.waits[:0]
         if not watch.ended_ns:
             inferred = self._inference[watch.path].waits(watch.look, partial(look_at_thread, watch.pid))

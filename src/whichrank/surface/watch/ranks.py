@@ -68,7 +68,7 @@ class OutsideWait:
 
 
 @dataclass(frozen=True)
-class Seen:
+class RankRing:
     """One rank as its ring tells it."""
 
     watch: RankWatch
@@ -91,12 +91,12 @@ class Seen:
         return self.watch.rank
 
 
-def seen(watch: RankWatch, inferred: Rows, infos: Mapping[int, CommInfo]) -> Seen:
+def seen(watch: RankWatch, inferred: Rows, infos: Mapping[int, CommInfo]) -> RankRing:
     """What a ring says; waits on communicators that are not known are left out."""
     look = watch.look
     comms = {int(row["comm_id"]): row for row in look.comms if int(row["state"]) == 1}
     if watch.ended_ns:
-        return Seen(watch, (), comms)
+        return RankRing(watch, (), comms)
     waits: list[Wait] = []
     for rows in (look.waits, inferred):
         ids = watch.comm_ids(rows["comm_slot"], rows["epoch"])
@@ -109,7 +109,7 @@ def seen(watch: RankWatch, inferred: Rows, infos: Mapping[int, CommInfo]) -> See
                 place = int(row["kind"]), int(row["counter"]), int(row["peer"]), int(row["tag"])
                 waits.append(Wait(watch.rank, info, *place, since_ns, max(0, look.read_ns - since_ns) / 1e9))
     waits.sort(key=lambda wait: wait.since_ns)
-    return Seen(watch, tuple(waits), comms, outside=_outside(look), flight=_in_flight(watch, infos))
+    return RankRing(watch, tuple(waits), comms, outside=_outside(look), flight=_in_flight(watch, infos))
 
 
 def _outside(look: RingLook) -> tuple[OutsideWait, ...]:
@@ -146,7 +146,7 @@ def latest_ns(watch: RankWatch) -> int:
     return latest
 
 
-def note_awaited(ranks: Mapping[int, Seen]) -> None:
+def note_awaited(ranks: Mapping[int, RankRing]) -> None:
     """Find who is waited for and blocked on nothing itself: not in the operation, or inside of it."""
     for waiting in ranks.values():
         for call in waiting.outside:
@@ -187,7 +187,7 @@ def _meet(own: Wait, wait: Wait) -> bool:
     return is_message(own.kind) and own.kind != wait.kind and own.peer_rank() == wait.rank
 
 
-def _has_entered(target: Seen, wait: Wait) -> bool:
+def _has_entered(target: RankRing, wait: Wait) -> bool:
     row = target.comms.get(wait.comm.comm_id)
     if row is None:
         return False
@@ -217,7 +217,7 @@ def named_ranks(incidents: Iterable[Incident]) -> dict[tuple[int, int | None], M
 
 
 def rank_now(
-    one: Seen, marks: Mapping[tuple[int, int | None], Mark], iteration: int | None, spent: Spent | None
+    one: RankRing, marks: Mapping[tuple[int, int | None], Mark], iteration: int | None, spent: Spent | None
 ) -> RankNow:
     """The row of one rank."""
     watch, header = one.watch, one.watch.look.header[0]
@@ -261,12 +261,12 @@ def _operation(wait: Wait | OutsideWait) -> Operation:
     return Operation(kind=kind_name(wait.kind), counter=wait.counter, communicator=name, peer=wait.peer_rank())
 
 
-def _idle_s(one: Seen) -> float | None:
+def _idle_s(one: RankRing) -> float | None:
     latest = latest_ns(one.watch)
     return max(0, one.watch.look.read_ns - latest) / 1e9 if latest else None
 
 
-def interesting_first(rows: Sequence[RankNow], ranks: Mapping[int, Seen]) -> tuple[RankNow, ...]:
+def interesting_first(rows: Sequence[RankNow], ranks: Mapping[int, RankRing]) -> tuple[RankNow, ...]:
     """Named ones, stopped or dead ones, those that have been blocked longest (by the second), the rest by rank."""
 
     def key(row: RankNow) -> tuple[int, int, int]:

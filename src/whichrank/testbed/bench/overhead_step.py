@@ -29,7 +29,7 @@ from pathlib import Path
 from whichrank.errors import SensorError
 from whichrank.testbed.bench.launch import own_environment
 from whichrank.testbed.bench.paired import Paired, paired
-from whichrank.testbed.bench.step_job import RANKS, STEP_S, Plan, Told
+from whichrank.testbed.bench.step_job import RANKS, STEP_S, Plan, StepTimes
 
 START_LIMIT_S = 120.0
 SLOWEST = 10.0
@@ -132,7 +132,7 @@ def _whole_pair(folder: Path, batch: int, number: int) -> _Whole:
     return _Whole(wall, cpu, around, load)
 
 
-def _sum_up(told: Told, whole: Sequence[_Whole]) -> StepCost:
+def _sum_up(told: StepTimes, whole: Sequence[_Whole]) -> StepCost:
     plan = Plan(result="")
     off, on = blocks_of(told.on, told.wall_s)
     cpu_off, cpu_on = blocks_of(told.on, told.cpu_s)
@@ -178,7 +178,7 @@ def blocks_of(on: Sequence[bool], figures: Sequence[float]) -> tuple[list[float]
 # ---- running the job -------------------------------------------------------------------------------------------------
 
 
-def _run(folder: Path, plan: Plan, *, observed: bool) -> tuple[Told, float]:
+def _run(folder: Path, plan: Plan, *, observed: bool) -> tuple[StepTimes, float]:
     """One job; what it told, and the seconds from its start to its end."""
     result, output = folder / "result.json", folder / f"run-{time.monotonic_ns()}"
     result.unlink(missing_ok=True)
@@ -209,7 +209,7 @@ def _run(folder: Path, plan: Plan, *, observed: bool) -> tuple[Told, float]:
         raise SensorError(f"the timed training job failed (exit code {code}): {told}", mend="whichrank doctor")
     if observed:
         check_observed(json.loads((output / "job.json").read_bytes()))
-    return Told(**json.loads(result.read_bytes())), took_s
+    return StepTimes(**json.loads(result.read_bytes())), took_s
 
 
 def check_observed(summary: dict[str, object]) -> None:

@@ -61,7 +61,7 @@ class Plan:
 
 
 @dataclass
-class Told:
+class StepTimes:
     """What a job measured; one entry per block, in order.
 
     Attributes:
@@ -207,7 +207,7 @@ def run_rank(plan: Plan) -> None:
         trainer.calibrate()
     begun_s = time.perf_counter()
     trainer.steps(WARM_STEPS)
-    told, own_cpu_s = Told(trainer.batch), list[float]()
+    told, own_cpu_s = StepTimes(trainer.batch), list[float]()
     with Switch(plan, trainer.rank) as switch:
         for on in order_of(plan.pairs):
             switch.turn(on)

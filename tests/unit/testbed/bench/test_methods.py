@@ -22,8 +22,8 @@ from whichrank.testbed.bench.methods.megatrace import MegaTrace
 from whichrank.testbed.bench.methods.method import Limits, Method, Said
 from whichrank.testbed.bench.methods.ras import Ras
 from whichrank.testbed.bench.methods.score import METHODS, Expected, judge
-from whichrank.testbed.bench.methods.seen import ROUNDS, Seen
 from whichrank.testbed.bench.methods.stacks import Stacks
+from whichrank.testbed.bench.methods.telemetry import ROUNDS, Telemetry
 from whichrank.testbed.bench.methods.word import Word
 from whichrank.testbed.lab.scenarios import Class
 
@@ -47,7 +47,7 @@ def stands(node: Node, *ranks: int, **more: int) -> Node:
 
 
 def said(make: Callable[[Limits], Method], node: Node, until_s: float = 12.0) -> list[Said]:
-    seen, method, words = Seen(), make(LIMITS), list[Said]()
+    seen, method, words = Telemetry(), make(LIMITS), list[Said]()
     rows = [records(rank, 7, number, 1) for rank in range(4) for number in range(1, ROUND)]
     for step in range(int(2 * until_s)):
         at_s = T0 / S + step / 2
@@ -142,7 +142,7 @@ PAIRS = pairs_of(
 
 def test_the_halt_point_of_megatrace_is_found_by_sends_and_receives_too() -> None:
     # GIVEN a pipeline that has made steps, and in which stage 2 has begun neither a receive nor a send
-    node, seen, method, words = pipeline_stands(), Seen(), MegaTrace(LIMITS), list[Said]()
+    node, seen, method, words = pipeline_stands(), Telemetry(), MegaTrace(LIMITS), list[Said]()
     seen.steps = [(0, 0.5 * number) for number in range(8)]
     for step in range(24):
         seen.feed(node.batch(step / 2, pairs=PAIRS), T0 / S + step / 2)
@@ -153,7 +153,7 @@ def test_the_halt_point_of_megatrace_is_found_by_sends_and_receives_too() -> Non
 
 def test_a_job_that_has_ended_hangs_no_more() -> None:
     # GIVEN the stage that was stopped has been named, and then all processes have ended WHEN nothing more comes
-    node, seen, method, words = pipeline_stands(), Seen(), MegaTrace(LIMITS), list[Said]()
+    node, seen, method, words = pipeline_stands(), Telemetry(), MegaTrace(LIMITS), list[Said]()
     seen.steps = [(0, 0.5 * number) for number in range(8)]
     for step in range(60):
         if step == 24:
@@ -165,7 +165,7 @@ def test_a_job_that_has_ended_hangs_no_more() -> None:
     assert len(words) == 1
 
 
-class Cables(Seen):
+class Cables(Telemetry):
     """A job of which a test tells how much goes from rank to rank between nodes."""
 
     sent: dict[tuple[int, int], tuple[float, float]]
@@ -247,7 +247,7 @@ INSIDE = [
     ],
 )
 def test_stacks_name_who_stands_elsewhere(of_rank_2: list[str], named: set[int], fault_class: Class | None) -> None:
-    seen, method, words = Seen(dict.fromkeys(range(4), INSIDE) | {2: of_rank_2}), Stacks(LIMITS), list[Said]()
+    seen, method, words = Telemetry(dict.fromkeys(range(4), INSIDE) | {2: of_rank_2}), Stacks(LIMITS), list[Said]()
     node = stands(job(), 0, 1, 3)
     for step in range(24):
         seen.feed(node.batch(step / 2), T0 / S + step / 2)

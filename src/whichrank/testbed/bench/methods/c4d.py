@@ -16,7 +16,7 @@ from whichrank.detect.iterations import Blocked
 from whichrank.model.kinds import SYNCHRONISING, Kind
 from whichrank.model.picture import Floats
 from whichrank.testbed.bench.methods.method import Limits, Said
-from whichrank.testbed.bench.methods.seen import Seen
+from whichrank.testbed.bench.methods.telemetry import Telemetry
 
 SLOW_CELL = 1.5
 LATE_SHARE = 0.1
@@ -40,7 +40,7 @@ class C4d:
         self._paths: Counter[_Path] = Counter()
         self._late: Counter[int] = Counter()
 
-    def look(self, seen: Seen) -> list[Said]:
+    def look(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         said = self._hang(seen)
         self._window_s = self._window_s or seen.now_s
@@ -51,7 +51,7 @@ class C4d:
         slow = {path for path, cost in cells.items() if cost > SLOW_CELL * float(np.median(list(cells.values())))}
         return [*said, *self._slow_paths(cells, slow), *self._late_ranks(seen, begun_s)]
 
-    def _hang(self, seen: Seen) -> list[Said]:
+    def _hang(self, seen: Telemetry) -> list[Said]:
         oldest = seen.waiting().oldest(self._limits.hang_s)
         if self._is_hung or oldest is None:
             return []
@@ -69,7 +69,7 @@ class C4d:
         sources, targets = _full_lines(told, cells, 0), _full_lines(told, cells, 1)
         return [Said("slow", frozenset(sources | targets), frozenset(told), "S2")]
 
-    def _cells(self, seen: Seen) -> dict[_Path, float]:
+    def _cells(self, seen: Telemetry) -> dict[_Path, float]:
         """The delay matrix between nodes: seconds per byte from rank to rank, of the paths that carry about as much."""
         now = seen.between_nodes()
         before, self._before = self._before, now
@@ -82,7 +82,7 @@ class C4d:
         cells = {path: busy / sent for path, (sent, busy) in grown.items() if sent >= least}
         return cells if len(cells) >= LEAST_CELLS else {}
 
-    def _late_ranks(self, seen: Seen, begun_s: float) -> list[Said]:
+    def _late_ranks(self, seen: Telemetry, begun_s: float) -> list[Said]:
         """Who waits least in its group, by the time in which it has some of its collectives in flight."""
         rows, late = seen.rounds(begun_s), set[int]()
         rows = rows[np.isin(rows["kind"], _ALL_WAIT)]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whichrank.testbed.bench.methods.method import Limits, Said
-from whichrank.testbed.bench.methods.seen import Seen, barriers, by_round
+from whichrank.testbed.bench.methods.telemetry import Telemetry, barriers, by_round
 from whichrank.testbed.lab.scenarios import Class
 
 DEVIATIONS = 3.0
@@ -68,13 +68,13 @@ class CclD:
         self._least_rate: dict[int, float] = {}
         """By rank in the window."""
 
-    def look(self, seen: Seen) -> list[Said]:
+    def look(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         return [*self._hang(seen), *self._slow(seen)]
 
     # ---- hang ------------------------------------------------------------------------------------------------------
 
-    def _hang(self, seen: Seen) -> list[Said]:
+    def _hang(self, seen: Telemetry) -> list[Said]:
         waiting = seen.waiting()
         oldest = waiting.oldest(self._limits.hang_s)
         if self._is_hung or oldest is None:
@@ -87,7 +87,7 @@ class CclD:
 
     # ---- slow ------------------------------------------------------------------------------------------------------
 
-    def _slow(self, seen: Seen) -> list[Said]:
+    def _slow(self, seen: Telemetry) -> list[Said]:
         if not self._window_s and not len(seen.rounds(-np.inf)):
             return []
         self._window_s = self._window_s or seen.now_s
@@ -106,7 +106,7 @@ class CclD:
         self._least_rate.clear()
         return [min(said, key=lambda told: told[0])[1]] if said else []
 
-    def _note_rates(self, seen: Seen) -> None:
+    def _note_rates(self, seen: Telemetry) -> None:
         """The lowest rate of sends or receives: the reciprocal of the changes in a window."""
         rates = seen.state.ranks.rates
         rates = rates[(rates["samples"] > 0) & (rates["send_rate"] > 0) & (rates["recv_rate"] > 0)]
@@ -153,7 +153,7 @@ class CclD:
         return self._base[comm]
 
 
-def _locate_hang(seen: Seen, comm: int, counter: int, hanging: set[int]) -> tuple[set[int], Class]:
+def _locate_hang(seen: Telemetry, comm: int, counter: int, hanging: set[int]) -> tuple[set[int], Class]:
     """The decision tree of figure 7, left side."""
     ranks, issued, _ = seen.members(comm)
     known = ranks >= 0

@@ -14,7 +14,7 @@ import numpy as np
 from whichrank.model.kinds import is_collective
 from whichrank.testbed.bench.methods.hang_watch import HangWatch
 from whichrank.testbed.bench.methods.method import Limits, Said
-from whichrank.testbed.bench.methods.seen import ROUNDS, Seen, told_apart
+from whichrank.testbed.bench.methods.telemetry import ROUNDS, Telemetry, told_apart
 
 ENTRIES = 2000
 """Of each rank: torch's default."""
@@ -28,7 +28,7 @@ class FlightRecorder:
     def __init__(self, limits: Limits) -> None:
         self._watch = HangWatch(limits.hang_s)
 
-    def look(self, seen: Seen) -> list[Said]:
+    def look(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         if not self._watch.begins(seen):
             return []
@@ -43,7 +43,7 @@ class FlightRecorder:
         return [Said("hang", named, fault_class="H2" if different else "H1" if missing else None)]
 
 
-def _recorded(seen: Seen) -> dict[int, dict[int, _Entries]]:
+def _recorded(seen: Telemetry) -> dict[int, dict[int, _Entries]]:
     """By communicator and rank, what its recorder holds."""
     done = seen.rounds(-np.inf)
     ops = seen.picture.ops

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from whichrank.testbed.bench.methods.seen import Seen
+from whichrank.testbed.bench.methods.telemetry import Telemetry
 
 EVERY_S: Final = 1.0
 MATTERS: Final = 0.25
@@ -23,7 +23,7 @@ class Flows:
         self._sent: dict[tuple[int, int], float] = {}
         self._next_s = 0.0
 
-    def note(self, seen: Seen) -> None:
+    def note(self, seen: Telemetry) -> None:
         """Take what is known of connections now."""
         if seen.now_s < self._next_s:
             return

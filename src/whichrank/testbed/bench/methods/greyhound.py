@@ -19,7 +19,7 @@ import numpy as np
 
 from whichrank.testbed.bench.methods.bocd import Bocd
 from whichrank.testbed.bench.methods.method import Limits, Said
-from whichrank.testbed.bench.methods.seen import Seen
+from whichrank.testbed.bench.methods.telemetry import Telemetry
 
 CORRELATION = 0.95
 CHANGE = 0.1
@@ -46,7 +46,7 @@ class Greyhound:
         self._changed_at = -APART
         self._pending: list[int] = []
 
-    def look(self, seen: Seen) -> list[Said]:
+    def look(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         self._begun_s = min(self._begun_s, seen.now_s)
         if seen.now_s < self._next_s:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from whichrank.testbed.bench.methods.seen import Seen
+from whichrank.testbed.bench.methods.telemetry import Telemetry
 
 
 class HangWatch:
@@ -24,7 +24,7 @@ class HangWatch:
         self._since_s = np.inf
         self._is_told = False
 
-    def begins(self, seen: Seen) -> bool:
+    def begins(self, seen: Telemetry) -> bool:
         """Whether a hang is seen now for the first time since there was progress."""
         picture = seen.picture
         now = (

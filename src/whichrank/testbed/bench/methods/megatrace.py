@@ -20,7 +20,7 @@ import numpy as np
 from whichrank.model.kinds import Kind
 from whichrank.model.picture import Ints
 from whichrank.testbed.bench.methods.method import Limits, Said
-from whichrank.testbed.bench.methods.seen import Seen
+from whichrank.testbed.bench.methods.telemetry import Telemetry
 
 BATCHES = 2.0
 WARM_UP = 3
@@ -36,7 +36,7 @@ class MegaTrace:
         self._counts = b""
         self._since_s = 0.0
 
-    def look(self, seen: Seen) -> list[Said]:
+    def look(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         picture = seen.picture
         counts = picture.member_done.tobytes() + picture.member_issued.tobytes() + picture.pairs.tobytes()
@@ -58,7 +58,7 @@ class MegaTrace:
         return [Said("hang", frozenset(_halt_point(seen)), fault_class="H1")]
 
 
-def _batch_s(seen: Seen) -> float:
+def _batch_s(seen: Telemetry) -> float:
     """Usual time between steps of a rank, 0 unknown."""
     if not seen.steps:
         return 0.0
@@ -82,7 +82,7 @@ class _Group:
     waiting: frozenset[tuple[int, int]]
 
 
-def _halt_point(seen: Seen) -> set[int]:
+def _halt_point(seen: Telemetry) -> set[int]:
     """Of each group that is apart, of the ranks that have begun least, the one that has stood still for longest.
 
     Of these only those that wait in no group for others, if there are some. Example: stage 2 of a pipeline is stopped,
@@ -100,7 +100,7 @@ def _halt_point(seen: Seen) -> set[int]:
     return named - victims or named
 
 
-def _collectives(seen: Seen) -> Iterator[_Group]:
+def _collectives(seen: Telemetry) -> Iterator[_Group]:
     waiting = seen.waiting()
     for comm in range(len(seen.picture.comm_size)):
         ranks, begun, _ = seen.members(comm)
@@ -109,7 +109,7 @@ def _collectives(seen: Seen) -> Iterator[_Group]:
         yield _Group(ranks[ranks >= 0], begun[ranks >= 0], frozenset(inside))
 
 
-def _messages(seen: Seen) -> Iterator[_Group]:
+def _messages(seen: Telemetry) -> Iterator[_Group]:
     """Each sender with its receiver, by communicator and tag; who receives from anybody is left out."""
     picture, members = seen.picture, seen.state.members
     begun: defaultdict[tuple[int, int, int, int], dict[int, int]] = defaultdict(dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from whichrank.testbed.bench.methods.seen import Seen
+from whichrank.testbed.bench.methods.telemetry import Telemetry
 from whichrank.testbed.lab.scenarios import Class
 
 
@@ -42,5 +42,5 @@ class Limits:
 class Method(Protocol):
     """Looks at what was seen, some times a second."""
 
-    def look(self, seen: Seen) -> list[Said]:
+    def look(self, seen: Telemetry) -> list[Said]:
         """What it says now that it has not said before."""

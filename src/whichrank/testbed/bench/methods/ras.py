@@ -19,7 +19,7 @@ import numpy as np
 from whichrank.model.kinds import Kind, is_collective
 from whichrank.testbed.bench.methods.hang_watch import HangWatch
 from whichrank.testbed.bench.methods.method import Limits, Said
-from whichrank.testbed.bench.methods.seen import Seen
+from whichrank.testbed.bench.methods.telemetry import Telemetry
 
 COUNTERS: Final[Mapping[str, frozenset[Kind]]] = {
     "Broadcast": frozenset({Kind.BROADCAST}),
@@ -38,7 +38,7 @@ class Ras:
     def __init__(self, limits: Limits) -> None:
         self._watch = HangWatch(limits.hang_s)
 
-    def look(self, seen: Seen) -> list[Said]:
+    def look(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         if not self._watch.begins(seen):
             return []
@@ -53,7 +53,7 @@ class Ras:
         return [Said("hang", frozenset(named), fault_class="H1" if named else None)]
 
 
-def counters(seen: Seen, comm: int) -> dict[str, dict[int, int]]:
+def counters(seen: Telemetry, comm: int) -> dict[str, dict[int, int]]:
     """Launched operations of a communicator: by type, then by rank.
 
     Args:

@@ -18,8 +18,8 @@ from whichrank.testbed.bench.methods.greyhound import Greyhound
 from whichrank.testbed.bench.methods.megatrace import MegaTrace
 from whichrank.testbed.bench.methods.method import Limits, Method, Said
 from whichrank.testbed.bench.methods.ras import Ras
-from whichrank.testbed.bench.methods.seen import Seen
 from whichrank.testbed.bench.methods.stacks import Stacks
+from whichrank.testbed.bench.methods.telemetry import Telemetry
 from whichrank.testbed.bench.methods.word import Word
 from whichrank.testbed.bench.trial import STACKS_NAME
 from whichrank.testbed.demo.plan import Truth
@@ -154,7 +154,7 @@ def judge(expected: Expected, words: Sequence[Word], fault_s: float, due: Due = 
 
 
 def listen(
-    tape: Path, names: Sequence[str], limits: Limits, watch: Callable[[Seen], None] | None = None
+    tape: Path, names: Sequence[str], limits: Limits, watch: Callable[[Telemetry], None] | None = None
 ) -> dict[str, list[Word]]:
     """Let methods go through a tape.
 
@@ -170,7 +170,7 @@ def listen(
     """
     stacks = tape.parent / STACKS_NAME
     known = msgspec.json.decode(stacks.read_bytes(), type=dict[int, list[str]]) if stacks.exists() else None
-    seen, said = Seen(known), {name: list[Word]() for name in names}
+    seen, said = Telemetry(known), {name: list[Word]() for name in names}
     methods = {name: METHODS[name](limits) for name in names}
     next_s = 0.0
     for entry in Tape(tape):

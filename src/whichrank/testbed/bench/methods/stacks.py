@@ -12,7 +12,7 @@ from collections import Counter
 
 from whichrank.testbed.bench.methods.hang_watch import HangWatch
 from whichrank.testbed.bench.methods.method import Limits, Said
-from whichrank.testbed.bench.methods.seen import Seen
+from whichrank.testbed.bench.methods.telemetry import Telemetry
 
 _CALL = re.compile(r"^(\w+) \(\S*torch/distributed/(?:distributed_c10d|_functional_collectives)")
 _INSIDE = re.compile(r"torch/distributed/|torch/nn/parallel/distributed|torch/autograd/graph")
@@ -24,7 +24,7 @@ class Stacks:
     def __init__(self, limits: Limits) -> None:
         self._watch = HangWatch(limits.hang_s, in_flight=False)
 
-    def look(self, seen: Seen) -> list[Said]:
+    def look(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         if not self._watch.begins(seen) or not seen.stacks:
             return []

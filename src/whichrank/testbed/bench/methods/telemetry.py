@@ -81,7 +81,7 @@ class Waiting:
         return int(self.comm[at]), int(self.counter[at])
 
 
-class Seen:
+class Telemetry:
     """Telemetry of a job so far.
 
     Args:
