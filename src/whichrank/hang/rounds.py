@@ -239,8 +239,8 @@ class Rounds:
         members = [int(m) for m in picture.member_rank[at : at + size] if m >= 0 and m != skew.rank]
         noun = "an operation" if count == 1 else f"{count} operations"
         why = (
-            f"it {did} {noun} on {group} at its operation {skew.edit.ordinal} of all groups; this differs from "
-            f"{skew.witness}, and no other member did so"
+            f"it {did} {noun} on {group} as its operation {skew.edit.ordinal} over all communicators; "
+            f"this differs from {skew.witness}, and no other member did so"
         )
         return Finding(
             cause=Cause.INCONSISTENT,
@@ -256,7 +256,7 @@ class Rounds:
                 Evidence(what=SKEWED + did, value=count, where=f"rank {skew.rank}, {group}"),
                 Evidence(what="iterations completed since", value=skew.iterations_since),
             ),
-            next=(f"results on {group} do not belong together since then: use no checkpoint that was written later",),
+            next=(f"results on {group} are wrong since then: use no checkpoint that was written after that operation",),
             complete=diagnosis.complete(picture),
         )
 

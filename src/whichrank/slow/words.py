@@ -61,8 +61,8 @@ class Cost:
         if not self.has_others:
             return f"it makes an iteration take {_ms(self.now_s)} instead of {_ms(self.best_s)}"
         return (
-            f"an iteration takes {_ms(self.now_s)}; if only this rank were slow it would take {_ms(self.alone_s)}, "
-            f"if none were {_ms(self.best_s)}"
+            f"it alone would make an iteration of {_ms(self.best_s)} take {_ms(self.alone_s)}; "
+            f"with the other slow ranks it is {_ms(self.now_s)}"
         )
 
     def evidence(self) -> tuple[Evidence, ...]:
@@ -114,7 +114,7 @@ def of_rank(
     against = {
         "past": "as long as before",
         "ring": "as long as the others round its ring",
-        "peers": f"as long as {in_its_position} in its position",
+        "peers": f"as long as {in_its_position} in its position{' in the median' * (peers > 1)}",
     }[suspect.against]
     if suspect.comes_and_goes:
         why = (
@@ -140,7 +140,9 @@ def of_rank(
     if kind:
         evidence.append(
             Evidence(
-                what="time that others lost by waiting, and not in transfers", value=round(100 * kind[0]), unit="%"
+                what="of the time that other ranks lost, by waiting and not by longer transfers",
+                value=round(100 * kind[0]),
+                unit="%",
             )
         )
         # It is slow all the same, so communication is slow besides; unless what moves its data gets no CPU either.
