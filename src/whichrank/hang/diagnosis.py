@@ -274,8 +274,14 @@ class Diagnosis:
         evidence = tuple(
             Evidence(what="blocked on", value=words, where=f"rank {rank}") for rank, words in list(said.items())[:16]
         )
-        before = f"before what its peers wait for; this differs from {witness}"
-        blames = tuple(Blame(r, 0.9, f"it entered {said[r]} {before}") for r in wrong)
+        others = {r: [o for o in said if o != r] for r in wrong}
+        before = {
+            r: f"{said[o[0]]}, in which rank {o[0]} waits" if len(o) == 1 else "what its peers wait for"
+            for r, o in others.items()
+        }
+        blames = tuple(
+            Blame(r, 0.9, f"it entered {said[r]} before {before[r]}; this differs from {witness}") for r in wrong
+        )
         certain = graph.cycle_explicit and len(wrong) < len(ranks) and bool(wrong)
         # Against the order of the communicator's own operations: one too many or too few, not two in opposite order.
         extra = certain and (

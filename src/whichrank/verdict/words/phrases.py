@@ -387,6 +387,8 @@ def because(incident: Incident) -> str:
     if is_one and incident.cause in (Cause.PROCESS_EXIT, Cause.COMMUNICATION_SLOW) and culprits[0].why:
         return cut(why_of(incident, culprits[0]))
     place = place_of(incident.evidence, culprits[0].rank) if is_one else ""
+    if place and incident.cause in (Cause.INCONSISTENT, Cause.DEADLOCK) and _is_shared(incident.evidence, place):
+        place = ""  # both sides are at this line: it separates nothing
     if place and (reason == Reason.USER_CODE or incident.cause in (Cause.INCONSISTENT, Cause.DEADLOCK)):
         who = f"rank {culprits[0].rank}" if incident.cause == Cause.DEADLOCK else "it"
         return f"{who} {verb(incident, 'is', 'was')} in {place}"
@@ -407,6 +409,11 @@ def place_of(evidence: Sequence[Evidence], rank: int) -> str:
         if at_rank and tells_place(fact) and isinstance(fact.value, str):
             return short_place(fact.value)
     return ""
+
+
+def _is_shared(evidence: Sequence[Evidence], place: str) -> bool:
+    """Are several ranks at this place?"""
+    return sum(tells_place(fact) and short_place(str(fact.value)) == place for fact in evidence) > 1
 
 
 def short_place(place: str) -> str:
