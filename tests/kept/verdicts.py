@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import lzma
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from whichrank.analyzer import Analyzer
 from whichrank.model.incident import Incident
-from whichrank.surface.replay import settings_of
+from whichrank.surface.replay import changes
 from whichrank.wire.tape import Tape
 
 HERE = Path(__file__).parent
@@ -34,20 +32,7 @@ def said_of(packed: Path) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "telemetry.tape"
         path.write_bytes(lzma.decompress(packed.read_bytes()))
-        return [without_words(incident) for incident in _said(path)]
-
-
-def _said(path: Path) -> Iterator[Incident]:
-    tape = Tape(path)
-    analyzer = Analyzer(settings_of(tape, path), tape.head.job, utc_offset_s=tape.head.utc_offset_s, is_live=True)
-    for entry in tape:
-        if entry.batch is not None:
-            analyzer.feed(entry.batch, entry.now_s)
-            analyzer.requests(entry.batch.agent)
-        elif entry.kind == "tick":
-            yield from analyzer.tick(entry.now_s)
-        else:
-            yield from analyzer.finish(entry.now_s)
+        return [without_words(incident) for incident in changes(Tape(path), path)]
 
 
 def without_words(incident: Incident) -> dict[str, Any]:

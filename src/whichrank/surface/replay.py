@@ -44,10 +44,24 @@ def replay(path: Path) -> Replayed:
         FormatError: It is no tape, or is damaged.
     """
     tape = Tape(tape_at(path))
-    settings, head = settings_of(tape, path), tape.head
-    analyzer = Analyzer(settings, head.job, utc_offset_s=head.utc_offset_s, is_live=True)
-    latest = {incident.id: incident for entry in tape for incident in _told(analyzer, entry)}
+    latest = {incident.id: incident for incident in changes(tape, path)}
     return Replayed(tuple(latest.values()), tape.is_whole)
+
+
+def changes(tape: Tape, path: Path) -> Iterator[Incident]:
+    """Each incident whenever it was new or had changed, in the order in which that was said.
+
+    Args:
+        tape: A tape.
+        path: Of it, or of its folder, for words.
+
+    Raises:
+        FormatError: It is not ours, or is damaged.
+    """
+    head = tape.head
+    analyzer = Analyzer(settings_of(tape, path), head.job, utc_offset_s=head.utc_offset_s, is_live=True)
+    for entry in tape:
+        yield from _told(analyzer, entry)
 
 
 def settings_of(tape: Tape, path: Path) -> AnalyzerConfig:
