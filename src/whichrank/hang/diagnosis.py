@@ -276,11 +276,12 @@ class Diagnosis:
         )
         others = {r: [o for o in said if o != r] for r in wrong}
         before = {
-            r: f"{said[o[0]]}, in which rank {o[0]} waits" if len(o) == 1 else "what its peers wait for"
+            r: f"{said[o[0]]}, in which rank {o[0]} waits" if len(o) == 1 else "what its peers wait in"
             for r, o in others.items()
         }
         blames = tuple(
-            Blame(r, 0.9, f"it entered {said[r]} before {before[r]}; this differs from {witness}") for r in wrong
+            Blame(r, 0.9, f"it entered {said[r]}, and not yet {before[r]}; this order differs from {witness}")
+            for r in wrong
         )
         certain = graph.cycle_explicit and len(wrong) < len(ranks) and bool(wrong)
         # Against the order of the communicator's own operations: one too many or too few, not two in opposite order.
@@ -362,8 +363,8 @@ class Diagnosis:
         if not _alike(waits[np.isin(waits["rank"], both)]):
             return [], ""
         if both:
-            return both, "its own earlier iterations" if own else WITNESS
-        return peers, "the order of the other members"
+            return both, f"that of {'its own earlier iterations' if own else WITNESS}"
+        return peers, "that of the other members"
 
     def _ahead_of_peers(self, picture: Picture, wait: Any, cycle: Any) -> bool:
         """Most other members that have entered this round had first done what this rank has left undone elsewhere."""

@@ -21,7 +21,7 @@ FROM_EACH = 4
 LEAST_LASTED = 48
 """Operations, where three iterations are fewer or not known."""
 ITERATIONS = 3
-WITNESS = "the ranks in the same position"
+WITNESS = "the other ranks in its position"
 PATIENCE_S = 900.0
 PAUSE_SHARE = 0.1
 """It is asked again after this share of the time that it has been asked for: iterations may be long."""

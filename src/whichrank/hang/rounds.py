@@ -238,10 +238,7 @@ class Rounds:
         at, size = int(picture.comm_at[comm]), int(picture.comm_size[comm])
         members = [int(m) for m in picture.member_rank[at : at + size] if m >= 0 and m != skew.rank]
         noun = "an operation" if count == 1 else f"{count} operations"
-        why = (
-            f"it {did} {noun} on {group} as its operation {skew.edit.ordinal} over all communicators; "
-            f"this differs from {skew.witness}, and no other member did so"
-        )
+        why = f"it {did} {noun} on {group}; {skew.witness} did not"
         return Finding(
             cause=Cause.INCONSISTENT,
             kind="failed",
@@ -256,7 +253,7 @@ class Rounds:
                 Evidence(what=SKEWED + did, value=count, where=f"rank {skew.rank}, {group}"),
                 Evidence(what="iterations completed since", value=skew.iterations_since),
             ),
-            next=(f"results on {group} are wrong since then: use no checkpoint that was written after that operation",),
+            next=(f"use no checkpoint that was written after that: from then on results on {group} are wrong",),
             complete=diagnosis.complete(picture),
         )
 

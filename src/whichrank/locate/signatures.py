@@ -242,7 +242,7 @@ class Skew:
     comm_key: int
     edit: Edit
     iterations_since: int
-    witness: str = "its own earlier iterations"
+    witness: str = "the other members, and it itself in earlier iterations,"
 
 
 def confirm_skew(

@@ -180,7 +180,7 @@ class Evidence(_Value, frozen=True, kw_only=True):
 
 def waiting_for(rank: int, ranks: int) -> Evidence:
     """How many ranks wait for a rank itself, and not for one that waits for it."""
-    return Evidence(what=f"waiting for rank {rank} directly, in any operation", value=ranks, unit="ranks")
+    return Evidence(what=f"waiting directly for rank {rank}, not for another waiting rank", value=ranks, unit="ranks")
 
 
 def tells_place(fact: Evidence) -> bool:

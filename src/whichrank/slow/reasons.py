@@ -164,7 +164,8 @@ def _lacks_memory(case: _Case) -> Why | None:
 def _waits_for_loader(case: _Case) -> Why | None:
     if case.computes() or case.in_loader < EXPLAINS * case.excess:
         return None
-    seen = case.fact("more of its time in a data loader than a peer, by", round(100 * case.in_loader), "%")
+    more = round(100 * case.in_loader)
+    seen = case.fact("time in a data loader, compared with a peer", more, "percentage points more")
     return Why(Reason.DATA_WAIT, "it waits for data", (*seen, *case.ran()))
 
 

@@ -61,15 +61,15 @@ class Cost:
         if not self.has_others:
             return f"it makes an iteration take {_ms(self.now_s)} instead of {_ms(self.best_s)}"
         return (
-            f"it alone would make an iteration of {_ms(self.best_s)} take {_ms(self.alone_s)}; "
-            f"with the other slow ranks it is {_ms(self.now_s)}"
+            f"an iteration takes {_ms(self.now_s)}; it would take {_ms(self.best_s)} if no rank were slow, "
+            f"and {_ms(self.alone_s)} if only this one were"
         )
 
     def evidence(self) -> tuple[Evidence, ...]:
         """The numbers."""
         now = Evidence(what="iteration", value=_round(self.now_s), unit="s")
         if not self.has_others:
-            return now, Evidence(what="iteration without it", value=_round(self.best_s), unit="s")
+            return now, Evidence(what="iteration if it were not slow", value=_round(self.best_s), unit="s")
         best = Evidence(what="iteration if no rank were slow", value=_round(self.best_s), unit="s")
         return now, best, Evidence(what="iteration if only this one were slow", value=_round(self.alone_s), unit="s")
 
@@ -110,11 +110,11 @@ def of_rank(
     times = _times_since(window, suspect, spent, cost.now_s)
     own_s = times[0].own_s
     usual_s = float(np.median([t.own_s for t in times[1:]])) if suspect.against == "peers" else suspect.usual_s
-    in_its_position = f"the {peers} other ranks" if peers > 1 else "the other rank"
+    in_its_position = f"the median of the {peers} other ranks" if peers > 1 else "that of the other rank"
     against = {
-        "past": "as long as before",
-        "ring": "as long as the others round its ring",
-        "peers": f"as long as {in_its_position} in its position{' in the median' * (peers > 1)}",
+        "past": "that of before",
+        "ring": "that of the others round its ring",
+        "peers": f"{in_its_position} in its position",
     }[suspect.against]
     if suspect.comes_and_goes:
         why = (
@@ -122,8 +122,8 @@ def of_rank(
             f"that costs {_ms(cost.alone_s - cost.best_s)} an iteration"
         )
     else:
-        times_usual = f", {own_s / usual_s:.2f} times {against}" if usual_s > 0 else ""
-        why = f"it takes {_ms(own_s)} of its own in each iteration{times_usual}; {cost.words()}"
+        times_usual = f", {_ratio(own_s, usual_s)} times {against}" if usual_s > 0 else ""
+        why = f"it takes {_ms(own_s)} of own time per iteration{times_usual}; {cost.words()}"
     evidence = [
         Evidence(what="own time per iteration", value=own_s, unit="s", where=where),
         Evidence(
@@ -133,16 +133,18 @@ def of_rank(
             where="its peer" if suspect.against == "peers" and peers == 1 else f"its {suspect.against}",
         ),
         *cost.evidence(),
-        Evidence(what="iterations in which it is slow", value=round(100 * suspect.share), unit="%", where=where),
-        Evidence(what="iterations compared", value=len(window.iteration) - suspect.onset),
+        Evidence(what="slow iterations", value=round(100 * suspect.share), unit="%", where=where),
+        Evidence(what="iterations compared", value=len(window.iteration) - suspect.onset, where=where),
     ]
+    if also := sorted(set(slow) - {rank}):
+        evidence.append(Evidence(what="also slow", value=_ranks(also)))
     cause, fault_class = Cause.COMPUTE_SLOW, _COMPUTE
     if kind:
         evidence.append(
             Evidence(
-                what="of the time that other ranks lost, by waiting and not by longer transfers",
+                what="time that other ranks lost",
                 value=round(100 * kind[0]),
-                unit="%",
+                unit=f"% by waiting{', the rest by slower transfers' * (kind[0] < 0.995)}",
             )
         )
         # It is slow all the same, so communication is slow besides; unless what moves its data gets no CPU either.
@@ -310,7 +312,7 @@ def of_stage(state: JobState, window: Window, stage: LongStage, iteration_s: flo
         victims=tuple(sorted(set(window.ranks.tolist()) - set(ranks))),
         onset_s=_time_s(state, window, 0),
         evidence=(
-            Evidence(what="own time in proportion to other pipeline stages", value=round(stage.factor, 2),
+            Evidence(what="own time", value=round(stage.factor, 2), unit="times that of other pipeline stages",
                      where=f"ranks {', '.join(map(str, ranks[:8]))}{', ...' * (len(ranks) > 8)}"),
             Evidence(what="iteration", value=_round(iteration_s), unit="s"),
             Evidence(what="iteration if all stages took as long", value=_round(even_s), unit="s"),
@@ -333,8 +335,8 @@ def of_imbalance(
     by_work = more > 1.03
     if by_work:
         evidence.append(
-            Evidence(what="most work, by the sizes of operations, in proportion to others", value=round(more, 2),
-                     where=f"rank {as_heavy[0]}" if len(as_heavy) == 1 else f"ranks {_listed(as_heavy)}")
+            Evidence(what=f"work of {_ranks(as_heavy)}, by the sizes of operations",
+                     value=round(more, 2), unit="times that of the others")
         )  # fmt: skip
     begun = _longer_since(window)
     finding = Finding(
@@ -361,7 +363,7 @@ def of_all(state: JobState, window: Window, factor: float, before_s: float, why:
         onset_s=_time_s(state, window, begun),
         evidence=(
             *why.evidence,
-            Evidence(what="own time of all ranks in proportion to before", value=round(factor, 2)),
+            Evidence(what="own time of all ranks", value=round(factor, 2), unit="times as long as before"),
             Evidence(what="iteration", value=_round(window.iteration_s), unit="s"),
             Evidence(what="iteration before", value=_round(before_s), unit="s"),
         ),
@@ -404,6 +406,16 @@ def _ms(seconds: float) -> str:
     return (
         f"{seconds * 1e3:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s" if seconds < 120 else f"{seconds:.0f} s"
     )
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {_listed(ranks)}"
+
+
+def _ratio(own_s: float, usual_s: float) -> str:
+    """Of two times as they are shown, so that a reader who divides them gets the same."""
+    own_s, usual_s = float(f"{_round(own_s):.3g}"), float(f"{_round(usual_s):.3g}")
+    return f"{own_s / usual_s:.2f}" if usual_s else "many"
 
 
 def _round(seconds: float) -> float:

@@ -217,7 +217,7 @@ def _spent(incident: Incident) -> list[str]:
 def _parts(times: Sequence[Spent]) -> str:
     columns = zip(*((t.own_s, t.transfer_s, t.waiting_s) for t in times), strict=True)
     own, transfer, waiting = (duration(median(column)) for column in columns)
-    return f"{own} of its own, {transfer} in transfers, {waiting} waiting for others"
+    return f"{own} of own time, {transfer} in transfers, {waiting} waiting for others"
 
 
 def _is_open_question(incident: Incident) -> bool:
@@ -235,7 +235,9 @@ def next_steps(incident: Incident) -> list[str]:
 
 def _listed(texts: Sequence[str]) -> list[str]:
     more = len(texts) - MOST_LISTED
-    return [*texts[:MOST_LISTED], *([f"and {more:,} more"] if more > 0 else [])]
+    if more <= 1:
+        return list(texts)  # the line that says so would take its place
+    return [*texts[:MOST_LISTED], f"and {more:,} more lines"]
 
 
 def labelled(label: str, texts: Iterable[str]) -> list[str]:

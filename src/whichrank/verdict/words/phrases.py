@@ -79,10 +79,10 @@ _AS_NOUN: Final = {
 _PREDICATE: Final = {
     Cause.NOT_ENTERED: _both("has not entered {op}", "have not entered {op}", "had not entered {op}"),
     Cause.DEADLOCK: _both(
-        "entered operations in another order than its peers, and ranks wait in a cycle that includes {op}",
-        "entered operations in another order than their peers, and ranks wait in a cycle that includes {op}",
-        "entered operations in another order than its peers, and ranks waited in a cycle that included {op}",
-        "entered operations in another order than their peers, and ranks waited in a cycle that included {op}",
+        "entered operations in the wrong order, and ranks wait in a cycle that includes {op}",
+        "entered operations in the wrong order, and ranks wait in a cycle that includes {op}",
+        "entered operations in the wrong order, and ranks waited in a cycle that included {op}",
+        "entered operations in the wrong order, and ranks waited in a cycle that included {op}",
     ),
     Cause.TRANSPORT: _both(
         "is where communication has stopped in {op}",
@@ -274,8 +274,8 @@ def waited_in(incident: Incident) -> str:
         return op
     ranks = incident.victims.ranks
     members = set(incident.communicator.members) if incident.communicator else set()
-    if incident.op.kind == "remote_call":
-        return f"{op} that {_who_wait(incident)} for"
+    if incident.op.kind == "remote_call" and total == 1:
+        return f"{op} that {f'rank {ranks[0]}' if ranks else '1 rank'} {verb(incident, 'waits', 'waited')} for"
     is_message = incident.op.kind in _MESSAGES
     everywhere_else = len(ranks) < total or not members.issuperset(ranks)
     if (is_message and total > 1) or everywhere_else:

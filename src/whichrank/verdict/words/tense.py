@@ -19,9 +19,9 @@ _PAST: Final = {
     "receives": "received", "reads": "read", "differs": "differed",
 }  # fmt: skip
 _SUBJECT: Final = (
-    r"it(?: alone)?|its process(?: \d+)?|its main thread|its child processes|its node|(?:those of )?its peers"
-    r"|its (?:control group|affinity|core|memory|hypervisor|garbage collector)|(?:the )?others|ranks|\d+(?: rank)?"
-    r"|that|this"
+    r"it(?: alone)?|an iteration|its process(?: \d+)?|its main thread|its child processes|its node"
+    r"|(?:those of )?its peers|its (?:control group|affinity|core|memory|hypervisor|garbage collector)"
+    r"|(?:the )?others|ranks|\d+(?: rank)?|that|this(?: order)?"
 )
 _CLAUSE: Final = re.compile(rf"(?<![\w.:/'-])({_SUBJECT}) ({'|'.join(_PAST)})\b(?![\w.:/(-])", re.IGNORECASE)
 _MESSAGE: Final = " raised "

@@ -87,11 +87,9 @@ def since_when(incident: Incident) -> str:
     lasted = duration((incident.ended - begun).total_seconds()) if incident.ended and incident.ended > begun else ""
     is_one = incident.victims.count == 1
     if incident.kind == "failed":
-        return f"it happened at {_utc(begun)}{_affected(incident)}"
+        return f"it happened at {_utc(begun)}{_affected(incident)}{_and_the_job(incident)}"
     until = " until the job ended" if incident.status == "final" else ""
-    if incident.cause == Cause.IMBALANCE:
-        return f"it was seen {f'for {lasted}, ' * bool(lasted)}from {_utc(begun)}{until if lasted else ' on'}"
-    if not incident.victims.count:
+    if incident.cause == Cause.IMBALANCE or not incident.victims.count:
         return f"it lasted for {lasted}, from {_utc(begun)}{until}" if lasted else f"it began at {_utc(begun)}"
     if incident.kind == "slow" and not (incident.culprits or incident.candidates or incident.links):
         longer = f"took longer{f' for {lasted},' if lasted else ''} from" if over else "have taken longer since"
@@ -100,8 +98,16 @@ def since_when(incident: Incident) -> str:
     what = "been slowed down" if incident.kind == "slow" else suspended
     if over:
         what = what.replace("been", "was" if is_one else "were")
+        if incident.kind == "slow":
+            return f"{_victims(incident)} {what} from {_utc(begun)}{until}{f', {lasted} in all' * bool(lasted)}"
         return f"{_victims(incident)} {what}{f' for {lasted},' if lasted else ''} from {_utc(begun)}{until}"
     return f"{_victims(incident)} {'has' if is_one else 'have'} {what} since {_utc(begun)}"
+
+
+def _and_the_job(incident: Incident) -> str:
+    """That it has ended with that: what a rank left out silently ends no job, and of that no later word comes."""
+    has_ended = incident.status == "final" and incident.ended and incident.cause != Cause.INCONSISTENT
+    return "; the job has ended" if has_ended else ""
 
 
 def _affected(incident: Incident) -> str:

@@ -35,10 +35,10 @@ from whichrank.verdict.words.tense import past
         ("others wait for it, and its ring was not read", "others waited for it, and its ring was not read"),
         ("its process raised ValueError: it is wrong, others have more",
          "its process raised ValueError: it is wrong, others have more"),
-        ("it is ready and without a CPU for 63% of the time; it takes 934 ms of its own in each iteration, 2.51 times "
-         "as long as the other rank in its position; it makes an iteration take 940 ms instead of 480 ms",
-         "it was ready and without a CPU for 63% of the time; it took 934 ms of its own in each iteration, 2.51 times "
-         "as long as the other rank in its position; it made an iteration take 940 ms instead of 480 ms"),
+        ("it is ready and without a CPU for 63% of the time; it takes 934 ms of own time in each iteration, 2.51 times "
+         "that of the other rank in its position; it makes an iteration take 940 ms instead of 480 ms",
+         "it was ready and without a CPU for 63% of the time; it took 934 ms of own time in each iteration, 2.51 times "
+         "that of the other rank in its position; it made an iteration take 940 ms instead of 480 ms"),
         ("its control group limits it to 1 core while its peers have 8; it alone makes an iteration take 2 s",
          "its control group limited it to 1 core while its peers had 8; it alone made an iteration take 2 s"),
         ("its core runs at 1.0 GHz while those of its peers run at 2.0; its garbage collector takes 40% of its time",

@@ -110,7 +110,7 @@ def test_lines_fit_a_terminal_and_stay_beside_their_label(columns: int) -> None:
             ["Rank 3 (node node-b) was ended by SIGKILL. It happened at", "were affected", "exit code: -9 (rank 3)"],
         ),
         (INCONSISTENT, ["Rank 2 called broadcast where 7 peers called all-reduce. Ranks"]),
-        (DEADLOCK, ["Ranks 1 and 2 entered operations in another order", "90%, rank 1: it entered tp_0 before dp_0"]),
+        (DEADLOCK, ["Ranks 1 and 2 entered operations in the wrong order", "90%, rank 1: it entered tp_0 before dp_0"]),
         (SUSPENDED, ["All processes are suspended; no rank is at fault. Ranks 0-4, 6 and 7 have been suspended since"]),
         (TRANSPORT, ["Nothing comes through from rank 1 to rank 4", "rank 1 to rank 4: the fault is at the sender"]),
         (UNKNOWN, ["The culprit may be rank 2 or rank 6.", "candidates  rank 2: it is one op behind"]),
@@ -203,7 +203,7 @@ def test_what_most_ranks_raised_alike_is_said_of_all_and_asks_for_no_stacks() ->
 
 def test_waits_that_are_no_operation_of_a_group_are_said_so() -> None:
     case = stopped(op=Op(trace_id=None, kind="remote_call"), communicator=None, stage=None)
-    assert "has not answered a remote call that 7 ranks wait for; its process is suspended" in headline(case)
+    assert "has not answered a remote call that holds up 7 ranks; its process is suspended" in headline(case)
 
 
 def test_message_of_an_exception_is_cut_at_words_and_keeps_its_place() -> None:
@@ -259,12 +259,12 @@ def test_where_an_iteration_goes() -> None:
     times = tuple(Spent(rank=r, own_s=o, transfer_s=0.01, waiting_s=w) for r, o, w in ((5, 0.2, 0.0), (1, 0.1, 0.1)))
     told = msgspec.structs.replace(SLOW, times=times)
     assert paragraph(told).split("\n")[-3:-1] == [
-        "  time spent  rank 5, per iteration on average: 200 ms of its own, 10 ms in transfers, "
+        "  time spent  rank 5, per iteration on average: 200 ms of own time, 10 ms in transfers, "
         "0 ms waiting for others",
-        "              rank 1, in its position: 100 ms of its own, 10 ms in transfers, 100 ms waiting for others",
+        "              rank 1, in its position: 100 ms of own time, 10 ms in transfers, 100 ms waiting for others",
     ]
     more = (*times, Spent(rank=2, own_s=0.3, transfer_s=0.02, waiting_s=0.2))
-    assert "median of 2 ranks in its position: 200 ms of its own, 15 ms in" in paragraph(
+    assert "median of 2 ranks in its position: 200 ms of own time, 15 ms in" in paragraph(
         msgspec.structs.replace(told, times=more)
     )
     # AND a rank that has no peers stands alone
@@ -364,7 +364,7 @@ def test_pages_show_what_is_printed() -> None:
         onset=began, detected=began + timedelta(seconds=1.51), victims=Victims(count=3, ranks=(0, 1, 3)),
         evidence=(
             Evidence(what=TIME_BLOCKED, value=1.51, unit="s", where="rank 3"),
-            Evidence(what="waiting for rank 2 directly, in any operation", value=3, unit="ranks"),
+            Evidence(what="waiting directly for rank 2, not for another waiting rank", value=3, unit="ranks"),
             Evidence(what="process state", value="stopped (T)", where="rank 2, pid 29152"),
         ), next=("on vm: kill -CONT 29152",),
     )  # fmt: skip
@@ -380,7 +380,7 @@ def test_pages_show_what_is_printed() -> None:
         stage=Stage(iteration=105, phase="dp_sync", op="all_reduce #106 on default_pg"),
         evidence=(
             Evidence(what=TIME_BLOCKED, value=20.2, unit="s", where="rank 0"),
-            Evidence(what="waiting for rank 1 directly, in any operation", value=3, unit="ranks"),
+            Evidence(what="waiting directly for rank 1, not for another waiting rank", value=3, unit="ranks"),
             Evidence(what="process state", value="sleeping", where="rank 1, pid 1783"),
             Evidence(what=AT, value="wait_for_a_file() (/tmp/first/train_waits.py:16)", where="rank 1"),
         ), next=("on vm: whichrank stacks --rank 1 20261120-122142-vm-1766",),
@@ -451,7 +451,7 @@ def test_where_no_rank_and_no_link_is_slow_iterations_are() -> None:
 
 
 def test_what_is_uneven_need_not_have_changed() -> None:
-    assert "It was seen from 2026-01-02 03:04:05 UTC on." in paragraph(IMBALANCE)
+    assert "It began at 2026-01-02 03:04:05 UTC." in paragraph(IMBALANCE)
 
 
 def test_a_size_that_differs_by_rank_is_said_of_no_operation() -> None:
