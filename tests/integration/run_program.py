@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from whichrank.model.commands import Order, Pace
 from whichrank.model.incident import Culprit, Incident
 from whichrank.model.telemetry import Batch, ProcessState
 from whichrank.surface.cli.run import command
@@ -41,8 +42,8 @@ class SmallAnalyzer:
         self._told.update(self._found)
         return changed
 
-    def requests(self, agent: str) -> dict[str, Any]:
-        return {"stacks_of": [], "closely": bool(self._found)}
+    def orders(self, agent: str) -> list[Order]:
+        return [Pace(closely=bool(self._found))]
 
     times = ()
     links = ()

@@ -24,8 +24,10 @@ from whichrank.agent.rank import RankWatch
 from whichrank.agent.stacks import StacksRefusedError, read_stacks
 from whichrank.agent.tcp import Connections
 from whichrank.model.codes import Flag, WaitHow
-from whichrank.model.telemetry import Batch, ProcessState, Request
+from whichrank.model.commands import Order, Pace, Reply, SampleThreads, TakeStacks
+from whichrank.model.telemetry import Batch, ProcessState
 from whichrank.ring.folder import JobFolder
+from whichrank.server.commands import Commands
 from whichrank.wire.inprocess import InProcessAnalyzerEnd
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
 
@@ -46,6 +48,7 @@ class Watched:
         self.closely = self.connections = False
         self.agent: Agent | None = None
         self._thread: threading.Thread | None = None
+        self._commands = Commands()
 
     def start(self, *, stay: bool = True) -> None:
         from whichrank.wire.zmq_transport import ZmqAgentEnd
@@ -57,11 +60,12 @@ class Watched:
     def pump(self) -> None:
         for batch, is_new in self.end.receive(0.05):
             self.batches.append(batch)
-            request = Request(
-                4, batch.sequence, self.stacks_of, self.profiles_of, 1.0, is_new and batch.sequence > 1, self.closely,
-                connections=self.connections,
-            )  # fmt: skip
-            self.end.reply(batch.agent, request)
+            orders: list[Order] = [Pace(closely=self.closely, connections=self.connections)]
+            orders += [TakeStacks(tuple(self.stacks_of))] if self.stacks_of else []
+            orders += [SampleThreads(tuple(self.profiles_of), 1.0)] if self.profiles_of else []
+            commands = self._commands.give(batch.agent, orders, batch.obeyed)
+            resend = is_new and batch.sequence > 1
+            self.end.reply(batch.agent, Reply(4, batch.sequence, resend=resend, commands=commands))
 
     def until(self, check: Callable[[], bool], patience_s: float = 15.0) -> None:
         def pumped() -> bool:
@@ -394,7 +398,7 @@ def test_lost_analyzer_loses_no_event(watched: Watched) -> None:
         agent.look_and_tell()
         found = [arrival.batch for arrival in end.receive()]
         for batch in found:
-            end.reply(batch.agent, Request(2, batch.sequence))
+            end.reply(batch.agent, Reply(2, batch.sequence))
         agent._hear()
         return found
 
@@ -432,6 +436,6 @@ def test_agent_ends_with_its_ranks(watched: Watched, monkeypatch: pytest.MonkeyP
 
 def test_agent_imports_nothing_heavy() -> None:
     heavy = "[m for m in ('torch', 'rich', 'scipy') if m in sys.modules]"
-    program = f"import sys, whichrank.surface.run.agent_process; print({heavy})"
+    program = f"import sys, whichrank.server.agent_process; print({heavy})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

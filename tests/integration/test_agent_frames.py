@@ -15,8 +15,9 @@ from ring_writer import RingWriter
 
 from whichrank.agent.agent import Agent
 from whichrank.agent.frames import BURST_MS, PERIOD_US, RATES, FrameSampler, rate_rows
+from whichrank.model.commands import Reply
 from whichrank.model.rows import FRAME
-from whichrank.model.telemetry import Batch, Request
+from whichrank.model.telemetry import Batch
 from whichrank.ring.folder import JobFolder
 from whichrank.wire.inprocess import InProcessAnalyzerEnd
 
@@ -45,7 +46,7 @@ class Job:
     def look(self) -> Batch:
         self.agent.look_and_tell()
         (arrival,) = self.end.receive()
-        self.end.reply(arrival.batch.agent, Request(4, arrival.batch.sequence))
+        self.end.reply(arrival.batch.agent, Reply(4, arrival.batch.sequence))
         self.agent._hear()
         return arrival.batch
 

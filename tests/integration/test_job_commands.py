@@ -15,8 +15,9 @@ import pytest
 from incident_cases import incident
 from rank_process import RankProcess, eventually
 
+from whichrank.model.commands import Reply
 from whichrank.model.incident import Cause, Culprit, encode_incident
-from whichrank.model.telemetry import Batch, Request
+from whichrank.model.telemetry import Batch
 from whichrank.ring.folder import JobFolder
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
 
@@ -49,7 +50,7 @@ def whichrank(*arguments: str) -> subprocess.CompletedProcess[str]:
 def hear(analyzer: ZmqAnalyzerEnd, batches: list[Batch]) -> None:
     for batch, _ in analyzer.receive(0.05):
         batches.append(batch)
-        analyzer.reply(batch.agent, Request(4, batch.sequence))
+        analyzer.reply(batch.agent, Reply(4, batch.sequence))
 
 
 def test_env_gives_what_ranks_and_agents_need(shm: Path) -> None:

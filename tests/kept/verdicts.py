@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from whichrank.model.incident import Incident
-from whichrank.surface.replay import changes
+from whichrank.server.replay import changes
 from whichrank.wire.tape import Tape
 
 HERE = Path(__file__).parent

@@ -46,7 +46,7 @@ class TapedRun:
             batch = node.batch(at_s, np.concatenate(ended) if ended else None)
             self._tape.write("batch", now_s, batch)
             self.analyzer.feed(batch, now_s)
-            self.analyzer.requests(batch.agent)
+            self.analyzer.orders(batch.agent)
             self._tape.write("tick", now_s)
             self._say(self.analyzer.tick(now_s))
 

@@ -26,10 +26,11 @@ ARROWS: dict[str, set[str]] = {
     "analyzer": {"model", "detect", "locate", "store", "transport", "slow", "hang", "verdict", "config"},
     "sensors": {"model", "ring", "config"},
     "agent": {"model", "ring", "sensors", "wire", "config"},
+    "server": {"model", "ring", "wire", "sensors", "intake", "analyzer", "agent", "config"},
     "testbed": {"model", "ring", "wire", "sensors", "intake", "detect", "locate", "store", "hang", "slow", "transport"}
     | {"analyzer", "agent", "config"},
     "surface": {"model", "ring", "wire", "sensors", "intake", "store", "hang", "verdict", "analyzer", "agent"}
-    | {"testbed", "config"},
+    | {"server", "testbed", "config"},
 }
 # The same inside of the testbed: jobs to break, then nodes for them, then scores.
 INSIDE_TESTBED = {"demo": {"demo"}, "lab": {"demo", "lab"}, "bench": {"demo", "lab", "bench"}}

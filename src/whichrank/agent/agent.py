@@ -18,6 +18,7 @@ import math
 import os
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,13 +28,15 @@ import zmq
 from whichrank.agent.frames import FrameSampler
 from whichrank.agent.launch import LaunchReader
 from whichrank.agent.node import Node
+from whichrank.agent.obedience import Obedience
 from whichrank.agent.outbox import Outbox
 from whichrank.agent.probe import Prober
 from whichrank.agent.profiles import Profiler
 from whichrank.agent.snapshot import is_irregular
 from whichrank.agent.stacks import StackReader
 from whichrank.agent.threads import Subject
-from whichrank.model.telemetry import VERSION, AnotherJob, Batch, Request
+from whichrank.model.commands import Leave, Pace, ProbePaths, ReportAgain, SampleThreads, TakeStacks
+from whichrank.model.telemetry import VERSION, AnotherJob, Batch
 from whichrank.ring.folder import JobFolder, Owner
 from whichrank.wire.transport import AgentEnd
 
@@ -103,13 +106,23 @@ class Agent:
         self._profiler = Profiler()
         self._prober = Prober()
         self._frames = FrameSampler()
+        self._orders = Obedience(
+            {
+                Pace: self._set_pace,
+                TakeStacks: self._take_stacks,
+                SampleThreads: self._sample_threads,
+                ProbePaths: self._probe_paths,
+                ReportAgain: self._report_again,
+                Leave: self._leave,
+            }
+        )
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poller = zmq.Poller()
         self._poller.register(end.pollable(), zmq.POLLIN)
         self._poller.register(self._wake, zmq.POLLIN)
         self._polled_pidfds: set[int] = set()
         self._stopping = False
-        self._asked_closely = self._asked_connections = False
+        self._pace = Pace()
         self._catching_up_since_s = math.inf
         self._longest_wait_ns = 0
         self._look_cost_s = 0.0
@@ -139,7 +152,7 @@ class Agent:
             if now_s >= next_look_s:
                 before_s = time.thread_time()
                 self.look_and_tell()
-                if not self._asked_connections:  # how often quiet looks come is no matter of what is asked for besides
+                if not self._pace.connections:  # how often quiet looks come is no matter of what is asked for besides
                     self._note_cost(time.thread_time() - before_s)
                 next_look_s = now_s + (LOOK_CLOSELY_EVERY_S if self._is_close() else self._pause_s())
         self._finish()
@@ -158,7 +171,7 @@ class Agent:
             if not self._end.send(batch):
                 break
         told, self._longest_wait_ns = self._node.told(
-            closely=close, connections_closely=close or self._asked_connections
+            closely=close, connections_closely=close or self._pace.connections
         )
         is_catching_up = self._is_catching_up()
         states = self._no_states(now_ns)
@@ -197,6 +210,7 @@ class Agent:
             node=self._node_key,
             beside_analyzer=self._beside_analyzer,
             launch=self._launch.of(self._node),
+            obeyed=self._orders.take_obeyed(),
         )
 
     def _send(self, states: Batch) -> bool:
@@ -234,29 +248,38 @@ class Agent:
         return found
 
     def _hear(self) -> None:
-        for request in self._end.receive():
-            self._obey(request)
+        for reply in self._end.receive():
+            self._outbox.heard(reply, time.monotonic_ns())
+            if reply.resend:
+                self._node.tell_again()
+            self._orders.obey(reply.commands)
 
-    def _obey(self, request: Request) -> None:
-        if request.another_job:
-            self.another_job = request.another_job
-            return
-        self._outbox.heard(request, time.monotonic_ns())
-        if request.retell:
-            self._node.tell_again()
-        self._asked_closely, self._asked_connections = request.closely, request.connections
-        if request.stacks_of:
-            self._stacks.ask(self._living(request.stacks_of), {w.pid: w.rank for w in self._node if not w.ended_ns})
-        self._profiler.ask(self._living(request.profiles_of), request.profile_s)
-        self._prober.ask(request.probe)
+    def _set_pace(self, order: Pace) -> None:
+        self._pace = order
 
-    def _living(self, ranks: list[int]) -> list[Subject]:
+    def _take_stacks(self, order: TakeStacks) -> None:
+        self._stacks.ask(self._living(order.ranks), {w.pid: w.rank for w in self._node if not w.ended_ns})
+
+    def _sample_threads(self, order: SampleThreads) -> None:
+        self._profiler.ask(self._living(order.ranks), order.seconds)
+
+    def _probe_paths(self, order: ProbePaths) -> None:
+        self._prober.ask(order.addresses)
+
+    def _report_again(self, _: ReportAgain) -> None:
+        self._outbox.report_again()
+        self._node.tell_again()
+
+    def _leave(self, order: Leave) -> None:
+        self.another_job = order.because
+
+    def _living(self, ranks: Sequence[int]) -> list[Subject]:
         """Of these ranks, those of this node that live."""
         wanted = set(ranks)
         return [w.subject() for w in self._node if w.rank in wanted and not w.ended_ns] if wanted else []
 
     def _is_close(self) -> bool:
-        if self._asked_closely or SUSPICIOUS_WAIT_NS < self._longest_wait_ns < ORDINARY_AFTER_NS:
+        if self._pace.closely or SUSPICIOUS_WAIT_NS < self._longest_wait_ns < ORDINARY_AFTER_NS:
             return True
         now_ns = time.monotonic_ns()
         return any(is_irregular(w) and now_ns - (w.ended_ns or now_ns) < ORDINARY_AFTER_NS for w in self._node)

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo, Event, Request
+from whichrank.model.commands import Reply
+from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo, Event
 from whichrank.ring.reader import Rows
 from whichrank.wire.packed import pack, unpack
 from whichrank.wire.transport import FIRST_CREDIT
@@ -159,19 +160,23 @@ class Outbox:
             self._unanswered[sequence] = self._unanswered[sequence]._replace(sent_ns=now_ns)
         return [self._unanswered[sequence].batch for sequence in due]
 
-    def heard(self, request: Request, now_ns: int) -> None:
+    def heard(self, reply: Reply, now_ns: int) -> None:
         """An answer has come: it acknowledges everything up to its sequence."""
-        self._credit = max(1, request.credit)
+        self._credit = max(1, reply.credit)
         self._heard = True
-        if answered := self._unanswered.get(request.acknowledged):
+        if answered := self._unanswered.get(reply.acknowledged):
             self.round_trip_ns = now_ns - answered.sent_ns
-        done = [sequence for sequence in self._unanswered if sequence <= request.acknowledged]
+        done = [sequence for sequence in self._unanswered if sequence <= reply.acknowledged]
         for sequence in reversed(done):  # what is told again goes in front
             entry = self._unanswered.pop(sequence)
-            if request.retell and sequence < request.acknowledged:
+            if reply.resend and sequence < reply.acknowledged:
                 self._again(entry.batch)
-        if request.retell:
-            self._untold.update(self._comms)
+        if reply.resend:
+            self.report_again()
+
+    def report_again(self) -> None:
+        """Send all communicators again: what was sent before was not taken."""
+        self._untold.update(self._comms)
 
     def delay_bound_ns(self, now_ns: int) -> int:
         """Upper bound of how long a batch travels now; -1 before the first answer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from whichrank.hang.silence import silent_job
 from whichrank.hang.waited_out import WaitedOut
 from whichrank.locate.deaths import crashed, dying, ended_mutely, killed, singled_out, told_to_end, told_to_end_s
 from whichrank.locate.fronts import with_fronts
+from whichrank.model.commands import Leave, Order, Pace, ProbePaths, ReportAgain, SampleThreads, TakeStacks
 from whichrank.model.ends import Ends
 from whichrank.model.finding import Finding
 from whichrank.model.incident import TIME_BLOCKED, Cause, Incident, Reason, Severity, Spent
@@ -191,25 +192,27 @@ class Analyzer:
         """What goes from rank to rank between nodes, the slowest first; empty while that is not known."""
         return self.slowness.links.matrix
 
-    def requests(self, agent: str) -> dict[str, Any]:
-        """What this agent should do: look closely, or at connections more often, take stacks, sample ranks, knock.
-
-        An agent of another job should leave.
-        """
+    def orders(self, agent: str) -> list[Order]:
+        """What this agent is asked now; each order comes once, but for the pace and that it should leave."""
         if self._admission and (another_job := self._admission.refusal(agent)):
-            return {"another_job": another_job}
+            return [Leave(another_job)]
         number = self.state.agent_number(agent)
         stacks_of, profiles_of = (
-            sorted(r for r in wanted if self.state.ranks.agent[r] == number)
+            tuple(sorted(r for r in wanted if self.state.ranks.agent[r] == number))
             for wanted in (self._stacks_wanted, self._profiles_wanted)
         )
         self._stacks_wanted.difference_update(stacks_of)
         self._profiles_wanted.difference_update(profiles_of)
-        return {
-            "stacks_of": stacks_of, "profiles_of": profiles_of, "profile_s": self._profile_s, "closely": self._closely,
-            "probe": self.state.paths.wanted(number), "connections": self.slowness.links.in_doubt,
-            "retell": self._admission is not None and self._admission.take_again(agent),
-        }  # fmt: skip
+        orders: list[Order] = [Pace(closely=self._closely, connections=self.slowness.links.in_doubt)]
+        if stacks_of:
+            orders.append(TakeStacks(stacks_of))
+        if profiles_of:
+            orders.append(SampleThreads(profiles_of, self._profile_s))
+        if addresses := self.state.paths.wanted(number):
+            orders.append(ProbePaths(tuple(addresses)))
+        if self._admission is not None and self._admission.take_again(agent):
+            orders.append(ReportAgain())
+        return orders
 
     def tick(self, now_s: float) -> list[Incident]:
         """Look at the job. Returns incidents that are new or have changed."""

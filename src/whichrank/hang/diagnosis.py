@@ -280,7 +280,11 @@ class Diagnosis:
             for r, o in others.items()
         }
         blames = tuple(
-            Blame(r, 0.9, f"it entered {said[r]}, and not yet {before[r]}; this order differs from {witness}")
+            Blame(
+                r,
+                0.9,
+                f"it has entered {said[r]}, but not yet {before[r]}; this order differs from {witness.format(rank=r)}",
+            )
             for r in wrong
         )
         certain = graph.cycle_explicit and len(wrong) < len(ranks) and bool(wrong)
@@ -347,7 +351,10 @@ class Diagnosis:
         return False
 
     def _out_of_order(self, picture: Picture, waits: Any) -> tuple[list[int], str]:
-        """Who on a cycle entered its operation too early, and the witness: its own past, else its peers' progress."""
+        """Who on a cycle entered its operation too early, and the witness: its own past, else its peers' progress.
+
+        `{rank}` in the witness stands for the rank.
+        """
         tokens = {}
         for wait in waits:
             x = self._up_to(picture, wait)
@@ -363,7 +370,7 @@ class Diagnosis:
         if not _alike(waits[np.isin(waits["rank"], both)]):
             return [], ""
         if both:
-            return both, f"that of {'its own earlier iterations' if own else WITNESS}"
+            return both, "that of earlier iterations of rank {rank}" if own else f"that of {WITNESS}"
         return peers, "that of the other members"
 
     def _ahead_of_peers(self, picture: Picture, wait: Any, cycle: Any) -> bool:

@@ -472,7 +472,7 @@ def _died(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) 
     later = int((picture.present & (ends.failure_s > 0) & ~np.isin(np.arange(len(ends.gone)), ranks)).sum())
     facts = [fact for t in told.values() for fact in t.evidence]
     if later:
-        facts.append(Evidence(what="ranks in which an operation had failed when this was reported", value=later))
+        facts.append(Evidence(what="with a failed operation when this was reported", value=later, unit="ranks"))
     onset = min((float(ends.ended_s[r]) for r in ranks if ends.ended_s[r] > 0), default=picture.now_s)
     before = [float(ends.exception_s[r]) for r in ranks if ends.exception_s[r] > 0]
     return Finding(

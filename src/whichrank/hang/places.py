@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.hang.acting import acting_stack, looked_at_s, place_in
+from whichrank.model.exception_text import split_place
 from whichrank.model.finding import Finding
 from whichrank.model.incident import AT, RAISED_AT, Evidence
 from whichrank.store.state import JobState
@@ -41,17 +42,12 @@ def with_places(state: JobState, finding: Finding) -> Finding:
     for rank in sides:
         is_of_now = looked_at_s(state, rank) >= finding.onset_s
         place = place_in(acting_stack(state, rank)) if is_of_now else ""
-        raised_at = _place_of(exceptions[rank]) if state.ranks.present[rank] else ""
+        raised_at = split_place(exceptions[rank])[1] if state.ranks.present[rank] else ""
         if place:
             facts.append(Evidence(what=AT, value=place, where=f"rank {rank}"))
         elif raised_at:
             facts.append(Evidence(what=RAISED_AT, value=raised_at, where=f"rank {rank}"))
     return replace(finding, evidence=(*finding.evidence, *facts)) if facts else finding
-
-
-def _place_of(exception: str) -> str:
-    """`/home/me/train.py:88`, with which the note of an exception ends."""
-    return exception.rpartition(" at ")[2] if " at " in exception else ""
 
 
 def _in_the_round(state: JobState, finding: Finding) -> list[int]:

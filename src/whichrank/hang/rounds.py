@@ -239,13 +239,15 @@ class Rounds:
         members = [int(m) for m in picture.member_rank[at : at + size] if m >= 0 and m != skew.rank]
         noun = "an operation" if count == 1 else f"{count} operations"
         why = f"it {did} {noun} on {group}; {skew.witness} did not"
+        iteration = diagnosis.history.steps.iteration_of(skew.rank, skew.edit.ordinal)
+        since = "since" if iteration is None else f"after iteration {iteration}"
         return Finding(
             cause=Cause.INCONSISTENT,
             kind="failed",
             fault_class="H2",
             culprits=(Blame(skew.rank, 0.93, why),),
             comm=comm,
-            iteration=diagnosis.history.steps.iteration_of(skew.rank, skew.edit.ordinal),
+            iteration=iteration,
             victims=tuple(members),
             hard=True,
             evidence=(
@@ -253,7 +255,7 @@ class Rounds:
                 Evidence(what=SKEWED + did, value=count, where=f"rank {skew.rank}, {group}"),
                 Evidence(what="iterations completed since", value=skew.iterations_since),
             ),
-            next=(f"use no checkpoint that was written after that: from then on results on {group} are wrong",),
+            next=(f"use no checkpoint that was written {since}: results on {group} are wrong from then on",),
             complete=diagnosis.complete(picture),
         )
 

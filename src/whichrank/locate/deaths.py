@@ -16,6 +16,7 @@ import re
 import numpy as np
 
 from whichrank.model.ends import Ends
+from whichrank.model.exception_text import place_apart, split_place
 from whichrank.model.picture import Bools, Floats, Ints
 
 _CONNECTION = re.compile(
@@ -32,7 +33,6 @@ _TRANSPORT = re.compile(
 """Who reports the loss of a peer: torch itself. Any other connection or timeout is of the program's own."""
 _LISTENING = re.compile(r"failed to (listen|bind)|eaddrinuse|address already in use", re.IGNORECASE)
 """What goes wrong on its own machine, before there is a peer."""
-_PLACE = re.compile(r" at \S+:\d+$")
 """Where it was raised: the words of a path say nothing."""
 _INTERRUPTED = re.compile(r"^(KeyboardInterrupt|SignalException)\b")
 """What Ctrl-C, or a launcher's signal, becomes in Python."""
@@ -68,11 +68,11 @@ def exit_code_of(status: int) -> int | None:
 
 def lost_connection(text: str) -> bool:
     """Does this error only report what happened to another rank?"""
-    return _is_of_a_connection(text) and bool(_TRANSPORT.search(_PLACE.sub("", text)))
+    return _is_of_a_connection(text) and bool(_TRANSPORT.search(split_place(text)[0]))
 
 
 def _is_of_a_connection(text: str) -> bool:
-    said = _PLACE.sub("", text)
+    said, _ = split_place(text)
     return bool(_CONNECTION.search(said)) and not _LISTENING.search(said)
 
 
@@ -189,8 +189,7 @@ def raised_alike(ends: Ends, among: Bools) -> list[int]:
     places: dict[tuple[str, str], list[int]] = {}
     for rank in np.flatnonzero(among).tolist():
         text = ends.exception[rank]
-        place = _PLACE.search(text)
-        places.setdefault((text.partition(":")[0], place[0] if place else text), []).append(rank)
+        places.setdefault((text.partition(":")[0], split_place(text)[1] or text), []).append(rank)
     most = max(places.values(), key=len, default=[])
     return most if len(most) > 1 else []
 
@@ -273,19 +272,12 @@ def failed_by_timeout(ends: Ends) -> Bools:
     return np.array([bool(t) and bool(_TIMEOUT.search(t)) for t in ends.failure])
 
 
-def _exception_of(ends: Ends, rank: int) -> str:
-    """Its type and message, and, behind a comma, where it was raised."""
-    text = ends.exception[rank]
-    place = _PLACE.search(text)
-    return f"{text[: place.start()]},{place[0]}" if place else text
-
-
 def how_it_ended(ends: Ends, rank: int) -> str:
     """Half a sentence: "was killed by signal 9 (SIGKILL)"."""
     status = int(ends.status[rank])
     number = signal_of(status)
     if raised(ends)[rank]:
-        return f"raised {_exception_of(ends, rank)}"
+        return f"raised {place_apart(ends.exception[rank])}"
     if in_order(ends)[rank] and status != 0:
         return "ended in order" if ends.gone[rank] else "is ending, its interpreter has finished"
     if number:
@@ -295,7 +287,7 @@ def how_it_ended(ends: Ends, rank: int) -> str:
             else f"was killed by signal {number}"
         )
     if ends.exception[rank]:
-        return f"raised {_exception_of(ends, rank)}"
+        return f"raised {place_apart(ends.exception[rank])}"
     code = exit_code_of(status)
     if code is not None:
         return f"exited with code {code}"

@@ -347,6 +347,8 @@ class Batch(msgspec.Struct, frozen=True):
     """The agent runs on the machine that analyzes."""
     launch: Launch = Launch()
     """Of the ranks that live."""
+    obeyed: tuple[int, ...] = ()
+    """Numbers of the commands that have come since the batch before (`model.commands`)."""
 
     def rank_rows(self) -> np.ndarray:
         """Rows of RANK_ROW."""
@@ -383,28 +385,3 @@ class Batch(msgspec.Struct, frozen=True):
     def connection_rows(self) -> np.ndarray:
         """Rows of TCP_ROW."""
         return np.frombuffer(self.connections, TCP_ROW)
-
-
-class Request(msgspec.Struct, frozen=True):
-    """What the analyzer asks of an agent; travels back with the credit."""
-
-    credit: int
-    """Batches that the agent may send before it hears again."""
-    acknowledged: int
-    """Sequence of the batch that this answers."""
-    stacks_of: list[int] = []
-    """Ranks whose stacks are wanted now."""
-    profiles_of: list[int] = []
-    """Ranks whose thread that trains is to be sampled."""
-    profile_s: float = 0.0
-    """For how long."""
-    retell: bool = False
-    """Send all CommInfo again (the analyzer is new)."""
-    closely: bool = False
-    """Look more often: something is suspected."""
-    probe: list[str] = []
-    """Addresses of other nodes to knock at now."""
-    connections: bool = False
-    """Look at connections more often: a link may be slow."""
-    another_job: AnotherJob | None = None
-    """Leave: nothing that this agent tells is taken."""

@@ -78,7 +78,7 @@ class _Case:
         return self.fact(what, round(self.mine(column), 3), "s/s")
 
     def ran(self) -> tuple[Evidence, ...]:
-        return self.seconds("its main thread runs", self.rates.main_cpu)
+        return self.seconds("its main thread on a CPU", self.rates.main_cpu)
 
 
 def why_slow(rates: Rates, index: int, peers: Ints, rank: int, excess: float, in_loader: float) -> Why:
@@ -165,7 +165,7 @@ def _waits_for_loader(case: _Case) -> Why | None:
     if case.computes() or case.in_loader < EXPLAINS * case.excess:
         return None
     more = round(100 * case.in_loader)
-    seen = case.fact("time in a data loader, compared with a peer", more, "percentage points more")
+    seen = case.fact("samples of its stack in a data loader", more, "percentage points more than of a peer")
     return Why(Reason.DATA_WAIT, "it waits for data", (*seen, *case.ran()))
 
 

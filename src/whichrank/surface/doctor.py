@@ -26,7 +26,7 @@ from whichrank.errors import ConfigError, NativeLibraryError, SensorError
 from whichrank.ring.folder import base_folder
 from whichrank.ring.trust import unsafe_folder
 from whichrank.sensors import c10d, native
-from whichrank.surface.place import absolute
+from whichrank.server.place import absolute
 
 MEBIBYTE = 1 << 20
 RING_BYTES = MEBIBYTE

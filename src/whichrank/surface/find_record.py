@@ -17,8 +17,8 @@ import msgspec
 
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.ring.folder import job_folders
-from whichrank.surface.incidents_file import FILE_NAME, RUNS, Reading, read_incidents, unreadable
-from whichrank.surface.place import absolute
+from whichrank.server.incidents_file import FILE_NAME, RUNS, Reading, read_incidents, unreadable
+from whichrank.server.place import absolute
 
 
 class Found(msgspec.Struct, frozen=True):

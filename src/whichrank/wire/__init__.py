@@ -1,4 +1,4 @@
-"""How batches travel from agents to the analyzer, and requests back.
+"""How batches travel from agents to the analyzer, and replies back.
 
 `envelope` turns them into bytes and refuses what it does not know; `transport` says what both ends of a transport do;
 `packed` makes records small while nobody takes them; `zmq_transport` is ZeroMQ over `ipc://` or `tcp://`, `inprocess` a

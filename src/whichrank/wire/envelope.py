@@ -1,4 +1,4 @@
-"""The bytes on the wire: six bytes that say what follows, then MessagePack of a `Batch`, a `Request` or a `Farewell`.
+"""The bytes on the wire: six bytes that say what follows, then MessagePack of a `Batch`, a `Reply` or a `Farewell`.
 
     magic "WRE" · kind (B, R or F) · format as two bytes, little endian · MessagePack
 
@@ -9,11 +9,13 @@ one sentence, not memory.
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Any, Final
 
 import msgspec
 
 from whichrank.errors import EnvelopeFormatError
+from whichrank.model.commands import Leave, ProbePaths, Reply, SampleThreads, TakeStacks
 from whichrank.model.telemetry import (
     COMM_ROW,
     INFLIGHT_TOLD,
@@ -26,15 +28,18 @@ from whichrank.model.telemetry import (
     VERSION,
     WAIT_TOLD,
     Batch,
-    Request,
 )
 
 MAGIC: Final = b"WRE"
+REPLY_VERSION: Final = 3
+"""Of a `Reply`; that of the others is `VERSION`, which tapes have too."""
 MOST_BYTES: Final = 64 << 20
 MOST_TEXT: Final = 1 << 16
 MOST_NAME: Final = 256
 MOST_EVENTS: Final = 1 << 14
 MOST_COMMUNICATORS: Final = 1 << 16
+MOST_COMMANDS: Final = 256
+"""In a reply, and numbers of them in a batch."""
 
 _ROW_BYTES: Final = {
     "ranks": RANK_ROW.itemsize,
@@ -55,11 +60,12 @@ class Farewell(msgspec.Struct, frozen=True):
     agent: str
 
 
-Message = Batch | Request | Farewell
+Message = Batch | Reply | Farewell
 
-_KINDS: Final[dict[bytes, type[Any]]] = {b"B": Batch, b"R": Request, b"F": Farewell}
+_KINDS: Final[dict[bytes, type[Any]]] = {b"B": Batch, b"R": Reply, b"F": Farewell}
+_FORMAT: Final = {b"B": VERSION, b"R": REPLY_VERSION, b"F": VERSION}
 _PREFIX: Final[dict[type[Any], bytes]] = {
-    kind: MAGIC + letter + VERSION.to_bytes(2, "little") for letter, kind in _KINDS.items()
+    kind: MAGIC + letter + _FORMAT[letter].to_bytes(2, "little") for letter, kind in _KINDS.items()
 }
 _PREFIX_BYTES: Final = 6
 _DECODERS: Final = {letter: msgspec.msgpack.Decoder(kind) for letter, kind in _KINDS.items()}
@@ -94,7 +100,7 @@ def decode(data: bytes | memoryview) -> Message:
     elif isinstance(message, Farewell):
         _check_text("agent", message.agent, MOST_NAME)
     else:
-        _check_request(message)
+        _check_reply(message)
     return message
 
 
@@ -106,11 +112,11 @@ def _refuse_long(length: int) -> None:
 def _checked_prefix(prefix: bytes) -> bytes:
     if len(prefix) < _PREFIX_BYTES or prefix[:3] != MAGIC or prefix[3:4] not in _KINDS:
         raise EnvelopeFormatError("the message is not from whichrank")
-    version = int.from_bytes(prefix[4:], "little")
-    if version != VERSION:
-        age = "newer" if version > VERSION else "older"
+    version, ours = int.from_bytes(prefix[4:], "little"), _FORMAT[prefix[3:4]]
+    if version != ours:
+        age = "newer" if version > ours else "older"
         raise EnvelopeFormatError(
-            f"the message has format {version}, {age} than the {VERSION} that this whichrank reads",
+            f"the message has format {version}, {age} than the {ours} that this whichrank reads",
             mend="use one whichrank on all machines: pip install --upgrade whichrank",
         )
     return prefix[3:4]
@@ -129,6 +135,7 @@ def _check_batch(batch: Batch) -> None:
         raise EnvelopeFormatError(
             f"the batch has {len(batch.events):,} events and {len(batch.comm_info):,} communicators, which is too many"
         )
+    _check_count("obeyed", batch.obeyed, MOST_COMMANDS)
     for event in batch.events:
         _check_text("event", event.text, MOST_TEXT)
         if event.probe:
@@ -138,16 +145,25 @@ def _check_batch(batch: Batch) -> None:
             raise EnvelopeFormatError(f"a communicator of {info.size:,} ranks lists {len(info.members):,}")
 
 
-def _check_request(request: Request) -> None:
-    if (asked := len(request.stacks_of) + len(request.profiles_of)) > MOST_EVENTS:
-        raise EnvelopeFormatError(f"the request asks for {asked:,} stacks, more than {MOST_EVENTS:,}")
-    if len(request.probe) > MOST_EVENTS:
-        raise EnvelopeFormatError(f"the request asks for {len(request.probe):,} probes, more than {MOST_EVENTS:,}")
-    for target in request.probe:
-        _check_text("probe", target, MOST_NAME)
-    if other := request.another_job:
-        for text in (other.job, other.theirs, other.ours):
-            _check_text("another_job", text, MOST_NAME)
+def _check_reply(reply: Reply) -> None:
+    if len(reply.commands) > MOST_COMMANDS:
+        raise EnvelopeFormatError(f"the reply has {len(reply.commands):,} commands, more than {MOST_COMMANDS:,}")
+    for command in reply.commands:
+        order = command.order
+        if isinstance(order, TakeStacks | SampleThreads):
+            _check_count("ranks", order.ranks, MOST_EVENTS)
+        elif isinstance(order, ProbePaths):
+            _check_count("addresses", order.addresses, MOST_EVENTS)
+            for address in order.addresses:
+                _check_text("address", address, MOST_NAME)
+        elif isinstance(order, Leave):
+            for text in (order.because.job, order.because.theirs, order.because.ours):
+                _check_text("because", text, MOST_NAME)
+
+
+def _check_count(name: str, items: Sized, most: int) -> None:
+    if len(items) > most:
+        raise EnvelopeFormatError(f"'{name}' has {len(items):,} items, and {most:,} are allowed")
 
 
 def _check_text(name: str, text: str, most: int) -> None:

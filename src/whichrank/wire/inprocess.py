@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from collections import deque
 
-from whichrank.model.telemetry import Batch, Request
+from whichrank.model.commands import Reply
+from whichrank.model.telemetry import Batch
 from whichrank.wire.envelope import Farewell, Message, decode, encode
 from whichrank.wire.transport import Arrival, Received
 
@@ -45,11 +46,11 @@ class InProcessAnalyzerEnd:
                     sender.hear(encode(answer))
         return arrivals
 
-    def reply(self, agent: str, request: Request) -> None:
+    def reply(self, agent: str, reply: Reply) -> None:
         """See `transport.AnalyzerEnd`."""
-        self._seen.answered(agent, request)
+        self._seen.answered(agent, reply)
         if agent in self._route and not self.cut:
-            self._route[agent].hear(encode(request))
+            self._route[agent].hear(encode(reply))
 
     def agents(self) -> list[str]:
         """See `transport.AnalyzerEnd`."""
@@ -84,16 +85,16 @@ class InProcessAgentEnd:
         """See `transport.AgentEnd`."""
         self._analyzer.take(self, Farewell(agent))
 
-    def receive(self) -> list[Request]:
+    def receive(self) -> list[Reply]:
         """See `transport.AgentEnd`."""
-        requests = []
+        replies = []
         while self._heard:
             message = decode(self._heard.popleft())
-            if isinstance(message, Request):
-                requests.append(message)
-        if requests:
+            if isinstance(message, Reply):
+                replies.append(message)
+        if replies:
             os.eventfd_read(self._wake)
-        return requests
+        return replies
 
     def pollable(self) -> int:
         """See `transport.AgentEnd`."""

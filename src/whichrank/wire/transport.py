@@ -1,6 +1,6 @@
 """What both ends of a transport promise, whatever carries the bytes.
 
-Flow control is by credit: an agent may have `Request.credit` batches unanswered, then it keeps what must not be lost
+Flow control is by credit: an agent may have `Reply.credit` batches unanswered, then it keeps what must not be lost
 and sends again when it hears. What is told once (records, events, communicators) is sent again, in order, until it
 is acknowledged; the analyzer's end takes the sequences of an agent without a gap and each one once, so nothing
 is fed twice and nothing is passed over.
@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple, Protocol
 
-import msgspec
-
-from whichrank.model.telemetry import Batch, Request
+from whichrank.model.commands import Reply
+from whichrank.model.telemetry import Batch
 
 MOST_AGENTS: Final = 1 << 16
 """That are heard in a job's life: one per node, and those that were started anew."""
@@ -30,11 +29,11 @@ class AgentEnd(Protocol):
     def farewell(self, agent: str) -> None:
         """Say that nothing more comes. Never blocks."""
 
-    def receive(self) -> list[Request]:
-        """Requests that have come, oldest first. Never blocks."""
+    def receive(self) -> list[Reply]:
+        """Replies that have come, oldest first. Never blocks."""
 
     def pollable(self) -> Any:
-        """What a zmq.Poller waits on for the next request: a descriptor or a ZeroMQ socket."""
+        """What a zmq.Poller waits on for the next reply: a descriptor or a ZeroMQ socket."""
 
     def close(self) -> None:
         """Close it; what was handed over may still be sent for a short while."""
@@ -54,7 +53,7 @@ class AnalyzerEnd(Protocol):
     def receive(self, timeout_s: float) -> list[Arrival]:
         """Batches that have come, each sequence once; waits for the first one."""
 
-    def reply(self, agent: str, request: Request) -> None:
+    def reply(self, agent: str, reply: Reply) -> None:
         """Answer an agent. Never blocks; an agent that has gone is forgotten."""
 
     def agents(self) -> list[str]:
@@ -69,7 +68,7 @@ class Received:
 
     def __init__(self) -> None:
         self._latest: dict[str, int] = {}
-        self._answer: dict[str, Request] = {}
+        self._answer: dict[str, Reply] = {}
         self._gone: set[str] = set()
 
     def arrival(self, batch: Batch) -> Arrival | None:
@@ -83,11 +82,11 @@ class Received:
         self._gone.discard(batch.agent)
         return Arrival(batch, latest is None)
 
-    def answered(self, agent: str, request: Request) -> None:
+    def answered(self, agent: str, reply: Reply) -> None:
         """Keep the answer, for an agent that did not hear it."""
-        self._answer[agent] = msgspec.structs.replace(request, stacks_of=[], profiles_of=[], probe=[])
+        self._answer[agent] = reply
 
-    def answer_again(self, agent: str) -> Request | None:
+    def answer_again(self, agent: str) -> Reply | None:
         """The last answer that an agent was given."""
         return self._answer.get(agent)
 

@@ -18,7 +18,8 @@ from typing import Final
 import zmq
 
 from whichrank.errors import EnvelopeFormatError, UsageError, WhichrankError
-from whichrank.model.telemetry import Batch, Request
+from whichrank.model.commands import Reply
+from whichrank.model.telemetry import Batch
 from whichrank.wire.envelope import MOST_BYTES, Farewell, Message, decode, encode
 from whichrank.wire.transport import Arrival, Received
 
@@ -89,9 +90,9 @@ class ZmqAgentEnd:
         """See `transport.AgentEnd`."""
         self._try(Farewell(agent))
 
-    def receive(self) -> list[Request]:
+    def receive(self) -> list[Reply]:
         """See `transport.AgentEnd`."""
-        requests: list[Request] = []
+        replies: list[Reply] = []
         for _ in range(_MOST_AT_ONCE):
             try:
                 message = decode(self._socket.recv(zmq.NOBLOCK))
@@ -99,9 +100,9 @@ class ZmqAgentEnd:
                 break
             except EnvelopeFormatError:
                 continue  # whoever answers there is no analyzer: as good as no answer
-            if isinstance(message, Request):
-                requests.append(message)
-        return requests
+            if isinstance(message, Reply):
+                replies.append(message)
+        return replies
 
     def pollable(self) -> zmq.Socket[bytes]:
         """See `transport.AgentEnd`."""
@@ -166,10 +167,10 @@ class ZmqAnalyzerEnd:
                 arrivals.append(arrival)
         return arrivals
 
-    def reply(self, agent: str, request: Request) -> None:
+    def reply(self, agent: str, reply: Reply) -> None:
         """See `transport.AnalyzerEnd`."""
-        self._seen.answered(agent, request)
-        self._send(agent, request)
+        self._seen.answered(agent, reply)
+        self._send(agent, reply)
 
     def agents(self) -> list[str]:
         """See `transport.AnalyzerEnd`."""
@@ -194,10 +195,10 @@ class ZmqAnalyzerEnd:
             self._send(message.agent, answer)
         return arrival
 
-    def _send(self, agent: str, request: Request) -> None:
+    def _send(self, agent: str, reply: Reply) -> None:
         if agent in self._route:
             try:
-                self._socket.send_multipart([self._route[agent], encode(request)], zmq.NOBLOCK)
+                self._socket.send_multipart([self._route[agent], encode(reply)], zmq.NOBLOCK)
             except zmq.ZMQError:  # full, or gone: it sends again when it is back
                 del self._route[agent]
 

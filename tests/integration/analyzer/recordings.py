@@ -24,7 +24,8 @@ from typing import IO, Any
 import msgspec
 
 from whichrank.agent.agent import Agent
-from whichrank.model.telemetry import Batch, Request
+from whichrank.model.commands import Reply
+from whichrank.model.telemetry import Batch
 from whichrank.ring.folder import JobFolder
 from whichrank.testbed.demo.injector import Injector
 from whichrank.testbed.demo.layout import Layout
@@ -154,7 +155,7 @@ class Recorder:
             time.sleep(0.005)
             for batch, is_new in end.receive():
                 told.append(Told(time.monotonic_ns(), batch))
-                end.reply(batch.agent, Request(4, batch.sequence, retell=is_new and batch.sequence > 1))
+                end.reply(batch.agent, Reply(4, batch.sequence, resend=is_new and batch.sequence > 1))
 
         try:
             deadline_s = time.monotonic() + START_LIMIT_S

@@ -103,7 +103,7 @@ def play(recording: Recording, world: World, config: AnalyzerConfig = CONFIG, ta
     while now_s <= end_s:
         while at < len(arrivals) and arrivals[at][0] <= now_s:
             analyzer.feed(arrivals[at][1], arrivals[at][0])
-            analyzer.requests(arrivals[at][1].agent)
+            analyzer.orders(arrivals[at][1].agent)
             at += 1
         outcome.words += [(now_s, incident) for incident in analyzer.tick(now_s)]
         now_s += config.tick_s

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from whichrank.server.times_file import read_times
 from whichrank.slow.link_watch import LOST
-from whichrank.surface.times_file import read_times
 from whichrank.testbed.bench.setup import Result, Setup
 from whichrank.testbed.bench.trial import Trial
 from whichrank.testbed.lab.network import can_be_here

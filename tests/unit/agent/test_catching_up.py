@@ -13,7 +13,8 @@ from rank_process import RankProcess
 from whichrank.agent import agent as agent_module
 from whichrank.agent.agent import Agent
 from whichrank.agent.outbox import PUT_BY_AT_ONCE
-from whichrank.model.telemetry import RECORD_TOLD, Batch, Request
+from whichrank.model.commands import Reply
+from whichrank.model.telemetry import RECORD_TOLD, Batch
 from whichrank.ring.folder import JobFolder
 from whichrank.wire.inprocess import InProcessAnalyzerEnd
 
@@ -38,7 +39,7 @@ class Behind:
         """What has come now; all of it is answered, and the answers are heard."""
         found = [arrival.batch for arrival in self.end.receive()]
         for batch in found:
-            self.end.reply(batch.agent, Request(credit, batch.sequence))
+            self.end.reply(batch.agent, Reply(credit, batch.sequence))
         self.agent._hear()
         return found
 

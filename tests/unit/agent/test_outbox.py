@@ -7,7 +7,8 @@ import pytest
 
 from whichrank.agent import outbox as outbox_module
 from whichrank.agent.outbox import MOST_EVENTS, PUT_BY_AT_ONCE, RESEND_AFTER_NS, Outbox
-from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo, Event, Request
+from whichrank.model.commands import Reply
+from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo, Event
 from whichrank.ring.reader import Rows
 
 STATES = Batch(1, "job", "a:1", "host", 0, 0, 0, -1, 1, ranks=b"states")
@@ -58,14 +59,14 @@ def test_credit() -> None:
     send(outbox)
     send(outbox)
     assert not outbox.may_send()
-    outbox.heard(Request(3, 1), 0)
+    outbox.heard(Reply(3, 1), 0)
     assert outbox.may_send()
     send(outbox)
     assert outbox.may_send()
     send(outbox)
     assert not outbox.may_send()
     # however little credit is given, one batch may go when all are answered
-    outbox.heard(Request(0, 4), 0)
+    outbox.heard(Reply(0, 4), 0)
     assert outbox.may_send()
 
 
@@ -78,7 +79,7 @@ def test_unanswered_is_sent_again_without_states() -> None:
     assert (again.sequence, counters(again), again.ranks) == (1, [1, 2], b"")
     assert outbox.to_resend(11 + RESEND_AFTER_NS) == []
     assert not outbox.is_empty()
-    outbox.heard(Request(1, 1), 20)
+    outbox.heard(Reply(1, 1), 20)
     assert outbox.is_empty()
     assert outbox.to_resend(10 * RESEND_AFTER_NS) == []
 
@@ -92,7 +93,7 @@ def test_new_analyzer_hears_what_the_old_one_may_not_have_told() -> None:
     send(outbox)
     outbox.add_records(records(2, first=3))
     send(outbox)
-    outbox.heard(Request(4, 2, retell=True), 0)
+    outbox.heard(Reply(4, 2, resend=True), 0)
     # THEN the next batch has the first one's items, not the second's, and all communicators
     batch = send(outbox)
     assert (batch.sequence, counters(batch), [e.text for e in batch.events]) == (3, [1, 2], ["a"])
@@ -109,7 +110,7 @@ def test_nobody_answers_so_one_batch_is_tried_and_then_all() -> None:
     for times in (2, 3):
         assert [batch.sequence for batch in outbox.to_resend(times * RESEND_AFTER_NS)] == [1]
     # and once it is answered the others follow at once
-    outbox.heard(Request(4, 1), 3 * RESEND_AFTER_NS + 1)
+    outbox.heard(Reply(4, 1), 3 * RESEND_AFTER_NS + 1)
     assert [batch.sequence for batch in outbox.to_resend(3 * RESEND_AFTER_NS + 2)] == [2, 3]
 
 
@@ -128,7 +129,7 @@ def test_records_that_are_told_at_once_are_not_packed(monkeypatch: pytest.Monkey
         for rank in range(8):
             outbox.add_records(records(1000, rank))
         assert not outbox.is_behind()
-        outbox.heard(Request(4, send(outbox).sequence), 0)
+        outbox.heard(Reply(4, send(outbox).sequence), 0)
 
 
 def test_what_is_put_by_is_told_in_order_and_once() -> None:
@@ -154,7 +155,7 @@ def test_what_is_put_by_is_told_in_order_and_once() -> None:
 
 def test_catching_up_leaves_credit_for_the_next_look() -> None:
     outbox = Outbox()
-    outbox.heard(Request(3, 0), 0)
+    outbox.heard(Reply(3, 0), 0)
     assert not outbox.may_catch_up()
     for _ in range(6):
         outbox.add_records(records(PUT_BY_AT_ONCE))
@@ -192,7 +193,7 @@ def test_new_analyzer_hears_the_old_records_before_those_put_by() -> None:
     send(outbox)
     outbox.add_records(records(PUT_BY_AT_ONCE, first=5))
     outbox.put_by()
-    outbox.heard(Request(4, 3, retell=True), 0)
+    outbox.heard(Reply(4, 3, resend=True), 0)
     told = [counter for _ in range(3) for counter in counters(send(outbox))]
     assert told == list(range(1, PUT_BY_AT_ONCE + 5))
 
@@ -231,7 +232,7 @@ def test_delay_bound_grows_while_nobody_answers() -> None:
     outbox = Outbox()
     assert outbox.delay_bound_ns(0) == -1
     send(outbox, now_ns=100)
-    outbox.heard(Request(4, 1), 150)
+    outbox.heard(Reply(4, 1), 150)
     assert outbox.delay_bound_ns(150) == 50
     send(outbox, now_ns=200)
     assert outbox.delay_bound_ns(1000) == 800
@@ -239,5 +240,5 @@ def test_delay_bound_grows_while_nobody_answers() -> None:
 
 def test_answer_to_an_unknown_sequence_is_no_error() -> None:
     outbox = Outbox()
-    outbox.heard(Request(4, 99), 0)
+    outbox.heard(Reply(4, 99), 0)
     assert outbox.round_trip_ns == -1

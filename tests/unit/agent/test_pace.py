@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from whichrank.agent.agent import Agent
+from whichrank.model.commands import Pace
 from whichrank.ring.folder import JobFolder
 from whichrank.wire.inprocess import InProcessAnalyzerEnd
 
@@ -35,7 +36,7 @@ def test_looks_at_connections_that_are_asked_for_do_not_count(tmp_path: Path, mo
     monkeypatch.setattr(agent, "_finish", lambda: None)
     for asked, counted in ((False, 3), (True, 0)):
         # WHEN it looks three times, asked for connections or not THEN only what it does by itself sets its pace
-        agent.looks, agent._asked_connections = 0, asked
+        agent.looks, agent._pace = 0, Pace(connections=asked)
         noted.clear()
         agent.run()
         assert len(noted) == counted

@@ -6,6 +6,7 @@ import numpy as np
 from batches import T0, WORLD, Node, S, analyzer, watch
 
 from whichrank.analyzer import Analyzer
+from whichrank.model.commands import TakeStacks
 from whichrank.model.incident import AT, RAISED_AT, Incident
 from whichrank.model.telemetry import Event
 
@@ -23,7 +24,7 @@ def contradiction() -> Node:
 
 
 def asked_of(a: Analyzer) -> list[int]:
-    return list(a.requests("a:1")["stacks_of"])
+    return [rank for order in a.orders("a:1") if isinstance(order, TakeStacks) for rank in order.ranks]
 
 
 def places(incident: Incident) -> dict[str | None, object]:

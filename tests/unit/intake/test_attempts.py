@@ -15,7 +15,7 @@ from whichrank.intake.log_time import UNTIMED, torch_time_s, torchrun_time_s
 from whichrank.intake.read import OF_LAST_ATTEMPT, read
 from whichrank.intake.recording import Recording
 from whichrank.model.incident import Incident
-from whichrank.surface.analyze import analyze
+from whichrank.server.analyze import analyze
 from whichrank.testbed.bench.dumps.cases import cases
 from whichrank.testbed.bench.dumps.played import dump_of, play
 

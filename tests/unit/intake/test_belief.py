@@ -12,7 +12,7 @@ from whichrank.intake.flight_dump import Dump, parse
 from whichrank.intake.read import _of_dumps
 from whichrank.intake.recording import Note
 from whichrank.model.incident import Cause, Incident
-from whichrank.surface.analyze import analyze
+from whichrank.server.analyze import analyze
 
 Entry = dict[str, Any]
 

@@ -29,7 +29,7 @@ from whichrank.errors import WhichrankError
 from whichrank.intake.flight_dump import parse
 from whichrank.intake.read import _of_dumps, look_into, read
 from whichrank.intake.recording import Note
-from whichrank.surface.analyze import analyze
+from whichrank.server.analyze import analyze
 from whichrank.testbed.bench.dumps.cases import cases
 from whichrank.testbed.bench.dumps.played import dump_of, play
 

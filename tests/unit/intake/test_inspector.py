@@ -17,7 +17,7 @@ from whichrank.intake.inspector_job import _iterations
 from whichrank.intake.read import read
 from whichrank.model.incident import Cause
 from whichrank.model.telemetry import RECORD_TOLD
-from whichrank.surface.analyze import analyze
+from whichrank.server.analyze import analyze
 
 RANKS = 8
 WORLD = "0x9e3779b97f4a7c15"

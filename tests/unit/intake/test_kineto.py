@@ -18,7 +18,7 @@ from whichrank.intake.kineto import read_trace
 from whichrank.intake.kineto_job import _exposed_ns
 from whichrank.intake.read import read
 from whichrank.model.incident import Cause
-from whichrank.surface.analyze import analyze
+from whichrank.server.analyze import analyze
 
 RECORDED = Path(__file__).parents[4] / "shared" / "data" / "kineto"
 

@@ -16,7 +16,7 @@ from whichrank.intake.logs import Log, read_log
 from whichrank.intake.ras import is_ras, read_ras
 from whichrank.intake.read import read
 from whichrank.model.incident import Cause, Incident
-from whichrank.surface.analyze import analyze
+from whichrank.server.analyze import analyze
 from whichrank.testbed.bench.dumps.cases import cases
 from whichrank.testbed.bench.dumps.compare import write_case
 

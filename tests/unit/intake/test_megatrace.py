@@ -12,7 +12,7 @@ from whichrank.intake.megatrace import read_megatrace
 from whichrank.intake.read import read
 from whichrank.model.incident import Incident
 from whichrank.model.kinds import Kind
-from whichrank.surface.analyze import analyze
+from whichrank.server.analyze import analyze
 from whichrank.surface.report.make import gather
 from whichrank.surface.report.page import page_of
 

@@ -14,7 +14,7 @@ from whichrank.intake.op_spans import COLUMNS, UNTRACED, Spans, batches_of, read
 from whichrank.intake.op_spans import _with_barriers as with_barriers
 from whichrank.intake.read import _of_spans, read
 from whichrank.model.incident import Cause, Incident
-from whichrank.surface.analyze import analyze
+from whichrank.server.analyze import analyze
 
 RECORDED = Path(__file__).parents[4] / "shared" / "data" / "what_if_AR"
 STEPS, MICROBATCHES, DP, PP = 12, 4, 4, 2

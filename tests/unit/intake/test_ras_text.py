@@ -10,7 +10,7 @@ from whichrank.errors import FormatError
 from whichrank.intake.ras import Ras, read_looks
 from whichrank.intake.ras_text import is_ras_text, read_ras_text
 from whichrank.intake.read import read
-from whichrank.surface.analyze import analyze
+from whichrank.server.analyze import analyze
 
 HEAD = """\
 NCCL version 2.26.2 compiled with CUDA 12.6

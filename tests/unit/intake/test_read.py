@@ -19,7 +19,7 @@ from whichrank.intake.read import look_into, read
 from whichrank.intake.recording import Note
 from whichrank.intake.workers import each
 from whichrank.model.incident import Incident
-from whichrank.surface.analyze import analyze
+from whichrank.server.analyze import analyze
 from whichrank.testbed.bench.dumps.cases import Case, cases
 from whichrank.testbed.bench.dumps.played import dump_of, play
 

@@ -11,7 +11,7 @@ from whichrank.intake.logs import read_log
 from whichrank.intake.read import read
 from whichrank.intake.watchdog import Watchdog
 from whichrank.model.incident import Cause, Incident
-from whichrank.surface.analyze import analyze
+from whichrank.server.analyze import analyze
 from whichrank.verdict.words.text import paragraph
 
 AT = "[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616]"

@@ -9,6 +9,7 @@ import pytest
 
 from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
+from whichrank.model.commands import Leave
 from whichrank.model.telemetry import RANK_ROW, VERSION, Batch, Launch, ProcessState
 from whichrank.store.admission import Admission, Standing
 
@@ -172,6 +173,8 @@ def test_what_was_taken_of_another_job_is_forgotten() -> None:
         analyzer.feed(batch("own", [0, 1], at_s=half / 2, world=2), half / 2)
         analyzer.feed(batch("stray", [2, 3], at_s=half / 2), half / 2)
     # THEN it is sent away, and of its ranks nothing is known
-    assert analyzer.requests("stray")["another_job"].fact == "world_size"
+    (order,) = analyzer.orders("stray")
+    assert isinstance(order, Leave)
+    assert order.because.fact == "world_size"
     assert analyzer.state.ranks.present.tolist() == [True, True, False, False]
-    assert "another_job" not in analyzer.requests("own")
+    assert not any(isinstance(order, Leave) for order in analyzer.orders("own"))

@@ -10,6 +10,7 @@ from batches import T0, Node, S, analyzer, comm_info
 from tests.unit.tcp_rows import dead_end, end
 
 from whichrank.analyzer import Analyzer
+from whichrank.model.commands import Pace, ProbePaths
 from whichrank.model.incident import Cause, Incident
 from whichrank.model.telemetry import TCP_ROW, Event, Probe
 from whichrank.store.paths import Paths
@@ -317,7 +318,7 @@ def test_a_node_that_falls_silent_is_knocked_at_before_anybody_waits_and_not_for
             if number < 2 or at_s <= 2.0:
                 fed(a, node, at_s, there[number])
         a.tick(T0 / S + at_s + 0.1)
-        if "10.0.0.2" in a.requests("a:1")["probe"]:
+        if any(isinstance(order, ProbePaths) and "10.0.0.2" in order.addresses for order in a.orders("a:1")):
             asked.append(at_s)
     # THEN the others knock once the silence is unusual, and no more when the agent must have ended
     assert asked
@@ -336,8 +337,7 @@ def test_a_link_in_doubt_asks_for_connections_and_for_nothing_else() -> None:
         # WHEN it is in doubt where one of their links is slow, or not
         a.slowness.links.in_doubt = in_doubt
         # THEN they are asked accordingly
-        asked = a.requests("a:1")
-        assert (asked["connections"], asked["closely"]) == (in_doubt, False)
+        assert a.orders("a:1") == [Pace(closely=False, connections=in_doubt)]
 
 
 def test_a_node_that_has_left_the_job_long_ago_is_not_blamed_for_a_later_hang() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from whichrank.errors import UsageError
+from whichrank.server.address import checked_address
 from whichrank.surface.cli import main
-from whichrank.surface.run.address import checked_address
 from whichrank.surface.run.session import Session
 from whichrank.testbed.bench import campaign, trial
 

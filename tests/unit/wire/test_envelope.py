@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import get_args
 
 import msgspec
 import numpy as np
@@ -12,7 +13,18 @@ from hypothesis import strategies as st
 
 from whichrank.errors import EnvelopeFormatError
 from whichrank.model import telemetry
-from whichrank.model.telemetry import Batch, CommInfo, Event, Request, Stack
+from whichrank.model.commands import (
+    Command,
+    Leave,
+    Order,
+    Pace,
+    ProbePaths,
+    Reply,
+    ReportAgain,
+    SampleThreads,
+    TakeStacks,
+)
+from whichrank.model.telemetry import AnotherJob, Batch, CommInfo, Event, Stack
 from whichrank.wire.envelope import MOST_BYTES, Farewell, Message, decode, encode
 
 COLUMNS = {
@@ -50,7 +62,14 @@ FULL = batch(
 )
 
 
-@pytest.mark.parametrize("message", [FULL, batch(), Request(4, 7, [1, 2], [3], 2.0, True, True), Farewell("host:1")])
+ORDERS: list[Order] = [
+    Pace(closely=True), TakeStacks((1, 2)), SampleThreads((3,), 2.0), ProbePaths(("10.0.0.1:29400",)), ReportAgain(),
+    Leave(AnotherJob("b", "rank", "3", "")),
+]  # fmt: skip
+REPLY = Reply(4, 7, resend=True, commands=tuple(Command(1 << 50 | i, order) for i, order in enumerate(ORDERS)))
+
+
+@pytest.mark.parametrize("message", [FULL, batch(), REPLY, Farewell("host:1")])
 def test_round_trip(message: Message) -> None:
     assert decode(encode(message)) == message
     assert decode(memoryview(encode(message))) == message
@@ -107,10 +126,28 @@ def test_unbounded_lists_and_texts_are_refused(changes: dict[str, object]) -> No
         decode(encode(batch(**changes)))
 
 
-def test_a_request_asks_for_few_short_addresses() -> None:
-    for probe in (["x" * 300], ["x"] * 20_000):
-        with pytest.raises(EnvelopeFormatError, match="probe"):
-            decode(encode(Request(4, 7, probe=probe)))
+def test_every_order_is_there() -> None:
+    assert {type(order) for order in ORDERS} == set(get_args(Order))
+
+
+@pytest.mark.parametrize(
+    "orders",
+    [
+        [ProbePaths(("x" * 300,))],
+        [ProbePaths(("x",) * 20_000)],
+        [TakeStacks((1,) * 20_000)],
+        [Leave(AnotherJob("x" * 300, "rank", "", ""))],
+        [ReportAgain()] * 300,
+    ],
+)
+def test_unbounded_commands_are_refused(orders: list[Order]) -> None:
+    with pytest.raises(EnvelopeFormatError, match=r"allowed|more than"):
+        decode(encode(Reply(4, 7, commands=tuple(Command(i, order) for i, order in enumerate(orders)))))
+
+
+def test_a_batch_gives_few_commands_back() -> None:
+    with pytest.raises(EnvelopeFormatError, match="obeyed"):
+        decode(encode(batch(obeyed=tuple(range(300)))))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 import zmq
 
 from whichrank.errors import UsageError, WhichrankError
-from whichrank.model.telemetry import Batch, Request
+from whichrank.model.commands import Command, Pace, Reply, TakeStacks
+from whichrank.model.telemetry import Batch
 from whichrank.wire import transport
 from whichrank.wire.inprocess import InProcessAnalyzerEnd
 from whichrank.wire.transport import AgentEnd, AnalyzerEnd
@@ -59,23 +60,24 @@ def arrivals(analyzer: AnalyzerEnd, count: int) -> list[tuple[int, bool]]:
     return found
 
 
-def heard(agent: AgentEnd) -> Request:
+def heard(agent: AgentEnd) -> Reply:
     poller = zmq.Poller()
     poller.register(agent.pollable(), zmq.POLLIN)
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
         assert time.monotonic() < deadline_s
         poller.poll(100)
-        if requests := agent.receive():
-            return requests[-1]
+        if replies := agent.receive():
+            return replies[-1]
 
 
 def test_batches_and_answers(ends: Pair) -> None:
     analyzer, agent = ends
     send(agent, batch(1))
     assert arrivals(analyzer, 1) == [(1, True)]
-    analyzer.reply("host:1", Request(4, 1, [3], closely=True))
-    assert heard(agent) == Request(4, 1, [3], closely=True)
+    reply = Reply(4, 1, commands=(Command(7, TakeStacks((3,))), Command(8, Pace(closely=True))))
+    analyzer.reply("host:1", reply)
+    assert heard(agent) == reply
     send(agent, batch(2))
     assert arrivals(analyzer, 1) == [(2, False)]
 
@@ -86,13 +88,13 @@ def test_nothing_is_taken_twice_or_out_of_turn(ends: Pair) -> None:
     for sequence in (1, 2):
         send(agent, batch(sequence))
     arrivals(analyzer, 2)
-    analyzer.reply("host:1", Request(4, 2, [5]))
+    analyzer.reply("host:1", Reply(4, 2, commands=(Command(7, TakeStacks((5,))),)))
     heard(agent)
     for sequence in (2, 4, 3):
         send(agent, batch(sequence))
-    # THEN only the third is taken, and the agent hears the last answer again, without its order to read stacks
+    # THEN only the third is taken, and the agent hears the last answer again, with the command that it may have missed
     assert arrivals(analyzer, 1) == [(3, False)]
-    assert heard(agent) == Request(4, 2)
+    assert heard(agent) == Reply(4, 2, commands=(Command(7, TakeStacks((5,))),))
 
 
 def test_agents_beyond_the_most_are_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +117,7 @@ def test_farewell(ends: Pair) -> None:
 
 
 def test_answer_to_nobody_is_no_error(ends: Pair) -> None:
-    ends[0].reply("nobody:1", Request(1, 1))
+    ends[0].reply("nobody:1", Reply(1, 1))
 
 
 def test_agent_without_analyzer_is_told_so_and_connects_later(tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ def command(job: str | None, connect: str | None, stay: bool, run_pid: int | Non
     """
     from whichrank.ring.end_signals import write_end_signal
     from whichrank.ring.folder import checked_job
+    from whichrank.server.address import checked_address
+    from whichrank.server.agent_process import leave, open_agent
+    from whichrank.server.another_job import sent_away
     from whichrank.surface.origin import named_by_origin
-    from whichrank.surface.run.address import checked_address
-    from whichrank.surface.run.agent_process import leave, open_agent
-    from whichrank.surface.run.another_job import sent_away
     from whichrank.surface.run.sender import let_in
 
     if job:

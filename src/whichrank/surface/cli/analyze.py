@@ -54,9 +54,9 @@ def _found(paths: tuple[Path, ...], note: Callable[[Note], None]) -> tuple[tuple
     with ended_at_once():
         from whichrank.intake.read import read
         from whichrank.intake.recording import Intake, Note
-        from whichrank.surface.analyze import analyze
+        from whichrank.server.analyze import analyze
+        from whichrank.server.replay import replay
         from whichrank.surface.cli.bench import progress_bar
-        from whichrank.surface.replay import replay
         from whichrank.surface.report.make import tape_in
 
     if tape := tape_in(paths):

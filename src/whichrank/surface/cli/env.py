@@ -22,9 +22,9 @@ def command(job: str | None, join: str | None) -> None:
     the others.
     """
     from whichrank.ring.folder import JobFolder, checked_job, remove_dead
+    from whichrank.server import environment
+    from whichrank.server.address import checked_address
     from whichrank.surface.origin import named_by_origin
-    from whichrank.surface.run import environment
-    from whichrank.surface.run.address import checked_address
 
     address = checked_address("--join", join) if join is not None else None
     job = job or environment.new_job_name()

@@ -27,7 +27,7 @@ def command(place: str, count: int, every_s: float, as_json: bool) -> int:
     from whichrank.errors import UsageError
     from whichrank.intake.ras import standing_still
     from whichrank.intake.read import of_counts
-    from whichrank.surface.analyze import analyze
+    from whichrank.server.analyze import analyze
     from whichrank.surface.ask_ras import looks, place_of
     from whichrank.surface.cli.bench import progress_bar
     from whichrank.surface.cli.why import exit_code_of, print_text

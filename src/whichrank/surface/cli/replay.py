@@ -25,10 +25,10 @@ def command(path: Path, methods: str, as_json: bool) -> int:
     """
     if methods:
         return _listen(path, methods, as_json)
+    from whichrank.server.incidents_file import FILE_NAME, read_incidents
+    from whichrank.server.replay import replay, tape_at
     from whichrank.surface.cli.why import EXIT_INCOMPLETE, exit_code_of, print_json, print_text
-    from whichrank.surface.incidents_file import FILE_NAME, read_incidents
     from whichrank.surface.pipe import reader_may_leave
-    from whichrank.surface.replay import replay, tape_at
 
     replayed = replay(path)
     with reader_may_leave():
@@ -52,8 +52,8 @@ def _listen(path: Path, methods: str, as_json: bool) -> int:
     import msgspec
 
     from whichrank.errors import UsageError
+    from whichrank.server.replay import settings_of, tape_at
     from whichrank.surface.pipe import reader_may_leave
-    from whichrank.surface.replay import settings_of, tape_at
     from whichrank.testbed.bench.methods.method import Limits
     from whichrank.testbed.bench.methods.score import METHODS, listen
     from whichrank.testbed.bench.methods.tables import TITLES

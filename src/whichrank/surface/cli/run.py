@@ -40,8 +40,8 @@ def command(
     with kept_from_new_threads():  # NumPy starts some
         from whichrank.config import Config, load_config
         from whichrank.errors import ConfigError
-        from whichrank.surface.run.address import checked_address, refuse_option
-        from whichrank.surface.run.environment import is_off
+        from whichrank.server.address import checked_address, refuse_option
+        from whichrank.server.environment import is_off
         from whichrank.surface.run.job import exit_like
         from whichrank.surface.run.session import Session
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from whichrank.model.incident import Incident
+    from whichrank.server.incidents_file import Reading
     from whichrank.surface.find_record import Found
-    from whichrank.surface.incidents_file import Reading
 
 EXIT_HANG, EXIT_SLOW, EXIT_INCOMPLETE = 3, 4, 5
 _COLOUR = {"alert": "red", "notice": "yellow"}

@@ -13,14 +13,14 @@ import numpy as np
 from whichrank.analyzer import Analyzer
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.intake.read import read
-from whichrank.surface.analyze import analyze, analyzed, analyzer_of
-from whichrank.surface.incidents_file import FILE_NAME, job_file, read_incidents
+from whichrank.server.analyze import analyze, analyzed, analyzer_of
+from whichrank.server.incidents_file import FILE_NAME, job_file, read_incidents
+from whichrank.server.replay import settings_of, tape_at
+from whichrank.server.times_file import read_times
 from whichrank.surface.redact import Redacted, redacted
-from whichrank.surface.replay import settings_of, tape_at
 from whichrank.surface.report.gather import MOST_SPANS, Gathered, Gatherer
 from whichrank.surface.report.scene import Scene
 from whichrank.surface.report.spans import SPAN
-from whichrank.surface.times_file import read_times
 from whichrank.wire.tape import Tape
 
 NOT_RECORDED: Final = (
@@ -140,7 +140,7 @@ def _of_tape(path: Path, most_spans: int) -> Source:
         now_s = entry.now_s
         if entry.batch is not None:
             analyzer.feed(entry.batch, now_s)
-            analyzer.requests(entry.batch.agent)
+            analyzer.orders(entry.batch.agent)
             if analyzer.admits(entry.batch.agent):
                 gatherer.see(entry.batch)
             continue

@@ -23,17 +23,17 @@ from whichrank.config import AnalyzerConfig, Config
 from whichrank.errors import SensorError, WhichrankError
 from whichrank.ring.end_signals import write_end_signal
 from whichrank.ring.folder import SOCKET_NAME, JobFolder, remove_dead
-from whichrank.surface.place import absolute
-from whichrank.surface.private_file import open_private
-from whichrank.surface.run import environment
-from whichrank.surface.run.address import checked_address
-from whichrank.surface.run.agent_process import AgentSupervisor
+from whichrank.server import environment
+from whichrank.server.address import checked_address
+from whichrank.server.agent_process import AgentSupervisor
+from whichrank.server.loop import AnalyzerLike, AnalyzerLoop
+from whichrank.server.place import absolute
+from whichrank.server.private_file import open_private
+from whichrank.server.record import JobSummary, Record, readable, utc_now
+from whichrank.server.taped import Taped, head_of
 from whichrank.surface.run.console import Console
 from whichrank.surface.run.job import Job
-from whichrank.surface.run.observation import AnalyzerLike, Observation
 from whichrank.surface.run.reach import Reach
-from whichrank.surface.run.record import JobSummary, Record, readable, utc_now
-from whichrank.surface.run.taped import Taped, head_of
 from whichrank.verdict.words.text import of_jobs
 from whichrank.wire.tape import FILE_NAME
 from whichrank.wire.zmq_transport import AddressInUseError, ZmqAnalyzerEnd, full_address, is_from_here_only
@@ -67,7 +67,7 @@ class Session:
         self._folder: JobFolder | None = None
         self._record: Record | None = None
         self._end: ZmqAnalyzerEnd | None = None
-        self._observation: Observation | None = None
+        self._loop: AnalyzerLoop | None = None
         self._join: AgentSupervisor | None = None
         self._reach: Reach | None = None
         self._faults = 0
@@ -169,8 +169,8 @@ class Session:
         if self._config.run.record and self._record:
             analyzer = self._taped(analyzer, self._record.folder, offset_s)
         tick_s = self._config.analyzer.tick_s
-        self._observation = Observation(end, analyzer, agent, tick_s, self._console, self._record)
-        self._observation.step()
+        self._loop = AnalyzerLoop(end, analyzer, agent, tick_s, self._console, self._record)
+        self._loop.step()
         if self._config.run.serve:
             address = end.addresses[-1]
             others = "start the others with --join"
@@ -222,14 +222,14 @@ class Session:
             return job.wait()
         poller = zmq.Poller()
         poller.register(pidfd, zmq.POLLIN)
-        if self._observation:
-            poller.register(self._observation.pollable(), zmq.POLLIN)
+        if self._loop:
+            poller.register(self._loop.pollable(), zmq.POLLIN)
         try:
             while (code := job.poll()) is None:
                 poller.poll(self._wait_ms())
-                if self._observation and not self._guarded(self._observation.step) and self._faults >= MOST_FAULTS:
-                    poller.unregister(self._observation.pollable())
-                    self._observation = None
+                if self._loop and not self._guarded(self._loop.step) and self._faults >= MOST_FAULTS:
+                    poller.unregister(self._loop.pollable())
+                    self._loop = None
                 if self._join:
                     self._join.step()
                     self._say_of_join(self._join)
@@ -245,8 +245,8 @@ class Session:
             self._reach = None
 
     def _wait_ms(self) -> int | None:
-        if self._observation:
-            return int(self._observation.wait_s() * 1000) + 1
+        if self._loop:
+            return int(self._loop.wait_s() * 1000) + 1
         return int(_JOIN_LOOK_S * 1000) if self._join else None
 
     def _conclude(self) -> None:
@@ -255,19 +255,19 @@ class Session:
             deadline_s = time.monotonic() + _JOIN_FLUSH_S
             while not self._join.end() and time.monotonic() < deadline_s:
                 time.sleep(0.02)
-        drained = self._observation is not None and self._guarded(self._observation.drain)
-        if self._observation:
-            self._observation.seen.fill(self._summary)
+        drained = self._loop is not None and self._guarded(self._loop.drain)
+        if self._loop:
+            self._loop.seen.fill(self._summary)
         if self._record:
             self._summary.incidents = self._record.incidents
             self._record.close(self._summary)
             if self._record.fault:
                 self._console.say(f"not all was written to {self._record.folder}: {self._record.fault}")
-        if self._observation and drained:
-            self._console.say(self._closing_line(self._observation))
+        if self._loop and drained:
+            self._console.say(self._closing_line(self._loop))
 
-    def _closing_line(self, observation: Observation) -> str:
-        ranks, world = len(observation.seen.ranks), observation.seen.world_size
+    def _closing_line(self, loop: AnalyzerLoop) -> str:
+        ranks, world = len(loop.seen.ranks), loop.seen.world_size
         if not ranks:
             return (
                 "no rank was seen: the command started no torch.distributed rank, or none that whichrank could watch"
@@ -275,7 +275,7 @@ class Session:
             )
         watched = f"watched {ranks} rank{'s' if ranks > 1 else ''}" + (f" of {world}" if world > ranks else "")
         watched += f"; {self._end_signal} asked the job to end" if self._end_signal else ""
-        alerts = len(observation.alerts)
+        alerts = len(loop.alerts)
         if not alerts:
             return f"{watched}; no alert"
         where = f"; read again: whichrank why {shlex.quote(str(self._record.folder))}" if self._record else ""

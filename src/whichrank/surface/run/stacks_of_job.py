@@ -27,7 +27,7 @@ from whichrank.model.incident import Incident
 from whichrank.model.telemetry import Stack
 from whichrank.ring.folder import JobFolder, base_folder, job_folders
 from whichrank.ring.reader import RingReader
-from whichrank.surface.incidents_file import FILE_NAME, read_incidents
+from whichrank.server.incidents_file import FILE_NAME, read_incidents
 from whichrank.surface.watch.job import BEING_MADE_S, age_s
 from whichrank.surface.watch.words import printable
 from whichrank.verdict.words.amounts import ranges

@@ -26,8 +26,8 @@ from whichrank.model.rows import SENSOR_NAMES
 from whichrank.model.telemetry import CommInfo
 from whichrank.ring.folder import JobFolder
 from whichrank.ring.reader import Scratch
-from whichrank.surface.incidents_file import FILE_NAME, job_of, read_incidents
-from whichrank.surface.times_file import read_times
+from whichrank.server.incidents_file import FILE_NAME, job_of, read_incidents
+from whichrank.server.times_file import read_times
 from whichrank.surface.watch.communicators import communicators_now
 from whichrank.surface.watch.frame import JobNow, Mark
 from whichrank.surface.watch.iterations import Iterations

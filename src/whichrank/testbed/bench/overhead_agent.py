@@ -25,7 +25,8 @@ from typing import Final
 
 from whichrank.agent.processes import read
 from whichrank.errors import SensorError
-from whichrank.model.telemetry import Batch, Request
+from whichrank.model.commands import Reply
+from whichrank.model.telemetry import Batch
 from whichrank.ring.folder import JobFolder
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
 
@@ -130,7 +131,7 @@ def _take(end: ZmqAnalyzerEnd, seconds: float) -> list[Batch]:
     deadline_s = time.monotonic() + seconds
     while (left_s := deadline_s - time.monotonic()) > 0:
         for batch, _ in end.receive(left_s):
-            end.reply(batch.agent, Request(_CREDIT, batch.sequence))
+            end.reply(batch.agent, Reply(_CREDIT, batch.sequence))
             taken.append(batch)
     return taken
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Final
 
+from whichrank.model.exception_text import place_apart
 from whichrank.model.incident import (
     AT,
     RAISED_AT,
@@ -187,6 +188,8 @@ def _value(item: Evidence) -> str:
     if isinstance(item.value, bool):
         return "yes" if item.value else "no"
     if isinstance(item.value, str):
+        if item.what == "exception":
+            return place_apart(item.value)
         return f"{item.value} {item.unit}" if item.unit else item.value
     if item.unit in ("B", "bytes"):
         return size(item.value)

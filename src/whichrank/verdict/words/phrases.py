@@ -7,16 +7,15 @@ work itself". Each piece has a present and a past: what is over is told in the p
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from whichrank.model.exception_text import split_place
 from whichrank.model.incident import SKEWED, Cause, Culprit, Evidence, Incident, Link, Reason, tells_place
 from whichrank.verdict.words.amounts import MOST_LISTED, count, ranges, rest
 from whichrank.verdict.words.raised_alike import raised_alike
 from whichrank.verdict.words.tense import past
 
-_PLACE: Final = re.compile(r"[^:]+:\d+")
 MOST_CHARACTERS: Final = 120
 """Of a message of the job in a headline."""
 
@@ -429,10 +428,8 @@ def why_of(incident: Incident, culprit: Culprit) -> str:
 
 def cut(text: str, most: int = MOST_CHARACTERS) -> str:
     """A text in short: cut between two words, with a sign of it, and without the folder of the place that ends it."""
-    what, at, place = text.rpartition(" at ")
-    if at and _PLACE.fullmatch(place):
-        return f"{_cut(what, most)} at {place.rpartition('/')[2]}"
-    return _cut(text, most)
+    what, place = split_place(text)
+    return f"{_cut(what, most)} at {place.rpartition('/')[2]}" if place else _cut(what, most)
 
 
 def _cut(text: str, most: int) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from typing import Final
 
+from whichrank.model.exception_text import split_place
 from whichrank.model.incident import IN_OPERATION, RAISED_ALIKE, Cause, Incident, Reason
 
-_PLACE: Final = re.compile(r" at (\S+:\d+)$")
 _MOST_TEXT: Final = 120
 """Characters of the exception in the sentence; the evidence has the whole."""
 
@@ -22,11 +21,10 @@ def raised_alike(incident: Incident) -> str:
     if alike is None or not texts:
         return ""
     of_all, in_operation, _ = (alike.where or "").removeprefix("of ").partition(IN_OPERATION)
-    place = _PLACE.search(texts[0])
-    text = texts[0][: place.start()] if place else texts[0]
+    text, place = split_place(texts[0])
     if len(texts) > 1:
         text = text.partition(":")[0]
-    where = f"{',' * (len(texts) == 1)} at {place[1].rpartition('/')[2]}" if place else ""
+    where = f"{',' * (len(texts) == 1)} at {place.rpartition('/')[2]}" if place else ""
     said = f"raised {textwrap.shorten(text, _MOST_TEXT, placeholder=' …')}{where}"
     if len(texts) > 1:
         said += ", with texts that differ"

@@ -87,7 +87,8 @@ def since_when(incident: Incident) -> str:
     lasted = duration((incident.ended - begun).total_seconds()) if incident.ended and incident.ended > begun else ""
     is_one = incident.victims.count == 1
     if incident.kind == "failed":
-        return f"it happened at {_utc(begun)}{_affected(incident)}{_and_the_job(incident)}"
+        happened = "was found" if incident.cause == Cause.INCONSISTENT and not incident.op else "happened"
+        return f"it {happened} at {_utc(begun)}{_affected(incident)}{_and_the_job(incident)}"
     until = " until the job ended" if incident.status == "final" else ""
     if incident.cause == Cause.IMBALANCE or not incident.victims.count:
         return f"it lasted for {lasted}, from {_utc(begun)}{until}" if lasted else f"it began at {_utc(begun)}"
@@ -99,7 +100,8 @@ def since_when(incident: Incident) -> str:
     if over:
         what = what.replace("been", "was" if is_one else "were")
         if incident.kind == "slow":
-            return f"{_victims(incident)} {what} from {_utc(begun)}{until}{f', {lasted} in all' * bool(lasted)}"
+            later = f", {lasted} later" if lasted else ""
+            return f"{_victims(incident)} {what} from {_utc(begun)}{until or ' until it was over'}{later}"
         return f"{_victims(incident)} {what}{f' for {lasted},' if lasted else ''} from {_utc(begun)}{until}"
     return f"{_victims(incident)} {'has' if is_one else 'have'} {what} since {_utc(begun)}"
 

@@ -28,7 +28,7 @@ def words_of(tape: Path) -> list[Word]:
         begun_s = time.perf_counter()
         if entry.batch is not None:
             analyzer.feed(entry.batch, entry.now_s)
-            analyzer.requests(entry.batch.agent)
+            analyzer.orders(entry.batch.agent)
             continue
         said = analyzer.tick(entry.now_s) if entry.kind == "tick" else analyzer.finish(entry.now_s)
         took_ms = 1e3 * (time.perf_counter() - begun_s)

@@ -20,10 +20,10 @@ from whichrank.agent.agent import Agent
 from whichrank.agent.processes import read
 from whichrank.errors import UsageError
 from whichrank.ring.folder import SOCKET_NAME, JobFolder, base_folder, checked_job
-from whichrank.surface.private_file import open_private
-from whichrank.surface.run.address import checked_address
-from whichrank.surface.run.another_job import AnotherJobError
-from whichrank.surface.run.environment import FOLDER, PRELOAD
+from whichrank.server.address import checked_address
+from whichrank.server.another_job import AnotherJobError
+from whichrank.server.environment import FOLDER, PRELOAD
+from whichrank.server.private_file import open_private
 from whichrank.wire.zmq_transport import ZmqAgentEnd
 
 _LIVED_S: Final = 10.0

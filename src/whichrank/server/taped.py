@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from whichrank.config import AnalyzerConfig
 from whichrank.errors import EnvelopeFormatError
+from whichrank.model.commands import Order
 from whichrank.model.incident import Incident, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import Batch
-from whichrank.surface.run.observation import AnalyzerLike
+from whichrank.server.loop import AnalyzerLike
 from whichrank.wire.tape import Head, TapeWriter
 
 
@@ -46,9 +47,9 @@ class Taped:
         self._keep("tick", now_s)
         return self._analyzer.tick(now_s)
 
-    def requests(self, agent: str) -> dict[str, Any]:
+    def orders(self, agent: str) -> list[Order]:
         """What this agent is asked."""
-        return self._analyzer.requests(agent)
+        return self._analyzer.orders(agent)
 
     def finish(self, now_s: float) -> list[Incident]:
         """Nothing more comes; incidents that changed."""

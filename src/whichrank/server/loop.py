@@ -1,4 +1,4 @@
-"""The analyzer's loop: take batches, feed, tick, answer, write and say what was found.
+"""The loop around a live analyzer: take batches, feed, tick, answer with commands, write and say what was found.
 
 It runs in the process of `whichrank run`, between two waits for the job. It owns the agent of this node; with `--serve`
 the agents of other machines come to the same end.
@@ -7,20 +7,18 @@ the agents of other machines come to the same end.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-import numpy as np
-
-from whichrank.model.codes import SensorState
+from whichrank.model.commands import Leave, Order, Reply
 from whichrank.model.incident import Incident, Spent
 from whichrank.model.links import LinkRate
-from whichrank.model.rows import SENSOR_NAMES
-from whichrank.model.telemetry import AnotherJob, Batch, Request
-from whichrank.surface.run.agent_process import AgentSupervisor
-from whichrank.surface.run.another_job import said_where_it_listens
-from whichrank.surface.run.console import Console
-from whichrank.surface.run.record import JobSummary, Record
+from whichrank.model.telemetry import AnotherJob, Batch
+from whichrank.server.agent_process import AgentSupervisor
+from whichrank.server.another_job import said_where_it_listens
+from whichrank.server.commands import Commands
+from whichrank.server.record import Record
+from whichrank.server.roster import Roster
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
 
 MOST_OF_A_NOTE: Final = 300
@@ -43,8 +41,8 @@ class AnalyzerLike(Protocol):
     def tick(self, now_s: float) -> list[Incident]:
         """Time goes on; incidents that changed."""
 
-    def requests(self, agent: str) -> dict[str, Any]:
-        """What this agent is asked: fields of `Request`."""
+    def orders(self, agent: str) -> list[Order]:
+        """What this agent is asked now."""
 
     def finish(self, now_s: float) -> list[Incident]:
         """Nothing more comes; incidents that changed."""
@@ -62,70 +60,18 @@ class AnalyzerLike(Protocol):
         """What goes from rank to rank between nodes, the slowest first; empty while that is not known."""
 
 
-@dataclass
-class _SeenByAgent:
-    """What one agent has told of its ranks."""
+class Says(Protocol):
+    """Who says to the user what is found, and what fails."""
 
-    host: str
-    world_size: int = 0
-    sensors: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """c10d and socket."""
-    lost: dict[int, int] = field(default_factory=dict)
+    def say(self, sentence: str) -> None:
+        """A sentence of ours."""
 
-
-class Roster:
-    """Which ranks and hosts were seen, for the closing line and for job.json."""
-
-    def __init__(self) -> None:
-        self.world_size = 0
-        self._of_agent: dict[str, _SeenByAgent] = {}
-
-    def note(self, batch: Batch) -> None:
-        """Take what a batch says of its ranks."""
-        rows = batch.rank_rows()
-        if not rows.size:
-            return
-        known = self._of_agent.setdefault(batch.agent, _SeenByAgent(batch.host))
-        known.world_size = max(known.world_size, int(rows["world_size"].max()))
-        self.world_size = max(known.world_size for known in self._of_agent.values())
-        for rank, c10d, socket, lost in zip(
-            rows["rank"].tolist(),
-            rows["c10d_state"].tolist(),
-            rows["socket_state"].tolist(),
-            rows["lost_records"].tolist(),
-            strict=True,
-        ):
-            known.sensors[rank] = (c10d, socket)
-            known.lost[rank] = lost
-
-    def forget(self, agent: str) -> None:
-        """It was of another job."""
-        self._of_agent.pop(agent, None)
-        self.world_size = max((known.world_size for known in self._of_agent.values()), default=0)
-
-    @property
-    def ranks(self) -> list[int]:
-        """Ranks in order."""
-        return sorted(self._sensors())
-
-    def _sensors(self) -> dict[int, tuple[int, int]]:
-        """By rank, as told last."""
-        return {rank: states for known in self._of_agent.values() for rank, states in known.sensors.items()}
-
-    def fill(self, summary: JobSummary) -> None:
-        """Put it into `job.json`."""
-        summary.hosts = list(dict.fromkeys(known.host for known in self._of_agent.values()))
-        summary.ranks = self.ranks
-        summary.world_size = self.world_size or None
-        summary.lost_records = sum(sum(known.lost.values()) for known in self._of_agent.values())
-        states = np.array(list(self._sensors().values()), dtype=int).reshape(-1, 2)
-        for place, name in enumerate(SENSOR_NAMES[:2]):
-            counts = {state.name.lower(): int((states[:, place] == state).sum()) for state in SensorState}
-            summary.sensors[name] = {state: count for state, count in counts.items() if count}
+    def incident(self, incident: Incident) -> None:
+        """One that is new or has changed."""
 
 
-class Observation:
-    """One analyzer with the agents that tell it.
+class AnalyzerLoop:
+    """One analyzer with the agents that report to it.
 
     Args:
         end: Where agents come.
@@ -142,7 +88,7 @@ class Observation:
         analyzer: AnalyzerLike,
         agent: AgentSupervisor,
         tick_s: float,
-        console: Console,
+        console: Says,
         record: Record | None,
     ) -> None:
         self.seen = Roster()
@@ -157,6 +103,7 @@ class Observation:
         self._is_slowness_over = False
         self._has_news = False
         self._heard_s: dict[str, float] = {}
+        self._commands = Commands()
         self._said_no_agent = False
         self._sent_away: set[str] = set()
         self._said_another_job: set[str] = set()
@@ -215,19 +162,21 @@ class Observation:
         for batch, is_new in self._end.receive(wait_s):
             now_s = time.monotonic()
             self._heard_s[batch.agent], self._has_news = now_s, True
-            asked: dict[str, Any] = {}
+            orders: Sequence[Order] = ()
             try:
                 if batch.agent not in self._sent_away:
                     self.seen.note(batch)
                     self._say_notes(batch)
                 self._analyzer.feed(batch, now_s)
-                asked = self._analyzer.requests(batch.agent)
-                if other := asked.get("another_job"):
-                    self._send_away(batch, other)
+                orders = self._analyzer.orders(batch.agent)
+                for order in orders:
+                    if isinstance(order, Leave):
+                        self._send_away(batch, order.because)
             except Exception as error:
                 faults.append(error)
-            retell = asked.pop("retell", False) or (is_new and batch.sequence > 1)
-            self._end.reply(batch.agent, Request(CREDIT, batch.sequence, retell=retell, **asked))
+            commands = self._commands.give(batch.agent, orders, batch.obeyed)
+            again = is_new and batch.sequence > 1
+            self._end.reply(batch.agent, Reply(CREDIT, batch.sequence, resend=again, commands=commands))
         if faults:
             raise faults[0]
 

@@ -9,8 +9,8 @@ import pytest
 
 from whichrank.model.incident import Spent
 from whichrank.model.links import LinkRate
-from whichrank.surface.run.record import JobSummary, Record, utc_now
-from whichrank.surface.times_file import MOST_BYTES, TIMES_FILE, encode_times, read_times
+from whichrank.server.record import JobSummary, Record, utc_now
+from whichrank.server.times_file import MOST_BYTES, TIMES_FILE, encode_times, read_times
 
 TIMES = tuple(Spent(rank=rank, own_s=0.1 * rank, transfer_s=0.01, waiting_s=0.0) for rank in (0, 3))
 LINKS = (

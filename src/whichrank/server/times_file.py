@@ -9,7 +9,7 @@ import msgspec
 
 from whichrank.model.incident import Spent
 from whichrank.model.links import LinkRate
-from whichrank.surface.regular_file import open_regular
+from whichrank.server.regular_file import open_regular
 
 TIMES_FILE: Final = "times.json"
 MOST_BYTES: Final = 1 << 20

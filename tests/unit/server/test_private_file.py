@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from whichrank.model.incident import Spent
-from whichrank.surface.private_file import make_private, open_private, write_private
-from whichrank.surface.run.record import JobSummary, Record, utc_now
+from whichrank.server.private_file import make_private, open_private, write_private
+from whichrank.server.record import JobSummary, Record, utc_now
 from whichrank.wire.tape import Head, TapeWriter
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from whichrank.errors import IncidentFormatError, IncompleteDataError, WhichrankError
 from whichrank.model.incident import SCHEMA, Incident, decode_incident
-from whichrank.surface.regular_file import open_regular
+from whichrank.server.regular_file import open_regular
 
 FILE_NAME = "incidents.jsonl"
 JOB_FILE = "job.json"

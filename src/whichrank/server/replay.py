@@ -81,10 +81,10 @@ def settings_of(tape: Tape, path: Path) -> AnalyzerConfig:
 
 
 def _told(analyzer: Analyzer, entry: Entry) -> Iterator[Incident]:
-    """Make one call as it was made; after a batch the agent's requests were taken, which has effects too."""
+    """Make one call as it was made; after a batch the orders to its agent were taken, which has effects too."""
     if entry.batch is not None:
         analyzer.feed(entry.batch, entry.now_s)
-        analyzer.requests(entry.batch.agent)
+        analyzer.orders(entry.batch.agent)
     elif entry.kind == "tick":
         yield from analyzer.tick(entry.now_s)
     else:

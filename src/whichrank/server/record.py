@@ -19,9 +19,9 @@ import msgspec
 from whichrank.errors import WhichrankError
 from whichrank.model.incident import Incident, Spent, encode_incident
 from whichrank.model.links import LinkRate
-from whichrank.surface.incidents_file import FILE_NAME, JOB_FILE, job_of, read_incidents
-from whichrank.surface.private_file import make_private, open_private, write_private
-from whichrank.surface.times_file import TIMES_FILE, encode_times
+from whichrank.server.incidents_file import FILE_NAME, JOB_FILE, job_of, read_incidents
+from whichrank.server.private_file import make_private, open_private, write_private
+from whichrank.server.times_file import TIMES_FILE, encode_times
 
 _MOST_KEPT = 1000
 

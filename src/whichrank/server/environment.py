@@ -12,7 +12,7 @@ from pathlib import Path
 from whichrank.errors import NativeLibraryError
 from whichrank.ring.folder import JobFolder
 from whichrank.sensors.native import SOCKET, native_path
-from whichrank.surface.place import absolute
+from whichrank.server.place import absolute
 
 JOB, FOLDER, CONNECT, DISABLE = "WHICHRANK_JOB", "WHICHRANK_DIR", "WHICHRANK_CONNECT", "WHICHRANK_DISABLE"
 PRELOAD = "LD_PRELOAD"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
+from whichrank.model.commands import Order, Reply
 from whichrank.model.incident import Incident, Spent
 from whichrank.model.links import LinkRate
-from whichrank.model.telemetry import VERSION, Batch, Request
-from whichrank.surface.run import observation
-from whichrank.surface.run.agent_process import AgentSupervisor
-from whichrank.surface.run.console import Console
-from whichrank.surface.run.observation import QUIET_TICK_S, Observation
+from whichrank.model.telemetry import VERSION, Batch
+from whichrank.server import loop
+from whichrank.server.agent_process import AgentSupervisor
+from whichrank.server.loop import QUIET_TICK_S, AnalyzerLoop, Says
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
 
 TICK_S = 0.25
@@ -27,14 +27,14 @@ class End:
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Batch, bool]] = []
-        self.replies: list[Request] = []
+        self.replies: list[Reply] = []
 
     def receive(self, _wait_s: float) -> list[tuple[Batch, bool]]:
         told, self.waiting = self.waiting, []
         return told
 
-    def reply(self, _agent: str, request: Request) -> None:
-        self.replies.append(request)
+    def reply(self, _agent: str, reply: Reply) -> None:
+        self.replies.append(reply)
 
 
 class Looks:
@@ -54,8 +54,8 @@ class Looks:
         self.at.append(now_s)
         return []
 
-    def requests(self, _agent: str) -> dict[str, Any]:
-        return {}
+    def orders(self, _agent: str) -> list[Order]:
+        return []
 
     def finish(self, _now_s: float) -> list[Incident]:
         return []
@@ -78,22 +78,22 @@ class Agent:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, as its only element."""
     now = [100.0]
-    monkeypatch.setattr(observation.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
     return now
 
 
 def test_it_looks_when_something_was_told_and_seldom_otherwise(clock: list[float]) -> None:
     # GIVEN a run that is stepped through ten times a second, and an agent that tells twice in the first second
     end, looks = End(), Looks()
-    seen = Observation(
-        cast(ZmqAnalyzerEnd, end), looks, cast(AgentSupervisor, Agent()), TICK_S, cast(Console, None), None
+    running = AnalyzerLoop(
+        cast(ZmqAnalyzerEnd, end), looks, cast(AgentSupervisor, Agent()), TICK_S, cast(Says, None), None
     )
-    seen.step()
+    running.step()
     for tenth in range(1, 41):
         clock[0] = 100 + tenth / 10
         if tenth in (4, 5):
             end.waiting.append((BATCH, True))
-        seen.step()
+        running.step()
 
     # THEN there is one look at once, one as soon as the first is old enough, and one a second after that
     assert looks.at == pytest.approx([100.0, 100.4, 100.7, 101.7, 102.7, 103.7])
@@ -102,17 +102,17 @@ def test_it_looks_when_something_was_told_and_seldom_otherwise(clock: list[float
 
 def test_the_wait_ends_when_the_next_look_is_due_or_the_agent_may_need_us(clock: list[float]) -> None:
     end, looks = End(), Looks()
-    seen = Observation(
-        cast(ZmqAnalyzerEnd, end), looks, cast(AgentSupervisor, Agent()), TICK_S, cast(Console, None), None
+    running = AnalyzerLoop(
+        cast(ZmqAnalyzerEnd, end), looks, cast(AgentSupervisor, Agent()), TICK_S, cast(Says, None), None
     )
-    seen.step()
-    assert seen.wait_s() == pytest.approx(TICK_S)
+    running.step()
+    assert running.wait_s() == pytest.approx(TICK_S)
     clock[0] += QUIET_TICK_S - 0.1
-    assert seen.wait_s() == pytest.approx(0.1)
-    seen.step()
+    assert running.wait_s() == pytest.approx(0.1)
+    running.step()
     clock[0] += 0.1
-    seen.step()
+    running.step()
     clock[0] += 0.1
     end.waiting.append((BATCH, True))
-    seen.step()
-    assert seen.wait_s() == pytest.approx(TICK_S - 0.1)
+    running.step()
+    assert running.wait_s() == pytest.approx(TICK_S - 0.1)

@@ -1,0 +1,75 @@
+"""What a server asks of agents: typed orders, and commands, which are orders on their way to one agent.
+
+A command has a number. Its agent obeys it once and gives the number back with its next batch; until then the server
+sends the command again. So an answer that is lost, or an agent that was slow to hear, loses no order.
+
+To add an order: its struct here and in `Order`, its bound in `wire.envelope`, and what obeys it in `agent.agent`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from whichrank.model.telemetry import AnotherJob
+
+
+class Pace(msgspec.Struct, frozen=True, tag="pace"):
+    """How often to read. It holds until the next one."""
+
+    closely: bool = False
+    """Read everything more often: something is suspected."""
+    connections: bool = False
+    """Read connections more often: a link may be slow."""
+
+
+class TakeStacks(msgspec.Struct, frozen=True, tag="stacks"):
+    """Read the stacks of these ranks now."""
+
+    ranks: tuple[int, ...]
+
+
+class SampleThreads(msgspec.Struct, frozen=True, tag="samples"):
+    """Sample the thread that trains of these ranks, for so many seconds."""
+
+    ranks: tuple[int, ...]
+    seconds: float
+
+
+class ProbePaths(msgspec.Struct, frozen=True, tag="probes"):
+    """Connect to these addresses of other nodes now, and report what comes of it."""
+
+    addresses: tuple[str, ...]
+
+
+class ReportAgain(msgspec.Struct, frozen=True, tag="again"):
+    """Report all communicators and states again: what was sent before was not taken."""
+
+
+class Leave(msgspec.Struct, frozen=True, tag="leave"):
+    """End: this agent watches another job, so nothing that it sends is taken."""
+
+    because: AnotherJob
+
+
+Order = Pace | TakeStacks | SampleThreads | ProbePaths | ReportAgain | Leave
+
+
+class Command(msgspec.Struct, frozen=True):
+    """An order to one agent."""
+
+    number: int
+    """By which it is known to both; no other command has it, of an earlier server neither."""
+    order: Order
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The server's answer to a batch."""
+
+    credit: int
+    """Batches that the agent may send before it hears again."""
+    acknowledged: int
+    """Sequence of the batch that this answers."""
+    resend: bool = False
+    """Send what was not acknowledged again, and all communicators: the server is a new one."""
+    commands: tuple[Command, ...] = ()
+    """All that the agent has not given back yet."""
