@@ -61,8 +61,8 @@ class Cost:
         if not self.has_others:
             return f"it makes an iteration take {_ms(self.now_s)} instead of {_ms(self.best_s)}"
         return (
-            f"an iteration takes {_ms(self.now_s)}; {_ms(self.best_s)} without slow ranks, "
-            f"{_ms(self.alone_s)} with no slow rank but this one"
+            f"an iteration takes {_ms(self.now_s)} ({_ms(self.best_s)} without slow ranks, "
+            f"{_ms(self.alone_s)} with this slow rank alone)"
         )
 
     def evidence(self) -> tuple[Evidence, ...]:
