@@ -22,7 +22,7 @@ ARROWS: dict[str, set[str]] = {
     "transport": {"model", "locate", "store"},
     "slow": {"model", "detect", "locate", "store", "transport"},
     "hang": {"model", "detect", "locate", "store", "transport"},
-    "verdict": {"model", "store"},
+    "verdict": {"model", "detect", "store"},
     "analyzer": {"model", "detect", "locate", "store", "transport", "slow", "hang", "verdict", "config"},
     "sensors": {"model", "ring", "config"},
     "agent": {"model", "ring", "sensors", "wire", "config"},

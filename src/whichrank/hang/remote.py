@@ -244,7 +244,9 @@ def _is_waited_for(waits: list[Wait], rank: int) -> str:
     count = (
         f"{len(waiting)} ranks wait" if len(waiting) > 1 else f"rank {waiting[0]} waits" if waiting else "others wait"
     )
-    what = "a remote call" if any(w.is_call for w in waits) else "a message outside of any operation"
+    what = "a message outside of any operation"
+    if any(w.is_call for w in waits):
+        what = "a remote call" if len(waiting) == 1 else "remote calls"
     return f"it has not answered {what} for which {count}"
 
 

@@ -240,7 +240,7 @@ class Rounds:
         noun = "an operation" if count == 1 else f"{count} operations"
         why = f"it {did} {noun} on {group}; {skew.witness} did not"
         iteration = diagnosis.history.steps.iteration_of(skew.rank, skew.edit.ordinal)
-        since = "since" if iteration is None else f"after iteration {iteration}"
+        since = "that was written since" if iteration is None else f"of iteration {iteration} or later"
         return Finding(
             cause=Cause.INCONSISTENT,
             kind="failed",
@@ -255,7 +255,7 @@ class Rounds:
                 Evidence(what=SKEWED + did, value=count, where=f"rank {skew.rank}, {group}"),
                 Evidence(what="iterations completed since", value=skew.iterations_since),
             ),
-            next=(f"use no checkpoint that was written {since}: results on {group} are wrong from then on",),
+            next=(f"use no checkpoint {since}: from then on results on {group} are wrong",),
             complete=diagnosis.complete(picture),
         )
 

@@ -56,22 +56,33 @@ class Cost:
     alone_s: float
     has_others: bool
 
-    def words(self) -> str:
+    def words(self, rank: int) -> str:
         """For people."""
         if not self.has_others:
             return f"it makes an iteration take {_ms(self.now_s)} instead of {_ms(self.best_s)}"
         return (
-            f"an iteration takes {_ms(self.now_s)} ({_ms(self.best_s)} without slow ranks, "
-            f"{_ms(self.alone_s)} with this slow rank alone)"
+            f"an iteration takes {_ms(self.now_s)} ({_ms(self.best_s)} if no rank were slow, "
+            f"{_ms(self.alone_s)} if rank {rank} were the only slow one)"
         )
 
-    def evidence(self) -> tuple[Evidence, ...]:
+    def evidence(self, rank: int) -> tuple[Evidence, ...]:
         """The numbers."""
         now = Evidence(what="iteration", value=_round(self.now_s), unit="s")
         if not self.has_others:
-            return now, Evidence(what="iteration if it were not slow", value=_round(self.best_s), unit="s")
+            return now, Evidence(
+                what="iteration if this rank were not slow", value=_round(self.best_s), unit="s", where=f"rank {rank}"
+            )
         best = Evidence(what="iteration if no rank were slow", value=_round(self.best_s), unit="s")
-        return now, best, Evidence(what="iteration if only this one were slow", value=_round(self.alone_s), unit="s")
+        return (
+            now,
+            best,
+            Evidence(
+                what="iteration if this rank were the only slow one",
+                value=_round(self.alone_s),
+                unit="s",
+                where=f"rank {rank}",
+            ),
+        )
 
 
 def key_of(rank: int) -> str:
@@ -111,6 +122,11 @@ def of_rank(
     own_s = times[0].own_s
     usual_s = float(np.median([t.own_s for t in times[1:]])) if suspect.against == "peers" else suspect.usual_s
     in_its_position = f"the median of the {peers} other ranks" if peers > 1 else "that of the other rank"
+    compared_with = {
+        "past": "before",
+        "ring": "of the others round its ring",
+        "peers": "of its peer" if peers == 1 else "of its peers",
+    }[suspect.against]
     against = {
         "past": "that of before",
         "ring": "that of the others round its ring",
@@ -123,18 +139,13 @@ def of_rank(
         )
     else:
         times_usual = f", {_ratio(own_s, usual_s)} times {against}" if usual_s > 0 else ""
-        why = f"it takes {_ms(own_s)} of own time per iteration{times_usual}; {cost.words()}"
+        why = f"it takes {_ms(own_s)} of own time per iteration{times_usual}; {cost.words(rank)}"
     evidence = [
         Evidence(what="own time per iteration", value=own_s, unit="s", where=where),
-        Evidence(
-            what="usual own time",
-            value=_round(usual_s),
-            unit="s",
-            where="its peer" if suspect.against == "peers" and peers == 1 else f"its {suspect.against}",
-        ),
-        *cost.evidence(),
+        Evidence(what=f"own time {compared_with}", value=_round(usual_s), unit="s"),
+        *cost.evidence(rank),
         Evidence(what="slow iterations", value=round(100 * suspect.share), unit="%", where=where),
-        Evidence(what="iterations compared", value=len(window.iteration) - suspect.onset, where=where),
+        Evidence(what="iterations compared so far", value=len(window.iteration) - suspect.onset, where=where),
     ]
     if also := sorted(set(slow) - {rank}):
         evidence.append(Evidence(what="also slow", value=_ranks(also)))
@@ -142,9 +153,9 @@ def of_rank(
     if kind:
         evidence.append(
             Evidence(
-                what="time that other ranks lost",
-                value=round(100 * kind[0]),
-                unit=f"% by waiting{', the rest by slower transfers' * (kind[0] < 0.995)}",
+                what="how other ranks lost time",
+                value=(waiting := round(100 * kind[0])),
+                unit=f"% of it by waiting{f', {100 - waiting} % by slower transfers' * (waiting < 100)}",
             )
         )
         # It is slow all the same, so communication is slow besides; unless what moves its data gets no CPU either.

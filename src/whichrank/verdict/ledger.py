@@ -36,6 +36,7 @@ from whichrank.model.plain_text import is_host_name, is_job_name
 from whichrank.model.roles import infer_role
 from whichrank.model.signature import dtype_name, kind_name, op_bytes, op_name
 from whichrank.store.state import JobState
+from whichrank.verdict.policy import Event, State, after
 
 LISTED_VICTIMS = 1024
 MOST_LINKS = 64
@@ -93,7 +94,7 @@ class Ledger:
         changed = []
         if current and known and _on_top(known, finding, current.severity, own_death):
             if not finding.hard and known.waited_for and not known.blamed & finding.waited_for:
-                changed = self.close(now_s, "recovered", current.id)
+                changed = self.close(now_s, Event.OVER, current.id)
             current = self._taken_up(finding)
         elif current and known and current.severity == "alert" and known.names and finding.names != known.names:
             return []  # what an alert has named stands; what follows are its consequences
@@ -101,8 +102,7 @@ class Ledger:
             return []  # the picture moves on under a failure, and what it says of nobody changes with each look
         if current:
             self.open_ones.pop()
-            severity = "alert" if current.severity == "alert" else severity
-        incident = self._make(finding, severity, now_s, current)
+        incident = self._make(finding, Event.URGENT if severity == "alert" else Event.DUE, now_s, current)
         if current and _same(current, incident):
             self.open_ones.append((current, finding))
             return changed
@@ -134,25 +134,25 @@ class Ledger:
         """The ranks of each open incident, the one told last first."""
         return [finding.names for _, finding in self.open_ones[::-1] if finding.names]
 
-    def close(self, now_s: float, status: Literal["recovered", "final"], only: str | None = None) -> list[Incident]:
-        """End the open incidents, or only the one with this id."""
+    def close(self, now_s: float, event: Event, only: str | None = None) -> list[Incident]:
+        """End the open incidents by `OVER` or `ENDED`, or only the one with this id."""
         ending = [i for i, _ in self.open_ones if only in (None, i.id)]
         self.open_ones = [pair for pair in self.open_ones if only not in (None, pair[0].id)]
-        return self._ended(ending, status, now_s)
+        return self._ended(ending, event, now_s)
 
     def rest(self) -> list[Incident]:
         """No later word will come, and when it ended is not known."""
-        changed = [_over(i, "final", None) for i in self.incidents.values() if i.status == "open"]
+        changed = [_over(i, Event.ENDED, None) for i in self.incidents.values() if i.status == "open"]
         self.incidents.update({i.id: i for i in changed})
         return changed
 
     def end(self, now_s: float) -> list[Incident]:
         """The job has ended: so have all its incidents."""
-        changed = self.close(now_s, "final")
-        return changed + self._ended([i for i in self.incidents.values() if i.status == "open"], "final", now_s)
+        changed = self.close(now_s, Event.ENDED)
+        return changed + self._ended([i for i in self.incidents.values() if i.status == "open"], Event.ENDED, now_s)
 
-    def _ended(self, incidents: list[Incident], status: Literal["recovered", "final"], now_s: float) -> list[Incident]:
-        changed = [_over(i, status, self.utc(now_s)) for i in incidents]
+    def _ended(self, incidents: list[Incident], event: Event, now_s: float) -> list[Incident]:
+        changed = [_over(i, event, self.utc(now_s)) for i in incidents]
         self.incidents.update({i.id: i for i in changed})
         return changed
 
@@ -162,7 +162,7 @@ class Ledger:
             return []
         if finding.names:
             self._settled.add(finding.names)
-        incident = self._make(finding, "alert", now_s, None, is_present=False)
+        incident = self._make(finding, Event.URGENT, now_s, None, is_present=False)
         self.incidents[incident.id] = incident
         return [incident]
 
@@ -192,25 +192,26 @@ class Ledger:
         before, ended_s = self._over.pop(key, (None, 0.0))
         if before and now_s - ended_s <= again_s:
             known = before
-        incident = self._kept[key] = self._make(finding, severity, now_s, known)
+        event = Event.URGENT if severity == "alert" else Event.EXPLAINED if known else Event.DUE
+        incident = self._kept[key] = self._make(finding, event, now_s, known)
         self.incidents[incident.id] = incident
         return [incident]
 
     def drop(self, is_over: Callable[[str], bool], now_s: float) -> list[Incident]:
         """End those of the incidents that are kept by a key that are over."""
         over = [key for key in self._kept if is_over(key)]
-        changed = self._ended([self._kept.pop(key) for key in over], "recovered", now_s)
+        changed = self._ended([self._kept.pop(key) for key in over], Event.OVER, now_s)
         self._over.update({key: (incident, now_s) for key, incident in zip(over, changed, strict=True)})
         return changed
 
     def _make(
-        self, finding: Finding, severity: Severity, now_s: float, current: Incident | None, *, is_present: bool = True
+        self, finding: Finding, event: Event, now_s: float, current: Incident | None, *, is_present: bool = True
     ) -> Incident:
         """The incident of a finding.
 
         Args:
             finding: What is found.
-            severity: What it is worth.
+            event: What happens to it, see `policy.LIFE`.
             now_s: The time.
             current: What was said of it before.
             is_present: It happens now: its ranks are still in the iteration in which it began.
@@ -225,7 +226,7 @@ class Ledger:
         return Incident(
             id=current.id if current else f"{self._job}-{self._count}",
             job=self._job,
-            severity=severity,
+            severity="alert" if after(current, event) is State.ALERT else "notice",
             status="open",
             kind=finding.kind,
             cause=finding.cause,
@@ -352,8 +353,9 @@ class Ledger:
         return f"on {host}" if is_host_name(host) else f"on the node of rank {rank}"
 
 
-def _over(incident: Incident, status: Literal["recovered", "final"], ended: datetime | None) -> Incident:
+def _over(incident: Incident, event: Event, ended: datetime | None) -> Incident:
     """The incident once it is over: what was to be done to its processes is not to be done any more."""
+    status: Literal["recovered", "final"] = "recovered" if after(incident, event) is State.RECOVERED else "final"
     steps = tuple(step for step in incident.next if not needs_processes(step))
     return msgspec.structs.replace(incident, status=status, ended=ended, next=steps)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from whichrank.analyzer import Analyzer
-from whichrank.analyzer.analyzer import LOOK_AT_S
+from whichrank.analyzer.hangs import LOOK_AT_S
 from whichrank.config import AnalyzerConfig
 from whichrank.testbed.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
 

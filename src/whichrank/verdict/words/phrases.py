@@ -153,6 +153,11 @@ def is_over(incident: Incident) -> bool:
     return incident.status != "open"
 
 
+def is_silent(incident: Incident) -> bool:
+    """An operation was left out, repeated or added, and the job went on with wrong data."""
+    return incident.cause == Cause.INCONSISTENT and incident.op is None
+
+
 def verb(incident: Incident, now: str, then: str) -> str:
     """The form of a verb that suits the incident's time."""
     return then if is_over(incident) else now
@@ -182,7 +187,7 @@ def predicate(incident: Incident, op: str) -> str:
     if incident.cause in (Cause.COMPUTE_SLOW, Cause.MIXED_SLOW):
         return _slow_predicate(incident, is_one=is_one)
     said = _PREDICATE.get(incident.cause, _CONTRADICTS)
-    if incident.cause == Cause.INCONSISTENT and incident.op is None:
+    if is_silent(incident):
         said = _SKIPPED
     if incident.cause == Cause.NOT_ENTERED and incident.op and incident.op.kind in _MESSAGES:
         said = _NOT_ANSWERED
@@ -273,8 +278,8 @@ def waited_in(incident: Incident) -> str:
         return op
     ranks = incident.victims.ranks
     members = set(incident.communicator.members) if incident.communicator else set()
-    if incident.op.kind == "remote_call" and total == 1:
-        return f"{op} that {f'rank {ranks[0]}' if ranks else '1 rank'} {verb(incident, 'waits', 'waited')} for"
+    if incident.op.kind == "remote_call":
+        return f"remote calls, and {_who_wait(incident)}"
     is_message = incident.op.kind in _MESSAGES
     everywhere_else = len(ranks) < total or not members.issuperset(ranks)
     if (is_message and total > 1) or everywhere_else:

@@ -23,6 +23,7 @@ from whichrank.verdict.words.details import details
 from whichrank.verdict.words.phrases import (
     because,
     is_over,
+    is_silent,
     may_be,
     op_in_question,
     predicate,
@@ -87,7 +88,7 @@ def since_when(incident: Incident) -> str:
     lasted = duration((incident.ended - begun).total_seconds()) if incident.ended and incident.ended > begun else ""
     is_one = incident.victims.count == 1
     if incident.kind == "failed":
-        happened = "was found" if incident.cause == Cause.INCONSISTENT and not incident.op else "happened"
+        happened = "was found" if is_silent(incident) else "happened"
         return f"it {happened} at {_utc(begun)}{_affected(incident)}{_and_the_job(incident)}"
     until = " until the job ended" if incident.status == "final" else ""
     if incident.cause == Cause.IMBALANCE or not incident.victims.count:
@@ -108,7 +109,7 @@ def since_when(incident: Incident) -> str:
 
 def _and_the_job(incident: Incident) -> str:
     """That it has ended with that: what a rank left out silently ends no job, and of that no later word comes."""
-    has_ended = incident.status == "final" and incident.ended and incident.cause != Cause.INCONSISTENT
+    has_ended = incident.status == "final" and incident.ended and not is_silent(incident)
     return "; the job has ended" if has_ended else ""
 
 
@@ -120,7 +121,8 @@ def _affected(incident: Incident) -> str:
     if not total:
         return ""
     is_one = total == 1
-    be = ("was" if is_one else "were") if is_over(incident) else "is" if is_one else "are"
+    is_past = is_over(incident) and not is_silent(incident)
+    be = ("was" if is_one else "were") if is_past else "is" if is_one else "are"
     return f"; {_those(total, ranks)} {be} affected"
 
 

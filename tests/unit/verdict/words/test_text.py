@@ -203,7 +203,7 @@ def test_what_most_ranks_raised_alike_is_said_of_all_and_asks_for_no_stacks() ->
 
 def test_waits_that_are_no_operation_of_a_group_are_said_so() -> None:
     case = stopped(op=Op(trace_id=None, kind="remote_call"), communicator=None, stage=None)
-    assert "has not answered a remote call that holds up 7 ranks; its process is suspended" in headline(case)
+    assert "has not answered remote calls, and 7 ranks wait; its process is suspended" in headline(case)
 
 
 def test_message_of_an_exception_is_cut_at_words_and_keeps_its_place() -> None:
