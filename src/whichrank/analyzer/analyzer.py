@@ -12,9 +12,10 @@ from whichrank.analyzer.parts import Parts
 from whichrank.analyzer.slowdowns import Slowdowns
 from whichrank.config import AnalyzerConfig
 from whichrank.detect.op_rate import OpRates
-from whichrank.hang.diagnosis import Diagnosis
+from whichrank.hang.case import Case
 from whichrank.hang.history import History
 from whichrank.hang.interruption import is_being_ended
+from whichrank.hang.order import what_hangs
 from whichrank.hang.recorded import but_for_consequences, of_a_moment
 from whichrank.hang.rounds import Rounds
 from whichrank.locate.fronts import with_fronts
@@ -50,11 +51,11 @@ class Analyzer:
         self.state = JobState()
         self.history = History()
         self.rounds = Rounds()
-        self.diagnosis = Diagnosis(self.state, self.history, self.rounds)
+        self.case = Case(self.state, self.history, self.rounds)
         self.ledger = Ledger(job, utc_offset_s, self.state, self.iteration_of)
         self.slowness = Slowness(config.slow_window_s)
         self._rates = OpRates()
-        self._parts = Parts(config, self.state, self.diagnosis, self.ledger, self.iteration_s)
+        self._parts = Parts(config, self.state, self.case, self.ledger, self.iteration_s)
         self._hangs = Hangs(self._parts)
         self._endings = Endings(self._parts, self._hangs)
         self._slowdowns = Slowdowns(self._parts, self.slowness)
@@ -87,7 +88,7 @@ class Analyzer:
             self.history.feed(records["rank"], comm, records["row"], signs)
             self.rounds.feed(self.state, comm, records, signs, now_s)
             self._parts.usual.add(comm, records["row"]["wait_us"])
-            self.diagnosis.peers.watch(self.rounds.take_apart(), now_s)
+            self.case.peers.watch(self.rounds.take_apart(), now_s)
         if len(flight):
             self.history.feed(flight["rank"], flight["comm"], flight)
         self._slowdowns.unless_failed(lambda: self.slowness.see(batch.rank_rows(), self.state.ranks.size))
@@ -156,7 +157,7 @@ class Analyzer:
 
     def _hang_at_rest(self, picture: Picture, now_s: float, recorded: Recorded) -> list[Incident]:
         changed = self._wrong_data(picture, now_s, at_end=True)
-        finding = self.diagnosis.hang(picture, 0.0)
+        finding = what_hangs(self.case, picture, 0.0)
         if finding:
             # How long it had lasted is not in it.
             evidence = tuple(fact for fact in finding.evidence if fact.what != TIME_BLOCKED)
@@ -168,10 +169,10 @@ class Analyzer:
     def _wrong_data(self, picture: Picture, now_s: float, at_end: bool = False) -> list[Incident]:
         """Silent contradictions: rounds that completed although they could not, and lasting skew."""
         changed: list[Incident] = []
-        for finding in self.rounds.findings(self.diagnosis, picture, now_s, at_end):
+        for finding in self.rounds.findings(self.case, picture, now_s, at_end):
             changed += self.ledger.add_closed(finding, now_s)
-        for skew in (*self.history.skews(self.state), *self.diagnosis.peers.skews(self.state, now_s)):
-            finding = self.rounds.skew_finding(self.diagnosis, picture, skew)
+        for skew in (*self.history.skews(self.state), *self.case.peers.skews(self.state, now_s)):
+            finding = self.rounds.skew_finding(self.case, picture, skew)
             changed += self.ledger.add_closed(replace(finding, onset_s=finding.onset_s or now_s), now_s)
         return changed
 

@@ -86,7 +86,7 @@ class Endings:
 
     def _who(self, picture: Picture) -> Finding | None:
         prior = self._policy.prior
-        return who_ended_it(self._parts.diagnosis, picture, prior, self._hangs.is_reported(prior))
+        return who_ended_it(self._parts.case, picture, prior, self._hangs.is_reported(prior))
 
     def _forget_what_is_over(self, picture: Picture) -> None:
         """Who was waited for lately has nothing to do with a death after it has come."""

@@ -13,6 +13,7 @@ import numpy as np
 from whichrank.analyzer.asked import AGAIN_S, SOON_S
 from whichrank.analyzer.parts import Parts
 from whichrank.detect.hang import OP_TIMEOUT_SHARE, STEADY_S, Thresholds, Urgency, suspicious_s, urgency_of
+from whichrank.hang.order import what_hangs
 from whichrank.hang.places import are_answered, sides_of, with_places
 from whichrank.hang.rendezvous import stopped_in_rendezvous
 from whichrank.hang.silence import silent_job
@@ -65,7 +66,7 @@ class Hangs:
         """While the end of one is not got over: another rank is stopped, or others have waited for it only since."""
         if self._suspended(picture) or _is_being_ended(picture, ends):
             return []
-        finding = self._parts.diagnosis.hang(picture, LOOK_AT_S, self._ledger.named)
+        finding = what_hangs(self._parts.case, picture, LOOK_AT_S, self._ledger.named)
         if finding is None:
             return []
         finding = self._begun(picture, finding, now_s)
@@ -116,7 +117,7 @@ class Hangs:
     def _found(self, picture: Picture) -> Finding | None:
         """The first answer of those who are asked."""
         config = self._parts.config
-        finding = self._parts.diagnosis.hang(picture, LOOK_AT_S, self._ledger.named)
+        finding = what_hangs(self._parts.case, picture, LOOK_AT_S, self._ledger.named)
         if finding is None or not finding.names:
             finding = stopped_in_rendezvous(self._state, picture, self.want_stacks, SOON_S) or finding
         if finding is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from whichrank.analyzer.asked import Asked
 from whichrank.config import AnalyzerConfig
 from whichrank.detect.usual import UsualWaits
-from whichrank.hang.diagnosis import Diagnosis
+from whichrank.hang.case import Case
 from whichrank.hang.holding import Holding
 from whichrank.hang.waited_out import WaitedOut
 from whichrank.store.state import JobState
@@ -23,7 +23,7 @@ class Parts:
     Attributes:
         config: Thresholds.
         state: What was received.
-        diagnosis: Who is at fault, by what was received.
+        case: Who is at fault, by what was received.
         ledger: What was reported.
         iteration_s: Seconds that an iteration takes, 0 while that is not known.
         policy: What is remembered from snapshot to snapshot.
@@ -35,7 +35,7 @@ class Parts:
 
     config: AnalyzerConfig
     state: JobState
-    diagnosis: Diagnosis
+    case: Case
     ledger: Ledger
     iteration_s: Callable[[], float]
     policy: Policy = field(default_factory=Policy)

@@ -8,19 +8,18 @@ others has seen more end too. So they must be few, and not one alone must have s
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from whichrank.hang.case import Case
 from whichrank.hang.reasons import FEW, MOST, held_up_by
+from whichrank.hang.sinks import apart, blame_of_sink
+from whichrank.hang.unread import unread_facts
 from whichrank.locate.waitgraph import WaitGraph, waiters_of
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence, waiting_for
 from whichrank.model.kinds import is_collective
 from whichrank.model.picture import Ints, Picture
-
-if TYPE_CHECKING:
-    from whichrank.hang.diagnosis import Diagnosis
 
 SURE = 0.9
 LISTED = 16
@@ -28,11 +27,11 @@ SEVERAL = 2
 """Members of a communicator that must have seen a later round end, if it has so many others."""
 
 
-def overtaken(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) -> Finding:
+def overtaken(case: Case, picture: Picture, graph: WaitGraph) -> Finding:
     """The ranks that do not see the end of what others have completed, with those that others wait for besides.
 
     Args:
-        diagnosis: For words.
+        case: For words.
         picture: The job.
         graph: Who waits for whom, and somebody is overtaken.
     """
@@ -42,7 +41,7 @@ def overtaken(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) -> Findi
     for rank in ranks:
         wait = waits[waits["rank"] == rank][0]
         behind = _ended_elsewhere(picture, wait)
-        where = f"{diagnosis.op_name(wait)} on {diagnosis.comm_name(int(wait['comm']))}"
+        where = f"{case.op_name(wait)} on {case.comm_name(int(wait['comm']))}"
         later = f" and {behind - 1} after it" if behind > 1 else ""
         why = f"it does not complete {where}, although it has entered it, and its peers have completed it{later}"
         blames.append(Blame(rank, SURE, why))
@@ -50,11 +49,11 @@ def overtaken(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) -> Findi
             Evidence(what="operations complete on its peers and not on it", value=behind, where=f"rank {rank}"),
             waiting_for(rank, len(waiters_of(picture, graph, rank))),
         ]
-    evidence += diagnosis.unread(graph)
+    evidence += unread_facts(graph)
     others = [int(r) for r in graph.sinks if int(r) not in ranks]
-    others = others if not diagnosis.apart(picture, graph) else []
-    for rank in held_up_by(diagnosis.state, others, -np.inf, len(graph.waiting), len(graph.unseen)) if others else []:
-        blames.append(diagnosis.blame_of_sink(picture, graph, rank))
+    others = others if not apart(case, picture, graph) else []
+    for rank in held_up_by(case.state, others, -np.inf, len(graph.waiting), len(graph.unseen)) if others else []:
+        blames.append(blame_of_sink(case, picture, graph, rank))
     first = waits[int(np.argmin(waits["since_s"]))]
     named = {blame.rank for blame in blames}
     others_seen = int((picture.fresh & picture.present).sum()) - len(ranks)
@@ -69,12 +68,12 @@ def overtaken(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) -> Findi
         culprits=tuple(blames) if is_sure else (),
         candidates=() if is_sure else tuple(blames),
         comm=int(first["comm"]),
-        op=diagnosis.op_of(first),
+        op=case.op_of(first),
         victims=tuple(int(r) for r in graph.waiting if int(r) not in named),
         waited_for=frozenset(graph.sinks.tolist()),
         onset_s=float(first["since_s"]),
         evidence=tuple(evidence),
-        complete=diagnosis.complete(picture),
+        complete=case.complete(picture),
     )
 
 

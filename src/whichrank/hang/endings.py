@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from whichrank.hang.diagnosis import Diagnosis
+from whichrank.hang.case import Case
 from whichrank.hang.mismatch import mismatch
 from whichrank.hang.reasons import reason_of
 from whichrank.locate import waitgraph
@@ -57,30 +57,30 @@ AT_ONCE_S = 0.1
 """So close that a rank cannot have been ended because another was."""
 
 
-def who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None, is_told: bool) -> Finding | None:
+def who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_told: bool) -> Finding | None:
     """The culprit of a job that is dying, None if nobody died of a failure.
 
     All other ranks are its victims: the job ends for each of them, whoever noticed first. Where most raise the same,
     those that do are no victims of anybody.
 
     Args:
-        diagnosis: Answers for this job.
+        case: Answers for this job.
         picture: The job now.
         prior: What the wait-for graph said before the first death or failure, if it had a suspect.
         is_told: It was worth a word already; otherwise it says something of a timeout at most, and of no end.
     """
-    found = _who_ended_it(diagnosis, picture, prior, is_told)
+    found = _who_ended_it(case, picture, prior, is_told)
     if found is None or found.kind != "failed" or any(fact.what == RAISED_ALIKE for fact in found.evidence):
         return found
     others = np.setdiff1d(np.flatnonzero(picture.present), sorted(found.names))
     return replace(found, victims=tuple(others.tolist()))
 
 
-def _who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None, is_told: bool) -> Finding | None:
-    launched_by = diagnosis.state.launched_by()
+def _who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_told: bool) -> Finding | None:
+    launched_by = case.state.launched_by()
     ends, everything = (
         _but_for_those_ended_by_parent(ends, picture, launched_by)
-        for ends in (diagnosis.state.open_ends(), diagnosis.state.ends())
+        for ends in (case.state.open_ends(), case.state.ends())
     )
     own = own_deaths(ends) & ~in_order(ends)
     told = prior if is_told else None
@@ -88,23 +88,23 @@ def _who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None,
     if not own.any() and not failed.any():
         if told and told.names and gave_up_a_connection(ends).any():
             return told  # they gave up waiting for it
-        return _raised_by_all(diagnosis, picture, ends) or _gave_up_connections(diagnosis, picture, ends)
-    contradicts = mismatch(diagnosis, picture)
+        return _raised_by_all(case, picture, ends) or _gave_up_connections(case, picture, ends)
+    contradicts = mismatch(case, picture)
     if contradicts:  # whoever aborts over it is as likely a victim, so without a deviant nobody is named
         return replace(contradicts, kind="failed")
     alike = raised_alike(ends, own & raised(ends))
     if _is_of_all(picture, ends, own, alike) and not (prior and prior.names - set(alike)):
-        return _raised_by_most(diagnosis, picture, ends, alike)
+        return _raised_by_most(case, picture, ends, alike)
     if _all_ended_together(picture, ends, own):
         together = _killed_at_once(ends, own)
         if told and (told.culprits or told.candidates) and not _exited_too(ends, together, told):
             return told
-        if diagnosis.state.interruption.leads_to(float(ends.ended_s[together].min())):
+        if case.state.interruption.leads_to(float(ends.ended_s[together].min())):
             return None
-        return _ended_together(diagnosis, picture, ends, together)
+        return _ended_together(case, picture, ends, together)
     gave_up = own & _gave_up(picture, ends, prior) if prior and prior.culprits else np.zeros_like(own)
     if gave_up.any() and not told:
-        return _which_died(diagnosis, picture, ends, np.flatnonzero(own).tolist(), {})
+        return _which_died(case, picture, ends, np.flatnonzero(own).tolist(), {})
     own &= ~gave_up
     if not own.any() and not failed.any():
         return told
@@ -116,31 +116,31 @@ def _who_ended_it(diagnosis: Diagnosis, picture: Picture, prior: Finding | None,
         why = "it waited for ranks that had ended in order, or had ended so while it waited"
         if prior and prior.candidates:
             return prior
-        return _undecided(diagnosis, picture, ends, sorted({*left, *named}), why)
+        return _undecided(case, picture, ends, sorted({*left, *named}), why)
     if named:  # also one that died long ago, and that the others did without until now
         first = [r for r in named if own[r]] or [r for r in named if lost[r]] or named
-        return _died_if_known(diagnosis, picture, everything if lost[first].any() else ends, first)
+        return _died_if_known(case, picture, everything if lost[first].any() else ends, first)
     timed_out = failed_by_timeout(ends).any()
     begin_s, end_s = _second_half(picture, ends) if timed_out else (0.0, 0.0)
     if timed_out and prior and prior.culprits and not own.any() and prior.onset_s <= begin_s:
         return replace(prior, evidence=(*prior.evidence, _timeout_fact(ends)))
     alive = [r for r in sinks if not ends.gone[r] and picture.present[r]]
-    waited_too = timed_out and any(diagnosis.state.long_ops.within(r, begin_s, end_s) for r in alive)
+    waited_too = timed_out and any(case.state.long_ops.within(r, begin_s, end_s) for r in alive)
     if timed_out and len(alive) == 1 and not own.any() and not waited_too:
-        return _not_entered(diagnosis, picture, ends, alive)
+        return _not_entered(case, picture, ends, alive)
     if own.any():
-        return _died_if_known(diagnosis, picture, ends, np.flatnonzero(own).tolist())
+        return _died_if_known(case, picture, ends, np.flatnonzero(own).tolist())
     if ended_from_outside(ends):  # what failed then, failed because its peers were gone
         # The end of one that started others is the end of the job.
         alone = [r for r in np.flatnonzero(singled_out(ends)).tolist() if r not in launched_by]
         why = "a signal that launchers use ended it before all others of its node"
-        return _undecided(diagnosis, picture, ends, alone, why) if len(alone) == 1 else None
+        return _undecided(case, picture, ends, alone, why) if len(alone) == 1 else None
     if told and told.culprits and not timed_out:
         return told
     alike = raised_alike(ends, raised_by_itself(ends))
     if not sinks and len(alike) == int(picture.present.sum()):
-        return _raised_by_most(diagnosis, picture, ends, alike, in_operation=True)
-    return _undecided(diagnosis, picture, ends, sinks)
+        return _raised_by_most(case, picture, ends, alike, in_operation=True)
+    return _undecided(case, picture, ends, sinks)
 
 
 def _but_for_those_ended_by_parent(ends: Ends, picture: Picture, launched_by: Ints) -> Ends:
@@ -219,7 +219,7 @@ def _killed_at_once(ends: Ends, own: Bools) -> Bools:
     return np.asarray(mute & (own | with_it))
 
 
-def _ended_together(diagnosis: Diagnosis, picture: Picture, ends: Ends, own: Bools) -> Finding:
+def _ended_together(case: Case, picture: Picture, ends: Ends, own: Bools) -> Finding:
     ranks = np.flatnonzero(own).tolist()
     return Finding(
         cause=Cause.UNKNOWN,
@@ -230,50 +230,48 @@ def _ended_together(diagnosis: Diagnosis, picture: Picture, ends: Ends, own: Boo
             Evidence(what="ended within a second of each other", value=len(ranks), unit="ranks"),
             Evidence(what="how", value=how_it_ended(ends, ranks[0]), where=f"rank {ranks[0]}"),
         ),
-        complete=diagnosis.complete(picture),
+        complete=case.complete(picture),
         next=("see what ended the whole job: the launcher's log, the scheduler, dmesg",),
     )
 
 
-def _died_if_known(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
+def _died_if_known(case: Case, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
     """Whoever died by itself, unless it may have been its peer's doing, or it cannot be said who was first."""
     of_these = np.isin(np.arange(len(ends.gone)), ranks)
     same = raised_alike(ends, of_these & raised(ends))
     if len(same) > 1 and not _another_died_before(ends, of_these, same):
-        return _died(diagnosis, picture, ends, same)
-    unread = {
-        r: _unread_peers(diagnosis, picture, r) if signal_of(int(ends.status[r])) == SIGABRT else [] for r in ranks
-    }
-    sure = _first(diagnosis, picture, ends, [r for r in ranks if not unread[r]])
+        return _died(case, picture, ends, same)
+    unread = {r: _unread_peers(case, picture, r) if signal_of(int(ends.status[r])) == SIGABRT else [] for r in ranks}
+    sure = _first(case, picture, ends, [r for r in ranks if not unread[r]])
     if len(sure) == 1 or (sure and not any(ends.ended_s[sure] > 0)):
-        return _died(diagnosis, picture, ends, sure)
+        return _died(case, picture, ends, sure)
     partners = {m: r for r in ranks for m in unread[r] if m not in sure}
-    return _which_died(diagnosis, picture, ends, sorted({*(sure or ranks), *partners}), partners)
+    return _which_died(case, picture, ends, sorted({*(sure or ranks), *partners}), partners)
 
 
-def _raised_by_all(diagnosis: Diagnosis, picture: Picture, ends: Ends) -> Finding | None:
+def _raised_by_all(case: Case, picture: Picture, ends: Ends) -> Finding | None:
     """All ranks report the loss of a peer at one place, and none is lost: it is what the program asked for there."""
     alike = raised_alike(ends, raised_by_itself(ends))
     late = np.flatnonzero(picture.present & ~np.isin(np.arange(len(ends.gone)), alike)).tolist()
     nobody = np.zeros(len(ends.gone), np.bool_)
-    if any(_has_met_nobody(diagnosis, ends, rank) for rank in late) or not _is_of_all(picture, ends, nobody, alike):
+    if any(_has_met_nobody(case, ends, rank) for rank in late) or not _is_of_all(picture, ends, nobody, alike):
         return None
-    return _raised_by_most(diagnosis, picture, ends, alike)
+    return _raised_by_most(case, picture, ends, alike)
 
 
-def _has_met_nobody(diagnosis: Diagnosis, ends: Ends, rank: int) -> bool:
+def _has_met_nobody(case: Case, ends: Ends, rank: int) -> bool:
     """Had this rank raised nothing and made no communicator? Then those that did may have waited for it."""
-    return not ends.exception[rank] and not diagnosis.state.ranks.rows["init_ns"][rank]
+    return not ends.exception[rank] and not case.state.ranks.rows["init_ns"][rank]
 
 
-def _gave_up_connections(diagnosis: Diagnosis, picture: Picture, ends: Ends) -> Finding | None:
+def _gave_up_connections(case: Case, picture: Picture, ends: Ends) -> Finding | None:
     """Some ranks report the loss of a peer, in no operation, and none is lost: a store that was not reached."""
     gave_up = np.flatnonzero(gave_up_a_connection(ends)).tolist()
     if not gave_up or ended_from_outside(ends):
         return None
     first = min(gave_up, key=lambda r: float(ends.exception_s[r]))
     before = np.flatnonzero(in_order(ends) & ends.gone & (ends.ended_s <= ends.exception_s[first])).tolist()
-    late = [r for r in np.flatnonzero(picture.present).tolist() if _has_met_nobody(diagnosis, ends, r)]
+    late = [r for r in np.flatnonzero(picture.present).tolist() if _has_met_nobody(case, ends, r)]
     said = dict.fromkeys(late, "it had made no communicator when another rank gave up a connection")
     said |= dict.fromkeys(gave_up, "it gave up a connection, and it is not known whose fault that was")
     said |= dict.fromkeys(before, "it had ended in order before another rank gave up a connection")
@@ -285,7 +283,7 @@ def _gave_up_connections(diagnosis: Diagnosis, picture: Picture, ends: Ends) -> 
         onset_s=float(ends.exception_s[first]),
         hard=True,
         evidence=(Evidence(what="exception", value=ends.exception[first], where=f"rank {first}"),),
-        complete=diagnosis.complete(picture),
+        complete=case.complete(picture),
     )
 
 
@@ -327,7 +325,7 @@ def _went_further(picture: Picture, ranks: list[int]) -> Bools:
 
 
 def _raised_by_most(
-    diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int], *, in_operation: bool = False
+    case: Case, picture: Picture, ends: Ends, ranks: list[int], *, in_operation: bool = False
 ) -> Finding:
     """The same exception in most ranks: it is the program's, or its data's, and no rank's.
 
@@ -349,7 +347,7 @@ def _raised_by_most(
             ),
             *_texts_of(ends, ranks),
         ),
-        complete=diagnosis.complete(picture),
+        complete=case.complete(picture),
     )
 
 
@@ -372,7 +370,7 @@ def _texts_of(ends: Ends, ranks: list[int]) -> list[Evidence]:
     return facts
 
 
-def _unread_peers(diagnosis: Diagnosis, picture: Picture, rank: int) -> list[int]:
+def _unread_peers(case: Case, picture: Picture, rank: int) -> list[int]:
     """Members whose part in an operation of this rank is not known: a peer's larger shape aborts it too."""
     found: set[int] = set()
     ops, messages = picture.ops, message_ends(picture)
@@ -383,17 +381,17 @@ def _unread_peers(diagnosis: Diagnosis, picture: Picture, rank: int) -> list[int
         members = np.arange(picture.comm_size[op["comm"]]) + picture.comm_at[op["comm"]]
         ranks = picture.member_rank[members]
         outside = (picture.member_issued[members] < op["counter"]) & (picture.read_after_s[ranks] > op["issue_s"])
-        comparable = np.isin(ranks, _comparable(diagnosis, picture, op))
+        comparable = np.isin(ranks, _comparable(case, picture, op))
         found |= {int(m) for m in ranks[~outside & ~comparable] if m != rank}
     return sorted(found - {-1})
 
 
-def _comparable(diagnosis: Diagnosis, picture: Picture, op: np.void) -> Ints:
+def _comparable(case: Case, picture: Picture, op: np.void) -> Ints:
     """Members of whose part in this round enough is known for a contradiction to show, if there were one."""
     comm, counter = int(op["comm"]), int(op["counter"])
     rows = picture.ops[(picture.ops["comm"] == comm) & (picture.ops["counter"] == counter)]
     if not has_free_sizes(rows[rows["rank"] == op["rank"]])[0]:
-        known: Ints = with_completed(picture, rows, comm, counter, diagnosis.rounds)["rank"]
+        known: Ints = with_completed(picture, rows, comm, counter, case.rounds)["rank"]
         return known
     if op["kind"] != Kind.ALL_TO_ALL:
         return np.zeros(0, np.int64)
@@ -421,17 +419,17 @@ def _unread_partner(picture: Picture, op: np.void, ends: MessageEnds) -> set[int
     return {partner} if reached or not picture.present[partner] else set()
 
 
-def _first(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> list[int]:
+def _first(case: Case, picture: Picture, ends: Ends, ranks: list[int]) -> list[int]:
     """Of several: those that died outside any wait, else the first to raise or end, if one clock saw them all."""
     waiting = set(picture.waits["rank"].tolist())
     ranks = [r for r in ranks if r not in waiting] or ranks
-    if len({diagnosis.state.host.get(r) for r in ranks}) > 1:
+    if len({case.state.host.get(r) for r in ranks}) > 1:
         return ranks
     return [min(ranks, key=lambda r: float(ends.exception_s[r] or ends.ended_s[r] or np.inf))] if ranks else []
 
 
 def _which_died(
-    diagnosis: Diagnosis,
+    case: Case,
     picture: Picture,
     ends: Ends,
     ranks: list[int],
@@ -440,7 +438,7 @@ def _which_died(
     """One of these, and it is not known which.
 
     Args:
-        diagnosis: Answers for this job.
+        case: Answers for this job.
         picture: The job now.
         ends: How ranks ended.
         ranks: Candidates.
@@ -463,16 +461,18 @@ def _which_died(
             for r in ranks[:16]
             if ends.gone[r] and r not in aborted_with
         ),
-        complete=diagnosis.complete(picture),
+        complete=case.complete(picture),
     )
 
 
-def _died(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
-    told = {r: reason_of(diagnosis.state, picture, r) for r in ranks}
+def _died(case: Case, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
+    told = {r: reason_of(case.state, picture, r) for r in ranks}
     later = int((picture.present & (ends.failure_s > 0) & ~np.isin(np.arange(len(ends.gone)), ranks)).sum())
     facts = [fact for t in told.values() for fact in t.evidence]
     if later:
-        facts.append(Evidence(what="with a failed operation when this was reported", value=later, unit="ranks"))
+        facts.append(
+            Evidence(what="other ranks that had a failed operation when this was reported", value=later, unit="ranks")
+        )
     onset = min((float(ends.ended_s[r]) for r in ranks if ends.ended_s[r] > 0), default=picture.now_s)
     before = [float(ends.exception_s[r]) for r in ranks if ends.exception_s[r] > 0]
     return Finding(
@@ -483,7 +483,7 @@ def _died(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) 
         onset_s=min([onset, *before]),
         hard=True,
         evidence=tuple(facts),
-        complete=diagnosis.complete(picture),
+        complete=case.complete(picture),
     )
 
 
@@ -499,8 +499,8 @@ def _timeout_fact(ends: Ends) -> Evidence:
     )
 
 
-def _not_entered(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
-    told = {r: reason_of(diagnosis.state, picture, r) for r in ranks}
+def _not_entered(case: Case, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
+    told = {r: reason_of(case.state, picture, r) for r in ranks}
     return Finding(
         cause=Cause.NOT_ENTERED,
         fault_class="H1",
@@ -513,12 +513,12 @@ def _not_entered(diagnosis: Diagnosis, picture: Picture, ends: Ends, ranks: list
         onset_s=float(ends.failure_s[ends.failure_s > 0].min()),
         hard=True,
         evidence=(_timeout_fact(ends), *(fact for t in told.values() for fact in t.evidence)),
-        complete=diagnosis.complete(picture),
+        complete=case.complete(picture),
     )
 
 
 def _undecided(
-    diagnosis: Diagnosis, picture: Picture, ends: Ends, sinks: list[int], why: str = "others waited for it"
+    case: Case, picture: Picture, ends: Ends, sinks: list[int], why: str = "others waited for it"
 ) -> Finding:
     failed = np.flatnonzero(ends.failure_s > 0).tolist()
     first = min(failed, key=lambda r: float(ends.failure_s[r]))
@@ -530,5 +530,5 @@ def _undecided(
         onset_s=float(ends.failure_s[first]),
         hard=True,
         evidence=(Evidence(what="first failure", value=_first_line(ends.failure[first]), where=f"rank {first}"),),
-        complete=diagnosis.complete(picture),
+        complete=case.complete(picture),
     )

@@ -6,10 +6,9 @@ say who is wrong (`whichrank.locate.signatures`); of an all-to-all whose sizes d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from whichrank.hang.case import Case
 from whichrank.hang.peers import WITNESS
 from whichrank.locate.signatures import ASKED_OF_A_SIDE, Contradiction, Deviation, contradictions, deviants
 from whichrank.locate.splits import Misfit
@@ -20,31 +19,28 @@ from whichrank.model.kinds import is_collective
 from whichrank.model.picture import Picture
 from whichrank.model.signature import signatures
 
-if TYPE_CHECKING:
-    from whichrank.hang.diagnosis import Diagnosis
-
 LISTED = 16
 PAIRS_WITNESS = "the sizes that its peers send to each other"
 
 
-def mismatch(diagnosis: Diagnosis, picture: Picture, min_age_s: float = 0.0) -> Finding | None:
+def mismatch(case: Case, picture: Picture, min_age_s: float = 0.0) -> Finding | None:
     """A round whose members issued what cannot meet, the first of several.
 
     Args:
-        diagnosis: Answers for this job.
+        case: Answers for this job.
         picture: The job.
         min_age_s: Seconds that somebody must have been blocked on it, if none of its operations failed.
     """
-    found = [c for c in contradictions(picture, diagnosis.rounds) if _matters(picture, c, min_age_s)]
+    found = [c for c in contradictions(picture, case.rounds) if _matters(picture, c, min_age_s)]
     if not found:
         return None
     first = min(found, key=lambda c: float(c.ops["issue_s"].max()))
-    deviation = _deviation(diagnosis, picture, first)
+    deviation = _deviation(case, picture, first)
     if not deviation.deviants:
-        deviation = _skewed(diagnosis, first)
+        deviation = _skewed(case, first)
     side = dict(zip(first.ranks, first.sides, strict=True))
     wrong = {side[r] for r in deviation.deviants}
-    said = {int(row["rank"]): diagnosis.words_of(row) for row in first.ops}
+    said = {int(row["rank"]): case.words_of(row) for row in first.ops}
     typical = next((said[r] for r in first.ranks if side[r] not in wrong), "")
     agreeing = [r for r in first.ranks if side[r] not in wrong]
     peers = f"rank {agreeing[0]}" if len(agreeing) == 1 else "its peers"
@@ -61,12 +57,12 @@ def mismatch(diagnosis: Diagnosis, picture: Picture, min_age_s: float = 0.0) -> 
         culprits=blame,
         candidates=() if blame else candidates[:LISTED],
         comm=first.comm,
-        op=diagnosis.op_of(first.ops[0]),
+        op=case.op_of(first.ops[0]),
         victims=tuple(int(r) for r in np.unique(picture.waits["rank"]) if int(r) not in deviation.deviants),
         onset_s=float(first.ops["issue_s"].max()),
         hard=True,
         evidence=_evidence(first, said, wrong, side),
-        complete=diagnosis.complete(picture),
+        complete=case.complete(picture),
         next=() if blame else (_to_compare(first.misfits),),
     )
 
@@ -114,25 +110,25 @@ def _misfit(rank: int, pairs: tuple[Misfit, ...]) -> str:
     return ""
 
 
-def _deviation(diagnosis: Diagnosis, picture: Picture, c: Contradiction) -> Deviation:
+def _deviation(case: Case, picture: Picture, c: Contradiction) -> Deviation:
     """Who deviates, by all that issued something in this round."""
-    history = diagnosis.history
+    history = case.history
     ordinal = dict(zip(c.ranks, c.ops["ordinal"].tolist(), strict=True))
     side = dict(zip(c.ranks, c.sides, strict=True))
     ranks = sorted(side)
     found = deviants(
         ranks, [side[r] for r in ranks], lambda r: history.up_to(r, ordinal[r]), history.shape_of,
-        _sister_side(diagnosis, picture, c),
+        _sister_side(case, picture, c),
     )  # fmt: skip
     if found.deviants and c.misfits:
         return Deviation(found.deviants, (PAIRS_WITNESS,))
     return found
 
 
-def _skewed(diagnosis: Diagnosis, c: Contradiction) -> Deviation:
+def _skewed(case: Case, c: Contradiction) -> Deviation:
     """Members of a contradiction that had left out or repeated an operation long before it."""
-    history, peers = diagnosis.history, diagnosis.peers
-    if history.has_gap(history.key_of(c.comm), diagnosis.state):
+    history, peers = case.history, case.peers
+    if history.has_gap(history.key_of(c.comm), case.state):
         return Deviation((), ())
     told = history.skewed(c.comm) & set(c.ranks)
     if told:
@@ -151,9 +147,9 @@ def _matters(picture: Picture, c: Contradiction, min_age_s: float) -> bool:
     return bool(on_it.any()) or bool(picture.gone[list(c.ranks)].any())
 
 
-def _sister_side(diagnosis: Diagnosis, picture: Picture, c: Contradiction) -> int | None:
+def _sister_side(case: Case, picture: Picture, c: Contradiction) -> int | None:
     """The side on which communicators of the same description and size are in the same round."""
-    infos = diagnosis.state.info
+    infos = case.state.info
     info = infos[c.comm]
     if not info.desc or info.desc in ("undefined", "default_pg") or c.misfits:
         return None

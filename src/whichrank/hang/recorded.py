@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from whichrank.hang.diagnosis import LISTED
+from whichrank.hang.case import LISTED
 from whichrank.locate.deaths import crashed, own_deaths
 from whichrank.model.ends import Ends
 from whichrank.model.finding import Finding

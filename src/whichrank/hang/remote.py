@@ -13,7 +13,7 @@ marked the call or the kernel knows the other end of a socket. At its end stands
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from whichrank.hang.acting import (
     stacks_of,
     waits_for_thread,
 )
+from whichrank.hang.case import Case
 from whichrank.hang.reasons import is_held_up, reason_of, waits_for_others
 from whichrank.locate.deaths import in_order
 from whichrank.locate.waitgraph import WaitGraph
@@ -37,9 +38,6 @@ from whichrank.model.incident import TIME_BLOCKED, Cause, Evidence, Reason, wait
 from whichrank.model.kinds import Kind
 from whichrank.model.picture import Picture
 from whichrank.model.telemetry import SourceKind, WaitChannel
-
-if TYPE_CHECKING:
-    from whichrank.hang.diagnosis import Diagnosis
 
 QUIET_S: Final = 1.0
 """Nothing has completed and nobody has computed for so long, for others to be asked what they wait for."""
@@ -73,16 +71,16 @@ class Wait:
     is_call: bool
 
 
-def waits_outside(diagnosis: Diagnosis, picture: Picture, sinks: dict[int, int], min_age_s: float) -> list[Wait]:
+def waits_outside(case: Case, picture: Picture, sinks: dict[int, int], min_age_s: float) -> list[Wait]:
     """All waits outside of operations that are known.
 
     Args:
-        diagnosis: The job.
+        case: The job.
         picture: The same at one moment.
         sinks: Ranks whose stacks are looked at, and the thread of each that others wait for; 0 unknown.
         min_age_s: Seconds that a remote call must have lasted.
     """
-    state, found = diagnosis.state, []
+    state, found = case.state, []
     for row in picture.remote:
         rank = int(row["rank"])
         lives = picture.fresh[rank] and not picture.stopped[rank] and not picture.gone[rank] and row["peer"] != rank
@@ -121,23 +119,23 @@ def thread_waited_for(graph: WaitGraph, rank: int) -> int:
     return int(graph.edges.target_tid[graph.sink_edge[rank]])
 
 
-def quiet_since_s(diagnosis: Diagnosis) -> float:
+def quiet_since_s(case: Case) -> float:
     """Since when no operation has completed and no rank has begun to wait for a remote call.
 
     That a process computes says little here: RPC polls its shared memory all the time.
     """
-    state = diagnosis.state
+    state = case.state
     return max(state.last_completion_s, state.last_call_s, state.first_seen_s)
 
 
 def held_from_outside(
-    diagnosis: Diagnosis, picture: Picture, waits: list[Wait], in_operations: list[int], onset_s: float | None,
+    case: Case, picture: Picture, waits: list[Wait], in_operations: list[int], onset_s: float | None,
     halted: list[int] | None = None,
 ) -> Finding | None:  # fmt: skip
     """Who holds up ranks that wait outside of operations.
 
     Args:
-        diagnosis: The job.
+        case: The job.
         picture: The same at one moment.
         waits: See `waits_outside`.
         in_operations: Ranks that wait in operations.
@@ -147,25 +145,25 @@ def held_from_outside(
     if not waits:
         return None
     waiting = sorted({w.rank for w in waits} | set(in_operations))
-    halted = _halted(diagnosis, picture, waits) if halted is None else halted
+    halted = _halted(case, picture, waits) if halted is None else halted
     since_s = min(w.since_s for w in waits)
     if halted:
-        named = [_blame_of_halted(diagnosis, picture, rank, waits) for rank in halted]
-        return _finding(diagnosis, picture, waits, waiting, named, since_s, hard=True)
+        named = [_blame_of_halted(case, picture, rank, waits) for rank in halted]
+        return _finding(case, picture, waits, waiting, named, since_s, hard=True)
     is_alone = onset_s is None
     if onset_s is None:
-        onset_s = max(since_s, quiet_since_s(diagnosis))
+        onset_s = max(since_s, quiet_since_s(case))
     ends = _ends(picture, waits)
-    named = [blame for rank in ends if (blame := _blame_of_living(diagnosis, rank, waits, may_run=not is_alone))]
-    if len(named) > 1 or not all(r == named[0][0].rank or _serves_nobody(diagnosis, r) for r in ends if named):
+    named = [blame for rank in ends if (blame := _blame_of_living(case, rank, waits, may_run=not is_alone))]
+    if len(named) > 1 or not all(r == named[0][0].rank or _serves_nobody(case, r) for r in ends if named):
         named = []
-    found = _finding(diagnosis, picture, waits, waiting, named, onset_s, hard=False)
+    found = _finding(case, picture, waits, waiting, named, onset_s, hard=False)
     if named:
         return found
-    kept = {rank: place for rank in ends if (place := _kept_from_serving(diagnosis, rank, since_s))}
+    kept = {rank: place for rank in ends if (place := _kept_from_serving(case, rank, since_s))}
     if is_alone:  # they may well be at work on it, but for one in which no function can run
         ask = tuple(ends[:LISTED]) if picture.now_s - onset_s >= ASK_S else ()
-        computed_s = 0.0 if len(kept) == len(ends) > 0 else diagnosis.state.last_computed_s
+        computed_s = 0.0 if len(kept) == len(ends) > 0 else case.state.last_computed_s
         found = replace(found, onset_s=max(onset_s, computed_s), ask=ask)
     said = {rank: f"{_is_waited_for(waits, rank)}{kept.get(rank, '')}" for rank in ends}
     for wait in waits:
@@ -179,24 +177,24 @@ def held_from_outside(
     )  # fmt: skip
 
 
-def quiet_beside_stopped(diagnosis: Diagnosis, picture: Picture) -> Finding | None:
+def quiet_beside_stopped(case: Case, picture: Picture) -> Finding | None:
     """One rank is stopped, and the rest of the job is quiet in no operation: do the others wait for it?
 
     They may wait for a key in a store. If one is seen to wait for another process, the stopped one is named; until then
     it is a candidate, and stacks are asked for. Where a process computes, which RPC does while it waits, all that are
     asked must be seen to wait. Of torch's rendezvous see `stopped_in_rendezvous`.
     """
-    state = diagnosis.state
+    state = case.state
     stopped = np.flatnonzero(picture.stopped & picture.present).tolist()
     alive = picture.present & picture.fresh & ~picture.gone & ~picture.stopped
-    if len(stopped) != 1 or not alive.any() or picture.now_s - quiet_since_s(diagnosis) < QUIET_S:
+    if len(stopped) != 1 or not alive.any() or picture.now_s - quiet_since_s(case) < QUIET_S:
         return None
-    since_s = max(quiet_since_s(diagnosis), float(state.ranks.stopped_since_s[stopped[0]]))
+    since_s = max(quiet_since_s(case), float(state.ranks.stopped_since_s[stopped[0]]))
     others = np.flatnonzero(alive)[:LISTED].tolist()
     seen = [r for r in others if is_held_up(state, r, 0, since_s)]
     if seen and (len(seen) == len(others) or picture.now_s - state.last_computed_s >= QUIET_S):
         waits = [Wait(rank, 0, frozenset(), since_s, is_call=False) for rank in seen]
-        return held_from_outside(diagnosis, picture, waits, [], None, stopped)
+        return held_from_outside(case, picture, waits, [], None, stopped)
     told = reason_of(state, picture, stopped[0])
     return Finding(
         cause=Cause.UNKNOWN,
@@ -205,31 +203,31 @@ def quiet_beside_stopped(diagnosis: Diagnosis, picture: Picture) -> Finding | No
         onset_s=since_s,
         ask=tuple(others),
         evidence=told.evidence,
-        complete=diagnosis.complete(picture),
+        complete=case.complete(picture),
         next=("see whether the others wait for it: whichrank stacks",),
     )
 
 
-def _halted(diagnosis: Diagnosis, picture: Picture, waits: list[Wait]) -> list[int]:
+def _halted(case: Case, picture: Picture, waits: list[Wait]) -> list[int]:
     """Ranks that are waited for and are stopped or dead.
 
     Who waits for several has perhaps got the answer of the stopped one: the others must be seen to serve nobody. Where
     it is not known for whom somebody waits, it is the only stopped rank of a job that has been quiet for long.
     """
-    halted = picture.stopped | (picture.gone & ~in_order(diagnosis.state.open_ends()))
+    halted = picture.stopped | (picture.gone & ~in_order(case.state.open_ends()))
     together: dict[tuple[int, int], set[int]] = {}
     for wait in waits:
         together.setdefault((wait.rank, wait.tid), set()).update(wait.peers)
     known: set[int] = set()
     for peers in together.values():
-        if all(halted[p] or _serves_nobody(diagnosis, p) for p in peers):
+        if all(halted[p] or _serves_nobody(case, p) for p in peers):
             known.update(p for p in peers if halted[p])
     if known or all(w.peers for w in waits):
         return sorted(known)
     stopped = np.flatnonzero(picture.stopped & picture.present).tolist()
     if len(stopped) != 1:
         return []
-    quiet_since = max(quiet_since_s(diagnosis), float(diagnosis.state.ranks.stopped_since_s[stopped[0]]))
+    quiet_since = max(quiet_since_s(case), float(case.state.ranks.stopped_since_s[stopped[0]]))
     return stopped if picture.now_s - quiet_since >= UNKNOWN_S else []
 
 
@@ -250,10 +248,8 @@ def _is_waited_for(waits: list[Wait], rank: int) -> str:
     return f"it has not answered {what} for which {count}"
 
 
-def _blame_of_halted(
-    diagnosis: Diagnosis, picture: Picture, rank: int, waits: list[Wait]
-) -> tuple[Blame, Reason | None]:
-    told = reason_of(diagnosis.state, picture, rank)
+def _blame_of_halted(case: Case, picture: Picture, rank: int, waits: list[Wait]) -> tuple[Blame, Reason | None]:
+    told = reason_of(case.state, picture, rank)
     is_known = any(rank in w.peers for w in waits)
     if is_known:
         return Blame(rank, told.confidence, f"{_is_waited_for(waits, rank)}, and {told.words}"), told.reason
@@ -261,32 +257,30 @@ def _blame_of_halted(
     return Blame(rank, min(told.confidence, _STOPPED), f"{words}: {told.words}"), told.reason
 
 
-def _serves_nobody(diagnosis: Diagnosis, rank: int) -> bool:
+def _serves_nobody(case: Case, rank: int) -> bool:
     """Was it looked at, and seen to run no function for a remote call?"""
-    stacks = stacks_of(diagnosis.state, rank)
+    stacks = stacks_of(case.state, rank)
     return bool(stacks) and not any(serves(stack) for stack in stacks)
 
 
-def _kept_from_serving(diagnosis: Diagnosis, rank: int, since_s: float) -> str:
+def _kept_from_serving(case: Case, rank: int, since_s: float) -> str:
     """Half a sentence on the thread that held the GIL when nothing ran for a call made at `since_s`; empty otherwise.
 
     Python functions of remote calls need the GIL. Threads that run Python let go of it every few milliseconds, but C
     code may keep it. From outside these two look alike, so this names nobody: it may also wait for a third rank.
     """
-    state = diagnosis.state
+    state = case.state
     holder = next((stack for stack in stacks_of(state, rank) if stack.holds_gil), None)
-    if holder is None or looked_at_s(state, rank) < since_s or not _serves_nobody(diagnosis, rank):
+    if holder is None or looked_at_s(state, rank) < since_s or not _serves_nobody(case, rank):
         return ""
     return f", and its {name_of(holder)} holds the GIL in {place_in(holder)}"
 
 
-def _blame_of_living(
-    diagnosis: Diagnosis, rank: int, waits: list[Wait], *, may_run: bool
-) -> tuple[Blame, Reason | None] | None:
+def _blame_of_living(case: Case, rank: int, waits: list[Wait], *, may_run: bool) -> tuple[Blame, Reason | None] | None:
     """A rank that is seen to be at what it is waited for, in code of its own; `may_run`: also if it computes there."""
     if any(not w.peers for w in waits):
         return None
-    state = diagnosis.state
+    state = case.state
     is_call = any(w.is_call and rank in w.peers for w in waits)
     stack = serving_stack(state, rank) if is_call else acting_stack(state, rank)
     if (
@@ -302,7 +296,7 @@ def _blame_of_living(
 
 
 def _finding(
-    diagnosis: Diagnosis, picture: Picture, waits: list[Wait], waiting: list[int],
+    case: Case, picture: Picture, waits: list[Wait], waiting: list[int],
     named: list[tuple[Blame, Reason | None]], onset_s: float, *, hard: bool,
 ) -> Finding:  # fmt: skip
     longest = min(waits, key=lambda w: w.since_s)
@@ -323,7 +317,7 @@ def _finding(
     for rank in ranks:
         directly = sorted({w.rank for w in waits if rank in w.peers})
         evidence += [waiting_for(rank, len(directly))] if directly else []
-        evidence += reason_of(diagnosis.state, picture, rank).evidence if hard else ()
+        evidence += reason_of(case.state, picture, rank).evidence if hard else ()
     return Finding(
         cause=Cause.PROCESS_EXIT if gone else Cause.NOT_ENTERED,
         kind="failed" if gone else "hang",
@@ -336,5 +330,5 @@ def _finding(
         onset_s=onset_s,
         hard=hard,
         evidence=tuple(evidence),
-        complete=diagnosis.complete(picture),
+        complete=case.complete(picture),
     )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.hang.diagnosis import Diagnosis
+from whichrank.hang.case import Case
 from whichrank.locate.signatures import Skew, deviants, sides_of
 from whichrank.model.codes import Status
 from whichrank.model.finding import Blame, Finding
@@ -150,7 +150,7 @@ class Rounds:
             if value not in self._said:
                 self._said[value] = row[np.flatnonzero(sign == value)[0]].copy()
 
-    def findings(self, diagnosis: Diagnosis, picture: Picture, now_s: float, at_end: bool) -> list[Finding]:
+    def findings(self, case: Case, picture: Picture, now_s: float, at_end: bool) -> list[Finding]:
         """Contradictions among completed rounds, the first of each communicator."""
         found = []
         for key, since_s in sorted(self._suspects.items(), key=lambda item: item[0]):
@@ -159,7 +159,7 @@ class Rounds:
             del self._suspects[key]
             if key[0] not in self._told:
                 self._told.add(key[0])
-                finding = self._judge(diagnosis, picture, *key)
+                finding = self._judge(case, picture, *key)
                 if finding:
                     found.append(finding)
         return found
@@ -192,7 +192,7 @@ class Rounds:
                 ops[name][signs[known] == value] = self._said[value][name]
         return ops
 
-    def _judge(self, diagnosis: Diagnosis, picture: Picture, comm: int, counter: int) -> Finding | None:
+    def _judge(self, case: Case, picture: Picture, comm: int, counter: int) -> Finding | None:
         rows = self.ops_of(picture, comm, counter)
         sides = sides_of(rows).tolist()
         if len(set(sides)) < 2:
@@ -201,9 +201,9 @@ class Rounds:
             return None  # too little is known of a round that all have completed
         ranks = rows["rank"].tolist()
         ordinal = dict(zip(ranks, rows["ordinal"].tolist(), strict=True))
-        history = diagnosis.history
+        history = case.history
         deviation = deviants(ranks, sides, lambda r: history.up_to(r, ordinal[r]), history.shape_of, None)
-        said = {r: diagnosis.words_of(row) for r, row in zip(ranks, rows, strict=True)}
+        said = {r: case.words_of(row) for r, row in zip(ranks, rows, strict=True)}
         others = Counter(w for r, w in said.items() if r not in deviation.deviants).most_common(1)
         usual = f"while its peers issued {others[0][0] if others else 'another'}"
         usual += f"; it differs from {' and from '.join(deviation.witnesses)}"
@@ -217,8 +217,8 @@ class Rounds:
             if blame
             else tuple(Blame(r, 1 / len(said), f"it issued {w}") for r, w in list(said.items())[:16]),
             comm=comm,
-            iteration=diagnosis.history.steps.iteration_of(ranks[0], ordinal[ranks[0]]),
-            op=diagnosis.op_of(rows[0]),
+            iteration=case.history.steps.iteration_of(ranks[0], ordinal[ranks[0]]),
+            op=case.op_of(rows[0]),
             victims=tuple(r for r in ranks if r not in deviation.deviants),
             onset_s=picture.now_s,
             hard=True,
@@ -226,20 +226,20 @@ class Rounds:
                 Evidence(what="operation issued", value=w, where=f"rank {r}, #{counter}")
                 for r, w in list(said.items())[:16]
             ),
-            complete=diagnosis.complete(picture),
+            complete=case.complete(picture),
         )
 
-    def skew_finding(self, diagnosis: Diagnosis, picture: Picture, skew: Skew) -> Finding:
+    def skew_finding(self, case: Case, picture: Picture, skew: Skew) -> Finding:
         """A rank left out, repeated or added an operation and went on: its group's data is wrong since."""
-        comm = diagnosis.history.comm_of_key(skew.comm_key)
-        did = _done(skew.edit, diagnosis.history.sequence(skew.rank).tokens.tolist())
+        comm = case.history.comm_of_key(skew.comm_key)
+        did = _done(skew.edit, case.history.sequence(skew.rank).tokens.tolist())
         count = len(skew.edit.missing or skew.edit.extra)
-        group = diagnosis.comm_name(comm)
+        group = case.comm_name(comm)
         at, size = int(picture.comm_at[comm]), int(picture.comm_size[comm])
         members = [int(m) for m in picture.member_rank[at : at + size] if m >= 0 and m != skew.rank]
         noun = "an operation" if count == 1 else f"{count} operations"
         why = f"it {did} {noun} on {group}; {skew.witness} did not"
-        iteration = diagnosis.history.steps.iteration_of(skew.rank, skew.edit.ordinal)
+        iteration = case.history.steps.iteration_of(skew.rank, skew.edit.ordinal)
         since = "that was written since" if iteration is None else f"of iteration {iteration} or later"
         return Finding(
             cause=Cause.INCONSISTENT,
@@ -256,7 +256,7 @@ class Rounds:
                 Evidence(what="iterations completed since", value=skew.iterations_since),
             ),
             next=(f"use no checkpoint {since}: from then on results on {group} are wrong",),
-            complete=diagnosis.complete(picture),
+            complete=case.complete(picture),
         )
 
 

@@ -7,17 +7,13 @@ have issued one operation too many.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from whichrank.hang.case import Case
 from whichrank.locate.waitgraph import WaitGraph
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence
 from whichrank.model.picture import Bools, Picture
-
-if TYPE_CHECKING:
-    from whichrank.hang.diagnosis import Diagnosis
 
 LISTED = 16
 
@@ -36,11 +32,11 @@ def waits_for_unknown(picture: Picture, graph: WaitGraph) -> bool:
     return bool(has_unknown_members(picture)[picture.waits["comm"][graph.waits]].any())
 
 
-def members_unknown(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) -> Finding:
+def members_unknown(case: Case, picture: Picture, graph: WaitGraph) -> Finding:
     """Who waits in which operation of such a group; nobody can be named.
 
     Args:
-        diagnosis: For words.
+        case: For words.
         picture: The job.
         graph: Who waits for whom, and somebody waits in such a group.
     """
@@ -50,7 +46,7 @@ def members_unknown(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) ->
     said = [
         Evidence(
             what="blocked on",
-            value=f"{diagnosis.op_name(wait)} on {diagnosis.comm_name(int(wait['comm']))}",
+            value=f"{case.op_name(wait)} on {case.comm_name(int(wait['comm']))}",
             where=f"rank {int(wait['rank'])}",
         )
         for wait in there[:LISTED]
@@ -58,7 +54,7 @@ def members_unknown(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph) ->
     return Finding(
         cause=Cause.UNKNOWN,
         comm=int(there[0]["comm"]),
-        op=diagnosis.op_of(there[0]),
+        op=case.op_of(there[0]),
         victims=tuple(int(r) for r in graph.waiting),
         onset_s=float(there[0]["since_s"]),
         evidence=(
@@ -81,10 +77,10 @@ def may_be_ahead(picture: Picture, graph: WaitGraph) -> list[int]:
     return [int(r) for r in graph.waiting] if len(graph.sinks) >= len(graph.waiting) else []
 
 
-def blame_ahead(diagnosis: Diagnosis, picture: Picture, graph: WaitGraph, rank: int, certainty: float) -> Blame:
+def blame_ahead(case: Case, picture: Picture, graph: WaitGraph, rank: int, certainty: float) -> Blame:
     """What is said of such a rank."""
     wait = picture.waits[picture.waits["rank"] == rank][0]
-    where = f"{diagnosis.op_name(wait)} on {diagnosis.comm_name(int(wait['comm']))}"
+    where = f"{case.op_name(wait)} on {case.comm_name(int(wait['comm']))}"
     ahead_of = f"{len(graph.sinks)} others" if len(graph.sinks) > 1 else "the other one"
     words = f"it waits in {where} ahead of {ahead_of}, and may have issued one operation too many"
     return Blame(rank, certainty, words)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from whichrank.hang.diagnosis import Diagnosis
+from whichrank.hang.case import Case
 from whichrank.locate.fronts import with_fronts
 from whichrank.locate.waitgraph import WaitGraph, build
 from whichrank.model.kinds import Kind, is_message
@@ -41,7 +41,7 @@ class Waiting:
     distance: int
 
 
-def who_waits(diagnosis: Diagnosis, picture: Picture) -> tuple[Waiting, ...]:
+def who_waits(case: Case, picture: Picture) -> tuple[Waiting, ...]:
     """All ranks that wait in a picture, the nearest to the end of a chain first.
 
     A rank with several threads that wait is shown with the wait that is nearest to the end of a chain. Example: rank 3
@@ -49,7 +49,7 @@ def who_waits(diagnosis: Diagnosis, picture: Picture) -> tuple[Waiting, ...]:
     distance 1, and ranks 0 and 1 wait for rank 2 at distance 2.
 
     Args:
-        diagnosis: For words.
+        case: For words.
         picture: The job; where nobody saw a thread wait, its fronts are looked for.
     """
     picture = with_fronts(picture)
@@ -65,7 +65,7 @@ def who_waits(diagnosis: Diagnosis, picture: Picture) -> tuple[Waiting, ...]:
     for at in chosen.tolist():
         demand = int(graph.demand[at])
         if demand not in names:
-            names[demand] = _name(diagnosis, picture.waits[graph.waits[at]])
+            names[demand] = _name(case, picture.waits[graph.waits[at]])
         found[names[demand], int(steps[at]), len(targets[demand]) > 0][demand].append(int(rank[at]))
     said = [
         Waiting(
@@ -86,9 +86,9 @@ def among(waits: tuple[Waiting, ...], ranks: Ints) -> tuple[Waiting, ...]:
     return tuple(fewer)
 
 
-def _name(diagnosis: Diagnosis, wait: np.void) -> str:
-    what = Kind(int(wait["kind"])).name.lower() if is_message(wait["kind"]) else diagnosis.op_name(wait)
-    return f"{what} on {diagnosis.comm_name(int(wait['comm']))}"
+def _name(case: Case, wait: np.void) -> str:
+    what = Kind(int(wait["kind"])).name.lower() if is_message(wait["kind"]) else case.op_name(wait)
+    return f"{what} on {case.comm_name(int(wait['comm']))}"
 
 
 def _targets(picture: Picture, graph: WaitGraph) -> dict[int, Ints]:

@@ -400,3 +400,9 @@ def _cycle(picture: Picture, edges: Edges, rows: Ints, demand: Ints) -> tuple[In
         alive_edge &= waiting[edges.target] & asked[edges.demand]
     ranks = np.unique(rank[alive_wait])
     return ranks, bool(len(ranks)) and bool(picture.waits["explicit"][rows[alive_wait]].all())
+
+
+def oldest_wait(picture: Picture, graph: WaitGraph) -> Any:
+    """The wait of a graph that began first."""
+    waits = picture.waits[graph.waits]
+    return waits[int(np.argmin(waits["since_s"]))]

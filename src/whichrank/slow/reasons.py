@@ -165,7 +165,7 @@ def _waits_for_loader(case: _Case) -> Why | None:
     if case.computes() or case.in_loader < EXPLAINS * case.excess:
         return None
     more = round(100 * case.in_loader)
-    seen = case.fact("samples of its stack in a data loader, more than of a peer", more, "percentage points")
+    seen = case.fact("share of its stack samples in a data loader", more, "percentage points above a peer's")
     return Why(Reason.DATA_WAIT, "it waits for data", (*seen, *case.ran()))
 
 

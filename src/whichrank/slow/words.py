@@ -145,7 +145,7 @@ def of_rank(
         Evidence(what=f"own time {compared_with}", value=_round(usual_s), unit="s"),
         *cost.evidence(rank),
         Evidence(what="slow iterations", value=round(100 * suspect.share), unit="%", where=where),
-        Evidence(what="iterations compared so far", value=len(window.iteration) - suspect.onset, where=where),
+        Evidence(what="compared over", value=len(window.iteration) - suspect.onset, unit="iterations", where=where),
     ]
     if also := sorted(set(slow) - {rank}):
         evidence.append(Evidence(what="also slow", value=_ranks(also)))

@@ -7,6 +7,7 @@ import pytest
 from batches import CONFIG, T0, Node, S, analyzer, comm_info, records, watch
 
 from whichrank.analyzer import Analyzer
+from whichrank.hang.order import what_hangs
 from whichrank.model.incident import Cause, Incident, Reason
 from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import Event, ProcessState
@@ -409,7 +410,7 @@ def test_waits_in_messages_make_edges_in_a_pipeline() -> None:
     waits = a.state.picture(20.0).waits
     # THEN the stages in front stand in sends, those behind in receives
     assert Kind.SEND in waits["kind"]
-    found = a.diagnosis.hang(a.state.picture(20.0), 0.6)
+    found = what_hangs(a.case, a.state.picture(20.0), 0.6)
     assert found is not None
     assert found.names == {12}
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from whichrank.analyzer import Analyzer
+from whichrank.hang.order import what_hangs
 from whichrank.testbed.bench import overhead_locate
 from whichrank.testbed.bench.overhead_locate import culprit_of, hung, ingest, location, main, slow_look
 
@@ -43,7 +44,7 @@ def test_a_location_is_measured_only_if_it_is_right(where: str) -> None:
     figures = location(128, where, looks=2)
     assert [f.unit for f in figures] == ["ms"] * 3
     analyzer, now_s = hung(128, where)
-    found = analyzer.diagnosis.hang(analyzer.state.picture(now_s), 0.6)
+    found = what_hangs(analyzer.case, analyzer.state.picture(now_s), 0.6)
     assert found is not None
     assert found.names == {culprit_of(128)}
 

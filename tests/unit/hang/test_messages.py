@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from whichrank.hang.diagnosis import Diagnosis
+from whichrank.hang.case import Case
 from whichrank.hang.history import History
+from whichrank.hang.stuck import messages
 from whichrank.model.telemetry import RANK_ROW, RATE_ROW, Batch
 from whichrank.store.state import JobState
 
@@ -23,7 +24,7 @@ def fed(sent: list[int], sequence: int = 1, state: JobState | None = None) -> Jo
 
 
 def said(state: JobState, ranks: list[int]) -> list[tuple[str, object, str | None]]:
-    facts = Diagnosis(state, History.__new__(History))._messages(np.array(ranks))
+    facts = messages(Case(state, History.__new__(History)), np.array(ranks))
     return [(fact.what, fact.value, fact.where) for fact in facts]
 
 

@@ -156,7 +156,7 @@ def test_members_that_are_no_longer_at_the_same_operation_are_worth_a_look() -> 
     job.tells(1, 50)
     assert not job.analyzer.rounds.take_apart()
     watched: list[int] = []
-    job.analyzer.diagnosis.peers.watch = lambda comms, now_s: watched.extend(comms)  # type: ignore[method-assign]
+    job.analyzer.case.peers.watch = lambda comms, now_s: watched.extend(comms)  # type: ignore[method-assign]
     job.tells(51, 50)
     assert not watched
     # WHEN one of them has issued an operation fewer elsewhere
@@ -189,7 +189,7 @@ def test_what_was_never_usual_is_no_repetition(missing: int, extra: int, did: st
     edit = Edit(50, (usual,) * missing, ((), (usual,), (strange,))[extra], 1)
     # WHEN it is told that there was one too few or too many of either
     picture = a.state.picture(job.now_s)
-    found = a.rounds.skew_finding(a.diagnosis, picture, Skew(2, a.history.key_of(0), edit, 3))
+    found = a.rounds.skew_finding(a.case, picture, Skew(2, a.history.key_of(0), edit, 3))
     assert found.culprits[0].why.startswith(f"it {did} an operation on tp")
 
 

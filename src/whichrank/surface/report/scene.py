@@ -105,7 +105,7 @@ def capture(
     picture = analyzer.state.picture(now_s)
     waits = before.waits if before else ()
     if not before or (incident and incident.status == "open"):
-        waits = who_waits(analyzer.diagnosis, picture) or waits
+        waits = who_waits(analyzer.case, picture) or waits
     onset_s = _onset_s(analyzer, incident)
     under_way = open_spans(picture.ops, now_s)
     view_s = _view_s(analyzer, spans.all(), under_way, onset_s, now_s)

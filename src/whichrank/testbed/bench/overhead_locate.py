@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from whichrank.analyzer import Analyzer
 from whichrank.analyzer.hangs import LOOK_AT_S
 from whichrank.config import AnalyzerConfig
+from whichrank.hang.order import what_hangs
 from whichrank.testbed.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
 
 RANKS = (64, 512, 4096, 65536)
@@ -114,11 +115,11 @@ def location(ranks: int, where: str, looks: int = 9, ranks_per_agent: int = 8) -
     """Time of one location and of one whole tick while one rank hangs the job."""
     analyzer, now_s = hung(ranks, where, ranks_per_agent)
     picture = analyzer.state.picture(now_s)
-    named = {r for f in [analyzer.diagnosis.hang(picture, LOOK_AT_S)] if f for r in f.names}
+    named = {r for f in [what_hangs(analyzer.case, picture, LOOK_AT_S)] if f for r in f.names}
     if named != {culprit_of(ranks)}:
         raise AssertionError(f"the location names {named}, not {culprit_of(ranks)}")
     taken = _times(lambda: analyzer.state.picture(now_s), looks)
-    located = _times(lambda: analyzer.diagnosis.hang(picture, LOOK_AT_S), looks)
+    located = _times(lambda: what_hangs(analyzer.case, picture, LOOK_AT_S), looks)
     ticked = _times(lambda: analyzer.tick(now_s), looks)
     return [
         figure(f"one location, {where}", ranks, located, "ms"),

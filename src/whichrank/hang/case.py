@@ -1,0 +1,51 @@
+"""What each question is asked of: one job, by what was received of it, and how its parts are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whichrank.hang.history import History
+from whichrank.hang.peers import Peers
+from whichrank.locate.signatures import CompletedRounds
+from whichrank.model.picture import Picture
+from whichrank.model.signature import describe, op_name
+from whichrank.store.state import JobState
+
+LISTED = 16
+"""Candidates, at most: more help nobody."""
+
+
+class Case:
+    """One job. Holds no state of its own but what it was given.
+
+    Args:
+        state: What was received.
+        history: Sequences of operations.
+        rounds: What completed rounds had issued.
+    """
+
+    def __init__(self, state: JobState, history: History, rounds: CompletedRounds | None = None) -> None:
+        self.state = state
+        self.history = history
+        self.rounds = rounds
+        self.peers = Peers(history)
+
+    def comm_name(self, comm: int) -> str:
+        """The communicator in words: its description, else its name."""
+        return self.state.comm_name(comm)
+
+    def op_name(self, row: Any) -> str:
+        """`all_reduce #1204`."""
+        return op_name(int(row["kind"]), int(row["counter"]))
+
+    def op_of(self, row: Any) -> dict[str, int]:
+        """The fields of an operation that a finding carries."""
+        return {name: int(row[name]) for name in ("kind", "counter", "dtype", "count", "reduce_op", "peer")}
+
+    def words_of(self, row: Any) -> str:
+        """`all_reduce of 1024 float32 (sum)`."""
+        return describe(int(row["kind"]), int(row["dtype"]), int(row["count"]), int(row["reduce_op"]), int(row["peer"]))
+
+    def complete(self, picture: Picture) -> bool:
+        """Was every rank of the world read, and lately, unless it has ended?"""
+        return bool((picture.present & (picture.fresh | picture.gone)).all())

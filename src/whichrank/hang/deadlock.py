@@ -1,0 +1,168 @@
+"""Ranks that wait for each other in a cycle (DESIGN 5.2): who entered its operation too early, or one too many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from whichrank.hang.case import Case
+from whichrank.hang.peers import WITNESS
+from whichrank.locate import waitgraph
+from whichrank.locate.departures import expected
+from whichrank.locate.signatures import departed
+from whichrank.locate.strays import LEAST_ALIKE
+from whichrank.model.finding import Blame, Finding
+from whichrank.model.incident import Cause, Evidence
+from whichrank.model.kinds import is_collective, is_message
+from whichrank.model.picture import Picture
+from whichrank.model.sequence import Tokens
+
+
+def deadlock(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
+    """Who entered too early, or one too many, if that can be said; else the ranks of the cycle."""
+    ranks = [int(r) for r in graph.cycle]
+    rows = picture.waits[np.isin(picture.waits["rank"], ranks)]
+    skewed = sorted({r for comm in np.unique(rows["comm"]) for r in case.history.skewed(int(comm))} & set(ranks))
+    wrong, witness = (skewed, "what its peers had issued before") if skewed else _out_of_order(case, picture, rows)
+    is_extra = False
+    if not wrong and (alone := _alone(case, picture, rows)):
+        wrong, witness, is_extra = [alone[0]], "what all others did after the same operations", alone[1]
+    said = {int(w["rank"]): f"{case.op_name(w)} on {case.comm_name(int(w['comm']))}" for w in rows}
+    evidence = tuple(
+        Evidence(what="blocked on", value=words, where=f"rank {rank}") for rank, words in list(said.items())[:16]
+    )
+    others = {r: [o for o in said if o != r] for r in wrong}
+    before = {
+        r: f"{said[o[0]]}, in which rank {o[0]} waits" if len(o) == 1 else "what its peers wait in"
+        for r, o in others.items()
+    }
+    blames = tuple(
+        Blame(
+            r,
+            0.9,
+            f"it has entered {said[r]}, but not yet {before[r]}; this order differs from {witness.format(rank=r)}",
+        )
+        for r in wrong
+    )
+    certain = graph.cycle_explicit and len(wrong) < len(ranks) and bool(wrong)
+    # Against the order of the communicator's own operations: one too many or too few, not two in opposite order.
+    extra = certain and (is_extra or all(_departs_on_its_group(case, picture, rows[rows["rank"] == r]) for r in wrong))
+    cause = Cause.INCONSISTENT if extra else Cause.DEADLOCK
+    return Finding(
+        cause=cause if graph.cycle_explicit else Cause.UNKNOWN,
+        fault_class="H2" if graph.cycle_explicit else None,
+        culprits=blames if certain else (),
+        candidates=()
+        if graph.cycle_explicit
+        else tuple(Blame(r, 1 / len(ranks), f"blocked on {said[r]}") for r in ranks[:16]),
+        comm=int(rows["comm"][0]),
+        op=case.op_of(rows[0]),
+        victims=tuple(int(r) for r in graph.waiting if int(r) not in wrong),
+        onset_s=float(rows["since_s"].max()),
+        hard=graph.cycle_explicit,
+        evidence=evidence,
+        complete=case.complete(picture),
+    )
+
+
+def _ordinal_of(picture: Picture, wait: Any) -> int | None:
+    """The number of the operation that a rank waits on among all of its own, None if that is not in flight."""
+    ops = picture.ops
+    at = np.flatnonzero(
+        (ops["rank"] == wait["rank"]) & (ops["comm"] == wait["comm"]) & (ops["counter"] == wait["counter"])
+        & (ops["kind"] == wait["kind"]) & (ops["peer"] == wait["peer"])
+    )  # fmt: skip
+    return int(ops["ordinal"][at[0]]) if len(at) else None
+
+
+def _up_to(case: Case, picture: Picture, wait: Any) -> Tokens | None:
+    """The tokens of a rank up to and with the operation that it waits on, None if that is not in flight."""
+    ordinal = _ordinal_of(picture, wait)
+    return None if ordinal is None else case.history.up_to(int(wait["rank"]), ordinal)
+
+
+def _alone(case: Case, picture: Picture, waits: Any) -> tuple[int, bool] | None:
+    """The one rank on a cycle that waits in a collective where all others went on with something else.
+
+    Returns:
+        It, and whether it left out or added operations.
+    """
+    found = {}
+    for wait in waits[is_collective(waits["kind"])]:
+        ordinal = _ordinal_of(picture, wait)
+        is_extra = None if ordinal is None else case.peers.leaves_alone(int(wait["rank"]), ordinal)
+        if is_extra is not None:
+            found[int(wait["rank"])] = is_extra
+    return next(iter(found.items())) if len(found) == 1 else None
+
+
+def _departs_on_its_group(case: Case, picture: Picture, waits: Any) -> bool:
+    """Would a rank's operation be a departure even if its communicator were the only one?"""
+    for wait in waits:
+        x = _up_to(case, picture, wait)
+        if x is None or not len(x):
+            continue
+        of_group = np.array([case.history.same_group(int(t), int(x[-1])) for t in x])
+        allowed, length = expected(x[of_group][:-1])
+        if length and int(x[-1]) not in allowed:
+            return True
+    return False
+
+
+def _out_of_order(case: Case, picture: Picture, waits: Any) -> tuple[list[int], str]:
+    """Who on a cycle entered its operation too early, and the witness: its own past, else its peers' progress.
+
+    `{rank}` in the witness stands for the rank.
+    """
+    tokens = {}
+    for wait in waits:
+        x = _up_to(case, picture, wait)
+        if x is not None:
+            tokens[int(wait["rank"])] = x
+    ranks = set(waits["rank"].tolist())
+    own = sorted(departed(tokens, case.history.shape_of)) if len(tokens) == len(ranks) else []
+    peers = sorted({int(w["rank"]) for w in waits if _ahead_of_peers(case, picture, w, waits)})
+    strays = sorted(r for r in ranks if case.peers.skew_of(r, LEAST_ALIKE))
+    both = sorted(set(own) & set(strays)) if own and strays else own or strays
+    if (both and peers and both != peers) or ((own or strays) and not both):
+        return [], ""
+    if not _alike(waits[np.isin(waits["rank"], both)]):
+        return [], ""
+    if both:
+        return both, "that of earlier iterations of rank {rank}" if own else f"that of {WITNESS}"
+    return peers, "that of the other members"
+
+
+def _ahead_of_peers(case: Case, picture: Picture, wait: Any, cycle: Any) -> bool:
+    """Most other members that have entered this round had first done what this rank has left undone elsewhere."""
+    if is_message(wait["kind"]):
+        return False
+    rank, info = int(wait["rank"]), case.state.info
+    at, size = int(picture.comm_at[wait["comm"]]), int(picture.comm_size[wait["comm"]])
+    entered = picture.member_issued[at : at + size] >= wait["counter"]
+    others = [int(r) for r in picture.member_rank[at : at + size][entered] if r not in (rank, -1)]
+    for owed in cycle:
+        comm = int(owed["comm"])
+        if comm == wait["comm"] or is_message(owed["kind"]):
+            continue
+        sisters = [i for i, c in enumerate(info) if c.desc == info[comm].desc and c.size == info[comm].size]
+        done = [
+            bool(picture.member_issued[m] >= owed["counter"])
+            for i in sisters
+            for m in range(int(picture.comm_at[i]), int(picture.comm_at[i] + picture.comm_size[i]))
+            if int(picture.member_rank[m]) in others
+        ]
+        mine = [
+            int(picture.member_issued[m])
+            for m in range(int(picture.comm_at[comm]), int(picture.comm_at[comm] + picture.comm_size[comm]))
+            if int(picture.member_rank[m]) == rank
+        ]
+        if mine and mine[0] < owed["counter"] and len(done) > 1 and 2 * sum(done) > len(done):
+            return True
+    return False
+
+
+def _alike(waits: Any) -> bool:
+    """Do these wait on the same, by kind and communicator? Ranks that departed in several ways share no mistake."""
+    return len(np.unique(np.stack((waits["kind"], waits["comm"])), axis=1).T) <= 1

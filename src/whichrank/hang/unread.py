@@ -1,0 +1,36 @@
+"""Ranks that others wait for, and of which nothing was read after that: culprits or victims."""
+
+from __future__ import annotations
+
+from whichrank.hang.case import LISTED, Case
+from whichrank.locate import waitgraph
+from whichrank.model.finding import Blame, Finding
+from whichrank.model.incident import Cause, Evidence
+from whichrank.model.picture import Picture
+
+
+def unread_ranks(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
+    """Others wait for these, and nothing was read of them since: candidates, and nobody is named."""
+    ranks = [int(r) for r in graph.unseen]
+    wait = waitgraph.waiting_for(picture, graph, ranks[0])["wait"]
+    return Finding(
+        cause=Cause.UNKNOWN,
+        candidates=tuple(
+            Blame(r, 0.3, "others wait for it, and nothing was read of it after they began to") for r in ranks[:16]
+        ),
+        comm=int(wait["comm"]),
+        op=case.op_of(wait),
+        victims=tuple(int(v) for v in graph.waiting),
+        onset_s=float(wait["since_s"]),
+        evidence=(Evidence(what="waited for, and not read after that", value=len(ranks), unit="ranks"),),
+        complete=False,
+    )
+
+
+def unread_facts(graph: waitgraph.WaitGraph) -> list[Evidence]:
+    """Others wait for these too, but nothing was read of them since: they may be culprits or victims."""
+    ranks = [int(r) for r in graph.unseen]
+    if not ranks:
+        return []
+    where = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:LISTED]))}"
+    return [Evidence(what="waited for too, and not read after that", value=len(ranks), unit="ranks", where=where)]
