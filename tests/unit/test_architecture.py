@@ -127,6 +127,39 @@ def test_arrows_have_no_cycle() -> None:
             del remaining[package]
 
 
+def modules_imported(path: Path) -> set[str]:
+    """Modules of ours that a file imports, at its head or inside a function."""
+    known = {name_of(other) for other in modules()}
+    found = set()
+    for _, name in imports(parsed(path)):
+        while name and name not in known:
+            name = name.rpartition(".")[0]
+        found.add(name)
+    return found - {"", "whichrank", name_of(path)}
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def cycle_in(graph: dict[str, set[str]]) -> list[str]:
+    """Modules none of which can be imported before another one of them; empty if there are none."""
+    left = dict(graph)
+    while free := [name for name, needs in left.items() if not needs & left.keys()]:
+        for name in free:
+            del left[name]
+    return sorted(left)
+
+
+def test_no_module_needs_itself() -> None:
+    assert cycle_in({name_of(path): modules_imported(path) for path in modules()}) == []
+
+
+def test_a_cycle_is_seen() -> None:
+    assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c"]
+
+
 def test_wrong_arrow_is_named() -> None:
     # GIVEN a detector that looks at the surface, inside a function
     tree = ast.parse("def f():\n    from whichrank.verdict.words.text import paragraph\n")

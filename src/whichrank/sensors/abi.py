@@ -13,7 +13,7 @@ from whichrank.model.codes import SensorState, Status, WaitHow
 from whichrank.sensors.native import CORE, native_path
 
 if TYPE_CHECKING:
-    from whichrank.sensors.process import Identity
+    from whichrank.sensors.identity import Identity
 
 
 DONE, FAILED, DROPPED = int(Status.DONE), int(Status.FAILED), int(Status.DROPPED)

@@ -27,7 +27,7 @@ from whichrank.sensors import groups, meetings, remote, steps
 from whichrank.sensors.native import C10D_SOURCE, INCLUDE, load_core, native_path
 
 if TYPE_CHECKING:
-    from whichrank.sensors.process import Identity
+    from whichrank.sensors.identity import Identity
 
 STANDARDS = ("c++20", "c++17")
 BUILD_TIMEOUT_S = 300

@@ -34,11 +34,12 @@ from whichrank.errors import SensorError
 from whichrank.model.codes import Flag
 from whichrank.model.kinds import Kind
 from whichrank.sensors import groups, marks, meetings, remote, steps
-from whichrank.sensors.abi import DONE, DROPPED, FAILED, SENSOR_C10D, SENSOR_FALLBACK, WAIT_ENTRY, Core, Op
+from whichrank.sensors.abi import DONE, DROPPED, FAILED, SENSOR_C10D, SENSOR_FALLBACK, WAIT_ENTRY, Core
 from whichrank.sensors.arguments import LONGEST_TIMEOUT_MS, Group, Operator, operators
+from whichrank.sensors.in_flight import InFlight
 
 if TYPE_CHECKING:
-    from whichrank.sensors.process import Identity
+    from whichrank.sensors.identity import Identity
 
 LOOK_EVERY_S = 0.002
 LOOK_WHEN_IDLE_S = 0.01
@@ -78,18 +79,6 @@ def observe(on: bool) -> None:
     if _sensor is None:
         raise SensorError("the Python sensor is not in use in this process", mend="whichrank doctor")
     _sensor.attach() if on else _sensor.detach()
-
-
-class InFlight:
-    """One operation that has not ended."""
-
-    __slots__ = ("filled", "gloo", "op", "ring", "watched", "work")
-
-    def __init__(self, ring: int, op: Op, gloo: bool) -> None:
-        self.ring, self.op, self.gloo = ring, op, gloo
-        self.work: Any = None  # the work object of a collective
-        self.watched: tuple[int, weakref.ref[Any]] | None = None  # id of and reference to that of a send or receive
-        self.filled: tuple[int, ...] = ()  # addresses of the storages that a collective fills, for wait_tensor
 
 
 class Sensor:

@@ -9,15 +9,40 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from whichrank.model.codes import Flag
-from whichrank.sensors.abi import DONE, WAIT_CALL
-
-if TYPE_CHECKING:
-    from whichrank.sensors.fallback import InFlight, Sensor
+from whichrank.sensors.abi import DONE, WAIT_CALL, Core
+from whichrank.sensors.in_flight import InFlight
 
 _TAKEN = int(Flag.FUTURE_TAKEN)
+
+
+class Sensor(Protocol):
+    """What marks need of the Python sensor."""
+
+    core: Core
+
+    def entry_of(self, work: Any) -> InFlight | None:
+        """The operation of a work object."""
+
+    def filling(self, tensor: Any) -> InFlight | None:
+        """The operation that fills a tensor."""
+
+    def writes(self, entry: InFlight) -> bool:
+        """Whether the ring that the operation began in is still this process's own."""
+
+    def claim(self, work: Any) -> None:
+        """The work object of the send or receive that was issued last."""
+
+    def end(self, entry: InFlight, how: int) -> None:
+        """The operation has ended."""
+
+    def end_seen(self, entry: InFlight) -> None:
+        """It was seen to have ended."""
+
+    def fail(self, entry: InFlight, text: str) -> None:
+        """It has failed."""
 
 
 def mark_waits(sensor: Sensor, work_class: Any) -> None:

@@ -5,6 +5,8 @@ stdout is data, stderr is talk. What is JSON stays the same JSON. A command call
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from whichrank.errors import WhichrankError
@@ -33,3 +35,12 @@ def show_error(error: WhichrankError) -> None:
     said = [one_line(error.what)]
     said += [f"  {label} {one_line(text)}" for label, text in (("where:", error.where), ("mend: ", error.mend)) if text]
     click.echo("whichrank: " + "\n".join(said), err=True)
+
+
+def progress_bar() -> Any:
+    """A progress bar on stderr, on a terminal only."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    return Progress(console=console, disable=not console.is_terminal)

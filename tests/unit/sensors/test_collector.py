@@ -14,7 +14,7 @@ PROGRAM = """
 import ctypes, gc, sys, time
 from whichrank.sensors import collector
 from whichrank.sensors.native import load_core
-from whichrank.sensors.process import Identity
+from whichrank.sensors.identity import Identity
 
 core = load_core()
 core.wr_ring_create.restype = ctypes.c_void_p

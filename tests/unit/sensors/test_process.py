@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from whichrank.sensors.process import RANK_PID, identity_of
+from whichrank.sensors.identity import RANK_PID, identity_of
 
 TORCHRUN = {
     "RANK": "5",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from whichrank.surface.terminal import show, show_json, talk
+from whichrank.surface.terminal import progress_bar, show, show_json, talk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,7 +56,6 @@ def _found(paths: tuple[Path, ...], note: Callable[[Note], None]) -> tuple[tuple
         from whichrank.intake.recording import Intake, Note
         from whichrank.server.analyze import analyze
         from whichrank.server.replay import replay
-        from whichrank.surface.cli.bench import progress_bar
         from whichrank.surface.report.make import tape_in
 
     if tape := tape_in(paths):

@@ -10,6 +10,7 @@ import click
 
 from whichrank.surface.cli.bench_dumps import dumps, reading
 from whichrank.surface.numbers import WholeNumber
+from whichrank.surface.terminal import progress_bar
 
 
 @click.group(name="bench")
@@ -93,15 +94,6 @@ def overhead(as_json: bool, quick: bool, names: tuple[str, ...]) -> int:
         )
     click.echo(msgspec.json.encode(results).decode() if as_json else overhead_table(results))
     return 5 if results["skipped"] else 0
-
-
-def progress_bar() -> Any:
-    """A progress bar on stderr, on a terminal only."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    return Progress(console=console, disable=not console.is_terminal)
 
 
 def _campaign(plan: list[Any], path: Path, keep: Path | None, as_json: bool) -> int:

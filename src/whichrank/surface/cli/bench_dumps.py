@@ -25,7 +25,7 @@ def dumps(wanted: tuple[str, ...], recorded: tuple[str, ...], as_json: bool) -> 
     import msgspec
 
     from whichrank.sensors.c10d import torch_folder
-    from whichrank.surface.cli.bench import progress_bar
+    from whichrank.surface.terminal import progress_bar
     from whichrank.testbed.bench.dumps.cases import cases
     from whichrank.testbed.bench.dumps.compare import compare_all, table_of
 
@@ -66,7 +66,7 @@ def reading(entries: int, trace_mb: int, as_json: bool) -> int:
     import msgspec
 
     from whichrank.sensors.c10d import torch_folder
-    from whichrank.surface.cli.bench import progress_bar
+    from whichrank.surface.terminal import progress_bar
     from whichrank.testbed.bench.dumps.large import (
         LAYOUT,
         read_dumps,

@@ -47,13 +47,13 @@ def command(
 
     with ended_at_once():
         from whichrank.errors import UsageError
-        from whichrank.surface.cli.bench import progress_bar
         from whichrank.surface.cli.why import EXIT_INCOMPLETE
         from whichrank.surface.export.limit import most_spans, sentence, within
         from whichrank.surface.export.perfetto import trace_of
         from whichrank.surface.export.tables import csv_of, json_of
         from whichrank.surface.find_record import paths_or_newest
         from whichrank.surface.report.make import gather
+        from whichrank.surface.terminal import progress_bar
 
     left_out = redacted_by(redact)
     paths = tuple(paths_or_newest(paths))

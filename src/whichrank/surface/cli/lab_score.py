@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from whichrank.surface.numbers import WholeNumber
+from whichrank.surface.terminal import progress_bar
 
 
 @click.command()
@@ -73,7 +74,6 @@ def score(
 def _run(todo: list[Any], methods: list[str], path: Path, keep: Path | None) -> None:
     """What is left of a plan."""
     from whichrank.sensors.c10d import torch_folder
-    from whichrank.surface.cli.bench import progress_bar
     from whichrank.surface.leave import leave_on_signals
     from whichrank.testbed.bench.methods.campaign import OURS, Run, done_in, heard_of, left, run_all
     from whichrank.testbed.bench.methods.tables import verdict_of
@@ -105,7 +105,6 @@ def _run(todo: list[Any], methods: list[str], path: Path, keep: Path | None) -> 
 def _again(todo: list[Any], methods: list[str], path: Path, keep: Path | None) -> None:
     """Methods go through what was kept."""
     from whichrank.errors import UsageError
-    from whichrank.surface.cli.bench import progress_bar
     from whichrank.testbed.bench.methods.campaign import done_in, hear_again
 
     if keep is None:

@@ -29,8 +29,8 @@ def command(place: str, count: int, every_s: float, as_json: bool) -> int:
     from whichrank.intake.read import of_counts
     from whichrank.server.analyze import analyze
     from whichrank.surface.ask_ras import looks, place_of
-    from whichrank.surface.cli.bench import progress_bar
     from whichrank.surface.cli.why import exit_code_of, print_text
+    from whichrank.surface.terminal import progress_bar
 
     if not 0 < every_s <= 3600:
         raise UsageError(f"{every_s:g} s between two looks is not possible", mend="--every 10")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from whichrank.surface.redact_option import redact_option, redacted_by
-from whichrank.surface.terminal import talk
+from whichrank.surface.terminal import progress_bar, talk
 
 
 @click.command(name="report")
@@ -31,7 +31,6 @@ def command(paths: tuple[Path, ...], output: Path, redact: str | None, force: bo
     from whichrank.surface.output_file import refuse_existing, refuse_read, write_output
 
     with ended_at_once():
-        from whichrank.surface.cli.bench import progress_bar
         from whichrank.surface.find_record import paths_or_newest
         from whichrank.surface.report.make import gather
         from whichrank.surface.report.page import page_of

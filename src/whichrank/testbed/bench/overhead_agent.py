@@ -164,8 +164,8 @@ def _load(directory: str, rank: int, world: int, ops_per_s: int, frames: bool) -
     """In a rank process: write operations at an even rate, a hundred bursts a second, until killed."""
     from whichrank.model.kinds import Kind
     from whichrank.sensors.abi import DONE, WAIT_CALL, Core, Op
+    from whichrank.sensors.identity import Identity
     from whichrank.sensors.native import CORE, native_path
-    from whichrank.sensors.process import Identity
 
     core = Core()
     ring = core.open_ring(directory.encode(), Identity(rank, rank, world, world, 0, b"host", b"cost"))

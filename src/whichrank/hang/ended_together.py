@@ -1,0 +1,49 @@
+"""Most ranks were ended at once: somebody ended the job, and no rank did."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whichrank.hang.case import Case
+from whichrank.locate.deaths import TOGETHER_S, how_it_ended, killed
+from whichrank.model.ends import Ends
+from whichrank.model.finding import Finding
+from whichrank.model.incident import Cause, Evidence
+from whichrank.model.picture import Bools, Picture
+
+AT_ONCE_S = 0.1
+"""So close that a rank cannot have been ended because another was."""
+
+
+def all_ended_together(picture: Picture, ends: Ends, own: Bools) -> bool:
+    """Most ranks were ended from outside within a second: somebody ended the job, no rank did."""
+    silent = killed_at_once(ends, own)
+    times = ends.ended_s[silent]
+    return bool(silent.sum() > 1 and 2 * silent.sum() > picture.present.sum() and np.ptp(times) <= TOGETHER_S)
+
+
+def killed_at_once(ends: Ends, own: Bools) -> Bools:
+    """Ranks that ended on their own account and silently, and those that were killed with them.
+
+    A rank may see its peer's end, as a failure, in the moment before it is ended itself.
+    """
+    mute = ends.gone & np.array([not text for text in ends.exception])
+    with_it = killed(ends) & (np.abs(ends.ended_s - ends.ended_s[own & mute].min(initial=np.inf)) <= AT_ONCE_S)
+    return np.asarray(mute & (own | with_it))
+
+
+def ended_together(case: Case, picture: Picture, ends: Ends, own: Bools) -> Finding:
+    """That these were, and how."""
+    ranks = np.flatnonzero(own).tolist()
+    return Finding(
+        cause=Cause.UNKNOWN,
+        kind="failed",
+        onset_s=float(ends.ended_s[own].min()),
+        hard=True,
+        evidence=(
+            Evidence(what="ended within a second of each other", value=len(ranks), unit="ranks"),
+            Evidence(what="how", value=how_it_ended(ends, ranks[0]), where=f"rank {ranks[0]}"),
+        ),
+        complete=case.complete(picture),
+        next=("see what ended the whole job: the launcher's log, the scheduler, dmesg",),
+    )
