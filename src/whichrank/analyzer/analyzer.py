@@ -78,7 +78,7 @@ class Analyzer:
         records, comm = records[is_of_now], comm[is_of_now]
         for rank in self.state.take_lossy():
             self.history.sequence(rank).expect_loss()
-        self.history.add_comms(self.state.info)
+        self.history.add_comms(self.state.comms.info)
         steps = self.state.take_steps()
         self.history.steps.feed(steps["rank"], steps["row"])
         self._slowdowns.unless_failed(lambda: self.slowness.feed(self.state, comm, records, steps))
@@ -119,11 +119,11 @@ class Analyzer:
         knock_early(self.state.paths, picture, self.state.ranks.agent)
         changed = self._wrong_data(picture, now_s)
         being_ended = is_being_ended(self.state, picture)
-        ends = self.state.open_ends()
+        ends = self.state.departures.open_ends()
         got_over = self._endings.get_over(picture, ends, now_s)
         if got_over is not None:
             changed += got_over
-            ends = self.state.open_ends()
+            ends = self.state.departures.open_ends()
         ending = self._endings.look(picture, ends, now_s)
         if ending is not None:
             return changed + ending + ([] if being_ended else self._hangs.besides(picture, ends, now_s))
@@ -151,7 +151,7 @@ class Analyzer:
         if not self.state.ranks.size:
             return []
         self.state.recorded = recorded
-        picture = with_fronts(but_for_consequences(self.state.picture(now_s), self.state.ends()))
+        picture = with_fronts(but_for_consequences(self.state.picture(now_s), self.state.departures.ends()))
         changed = self._hang_at_rest(picture, now_s, recorded) if recorded.shows_hangs else []
         return changed + self._slowdowns.at_rest(picture, now_s) + self.ledger.rest()
 

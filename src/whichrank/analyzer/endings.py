@@ -48,7 +48,7 @@ class Endings:
         state = self._parts.state
         if not last_s or not have_gone_on(state, picture, ends, dead, last_s, last_s + GONE_ON_S):
             return None
-        state.get_over(np.flatnonzero(dead | (ends.failure_s > 0)).tolist(), last_s + GONE_ON_S)
+        state.departures.get_over(np.flatnonzero(dead | (ends.failure_s > 0)).tolist(), last_s + GONE_ON_S)
         self._policy.get_over(last_s)
         old = [i.id for i, finding in self._ledger.open_ones if self._policy.is_got_over(finding)]
         return [incident for number in old for incident in self._hangs.recover(now_s, number)]
@@ -82,7 +82,7 @@ class Endings:
         if not finding:
             return []
         finding = with_places(self._parts.state, finding)
-        return self._ledger.report(finding, _severity(finding, self._parts.state.open_ends()), now_s)
+        return self._ledger.report(finding, _severity(finding, self._parts.state.departures.open_ends()), now_s)
 
     def _who(self, picture: Picture) -> Finding | None:
         prior = self._policy.prior

@@ -32,7 +32,7 @@ class Case:
 
     def comm_name(self, comm: int) -> str:
         """The communicator in words: its description, else its name."""
-        return self.state.comm_name(comm)
+        return self.state.comms.name(comm)
 
     def op_name(self, row: Any) -> str:
         """`all_reduce #1204`."""

@@ -138,7 +138,7 @@ def _ahead_of_peers(case: Case, picture: Picture, wait: Any, cycle: Any) -> bool
     """Most other members that have entered this round had first done what this rank has left undone elsewhere."""
     if is_message(wait["kind"]):
         return False
-    rank, info = int(wait["rank"]), case.state.info
+    rank, info = int(wait["rank"]), case.state.comms.info
     at, size = int(picture.comm_at[wait["comm"]]), int(picture.comm_size[wait["comm"]])
     entered = picture.member_issued[at : at + size] >= wait["counter"]
     others = [int(r) for r in picture.member_rank[at : at + size][entered] if r not in (rank, -1)]

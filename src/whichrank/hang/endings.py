@@ -63,10 +63,10 @@ def who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_told: b
 
 
 def _who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_told: bool) -> Finding | None:
-    launched_by = case.state.launched_by()
+    launched_by = case.state.departures.launched_by()
     ends, everything = (
         _but_for_those_ended_by_parent(ends, picture, launched_by)
-        for ends in (case.state.open_ends(), case.state.ends())
+        for ends in (case.state.departures.open_ends(), case.state.departures.ends())
     )
     own = own_deaths(ends) & ~in_order(ends)
     told = prior if is_told else None
@@ -85,7 +85,7 @@ def _who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_told: 
         together = killed_at_once(ends, own)
         if told and (told.culprits or told.candidates) and not _exited_too(ends, together, told):
             return told
-        if case.state.interruption.leads_to(float(ends.ended_s[together].min())):
+        if case.state.departures.interruption.leads_to(float(ends.ended_s[together].min())):
             return None
         return ended_together(case, picture, ends, together)
     gave_up = own & _gave_up(picture, ends, prior) if prior and prior.culprits else np.zeros_like(own)

@@ -51,18 +51,18 @@ def is_being_ended(state: JobState, picture: Picture) -> bool:
 
     It is over if the job has survived it; ranks that have ended meanwhile are got over.
     """
-    for interruption in (state.interruption, state.passed_on):
+    for interruption in (state.departures.interruption, state.departures.passed_on):
         if not interruption.is_on:
             continue
-        ends = state.all_ends()
+        ends = state.departures.all_ends()
         left = interruption.consequences(ends)
-        is_of_job = interruption is state.interruption
+        is_of_job = interruption is state.departures.interruption
         ended_s = ends.ended_s[left & ends.gone].max(initial=interruption.last_s)
         is_over = picture.now_s > ended_s + (ALL_LIVE_S if is_of_job else PASSED_ON_S) or have_gone_on(
             state, picture, ends, left & (ends.failure_s == 0), interruption.since_s, interruption.until_s
         )
         if is_over and is_of_job:
-            state.get_over(np.flatnonzero(left).tolist(), interruption.until_s)
+            state.departures.get_over(np.flatnonzero(left).tolist(), interruption.until_s)
         if is_over:
             interruption.end()
-    return state.interruption.is_on or state.passed_on.is_on
+    return state.departures.interruption.is_on or state.departures.passed_on.is_on

@@ -149,7 +149,7 @@ def _matters(picture: Picture, c: Contradiction, min_age_s: float) -> bool:
 
 def _sister_side(case: Case, picture: Picture, c: Contradiction) -> int | None:
     """The side on which communicators of the same description and size are in the same round."""
-    infos = case.state.info
+    infos = case.state.comms.info
     info = infos[c.comm]
     if not info.desc or info.desc in ("undefined", "default_pg") or c.misfits:
         return None

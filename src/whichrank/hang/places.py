@@ -38,7 +38,7 @@ def are_answered(state: JobState, ranks: list[int], since_s: float) -> bool:
 def with_places(state: JobState, finding: Finding) -> Finding:
     """The finding, with the lines of code in which its sides are, as far as that is known."""
     facts, sides = [], sides_of(state, finding)
-    exceptions = state.ends().exception if sides else []
+    exceptions = state.departures.ends().exception if sides else []
     for rank in sides:
         is_of_now = looked_at_s(state, rank) >= finding.onset_s
         place = place_in(acting_stack(state, rank)) if is_of_now else ""
@@ -54,6 +54,6 @@ def _in_the_round(state: JobState, finding: Finding) -> list[int]:
     """Members that have entered the operation in question."""
     if finding.comm < 0 or not finding.op:
         return []
-    at, size = int(state.comm_at[finding.comm]), int(state.comm_size[finding.comm])
-    entered = state.member_issued[at : at + size] >= finding.op["counter"]
-    return [int(rank) for rank in state.member_rank[at : at + size][entered] if rank >= 0]
+    at, size = int(state.comms.at[finding.comm]), int(state.comms.size[finding.comm])
+    entered = state.comms.member_issued[at : at + size] >= finding.op["counter"]
+    return [int(rank) for rank in state.comms.member_rank[at : at + size][entered] if rank >= 0]

@@ -193,15 +193,15 @@ def _is_all_of_a_new_group(state: JobState, ranks: list[int]) -> bool:
     """Are some of these all there is of a communicator on which nobody has issued anything yet?"""
     if len(ranks) < 2:
         return False
-    elsewhere = ~np.isin(state.member_rank, ranks) | (state.member_issued > 0)
-    comm = np.repeat(np.arange(len(state.comm_size)), state.comm_size)
-    not_so = np.bincount(comm[elsewhere], minlength=len(state.comm_size))
-    return bool(((not_so == 0) & (state.comm_size > 1)).any())
+    elsewhere = ~np.isin(state.comms.member_rank, ranks) | (state.comms.member_issued > 0)
+    comm = np.repeat(np.arange(len(state.comms.size)), state.comms.size)
+    not_so = np.bincount(comm[elsewhere], minlength=len(state.comms.size))
+    return bool(((not_so == 0) & (state.comms.size > 1)).any())
 
 
 def _ended(state: JobState, rank: int) -> FoundReason:
-    ends = state.ends()
-    event = state.exits.get(rank)
+    ends = state.departures.ends()
+    event = state.departures.exits.get(rank)
     how = how_it_ended(ends, rank)
     facts = (Evidence(what="process", value=how, where=f"rank {rank}"),)
     if event and "out of memory" in event.text:

@@ -214,7 +214,7 @@ def _halted(case: Case, picture: Picture, waits: list[Wait]) -> list[int]:
     Who waits for several has perhaps got the answer of the stopped one: the others must be seen to serve nobody. Where
     it is not known for whom somebody waits, it is the only stopped rank of a job that has been quiet for long.
     """
-    halted = picture.stopped | (picture.gone & ~in_order(case.state.open_ends()))
+    halted = picture.stopped | (picture.gone & ~in_order(case.state.departures.open_ends()))
     together: dict[tuple[int, int], set[int]] = {}
     for wait in waits:
         together.setdefault((wait.rank, wait.tid), set()).update(wait.peers)

@@ -68,7 +68,7 @@ class Rounds:
             now_s: The time.
         """
         self._learn(state)
-        member = state.group_ranks(comm, records["rank"])
+        member = state.comms.group_ranks(comm, records["rank"])
         row = records["row"]
         good = is_collective(row["kind"]) & (row["counter"] > 0) & (member >= 0) & (self._size.rows[comm] > 1)
         good &= row["status"] == Status.DONE  # what fails is told by what becomes of the job
@@ -123,7 +123,7 @@ class Rounds:
 
     def _learn(self, state: JobState) -> None:
         """Make room for communicators that are new."""
-        size = state.comm_size[len(self._size.rows) :]
+        size = state.comms.size[len(self._size.rows) :]
         if not len(size):
             return
         depth = np.clip(CELLS // size, 8, 256)

@@ -127,8 +127,8 @@ class Slowness:
         ops["rank"], ops["comm"] = rank, comm
         ops["issue_ns"], ops["end_ns"] = row["t_issue_ns"], row["t_end_ns"]
         ops["blocked_ns"] = row["wait_us"].astype(np.int64) * 1000
-        ops["peer"] = state.members(comm, row["peer"])
-        place, size = state.group_ranks(comm, rank), np.maximum(state.comm_size[comm], 1)
+        ops["peer"] = state.comms.members(comm, row["peer"])
+        place, size = state.comms.group_ranks(comm, rank), np.maximum(state.comms.size[comm], 1)
         ops["stage"] = np.where(is_message(row["kind"]), place + 1, 0)
         offset = (row["peer"].astype(np.int64) - place) % size
         is_known = (ops["stage"] > 0) & (ops["peer"] >= 0) & (2 * offset != size)
@@ -402,12 +402,12 @@ class Slowness:
     def _course(self, state: JobState, window: Window) -> Course | None:
         """The latest iterations of the window, as events; ranks in the order of the window."""
         if not self._course_is_known:
-            self._latest_course, self._course_is_known = self._latest.course(window, state.comm_size), True
+            self._latest_course, self._course_is_known = self._latest.course(window, state.comms.size), True
         return self._latest_course
 
     def _learn_comms(self, state: JobState) -> None:
         """Communicators of the same sort get the same number: described and sized alike."""
-        new = state.info[len(self._kinds) :]
+        new = state.comms.info[len(self._kinds) :]
         sorts = np.array([stable_hash(info.desc, info.size) for info in new], np.uint64)
         self._kinds = np.append(self._kinds, mix(np.ones(len(new), np.uint64), sorts))
         self._device = np.append(self._device, ["ccl" in info.backend.lower() for info in new]).astype(np.bool_)

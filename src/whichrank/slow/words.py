@@ -191,7 +191,8 @@ def of_tied(told: list[KeyedFinding]) -> KeyedFinding:
     """Ranks of which each may be the slow one, and the others wait for it."""
     blames = [blame for one in told for blame in (*one.finding.culprits, *one.finding.candidates)]
     listed = _listed(sorted(blame.rank for blame in blames))
-    doubt = f"its own time is that of the others in each iteration: of ranks {listed} all but one may wait"
+    other = "the other one" if len(blames) == 2 else "another one"
+    doubt = f"ranks {listed} are slow in the same iterations, so it may only wait for {other}"
     first = told[0].finding
     finding = replace(
         first,

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.telemetry import RANK_ROW, RATE_ROW
+from whichrank.model.telemetry import RANK_ROW, RATE_ROW, ProcessState
 
+MAX_WORLD = 1 << 20
+"""Ranks."""
 WORKING_CPU = 0.2
 """Share of a core above which a process computes."""
 
@@ -50,3 +52,13 @@ class RankColumns:
     def compute(self, which: NDArray[Any]) -> NDArray[np.bool_]:
         """Which of these ranks compute, or would on a machine that is too busy; who waits runs for moments only."""
         return np.asarray((self.running_looks[which] >= 2) | (self.cpu_share[which] > WORKING_CPU))
+
+    def host_s(self, rank: NDArray[Any], t_ns: NDArray[Any]) -> NDArray[np.float64]:
+        """Times of hosts on the analyzer's clock, in seconds, 0 where there is none."""
+        return np.where(t_ns > 0, t_ns.astype(np.float64) / 1e9 + self.offset_s[rank], 0.0)
+
+    def have_ended(self) -> NDArray[np.bool_]:
+        """Which processes have ended."""
+        state = self.rows["state"]
+        ended = (state == ProcessState.GONE) | (state == ProcessState.ZOMBIE) | (self.rows["ended_ns"] > 0)
+        return np.asarray(ended)

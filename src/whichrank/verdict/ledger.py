@@ -176,7 +176,7 @@ class Ledger:
             now_s: The time.
             again_s: What comes again within this time is the same incident.
         """
-        known = self._kept.get(key)
+        known = self._kept.get(key) or self._taken_up_by_name(finding)
         if known and not _says_more(finding, severity, known):
             return []
         said = (key, finding.cause, finding.reason, finding.names or frozenset(b.rank for b in finding.candidates))
@@ -196,6 +196,14 @@ class Ledger:
         incident = self._kept[key] = self._make(finding, event, now_s, known)
         self.incidents[incident.id] = incident
         return [incident]
+
+    def _taken_up_by_name(self, finding: Finding) -> Incident | None:
+        """An open incident whose candidates are among these ranks that are named now: it becomes theirs."""
+        for key, incident in self._kept.items():
+            candidates = {candidate.rank for candidate in incident.candidates}
+            if finding.names and incident.cause == Cause.UNKNOWN and finding.names <= candidates:
+                return self._kept.pop(key)
+        return None
 
     def drop(self, is_over: Callable[[str], bool], now_s: float) -> list[Incident]:
         """End those of the incidents that are kept by a key that are over."""
@@ -279,10 +287,10 @@ class Ledger:
     def _communicator(self, comm: int) -> Communicator | None:
         if comm < 0:
             return None
-        info = self._state.info[comm]
+        info = self._state.comms.info[comm]
         role, sure = infer_role(info.desc, info.members, self._state.ranks.size, self._state.kinds.get(comm, {}))
-        at, size = int(self._state.comm_at[comm]), int(self._state.comm_size[comm])
-        members = [int(m) for m in self._state.member_rank[at : at + size] if m >= 0]
+        at, size = int(self._state.comms.at[comm]), int(self._state.comms.size[comm])
+        members = [int(m) for m in self._state.comms.member_rank[at : at + size] if m >= 0]
         if self._state.recorded is not None and len(members) < size:
             members = []  # how many there are is not known either
         name = info.desc if info.desc not in ("", "undefined") else info.name
@@ -298,7 +306,7 @@ class Ledger:
         if not finding.op:
             return None
         op = finding.op
-        comm_id = self._state.info[finding.comm].comm_id if finding.comm >= 0 else 0
+        comm_id = self._state.comms.info[finding.comm].comm_id if finding.comm >= 0 else 0
         return Op(
             trace_id=f"{comm_id:016x}-{op['counter']}" if op["counter"] < UNNUMBERED else None,
             kind=kind_name(op["kind"]),
@@ -320,7 +328,7 @@ class Ledger:
             phase = "dp_sync"
         op = None
         if finding.op and role:
-            op = f"{op_name(finding.op['kind'], finding.op['counter'])} on {self._state.comm_name(finding.comm)}"
+            op = f"{op_name(finding.op['kind'], finding.op['counter'])} on {self._state.comms.name(finding.comm)}"
         return Stage(iteration=iteration, phase=phase, op=op) if iteration is not None or phase or op else None
 
     def _sensors(self) -> tuple[SensorReport, ...]:

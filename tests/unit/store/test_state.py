@@ -131,10 +131,10 @@ def test_a_dead_process_whose_rank_lives_elsewhere_is_of_before() -> None:
         state.feed(a.batch(at_s), NOW_S + at_s)
         state.feed(elsewhere.batch(at_s), NOW_S + at_s)
     assert state.take_restarted() == set()
-    assert not state.ends().gone[1]
+    assert not state.departures.ends().gone[1]
     # WHEN the other node is silent THEN what is told counts
     state.feed(a.batch(20.0), NOW_S + 20.0)
-    assert state.ends().gone[1]
+    assert state.departures.ends().gone[1]
 
 
 def test_a_process_with_the_pid_of_the_one_that_it_replaces_is_another() -> None:
@@ -156,7 +156,7 @@ def test_a_rank_whose_process_was_replaced_starts_anew() -> None:
     a.is_(1, ProcessState.GONE, ended_ns=a.ns(2.0))
     failed = records(1, 7, 4, 1, status=Status.FAILED)
     state.feed(a.batch(2.0, failed, [Event("exit", 1, 101, a.ns(2.0), status=9)]), NOW_S + 2.0)
-    assert state.ends().status.tolist() == [-1, 9, -1, -1]
+    assert state.departures.ends().status.tolist() == [-1, 9, -1, -1]
     assert state.picture(NOW_S + 2.0).ops["failed"].tolist() == [True]
     # WHEN the launcher has started it again
     a.row[1] = {"pid": 555, "restart_count": 1}
@@ -164,12 +164,12 @@ def test_a_rank_whose_process_was_replaced_starts_anew() -> None:
     # THEN nothing of that is its
     assert state.take_restarted() == {1}
     assert state.take_restarted() == set()
-    assert not state.ends().gone.any()
-    assert state.ends().status.tolist() == [-1] * 4
+    assert not state.departures.ends().gone.any()
+    assert state.departures.ends().status.tolist() == [-1] * 4
     assert not len(state.picture(NOW_S + 3.0).ops)
     # AND what comes late of the old process is not either
     state.feed(a.batch(3.5, events=[Event("exit", 1, 101, a.ns(2.0), status=9)]), NOW_S + 3.5)
-    assert state.ends().status.tolist() == [-1] * 4
+    assert state.departures.ends().status.tolist() == [-1] * 4
 
 
 def test_lost_records_are_said_once() -> None:
@@ -194,8 +194,8 @@ def test_members_that_the_sensor_did_not_know_are_learnt_from_those_who_tell() -
     picture = state.picture(NOW_S)
     assert picture.member_rank.tolist() == [0, 1, -1, -1]
     assert picture.member_issued.tolist() == [3, 2, 0, 0]
-    assert state.frontier(0, 1) == (2, 2)
-    assert state.frontier(0, 3) == (0, 0)
+    assert state.comms.frontier(0, 1) == (2, 2)
+    assert state.comms.frontier(0, 3) == (0, 0)
 
 
 def test_many_communicators_come_a_few_at_a_time() -> None:
@@ -207,18 +207,18 @@ def test_many_communicators_come_a_few_at_a_time() -> None:
         a.comm(*(comm_info(i, [0, 1]) for i in ids[at : at + 7]))
         state.feed(a.batch(1.0 + at), NOW_S)
     # THEN each has its own place
-    found = state.comm_index(np.array(ids, np.uint64))
-    assert [state.info[c].comm_id for c in found.tolist()] == ids
-    assert state.comm_index(np.array([400], np.uint64)).tolist() == [-1]
-    assert state.comm_at.tolist() == list(range(0, 2 * len(ids), 2))
-    assert state.member_rank.tolist() == [0, 1] * len(ids)
+    found = state.comms.index(np.array(ids, np.uint64))
+    assert [state.comms.info[c].comm_id for c in found.tolist()] == ids
+    assert state.comms.index(np.array([400], np.uint64)).tolist() == [-1]
+    assert state.comms.at.tolist() == list(range(0, 2 * len(ids), 2))
+    assert state.comms.member_rank.tolist() == [0, 1] * len(ids)
 
 
 def test_group_ranks_are_those_that_the_agent_told() -> None:
     state, (a, _) = JobState(), two_nodes()
     state.feed(a.batch(1.0), NOW_S)
     zero = np.zeros(3, np.int64)
-    assert state.group_ranks(zero, np.array([1, 0, 3])).tolist() == [1, 0, -1]
+    assert state.comms.group_ranks(zero, np.array([1, 0, 3])).tolist() == [1, 0, -1]
 
 
 # ---- nonsense --------------------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_rows_out_of_range_neither_crash_nor_allocate() -> None:
     for rows in (picture.waits, picture.ops, picture.pairs):
         assert ((rows["rank"] >= 0) & (rows["rank"] < picture.world_size)).all()
     assert ((picture.member_rank >= -1) & (picture.member_rank < picture.world_size)).all()
-    state.ends()
+    state.departures.ends()
 
 
 @pytest.mark.parametrize(
@@ -283,13 +283,13 @@ def test_rows_out_of_range_neither_crash_nor_allocate() -> None:
 def test_a_communicator_that_cannot_be_is_left_out(info: Any) -> None:
     state, (a, _) = JobState(), two_nodes()
     state.feed(a.batch(1.0, comm_info=[TP, info]), NOW_S)
-    assert [i.comm_id for i in state.info] == [7]
+    assert [i.comm_id for i in state.comms.info] == [7]
 
 
 def test_members_that_cannot_be_are_nobody() -> None:
     state, (a, _) = JobState(), two_nodes()
     state.feed(a.batch(1.0, comm_info=[comm_info(8, [0, -7, 2**31, 3]), comm_info(9, [1, 2**70])]), NOW_S)
-    assert state.member_rank.tolist() == [0, -1, -1, 3, -1, -1]
+    assert state.comms.member_rank.tolist() == [0, -1, -1, 3, -1, -1]
 
 
 def test_so_many_memberships_are_nobodys_job() -> None:
@@ -297,7 +297,7 @@ def test_so_many_memberships_are_nobodys_job() -> None:
     state.feed(a.batch(1.0), NOW_S)
     huge = [comm_info(100 + i, list(range(1 << 16))) for i in range(300)]
     state.feed(a.batch(1.5, comm_info=huge), NOW_S)
-    assert len(state.info) == 1
+    assert len(state.comms.info) == 1
 
 
 def test_an_empty_batch_of_an_unknown_agent() -> None:

@@ -557,3 +557,20 @@ def test_a_wait_that_comes_again_for_the_same_reason_is_told_once() -> None:
         n.waits(rank, 7, 12, since_s=90.0)
     n.did(0, 7, 11)
     assert len({i.id for i in said + watch(a, n, first_s=90.5, last_s=109.0)}) == 2
+
+
+def test_one_of_two_that_is_named_takes_their_incident_over() -> None:
+    # GIVEN two ranks of which one may only wait for the other
+    a = analyzer_with_world(iteration=40)
+    both = tuple(Blame(rank, 0.5, "it may only wait for the other one") for rank in (1, 2))
+    open_question = Finding(cause=Cause.UNKNOWN, kind="slow", candidates=both, iteration=18, onset_s=NOW_S)
+    (first,) = a.ledger.keep("ranks 1 and 2", open_question, "alert", NOW_S + 1.0, 10.0)
+    # WHEN both turn out to be slow
+    slow = [
+        replace(open_question, cause=Cause.COMPUTE_SLOW, candidates=(), culprits=(Blame(rank, 0.9, "it is slow"),))
+        for rank in (1, 2, 3)
+    ]
+    told = [a.ledger.keep(f"rank {f.culprits[0].rank}", f, "alert", NOW_S + 5.0, 10.0)[0] for f in slow]
+    # THEN the first of them goes on with the incident, which is not said to be over, and the others have their own
+    assert [one.id == first.id for one in told] == [True, False, False]
+    assert a.ledger.drop(lambda key: key == "ranks 1 and 2", NOW_S + 6.0) == []

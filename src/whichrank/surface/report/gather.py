@@ -170,7 +170,7 @@ class Gatherer:
             scenes=tuple(self._scene(incident) for incident in incidents),
             job_scene=None if incidents else capture(self._analyzer, self._buffer, None, now_s),
             spans=spans,
-            comms=tuple(state.comm_name(comm) for comm in range(len(state.info))),
+            comms=tuple(state.comms.name(comm) for comm in range(len(state.comms.info))),
             operations=self._operations(spans),
             links=self._analyzer.links,
             utc_offset_s=utc_offset_s,
@@ -205,7 +205,7 @@ class Gatherer:
         spans = spans[~spans["open"]]
         if not len(spans):
             return ()
-        names = [self._analyzer.state.comm_name(comm) for comm in range(len(self._analyzer.state.info))]
+        names = [self._analyzer.state.comms.name(comm) for comm in range(len(self._analyzer.state.comms.info))]
         kinds = {name: number for number, name in enumerate(dict.fromkeys(names))}
         sort = np.array([kinds[name] for name in names], np.int64)[spans["comm"]] << 8 | spans["kind"]
         lasted_s = spans["end_s"] - spans["start_s"]

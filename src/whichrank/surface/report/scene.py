@@ -226,7 +226,7 @@ def _round(analyzer: Analyzer, incident: Incident | None) -> tuple[int, int, boo
     if not incident or not incident.op or not incident.op.trace_id:
         return None
     comm_id, _, counter = incident.op.trace_id.partition("-")
-    comm = int(analyzer.state.comm_index(np.array([int(comm_id, 16)], np.uint64))[0])
+    comm = int(analyzer.state.comms.index(np.array([int(comm_id, 16)], np.uint64))[0])
     return (comm, int(counter), incident.op.kind in MESSAGES) if comm >= 0 else None
 
 

@@ -61,7 +61,7 @@ class SpanBuffer:
             if sum(map(len, self._steps)) > 2 * MOST_STEPS:
                 self._steps = [np.concatenate(self._steps)[-MOST_STEPS:]]
         rows = rows[rows["row"]["kind"] < Kind.STEP]
-        comm = state.comm_index(rows["comm"])
+        comm = state.comms.index(rows["comm"])
         rows, comm = rows[comm >= 0], comm[comm >= 0]
         if not len(rows):
             return

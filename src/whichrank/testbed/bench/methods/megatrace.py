@@ -111,7 +111,7 @@ def _collectives(seen: Telemetry) -> Iterator[_Group]:
 
 def _messages(seen: Telemetry) -> Iterator[_Group]:
     """Each sender with its receiver, by communicator and tag; who receives from anybody is left out."""
-    picture, members = seen.picture, seen.state.members
+    picture, members = seen.picture, seen.state.comms.members
     begun: defaultdict[tuple[int, int, int, int], dict[int, int]] = defaultdict(dict)
     inside: defaultdict[tuple[int, int, int, int], set[tuple[int, int]]] = defaultdict(set)
     pairs = picture.pairs[picture.pairs["kind"] != Kind.RECV_ANY]

@@ -1,0 +1,148 @@
+"""The communicators of a job, and what each member of them has issued and completed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.model.telemetry import Batch, CommInfo
+from whichrank.store.growing import Growing
+from whichrank.store.rank_columns import MAX_WORLD, RankColumns
+
+MAX_MEMBERSHIPS = 1 << 24
+_MEMBER_COLUMNS = ("member_rank", "member_issued", "member_done", "member_tid")
+_MEMBER_FLAGS = ("member_seen",)
+_NO_PLACE = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+class Communicators:
+    """Arrays over communicators, and over their members one after the other. At most `MAX_MEMBERSHIPS` members.
+
+    Attributes:
+        info: As they were reported; its index is the number of a communicator.
+        at: Where the members of each begin, (C,).
+        size: How many there are, (C,).
+        member_rank: Global rank of each, -1 unknown, (M,).
+        member_issued: Operations that it has issued, (M,).
+        member_done: And that it has completed, (M,).
+        member_tid: The thread that has issued the latest, (M,).
+        member_seen: It was read, (M,).
+    """
+
+    def __init__(self) -> None:
+        self.info: list[CommInfo] = []
+        self._index: dict[int, int] = {}
+        self._sorted_ids = np.zeros(0, np.uint64)
+        self._sorted_index = np.zeros(0, np.int64)
+        self._columns = {name: Growing(np.int64) for name in ("at", "size", *_MEMBER_COLUMNS)}
+        self._columns |= {name: Growing(np.bool_) for name in _MEMBER_FLAGS}
+        self.at = self.size = np.zeros(0, np.int64)
+        self.member_rank = self.member_issued = self.member_done = self.member_tid = np.zeros(0, np.int64)
+        self.member_seen = np.zeros(0, np.bool_)
+        self._places: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        self._place = _NO_PLACE
+
+    def add(self, told: list[CommInfo], ranks: RankColumns) -> None:
+        """Learn communicators; what cannot be one is left out, so that nobody's numbers make us allocate."""
+        new: dict[int, CommInfo] = {}
+        for info in told:
+            fits = 0 < info.size <= max(ranks.size, len(info.members)) and 0 < info.comm_id < 1 << 64
+            if fits and info.comm_id not in self._index:
+                new[info.comm_id] = info
+        sizes = np.array([info.size for info in new.values()], np.int64)
+        total = len(self.member_rank) + int(sizes.sum())
+        if not new or total > MAX_MEMBERSHIPS:
+            return
+        for comm_id, info in new.items():
+            self._index[comm_id] = len(self.info)
+            self.info.append(info)
+        members = np.concatenate([_members_of(info) for info in new.values()])
+        self.at = self._columns["at"].append(len(self.member_rank) + np.cumsum(sizes) - sizes)
+        self.size = self._columns["size"].append(sizes)
+        self.member_rank = self._columns["member_rank"].append(members)
+        for name in (*_MEMBER_COLUMNS[1:], *_MEMBER_FLAGS):
+            setattr(self, name, self._columns[name].append(len(members)))
+        ids = np.sort(np.array(list(new), np.uint64))
+        at = np.searchsorted(self._sorted_ids, ids)
+        self._sorted_ids = np.insert(self._sorted_ids, at, ids)
+        self._sorted_index = np.insert(self._sorted_index, at, [self._index[i] for i in ids.tolist()])
+        ranks.grow(int(members.max()) + 1)
+
+    def take(self, batch: Batch, agent: int, ranks: RankColumns) -> bool:
+        """Take what each member has issued and completed; True if any has completed something since."""
+        rows = batch.comm_rows()
+        comm = self.index(rows["comm_id"])
+        known = comm >= 0
+        rows, comm = rows[known], comm[known]
+        inside = rows["group_rank"] < self.size[comm]
+        inside &= (rows["rank"] >= 0) & (rows["rank"] < ranks.size)
+        rows, comm = rows[inside], comm[inside]
+        at = self.at[comm] + rows["group_rank"]
+        has_completed = bool((rows["done"] > self.member_done[at]).any())
+        self.member_rank[at] = rows["rank"]
+        self.member_issued[at] = rows["issued"]
+        self.member_done[at] = rows["done"]
+        self.member_tid[at] = rows["last_tid"]
+        self.member_seen[at] = True
+        latest = np.argsort(rows["last_issue_ns"], kind="stable")
+        ranks.issuing_tid[rows["rank"][latest]] = rows["last_tid"][latest]
+        if len(rows):
+            key = comm << 32 | rows["rank"]
+            order = np.argsort(key)
+            self._places[agent] = key[order], rows["group_rank"][order].astype(np.int64)
+        self._place = self._places.get(agent, _NO_PLACE)
+        return has_completed
+
+    def index(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Index of each communicator id, -1 unknown."""
+        if not len(self._sorted_ids) or not len(ids):
+            return np.full(len(ids), -1, np.int64)
+        at = np.minimum(np.searchsorted(self._sorted_ids, ids), len(self._sorted_ids) - 1)
+        return np.where(self._sorted_ids[at] == ids, self._sorted_index[at], -1)
+
+    def group_ranks(self, comm: NDArray[np.int64], rank: NDArray[Any]) -> NDArray[np.int64]:
+        """Group ranks of ranks of the agent that was fed last, -1 where it did not tell."""
+        keys, group_ranks = self._place
+        key = comm << 32 | rank
+        if not len(keys):
+            return np.full(len(key), -1, np.int64)
+        at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+        return np.where(keys[at] == key, group_ranks[at], -1)
+
+    def members(self, comm: NDArray[np.int64], group_rank: NDArray[Any]) -> NDArray[np.int64]:
+        """Global ranks of members, -1 where it is none or not known."""
+        group_rank = group_rank.astype(np.int64)
+        good = (group_rank >= 0) & (group_rank < self.size[comm])
+        return np.where(good, self.member_rank[self.at[comm] + np.where(good, group_rank, 0)], -1)
+
+    def frontier(self, comm: int, rank: int) -> tuple[int, int]:
+        """Operations that a rank has issued and completed on a communicator, as told last."""
+        at, size = int(self.at[comm]), int(self.size[comm])
+        member = at + np.flatnonzero(self.member_rank[at : at + size] == rank)[:1]
+        return int(self.member_issued[member].sum()), int(self.member_done[member].sum())
+
+    def name(self, comm: int) -> str:
+        """The communicator in words: its description, else its name."""
+        info = self.info[comm]
+        label = info.desc if info.desc not in ("", "undefined") else f"group {info.name}"
+        return label.removeprefix("mesh_")
+
+    def forget(self, agent: int, ranks: NDArray[np.int64]) -> None:
+        """Forget what an agent has reported of these ranks."""
+        self._places.pop(agent, None)
+        theirs = np.isin(self.member_rank, ranks)
+        self.member_seen[theirs] = False
+        self.member_issued[theirs] = self.member_done[theirs] = self.member_tid[theirs] = 0
+
+
+def _members_of(info: CommInfo) -> NDArray[np.int64]:
+    """Global ranks by group rank, -1 where it is not known or none that can be."""
+    members = np.full(info.size, -1, np.int64)
+    try:
+        listed = np.array(info.members[: info.size], np.int64)
+    except OverflowError:
+        return members
+    members[: len(listed)] = np.where((listed >= 0) & (listed < MAX_WORLD), listed, -1)
+    return members
