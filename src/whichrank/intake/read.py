@@ -14,7 +14,17 @@ import msgspec
 import numpy as np
 
 from whichrank.errors import FormatError, IncompleteDataError, UsageError, WhichrankError
-from whichrank.intake import attempts, flight_job, inspector_job, kineto_job, megatrace, op_spans, ras, watchdog
+from whichrank.intake import (
+    attempts,
+    flight_batches,
+    flight_job,
+    inspector_job,
+    kineto_job,
+    megatrace,
+    op_spans,
+    ras,
+    watchdog,
+)
 from whichrank.intake.facts import Fact, joined, with_xids
 from whichrank.intake.flight_dump import Dump, Group, rank_in_name
 from whichrank.intake.formats import FLIGHT_RECORDER, LOG, Content, format_of
@@ -285,7 +295,7 @@ def _of_dumps(
     told = [one for one in told if one.rank not in unsure]
     unread = _unread(world, dumps, notes, what) | unsure
     facts = {rank: fact for rank, fact in facts.items() if rank < world and fact.world_size in (0, world)}
-    batches, now_s = flight_job.batches_of(told, world, facts)
+    batches, now_s = flight_batches.batches_of(told, world, facts)
     said = {rank: fact.words for rank, fact in facts.items() if fact.words}
     said |= {one.rank: (*said.get(one.rank, ()), _issued_at(one.dump)) for one in told if one.dump.frames}
     ages_s = [written_s.get(whose[one.rank], 0.0) - one.latest_ns / 1e9 for one in told if one.latest_ns]

@@ -31,7 +31,7 @@ class Told:
         return self.counters.get((comm, rank), (n, n))
 
     def ordinal(self, rank: int) -> int:
-        return self.ordinals.get(rank, 0)
+        return self.ordinals.get(rank, sum(n for (_, of), n in self.done.items() if of == rank))
 
     def dealt_with_failure(self, ranks: list[int]) -> bool:
         return self.dealt
@@ -158,6 +158,22 @@ def test_what_was_told_of_a_member_but_not_read_yet_forbids_the_claim() -> None:
     assert not h.skews(told)
     told.ordinals = {0: zero.ordinal}
     assert h.skews(told)
+
+
+def test_records_that_came_without_states_do_not_say_how_far_the_others_would_have_to_be() -> None:
+    # GIVEN both repeat an operation; rank 0 is silent since before, and rank 1's records have come without its states
+    h, told, _, one = after(8)
+    told.counters = {(TP, 0): (48, 48), (TP, 1): (48, 48)}
+    told.ordinals = {0: one.ordinal, 1: one.ordinal}
+    one.issues([TP])
+    for _ in range(4):
+        one.issues(PROGRAM)
+    # THEN it is not taken for granted that rank 0 has been there
+    assert not h.skews(told)
+    # WHEN the states have come, it is seen that it has not
+    told.counters[TP, 1] = (48 + 1 + 24,) * 2
+    told.ordinals[1] = one.ordinal
+    assert not h.skews(told)
 
 
 def test_skew_is_found_on_groups_that_were_made_again() -> None:

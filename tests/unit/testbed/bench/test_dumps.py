@@ -8,7 +8,7 @@ import pytest
 
 from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
-from whichrank.intake import flight_job
+from whichrank.intake import flight_batches, flight_job
 from whichrank.intake.flight_dump import Dump, read_pickle
 from whichrank.model.incident import Incident
 from whichrank.model.picture import Recorded
@@ -32,7 +32,7 @@ def dumps_of(case: Case) -> dict[int, Dump]:
 def found_in(dumps: dict[int, Dump], world: int) -> list[Incident]:
     told, older = flight_job.job_of(dumps)
     assert not older
-    batches, now_s = flight_job.batches_of(told, world)
+    batches, now_s = flight_batches.batches_of(told, world)
     analyzer = Analyzer(AnalyzerConfig(), "dumps", 0.0)
     for batch in batches:
         analyzer.feed(batch, now_s)
