@@ -32,8 +32,10 @@ from whichrank.testbed.demo.layout import Layout
 from whichrank.wire.inprocess import InProcessAnalyzerEnd
 
 ROOT = Path(__file__).parents[3]
-MADE_BY = ("native/src", "native/include", "src/whichrank/agent", "src/whichrank/testbed/demo",
-           "src/whichrank/model/rows.py", "src/whichrank/model/telemetry.py", "src/whichrank/ring", "src/whichrank/sensors", __file__)  # fmt: skip
+MADE_BY = (
+    "native/src", "native/include", "src/whichrank/agent", "src/whichrank/testbed/demo", "src/whichrank/ring",
+    "src/whichrank/model/rows.py", "src/whichrank/model/telemetry.py", "src/whichrank/sensors", __file__,
+)  # fmt: skip
 HANGS_S = 3.0
 HEALTHY_S = 10.0
 START_LIMIT_S = 90.0
