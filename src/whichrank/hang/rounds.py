@@ -251,9 +251,9 @@ class Rounds:
             victims=tuple(members),
             hard=True,
             evidence=(
-                Evidence(what="usual operations per iteration", value=skew.edit.period, where=f"rank {skew.rank}"),
+                Evidence(what="usual operations per iteration, on all communicators", value=skew.edit.period),
                 Evidence(what=SKEWED + did, value=count, where=f"rank {skew.rank}, {group}"),
-                Evidence(what="iterations completed since", value=skew.iterations_since),
+                Evidence(what="iterations completed after that one", value=skew.iterations_since),
             ),
             next=(f"use no checkpoint {since}: from then on results on {group} are wrong",),
             complete=case.complete(picture),

@@ -164,9 +164,12 @@ def _lacks_memory(case: _Case) -> Why | None:
 def _waits_for_loader(case: _Case) -> Why | None:
     if case.computes() or case.in_loader < EXPLAINS * case.excess:
         return None
-    more = round(100 * case.in_loader)
-    seen = case.fact("share of its stack samples in a data loader", more, "percentage points above a peer's")
-    return Why(Reason.DATA_WAIT, "it waits for data", (*seen, *case.ran()))
+    seen = Evidence(
+        what=f"share of the stack samples of {case.where} in a data loader",
+        value=round(100 * case.in_loader),
+        unit="percentage points above that of a peer",
+    )
+    return Why(Reason.DATA_WAIT, "it waits for data", (seen, *case.ran()))
 
 
 def _waits_for_storage(case: _Case) -> Why | None:

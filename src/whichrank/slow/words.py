@@ -426,8 +426,8 @@ def _ranks(ranks: list[int]) -> str:
 
 def _ratio(own_s: float, usual_s: float) -> str:
     """Of two times as they are shown, so that a reader who divides them gets the same."""
-    own_s, usual_s = float(f"{_round(own_s):.3g}"), float(f"{_round(usual_s):.3g}")
-    return f"{own_s / usual_s:.2f}" if usual_s else "many"
+    own_ms, usual_ms = (float(f"{_round(seconds) * 1e3:.3g}") for seconds in (own_s, usual_s))
+    return f"{own_ms / usual_ms:.2f}" if usual_ms else "many"
 
 
 def _round(seconds: float) -> float:

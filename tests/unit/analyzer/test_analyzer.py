@@ -256,7 +256,7 @@ def test_ranks_that_differ_in_numbers_share_a_text_and_others_do_not() -> None:
         n, *(raises(n, r, 1.2, f"RuntimeError: device {r} lost, 0x{r}f of 8 at train.py:9") for r in range(4))
     )
     assert texts_of(said[-1]) == ["RuntimeError: device … lost, … of 8 at train.py:9"]
-    assert "all 4 ranks raised RuntimeError: device … lost, … of 8, at train.py:9; no rank differs" in headline(
+    assert 'all 4 ranks raised RuntimeError: "device … lost, … of 8", at train.py:9; no rank differs' in headline(
         said[-1]
     )
     # BUT where one says something else, it is not said that none differs
@@ -298,7 +298,7 @@ def test_what_an_operation_raises_in_all_ranks_is_said_of_all() -> None:
     # THEN all are told, and nobody named; but one of them may have caused it
     assert not any(i.culprits or i.candidates for i in said)
     assert headline(said[-1]).endswith("at train.py:9; the evidence names no rank")
-    assert "all 4 ranks raised RuntimeError: ProcessGroupGloo::alltoall" in headline(said[-1])
+    assert 'all 4 ranks raised RuntimeError: "ProcessGroupGloo::alltoall' in headline(said[-1])
 
 
 def test_the_job_fails_for_all_others_whoever_noticed() -> None:

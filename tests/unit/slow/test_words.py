@@ -152,7 +152,7 @@ def test_a_verdict_has_one_number_for_each_quantity(peers: int, comes_and_goes: 
     assert np.median(usual(own_s[1:, 3:], axis=1)) == pytest.approx(usual_s, abs=1e-4)
     # AND the sentence has them too, and the iteration in which it began
     if not comes_and_goes:
-        ratio = float(f"{mine.own_s:.3g}") / float(f"{usual_s:.3g}")
+        ratio = float(f"{mine.own_s * 1e3:.3g}") / float(f"{usual_s * 1e3:.3g}")
         assert f"{ratio:.2f} times th" in finding.culprits[0].why
     assert finding.iteration == 18
 

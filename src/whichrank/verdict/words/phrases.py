@@ -78,10 +78,10 @@ _AS_NOUN: Final = {
 _PREDICATE: Final = {
     Cause.NOT_ENTERED: _both("has not entered {op}", "have not entered {op}", "had not entered {op}"),
     Cause.DEADLOCK: _both(
-        "entered operations in the wrong order, and ranks wait in a cycle that includes {op}",
-        "entered operations in the wrong order, and ranks wait in a cycle that includes {op}",
-        "entered operations in the wrong order, and ranks waited in a cycle that included {op}",
-        "entered operations in the wrong order, and ranks waited in a cycle that included {op}",
+        "entered operations in the wrong order, so ranks wait for each other, one of them in {op}",
+        "entered operations in the wrong order, so ranks wait for each other, one of them in {op}",
+        "entered operations in the wrong order, so ranks waited for each other, one of them in {op}",
+        "entered operations in the wrong order, so ranks waited for each other, one of them in {op}",
     ),
     Cause.TRANSPORT: _both(
         "is where communication has stopped in {op}",

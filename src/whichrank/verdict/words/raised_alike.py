@@ -13,7 +13,7 @@ _MOST_TEXT: Final = 120
 
 
 def raised_alike(incident: Incident) -> str:
-    """`all 4 ranks raised ValueError: loss is nan, at train.py:41; no rank differs`, empty for any other incident."""
+    """`all 4 ranks raised ValueError: "loss is nan", at train.py:41; no rank differs`, empty for any other incident."""
     if incident.cause != Cause.UNKNOWN or incident.reason != Reason.EXCEPTION:
         return ""
     alike = next((fact for fact in incident.evidence if fact.what == RAISED_ALIKE), None)
@@ -25,7 +25,8 @@ def raised_alike(incident: Incident) -> str:
     if len(texts) > 1:
         text = text.partition(":")[0]
     where = f"{',' * (len(texts) == 1)} at {place.rpartition('/')[2]}" if place else ""
-    said = f"raised {textwrap.shorten(text, _MOST_TEXT, placeholder=' …')}{where}"
+    kind, _, message = textwrap.shorten(text, _MOST_TEXT, placeholder=" …").partition(": ")
+    said = f'raised {kind}: "{message}"{where}' if message else f"raised {kind}{where}"
     if len(texts) > 1:
         said += ", with texts that differ"
     is_all = str(alike.value) == of_all

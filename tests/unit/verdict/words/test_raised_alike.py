@@ -25,7 +25,7 @@ def raised(count: int, total: int, text: str = TEXT, **changes: object) -> Incid
 def test_all_ranks(status: str) -> None:
     said = headline(raised(4, 4, status=status))
     assert said == (
-        "ALERT failure: all 4 ranks raised NotImplementedError: operator aten::x has no sharding strategy"
+        'ALERT failure: all 4 ranks raised NotImplementedError: "operator aten::x has no sharding strategy"'
         ", at train.py:41; no rank differs"
     )
 
@@ -47,13 +47,20 @@ def test_the_paragraph_asks_for_no_stacks_and_has_the_whole_text() -> None:
 def test_a_long_text_is_cut_at_a_word() -> None:
     said = headline(raised(4, 4, f"ValueError: {'far too many words ' * 12}at train.py:3"))
     assert len(said) < 220
-    assert " …, at train.py:3; no rank differs" in said
+    assert ' …", at train.py:3; no rank differs' in said
     assert said.partition(" …")[0].split()[-1] in ("far", "too", "many", "words")
 
 
-@pytest.mark.parametrize("text", ["KeyError: ", "RuntimeError: met at the gate", "ValueError"])
-def test_a_text_without_a_place(text: str) -> None:
-    assert raised_alike(raised(2, 2, text)) == f"all 2 ranks raised {text.strip()}; no rank differs"
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("KeyError: ", "KeyError:"),
+        ("RuntimeError: met at the gate", 'RuntimeError: "met at the gate"'),
+        ("ValueError", "ValueError"),
+    ],
+)
+def test_a_text_without_a_place(text: str, quoted: str) -> None:
+    assert raised_alike(raised(2, 2, text)) == f"all 2 ranks raised {quoted}; no rank differs"
 
 
 def test_any_other_incident_has_a_sentence_of_its_own() -> None:

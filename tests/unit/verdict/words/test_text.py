@@ -195,7 +195,7 @@ def test_what_most_ranks_raised_alike_is_said_of_all_and_asks_for_no_stacks() ->
         Evidence(what="exception", value="NotImplementedError: no such thing at /home/me/train.py:41", where="rank 0"),
     )
     case = incident(Cause.UNKNOWN, kind="failed", reason=Reason.EXCEPTION, evidence=facts, next=())
-    said = "all 4 ranks raised NotImplementedError: no such thing, at train.py:41; no rank differs"
+    said = 'all 4 ranks raised NotImplementedError: "no such thing", at train.py:41; no rank differs'
     assert headline(case) == f"ALERT failure: {said}"
     assert paragraph(case).startswith(f"A{said[1:]}. It happened at")
     assert "stacks" not in paragraph(case)
