@@ -190,7 +190,7 @@ class History:
         found = []
         for rank in sorted(self._edited):
             s = self._of[rank]
-            if told.ordinal(rank) < s.last_ordinal:
+            if told.ordinal(rank) + s.period < s.last_ordinal:
                 continue  # its records came without its states, which say how far the others would have to be
             for edit, at in zip(s.edits, s.edit_index, strict=True):
                 known = any(edit.ordinal == ordinal for ordinal, _ in self._told.get(rank, ()))

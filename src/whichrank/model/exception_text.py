@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_PLACE: Final = re.compile(r" at (\S+:\d+)$")
+_PLACE: Final = re.compile(r"[^:]+:\d+")
 
 
 def split_place(text: str) -> tuple[str, str]:
     """Its type and message, and where it was raised, `FILE:LINE`; empty where it does not say."""
-    found = _PLACE.search(text)
-    return (text[: found.start()], found[1]) if found else (text, "")
+    said, at, place = text.rpartition(" at ")
+    return (said, place) if at and _PLACE.fullmatch(place) else (text, "")
 
 
 def place_apart(text: str) -> str:

@@ -69,6 +69,7 @@ class Ledger:
         self._settled: set[frozenset[int]] = set()
         self._kept: dict[str, Incident] = {}
         self._over: dict[str, tuple[Incident, float]] = {}  # of those, what has ended, and when
+        self._taken_over: dict[str, str] = {}  # the key of several candidates, and of the one that was named
         self._noticed: dict[tuple[object, ...], None] = {}  # what kept notices said, the oldest first
 
     def utc(self, time_s: float) -> datetime:
@@ -176,7 +177,11 @@ class Ledger:
             now_s: The time.
             again_s: What comes again within this time is the same incident.
         """
-        known = self._kept.get(key) or self._taken_up_by_name(finding)
+        if self._taken_over.get(key) in self._kept:
+            return []  # one of its candidates has been named since: the same incident
+        before, ended_s = self._over.get(key, (None, 0.0))
+        comes_again = before is not None and now_s - ended_s <= again_s
+        known = self._kept.get(key) or (None if comes_again else self._taken_up_by_name(key, finding))
         if known and not _says_more(finding, severity, known):
             return []
         said = (key, finding.cause, finding.reason, finding.names or frozenset(b.rank for b in finding.candidates))
@@ -189,20 +194,23 @@ class Ledger:
         if known and finding.links:
             links = dict.fromkeys((*self._scoped(finding.links), *known.links))
             finding = replace(finding, links=tuple(links)[:MOST_LINKS])
-        before, ended_s = self._over.pop(key, (None, 0.0))
-        if before and now_s - ended_s <= again_s:
+        self._over.pop(key, None)
+        if comes_again:
             known = before
         event = Event.URGENT if severity == "alert" else Event.EXPLAINED if known else Event.DUE
         incident = self._kept[key] = self._make(finding, event, now_s, known)
         self.incidents[incident.id] = incident
         return [incident]
 
-    def _taken_up_by_name(self, finding: Finding) -> Incident | None:
-        """An open incident whose candidates are among these ranks that are named now: it becomes theirs."""
-        for key, incident in self._kept.items():
+    def _taken_up_by_name(self, key: str, finding: Finding) -> Incident | None:
+        """An open incident one of whose candidates is named now, as slow itself: it becomes the incident of this."""
+        if not finding.names or finding.cause not in (Cause.COMPUTE_SLOW, Cause.MIXED_SLOW):
+            return None
+        for of_several, incident in self._kept.items():
             candidates = {candidate.rank for candidate in incident.candidates}
-            if finding.names and incident.cause == Cause.UNKNOWN and finding.names <= candidates:
-                return self._kept.pop(key)
+            if incident.cause == Cause.UNKNOWN and finding.names <= candidates:
+                self._taken_over[of_several] = key
+                return self._kept.pop(of_several)
         return None
 
     def drop(self, is_over: Callable[[str], bool], now_s: float) -> list[Incident]:

@@ -167,7 +167,7 @@ def test_records_that_came_without_states_do_not_say_how_far_the_others_would_ha
     told.ordinals = {0: one.ordinal, 1: one.ordinal}
     one.issues([TP])
     for _ in range(4):
-        one.issues(PROGRAM)
+        one.issues(PROGRAM)  # more than an iteration: a batch's records may be a little newer than its states
     # THEN it is not taken for granted that rank 0 has been there
     assert not h.skews(told)
     # WHEN the states have come, it is seen that it has not

@@ -574,3 +574,22 @@ def test_one_of_two_that_is_named_takes_their_incident_over() -> None:
     # THEN the first of them goes on with the incident, which is not said to be over, and the others have their own
     assert [one.id == first.id for one in told] == [True, False, False]
     assert a.ledger.drop(lambda key: key == "ranks 1 and 2", NOW_S + 6.0) == []
+    # AND while they look alike again nothing new is said of them
+    assert a.ledger.keep("ranks 1 and 2", open_question, "alert", NOW_S + 7.0, 10.0) == []
+
+
+def test_what_comes_again_is_the_same_incident_and_takes_no_other_over() -> None:
+    # GIVEN a rank that was slow and is not, and that may have waited for another since
+    a = analyzer_with_world(iteration=40)
+    blame = (Blame(1, 0.9, "it is slow"),)
+    slow = Finding(cause=Cause.COMPUTE_SLOW, kind="slow", culprits=blame, iteration=18, onset_s=NOW_S)
+    both = tuple(Blame(rank, 0.5, "it may only wait for the other one") for rank in (1, 3))
+    (first,) = a.ledger.keep("rank 1", slow, "alert", NOW_S + 1.0, 10.0)
+    a.ledger.drop(lambda key: key == "rank 1", NOW_S + 2.0)
+    open_question = replace(slow, cause=Cause.UNKNOWN, culprits=(), candidates=both)
+    (second,) = a.ledger.keep("ranks 1 and 3", open_question, "alert", NOW_S + 3.0, 10.0)
+    # WHEN it is slow again THEN that is the first incident, and the other one can still end
+    (again,) = a.ledger.keep("rank 1", slow, "alert", NOW_S + 4.0, 10.0)
+    assert again.id == first.id
+    (over,) = a.ledger.drop(lambda key: key == "ranks 1 and 3", NOW_S + 5.0)
+    assert (over.id, over.status) == (second.id, "recovered")
