@@ -210,6 +210,8 @@ class Ledger:
             candidates = {candidate.rank for candidate in incident.candidates}
             if incident.cause == Cause.UNKNOWN and finding.names <= candidates:
                 self._taken_over[of_several] = key
+                while len(self._taken_over) > MOST_NOTICED:
+                    del self._taken_over[next(iter(self._taken_over))]
                 return self._kept.pop(of_several)
         return None
 
