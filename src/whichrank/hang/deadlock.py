@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from whichrank.hang.case import Case
+from whichrank.hang.case import LISTED, Case
 from whichrank.hang.peers import WITNESS
 from whichrank.locate import waitgraph
 from whichrank.locate.departures import expected
@@ -30,7 +30,7 @@ def deadlock(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Findin
         wrong, witness, is_extra = [alone[0]], "what all others did after the same operations", alone[1]
     said = {int(w["rank"]): f"{case.op_name(w)} on {case.comm_name(int(w['comm']))}" for w in rows}
     evidence = tuple(
-        Evidence(what="blocked on", value=words, where=f"rank {rank}") for rank, words in list(said.items())[:16]
+        Evidence(what="blocked on", value=words, where=f"rank {rank}") for rank, words in list(said.items())[:LISTED]
     )
     others = {r: [o for o in said if o != r] for r in wrong}
     before = {
@@ -55,7 +55,7 @@ def deadlock(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Findin
         culprits=blames if certain else (),
         candidates=()
         if graph.cycle_explicit
-        else tuple(Blame(r, 1 / len(ranks), f"blocked on {said[r]}") for r in ranks[:16]),
+        else tuple(Blame(r, 1 / len(ranks), f"blocked on {said[r]}") for r in ranks[:LISTED]),
         comm=int(rows["comm"][0]),
         op=case.op_of(rows[0]),
         victims=tuple(int(r) for r in graph.waiting if int(r) not in wrong),

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from whichrank.hang.case import Case
+from whichrank.hang.case import LISTED, Case
 from whichrank.hang.reasons import FEW, MOST, held_up_by
 from whichrank.hang.sinks import apart, blame_of_sink
 from whichrank.hang.unread import unread_facts
@@ -22,7 +22,6 @@ from whichrank.model.kinds import is_collective
 from whichrank.model.picture import Ints, Picture
 
 SURE = 0.9
-LISTED = 16
 SEVERAL = 2
 """Members of a communicator that must have seen a later round end, if it has so many others."""
 

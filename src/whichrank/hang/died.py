@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from whichrank.hang.case import Case
+from whichrank.hang.case import LISTED, Case
 from whichrank.hang.raised import another_died_before
 from whichrank.hang.reasons import reason_of
 from whichrank.locate.deaths import SIGABRT, how_it_ended, raised, raised_alike, signal_of
@@ -123,7 +123,7 @@ def which_died(
         hard=True,
         evidence=tuple(
             Evidence(what="process", value=how_it_ended(ends, r), where=f"rank {r}")
-            for r in ranks[:16]
+            for r in ranks[:LISTED]
             if ends.gone[r] and r not in aborted_with
         ),
         complete=case.complete(picture),

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from whichrank.hang.case import Case
+from whichrank.hang.case import LISTED, Case
 from whichrank.hang.died import died_if_known, which_died
 from whichrank.hang.ended_together import all_ended_together, ended_together, killed_at_once
 from whichrank.hang.mismatch import mismatch
@@ -227,7 +227,7 @@ def _undecided(
     return Finding(
         cause=Cause.UNKNOWN,
         kind="failed",
-        candidates=tuple(Blame(r, 1 / len(candidates), why) for r in candidates[:16]),
+        candidates=tuple(Blame(r, 1 / len(candidates), why) for r in candidates[:LISTED]),
         onset_s=float(ends.failure_s[first]),
         hard=True,
         evidence=(Evidence(what="first failure", value=_first_line(ends.failure[first]), where=f"rank {first}"),),

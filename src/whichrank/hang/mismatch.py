@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whichrank.hang.case import Case
+from whichrank.hang.case import LISTED, Case
 from whichrank.hang.peers import WITNESS
 from whichrank.locate.signatures import ASKED_OF_A_SIDE, Contradiction, Deviation, contradictions, deviants
 from whichrank.locate.splits import Misfit
@@ -19,7 +19,6 @@ from whichrank.model.kinds import is_collective
 from whichrank.model.picture import Picture
 from whichrank.model.signature import signatures
 
-LISTED = 16
 PAIRS_WITNESS = "the sizes that its peers send to each other"
 
 
@@ -44,7 +43,7 @@ def mismatch(case: Case, picture: Picture, min_age_s: float = 0.0) -> Finding | 
     typical = next((said[r] for r in first.ranks if side[r] not in wrong), "")
     agreeing = [r for r in first.ranks if side[r] not in wrong]
     peers = f"rank {agreeing[0]}" if len(agreeing) == 1 else "its peers"
-    usual = f"while {peers} issued {typical}; it differs from {' and from '.join(deviation.witnesses)}"
+    usual = differs(typical, deviation, peers)
     blame = tuple(
         Blame(r, 0.95, _odd_one(r, first.misfits) or f"it issued {said[r]} {usual}") for r in deviation.deviants
     )
@@ -65,6 +64,11 @@ def mismatch(case: Case, picture: Picture, min_age_s: float = 0.0) -> Finding | 
         complete=case.complete(picture),
         next=() if blame else (_to_compare(first.misfits),),
     )
+
+
+def differs(typical: str, deviation: Deviation, peers: str = "its peers") -> str:
+    """Half a sentence on who contradicts: what its peers have issued, and which witnesses say so."""
+    return f"while {peers} issued {typical}; it differs from {' and from '.join(deviation.witnesses)}"
 
 
 def _evidence(c: Contradiction, said: dict[int, str], wrong: set[int], side: dict[int, int]) -> tuple[Evidence, ...]:

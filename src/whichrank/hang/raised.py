@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from whichrank.hang.case import Case
+from whichrank.hang.case import LISTED, Case
 from whichrank.locate.deaths import (
     ended_from_outside,
     gave_up_a_connection,
@@ -56,7 +56,7 @@ def gave_up_connections(case: Case, picture: Picture, ends: Ends) -> Finding | N
         cause=Cause.UNKNOWN,
         kind="failed",
         reason=Reason.EXCEPTION,
-        candidates=tuple(Blame(r, 1 / len(said), why) for r, why in list(said.items())[:16]),
+        candidates=tuple(Blame(r, 1 / len(said), why) for r, why in list(said.items())[:LISTED]),
         onset_s=float(ends.exception_s[first]),
         hard=True,
         evidence=(Evidence(what="exception", value=ends.exception[first], where=f"rank {first}"),),

@@ -28,7 +28,7 @@ from whichrank.hang.acting import (
     stacks_of,
     waits_for_thread,
 )
-from whichrank.hang.case import Case
+from whichrank.hang.case import LISTED, Case
 from whichrank.hang.reasons import is_held_up, reason_of, waits_for_others
 from whichrank.locate.deaths import in_order
 from whichrank.locate.waitgraph import WaitGraph
@@ -46,7 +46,6 @@ ASK_S: Final = 4.0
 UNKNOWN_S: Final = 10.0
 """Quiet for so long, a wait for nobody knows whom is taken to be for the only stopped rank: a distributed backward pass
 is such a wait, and may take seconds."""
-LISTED: Final = 16
 _NO_NUMBER: Final = 255
 _SERVES: Final = 0.85
 _STOPPED: Final = 0.95

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whichrank.hang.acting import looked_at_s
+from whichrank.hang.case import LISTED
 from whichrank.hang.reasons import in_rendezvous, reason_of
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence
@@ -22,7 +23,6 @@ from whichrank.store.state import JobState
 
 ASKED = 16
 """Ranks whose stacks are asked for; of a larger job, the others must do nothing."""
-LISTED = 16
 MET_S = 1.0
 """A communicator that is being made for so long waits for a member."""
 HEARD_S = 0.5

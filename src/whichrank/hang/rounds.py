@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.hang.case import Case
+from whichrank.hang.case import LISTED, Case
+from whichrank.hang.mismatch import differs
 from whichrank.locate.signatures import Skew, deviants, sides_of
 from whichrank.model.codes import Status
 from whichrank.model.finding import Blame, Finding
@@ -205,8 +206,7 @@ class Rounds:
         deviation = deviants(ranks, sides, lambda r: history.up_to(r, ordinal[r]), history.shape_of, None)
         said = {r: case.words_of(row) for r, row in zip(ranks, rows, strict=True)}
         others = Counter(w for r, w in said.items() if r not in deviation.deviants).most_common(1)
-        usual = f"while its peers issued {others[0][0] if others else 'another'}"
-        usual += f"; it differs from {' and from '.join(deviation.witnesses)}"
+        usual = differs(others[0][0] if others else "another", deviation)
         blame = tuple(Blame(r, 0.95, f"it issued {said[r]} {usual}") for r in deviation.deviants)
         return Finding(
             cause=Cause.INCONSISTENT if blame else Cause.UNKNOWN,
@@ -215,7 +215,7 @@ class Rounds:
             culprits=blame,
             candidates=()
             if blame
-            else tuple(Blame(r, 1 / len(said), f"it issued {w}") for r, w in list(said.items())[:16]),
+            else tuple(Blame(r, 1 / len(said), f"it issued {w}") for r, w in list(said.items())[:LISTED]),
             comm=comm,
             iteration=case.history.steps.iteration_of(ranks[0], ordinal[ranks[0]]),
             op=case.op_of(rows[0]),
@@ -224,7 +224,7 @@ class Rounds:
             hard=True,
             evidence=tuple(
                 Evidence(what="operation issued", value=w, where=f"rank {r}, #{counter}")
-                for r, w in list(said.items())[:16]
+                for r, w in list(said.items())[:LISTED]
             ),
             complete=case.complete(picture),
         )

@@ -18,6 +18,7 @@ import numpy as np
 
 from whichrank.detect.hang import STEADY_S
 from whichrank.hang.acting import acting_stack
+from whichrank.hang.case import LISTED
 from whichrank.hang.reasons import in_rendezvous, reason_of
 from whichrank.hang.rendezvous import meetings
 from whichrank.model.finding import Blame, Finding
@@ -88,7 +89,7 @@ def silent_job(
         cause=Cause.NOT_ENTERED if blames else Cause.UNKNOWN,
         fault_class="H1" if blames else None,
         reason=reason,
-        culprits=tuple(blames[:16]),
+        culprits=tuple(blames[:LISTED]),
         candidates=() if blames else _candidates(waiting, [r for r in out if r in looked], missing, ranks),
         victims=tuple(r for r in ranks if r in flying or r in waiting),
         waited_for=frozenset(b.rank for b in blames),
@@ -135,8 +136,8 @@ def _absent(
 def _candidates(waiting: list[int], out: list[int], missing: list[int], ranks: list[int]) -> tuple[Blame, ...]:
     unseen = [Blame(r, 0.1, "no process of this rank was ever seen") for r in missing]
     if waiting:
-        return tuple([*(Blame(r, 0.1, "it is not in the rendezvous where others wait") for r in out), *unseen][:16])
-    return tuple((unseen or [Blame(r, 0.1, "it is blocked in no operation") for r in ranks])[:16])
+        return tuple([*(Blame(r, 0.1, "it is not in the rendezvous where others wait") for r in out), *unseen][:LISTED])
+    return tuple((unseen or [Blame(r, 0.1, "it is blocked in no operation") for r in ranks])[:LISTED])
 
 
 def _in_flight(state: JobState, picture: Picture, ranks: list[int]) -> set[int]:

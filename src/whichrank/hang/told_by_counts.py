@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from whichrank.hang.case import Case
+from whichrank.hang.case import LISTED, Case
 from whichrank.locate.waitgraph import WaitGraph
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Evidence
 from whichrank.model.picture import Bools, Picture
-
-LISTED = 16
 
 
 def has_unknown_members(picture: Picture) -> Bools:

@@ -16,7 +16,7 @@ def unread_ranks(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Fi
     return Finding(
         cause=Cause.UNKNOWN,
         candidates=tuple(
-            Blame(r, 0.3, "others wait for it, and nothing was read of it after they began to") for r in ranks[:16]
+            Blame(r, 0.3, "others wait for it, and nothing was read of it after they began to") for r in ranks[:LISTED]
         ),
         comm=int(wait["comm"]),
         op=case.op_of(wait),
