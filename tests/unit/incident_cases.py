@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from whichrank.model.evidence import TIME_BLOCKED, Evidence
 from whichrank.model.incident import (
-    TIME_BLOCKED,
     Cause,
     Communicator,
     Culprit,
-    Evidence,
     Incident,
     Link,
     Op,

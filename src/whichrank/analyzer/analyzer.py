@@ -20,7 +20,8 @@ from whichrank.hang.recorded import but_for_consequences, of_a_moment
 from whichrank.hang.rounds import Rounds
 from whichrank.locate.fronts import with_fronts
 from whichrank.model.commands import Leave, Order, Pace, ProbePaths, ReportAgain
-from whichrank.model.incident import TIME_BLOCKED, Incident, Spent
+from whichrank.model.evidence import TIME_BLOCKED
+from whichrank.model.incident import Incident, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.picture import Picture, Recorded
 from whichrank.model.signature import signatures

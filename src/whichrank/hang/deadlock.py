@@ -12,8 +12,9 @@ from whichrank.locate import waitgraph
 from whichrank.locate.departures import expected
 from whichrank.locate.signatures import departed
 from whichrank.locate.strays import LEAST_ALIKE
+from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence
+from whichrank.model.incident import Cause
 from whichrank.model.kinds import is_collective, is_message
 from whichrank.model.picture import Picture
 from whichrank.model.sequence import Tokens

@@ -16,8 +16,9 @@ from whichrank.hang.reasons import FEW, MOST, held_up_by
 from whichrank.hang.sinks import apart, blame_of_sink
 from whichrank.hang.unread import unread_facts
 from whichrank.locate.waitgraph import WaitGraph, waiters_of
+from whichrank.model.evidence import Evidence, waiting_for
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence, waiting_for
+from whichrank.model.incident import Cause
 from whichrank.model.kinds import is_collective
 from whichrank.model.picture import Ints, Picture
 

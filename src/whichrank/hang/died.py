@@ -14,8 +14,9 @@ from whichrank.locate.messages import Ends as MessageEnds
 from whichrank.locate.messages import message_ends, message_of
 from whichrank.locate.signatures import with_completed
 from whichrank.model.ends import Ends
+from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence
+from whichrank.model.incident import Cause
 from whichrank.model.kinds import Kind, is_message
 from whichrank.model.picture import Ints, Picture
 from whichrank.model.signature import has_free_sizes

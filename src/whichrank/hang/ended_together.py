@@ -7,8 +7,9 @@ import numpy as np
 from whichrank.hang.case import Case
 from whichrank.locate.deaths import TOGETHER_S, how_it_ended, killed
 from whichrank.model.ends import Ends
+from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Finding
-from whichrank.model.incident import Cause, Evidence
+from whichrank.model.incident import Cause
 from whichrank.model.picture import Bools, Picture
 
 AT_ONCE_S = 0.1

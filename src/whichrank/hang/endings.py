@@ -33,8 +33,9 @@ from whichrank.locate.deaths import (
     singled_out,
 )
 from whichrank.model.ends import Ends
+from whichrank.model.evidence import RAISED_ALIKE, Evidence
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import RAISED_ALIKE, Cause, Evidence, Reason
+from whichrank.model.incident import Cause, Reason
 from whichrank.model.picture import WAITS, Bools, Ints, Picture
 
 BLOCKED_S = 1.0

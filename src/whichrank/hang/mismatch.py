@@ -13,8 +13,9 @@ from whichrank.hang.peers import WITNESS
 from whichrank.locate.signatures import ASKED_OF_A_SIDE, Contradiction, Deviation, contradictions, deviants
 from whichrank.locate.splits import Misfit
 from whichrank.locate.strays import LEAST_ALIKE
+from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence
+from whichrank.model.incident import Cause
 from whichrank.model.kinds import is_collective
 from whichrank.model.picture import Picture
 from whichrank.model.signature import signatures

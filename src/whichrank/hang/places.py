@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whichrank.hang.acting import acting_stack, looked_at_s, place_in
+from whichrank.model.evidence import AT, RAISED_AT, Evidence
 from whichrank.model.exception_text import split_place
 from whichrank.model.finding import Finding
-from whichrank.model.incident import AT, RAISED_AT, Evidence
 from whichrank.store.state import JobState
 
 MOST = 8

@@ -16,8 +16,9 @@ from whichrank.locate.deaths import (
     told_to_end,
 )
 from whichrank.model.ends import Ends
+from whichrank.model.evidence import IN_OPERATION, RAISED_ALIKE, Evidence
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import IN_OPERATION, RAISED_ALIKE, Cause, Evidence, Reason
+from whichrank.model.incident import Cause, Reason
 from whichrank.model.kinds import is_message
 from whichrank.model.picture import Bools, Picture
 

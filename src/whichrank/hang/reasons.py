@@ -15,7 +15,8 @@ from whichrank.locate.stack_reading import (
     waits_in_rendezvous,
     writes_checkpoint,
 )
-from whichrank.model.incident import Evidence, Reason
+from whichrank.model.evidence import Evidence
+from whichrank.model.incident import Reason
 from whichrank.model.picture import Picture
 from whichrank.model.telemetry import ProcessState, SourceKind, Stack, WaitChannel
 from whichrank.store.state import JobState

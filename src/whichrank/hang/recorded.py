@@ -9,8 +9,9 @@ import numpy as np
 from whichrank.hang.case import LISTED
 from whichrank.locate.deaths import crashed, own_deaths
 from whichrank.model.ends import Ends
+from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Finding
-from whichrank.model.incident import Cause, Evidence
+from whichrank.model.incident import Cause
 from whichrank.model.picture import Picture
 
 

@@ -33,8 +33,9 @@ from whichrank.hang.reasons import is_held_up, reason_of, waits_for_others
 from whichrank.locate.deaths import in_order
 from whichrank.locate.waitgraph import WaitGraph
 from whichrank.model.codes import UNNUMBERED
+from whichrank.model.evidence import TIME_BLOCKED, Evidence, waiting_for
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import TIME_BLOCKED, Cause, Evidence, Reason, waiting_for
+from whichrank.model.incident import Cause, Reason
 from whichrank.model.kinds import Kind
 from whichrank.model.picture import Picture
 from whichrank.model.telemetry import SourceKind, WaitChannel

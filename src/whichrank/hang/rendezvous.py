@@ -16,8 +16,9 @@ import numpy as np
 from whichrank.hang.acting import looked_at_s
 from whichrank.hang.case import LISTED
 from whichrank.hang.reasons import in_rendezvous, reason_of
+from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence
+from whichrank.model.incident import Cause
 from whichrank.model.picture import Bools, Picture
 from whichrank.store.state import JobState
 

@@ -17,8 +17,9 @@ from whichrank.hang.case import LISTED, Case
 from whichrank.hang.mismatch import differs
 from whichrank.locate.signatures import Skew, deviants, sides_of
 from whichrank.model.codes import Status
+from whichrank.model.evidence import SKEWED, Evidence
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import SKEWED, Cause, Evidence
+from whichrank.model.incident import Cause
 from whichrank.model.kinds import is_collective
 from whichrank.model.picture import OPS, Bools, Picture
 from whichrank.model.sequence import Edit
@@ -241,6 +242,7 @@ class Rounds:
         why = f"it {did} {noun} on {group}; {skew.witness} did not"
         iteration = case.history.steps.iteration_of(skew.rank, skew.edit.ordinal)
         since = "that was written since" if iteration is None else f"of iteration {iteration} or later"
+        then = "then" if iteration is None else f"iteration {iteration}"
         return Finding(
             cause=Cause.INCONSISTENT,
             kind="failed",
@@ -253,7 +255,7 @@ class Rounds:
             evidence=(
                 Evidence(what="usual operations per iteration, on all communicators", value=skew.edit.period),
                 Evidence(what=SKEWED + did, value=count, where=f"rank {skew.rank}, {group}"),
-                Evidence(what="iterations completed after that one", value=skew.iterations_since),
+                Evidence(what=f"iterations completed since {then}", value=skew.iterations_since),
             ),
             next=(f"use no checkpoint {since}: from then on results on {group} are wrong",),
             complete=case.complete(picture),

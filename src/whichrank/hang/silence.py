@@ -21,8 +21,9 @@ from whichrank.hang.acting import acting_stack
 from whichrank.hang.case import LISTED
 from whichrank.hang.reasons import in_rendezvous, reason_of
 from whichrank.hang.rendezvous import meetings
+from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence
+from whichrank.model.incident import Cause
 from whichrank.model.picture import Picture
 from whichrank.store.state import JobState
 

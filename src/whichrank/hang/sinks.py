@@ -13,8 +13,9 @@ from whichrank.hang.rendezvous import missing_from_meetings
 from whichrank.hang.told_by_counts import blame_ahead, may_be_ahead, waits_for_unknown
 from whichrank.hang.unread import unread_facts
 from whichrank.locate import waitgraph
+from whichrank.model.evidence import TIME_BLOCKED, Evidence, waiting_for
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import TIME_BLOCKED, Cause, Evidence, waiting_for
+from whichrank.model.incident import Cause
 from whichrank.model.kinds import is_message
 from whichrank.model.picture import Bools, Picture
 

@@ -9,8 +9,9 @@ import numpy as np
 from whichrank.hang.case import LISTED, Case
 from whichrank.locate import waitgraph
 from whichrank.model.codes import UNNUMBERED
+from whichrank.model.evidence import TIME_BLOCKED, Evidence
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import TIME_BLOCKED, Cause, Evidence, Link
+from whichrank.model.incident import Cause, Link
 from whichrank.model.kinds import SYNCHRONISING, Kind, is_collective, is_message
 from whichrank.model.picture import Picture
 from whichrank.store.paths import dead_words

@@ -11,8 +11,9 @@ import numpy as np
 
 from whichrank.hang.case import LISTED, Case
 from whichrank.locate.waitgraph import WaitGraph
+from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence
+from whichrank.model.incident import Cause
 from whichrank.model.picture import Bools, Picture
 
 

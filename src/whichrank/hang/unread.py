@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from whichrank.hang.case import LISTED, Case
 from whichrank.locate import waitgraph
+from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence
+from whichrank.model.incident import Cause
 from whichrank.model.picture import Picture
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from whichrank.model.incident import Cause, Evidence, FaultClass, Kind, Link, Reason, Spent
+from whichrank.model.evidence import Evidence
+from whichrank.model.incident import Cause, FaultClass, Kind, Link, Reason, Spent
 
 
 @dataclass(frozen=True)

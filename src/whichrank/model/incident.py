@@ -11,7 +11,6 @@ incident has its end.
 
 from __future__ import annotations
 
-import math
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Final, Literal
@@ -20,12 +19,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from whichrank.errors import IncidentFormatError
+from whichrank.model.evidence import Evidence
 
 SCHEMA: Final = "whichrank.incident/1"
-
-AT: Final = "main thread at"
-RAISED_AT: Final = "raised at"
-"""What of the evidence tells where in its code a rank is, or was when it raised."""
 
 Severity = Literal["notice", "alert"]
 Status = Literal["open", "recovered", "final"]
@@ -63,17 +59,6 @@ class Cause(StrEnum):
 
 NOBODY = frozenset({Cause.IMBALANCE, Cause.SUSPENDED, Cause.UNKNOWN})
 """Causes that name no culprit."""
-
-
-TIME_BLOCKED: Final = "time blocked"
-"""The fact of how long the one that waits longest had waited when this was written. Texts leave it out: they say since
-when ranks have waited, and two numbers for nearly the same would contradict each other."""
-RAISED_ALIKE: Final = "raised at the same place"
-"""The fact, of cause `unknown` and reason `exception`, that no rank differs: `value` ranks, `where` of how many."""
-SKEWED: Final = "operations "
-"""Begins the fact of how many operations a rank has left out, repeated or added; what it did follows."""
-IN_OPERATION: Final = ", in an operation"
-"""At the end of that `where`: an operation raised it in all of them, which may be the doing of one."""
 
 
 class Reason(StrEnum):
@@ -162,30 +147,6 @@ class Victims(_Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.count < len(self.ranks):
             raise ValueError(f"{len(self.ranks)} victims are listed but {self.count} counted")
-
-
-class Evidence(_Value, frozen=True, kw_only=True):
-    """One number or fact that the verdict rests on."""
-
-    what: str
-    """A noun phrase: "time blocked", "exit code"."""
-    value: int | float | str | bool
-    unit: str | None = None
-    where: str | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.value, float) and not math.isfinite(self.value):
-            raise ValueError(f"evidence '{self.what}' has no number: {self.value}")
-
-
-def waiting_for(rank: int, ranks: int) -> Evidence:
-    """How many ranks wait for a rank itself, and not for one that waits for it."""
-    return Evidence(what=f"waiting directly for rank {rank}, not for another waiting rank", value=ranks, unit="ranks")
-
-
-def tells_place(fact: Evidence) -> bool:
-    """Whether a fact is the line of code in which a thread of a rank is: `main thread at`, `thread 'loop' at`."""
-    return fact.what == AT or (fact.what.startswith("thread ") and fact.what.endswith(" at"))
 
 
 class Spent(_Value, frozen=True, kw_only=True):

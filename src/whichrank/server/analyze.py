@@ -11,7 +11,8 @@ import msgspec
 from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
 from whichrank.intake.recording import Recording
-from whichrank.model.incident import Evidence, Incident
+from whichrank.model.evidence import Evidence
+from whichrank.model.incident import Incident
 from whichrank.model.telemetry import Batch
 
 MOST_SAID: Final = 8

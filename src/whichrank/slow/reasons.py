@@ -13,7 +13,8 @@ from typing import Final
 import numpy as np
 
 from whichrank.detect.slow import GREW, Past
-from whichrank.model.incident import Evidence, Reason
+from whichrank.model.evidence import RAN, Evidence
+from whichrank.model.incident import Reason
 from whichrank.model.iterations import Floats, Ints, Window
 from whichrank.slow.node_usage import Rates
 
@@ -78,7 +79,7 @@ class _Case:
         return self.fact(what, round(self.mine(column), 3), "s/s")
 
     def ran(self) -> tuple[Evidence, ...]:
-        return self.seconds("its main thread on a CPU", self.rates.main_cpu)
+        return self.seconds(RAN, self.rates.main_cpu)
 
 
 def why_slow(rates: Rates, index: int, peers: Ints, rank: int, excess: float, in_loader: float) -> Why:
@@ -100,7 +101,7 @@ def _is_stopped(case: _Case) -> Why | None:
     stopped = case.more(case.rates.stopped)
     if stopped < STOPPED or not case.explained_by(case.rates.stopped):
         return None
-    fact = case.fact("share of looks in which it is stopped", round(stopped, 2))
+    fact = case.fact("share of checks in which it is stopped", round(stopped, 2))
     return Why(Reason.STOPPED, "its process is suspended and continued again and again", fact)
 
 
@@ -165,9 +166,10 @@ def _waits_for_loader(case: _Case) -> Why | None:
     if case.computes() or case.in_loader < EXPLAINS * case.excess:
         return None
     seen = Evidence(
-        what=f"share of the stack samples of {case.where} in a data loader",
-        value=round(100 * case.in_loader),
-        unit="percentage points above that of a peer",
+        what="time in its data loader, beyond that of a peer",
+        value=round(case.in_loader, 2),
+        unit="s/s",
+        where=case.where,
     )
     return Why(Reason.DATA_WAIT, "it waits for data", (seen, *case.ran()))
 

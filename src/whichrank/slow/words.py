@@ -10,8 +10,9 @@ import numpy as np
 
 from whichrank.detect.slow import GREW, LongStage, Suspect, began_at
 from whichrank.locate.slow_links import rates_of
+from whichrank.model.evidence import ALSO_SLOW, COMPARED_OVER, HOW_OTHERS_LOST, ONLY_SLOW_ONE, SLOW_ITERATIONS, Evidence
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence, FaultClass, Link, Reason, Spent
+from whichrank.model.incident import Cause, FaultClass, Link, Reason, Spent
 from whichrank.model.iterations import Excess, Floats, Ints, Window
 from whichrank.model.links import SlowLink, Transfers, rate_text
 from whichrank.slow.reasons import Why
@@ -56,14 +57,12 @@ class Cost:
     alone_s: float
     has_others: bool
 
-    def words(self, rank: int) -> str:
-        """For people."""
+    def words(self, others: Sequence[int]) -> str:
+        """For people, beside these other ranks that are slow."""
         if not self.has_others:
             return f"it makes an iteration take {_ms(self.now_s)} instead of {_ms(self.best_s)}"
-        return (
-            f"an iteration takes {_ms(self.now_s)} ({_ms(self.best_s)} if no rank were slow, "
-            f"{_ms(self.alone_s)} if rank {rank} were the only slow one)"
-        )
+        those = f"rank {others[0]}" if len(others) == 1 else f"{len(others)} other ranks"
+        return f"it and {those} make an iteration take {_ms(self.now_s)} instead of {_ms(self.best_s)}"
 
     def evidence(self, rank: int) -> tuple[Evidence, ...]:
         """The numbers."""
@@ -77,7 +76,7 @@ class Cost:
             now,
             best,
             Evidence(
-                what="iteration if this rank were the only slow one",
+                what=ONLY_SLOW_ONE,
                 value=_round(self.alone_s),
                 unit="s",
                 where=f"rank {rank}",
@@ -117,7 +116,7 @@ def of_rank(
     """
     rank, index = int(window.ranks[suspect.index]), suspect.index
     peers = len(window.peers_of(index))
-    where = f"rank {rank}"
+    where, also = f"rank {rank}", sorted(set(slow) - {rank})
     times = _times_since(window, suspect, spent, cost.now_s)
     own_s = times[0].own_s
     usual_s = float(np.median([t.own_s for t in times[1:]])) if suspect.against == "peers" else suspect.usual_s
@@ -139,21 +138,21 @@ def of_rank(
         )
     else:
         times_usual = f", {_ratio(own_s, usual_s)} times {against}" if usual_s > 0 else ""
-        why = f"it takes {_ms(own_s)} of own time per iteration{times_usual}; {cost.words(rank)}"
+        why = f"it takes {_ms(own_s)} of own time per iteration{times_usual}; {cost.words(also)}"
     evidence = [
         Evidence(what="own time per iteration", value=own_s, unit="s", where=where),
         Evidence(what=f"own time {compared_with}", value=_round(usual_s), unit="s"),
         *cost.evidence(rank),
-        Evidence(what="slow iterations", value=round(100 * suspect.share), unit="%", where=where),
-        Evidence(what="compared over", value=len(window.iteration) - suspect.onset, unit="iterations", where=where),
+        Evidence(what=SLOW_ITERATIONS, value=round(100 * suspect.share), unit="%", where=where),
+        Evidence(what=COMPARED_OVER, value=len(window.iteration) - suspect.onset, unit="iterations", where=where),
     ]
-    if also := sorted(set(slow) - {rank}):
-        evidence.append(Evidence(what="also slow", value=_ranks(also)))
+    if also:
+        evidence.append(Evidence(what=ALSO_SLOW, value=_ranks(also)))
     cause, fault_class = Cause.COMPUTE_SLOW, _COMPUTE
     if kind:
         evidence.append(
             Evidence(
-                what="how other ranks lost time",
+                what=HOW_OTHERS_LOST,
                 value=(waiting := round(100 * kind[0])),
                 unit=f"% of it by waiting{f', {100 - waiting} % by slower transfers' * (waiting < 100)}",
             )
@@ -347,8 +346,8 @@ def of_imbalance(
     by_work = more > 1.03
     if by_work:
         evidence.append(
-            Evidence(what=f"work of {_ranks(as_heavy)}, by the sizes of operations",
-                     value=round(more, 2), unit="times that of the others")
+            Evidence(what="data in their operations", value=round(more, 2), unit="times that of other ranks",
+                     where=_ranks(as_heavy))
         )  # fmt: skip
     begun = _longer_since(window)
     finding = Finding(

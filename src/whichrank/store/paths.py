@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from whichrank.locate.links import ConnectionEnds, address_text, ends_of, is_loopback, loses_data
-from whichrank.model.incident import Evidence, Link
+from whichrank.model.evidence import Evidence
+from whichrank.model.incident import Link
 from whichrank.model.picture import Ints, Picture
 from whichrank.model.telemetry import TCP_ROW, Batch
 from whichrank.store.probes import Probes

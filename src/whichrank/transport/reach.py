@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause, Evidence
+from whichrank.model.incident import Cause
 from whichrank.model.picture import Ints, Picture
 from whichrank.store.paths import LISTED, Pair, Paths, dead_words, links_of
 

@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from whichrank.model.codes import UNNUMBERED, SensorState
+from whichrank.model.evidence import tells_place
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import (
     Cause,
@@ -29,7 +30,6 @@ from whichrank.model.incident import (
     Severity,
     Stage,
     Victims,
-    tells_place,
 )
 from whichrank.model.next_steps import needs_processes
 from whichrank.model.plain_text import is_host_name, is_job_name

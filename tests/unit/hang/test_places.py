@@ -7,7 +7,8 @@ from batches import T0, WORLD, Node, S, analyzer, watch
 
 from whichrank.analyzer import Analyzer
 from whichrank.model.commands import TakeStacks
-from whichrank.model.incident import AT, RAISED_AT, Incident
+from whichrank.model.evidence import AT, RAISED_AT
+from whichrank.model.incident import Incident
 from whichrank.model.telemetry import Event
 
 NOW_S = T0 / S

@@ -11,7 +11,8 @@ import pytest
 from incident_cases import EVERY, RANK_5, incident, not_entered
 
 from whichrank.errors import IncidentFormatError
-from whichrank.model.incident import Cause, Evidence, Incident, Victims, decode_incident, encode_incident
+from whichrank.model.evidence import Evidence
+from whichrank.model.incident import Cause, Incident, Victims, decode_incident, encode_incident
 from whichrank.model.schema import incident_schema_text
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "reference" / "incident.schema.json"

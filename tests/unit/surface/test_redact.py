@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from taped_run import HOST, JOB, page_at, two_hangs
 
-from whichrank.model.incident import Evidence
+from whichrank.model.evidence import Evidence
 from whichrank.model.telemetry import Stack
 from whichrank.surface.cli import main
 from whichrank.surface.export.perfetto import trace_of

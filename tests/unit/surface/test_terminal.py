@@ -12,7 +12,7 @@ from msgspec import structs
 
 from whichrank.errors import UsageError
 from whichrank.intake.plain_text import for_people
-from whichrank.model.incident import Evidence
+from whichrank.model.evidence import Evidence
 from whichrank.model.plain_text import as_name, is_host_name, is_job_name, json_for_a_terminal, lines, one_line
 from whichrank.surface import terminal
 from whichrank.surface.cli import main

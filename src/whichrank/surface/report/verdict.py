@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from whichrank.model.incident import Cause, Evidence, Incident
+from whichrank.model.evidence import Evidence
+from whichrank.model.incident import Cause, Incident
 from whichrank.model.telemetry import Stack
 from whichrank.surface.report.chain import chain
 from whichrank.surface.report.gather import Gathered

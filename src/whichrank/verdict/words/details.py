@@ -7,19 +7,9 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Final
 
+from whichrank.model.evidence import AT, DETAILS, RAISED_AT, TIME_BLOCKED, Evidence, tells_place
 from whichrank.model.exception_text import place_apart
-from whichrank.model.incident import (
-    AT,
-    RAISED_AT,
-    TIME_BLOCKED,
-    Cause,
-    Culprit,
-    Evidence,
-    Incident,
-    Link,
-    Spent,
-    tells_place,
-)
+from whichrank.model.incident import Cause, Culprit, Incident, Link, Spent
 from whichrank.model.links import rate_text
 from whichrank.model.next_steps import needs_processes
 from whichrank.model.plain_text import one_line
@@ -40,7 +30,7 @@ def details(incident: Incident) -> list[str]:
         ("links" if len(incident.links) > 1 else "link", _links(incident)),
         ("detected", _detected(incident)),
         ("confidence", _confidence(incident)),
-        ("evidence", _evidence([fact for fact in shown(incident.evidence) if not _is_place(fact)])),
+        ("evidence", _evidence([f for f in shown(incident.evidence) if f.what not in DETAILS and not _is_place(f)])),
         ("code", _places(incident)),
         ("time spent", _spent(incident)),
         ("candidates" if len(incident.candidates) > 1 else "candidate", _candidates(incident)),

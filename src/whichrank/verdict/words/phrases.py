@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from whichrank.model.evidence import SKEWED, Evidence, tells_place
 from whichrank.model.exception_text import split_place
-from whichrank.model.incident import SKEWED, Cause, Culprit, Evidence, Incident, Link, Reason, tells_place
+from whichrank.model.incident import Cause, Culprit, Incident, Link, Reason
 from whichrank.verdict.words.amounts import MOST_LISTED, count, ranges, rest
 from whichrank.verdict.words.raised_alike import raised_alike
 from whichrank.verdict.words.tense import past
@@ -78,10 +79,10 @@ _AS_NOUN: Final = {
 _PREDICATE: Final = {
     Cause.NOT_ENTERED: _both("has not entered {op}", "have not entered {op}", "had not entered {op}"),
     Cause.DEADLOCK: _both(
-        "entered operations in the wrong order, so ranks wait for each other, one of them in {op}",
-        "entered operations in the wrong order, so ranks wait for each other, one of them in {op}",
-        "entered operations in the wrong order, so ranks waited for each other, one of them in {op}",
-        "entered operations in the wrong order, so ranks waited for each other, one of them in {op}",
+        "entered operations in the wrong order, so ranks wait for each other",
+        "entered operations in the wrong order, so ranks wait for each other",
+        "entered operations in the wrong order, so ranks waited for each other",
+        "entered operations in the wrong order, so ranks waited for each other",
     ),
     Cause.TRANSPORT: _both(
         "is where communication has stopped in {op}",

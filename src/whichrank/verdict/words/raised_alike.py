@@ -5,8 +5,9 @@ from __future__ import annotations
 import textwrap
 from typing import Final
 
+from whichrank.model.evidence import IN_OPERATION, RAISED_ALIKE
 from whichrank.model.exception_text import split_place
-from whichrank.model.incident import IN_OPERATION, RAISED_ALIKE, Cause, Incident, Reason
+from whichrank.model.incident import Cause, Incident, Reason
 
 _MOST_TEXT: Final = 120
 """Characters of the exception in the sentence; the evidence has the whole."""

@@ -15,13 +15,13 @@ from typing import Final
 _PAST: Final = {
     "has": "had", "have": "had", "is": "was", "are": "were", "wait": "waited", "waits": "waited", "sleeps": "slept",
     "holds": "held", "writes": "wrote", "work": "worked", "runs": "ran", "run": "ran", "get": "got", "does": "did",
-    "lacks": "lacked", "takes": "took", "makes": "made", "costs": "cost", "limits": "limited", "sends": "sent",
-    "receives": "received", "reads": "read", "differs": "differed",
+    "lacks": "lacked", "takes": "took", "makes": "made", "make": "made", "costs": "cost", "limits": "limited",
+    "sends": "sent", "receives": "received", "reads": "read", "differs": "differed",
 }  # fmt: skip
 _SUBJECT: Final = (
-    r"it(?: alone)?|an iteration|its process(?: \d+)?|its main thread|its child processes|its node"
-    r"|(?:those of )?its peers|its (?:control group|affinity|core|memory|hypervisor|garbage collector)"
-    r"|(?:the )?others|ranks|\d+(?: rank)?|that|this(?: order)?"
+    r"it(?: alone)?|it and (?:rank \d+|\d+ other ranks)|an iteration|its process(?: \d+)?|its main thread"
+    r"|(?:those of )?its peers|its (?:node|control group|affinity|core|memory|hypervisor)"
+    r"|its (?:child processes|garbage collector)|(?:the )?others|ranks|\d+(?: rank)?|that|this(?: order)?"
 )
 _CLAUSE: Final = re.compile(rf"(?<![\w.:/'-])({_SUBJECT}) ({'|'.join(_PAST)})\b(?![\w.:/(-])", re.IGNORECASE)
 _MESSAGE: Final = " raised "

@@ -20,7 +20,8 @@ from incident_cases import EVERY, RANK_5, SLOW, UNKNOWN, not_entered
 from taped_run import page_at, two_hangs
 
 from whichrank.hang.who_waits import Waiting
-from whichrank.model.incident import Culprit, Evidence, Incident, Spent, Victims
+from whichrank.model.evidence import Evidence
+from whichrank.model.incident import Culprit, Incident, Spent, Victims
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import Stack
 from whichrank.surface.report.gather import Gathered

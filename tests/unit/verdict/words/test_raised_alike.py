@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from incident_cases import incident
 
-from whichrank.model.incident import RAISED_ALIKE, Cause, Evidence, Incident, Reason
+from whichrank.model.evidence import RAISED_ALIKE, Evidence
+from whichrank.model.incident import Cause, Incident, Reason
 from whichrank.verdict.words.raised_alike import raised_alike
 from whichrank.verdict.words.text import headline, paragraph
 

@@ -41,6 +41,8 @@ from whichrank.verdict.words.tense import past
          "that of the other rank in its position; it made an iteration take 940 ms instead of 480 ms"),
         ("its control group limits it to 1 core while its peers have 8; it alone makes an iteration take 2 s",
          "its control group limited it to 1 core while its peers had 8; it alone made an iteration take 2 s"),
+        ("it and rank 3 make an iteration take 2 s instead of 1 s",
+         "it and rank 3 made an iteration take 2 s instead of 1 s"),
         ("its core runs at 1.0 GHz while those of its peers run at 2.0; its garbage collector takes 40% of its time",
          "its core ran at 1.0 GHz while those of its peers ran at 2.0; its garbage collector took 40% of its time"),
         ("it reads 40 MB/s from storage that is slow to answer",

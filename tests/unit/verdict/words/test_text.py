@@ -28,23 +28,8 @@ from incident_cases import (
     not_entered,
 )
 
-from whichrank.model.incident import (
-    AT,
-    RAISED_ALIKE,
-    RAISED_AT,
-    TIME_BLOCKED,
-    Cause,
-    Communicator,
-    Culprit,
-    Evidence,
-    Incident,
-    Link,
-    Op,
-    Reason,
-    Spent,
-    Stage,
-    Victims,
-)
+from whichrank.model.evidence import AT, RAISED_ALIKE, RAISED_AT, TIME_BLOCKED, Evidence
+from whichrank.model.incident import Cause, Communicator, Culprit, Incident, Link, Op, Reason, Spent, Stage, Victims
 from whichrank.surface.lines import fitted
 from whichrank.verdict.words.text import headline, paragraph
 
