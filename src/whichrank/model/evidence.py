@@ -27,7 +27,7 @@ SLOW_ITERATIONS: Final = "slow iterations"
 COMPARED_OVER: Final = "compared over"
 ALSO_SLOW: Final = "also slow"
 HOW_OTHERS_LOST: Final = "how other ranks lost time"
-ONLY_SLOW_ONE: Final = "iteration if this rank were the only slow one"
+ONLY_SLOW_ONE: Final = "iteration time if this rank were the only slow one"
 RAN: Final = "its main thread on a CPU"
 """Facts of a slow rank beside its own time and the iteration's length."""
 

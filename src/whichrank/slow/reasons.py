@@ -166,7 +166,7 @@ def _waits_for_loader(case: _Case) -> Why | None:
     if case.computes() or case.in_loader < EXPLAINS * case.excess:
         return None
     seen = Evidence(
-        what="time in its data loader, beyond that of a peer",
+        what="time in its data loader beyond that of a peer",
         value=round(case.in_loader, 2),
         unit="s/s",
         where=case.where,

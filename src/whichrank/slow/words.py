@@ -66,12 +66,15 @@ class Cost:
 
     def evidence(self, rank: int) -> tuple[Evidence, ...]:
         """The numbers."""
-        now = Evidence(what="iteration", value=_round(self.now_s), unit="s")
+        now = Evidence(what="iteration time", value=_round(self.now_s), unit="s")
         if not self.has_others:
             return now, Evidence(
-                what="iteration if this rank were not slow", value=_round(self.best_s), unit="s", where=f"rank {rank}"
+                what="iteration time if this rank were not slow",
+                value=_round(self.best_s),
+                unit="s",
+                where=f"rank {rank}",
             )
-        best = Evidence(what="iteration if no rank were slow", value=_round(self.best_s), unit="s")
+        best = Evidence(what="iteration time if no rank were slow", value=_round(self.best_s), unit="s")
         return (
             now,
             best,
@@ -325,8 +328,8 @@ def of_stage(state: JobState, window: Window, stage: LongStage, iteration_s: flo
         evidence=(
             Evidence(what="own time", value=round(stage.factor, 2), unit="times that of other pipeline stages",
                      where=f"ranks {', '.join(map(str, ranks[:8]))}{', ...' * (len(ranks) > 8)}"),
-            Evidence(what="iteration", value=_round(iteration_s), unit="s"),
-            Evidence(what="iteration if all stages took as long", value=_round(even_s), unit="s"),
+            Evidence(what="iteration time", value=_round(iteration_s), unit="s"),
+            Evidence(what="iteration time if all stages took as long", value=_round(even_s), unit="s"),
         ),
     )  # fmt: skip
     return KeyedFinding("imbalance", finding)
@@ -340,13 +343,13 @@ def of_imbalance(
     more = float(excess.work[heaviest])
     as_heavy = window.ranks[excess.work >= AS_MUCH * more].tolist()
     evidence = [
-        Evidence(what="iteration", value=_round(iteration_s), unit="s"),
-        Evidence(what="iteration if all ranks took equally long", value=_round(even_s), unit="s"),
+        Evidence(what="iteration time", value=_round(iteration_s), unit="s"),
+        Evidence(what="iteration time if all ranks took equally long", value=_round(even_s), unit="s"),
     ]
     by_work = more > 1.03
     if by_work:
         evidence.append(
-            Evidence(what="data in their operations", value=round(more, 2), unit="times that of other ranks",
+            Evidence(what="data in operations", value=round(more, 2), unit="times that of other ranks",
                      where=_ranks(as_heavy))
         )  # fmt: skip
     begun = _longer_since(window)
@@ -375,8 +378,8 @@ def of_all(state: JobState, window: Window, factor: float, before_s: float, why:
         evidence=(
             *why.evidence,
             Evidence(what="own time of all ranks", value=round(factor, 2), unit="times as long as before"),
-            Evidence(what="iteration", value=_round(window.iteration_s), unit="s"),
-            Evidence(what="iteration before", value=_round(before_s), unit="s"),
+            Evidence(what="iteration time", value=_round(window.iteration_s), unit="s"),
+            Evidence(what="iteration time before", value=_round(before_s), unit="s"),
         ),
         iteration=_number(window, begun),
     )

@@ -84,7 +84,7 @@ def test_who_enters_late_is_named_and_nobody_in_a_healthy_job(tmp_path: Path, fo
     assert ([c.rank for c in incident.culprits], incident.cause) == ([3], Cause.COMPUTE_SLOW)
     now_s, best_s = (
         next(e.value for e in incident.evidence if e.what == what)
-        for what in ("iteration", "iteration if this rank were not slow")
+        for what in ("iteration time", "iteration time if this rank were not slow")
     )
     assert float(str(now_s)) == pytest.approx(0.169, rel=0.05)
     assert float(str(best_s)) == pytest.approx(0.109, rel=0.05)

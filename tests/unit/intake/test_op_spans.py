@@ -85,7 +85,7 @@ def test_a_slow_worker_is_named_with_its_excess() -> None:
     assert [c.rank for c in incident.culprits] == [4 * 2 + 4 * DP]
     assert incident.cause == Cause.COMPUTE_SLOW
     facts = {fact.what: fact.value for fact in incident.evidence}
-    assert facts["iteration if this rank were not slow"] < 0.8 * facts["iteration"]  # type: ignore[operator]
+    assert facts["iteration time if this rank were not slow"] < 0.8 * facts["iteration time"]  # type: ignore[operator]
 
 
 def test_a_healthy_job_says_nothing() -> None:
@@ -159,4 +159,4 @@ def test_the_recorded_job_has_one_slow_worker() -> None:
     assert ([c.rank for c in incident.culprits], incident.cause) == ([0], Cause.COMPUTE_SLOW)
     facts = {fact.what: fact.value for fact in incident.evidence}
     # What fixing it saves is what others have published of this job: 1.97 times as long as it should take.
-    assert facts["iteration"] / facts["iteration if this rank were not slow"] == pytest.approx(1.97, rel=0.05)  # type: ignore[operator]
+    assert facts["iteration time"] / facts["iteration time if this rank were not slow"] == pytest.approx(1.97, rel=0.05)  # type: ignore[operator]

@@ -48,7 +48,7 @@ def test_a_rank_that_is_slow_from_the_start_is_named_and_nobody_else(layout: str
     assert (incident.severity, incident.kind, incident.cause) == ("alert", "slow", Cause.COMPUTE_SLOW)
     assert (incident.fault_class, names(incidents)) == ("S1", {5})
     told = {e.what: e.value for e in incident.evidence}
-    assert told["iteration if this rank were not slow"] < told["iteration"]
+    assert told["iteration time if this rank were not slow"] < told["iteration time"]
     assert told["own time per iteration"] == pytest.approx(factor * told["own time of its peers"], rel=0.05)
 
 
