@@ -167,8 +167,8 @@ def _waits_for_loader(case: _Case) -> Why | None:
         return None
     seen = Evidence(
         what="time in its data loader beyond that of a peer",
-        value=round(case.in_loader, 2),
-        unit="s/s",
+        value=round(100 * case.in_loader),
+        unit="% of the iteration time",
         where=case.where,
     )
     return Why(Reason.DATA_WAIT, "it waits for data", (seen, *case.ran()))

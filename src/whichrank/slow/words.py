@@ -349,8 +349,8 @@ def of_imbalance(
     by_work = more > 1.03
     if by_work:
         evidence.append(
-            Evidence(what="data in operations", value=round(more, 2), unit="times that of other ranks",
-                     where=_ranks(as_heavy))
+            Evidence(what=f"data in the operations of {_ranks(as_heavy)}", value=round(more, 2),
+                     unit="times that of the others")
         )  # fmt: skip
     begun = _longer_since(window)
     finding = Finding(

@@ -191,6 +191,8 @@ def _value(item: Evidence) -> str:
         return duration(item.value)
     if item.unit == "ranks" and isinstance(item.value, int):
         return count(item.value, "rank")
+    if item.unit and item.unit.startswith("%"):
+        return f"{number(item.value)}{item.unit}"
     return f"{number(item.value)} {item.unit}" if item.unit else number(item.value)
 
 
