@@ -39,7 +39,7 @@ def without_words(incident: Incident) -> dict[str, Any]:
     """All of an incident but the sentences, the names of facts, and what to do next."""
     said: dict[str, Any] = msgspec.to_builtins(incident)
     for rank in (*said["culprits"], *said["candidates"]):
-        del rank["why"]
+        del rank["why"], rank["clauses"]
     said["evidence"] = [
         [fact["value"], fact["unit"]] for fact in said["evidence"] if isinstance(fact["value"], int | float)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from whichrank.model.clause import Clause, Says, clause
 from whichrank.model.evidence import TIME_BLOCKED, Evidence
 from whichrank.model.incident import (
     Cause,
@@ -18,13 +19,21 @@ from whichrank.model.incident import (
     Stage,
     Victims,
 )
+from whichrank.verdict.words.clauses import words
 
 ONSET = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 DP = Communicator(id="9f3a", name="dp_0", role="dp", members=(0, 2, 4, 6, 8, 10, 12, 14))
 ALL_REDUCE = Op(trace_id="00ab", kind="all_reduce", bytes=64 << 20, dtype="bfloat16")
 BACKWARD = Stage(iteration=1204, phase="backward", microbatch=3, layer=17, op="all-reduce of 64 MiB on tp")
-RANK_5 = Culprit(rank=5, host="node-a", pid=4211, device="cuda:1", confidence=0.97, why="its process is in state T")
+
+
+def culprit(rank: int, *clauses: Clause, confidence: float = 0.9, **known: Any) -> Culprit:
+    """A rank of which these clauses are said."""
+    return Culprit(rank=rank, confidence=confidence, why=words(clauses, over=False), clauses=clauses, **known)
+
+
+RANK_5 = culprit(5, clause(Says.SUSPENDED), confidence=0.97, host="node-a", pid=4211, device="cuda:1")
 
 
 def incident(cause: Cause, **changes: Any) -> Incident:

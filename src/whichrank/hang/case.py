@@ -38,6 +38,10 @@ class Case:
         """`all_reduce #1204`."""
         return op_name(int(row["kind"]), int(row["counter"]))
 
+    def op_on(self, row: Any) -> str:
+        """`all_reduce #1204 on dp`."""
+        return f"{self.op_name(row)} on {self.comm_name(int(row['comm']))}"
+
     def op_of(self, row: Any) -> dict[str, int]:
         """The fields of an operation that a finding carries."""
         return {name: int(row[name]) for name in ("kind", "counter", "dtype", "count", "reduce_op", "peer")}

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from whichrank.hang.case import LISTED, Case
-from whichrank.hang.peers import WITNESS
 from whichrank.locate import waitgraph
 from whichrank.locate.departures import expected
 from whichrank.locate.signatures import departed
 from whichrank.locate.strays import LEAST_ALIKE
+from whichrank.model.clause import Clause, Says, Witness, clause
 from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause
@@ -25,27 +25,15 @@ def deadlock(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Findin
     ranks = [int(r) for r in graph.cycle]
     rows = picture.waits[np.isin(picture.waits["rank"], ranks)]
     skewed = sorted({r for comm in np.unique(rows["comm"]) for r in case.history.skewed(int(comm))} & set(ranks))
-    wrong, witness = (skewed, "what its peers had issued before") if skewed else _out_of_order(case, picture, rows)
+    wrong, witness = (skewed, Witness.EARLIER_OPERATIONS) if skewed else _out_of_order(case, picture, rows)
     is_extra = False
     if not wrong and (alone := _alone(case, picture, rows)):
-        wrong, witness, is_extra = [alone[0]], "what all others did after the same operations", alone[1]
-    said = {int(w["rank"]): f"{case.op_name(w)} on {case.comm_name(int(w['comm']))}" for w in rows}
+        wrong, witness, is_extra = [alone[0]], Witness.ALL_OTHERS, alone[1]
+    said = {int(w["rank"]): case.op_on(w) for w in rows}
     evidence = tuple(
         Evidence(what="blocked on", value=words, where=f"rank {rank}") for rank, words in list(said.items())[:LISTED]
     )
-    others = {r: [o for o in said if o != r] for r in wrong}
-    before = {
-        r: f"{said[o[0]]}, in which rank {o[0]} waits" if len(o) == 1 else "what its peers wait in"
-        for r, o in others.items()
-    }
-    blames = tuple(
-        Blame(
-            r,
-            0.9,
-            f"it has entered {said[r]}, but not yet {before[r]}; this order differs from {witness.format(rank=r)}",
-        )
-        for r in wrong
-    )
+    blames = tuple(Blame(r, 0.9, (_wrong_order(said, r, witness),)) for r in wrong)
     certain = graph.cycle_explicit and len(wrong) < len(ranks) and bool(wrong)
     # Against the order of the communicator's own operations: one too many or too few, not two in opposite order.
     extra = certain and (is_extra or all(_departs_on_its_group(case, picture, rows[rows["rank"] == r]) for r in wrong))
@@ -56,7 +44,7 @@ def deadlock(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Findin
         culprits=blames if certain else (),
         candidates=()
         if graph.cycle_explicit
-        else tuple(Blame(r, 1 / len(ranks), f"blocked on {said[r]}") for r in ranks[:LISTED]),
+        else tuple(Blame(r, 1 / len(ranks), (clause(Says.BLOCKED_ON, op=said[r]),)) for r in ranks[:LISTED]),
         comm=int(rows["comm"][0]),
         op=case.op_of(rows[0]),
         victims=tuple(int(r) for r in graph.waiting if int(r) not in wrong),
@@ -65,6 +53,15 @@ def deadlock(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Findin
         evidence=evidence,
         complete=case.complete(picture),
     )
+
+
+def _wrong_order(said: dict[int, str], rank: int, witness: Witness) -> Clause:
+    """What a rank of the cycle has entered too early, and what not yet."""
+    others, order = [other for other in said if other != rank], (witness, rank)
+    if len(others) == 1:
+        waiting = (others[0],)
+        return clause(Says.WRONG_ORDER, entered=said[rank], owed=said[others[0]], waiting=waiting, order=order)
+    return clause(Says.WRONG_ORDER_TO_PEERS, entered=said[rank], order=order)
 
 
 def _ordinal_of(picture: Picture, wait: Any) -> int | None:
@@ -111,11 +108,8 @@ def _departs_on_its_group(case: Case, picture: Picture, waits: Any) -> bool:
     return False
 
 
-def _out_of_order(case: Case, picture: Picture, waits: Any) -> tuple[list[int], str]:
-    """Who on a cycle entered its operation too early, and the witness: its own past, else its peers' progress.
-
-    `{rank}` in the witness stands for the rank.
-    """
+def _out_of_order(case: Case, picture: Picture, waits: Any) -> tuple[list[int], Witness]:
+    """Who on a cycle entered its operation too early, and the witness: its own past, else its peers' progress."""
     tokens = {}
     for wait in waits:
         x = _up_to(case, picture, wait)
@@ -127,12 +121,12 @@ def _out_of_order(case: Case, picture: Picture, waits: Any) -> tuple[list[int], 
     strays = sorted(r for r in ranks if case.peers.skew_of(r, LEAST_ALIKE))
     both = sorted(set(own) & set(strays)) if own and strays else own or strays
     if (both and peers and both != peers) or ((own or strays) and not both):
-        return [], ""
+        return [], Witness.MEMBERS
     if not _alike(waits[np.isin(waits["rank"], both)]):
-        return [], ""
+        return [], Witness.MEMBERS
     if both:
-        return both, "that of earlier iterations of rank {rank}" if own else f"that of {WITNESS}"
-    return peers, "that of the other members"
+        return both, Witness.OWN_PAST if own else Witness.SAME_POSITION
+    return peers, Witness.MEMBERS
 
 
 def _ahead_of_peers(case: Case, picture: Picture, wait: Any, cycle: Any) -> bool:

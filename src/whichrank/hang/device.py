@@ -16,6 +16,7 @@ from whichrank.hang.reasons import FEW, MOST, held_up_by
 from whichrank.hang.sinks import apart, blame_of_sink
 from whichrank.hang.unread import unread_facts
 from whichrank.locate.waitgraph import WaitGraph, waiters_of
+from whichrank.model.clause import Says, clause
 from whichrank.model.evidence import Evidence, waiting_for
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause
@@ -41,10 +42,8 @@ def overtaken(case: Case, picture: Picture, graph: WaitGraph) -> Finding:
     for rank in ranks:
         wait = waits[waits["rank"] == rank][0]
         behind = _ended_elsewhere(picture, wait)
-        where = f"{case.op_name(wait)} on {case.comm_name(int(wait['comm']))}"
-        later = f" and {behind - 1} after it" if behind > 1 else ""
-        why = f"it does not complete {where}, although it has entered it, and its peers have completed it{later}"
-        blames.append(Blame(rank, SURE, why))
+        why = clause(Says.NOT_COMPLETED, op=case.op_on(wait), later=max(behind - 1, 0))
+        blames.append(Blame(rank, SURE, (why,)))
         evidence += [
             Evidence(what="operations complete on its peers and not on it", value=behind, where=f"rank {rank}"),
             waiting_for(rank, len(waiters_of(picture, graph, rank))),

@@ -9,10 +9,11 @@ import numpy as np
 from whichrank.hang.case import LISTED, Case
 from whichrank.hang.raised import another_died_before
 from whichrank.hang.reasons import reason_of
-from whichrank.locate.deaths import SIGABRT, how_it_ended, raised, raised_alike, signal_of
+from whichrank.locate.deaths import SIGABRT, fact_of_end, how_it_ended, raised, raised_alike, signal_of
 from whichrank.locate.messages import Ends as MessageEnds
 from whichrank.locate.messages import message_ends, message_of
 from whichrank.locate.signatures import with_completed
+from whichrank.model.clause import Says, clause
 from whichrank.model.ends import Ends
 from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
@@ -111,21 +112,16 @@ def which_died(
         aborted_with: Of a candidate that did not die of itself, who aborted in an operation with it.
     """
     ended = [float(t) for t in ends.ended_s[ranks] if t > 0]
-    said = {r: f"its process {how_it_ended(ends, r)}" for r in ranks if ends.gone[r]}
-    said |= {
-        r: f"rank {other} aborted in an operation with it, and what it issued there is not known"
-        for r, other in aborted_with.items()
-    }
+    said = {r: how_it_ended(ends, r) for r in ranks if ends.gone[r]}
+    said |= {r: clause(Says.ABORTED_WITH_IT, other=other) for r, other in aborted_with.items()}
     return Finding(
         cause=Cause.UNKNOWN,
         kind="failed",
-        candidates=tuple(Blame(r, 1 / len(said), why) for r, why in sorted(said.items())),
+        candidates=tuple(Blame(r, 1 / len(said), (said[r],)) for r in sorted(said)),
         onset_s=min(ended, default=picture.now_s),
         hard=True,
         evidence=tuple(
-            Evidence(what="process", value=how_it_ended(ends, r), where=f"rank {r}")
-            for r in ranks[:LISTED]
-            if ends.gone[r] and r not in aborted_with
+            fact_of_end(how_it_ended(ends, r), r) for r in ranks[:LISTED] if ends.gone[r] and r not in aborted_with
         ),
         complete=case.complete(picture),
     )
@@ -145,7 +141,7 @@ def _died(case: Case, picture: Picture, ends: Ends, ranks: list[int]) -> Finding
         cause=Cause.PROCESS_EXIT,
         kind="failed",
         reason=next((t.reason for t in told.values() if t.reason), None),
-        culprits=tuple(Blame(r, t.confidence, t.words) for r, t in told.items()),
+        culprits=tuple(Blame(r, t.confidence, t.clauses) for r, t in told.items()),
         onset_s=min([onset, *before]),
         hard=True,
         evidence=tuple(facts),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from whichrank.hang.case import Case
-from whichrank.locate.deaths import TOGETHER_S, how_it_ended, killed
+from whichrank.locate.deaths import TOGETHER_S, fact_of_end, how_it_ended, killed
+from whichrank.model.clause import Says, clause
 from whichrank.model.ends import Ends
 from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Finding
@@ -43,8 +44,8 @@ def ended_together(case: Case, picture: Picture, ends: Ends, own: Bools) -> Find
         hard=True,
         evidence=(
             Evidence(what="ended within a second of each other", value=len(ranks), unit="ranks"),
-            Evidence(what="how", value=how_it_ended(ends, ranks[0]), where=f"rank {ranks[0]}"),
+            fact_of_end(how_it_ended(ends, ranks[0]), ranks[0]),
         ),
         complete=case.complete(picture),
-        next=("see what ended the whole job: the launcher's log, the scheduler, dmesg",),
+        next=(clause(Says.SEE_LAUNCHER),),
     )

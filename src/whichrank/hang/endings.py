@@ -32,6 +32,7 @@ from whichrank.locate.deaths import (
     signal_of,
     singled_out,
 )
+from whichrank.model.clause import Clause, Says, clause
 from whichrank.model.ends import Ends
 from whichrank.model.evidence import RAISED_ALIKE, Evidence
 from whichrank.model.finding import Blame, Finding
@@ -100,7 +101,7 @@ def _who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_told: 
     named = [r for r in sinks if own[r] or orderly[r] or lost[r]]
     left = np.flatnonzero(picture.present & ~(orderly & ~failed)).tolist()
     if named and not own.any() and 0 < len(left) < len(named) and orderly[named].all():
-        why = "it waited for ranks that had ended in order, or had ended so while it waited"
+        why = clause(Says.AWAITED_ENDED_RANKS)
         if prior and prior.candidates:
             return prior
         return _undecided(case, picture, ends, sorted({*left, *named}), why)
@@ -120,7 +121,7 @@ def _who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_told: 
     if ended_from_outside(ends):  # what failed then, failed because its peers were gone
         # The end of one that started others is the end of the job.
         alone = [r for r in np.flatnonzero(singled_out(ends)).tolist() if r not in launched_by]
-        why = "a signal that launchers use ended it before all others of its node"
+        why = clause(Says.SIGNAL_OF_LAUNCHERS)
         return _undecided(case, picture, ends, alone, why) if len(alone) == 1 else None
     if told and told.culprits and not timed_out:
         return told
@@ -208,8 +209,7 @@ def _not_entered(case: Case, picture: Picture, ends: Ends, ranks: list[int]) -> 
         fault_class="H1",
         reason=next((t.reason for t in told.values() if t.reason), Reason.USER_CODE),
         culprits=tuple(
-            Blame(r, min(t.confidence, 0.9), f"it had not entered the operation that timed out, and {t.words}")
-            for r, t in told.items()
+            Blame(r, min(t.confidence, 0.9), (clause(Says.TIMED_OUT_WITHOUT_IT), *t.clauses)) for r, t in told.items()
         ),
         victims=tuple(np.flatnonzero(ends.failure_s > 0).tolist()),
         onset_s=float(ends.failure_s[ends.failure_s > 0].min()),
@@ -219,16 +219,14 @@ def _not_entered(case: Case, picture: Picture, ends: Ends, ranks: list[int]) -> 
     )
 
 
-def _undecided(
-    case: Case, picture: Picture, ends: Ends, sinks: list[int], why: str = "others waited for it"
-) -> Finding:
+def _undecided(case: Case, picture: Picture, ends: Ends, sinks: list[int], why: Clause | None = None) -> Finding:
     failed = np.flatnonzero(ends.failure_s > 0).tolist()
     first = min(failed, key=lambda r: float(ends.failure_s[r]))
     candidates = sinks or [int(r) for r in np.flatnonzero(~picture.present)]
     return Finding(
         cause=Cause.UNKNOWN,
         kind="failed",
-        candidates=tuple(Blame(r, 1 / len(candidates), why) for r in candidates[:LISTED]),
+        candidates=tuple(Blame(r, 1 / len(candidates), (why or clause(Says.AWAITED),)) for r in candidates[:LISTED]),
         onset_s=float(ends.failure_s[first]),
         hard=True,
         evidence=(Evidence(what="first failure", value=_first_line(ends.failure[first]), where=f"rank {first}"),),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from whichrank.hang.case import LISTED, Case
 from whichrank.locate.waitgraph import WaitGraph, oldest_wait
+from whichrank.model.clause import Says, clause
 from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause
@@ -14,13 +15,12 @@ def left_alone(case: Case, picture: Picture, graph: WaitGraph) -> Finding:
     """Most have ended in order, and others wait for them: these may have issued more, or those too little."""
     waiting = [int(r) for r in graph.waiting]
     wait = oldest_wait(picture, graph)
-    where = f"{case.op_name(wait)} on {case.comm_name(int(wait['comm']))}"
-    waits = f"it waits in {where} for ranks that have ended in order"
-    ended = f"it has ended in order, and {len(waiting)} wait for it in {where}"
+    waits = clause(Says.LEFT_ALONE, op=case.op_on(wait))
+    ended = clause(Says.ENDED_AND_AWAITED, op=case.op_on(wait), waiting=len(waiting))
     said = [(r, waits) for r in waiting] + [(int(r), ended) for r in graph.sinks]
     return Finding(
         cause=Cause.UNKNOWN,
-        candidates=tuple(Blame(r, 1 / len(said), why) for r, why in said[:LISTED]),
+        candidates=tuple(Blame(r, 1 / len(said), (why,)) for r, why in said[:LISTED]),
         comm=int(wait["comm"]),
         op=case.op_of(wait),
         victims=tuple(waiting),
@@ -28,5 +28,5 @@ def left_alone(case: Case, picture: Picture, graph: WaitGraph) -> Finding:
         hard=True,
         evidence=(Evidence(what="waiting", value=len(waiting), unit="ranks"),),
         complete=case.complete(picture),
-        next=("compare how many operations each rank issues: whichrank stacks --suspects",),
+        next=(clause(Says.COUNT_OPERATIONS),),
     )

@@ -9,18 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from whichrank.hang.case import LISTED, Case
-from whichrank.hang.peers import WITNESS
 from whichrank.locate.signatures import ASKED_OF_A_SIDE, Contradiction, Deviation, contradictions, deviants
 from whichrank.locate.splits import Misfit
 from whichrank.locate.strays import LEAST_ALIKE
+from whichrank.model.clause import Clause, Says, Witness, clause
 from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause
 from whichrank.model.kinds import is_collective
 from whichrank.model.picture import Picture
 from whichrank.model.signature import signatures
-
-PAIRS_WITNESS = "the sizes that its peers send to each other"
 
 
 def mismatch(case: Case, picture: Picture, min_age_s: float = 0.0) -> Finding | None:
@@ -43,13 +41,13 @@ def mismatch(case: Case, picture: Picture, min_age_s: float = 0.0) -> Finding | 
     said = {int(row["rank"]): case.words_of(row) for row in first.ops}
     typical = next((said[r] for r in first.ranks if side[r] not in wrong), "")
     agreeing = [r for r in first.ranks if side[r] not in wrong]
-    peers = f"rank {agreeing[0]}" if len(agreeing) == 1 else "its peers"
-    usual = differs(typical, deviation, peers)
+    peer = agreeing[0] if len(agreeing) == 1 else -1
     blame = tuple(
-        Blame(r, 0.95, _odd_one(r, first.misfits) or f"it issued {said[r]} {usual}") for r in deviation.deviants
+        Blame(r, 0.95, _odd_one(r, first.misfits) or (issued_unlike(said[r], typical, deviation, peer),))
+        for r in deviation.deviants
     )
     candidates = tuple(
-        Blame(r, 1 / len(said), _misfit(r, first.misfits) or f"it issued {words}") for r, words in said.items()
+        Blame(r, 1 / len(said), _misfit(r, first.misfits) or (clause(Says.ISSUED, op=op),)) for r, op in said.items()
     )
     return Finding(
         cause=Cause.INCONSISTENT if blame else Cause.UNKNOWN,
@@ -67,9 +65,9 @@ def mismatch(case: Case, picture: Picture, min_age_s: float = 0.0) -> Finding | 
     )
 
 
-def differs(typical: str, deviation: Deviation, peers: str = "its peers") -> str:
-    """Half a sentence on who contradicts: what its peers have issued, and which witnesses say so."""
-    return f"while {peers} issued {typical}; it differs from {' and from '.join(deviation.witnesses)}"
+def issued_unlike(op: str, usual: str, deviation: Deviation, peer: int = -1) -> Clause:
+    """Who contradicts: what it and its peers have issued, and which witnesses say so; `peer`: if there is but one."""
+    return clause(Says.ISSUED_UNLIKE, op=op, usual=usual, peer=peer, witnesses=deviation.witnesses)
 
 
 def _evidence(c: Contradiction, said: dict[int, str], wrong: set[int], side: dict[int, int]) -> tuple[Evidence, ...]:
@@ -88,31 +86,26 @@ def _evidence(c: Contradiction, said: dict[int, str], wrong: set[int], side: dic
     )
 
 
-def _odd_one(rank: int, pairs: tuple[Misfit, ...]) -> str:
+def _odd_one(rank: int, pairs: tuple[Misfit, ...]) -> tuple[Clause, ...]:
     """That no sizes of a rank fit its peers', with one pair; empty if nothing is known of that."""
     example = _misfit(rank, pairs)
-    said = "it issued an all-to-all whose sizes do not match those of its peers, and theirs match each other"
-    return f"{said}: {example}" if example else ""
+    return (clause(Says.SIZES_DIFFER), *example) if example else ()
 
 
-def _to_compare(pairs: tuple[Misfit, ...]) -> str:
+def _to_compare(pairs: tuple[Misfit, ...]) -> Clause:
     if not pairs:
-        return "compare the code paths of the named ranks: whichrank stacks --suspects"
-    one = pairs[0]
-    return (
-        f"compare what rank {one.src} gives to this all-to-all for rank {one.dst} (input_split_sizes) "
-        f"with what rank {one.dst} gives for rank {one.src} (output_split_sizes)"
-    )
+        return clause(Says.COMPARE_CODE)
+    return clause(Says.COMPARE_SPLITS, src=pairs[0].src, dst=pairs[0].dst)
 
 
-def _misfit(rank: int, pairs: tuple[Misfit, ...]) -> str:
+def _misfit(rank: int, pairs: tuple[Misfit, ...]) -> tuple[Clause, ...]:
     """What one rank sent or expected that does not fit; empty if nothing is known of that."""
     for pair in pairs:
         if pair.src == rank:
-            return f"it sent {pair.sent} elements to rank {pair.dst}, which expected {pair.expected}"
+            return (clause(Says.SENT_UNEXPECTED, sent=pair.sent, dst=pair.dst, expected=pair.expected),)
         if pair.dst == rank:
-            return f"it expected {pair.expected} elements from rank {pair.src}, which sent {pair.sent}"
-    return ""
+            return (clause(Says.EXPECTED_UNSENT, expected=pair.expected, src=pair.src, sent=pair.sent),)
+    return ()
 
 
 def _deviation(case: Case, picture: Picture, c: Contradiction) -> Deviation:
@@ -126,7 +119,7 @@ def _deviation(case: Case, picture: Picture, c: Contradiction) -> Deviation:
         _sister_side(case, picture, c),
     )  # fmt: skip
     if found.deviants and c.misfits:
-        return Deviation(found.deviants, (PAIRS_WITNESS,))
+        return Deviation(found.deviants, (Witness.SIZES_BETWEEN_PEERS,))
     return found
 
 
@@ -137,10 +130,10 @@ def _skewed(case: Case, c: Contradiction) -> Deviation:
         return Deviation((), ())
     told = history.skewed(c.comm) & set(c.ranks)
     if told:
-        return Deviation(tuple(sorted(told)) if len(told) < len(c.ranks) else (), ("what its peers had issued before",))
+        return Deviation(tuple(sorted(told)) if len(told) < len(c.ranks) else (), (Witness.EARLIER_OPERATIONS,))
     found = [peers.skew_of(r, LEAST_ALIKE) for r in c.ranks[:ASKED_OF_A_SIDE]]
     strays = sorted(s.rank for s in found if s and s.comm_key == history.key_of(c.comm))
-    return Deviation(tuple(strays), (WITNESS,)) if len(strays) == 1 else Deviation((), ())
+    return Deviation(tuple(strays), (Witness.SAME_POSITION,)) if len(strays) == 1 else Deviation((), ())
 
 
 def _matters(picture: Picture, c: Contradiction, min_age_s: float) -> bool:

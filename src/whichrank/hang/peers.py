@@ -12,6 +12,7 @@ import numpy as np
 from whichrank.hang.history import Frontiers, History
 from whichrank.locate.signatures import Skew
 from whichrank.locate.strays import Stray, lone, stray
+from whichrank.model.clause import Witness
 from whichrank.model.sequence import Edit, Shapes, Tokens
 
 COMPARED = 4096
@@ -21,7 +22,6 @@ FROM_EACH = 4
 LEAST_LASTED = 48
 """Operations, where three iterations are fewer or not known."""
 ITERATIONS = 3
-WITNESS = "the other ranks in its position"
 PATIENCE_S = 900.0
 PAUSE_SHARE = 0.1
 """It is asked again after this share of the time that it has been asked for: iterations may be long."""
@@ -133,7 +133,7 @@ class Peers:
         if not any(len(x) > passed and np.array_equal(x[:end], usual[: len(x)]) for x in others):
             return None  # nobody of that group is known to differ
         edit = Edit(first + at, missing, extra, period)
-        return Skew(rank, key, edit, found.lasted // period, WITNESS)
+        return Skew(rank, key, edit, found.lasted // period, Witness.SAME_POSITION)
 
     def _own_tokens(self, tokens: Tokens, shapes: Shapes, wanted: Shapes) -> tuple[int, ...]:
         """What a rank's own token is for each of these shapes; -1 if it has none or several."""

@@ -15,6 +15,7 @@ from whichrank.locate.deaths import (
     raised_by_itself,
     told_to_end,
 )
+from whichrank.model.clause import Says, clause
 from whichrank.model.ends import Ends
 from whichrank.model.evidence import IN_OPERATION, RAISED_ALIKE, Evidence
 from whichrank.model.finding import Blame, Finding
@@ -50,14 +51,14 @@ def gave_up_connections(case: Case, picture: Picture, ends: Ends) -> Finding | N
     first = min(gave_up, key=lambda r: float(ends.exception_s[r]))
     before = np.flatnonzero(in_order(ends) & ends.gone & (ends.ended_s <= ends.exception_s[first])).tolist()
     late = [r for r in np.flatnonzero(picture.present).tolist() if _has_met_nobody(case, ends, r)]
-    said = dict.fromkeys(late, "it had made no communicator when another rank gave up a connection")
-    said |= dict.fromkeys(gave_up, "it gave up a connection, and it is not known whose fault that was")
-    said |= dict.fromkeys(before, "it had ended in order before another rank gave up a connection")
+    said = dict.fromkeys(late, clause(Says.NO_COMMUNICATOR_YET))
+    said |= dict.fromkeys(gave_up, clause(Says.GAVE_UP_CONNECTION))
+    said |= dict.fromkeys(before, clause(Says.ENDED_BEFORE_GIVING_UP))
     return Finding(
         cause=Cause.UNKNOWN,
         kind="failed",
         reason=Reason.EXCEPTION,
-        candidates=tuple(Blame(r, 1 / len(said), why) for r, why in list(said.items())[:LISTED]),
+        candidates=tuple(Blame(r, 1 / len(said), (why,)) for r, why in list(said.items())[:LISTED]),
         onset_s=float(ends.exception_s[first]),
         hard=True,
         evidence=(Evidence(what="exception", value=ends.exception[first], where=f"rank {first}"),),

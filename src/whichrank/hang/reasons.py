@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from whichrank.hang.acting import acting_stack, looked_at_s, name_of, place_in, stacks_of
-from whichrank.locate.deaths import how_it_ended, signal_of
+from whichrank.locate.deaths import fact_of_end, how_it_ended
 from whichrank.locate.stack_reading import (
     loads_data,
     waits_for_another_process,
     waits_in_rendezvous,
     writes_checkpoint,
 )
+from whichrank.model.clause import Clause, Says, clause
 from whichrank.model.evidence import Evidence
 from whichrank.model.incident import Reason
 from whichrank.model.picture import Picture
@@ -31,16 +32,16 @@ _NO_SLEEP = (WaitChannel.NONE, WaitChannel.DISK)
 
 @dataclass(frozen=True)
 class FoundReason:
-    """A reason with its words."""
+    """A reason, and what is said of it."""
 
     reason: Reason | None
-    words: str
+    clauses: tuple[Clause, ...]
     confidence: float
     evidence: tuple[Evidence, ...] = ()
 
 
 def reason_of(state: JobState, picture: Picture, rank: int, tid: int = 0) -> FoundReason:
-    """Why this rank does not act, in the words that follow "it has not entered ..., and".
+    """Why this rank does not act: what is said after "it has not entered ..., and".
 
     Args:
         state: The job.
@@ -54,7 +55,7 @@ def reason_of(state: JobState, picture: Picture, rank: int, tid: int = 0) -> Fou
         return _ended(state, rank)
     if picture.stopped[rank]:
         fact = Evidence(what="process state", value="stopped (T)", where=f"rank {rank}, pid {pid}")
-        return FoundReason(Reason.STOPPED, "its process is suspended", 0.99, (fact,))
+        return FoundReason(Reason.STOPPED, (clause(Says.SUSPENDED),), 0.99, (fact,))
     stack = acting_stack(state, rank, tid)
     where = place_in(stack)
     if not state.was_observed(rank):
@@ -66,30 +67,28 @@ def reason_of(state: JobState, picture: Picture, rank: int, tid: int = 0) -> Fou
     ]
     if stack and where:
         facts.append(Evidence(what=f"{name_of(stack)} at", value=where, where=f"rank {rank}"))
-    at = f"; it is in {where}" if where else ""
+    at = (clause(Says.IS_IN, place=where),) if where else ()
     channel = _channel(stack, int(row["main_wait_channel"]))
     holder = next((s for s in stacks_of(state, rank) if s.holds_gil and s.asleep), None)
     if holder and (not holder.main or row["main_wait_channel"] not in _NO_SLEEP):
-        words = f"its {name_of(holder)} sleeps in the kernel while it holds the GIL"
-        held_at = f"; it is in {place_in(holder)}" if holder.frames else ""
-        return FoundReason(Reason.GIL_HELD, words + held_at, 0.95, tuple(facts))
+        asleep = clause(Says.ASLEEP_WITH_GIL, thread=name_of(holder))
+        held_at = (clause(Says.IS_IN, place=place_in(holder)),) if holder.frames else ()
+        return FoundReason(Reason.GIL_HELD, (asleep, *held_at), 0.95, tuple(facts))
     if writes_checkpoint(stack):
-        return FoundReason(Reason.CHECKPOINT, f"its process writes{at}", 0.9, tuple(facts))
+        return FoundReason(Reason.CHECKPOINT, (clause(Says.WRITES), *at), 0.9, tuple(facts))
     if loads_data(stack):
-        return FoundReason(Reason.DATA_WAIT, f"it waits for data{at}", 0.95, tuple(facts))
+        return FoundReason(Reason.DATA_WAIT, (clause(Says.WAITS_FOR_DATA), *at), 0.95, tuple(facts))
     if picture.busy[rank]:
-        return FoundReason(Reason.USER_CODE, f"it writes files, or its child processes work{at}", 0.9, tuple(facts))
+        return FoundReason(Reason.USER_CODE, (clause(Says.BUSY), *at), 0.9, tuple(facts))
     phase = row["phase"].decode(errors="replace")
     if phase:
-        return FoundReason(
-            Reason.USER_CODE, f"it is in the phase '{phase}' that the script marked{at}", 0.9, tuple(facts)
-        )
+        return FoundReason(Reason.USER_CODE, (clause(Says.IN_PHASE, phase=phase), *at), 0.9, tuple(facts))
     if stack and (awaited := _waits_for(stack)):
-        return FoundReason(Reason.USER_CODE, f"it waits for {awaited[0]}{at}", awaited[1], tuple(facts))
+        return FoundReason(Reason.USER_CODE, (awaited[0], *at), awaited[1], tuple(facts))
     if channel in (WaitChannel.IO, WaitChannel.OTHER):
-        return FoundReason(Reason.USER_CODE, f"it waits for something that is no operation{at}", 0.8, tuple(facts))
-    words = f"it is in its own code, in {where}" if where else "it is in its own code"
-    return FoundReason(Reason.USER_CODE, words, 0.95 if where else 0.9, tuple(facts))
+        return FoundReason(Reason.USER_CODE, (clause(Says.WAITS_FOR_SOMETHING), *at), 0.8, tuple(facts))
+    own = clause(Says.OWN_CODE_IN, place=where) if where else clause(Says.OWN_CODE)
+    return FoundReason(Reason.USER_CODE, (own,), 0.95 if where else 0.9, tuple(facts))
 
 
 def _channel(stack: Stack | None, main_channel: int) -> int:
@@ -99,18 +98,18 @@ def _channel(stack: Stack | None, main_channel: int) -> int:
     return stack.channel
 
 
-def _waits_for(stack: Stack) -> tuple[str, float] | None:
-    """Whom a thread waits for outside of any operation, in words, and how sure it is that its own rank is at fault."""
+def _waits_for(stack: Stack) -> tuple[Clause, float] | None:
+    """Whom a thread waits for outside of any operation, and how sure it is that its own rank is at fault."""
     source = stack.source
     if source is None:
-        return ("another process", 0.3) if waits_for_others(stack) else None
+        return (clause(Says.WAITS_FOR_PROCESS), 0.3) if waits_for_others(stack) else None
     if source.kind is SourceKind.CHILD:
-        return f"its child process{''.join(f' {pid}' for pid in source.pids[:1])}", 0.85
+        return clause(Says.WAITS_FOR_CHILD, pid=next(iter(source.pids), 0)), 0.85
     if source.kind is SourceKind.ELSEWHERE:
-        return f"an answer from {source.address}", 0.75
+        return clause(Says.WAITS_FOR_ADDRESS, address=source.address), 0.75
     if source.kind is SourceKind.RANK:
-        return f"a message from rank {source.ranks[0]}", 0.3
-    return "another process of the job", 0.3
+        return clause(Says.WAITS_FOR_RANK, rank=source.ranks[0]), 0.3
+    return clause(Says.WAITS_FOR_JOB), 0.3
 
 
 def waits_for_others(stack: Stack) -> bool:
@@ -142,12 +141,11 @@ def in_rendezvous(state: JobState, rank: int, since_s: float = -np.inf) -> bool:
 def _by_its_operations(picture: Picture, rank: int, where: str) -> FoundReason:
     """What operations alone say of a rank that does not act."""
     in_flight = int(((picture.ops["rank"] == rank) & ~picture.ops["failed"]).sum())
-    at = f"; the last one was issued in {where}" if where else ""
+    at = (clause(Says.LAST_ISSUED_IN, place=where),) if where else ()
     fact = Evidence(what="operations in flight", value=in_flight, where=f"rank {rank}")
     if in_flight:
-        return FoundReason(None, f"it has issued nothing after the {in_flight} that it has in flight{at}", 0.7, (fact,))
-    words = f"it has nothing in flight, so it is held up on the CPU and not on the device{at}"
-    return FoundReason(None, words, 0.85, (fact,))
+        return FoundReason(None, (clause(Says.NOTHING_AFTER, in_flight=in_flight), *at), 0.7, (fact,))
+    return FoundReason(None, (clause(Says.NOTHING_IN_FLIGHT), *at), 0.85, (fact,))
 
 
 def held_up_by(
@@ -204,13 +202,11 @@ def _ended(state: JobState, rank: int) -> FoundReason:
     ends = state.departures.ends()
     event = state.departures.exits.get(rank)
     how = how_it_ended(ends, rank)
-    facts = (Evidence(what="process", value=how, where=f"rank {rank}"),)
+    facts = (fact_of_end(how, rank),)
     if event and "out of memory" in event.text:
-        return FoundReason(
-            Reason.OUT_OF_MEMORY, f"its process {how}; the kernel ended it for lack of memory", 0.99, facts
-        )
-    if how.startswith("raised "):
-        return FoundReason(Reason.EXCEPTION, f"its process {how}", 0.99, facts)
-    if signal_of(int(ends.status[rank])) and "signal" in how:
-        return FoundReason(Reason.SIGNAL, f"its process {how}", 0.99, facts)
-    return FoundReason(None, f"its process {how}", 0.97, facts)
+        return FoundReason(Reason.OUT_OF_MEMORY, (how, clause(Says.OUT_OF_MEMORY)), 0.99, facts)
+    if how.says is Says.RAISED:
+        return FoundReason(Reason.EXCEPTION, (how,), 0.99, facts)
+    if how.says is Says.KILLED:
+        return FoundReason(Reason.SIGNAL, (how,), 0.99, facts)
+    return FoundReason(None, (how,), 0.97, facts)

@@ -8,6 +8,7 @@ import numpy as np
 
 from whichrank.hang.case import LISTED
 from whichrank.locate.deaths import crashed, own_deaths
+from whichrank.model.clause import Says, clause
 from whichrank.model.ends import Ends
 from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Finding
@@ -33,5 +34,5 @@ def of_a_moment(finding: Finding) -> Finding:
     return replace(
         finding, cause=Cause.UNKNOWN, fault_class=None, reason=None, culprits=(), hard=False,
         candidates=finding.candidates or finding.culprits[:LISTED], evidence=(*finding.evidence, going_on),
-        next=("record it again while it stands still",),
+        next=(clause(Says.RECORD_AGAIN),),
     )  # fmt: skip

@@ -32,6 +32,7 @@ from whichrank.hang.case import LISTED, Case
 from whichrank.hang.reasons import is_held_up, reason_of, waits_for_others
 from whichrank.locate.deaths import in_order
 from whichrank.locate.waitgraph import WaitGraph
+from whichrank.model.clause import Clause, Says, clause
 from whichrank.model.codes import UNNUMBERED
 from whichrank.model.evidence import TIME_BLOCKED, Evidence, waiting_for
 from whichrank.model.finding import Blame, Finding
@@ -165,15 +166,15 @@ def held_from_outside(
         ask = tuple(ends[:LISTED]) if picture.now_s - onset_s >= ASK_S else ()
         computed_s = 0.0 if len(kept) == len(ends) > 0 else case.state.last_computed_s
         found = replace(found, onset_s=max(onset_s, computed_s), ask=ask)
-    said = {rank: f"{_is_waited_for(waits, rank)}{kept.get(rank, '')}" for rank in ends}
+    said = {rank: (_is_waited_for(waits, rank), *kept.get(rank, ())) for rank in ends}
     for wait in waits:
         if not wait.peers or not ends:
-            said.setdefault(wait.rank, "it waits for another rank, and which one is not known")
+            said.setdefault(wait.rank, (clause(Says.AWAITS_UNKNOWN_RANK),))
     candidates = tuple(Blame(rank, 1 / len(said), why) for rank, why in list(said.items())[:LISTED])
     return replace(
         found, cause=Cause.UNKNOWN, fault_class=None, candidates=candidates,
         victims=tuple(r for r in found.victims if r not in said),
-        next=("see which of the named ranks waits for another: whichrank stacks --suspects",),
+        next=(clause(Says.STACKS_OF_SUSPECTS),),
     )  # fmt: skip
 
 
@@ -198,13 +199,13 @@ def quiet_beside_stopped(case: Case, picture: Picture) -> Finding | None:
     told = reason_of(state, picture, stopped[0])
     return Finding(
         cause=Cause.UNKNOWN,
-        candidates=(Blame(stopped[0], 0.5, f"{told.words}, and nothing completes since"),),
+        candidates=(Blame(stopped[0], 0.5, (*told.clauses, clause(Says.NOTHING_COMPLETES))),),
         waited_for=frozenset(stopped),
         onset_s=since_s,
         ask=tuple(others),
         evidence=told.evidence,
         complete=case.complete(picture),
-        next=("see whether the others wait for it: whichrank stacks",),
+        next=(clause(Says.STACKS_OF_ALL),),
     )
 
 
@@ -237,24 +238,21 @@ def _ends(picture: Picture, waits: list[Wait]) -> list[int]:
     return sorted({p for w in waits for p in w.peers} - blocked)
 
 
-def _is_waited_for(waits: list[Wait], rank: int) -> str:
-    waiting = sorted({w.rank for w in waits if rank in w.peers})
-    count = (
-        f"{len(waiting)} ranks wait" if len(waiting) > 1 else f"rank {waiting[0]} waits" if waiting else "others wait"
-    )
-    what = "a message outside of any operation"
+def _is_waited_for(waits: list[Wait], rank: int) -> Clause:
+    waiting = tuple(sorted({w.rank for w in waits if rank in w.peers}))
+    says = Says.NOT_ANSWERED_MESSAGE
     if any(w.is_call for w in waits):
-        what = "a remote call" if len(waiting) == 1 else "remote calls"
-    return f"it has not answered {what} for which {count}"
+        says = Says.NOT_ANSWERED_CALL if len(waiting) == 1 else Says.NOT_ANSWERED_CALLS
+    return clause(says, waiting=waiting)
 
 
 def _blame_of_halted(case: Case, picture: Picture, rank: int, waits: list[Wait]) -> tuple[Blame, Reason | None]:
     told = reason_of(case.state, picture, rank)
     is_known = any(rank in w.peers for w in waits)
     if is_known:
-        return Blame(rank, told.confidence, f"{_is_waited_for(waits, rank)}, and {told.words}"), told.reason
-    words = "others wait outside of any operation, and it is the only rank that is stopped"
-    return Blame(rank, min(told.confidence, _STOPPED), f"{words}: {told.words}"), told.reason
+        return Blame(rank, told.confidence, (_is_waited_for(waits, rank), *told.clauses)), told.reason
+    why = (clause(Says.ONLY_STOPPED_ONE), *told.clauses)
+    return Blame(rank, min(told.confidence, _STOPPED), why), told.reason
 
 
 def _serves_nobody(case: Case, rank: int) -> bool:
@@ -263,8 +261,8 @@ def _serves_nobody(case: Case, rank: int) -> bool:
     return bool(stacks) and not any(serves(stack) for stack in stacks)
 
 
-def _kept_from_serving(case: Case, rank: int, since_s: float) -> str:
-    """Half a sentence on the thread that held the GIL when nothing ran for a call made at `since_s`; empty otherwise.
+def _kept_from_serving(case: Case, rank: int, since_s: float) -> tuple[Clause, ...]:
+    """The thread that held the GIL when nothing ran for a call made at `since_s`; empty otherwise.
 
     Python functions of remote calls need the GIL. Threads that run Python let go of it every few milliseconds, but C
     code may keep it. From outside these two look alike, so this names nobody: it may also wait for a third rank.
@@ -272,8 +270,8 @@ def _kept_from_serving(case: Case, rank: int, since_s: float) -> str:
     state = case.state
     holder = next((stack for stack in stacks_of(state, rank) if stack.holds_gil), None)
     if holder is None or looked_at_s(state, rank) < since_s or not _serves_nobody(case, rank):
-        return ""
-    return f", and its {name_of(holder)} holds the GIL in {place_in(holder)}"
+        return ()
+    return (clause(Says.HOLDS_GIL_IN, thread=name_of(holder), place=place_in(holder)),)
 
 
 def _blame_of_living(case: Case, rank: int, waits: list[Wait], *, may_run: bool) -> tuple[Blame, Reason | None] | None:
@@ -291,8 +289,8 @@ def _blame_of_living(case: Case, rank: int, waits: list[Wait], *, may_run: bool)
         or waits_for_others(stack)
     ):
         return None
-    at = f"its {'function for it is' if is_call else 'code is'} in {place_in(stack)}"
-    return Blame(rank, _SERVES, f"{_is_waited_for(waits, rank)}, and {at}"), Reason.USER_CODE
+    at = clause(Says.SERVES_IN if is_call else Says.RUNS_IN, place=place_in(stack))
+    return Blame(rank, _SERVES, (_is_waited_for(waits, rank), at)), Reason.USER_CODE
 
 
 def _finding(

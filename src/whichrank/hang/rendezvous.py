@@ -16,6 +16,7 @@ import numpy as np
 from whichrank.hang.acting import looked_at_s
 from whichrank.hang.case import LISTED
 from whichrank.hang.reasons import in_rendezvous, reason_of
+from whichrank.model.clause import Says, clause
 from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause
@@ -126,12 +127,12 @@ def _stopped_at(
     ranks = np.flatnonzero(stopped).tolist()
     told = {r: reason_of(state, picture, r) for r in ranks}
     count = len(others) + int(meets.sum())
-    met = f"it has not reached the point where {count} rank{'s wait' if count > 1 else ' waits'}"
+    met = clause(Says.NOT_REACHED, waiting=count)
     return Finding(
         cause=Cause.NOT_ENTERED,
         fault_class="H1",
         reason=next((t.reason for t in told.values() if t.reason), None),
-        culprits=tuple(Blame(r, t.confidence, f"{met}, and {t.words}") for r, t in told.items()),
+        culprits=tuple(Blame(r, t.confidence, (met, *t.clauses)) for r, t in told.items()),
         victims=tuple(np.flatnonzero(running).tolist()),
         waited_for=frozenset(told),
         onset_s=since_s,

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.hang.case import LISTED, Case
-from whichrank.hang.mismatch import differs
+from whichrank.hang.mismatch import issued_unlike
 from whichrank.locate.signatures import Skew, deviants, sides_of
+from whichrank.model.clause import Says, clause
 from whichrank.model.codes import Status
 from whichrank.model.evidence import SKEWED, Evidence
 from whichrank.model.finding import Blame, Finding
@@ -207,8 +208,8 @@ class Rounds:
         deviation = deviants(ranks, sides, lambda r: history.up_to(r, ordinal[r]), history.shape_of, None)
         said = {r: case.words_of(row) for r, row in zip(ranks, rows, strict=True)}
         others = Counter(w for r, w in said.items() if r not in deviation.deviants).most_common(1)
-        usual = differs(others[0][0] if others else "another", deviation)
-        blame = tuple(Blame(r, 0.95, f"it issued {said[r]} {usual}") for r in deviation.deviants)
+        usual = others[0][0] if others else "another"
+        blame = tuple(Blame(r, 0.95, (issued_unlike(said[r], usual, deviation),)) for r in deviation.deviants)
         return Finding(
             cause=Cause.INCONSISTENT if blame else Cause.UNKNOWN,
             kind="failed",
@@ -216,7 +217,7 @@ class Rounds:
             culprits=blame,
             candidates=()
             if blame
-            else tuple(Blame(r, 1 / len(said), f"it issued {w}") for r, w in list(said.items())[:LISTED]),
+            else tuple(Blame(r, 1 / len(said), (clause(Says.ISSUED, op=w),)) for r, w in list(said.items())[:LISTED]),
             comm=comm,
             iteration=case.history.steps.iteration_of(ranks[0], ordinal[ranks[0]]),
             op=case.op_of(rows[0]),
@@ -238,16 +239,17 @@ class Rounds:
         group = case.comm_name(comm)
         at, size = int(picture.comm_at[comm]), int(picture.comm_size[comm])
         members = [int(m) for m in picture.member_rank[at : at + size] if m >= 0 and m != skew.rank]
-        noun = "an operation" if count == 1 else f"{count} operations"
-        why = f"it {did} {noun} on {group}; {skew.witness} did not"
+        why = clause(Says.SKEWED, did=did, operations=count, group=group, witness=skew.witness)
         iteration = case.history.steps.iteration_of(skew.rank, skew.edit.ordinal)
-        since = "that was written since" if iteration is None else f"of iteration {iteration} or later"
+        advice = clause(Says.NO_CHECKPOINT, group=group)
+        if iteration is not None:
+            advice = clause(Says.NO_CHECKPOINT_FROM, iteration=iteration, group=group)
         then = "then" if iteration is None else f"iteration {iteration}"
         return Finding(
             cause=Cause.INCONSISTENT,
             kind="failed",
             fault_class="H2",
-            culprits=(Blame(skew.rank, 0.93, why),),
+            culprits=(Blame(skew.rank, 0.93, (why,)),),
             comm=comm,
             iteration=iteration,
             victims=tuple(members),
@@ -257,7 +259,7 @@ class Rounds:
                 Evidence(what=SKEWED + did, value=count, where=f"rank {skew.rank}, {group}"),
                 Evidence(what=f"iterations completed since {then}", value=skew.iterations_since),
             ),
-            next=(f"use no checkpoint {since}: from then on results on {group} are wrong",),
+            next=(advice,),
             complete=case.complete(picture),
         )
 

@@ -21,6 +21,7 @@ from whichrank.hang.acting import acting_stack
 from whichrank.hang.case import LISTED
 from whichrank.hang.reasons import in_rendezvous, reason_of
 from whichrank.hang.rendezvous import meetings
+from whichrank.model.clause import Says, clause
 from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause
@@ -126,19 +127,19 @@ def _absent(
     if _any_leaves(state, picture):
         return []  # the job ends or is started again: who is not there is its victim
     if missing:
-        why = "no process of this rank was ever seen, and the others wait in the rendezvous"
+        why = (clause(Says.NEVER_SEEN), clause(Says.OTHERS_IN_RENDEZVOUS))
         return [Blame(r, 0.7, why) for r in missing]
     if any(r in flying or not _in_own_code(state, r) for r in out):
         return []
-    words = f"it has not reached the point where {len(waiting)} ranks wait, and"
-    return [Blame(r, 0.9, f"{words} {reason_of(state, picture, r).words}") for r in out]
+    behind = clause(Says.NOT_REACHED, waiting=len(waiting))
+    return [Blame(r, 0.9, (behind, *reason_of(state, picture, r).clauses)) for r in out]
 
 
 def _candidates(waiting: list[int], out: list[int], missing: list[int], ranks: list[int]) -> tuple[Blame, ...]:
-    unseen = [Blame(r, 0.1, "no process of this rank was ever seen") for r in missing]
+    unseen = [Blame(r, 0.1, (clause(Says.NEVER_SEEN),)) for r in missing]
     if waiting:
-        return tuple([*(Blame(r, 0.1, "it is not in the rendezvous where others wait") for r in out), *unseen][:LISTED])
-    return tuple((unseen or [Blame(r, 0.1, "it is blocked in no operation") for r in ranks])[:LISTED])
+        return tuple([*(Blame(r, 0.1, (clause(Says.NOT_IN_RENDEZVOUS),)) for r in out), *unseen][:LISTED])
+    return tuple((unseen or [Blame(r, 0.1, (clause(Says.BLOCKED_NOWHERE),)) for r in ranks])[:LISTED])
 
 
 def _in_flight(state: JobState, picture: Picture, ranks: list[int]) -> set[int]:

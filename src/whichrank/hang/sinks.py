@@ -13,6 +13,7 @@ from whichrank.hang.rendezvous import missing_from_meetings
 from whichrank.hang.told_by_counts import blame_ahead, may_be_ahead, waits_for_unknown
 from whichrank.hang.unread import unread_facts
 from whichrank.locate import waitgraph
+from whichrank.model.clause import Clause, Says, clause
 from whichrank.model.evidence import TIME_BLOCKED, Evidence, waiting_for
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause
@@ -59,15 +60,15 @@ def sinks_of(case: Case, picture: Picture, graph: waitgraph.WaitGraph, sinks: li
         told = reason_of(case.state, picture, rank, thread_waited_for(graph, rank))
         reasons.append(told.reason)
         certainty = told.confidence if named else share
-        blames.append(Blame(rank, certainty, f"it {_did(case, own)}, and {told.words}"))
+        blames.append(Blame(rank, certainty, (_did(case, own), *told.clauses)))
         evidence += [
             waiting_for(rank, len(own["waiters"])),
             *told.evidence,
         ]
     evidence += unread_facts(graph)
     for rank in beside:
-        words = f"it is in no operation while others wait, and {reason_of(case.state, picture, rank).words}"
-        blames.append(Blame(rank, share, words))
+        idle = (clause(Says.IN_NO_OPERATION), *reason_of(case.state, picture, rank).clauses)
+        blames.append(Blame(rank, share, idle))
     first = 0 if len(sinks) > len(ahead) else len(blames)  # where most have not come, who is ahead is alone
     blames[first:first] = [blame_ahead(case, picture, graph, rank, share) for rank in ahead]
     any_gone = any(picture.gone[r] for r in named)
@@ -88,7 +89,7 @@ def sinks_of(case: Case, picture: Picture, graph: waitgraph.WaitGraph, sinks: li
         hard=hard,
         evidence=tuple(evidence),
         complete=case.complete(picture),
-        next=() if named else ("see which of the named ranks waits for another: whichrank stacks --suspects",),
+        next=() if named else (clause(Says.STACKS_OF_SUSPECTS),),
     )
 
 
@@ -96,7 +97,7 @@ def blame_of_sink(case: Case, picture: Picture, graph: waitgraph.WaitGraph, rank
     """What is said of a rank that others wait for and that waits for nobody."""
     told = reason_of(case.state, picture, rank, thread_waited_for(graph, rank))
     did = _did(case, waitgraph.waiting_for(picture, graph, rank))
-    return Blame(rank, told.confidence, f"it {did}, and {told.words}")
+    return Blame(rank, told.confidence, (did, *told.clauses))
 
 
 def apart(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> list[int]:
@@ -116,12 +117,11 @@ def _idle(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Bools:
     return np.asarray(picture.present & picture.fresh & ~picture.gone & (picture.stopped | idle))
 
 
-def _did(case: Case, facts: dict[str, Any]) -> str:
+def _did(case: Case, facts: dict[str, Any]) -> Clause:
     """What a sink has to do with the operation that others wait on."""
     wait = facts["wait"]
-    where = f"{case.op_name(wait)} on {case.comm_name(int(wait['comm']))}"
     if is_message(wait["kind"]):
-        did = "taken part in" if facts["entered"] else "not answered"
-        comm = case.comm_name(int(wait["comm"]))
-        return f"has {did} the {case.op_name(wait)} in which rank {int(wait['rank'])} waits on {comm}"
-    return f"{'entered' if facts['entered'] else 'has not entered'} {where}"
+        says = Says.TAKEN_PART if facts["entered"] else Says.NOT_ANSWERED
+        waiting, group = (int(wait["rank"]),), case.comm_name(int(wait["comm"]))
+        return clause(says, op=case.op_name(wait), waiting=waiting, group=group)
+    return clause(Says.ENTERED if facts["entered"] else Says.NOT_ENTERED, op=case.op_on(wait))

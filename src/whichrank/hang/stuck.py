@@ -8,6 +8,7 @@ import numpy as np
 
 from whichrank.hang.case import LISTED, Case
 from whichrank.locate import waitgraph
+from whichrank.model.clause import Says, clause
 from whichrank.model.codes import UNNUMBERED
 from whichrank.model.evidence import TIME_BLOCKED, Evidence
 from whichrank.model.finding import Blame, Finding
@@ -42,7 +43,9 @@ def stuck(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
     return Finding(
         cause=Cause.UNKNOWN if open_question else Cause.TRANSPORT,
         fault_class=None if open_question else "H3",
-        candidates=tuple(Blame(r, 1 / len(apart), f"the others have completed {done}") for r in apart[:LISTED]),
+        candidates=tuple(
+            Blame(r, 1 / len(apart), (clause(Says.COMPLETED_BY_OTHERS, op=done),)) for r in apart[:LISTED]
+        ),
         comm=comm,
         op=case.op_of(oldest),
         victims=tuple(int(r) for r in graph.waiting if int(r) not in apart),
@@ -58,7 +61,7 @@ def stuck(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
             *messages(case, np.unique(waits["rank"][waits["comm"] == comm])),
         ),
         complete=case.complete(picture),
-        next=("see whether bytes are under way to the named ranks: ss -tin",) if apart else (),
+        next=(clause(Says.SEE_BYTES),) if apart else (),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from whichrank.hang.case import LISTED, Case
 from whichrank.locate.waitgraph import WaitGraph
+from whichrank.model.clause import Says, clause
 from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause
@@ -45,7 +46,7 @@ def members_unknown(case: Case, picture: Picture, graph: WaitGraph) -> Finding:
     said = [
         Evidence(
             what="blocked on",
-            value=f"{case.op_name(wait)} on {case.comm_name(int(wait['comm']))}",
+            value=case.op_on(wait),
             where=f"rank {int(wait['rank'])}",
         )
         for wait in there[:LISTED]
@@ -79,7 +80,4 @@ def may_be_ahead(picture: Picture, graph: WaitGraph) -> list[int]:
 def blame_ahead(case: Case, picture: Picture, graph: WaitGraph, rank: int, certainty: float) -> Blame:
     """What is said of such a rank."""
     wait = picture.waits[picture.waits["rank"] == rank][0]
-    where = f"{case.op_name(wait)} on {case.comm_name(int(wait['comm']))}"
-    ahead_of = f"{len(graph.sinks)} others" if len(graph.sinks) > 1 else "the other one"
-    words = f"it waits in {where} ahead of {ahead_of}, and may have issued one operation too many"
-    return Blame(rank, certainty, words)
+    return Blame(rank, certainty, (clause(Says.AHEAD, op=case.op_on(wait), others=len(graph.sinks)),))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from whichrank.hang.case import LISTED, Case
 from whichrank.locate import waitgraph
+from whichrank.model.clause import Says, clause
 from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause
@@ -16,9 +17,7 @@ def unread_ranks(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Fi
     wait = waitgraph.waiting_for(picture, graph, ranks[0])["wait"]
     return Finding(
         cause=Cause.UNKNOWN,
-        candidates=tuple(
-            Blame(r, 0.3, "others wait for it, and nothing was read of it after they began to") for r in ranks[:LISTED]
-        ),
+        candidates=tuple(Blame(r, 0.3, (clause(Says.AWAITED_UNREAD),)) for r in ranks[:LISTED]),
         comm=int(wait["comm"]),
         op=case.op_of(wait),
         victims=tuple(int(v) for v in graph.waiting),

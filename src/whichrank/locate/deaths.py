@@ -15,8 +15,10 @@ import re
 
 import numpy as np
 
+from whichrank.model.clause import Clause, Says, clause
 from whichrank.model.ends import Ends
-from whichrank.model.exception_text import place_apart, split_place
+from whichrank.model.evidence import Evidence
+from whichrank.model.exception_text import split_place
 from whichrank.model.picture import Bools, Floats, Ints
 
 _CONNECTION = re.compile(
@@ -272,23 +274,28 @@ def failed_by_timeout(ends: Ends) -> Bools:
     return np.array([bool(t) and bool(_TIMEOUT.search(t)) for t in ends.failure])
 
 
-def how_it_ended(ends: Ends, rank: int) -> str:
-    """Half a sentence: "was killed by signal 9 (SIGKILL)"."""
+def how_it_ended(ends: Ends, rank: int) -> Clause:
+    """What is said of its process: by which signal it was killed, what it raised, its exit code."""
     status = int(ends.status[rank])
     number = signal_of(status)
     if raised(ends)[rank]:
-        return f"raised {place_apart(ends.exception[rank])}"
+        return clause(Says.RAISED, exception=ends.exception[rank])
     if in_order(ends)[rank] and status != 0:
-        return "ended in order" if ends.gone[rank] else "is ending, its interpreter has finished"
+        return clause(Says.ENDED_IN_ORDER if ends.gone[rank] else Says.IS_ENDING)
     if number:
-        return (
-            f"was killed by signal {number} ({SIGNALS[number]})"
-            if number in SIGNALS
-            else f"was killed by signal {number}"
-        )
+        return clause(Says.KILLED, number=number, signal=SIGNALS.get(number, ""))
     if ends.exception[rank]:
-        return f"raised {place_apart(ends.exception[rank])}"
+        return clause(Says.RAISED, exception=ends.exception[rank])
     code = exit_code_of(status)
     if code is not None:
-        return f"exited with code {code}"
-    return "ended in order" if ends.closed_s[rank] > 0 else "is gone, its exit code is not known"
+        return clause(Says.EXITED, code=code)
+    return clause(Says.ENDED_IN_ORDER if ends.closed_s[rank] > 0 else Says.IS_GONE)
+
+
+def fact_of_end(how: Clause, rank: int) -> Evidence:
+    """The same as evidence: the signal, the exit code or the exception; else whether it ended in order."""
+    where = f"rank {rank}"
+    for what, name in (("signal", "signal"), ("signal", "number"), ("exit code", "code"), ("exception", "exception")):
+        if how.values.get(name, "") != "":
+            return Evidence(what=what, value=how.values[name], where=where)  # type: ignore[arg-type]
+    return Evidence(what="ended in order", value=how.says is not Says.IS_GONE, where=where)

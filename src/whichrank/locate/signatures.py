@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from whichrank.locate.departures import departures
 from whichrank.locate.messages import message_ends, sizes_differ
 from whichrank.locate.splits import Misfit, misfit_rounds
+from whichrank.model.clause import Witness
 from whichrank.model.codes import UNNUMBERED, Flag
 from whichrank.model.kinds import Kind, is_collective
 from whichrank.model.picture import Bools, Ints, Picture
@@ -152,7 +153,7 @@ class Deviation:
     """Who deviates in a contradiction, and which witnesses say so."""
 
     deviants: tuple[int, ...]
-    witnesses: tuple[str, ...]
+    witnesses: tuple[Witness, ...]
 
 
 def deviants(
@@ -178,8 +179,8 @@ def deviants(
     if len(against_past) >= max(LEAST_TOGETHER, TOGETHER * len(ranks)):
         against_past = frozenset()  # what nearly all do for the first time is the program's doing
     verdicts = {
-        "its own earlier iterations": against_past,
-        "communicators of the same role": frozenset(
+        Witness.OWN_PAST: against_past,
+        Witness.SAME_ROLE: frozenset(
             r for r, s in zip(ranks, sides, strict=True) if sister_side is not None and s != sister_side
         ),
     }
@@ -187,7 +188,7 @@ def deviants(
         values, counts = np.unique(np.array(sides), return_counts=True)
         if counts.max() * 2 > len(ranks) and len(values) > 1:
             major = int(values[counts.argmax()])
-            verdicts["the majority"] = frozenset(r for r, s in zip(ranks, sides, strict=True) if s != major)
+            verdicts[Witness.MAJORITY] = frozenset(r for r, s in zip(ranks, sides, strict=True) if s != major)
     verdicts = {name: who for name, who in verdicts.items() if who and len(who) < len(ranks)}
     if not verdicts or len(set(verdicts.values())) > 1:
         return Deviation((), ())
@@ -242,7 +243,7 @@ class Skew:
     comm_key: int
     edit: Edit
     iterations_since: int
-    witness: str = "the other members, and it itself in earlier iterations,"
+    witness: Witness = Witness.MEMBERS_AND_PAST
 
 
 def confirm_skew(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from whichrank.model.clause import Clause
 from whichrank.model.evidence import Evidence
 from whichrank.model.incident import Cause, FaultClass, Kind, Link, Reason, Spent
 
@@ -14,7 +15,7 @@ class Blame:
 
     rank: int
     confidence: float
-    why: str
+    why: tuple[Clause, ...]
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Finding:
     ask: tuple[int, ...] = ()
     """Other ranks whose stacks would decide."""
     complete: bool = True
-    next: tuple[str, ...] = field(default=())
+    next: tuple[Clause, ...] = field(default=())
 
     @property
     def names(self) -> frozenset[int]:

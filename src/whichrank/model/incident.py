@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from whichrank.errors import IncidentFormatError
+from whichrank.model.clause import Clause
 from whichrank.model.evidence import Evidence
 
 SCHEMA: Final = "whichrank.incident/1"
@@ -91,6 +92,8 @@ class Culprit(_Value, frozen=True, kw_only=True):
     confidence: Confidence
     why: str
     """Half a sentence that goes on from "rank 5 ...": "has not entered the op; its process is suspended"."""
+    clauses: tuple[Clause, ...] = ()
+    """The same as values; `why` has their words in the present."""
     host: str | None = None
     pid: int | None = None
     device: str | None = None

@@ -10,7 +10,7 @@ import numpy as np
 from whichrank.locate.slow_links import LOSSY, LinkPast, matrix_of, slow_links, without_ways_back
 from whichrank.model.iterations import Ints, Window
 from whichrank.model.links import LinkRate, SlowLink, Transfers
-from whichrank.slow.words import KeyedFinding, of_links
+from whichrank.slow.findings import KeyedFinding, of_links
 from whichrank.store.state import JobState
 from whichrank.transport.traffic import Traffic
 

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from whichrank.detect.slow import GREW, Past
+from whichrank.model.clause import Clause, Says, clause
 from whichrank.model.evidence import RAN, Evidence
 from whichrank.model.incident import Reason
 from whichrank.model.iterations import Floats, Ints, Window
@@ -34,10 +35,10 @@ LEAST_READ: Final = 1e6
 
 @dataclass(frozen=True)
 class Why:
-    """A reason with its words."""
+    """A reason, and what is said of it."""
 
     reason: Reason | None = None
-    words: str = ""
+    clauses: tuple[Clause, ...] = ()
     evidence: tuple[Evidence, ...] = ()
 
 
@@ -102,7 +103,7 @@ def _is_stopped(case: _Case) -> Why | None:
     if stopped < STOPPED or not case.explained_by(case.rates.stopped):
         return None
     fact = case.fact("share of checks in which it is stopped", round(stopped, 2))
-    return Why(Reason.STOPPED, "its process is suspended and continued again and again", fact)
+    return Why(Reason.STOPPED, (clause(Says.STOPPED_AGAIN_AND_AGAIN),), fact)
 
 
 def _collects(case: _Case) -> Why | None:
@@ -111,8 +112,8 @@ def _collects(case: _Case) -> Why | None:
     held_up = sum(max(0.0, case.more(column)) for column in (case.rates.delay, case.rates.throttled))
     if case.more(collected) - held_up < EXPLAINS * case.excess:
         return None
-    words = f"its garbage collector takes {min(case.mine(collected), 1.0):.0%} of its time"
-    return Why(Reason.GARBAGE_COLLECTION, words, case.seconds("garbage collection", collected))
+    said = clause(Says.COLLECTS_GARBAGE, share=min(case.mine(collected), 1.0))
+    return Why(Reason.GARBAGE_COLLECTION, (said,), case.seconds("garbage collection", collected))
 
 
 def _is_throttled(case: _Case) -> Why | None:
@@ -120,7 +121,7 @@ def _is_throttled(case: _Case) -> Why | None:
     if not limited or not case.explained_by(case.rates.throttled):
         return None
     held = case.seconds("throttled by its control group", case.rates.throttled)
-    return Why(Reason.CPU_LIMIT, limited.words, (*limited.evidence, *held))
+    return Why(Reason.CPU_LIMIT, limited.clauses, (*limited.evidence, *held))
 
 
 def _lacks_cpu(case: _Case) -> Why | None:
@@ -129,37 +130,37 @@ def _lacks_cpu(case: _Case) -> Why | None:
         return None
     waited, limited = case.seconds("ready, and without a CPU", rates.delay), _limited(case)
     if limited and case.mine(rates.cpu) >= SATURATED * case.mine(_cores(rates)):
-        return Why(Reason.CPU_LIMIT, limited.words, (*limited.evidence, *waited))
-    words = f"it is ready and without a CPU for {case.mine(rates.delay):.0%} of the time"
+        return Why(Reason.CPU_LIMIT, limited.clauses, (*limited.evidence, *waited))
+    said = clause(Says.WITHOUT_CPU, share=case.mine(rates.delay))
     if math.isnan(case.mine(rates.limit_cores)):
-        return Why(None, f"{words}; whether its control group limits it cannot be read from where the agent is", waited)
-    return Why(Reason.CPU_CONTENTION, words, (*waited, *(limited.evidence if limited else ())))
+        return Why(None, (said, clause(Says.LIMIT_UNREADABLE)), waited)
+    return Why(Reason.CPU_CONTENTION, (said,), (*waited, *(limited.evidence if limited else ())))
 
 
 def _is_robbed(case: _Case) -> Why | None:
     taken = case.rates.taken()
     if not case.explained_by(taken):
         return None
-    words = f"its hypervisor takes {case.mine(taken):.0%} of its time"
-    return Why(Reason.CPU_CONTENTION, words, case.seconds("taken by the hypervisor", taken))
+    said = clause(Says.TAKEN_BY_HYPERVISOR, share=case.mine(taken))
+    return Why(Reason.CPU_CONTENTION, (said,), case.seconds("taken by the hypervisor", taken))
 
 
 def _has_slow_clock(case: _Case) -> Why | None:
     mine, theirs = case.mine(case.rates.clock_mhz), case.theirs(case.rates.clock_mhz)
     if not theirs > 0 or not (1 - mine / theirs) * case.mine(case.rates.main_cpu) >= EXPLAINS * case.excess:
         return None
-    words = f"its core runs at {mine / 1e3:.1f} GHz while those of its peers run at {theirs / 1e3:.1f}"
-    return Why(Reason.DEVICE_CLOCK, words, case.fact("clock of its core", round(mine), "MHz"))
+    said = clause(Says.SLOW_CLOCK, ghz=mine / 1e3, usual_ghz=theirs / 1e3)
+    return Why(Reason.DEVICE_CLOCK, (said,), case.fact("clock of its core", round(mine), "MHz"))
 
 
 def _lacks_memory(case: _Case) -> Why | None:
     faults, stall = case.rates.major_faults, case.rates.memory_stall
     if case.computes() or case.more(faults) < LEAST_FAULTS or not case.explained_by(stall):
         return None
-    words = f"its memory is pushed out and read back, {case.mine(faults):.0f} pages a second"
+    said = clause(Says.MEMORY_READ_BACK, pages=case.mine(faults))
     read = case.fact("pages read back", round(case.mine(faults)), "1/s")
     stalled = case.seconds("somebody on its node waits for memory", stall)
-    return Why(Reason.MEMORY_PRESSURE, words, (*read, *stalled, *case.ran()))
+    return Why(Reason.MEMORY_PRESSURE, (said,), (*read, *stalled, *case.ran()))
 
 
 def _waits_for_loader(case: _Case) -> Why | None:
@@ -171,17 +172,17 @@ def _waits_for_loader(case: _Case) -> Why | None:
         unit="% of the iteration time",
         where=case.where,
     )
-    return Why(Reason.DATA_WAIT, "it waits for data", (seen, *case.ran()))
+    return Why(Reason.DATA_WAIT, (clause(Says.WAITS_FOR_DATA),), (seen, *case.ran()))
 
 
 def _waits_for_storage(case: _Case) -> Why | None:
     read, stall = case.rates.read_bytes, case.rates.io_stall
     if case.computes() or case.more(read) < LEAST_READ or not case.explained_by(stall):
         return None
-    words = f"it reads {case.mine(read) / 1e6:.0f} MB/s from storage that is slow to answer"
+    said = clause(Says.SLOW_STORAGE, megabytes=case.mine(read) / 1e6)
     amount = case.fact("read from storage", round(case.mine(read) / 1e6), "MB/s")
     stalled = case.seconds("somebody on its node waits for storage", stall)
-    return Why(Reason.DATA_WAIT, words, (*amount, *stalled, *case.ran()))
+    return Why(Reason.DATA_WAIT, (said,), (*amount, *stalled, *case.ran()))
 
 
 _REASONS: Final[tuple[Callable[[_Case], Why | None], ...]] = (
@@ -201,9 +202,8 @@ def _limited(case: _Case) -> Why | None:
     if not 0 < mine < theirs:
         return None
     by_group = case.mine(case.rates.limit_cores) <= case.mine(case.rates.allowed_cores)
-    who = "its control group" if by_group else "its affinity"
-    words = f"{who} limits it to {mine:g} core{'s' * (mine != 1)} while its peers have {theirs:g}"
-    return Why(Reason.CPU_LIMIT, words, case.fact("cores that it may use", round(mine, 2)))
+    said = clause(Says.LIMITED_BY_GROUP if by_group else Says.LIMITED_BY_AFFINITY, cores=mine, usual=theirs)
+    return Why(Reason.CPU_LIMIT, (said,), case.fact("cores that it may use", round(mine, 2)))
 
 
 def why_all_slow(rates: Rates, window: Window, past: Past, factor: float) -> Why:
@@ -233,4 +233,4 @@ def why_uneven(rates: Rates, lost: float) -> Why:
 
 def _no_cpus(without_cpu: float) -> Why:
     fact = Evidence(what="ready, and without a CPU", value=round(without_cpu, 3), unit="s/s", where="in the median")
-    return Why(Reason.CPU_CONTENTION, "", (fact,))
+    return Why(Reason.CPU_CONTENTION, (), (fact,))

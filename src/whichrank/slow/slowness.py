@@ -41,6 +41,17 @@ from whichrank.model.picture import Picture
 from whichrank.model.places import those
 from whichrank.model.signature import mix
 from whichrank.model.stable_hash import stable_hash
+from whichrank.slow.findings import (
+    Cost,
+    KeyedFinding,
+    key_of,
+    of_all,
+    of_imbalance,
+    of_rank,
+    of_stage,
+    of_tied,
+    times_of,
+)
 from whichrank.slow.latest_ops import LatestOps
 from whichrank.slow.link_watch import LinkWatch
 from whichrank.slow.loader_share import LoaderShare
@@ -48,7 +59,6 @@ from whichrank.slow.node_usage import NodeUsage, Rates
 from whichrank.slow.reasons import Why, why_all_slow, why_slow, why_uneven
 from whichrank.slow.steady_findings import SteadyFindings
 from whichrank.slow.turns import Turns
-from whichrank.slow.words import Cost, KeyedFinding, key_of, of_all, of_imbalance, of_rank, of_stage, of_tied, times_of
 from whichrank.store.state import JobState
 
 LOOKS: Final = 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from whichrank.slow.words import KeyedFinding
+from whichrank.slow.findings import KeyedFinding
 
 
 class SteadyFindings:

@@ -27,7 +27,7 @@ _ON: Final = re.compile(r"on (\S+): ")
 """What a command begins with that is for one host."""
 _OURS: Final = frozenset(
     {"schema", "severity", "status", "kind", "cause", "reason", "class", "role", "end", "scope", "state", "dtype",
-     "trace_id", "format"}
+     "trace_id", "format", "says"}
 )  # fmt: skip
 """Fields whose words are of our own vocabulary."""
 _PATH: Final = re.compile(r"(?<![\w.])(?:/[\w.+\-@]+)+/(?=[\w.+\-@]+)")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from whichrank.model.clause import Says, clause
 from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause
@@ -165,18 +166,18 @@ def _shut(paths: Paths, scene: _Scene, pairs: list[Pair]) -> Finding:
         links=links_of(pairs),
         evidence=(*dead_words(pairs), *last, *paths.knocked(scene.heard, scene.quiet, scene.now_s)),
         complete=False,
-        next=("see from a third machine which side of these paths is out of reach: ping",),
+        next=(clause(Says.PING),),
     )
 
 
 def _lost(scene: _Scene, node: int, pairs: list[Pair], witnesses: int) -> Finding:
     """All ranks of a node that nobody reaches."""
     silent_s, ranks = scene.silence_s[node], np.flatnonzero(scene.node_of == node).tolist()
-    several = "connections to it get" if len(pairs) > 1 else "connection to it gets"
-    dead = f", and {len(pairs)} {several} no answer" if pairs else ", and out of reach for all others"
+    dead = clause(Says.NO_ANSWER, connections=len(pairs)) if pairs else clause(Says.OUT_OF_REACH)
+    why = (clause(Says.NODE_SILENT, silent_s=float(silent_s)), dead)
     return Finding(
         cause=Cause.NODE_LOST,
-        culprits=tuple(Blame(rank, 0.9, f"its node is silent for {silent_s:.0f} s{dead}") for rank in ranks),
+        culprits=tuple(Blame(rank, 0.9, why) for rank in ranks),
         onset_s=scene.now_s - silent_s,
         hard=True,
         seasoned=True,

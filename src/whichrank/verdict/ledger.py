@@ -37,6 +37,7 @@ from whichrank.model.roles import infer_role
 from whichrank.model.signature import dtype_name, kind_name, op_bytes, op_name
 from whichrank.store.state import JobState
 from whichrank.verdict.policy import Event, State, after
+from whichrank.verdict.words.clauses import sentence, words
 
 LISTED_VICTIMS = 1024
 MOST_LINKS = 64
@@ -264,7 +265,7 @@ class Ledger:
             victims=Victims(count=len(finding.victims), ranks=finding.victims[:LISTED_VICTIMS]),
             evidence=finding.evidence,
             times=finding.times,
-            next=finding.next or self._next(finding, [b.rank for b in named]),
+            next=tuple(map(sentence, finding.next)) or self._next(finding, [b.rank for b in named]),
             sensors=self._sensors(),
             complete=finding.complete,
         )
@@ -275,7 +276,8 @@ class Ledger:
         return Culprit(
             rank=rank,
             confidence=round(min(blame.confidence, most), 3),
-            why=blame.why,
+            why=words(blame.why, over=False),
+            clauses=blame.why,
             host=self._state.host.get(rank) or None,
             pid=(int(self._state.ranks.rows["pid"][rank]) or None) if seen else None,
         )

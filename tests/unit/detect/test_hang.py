@@ -22,7 +22,7 @@ def finding(
     waited_s: float, *, hard: bool = False, op: dict[str, int] | None = None, names: tuple[int, ...] = (3,)
 ) -> Finding:
     return Finding(
-        Cause.NOT_ENTERED, culprits=tuple(Blame(r, 0.9, "") for r in names), comm=0, op=OP if op is None else op,
+        Cause.NOT_ENTERED, culprits=tuple(Blame(r, 0.9, ()) for r in names), comm=0, op=OP if op is None else op,
         onset_s=NOW_S - waited_s, hard=hard,
     )  # fmt: skip
 

@@ -7,8 +7,9 @@ import pytest
 from batches import comm_info, records
 
 from whichrank.hang.history import History
-from whichrank.hang.peers import WITNESS, Peers
+from whichrank.hang.peers import Peers
 from whichrank.locate.signatures import Skew
+from whichrank.model.clause import Witness
 
 TP01, TP23, DP02, DP13, LOG = range(5)
 INFO = [
@@ -85,7 +86,7 @@ def test_the_odd_one_is_named_once_it_has_lasted(odd: int, shift: int) -> None:
     job.iterate(8)
     (skew,) = job.skews()
     # THEN the rank and the communicator are told, with the witness, and only once
-    assert (skew.rank, skew.witness) == (odd, WITNESS)
+    assert (skew.rank, skew.witness) == (odd, Witness.SAME_POSITION)
     assert job.history.comm_of_key(skew.comm_key) == TP[odd]
     assert len(skew.edit.missing) - len(skew.edit.extra) == -shift
     job.iterate(8)

@@ -11,6 +11,7 @@ from batches import T0, Node, S, comm_info, records
 from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
 from whichrank.locate.signatures import Skew
+from whichrank.model.clause import Says
 from whichrank.model.incident import Cause, Incident
 from whichrank.model.kinds import Kind
 from whichrank.model.sequence import Edit
@@ -190,7 +191,8 @@ def test_what_was_never_usual_is_no_repetition(missing: int, extra: int, did: st
     # WHEN it is told that there was one too few or too many of either
     picture = a.state.picture(job.now_s)
     found = a.rounds.skew_finding(a.case, picture, Skew(2, a.history.key_of(0), edit, 3))
-    assert found.culprits[0].why.startswith(f"it {did} an operation on tp")
+    (why,) = found.culprits[0].why
+    assert (why.says, why.values["did"], why.values["group"]) == (Says.SKEWED, did, "tp")
 
 
 def test_the_iteration_is_that_in_which_it_happened_not_that_in_which_it_was_seen() -> None:

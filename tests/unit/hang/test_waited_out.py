@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from whichrank.hang.waited_out import MOST_KEPT, WaitedOut
+from whichrank.model.clause import Says, clause
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Reason
 
 EVALUATES = Finding(
     cause=Cause.NOT_ENTERED,
     reason=Reason.USER_CODE,
-    culprits=(Blame(0, 0.9, "it runs its own code"),),
+    culprits=(Blame(0, 0.9, (clause(Says.AWAITED),)),),
     comm=2,
     op={"kind": 1, "counter": 7},
 )
@@ -37,7 +38,7 @@ def test_what_was_waited_out_is_usual_until_it_lasts_twice_as_long() -> None:
 def test_another_rank_reason_or_operation_is_news() -> None:
     known = WaitedOut()
     known.learn(EVALUATES, 60.0)
-    assert not known.is_usual(other(culprits=(Blame(1, 0.9, ""),)), 12.0)
+    assert not known.is_usual(other(culprits=(Blame(1, 0.9, ()),)), 12.0)
     assert not known.is_usual(other(reason=Reason.DATA_WAIT), 12.0)
     assert not known.is_usual(other(op={"kind": 2, "counter": 7}), 12.0)
     assert not known.is_usual(other(comm=3), 12.0)

@@ -12,6 +12,7 @@ from whichrank.locate.deaths import (
     ended_by_parent,
     ended_from_outside,
     exit_code_of,
+    fact_of_end,
     failed_by_timeout,
     how_it_ended,
     in_order,
@@ -21,7 +22,9 @@ from whichrank.locate.deaths import (
     signal_of,
     singled_out,
 )
+from whichrank.model.clause import Clause, Says, clause
 from whichrank.model.ends import Ends
+from whichrank.model.evidence import Evidence
 
 ALIVE: dict[str, Any] = {}
 
@@ -196,18 +199,21 @@ def test_a_wait_status_is_a_signal_or_an_exit_code(status: int, number: int, exi
 
 
 @pytest.mark.parametrize(
-    ("rank", "words"),
+    ("rank", "how", "what", "value"),
     [
-        (died(1.0, 9), "was killed by signal 9 (SIGKILL)"),
-        (died(1.0, 64), "was killed by signal 64"),
-        (died(1.0, code(1), exception="ValueError: x"), "raised ValueError: x"),
-        (died(1.0, code(3)), "exited with code 3"),
-        (died(1.0, -1, closed_s=0.5), "ended in order"),
-        (died(1.0, -1), "is gone, its exit code is not known"),
+        (died(1.0, 9), clause(Says.KILLED, number=9, signal="SIGKILL"), "signal", "SIGKILL"),
+        (died(1.0, 64), clause(Says.KILLED, number=64, signal=""), "signal", 64),
+        (died(1.0, code(1), exception="ValueError: x"), clause(Says.RAISED, exception="ValueError: x"), "exception",
+         "ValueError: x"),
+        (died(1.0, code(3)), clause(Says.EXITED, code=3), "exit code", 3),
+        (died(1.0, code(0)), clause(Says.EXITED, code=0), "exit code", 0),
+        (died(1.0, -1, closed_s=0.5), clause(Says.ENDED_IN_ORDER), "ended in order", True),
+        (died(1.0, -1), clause(Says.IS_GONE), "ended in order", False),
     ],
-)
-def test_how_it_ended_in_words(rank: dict[str, Any], words: str) -> None:
-    assert how_it_ended(ends(rank), 0) == words
+)  # fmt: skip
+def test_how_it_ended_and_the_fact_of_it(rank: dict[str, Any], how: Clause, what: str, value: str | int) -> None:
+    assert how_it_ended(ends(rank), 0) == how
+    assert fact_of_end(how, 7) == Evidence(what=what, value=value, where="rank 7")
 
 
 LOST = {

@@ -37,7 +37,7 @@ def test_fields_are_pinned() -> None:
     assert document["schema"] == "whichrank.incident/1"
     assert document["class"] == "H1"
     assert document["onset"] == "2026-01-02T03:04:05Z"
-    assert list(document["culprits"][0]) == ["rank", "confidence", "why", "host", "pid", "device"]
+    assert list(document["culprits"][0]) == ["rank", "confidence", "why", "clauses", "host", "pid", "device"]
     assert document["victims"] == {"count": 7, "ranks": [0, 1, 2, 3, 4, 6, 7]}
 
 

@@ -11,6 +11,7 @@ from whichrank.model.incident import Reason
 from whichrank.model.telemetry import RANK_ROW, ProcessState
 from whichrank.slow.node_usage import NodeUsage, Rates
 from whichrank.slow.reasons import Why, why_slow
+from whichrank.verdict.words.clauses import words
 
 RANKS = 4
 PEERS = np.array([0, 1, 3])
@@ -85,7 +86,7 @@ def test_what_all_have_explains_nothing() -> None:
 
 def test_a_limit_is_told_with_what_its_peers_have() -> None:
     said = why(rates(throttled=0.25, limit_cores=1.0))
-    assert said.words == "its control group limits it to 1 core while its peers have 8"
+    assert words(said.clauses, over=False) == "its control group limits it to 1 core while its peers have 8"
     assert {e.what for e in said.evidence} == {"cores that it may use", "throttled by its control group"}
 
 
@@ -102,11 +103,13 @@ def test_nothing_is_said_of_what_nobody_measured() -> None:
 
 
 def test_what_stands_in_the_way_is_told_with_its_numbers() -> None:
-    assert why(rates(memory_stall=0.3, major_faults=400.0)).words == (
+    assert words(why(rates(memory_stall=0.3, major_faults=400.0)).clauses, over=False) == (
         "its memory is pushed out and read back, 400 pages a second"
     )
-    assert why(rates(io_stall=0.3, read_bytes=4e7)).words == ("it reads 40 MB/s from storage that is slow to answer")
-    assert why(rates(clock_mhz=1000.0, main_cpu=0.5)).words == (
+    assert words(why(rates(io_stall=0.3, read_bytes=4e7)).clauses, over=False) == (
+        "it reads 40 MB/s from storage that is slow to answer"
+    )
+    assert words(why(rates(clock_mhz=1000.0, main_cpu=0.5)).clauses, over=False) == (
         "its core runs at 1.0 GHz while those of its peers run at 2.6"
     )
 

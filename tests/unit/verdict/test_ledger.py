@@ -8,12 +8,14 @@ import pytest
 from batches import T0, WORLD, Node, S, analyzer, comm_info, hung, last_of, records, watch
 
 from whichrank.analyzer import Analyzer
+from whichrank.model.clause import Says, clause
 from whichrank.model.codes import Status
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Incident, Link, Reason, Severity
 from whichrank.model.telemetry import Event, ProcessState, WaitChannel
 
 NOW_S = T0 / S
+AWAITED = (clause(Says.AWAITED),)
 
 
 def test_a_fault_on_top_of_a_notice_is_an_incident_of_its_own() -> None:
@@ -421,12 +423,10 @@ def test_a_contradiction_that_names_nobody_is_no_news_after_the_skew_that_led_to
     a = analyzer()
     a.feed(hung().batch(1.0), NOW_S + 1.0)
     ledger = a.ledger
-    skew = Finding(
-        cause=Cause.INCONSISTENT, kind="failed", fault_class="H2", culprits=(Blame(3, 0.9, "it left one out"),)
-    )
+    skew = Finding(cause=Cause.INCONSISTENT, kind="failed", fault_class="H2", culprits=(Blame(3, 0.9, AWAITED),))
     assert [c.rank for c in ledger.add_closed(skew, NOW_S)[0].culprits] == [3]
     # WHEN it then enters another operation than its peer, and that alone does not say which of the two is wrong
-    either = (Blame(2, 0.5, "it issued this"), Blame(3, 0.5, "it issued that"))
+    either = tuple(Blame(r, 0.5, (clause(Says.ISSUED, op=f"all_reduce of {r}"),)) for r in (2, 3))
     nobody = Finding(cause=Cause.UNKNOWN, kind="failed", fault_class="H2", candidates=either, hard=True)
     # THEN nothing is added, but of other ranks it is told
     assert ledger.report(nobody, "alert", NOW_S + 1) == []
@@ -442,7 +442,7 @@ def test_what_stands_beside_all_others_is_told_again_only_where_there_is_more_to
     def said(
         severity: Severity = "alert", ranks: tuple[int, ...] = (), links: tuple[int, ...] = (), **more: Reason
     ) -> list[Incident]:
-        blames = tuple(Blame(rank, 0.9, "sends slowly") for rank in ranks)
+        blames = tuple(Blame(rank, 0.9, AWAITED) for rank in ranks)
         ways = tuple(Link(src=src, dst=9) for src in links)
         finding = Finding(cause=Cause.COMMUNICATION_SLOW, kind="slow", culprits=blames, links=ways, onset_s=1.0, **more)
         return a.ledger.keep("links", finding, severity, NOW_S, 20.0)
@@ -478,7 +478,7 @@ def test_a_link_says_whether_it_leaves_a_node() -> None:
 def test_a_candidate_is_never_certain() -> None:
     # GIVEN one candidate, and nothing that tells it from a culprit but proof
     ledger = analyzer_with_world().ledger
-    finding = Finding(cause=Cause.UNKNOWN, candidates=(Blame(2, 1.0, "others wait for it"),))
+    finding = Finding(cause=Cause.UNKNOWN, candidates=(Blame(2, 1.0, AWAITED),))
     (incident,) = ledger.report(finding, "alert", NOW_S + 5.0)
     assert [c.confidence for c in incident.candidates] == [0.5]
 
@@ -498,17 +498,16 @@ def test_what_is_to_be_done_to_processes_is_not_to_be_done_once_it_is_over() -> 
     assert said[-1].next == ()
     # AND a step that does not need them stays
     ledger = analyzer_with_world().ledger
-    steps = ("see who waits: whichrank stacks --suspects", "see what ended it: dmesg")
-    finding = Finding(cause=Cause.UNKNOWN, next=steps)
+    finding = Finding(cause=Cause.UNKNOWN, next=(clause(Says.STACKS_OF_SUSPECTS), clause(Says.SEE_LAUNCHER)))
     ledger.report(finding, "alert", NOW_S + 5.0)
     (over,) = ledger.end(NOW_S + 6.0)
-    assert over.next == ("see what ended it: dmesg",)
+    assert over.next == ("see what ended the whole job: the launcher's log, the scheduler, dmesg",)
 
 
 def test_iteration_is_that_of_the_onset() -> None:
     # GIVEN ranks that are in iteration 40
     a = analyzer_with_world(iteration=40)
-    blame = (Blame(1, 0.9, "it is slow"),)
+    blame = (Blame(1, 0.9, AWAITED),)
     slow = Finding(cause=Cause.COMPUTE_SLOW, kind="slow", culprits=blame, iteration=18, onset_s=NOW_S)
     (first,) = a.ledger.keep("rank 1", slow, "notice", NOW_S + 1.0, 10.0)
     # WHEN more is known of the same, from a later window
@@ -519,11 +518,13 @@ def test_iteration_is_that_of_the_onset() -> None:
     assert [i.stage and i.stage.iteration for i in (first, second)] == [18, 18]
     # AND of what was long ago, or nobody knows when, the iteration of now is not told
     (unknown,) = a.ledger.keep("rank 2", replace(slow, iteration=None), "notice", NOW_S + 1.0, 10.0)
-    wrong = Finding(cause=Cause.INCONSISTENT, kind="failed", fault_class="H2", culprits=(Blame(3, 0.9, "it"),))
+    wrong = Finding(cause=Cause.INCONSISTENT, kind="failed", fault_class="H2", culprits=(Blame(3, 0.9, AWAITED),))
     (closed,) = a.ledger.add_closed(wrong, NOW_S + 6.0)
     assert [i.stage and i.stage.iteration for i in (unknown, closed)] == [None, None]
     # AND of a hang, whose ranks are still where they were, it is
-    (hang,) = a.ledger.report(Finding(cause=Cause.NOT_ENTERED, culprits=(Blame(1, 0.9, "it"),)), "alert", NOW_S + 7.0)
+    (hang,) = a.ledger.report(
+        Finding(cause=Cause.NOT_ENTERED, culprits=(Blame(1, 0.9, AWAITED),)), "alert", NOW_S + 7.0
+    )
     assert hang.stage is not None
     assert hang.stage.iteration == 40
 
@@ -562,12 +563,17 @@ def test_a_wait_that_comes_again_for_the_same_reason_is_told_once() -> None:
 def test_one_of_two_that_is_named_takes_their_incident_over() -> None:
     # GIVEN two ranks of which one may only wait for the other
     a = analyzer_with_world(iteration=40)
-    both = tuple(Blame(rank, 0.5, "it may only wait for the other one") for rank in (1, 2))
+    both = tuple(Blame(rank, 0.5, AWAITED) for rank in (1, 2))
     open_question = Finding(cause=Cause.UNKNOWN, kind="slow", candidates=both, iteration=18, onset_s=NOW_S)
     (first,) = a.ledger.keep("ranks 1 and 2", open_question, "alert", NOW_S + 1.0, 10.0)
     # WHEN both turn out to be slow
     slow = [
-        replace(open_question, cause=Cause.COMPUTE_SLOW, candidates=(), culprits=(Blame(rank, 0.9, "it is slow"),))
+        replace(
+            open_question,
+            cause=Cause.COMPUTE_SLOW,
+            candidates=(),
+            culprits=(Blame(rank, 0.9, AWAITED),),
+        )
         for rank in (1, 2, 3)
     ]
     told = [a.ledger.keep(f"rank {f.culprits[0].rank}", f, "alert", NOW_S + 5.0, 10.0)[0] for f in slow]
@@ -581,9 +587,9 @@ def test_one_of_two_that_is_named_takes_their_incident_over() -> None:
 def test_what_comes_again_is_the_same_incident_and_takes_no_other_over() -> None:
     # GIVEN a rank that was slow and is not, and that may have waited for another since
     a = analyzer_with_world(iteration=40)
-    blame = (Blame(1, 0.9, "it is slow"),)
+    blame = (Blame(1, 0.9, AWAITED),)
     slow = Finding(cause=Cause.COMPUTE_SLOW, kind="slow", culprits=blame, iteration=18, onset_s=NOW_S)
-    both = tuple(Blame(rank, 0.5, "it may only wait for the other one") for rank in (1, 3))
+    both = tuple(Blame(rank, 0.5, AWAITED) for rank in (1, 3))
     (first,) = a.ledger.keep("rank 1", slow, "alert", NOW_S + 1.0, 10.0)
     a.ledger.drop(lambda key: key == "rank 1", NOW_S + 2.0)
     open_question = replace(slow, cause=Cause.UNKNOWN, culprits=(), candidates=both)

@@ -8,6 +8,7 @@ import pytest
 from incident_cases import not_entered
 from msgspec import structs
 
+from whichrank.model.clause import Says, clause
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause
 from whichrank.verdict.policy import LIFE, RECOVER_S, SETTLE_S, WATCH, Event, Policy, Situation, State, after, state_of
@@ -19,7 +20,7 @@ def incident(severity: str, status: str) -> Any:
 
 
 def found(rank: int = 1, cause: Cause = Cause.NOT_ENTERED) -> Finding:
-    return Finding(cause=cause, culprits=(Blame(rank, 0.9, "it has not come"),), onset_s=1.0)
+    return Finding(cause=cause, culprits=(Blame(rank, 0.9, (clause(Says.AWAITED),)),), onset_s=1.0)
 
 
 def test_every_state_is_reached_and_every_event_happens() -> None:

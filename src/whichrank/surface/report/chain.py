@@ -17,7 +17,7 @@ from whichrank.model.picture import Ints
 from whichrank.surface.report.html import Html, el, join
 from whichrank.surface.report.scene import Scene, named_in
 from whichrank.surface.report.units import counted, ranges
-from whichrank.verdict.words.tense import past
+from whichrank.verdict.words.phrases import why_of
 
 MOST_BOXES: Final = 6
 """Of one step; the other ranks of the step share one more."""
@@ -89,10 +89,9 @@ def _end(incident: Incident) -> Html:
     if not named:
         return _step("", [_box("No rank is named", "", class_="box end open")])
     what = "culprit" if incident.culprits else "candidate; the evidence does not decide"
-    is_over = incident.status != "open"
     boxes = []
     for one in named[:MOST_NAMED]:
-        why = past(one.why) if is_over else one.why
+        why = why_of(incident, one)
         boxes.append(_box(f"rank {one.rank}", f"{what}: {why}" if why else what, class_="box end"))
     if len(named) > MOST_NAMED:
         rest = np.array(sorted(one.rank for one in named[MOST_NAMED:]), np.int64)

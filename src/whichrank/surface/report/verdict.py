@@ -17,7 +17,7 @@ from whichrank.surface.report.scene import Scene
 from whichrank.surface.report.units import counted, moment
 from whichrank.verdict.words.amounts import duration, number, ranges, size
 from whichrank.verdict.words.details import next_steps, shown
-from whichrank.verdict.words.tense import past
+from whichrank.verdict.words.phrases import why_of
 from whichrank.verdict.words.text import headline, paragraph
 
 MOST_LISTED: Final = 64
@@ -101,10 +101,9 @@ def _named(incident: Incident) -> Html | None:
     named = incident.culprits or incident.candidates
     if not named:
         return None
-    is_over = incident.status != "open"
     rows = [
         [el("b", f"rank {one.rank}", class_="named"), one.host or "-", one.pid or "-", f"{one.confidence:.0%}",
-         past(one.why) if is_over else one.why]
+         why_of(incident, one)]
         for one in named[:MOST_LISTED]
     ]  # fmt: skip
     more = f"and {len(named) - MOST_LISTED} more" if len(named) > MOST_LISTED else ""

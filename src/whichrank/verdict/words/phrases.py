@@ -14,8 +14,8 @@ from whichrank.model.evidence import SKEWED, Evidence, tells_place
 from whichrank.model.exception_text import split_place
 from whichrank.model.incident import Cause, Culprit, Incident, Link, Reason
 from whichrank.verdict.words.amounts import MOST_LISTED, count, ranges, rest
+from whichrank.verdict.words.clauses import words
 from whichrank.verdict.words.raised_alike import raised_alike
-from whichrank.verdict.words.tense import past
 
 MOST_CHARACTERS: Final = 120
 """Of a message of the job in a headline."""
@@ -429,7 +429,12 @@ def short_place(place: str) -> str:
 
 def why_of(incident: Incident, culprit: Culprit) -> str:
     """What the analyzer says of a rank, in the past once all is over."""
-    return past(culprit.why) if is_over(incident) else culprit.why
+    if not (is_over(incident) and culprit.clauses):
+        return culprit.why
+    try:
+        return words(culprit.clauses, over=True)
+    except (LookupError, TypeError, ValueError):  # values that another program wrote
+        return culprit.why
 
 
 def cut(text: str, most: int = MOST_CHARACTERS) -> str:

@@ -24,10 +24,12 @@ from incident_cases import (
     SUSPENDED,
     TRANSPORT,
     UNKNOWN,
+    culprit,
     incident,
     not_entered,
 )
 
+from whichrank.model.clause import Says, clause
 from whichrank.model.evidence import AT, RAISED_ALIKE, RAISED_AT, TIME_BLOCKED, Evidence
 from whichrank.model.incident import Cause, Communicator, Culprit, Incident, Link, Op, Reason, Spent, Stage, Victims
 from whichrank.surface.lines import fitted
@@ -35,15 +37,16 @@ from whichrank.verdict.words.text import headline, paragraph
 
 DOCS = Path(__file__).parents[4] / "docs"
 MEMBERS = Communicator(id="1", name="dp_0", role="dp", members=tuple(range(8)))
-STOPPED = Culprit(
-    rank=6,
+STOPPED = culprit(
+    6,
+    clause(Says.NOT_ENTERED, op="all_reduce #7 on dp_0"),
+    clause(Says.SUSPENDED),
+    confidence=0.99,
     host="gpu07",
     pid=4211,
-    confidence=0.99,
-    why="it has not entered all_reduce #7 on dp_0, and its process is suspended",
 )
 OVER = {"status": "recovered", "ended": ONSET + timedelta(seconds=40)}
-ENDED = Culprit(rank=5, confidence=0.99, why="its process was killed by signal 9 (SIGKILL)")
+ENDED = culprit(5, clause(Says.KILLED, number=9, signal="SIGKILL"), confidence=0.99)
 
 
 def stopped(**changes: object) -> Incident:
@@ -298,7 +301,7 @@ def test_what_is_over_is_told_in_the_past(status: str) -> None:
 @pytest.mark.parametrize("cause", [Cause.INCONSISTENT, Cause.DEADLOCK, Cause.TRANSPORT, Cause.DEVICE, Cause.NODE_LOST])
 @pytest.mark.parametrize("names", [0, 1, 2])
 def test_every_hang_that_has_ended_is_told_in_the_past(cause: Cause, names: int) -> None:
-    culprits = (RANK_5, Culprit(rank=7, confidence=0.5, why="it waits in all_reduce #7 on dp"))[:names]
+    culprits = (RANK_5, culprit(7, clause(Says.LEFT_ALONE, op="all_reduce #7 on dp")))[:names]
     links = (Link(src=1, dst=4, end="sender"),)
     case = incident(cause, status="final", culprits=culprits, links=links)
     for text in (headline(case), paragraph(case)):
@@ -342,8 +345,8 @@ def test_pages_show_what_is_printed() -> None:
     ranks = Communicator(id="1", name="default_pg", role="dp", members=(0, 1, 2, 3))
     began = datetime(2026, 11, 20, 12, 17, 54, 400_000, UTC)
     case = not_entered(
-        culprits=(Culprit(rank=2, host="vm", pid=29152, confidence=0.99, why="it has not entered all_reduce #238 on "
-                          "default_pg, and its process is suspended"),),
+        culprits=(culprit(2, clause(Says.NOT_ENTERED, op="all_reduce #238 on default_pg"), clause(Says.SUSPENDED),
+                          confidence=0.99, host="vm", pid=29152),),
         communicator=ranks, op=Op(trace_id=None, kind="all_reduce", bytes=16640, dtype="float32"),
         stage=Stage(iteration=237, phase="dp_sync", op="all_reduce #238 on default_pg"),
         onset=began, detected=began + timedelta(seconds=1.51), victims=Victims(count=3, ranks=(0, 1, 3)),
@@ -359,9 +362,9 @@ def test_pages_show_what_is_printed() -> None:
     waits = msgspec.structs.replace(
         case, reason=Reason.USER_CODE, onset=began, detected=began + timedelta(seconds=10.2),
         victims=Victims(count=3, ranks=(0, 2, 3)),
-        culprits=(Culprit(rank=1, host="vm", pid=1783, confidence=0.95, why="it has not entered all_reduce #106 on "
-                          "default_pg, and it is in its own code, in wait_for_a_file() "
-                          "(/tmp/first/train_waits.py:16)"),),
+        culprits=(culprit(1, clause(Says.NOT_ENTERED, op="all_reduce #106 on default_pg"),
+                          clause(Says.OWN_CODE_IN, place="wait_for_a_file() (/tmp/first/train_waits.py:16)"),
+                          confidence=0.95, host="vm", pid=1783),),
         stage=Stage(iteration=105, phase="dp_sync", op="all_reduce #106 on default_pg"),
         evidence=(
             Evidence(what=TIME_BLOCKED, value=20.2, unit="s", where="rank 0"),

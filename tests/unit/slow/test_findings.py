@@ -10,12 +10,14 @@ from test_traffic import RING, transfers
 
 from whichrank.detect.slow import Suspect
 from whichrank.locate.slow_links import LinkPast, slow_links
+from whichrank.model.clause import Says, clause
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Cause, Reason
 from whichrank.model.iterations import Window
+from whichrank.slow.findings import Cost, of_links, of_rank
 from whichrank.slow.reasons import Why
-from whichrank.slow.words import Cost, of_links, of_rank
 from whichrank.store.state import JobState
+from whichrank.verdict.words.clauses import words
 
 NODE = np.array([0, 0, 1, 1, 2, 2])
 
@@ -62,18 +64,16 @@ def test_a_cell_is_a_link_and_names_no_rank() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slow", "rank", "words"),
+    ("slow", "rank", "said"),
     [
         ({(2, 4): 5.0, (2, 0): 5.0}, 2, "it sends to other nodes at 40 Mbit/s instead of the usual 400 Mbit/s"),
         ({(0, 2): 5.0, (4, 2): 5.0}, 2, "it receives from other nodes at 40 Mbit/s instead of the usual 400"),
     ],
 )
-def test_a_row_is_a_source_and_a_column_a_destination(
-    slow: dict[tuple[int, int], float], rank: int, words: str
-) -> None:
+def test_a_row_is_a_source_and_a_column_a_destination(slow: dict[tuple[int, int], float], rank: int, said: str) -> None:
     finding = told(slow)
     assert [blame.rank for blame in finding.culprits] == [rank]
-    assert words in finding.culprits[0].why
+    assert said in words(finding.culprits[0].why, over=False)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_longer_transfers_of_a_rank_without_cpu_are_no_slow_communication(
     # GIVEN a rank that is slow, in a job whose transfers have grown as well
     state, window = job()
     suspect = Suspect(2, 0.5, 0.5, "peers", 1.0, 0)
-    why = Why(reason, "words" if reason else "", ())
+    why = Why(reason, (clause(Says.WAITS_FOR_DATA),) if reason else (), ())
     cost = Cost(now_s=1.0, best_s=0.5, alone_s=1.0, has_others=False)
     finding = of_rank(state, window, suspect, why, cost, np.ones((6, 3)), (0.5, "S3"), slow=[2], meant=False).finding
     # THEN both are slow, unless it gets too little CPU for either
@@ -153,7 +153,7 @@ def test_a_verdict_has_one_number_for_each_quantity(peers: int, comes_and_goes: 
     # AND the sentence has them too, and the iteration in which it began
     if not comes_and_goes:
         ratio = float(f"{mine.own_s * 1e3:.3g}") / float(f"{usual_s * 1e3:.3g}")
-        assert f"{ratio:.2f} times th" in finding.culprits[0].why
+        assert f"{ratio:.2f} times th" in words(finding.culprits[0].why, over=False)
     assert finding.iteration == 18
 
 
@@ -177,4 +177,4 @@ def test_of_two_slow_ranks_none_is_slowed_down_by_the_other() -> None:
     # THEN the other one is no victim, and what it would be like with one of them or none is said as that
     assert finding.victims == (0, 1, 4, 5)
     said = "it and rank 3 make an iteration take 416 ms instead of 306 ms"
-    assert said in finding.culprits[0].why
+    assert said in words(finding.culprits[0].why, over=False)

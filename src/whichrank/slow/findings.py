@@ -1,4 +1,4 @@
-"""Words for what is slow, beside the numbers that they rest on."""
+"""Findings of what is slow: ranks, links, imbalance, all ranks; who is slowed down, and the numbers behind it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 
 from whichrank.detect.slow import GREW, LongStage, Suspect, began_at
 from whichrank.locate.slow_links import rates_of
+from whichrank.model.clause import Clause, Says, clause
 from whichrank.model.evidence import ALSO_SLOW, COMPARED_OVER, HOW_OTHERS_LOST, ONLY_SLOW_ONE, SLOW_ITERATIONS, Evidence
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, FaultClass, Link, Reason, Spent
 from whichrank.model.iterations import Excess, Floats, Ints, Window
-from whichrank.model.links import SlowLink, Transfers, rate_text
+from whichrank.model.links import SlowLink, Transfers
 from whichrank.slow.reasons import Why
 from whichrank.store.state import JobState
 
@@ -57,12 +58,12 @@ class Cost:
     alone_s: float
     has_others: bool
 
-    def words(self, others: Sequence[int]) -> str:
-        """For people, beside these other ranks that are slow."""
+    def clause(self, others: Sequence[int]) -> Clause:
+        """What is said of it, beside these other ranks that are slow."""
+        now_s, best_s = _round(self.now_s), _round(self.best_s)
         if not self.has_others:
-            return f"it makes an iteration take {_ms(self.now_s)} instead of {_ms(self.best_s)}"
-        those = f"rank {others[0]}" if len(others) == 1 else f"{len(others)} other ranks"
-        return f"it and {those} make an iteration take {_ms(self.now_s)} instead of {_ms(self.best_s)}"
+            return clause(Says.COST, now_s=now_s, best_s=best_s)
+        return clause(Says.COST_TOGETHER, others=tuple(others), now_s=now_s, best_s=best_s)
 
     def evidence(self, rank: int) -> tuple[Evidence, ...]:
         """The numbers."""
@@ -123,25 +124,16 @@ def of_rank(
     times = _times_since(window, suspect, spent, cost.now_s)
     own_s = times[0].own_s
     usual_s = float(np.median([t.own_s for t in times[1:]])) if suspect.against == "peers" else suspect.usual_s
-    in_its_position = f"the median of the {peers} other ranks" if peers > 1 else "that of the other rank"
     compared_with = {
         "past": "before",
         "ring": "of the others round its ring",
         "peers": "of its peer" if peers == 1 else "of its peers",
     }[suspect.against]
-    against = {
-        "past": "that of before",
-        "ring": "that of the others round its ring",
-        "peers": f"{in_its_position} in its position",
-    }[suspect.against]
+    why: tuple[Clause, ...]
     if suspect.comes_and_goes:
-        why = (
-            f"in {suspect.share:.0%} of the iterations it takes much longer than its peers, in the others it does not; "
-            f"that costs {_ms(cost.alone_s - cost.best_s)} an iteration"
-        )
+        why = (clause(Says.COMES_AND_GOES, share=suspect.share, cost_s=_round(cost.alone_s - cost.best_s)),)
     else:
-        times_usual = f", {_ratio(own_s, usual_s)} times {against}" if usual_s > 0 else ""
-        why = f"it takes {_ms(own_s)} of own time per iteration{times_usual}; {cost.words(also)}"
+        why = (_own_time(suspect.against, own_s, usual_s, peers), cost.clause(also))
     evidence = [
         Evidence(what="own time per iteration", value=own_s, unit="s", where=where),
         Evidence(what=f"own time {compared_with}", value=_round(usual_s), unit="s"),
@@ -163,11 +155,10 @@ def of_rank(
         # It is slow all the same, so communication is slow besides; unless what moves its data gets no CPU either.
         if kind[1] != _COMPUTE and reason.reason not in _NO_CPU:
             cause, fault_class = Cause.MIXED_SLOW, _MIXED
-    if reason.words:
-        why = f"{reason.words}; {why}"
+    why = (*reason.clauses, *why)
     confidence = 0.9 if peers > 1 else 0.75
     if meant:
-        why += "; it is the root of an operation, so it may be that the program gives it more to do"
+        why = (*why, clause(Says.IS_ROOT))
         confidence = 0.5
     blame = (Blame(rank, confidence, why),)
     begun = _begun(window, suspect)
@@ -177,7 +168,7 @@ def of_rank(
         fault_class=None if meant else fault_class,
         culprits=() if meant else blame,
         candidates=blame if meant else (),
-        next=(f"see what rank {rank} does besides: whichrank stacks --rank {rank}",) if meant else (),
+        next=(clause(Says.STACKS_OF_BUSY_RANK, rank=rank),) if meant else (),
         victims=tuple(int(r) for r in window.ranks if r not in slow),
         onset_s=_time_s(state, window, begun),
         reason=reason.reason,
@@ -189,20 +180,29 @@ def of_rank(
     return KeyedFinding(key_of(rank), finding)
 
 
+def _own_time(against: str, own_s: float, usual_s: float, peers: int) -> Clause:
+    """Its own time, and how many times the usual that is; `peers`: ranks in its position."""
+    if usual_s <= 0:
+        return clause(Says.OWN_TIME, own_s=own_s)
+    times = _ratio(own_s, usual_s)
+    if against == "peers":
+        return clause(Says.OWN_TIME_OF_PEERS, own_s=own_s, times=times, peers=peers)
+    return clause(Says.OWN_TIME_OF_PAST if against == "past" else Says.OWN_TIME_OF_RING, own_s=own_s, times=times)
+
+
 def of_tied(told: list[KeyedFinding]) -> KeyedFinding:
     """Ranks of which each may be the slow one, and the others wait for it."""
     blames = [blame for one in told for blame in (*one.finding.culprits, *one.finding.candidates)]
     listed = _listed(sorted(blame.rank for blame in blames))
-    other = "the other one" if len(blames) == 2 else "another one"
-    doubt = f"ranks {listed} are slow in the same iterations, so it may only wait for {other}"
+    doubt = clause(Says.SLOW_TOGETHER, ranks=tuple(sorted(blame.rank for blame in blames)))
     first = told[0].finding
     finding = replace(
         first,
         cause=Cause.UNKNOWN,
         fault_class=None,
         culprits=(),
-        candidates=tuple(replace(blame, confidence=0.5, why=f"{blame.why}; {doubt}") for blame in blames),
-        next=tuple(f"see where rank {blame.rank} is: whichrank stacks --rank {blame.rank}" for blame in blames),
+        candidates=tuple(replace(blame, confidence=0.5, why=(*blame.why, doubt)) for blame in blames),
+        next=tuple(clause(Says.STACKS_OF_RANK, rank=blame.rank) for blame in blames),
         victims=tuple(rank for rank in first.victims if rank not in {blame.rank for blame in blames}),
         evidence=tuple(item for one in told for item in one.finding.evidence),
     )
@@ -260,12 +260,11 @@ def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[S
     """
     source, target = (_shared(transfers, slow, side, node) for side in ("src", "dst"))
     worst = slow[0]
-    rates = f"{rate_text(worst.rate)} instead of the usual {rate_text(worst.usual)}"
     culprits: tuple[Blame, ...] = ()
     if source is not None:
-        culprits = (Blame(source, 0.85, f"it sends to other nodes at {rates}"),)
+        culprits = (Blame(source, 0.85, (clause(Says.SENDS_AT, rate=worst.rate, usual=worst.usual),)),)
     elif target is not None:
-        culprits = (Blame(target, 0.85, f"it receives from other nodes at {rates}"),)
+        culprits = (Blame(target, 0.85, (clause(Says.RECEIVES_AT, rate=worst.rate, usual=worst.usual),)),)
     evidence = []
     for link in slow[:LISTED]:
         where = f"rank {link.src} to rank {link.dst}"
@@ -412,14 +411,6 @@ def _time_s(state: JobState, window: Window, column: int) -> float:
     """When an iteration began, by the clock of the first rank."""
     rank = int(window.ranks[0])
     return float(window.end_ns[0, column] / 1e9 - window.total_s[0, column] + state.ranks.offset_s[rank])
-
-
-def _ms(seconds: float) -> str:
-    """With the three digits that evidence is shown with, of the number that it holds."""
-    seconds = _round(seconds)
-    return (
-        f"{seconds * 1e3:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s" if seconds < 120 else f"{seconds:.0f} s"
-    )
 
 
 def _ranks(ranks: list[int]) -> str:
