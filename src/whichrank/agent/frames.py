@@ -18,6 +18,7 @@ from whichrank.agent.rank import RankWatch
 from whichrank.errors import NativeLibraryError
 from whichrank.model.codes import SensorState
 from whichrank.model.rows import FRAME, FRAME_CHANNELS
+from whichrank.model.sensors import SOCKET
 from whichrank.model.telemetry import RATE_ROW
 from whichrank.ring.reader import Rows
 from whichrank.sensors.native import load_core
@@ -26,7 +27,6 @@ PERIOD_US: Final = 1000
 BURST_MS: Final = 40
 EVERY_MS: Final = 1000
 
-_SOCKET: Final = 1
 _CHANNEL_RATES: Final = np.dtype(
     [
         *((name, "u8") for name in ("send_changes", "recv_changes", "send_messages", "recv_messages")),
@@ -133,7 +133,7 @@ def _counts(watch: RankWatch) -> bool:
     """Whether its frame moves: its process lives and its socket sensor is on."""
     if watch.ended_ns or watch.is_cut or watch.rank < 0:
         return False
-    return int(watch.look.header["sensor"]["state"][0, _SOCKET]) == SensorState.ON
+    return int(watch.look.header["sensor"]["state"][0, SOCKET.place]) == SensorState.ON
 
 
 def _core() -> ctypes.CDLL | None:

@@ -38,7 +38,6 @@ _USAGE = (
 _DROPPED = ("dropped_inflight", "dropped_waits", "dropped_pairs", "dropped_comms")
 _BEING_WRITTEN_NS = 1
 """In a header: somebody writes the text that belongs to this time."""
-_C10D, _SOCKET = 0, 1
 _IRREGULAR = frozenset((ProcessState.STOPPED, ProcessState.ZOMBIE, ProcessState.GONE))
 
 
@@ -94,8 +93,7 @@ def rank_rows(watches: Sequence[RankWatch], lost_records: Sequence[int]) -> Rows
     for name in ("exception_ns", "first_failure_ns"):
         rows[name][rows[name] == _BEING_WRITTEN_NS] = 0
     rows["dropped_rows"] = sum(headers[name] for name in _DROPPED)
-    rows["c10d_state"] = headers["sensor"]["state"][:, _C10D]
-    rows["socket_state"] = headers["sensor"]["state"][:, _SOCKET]
+    rows["sensor"] = headers["sensor"]["state"]
     rows["lost_records"] = lost_records
     rows["read_ns"] = [watch.look.read_ns for watch in watches]
     rows["state"] = [watch.process.state for watch in watches]

@@ -21,6 +21,7 @@ from msgspec import Meta, Struct
 from whichrank.errors import IncidentFormatError
 from whichrank.model.clause import Clause
 from whichrank.model.evidence import Evidence
+from whichrank.model.sensors import StateName
 
 SCHEMA: Final = "whichrank.incident/1"
 
@@ -31,7 +32,6 @@ FaultClass = Literal["H1", "H2", "H3", "S1", "S2", "S3"]
 LinkEnd = Literal["sender", "receiver", "path"]
 LinkScope = Literal["intra_node", "inter_node"]
 Role = Literal["tp", "pp", "dp", "cp", "ep", "etp", "edp", "emb", "world", "ctrl"]
-SensorState = Literal["on", "fallback", "failed", "absent"]
 
 Rank = Annotated[int, Meta(ge=0, lt=1 << 31, description="Global rank.")]
 Confidence = Annotated[float, Meta(ge=0, le=1, description="0 to 1.")]
@@ -168,7 +168,7 @@ class SensorReport(_Value, frozen=True, kw_only=True):
     """A sensor that the verdict rests on, and how many ranks it reported from."""
 
     name: str
-    state: SensorState
+    state: StateName
     ranks: Annotated[int, Meta(ge=0)]
 
 

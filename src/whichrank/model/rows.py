@@ -9,11 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from whichrank.model.codes import SPLITS
+from whichrank.model.sensors import SENSORS
 
-FRAME_BLOCKS, FRAME_CHANNELS, COMM_WINDOW, PAIR_WINDOW, PACES, SENSORS = 8, 8, 1024, 256, 8, 4
-
-
-SENSOR_NAMES = ("c10d", "socket", "nccl", "nccl_api")
+FRAME_BLOCKS, FRAME_CHANNELS, COMM_WINDOW, PAIR_WINDOW, PACES = 8, 8, 1024, 256, 8
 
 SENSOR = np.dtype([("state", "u4"), ("message", "S60")])
 CHANNEL = np.dtype([("send_count", "u8"), ("recv_count", "u8")])
@@ -65,7 +63,7 @@ HEADER = np.dtype(
         ("phase", "S32"),
         ("exception", "S192"),
         ("failure", "S192"),
-        ("sensor", SENSOR, (SENSORS,)),
+        ("sensor", SENSOR, (len(SENSORS),)),
     ]
 )
 COMM = np.dtype(

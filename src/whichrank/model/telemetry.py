@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from whichrank.model.rows import INFLIGHT_ROW, RECORD, SPLITS_ROW, WAIT
+from whichrank.model.sensors import SENSORS
 
 VERSION: Final = 2
 
@@ -89,9 +90,7 @@ RANK_ROW = np.dtype(
         ("io_stall_ns", "u8"),  # the same, for storage
         ("clock_mhz", "f4"),  # of the core that its main thread ran on last; 0 unknown
         ("phase_since_ns", "u8"),
-        ("c10d_state", "u1"),  # SensorState
-        ("socket_state", "u1"),
-        ("pad", "V2"),
+        ("sensor", "u1", (len(SENSORS),)),  # SensorState of each
         ("phase", "S32"),
         ("exception", "S192"),
         ("failure", "S192"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from whichrank.model.codes import SensorState, Status, WaitHow
 from whichrank.sensors.native import CORE, native_path
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 DONE, FAILED, DROPPED = int(Status.DONE), int(Status.FAILED), int(Status.DROPPED)
 WAIT_CALL, WAIT_ENTRY = int(WaitHow.CALL), int(WaitHow.ENTRY)
-SENSOR_C10D: Final = 0
 SENSOR_FALLBACK, SENSOR_FAILED = int(SensorState.FALLBACK), int(SensorState.FAILED)
 """Plain numbers: members of an enum are looked up anew each time, at a microsecond."""
 

@@ -33,8 +33,9 @@ import torch
 from whichrank.errors import SensorError
 from whichrank.model.codes import Flag
 from whichrank.model.kinds import Kind
+from whichrank.model.sensors import C10D
 from whichrank.sensors import groups, marks, meetings, remote, steps
-from whichrank.sensors.abi import DONE, DROPPED, FAILED, SENSOR_C10D, SENSOR_FALLBACK, WAIT_ENTRY, Core
+from whichrank.sensors.abi import DONE, DROPPED, FAILED, SENSOR_FALLBACK, WAIT_ENTRY, Core
 from whichrank.sensors.arguments import LONGEST_TIMEOUT_MS, Group, Operator, operators
 from whichrank.sensors.in_flight import InFlight
 
@@ -156,7 +157,7 @@ class Sensor:
             identity.world_size = group.size()
         ring = self.core.open_ring(self.directory, identity)
         if ring:
-            self.core.sensor_set(ring, SENSOR_C10D, SENSOR_FALLBACK, self.why.encode()[:59])
+            self.core.sensor_set(ring, C10D.place, SENSOR_FALLBACK, self.why.encode()[:59])
         return ring
 
     # ---- process groups ------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from whichrank.model.codes import SensorState
-from whichrank.model.rows import SENSOR_NAMES
+from whichrank.model.sensors import C10D, SENSORS, SOCKET
 from whichrank.model.telemetry import Batch
 from whichrank.server.record import JobSummary
 
@@ -18,8 +18,8 @@ class _SeenByAgent:
 
     host: str
     world_size: int = 0
-    sensors: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """c10d and socket."""
+    sensors: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Of each rank the state of each sensor, in the order of the registry."""
     lost: dict[int, int] = field(default_factory=dict)
 
 
@@ -38,14 +38,9 @@ class Roster:
         known = self._of_agent.setdefault(batch.agent, _SeenByAgent(batch.host))
         known.world_size = max(known.world_size, int(rows["world_size"].max()))
         self.world_size = max(known.world_size for known in self._of_agent.values())
-        for rank, c10d, socket, lost in zip(
-            rows["rank"].tolist(),
-            rows["c10d_state"].tolist(),
-            rows["socket_state"].tolist(),
-            rows["lost_records"].tolist(),
-            strict=True,
-        ):
-            known.sensors[rank] = (c10d, socket)
+        states = map(tuple, rows["sensor"].tolist())
+        for rank, sensors, lost in zip(rows["rank"].tolist(), states, rows["lost_records"].tolist(), strict=True):
+            known.sensors[rank] = sensors
             known.lost[rank] = lost
 
     def forget(self, agent: str) -> None:
@@ -58,7 +53,7 @@ class Roster:
         """Ranks in order."""
         return sorted(self._sensors())
 
-    def _sensors(self) -> dict[int, tuple[int, int]]:
+    def _sensors(self) -> dict[int, tuple[int, ...]]:
         """By rank, as reported last."""
         return {rank: states for known in self._of_agent.values() for rank, states in known.sensors.items()}
 
@@ -68,7 +63,8 @@ class Roster:
         summary.ranks = self.ranks
         summary.world_size = self.world_size or None
         summary.lost_records = sum(sum(known.lost.values()) for known in self._of_agent.values())
-        states = np.array(list(self._sensors().values()), dtype=int).reshape(-1, 2)
-        for place, name in enumerate(SENSOR_NAMES[:2]):
-            counts = {state.name.lower(): int((states[:, place] == state).sum()) for state in SensorState}
-            summary.sensors[name] = {state: count for state, count in counts.items() if count}
+        states = np.array(list(self._sensors().values()), dtype=int).reshape(-1, len(SENSORS))
+        for sensor in SENSORS:
+            counts = {state.name.lower(): int((states[:, sensor.place] == state).sum()) for state in SensorState}
+            if counts["absent"] < len(states) or sensor in (C10D, SOCKET):
+                summary.sensors[sensor.name] = {state: count for state, count in counts.items() if count}

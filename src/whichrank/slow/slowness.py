@@ -39,6 +39,7 @@ from whichrank.model.iterations import OP, STEP, Excess, Floats, Ints, Window
 from whichrank.model.kinds import is_message
 from whichrank.model.picture import Picture
 from whichrank.model.places import those
+from whichrank.model.sensors import runs_on_device
 from whichrank.model.signature import mix
 from whichrank.model.stable_hash import stable_hash
 from whichrank.slow.findings import (
@@ -420,7 +421,7 @@ class Slowness:
         new = state.comms.info[len(self._kinds) :]
         sorts = np.array([stable_hash(info.desc, info.size) for info in new], np.uint64)
         self._kinds = np.append(self._kinds, mix(np.ones(len(new), np.uint64), sorts))
-        self._device = np.append(self._device, ["ccl" in info.backend.lower() for info in new]).astype(np.bool_)
+        self._device = np.append(self._device, [runs_on_device(info.backend) for info in new]).astype(np.bool_)
 
     def _on_device(self, window: Window) -> bool:
         """Do these iterations communicate from a device?"""

@@ -23,6 +23,7 @@ import msgspec
 
 from whichrank.config import load_config
 from whichrank.errors import ConfigError, NativeLibraryError, SensorError
+from whichrank.model.sensors import C10D, SOCKET
 from whichrank.ring.folder import base_folder
 from whichrank.ring.trust import unsafe_folder
 from whichrank.sensors import c10d, native
@@ -168,7 +169,7 @@ def check_compiler() -> Check:
 
 def check_c10d_sensor(say: Callable[[str], None]) -> Check:
     """The sensor for this torch; built now if it is not cached, so that the job need not."""
-    name = "c10d sensor"
+    name = f"{C10D.name} sensor"
     try:
         path = c10d.built_path()
         if not c10d.is_built(path):
@@ -234,7 +235,7 @@ def check_core() -> Check:
 
 def check_socket_sensor() -> Check:
     """The library for LD_PRELOAD; tried on a program that does nothing."""
-    name = "socket sensor"
+    name = f"{SOCKET.name} sensor"
     try:
         path = native.native_path(native.SOCKET)
     except NativeLibraryError as error:
@@ -273,8 +274,8 @@ def all_checks(say: Callable[[str], None]) -> list[Check]:
         "torch": check_torch,
         "autoload": lambda: check_autoload(os.environ),
         "C++ compiler": check_compiler,
-        "c10d sensor": lambda: check_c10d_sensor(say),
-        "socket sensor": check_socket_sensor,
+        f"{C10D.name} sensor": lambda: check_c10d_sensor(say),
+        f"{SOCKET.name} sensor": check_socket_sensor,
         "ptrace": check_ptrace,
         "py-spy": check_py_spy,
         "pidfd": check_pidfd,

@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from whichrank.model.codes import UNNUMBERED, SensorState
+from whichrank.model.codes import UNNUMBERED
 from whichrank.model.evidence import tells_place
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import (
@@ -34,6 +34,7 @@ from whichrank.model.incident import (
 from whichrank.model.next_steps import needs_processes
 from whichrank.model.plain_text import is_host_name, is_job_name
 from whichrank.model.roles import infer_role
+from whichrank.model.sensors import NAME_OF_STATE, SENSORS
 from whichrank.model.signature import dtype_name, kind_name, op_bytes, op_name
 from whichrank.store.state import JobState
 from whichrank.verdict.policy import Event, State, after
@@ -46,11 +47,6 @@ ANOTHER_S = 1.0
 """A wait that began this much later than that of an open notice is another one."""
 MOST_OF_A_CANDIDATE = 0.5
 """The confidence in a candidate, at the most: where it is more likely than not, it is named."""
-SENSOR_WORDS: dict[int, Literal["on", "fallback", "failed", "absent"]] = {
-    SensorState.ON: "on",
-    SensorState.FALLBACK: "fallback",
-    SensorState.FAILED: "failed",
-}
 
 
 class Ledger:
@@ -346,11 +342,10 @@ class Ledger:
     def _sensors(self) -> tuple[SensorReport, ...]:
         rows = self._state.ranks.rows[self._state.ranks.present]
         reports = []
-        for name, field in (("c10d", "c10d_state"), ("socket", "socket_state")):
-            for value, word in SENSOR_WORDS.items():
-                count = int((rows[field] == value).sum())
-                if count:
-                    reports.append(SensorReport(name=name, state=word, ranks=count))
+        for sensor in SENSORS:
+            for state, word in NAME_OF_STATE.items():
+                if count := int((rows["sensor"][:, sensor.place] == state).sum()):
+                    reports.append(SensorReport(name=sensor.name, state=word, ranks=count))
         return tuple(reports)
 
     def _next(self, finding: Finding, ranks: list[int]) -> tuple[str, ...]:

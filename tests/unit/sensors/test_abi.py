@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from whichrank.model import rows
 from whichrank.model.codes import Flag, SensorState, Status, WaitHow
 from whichrank.model.kinds import Kind
+from whichrank.model.sensors import SENSORS
 from whichrank.ring import layout
 from whichrank.sensors import abi
 from whichrank.sensors.arguments import DTYPE_NUMBERS
@@ -76,7 +76,11 @@ def test_numbers_are_those_of_the_header(
 
 
 def test_sensors_and_format_are_those_of_the_model() -> None:
-    assert rows.SENSOR_NAMES[abi.SENSOR_C10D] == "c10d"
+    places = {f"{sensor.name.upper()}": sensor.place for sensor in SENSORS}
+    assert numbers_of("wr_sensor") == {f"WR_SENSOR_{name}": place for name, place in places.items()} | {
+        "WR_SENSORS": len(SENSORS)
+    }
+    assert [sensor.place for sensor in SENSORS] == list(range(len(SENSORS)))
     assert layout.VERSION == 2
 
 

@@ -22,7 +22,7 @@ from whichrank.agent.usage import Host
 from whichrank.errors import RingFormatError, WhichrankError
 from whichrank.model.codes import SensorState
 from whichrank.model.incident import Incident
-from whichrank.model.rows import SENSOR_NAMES
+from whichrank.model.sensors import SENSORS
 from whichrank.model.telemetry import CommInfo
 from whichrank.ring.folder import JobFolder
 from whichrank.ring.reader import Scratch
@@ -222,9 +222,9 @@ def _sensors(watches: list[RankWatch]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     word: Callable[[int], str] = lambda s: SensorState(s).name.lower() if s in set(SensorState) else f"state {s}"  # noqa: E731
     for watch in watches:
-        for name, state in zip(SENSOR_NAMES, watch.look.header["sensor"]["state"][0].tolist(), strict=False):
+        for sensor, state in zip(SENSORS, watch.look.header["sensor"]["state"][0].tolist(), strict=True):
             if state != SensorState.ABSENT:
-                states = found.setdefault(name, {})
+                states = found.setdefault(sensor.name, {})
                 states[word(state)] = states.get(word(state), 0) + 1
     return found
 

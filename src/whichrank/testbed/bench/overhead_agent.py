@@ -25,7 +25,9 @@ from typing import Final
 
 from whichrank.agent.processes import read
 from whichrank.errors import SensorError
+from whichrank.model.codes import SensorState
 from whichrank.model.commands import Reply
+from whichrank.model.sensors import SOCKET
 from whichrank.model.telemetry import Batch
 from whichrank.ring.folder import JobFolder
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
@@ -39,7 +41,6 @@ START_TIMEOUT_S: Final = 30.0
 IN_FLIGHT: Final = 4
 _CREDIT: Final = 4
 _BURSTS_PER_S: Final = 100
-_SENSOR_SOCKET, _SENSOR_ON = 1, 1
 _WAIT_EVERY: Final = 10
 
 
@@ -174,7 +175,7 @@ def _load(directory: str, rank: int, world: int, ops_per_s: int, frames: bool) -
     library = ctypes.PyDLL(str(native_path(CORE)))
     library.wr_frame_count.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
     if frames:
-        core.sensor_set(ring, _SENSOR_SOCKET, _SENSOR_ON, b"")
+        core.sensor_set(ring, SOCKET.place, SensorState.ON, b"")
     flying: deque[Op] = deque()
     next_s, number = time.monotonic(), 0
     while True:

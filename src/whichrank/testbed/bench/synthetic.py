@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from whichrank.model.codes import SensorState, Status, WaitHow
 from whichrank.model.kinds import Kind
 from whichrank.model.rows import INFLIGHT_ROW, RECORD, WAIT
+from whichrank.model.sensors import C10D
 from whichrank.model.telemetry import (
     COMM_ROW,
     INFLIGHT_TOLD,
@@ -228,7 +229,7 @@ class SyntheticJob:
         rows["read_ns"] = rows["heartbeat_ns"] = now_ns - 1_000_000
         rows["created_ns"] = rows["init_ns"] = START_NS
         rows["ordinal"] = rows["head"] = done * np.array([len(ops) for ops in self.program])[self.position[ranks]]
-        rows["c10d_state"] = SensorState.ON
+        rows["sensor"][:, C10D.place] = SensorState.ON
         return rows
 
     def _comm_rows(self, ranks: Ints, done: int, standing: Standing | None) -> np.ndarray[Any, Any]:
