@@ -73,7 +73,7 @@ def verdict() -> str:
 
 
 def watch() -> str:
-    """The picture of the live view, at the first look that has an alert with the blamed rank on top."""
+    """The picture of the live view, at the first snapshot that has an alert with the blamed rank on top."""
     return view(lambda rows: (rows[-1].blocked_s or 0) > 2.5, WATCH_SIZE, "watch")
 
 

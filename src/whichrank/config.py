@@ -57,7 +57,7 @@ _EXAMPLE: Final = {"output_dir": "whichrank-out/mine", "serve": "0.0.0.0:29480",
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `whichrank run` is told."""
+    """What `whichrank run` is reported."""
 
     hang_timeout_s: Seconds = 300.0
     """Seconds without progress after which a hang is an alert when there is no hard evidence (CCL-D: 300)."""
@@ -78,7 +78,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """True: print nothing but alerts (no unit)."""
 
     record: bool = False
-    """True: keep all that the analyzer is told in `telemetry.tape`, for `whichrank replay` (no unit)."""
+    """True: keep all that the analyzer is reported in `telemetry.tape`, for `whichrank replay` (no unit)."""
 
 
 class AnalyzerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,7 +103,7 @@ class AnalyzerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Times the hang timeout that a barrier is given (a ratio)."""
 
     tick_s: TickSeconds = 0.25
-    """Seconds between two looks of the analyzer."""
+    """Seconds between two snapshots of the analyzer."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -39,7 +39,7 @@ def main(first: int, count: int, world: int, port: int) -> None:
                     for step in ("begin 0", "issued", "wait"):
                         process.do(step)
         for rank in ranks.keys() - stopped:
-            ranks[rank].tell("exit 0")
+            ranks[rank].order("exit 0")
             ranks[rank].process.wait()
     sys.exit(CODE)
 

@@ -24,7 +24,7 @@ class SmallAnalyzer:
     def __init__(self, config: object, job: str, utc_offset_s: float) -> None:
         self._job = job
         self._found: dict[tuple[int, str], Incident] = {}
-        self._told: dict[tuple[int, str], Incident] = {}
+        self._reported: dict[tuple[int, str], Incident] = {}
         if os.environ.get("TEST_ANALYZER_FAILS") == "start":
             raise RuntimeError("no analyzer today\nsecond line")
 
@@ -38,8 +38,8 @@ class SmallAnalyzer:
                 self._note(int(row["rank"]), "notice", "is stopped")
 
     def tick(self, now_s: float) -> list[Incident]:
-        changed = [incident for key, incident in self._found.items() if self._told.get(key) != incident]
-        self._told.update(self._found)
+        changed = [incident for key, incident in self._found.items() if self._reported.get(key) != incident]
+        self._reported.update(self._found)
         return changed
 
     def orders(self, agent: str) -> list[Order]:

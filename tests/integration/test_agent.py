@@ -1,4 +1,4 @@
-"""The agent against real rank processes: what it tells of each, and what it survives."""
+"""The agent against real rank processes: what it says of each, and what it survives."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WORLD = "0,1"
 
 
 class Watched:
-    """An agent in a thread of this process, and all that it told."""
+    """An agent in a thread of this process, and all that it reported."""
 
     def __init__(self, base: Path) -> None:
         self.folder = JobFolder.create("job", owner_pid=os.getpid(), base=base)
@@ -53,7 +53,7 @@ class Watched:
     def start(self, *, stay: bool = True) -> None:
         from whichrank.wire.zmq_transport import ZmqAgentEnd
 
-        self.agent = Agent(self.folder, ZmqAgentEnd(self.end.addresses[0]), stay=stay, look_every_s=0.1)
+        self.agent = Agent(self.folder, ZmqAgentEnd(self.end.addresses[0]), stay=stay, poll_every_s=0.1)
         self._thread = threading.Thread(target=self.agent.run)
         self._thread.start()
 
@@ -105,8 +105,8 @@ class Watched:
         return [(e.rank, e.status, e.text) for batch in self.batches for e in batch.events if e.kind == kind]
 
     def counters(self, rank: int) -> list[int]:
-        told = [batch.record_rows() for batch in self.batches]
-        return [int(c) for rows in told for c in rows[rows["rank"] == rank]["row"]["counter"]]
+        reported = [batch.record_rows() for batch in self.batches]
+        return [int(c) for rows in reported for c in rows[rows["rank"] == rank]["row"]["counter"]]
 
     def hows(self) -> list[tuple[int, int, int]]:
         """(rank, how, inferred) of the latest waits."""
@@ -122,7 +122,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
     job.end.close()
 
 
-def test_what_ranks_do_is_told(watched: Watched) -> None:
+def test_what_ranks_do_is_reported(watched: Watched) -> None:
     # GIVEN two ranks, one waiting for an operation that the other has not entered
     watched.start()
     with RankProcess(watched.folder.path, 0, 2) as first, RankProcess(watched.folder.path, 1, 2) as second:
@@ -140,7 +140,7 @@ def test_what_ranks_do_is_told(watched: Watched) -> None:
         assert len(set(comms["comm_id"])) == 1
         assert batch.inflight_rows()["comm"].tolist() == [comms["comm_id"][0]]
         assert batch.wait_rows()["comm"].tolist() == [comms["comm_id"][0]]
-        infos = [info for told in watched.batches for info in told.comm_info]
+        infos = [info for reported in watched.batches for info in reported.comm_info]
         assert [(info.name, info.members) for info in infos] == [("tp", [0, 1])]
         watched.until(lambda: watched.counters(0) == watched.counters(1) == [1, 2, 3, 4, 5])
         row = watched.rank(0)
@@ -153,8 +153,8 @@ def test_what_ranks_do_is_told(watched: Watched) -> None:
 @pytest.mark.parametrize(
     ("end", "status"),
     [
-        (lambda rank: rank.tell("exit 0"), 0),
-        (lambda rank: rank.tell("exit 7"), 7 << 8),
+        (lambda rank: rank.order("exit 0"), 0),
+        (lambda rank: rank.order("exit 7"), 7 << 8),
         (lambda rank: rank.process.kill(), signal.SIGKILL),
         (lambda rank: rank.process.send_signal(signal.SIGTERM), signal.SIGTERM),
     ],
@@ -270,7 +270,7 @@ def test_rank_whose_children_work_is_busy(watched: Watched) -> None:
 
 def test_a_doubt_about_connections_asks_for_nothing_else(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN an agent that is asked to look at connections more often, and a healthy rank
-    asked, looks = list[bool](), list[bool]()
+    asked, polls = list[bool](), list[bool]()
     rows, refresh = Connections.rows, Node.refresh
 
     def rows_noted(self: Connections, watches: Sequence[RankWatch], *, closely: bool) -> np.ndarray[Any, Any]:
@@ -278,7 +278,7 @@ def test_a_doubt_about_connections_asks_for_nothing_else(watched: Watched, monke
         return rows(self, watches, closely=closely)
 
     def refresh_noted(self: Node, *, deep: bool) -> None:
-        looks.append(deep)
+        polls.append(deep)
         refresh(self, deep=deep)
 
     monkeypatch.setattr(Connections, "rows", rows_noted)
@@ -291,7 +291,7 @@ def test_a_doubt_about_connections_asks_for_nothing_else(watched: Watched, monke
         watched.connections = True
         # THEN it does so, and looks at the rank as before
         watched.until(lambda: any(asked))
-        assert not any(looks)
+        assert not any(polls)
         watched.connections = False
         watched.until(lambda: not asked[-1])
 
@@ -365,7 +365,7 @@ def test_stacks_that_cannot_be_read_are_one_sentence() -> None:
         read_stacks(child.pid)
 
 
-def test_bad_rings_are_told_once_and_the_others_are_read(watched: Watched) -> None:
+def test_bad_rings_are_reported_once_and_the_others_are_read(watched: Watched) -> None:
     # GIVEN a foreign file, a newer ring, a short one, and a good one that is cut while it is read
     path = watched.folder.path
     with RankProcess(path, 0, 3) as good, RankProcess(path, 1, 3) as cut, RankProcess(path, 2, 3) as newer:
@@ -394,8 +394,8 @@ def test_lost_analyzer_loses_no_event(watched: Watched) -> None:
     end = InProcessAnalyzerEnd()
     agent = Agent(watched.folder, end.connect(), stay=True)
 
-    def look() -> list[Batch]:
-        agent.look_and_tell()
+    def snapshot() -> list[Batch]:
+        agent.poll_and_report()
         found = [arrival.batch for arrival in end.receive()]
         for batch in found:
             end.reply(batch.agent, Reply(2, batch.sequence))
@@ -405,17 +405,17 @@ def test_lost_analyzer_loses_no_event(watched: Watched) -> None:
     with RankProcess(watched.folder.path, 0, 1) as rank:
         rank.do(f"comm dp 0 {WORLD}")
         rank.do("op 0 2")
-        first = look()
+        first = snapshot()
         end.cut = True
-        look()
+        snapshot()
         rank.do("op 0 2")
     for _ in range(3):
-        look()
+        snapshot()
     # WHEN it is back after some time
     end.cut = False
     time.sleep(3.1)
-    later = [batch for _ in range(3) for batch in look()]
-    # THEN nothing that is told once is missing, in order and once
+    later = [batch for _ in range(3) for batch in snapshot()]
+    # THEN nothing that is reported once is missing, in order and once
     counters = [int(c) for batch in first + later for c in batch.record_rows()["row"]["counter"]]
     assert counters == [1, 2, 3, 4]
     assert [event.kind for batch in later for event in batch.events] == ["exit"]

@@ -1,4 +1,4 @@
-"""The measurement of an agent's cost measures: a small load, all of it told, and figures that can be."""
+"""The measurement of an agent's cost measures: a small load, all of it reported, and figures that can be."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.integration
 def test_cost_is_measured_and_no_record_is_lost() -> None:
     cost = agent_cost(2, 200, windows=2, window_s=2.0)
     assert 100 < cost.ops_per_s < 400
-    assert cost.looks >= 2
+    assert cost.polls >= 2
     assert 0 < cost.low_percent <= cost.cpu_percent <= cost.high_percent < 50
     assert 10 < cost.rss_mib < 50
     assert cost.lost_records == 0

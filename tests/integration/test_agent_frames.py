@@ -1,4 +1,4 @@
-"""The frame sampler in the agent: what it tells of a rank whose socket sensor counts, and that it ends."""
+"""The frame sampler in the agent: what it says of a rank whose socket sensor counts, and that it ends."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Job:
         for _ in range(messages):
             self.writer.core.wr_frame_count(self.writer.ring, 0, 0)
 
-    def look(self) -> Batch:
-        self.agent.look_and_tell()
+    def snapshot(self) -> Batch:
+        self.agent.poll_and_report()
         (arrival,) = self.end.receive()
         self.end.reply(arrival.batch.agent, Reply(4, arrival.batch.sequence))
         self.agent._hear()
@@ -75,22 +75,22 @@ def test_messages_are_counted_in_the_window(job: Job) -> None:
     # WHEN the sampler has had a window
     rows = np.empty(0)
 
-    def told() -> bool:
+    def reported() -> bool:
         nonlocal rows
-        rows = job.look().rate_rows()
+        rows = job.snapshot().rate_rows()
         return bool(rows.size) and int(rows["send_messages"][0]) > 0
 
-    eventually(told)
+    eventually(reported)
     stop.set()
     sender.join()
-    # THEN it tells messages, changes and CCL-D's rate, and that nothing was received
+    # THEN it says messages, changes and CCL-D's rate, and that nothing was received
     (row,) = rows
     assert int(row["rank"]) == 0
     assert 0 < int(row["send_changes"]) == int(row["active_send"]) <= int(row["samples"])
     assert int(row["send_messages"]) >= 5 * int(row["send_changes"]) // 2
     assert float(row["send_rate"]) == 1 / int(row["send_changes"])
     assert (int(row["recv_messages"]), float(row["recv_rate"])) == (0, 0.0)
-    # AND the window is a burst: from its first look to its last there are as many periods as fit, or fewer looks
+    # AND the window is a burst: from its first snapshot to its last there are as many periods as fit, or fewer looks
     length_us = (int(row["end_ns"]) - int(row["start_ns"])) // 1000
     assert length_us >= BURST_MS * 1000 - PERIOD_US
     assert 0 < int(row["samples"]) <= BURST_MS * 1000 // PERIOD_US
@@ -98,19 +98,19 @@ def test_messages_are_counted_in_the_window(job: Job) -> None:
 
 
 def test_thread_runs_only_while_a_ring_counts(job: Job) -> None:
-    assert job.look().rate_rows().size == 0
+    assert job.snapshot().rate_rows().size == 0
     assert not sampling()
     job.socket_sensor(ON)
-    job.look()
-    job.look()
+    job.snapshot()
+    job.snapshot()
     eventually(sampling)
     job.socket_sensor(ABSENT)
-    job.look()
-    job.look()
+    job.snapshot()
+    job.snapshot()
     assert not sampling()
     job.socket_sensor(ON)
-    job.look()
-    job.look()
+    job.snapshot()
+    job.snapshot()
     eventually(sampling)
     job.agent._frames.close()
     assert not sampling()
@@ -120,8 +120,8 @@ def test_no_library_no_rates(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("whichrank.agent.frames._core", lambda: None)
     sampler = FrameSampler()
     job.socket_sensor(ON)
-    job.look()
-    sampler.look(job.agent._node, closely=True)
+    job.snapshot()
+    sampler.snapshot(job.agent._node, closely=True)
     assert sampler.rates(job.agent._node.watches()).size == 0
     sampler.close()
 

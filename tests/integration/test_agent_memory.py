@@ -34,7 +34,7 @@ while True:
 """
 
 
-def told_end(node: Node, outbox: Outbox) -> Event:
+def reported_end(node: Node, outbox: Outbox) -> Event:
     found: list[Event] = []
 
     def ended() -> bool:
@@ -65,7 +65,7 @@ def test_rank_that_ran_out_of_memory(tmp_path: Path) -> None:
         # WHEN it allocates until the kernel ends it
         rank.stdin.write("go\n")
         rank.stdin.flush()
-        event = told_end(node, outbox)
+        event = reported_end(node, outbox)
     node.close()
     cgroup.close()
     # THEN its end says why
@@ -84,7 +84,7 @@ def test_rank_that_ran_out_of_memory(tmp_path: Path) -> None:
     ],
 )
 def test_only_sigkill_with_a_risen_count_that_was_not_anothers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, rises: bool, group: str | None, told: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, rises: bool, group: str | None, reported: bool
 ) -> None:
     # GIVEN a rank, the node's count of kills, and a count of its own group or none
     vmstat, events = tmp_path / "vmstat", own_group(tmp_path) / "memory.events"
@@ -103,11 +103,11 @@ def test_only_sigkill_with_a_risen_count_that_was_not_anothers(
         if group == "rises":
             events.write_text("oom 9\noom_kill 5\n")
         rank.process.send_signal(number)
-        event = told_end(node, outbox)
+        event = reported_end(node, outbox)
     node.close()
     # THEN memory was the reason only of a SIGKILL with both counts risen, as far as they are known
     assert event.status == number
-    assert ("out of memory" in event.text) is told
+    assert ("out of memory" in event.text) is reported
 
 
 def own_group(mount: Path) -> Path:

@@ -105,7 +105,7 @@ def test_agent_of_a_launcher_that_cannot_be_wrapped(shm: Path, analyzer: ZmqAnal
         hear(analyzer, batches)
         return [event.kind for batch in batches for event in batch.events]
 
-    # THEN the agent tells of the rank, and ends by itself when the rank has ended
+    # THEN the agent says of the rank, and ends by itself when the rank has ended
     eventually(lambda: "launched" in kinds(), 60)
     os.write(to_rank, b"exit 0\n")
     eventually(lambda: [kinds(), job.poll()][1] is not None, 60)

@@ -17,7 +17,7 @@ STEPS = 400
 """Of the job that is left alone: enough to be at work still while the other one hangs."""
 
 
-def test_only_the_job_whose_rank_is_stopped_is_told_of_it(tmp_path: Path, nursery: Path) -> None:
+def test_only_the_job_whose_rank_is_stopped_hears_of_it(tmp_path: Path, nursery: Path) -> None:
     # GIVEN two jobs of one script, each under a whichrank of its own
     with (
         Watched(tmp_path / "alone", preloaded(nursery, "ddp", steps=STEPS, ranks=RANKS), RANKS) as alone,

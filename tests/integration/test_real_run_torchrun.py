@@ -19,7 +19,7 @@ from whichrank.testbed.demo import workloads
 pytestmark = pytest.mark.integration
 
 TORCHRUN_FAILED = 1
-"""torchrun's exit code where a rank has failed, and where it was told to end."""
+"""torchrun's exit code where a rank has failed, and where it was asked to end."""
 
 
 def torchrun(folder: Path, workload: str) -> Watched:

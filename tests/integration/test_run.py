@@ -128,7 +128,7 @@ def test_streams_arguments_and_environment_are_the_jobs(place: Place) -> None:
     assert done.stdout == "['a b', '--quiet'] typed\n"
 
 
-def test_job_is_told_where_it_is(place: Place) -> None:
+def test_job_is_reported_where_it_is(place: Place) -> None:
     lines = place.run("echo $WHICHRANK_JOB; echo $WHICHRANK_DIR; echo $PPID; stat -c %a $WHICHRANK_DIR").stdout.split()
     assert lines[1] == str(place.shm / lines[0])
     assert lines[3] == "700"
@@ -176,7 +176,7 @@ def test_folder_of_another_job_is_said_and_told_apart(place: Place) -> None:
     first = str(place.summary()["job"])
     # WHEN a healthy one is written into it
     done = place.run(f"printf 'comm dp 0 0\\nop 0 5\\n' | {RANK} 0 1")
-    # THEN it says so at its start, `why` tells of the healthy one, and nothing is lost
+    # THEN it says so at its start, `why` says of the healthy one, and nothing is lost
     said = f"whichrank: {place.output} already holds 1 older incident of job {first}; that is kept, "
     assert done.stderr.startswith(said)
     assert done.stderr.count("\n") == 2

@@ -125,7 +125,7 @@ def test_all_ranks_raise_the_same(tmp_path: Path) -> None:
     assert headline(found[0]).endswith(" at train.py:9; no rank differs")
 
 
-def test_an_exception_that_torch_catches_is_told_with_its_text_and_line(tmp_path: Path) -> None:
+def test_an_exception_that_torch_catches_is_reported_with_its_text_and_line(tmp_path: Path) -> None:
     found = Run(tmp_path, RAISES, "2").incidents()
     assert [[culprit.rank for culprit in one.culprits] for one in found] == [[2]]
     assert "KeyError: 'missing of rank 2', at " in paragraph(found[0])

@@ -18,7 +18,7 @@ PATIENCE_S = 30.0
 
 pytestmark = pytest.mark.integration
 
-# A shell as far as job control goes: gives the terminal to its job, tells when that stops, continues it, tells its end.
+# A shell as far as job control goes: gives the terminal to its job, says when that stops, continues it, says its end.
 SHELL = """
 import os, signal, sys
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -126,7 +126,7 @@ def test_key_reaches_the_job_once_and_we_wait(terminal: Terminal, key: bytes, nu
 
 
 def wait_until_it_listens(pid: int) -> None:
-    """Until it tells signals of the terminal from those of a process: a moment after the job has begun."""
+    """Until it says signals of the terminal from those of a process: a moment after the job has begun."""
     for _ in range(300):
         blocked = int(Path(f"/proc/{pid}/status").read_text().split("SigBlk:")[1].split()[0], 16)
         if blocked >> (signal.SIGINT - 1) & 1:

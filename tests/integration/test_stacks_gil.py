@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 from rank_process import eventually
 
-from whichrank.agent.processes import look_at_process, wait_channel
+from whichrank.agent.processes import read_process, wait_channel
 from whichrank.agent.stacks import read_stacks, sleeping_holder
 from whichrank.model.telemetry import ProcessState, WaitChannel
 
@@ -25,7 +25,7 @@ def program(code: str, state: ProcessState = ProcessState.SLEEPING) -> Iterator[
         assert process.stdout is not None
         try:
             process.stdout.readline()
-            eventually(lambda: look_at_process(process.pid).state == state)
+            eventually(lambda: read_process(process.pid).state == state)
             yield process.pid
         finally:
             process.kill()

@@ -57,7 +57,7 @@ def test_a_node_of_another_job_leaves_and_its_fault_is_not_ours(
     assert ours.said().splitlines()[-1] == "whichrank: watched 2 ranks; no alert"
 
 
-def test_our_own_fault_is_told_while_another_job_is_sent_away(ours: Run, tmp_path: Path) -> None:
+def test_our_own_fault_is_reported_while_another_job_is_sent_away(ours: Run, tmp_path: Path) -> None:
     # GIVEN another job at our address
     with Run(tmp_path / "theirs", (2, 2), 4, 2, "--join", ours.address()) as theirs:
         eventually(lambda: REFUSED in ours.said())
@@ -74,7 +74,7 @@ def test_a_node_of_the_same_job_stays(tmp_path: Path) -> None:
         Run(tmp_path / "ours", (0, 2), 4, 1, "--serve", "127.0.0.1:0") as ours,
         Run(tmp_path / "other", (2, 2), 4, 1, "--join", ours.address()) as other,
     ):
-        # WHEN a rank of the other one is stopped THEN it is told here
+        # WHEN a rank of the other one is stopped THEN it is reported here
         time.sleep(5.0)
         other.stop(3)
         eventually(lambda: bool(ours.alerts()))
@@ -82,7 +82,7 @@ def test_a_node_of_the_same_job_stays(tmp_path: Path) -> None:
         assert REFUSED not in ours.said()
 
 
-def test_an_agent_that_is_told_of_another_job_ends_with_its_code(ours: Run, tmp_path: Path) -> None:
+def test_an_agent_that_is_reported_of_another_job_ends_with_its_code(ours: Run, tmp_path: Path) -> None:
     # GIVEN an agent that somebody starts by hand for ranks of another job
     with Run(tmp_path / "theirs", (2, 2), 4, 2) as theirs:
         (folder,) = (theirs.folder / "shm").iterdir()

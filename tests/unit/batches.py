@@ -1,4 +1,4 @@
-"""Batches out of plain data: what an agent tells of its ranks."""
+"""Batches out of plain data: what an agent says of its ranks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from whichrank.model.incident import Incident
 from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import (
     COMM_ROW,
-    INFLIGHT_TOLD,
+    INFLIGHT_REPORTED,
     RANK_ROW,
-    RECORD_TOLD,
+    RECORD_REPORTED,
     VERSION,
-    WAIT_TOLD,
+    WAIT_REPORTED,
     Batch,
     CommInfo,
     Event,
@@ -39,7 +39,7 @@ WORLD = comm_info(7, [0, 1, 2, 3], "default_pg")
 
 
 class Node:
-    """What one agent tells of its node. Times are seconds since T0 on the node's clock."""
+    """What one agent says of its node. Times are seconds since T0 on the node's clock."""
 
     def __init__(self, agent: str, ranks: list[int], world: int, delay_s: float = 0.0, clock_s: float = 0.0) -> None:
         self.agent, self.ranks, self.world, self.delay_s, self.clock_s = agent, ranks, world, delay_s, clock_s
@@ -50,7 +50,7 @@ class Node:
         self.waiting: dict[int, dict[str, Any]] = {}
         self.stacks: dict[int, list[str]] = {}
         self.computing: set[int] = set()
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
 
     def ns(self, at_s: float) -> int:
         return T0 + int((at_s + self.clock_s) * S)
@@ -86,9 +86,9 @@ class Node:
     ) -> Batch:
         """The next batch, made at this time."""
         self.sequence += 1
-        new = [info for info in self.comms.values() if info.comm_id not in self._told]
-        self._told |= self.comms.keys()
-        looked = [
+        new = [info for info in self.comms.values() if info.comm_id not in self._reported]
+        self._reported |= self.comms.keys()
+        polled = [
             Event("stacks", rank, 100 + rank, self.ns(at_s), stacks=[Stack("MainThread", True, False, frames)])
             for rank, frames in self.stacks.items()
         ]
@@ -98,7 +98,7 @@ class Node:
             node_ranks=len(self.ranks),
             ranks=self._rank_rows(at_s).tobytes(), comms=self._comm_rows().tobytes(), waits=self._wait_rows().tobytes(),
             inflight=self._flights().tobytes(), records=b"" if records is None else records.tobytes(),
-            comm_info=new, events=(events or []) + looked,
+            comm_info=new, events=(events or []) + polled,
         )  # fmt: skip
         return msgspec.structs.replace(batch, **more)
 
@@ -120,10 +120,10 @@ class Node:
         return rows
 
     def _wait_rows(self) -> np.ndarray[Any, Any]:
-        rows = np.zeros(len(self.waiting), WAIT_TOLD)
-        for told, (rank, wait) in zip(rows, self.waiting.items(), strict=True):
-            told["rank"], told["comm"] = rank, wait["comm"]
-            row = told["row"]
+        rows = np.zeros(len(self.waiting), WAIT_REPORTED)
+        for reported, (rank, wait) in zip(rows, self.waiting.items(), strict=True):
+            reported["rank"], reported["comm"] = rank, wait["comm"]
+            row = reported["row"]
             row["tid"], row["comm_id"], row["how"], row["peer"] = (
                 100 + rank,
                 wait["comm"],
@@ -136,10 +136,10 @@ class Node:
         return rows
 
     def _flights(self) -> np.ndarray[Any, Any]:
-        rows = np.zeros(len(self.waiting), INFLIGHT_TOLD)
-        for told, (rank, wait) in zip(rows, self.waiting.items(), strict=True):
-            told["rank"], told["comm"] = rank, wait["comm"]
-            row = told["row"]
+        rows = np.zeros(len(self.waiting), INFLIGHT_REPORTED)
+        for reported, (rank, wait) in zip(rows, self.waiting.items(), strict=True):
+            reported["rank"], reported["comm"] = rank, wait["comm"]
+            row = reported["row"]
             row["counter"], row["kind"], row["dtype"], row["peer"] = (
                 wait["counter"],
                 wait["kind"],
@@ -167,7 +167,7 @@ def last_of(said: list[Incident]) -> dict[str, tuple[str, str, tuple[int, ...]]]
 
 def records(rank: int, comm_id: int, first: int, count: int, **more: Any) -> np.ndarray[Any, Any]:
     """Completed all-reduces of one rank, by counter; `ordinal` (the first) equals the counter unless given."""
-    rows = np.zeros(count, RECORD_TOLD)
+    rows = np.zeros(count, RECORD_REPORTED)
     rows["rank"], rows["comm"] = rank, comm_id
     row = rows["row"]
     row["counter"] = np.arange(first, first + count)
@@ -181,7 +181,7 @@ def records(rank: int, comm_id: int, first: int, count: int, **more: Any) -> np.
 
 
 def watch(analyzer: Analyzer, *nodes: Node, first_s: float, last_s: float, every_s: float = 0.5) -> list[Incident]:
-    """Let the nodes tell and the analyzer look, from one time to another, on a clock without an offset."""
+    """Let the nodes say and the analyzer look, from one time to another, on a clock without an offset."""
     said: list[Incident] = []
     at_s = first_s
     while at_s <= last_s:

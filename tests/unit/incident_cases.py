@@ -37,7 +37,7 @@ RANK_5 = culprit(5, clause(Says.SUSPENDED), confidence=0.97, host="node-a", pid=
 
 
 def incident(cause: Cause, **changes: Any) -> Incident:
-    """A hang of rank 5 that seven ranks wait for, changed as told."""
+    """A hang of rank 5 that seven ranks wait for, changed as reported."""
     fields: dict[str, Any] = {
         "id": "i-1",
         "job": "job-1",

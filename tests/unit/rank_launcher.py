@@ -1,7 +1,7 @@
 """Starts a rank and notices its end as late as torchrun does.
 
-Run as a program: CODE COMMAND... The command is told `exit CODE` once an agent holds a pidfd of it, and after half a
-minute in any case. With `-` for CODE its standard input is left as it is.
+Run as a program: CODE COMMAND... The command is reported `exit CODE` once an agent holds a pidfd of it, and after half
+a minute in any case. With `-` for CODE its standard input is left as it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A training job that is computed instead of run: what each rank would tell, on a clock of its own.
+"""A training job that is computed instead of run: what each rank would say, on a clock of its own.
 
 Programs are lists of calls per rank. Every rank goes through its own; a collective ends for all when the last has
 entered it and the transfer is done, a receive when the sender is there, and so does a send (as Gloo's).
@@ -50,8 +50,8 @@ Slower = Callable[[int, int, Compute], float]
 
 
 @dataclass
-class Told:
-    """What ranks have told."""
+class Reported:
+    """What ranks have reported."""
 
     ops: list[tuple[int, ...]] = field(default_factory=list)
     steps: list[tuple[int, ...]] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Told:
         return 5_000_000_000_000 + np.asarray(rank, np.int64) * 3_700_000_000_000
 
 
-def run(programs: list[Program], iterations: int, slower: Slower | None = None, transfer: float = 1.0) -> Told:
+def run(programs: list[Program], iterations: int, slower: Slower | None = None, transfer: float = 1.0) -> Reported:
     """Run all programs; communicator `c` has as members the ranks that call it.
 
     Args:
@@ -114,7 +114,7 @@ def run(programs: list[Program], iterations: int, slower: Slower | None = None, 
     issued: dict[tuple[int, ...], dict[int, float]] = defaultdict(dict)
     open_calls: list[dict[str, tuple[tuple[int, ...], Call, float, int]]] = [{} for _ in range(n)]
     begun: set[tuple[int, int, int]] = set()
-    told = Told()
+    reported = Reported()
 
     def end_of(key: tuple[int, ...], call: Call) -> float | None:
         there = issued[key]
@@ -124,8 +124,8 @@ def run(programs: list[Program], iterations: int, slower: Slower | None = None, 
     def finish(rank: int, key: tuple[int, ...], call: Call, issue_s: float, ordinal: int, end_s: float) -> None:
         blocked_s = max(0.0, end_s - now[rank])
         now[rank] = max(now[rank], end_s)
-        clock = int(Told.clock(rank))
-        told.ops.append(
+        clock = int(Reported.clock(rank))
+        reported.ops.append(
             (rank, call.comm, key[-1], ordinal, int(issue_s * 1e9) + clock, int(end_s * 1e9) + clock,
              int(blocked_s * 1e9), call.elements, call.peer, int(call.kind), 0)
         )  # fmt: skip
@@ -137,8 +137,8 @@ def run(programs: list[Program], iterations: int, slower: Slower | None = None, 
             while at[rank][0] < iterations:
                 iteration, place = at[rank]
                 if place == len(program):
-                    told.steps.append(
-                        (rank, iteration + 1, ordinal[rank], int(now[rank] * 1e9) + int(Told.clock(rank)))
+                    reported.steps.append(
+                        (rank, iteration + 1, ordinal[rank], int(now[rank] * 1e9) + int(Reported.clock(rank)))
                     )
                     at[rank] = [iteration + 1, 0]
                     moved = True
@@ -174,7 +174,7 @@ def run(programs: list[Program], iterations: int, slower: Slower | None = None, 
                 at[rank][1] += 1
                 moved = True
     assert all(iteration == iterations for iteration, _ in at), f"the programs wait for each other: {at}"
-    return told
+    return reported
 
 
 def ddp(ranks: int, own_s: float = 0.08, buckets: int = 4) -> list[Program]:
@@ -209,7 +209,7 @@ def tp_pp_dp(tp: int = 2, pp: int = 2, dp: int = 2, microbatches: int = 4, layer
     return programs
 
 
-class Long(Told):
+class Long(Reported):
     """A job of many iterations on one node, computed at once: what each rank has of its own, then an all-reduce.
 
     Args:
@@ -245,7 +245,7 @@ class Long(Told):
     @staticmethod
     def clock(rank: np.ndarray | int) -> np.ndarray | int:
         """They share a clock."""
-        return np.full_like(np.asarray(rank, np.int64), int(Told.clock(0)))
+        return np.full_like(np.asarray(rank, np.int64), int(Reported.clock(0)))
 
 
 def _block(pipe: int, source: int | None, what: str, seconds: float, tensor: int, target: int | None) -> Program:

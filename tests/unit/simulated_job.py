@@ -7,14 +7,14 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 from batches import T0, Node, S, comm_info
-from simulated import Told
+from simulated import Reported
 
 from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
 from whichrank.model.codes import Status
 from whichrank.model.incident import Incident
 from whichrank.model.kinds import Kind
-from whichrank.model.telemetry import RECORD_TOLD, CommInfo, ProcessState
+from whichrank.model.telemetry import RECORD_REPORTED, CommInfo, ProcessState
 
 EVERY_S = 0.5
 BACKEND = "gloo"
@@ -22,16 +22,16 @@ NAMES = {0: "mesh_tp", 1: "mesh_pp", 2: "mesh_dp", 3: "default_pg"}
 
 
 def watch(
-    told: Told,
+    reported: Reported,
     window_s: float = 4.0,
     stolen_s: Callable[[int, float], float] | None = None,
     every_s: float = EVERY_S,
-    again: Told | None = None,
+    again: Reported | None = None,
 ) -> list[Incident]:
     """Everything that an analyzer says, in order.
 
     Args:
-        told: The job.
+        reported: The job.
         window_s: Of slowness.
         stolen_s: How much CPU time the hypervisor has taken from the node of a rank by then, seconds.
         every_s: Time between batches.
@@ -40,13 +40,14 @@ def watch(
     analyzer = Analyzer(AnalyzerConfig(slow_window_s=window_s), "job", 0.0)
     said: list[Incident] = []
     begin_s = 0.0
-    for life, one in enumerate([told] if again is None else [told, again]):
+    for life, one in enumerate([reported] if again is None else [reported, again]):
         ops, steps = one.arrays()
         infos = _comms(ops)
         rows, at_s = _records(one, ops, steps, infos, begin_s)
         ranks = np.unique(ops["rank"]).tolist()
         nodes = [
-            _node(those, len(ranks), infos) for those in ([ranks] if told.on_one_node else [[rank] for rank in ranks])
+            _node(those, len(ranks), infos)
+            for those in ([ranks] if reported.on_one_node else [[rank] for rank in ranks])
         ]
         for node in nodes:
             node.agent += "2" * life
@@ -68,11 +69,11 @@ def watch(
 
 
 def _records(
-    told: Told, ops: np.ndarray, steps: np.ndarray, infos: dict[int, CommInfo], begin_s: float
+    reported: Reported, ops: np.ndarray, steps: np.ndarray, infos: dict[int, CommInfo], begin_s: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows of RECORD_TOLD in the order of their ends, and when each ended, seconds."""
     member = {(c, r): info.members.index(r) for c, info in infos.items() for r in info.members}
-    rows = np.zeros(len(ops), RECORD_TOLD)
+    rows = np.zeros(len(ops), RECORD_REPORTED)
     rows["rank"], rows["comm"] = ops["rank"], ops["comm"] + 1
     row = rows["row"]
     for name in ("counter", "ordinal", "count", "kind"):
@@ -80,7 +81,7 @@ def _records(
     row["t_issue_ns"], row["t_start_ns"], row["t_end_ns"] = ops["issue_ns"], ops["issue_ns"], ops["end_ns"]
     row["wait_us"], row["status"], row["dtype"] = ops["blocked_ns"] // 1000, Status.DONE, 6
     row["peer"] = [member.get((c, p), -1) for c, p in zip(ops["comm"].tolist(), ops["peer"].tolist(), strict=True)]
-    marks = np.zeros(len(steps), RECORD_TOLD)
+    marks = np.zeros(len(steps), RECORD_REPORTED)
     marks["rank"] = steps["rank"]
     marks["row"]["kind"], marks["row"]["status"], marks["row"]["peer"] = Kind.STEP, Status.DONE, -1
     marks["row"]["counter"], marks["row"]["ordinal"] = steps["counter"], steps["ordinal"]
@@ -88,7 +89,7 @@ def _records(
     rows = np.concatenate((rows, marks))
     for name in ("t_issue_ns", "t_start_ns", "t_end_ns"):
         rows["row"][name] += np.uint64(begin_s * S)
-    at_s = (rows["row"]["t_end_ns"].astype(np.int64) - told.clock(rows["rank"])) / S
+    at_s = (rows["row"]["t_end_ns"].astype(np.int64) - reported.clock(rows["rank"])) / S
     order = np.argsort(at_s, kind="stable")
     return rows[order], at_s[order]
 

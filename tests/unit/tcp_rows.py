@@ -1,4 +1,4 @@
-"""Rows of TCP_ROW as a kernel would tell them."""
+"""Rows of TCP_ROW as a kernel would say them."""
 
 from __future__ import annotations
 

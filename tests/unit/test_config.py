@@ -216,7 +216,7 @@ def test_every_setting_has_an_example_that_it_takes(tmp_path: Path) -> None:
             load_config(environ={}, path=write(tmp_path, f"[{section}]\n{line}\n"))
 
 
-def test_serve_and_join_are_told_with_their_places() -> None:
+def test_serve_and_join_are_reported_with_their_places() -> None:
     with pytest.raises(ConfigError) as caught:
         load_config({"join": "b:1"}, {"WHICHRANK_SERVE": "a:1"})
     assert caught.value.where == "WHICHRANK_SERVE is 'a:1', --join is 'b:1'"

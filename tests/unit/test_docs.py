@@ -1,4 +1,4 @@
-"""The docs tell of all that there is: options, settings, fields of the incident, sizes in the ring, dependencies."""
+"""The docs say of all that there is: options, settings, fields of the incident, sizes in the ring, dependencies."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def options() -> list[tuple[str, str]]:
         inner = list(command.commands.values()) if isinstance(command, click.Group) else []
         for each in [command, *inner]:
             for parameter in each.params:
-                told = parameter.opts[0] if isinstance(parameter, click.Option) else str(parameter.name).upper()
-                found.append((name, told))
+                reported = parameter.opts[0] if isinstance(parameter, click.Option) else str(parameter.name).upper()
+                found.append((name, reported))
     return sorted(set(found))
 
 
@@ -57,16 +57,16 @@ def test_every_option_is_in_the_reference(command: str, option: str) -> None:
 
 @pytest.mark.parametrize("command", sorted({name for name, _ in options()}))
 def test_reference_names_no_option_that_is_gone(command: str) -> None:
-    told = set(re.findall(r"^\| `(--[a-z-]+)", section(page("reference/cli.md"), command), re.MULTILINE))
-    assert told <= {option for name, option in options() if name == command}
+    reported = set(re.findall(r"^\| `(--[a-z-]+)", section(page("reference/cli.md"), command), re.MULTILINE))
+    assert reported <= {option for name, option in options() if name == command}
 
 
 def test_every_command_and_exit_code_is_in_the_reference() -> None:
     text = page("reference/cli.md")
     assert all(f"\n## {name}\n" in text for name in cli.list_commands(click.Context(cli)))
-    told = section(text, "Exit codes")
+    reported = section(text, "Exit codes")
     codes = {error.exit_code for error in every_error(WhichrankError)}
-    assert all(re.search(rf"\b{code}\b", told) for code in codes)
+    assert all(re.search(rf"\b{code}\b", reported) for code in codes)
 
 
 def every_error(base: type[WhichrankError]) -> list[type[WhichrankError]]:
@@ -77,8 +77,8 @@ def every_error(base: type[WhichrankError]) -> list[type[WhichrankError]]:
 
 @pytest.mark.parametrize(("table", "struct"), [("[run]", RunConfig), ("[analyzer]", AnalyzerConfig)])
 def test_every_setting_is_in_the_reference_with_its_default(table: str, struct: type[msgspec.Struct]) -> None:
-    told = section(page("reference/config.md"), table)
-    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", told, re.MULTILINE))
+    reported = section(page("reference/config.md"), table)
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", reported, re.MULTILINE))
     assert list(rows) == list(struct.__struct_fields__)
     for field in msgspec.structs.fields(struct):
         default = str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
@@ -109,32 +109,32 @@ def test_every_cause_and_reason_is_in_the_reference(words: type[incident.Cause |
 
 def test_sizes_and_places_in_the_ring_are_those_of_the_compiler() -> None:
     # GIVEN what the compiler says, and the table of parts
-    told: dict[str, int] = json.loads(core().wr_layout_json())
+    reported: dict[str, int] = json.loads(core().wr_layout_json())
     text = page("reference/ring.md")
     parts = re.findall(r"^\| [^|]+ \| `(\w+)` \| (\d+) \| (\d+) \| (\d+) \|$", text, re.MULTILINE)
     places = {
         "wr_header": ("header", 1),
         "wr_frame": ("frame", 1),
-        "wr_inflight": ("inflight", told["WR_INFLIGHT"]),
-        "wr_wait": ("wait", told["WR_WAITS"]),
-        "wr_pair": ("pair", told["WR_PAIRS"]),
-        "wr_connection": ("connection", told["WR_CONNECTIONS"]),
-        "wr_comm": ("comm", told["WR_COMMS"]),
-        "wr_record": ("record", told["WR_RECORDS"]),
-        "wr_splits": ("splits", told["WR_SPLIT_ROWS"]),
+        "wr_inflight": ("inflight", reported["WR_INFLIGHT"]),
+        "wr_wait": ("wait", reported["WR_WAITS"]),
+        "wr_pair": ("pair", reported["WR_PAIRS"]),
+        "wr_connection": ("connection", reported["WR_CONNECTIONS"]),
+        "wr_comm": ("comm", reported["WR_COMMS"]),
+        "wr_record": ("record", reported["WR_RECORDS"]),
+        "wr_splits": ("splits", reported["WR_SPLIT_ROWS"]),
     }
     # THEN every struct of the ring stands there with its size, its number of rows and its place
     found = {struct: (int(rows), int(size), int(at)) for struct, rows, size, at in parts if struct.startswith("wr_")}
-    expected = {s: (n, told[f"sizeof.{s}"], told[f"wr_ring.{field}"]) for s, (field, n) in places.items()}
-    assert found == {**expected, "wr_ring": (1, told["sizeof.wr_ring"], 0)}
+    expected = {s: (n, reported[f"sizeof.{s}"], reported[f"wr_ring.{field}"]) for s, (field, n) in places.items()}
+    assert found == {**expected, "wr_ring": (1, reported["sizeof.wr_ring"], 0)}
     # AND the parts follow each other without a gap
     ends = [int(at) + int(rows) * int(size) for _, rows, size, at in parts[:-1]]
     starts = [int(at) for _, _, _, at in parts[1:-1]]
     assert all(0 <= start - end <= 4 for end, start in zip(ends, starts, strict=False))
-    assert ends[-1] == told["sizeof.wr_ring"]
+    assert ends[-1] == reported["sizeof.wr_ring"]
     for name in ("wr_sensor_status", "wr_block", "wr_channel"):
-        assert re.search(rf"`{name}`(?: has)? {told[f'sizeof.{name}']}\b", text)
-    assert f"Format {told['WR_VERSION']}," in text
+        assert re.search(rf"`{name}`(?: has)? {reported[f'sizeof.{name}']}\b", text)
+    assert f"Format {reported['WR_VERSION']}," in text
 
 
 def test_every_dependency_has_its_reason() -> None:

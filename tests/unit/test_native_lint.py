@@ -224,7 +224,7 @@ def test_what_is_allowed_is_not_found(code: str) -> None:
     assert offences(code) == []
 
 
-def test_definitions_and_calls_are_told() -> None:
+def test_definitions_and_calls_are_reported() -> None:
     code = """
     /* hot */
     static int add(int a) { return one(a) + two<T>(a); }

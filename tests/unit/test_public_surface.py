@@ -135,6 +135,8 @@ def test_start_imports_nothing_heavy(program: str) -> None:
 )
 def test_who_starts_jobs_needs_no_torch_itself(module: str) -> None:
     # GIVEN what gives orders to jobs, WHEN it is imported in a fresh interpreter
-    look = f"import whichrank.{module}, sys; print('torch' in sys.modules)"
+    snapshot = f"import whichrank.{module}, sys; print('torch' in sys.modules)"
     # THEN the seconds that an import of torch takes are left to the jobs
-    assert subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert (
+        subprocess.run([sys.executable, "-c", snapshot], capture_output=True, text=True, check=True).stdout == "False\n"
+    )

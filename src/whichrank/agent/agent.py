@@ -1,12 +1,12 @@
-"""The loop of an agent: wait, look, tell.
+"""The loop of an agent: wait, poll, report.
 
-It looks twice a second, or down to once where a look costs more than its share of a core, and up to four times where a
-wait is no longer young; eight times while something may be wrong: the analyzer asks for it, a wait has lasted a second,
-or a process is not running normally. Waits that last and processes that stay dead become ordinary after half a minute,
-so that a long job with an early exit does not cost eight looks for ever. The end of a process wakes it at once.
+It polls twice a second, or down to once where a snapshot costs more than its share of a core, and up to four times
+where a wait is no longer young; eight times while something may be wrong: the analyzer asks for it, a wait has lasted a
+second, or a process is not running normally. Waits that last and processes that stay dead become ordinary after half a
+minute, so that a long job with an early exit does not cost eight polls for ever. The end of a process wakes it at once.
 
 One thread does it all except py-spy, probes and the frame sampler; nothing blocks, and whatever fails for one rank is
-told and left behind.
+reported and left behind.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from whichrank.model.telemetry import VERSION, AnotherJob, Batch
 from whichrank.ring.folder import JobFolder, Owner
 from whichrank.wire.transport import AgentEnd
 
-LOOK_EVERY_S: Final = 0.5
-LOOK_CLOSELY_EVERY_S: Final = 0.125
-LOOK_AT_LEAST_EVERY_S: Final = 1.0
-LOOKS_OF_A_CORE: Final = 0.003
-"""What quiet looks may cost; the frame sampler and the wire take the rest of half a percent (DESIGN 7)."""
-LOOKS_AT_MOST: Final = 0.005
+POLL_EVERY_S: Final = 0.5
+POLL_CLOSELY_EVERY_S: Final = 0.125
+POLL_AT_LEAST_EVERY_S: Final = 1.0
+POLLS_OF_A_CORE: Final = 0.003
+"""What quiet snapshots may cost; the frame sampler and the wire take the rest of half a percent (DESIGN 7)."""
+POLLS_AT_MOST: Final = 0.005
 SOONER_S: Final = 0.25
 """What they may cost while waits are not young any more, and how soon they come then."""
 SUSPICIOUS_WAIT_NS: Final = 1_000_000_000
@@ -64,14 +64,14 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 class Agent:
-    """Watches the rings of a folder and tells the analyzer at the other end.
+    """Watches the rings of a folder and says the analyzer at the other end.
 
     Args:
         folder: The job's rings.
         end: The way to the analyzer.
         stay: Go on when no rank is there, until `stop` or until the folder's owner has gone.
         beside_analyzer: The analyzer is on this machine.
-        look_every_s: Seconds between two looks while all is well.
+        poll_every_s: Seconds between two snapshots while all is well.
         shared_name: The job's name, where the user gave the same one on all nodes.
 
     Attributes:
@@ -85,12 +85,12 @@ class Agent:
         *,
         stay: bool,
         beside_analyzer: bool = False,
-        look_every_s: float = LOOK_EVERY_S,
+        poll_every_s: float = POLL_EVERY_S,
         shared_name: str = "",
     ) -> None:
         self.host = socket.gethostname()
         self.name = f"{self.host}:{os.getpid()}"
-        self.looks = 0
+        self.polls = 0
         self.another_job: AnotherJob | None = None
         self._launch = LaunchReader(shared_name)
         self._folder = folder
@@ -99,7 +99,7 @@ class Agent:
         self._stay = stay
         self._beside_analyzer = beside_analyzer
         self._node_key = _node_key()
-        self._look_every_s = look_every_s
+        self._poll_every_s = poll_every_s
         self._outbox = Outbox()
         self._node = Node(folder, self._outbox)
         self._stacks = StackReader()
@@ -125,44 +125,46 @@ class Agent:
         self._pace = Pace()
         self._catching_up_since_s = math.inf
         self._longest_wait_ns = 0
-        self._look_cost_s = 0.0
+        self._poll_cost_s = 0.0
         self._started_s = self._alive_s = time.monotonic()
-        self._next_owner_look_s = 0.0
+        self._next_owner_poll_s = 0.0
 
     def stop(self) -> None:
-        """End after one last look; may be called from a signal handler or another thread."""
+        """End after one last snapshot; may be called from a signal handler or another thread."""
         self._stopping = True
         os.eventfd_write(self._wake, 1)
 
     def run(self) -> None:
-        """Look and tell until there is nothing more to tell."""
+        """Look and say until there is nothing more to say."""
         gc.freeze()  # nothing made so far is garbage: leave it out of collections
         _keep_freed_memory()
-        next_look_s = 0.0
+        next_poll_s = 0.0
         while not self._is_over():
-            ready = self._wait(next_look_s)
+            ready = self._wait(next_poll_s)
             if ready & self._polled_pidfds:
                 self._node.note_exits()
-                next_look_s = 0.0
+                next_poll_s = 0.0
             self._hear()
             self._catch_up()
             now_s = time.monotonic()
             if self._is_close():
-                next_look_s = min(next_look_s, now_s + LOOK_CLOSELY_EVERY_S)
-            if now_s >= next_look_s:
+                next_poll_s = min(next_poll_s, now_s + POLL_CLOSELY_EVERY_S)
+            if now_s >= next_poll_s:
                 before_s = time.thread_time()
-                self.look_and_tell()
-                if not self._pace.connections:  # how often quiet looks come is no matter of what is asked for besides
+                self.poll_and_report()
+                if (
+                    not self._pace.connections
+                ):  # how often quiet snapshots come is no matter of what is asked for besides
                     self._note_cost(time.thread_time() - before_s)
-                next_look_s = now_s + (LOOK_CLOSELY_EVERY_S if self._is_close() else self._pause_s())
+                next_poll_s = now_s + (POLL_CLOSELY_EVERY_S if self._is_close() else self._pause_s())
         self._finish()
 
-    def look_and_tell(self) -> bool:
-        """One look at the node, and one batch if credit is left; whether it told what ranks do now."""
-        self.looks += 1
+    def poll_and_report(self) -> bool:
+        """One look at the node, and one batch if credit is left; whether it reported what ranks do now."""
+        self.polls += 1
         close = self._is_close()
         self._node.refresh(deep=close)
-        self._frames.look(self._node, closely=close)
+        self._frames.snapshot(self._node, closely=close)
         self._watch_pidfds()
         for event in (*self._stacks.events(), *self._profiler.events(), *self._prober.events()):
             self._outbox.add_event(event)
@@ -170,19 +172,19 @@ class Agent:
         for batch in self._outbox.to_resend(now_ns):
             if not self._end.send(batch):
                 break
-        told, self._longest_wait_ns = self._node.told(
+        reported, self._longest_wait_ns = self._node.reported(
             closely=close, connections_closely=close or self._pace.connections
         )
         is_catching_up = self._is_catching_up()
         states = self._no_states(now_ns)
         if not is_catching_up:
             rates = self._frames.rates(self._node.watches()).tobytes()
-            states = msgspec.structs.replace(states, rates=rates, **told._asdict())
+            states = msgspec.structs.replace(states, rates=rates, **reported._asdict())
         if not (self._outbox.may_send() and self._send(states)):
             self._outbox.put_by()
             return False
         if not is_catching_up:
-            self._node.note_told()
+            self._node.note_reported()
         return not is_catching_up
 
     def _catch_up(self) -> None:
@@ -230,13 +232,13 @@ class Agent:
         os.close(self._wake)
 
     def _note_cost(self, cost_s: float) -> None:
-        self._look_cost_s += (cost_s - self._look_cost_s) / 8
+        self._poll_cost_s += (cost_s - self._poll_cost_s) / 8
 
     def _pause_s(self) -> float:
-        """Until the next quiet look: sooner where a wait becomes a suspicious one before it."""
-        pause_s = max(self._look_every_s, min(LOOK_AT_LEAST_EVERY_S, self._look_cost_s / LOOKS_OF_A_CORE))
+        """Until the next quiet snapshot: sooner where a wait becomes a suspicious one before it."""
+        pause_s = max(self._poll_every_s, min(POLL_AT_LEAST_EVERY_S, self._poll_cost_s / POLLS_OF_A_CORE))
         left_s = (SUSPICIOUS_WAIT_NS - self._longest_wait_ns) / 1e9
-        soonest_s = max(SOONER_S, self._look_cost_s / LOOKS_AT_MOST)
+        soonest_s = max(SOONER_S, self._poll_cost_s / POLLS_AT_MOST)
         return min(pause_s, max(left_s, soonest_s)) if left_s > 0 else pause_s
 
     def _wait(self, until_s: float) -> set[int]:
@@ -251,7 +253,7 @@ class Agent:
         for reply in self._end.receive():
             self._outbox.heard(reply, time.monotonic_ns())
             if reply.resend:
-                self._node.tell_again()
+                self._node.report_again()
             self._orders.obey(reply.commands)
 
     def _set_pace(self, order: Pace) -> None:
@@ -268,7 +270,7 @@ class Agent:
 
     def _report_again(self, _: ReportAgain) -> None:
         self._outbox.report_again()
-        self._node.tell_again()
+        self._node.report_again()
 
     def _leave(self, order: Leave) -> None:
         self.another_job = order.because
@@ -305,9 +307,9 @@ class Agent:
         return now_s - self._started_s > PATIENCE_S
 
     def _owner_is_gone(self, now_s: float) -> bool:
-        if now_s < self._next_owner_look_s:
+        if now_s < self._next_owner_poll_s:
             return False
-        self._next_owner_look_s = now_s + 1.0
+        self._next_owner_poll_s = now_s + 1.0
         owner: Owner | None = self._owner
         return owner is not None and not owner.alive()
 
@@ -319,13 +321,13 @@ class Agent:
             return
         deadline_s = time.monotonic() + FLUSH_S
         self._catching_up_since_s = deadline_s - FLUSH_S / 2 - CATCH_UP_S
-        told = self.look_and_tell()
-        while time.monotonic() < deadline_s and not (self.another_job or (told and self._outbox.is_empty())):
+        reported = self.poll_and_report()
+        while time.monotonic() < deadline_s and not (self.another_job or (reported and self._outbox.is_empty())):
             self._wait(time.monotonic() + 0.05)
             self._hear()
             self._catch_up()
-            if not told or not self._outbox.is_sent():
-                told = self.look_and_tell() or told
+            if not reported or not self._outbox.is_sent():
+                reported = self.poll_and_report() or reported
         self._end.farewell(self.name)
 
 
@@ -338,7 +340,7 @@ def _node_key() -> str:
 
 
 def _keep_freed_memory() -> None:
-    """Every look needs the same buffers: given back in between, they cost page faults, a third of an agent's time.
+    """Every snapshot needs the same buffers: given back in between, they cost page faults, a third of an agent's time.
 
     Source: mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD; other C libraries have none.
     """

@@ -24,32 +24,32 @@ from whichrank.model.rows import CONNECTION, PACE, PACES
 from whichrank.ring.reader import Rows
 
 LEAST_BYTES: Final = 1 << 16
-"""Between two looks, for a pace to mean anything."""
+"""Between two snapshots, for a pace to mean anything."""
 REACH_S: Final = 4.5
-"""So far back a pace reaches, or to the look before if that is longer."""
+"""So far back a pace reaches, or to the snapshot before if that is longer."""
 _ENDS: Final = ("local_addr", "remote_addr", "local_port", "remote_port")
 _WIDTH: Final = 40
 _OPEN: Final = 1
 
 
-class _Look(NamedTuple):
+class _Snapshot(NamedTuple):
     at_s: float
     keys: Rows
     paces: Rows
 
 
 class Arrivals:
-    """What has come in on the connections of a node, from look to look."""
+    """What has come in on the connections of a node, from snapshot to snapshot."""
 
     def __init__(self) -> None:
-        first = _Look(-math.inf, np.empty(0, f"V{_WIDTH}"), np.empty((0, PACES), PACE))
-        self._looks: deque[_Look] = deque([first])
+        first = _Snapshot(-math.inf, np.empty(0, f"V{_WIDTH}"), np.empty((0, PACES), PACE))
+        self._snapshots: deque[_Snapshot] = deque([first])
 
     def add_to(self, rows: Rows, watches: Sequence[RankWatch], now_s: float) -> None:
         """Set `arrived_bytes` and `arrival_rate` of rows of TCP_ROW of these ranks, if anything is known.
 
         A ring that cannot be read says nothing. However often this is asked, the pace is that of the latest seconds:
-        of bursts a look may see none, and what it does not see would be lost.
+        of bursts a snapshot may see none, and what it does not see would be lost.
 
         Args:
             rows: To be filled in.
@@ -64,13 +64,13 @@ class Arrivals:
                 ranks.append(np.full(len(tables[-1]), watch.rank))
         table = np.concatenate(tables)
         keys, paces = _keys(table, np.concatenate(ranks)), table["pace"]
-        while len(self._looks) > 1 and now_s - self._looks[1].at_s >= REACH_S:
-            self._looks.popleft()
-        then = self._looks[0]
+        while len(self._snapshots) > 1 and now_s - self._snapshots[1].at_s >= REACH_S:
+            self._snapshots.popleft()
+        then = self._snapshots[0]
         earlier = places(keys, then.keys)
         before = np.zeros((len(table), PACES), PACE)
         before[earlier >= 0] = then.paces[earlier[earlier >= 0]]
-        self._looks.append(_Look(now_s, keys, paces))
+        self._snapshots.append(_Snapshot(now_s, keys, paces))
         at = places(_keys(rows, rows["rank"]), keys)
         known = at >= 0
         rows["arrived_bytes"][known] = paces["bytes"].sum(axis=1)[at[known]]

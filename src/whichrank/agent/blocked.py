@@ -1,11 +1,11 @@
-"""For what other process a thread waits, as far as the kernel tells: a read from a pipe or a socket, or a child's end.
+"""For what other process a thread waits, as far as the kernel says: a read from a pipe or a socket, or a child's end.
 
 A rank may wait for another rank outside of any operation: for a key in a store, a queue between processes, a message on
 a socket of its own. It looks as if it did nothing then, and its stack often ends in the user's own line, since the call
 is C code. The kernel knows better: /proc/PID/task/TID/syscall says in which system call the thread is and on which
 file, and the other end of a pipe or socket is open in the process that would have to write.
 
-Reading that needs the same privilege as a stack does. What cannot be read is not told.
+Reading that needs the same privilege as a stack does. What cannot be read is not reported.
 """
 
 from __future__ import annotations
@@ -142,10 +142,10 @@ def _source(pid: int, fds: Iterable[int], family: Family) -> Source | None:
     remote = [connections[inode] for inode in sockets if inode in connections]
     if not pipes and not sockets:
         return None
-    return _told(pid, writers, family, shared, remote)
+    return _reported(pid, writers, family, shared, remote)
 
 
-def _told(pid: int, writers: set[int], family: Family, shared: bool, remote: list[Socket]) -> Source | None:
+def _reported(pid: int, writers: set[int], family: Family, shared: bool, remote: list[Socket]) -> Source | None:
     ranks = sorted({rank for p in writers if (rank := family.rank_of(p)) is not None})
     address = next((f"{one.remote[0]}:{one.remote[1]}" for one in remote), "")
     if writers and all(family.descends_from(p, pid) for p in writers):

@@ -98,7 +98,7 @@ def throttled_ns_of(group: Path) -> int:
 
 
 def memory_kills_of(group: Path) -> int | None:
-    """Members that the kernel killed for lack of memory, the node's or the group's; None where it does not tell."""
+    """Members that the kernel killed for lack of memory, the node's or the group's; None where it does not say."""
     for file in ("memory.events", "memory.oom_control"):
         kills = _fields(group / file).get(b"oom_kill")
         if kills is not None:

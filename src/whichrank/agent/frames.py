@@ -1,9 +1,9 @@
 """The frame sampler of the native library, as the agent uses it: which rings it watches, and what it has counted.
 
-It is a thread of its own, since it looks every millisecond: for 40 ms of every second, and without a pause while
+It is a thread of its own, since it polls every millisecond: for 40 ms of every second, and without a pause while
 something is suspected (CCL-D section 4.1.2). What it costs is waking up, so the bursts are short. A ring in which no
 socket sensor counts has nothing to sample, so the thread runs only while some ring is worth it. Where the library is
-missing, or its one sampler is taken by another agent of this process, nothing is told.
+missing, or its one sampler is taken by another agent of this process, nothing is reported.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class FrameSampler:
         self._runs = False
         self._always = False
 
-    def look(self, watches: Iterable[RankWatch], *, closely: bool) -> None:
+    def snapshot(self, watches: Iterable[RankWatch], *, closely: bool) -> None:
         """Take up the rings that count, let go of the others; `closely`: sample without a pause."""
         if self._core is None:
             return
@@ -79,7 +79,9 @@ class FrameSampler:
         read = np.zeros(len(sampled), RATES)
         for place, watch in enumerate(sampled):
             self._core.wr_sampler_read(self._ids[watch], read.ctypes.data + place * RATES.itemsize)
-        frames = b"".join([watch.look.frame.data for watch in sampled])  # `np.concatenate` compares all fields first
+        frames = b"".join(
+            [watch.snapshot.frame.data for watch in sampled]
+        )  # `np.concatenate` compares all fields first
         return rate_rows([watch.rank for watch in sampled], read, np.frombuffer(frames, FRAME))
 
     def close(self) -> None:
@@ -110,7 +112,7 @@ def rate_rows(ranks: Sequence[int], rates: Rows, frames: Rows) -> Rows:
     Args:
         ranks: Of each row of the other two.
         rates: Rows of RATES.
-        frames: Rows of FRAME, of the latest look.
+        frames: Rows of FRAME, of the latest snapshot.
     """
     rows = np.zeros(len(rates), RATE_ROW)
     rows["rank"] = ranks
@@ -119,9 +121,9 @@ def rate_rows(ranks: Sequence[int], rates: Rows, frames: Rows) -> Rows:
         rows[name] = last[name]
     for name in _CHANGES:
         rows[name] = last["channel"][name].sum(axis=1)
-    for way in ("send", "recv"):
-        changes = rows[f"{way}_changes"]
-        rows[f"{way}_rate"] = np.where(changes > 0, 1.0 / np.maximum(changes, 1), 0.0)
+    for path in ("send", "recv"):
+        changes = rows[f"{path}_changes"]
+        rows[f"{path}_rate"] = np.where(changes > 0, 1.0 / np.maximum(changes, 1), 0.0)
     latest = np.minimum(frames["kernel_index"], frames["block"].shape[1] - 1).astype(np.intp)
     channel = frames["block"]["channel"][np.arange(len(frames)), latest]
     rows["op_sent"] = channel["send_count"].sum(axis=1)
@@ -133,7 +135,7 @@ def _counts(watch: RankWatch) -> bool:
     """Whether its frame moves: its process lives and its socket sensor is on."""
     if watch.ended_ns or watch.is_cut or watch.rank < 0:
         return False
-    return int(watch.look.header["sensor"]["state"][0, SOCKET.place]) == SensorState.ON
+    return int(watch.snapshot.header["sensor"]["state"][0, SOCKET.place]) == SensorState.ON
 
 
 def _core() -> ctypes.CDLL | None:

@@ -34,8 +34,8 @@ class LaunchReader:
         living = {(watch.pid, watch.start_ticks) for watch in watches if not watch.ended_ns}
         if self._of_process.keys() != living:
             self._of_process = {key: self._of_process.get(key) or self._read(key[0]) for key in living}
-        told = set(self._of_process.values()) - {self._nothing}
-        return told.pop() if len(told) == 1 else self._nothing
+        reported = set(self._of_process.values()) - {self._nothing}
+        return reported.pop() if len(reported) == 1 else self._nothing
 
     def _read(self, pid: int) -> Launch:
         return launch_of(environment_of(pid), self._nothing.name)

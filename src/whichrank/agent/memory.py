@@ -2,7 +2,7 @@
 
 The node's own count (`oom_kill` in /proc/vmstat) rises for both. A rank that ends by SIGKILL while that count has risen
 of late was killed for memory, unless the count of its own cgroup is there and has stood still: then it was another's.
-"Of late" are some seconds: the count rises first, and a large process needs a while to give its memory back. It tells
+"Of late" are some seconds: the count rises first, and a large process needs a while to give its memory back. It says
 the reason, never the rank.
 """
 
@@ -19,7 +19,7 @@ VMSTAT: Final = Path("/proc/vmstat")
 OUT_OF_MEMORY: Final = "killed by the kernel: out of memory"
 """The analyzer looks for the last three words."""
 LATELY_NS: Final = 5_000_000_000
-LOOK_EVERY_NS: Final = 1_000_000_000
+POLL_EVERY_NS: Final = 1_000_000_000
 
 
 class OomWatch:
@@ -30,22 +30,22 @@ class OomWatch:
         self._counts: deque[tuple[int, int]] = deque([(0, self.count())])
 
     def count(self) -> int:
-        """Kills since the node started; 0 where the kernel does not tell."""
+        """Kills since the node started; 0 where the kernel does not say."""
         try:
             found = re.search(rb"^oom_kill (\d+)$", self._path.read_bytes(), re.MULTILINE)
         except OSError:
             return 0
         return int(found.group(1)) if found else 0
 
-    def look(self, now_ns: int) -> None:
+    def snapshot(self, now_ns: int) -> None:
         """Note the count, once a second at most."""
-        if now_ns - self._counts[-1][0] >= LOOK_EVERY_NS:
+        if now_ns - self._counts[-1][0] >= POLL_EVERY_NS:
             self._counts.append((now_ns, self.count()))
         while len(self._counts) > 1 and now_ns - self._counts[1][0] > LATELY_NS:
             self._counts.popleft()
 
     def rose_lately(self) -> bool:
-        """Did the kernel kill for lack of memory in the last `LATELY_NS`, as of the latest `look`?"""
+        """Did the kernel kill for lack of memory in the last `LATELY_NS`, as of the latest `snapshot`?"""
         return self.count() > self._counts[0][1]
 
 

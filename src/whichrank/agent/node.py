@@ -19,10 +19,10 @@ from typing import Final
 from whichrank.agent.inferred import WaitInference
 from whichrank.agent.memory import OUT_OF_MEMORY, OomWatch
 from whichrank.agent.outbox import Outbox
-from whichrank.agent.processes import look_at_thread
+from whichrank.agent.processes import read_thread
 from whichrank.agent.rank import RankWatch
 from whichrank.agent.ringless import SUFFIX, NoRing, Ringless
-from whichrank.agent.snapshot import StateColumns, oldest_wait_ns, record_rows, tell
+from whichrank.agent.snapshot import StateColumns, oldest_wait_ns, record_rows, report
 from whichrank.agent.tcp import Connections
 from whichrank.agent.usage import Host
 from whichrank.errors import RingFormatError
@@ -32,8 +32,8 @@ from whichrank.ring.folder import JobFolder
 from whichrank.ring.reader import Rows, Scratch
 
 PATIENCE_S: Final = 3.0
-"""A ring is being made for a moment; after this it is told that it cannot be read."""
-RECORDS_PER_LOOK: Final = 8192
+"""A ring is being made for a moment; after this it is reported that it cannot be read."""
+RECORDS_PER_POLL: Final = 8192
 KEEP_SUPERSEDED_NS: Final = 30_000_000_000
 
 
@@ -56,9 +56,9 @@ class Node:
         self._inference: dict[Path, WaitInference] = {}
         self._unreadable: dict[Path, float] = {}
         self._inferred: dict[Path, Rows] = {}
-        self._told_end: set[Path] = set()
-        self._told_cut: set[Path] = set()
-        self._told_launched: set[tuple[int, int]] = set()
+        self._reported_end: set[Path] = set()
+        self._reported_cut: set[Path] = set()
+        self._reported_launched: set[tuple[int, int]] = set()
         self._chosen: list[RankWatch] = []
         self._stamp = -1
         self._end_signals = EndSignals(folder.path)
@@ -71,7 +71,7 @@ class Node:
         return sum(watch.has_ring for watch in self._watches.values())
 
     def watches(self) -> list[RankWatch]:
-        """One watch per rank, by rank, as of the latest look."""
+        """One watch per rank, by rank, as of the latest snapshot."""
         return self._chosen
 
     def _choose(self) -> list[RankWatch]:
@@ -91,28 +91,30 @@ class Node:
         return {watch.pidfd for watch in self._watches.values() if watch.pidfd >= 0}
 
     def refresh(self, *, deep: bool) -> None:
-        """Find new rings, look at all of them, and put what is told once into the outbox."""
-        signals = self._end_signals.news()  # before processes are looked at: none ends because of one that is not told
+        """Find new rings, look at all of them, and put what is reported once into the outbox."""
+        signals = (
+            self._end_signals.news()
+        )  # before processes are looked at: none ends because of one that is not reported
         self._discover()
         self._discover_ringless()
-        self._oom.look(time.monotonic_ns())
+        self._oom.snapshot(time.monotonic_ns())
         for watch in self._watches.values():
             watch.refresh(deep=deep)
         self._chosen = self._choose()
-        self._tell_end_signals(signals)
+        self._report_end_signals(signals)
         for path, watch in self._watches.items():
-            self._tell_end(path, watch)
+            self._report_end(path, watch)
         for watch in self.watches():
-            self._tell_launched(watch)
-            thread = partial(look_at_thread, watch.pid)
+            self._report_launched(watch)
+            thread = partial(read_thread, watch.pid)
             alive = not watch.ended_ns
             self._inferred[watch.path] = (
-                self._inference[watch.path].waits(watch.look, thread) if alive else _none(watch)
+                self._inference[watch.path].waits(watch.snapshot, thread) if alive else _none(watch)
             )
             if watch.comms_changed:
                 self._connections.expect_new()
-                watch.comms_changed = not self._tell_comms(watch)
-            records = watch.records(RECORDS_PER_LOOK)
+                watch.comms_changed = not self._report_comms(watch)
+            records = watch.records(RECORDS_PER_POLL)
             if records.size:
                 self._outbox.add_records(record_rows(watch, records))
         self._remove_superseded()
@@ -122,26 +124,26 @@ class Node:
         for path, watch in self._watches.items():
             if not watch.ended_ns:
                 watch.note_end_if_over()
-                self._tell_end(path, watch)
+                self._report_end(path, watch)
 
-    def told(self, *, closely: bool, connections_closely: bool) -> tuple[StateColumns, int]:
-        """State columns of the latest looks, and how long the longest wait lasts, in ns."""
+    def reported(self, *, closely: bool, connections_closely: bool) -> tuple[StateColumns, int]:
+        """State columns of the latest snapshots, and how long the longest wait lasts, in ns."""
         watches = self.watches()
         inferred = [self._inferred.get(watch.path, _none(watch)) for watch in watches]
         lost = [watch.reader.lost + self._outbox.dropped_records[watch.rank] for watch in watches]
         connections = self._connections.rows(watches, closely=connections_closely)
         splits = [watch.splits(closely=closely) for watch in watches]
-        return tell(watches, inferred, lost, connections, splits), oldest_wait_ns(watches, inferred)
+        return report(watches, inferred, lost, connections, splits), oldest_wait_ns(watches, inferred)
 
-    def note_told(self) -> None:
-        """The analyzer was sent what `told` returned last."""
+    def note_reported(self) -> None:
+        """The analyzer was sent what `reported` returned last."""
         for watch in self.watches():
-            watch.note_told()
+            watch.note_reported()
 
-    def tell_again(self) -> None:
+    def report_again(self) -> None:
         """The analyzer is a new one."""
         for watch in self._watches.values():
-            watch.tell_again()
+            watch.report_again()
 
     def close(self) -> None:
         """Let go of all rings and of the kernel."""
@@ -170,8 +172,8 @@ class Node:
         for path, watch in list(self._watches.items()):
             if not watch.has_ring and (watch.pid in pids or watch.rank in ranks):
                 self._let_go(path)
-        expected = max((int(watch.look.header["local_world_size"][0]) for watch in ringed), default=0)
-        for found in self._ringless.look(ranks, expected):
+        expected = max((int(watch.snapshot.header["local_world_size"][0]) for watch in ringed), default=0)
+        for found in self._ringless.snapshot(ranks, expected):
             path = self._folder.path / f"{found.pid}{SUFFIX}"
             if path not in self._watches:
                 with contextlib.suppress(RingFormatError, OSError):
@@ -201,7 +203,7 @@ class Node:
         if path in self._watches:
             self._watches[path].close()
         self._unreadable.pop(path, None)
-        self._told_end.discard(path)
+        self._reported_end.discard(path)
         self._watches[path], self._inference[path] = watch, WaitInference()
 
     def _remove_superseded(self) -> None:
@@ -214,14 +216,14 @@ class Node:
                 path.unlink(missing_ok=True)
             self._let_go(path)
 
-    def _tell_end(self, path: Path, watch: RankWatch) -> None:
-        if watch.is_cut and path not in self._told_cut:
-            self._told_cut.add(path)
+    def _report_end(self, path: Path, watch: RankWatch) -> None:
+        if watch.is_cut and path not in self._reported_cut:
+            self._reported_cut.add(path)
             self._note(
                 watch.rank, watch.pid, f"the ring of rank {watch.rank} was cut short; what was read before is kept"
             )
-        if watch.ended_ns and path not in self._told_end:
-            self._told_end.add(path)
+        if watch.ended_ns and path not in self._reported_end:
+            self._reported_end.add(path)
             if watch.rank >= 0 and watch in self.watches():
                 text = OUT_OF_MEMORY if self._was_killed_for_memory(watch) else ""
                 event = Event("exit", watch.rank, watch.pid, watch.ended_ns, text, watch.exit_status)
@@ -232,30 +234,30 @@ class Node:
         killed = status >= 0 and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
         return killed and self._oom.rose_lately() and not watch.no_memory_kills()
 
-    def _tell_comms(self, watch: RankWatch) -> bool:
+    def _report_comms(self, watch: RankWatch) -> bool:
         """Put communicators into the outbox; False if one could not be read now."""
-        all_told = True
-        for comm in watch.look.comms:
+        all_reported = True
+        for comm in watch.snapshot.comms:
             if not self._outbox.knows(int(comm["comm_id"])):
                 try:
                     self._outbox.add_comm(watch.comm_info(comm))
                 except (RingFormatError, OSError):
-                    all_told = watch.is_cut
-        return all_told
+                    all_reported = watch.is_cut
+        return all_reported
 
-    def _tell_end_signals(self, signals: list[EndSignal]) -> None:
-        for told in signals:
-            if not told.target:
-                self._outbox.add_event(Event("signal", -1, 0, told.at_ns, told.name))
+    def _report_end_signals(self, signals: list[EndSignal]) -> None:
+        for reported in signals:
+            if not reported.target:
+                self._outbox.add_event(Event("signal", -1, 0, reported.at_ns, reported.name))
             for watch in self.watches():
-                if told.sender != watch.pid and told.target in (watch.pid, *watch.ancestors):
-                    self._outbox.add_event(Event("asked", watch.rank, watch.pid, told.at_ns, told.name))
+                if reported.sender != watch.pid and reported.target in (watch.pid, *watch.ancestors):
+                    self._outbox.add_event(Event("asked", watch.rank, watch.pid, reported.at_ns, reported.name))
 
-    def _tell_launched(self, watch: RankWatch) -> None:
+    def _report_launched(self, watch: RankWatch) -> None:
         """By which processes it was started: a rank that starts others also ends them."""
         key = watch.rank, watch.pid
-        if watch.ancestors and key not in self._told_launched:
-            self._told_launched.add(key)
+        if watch.ancestors and key not in self._reported_launched:
+            self._reported_launched.add(key)
             text = " ".join(map(str, watch.ancestors))
             self._outbox.add_event(Event("launched", watch.rank, watch.pid, watch.created_ns, text))
 
@@ -279,4 +281,4 @@ def preferred(one: RankWatch, other: RankWatch) -> RankWatch:
 
 
 def _none(watch: RankWatch) -> Rows:
-    return watch.look.waits[:0]
+    return watch.snapshot.waits[:0]

@@ -1,10 +1,11 @@
-"""What must not be lost between two looks: records, events and communicators, until the analyzer has them.
+"""What must not be lost between two snapshots: records, events and communicators, until the analyzer has them.
 
-States are made afresh for every batch, so losing one loses nothing. What is told once stays here, first unsent, then
-unanswered; it is bounded, the oldest go first, and every record that goes is counted for its rank.
+States are made afresh for every batch, so losing one loses nothing. What is reported once stays here, first unsent,
+then unanswered; it is bounded, the oldest go first, and every record that goes is counted for its rank.
 
 Records are many: eight ranks with a thousand operations a second each make 73 MiB in two minutes, and an agent may
-take 50. So what a look could not tell is put by, packed to a tenth. While every look is told nothing is packed.
+take 50. So what a snapshot could not say is put by, packed to a tenth. While every snapshot is reported nothing is
+packed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from whichrank.model.commands import Reply
-from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo, Event
+from whichrank.model.telemetry import RECORD_REPORTED, Batch, CommInfo, Event
 from whichrank.ring.reader import Rows
 from whichrank.wire.packed import pack, unpack
 from whichrank.wire.transport import FIRST_CREDIT
@@ -64,7 +65,7 @@ class Outbox:
         self._unpacked = b""  # the first of `_put_by`, once it was to be sent
         self._events: deque[Event] = deque()
         self._comms: dict[int, CommInfo] = {}
-        self._untold: dict[int, CommInfo] = {}
+        self._unreported: dict[int, CommInfo] = {}
         self._unanswered: OrderedDict[int, _Unanswered] = OrderedDict()
         self._sequence = 0
         self._credit = FIRST_CREDIT
@@ -79,24 +80,24 @@ class Outbox:
             self._put_oldest_by()
 
     def put_by(self) -> None:
-        """Pack what is unsent: it was not told now and may have to wait for long."""
+        """Pack what is unsent: it was not reported now and may have to wait for long."""
         while self._record_count >= PUT_BY_AT_ONCE:
             self._put_oldest_by()
 
     def add_event(self, event: Event) -> None:
-        """Something to be told once."""
+        """Something to be reported once."""
         self._events.append(event)
         if len(self._events) > MOST_EVENTS:
             self._events.popleft()
             self.dropped_events += 1
 
     def knows(self, comm_id: int) -> bool:
-        """Whether this communicator was told, or is about to be, with its members if they are known."""
+        """Whether this communicator was reported, or is about to be, with its members if they are known."""
         return comm_id in self._comms
 
     def add_comm(self, info: CommInfo) -> None:
         """A communicator that was seen for the first time."""
-        self._comms[info.comm_id] = self._untold[info.comm_id] = info
+        self._comms[info.comm_id] = self._unreported[info.comm_id] = info
 
     def may_send(self) -> bool:
         """Whether credit is left."""
@@ -107,19 +108,19 @@ class Outbox:
         return bool(self._put_by)
 
     def may_catch_up(self) -> bool:
-        """Whether records were put by and credit is left for more than the next look."""
+        """Whether records were put by and credit is left for more than the next snapshot."""
         return self.is_behind() and len(self._unanswered) < self._credit - 1
 
     def is_empty(self) -> bool:
-        """Nothing that is told once is unsent or unanswered."""
+        """Nothing that is reported once is unsent or unanswered."""
         return self.is_sent() and not self._unanswered
 
     def is_sent(self) -> bool:
-        """Nothing that is told once is unsent; answers may be outstanding."""
-        return not (self._put_by or self._records or self._events or self._untold)
+        """Nothing that is reported once is unsent; answers may be outstanding."""
+        return not (self._put_by or self._records or self._events or self._unreported)
 
     def fill(self, states: Batch) -> Batch:
-        """The states with the next sequence and as much of what is told once as a batch may hold.
+        """The states with the next sequence and as much of what is reported once as a batch may hold.
 
         It takes nothing out; call `sent` when the transport has taken the batch.
         """
@@ -127,7 +128,7 @@ class Outbox:
             states,
             sequence=self._sequence + 1,
             records=self._oldest_records(),
-            comm_info=list(self._untold.values()),
+            comm_info=list(self._unreported.values()),
             events=[self._events[i] for i in range(min(len(self._events), MOST_EVENTS_PER_BATCH))],
         )
 
@@ -137,10 +138,10 @@ class Outbox:
         if self._put_by:
             self._take_put_by()
         else:
-            self._take_records(len(batch.records) // RECORD_TOLD.itemsize)
+            self._take_records(len(batch.records) // RECORD_REPORTED.itemsize)
         for _ in batch.events:
             self._events.popleft()
-        self._untold.clear()
+        self._unreported.clear()
         once = msgspec.structs.replace(batch, **_NO_STATES)
         self._unanswered[batch.sequence] = _Unanswered(once, now_ns)
 
@@ -167,7 +168,7 @@ class Outbox:
         if answered := self._unanswered.get(reply.acknowledged):
             self.round_trip_ns = now_ns - answered.sent_ns
         done = [sequence for sequence in self._unanswered if sequence <= reply.acknowledged]
-        for sequence in reversed(done):  # what is told again goes in front
+        for sequence in reversed(done):  # what is reported again goes in front
             entry = self._unanswered.pop(sequence)
             if reply.resend and sequence < reply.acknowledged:
                 self._again(entry.batch)
@@ -176,7 +177,7 @@ class Outbox:
 
     def report_again(self) -> None:
         """Send all communicators again: what was sent before was not taken."""
-        self._untold.update(self._comms)
+        self._unreported.update(self._comms)
 
     def delay_bound_ns(self, now_ns: int) -> int:
         """Upper bound of how long a batch travels now; -1 before the first answer."""

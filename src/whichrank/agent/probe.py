@@ -2,7 +2,7 @@
 
 A connection to a port on which nobody listens is refused at once by the kernel at its other end: an echo that needs no
 server there and touches nothing of the job. Several go out at a time, each from a port of its own, so that they spread
-over the ways that the network has. An answer shows that there is a way, forth and back; none shows little by itself,
+over the paths that the network has. An answer shows that there is a way, forth and back; none shows little by itself,
 since firewalls swallow packets too: it counts beside the answers that others get.
 """
 
@@ -31,7 +31,7 @@ AGAIN_AFTER_S: Final = 1.5
 """A target is not asked more often."""
 _ANSWERS: Final = frozenset((0, errno.ECONNREFUSED))
 _NOT_SENT: Final = frozenset((errno.EADDRNOTAVAIL, errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM))
-"""This node has run out of something: that nobody answers says nothing of the way."""
+"""This node has run out of something: that nobody answers says nothing of the path."""
 
 
 class Prober:
@@ -75,7 +75,7 @@ def probe(targets: list[str]) -> list[Probe]:
         started_ns = time.monotonic_ns()
         for target in targets:
             for _ in range(FLOWS):
-                sent[target] += _knock(selector, target, answers[target])
+                sent[target] += _probe(selector, target, answers[target])
         deadline_s = started_ns / 1e9 + TIMEOUT_S
         while selector.get_map() and (left_s := deadline_s - time.monotonic()) > 0:
             for key, _ in selector.select(left_s):
@@ -91,24 +91,24 @@ def probe(targets: list[str]) -> list[Probe]:
     return [Probe(t, sent[t], len(took_ns), min(took_ns, default=-1)) for t, took_ns in answers.items()]
 
 
-def _knock(selector: selectors.BaseSelector, target: str, took_ns: list[int]) -> bool:
+def _probe(selector: selectors.BaseSelector, target: str, took_ns: list[int]) -> bool:
     """Knock once; whether that could be done."""
     family = socket.AF_INET6 if ":" in target else socket.AF_INET
     try:
-        knocking = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        probing = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     except OSError:
         return False
     begun_ns = time.monotonic_ns()
     try:
-        error = knocking.connect_ex((target, PORT))
+        error = probing.connect_ex((target, PORT))
     except OSError:  # an address of a device that is not here
         error = errno.EADDRNOTAVAIL
     if error == errno.EINPROGRESS:
-        selector.register(knocking, selectors.EVENT_WRITE, target)
+        selector.register(probing, selectors.EVENT_WRITE, target)
         return True
     if error in _ANSWERS:  # this node itself
         took_ns.append(time.monotonic_ns() - begun_ns)
-    knocking.close()
+    probing.close()
     return error not in _NOT_SENT
 
 

@@ -61,7 +61,7 @@ _CHANNELS: Final = (
 )
 
 
-class ProcessLook(NamedTuple):
+class ProcessSnapshot(NamedTuple):
     """One reading of /proc/PID/stat."""
 
     state: ProcessState
@@ -76,7 +76,7 @@ class ProcessLook(NamedTuple):
     """Where its main thread ran last; -1 unknown."""
 
 
-class IoLook(NamedTuple):
+class IoSnapshot(NamedTuple):
     """What a process read and wrote; 0 if it cannot be known."""
 
     written_bytes: int
@@ -86,7 +86,7 @@ class IoLook(NamedTuple):
     """From storage."""
 
 
-class ThreadLook(NamedTuple):
+class ThreadSnapshot(NamedTuple):
     """What one thread does now."""
 
     state: ProcessState
@@ -96,16 +96,16 @@ class ThreadLook(NamedTuple):
 
 
 _UNKNOWN: Final = ProcessState.UNKNOWN
-GONE: Final = ProcessLook(ProcessState.GONE, 0, 0, 0, -1)
+GONE: Final = ProcessSnapshot(ProcessState.GONE, 0, 0, 0, -1)
 
 
-def look_at_process(pid: int) -> ProcessLook:
+def read_process(pid: int) -> ProcessSnapshot:
     """State, age and CPU time of a process; `GONE` if there is none of this pid."""
-    return _process_look(_fields(read(f"/proc/{pid}/stat")))
+    return _process_snapshot(_fields(read(f"/proc/{pid}/stat")))
 
 
 class ProcessStat:
-    """/proc/PID/stat held open: half the cost of a look, and never another process that has got the pid since."""
+    """/proc/PID/stat held open: half the cost of a snapshot, and never another process that has got the pid since."""
 
     def __init__(self, pid: int) -> None:
         try:
@@ -113,24 +113,24 @@ class ProcessStat:
         except OSError:
             self._fd = -1
 
-    def look(self) -> ProcessLook:
-        """As `look_at_process`."""
+    def snapshot(self) -> ProcessSnapshot:
+        """As `read_process`."""
         try:
-            return _process_look(_fields(os.pread(self._fd, _READ_BYTES, 0))) if self._fd >= 0 else GONE
+            return _process_snapshot(_fields(os.pread(self._fd, _READ_BYTES, 0))) if self._fd >= 0 else GONE
         except OSError:
             return GONE
 
     def close(self) -> None:
-        """Close it; every look says `GONE` then."""
+        """Close it; every snapshot says `GONE` then."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
-def _process_look(fields: list[bytes]) -> ProcessLook:
+def _process_snapshot(fields: list[bytes]) -> ProcessSnapshot:
     if len(fields) < 20:
         return GONE
-    return ProcessLook(
+    return ProcessSnapshot(
         _STATES.get(fields[0], _UNKNOWN),
         int(fields[19]),
         (int(fields[11]) + int(fields[12])) * TICK_NS,
@@ -153,7 +153,7 @@ def ancestors_of(pid: int) -> list[int]:
     return found
 
 
-def look_at_thread(pid: int, tid: int) -> ThreadLook:
+def read_thread(pid: int, tid: int) -> ThreadSnapshot:
     """State, wait channel and CPU time of a thread; UNKNOWN if it is gone."""
     task = f"/proc/{pid}/task/{tid}"
     fields = _fields(read(task + "/stat"))
@@ -161,7 +161,7 @@ def look_at_thread(pid: int, tid: int) -> ThreadLook:
     ran = read(task + "/schedstat").split()
     ticks = int(fields[11]) + int(fields[12]) if len(fields) > 12 else None
     cpu_ns = int(ran[0]) if ran else -1 if ticks is None else ticks * TICK_NS
-    return ThreadLook(state, wait_channel(pid, tid, state), cpu_ns)
+    return ThreadSnapshot(state, wait_channel(pid, tid, state), cpu_ns)
 
 
 def wait_channel(pid: int, tid: int, state: ProcessState) -> WaitChannel:
@@ -180,10 +180,10 @@ def wait_channel(pid: int, tid: int, state: ProcessState) -> WaitChannel:
     return WaitChannel.DISK if state == ProcessState.DISK else WaitChannel.OTHER
 
 
-def io_of(pid: int) -> IoLook:
+def io_of(pid: int) -> IoSnapshot:
     """From /proc/PID/io."""
     found = dict(line.split(b": ") for line in read(f"/proc/{pid}/io").splitlines() if b": " in line)
-    return IoLook(int(found.get(b"wchar", 0)), int(found.get(b"read_bytes", 0)))
+    return IoSnapshot(int(found.get(b"wchar", 0)), int(found.get(b"read_bytes", 0)))
 
 
 def living_children(pid: int) -> list[int]:
@@ -217,8 +217,12 @@ def _kept_status(pidfd: int) -> int:
 
 def cpu_of(pids: Iterable[int]) -> dict[int, int]:
     """CPU time in ns of each of the processes and the children that it waited for, by pid."""
-    looks = ((pid, look_at_process(pid)) for pid in pids)
-    return {pid: look.cpu_ns + look.children_cpu_ns for pid, look in looks if look.state != ProcessState.GONE}
+    polls = ((pid, read_process(pid)) for pid in pids)
+    return {
+        pid: snapshot.cpu_ns + snapshot.children_cpu_ns
+        for pid, snapshot in polls
+        if snapshot.state != ProcessState.GONE
+    }
 
 
 def read(path: str) -> bytes:

@@ -25,7 +25,7 @@ LONGEST_S: Final = 30.0
 MOST_AT_ONCE: Final = 8
 """Ranks; more are not sampled."""
 MOST_STACKS: Final = 24
-"""Told of one rank, those that were seen most."""
+"""Reported of one rank, those that were seen most."""
 
 
 class Profiler:

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.agent.processes import (
-    IoLook,
-    ProcessLook,
+    IoSnapshot,
+    ProcessSnapshot,
     ProcessStat,
     ancestors_of,
     cpu_of,
     io_of,
     living_children,
-    look_at_thread,
+    read_thread,
     reaped_status,
     wait_channel,
 )
@@ -32,7 +32,7 @@ from whichrank.agent.usage import NO_USAGE, Host, UsageWatch
 from whichrank.errors import RingFormatError
 from whichrank.model.rows import RECORD, SPLITS_ROW
 from whichrank.model.telemetry import CommInfo, ProcessState, WaitChannel
-from whichrank.ring.reader import RingLook, RingReader, Rows, Scratch
+from whichrank.ring.reader import RingReader, RingSnapshot, Rows, Scratch
 
 BUSY_WINDOW_NS: Final = 1_000_000_000
 USAGE_EVERY_NS: Final = 2_000_000_000
@@ -50,9 +50,9 @@ class RankWatch:
     Attributes:
         pid: Its process.
         has_ring: It has one; else it is known by its process alone.
-        look: The latest look at the ring.
+        snapshot: The latest look at the ring.
         rank: Its global rank, -1 before it is known.
-        comms_changed: Communicators came or went since they were told.
+        comms_changed: Communicators came or went since they were reported.
         ancestors: The pids of its parent, the parent of that and so on, as they were when it was seen first.
         process: The latest look at the process.
         pidfd: Readable once the process has ended; -1 when it has, or where the kernel has none.
@@ -71,11 +71,11 @@ class RankWatch:
         self.reader = no_ring or RingReader(path, scratch)
         self.has_ring = no_ring is None
         try:
-            self.look: RingLook = self.reader.look()
+            self.snapshot: RingSnapshot = self.reader.snapshot()
         except BaseException:
             self.reader.close()
             raise
-        header = self.look.header[0]
+        header = self.snapshot.header[0]
         self.path = path
         self.pid = int(header["pid"])
         self.start_ticks = int(header["pid_start_ticks"])
@@ -83,7 +83,7 @@ class RankWatch:
         self.restart_count = int(header["restart_count"])
         self._stat = ProcessStat(self.pid)
         self.pidfd = self._open_pidfd()  # first of all: it may end at any moment
-        self.process: ProcessLook = self._stat.look()
+        self.process: ProcessSnapshot = self._stat.snapshot()
         self.ancestors = ancestors_of(self.pid) if self.process.start_ticks == self.start_ticks else []
         self.main_channel = WaitChannel.UNKNOWN
         self.ended_ns = 0
@@ -93,20 +93,20 @@ class RankWatch:
         self.usage = NO_USAGE
         self.usage_ns = 0
         self._usage_watch = UsageWatch(self.pid, host)
-        self.io = IoLook(0, 0)
+        self.io = IoSnapshot(0, 0)
         self.children_cpu_ns = 0
         self._comm_ids = np.zeros((256, 256), np.uint64)
         self._busy_sample: tuple[int, int, dict[int, int], int] | None = None
         self._comm_versions = b""
         self.rank = -1
         self.comms_changed = True
-        self._splits_seen = self._splits_told = self._splits_sending = 0
-        self._note_look()
+        self._splits_seen = self._splits_reported = self._splits_sending = 0
+        self._note_snapshot()
 
     @property
     def has_communicators(self) -> bool:
         """Whether it ever made a process group, as a helper process that inherited RANK does not."""
-        return bool(self.look.header["init_ns"][0])
+        return bool(self.snapshot.header["init_ns"][0])
 
     def refresh(self, *, deep: bool) -> None:
         """Look again at process and ring; `deep` also at its children and at where the thread that trains sleeps."""
@@ -114,7 +114,7 @@ class RankWatch:
             if self.process.state == ProcessState.ZOMBIE:
                 self._bury()
             return
-        self.process = self._stat.look()
+        self.process = self._stat.snapshot()
         if self._is_over():
             self._note_end()
         else:
@@ -124,17 +124,17 @@ class RankWatch:
             self._sample_usage()
         self._read()
         if deep and not self.ended_ns:
-            forget_ended_threads(self.pid, self.look)
+            forget_ended_threads(self.pid, self.snapshot)
 
     def note_end_if_over(self) -> None:
         """Look at the process only: its exit code is readable for a moment."""
-        now = self._stat.look()
+        now = self._stat.snapshot()
         if now.state in (ProcessState.ZOMBIE, ProcessState.GONE):
             self.refresh(deep=False)
 
     def subject(self) -> Subject:
-        """The rank with the thread of it that trains, as of the latest look."""
-        return Subject(self.rank, self.pid, training_thread(self.pid, self.look, self.reader.step_tid()))
+        """The rank with the thread of it that trains, as of the latest snapshot."""
+        return Subject(self.rank, self.pid, training_thread(self.pid, self.snapshot, self.reader.step_tid()))
 
     def no_memory_kills(self) -> bool:
         """Whether its memory cgroup says that the kernel has killed none of its members."""
@@ -154,9 +154,9 @@ class RankWatch:
 
         Only of a rank that has ended or, if it is looked at closely, begins no more of them: they are many.
         """
-        head, before, self._splits_seen = self.look.splits_head, self._splits_seen, self.look.splits_head
-        self._splits_sending = self._splits_told
-        if head == self._splits_told or not (self.ended_ns or (closely and head == before)) or self.is_cut:
+        head, before, self._splits_seen = self.snapshot.splits_head, self._splits_seen, self.snapshot.splits_head
+        self._splits_sending = self._splits_reported
+        if head == self._splits_reported or not (self.ended_ns or (closely and head == before)) or self.is_cut:
             return _NO_SPLITS
         try:
             rows = self.reader.splits()
@@ -166,16 +166,16 @@ class RankWatch:
         self._splits_sending = head
         return rows
 
-    def note_told(self) -> None:
+    def note_reported(self) -> None:
         """The analyzer was sent what `splits` returned last."""
-        self._splits_told = self._splits_sending
+        self._splits_reported = self._splits_sending
 
-    def tell_again(self) -> None:
-        """The analyzer knows nothing of what was told."""
-        self._splits_told = 0
+    def report_again(self) -> None:
+        """The analyzer knows nothing of what was reported."""
+        self._splits_reported = 0
 
     def comm_ids(self, slots: NDArray[np.uint16], epochs: NDArray[np.uint8]) -> NDArray[np.uint64]:
-        """Communicators by slot and epoch, 0 where they came and went between two looks."""
+        """Communicators by slot and epoch, 0 where they came and went between two snapshots."""
         ids: NDArray[np.uint64] = self._comm_ids[np.minimum(slots, 255), epochs]
         return ids
 
@@ -207,15 +207,15 @@ class RankWatch:
         if self.is_cut:
             return
         try:
-            self.look = self.reader.look()
+            self.snapshot = self.reader.snapshot()
         except (RingFormatError, OSError):
             self.is_cut = True
             return
-        self._note_look()
+        self._note_snapshot()
 
-    def _note_look(self) -> None:
-        self.rank = int(self.look.header["rank"][0])
-        comms, slots = self.look.comms, self.look.comm_slots
+    def _note_snapshot(self) -> None:
+        self.rank = int(self.snapshot.header["rank"][0])
+        comms, slots = self.snapshot.comms, self.snapshot.comm_slots
         versions = comms["version"].tobytes()
         if versions != self._comm_versions:
             self.comms_changed = True
@@ -223,13 +223,13 @@ class RankWatch:
             self._comm_ids[slots, comms["epoch"] & 0xFF] = comms["comm_id"]
 
     def _open_pidfd(self) -> int:
-        if self._stat.look().start_ticks != self.start_ticks:
+        if self._stat.snapshot().start_ticks != self.start_ticks:
             return -1  # another process has got the pid
         try:
             fd = os.pidfd_open(self.pid)
         except (OSError, AttributeError):
             return -1
-        now = self._stat.look()
+        now = self._stat.snapshot()
         if now.start_ticks == self.start_ticks or now.state == ProcessState.GONE:  # it may just have been reaped
             return fd
         os.close(fd)
@@ -240,12 +240,12 @@ class RankWatch:
         tid = self.subject().tid
         if tid in (0, self.pid):
             return wait_channel(self.pid, self.pid, state)
-        return look_at_thread(self.pid, tid).channel
+        return read_thread(self.pid, tid).channel
 
     def _is_over(self) -> bool:
-        look = self.process
-        is_other = self.start_ticks != 0 and look.start_ticks != self.start_ticks
-        return look.state in _OVER or is_other
+        snapshot = self.process
+        is_other = self.start_ticks != 0 and snapshot.start_ticks != self.start_ticks
+        return snapshot.state in _OVER or is_other
 
     def _note_end(self) -> None:
         self.ended_ns = time.monotonic_ns()
@@ -263,7 +263,7 @@ class RankWatch:
 
     def _bury(self) -> None:
         """A zombie stays one until it is reaped; then the pid may be another's."""
-        if self._stat.look().state != ProcessState.ZOMBIE:
+        if self._stat.snapshot().state != ProcessState.ZOMBIE:
             self.process = self.process._replace(state=ProcessState.GONE)
             self._stat.close()
 
@@ -274,7 +274,7 @@ class RankWatch:
             self.usage, self.usage_ns = self._usage_watch.sample(self.process, self.io, tid), now_ns
 
     def _sample_busy(self, deep: bool) -> None:
-        """Over a window of a second, so that the rate of looks does not matter. Children are looked at on suspicion."""
+        """Over a second, so that the rate of snapshots does not matter. Children are read on suspicion only."""
         now_ns = time.monotonic_ns()
         sample = self._busy_sample
         if sample and now_ns - sample[0] < BUSY_WINDOW_NS:

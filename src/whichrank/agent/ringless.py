@@ -1,9 +1,9 @@
 """Ranks of a job that have no ring: a server that never imports torch, a rank that is stopped before it does.
 
 A process belongs to the job if it has its folder in the environment (`WHICHRANK_DIR`), and it is a rank if a launcher
-has told it so (`RANK`, `LOCAL_RANK`, `WORLD_SIZE`). All processes of this user are looked through for that, which costs
-milliseconds, so it is done only while ranks of this node are missing. Every job starts that way: a process is taken
-for a rank without a ring only once it is stopped, or has had none for long.
+has reported it so (`RANK`, `LOCAL_RANK`, `WORLD_SIZE`). All processes of this user are looked through for that, which
+costs milliseconds, so it is done only while ranks of this node are missing. Every job starts that way: a process is
+taken for a rank without a ring only once it is stopped, or has had none for long.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from whichrank.agent.processes import look_at_process
+from whichrank.agent.processes import read_process
 from whichrank.model.rows import COMM, CONNECTION, HEADER, INFLIGHT_ROW, PAIR, RECORD, SPLITS_ROW, WAIT
 from whichrank.model.telemetry import ProcessState
 from whichrank.ring.layout import MAGIC, VERSION
-from whichrank.ring.tables import RingLook, Rows
+from whichrank.ring.tables import RingSnapshot, Rows
 
 EVERY_NS: Final = 1_000_000_000
 SELDOM_NS: Final = 30_000_000_000
@@ -36,7 +36,7 @@ _MOST_BYTES: Final = 1 << 18
 
 
 class Found(NamedTuple):
-    """A process that a launcher has told that it is a rank."""
+    """A process that a launcher has reported that it is a rank."""
 
     rank: int
     pid: int
@@ -68,12 +68,12 @@ class NoRing:
         header["created_monotonic_ns"] = found.start_ticks * 1_000_000_000 // _TICKS_PER_S
         self._header = header
 
-    def look(self) -> RingLook:
+    def snapshot(self) -> RingSnapshot:
         """An empty ring."""
         nowhere = np.empty(0, np.intp)
         comms, inflight = np.empty(0, COMM), np.empty(0, INFLIGHT_ROW)
         waits, pairs = np.empty(0, WAIT), np.empty(0, PAIR)
-        return RingLook(time.monotonic_ns(), self._header.copy(), comms, nowhere, inflight, nowhere, waits, pairs)
+        return RingSnapshot(time.monotonic_ns(), self._header.copy(), comms, nowhere, inflight, nowhere, waits, pairs)
 
     def records(self, limit: int = 0) -> Rows:
         """None."""
@@ -119,7 +119,7 @@ class Ringless:
         self._started_ns = time.monotonic_ns()
         self._next_ns = 0
 
-    def look(self, here: Collection[int], expected: int) -> list[Found]:
+    def snapshot(self, here: Collection[int], expected: int) -> list[Found]:
         """Ranks without a ring, one process each; nothing where none can be missing, or when it is too soon.
 
         Args:
@@ -128,7 +128,7 @@ class Ringless:
         """
         now_ns = time.monotonic_ns()
         if now_ns < self._next_ns or (here and expected <= len(here)):
-            return []  # a launcher that says nothing of its ranks has not told them theirs either
+            return []  # a launcher that says nothing of its ranks has not reported them theirs either
         self._next_ns = now_ns + (EVERY_NS if now_ns - self._started_ns < FIRST_NS else SELDOM_NS)
         best: dict[int, Found] = {}
         for found in self._ranks():
@@ -144,7 +144,7 @@ class Ringless:
             if environ.get("WHICHRANK_DIR") != self._folder or environ.get("WHICHRANK_DISABLE") == "1":
                 continue
             is_rank = all(environ.get(key, "").isdigit() for key in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
-            process = look_at_process(int(name))
+            process = read_process(int(name))
             lives = process.state not in (ProcessState.GONE, ProcessState.ZOMBIE)
             if is_rank and lives and _HELPER not in environ:
                 yield Found(int(environ["RANK"]), int(name), process.start_ticks, environ)
@@ -158,7 +158,7 @@ def _is_better(one: Found, other: Found) -> bool:
 
 def _has_none_for_good(found: Found) -> bool:
     age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - found.start_ticks * 1_000_000_000 // _TICKS_PER_S
-    return age_ns >= LONG_NS or look_at_process(found.pid).state == ProcessState.STOPPED
+    return age_ns >= LONG_NS or read_process(found.pid).state == ProcessState.STOPPED
 
 
 def _is_python(pid: int) -> bool:

@@ -15,12 +15,12 @@ from whichrank.model.kinds import Kind
 from whichrank.model.rows import COMM, HEADER, INFLIGHT_ROW, PAIR, SPLITS_ROW, WAIT
 from whichrank.model.telemetry import (
     COMM_ROW,
-    INFLIGHT_TOLD,
+    INFLIGHT_REPORTED,
     PAIR_ROW,
     RANK_ROW,
-    RECORD_TOLD,
-    SPLITS_TOLD,
-    WAIT_TOLD,
+    RECORD_REPORTED,
+    SPLITS_REPORTED,
+    WAIT_REPORTED,
     ProcessState,
 )
 from whichrank.ring.reader import Rows
@@ -53,7 +53,7 @@ class StateColumns(NamedTuple):
     splits: bytes
 
 
-def tell(
+def report(
     watches: Sequence[RankWatch],
     inferred: Sequence[Rows],
     lost_records: Sequence[int],
@@ -84,7 +84,7 @@ def tell(
 
 def rank_rows(watches: Sequence[RankWatch], lost_records: Sequence[int]) -> Rows:
     """Rows of RANK_ROW."""
-    headers = _joined([watch.look.header for watch in watches], HEADER)
+    headers = _joined([watch.snapshot.header for watch in watches], HEADER)
     rows = np.zeros(len(watches), RANK_ROW)
     rows["rank"] = [watch.rank for watch in watches]
     for name in _FROM_HEADER:
@@ -95,7 +95,7 @@ def rank_rows(watches: Sequence[RankWatch], lost_records: Sequence[int]) -> Rows
     rows["dropped_rows"] = sum(headers[name] for name in _DROPPED)
     rows["sensor"] = headers["sensor"]["state"]
     rows["lost_records"] = lost_records
-    rows["read_ns"] = [watch.look.read_ns for watch in watches]
+    rows["read_ns"] = [watch.snapshot.read_ns for watch in watches]
     rows["state"] = [watch.process.state for watch in watches]
     rows["main_wait_channel"] = [watch.main_channel for watch in watches]
     rows["busy"] = [watch.busy for watch in watches]
@@ -113,11 +113,11 @@ def rank_rows(watches: Sequence[RankWatch], lost_records: Sequence[int]) -> Rows
 
 def comm_rows(watches: Sequence[RankWatch]) -> Rows:
     """Rows of COMM_ROW."""
-    sizes = [watch.look.comms.size for watch in watches]
-    comms = _joined([watch.look.comms for watch in watches], COMM)
+    sizes = [watch.snapshot.comms.size for watch in watches]
+    comms = _joined([watch.snapshot.comms for watch in watches], COMM)
     rows = np.zeros(len(comms), COMM_ROW)
     rows["rank"] = _ranks(watches, sizes)
-    rows["slot"] = np.concatenate([watch.look.comm_slots for watch in watches])
+    rows["slot"] = np.concatenate([watch.snapshot.comm_slots for watch in watches])
     for name in ("group_rank", "comm_id", "epoch", "state", "last_tid", "issued", "done", "completed", "failed"):
         rows[name] = comms[name]
     for name in ("last_issue_ns", "last_done_ns", "timeout_ms", "last_kind"):
@@ -127,19 +127,19 @@ def comm_rows(watches: Sequence[RankWatch]) -> Rows:
 
 def pair_rows(watches: Sequence[RankWatch]) -> Rows:
     """Rows of PAIR_ROW."""
-    pairs = _joined([watch.look.pairs for watch in watches], PAIR)
+    pairs = _joined([watch.snapshot.pairs for watch in watches], PAIR)
     rows = np.zeros(len(pairs), PAIR_ROW)
-    rows["rank"] = _ranks(watches, [watch.look.pairs.size for watch in watches])
+    rows["rank"] = _ranks(watches, [watch.snapshot.pairs.size for watch in watches])
     for name in ("peer", "issued", "done", "completed", "tag", "last_tid", "kind"):
         rows[name] = pairs[name]
-    rows["comm_id"] = _comms(watches, [watch.look.pairs for watch in watches])
+    rows["comm_id"] = _comms(watches, [watch.snapshot.pairs for watch in watches])
     return rows
 
 
 def inflight_rows(watches: Sequence[RankWatch]) -> Rows:
     """Rows of INFLIGHT_TOLD."""
-    tables = [watch.look.inflight for watch in watches]
-    rows = _around(_joined(tables, INFLIGHT_ROW), INFLIGHT_TOLD)
+    tables = [watch.snapshot.inflight for watch in watches]
+    rows = _around(_joined(tables, INFLIGHT_ROW), INFLIGHT_REPORTED)
     rows["rank"] = _ranks(watches, [table.size for table in tables])
     rows["comm"] = _comms(watches, tables)
     return rows
@@ -147,8 +147,8 @@ def inflight_rows(watches: Sequence[RankWatch]) -> Rows:
 
 def wait_rows(watches: Sequence[RankWatch], inferred: Sequence[Rows]) -> Rows:
     """Rows of WAIT_TOLD: first all that sensors marked, then what was inferred."""
-    marked = [watch.look.waits for watch in watches]
-    rows = _around(_joined([*marked, *inferred], WAIT), WAIT_TOLD)
+    marked = [watch.snapshot.waits for watch in watches]
+    rows = _around(_joined([*marked, *inferred], WAIT), WAIT_REPORTED)
     sizes = [table.size for table in marked]
     rows["rank"] = _ranks([*watches, *watches], [*sizes, *(table.size for table in inferred)])
     rows["comm"] = _comms([*watches, *watches], [*marked, *inferred])
@@ -159,14 +159,14 @@ def wait_rows(watches: Sequence[RankWatch], inferred: Sequence[Rows]) -> Rows:
 
 def splits_rows(watches: Sequence[RankWatch], splits: Sequence[Rows]) -> Rows:
     """Rows of SPLITS_TOLD."""
-    rows = _around(_joined(splits, SPLITS_ROW), SPLITS_TOLD)
+    rows = _around(_joined(splits, SPLITS_ROW), SPLITS_REPORTED)
     rows["rank"] = _ranks(watches, [table.size for table in splits])
     return rows
 
 
 def record_rows(watch: RankWatch, records: Rows) -> Rows:
     """Rows of RECORD_TOLD."""
-    rows = _around(records, RECORD_TOLD)
+    rows = _around(records, RECORD_REPORTED)
     rows["rank"] = watch.rank
     rows["comm"] = watch.comm_ids(records["comm_slot"], records["epoch"])
     rows["comm"][records["kind"] == Kind.STEP] = 0
@@ -179,14 +179,14 @@ def oldest_wait_ns(watches: Sequence[RankWatch], inferred: Sequence[Rows]) -> in
     for watch, guessed in zip(watches, inferred, strict=True):
         if watch.ended_ns:
             continue
-        for waits in (watch.look.waits, guessed):
+        for waits in (watch.snapshot.waits, guessed):
             if waits.size:
-                oldest = max(oldest, watch.look.read_ns - int(waits["since_ns"].min()))
+                oldest = max(oldest, watch.snapshot.read_ns - int(waits["since_ns"].min()))
     return oldest
 
 
 def is_irregular(watch: RankWatch) -> bool:
-    """Stopped, dead or dying: worth more looks."""
+    """Stopped, dead or dying: worth more snapshots."""
     return watch.process.state in _IRREGULAR
 
 
@@ -210,6 +210,6 @@ def _ranks(watches: Sequence[RankWatch], sizes: Sequence[int]) -> np.ndarray:
 
 
 def _comms(watches: Sequence[RankWatch], tables: Sequence[Rows]) -> np.ndarray:
-    told = [(watch, table) for watch, table in zip(watches, tables, strict=True) if table.size]
-    ids = [watch.comm_ids(table["comm_slot"], table["epoch"]) for watch, table in told]
+    reported = [(watch, table) for watch, table in zip(watches, tables, strict=True) if table.size]
+    ids = [watch.comm_ids(table["comm_slot"], table["epoch"]) for watch, table in reported]
     return np.concatenate(ids) if ids else np.empty(0, np.uint64)

@@ -23,7 +23,7 @@ import msgspec
 
 from whichrank.agent import py_spy
 from whichrank.agent.blocked import Family, source_of
-from whichrank.agent.processes import look_at_process, look_at_thread
+from whichrank.agent.processes import read_process, read_thread
 from whichrank.agent.threads import Subject
 from whichrank.errors import WhichrankError
 from whichrank.model.telemetry import Event, ProcessState, Source, Stack, WaitChannel
@@ -32,12 +32,12 @@ AGAIN_AFTER_S: Final = 0.8
 """The same rank is not read more often: the analyzer asks until it has heard."""
 MOST_FRAMES: Final = 200
 MOST_THREADS: Final = 128
-HOLD_LOOKS: Final = ((0.5, 5), (1.5, 12))
-"""How long to look, in s, and how many samples must find the GIL held: under half of what the look can give, since on a
-busy machine py-spy comes late to some. The second look is for where the first found too few."""
+HOLD_SAMPLES: Final = ((0.5, 5), (1.5, 12))
+"""How long to look, in s, and how many samples must find the GIL held: under half of what the snapshot can give, since
+on a busy machine py-spy comes late to some. The second snapshot is for where the first found too few."""
 HOLD_SAMPLES_PER_S: Final = 20
 HOLD_MOST_CPU: Final = 0.1
-"""Share of the look that a thread may run and still be one that sleeps."""
+"""Share of the snapshot that a thread may run and still be one that sleeps."""
 _WAITS_FOR_OTHERS: Final = (WaitChannel.IO, WaitChannel.OTHER, WaitChannel.UNKNOWN)
 """Where a thread may wait for another process. UNKNOWN: some kernels hide the place."""
 
@@ -83,27 +83,27 @@ def read_stacks(pid: int, timeout_s: float = py_spy.TIMEOUT_S, *, trains: int = 
 
 
 def sleeping_holder(pid: int) -> int | None:
-    """The thread that held the GIL asleep for half a second, by its tid; None if there is none or it cannot be told."""
-    for look_s, least in HOLD_LOOKS:
-        tid, samples = _holder_for(pid, look_s)
+    """The thread that held the GIL asleep for half a second, by its tid; None if there is none or it is not known."""
+    for poll_s, least in HOLD_SAMPLES:
+        tid, samples = _holder_for(pid, poll_s)
         if tid is None or samples >= least:
             return tid
     return None
 
 
-def _holder_for(pid: int, look_s: float) -> tuple[int | None, int]:
+def _holder_for(pid: int, poll_s: float) -> tuple[int | None, int]:
     """The thread that held the GIL asleep in all samples that found it held, and how many these are."""
-    # Right after a look that paused it, one that sleeps may still be about to go on sleeping.
-    if look_at_process(pid).state not in (ProcessState.SLEEPING, ProcessState.RUNNING):
+    # Right after a snapshot that paused it, one that sleeps may still be about to go on sleeping.
+    if read_process(pid).state not in (ProcessState.SLEEPING, ProcessState.RUNNING):
         return None, 0
     before, started_ns = _cpu_by_thread(pid), time.monotonic_ns()
     counts: Counter[int] = Counter()
-    for tid, _, count in py_spy.samples(pid, look_s, HOLD_SAMPLES_PER_S, "--gil"):
+    for tid, _, count in py_spy.samples(pid, poll_s, HOLD_SAMPLES_PER_S, "--gil"):
         counts[tid] += count
     if len(counts) != 1:
         return None, 0
     tid, samples = counts.popitem()
-    after = look_at_thread(pid, tid)
+    after = read_thread(pid, tid)
     ran_ns = after.cpu_ns - before.get(tid, 0)
     asleep = after.state == ProcessState.SLEEPING and tid in before
     idle = ran_ns <= HOLD_MOST_CPU * (time.monotonic_ns() - started_ns)
@@ -115,7 +115,7 @@ def _dump(pid: int, timeout_s: float) -> list[_Thread]:
     if program is None:
         raise StacksRefusedError("py-spy is not installed", mend="pip install py-spy")
     command = [program, "dump", "--pid", str(pid), "--json"]
-    if look_at_process(pid).state in (ProcessState.STOPPED, ProcessState.TRACED):
+    if read_process(pid).state in (ProcessState.STOPPED, ProcessState.TRACED):
         command.append("--nonblocking")
     try:
         done = subprocess.run(
@@ -142,7 +142,7 @@ class _Now(NamedTuple):
     @classmethod
     def of(cls, pid: int, trains: int, ranks: Mapping[int, int]) -> _Now:
         """As it is now; `ranks` says which processes are ranks, and where it is empty sources are not looked for."""
-        channels = {tid: look_at_thread(pid, tid).channel for tid in _threads(pid)}
+        channels = {tid: read_thread(pid, tid).channel for tid in _threads(pid)}
         family = Family(ranks) if ranks else None
         waiting = [tid for tid, channel in channels.items() if channel in _WAITS_FOR_OTHERS] if family else []
         sources = {tid: source for tid in waiting if family and (source := source_of(pid, tid, family))}
@@ -181,12 +181,12 @@ def _threads(pid: int) -> list[int]:
 
 
 def _cpu_by_thread(pid: int) -> dict[int, int]:
-    """CPU time in ns of the threads that can be told, by tid."""
-    return {tid: look.cpu_ns for tid in _threads(pid) if (look := look_at_thread(pid, tid)).cpu_ns >= 0}
+    """CPU time in ns of the threads that can be reported, by tid."""
+    return {tid: snapshot.cpu_ns for tid in _threads(pid) if (snapshot := read_thread(pid, tid)).cpu_ns >= 0}
 
 
 def _refusal(pid: int, said: str) -> StacksRefusedError:
-    if look_at_process(pid).state in (ProcessState.GONE, ProcessState.ZOMBIE):
+    if read_process(pid).state in (ProcessState.GONE, ProcessState.ZOMBIE):
         return StacksRefusedError(f"process {pid} has ended, so it has no stack")
     lines = said.strip().splitlines() or ["no message"]
     if any("ermission" in line or "not permitted" in line for line in lines):
@@ -208,7 +208,7 @@ def drained(events: SimpleQueue[Event]) -> list[Event]:
 
 
 class StackReader:
-    """Reads stacks in a thread of its own, one process after the other, so that the looks go on."""
+    """Reads stacks in a thread of its own, one process after the other, so that the snapshots go on."""
 
     def __init__(self) -> None:
         self._wanted: SimpleQueue[tuple[Subject, Mapping[int, int]] | None] = SimpleQueue()
@@ -246,23 +246,23 @@ class StackReader:
             at_ns = time.monotonic_ns()
             try:
                 now = _Now.of(pid, trains, ranks)
-                self._tell(rank, at_ns, now, _dump(pid, py_spy.TIMEOUT_S))
+                self._report(rank, at_ns, now, _dump(pid, py_spy.TIMEOUT_S))
             except StacksRefusedError as error:
                 said = f"{error.what}; {error.mend}" if error.mend else error.what
                 self._events.put(Event("stacks", rank, pid, at_ns, text=said))
 
-    def _tell(self, rank: int, at_ns: int, now: _Now, threads: list[_Thread]) -> None:
-        """At once what is known; once more if the longer look finds that somebody sleeps with the GIL."""
+    def _report(self, rank: int, at_ns: int, now: _Now, threads: list[_Thread]) -> None:
+        """At once what is known; once more if the longer snapshot finds that somebody sleeps with the GIL."""
         pid = now.pid
         owners = [thread for thread in threads if thread.owns_gil]
         if not any(not owner.active for owner in owners):
             self._events.put(Event("stacks", rank, pid, at_ns, stacks=_stacks(threads, now, None)))
-        if any(owner.active for owner in owners) or not self._is_worth_a_longer_look(owners):
+        if any(owner.active for owner in owners) or not self._is_worth_more_samples(owners):
             return
         holder = sleeping_holder(pid)
         if holder is not None or owners:
             self._events.put(Event("stacks", rank, pid, at_ns, stacks=_stacks(threads, now, holder)))
 
-    def _is_worth_a_longer_look(self, owners: list[_Thread]) -> bool:
+    def _is_worth_more_samples(self, owners: list[_Thread]) -> bool:
         """Where py-spy saw no owner, only if nobody else's stacks wait for it."""
         return bool(owners) or self._wanted.empty()

@@ -1,7 +1,7 @@
 """The kernel's own view of a job's TCP connections: what is unsent, unacknowledged, retransmitted (the `tcp` sensor).
 
 Read from outside with sock_diag (man 7 sock_diag), as `ss -tin` does; no rank needs a preload for it. A socket belongs
-to the rank that has its inode among its open files. Everything is told as rows of TCP_ROW.
+to the rank that has its inode among its open files. Everything is reported as rows of TCP_ROW.
 
 The kernel's answer is cut into rows here and not by a netlink library: those make an object of every field, at six
 times the cost (docs/explain/dependencies.md).
@@ -31,12 +31,12 @@ CLOSELY_EVERY_NS: Final = 500_000_000
 """While something is suspected, and when groups were made, since connections are made then; later less and less."""
 _ABOUT: Final = 0.9
 """Looks of an agent come twice a second at most as well: one that comes a little sooner counts."""
-TOLD: Final = 3
-"""How often each look is told, since a batch that nobody takes is not sent again."""
+REPORTED: Final = 3
+"""How often each snapshot is reported, since a batch that nobody takes is not sent again."""
 MOST_FILES: Final = 4096
 """Open files of a rank that are looked at."""
 MOST_SOCKETS: Final = 16_384
-"""Sockets of a node that are told."""
+"""Sockets of a node that are reported."""
 
 _NETLINK_SOCK_DIAG: Final = 4
 _SOCK_DIAG_BY_FAMILY: Final = 20
@@ -57,7 +57,7 @@ _SOCKET_LINK: Final = "socket:["
 
 
 class Connections:
-    """The connections of the ranks of a node. Where the kernel does not answer, nothing is told."""
+    """The connections of the ranks of a node. Where the kernel does not answer, nothing is reported."""
 
     def __init__(self) -> None:
         self._netlink: socket.socket | None = None
@@ -66,14 +66,14 @@ class Connections:
         self._every_ns = CLOSELY_EVERY_NS
         self._latest = np.empty(0, TCP_ROW)
         self._arrivals = Arrivals()
-        self._tell_again = 0
+        self._report_again = 0
 
     def expect_new(self) -> None:
-        """Groups were made: look soon."""
+        """Groups were made: poll soon."""
         self._every_ns = CLOSELY_EVERY_NS
 
     def rows(self, watches: Sequence[RankWatch], *, closely: bool) -> Rows:
-        """Rows of TCP_ROW of the connections of these ranks; none when those of the latest look were told often enough.
+        """Rows of TCP_ROW of connections of these ranks; none once the latest snapshot was reported often enough.
 
         Args:
             watches: The ranks.
@@ -83,9 +83,9 @@ class Connections:
         if self._failed:
             return self._latest
         if now_ns - self._last_ns < (_ABOUT * CLOSELY_EVERY_NS if closely else self._every_ns):
-            self._tell_again -= 1
-            return self._latest if self._tell_again >= 0 else self._latest[:0]
-        self._last_ns, self._tell_again = now_ns, TOLD - 1
+            self._report_again -= 1
+            return self._latest if self._report_again >= 0 else self._latest[:0]
+        self._last_ns, self._report_again = now_ns, REPORTED - 1
         self._every_ns = min(2 * self._every_ns, EVERY_NS)
         rank_of = {inode: w.rank for w in watches if not w.ended_ns and w.rank >= 0 for inode in _inodes(w.pid)}
         try:
@@ -94,7 +94,7 @@ class Connections:
         except (OSError, struct.error) as error:
             self._failed = isinstance(error, OSError) and error.errno in _FOR_GOOD
             self._latest = self._latest[:0]
-            self.close()  # an answer may still be under way; the next look asks anew
+            self.close()  # an answer may still be under way; the next snapshot asks anew
         return self._latest
 
     def close(self) -> None:
@@ -104,14 +104,14 @@ class Connections:
             self._netlink = None
 
     def _read(self, rank_of: dict[int, int], now_ns: int) -> Rows:
-        told: list[tuple[int, bytes]] = []
+        reported: list[tuple[int, bytes]] = []
         for family in (socket.AF_INET, socket.AF_INET6):
             for inode, row in self._dump(family):
                 rank = rank_of.get(inode)
-                if rank is not None and len(told) < MOST_SOCKETS:
-                    told.append((rank, row))
-        rows = np.frombuffer(b"".join([row for _, row in told]), TCP_ROW).copy()
-        rows["rank"] = [rank for rank, _ in told]
+                if rank is not None and len(reported) < MOST_SOCKETS:
+                    reported.append((rank, row))
+        rows = np.frombuffer(b"".join([row for _, row in reported]), TCP_ROW).copy()
+        rows["rank"] = [rank for rank, _ in reported]
         rows["read_ns"] = now_ns
         return rows
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from whichrank.agent.processes import read
-from whichrank.ring.reader import RingLook
+from whichrank.ring.reader import RingSnapshot
 
 _OF_TORCH: Final = b"pt_"
 """How torch names the threads that it starts: pt_autograd_0, pt_gloo_runloop, pt_nccl_watchdg."""
@@ -29,17 +29,17 @@ class Subject(NamedTuple):
     """The thread that trains, 0 if it is not known."""
 
 
-def training_thread(pid: int, look: RingLook, step_tid: int) -> int:
+def training_thread(pid: int, snapshot: RingSnapshot, step_tid: int) -> int:
     """The thread that trains; 0 if it is not known, or has ended.
 
     Args:
         pid: The process.
-        look: Its ring.
+        snapshot: Its ring.
         step_tid: The thread that made the latest optimizer step, 0 none.
     """
     if step_tid and _lives(pid, step_tid):
         return step_tid
-    issued = look.comms[look.comms["last_issue_ns"] != 0]
+    issued = snapshot.comms[snapshot.comms["last_issue_ns"] != 0]
     if not issued.size:
         return 0
     tid = int(issued["last_tid"][issued["last_issue_ns"].argmax()])
@@ -48,14 +48,14 @@ def training_thread(pid: int, look: RingLook, step_tid: int) -> int:
     return pid if read(f"/proc/{pid}/task/{tid}/comm").startswith(_OF_TORCH) else tid
 
 
-def forget_ended_threads(pid: int, look: RingLook) -> None:
+def forget_ended_threads(pid: int, snapshot: RingSnapshot) -> None:
     """Set to 0 the thread that served a communicator last where it has ended: another one has taken its place.
 
     Args:
         pid: The process.
-        look: Its ring, changed in place.
+        snapshot: Its ring, changed in place.
     """
-    tids = look.comms["last_tid"]
+    tids = snapshot.comms["last_tid"]
     for tid in set(tids.tolist()) - {0, pid}:
         if not _lives(pid, tid):
             tids[tids == tid] = 0

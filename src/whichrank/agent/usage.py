@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from whichrank.agent.cgroups import NO_LIMIT, CgroupMounts, limit_of, throttled_ns_of
 from whichrank.agent.memory import GroupKills
-from whichrank.agent.processes import IoLook, ProcessLook, read
+from whichrank.agent.processes import IoSnapshot, ProcessSnapshot, read
 
 
 class Usage(NamedTuple):
@@ -61,7 +61,7 @@ NO_USAGE: Final = Usage(0, 0, 0, NO_LIMIT, 0, 0, 0, 0, 0, 0, 0, 0.0)
 _WORKED: Final = (1, 2, 3, 6, 7)
 _STOLEN: Final = 8
 """Fields of /proc/stat, in clock ticks: user, nice, system, interrupts of both kinds; stolen."""
-_LOOK_EVERY_NS: Final = 1_000_000_000
+_POLL_EVERY_NS: Final = 1_000_000_000
 
 
 class Host:
@@ -76,19 +76,19 @@ class Host:
         self._proc = proc
         self._cores = cores
         self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
-        self._looked_ns = 0
+        self._polled_ns = 0
         self._shared = Shared(0, 0, 0, 0)
 
     def shared(self) -> Shared:
         """Counters of the node; read once a second at most."""
         now_ns = time.monotonic_ns()
-        if now_ns - self._looked_ns >= _LOOK_EVERY_NS:
-            self._looked_ns = now_ns
+        if now_ns - self._polled_ns >= _POLL_EVERY_NS:
+            self._polled_ns = now_ns
             self._shared = Shared(*self._cpu_ns(), self._stall_ns("memory"), self._stall_ns("io"))
         return self._shared
 
     def clock_mhz(self, core: int) -> float:
-        """How fast a core runs now; 0 where the kernel does not tell. One file, since reading may disturb the core."""
+        """How fast a core runs now; 0 where the kernel does not say. One file, since reading may disturb the core."""
         khz = read(f"{self._cores}/cpu{core}/cpufreq/scaling_cur_freq").strip()
         return int(khz) / 1000 if khz.isdigit() else 0.0
 
@@ -127,7 +127,7 @@ class UsageWatch:
         self._tid = 0
         self._latest = self._added = (0, 0)
 
-    def sample(self, process: ProcessLook, io: IoLook, tid: int = 0) -> Usage:
+    def sample(self, process: ProcessSnapshot, io: IoSnapshot, tid: int = 0) -> Usage:
         """As it is now.
 
         Args:

@@ -1,4 +1,4 @@
-"""The front of the analyzer: batches in, incidents out. Sans-I/O; every method is told the time (monotonic seconds)."""
+"""The front of the analyzer: batches in, incidents out. Sans-I/O; each method is given the time, monotonic seconds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from whichrank.model.telemetry import Batch
 from whichrank.slow.slowness import Slowness
 from whichrank.store.admission import Admission, Standing
 from whichrank.store.state import JobState
-from whichrank.transport.reach import knock_early
+from whichrank.transport.reach import probe_early
 from whichrank.verdict.ledger import Ledger
 
 RANKS_ASKED = 256
@@ -42,7 +42,7 @@ class Analyzer:
     Args:
         config: Thresholds.
         job: The job's id.
-        utc_offset_s: UTC seconds minus the seconds that `feed` and `tick` are told.
+        utc_offset_s: UTC seconds minus the seconds that `feed` and `tick` are reported.
         is_live: Agents come over a network from the beginning of the run on, some perhaps of another job. A recording
             has been sorted before.
     """
@@ -83,7 +83,9 @@ class Analyzer:
         steps = self.state.take_steps()
         self.history.steps.feed(steps["rank"], steps["row"])
         self._slowdowns.unless_failed(lambda: self.slowness.feed(self.state, comm, records, steps))
-        flight = self.state.told_ops_of(batch.agent)[: None if batch.ranks else 0]  # what was sent before is old by now
+        flight = self.state.reported_ops_of(batch.agent)[
+            : None if batch.ranks else 0
+        ]  # what was sent before is old by now
         if len(records):
             signs = signatures(records["row"])
             self.history.feed(records["rank"], comm, records["row"], signs)
@@ -117,7 +119,7 @@ class Analyzer:
         if not self.state.ranks.size:
             return []
         picture = self.state.picture(now_s)
-        knock_early(self.state.paths, picture, self.state.ranks.agent)
+        probe_early(self.state.paths, picture, self.state.ranks.agent)
         changed = self._wrong_data(picture, now_s)
         being_ended = is_being_ended(self.state, picture)
         ends = self.state.departures.open_ends()
@@ -125,14 +127,14 @@ class Analyzer:
         if got_over is not None:
             changed += got_over
             ends = self.state.departures.open_ends()
-        ending = self._endings.look(picture, ends, now_s)
+        ending = self._endings.snapshot(picture, ends, now_s)
         if ending is not None:
             return changed + ending + ([] if being_ended else self._hangs.besides(picture, ends, now_s))
         if being_ended:
             return changed
-        changed += self._hangs.look(picture, ends, now_s)
+        changed += self._hangs.snapshot(picture, ends, now_s)
         self._slowdowns.forget_hang(changed)
-        return changed + self._slowdowns.look(picture, now_s)
+        return changed + self._slowdowns.snapshot(picture, now_s)
 
     def finish(self, now_s: float) -> list[Incident]:
         """The job has ended and its rings were drained: the last word."""

@@ -9,7 +9,7 @@ from whichrank.analyzer.parts import Parts
 from whichrank.hang.endings import who_ended_it
 from whichrank.hang.interruption import have_gone_on
 from whichrank.hang.places import with_places
-from whichrank.locate.deaths import crashed, dying, ended_mutely, killed, singled_out, told_to_end, told_to_end_s
+from whichrank.locate.deaths import asked_to_end, asked_to_end_s, crashed, dying, ended_mutely, killed, singled_out
 from whichrank.model.ends import Ends
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Cause, Incident, Reason, Severity
@@ -53,7 +53,7 @@ class Endings:
         old = [i.id for i, finding in self._ledger.open_ones if self._policy.is_got_over(finding)]
         return [incident for number in old for incident in self._hangs.recover(now_s, number)]
 
-    def look(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident] | None:
+    def snapshot(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident] | None:
         """Incidents that are new or have changed; None: nobody has died or failed."""
         failing = (ends.failure_s > 0) & (now_s - ends.failure_s < FAILURE_S)
         if not bool((dying(ends) | failing).any()):
@@ -100,9 +100,9 @@ class Endings:
         before those have come that were waited for.
         """
         ranks = sorted(finding.names)
-        told = told_to_end(ends)
+        reported = asked_to_end(ends)
         # What is being torn down may crash.
-        before = ends.ended_s[ranks].max() < told_to_end_s(ends)[told].min(initial=np.inf)
+        before = ends.ended_s[ranks].max() < asked_to_end_s(ends)[reported].min(initial=np.inf)
         if before and (finding.reason == Reason.OUT_OF_MEMORY or crashed(ends)[ranks].all()):
             return True
         with_it = killed(ends) & (np.abs(ends.ended_s - ends.ended_s[ranks].min()) <= ANOTHER_S)

@@ -17,7 +17,7 @@ from whichrank.hang.order import what_hangs
 from whichrank.hang.places import are_answered, sides_of, with_places
 from whichrank.hang.rendezvous import stopped_in_rendezvous
 from whichrank.hang.silence import silent_job
-from whichrank.locate.deaths import told_to_end, told_to_end_s
+from whichrank.locate.deaths import asked_to_end, asked_to_end_s
 from whichrank.model.ends import Ends
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Cause, Incident, Reason
@@ -28,7 +28,7 @@ from whichrank.model.telemetry import ProcessState
 from whichrank.verdict.ledger import ANOTHER_S
 from whichrank.verdict.policy import Event, Situation
 
-LOOK_AT_S = 0.6
+ASK_AFTER_S = 0.6
 """Waits younger than this make no edge."""
 MOMENT_S = 0.001
 ENDING_S = 45.0
@@ -52,7 +52,7 @@ class Hangs:
         self._policy = parts.policy
         self._ledger = parts.ledger
 
-    def look(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident]:
+    def snapshot(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident]:
         """Incidents that are new or have changed, of a job in which nobody has died."""
         situation, finding = self._situation(picture, ends, now_s)
         self._policy.enter(situation, now_s)
@@ -66,7 +66,7 @@ class Hangs:
         """While the end of one is not got over: another rank is stopped, or others have waited for it only since."""
         if self._suspended(picture) or _is_being_ended(picture, ends):
             return []
-        finding = what_hangs(self._parts.case, picture, LOOK_AT_S, self._ledger.named)
+        finding = what_hangs(self._parts.case, picture, ASK_AFTER_S, self._ledger.named)
         if finding is None:
             return []
         finding = self._begun(picture, finding, now_s)
@@ -117,7 +117,7 @@ class Hangs:
     def _found(self, picture: Picture) -> Finding | None:
         """The first answer of those who are asked."""
         config = self._parts.config
-        finding = what_hangs(self._parts.case, picture, LOOK_AT_S, self._ledger.named)
+        finding = what_hangs(self._parts.case, picture, ASK_AFTER_S, self._ledger.named)
         if finding is None or not finding.names:
             finding = stopped_in_rendezvous(self._state, picture, self.want_stacks, SOON_S) or finding
         if finding is None:
@@ -127,7 +127,7 @@ class Hangs:
     def _suspended(self, picture: Picture) -> bool:
         """Everything alive is stopped: nobody's fault."""
         alive = picture.present & ~picture.gone
-        return bool(alive.any()) and bool((self._state.ranks.stopped_looks[alive] >= 1).all())
+        return bool(alive.any()) and bool((self._state.ranks.stopped_polls[alive] >= 1).all())
 
     # ---- what to say of it -------------------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Hangs:
         if finding.waited_for:
             ranks, op = sorted(finding.waited_for), tuple((finding.op or {}).values())
             since_s = np.maximum(self._state.long_ops.latest_s(ranks), onset_s)
-            self._parts.holding.look(ranks, picture.busy, stable_hash(finding.comm, *op), since_s, now_s)
+            self._parts.holding.snapshot(ranks, picture.busy, stable_hash(finding.comm, *op), since_s, now_s)
             if not finding.hard:
                 own_s = self._parts.holding.own_s([b.rank for b in finding.culprits or finding.candidates])
                 onset_s = max(onset_s, now_s - own_s) if own_s else onset_s
@@ -235,5 +235,5 @@ class Hangs:
 
 def _is_being_ended(picture: Picture, ends: Ends) -> bool:
     """Has a rank been ended, not long ago, by a signal that launchers and terminals send?"""
-    told = told_to_end(ends)
-    return bool((picture.now_s - told_to_end_s(ends)[told] < ENDING_S).any())
+    reported = asked_to_end(ends)
+    return bool((picture.now_s - asked_to_end_s(ends)[reported] < ENDING_S).any())

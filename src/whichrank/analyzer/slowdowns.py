@@ -40,9 +40,9 @@ class Slowdowns:
             self.failed = error
             return None
 
-    def look(self, picture: Picture, now_s: float) -> list[Incident]:
+    def snapshot(self, picture: Picture, now_s: float) -> list[Incident]:
         """Incidents that are new, have changed or are over."""
-        return self.unless_failed(lambda: self._look(picture, now_s)) or []
+        return self.unless_failed(lambda: self._snapshot(picture, now_s)) or []
 
     def at_rest(self, picture: Picture, now_s: float) -> list[Incident]:
         """The same of a recording that others made."""
@@ -53,10 +53,10 @@ class Slowdowns:
         if any((one.kind, one.severity, one.status) == ("hang", "alert", "recovered") for one in incidents):
             self.unless_failed(self._slowness.links.begin_anew)
 
-    def _look(self, picture: Picture, now_s: float) -> list[Incident]:
+    def _snapshot(self, picture: Picture, now_s: float) -> list[Incident]:
         ranks, seconds = self._slowness.want_profiles(self._parts.state, now_s)
         self._parts.asked.want_samples(ranks, seconds)
-        changed = self._keep(self._slowness.look(self._parts.state, picture, now_s), now_s)
+        changed = self._keep(self._slowness.snapshot(self._parts.state, picture, now_s), now_s)
         return changed + self._parts.ledger.drop(self._slowness.is_over, now_s)
 
     def _keep(self, found: list[tuple[str, Finding]], now_s: float) -> list[Incident]:

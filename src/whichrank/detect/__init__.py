@@ -1,4 +1,4 @@
-"""Is something wrong? Sans-I/O detectors: they are fed values and told the time.
+"""Is something wrong? Sans-I/O detectors: they are fed values and reported the time.
 
 `hang` says when blocked operations make a suspicion, a notice or an alert; `period` finds the iteration in the sequence
 of operations and every departure from it. Imports `model` only; no socket, file, thread or sleep, so that the same code

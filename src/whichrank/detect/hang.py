@@ -1,7 +1,7 @@
 """When a hang is worth a word, and when an alarm (DESIGN 5.2).
 
-Hard evidence alarms at once, as soon as two looks agree. Without it patience is the rule: a *notice* after twice the
-iteration and at least ten seconds, an *alert* at the hang timeout (CCL-D: 300 s), or at 0.8 of the operation's own
+Hard evidence alarms at once, as soon as two snapshots agree. Without it patience is the rule: a *notice* after twice
+the iteration and at least ten seconds, an *alert* at the hang timeout (CCL-D: 300 s), or at 0.8 of the operation's own
 timeout, so that the verdict comes before the library aborts. Barriers and ranks that visibly work get three times that,
 and the time of such work counts a third when it is done; a phase that the script has marked never alarms by time.
 """
@@ -81,24 +81,24 @@ class Persistence:
 
     key: tuple[object, ...]
     since_s: float
-    looks: int
+    polls: int
     place: tuple[object, ...] = ()
     has_links: bool = False
 
     @property
     def cause(self) -> object:
-        """What it would be told as."""
+        """What it would be reported as."""
         return self.key[0]
 
     @classmethod
     def after(cls, before: Persistence | None, finding: Finding, now_s: float) -> Persistence:
-        """One look more, or the first of another finding."""
+        """One snapshot more, or the first of another finding."""
         key, place = (finding.cause, finding.names), (finding.comm, (finding.op or {}).get("counter"))
         has_links = bool(finding.links)
-        # Many operations may wait for one rank, or on one way, and another of them be the oldest at each look.
+        # Many operations may wait for one rank, or on one way, and another of them be the oldest at each snapshot.
         is_same = before and (finding.names or before.place == place or (before.has_links and has_links))
         if before and before.key == key and is_same:
-            return replace(before, looks=before.looks + 1, place=place, has_links=has_links)
+            return replace(before, polls=before.polls + 1, place=place, has_links=has_links)
         return cls(key, now_s, 1, place, has_links)
 
 
@@ -123,12 +123,12 @@ def suspicious_s(limits: Limits, usual_s: float) -> float:
 
 
 def urgency_of(
-    look: Persistence, finding: Finding, facts: Thresholds, limits: Limits, iteration_s: float, now_s: float
+    snapshot: Persistence, finding: Finding, facts: Thresholds, limits: Limits, iteration_s: float, now_s: float
 ) -> Urgency:
     """What a finding is worth now.
 
     Args:
-        look: How long it has been seen.
+        snapshot: How long it has been seen.
         finding: The finding.
         facts: What is known of culprits and operations.
         limits: The configuration.
@@ -136,7 +136,7 @@ def urgency_of(
         now_s: The time.
     """
     waited_s = now_s - finding.onset_s
-    if finding.hard and look.looks >= 2 and (finding.seasoned or now_s - look.since_s >= CONFIRM_S):
+    if finding.hard and snapshot.polls >= 2 and (finding.seasoned or now_s - snapshot.since_s >= CONFIRM_S):
         return Urgency.ALERT
     if facts["phase"]:
         return Urgency.NONE
@@ -145,11 +145,11 @@ def urgency_of(
     too_long = waited_s >= factor * limits.hang_timeout_s and waited_s - spared_s >= limits.hang_timeout_s
     if facts["op_timeout_s"] > 0:
         too_long |= waited_s >= OP_TIMEOUT_SHARE * facts["op_timeout_s"]
-    if too_long and look.looks >= 2:
+    if too_long and snapshot.polls >= 2:
         return Urgency.ALERT
     if (
         waited_s >= max(2 * iteration_s, limits.notice_min_s)
-        and look.looks >= 2
+        and snapshot.polls >= 2
         and (finding.culprits or finding.candidates)
     ):
         return Urgency.NOTICE

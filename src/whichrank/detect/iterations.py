@@ -149,8 +149,8 @@ class Iterations:
             self.rows = np.zeros_like(self.rows)
             self.latest[:] = -1
 
-    def look(self, comm_kinds: NDArray[np.uint64]) -> np.ndarray[Any, Any]:
-        """Measure the iterations that have ended since the last look.
+    def snapshot(self, comm_kinds: NDArray[np.uint64]) -> np.ndarray[Any, Any]:
+        """Measure the iterations that have ended since the last snapshot.
 
         Args:
             comm_kinds: For each communicator a number that is equal for those of the same sort.
@@ -187,7 +187,7 @@ class Iterations:
         return ops
 
     def _without_unsettled(self, steps: np.ndarray[Any, Any], ops: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Keep for the next look the latest step of ranks of whose latest iteration not all operations are known.
+        """Keep for the next snapshot the latest step of ranks of whose latest iteration not all operations are known.
 
         Args:
             steps: Rows of STEP, sorted by rank and number.

@@ -40,7 +40,7 @@ FIRST_ROOM = 512
 MOST_EDITS = 256
 MOST_AHEAD = 1024
 MOST_STALLED = 16
-"""Operations behind a gap, and feeds since; with more of either it is a loss: what is in flight is told in each."""
+"""Operations behind a gap, and feeds since; with more of either it is a loss: what is in flight is reported in each."""
 LEARN_STEP = 4
 GIVE_UP = 8
 """Lower bounds are dropped when nothing was found in this many times their length."""
@@ -87,7 +87,7 @@ class Sequence:
     """
 
     def __init__(self, keep: int = 16384, closes: Callable[[int], bool] = lambda token: False) -> None:
-        """An empty sequence that keeps `keep` tokens; `closes` tells a token that closes an iteration."""
+        """An empty sequence that keeps `keep` tokens; `closes` says a token that closes an iteration."""
         self._keep = keep
         self._closes = closes
         self._x = np.zeros(min(keep, FIRST_ROOM), np.uint32)
@@ -99,7 +99,7 @@ class Sequence:
         self._checked = 0  # tokens compared with their period
         self.period = 0
         self._iterations_before = 0  # in tokens that are no longer kept
-        self._lost_up_to = 0  # ordinal up to which operations were never told
+        self._lost_up_to = 0  # ordinal up to which operations were never reported
         self._at_least = 1
         self._try_at = 0  # tokens at which the next attempt to find a period is worth it
         self._since = 0  # index at which the present period was learnt
@@ -178,7 +178,7 @@ class Sequence:
         self._lossy = True
 
     def lose(self, up_to_ordinal: int) -> None:
-        """Operations up to this ordinal will never be told: start again behind them."""
+        """Operations up to this ordinal will never be reported: start again behind them."""
         if up_to_ordinal <= self.last_ordinal:
             return
         self._first, self._n, self._checked, self.period, self._since = up_to_ordinal + 1, 0, 0, 0, 0
@@ -332,7 +332,7 @@ class Sequence:
         return any(self._closes(int(t)) for t in self.template)
 
     def iterations(self) -> int | None:
-        """Iterations so far, None if that cannot be told."""
+        """Iterations so far, None if that cannot be reported."""
         if not self.period or not self.is_whole:
             return None
         values, counts = np.unique(self.template, return_counts=True)

@@ -118,7 +118,7 @@ def beyond_peers(window: Window, excess: Excess, window_s: float) -> list[Suspec
 
 
 def _may_be_steady(window: Window, over_s: Floats, late: int, window_s: float) -> Bools:
-    """Which ranks are too long often enough for what is steady, wherever it began; the others need no closer look."""
+    """Which ranks are too long often enough for what is steady, wherever it began; the others are not examined."""
     lasted_s = np.cumsum(window.total_s[:, late:].max(axis=0)[::-1])
     fewest = int(np.searchsorted(lasted_s, PART * window_s)) + 1
     late_s, least_s = over_s[:, late:], _least_s(window)
@@ -168,12 +168,12 @@ class _Losses:
         alike, others_s = int(is_alike.sum()), since_s[~is_alike]
         if not alike <= ranks // FEW_ALIKE or least_s <= others_s.max():
             return False
-        log_chance = _log_ways(ranks, alike) - _log_ways(ranks * count, alike * count)
+        log_chance = _log_paths(ranks, alike) - _log_paths(ranks * count, alike * count)
         means_s = others_s.mean(axis=1)
         return log_chance <= math.log(CHANCE) and float(since_s[index].mean()) >= STANDS_OUT * float(means_s.max())
 
 
-def _log_ways(many: int, few: int) -> float:
+def _log_paths(many: int, few: int) -> float:
     """The logarithm of the number of ways to choose a few of many."""
     return math.lgamma(many + 1) - math.lgamma(few + 1) - math.lgamma(many - few + 1)
 

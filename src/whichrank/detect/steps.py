@@ -22,7 +22,7 @@ class Steps:
 
     def __init__(self) -> None:
         self._count = np.zeros(0, np.int64)
-        self._counter = np.zeros((0, KEPT), np.int64)  # which step stands in each place; some may never be told
+        self._counter = np.zeros((0, KEPT), np.int64)  # which step stands in each place; some may never be reported
         self._ordinal = np.zeros((0, KEPT), np.int64)
         self._at_ns = np.zeros((0, KEPT), np.int64)
 
@@ -61,7 +61,7 @@ class Steps:
         if not len(before):
             return 0 if known[0] == 1 else None
         after = known[len(before) : len(before) + 1]
-        # Between two steps of which those in between were never told it is not known which.
+        # Between two steps of which those in between were never reported it is not known which.
         return int(before[-1]) if not len(after) or after[0] == before[-1] + 1 else None
 
     def iteration_s(self, ranks: Iterable[int]) -> float:
@@ -76,7 +76,7 @@ class Steps:
         return float(np.median(seconds)) if seconds else 0.0
 
     def _known(self, rank: int) -> NDArray[np.int64]:
-        """The latest steps of a rank that were told, oldest first."""
+        """The latest steps of a rank that were reported, oldest first."""
         count = self.count(rank)
         latest = np.arange(max(1, count - KEPT + 1), count + 1)
         return latest[self._counter[rank, latest % KEPT] == latest] if count else latest[:0]

@@ -27,14 +27,14 @@ _SERVES: Final = re.compile(r"^_run_function \(.*torch/distributed/rpc/internal\
 
 def stacks_of(state: JobState, rank: int) -> list[Stack]:
     """All threads as py-spy saw them last; none if the rank was not looked at."""
-    told = state.stacks.get(rank)
-    return told[1] if told else []
+    reported = state.stacks.get(rank)
+    return reported[1] if reported else []
 
 
-def looked_at_s(state: JobState, rank: int) -> float:
+def sampled_at_s(state: JobState, rank: int) -> float:
     """When its stacks were read or refused, by the analyzer's clock; -inf if it was not looked at."""
-    told = state.stacks.get(rank)
-    return told[0] + float(state.ranks.offset_s[rank]) if told else -math.inf
+    reported = state.stacks.get(rank)
+    return reported[0] + float(state.ranks.offset_s[rank]) if reported else -math.inf
 
 
 def acting_stack(state: JobState, rank: int, tid: int = 0) -> Stack | None:

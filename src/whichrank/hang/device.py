@@ -1,8 +1,8 @@
 """Ranks on which operations do not end that are over for their peers (DESIGN 5.2, complete here and not there).
 
 They have done their part, or the later rounds of their peers could not have ended. So neither the network nor anybody
-else holds them up: their device, its driver, or the process that looks after it. But who was recorded later than the
-others has seen more end too. So they must be few, and not one alone must have seen it.
+else holds them up: their device, its driver, or the process that snapshots after it. But who was recorded later than
+the others has seen more end too. So they must be few, and not one alone must have seen it.
 """
 
 from __future__ import annotations

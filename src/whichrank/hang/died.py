@@ -128,9 +128,9 @@ def which_died(
 
 
 def _died(case: Case, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
-    told = {r: reason_of(case.state, picture, r) for r in ranks}
+    reported = {r: reason_of(case.state, picture, r) for r in ranks}
     later = int((picture.present & (ends.failure_s > 0) & ~np.isin(np.arange(len(ends.gone)), ranks)).sum())
-    facts = [fact for t in told.values() for fact in t.evidence]
+    facts = [fact for t in reported.values() for fact in t.evidence]
     if later:
         facts.append(
             Evidence(what="other ranks that had a failed operation when this was reported", value=later, unit="ranks")
@@ -140,8 +140,8 @@ def _died(case: Case, picture: Picture, ends: Ends, ranks: list[int]) -> Finding
     return Finding(
         cause=Cause.PROCESS_EXIT,
         kind="failed",
-        reason=next((t.reason for t in told.values() if t.reason), None),
-        culprits=tuple(Blame(r, t.confidence, t.clauses) for r, t in told.items()),
+        reason=next((t.reason for t in reported.values() if t.reason), None),
+        culprits=tuple(Blame(r, t.confidence, t.clauses) for r, t in reported.items()),
         onset_s=min([onset, *before]),
         hard=True,
         evidence=tuple(facts),

@@ -45,7 +45,7 @@ MOST_OF_A_FAILURE = 120
 """Characters of the text with which an operation failed."""
 
 
-def who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_told: bool) -> Finding | None:
+def who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_reported: bool) -> Finding | None:
     """The culprit of a job that is dying, None if nobody died of a failure.
 
     All other ranks are its victims: the job ends for each of them, whoever noticed first. Where most raise the same,
@@ -55,27 +55,27 @@ def who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_told: b
         case: Answers for this job.
         picture: The job now.
         prior: What the wait-for graph said before the first death or failure, if it had a suspect.
-        is_told: It was worth a word already; otherwise it says something of a timeout at most, and of no end.
+        is_reported: It was worth a word already; otherwise it says something of a timeout at most, and of no end.
     """
-    found = _who_ended_it(case, picture, prior, is_told)
+    found = _who_ended_it(case, picture, prior, is_reported)
     if found is None or found.kind != "failed" or any(fact.what == RAISED_ALIKE for fact in found.evidence):
         return found
     others = np.setdiff1d(np.flatnonzero(picture.present), sorted(found.names))
     return replace(found, victims=tuple(others.tolist()))
 
 
-def _who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_told: bool) -> Finding | None:
+def _who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_reported: bool) -> Finding | None:
     launched_by = case.state.departures.launched_by()
     ends, everything = (
         _but_for_those_ended_by_parent(ends, picture, launched_by)
         for ends in (case.state.departures.open_ends(), case.state.departures.ends())
     )
     own = own_deaths(ends) & ~in_order(ends)
-    told = prior if is_told else None
+    reported = prior if is_reported else None
     failed = failed_first(ends)
     if not own.any() and not failed.any():
-        if told and told.names and gave_up_a_connection(ends).any():
-            return told  # they gave up waiting for it
+        if reported and reported.names and gave_up_a_connection(ends).any():
+            return reported  # they gave up waiting for it
         return raised_by_all(case, picture, ends) or gave_up_connections(case, picture, ends)
     contradicts = mismatch(case, picture)
     if contradicts:  # whoever aborts over it is as likely a victim, so without a deviant nobody is named
@@ -85,17 +85,17 @@ def _who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_told: 
         return raised_by_most(case, picture, ends, alike)
     if all_ended_together(picture, ends, own):
         together = killed_at_once(ends, own)
-        if told and (told.culprits or told.candidates) and not _exited_too(ends, together, told):
-            return told
+        if reported and (reported.culprits or reported.candidates) and not _exited_too(ends, together, reported):
+            return reported
         if case.state.departures.interruption.leads_to(float(ends.ended_s[together].min())):
             return None
         return ended_together(case, picture, ends, together)
     gave_up = own & _gave_up(picture, ends, prior) if prior and prior.culprits else np.zeros_like(own)
-    if gave_up.any() and not told:
+    if gave_up.any() and not reported:
         return which_died(case, picture, ends, np.flatnonzero(own).tolist(), {})
     own &= ~gave_up
     if not own.any() and not failed.any():
-        return told
+        return reported
     orderly, lost = in_order(ends), everything.gone & ~ends.gone
     sinks = sinks_at_the_end(picture, own | lost, orderly)
     named = [r for r in sinks if own[r] or orderly[r] or lost[r]]
@@ -123,8 +123,8 @@ def _who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_told: 
         alone = [r for r in np.flatnonzero(singled_out(ends)).tolist() if r not in launched_by]
         why = clause(Says.SIGNAL_OF_LAUNCHERS)
         return _undecided(case, picture, ends, alone, why) if len(alone) == 1 else None
-    if told and told.culprits and not timed_out:
-        return told
+    if reported and reported.culprits and not timed_out:
+        return reported
     alike = raised_alike(ends, raised_by_itself(ends))
     if not sinks and len(alike) == int(picture.present.sum()):
         return raised_by_most(case, picture, ends, alike, in_operation=True)
@@ -137,9 +137,9 @@ def _but_for_those_ended_by_parent(ends: Ends, picture: Picture, launched_by: In
     return ends.but_for(ended, ended, ended, np.zeros(len(ended))) if ended.any() else ends
 
 
-def _exited_too(ends: Ends, together: Bools, told: Finding) -> bool:
+def _exited_too(ends: Ends, together: Bools, reported: Finding) -> bool:
     """Has a rank that was waited for exited like all the others, of itself?"""
-    return bool((together & ~ended_mutely(ends))[sorted(told.names)].any())
+    return bool((together & ~ended_mutely(ends))[sorted(reported.names)].any())
 
 
 def _gave_up(picture: Picture, ends: Ends, prior: Finding) -> Bools:
@@ -203,18 +203,19 @@ def _timeout_fact(ends: Ends) -> Evidence:
 
 
 def _not_entered(case: Case, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
-    told = {r: reason_of(case.state, picture, r) for r in ranks}
+    reported = {r: reason_of(case.state, picture, r) for r in ranks}
     return Finding(
         cause=Cause.NOT_ENTERED,
         fault_class="H1",
-        reason=next((t.reason for t in told.values() if t.reason), Reason.USER_CODE),
+        reason=next((t.reason for t in reported.values() if t.reason), Reason.USER_CODE),
         culprits=tuple(
-            Blame(r, min(t.confidence, 0.9), (clause(Says.TIMED_OUT_WITHOUT_IT), *t.clauses)) for r, t in told.items()
+            Blame(r, min(t.confidence, 0.9), (clause(Says.TIMED_OUT_WITHOUT_IT), *t.clauses))
+            for r, t in reported.items()
         ),
         victims=tuple(np.flatnonzero(ends.failure_s > 0).tolist()),
         onset_s=float(ends.failure_s[ends.failure_s > 0].min()),
         hard=True,
-        evidence=(_timeout_fact(ends), *(fact for t in told.values() for fact in t.evidence)),
+        evidence=(_timeout_fact(ends), *(fact for t in reported.values() for fact in t.evidence)),
         complete=case.complete(picture),
     )
 

@@ -1,7 +1,7 @@
 """What every rank issued, as token sequences: for the witnesses of a contradiction, and for silent skew.
 
 A token is a 32-bit hash of communicator (name and members, so that it survives a re-initialisation) and signature. The
-operations in flight are taken from each look, since a posted receive may stay open for thousands of others.
+operations in flight are taken from each snapshot, since a posted receive may stay open for thousands of others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEAST_AFTER_LOSS = 512
 
 
 class Frontiers(Protocol):
-    """How far each rank is, as it was told last."""
+    """How far each rank is, as it was reported last."""
 
     def frontier(self, comm: int, rank: int) -> tuple[int, int]:
         """Operations that a rank has issued and completed on a communicator."""
@@ -55,7 +55,7 @@ class History:
         self._token_shape: dict[int, int] = {}
         self._desc: list[tuple[str, int]] = []
         self._closing: set[int] = set()
-        self._told: dict[int, list[tuple[int, int]]] = {}  # by rank: ordinal and communicator of skews
+        self._reported: dict[int, list[tuple[int, int]]] = {}  # by rank: ordinal and communicator of skews
         self._shift: dict[int, int] = {}
         self._skewed: dict[int, set[int]] = {}
         self._edited: set[int] = set()
@@ -147,24 +147,24 @@ class History:
         self.steps.forget(rank)
         self._of.pop(rank, None)
         self._edited.discard(rank)
-        self._told.pop(rank, None)
+        self._reported.pop(rank, None)
         self._shift.pop(rank, None)
 
     def shift_of(self, rank: int) -> int:
-        """Operations that a rank has issued too many, or too few if negative, by the skews that were told of it."""
+        """Operations that a rank has issued too many, or too few if negative, by the skews that were reported of it."""
         return self._shift.get(rank, 0)
 
-    def told_up_to(self, rank: int) -> int:
-        """Ordinal of the latest skew that was told of a rank; 0 if none was."""
-        return max((ordinal for ordinal, _ in self._told.get(rank, ())), default=0)
+    def reported_up_to(self, rank: int) -> int:
+        """Ordinal of the latest skew that was reported of a rank; 0 if none was."""
+        return max((ordinal for ordinal, _ in self._reported.get(rank, ())), default=0)
 
-    def tell(self, skew: Skew) -> bool:
-        """Note a skew. False: it was told before, maybe from another witness."""
-        told = self._told.setdefault(skew.rank, [])
+    def report(self, skew: Skew) -> bool:
+        """Note a skew. False: it was reported before, maybe from another witness."""
+        reported = self._reported.setdefault(skew.rank, [])
         at = skew.edit.ordinal
-        if any(key == skew.comm_key and abs(at - ordinal) <= skew.edit.period for ordinal, key in told):
+        if any(key == skew.comm_key and abs(at - ordinal) <= skew.edit.period for ordinal, key in reported):
             return False
-        told.append((at, skew.comm_key))
+        reported.append((at, skew.comm_key))
         self._shift[skew.rank] = self.shift_of(skew.rank) + len(skew.edit.extra) - len(skew.edit.missing)
         self._skewed.setdefault(skew.comm_key, set()).add(skew.rank)
         return True
@@ -178,51 +178,51 @@ class History:
         return s.tokens[:n] if 0 < n <= len(s.tokens) else s.tokens[:0]
 
     def skewed(self, comm: int) -> frozenset[int]:
-        """Ranks of which a skew on this communicator was told."""
+        """Ranks of which a skew on this communicator was reported."""
         return frozenset(self._skewed.get(self._comm_key[comm], ()))
 
-    def skews(self, told: Frontiers) -> list[Skew]:
+    def skews(self, reported: Frontiers) -> list[Skew]:
         """Edits that have lasted three iterations and that no other member of the communicator shares.
 
         Args:
-            told: How far each rank is.
+            reported: How far each rank is.
         """
         found = []
         for rank in sorted(self._edited):
             s = self._of[rank]
-            if told.ordinal(rank) + s.period < s.last_ordinal:
+            if reported.ordinal(rank) + s.period < s.last_ordinal:
                 continue  # its records came without its states, which say how far the others would have to be
             for edit, at in zip(s.edits, s.edit_index, strict=True):
-                known = any(edit.ordinal == ordinal for ordinal, _ in self._told.get(rank, ()))
+                known = any(edit.ordinal == ordinal for ordinal, _ in self._reported.get(rank, ()))
                 if known or s.last_ordinal - edit.ordinal > 64 * edit.period:
                     continue
                 skew = confirm_skew(
                     rank, edit, len(s.tokens) - at, self.group_of, self.members_of,
-                    partial(self._edits_beside, told, rank, edit), self._per_iteration,
-                    partial(self._has_passed, told, rank, edit),
+                    partial(self._edits_beside, reported, rank, edit), self._per_iteration,
+                    partial(self._has_passed, reported, rank, edit),
                 )  # fmt: skip
-                if skew and not self.has_gap(skew.comm_key, told) and self.tell(skew):
+                if skew and not self.has_gap(skew.comm_key, reported) and self.report(skew):
                     found.append(skew)
         return found
 
-    def has_gap(self, key: int, told: Frontiers) -> bool:
+    def has_gap(self, key: int, reported: Frontiers) -> bool:
         """Has a member dealt with a failure? One that failed, or did not come, has issued others than its peers."""
-        return told.dealt_with_failure(self.members_of(key))
+        return reported.dealt_with_failure(self.members_of(key))
 
-    def _has_passed(self, told: Frontiers, rank: int, edit: Edit, key: int, other: int) -> bool:
+    def _has_passed(self, reported: Frontiers, rank: int, edit: Edit, key: int, other: int) -> bool:
         """Has the other been seen where this rank was when its edit had lasted? Agents may be seconds apart."""
         mark = self._marks.get((rank, edit.ordinal))
         if mark is None:
             comm = self.comm_of_key(key)
-            mark = self._marks[rank, edit.ordinal] = comm, told.frontier(comm, rank)[1]
+            mark = self._marks[rank, edit.ordinal] = comm, reported.frontier(comm, rank)[1]
         s = self.sequence(other)
-        seen = told.frontier(mark[0], other)[0] >= mark[1] and told.ordinal(other) - s.last_ordinal <= s.period
-        return seen and self._covers(told, rank, edit, mark[0], other)
+        seen = reported.frontier(mark[0], other)[0] >= mark[1] and reported.ordinal(other) - s.last_ordinal <= s.period
+        return seen and self._covers(reported, rank, edit, mark[0], other)
 
-    def _covers(self, told: Frontiers, rank: int, edit: Edit, comm: int, other: int) -> bool:
+    def _covers(self, reported: Frontiers, rank: int, edit: Edit, comm: int, other: int) -> bool:
         """Was the other's iteration known around this rank's edit? A loss or a new phase hides its own edits."""
-        at = told.frontier(comm, rank)[1] - self._issued_since(comm, rank, edit.ordinal)
-        theirs, issued = self.sequence(other), told.frontier(comm, other)[0]
+        at = reported.frontier(comm, rank)[1] - self._issued_since(comm, rank, edit.ordinal)
+        theirs, issued = self.sequence(other), reported.frontier(comm, other)[0]
         begin = issued - self._issued_since(comm, other, theirs.explained_up_to - theirs.explained + 1)
         end = issued - self._issued_since(comm, other, theirs.explained_up_to + 1)
         margin = self._per_iteration(rank, self._comm_key[comm])
@@ -244,7 +244,7 @@ class History:
         return sum(self.group_of(t) == key for t in s.template.tolist()) if s else 0
 
     def iterations(self, rank: int) -> int | None:
-        """Iterations that a rank has completed: its optimizer's steps, else as its period tells; None if neither does.
+        """Iterations that a rank has completed: its optimizer's steps, else as its period says; None if neither does.
 
         A period is an iteration for sure only if operations of several groups alternate in it: else it may be a layer.
         """
@@ -255,7 +255,7 @@ class History:
             return None
         return s.iterations()
 
-    def _edits_beside(self, told: Frontiers, rank: int, edit: Edit, other: int) -> tuple[list[Edit], int] | None:
+    def _edits_beside(self, reported: Frontiers, rank: int, edit: Edit, other: int) -> tuple[list[Edit], int] | None:
         """A rank's recent edits, and older ones that are the same: agents may be many iterations apart.
 
         Of another rank, those that the rank of the edit has not had in the same place (a log line that all write).
@@ -269,9 +269,9 @@ class History:
         edits = [e for e in s.edits if e.ordinal > recent or (e.missing, e.extra) == same]
         if other == rank:
             return edits, s.explained
-        return self._unshared(told, rank, edit, other, edits) if edits else edits, s.explained
+        return self._unshared(reported, rank, edit, other, edits) if edits else edits, s.explained
 
-    def _unshared(self, told: Frontiers, rank: int, edit: Edit, other: int, edits: list[Edit]) -> list[Edit]:
+    def _unshared(self, reported: Frontiers, rank: int, edit: Edit, other: int, edits: list[Edit]) -> list[Edit]:
         """The other's edits without those that this rank had too, apart from `edit`, each at most once."""
         key = self.group_of((edit.missing + edit.extra)[0])
         comm = self.comm_of_key(key)
@@ -279,7 +279,7 @@ class History:
 
         def place(of: int, e: Edit) -> int:
             """Operations on this communicator before the edit."""
-            return told.frontier(comm, of)[0] - self._issued_since(comm, of, e.ordinal)
+            return reported.frontier(comm, of)[0] - self._issued_since(comm, of, e.ordinal)
 
         def there(e: Edit) -> tuple[list[int], list[int]]:
             """What the edit is on this communicator."""

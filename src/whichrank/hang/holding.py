@@ -22,16 +22,16 @@ class Holding:
         self._own_s = np.zeros(0)
         self._busy_s = np.zeros(0)
         self._shown = np.zeros(0, np.int64)
-        self._looked_s: float | None = None
+        self._polled_s: float | None = None
 
     def nobody(self) -> None:
         """Nobody is waited for."""
         self._held[:] = False
         self._own_s[:] = self._busy_s[:] = 0.0
         self._shown[:] = 0
-        self._looked_s = None
+        self._polled_s = None
 
-    def look(self, waited_for: Sequence[int], busy: Bools, shown_in: int, onset_s: Floats, now_s: float) -> None:
+    def snapshot(self, waited_for: Sequence[int], busy: Bools, shown_in: int, onset_s: Floats, now_s: float) -> None:
         """Take who is waited for now.
 
         Args:
@@ -39,7 +39,7 @@ class Holding:
             busy: By rank, whether it works.
             shown_in: The operation in which it shows, as a hash. A rank that waits in between goes on where it was in
                 the same operation, and starts anew in another one.
-            onset_s: For each of `waited_for` since when it may have held others up, if this is the first look.
+            onset_s: For each of `waited_for` since when it may have held others up, if this is the first snapshot.
             now_s: The time.
         """
         self._grow(len(busy))
@@ -48,13 +48,13 @@ class Holding:
         anew = held & ~self._held & (self._shown != shown_in)
         self._own_s[anew] = self._busy_s[anew] = 0.0
         self._shown[held & ~self._held] = shown_in
-        if self._looked_s is None:
+        if self._polled_s is None:
             self._own_s[waited_for] = now_s - onset_s
         else:
             still = held & self._held
-            self._own_s[still] += now_s - self._looked_s
-            self._busy_s[still & busy] += now_s - self._looked_s
-        self._held, self._looked_s = held, now_s
+            self._own_s[still] += now_s - self._polled_s
+            self._busy_s[still & busy] += now_s - self._polled_s
+        self._held, self._polled_s = held, now_s
 
     def own_s(self, ranks: Iterable[int]) -> float:
         """How long the one of these that has held others up longest has done so; 0 if none does."""

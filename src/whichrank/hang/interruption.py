@@ -1,13 +1,13 @@
 """Somebody asks the job to end: Ctrl-C, a scheduler, the removal of a pod. What ends then is no fault of a rank.
 
-The run of a node tells the signal that it got (`whichrank.ring.end_signals`). From its time on, ends, exceptions and
+The run of a node says the signal that it got (`whichrank.ring.end_signals`). From its time on, ends, exceptions and
 failed operations are its consequences, and ranks that wait do so because others are on their way out. What happened
 before the signal stays as it was: a death is judged all the same, and an alert that was given stands.
 
 A program may catch the signal and train on. So the interruption is over once all ranks that live have completed
 operations that they issued some time after it, or once five minutes have passed and no rank has ended.
 
-A launcher that gets the signal itself passes it on to its ranks, and that is told too. It does the same when one of
+A launcher that gets the signal itself passes it on to its ranks, and that is reported too. It does the same when one of
 them has died, so such a signal explains waits and no deaths.
 """
 
@@ -47,7 +47,7 @@ def have_gone_on(state: JobState, picture: Picture, ends: Ends, dead: Bools, bef
 
 
 def is_being_ended(state: JobState, picture: Picture) -> bool:
-    """Does somebody end the job now, by what its runs and its launchers tell? Then waits say nothing.
+    """Does somebody end the job now, by what its runs and its launchers say? Then waits say nothing.
 
     It is over if the job has survived it; ranks that have ended meanwhile are got over.
     """

@@ -128,9 +128,9 @@ def _skewed(case: Case, c: Contradiction) -> Deviation:
     history, peers = case.history, case.peers
     if history.has_gap(history.key_of(c.comm), case.state):
         return Deviation((), ())
-    told = history.skewed(c.comm) & set(c.ranks)
-    if told:
-        return Deviation(tuple(sorted(told)) if len(told) < len(c.ranks) else (), (Witness.EARLIER_OPERATIONS,))
+    reported = history.skewed(c.comm) & set(c.ranks)
+    if reported:
+        return Deviation(tuple(sorted(reported)) if len(reported) < len(c.ranks) else (), (Witness.EARLIER_OPERATIONS,))
     found = [peers.skew_of(r, LEAST_ALIKE) for r in c.ranks[:ASKED_OF_A_SIDE]]
     strays = sorted(s.rank for s in found if s and s.comm_key == history.key_of(c.comm))
     return Deviation(tuple(strays), (Witness.SAME_POSITION,)) if len(strays) == 1 else Deviation((), ())

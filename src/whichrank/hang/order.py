@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from whichrank.hang.case import Case
 from whichrank.hang.deadlock import deadlock
 from whichrank.hang.device import overtaken
+from whichrank.hang.known_by_counts import members_unknown, waits_for_unknown
 from whichrank.hang.left_alone import left_alone
 from whichrank.hang.mismatch import mismatch
 from whichrank.hang.outside import outside_of_graph, outside_only
 from whichrank.hang.sinks import sinks_of
 from whichrank.hang.stuck import stuck
-from whichrank.hang.told_by_counts import members_unknown, waits_for_unknown
 from whichrank.hang.unreachable import unreachable
 from whichrank.hang.unread import unread_ranks
 from whichrank.locate import waitgraph
@@ -32,7 +32,7 @@ def what_hangs(case: Case, picture: Picture, min_age_s: float, named: Sequence[f
         case: The job.
         picture: The same job now.
         min_age_s: Seconds that a wait must have lasted.
-        named: The ranks of each open incident, the one told last first.
+        named: The ranks of each open incident, the one reported last first.
     """
     if not len(waitgraph.lasting(picture, min_age_s)):
         return outside_only(case, picture, min_age_s)
@@ -67,7 +67,7 @@ def what_hangs(case: Case, picture: Picture, min_age_s: float, named: Sequence[f
 
 
 def _news(halted: list[int], named: Sequence[frozenset[int]]) -> list[int]:
-    """Of several halted ranks: those that no open incident names, else those of the incident told last."""
-    told = [names.intersection(halted) for names in named]
-    news = frozenset(halted).difference(*told) or next(names for names in told if names)
+    """Of several halted ranks: those that no open incident names, else those of the incident reported last."""
+    reported = [names.intersection(halted) for names in named]
+    news = frozenset(halted).difference(*reported) or next(names for names in reported if names)
     return sorted(news)

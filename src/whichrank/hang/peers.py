@@ -41,17 +41,17 @@ class Peers:
         for comm in comms:
             self._pending.setdefault(comm, (now_s, now_s))
 
-    def skews(self, told: Frontiers, now_s: float) -> list[Skew]:
-        """Ranks that left their peers three iterations ago or more, each told once."""
+    def skews(self, reported: Frontiers, now_s: float) -> list[Skew]:
+        """Ranks that left their peers three iterations ago or more, each reported once."""
         found = []
         due = [comm for comm, (_, next_s) in self._pending.items() if next_s <= now_s][:AT_ONCE]
         for comm in due:
             since_s, _ = self._pending.pop(comm)
             key = self._history.key_of(comm)
-            if self._history.has_gap(key, told):
+            if self._history.has_gap(key, reported):
                 continue
             members = self._history.members_of(key)[:FROM_EACH]
-            new = [skew for rank in members if (skew := self.skew_of(rank)) and self._history.tell(skew)]
+            new = [skew for rank in members if (skew := self.skew_of(rank)) and self._history.report(skew)]
             found += new
             if not new and now_s - since_s < PATIENCE_S:
                 self._pending[comm] = since_s, now_s + PAUSE_SHARE * (now_s - since_s)
@@ -97,7 +97,7 @@ class Peers:
         """As `skew_of`, by what was issued from this place on."""
         h = self._history
         newest = max(last for _, last in spans.values())
-        begin = max(begin, newest - COMPARED, h.told_up_to(rank) - h.shift_of(rank) + 1)
+        begin = max(begin, newest - COMPARED, h.reported_up_to(rank) - h.shift_of(rank) + 1)
         tokens = {r: h.sequence(r).tokens[begin - a :] for r, (a, b) in spans.items() if a <= begin <= b}
         if rank not in tokens:
             return None

@@ -2,21 +2,21 @@
 
 Ranks that issue what cannot meet took two branches of one program. The user needs to know both lines, and they can be
 read only while the processes live. So the stacks of the ranks in question, and of one rank that agrees with the others,
-are asked for as soon as a contradiction is seen. Of a rank that raised, its exception tells the line.
+are asked for as soon as a contradiction is seen. Of a rank that raised, its exception says the line.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from whichrank.hang.acting import acting_stack, looked_at_s, place_in
+from whichrank.hang.acting import acting_stack, place_in, sampled_at_s
 from whichrank.model.evidence import AT, RAISED_AT, Evidence
 from whichrank.model.exception_text import split_place
 from whichrank.model.finding import Finding
 from whichrank.store.state import JobState
 
 MOST = 8
-"""Ranks whose place is told."""
+"""Ranks whose place is reported."""
 
 
 def sides_of(state: JobState, finding: Finding) -> list[int]:
@@ -32,7 +32,7 @@ def sides_of(state: JobState, finding: Finding) -> list[int]:
 
 def are_answered(state: JobState, ranks: list[int], since_s: float) -> bool:
     """Has it come to light, or been refused, where all of these are?"""
-    return all(looked_at_s(state, rank) >= since_s for rank in ranks if state.ranks.present[rank])
+    return all(sampled_at_s(state, rank) >= since_s for rank in ranks if state.ranks.present[rank])
 
 
 def with_places(state: JobState, finding: Finding) -> Finding:
@@ -40,7 +40,7 @@ def with_places(state: JobState, finding: Finding) -> Finding:
     facts, sides = [], sides_of(state, finding)
     exceptions = state.departures.ends().exception if sides else []
     for rank in sides:
-        is_of_now = looked_at_s(state, rank) >= finding.onset_s
+        is_of_now = sampled_at_s(state, rank) >= finding.onset_s
         place = place_in(acting_stack(state, rank)) if is_of_now else ""
         raised_at = split_place(exceptions[rank])[1] if state.ranks.present[rank] else ""
         if place:

@@ -8,12 +8,12 @@ import numpy as np
 
 from whichrank.hang.case import LISTED, Case
 from whichrank.locate.deaths import (
+    asked_to_end,
     ended_from_outside,
     gave_up_a_connection,
     in_order,
     raised_alike,
     raised_by_itself,
-    told_to_end,
 )
 from whichrank.model.clause import Says, clause
 from whichrank.model.ends import Ends
@@ -79,7 +79,7 @@ def is_of_all(picture: Picture, ends: Ends, own: Bools, alike: list[int]) -> boo
     is_alike = np.isin(np.arange(len(ends.gone)), alike)
     if 2 * len(alike) > int(picture.present.sum()):
         return True
-    cut_short = told_to_end(ends) & (ends.failure_s == 0) & ~_went_further(picture, alike)
+    cut_short = asked_to_end(ends) & (ends.failure_s == 0) & ~_went_further(picture, alike)
     return bool(cut_short[picture.present & ~is_alike].all())
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whichrank.hang.acting import acting_stack, looked_at_s, name_of, place_in, stacks_of
+from whichrank.hang.acting import acting_stack, name_of, place_in, sampled_at_s, stacks_of
 from whichrank.locate.deaths import fact_of_end, how_it_ended
 from whichrank.locate.stack_reading import (
     loads_data,
@@ -27,7 +27,7 @@ FEW = 4
 MOST = 4
 """So many are named on it, at the most."""
 _NO_SLEEP = (WaitChannel.NONE, WaitChannel.DISK)
-"""The channel is told in close looks only; where it is, it must not contradict what py-spy saw."""
+"""The channel is reported in close snapshots only; where it is, it must not contradict what py-spy saw."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def is_held_up(state: JobState, rank: int, tid: int = 0, since_s: float = -np.in
     Not in torch's own rendezvous, where it waits for the very ranks that wait for it, and not for data.
     """
     stack = acting_stack(state, rank, tid)
-    if stack is None or looked_at_s(state, rank) < since_s or loads_data(stack):
+    if stack is None or sampled_at_s(state, rank) < since_s or loads_data(stack):
         return False
     return waits_for_others(stack) and not waits_in_rendezvous(stack.frames)
 
@@ -133,7 +133,7 @@ def is_held_up(state: JobState, rank: int, tid: int = 0, since_s: float = -np.in
 def in_rendezvous(state: JobState, rank: int, since_s: float = -np.inf) -> bool:
     """Was the thread that trains seen, since then, to wait in torch's own code for other ranks, in no operation?"""
     stack = acting_stack(state, rank)
-    if stack is None or looked_at_s(state, rank) < since_s:
+    if stack is None or sampled_at_s(state, rank) < since_s:
         return False
     return waits_in_rendezvous(stack.frames)
 
@@ -156,7 +156,7 @@ def held_up_by(
     unseen: int = 0,
     tids: Mapping[int, int] | None = None,
 ) -> list[int]:
-    """Of several ranks that others wait for, the one on which it rests; none if that cannot be told.
+    """Of several ranks that others wait for, the one on which it rests; none if that cannot be reported.
 
     Ranks also wait for each other where no operation is seen: for a key in a store, a file, a lock, a socket. One that
     sleeps may look for what another will do every second, and both may stand in the same function. So nobody is

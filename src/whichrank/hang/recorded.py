@@ -1,4 +1,4 @@
-"""What a recording that others made does not tell: who ended whom, and whether a job that went on hangs."""
+"""What a recording that others made does not say: who ended whom, and whether a job that went on hangs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def but_for_consequences(picture: Picture, ends: Ends) -> Picture:
     """A recording's picture in which ranks that others may have ended, or that gave up, count as not read.
 
     Of these nothing but their end is known: launchers end the rest of a job, by SIGKILL too, and libraries that have
-    waited too long abort. What counts is a crash, an exception of the rank's own, and a death that living peers told.
+    waited too long abort. What counts is a crash, an exception of the rank's own, and a death that living peers
+    reported.
     """
     raised = np.array([bool(text) for text in ends.exception], np.bool_)
     of_itself = own_deaths(ends) & (crashed(ends) | raised | (ends.status < 0))

@@ -20,9 +20,9 @@ import numpy as np
 from whichrank.hang.acting import (
     acting_stack,
     is_own,
-    looked_at_s,
     name_of,
     place_in,
+    sampled_at_s,
     serves,
     serving_stack,
     stacks_of,
@@ -97,7 +97,7 @@ def waits_outside(case: Case, picture: Picture, sinks: dict[int, int], min_age_s
         source = stack.source if stack else None
         ranks = source.ranks if source and source.kind is SourceKind.RANK else []
         peers = frozenset(r for r in ranks if r < picture.world_size and r != rank)
-        seen_s = looked_at_s(state, rank)
+        seen_s = sampled_at_s(state, rank)
         found.append(Wait(rank, tid, peers, min(seen_s, picture.now_s), is_call=False))
     return found
 
@@ -196,14 +196,14 @@ def quiet_beside_stopped(case: Case, picture: Picture) -> Finding | None:
     if seen and (len(seen) == len(others) or picture.now_s - state.last_computed_s >= QUIET_S):
         waits = [Wait(rank, 0, frozenset(), since_s, is_call=False) for rank in seen]
         return held_from_outside(case, picture, waits, [], None, stopped)
-    told = reason_of(state, picture, stopped[0])
+    reported = reason_of(state, picture, stopped[0])
     return Finding(
         cause=Cause.UNKNOWN,
-        candidates=(Blame(stopped[0], 0.5, (*told.clauses, clause(Says.NOTHING_COMPLETES))),),
+        candidates=(Blame(stopped[0], 0.5, (*reported.clauses, clause(Says.NOTHING_COMPLETES))),),
         waited_for=frozenset(stopped),
         onset_s=since_s,
         ask=tuple(others),
-        evidence=told.evidence,
+        evidence=reported.evidence,
         complete=case.complete(picture),
         next=(clause(Says.STACKS_OF_ALL),),
     )
@@ -247,12 +247,12 @@ def _is_waited_for(waits: list[Wait], rank: int) -> Clause:
 
 
 def _blame_of_halted(case: Case, picture: Picture, rank: int, waits: list[Wait]) -> tuple[Blame, Reason | None]:
-    told = reason_of(case.state, picture, rank)
+    reported = reason_of(case.state, picture, rank)
     is_known = any(rank in w.peers for w in waits)
     if is_known:
-        return Blame(rank, told.confidence, (_is_waited_for(waits, rank), *told.clauses)), told.reason
-    why = (clause(Says.ONLY_STOPPED_ONE), *told.clauses)
-    return Blame(rank, min(told.confidence, _STOPPED), why), told.reason
+        return Blame(rank, reported.confidence, (_is_waited_for(waits, rank), *reported.clauses)), reported.reason
+    why = (clause(Says.ONLY_STOPPED_ONE), *reported.clauses)
+    return Blame(rank, min(reported.confidence, _STOPPED), why), reported.reason
 
 
 def _serves_nobody(case: Case, rank: int) -> bool:
@@ -269,7 +269,7 @@ def _kept_from_serving(case: Case, rank: int, since_s: float) -> tuple[Clause, .
     """
     state = case.state
     holder = next((stack for stack in stacks_of(state, rank) if stack.holds_gil), None)
-    if holder is None or looked_at_s(state, rank) < since_s or not _serves_nobody(case, rank):
+    if holder is None or sampled_at_s(state, rank) < since_s or not _serves_nobody(case, rank):
         return ()
     return (clause(Says.HOLDS_GIL_IN, thread=name_of(holder), place=place_in(holder)),)
 

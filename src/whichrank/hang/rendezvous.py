@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from whichrank.hang.acting import looked_at_s
+from whichrank.hang.acting import sampled_at_s
 from whichrank.hang.case import LISTED
 from whichrank.hang.reasons import in_rendezvous, reason_of
 from whichrank.model.clause import Says, clause
@@ -51,8 +51,8 @@ def stopped_in_rendezvous(
 
     Args:
         state: The job.
-        picture: The same job now, in which no blocked operation tells who is waited for.
-        want_stacks: Asks for stacks of ranks; they come with a later look.
+        picture: The same job now, in which no blocked operation says who is waited for.
+        want_stacks: Asks for stacks of ranks; they come with a later snapshot.
         again_s: Seconds after which a rank may be asked about again.
     """
     if not (picture.stopped & picture.present).any():
@@ -119,26 +119,26 @@ def _stopped_at(
     blocked[picture.waits["rank"]] = True
     others = np.flatnonzero(running & ~blocked & ~meets)
     asked = others[:ASKED].tolist()
-    want_stacks([r for r in asked if looked_at_s(state, r) < since_s], picture.now_s, again_s)
+    want_stacks([r for r in asked if sampled_at_s(state, r) < since_s], picture.now_s, again_s)
     waiting = [r for r in asked if in_rendezvous(state, r, since_s)]
     unasked = others[ASKED:]
     if not (waiting or is_marked) or len(waiting) < len(asked) or (state.ranks.cpu_share[unasked] > IDLE_CPU).any():
         return None
     ranks = np.flatnonzero(stopped).tolist()
-    told = {r: reason_of(state, picture, r) for r in ranks}
+    reported = {r: reason_of(state, picture, r) for r in ranks}
     count = len(others) + int(meets.sum())
     met = clause(Says.NOT_REACHED, waiting=count)
     return Finding(
         cause=Cause.NOT_ENTERED,
         fault_class="H1",
-        reason=next((t.reason for t in told.values() if t.reason), None),
-        culprits=tuple(Blame(r, t.confidence, (met, *t.clauses)) for r, t in told.items()),
+        reason=next((t.reason for t in reported.values() if t.reason), None),
+        culprits=tuple(Blame(r, t.confidence, (met, *t.clauses)) for r, t in reported.items()),
         victims=tuple(np.flatnonzero(running).tolist()),
-        waited_for=frozenset(told),
+        waited_for=frozenset(reported),
         onset_s=since_s,
         hard=True,
         evidence=(
-            *(fact for t in list(told.values())[:LISTED] for fact in t.evidence),
+            *(fact for t in list(reported.values())[:LISTED] for fact in t.evidence),
             *_facts(len(waiting), len(others), int(meets.sum())),
         ),
         phase="init" if not (state.ranks.rows["init_ns"][ranks] > 0).all() else None,
@@ -148,6 +148,6 @@ def _stopped_at(
 
 def _facts(seen: int, others: int, meet: int) -> list[Evidence]:
     marked = [Evidence(what="waiting for it to join a communicator", value=meet, unit="ranks")] if meet else []
-    looked = Evidence(what="seen in torch's rendezvous", value=seen, unit="ranks",
+    polled = Evidence(what="seen in torch's rendezvous", value=seen, unit="ranks",
                       where=f"of {others}; no other was asked" if seen < others else None)  # fmt: skip
-    return [*marked, looked] if others else marked
+    return [*marked, polled] if others else marked

@@ -35,7 +35,7 @@ ALL_CELLS = 1 << 24
 MOST_SIGNATURES = 1 << 16
 SETTLE_S = 0.7
 STEADY_ROUNDS = 8
-"""Rounds in which a member was as far from the others as before, for a change to be worth a closer look."""
+"""Rounds in which a member was as far from the others as before, for a change to be worth a closer snapshot."""
 
 
 class Rounds:
@@ -45,7 +45,7 @@ class Rounds:
         self._depth, self._size = Growing(np.int64), Growing(np.int64)  # rounds kept and members, by communicator
         self._slot_at, self._cell_at = Growing(np.int64), Growing(np.int64)
         self._slot_counter, self._slot_sign = Growing(np.uint32), Growing(np.uint32)
-        self._slot_told = Growing(np.uint32)  # counter that the signature is of
+        self._slot_reported = Growing(np.uint32)  # counter that the signature is of
         self._cell_counter, self._cell_sign, self._cell_ordinal = (
             Growing(np.uint32),
             Growing(np.uint32),
@@ -56,7 +56,7 @@ class Rounds:
         self._apart: set[int] = set()
         self._said: dict[int, np.void] = {}
         self._suspects: dict[tuple[int, int], float] = {}
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
 
     def feed(
         self, state: JobState, comm: Ints, records: np.ndarray[Any, Any], signs: NDArray[np.uint64], now_s: float
@@ -74,7 +74,7 @@ class Rounds:
         member = state.comms.group_ranks(comm, records["rank"])
         row = records["row"]
         good = is_collective(row["kind"]) & (row["counter"] > 0) & (member >= 0) & (self._size.rows[comm] > 1)
-        good &= row["status"] == Status.DONE  # what fails is told by what becomes of the job
+        good &= row["status"] == Status.DONE  # what fails is reported by what becomes of the job
         comm, member, row = comm[good], member[good], row[good]
         counter, sign = row["counter"], (signs[good] >> np.uint64(32)).astype(np.uint32)
         self._remember(sign, row)
@@ -84,8 +84,8 @@ class Rounds:
         self._cell_sign.rows[cell[mine]], self._cell_ordinal.rows[cell[mine]] = sign[mine], row["ordinal"][mine]
         slot = self._slot_at.rows[comm] + place
         newest = _newest(self._slot_counter.rows, slot, counter)
-        first = newest & (self._slot_told.rows[slot] != counter)
-        self._slot_told.rows[slot[first]], self._slot_sign.rows[slot[first]] = counter[first], sign[first]
+        first = newest & (self._slot_reported.rows[slot] != counter)
+        self._slot_reported.rows[slot[first]], self._slot_sign.rows[slot[first]] = counter[first], sign[first]
         self._slot_ordinal.rows[slot[first]] = row["ordinal"][first]
         differs = newest & (self._slot_sign.rows[slot] != sign)
         for key in zip(comm[differs].tolist(), counter[differs].tolist(), strict=True):
@@ -96,15 +96,15 @@ class Rounds:
     def forget(self) -> None:
         """A rank's process was replaced: it counts from one again, and so may the others of its communicators."""
         for column in (
-            self._slot_counter, self._slot_told, self._cell_counter, self._behind, self._behind_since,
+            self._slot_counter, self._slot_reported, self._cell_counter, self._behind, self._behind_since,
         ):  # fmt: skip
             column.rows[:] = 0
         self._suspects.clear()
         self._apart.clear()
-        self._told.clear()
+        self._reported.clear()
 
     def _compare_places(self, comm: Ints, at: Ints, slot: Ints, counter: NDArray[Any], ordinal: NDArray[Any]) -> None:
-        """Which members are no longer where they used to be in a round, against the first that told it.
+        """Which members are no longer where they used to be in a round, against the first that reported it.
 
         Args:
             comm: Communicator of each record.
@@ -140,7 +140,7 @@ class Rounds:
         self._size.append(size)
         self._depth.append(depth)
         self._slot_ordinal.append(int(depth.sum()))
-        for column in (self._slot_counter, self._slot_told, self._slot_sign):
+        for column in (self._slot_counter, self._slot_reported, self._slot_sign):
             column.append(int(depth.sum()))
         for column in (self._cell_counter, self._cell_sign, self._cell_ordinal):
             column.append(int((depth * size).sum()))
@@ -160,8 +160,8 @@ class Rounds:
             if now_s - since_s < SETTLE_S and not at_end:
                 continue
             del self._suspects[key]
-            if key[0] not in self._told:
-                self._told.add(key[0])
+            if key[0] not in self._reported:
+                self._reported.add(key[0])
                 finding = self._judge(case, picture, *key)
                 if finding:
                     found.append(finding)
@@ -174,7 +174,7 @@ class Rounds:
         of = comm[known]
         slot = self._slot_at.rows[of] + counter[known] % self._depth.rows[of]
         is_other = self._slot_sign.rows[slot] != (sign[known] >> np.uint64(32)).astype(np.uint32)
-        differs[known] = (self._slot_told.rows[slot] == counter[known]) & is_other
+        differs[known] = (self._slot_reported.rows[slot] == counter[known]) & is_other
         return differs
 
     def ops_of(self, picture: Picture, comm: int, counter: int) -> np.ndarray[Any, Any]:

@@ -28,7 +28,7 @@ from whichrank.model.incident import Cause
 from whichrank.model.picture import Picture
 from whichrank.store.state import JobState
 
-LOOK_AT_SHARE = 0.5
+ASK_AT_SHARE = 0.5
 """Stacks are asked for from this share of the hang timeout on, so that they are there when it ends."""
 STACKS_S = 5.0
 """How much longer the verdict waits for stacks that have not come."""
@@ -49,14 +49,14 @@ def silent_job(
 ) -> Finding | None:
     """A finding when no operation has completed anywhere for the hang timeout, and somebody is known to wait.
 
-    One that names a rank comes earlier, by what it must stand before it is told.
+    One that names a rank comes earlier, by what it must stand before it is reported.
 
     Args:
         state: The job.
         picture: The same job now.
         hang_timeout_s: Seconds of silence.
         busy_factor: How many times that while a rank computes.
-        want_stacks: Asks for stacks of ranks; they come with a later look.
+        want_stacks: Asks for stacks of ranks; they come with a later snapshot.
     """
     alive = picture.present & ~picture.gone & picture.fresh
     since_s = max(state.last_completion_s, state.first_seen_s)
@@ -66,14 +66,14 @@ def silent_job(
     most_s = busy_factor * hang_timeout_s
     if state.ranks.compute(alive).any():
         hang_timeout_s = most_s  # a start on a loaded machine, a long step
-    if silent_s < LOOK_AT_SHARE * hang_timeout_s:
+    if silent_s < ASK_AT_SHARE * hang_timeout_s:
         return None
     if bool((picture.waits["since_s"] > since_s).any()) and picture.now_s - float(picture.waits["since_s"].max()) < 1.0:
         return None
     ranks = [int(r) for r in np.flatnonzero(alive)]
-    looked = [r for r in ranks if acting_stack(state, r) is not None]
-    want_stacks([r for r in ranks if r not in looked][:64], picture.now_s)
-    if silent_s < hang_timeout_s - STEADY_S or (len(looked) < len(ranks) and silent_s < hang_timeout_s + STACKS_S):
+    polled = [r for r in ranks if acting_stack(state, r) is not None]
+    want_stacks([r for r in ranks if r not in polled][:64], picture.now_s)
+    if silent_s < hang_timeout_s - STEADY_S or (len(polled) < len(ranks) and silent_s < hang_timeout_s + STACKS_S):
         return None
     waiting = [r for r in ranks if in_rendezvous(state, r)]
     flying = _in_flight(state, picture, ranks)
@@ -92,7 +92,7 @@ def silent_job(
         fault_class="H1" if blames else None,
         reason=reason,
         culprits=tuple(blames[:LISTED]),
-        candidates=() if blames else _candidates(waiting, [r for r in out if r in looked], missing, ranks),
+        candidates=() if blames else _candidates(waiting, [r for r in out if r in polled], missing, ranks),
         victims=tuple(r for r in ranks if r in flying or r in waiting),
         waited_for=frozenset(b.rank for b in blames),
         onset_s=since_s,

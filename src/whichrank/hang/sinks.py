@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from whichrank.hang.case import LISTED, Case
+from whichrank.hang.known_by_counts import blame_ahead, may_be_ahead, waits_for_unknown
 from whichrank.hang.reasons import held_up_by, reason_of
 from whichrank.hang.remote import thread_waited_for
 from whichrank.hang.rendezvous import missing_from_meetings
-from whichrank.hang.told_by_counts import blame_ahead, may_be_ahead, waits_for_unknown
 from whichrank.hang.unread import unread_facts
 from whichrank.locate import waitgraph
 from whichrank.model.clause import Clause, Says, clause
@@ -57,13 +57,13 @@ def sinks_of(case: Case, picture: Picture, graph: waitgraph.WaitGraph, sinks: li
     blames, reasons = [], []
     for rank in named[:MOST_NAMED] or sinks[:LISTED]:
         own = waitgraph.waiting_for(picture, graph, rank)
-        told = reason_of(case.state, picture, rank, thread_waited_for(graph, rank))
-        reasons.append(told.reason)
-        certainty = told.confidence if named else share
-        blames.append(Blame(rank, certainty, (_did(case, own), *told.clauses)))
+        reported = reason_of(case.state, picture, rank, thread_waited_for(graph, rank))
+        reasons.append(reported.reason)
+        certainty = reported.confidence if named else share
+        blames.append(Blame(rank, certainty, (_did(case, own), *reported.clauses)))
         evidence += [
             waiting_for(rank, len(own["waiters"])),
-            *told.evidence,
+            *reported.evidence,
         ]
     evidence += unread_facts(graph)
     for rank in beside:
@@ -95,9 +95,9 @@ def sinks_of(case: Case, picture: Picture, graph: waitgraph.WaitGraph, sinks: li
 
 def blame_of_sink(case: Case, picture: Picture, graph: waitgraph.WaitGraph, rank: int) -> Blame:
     """What is said of a rank that others wait for and that waits for nobody."""
-    told = reason_of(case.state, picture, rank, thread_waited_for(graph, rank))
+    reported = reason_of(case.state, picture, rank, thread_waited_for(graph, rank))
     did = _did(case, waitgraph.waiting_for(picture, graph, rank))
-    return Blame(rank, told.confidence, (did, *told.clauses))
+    return Blame(rank, reported.confidence, (did, *reported.clauses))
 
 
 def apart(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> list[int]:

@@ -89,11 +89,11 @@ def messages(case: Case, ranks: Any) -> tuple[Evidence, ...]:
     window_ms = round(float((rates["end_ns"] - rates["start_ns"]).max()) / 1e6)
     moved = int((rates["send_messages"] + rates["recv_messages"]).sum())
     facts = [Evidence(what=f"messages in the last {window_ms} ms", value=moved, where=f"{len(rates)} ranks")]
-    for way, name in (("sent", "op_sent"), ("received", "op_received")):
+    for path, name in (("sent", "op_sent"), ("received", "op_received")):
         counts = rates[name]
         least = rates[counts == counts.min()]
         if len(least) == 1 and len(rates) > 1:
             where = f"rank {int(least['rank'][0])}; the others {int(np.median(counts))} in the median"
-            what = f"fewest messages {way} in the operation"
+            what = f"fewest messages {path} in the operation"
             facts.append(Evidence(what=what, value=int(counts.min()), where=where))
     return tuple(facts)

@@ -1,4 +1,4 @@
-"""Recordings that others made, turned into what our own agents tell.
+"""Recordings that others made, turned into what our own agents say.
 
 A dump, a trace or a log becomes a `Recording`: `Batch`es of the same columns as live, so that one and the same code
 detects and locates. Nothing is judged here; what a file does not say stays unknown. Formats are known by content, never

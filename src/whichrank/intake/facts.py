@@ -68,7 +68,7 @@ class Xid:
 
 
 def with_xids(facts: Mapping[int, Fact], xids: Iterable[Xid]) -> dict[int, Fact]:
-    """Facts with the errors of devices that are known to be of a rank: by its process, on its host if that is told."""
+    """Facts with the errors of devices that are known to be of a rank: by its process, on its host if that is known."""
     known = dict(facts)
     for xid in xids:
         if not xid.pid:
@@ -93,7 +93,7 @@ def status_of_code(code: int) -> int:
 def joined(facts: Iterable[Fact]) -> dict[int, Fact]:
     """One for each rank: the first word on each point counts, since later ones are of what followed.
 
-    Tasks of Slurm count only where nothing else tells of ranks.
+    Tasks of Slurm count only where nothing else says of ranks.
     """
     facts = list(facts)
     by_task = all(fact.by_task for fact in facts)

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from whichrank.intake.communicators import Communicator
 from whichrank.intake.facts import Fact
 from whichrank.intake.flight_job import RankDump
-from whichrank.intake.telling import SINCE_NS, ended_batch, rank_row
+from whichrank.intake.reporting import SINCE_NS, ended_batch, rank_row
 from whichrank.model.codes import UNNUMBERED, Flag, Status
 from whichrank.model.kinds import Kind, is_message
 from whichrank.model.signature import UNKNOWN_REDUCE_OP
 from whichrank.model.telemetry import (
     COMM_ROW,
-    INFLIGHT_TOLD,
+    INFLIGHT_REPORTED,
     PAIR_ROW,
-    RECORD_TOLD,
+    RECORD_REPORTED,
     VERSION,
     Batch,
     CommInfo,
@@ -36,28 +36,28 @@ LONG_AGO_NS: Final = 3600 * 10**9
 
 
 def batches_of(
-    told: Sequence[RankDump], world_size: int, facts: Mapping[int, Fact] = MappingProxyType({})
+    reported: Sequence[RankDump], world_size: int, facts: Mapping[int, Fact] = MappingProxyType({})
 ) -> tuple[tuple[Batch, ...], float]:
-    """What an agent beside each rank would tell at that moment, and the moment: seconds of unix time.
+    """What an agent beside each rank would say at that moment, and the moment: seconds of unix time.
 
     Args:
-        told: What was read.
+        reported: What was read.
         world_size: Ranks of the job.
         facts: What logs say of ranks. That a process has ended counts only where there is no dump: those that have one
             lived longer.
     """
-    now_ns = max((one.latest_ns for one in told), default=0) + SINCE_NS
+    now_ns = max((one.latest_ns for one in reported), default=0) + SINCE_NS
     now_ns = max(now_ns, 2 * LONG_AGO_NS)  # where nothing has a time
-    infos, pairs, uncounted = _infos(told), _Pairs(told), _uncounted(told)
-    batches = [_batch(one, infos, pairs, uncounted, world_size, now_ns, facts.get(one.rank)) for one in told]
-    dumped = {one.rank for one in told}
+    infos, pairs, uncounted = _infos(reported), _Pairs(reported), _uncounted(reported)
+    batches = [_batch(one, infos, pairs, uncounted, world_size, now_ns, facts.get(one.rank)) for one in reported]
+    dumped = {one.rank for one in reported}
     ended = [fact for rank, fact in sorted(facts.items()) if rank not in dumped and fact.has_ended]
     return (*batches, *(ended_batch(fact, world_size, now_ns) for fact in ended)), now_ns / 1e9
 
 
-def _infos(told: Sequence[RankDump]) -> dict[Communicator, CommInfo]:
+def _infos(reported: Sequence[RankDump]) -> dict[Communicator, CommInfo]:
     infos: dict[Communicator, CommInfo] = {}
-    for one in told:
+    for one in reported:
         for group, comm in zip(one.dump.groups, one.comm, strict=True):
             if comm in one.members and comm not in infos:
                 members = list(comm.members)
@@ -65,12 +65,12 @@ def _infos(told: Sequence[RankDump]) -> dict[Communicator, CommInfo]:
     return infos
 
 
-def _uncounted(told: Sequence[RankDump]) -> set[Communicator]:
+def _uncounted(reported: Sequence[RankDump]) -> set[Communicator]:
     """Those whose collectives may have no number of their own: version 1 counts messages with them, rank by rank.
 
     Messages that a ring has lost count too. So in a job that has any it is said only of rings that have lost nothing.
     """
-    old = [one for one in told if one.dump.version.startswith("1")]
+    old = [one for one in reported if one.dump.version.startswith("1")]
     if not any(one.entries["p2p"].any() for one in old):
         return set()
     found = set()
@@ -83,10 +83,10 @@ def _uncounted(told: Sequence[RankDump]) -> set[Communicator]:
 class _Pairs:
     """How many sends and receives each rank has issued toward each other, and the number of each."""
 
-    def __init__(self, told: Sequence[RankDump]) -> None:
-        self._told = {one.rank: one for one in told}
+    def __init__(self, reported: Sequence[RankDump]) -> None:
+        self._reported = {one.rank: one for one in reported}
         self._open: dict[tuple[Communicator, int, int, int], int] = {}
-        for one in told:
+        for one in reported:
             rows = one.entries[~one.is_done & is_message(one.entries["kind"])]
             for group, kind, peer in rows[["group", "kind", "peer"]].tolist():
                 at = one.comm[group], one.rank, kind, peer
@@ -94,7 +94,7 @@ class _Pairs:
 
     def _is_exact(self, one: RankDump, comm: Communicator, peer: int) -> bool:
         """Do the dumps of both ends hold all that there was between them?"""
-        other = self._told.get(comm.members[peer]) if 0 <= peer < len(comm.members) else None
+        other = self._reported.get(comm.members[peer]) if 0 <= peer < len(comm.members) else None
         return one.is_whole and other is not None and other.is_whole
 
     def of(self, one: RankDump, comm: Communicator, group: int) -> list[tuple[int, int, int, int]]:
@@ -219,7 +219,7 @@ def _ordinals(one: RankDump, entries: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _flags(entries: NDArray[Any]) -> NDArray[np.int64]:
-    """What of the sizes may differ between members: a dump does not tell an even all-to-all from others."""
+    """What of the sizes may differ between members: a dump does not say an even all-to-all from others."""
     flags = np.where(entries["kind"] == Kind.ALL_TO_ALL, int(Flag.UNEVEN), 0)
     flags |= np.where(entries["lists"], int(Flag.FREE_SIZES), 0)
     return np.asarray(flags | int(Flag.ASYNC), np.int64)
@@ -229,10 +229,10 @@ def _flights(
     one: RankDump, entries: NDArray[Any], number: NDArray[np.int64], ids: NDArray[np.uint64],
     is_unaddressed: NDArray[np.bool_],
 ) -> NDArray[Any]:  # fmt: skip
-    """What is under way; of messages without an address it is told that the rank waits for somebody."""
-    told = np.zeros(len(entries), INFLIGHT_TOLD)
-    row = told["row"]
-    told["rank"], told["comm"] = one.rank, ids[entries["group"]] if len(entries) else 0
+    """What is under way; of messages without an address it is reported that the rank waits for somebody."""
+    reported = np.zeros(len(entries), INFLIGHT_REPORTED)
+    row = reported["row"]
+    reported["rank"], reported["comm"] = one.rank, ids[entries["group"]] if len(entries) else 0
     row["counter"], row["count"], row["out_count"] = number, entries["count"], entries["out_count"]
     row["t_issue_ns"], row["t_start_ns"] = entries["created_ns"], entries["started_ns"]
     row["kind"], row["dtype"], row["peer"] = entries["kind"], entries["dtype"], entries["peer"]
@@ -240,13 +240,13 @@ def _flights(
     row["kind"][is_unaddressed], row["peer"][is_unaddressed] = Kind.RECV_ANY, -1
     row["ordinal"], row["flags"], row["state"] = _ordinals(one, entries), _flags(entries), 1
     row["timeout_ms"] = np.clip(entries["timeout_ms"], 0, 0xFFFFFFFF)
-    return told
+    return reported
 
 
 def _records(one: RankDump, entries: NDArray[Any], number: NDArray[np.int64], ids: NDArray[np.uint64]) -> NDArray[Any]:
-    told = np.zeros(len(entries), RECORD_TOLD)
-    row = told["row"]
-    told["rank"], told["comm"] = one.rank, ids[entries["group"]] if len(entries) else 0
+    reported = np.zeros(len(entries), RECORD_REPORTED)
+    row = reported["row"]
+    reported["rank"], reported["comm"] = one.rank, ids[entries["group"]] if len(entries) else 0
     row["seq"] = row["ordinal"] = _ordinals(one, entries)
     row["t_issue_ns"], row["t_start_ns"] = entries["created_ns"], entries["started_ns"]
     row["t_end_ns"] = np.maximum(entries["completed_ns"], entries["created_ns"])
@@ -254,4 +254,4 @@ def _records(one: RankDump, entries: NDArray[Any], number: NDArray[np.int64], id
     row["kind"], row["dtype"], row["peer"] = entries["kind"], entries["dtype"], entries["peer"]
     row["reduce_op"] = UNKNOWN_REDUCE_OP
     row["flags"], row["status"] = _flags(entries) & 0xFF | int(Flag.END_INFERRED), Status.DONE
-    return told
+    return reported

@@ -170,7 +170,7 @@ class Dump:
 
 
 def is_dump(value: object) -> bool:
-    """Is this the content of a dump, as far as its outermost keys tell?"""
+    """Is this the content of a dump, as far as its outermost keys say?"""
     return (
         isinstance(value, Mapping) and "version" in value and bool({"entries", "pg_status", "pg_config"} & set(value))
     )

@@ -98,15 +98,15 @@ def job_of(dumps: dict[int, Dump]) -> tuple[list[RankDump], dict[int, str]]:
     """
     known, communicators = _known_members(dumps), Communicators()
     ring = _ring(dumps)
-    told = [_told(rank, dump, known, communicators, ring) for rank, dump in sorted(dumps.items())]
-    missing = dict.fromkeys(_lacking(told), "its dump has none of the operations that it counts as under way")
-    _fill(told)
-    return told, missing | dict.fromkeys(_older(told), OLDER)
+    reported = [_reported(rank, dump, known, communicators, ring) for rank, dump in sorted(dumps.items())]
+    missing = dict.fromkeys(_lacking(reported), "its dump has none of the operations that it counts as under way")
+    _fill(reported)
+    return reported, missing | dict.fromkeys(_older(reported), OLDER)
 
 
-def is_young(told: Iterable[RankDump]) -> bool:
+def is_young(reported: Iterable[RankDump]) -> bool:
     """Had the job just begun?"""
-    return all(one.issued < YOUNG for one in told)
+    return all(one.issued < YOUNG for one in reported)
 
 
 def world_size(dump: Dump) -> int:
@@ -127,23 +127,23 @@ def _known_members(dumps: dict[int, Dump]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(sorted(ranks)) for name, ranks in seen.items()}
 
 
-def _told(
+def _reported(
     rank: int, dump: Dump, known: dict[str, tuple[int, ...]], communicators: Communicators, ring: int
 ) -> RankDump:
     status = {at: dump.status[pg] for at, pg in _numbers(dump).items() if pg in dump.status}
     entries, is_done = _resolved(dump, status)
     comm = tuple(communicators.of(group.name, group.members or known.get(group.name, ())) for group in dump.groups)
-    told = RankDump(rank, dump, entries, is_done, comm)
+    reported = RankDump(rank, dump, entries, is_done, comm)
     for at, one in enumerate(comm):
         if rank not in one.places:
             continue
         mine = entries["group"] == at
-        told.members[one] = _member(entries[mine], is_done[mine], status.get(at))
-        _count_what_was_left_out(told.members[one], dump.entries[dump.entries["group"] == at])
-        if ring and len(dump.entries) >= ring and not told.is_whole and (ring == 1 or at not in status):
+        reported.members[one] = _member(entries[mine], is_done[mine], status.get(at))
+        _count_what_was_left_out(reported.members[one], dump.entries[dump.entries["group"] == at])
+        if ring and len(dump.entries) >= ring and not reported.is_whole and (ring == 1 or at not in status):
             rounds = is_done[mine & ~entries["p2p"]]
-            told.members[one].is_least = bool(len(rounds)) and not rounds[0]
-    return told
+            reported.members[one].is_least = bool(len(rounds)) and not rounds[0]
+    return reported
 
 
 def _resolved(dump: Dump, status: dict[int, tuple[int, int]]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
@@ -253,7 +253,7 @@ def _ring(dumps: Mapping[int, Dump]) -> int:
 
 
 def _count_what_was_left_out(member: Member, rows: NDArray[Any]) -> None:
-    """The first operation of a ring may be a part of a batch, so it is not told; that it was issued counts."""
+    """The first operation of a ring may be a part of a batch, so it is not reported; that it was issued counts."""
     if not len(rows):
         return
     if member.issued == UNKNOWN:
@@ -267,10 +267,10 @@ def _count_what_was_left_out(member: Member, rows: NDArray[Any]) -> None:
 # ---- what the others say of it --------------------------------------------------------------------------------------
 
 
-def _fill(told: Sequence[RankDump]) -> None:
+def _fill(reported: Sequence[RankDump]) -> None:
     """Where ranks are that had no operation of a communicator in their dump."""
     by_comm: dict[Communicator, list[Member]] = {}
-    for one in told:
+    for one in reported:
         for comm, member in one.members.items():
             by_comm.setdefault(comm, []).append(member)
     for members in by_comm.values():
@@ -290,7 +290,7 @@ def _fill(told: Sequence[RankDump]) -> None:
 def _fill_one(member: Member, seen: list[Member]) -> None:
     """It is in no operation of this communicator; how many it has done its status says, if that counts the same.
 
-    Where there are collectives and messages, nothing tells what it counts.
+    Where there are collectives and messages, nothing says what it counts.
     """
     rounds = max((m.issued for m in seen), default=0)
     messages = max((m.messages for m in seen), default=0)
@@ -305,25 +305,25 @@ def _fill_one(member: Member, seen: list[Member]) -> None:
     member.messages = member.messages_done = enqueued if counts_messages else by_others_messages
 
 
-def _lacking(told: Sequence[RankDump]) -> set[int]:
+def _lacking(reported: Sequence[RankDump]) -> set[int]:
     """Ranks that have no operation of a group, and some under way by its status, which counts collectives alone."""
-    has_messages = {comm for one in told for comm, member in one.members.items() if member.messages > 0}
+    has_messages = {comm for one in reported for comm, member in one.members.items() if member.messages > 0}
     return {
         one.rank
-        for one in told
+        for one in reported
         for comm, member in one.members.items()
         if member.issued == UNKNOWN and member.status and member.status[0] > member.status[1] >= 0
         if comm not in has_messages
     }
 
 
-def _older(told: Sequence[RankDump]) -> set[int]:
+def _older(reported: Sequence[RankDump]) -> set[int]:
     """Ranks that had not issued what a peer had completed: their dump was made before, while the job went on."""
     most: dict[Communicator, int] = {}
-    for one in told:
+    for one in reported:
         for comm, member in one.members.items():
             most[comm] = max(most.get(comm, 0), member.done)
-    return {one.rank for one in told for comm, member in one.members.items() if member.issued < most[comm]}
+    return {one.rank for one in reported for comm, member in one.members.items() if member.issued < most[comm]}
 
 
-# ---- as an agent tells it -------------------------------------------------------------------------------------------
+# ---- as an agent says it -------------------------------------------------------------------------------------------

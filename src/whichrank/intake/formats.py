@@ -16,11 +16,11 @@ from whichrank.intake.megatrace import HINT as MEGATRACE
 from whichrank.intake.megatrace import Megatrace, read_megatrace
 from whichrank.intake.op_spans import MAGIC as PARQUET
 from whichrank.intake.op_spans import Spans, read_parquet
-from whichrank.intake.ras import Looks, is_ras, read_looks
+from whichrank.intake.ras import Snapshots, is_ras, read_snapshots
 from whichrank.intake.ras_text import is_ras_text, read_ras_text
 from whichrank.intake.sources import Source
 
-Content = Dump | Inspected | Log | Looks | Megatrace | Spans | Trace
+Content = Dump | Inspected | Log | Snapshots | Megatrace | Spans | Trace
 MOST_DUMP_BYTES: Final = 256 << 20
 MOST_TABLE_BYTES: Final = 1 << 30
 CHUNK_BYTES: Final = 1 << 20
@@ -79,7 +79,7 @@ FORMATS: Final = (
         FLIGHT_RECORDER, "dump of the Flight Recorder", _is_json_dump,
         lambda source: read_json(_all_of(source, MOST_DUMP_BYTES)),
     ),
-    Format("ras", "status of NCCL's RAS", is_ras, lambda source: read_looks(_all_of(source, MOST_DUMP_BYTES))),
+    Format("ras", "status of NCCL's RAS", is_ras, lambda source: read_snapshots(_all_of(source, MOST_DUMP_BYTES))),
     Format(
         "ras", "status of NCCL's RAS", is_ras_text, lambda source: read_ras_text(_all_of(source, MOST_DUMP_BYTES)),
     ),

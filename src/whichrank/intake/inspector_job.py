@@ -1,8 +1,8 @@
-"""What NCCL's Inspector has recorded of each process, as what an agent beside each rank would have told.
+"""What NCCL's Inspector has recorded of each process, as what an agent beside each rank would have reported.
 
 Members of a collective leave it together, so whoever took the shortest has entered last: what a rank does between its
 collectives is as long as these differ. Where nothing says when they were, of a job with one communicator they are laid
-end to end, with as much time between them as passed while they were written. Nothing tells an iteration but that the
+end to end, with as much time between them as passed while they were written. Nothing says an iteration but that the
 same collectives recur; it begins behind the longest pause. Communication that computation hides counts as blocked.
 """
 
@@ -19,15 +19,15 @@ from whichrank.intake.clocks import on_one_clock
 from whichrank.intake.communicators import comm_id_of
 from whichrank.intake.flight_dump import UNKNOWN_DTYPE
 from whichrank.intake.inspector import OP, Inspected
-from whichrank.intake.telling import SINCE_NS, batch_of, steps_among
+from whichrank.intake.reporting import SINCE_NS, batch_of, steps_among
 from whichrank.model.kinds import Kind
 from whichrank.model.signature import UNKNOWN_REDUCE_OP
-from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo
+from whichrank.model.telemetry import RECORD_REPORTED, Batch, CommInfo
 
 ZERO_US: Final = 1e9
 """Clocks begin with the first operation: times must be above zero."""
 LEAST_PERIODS: Final = 6
-LOOKED_AT: Final = 1 << 14
+CONSIDERED: Final = 1 << 14
 """Operations, the last ones, that are searched for what recurs."""
 ALIKE: Final = 0.99
 """Share of operations that must be the same a period later."""
@@ -38,7 +38,7 @@ _KINDS: Final = {
 
 
 def batches_of(processes: Mapping[int, Inspected], world_size: int) -> tuple[tuple[Batch, ...], float]:
-    """What an agent beside each rank would have told, and when all was over by the recording's clock.
+    """What an agent beside each rank would have reported, and when all was over by the recording's clock.
 
     Args:
         processes: By rank.
@@ -49,15 +49,15 @@ def batches_of(processes: Mapping[int, Inspected], world_size: int) -> tuple[tup
     """
     ops = _timed(processes)
     infos = _infos(processes)
-    told = {rank: _records(one, ops[rank], rank, infos) for rank, one in sorted(processes.items())}
-    on_one_clock(told)
-    longest = max(told, key=lambda rank: len(told[rank]))
-    at_ns = _iterations(told[longest]["row"])
-    told = {rank: steps_among(records, rank, at_ns) for rank, records in told.items()}
-    latest_ns = max(int(records["row"]["t_end_ns"].max()) for records in told.values())
+    reported = {rank: _records(one, ops[rank], rank, infos) for rank, one in sorted(processes.items())}
+    on_one_clock(reported)
+    longest = max(reported, key=lambda rank: len(reported[rank]))
+    at_ns = _iterations(reported[longest]["row"])
+    reported = {rank: steps_among(records, rank, at_ns) for rank, records in reported.items()}
+    latest_ns = max(int(records["row"]["t_end_ns"].max()) for records in reported.values())
     batches = tuple(
         batch_of(rank, world_size, infos.values(), records, latest_ns, processes[rank].host)
-        for rank, records in told.items()
+        for rank, records in reported.items()
     )
     return batches, (latest_ns + SINCE_NS) / 1e9
 
@@ -117,9 +117,9 @@ def _infos(processes: Mapping[int, Inspected]) -> dict[str, CommInfo]:
 
 
 def _records(one: Inspected, ops: NDArray[Any], rank: int, infos: Mapping[str, CommInfo]) -> NDArray[Any]:
-    told = np.zeros(len(ops), RECORD_TOLD)
-    told["rank"], row = rank, told["row"]
-    told["comm"] = np.array([infos[comm.name].comm_id for comm in one.comms], np.uint64)[ops["comm"]]
+    reported = np.zeros(len(ops), RECORD_REPORTED)
+    reported["rank"], row = rank, reported["row"]
+    reported["comm"] = np.array([infos[comm.name].comm_id for comm in one.comms], np.uint64)[ops["comm"]]
     row["counter"] = (ops["number"] + 1) & 0xFFFFFFFF
     row["kind"] = np.array([_KINDS.get(name, Kind.OTHER) for name in one.names], np.uint8)[ops["what"]]
     row["count"], row["dtype"], row["peer"] = ops["size_bytes"], UNKNOWN_DTYPE, -1
@@ -127,12 +127,12 @@ def _records(one: Inspected, ops: NDArray[Any], rank: int, infos: Mapping[str, C
     row["t_issue_ns"], row["t_end_ns"] = np.rint(ops["start_us"] * 1e3), np.rint(ops["end_us"] * 1e3)
     until_us = np.append(0.0, np.maximum.accumulate(ops["end_us"])[:-1])
     row["wait_us"] = np.clip(ops["end_us"] - np.maximum(ops["start_us"], until_us), 0, 0xFFFFFFFF)
-    return told
+    return reported
 
 
 def _iterations(rows: NDArray[Any]) -> NDArray[np.int64]:
     """When iterations begin and end, by operations that recur; nothing if none do."""
-    rows = rows[-LOOKED_AT:]
+    rows = rows[-CONSIDERED:]
     tokens = rows["count"].astype(np.int64) * 256 + rows["kind"]
     period = next(
         (n for n in range(1, len(tokens) // LEAST_PERIODS + 1) if (tokens[n:] == tokens[:-n]).mean() >= ALIKE), 0

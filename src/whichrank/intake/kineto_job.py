@@ -1,4 +1,4 @@
-"""Traces of the ranks of a job, as what an agent beside each would have told.
+"""Traces of the ranks of a job, as what an agent beside each would have reported.
 
 The clocks of all ranks are made one, see `clocks`. Steps are numbered by the profiler, so those of different ranks are
 the same ones. An operation's number in its group is what the trace says, else its place among the group's operations
@@ -18,10 +18,10 @@ from whichrank.intake.clocks import on_one_clock
 from whichrank.intake.communicators import Key, comm_id_of
 from whichrank.intake.flight_dump import DTYPES, UNKNOWN_DTYPE
 from whichrank.intake.kineto import Trace
-from whichrank.intake.telling import FIRST_STEP, SINCE_NS, batch_of, steps_among
+from whichrank.intake.reporting import FIRST_STEP, SINCE_NS, batch_of, steps_among
 from whichrank.model.kinds import Kind
 from whichrank.model.signature import UNKNOWN_REDUCE_OP
-from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo
+from whichrank.model.telemetry import RECORD_REPORTED, Batch, CommInfo
 
 ZERO_NS: Final = 10**12
 """Clocks begin with the first kernel, and steps before it: times must be above zero."""
@@ -39,7 +39,7 @@ _KINDS: Final = {
 
 
 def batches_of(traces: Mapping[int, Trace], world_size: int) -> tuple[tuple[Batch, ...], float]:
-    """What an agent beside each rank would have told, and when all was over by the recording's clock.
+    """What an agent beside each rank would have reported, and when all was over by the recording's clock.
 
     Args:
         traces: By rank.
@@ -47,16 +47,16 @@ def batches_of(traces: Mapping[int, Trace], world_size: int) -> tuple[tuple[Batc
     """
     infos: dict[Key, CommInfo] = {}
     base = min((trace.steps[0][0] for trace in traces.values() if trace.steps), default=0)
-    told = []
+    reported = []
     for rank, trace in sorted(traces.items()):
         records, latest_ns = _records(trace, rank, infos, base, traces.keys())
-        told.append((rank, records, latest_ns))
-    moved = on_one_clock({rank: records for rank, records, _ in told})
-    told = [(rank, records, latest_ns + moved[rank]) for rank, records, latest_ns in told]
-    latest = max(latest_ns for _, _, latest_ns in told)
+        reported.append((rank, records, latest_ns))
+    moved = on_one_clock({rank: records for rank, records, _ in reported})
+    reported = [(rank, records, latest_ns + moved[rank]) for rank, records, latest_ns in reported]
+    latest = max(latest_ns for _, _, latest_ns in reported)
     batches = tuple(
         batch_of(rank, world_size, infos.values(), records, latest_ns, traces[rank].host)
-        for rank, records, latest_ns in told
+        for rank, records, latest_ns in reported
     )
     return batches, (latest + SINCE_NS) / 1e9
 
@@ -70,14 +70,14 @@ def _records(
     numbers = np.array([number for number, _ in trace.steps], np.int64)
     begins_ns = np.array([at for _, at in trace.steps], np.int64)
     step = np.searchsorted(begins_ns, start_ns, side="right") - 1
-    told = np.zeros(len(mine), RECORD_TOLD)
-    told["rank"], row = rank, told["row"]
+    reported = np.zeros(len(mine), RECORD_REPORTED)
+    reported["rank"], row = rank, reported["row"]
     row["reduce_op"] = UNKNOWN_REDUCE_OP
     place: dict[tuple[str, int], int] = {}
     comm_of = {name: _info(trace, name, rank, infos, traced).comm_id for name in {one.group for one in said}}
     for i, (one, of) in enumerate(zip(said, step.tolist(), strict=True)):
         place[one.group, of] = place.get((one.group, of), 0) + 1
-        told["comm"][i] = comm_of[one.group]
+        reported["comm"][i] = comm_of[one.group]
         number = int(numbers[of]) if of >= 0 else 0
         row["counter"][i] = one.seq if one.seq >= 0 else (number * IN_A_STEP + place[one.group, of]) & 0xFFFFFFFF
         row["kind"][i] = _KINDS.get(one.collective, Kind.OTHER)
@@ -86,7 +86,7 @@ def _records(
     row["t_issue_ns"], row["t_end_ns"] = start_ns + ZERO_NS, end_ns + ZERO_NS
     row["wait_us"] = np.clip(_exposed_ns(trace, mine) // 1000, 0, 0xFFFFFFFF)
     first = int(numbers[0]) + max(FIRST_STEP - base, 0) if len(numbers) else FIRST_STEP
-    records = steps_among(told, rank, begins_ns + ZERO_NS, first)
+    records = steps_among(reported, rank, begins_ns + ZERO_NS, first)
     latest_ns = int(max(trace.end_ns.max(initial=0), begins_ns.max(initial=0))) + ZERO_NS
     return records, latest_ns
 

@@ -1,6 +1,6 @@
 """Logs, read for what they say of ranks: torchrun's and srun's, those of torch's watchdog, of NCCL, of the kernel.
 
-A log is text of any length and mostly of other things, so lines are looked at one by one, and only those that look
+A log is text of any length and mostly of other things, so lines are looked at one by one, and only those that snapshot
 like one that is known are parsed.
 """
 
@@ -103,7 +103,7 @@ def read_log(stream: IO[bytes]) -> Log:
         if len(log.facts) + len(log.xids) + len(watchdog.standings) > MOST_FACTS:
             raise FormatError("it says too much of ranks to be a log")
     log.facts += (replace(fact, part=watchdog.part) for fact in nccl.facts())
-    log.standings, log.most_rank = watchdog.told(), watchdog.most_rank
+    log.standings, log.most_rank = watchdog.reported(), watchdog.most_rank
     if not log.facts and not log.xids and not log.standings:
         raise FormatError("it says nothing of ranks")
     return log

@@ -9,8 +9,8 @@ each group the operations that all members have enqueued count as complete, and 
 
 Groups are told apart by their hash. Older logs have no hash, only a stream pointer, which differs between processes.
 Then ranks are compared only if nothing speaks against one group of all ranks: no sends and receives, and each log is
-the beginning of the longest one. Even so nobody is named, since a rank may do less by design. Else nothing is told of
-operations, and `incomparable` says why.
+the beginning of the longest one. Even so nobody is named, since a rank may do less by design. Else nothing is reported
+of operations, and `incomparable` says why.
 
 A process that stands still writes all that it has after some seconds. So a rank is not believed if its log begins after
 the first write, or if its counters have gaps: lines are missing. If its log ends at an earlier write than those of the

@@ -1,7 +1,7 @@
 """Spans of operations of a pipelined job in a table, as the what-if study of stragglers published them (Parquet).
 
 Each row is one operation of one worker in one step: what it was, when it began within the step and how long it took.
-Of the ranks that share a layer (tensor parallelism) one is traced. Spans were taken on the device, so they tell what no
+Of the ranks that share a layer (tensor parallelism) one is traced. Spans were taken on the device, so they say what no
 host sees: computing apart from waiting.
 
 Now and then a worker waits for something that was not traced: a pause at one place of the step in which all replicas of
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from whichrank.errors import FormatError
 from whichrank.intake.communicators import comm_id_of
-from whichrank.intake.telling import SINCE_NS, batch_of, steps_among
+from whichrank.intake.reporting import SINCE_NS, batch_of, steps_among
 from whichrank.model.kinds import Kind, is_message
 from whichrank.model.signature import UNKNOWN_REDUCE_OP
-from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo
+from whichrank.model.telemetry import RECORD_REPORTED, Batch, CommInfo
 
 MAGIC: Final = b"PAR1"
 COLUMNS: Final = ("dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration")
@@ -123,20 +123,20 @@ def read_parquet(data: bytes) -> Spans:
 
 
 def batches_of(spans: Spans) -> tuple[tuple[Batch, ...], float]:
-    """What an agent beside each worker would have told, and when all was over by the recording's clock."""
+    """What an agent beside each worker would have reported, and when all was over by the recording's clock."""
     spans = _with_barriers(spans)
     groups = _groups(spans.workers())
-    told = []
+    reported = []
     latest_ns = 0
     for rank, dp, stage in spans.workers():
         mine = np.flatnonzero(spans.rank == rank)
         mine = mine[np.lexsort((spans.start_s[mine], spans.step[mine]))]
         records, end_ns = _records(spans, mine, groups, rank, dp, stage)
-        told.append((rank, records, end_ns))
+        reported.append((rank, records, end_ns))
         latest_ns = max(latest_ns, end_ns)
-    world = max(rank for rank, _, _ in told) + 1
+    world = max(rank for rank, _, _ in reported) + 1
     infos = list(groups.values())
-    batches = tuple(batch_of(rank, world, infos, records, end_ns) for rank, records, end_ns in told)
+    batches = tuple(batch_of(rank, world, infos, records, end_ns) for rank, records, end_ns in reported)
     return batches, (latest_ns + SINCE_NS) / 1e9
 
 
@@ -219,20 +219,20 @@ def _records(
             place[number] = known
     is_op = np.isin(spans.what[mine], list(place))
     ops = np.flatnonzero(is_op)
-    told = np.zeros(len(ops), RECORD_TOLD)
-    told["rank"], row = rank, told["row"]
+    reported = np.zeros(len(ops), RECORD_REPORTED)
+    reported["rank"], row = rank, reported["row"]
     row["reduce_op"] = UNKNOWN_REDUCE_OP
     for number, (kind, info, peer) in place.items():
         these = np.flatnonzero(spans.what[mine][ops] == number)
-        told["comm"][these] = info.comm_id
+        reported["comm"][these] = info.comm_id
         row["kind"][these], row["peer"][these] = kind, peer
     row["t_issue_ns"], row["t_end_ns"] = at_ns[ops], until_ns[ops]
     # Of operations at the same time only what each adds to those before it.
     covered_ns = np.append(0, np.maximum.accumulate(until_ns[ops])[:-1])
     row["wait_us"] = np.clip((until_ns[ops] - np.maximum(at_ns[ops], covered_ns)) // 1000, 0, 0xFFFFFFFF)
-    row["counter"] = _counters(told["comm"], row)
+    row["counter"] = _counters(reported["comm"], row)
     row["count"], row["dtype"] = 1, 6
-    return steps_among(told, rank, begins_ns), int(begins_ns[-1])
+    return steps_among(reported, rank, begins_ns), int(begins_ns[-1])
 
 
 def _place(

@@ -1,8 +1,8 @@
 """What NCCL's RAS says of a job: who is there, and, as JSON (since 2.28.7), how much each rank has launched.
 
 It counts what hosts have launched, of five kinds of collectives, and nothing of what is complete: ranks that hang in
-one and the same operation look healthy. One look says little, since a host that runs ahead of another is ahead for a
-moment in any job; what it knows for sure is where each rank runs, and which of them do not answer any more. Where two
+one and the same operation look healthy. One snapshot says little, since a host that runs ahead of another is ahead for
+a moment in any job; what it knows for sure is where each rank runs, and which of them do not answer any more. Where two
 looks find the same counts, and unequal ones, those that have launched less are waited for.
 
 Versions 2.28.7 to 2.28.9 leave out a comma behind each rank that is missing; it is put back.
@@ -23,9 +23,9 @@ from whichrank.intake.facts import Fact
 from whichrank.intake.flight_dump import Dump, Group
 
 HINT: Final = b'"communicators_count"'
-LEAST_LOOKS: Final = 2
+LEAST_POLLS: Final = 2
 MOST_AHEAD: Final = 64
-"""Collectives that a rank may have launched beyond another, and all are told."""
+"""Collectives that a rank may have launched beyond another, and all are reported."""
 MOST_RANK: Final = 1 << 20
 _NEXT: Final = re.compile(rb"(?<=\n\})\s*(?=\{)")
 _NO_COMMA: Final = re.compile(
@@ -97,23 +97,23 @@ class Ras:
 
 
 @dataclass(frozen=True)
-class Looks:
+class Snapshots:
     """What one file holds, in order."""
 
-    looks: tuple[Ras, ...]
+    polls: tuple[Ras, ...]
 
 
-def read_looks(data: bytes) -> Looks:
-    """The looks in a file, one behind the other.
+def read_snapshots(data: bytes) -> Snapshots:
+    """The snapshots in a file, one behind the other.
 
     Raises:
         FormatError: One of them is none.
     """
-    return Looks(tuple(read_ras(one) for one in _NEXT.split(data.strip())))
+    return Snapshots(tuple(read_ras(one) for one in _NEXT.split(data.strip())))
 
 
 def read_ras(data: bytes) -> Ras:
-    """What a look says.
+    """What a snapshot says.
 
     Raises:
         FormatError: It is none.
@@ -146,14 +146,14 @@ def read_ras(data: bytes) -> Ras:
     )
 
 
-def standing_still(looks: Iterable[Ras]) -> Ras | None:
+def standing_still(polls: Iterable[Ras]) -> Ras | None:
     """The last of several looks at a job, if all found the same counts, and unequal ones."""
-    looks = sorted(looks, key=lambda one: one.timestamp)
-    # A text has no time; one look that is there twice says nothing.
-    times = len(looks) if not any(one.timestamp for one in looks) else len({one.timestamp for one in looks})
-    if times < LEAST_LOOKS or any(one.launched != looks[0].launched for one in looks) or not looks[0].behind:
+    polls = sorted(polls, key=lambda one: one.timestamp)
+    # A text has no time; one snapshot that is there twice says nothing.
+    times = len(polls) if not any(one.timestamp for one in polls) else len({one.timestamp for one in polls})
+    if times < LEAST_POLLS or any(one.launched != polls[0].launched for one in polls) or not polls[0].behind:
         return None
-    return looks[-1]
+    return polls[-1]
 
 
 def dumps_of(ras: Ras) -> dict[int, Dump]:

@@ -2,7 +2,7 @@
 
 Of counts that differ, the ranks of small sets are listed, whether they are behind or ahead; all others have the one
 count that is not listed. Only communicators of the largest size are read, whose ranks are taken for the job's. A text
-has no time; it may hold several looks, one behind the other.
+has no time; it may hold several snapshots, one behind the other.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Final
 
 from whichrank.errors import FormatError
 from whichrank.intake.facts import Fact
-from whichrank.intake.ras import MOST_RANK, Looks, Ras
+from whichrank.intake.ras import MOST_RANK, Ras, Snapshots
 
-MOST_LOOKS: Final = 4096
+MOST_POLLS: Final = 4096
 _BEGIN: Final = re.compile(r"^Job summary\s*$", re.MULTILINE)
 _IN_HEAD: Final = re.compile(rb"(?:^|\n)Job summary\r?\n=+\r?\n")
 _VERSION: Final = re.compile(r"^NCCL version (\S{1,32}) compiled", re.MULTILINE)
@@ -61,24 +61,24 @@ def is_ras_text(head: bytes) -> bool:
     return _IN_HEAD.search(head) is not None
 
 
-def read_ras_text(data: bytes) -> Looks:
-    """What the looks in a text say.
+def read_ras_text(data: bytes) -> Snapshots:
+    """What the snapshots in a text say.
 
     Raises:
         FormatError: There is none.
     """
     text = data.decode("utf-8", "replace")
-    begins = [found.start() for found in _BEGIN.finditer(text)][:MOST_LOOKS]
+    begins = [found.start() for found in _BEGIN.finditer(text)][:MOST_POLLS]
     version = _VERSION.search(text)
     bounds = pairwise([*begins, len(text)])
-    looks = [_look(text[begin:end], version.group(1) if version else "") for begin, end in bounds]
-    found = tuple(look for look in looks if look is not None)
+    polls = [_snapshot(text[begin:end], version.group(1) if version else "") for begin, end in bounds]
+    found = tuple(snapshot for snapshot in polls if snapshot is not None)
     if not found:
         raise FormatError("the status of RAS has no communicators")
-    return Looks(found)
+    return Snapshots(found)
 
 
-def _look(text: str, version: str) -> Ras | None:
+def _snapshot(text: str, version: str) -> Ras | None:
     sizes = {int(found.group(1)): int(found.group(2)) for line in text.splitlines() if (found := _ROW.match(line))}
     world = max(sizes.values(), default=0)
     if not 0 < world <= MOST_RANK:
@@ -93,8 +93,8 @@ def _look(text: str, version: str) -> Ras | None:
         elif isinstance(where, tuple):
             _see(line, where, counts, facts, missing, world)
     known = {name: whole for name, of in counts.items() if (whole := _summed(of.values(), world, missing)) is not None}
-    told = [_fact(fact, rank in missing, (fact.host, fact.pid) in dead) for rank, fact in sorted(facts.items())]
-    return Ras(version, world, tuple(told), "", known, tuple(sorted(missing)))
+    reported = [_fact(fact, rank in missing, (fact.host, fact.pid) in dead) for rank, fact in sorted(facts.items())]
+    return Ras(version, world, tuple(reported), "", known, tuple(sorted(missing)))
 
 
 def _in_sections(text: str, groups: set[int]) -> Iterator[tuple[str | tuple[str, str, str], str]]:

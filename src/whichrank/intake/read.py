@@ -34,7 +34,7 @@ from whichrank.intake.logs import Log
 from whichrank.intake.megatrace import Megatrace
 from whichrank.intake.op_spans import Spans
 from whichrank.intake.plain_text import for_people
-from whichrank.intake.ras import Looks, Ras
+from whichrank.intake.ras import Ras, Snapshots
 from whichrank.intake.recording import Intake, Note, Recording, State
 from whichrank.intake.sources import Refused, Source, files_in, opened
 from whichrank.intake.workers import CPU_S, each
@@ -77,14 +77,14 @@ class Part:
 
 def read(
     paths: Sequence[Path],
-    tell: Callable[[int, int], None] = lambda _done, _total: None,
+    show_progress: Callable[[int, int], None] = lambda _done, _total: None,
     note: Callable[[Note], None] = lambda _: None,
 ) -> Intake:
     """Read all that these paths hold.
 
     Args:
         paths: Files, folders, archives.
-        tell: Called with how many files were read, and how many there are.
+        show_progress: Called with how many files were read, and how many there are.
         note: Called with what became of each, also where nothing comes of all of them.
 
     Raises:
@@ -99,22 +99,24 @@ def read(
             if isinstance(found, WhichrankError):
                 found = [_damaged(str(path), found)]
             parts += [_with_shared(part, groups) for part in found]
-            tell(done, len(files))
+            show_progress(done, len(files))
     parts, has_earlier = _of_last_attempt(_without_copies(parts))
     notes = tuple(part.note for part in parts)
     for one in notes:
         note(one)
     name = _name(paths)
-    looks = [look for _, found in _those(parts, Looks) for look in found.looks]
+    polls = [snapshot for _, found in _those(parts, Snapshots) for snapshot in found.polls]
     logs, is_cut = attempts.last_attempt([log for _, log in _those(parts, Log)])
-    facts = joined([*(fact for log in logs for fact in log.facts), *(fact for look in looks for fact in look.facts)])
+    facts = joined(
+        [*(fact for log in logs for fact in log.facts), *(fact for snapshot in polls for fact in snapshot.facts)]
+    )
     facts = with_xids(facts, (xid for log in logs for xid in log.xids))
     written_s = {part.note.path: part.modified_s for part in parts}
     try:
         dumps = _those(parts, Dump)
         recordings = [_of_dumps(dumps, notes, name, facts, written_s)] if dumps else []
         if not recordings:
-            recordings += _of_counts(parts, logs, looks, notes, name, facts)
+            recordings += _of_counts(parts, logs, polls, notes, name, facts)
         if traces := _those(parts, Trace):
             recordings.append(_of_traces(traces, notes, name))
         if inspected := _those(parts, Inspected):
@@ -289,20 +291,20 @@ def _of_dumps(
     """
     dumps, whose = _by_rank(found)
     world = _world_of({rank: flight_job.world_size(dump) for rank, dump in dumps.items()}, whose)
-    told, unsure = flight_job.job_of(dumps)
+    reported, unsure = flight_job.job_of(dumps)
     written = {rank: written_s.get(path, 0.0) for rank, path in whose.items()}
-    unsure |= dict.fromkeys(sorted(attempts.earlier_dumps(told, written) if what == DUMP else ()), OLDER_DUMP)
-    told = [one for one in told if one.rank not in unsure]
+    unsure |= dict.fromkeys(sorted(attempts.earlier_dumps(reported, written) if what == DUMP else ()), OLDER_DUMP)
+    reported = [one for one in reported if one.rank not in unsure]
     unread = _unread(world, dumps, notes, what) | unsure
     facts = {rank: fact for rank, fact in facts.items() if rank < world and fact.world_size in (0, world)}
-    batches, now_s = flight_batches.batches_of(told, world, facts)
+    batches, now_s = flight_batches.batches_of(reported, world, facts)
     said = {rank: fact.words for rank, fact in facts.items() if fact.words}
-    said |= {one.rank: (*said.get(one.rank, ()), _issued_at(one.dump)) for one in told if one.dump.frames}
-    ages_s = [written_s.get(whose[one.rank], 0.0) - one.latest_ns / 1e9 for one in told if one.latest_ns]
+    said |= {one.rank: (*said.get(one.rank, ()), _issued_at(one.dump)) for one in reported if one.dump.frames}
+    ages_s = [written_s.get(whose[one.rank], 0.0) - one.latest_ns / 1e9 for one in reported if one.latest_ns]
     is_still = 2 * sum(-CLOCKS_S < age_s < JUST_NOW_S for age_s in ages_s) <= len(ages_s)
-    utc_offset_s = 0.0 if any(one.latest_ns for one in told) else None
-    hides = what != DUMP or any(one.dump.backend == "gloo" for one in told)
-    is_young = what == DUMP and flight_job.is_young(told)
+    utc_offset_s = 0.0 if any(one.latest_ns for one in reported) else None
+    hides = what != DUMP or any(one.dump.backend == "gloo" for one in reported)
+    is_young = what == DUMP and flight_job.is_young(reported)
     about = Recorded(
         is_still=is_still, hides_messages=hides, is_young=is_young, has_only_counts=what in _OF_EACH.values()
     )
@@ -314,10 +316,10 @@ def _issued_at(dump: Dump) -> str:
 
 
 def _of_counts(
-    parts: Sequence[Part], logs: Sequence[Log], looks: Sequence[Ras], notes: Iterable[Note], name: str,
+    parts: Sequence[Part], logs: Sequence[Log], polls: Sequence[Ras], notes: Iterable[Note], name: str,
     facts: dict[int, Fact],
 ) -> list[Recording]:  # fmt: skip
-    """Where only counts of what was issued are known: of Megatrace, of torch's watchdog, or of several looks by RAS."""
+    """Where only counts of what was issued are known: of Megatrace, of a watchdog, or of several answers of RAS."""
     enqueued = [one for _, found in _those(parts, Megatrace) for one in found.ranks]
     if enqueued:
         logs_of_ranks, has_earlier = megatrace.of_last_attempt(enqueued)
@@ -329,7 +331,7 @@ def _of_counts(
     most = max([*facts, *(log.most_rank for log in logs)], default=-1)
     if counted := watchdog.dumps_of(standings, most + 1):
         return [replace(_of_issued(counted, "watchdog", notes, name, facts), left_open=watchdog.NOT_HERE)]
-    still = ras.standing_still(looks)
+    still = ras.standing_still(polls)
     return [_of_issued(ras.dumps_of(still), "ras", notes, name, facts)] if still else []
 
 
@@ -384,7 +386,7 @@ def _nothing(notes: Iterable[Note], paths: Sequence[Path]) -> str:
     if beside := [note for note in notes if note.state == "read"]:
         return (
             f"'{beside[0].path}' says something of ranks, but nothing of operations: dumps or traces are needed too"
-            + ("; of RAS, two looks some seconds apart" if beside[0].format == "ras" else "")
+            + ("; of RAS, two answers some seconds apart" if beside[0].format == "ras" else "")
         )
     if not bad:
         return f"there is no recording in {where}"

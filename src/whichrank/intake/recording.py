@@ -1,4 +1,4 @@
-"""What intake makes of files: telemetry of a job, as an agent would have told it, and what became of each file."""
+"""What intake makes of files: telemetry of a job, as an agent would have reported it, and what became of each file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Recording:
     Attributes:
         job: A name for it.
         format: Of the files that it was made of.
-        batches: What an agent beside each rank would have told, in the order in which they are to be fed.
+        batches: What an agent beside each rank would have reported, in the order in which they are to be fed.
         now_s: When all of them are fed: seconds on the clock of the recording.
         utc_offset_s: From that clock to UTC; None where nothing says it.
         unread: Ranks of the job of which nothing could be read, and why.

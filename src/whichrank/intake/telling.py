@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from whichrank.intake.facts import Fact
 from whichrank.model.codes import Status
 from whichrank.model.kinds import Kind, is_collective
-from whichrank.model.telemetry import COMM_ROW, RANK_ROW, RECORD_TOLD, VERSION, Batch, CommInfo, ProcessState
+from whichrank.model.telemetry import COMM_ROW, RANK_ROW, RECORD_REPORTED, VERSION, Batch, CommInfo, ProcessState
 
 SINCE_NS: Final = 10**9
 """From the latest time that a recording has to when it was made, which it does not say."""
@@ -22,7 +22,7 @@ FIRST_STEP: Final = 4
 def batch_of(
     rank: int, world_size: int, infos: Iterable[CommInfo], records: NDArray[Any], latest_ns: int, host: str = ""
 ) -> Batch:
-    """What an agent tells of this rank.
+    """What an agent says of this rank.
 
     Args:
         rank: Global rank.
@@ -43,7 +43,7 @@ def batch_of(
 
 
 def ended_batch(fact: Fact, world_size: int, now_ns: int) -> Batch:
-    """What an agent tells of a rank of which nothing is known but that its process has ended."""
+    """What an agent says of a rank of which nothing is known but that its process has ended."""
     row = rank_row(fact.rank, world_size, now_ns, 0)
     status = -1 if fact.is_dead else fact.status
     row["pid"], row["exit_status"], row["state"], row["ended_ns"] = fact.pid, status, ProcessState.GONE, now_ns
@@ -85,7 +85,7 @@ def steps_among(records: NDArray[Any], rank: int, at_ns: NDArray[np.int64], firs
         at_ns: Ends of iterations, one opens the first.
         first: Number of the first one.
     """
-    marks = np.zeros(len(at_ns), RECORD_TOLD)
+    marks = np.zeros(len(at_ns), RECORD_REPORTED)
     marks["rank"], row = rank, marks["row"]
     row["kind"], row["status"], row["counter"] = Kind.STEP, Status.DONE, np.arange(first, first + len(at_ns))
     row["t_issue_ns"] = row["t_end_ns"] = at_ns

@@ -5,9 +5,9 @@ others when they are asked for their dumps, and then with whatever they had enqu
 the group's collectives, so the lines are read as one. They are logged by default, where dumps are not.
 
 A line names the group and the writer's rank in it, never the other members. Those are known of the group of all ranks,
-of a group of which every member has written, and of one whose writers are evenly spaced. Of any other group it is told
-that the writer waits in it, for members that are not known. The same holds where a send, a receive or a batch of them
-has timed out: each rank has numbers of its own there, and the line does not name the peer.
+of a group of which every member has written, and of one whose writers are evenly spaced. Of any other group it is
+reported that the writer waits in it, for members that are not known. The same holds where a send, a receive or a batch
+of them has timed out: each rank has numbers of its own there, and the line does not name the peer.
 
 (torch: ProcessGroupNCCL.cpp; the words are those of 2.2 to 2.13.)
 """
@@ -34,7 +34,7 @@ from whichrank.model.kinds import Kind
 HINTS: Final = ("last enqueued", "Last enqueued", "Watchdog caught")
 MOST_RANK: Final = 1 << 20
 MOST_AHEAD: Final = 256
-"""Operations beyond the last complete one that are told of a rank."""
+"""Operations beyond the last complete one that are reported of a rank."""
 LEAST_IN_GROUP: Final = 2
 """Members of a group that waits: nobody waits for itself."""
 LEAST_IN_LINE: Final = 2
@@ -165,7 +165,7 @@ class Watchdog:
                     Standing(rank, group, desc or "", int(group_rank), enqueued, completed, timed_out, at_s, self.part)
                 )
 
-    def told(self) -> list[Standing]:
+    def reported(self) -> list[Standing]:
         """What all lines say of how far ranks are.
 
         A rank may write what it ran out of time in, and end before it says how far it is. If all groups that are named

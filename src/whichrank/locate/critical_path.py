@@ -3,7 +3,7 @@
 MegaTrace (section II.D) blames only what lies on the critical path, since bubbles absorb the rest. Here the graph is
 what really happened: for each rank the operations that it issued and those it was blocked on, with its own time in
 between; for each round who had to be there and how long the transfer took. Going through it with a rank's own times
-replaced tells how much sooner the iterations would have been over: nothing, if others were late anyway.
+replaced says how much sooner the iterations would have been over: nothing, if others were late anyway.
 
 A round's transfer is the shortest duration over its members, which is that of the last to enter. Collectives of one
 communicator share its connections and mostly end in the order of their issue, so one that stands in line for another
@@ -308,7 +308,7 @@ def _in_turn(ops: np.ndarray[Any, Any]) -> Ints:
 def _shorten_messages(transfer_s: Floats, of: Ints, ops: np.ndarray[Any, Any], lasted_s: Floats) -> None:
     """Transfers between two ranks: as short as the shortest receives of as much: their senders were early.
 
-    The end of an asynchronous send is known only when it is waited for, so of one round neither side tells how long the
+    The end of an asynchronous send is known only when it is waited for, so of one round neither side says how long the
     transfer took if the receiver was early.
 
     Args:

@@ -85,10 +85,10 @@ def _reports_a_loss(ends: Ends) -> Bools:
 
 def gave_up_a_connection(ends: Ends) -> Bools:
     """Ranks that ended with a failure because of an exception that only reports the loss of a peer."""
-    return np.asarray(_reports_a_loss(ends) & ends.gone & (ends.status != 0) & ~told_to_end(ends))
+    return np.asarray(_reports_a_loss(ends) & ends.gone & (ends.status != 0) & ~asked_to_end(ends))
 
 
-def told_to_end(ends: Ends) -> Bools:
+def asked_to_end(ends: Ends) -> Bools:
     """Ranks that a launcher, a terminal or the user ended: by signal, or by the exception or exit that it becomes."""
     exited = np.array([exit_code_of(int(s)) is not None for s in ends.status])
     exited &= (ends.exception_s == 0) | _after_asked(ends, ends.exception_s)
@@ -100,7 +100,7 @@ def _after_asked(ends: Ends, at_s: Floats) -> Bools:
     return np.asarray((ends.asked_s > 0) & (at_s > ends.asked_s))
 
 
-def told_to_end_s(ends: Ends) -> Floats:
+def asked_to_end_s(ends: Ends) -> Floats:
     """When that was, where it was: of its exception, when it was raised, since the process may take long to end."""
     return np.where(_interrupted(ends) & (ends.exception_s > 0), ends.exception_s, ends.ended_s)
 
@@ -153,11 +153,11 @@ def singled_out(ends: Ends) -> Bools:
     signalled = _signalled(ends)
     alone = np.zeros(len(signalled), np.bool_)
     mute = signalled & ~_ended_by(ends, frozenset({2})) & (ends.exception_s == 0) & (ends.closed_s == 0)
-    told_s = np.where(told_to_end(ends), told_to_end_s(ends), np.inf)
+    reported_s = np.where(asked_to_end(ends), asked_to_end_s(ends), np.inf)
     for rank in np.flatnonzero(mute & ~failed_first(ends)).tolist():
         others = ends.node == ends.node[rank]
         others[rank] = False
-        later = told_s[others].min(initial=np.inf) > ends.ended_s[rank] + ALONE_S
+        later = reported_s[others].min(initial=np.inf) > ends.ended_s[rank] + ALONE_S
         saw_it = (ends.failure_s > ends.ended_s[rank] - ALONE_S) & failed_first(ends)
         alone[rank] = later and bool(saw_it[others].any())
     return alone
@@ -178,7 +178,7 @@ def raised(ends: Ends) -> Bools:
 
 
 def raised_by_itself(ends: Ends) -> Bools:
-    """Ranks that raised anything, the loss of a peer too, but not because they were told to end."""
+    """Ranks that raised anything, the loss of a peer too, but not because they were asked to end."""
     said = np.array([bool(text) and not _INTERRUPTED.search(text) for text in ends.exception], np.bool_)
     return np.asarray(said & ~_after_asked(ends, ends.exception_s))
 
@@ -208,7 +208,7 @@ def own_deaths(ends: Ends) -> Bools:
     down an interpreter takes longer than its peers need to fail.
     """
     own = ends.gone & ~failed_first(ends)
-    launcher = told_to_end(ends)
+    launcher = asked_to_end(ends)
     own &= ~launcher
     own &= ~_reports_a_loss(ends)
     # The launcher kills who did not obey: SIGKILL after others were terminated is no death of its own.
@@ -264,9 +264,9 @@ def ended_from_outside(ends: Ends) -> bool:
 
     A launcher that ends a job because of a dead rank comes after that death.
     """
-    told = told_to_end(ends)
-    died = ends.gone & ~told & (ends.status != 0)
-    return bool(told.any() and told_to_end_s(ends)[told].min() <= ends.ended_s[died].min(initial=np.inf))
+    reported = asked_to_end(ends)
+    died = ends.gone & ~reported & (ends.status != 0)
+    return bool(reported.any() and asked_to_end_s(ends)[reported].min() <= ends.ended_s[died].min(initial=np.inf))
 
 
 def failed_by_timeout(ends: Ends) -> Bools:

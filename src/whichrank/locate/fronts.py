@@ -30,7 +30,7 @@ _SHARED = ("rank", "comm", "counter", "kind", "peer", "tag", "dtype", "reduce_op
 
 
 def with_fronts(picture: Picture) -> Picture:
-    """The picture, with a wait for each rank that has operations in flight and no wait that a sensor told.
+    """The picture, with a wait for each rank that has operations in flight and no wait that a sensor reported.
 
     Where sensors look, it stays as it is.
     """

@@ -18,7 +18,7 @@ from whichrank.model.picture import Bools, Ints
 DEAD_TRIES = 3
 """Retransmissions in a row without an answer, each after twice the time: at Linux's least of 0.2 s, after 1.4 s."""
 MORE_TRIES = 1
-"""So many more where ways work and lose data: of a loss of 5 % each more try leaves a twentieth of what looks dead."""
+"""So many more where paths work and lose data: of a loss of 5 % each more try leaves a twentieth of what looks dead."""
 LOSES, LEAST_LOST = 0.005, 8
 """Share of a node's segments that are sent again, and how many: bursts of a job's own have had 0.3 % (lab)."""
 ANSWERED_MS = 1500
@@ -37,7 +37,7 @@ class ConnectionEnds:
     dead: Bools
     """Data is under way, was sent again and again, and is not acknowledged."""
     answered: Bools
-    """The other side has acknowledged something just before the look."""
+    """The other side has acknowledged something just before the snapshot."""
     tries: Ints
     """Retransmissions in a row without an answer."""
 
@@ -48,7 +48,7 @@ def ends_of(rows: np.ndarray[Any, Any], node: Ints, loses: Bools | bool = False)
     Args:
         rows: Rows of TCP_ROW of all nodes.
         node: The node of each, since loopback addresses mean something on one node only.
-        loses: Whether the ways of its node lose data, see `loses_data`.
+        loses: Whether the paths of its node lose data, see `loses_data`.
     """
     place = np.where(is_loopback(rows["local_addr"]), node + 1, 0)
     # By both ends: processes may share an address and port if they are connected to different ones.
@@ -70,7 +70,7 @@ def ends_of(rows: np.ndarray[Any, Any], node: Ints, loses: Bools | bool = False)
 
 
 def loses_data(rows: np.ndarray[Any, Any], before: np.ndarray[Any, Any]) -> bool:
-    """Whether the ways from a node work and lose some of what it sends: sent again, and answered.
+    """Whether the paths from a node work and lose some of what it sends: sent again, and answered.
 
     Args:
         rows: Rows of TCP_ROW, of one look at its connections.
@@ -78,7 +78,7 @@ def loses_data(rows: np.ndarray[Any, Any], before: np.ndarray[Any, Any]) -> bool
     """
     if not _is_much(rows["info"], before["info"]):  # of all: it is rarely worth it to find the same ones
         return False
-    now, then = (_keys(look, _LOCAL, _REMOTE, np.zeros(len(look), np.int64)) for look in (rows, before))
+    now, then = (_keys(snapshot, _LOCAL, _REMOTE, np.zeros(len(snapshot), np.int64)) for snapshot in (rows, before))
     _, at, earlier = np.intersect1d(now, then, return_indices=True)
     works = (rows["info"]["retransmits"][at] == 0) & ~is_loopback(rows["local_addr"][at])
     return _is_much(rows["info"][at[works]], before["info"][earlier[works]])

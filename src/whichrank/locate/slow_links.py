@@ -1,9 +1,9 @@
-"""Which ways between nodes are slow, and where (DESIGN 5.3; C4D's transfer matrix, section III.A).
+"""Which paths between nodes are slow, and where (DESIGN 5.3; C4D's transfer matrix, section III.A).
 
-A rate is known in one of two ways. Where the socket sensor is loaded, it is the pace at which data came in at the
-receiver: that of the way itself if the way is what limits. Elsewhere it is what the sender's kernel says: bytes by the
-time in which something was under way, which late acknowledgements and small messages stretch. Rates of both kinds are
-never compared with each other.
+A rate is known in one of two paths. Where the socket sensor is loaded, it is the pace at which data came in at the
+receiver: that of the path itself if the path is what limits. Elsewhere it is what the sender's kernel says: bytes by
+    the time in which something was under way, which late acknowledgements and small messages stretch. Rates of both
+    kinds are never compared with each other.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ from whichrank.model.links import LinkRate, SlowLink, Transfers
 from whichrank.model.picture import Bools, Floats, Ints
 
 SLOWER = 0.5
-"""Of the usual rate, from which a way is slow."""
+"""Of the usual rate, from which a path is slow."""
 SLOWER_BY_LOSS = 0.8
-"""The same for a very lossy way."""
+"""The same for a very lossy path."""
 SLOWER_BY_OWN_LOSS = 0.9
 """The same for one that loses far more than those like it."""
 SAGS = 0.7
-"""Of the least that it has been, from which a way is slow on which bytes wait to be sent most of the time."""
+"""Of the least that it has been, from which a path is slow on which bytes wait to be sent most of the time."""
 MUCH_SLOWER = 0.25
 """Of what kernels see on the ways in the middle, from which one that was never better is slow."""
 NOT_READY = 0.15
-"""Of the usual pace, from which a way that its sender's kernel finds slower than it was costs what that kernel says:
+"""Of the usual pace, from which a path that its sender's kernel finds slower than it was costs what that kernel says:
 data that lie ready are copied at paces which differ by less."""
 BOUND = 0.75
-"""Of what kernels have seen ways carry, below which the pace of arrival shows that one carries less."""
+"""Of what kernels have seen paths carry, below which the pace of arrival shows that one carries less."""
 LEAST_BYTES = 1 << 18
 LEAST_ACTIVE = 0.02
 """Share of the window in which something was under way, for a rate to mean anything."""
 MOSTLY = 0.5
-"""Share of the bytes whose pace must be known, for it to be that of the way; of the time with something under way."""
+"""Share of the bytes whose pace must be known, for it to be that of the path; of the time with something under way."""
 LEAST_ALIKE = 3
 """Comparable ways, to know what is usual without a past."""
 ALIKE = 4.0
 """Times as many bytes as another, at most, for two ways to be comparable; times as lossy, at least, to stand out."""
 MOST_LIKELY = 256
-"""Ways that are compared with those like them, the slowest."""
+"""Paths that are compared with those like them, the slowest."""
 EVEN = 1.25
 """Times the slower of two paces that the faster is, if they are one."""
 BETTER = 0.75
-"""Share of the ways like one that may be slow with it, and it is no sign that all are."""
+"""Share of the paths like one that may be slow with it, and it is no sign that all are."""
 CLEARLY = 1.05
-"""Times as fast, from which one of two slow ways is the faster one."""
+"""Times as fast, from which one of two slow paths is the faster one."""
 LIMITS = 0.5
 """Share of the busy time from which a limit names an end."""
 LOSSY = 0.005
-"""Share of the segments that were sent again all the time, from which that is what makes a way slow."""
+"""Share of the segments that were sent again all the time, from which that is what makes a path slow."""
 VERY_LOSSY = 0.02
-"""The same, from which that alone shows that something is wrong with the way."""
+"""The same, from which that alone shows that something is wrong with the path."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,13 @@ class LinkPast:
     def learn(self, transfers: Transfers, node: Ints, *, only_new: bool = False) -> None:
         """Take a window that is over: what went between nodes.
 
-        Of a way that is known already it counts only if something went over in both of its halves: a model that is
-        gathered goes one way after the other, and has each for itself.
+        Of a path that is known already it counts only if something went over in both of its halves: a model that is
+        gathered goes one path after the other, and has each for itself.
 
         Args:
             transfers: One window, of a job that iterates.
             node: By rank, its node.
-            only_new: Leave out the ways that are known.
+            only_new: Leave out the paths that are known.
         """
         transfers = transfers.of(node[transfers.src] != node[transfers.dst])
         self._learn_least(transfers.of(transfers.steady_bytes >= LEAST_BYTES), only_new=only_new)
@@ -144,7 +144,7 @@ def rates_of(transfers: Transfers) -> Rates:
 
 
 def matrix_of(
-    transfers: Transfers, node: Ints, past: LinkPast, most: int, told: Sequence[SlowLink] = ()
+    transfers: Transfers, node: Ints, past: LinkPast, most: int, reported: Sequence[SlowLink] = ()
 ) -> tuple[LinkRate, ...]:
     """The rates that are known between nodes, the slowest first.
 
@@ -153,15 +153,15 @@ def matrix_of(
         node: By rank, its node.
         past: The best rates so far.
         most: Cells, at most.
-        told: Links that are told to be slow: each has a cell.
+        reported: Links that are told to be slow: each has a cell.
     """
     rates, before = rates_of(transfers), past.usual(transfers)
     rate, is_paced = rates.best_known, ~np.isnan(rates.by_arrival)
     best = np.where(is_paced, before.by_arrival, before.by_kernel)
     best = np.where(np.isnan(best), np.nan, np.fmax(best, rate))
-    # A way whose pace was known, and is not while little comes, keeps its cell for that and is given no other rate.
-    is_told = np.isin(transfers.src << 32 | transfers.dst, [link.src << 32 | link.dst for link in told])
-    is_known = ~np.isnan(rate) & (is_paced | np.isnan(before.by_arrival) | is_told)
+    # A path whose pace was known, and is not while little comes, keeps its cell for that and is given no other rate.
+    is_reported = np.isin(transfers.src << 32 | transfers.dst, [link.src << 32 | link.dst for link in reported])
+    is_known = ~np.isnan(rate) & (is_paced | np.isnan(before.by_arrival) | is_reported)
     known = np.flatnonzero((node[transfers.src] != node[transfers.dst]) & is_known)
     busy = transfers.bytes_acked / rate / max(transfers.lasted_s, 1e-9)
     return tuple(
@@ -177,22 +177,22 @@ def matrix_of(
 def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLink]:
     """Links between nodes that are slower than comparable ones, or than they were (C4D's matrix, section III.A).
 
-    What a way can carry lies between two rates: data never come in more slowly than it lets them, and faster where the
+    What a path can carry lies between two rates: data never come in more slowly than it lets them, and faster where the
     receiver came late and found them ready; the sender's kernel never sees more than it carries, and less where
-    messages are small or answers late. So where the pace of arrival is known, a way is slow if that pace is below what
+    messages are small or answers late. So where the pace of arrival is known, a path is slow if that pace is below what
     kernels have seen, of this way or in the middle of those like it, and below the usual pace; or below the one pace
-    that all ways like it have, and it had itself. The kernels must agree
-    that it is the way and not a receiver that seldom gets to read: bytes wait on the way rather than at its end, or
+    that all paths like it have, and it had itself. The kernels must agree
+    that it is the path and not a receiver that seldom gets to read: bytes wait on the way rather than at its end, or
     the sender's kernel delivers as slowly. A receiver that has to wait for a CPU finds much of its data ready: where
     the pace is much slower than usual still, and the sender's kernel slower than it was itself, and the others are at
-    their pace, that kernel says what the way costs. A way that loses data is seen by what is sent again, one that
+    their pace, that kernel says what the path costs. A path that loses data is seen by what is sent again, one that
     stalls, or is slow now and then, by its sender's kernel.
 
-    Where no pace is known, the sender's kernel is asked alone (beside ways with a pace only whether it was faster),
+    Where no pace is known, the sender's kernel is asked alone (beside paths with a pace only whether it was faster),
     and the link's end is where it sees the fault: bytes wait to be sent, an end limits, or its estimate of the rate is
-    low. Where it sees none, it is None, and the way back may be slow: acknowledgements come late, and what they answer
+    low. Where it sees none, it is None, and the path back may be slow: acknowledgements come late, and what they answer
     only looks slow. So where the pace shows that what a node sends is slow, or what it is sent, no kernel's word counts
-    for the ways that are answered there.
+    for the paths that are answered there.
 
     Args:
         transfers: One window.
@@ -247,19 +247,19 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
         """Do its acknowledgements travel with what is slow, by a pace that shows it?"""
         surely = [other for other in shown if other.end] if is_lossy[i] else shown
         src, dst = int(node[link.src]), int(node[link.dst])
-        on_a_slow_way = any(node[other.src] == dst or node[other.dst] == src for other in surely)
-        return not very_lossy[i] and (on_a_slow_way or (bool(is_lossy[i]) and dst in late))
+        on_a_slow_path = any(node[other.src] == dst or node[other.dst] == src for other in surely)
+        return not very_lossy[i] and (on_a_slow_path or (bool(is_lossy[i]) and dst in late))
 
     kept = [link for i, link in found.items() if link.is_paced or not is_answered_late(i, link)]
     return sorted(kept, key=lambda link: -link.lost_s)
 
 
 def _stalls(transfers: Transfers, between: Bools, now: Rates, before: Rates, i: int) -> bool:
-    """Is something under way most of the time, far more slowly than it was, or than on other ways?
+    """Is something under way most of the time, far more slowly than it was, or than on other paths?
 
     What comes after a pause comes at once: the pace of arrival does not see the pauses of a sender that waits for
     its timer. A rate that is slow for this way must be slow beside the better of the others now too; one that was
-    never better, since the way was slow from the start, must be far below those in the middle.
+    never better, since the path was slow from the start, must be far below those in the middle.
     """
     rate = now.by_kernel[i]
     better, middle = (_alike(transfers, between, now.by_kernel, i, share) for share in (BETTER, 0.5))
@@ -269,10 +269,10 @@ def _stalls(transfers: Transfers, between: Bools, now: Rates, before: Rates, i: 
 
 
 def _had_the_pace_of_all(transfers: Transfers, between: Bools, now: Rates, before: Rates, i: int) -> bool:
-    """Do the ways like it keep one pace, which was its own, and does its kernel see it sag as well?
+    """Do the paths like it keep one pace, which was its own, and does its kernel see it sag as well?
 
-    Kernels see less than ways carry where messages are small. Without their word all receivers may have come late but
-    one, who found data at the pace of its way.
+    Kernels see less than paths carry where messages are small. Without their word all receivers may have come late but
+    one, who found data at the pace of its path.
     """
     usual = _alike(transfers, between, now.by_kernel, i)
     if usual is None or not now.by_kernel[i] < SAGS * min(usual, before.by_kernel[i]):
@@ -284,7 +284,7 @@ def _had_the_pace_of_all(transfers: Transfers, between: Bools, now: Rates, befor
 
 
 def _lossier_than_others(transfers: Transfers, between: Bools, very_lossy: Bools) -> Bools:
-    """Of very lossy ways those that lose far more than the ones that carry about as much: no network that is full."""
+    """Of very lossy paths those that lose far more than the ones that carry about as much: no network that is full."""
     likely = np.flatnonzero(very_lossy)
     stands_out = np.zeros(len(very_lossy), np.bool_)
     for i in likely[np.argsort(-transfers.resent[likely], kind="stable")][:MOST_LIKELY].tolist():
@@ -293,7 +293,7 @@ def _lossier_than_others(transfers: Transfers, between: Bools, very_lossy: Bools
 
 
 def _sagging(transfers: Transfers, between: Bools, now: Rates, least: Floats) -> dict[int, SlowLink]:
-    """Ways that are slow for a part of the time, by place: most bytes come at the pace of the rest.
+    """Paths that are slow for a part of the time, by place: most bytes come at the pace of the rest.
 
     Something is under way most of the time, bytes wait to be sent, and the rate over all of it is below what it has
     been, in any window, and below that of the better of the others now.
@@ -309,12 +309,12 @@ def _sagging(transfers: Transfers, between: Bools, now: Rates, least: Floats) ->
 
 
 def _usual(transfers: Transfers, between: Bools, rate: Floats, before: Floats, i: int) -> float:
-    """What the rate of a way was at best, or is in the middle of those that carry about as much; 0 unknown."""
+    """What the rate of a path was at best, or is in the middle of those that carry about as much; 0 unknown."""
     return max(_alike(transfers, between, rate, i) or 0.0, 0.0 if np.isnan(before[i]) else float(before[i]))
 
 
 def _alike(transfers: Transfers, between: Bools, rate: Floats, i: int, share: float = 0.5) -> float | None:
-    """The rate below which this share of the ways that carry about as much lies; None if they are too few."""
+    """The rate below which this share of the paths that carry about as much lies; None if they are too few."""
     mine = transfers.bytes_acked[i]
     alike = between & ~np.isnan(rate) & (transfers.bytes_acked <= ALIKE * mine)
     alike &= ALIKE * transfers.bytes_acked >= mine
@@ -325,9 +325,9 @@ def _alike(transfers: Transfers, between: Bools, rate: Floats, i: int, share: fl
 def _slower(
     transfers: Transfers, between: Bools, rate: Floats, before: Floats, of: Bools | None = None, share: float = SLOWER
 ) -> dict[int, SlowLink]:
-    """Of the ways between nodes, or of some, those of which this rate is below a share of the usual one, by place."""
+    """Of the paths between nodes, or of some, those of which this rate is below a share of the usual one, by place."""
     # What is usual is no more than the fastest, so only these can be slow; at large sizes those are enough that are
-    # furthest below what they were: small messages are slow on any way.
+    # furthest below what they were: small messages are slow on any path.
     fastest = np.fmax(before, np.nanmax(rate[between], initial=0.0))
     likely = np.flatnonzero((between if of is None else of) & (rate < share * fastest))
     part = rate[likely] / np.where(before > 0, before, fastest)[likely]
@@ -340,26 +340,26 @@ def _slower(
 
 
 def _slow_link(transfers: Transfers, i: int, rate: float, usual: float) -> SlowLink:
-    """A way at this rate, of which it is not known where the fault is."""
+    """A path at this rate, of which it is not known where the fault is."""
     src, dst, mine = int(transfers.src[i]), int(transfers.dst[i]), float(transfers.bytes_acked[i])
     lost_s, unsent = mine / rate - mine / usual, int(transfers.unsent_bytes[i])
     return SlowLink(src, dst, rate, usual, None, lost_s, unsent, int(mine))
 
 
-def without_ways_back(slow: list[SlowLink], node: Ints) -> list[SlowLink]:
+def without_paths_back(slow: list[SlowLink], node: Ints) -> list[SlowLink]:
     """Of slow links those that are slow themselves, by the pace of arrival or where a kernel sees something.
 
     What a node sends carries its acknowledgements too. Where all that it sends is slow, they come late, and who sends
-    to it has to wait for them: bytes pile up in front of a way that is sound. So where no pace is known and both ways
-    of a node are slow, what it sends is told if that is clearly the slower one, else neither: it cannot be known which
-    of them makes the other look slow. Where they stall, their connections are told, with no end: that one way of each
-    is slow is certain. What limits at an end is told in any case.
+    to it has to wait for them: bytes pile up in front of a path that is sound. So where no pace is known and both paths
+    of a node are slow, what it sends is reported if that is clearly the slower one, else neither: it cannot be known
+    which of them makes the other look slow. Where they stall, their connections are reported, with no end: that one
+    path of each is slow is certain. What limits at an end is reported in any case.
 
     Args:
         slow: From `slow_links`.
         node: By rank, its node.
     """
-    told = [link for link in slow if link.end in ("receiver", "sender") or (link.is_paced and link.end)]
+    reported = [link for link in slow if link.end in ("receiver", "sender") or (link.is_paced and link.end)]
     paths = [link for link in slow if link.end not in ("receiver", "sender") and not link.is_paced]
     source, target = [int(node[link.src]) for link in paths], [int(node[link.dst]) for link in paths]
     seen = {i for i, link in enumerate(paths) if link.end == "path"}
@@ -376,15 +376,15 @@ def without_ways_back(slow: list[SlowLink], node: Ints) -> list[SlowLink]:
             continue
         if seen & (out | back):
             seen |= out
-        out_rate, back_rate = (float(np.median([paths[i].rate for i in way])) for way in (out, back))
-        carried = [float(np.median([paths[i].carried_bytes for i in way])) for way in (out, back)]
+        out_rate, back_rate = (float(np.median([paths[i].rate for i in path])) for path in (out, back))
+        carried = [float(np.median([paths[i].carried_bytes for i in path])) for path in (out, back)]
         is_clear = out_rate * CLEARLY < back_rate and max(carried) <= ALIKE * min(carried)
         excused |= back if is_clear else out | back
         either |= set() if is_clear else out | back
     either |= set(range(len(paths))) - seen - excused
-    told += [replace(paths[i], end=None) for i in sorted(either) if paths[i].stalls]
-    told += [replace(paths[i], end="path") for i in sorted(seen - excused)]
-    return sorted(told, key=lambda link: -link.lost_s)
+    reported += [replace(paths[i], end=None) for i in sorted(either) if paths[i].stalls]
+    reported += [replace(paths[i], end="path") for i in sorted(seen - excused)]
+    return sorted(reported, key=lambda link: -link.lost_s)
 
 
 def _end(transfers: Transfers, i: int, usual: float) -> LinkEnd | None:

@@ -70,7 +70,7 @@ class WaitGraph:
     cycle: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     """Ranks on a cycle of waits, when there is no sink."""
     cycle_explicit: bool = False
-    """Every wait on the cycle was told by a sensor, none inferred."""
+    """Every wait on the cycle was reported by a sensor, none inferred."""
     stuck: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     """Rows of `Picture.waits` on operations that everybody has entered and nobody is stopped in."""
     overtaken: Ints = field(default_factory=lambda: np.empty(0, np.int64))
@@ -131,7 +131,7 @@ def build(picture: Picture, min_age_s: float) -> WaitGraph:
         waiting=np.flatnonzero(_table(picture.world_size, rank[usable])),
         sinks=sinks,
         unseen=unseen,
-        sink_edge=_telling_edges(picture, edges, ends),
+        sink_edge=_most_telling_edges(picture, edges, ends),
         cycle=cycle,
         cycle_explicit=explicit,
         stuck=np.sort(rows[~_table(int(demand.max(initial=-1)) + 1, edges.demand)[demand]]),
@@ -286,28 +286,28 @@ def _p2p_edges(picture: Picture, rows: Ints, first_demand: int) -> Edges:
     single = np.flatnonzero(~any_source & (waits["peer"] >= 0) & (waits["peer"] < picture.comm_size[waits["comm"]]))
     wait = np.concatenate((single, wait_any))
     peer = np.concatenate((waits["peer"][single], peer_any))
-    told = waits[wait]
-    member = picture.comm_at[told["comm"]] + peer
+    reported = waits[wait]
+    member = picture.comm_at[reported["comm"]] + peer
     target = picture.member_rank[member]
     counters = _PairCounters(picture)
-    sends = told["kind"] == SEND
-    issued = counters.issued(told["comm"], target, np.where(sends, RECV, SEND), me[wait], told["tag"])
-    reached = (told["kind"] != RECV_ANY) & (issued >= told["counter"])
+    sends = reported["kind"] == SEND
+    issued = counters.issued(reported["comm"], target, np.where(sends, RECV, SEND), me[wait], reported["tag"])
+    reached = (reported["kind"] != RECV_ANY) & (issued >= reported["counter"])
     any_posted = counters.issued(
-        told["comm"], target, np.full(len(wait), RECV_ANY), np.full(len(wait), -1), told["tag"]
+        reported["comm"], target, np.full(len(wait), RECV_ANY), np.full(len(wait), -1), reported["tag"]
     )
     reached |= sends & (any_posted > 0)
     safe = np.maximum(target, 0)
-    keep = (target >= 0) & (target != told["rank"]) & (~reached | picture.stopped[safe] | picture.gone[safe])
-    wait, target, told = wait[keep], target[keep], told[keep]
+    keep = (target >= 0) & (target != reported["rank"]) & (~reached | picture.stopped[safe] | picture.gone[safe])
+    wait, target, reported = wait[keep], target[keep], reported[keep]
     return Edges(
         demand=first_demand + wait,
         wait=rows[wait],
         target=target,
         target_tid=picture.member_tid[member[keep]],
         entered=reached[keep],
-        known=_known(picture, target, told["issue_s"], np.zeros(len(wait), np.bool_)),
-        either=told["kind"] == RECV_ANY,
+        known=_known(picture, target, reported["issue_s"], np.zeros(len(wait), np.bool_)),
+        either=reported["kind"] == RECV_ANY,
     )
 
 
@@ -369,7 +369,7 @@ def _thread_key(rank: Ints, tid: Ints) -> Ints:
     return np.asarray(rank << 32 | tid & 0xFFFFFFFF, np.int64)
 
 
-def _telling_edges(picture: Picture, edges: Edges, ends: Bools) -> dict[int, int]:
+def _most_telling_edges(picture: Picture, edges: Edges, ends: Bools) -> dict[int, int]:
     """For each rank at the end of edges the one that says most."""
     at = np.flatnonzero(ends)
     order = at[np.lexsort((picture.waits["since_s"][edges.wait[at]], ~edges.entered[at], edges.target[at]))]

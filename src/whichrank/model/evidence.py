@@ -13,7 +13,7 @@ from msgspec import Struct
 
 AT: Final = "main thread at"
 RAISED_AT: Final = "raised at"
-"""What of the evidence tells where in its code a rank is, or was when it raised."""
+"""What of the evidence says where in its code a rank is, or was when it raised."""
 TIME_BLOCKED: Final = "time blocked"
 """The fact of how long the one that waits longest had waited when this was written. Texts leave it out: they say since
 when ranks have waited, and two numbers for nearly the same would contradict each other."""
@@ -54,6 +54,6 @@ def waiting_for(rank: int, ranks: int) -> Evidence:
     return Evidence(what=f"waiting directly for rank {rank}, not for another waiting rank", value=ranks, unit="ranks")
 
 
-def tells_place(fact: Evidence) -> bool:
+def is_place(fact: Evidence) -> bool:
     """Whether a fact is the line of code in which a thread of a rank is: `main thread at`, `thread 'loop' at`."""
     return fact.what == AT or (fact.what.startswith("thread ") and fact.what.endswith(" at"))

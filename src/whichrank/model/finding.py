@@ -37,7 +37,7 @@ class Finding:
     hard: bool = False
     """Evidence that needs no timeout."""
     seasoned: bool = False
-    """Hard evidence that took seconds to come about: it need not hold for long to be told."""
+    """Hard evidence that took seconds to come about: it need not hold for long to be reported."""
     evidence: tuple[Evidence, ...] = ()
     times: tuple[Spent, ...] = ()
     links: tuple[Link, ...] = ()

@@ -1,4 +1,4 @@
-"""An incident: what the user is told about one root cause.
+"""An incident: what the user is reported about one root cause.
 
 The format is `whichrank.incident/1`, one JSON object per line in `incidents.jsonl`; an update repeats the id and
 replaces the earlier line. Readers refuse another version and unknown fields, since half-understood blame is worse
@@ -173,7 +173,7 @@ class SensorReport(_Value, frozen=True, kw_only=True):
 
 
 class Incident(_Value, frozen=True, kw_only=True, rename={"fault_class": "class"}):
-    """What the user is told about one root cause. Times are UTC."""
+    """What the user is reported about one root cause. Times are UTC."""
 
     schema: Literal["whichrank.incident/1"] = SCHEMA
     id: str

@@ -29,8 +29,8 @@ class Transfers:
             overflow for a moment, a bad way loses all the time.
         resent_lately: The same share in the latest half alone.
         unsent_bytes: Written and not yet sent, at the most.
-        unacked_bytes: Written and not yet acknowledged, summed over the looks.
-        unread_bytes: Come in at the receiver and not yet read by it, summed over the looks.
+        unacked_bytes: Written and not yet acknowledged, summed over the snapshots.
+        unread_bytes: Come in at the receiver and not yet read by it, summed over the snapshots.
         delivery: Bytes per second by the kernel's own latest estimate, infinite where it has none or nothing went over.
         arrived_bytes: Read by the receiver so soon after the read before that the pace is known.
         arrival: Bytes per second at which half of them or more came, NaN where none are known.

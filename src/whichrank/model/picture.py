@@ -29,7 +29,7 @@ WAITS = np.dtype(
         ("tag", "i8"),
         ("since_s", "f8"),  # blocked since
         ("issue_s", "f8"),
-        ("explicit", "?"),  # False: inferred from outside, not told by the sensor
+        ("explicit", "?"),  # False: inferred from outside, not reported by the sensor
         ("how", "i8"),
         ("dtype", "i8"),
         ("reduce_op", "i8"),
@@ -128,7 +128,7 @@ class Picture:
     """The earliest: a state that began before this was surely still unseen or seen whole."""
     main_tid: Ints
     stopped: Bools
-    """The process was stopped in two looks."""
+    """The process was stopped in two snapshots."""
     gone: Bools
     """The process has ended, or its interpreter has, and will issue nothing any more."""
     busy: Bools

@@ -1,8 +1,8 @@
-"""What an agent tells the analyzer: one `Batch` per look at its node, as columns.
+"""What an agent says the analyzer: one `Batch` per look at its node, as columns.
 
 The rows keep the ring's own dtypes where they can, so the agent copies memory and the analyzer reads it with
 `numpy.frombuffer`; nobody makes an object per rank and event. A batch holds *states* (what every rank is doing now:
-losing one loses nothing, the next says it again) and two things that are told once: `records` and `events`.
+losing one loses nothing, the next says it again) and two things that are reported once: `records` and `events`.
 
 Clocks: `*_ns` in rows are CLOCK_MONOTONIC of the agent's host. `read_ns` of a rank row is when its ring was read.
 The analyzer turns ages (`read_ns - t`) into its own time; it never compares the clocks of two hosts.
@@ -36,7 +36,7 @@ class ProcessState(IntEnum):
 
 
 class WaitChannel(IntEnum):
-    """Where in the kernel a thread sleeps, as far as it tells what the thread does."""
+    """Where in the kernel a thread sleeps, as far as it says what the thread does."""
 
     UNKNOWN = 0
     NONE = 1  # on a CPU, or ready to run
@@ -56,7 +56,7 @@ RANK_ROW = np.dtype(
         ("restart_count", "i4"),
         ("state", "u1"),  # ProcessState
         ("main_wait_channel", "u1"),  # WaitChannel of the thread that trains
-        ("busy", "u1"),  # 1: it wrote, or its children used a CPU, since the last look
+        ("busy", "u1"),  # 1: it wrote, or its children used a CPU, since the last snapshot
         ("signalled_stop", "u1"),  # reserved for job control stops
         ("exit_status", "i4"),  # as from wait(2); -1 unknown or alive
         ("pid_start_ticks", "u8"),
@@ -133,10 +133,10 @@ PAIR_ROW = np.dtype(
 )
 
 # In-flight, wait and record rows: the rank, the communicator (not the pair) and then the ring's own row.
-INFLIGHT_TOLD = np.dtype([("rank", "i4"), ("pad", "u4"), ("comm", "u8"), ("row", INFLIGHT_ROW)])
-WAIT_TOLD = np.dtype([("rank", "i4"), ("inferred", "u4"), ("comm", "u8"), ("row", WAIT)])
-RECORD_TOLD = np.dtype([("rank", "i4"), ("pad", "u4"), ("comm", "u8"), ("row", RECORD)])
-SPLITS_TOLD = np.dtype([("rank", "i4"), ("pad", "u4"), ("row", SPLITS_ROW)])
+INFLIGHT_REPORTED = np.dtype([("rank", "i4"), ("pad", "u4"), ("comm", "u8"), ("row", INFLIGHT_ROW)])
+WAIT_REPORTED = np.dtype([("rank", "i4"), ("inferred", "u4"), ("comm", "u8"), ("row", WAIT)])
+RECORD_REPORTED = np.dtype([("rank", "i4"), ("pad", "u4"), ("comm", "u8"), ("row", RECORD)])
+SPLITS_REPORTED = np.dtype([("rank", "i4"), ("pad", "u4"), ("row", SPLITS_ROW)])
 
 # What the frame sampler saw in its latest window (CCL-D section 4.1.2), summed over the channels of a rank.
 RATE_ROW = np.dtype(
@@ -189,14 +189,17 @@ TCP_ROW = np.dtype(
         ("state", "u1"),
         ("pad2", "V3"),
         ("arrived_bytes", "u8"),  # read by the program so soon after the read before that the pace is known
-        ("arrival_rate", "f8"),  # bytes per second at which half of them or more came since the look before; 0 unknown
+        (
+            "arrival_rate",
+            "f8",
+        ),  # bytes per second at which half of them or more came since the snapshot before; 0 unknown
         ("info", TCP_INFO),
     ]
 )
 
 
 class CommInfo(msgspec.Struct, frozen=True):
-    """What stays the same of a communicator: told when first seen, and again after a reconnect."""
+    """What stays the same of a communicator: reported when first seen, and again after a reconnect."""
 
     comm_id: int
     name: str
@@ -242,7 +245,7 @@ class Stack(msgspec.Struct, frozen=True):
     frames: list[str]
     """`function (file:line)`."""
     asleep: bool = False
-    """It held the GIL all through a second look and did not run: nobody else in its process can."""
+    """It held the GIL all through a second snapshot and did not run: nobody else in its process can."""
     share: float = 0.0
     """Of the samples, where several were taken."""
     tid: int = 0
@@ -255,7 +258,7 @@ class Stack(msgspec.Struct, frozen=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """What came of knocking at another node."""
+    """What came of probing another node."""
 
     target: str
     """Address."""
@@ -266,7 +269,7 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something told once about a rank (or the node, rank -1)."""
+    """Something reported once about a rank (or the node, rank -1)."""
 
     kind: str
     """`exit`, `stacks`, `profile` (stacks of the thread that trains, with their shares), `probe`, `note`, `launched`
@@ -337,9 +340,9 @@ class Batch(msgspec.Struct, frozen=True):
     events: list[Event] = []
     rates: bytes = b""
     connections: bytes = b""
-    """Only where they were looked at anew: what was told before stands."""
+    """Only where they were looked at anew: what was reported before stands."""
     splits: bytes = b""
-    """Of ranks that have ended, or have begun no all-to-all since the look before; told once."""
+    """Of ranks that have ended, or have begun no all-to-all since the snapshot before; reported once."""
     node: str = ""
     """The machine and its network, the same for all agents there; empty: as `host`."""
     beside_analyzer: bool = False
@@ -363,15 +366,15 @@ class Batch(msgspec.Struct, frozen=True):
 
     def inflight_rows(self) -> np.ndarray:
         """Rows of INFLIGHT_TOLD."""
-        return np.frombuffer(self.inflight, INFLIGHT_TOLD)
+        return np.frombuffer(self.inflight, INFLIGHT_REPORTED)
 
     def wait_rows(self) -> np.ndarray:
         """Rows of WAIT_TOLD."""
-        return np.frombuffer(self.waits, WAIT_TOLD)
+        return np.frombuffer(self.waits, WAIT_REPORTED)
 
     def record_rows(self) -> np.ndarray:
         """Rows of RECORD_TOLD."""
-        return np.frombuffer(self.records, RECORD_TOLD)
+        return np.frombuffer(self.records, RECORD_REPORTED)
 
     def rate_rows(self) -> np.ndarray:
         """Rows of RATE_ROW, of the ranks whose frames are sampled."""
@@ -379,7 +382,7 @@ class Batch(msgspec.Struct, frozen=True):
 
     def splits_rows(self) -> np.ndarray:
         """Rows of SPLITS_TOLD."""
-        return np.frombuffer(self.splits, SPLITS_TOLD)
+        return np.frombuffer(self.splits, SPLITS_REPORTED)
 
     def connection_rows(self) -> np.ndarray:
         """Rows of TCP_ROW."""

@@ -75,7 +75,7 @@ class EndSignals:
 
     def news(self) -> list[EndSignal]:
         """Those that have come since this was last asked; a file that has not grown is not read."""
-        return [told for path in self._read for line in self._lines(path) if (told := _parsed(line))]
+        return [reported for path in self._read for line in self._lines(path) if (reported := _parsed(line))]
 
     def _lines(self, path: Path) -> list[bytes]:
         try:

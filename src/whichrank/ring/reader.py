@@ -1,7 +1,7 @@
 """Reads one ring file from outside, while its process runs, is stopped, or is dead.
 
 Why `pread` and no mmap: a file that is truncated under a mapping kills the reader with SIGBUS; a short `pread` is an
-error that can be told. The reader never trusts what it reads: every offset and length is held against the
+error that can be reported. The reader never trusts what it reads: every offset and length is held against the
 layout before it is used, and nothing is allocated by a number from the file.
 
 Consistency. Table rows are read twice, see `tables`. Records follow the protocol of their `seq`: the record of ticket i
@@ -25,9 +25,9 @@ from whichrank.model.codes import SPLITS
 from whichrank.model.kinds import Kind
 from whichrank.model.rows import COMM, CONNECTION, HEADER, RECORD, SPLITS_ROW
 from whichrank.ring.layout import COMMS, CONNECTIONS, MAGIC, MEMBERS, RECORDS, RING, SPLIT_ROWS, VERSION
-from whichrank.ring.tables import RingLook, Rows, Scratch, offset, same_pair, unchanged
+from whichrank.ring.tables import RingSnapshot, Rows, Scratch, offset, same_pair, unchanged
 
-__all__ = ["RingLook", "RingReader", "Rows", "Scratch"]
+__all__ = ["RingReader", "RingSnapshot", "Rows", "Scratch"]
 
 MOST_MEMBERS: Final = 1 << 20
 """A communicator that claims more is not believed."""
@@ -74,7 +74,7 @@ class RingReader:
             os.close(self._fd)
             raise
         self._missing = -1
-        self._has_pairs = True  # at the first look; then only if there are any, since their table is the largest
+        self._has_pairs = True  # at the first snapshot; then only if there are any, since their table is the largest
         self.opened_at = self._cursor
         self.lost = 0
 
@@ -117,7 +117,7 @@ class RingReader:
         except OSError:
             return 0
 
-    def look(self) -> RingLook:
+    def snapshot(self) -> RingSnapshot:
         """A consistent copy of header and tables.
 
         Raises:
@@ -141,7 +141,7 @@ class RingReader:
         if header["magic"][0] != MAGIC:
             raise RingFormatError("the ring was overwritten by something else", where=str(self.path))
         comms, comm_slots = self._comms()
-        return RingLook(
+        return RingSnapshot(
             time.monotonic_ns(),
             header,
             comms,
@@ -291,12 +291,12 @@ class RingReader:
                 where=str(self.path),
                 mend="use one whichrank for the job and for its agent: pip install --upgrade whichrank",
             )
-        told = int.from_bytes(start[16:24], "little")
+        reported = int.from_bytes(start[16:24], "little")
         if status.st_size < RING.itemsize:
             what = f"the ring is cut short: {status.st_size:,} of {RING.itemsize:,} bytes"
             raise RingFormatError(what, where=str(self.path), mend=_RANK_BEHIND)
-        if told != RING.itemsize:
-            what = f"the ring says that it has {told:,} bytes, and one of its format has {RING.itemsize:,}"
+        if reported != RING.itemsize:
+            what = f"the ring says that it has {reported:,} bytes, and one of its format has {RING.itemsize:,}"
             raise RingFormatError(what, where=str(self.path))
 
     def _read(self, size: int, at: int) -> bytes:

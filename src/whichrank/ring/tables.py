@@ -30,7 +30,7 @@ _NO_FRAME = np.empty(0, FRAME)
 _TABLES_END = _PAIR_AT + PAIRS * PAIR.itemsize
 
 
-class RingLook(NamedTuple):
+class RingSnapshot(NamedTuple):
     """A consistent copy of the tables of one ring; rows have the dtypes of `whichrank.model.rows`."""
 
     read_ns: int
@@ -51,7 +51,7 @@ class RingLook(NamedTuple):
 
 
 class Scratch:
-    """Two copies of the tables in memory that is used again at every look. Not for two threads at once."""
+    """Two copies of the tables in memory that is used again at every snapshot. Not for two threads at once."""
 
     def __init__(self) -> None:
         self.first, self.second = bytearray(_TABLES_END), bytearray(_TABLES_END)

@@ -53,7 +53,7 @@ DTYPE_NUMBERS: Final = {getattr(torch, name): number for number, name in enumera
 
 NONE: Final = 255
 LONGEST_TIMEOUT_MS: Final = 0xFFFFFFFF
-"""As long as a row can tell: 49 days."""
+"""As long as a row can say: 49 days."""
 _WORD = (1 << 64) - 1
 _MOST_TEMPLATES = 4096
 

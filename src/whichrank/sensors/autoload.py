@@ -1,8 +1,8 @@
 """Called by `import torch` itself, through the entry point group `torch.backends`, in every process that imports torch.
 
 So it is inert unless the process was started under whichrank: one look at the environment. Under whichrank it
-switches the c10d sensor on; where the launcher told this process its rank, it also makes the ring at once, so that a
-rank that never reaches `init_process_group` is seen by its empty ring.
+switches the c10d sensor on; where the launcher reported this process its rank, it also makes the ring at once, so that
+a rank that never reaches `init_process_group` is seen by its empty ring.
 
 Helpers of a rank (data-loader workers, compile workers) inherit the rank's environment. They are told apart by
 `WHICHRANK_RANK_PID`, which the first process of a rank sets; they get a ring only if they join a process group.

@@ -114,7 +114,7 @@ def built_path() -> Path:
 
 
 def build(target: Path, say: Callable[[str], None]) -> None:
-    """Compile the sensor to `target` unless another process does it first; `say` is told when it takes time.
+    """Compile the sensor to `target` unless another process does it first; `say` is reported when it takes time.
 
     A file there that another user could have written is replaced.
 

@@ -1,6 +1,6 @@
 """Writes down the exception with which a process ends, however its program ends it.
 
-The interpreter tells `sys.excepthook` of an exception that nobody catches. But launchers and programs catch: a process
+The interpreter says `sys.excepthook` of an exception that nobody catches. But launchers and programs catch: a process
 of `multiprocessing`, and so of `torch.multiprocessing.spawn`, prints the exception and exits with code 1, and many a
 script logs it and calls `sys.exit(1)` or `os._exit(1)`. So three more places are asked:
 
@@ -47,11 +47,11 @@ def watch(note: Note) -> None:
     """Write down from now on with which exception this process ends, also in children that `multiprocessing` forks.
 
     Args:
-        note: Takes an exception as `exception_note` makes it. What it is told first stands.
+        note: Takes an exception as `exception_note` makes it. What it is reported first stands.
     """
     sys.excepthook = exception_hook(note, sys.excepthook)
-    sys.exit = _telling(sys.exit, _keep)
-    os._exit = _telling(os._exit, lambda status: note(said) if (said := _note_of_exit(status)) else None)
+    sys.exit = _reporting(sys.exit, _keep)
+    os._exit = _reporting(os._exit, lambda status: note(said) if (said := _note_of_exit(status)) else None)
     os._exit.__module__ = "os"  # where pickle looks for it, which sends functions to other processes
     atexit.register(lambda: note(_kept) if _kept and not _was_caught() else None)
 
@@ -181,16 +181,16 @@ def _is_delivery(frame: FrameType) -> bool:
     return has_frame and any(isinstance(one, int) and one in _HANDLED for one in said)
 
 
-def _telling(real: Callable[..., T], tell: Callable[[object], None]) -> Callable[..., T]:
-    """The same function, which tells its argument first."""
+def _reporting(real: Callable[..., T], report: Callable[[object], None]) -> Callable[..., T]:
+    """The same function, which says its argument first."""
 
     @functools.wraps(real)
-    def telling(*arguments: object, **named: object) -> T:
+    def reporting(*arguments: object, **named: object) -> T:
         status = arguments[0] if arguments else named.get("status")
-        _failing_open(lambda: tell(status))
+        _failing_open(lambda: report(status))
         return real(*arguments, **named)
 
-    return telling
+    return reporting
 
 
 def _failing_open(step: Callable[[], object]) -> None:

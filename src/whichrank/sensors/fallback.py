@@ -9,8 +9,8 @@ thread of Gloo (one that waits there for the GIL holds up the program's communic
   carry FUTURE_TAKEN from the start, which says just that.
 - While another thread holds the GIL no end is seen.
 
-A work object is held only while it is in flight, so no tensor outlives its operation by more than one look. Those of
-send/recv, whose end Gloo does not tell, are never held: a weak reference sees them die.
+A work object is held only while it is in flight, so no tensor outlives its operation by more than one snapshot. Those
+of send/recv, whose end Gloo does not say, are never held: a weak reference sees them die.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from whichrank.sensors.in_flight import InFlight
 if TYPE_CHECKING:
     from whichrank.sensors.identity import Identity
 
-LOOK_EVERY_S = 0.002
-LOOK_WHEN_IDLE_S = 0.01
+POLL_EVERY_S = 0.002
+POLL_WHEN_IDLE_S = 0.01
 _TAKEN, _INFERRED = int(Flag.FUTURE_TAKEN), int(Flag.END_INFERRED)
 # Python code that calls C++ which issues operations and waits for them on its own.
 _WAITS_UNSEEN = ("torch/autograd/graph.py", "torch/distributed/utils.py", "torch/nn/parallel/distributed.py")
@@ -99,7 +99,7 @@ class Sensor:
         self.by_storage: dict[int, InFlight] = {}
         self._issued = threading.local()  # the send or receive that the kernel issued and no work object claimed yet
         self._opening = threading.Lock()
-        self._looking = False
+        self._polling = False
         self._unbox_group, self._unbox_work = ProcessGroup.unbox, Work.unbox
         self._is_completed = Work.is_completed
         self._get_future = Work.get_future
@@ -121,7 +121,7 @@ class Sensor:
         remote.watch(self.open_ring)
         meetings.watch()
         os.register_at_fork(after_in_child=self._forget_in_child)
-        atexit.register(self._stop_looking)
+        atexit.register(self._stop_polling)
 
     def attach(self) -> None:
         """Put the kernels on the operators."""
@@ -189,7 +189,7 @@ class Sensor:
             key = id(group)
             self._deaths[key] = weakref.ref(group, lambda _: self._forget_group(key))
             self.groups[key] = made
-            self._start_looking()
+            self._start_polling()
             return made
 
     def retime_groups(self) -> None:
@@ -302,7 +302,7 @@ class Sensor:
         self.sends[id(work)] = entry
 
     def _drop_unclaimed(self) -> None:
-        """A send or receive that was not issued through a Python group: nothing can tell its end."""
+        """A send or receive that was not issued through a Python group: nothing can say its end."""
         entry: InFlight | None = getattr(self._issued, "entry", None)
         if entry is not None:
             self._issued.entry = None
@@ -353,7 +353,7 @@ class Sensor:
         try:
             future = self._get_future(work)
         except Exception:
-            return ""  # Gloo's reduce-scatter has none; its wait() tells
+            return ""  # Gloo's reduce-scatter has none; its wait() says
         try:
             future.value()
         except Exception as error:
@@ -366,36 +366,36 @@ class Sensor:
             self.core.note_failure(entry.ring, what.encode(errors="replace")[:191])
         self.end(entry, FAILED)
 
-    def look(self) -> None:
-        """Enter the end of every collective that completed since the last look."""
+    def snapshot(self) -> None:
+        """Enter the end of every collective that completed since the last snapshot."""
         for entry in list(self.collectives.values()):
             work = entry.work
             if work is not None and self._is_completed(work):
                 self.end_seen(entry)
 
-    # ---- the thread that looks -----------------------------------------------------------------------------------
+    # ---- the thread that snapshots -----------------------------------------------------------------------------------
 
-    def _start_looking(self) -> None:
-        if not self._looking:
-            self._looking = True
-            threading.Thread(target=self._keep_looking, name="whichrank-look", daemon=True).start()
+    def _start_polling(self) -> None:
+        if not self._polling:
+            self._polling = True
+            threading.Thread(target=self._keep_polling, name="whichrank-poll", daemon=True).start()
 
-    def _keep_looking(self) -> None:
+    def _keep_polling(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are the program's
-        while self._looking:
-            time.sleep(LOOK_EVERY_S if self.collectives else LOOK_WHEN_IDLE_S)
+        while self._polling:
+            time.sleep(POLL_EVERY_S if self.collectives else POLL_WHEN_IDLE_S)
             try:
-                self.look()
+                self.snapshot()
             except Exception as error:
-                self._looking = False
+                self._polling = False
                 print(f"whichrank: ends of operations are no longer seen: {error}", file=sys.stderr)
 
-    def _stop_looking(self) -> None:
-        """The interpreter ends: what completed since the thread's last look would stay in flight in the ring."""
-        if self._looking:
-            self._looking = False
+    def _stop_polling(self) -> None:
+        """The interpreter ends: what completed since the thread's last snapshot would stay in flight in the ring."""
+        if self._polling:
+            self._polling = False
             with contextlib.suppress(Exception):
-                self.look()
+                self.snapshot()
 
     def _forget_in_child(self) -> None:
         """A forked child is not the rank that its environment names, and the parent's work objects are not its own."""
@@ -403,7 +403,7 @@ class Sensor:
         self.collectives, self.sends, self.groups, self._deaths, self.by_storage = {}, {}, {}, {}, {}
         self._issued = threading.local()
         self._opening = threading.Lock()
-        self._looking = False
+        self._polling = False
         self.enabled = True
         if self.identity is not None:
             self.identity.rank = self.identity.local_rank = -1
@@ -419,7 +419,7 @@ class _Facts:
 
 
 def _facts(group: Any) -> _Facts:
-    """What the backends of a process group, and torch's own table of groups, tell of it."""
+    """What the backends of a process group, and torch's own table of groups, say of it."""
     names: dict[str, str] = {}
     members: list[int] = []
     timeout_ms = 0

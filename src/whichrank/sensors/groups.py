@@ -30,19 +30,19 @@ def watch(opened: Callable[[Any], object], retimed: Callable[[], object], closed
     from torch._C._distributed_c10d import ProcessGroup
     from torch.distributed import distributed_c10d
 
-    tell_opened, tell_retimed, tell_closed = _harmless(opened), _harmless(retimed), _harmless(closed)
+    report_opened, report_retimed, report_closed = _harmless(opened), _harmless(retimed), _harmless(closed)
 
     def result_is_group(result: Any) -> None:
         group = result[0] if isinstance(result, tuple) else result
         if isinstance(group, ProcessGroup):
-            tell_opened(group)
+            report_opened(group)
 
     _wrap(distributed_c10d, "_new_process_group_helper", after=result_is_group)
     _wrap(ProcessGroup, "split_group", after=result_is_group)
     _wrap(ProcessGroup, "merge_remote_group", after=result_is_group)
-    _wrap(ProcessGroup, "shutdown", before=tell_closed)
+    _wrap(ProcessGroup, "shutdown", before=report_closed)
     for owner, name in _setters_of_timeouts():
-        _wrap(owner, name, after=lambda _: tell_retimed())
+        _wrap(owner, name, after=lambda _: report_retimed())
 
 
 def _setters_of_timeouts() -> Iterator[tuple[Any, str]]:
@@ -82,17 +82,17 @@ def _wrap(
     setattr(owner, name, watched)
 
 
-def _harmless(tell: Callable[..., object]) -> Callable[..., None]:
+def _harmless(report: Callable[..., object]) -> Callable[..., None]:
     failed = False
 
-    def told(*group: Any) -> None:
+    def reported(*group: Any) -> None:
         nonlocal failed
         if failed:
             return
         try:
-            tell(*group)
+            report(*group)
         except Exception as error:
             failed = True
             print(f"whichrank: process groups are no longer followed: {error}", file=sys.stderr)
 
-    return told
+    return reported

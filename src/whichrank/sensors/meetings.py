@@ -73,7 +73,7 @@ def members_met(
         ranks: The same: global ranks. There are none for the communicator of all, and for those that programs make by
             themselves across jobs, whose numbers are no ranks.
         desc: The same: what it is for.
-        rank: Of this process, as its launcher has told it; None if none did.
+        rank: Of this process, as its launcher has reported it; None if none did.
     """
     if not isinstance(group_rank, int) or group_rank < 0:
         return None

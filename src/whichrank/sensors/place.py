@@ -18,7 +18,7 @@ from whichrank.ring.trust import unsafe_folder
 def make_place(directory: str) -> None:
     """Make the job's folder (0700) and the one of all jobs above it (1777, as /tmp), unless they are there.
 
-    What cannot be made is left for the ring itself to tell.
+    What cannot be made is left for the ring itself to say.
 
     Raises:
         SensorError: The folder is another user's, who could read or forge rings in it, or could be replaced by one, or

@@ -37,4 +37,6 @@ def enable() -> None:
     core.wr_ring_close.restype = None
     atexit.register(core.wr_ring_close)
     sent_signals.watch(Path(os.environ["WHICHRANK_DIR"]))
-    exceptions.watch(on_ring(core, "wr_note_exception", ctypes.c_char_p))  # behind, so that it is told before the end
+    exceptions.watch(
+        on_ring(core, "wr_note_exception", ctypes.c_char_p)
+    )  # behind, so that it is reported before the end

@@ -82,16 +82,16 @@ class _Marks:
             print(f"whichrank: remote calls are not followed: {error}", file=sys.stderr)
 
     def introduce(self, rank: Any, world_size: Any) -> None:
-        """Make the ring, if no launcher has told this process its rank: RPC tells it."""
+        """Make the ring, if no launcher has reported this process its rank: RPC says it."""
         if not isinstance(rank, int) or rank < 0:
             return
         from torch import distributed
 
-        told, size = os.environ.get("RANK", ""), world_size if isinstance(world_size, int) else -1
-        if told.isdigit():
-            self._knows_ranks = int(told) == rank  # else numbers of workers are no ranks
+        reported, size = os.environ.get("RANK", ""), world_size if isinstance(world_size, int) else -1
+        if reported.isdigit():
+            self._knows_ranks = int(reported) == rank  # else numbers of workers are no ranks
         elif distributed.is_initialized() and distributed.get_world_size() >= size:
-            self._knows_ranks = distributed.get_rank() == rank  # the process group has told it already
+            self._knows_ranks = distributed.get_rank() == rank  # the process group has reported it already
         else:
             self._open_ring()
             self._set_rank(rank, size)

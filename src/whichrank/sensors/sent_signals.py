@@ -1,7 +1,7 @@
 """Writes down which signals this process sends to others to end them.
 
 A launcher that is asked to end passes the signal on: `torchrun`, `multiprocessing` and `subprocess` all call `os.kill`
-or `os.killpg`. A rank that catches the signal exits seconds later with a code of its own, and nothing else tells that
+or `os.killpg`. A rank that catches the signal exits seconds later with a code of its own, and nothing else says that
 it was asked to. The functions stay what they are for their callers.
 """
 
@@ -21,16 +21,16 @@ def watch(folder: Path) -> None:
     Args:
         folder: The job's folder.
     """
-    os.kill = _telling(os.kill, folder)
-    os.killpg = _telling(os.killpg, folder)
+    os.kill = _reporting(os.kill, folder)
+    os.killpg = _reporting(os.killpg, folder)
 
 
-def _telling(real: Callable[[int, int], None], folder: Path) -> Callable[[int, int], None]:
+def _reporting(real: Callable[[int, int], None], folder: Path) -> Callable[[int, int], None]:
     @functools.wraps(real)
-    def telling(target: int, number: int, /) -> None:
+    def reporting(target: int, number: int, /) -> None:
         if number in END_SIGNALS and target > 1 and target != os.getpid():
             write_end_signal(folder, number, target)
         real(target, number)
 
-    telling.__module__ = "os"  # where pickle looks for it, which sends functions to other processes
-    return telling
+    reporting.__module__ = "os"  # where pickle looks for it, which sends functions to other processes
+    return reporting

@@ -1,7 +1,7 @@
 """The agent as a process: made ready for `whichrank agent`, started and restarted for `whichrank run`.
 
-Restarting costs nothing: rings keep what the agent had not read, and states are told afresh. An agent that ends again
-and again is tried more and more seldom; the job never hears of it.
+Restarting costs nothing: rings keep what the agent had not read, and states are reported afresh. An agent that ends
+again and again is tried more and more seldom; the job never hears of it.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def open_agent(
         checked_address("--connect", connect)
     if not job:
         raise UsageError("which job?", mend='--job NAME, or first: eval "$(whichrank env --join HOST:PORT)"')
-    told = Path(os.environ.get(FOLDER, ""))
-    base = told.parent if told.name == checked_job(job) else base_folder()
+    reported = Path(os.environ.get(FOLDER, ""))
+    base = reported.parent if reported.name == checked_job(job) else base_folder()
     folder = JobFolder(base / job)
     if not folder.is_ours() or folder.owner() is None:
         folder = JobFolder.create(job, owner_pid=run_pid or os.getpid(), base=base)

@@ -24,7 +24,7 @@ def analyze(recording: Recording) -> tuple[Incident, ...]:
 
 
 def analyzer_of(recording: Recording) -> Analyzer:
-    """One that has not been told anything yet."""
+    """One that has not been reported anything yet."""
     return Analyzer(AnalyzerConfig(), recording.job, utc_offset_s=recording.utc_offset_s or 0.0)
 
 

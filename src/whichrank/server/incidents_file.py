@@ -4,7 +4,7 @@ A job may be writing while we read, or may have died while it wrote: a last line
 is passed over. Any other line that is no incident is reported with its place and the rest is still used.
 An incident of an unknown version stops the reading, for its id may replace one that we know.
 A folder that was named with `--output` may hold several jobs, one after the other: those of the latest one are what it
-tells, the others are kept apart.
+says, the others are kept apart.
 Only regular files are read: a pipe would keep us waiting for whoever writes to it.
 """
 
@@ -30,7 +30,7 @@ class Reading(msgspec.Struct, frozen=True):
     incidents: tuple[Incident, ...]
     """Of the latest job, in order of their first line."""
     faults: tuple[IncompleteDataError, ...]
-    """What could not be used: the lines that are no incident, told together, and an unfinished last line."""
+    """What could not be used: the lines that are no incident, reported together, and an unfinished last line."""
     older: tuple[Incident, ...] = ()
     """Of the jobs that wrote here before."""
     job: str = ""
@@ -77,13 +77,13 @@ def read_incidents(path: Path) -> Reading:
         last_job = incident.job
     job = job or (last_job if path.name == FILE_NAME else "")
     if bad:
-        faults.append(_told_together(path, bad))
+        faults.append(_reported_together(path, bad))
     if unfinished.strip():
         where = f"{path}, line {len(lines) + 1}"
         faults.append(IncompleteDataError(f"the last {SCHEMA} line is unfinished", where=where, mend="read again"))
-    told = tuple(one for one in latest.values() if not job or one.job == job)
+    reported = tuple(one for one in latest.values() if not job or one.job == job)
     older = tuple(one for one in latest.values() if job and one.job != job)
-    return Reading(path=path, incidents=told, faults=tuple(faults), older=older, job=job)
+    return Reading(path=path, incidents=reported, faults=tuple(faults), older=older, job=job)
 
 
 def job_of(folder: Path) -> str:
@@ -116,7 +116,7 @@ def unreadable(path: Path, why: str) -> IncompleteDataError:
     )
 
 
-def _told_together(path: Path, bad: list[tuple[int, str]]) -> IncompleteDataError:
+def _reported_together(path: Path, bad: list[tuple[int, str]]) -> IncompleteDataError:
     number, what = bad[0]
     where = f"{path}, line {number}"
     if len(bad) == 1:

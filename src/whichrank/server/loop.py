@@ -138,18 +138,18 @@ class AnalyzerLoop:
             self._take(wait_s=0.02)
             self._tick()
         self._take()
-        self._tell(self._analyzer.finish(time.monotonic()))
+        self._report(self._analyzer.finish(time.monotonic()))
 
     def _next_tick_s(self) -> float:
         return self._ticked_s + (self._tick_s if self._has_news else max(self._tick_s, QUIET_TICK_S))
 
     def _tick(self) -> bool:
-        """Let the analyzer look, if that is due."""
+        """Let the analyzer examine the job, if that is due."""
         now_s = time.monotonic()
         if now_s < self._next_tick_s():
             return False
         self._ticked_s, self._has_news = now_s, False
-        self._tell(self._analyzer.tick(now_s))
+        self._report(self._analyzer.tick(now_s))
         failed = self._analyzer.slowness_failed
         if failed is not None and not self._is_slowness_over:
             self._is_slowness_over = True
@@ -196,7 +196,7 @@ class AnalyzerLoop:
             if event.kind == "note" and event.text:
                 self._console.say(f"on {batch.host}: {event.text[:MOST_OF_A_NOTE]}")
 
-    def _tell(self, incidents: list[Incident]) -> None:
+    def _report(self, incidents: list[Incident]) -> None:
         for incident in incidents:
             if incident.severity == "alert":
                 self.alerts[incident.id] = None

@@ -1,4 +1,4 @@
-"""Goes through a tape again: the same analyzer, told the same at the same times, says the same."""
+"""Goes through a tape again: the same analyzer, reported the same at the same times, says the same."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def changes(tape: Tape, path: Path) -> Iterator[Incident]:
     head = tape.head
     analyzer = Analyzer(settings_of(tape, path), head.job, utc_offset_s=head.utc_offset_s, is_live=True)
     for entry in tape:
-        yield from _told(analyzer, entry)
+        yield from _reported(analyzer, entry)
 
 
 def settings_of(tape: Tape, path: Path) -> AnalyzerConfig:
@@ -80,7 +80,7 @@ def settings_of(tape: Tape, path: Path) -> AnalyzerConfig:
         raise FormatError(f"the settings on the tape are not ours: {error}", where=str(path)) from error
 
 
-def _told(analyzer: Analyzer, entry: Entry) -> Iterator[Incident]:
+def _reported(analyzer: Analyzer, entry: Entry) -> Iterator[Incident]:
     """Make one call as it was made; after a batch the orders to its agent were taken, which has effects too."""
     if entry.batch is not None:
         analyzer.feed(entry.batch, entry.now_s)

@@ -1,4 +1,4 @@
-"""Keeps what an analyzer is told on a tape. One that cannot be written any more ends; the analyzer goes on."""
+"""Keeps what an analyzer is reported on a tape. One that cannot be written any more ends; the analyzer goes on."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Taped:
     """An analyzer with a tape.
 
     Args:
-        analyzer: Is told all the same.
+        analyzer: Is reported all the same.
         path: Of the tape.
         head: What the analyzer was made with.
-        say: Told, once, why the tape ends early.
+        say: Reported, once, why the tape ends early.
 
     Raises:
         OSError: The tape cannot be written.

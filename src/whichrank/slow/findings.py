@@ -31,7 +31,7 @@ MOST = 0.6
 
 @dataclass(frozen=True)
 class KeyedFinding:
-    """What is told, under a key that stays the same while it lasts."""
+    """What is reported, under a key that stays the same while it lasts."""
 
     key: str
     finding: Finding
@@ -89,7 +89,7 @@ class Cost:
 
 
 def key_of(rank: int) -> str:
-    """Of what is told of a slow rank."""
+    """Of what is reported of a slow rank."""
     return f"rank {rank}"
 
 
@@ -190,12 +190,12 @@ def _own_time(against: str, own_s: float, usual_s: float, peers: int) -> Clause:
     return clause(Says.OWN_TIME_OF_PAST if against == "past" else Says.OWN_TIME_OF_RING, own_s=own_s, times=times)
 
 
-def of_tied(told: list[KeyedFinding]) -> KeyedFinding:
+def of_tied(reported: list[KeyedFinding]) -> KeyedFinding:
     """Ranks of which each may be the slow one, and the others wait for it."""
-    blames = [blame for one in told for blame in (*one.finding.culprits, *one.finding.candidates)]
+    blames = [blame for one in reported for blame in (*one.finding.culprits, *one.finding.candidates)]
     listed = _listed(sorted(blame.rank for blame in blames))
     doubt = clause(Says.SLOW_TOGETHER, ranks=tuple(sorted(blame.rank for blame in blames)))
-    first = told[0].finding
+    first = reported[0].finding
     finding = replace(
         first,
         cause=Cause.UNKNOWN,
@@ -204,7 +204,7 @@ def of_tied(told: list[KeyedFinding]) -> KeyedFinding:
         candidates=tuple(replace(blame, confidence=0.5, why=(*blame.why, doubt)) for blame in blames),
         next=tuple(clause(Says.STACKS_OF_RANK, rank=blame.rank) for blame in blames),
         victims=tuple(rank for rank in first.victims if rank not in {blame.rank for blame in blames}),
-        evidence=tuple(item for one in told for item in one.finding.evidence),
+        evidence=tuple(item for one in reported for item in one.finding.evidence),
     )
     return KeyedFinding(f"ranks {listed}", finding)
 
@@ -213,8 +213,8 @@ def _times_since(window: Window, suspect: Suspect, spent: Floats, iteration_s: f
     """Where an iteration of the suspect goes since it is slow, and of ranks in its position.
 
     Own times are those that it was found by, so that a verdict has one number for each. What is left of an iteration
-    without own time and transfer is waiting: the three add up to it. Of many peers those in the middle are told, whose
-    median is that of all.
+    without own time and transfer is waiting: the three add up to it. Of many peers those in the middle are reported,
+    whose median is that of all.
 
     Args:
         window: The iterations that this rests on.
@@ -228,11 +228,11 @@ def _times_since(window: Window, suspect: Suspect, spent: Floats, iteration_s: f
     peers = peers[np.argsort(own_s[peers], kind="stable")]
     left_out = max(0, len(peers) - LISTED + 2) // 2
     rows = [suspect.index, *sorted(peers[left_out : len(peers) - left_out].tolist())]
-    told = spent[rows].copy()
-    told[:, 0] = own_s[rows]
-    told[:, 1] = np.clip(told[:, 1], 0.0, np.maximum(iteration_s - told[:, 0], 0.0))
-    told[:, 2] = np.maximum(iteration_s - told[:, 0] - told[:, 1], 0.0)
-    return times_of(window.ranks[rows], told)
+    reported = spent[rows].copy()
+    reported[:, 0] = own_s[rows]
+    reported[:, 1] = np.clip(reported[:, 1], 0.0, np.maximum(iteration_s - reported[:, 0], 0.0))
+    reported[:, 2] = np.maximum(iteration_s - reported[:, 0] - reported[:, 1], 0.0)
+    return times_of(window.ranks[rows], reported)
 
 
 def times_of(ranks: Ints, spent: Floats) -> tuple[Spent, ...]:

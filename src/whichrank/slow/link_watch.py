@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from whichrank.locate.slow_links import LOSSY, LinkPast, matrix_of, slow_links, without_ways_back
+from whichrank.locate.slow_links import LOSSY, LinkPast, matrix_of, slow_links, without_paths_back
 from whichrank.model.iterations import Ints, Window
 from whichrank.model.links import LinkRate, SlowLink, Transfers
 from whichrank.slow.findings import KeyedFinding, of_links
@@ -15,13 +15,13 @@ from whichrank.store.state import JobState
 from whichrank.transport.traffic import Traffic
 
 LOST: Final = 0.05
-"""Share of the window that a slow link must have cost, to be told."""
+"""Share of the window that a slow link must have cost, to be reported."""
 MOST_CELLS: Final = 4096
 """Of the matrix, told to those who watch."""
 STALLING: Final = 0.5
-"""Share of a window for which connections must stall, before they are told with no way."""
+"""Share of a window for which connections must stall, before they are reported with no path."""
 DOUBTING: Final = 0.5
-"""Share of the time for which connections are looked at more often, at most: a way back may look slow for good."""
+"""Share of the time for which connections are looked at more often, at most: a path back may look slow for good."""
 
 
 class LinkWatch:
@@ -54,7 +54,7 @@ class LinkWatch:
         """From rank to rank in the latest window."""
         return self._traffic.transfers(self._window_s)
 
-    def look(
+    def snapshot(
         self,
         state: JobState,
         window: Window,
@@ -76,7 +76,7 @@ class LinkWatch:
         node = self._node = state.paths.nodes(state.ranks.agent)
         slow = slow_links(transfers, node, self._past)
         costs = {(link.src, link.dst) for link in slow if link.lost_s >= LOST * transfers.lasted_s}
-        sure = self._known([link for link in without_ways_back(slow, node) if (link.src, link.dst) in costs], now_s)
+        sure = self._known([link for link in without_paths_back(slow, node) if (link.src, link.dst) in costs], now_s)
         slow = [link for link in slow if (link.src, link.dst) in costs]
         has_begun_to_lose = (transfers.resent_lately >= LOSSY) & (transfers.resent < LOSSY)
         has_begun_to_lose &= node[transfers.src] != node[transfers.dst]
@@ -100,14 +100,14 @@ class LinkWatch:
 
         Args:
             transfers: In it.
-            only_new: Ways of which nothing is known yet.
+            only_new: Paths of which nothing is known yet.
         """
         self._past.learn(transfers, self._node, only_new=only_new)
 
     def _known(self, sure: list[SlowLink], now_s: float) -> list[SlowLink]:
-        """Of slow links those with an end; connections of which no kernel knows which way is slow if only such remain.
+        """Of slow links those with an end; connections of which no kernel knows which path is slow if only such remain.
 
-        A way that is slow makes its way back stall at once, and shows by its pace some seconds later.
+        A path that is slow makes its path back stall at once, and shows by its pace some seconds later.
         """
         with_end = [link for link in sure if link.end]
         if with_end or not sure:

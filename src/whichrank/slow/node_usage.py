@@ -38,8 +38,8 @@ class Rates:
         stolen: They would have, and the hypervisor gave them to others, seconds.
         memory_stall: Somebody on its node waited for memory, seconds.
         io_stall: Somebody on its node waited for storage, seconds.
-        clock_mhz: Of the core that its main thread runs on, the median of looks.
-        stopped: Share of looks in which the process was stopped, less two standard errors.
+        clock_mhz: Of the core that its main thread runs on, the median of snapshots.
+        stopped: Share of snapshots in which the process was stopped, less two standard errors.
         limit_cores: Of its control groups, NaN where they cannot be read.
         allowed_cores: On which it may run.
     """
@@ -76,7 +76,7 @@ class NodeUsage:
     """Samples of all ranks, some in each window."""
 
     def __init__(self) -> None:
-        self._looks = np.zeros(0, np.int64)
+        self._snapshots = np.zeros(0, np.int64)
         self._stopped = np.zeros(0, np.int64)
         self._samples: deque[tuple[np.ndarray[Any, Any], NDArray[np.int64], NDArray[np.int64]]] = deque(maxlen=SAMPLES)
 
@@ -88,7 +88,7 @@ class NodeUsage:
             size: Ranks of the job.
         """
         self._grow(size)
-        self._looks[rows["rank"]] += 1
+        self._snapshots[rows["rank"]] += 1
         self._stopped[rows["rank"]] += rows["state"] == ProcessState.STOPPED
 
     def sample(self, rows: np.ndarray[Any, Any]) -> None:
@@ -97,12 +97,12 @@ class NodeUsage:
         kept = np.zeros(len(rows), _SAMPLE)
         for name in _KEPT:
             kept[name] = rows[name]
-        self._samples.append((kept, self._looks[: len(rows)].copy(), self._stopped[: len(rows)].copy()))
+        self._samples.append((kept, self._snapshots[: len(rows)].copy(), self._stopped[: len(rows)].copy()))
 
     def _grow(self, size: int) -> None:
-        more = np.zeros(max(0, size - len(self._looks)), np.int64)
+        more = np.zeros(max(0, size - len(self._snapshots)), np.int64)
         if len(more):
-            self._looks, self._stopped = np.append(self._looks, more), np.append(self._stopped, more)
+            self._snapshots, self._stopped = np.append(self._snapshots, more), np.append(self._stopped, more)
 
     def rates(self, ranks: NDArray[np.int64], since_ns: NDArray[np.int64]) -> Rates:
         """How much of everything each rank used.
@@ -111,15 +111,15 @@ class NodeUsage:
             ranks: Which ones.
             since_ns: From when on, on the clock of each.
         """
-        now, looks, stopped = self._samples[-1]
-        then, looked, was_stopped = now[ranks].copy(), looks[ranks].copy(), stopped[ranks].copy()
+        now, polls, stopped = self._samples[-1]
+        then, polled, was_stopped = now[ranks].copy(), polls[ranks].copy(), stopped[ranks].copy()
         clocks: list[Floats] = []
-        for rows, earlier_looks, earlier_stopped in reversed(self._samples):
+        for rows, earlier_snapshots, earlier_stopped in reversed(self._samples):
             known = ranks < len(rows)
             at = np.where(known, ranks, 0)
             fits = known & (rows["usage_ns"][at] >= since_ns) & (rows["pid"][at] == now["pid"][ranks])
             then[fits] = rows[at][fits]
-            looked[fits], was_stopped[fits] = earlier_looks[at][fits], earlier_stopped[at][fits]
+            polled[fits], was_stopped[fits] = earlier_snapshots[at][fits], earlier_stopped[at][fits]
             clocks.append(np.where(fits & (rows["clock_mhz"][at] > 0), rows["clock_mhz"][at], np.nan))
         latest = now[ranks]
         seconds = (latest["usage_ns"].astype(np.float64) - then["usage_ns"]) / 1e9
@@ -128,8 +128,8 @@ class NodeUsage:
         def rate(name: str, scale: float = 1e9) -> Floats:
             return np.asarray((latest[name].astype(np.float64) - then[name]) / scale / seconds)
 
-        looked_at = (looks[ranks] - looked).astype(np.float64)
-        looked_at[looked_at < 1] = np.nan
+        polled_at = (polls[ranks] - polled).astype(np.float64)
+        polled_at[polled_at < 1] = np.nan
         return Rates(
             main_cpu=rate("main_cpu_ns"),
             delay=rate("delay_ns"),
@@ -143,20 +143,20 @@ class NodeUsage:
             memory_stall=rate("memory_stall_ns"),
             io_stall=rate("io_stall_ns"),
             clock_mhz=_median(np.array(clocks)),
-            stopped=_at_least((stopped[ranks] - was_stopped) / looked_at, looked_at),
+            stopped=_at_least((stopped[ranks] - was_stopped) / polled_at, polled_at),
             limit_cores=latest["limit_cores"].astype(np.float64),
             allowed_cores=latest["allowed_cores"].astype(np.float64),
         )
 
 
-def _at_least(share: Floats, looks: Floats) -> Floats:
+def _at_least(share: Floats, polls: Floats) -> Floats:
     """What a share is at least: looks are few, and may be in step with what they look at."""
-    return np.asarray(np.maximum(share - 2 * np.sqrt(share * (1 - share) / looks), 0.0))
+    return np.asarray(np.maximum(share - 2 * np.sqrt(share * (1 - share) / polls), 0.0))
 
 
-def _median(looks: NDArray[np.float64]) -> Floats:
+def _median(polls: NDArray[np.float64]) -> Floats:
     """Of each column, without what is not known; NaN where nothing is."""
-    known = ~np.isnan(looks)
-    medians = np.full(looks.shape[1], np.nan)
-    medians[known.any(axis=0)] = np.nanmedian(looks[:, known.any(axis=0)], axis=0)
+    known = ~np.isnan(polls)
+    medians = np.full(polls.shape[1], np.nan)
+    medians[known.any(axis=0)] = np.nanmedian(polls[:, known.any(axis=0)], axis=0)
     return medians

@@ -24,7 +24,7 @@ EXPLAINS: Final = 0.4
 IDLE: Final = 0.3
 """Share of the excess that may be CPU time of a rank that waits."""
 STOPPED: Final = 0.05
-"""Share of looks in which a rank is stopped."""
+"""Share of snapshots in which a rank is stopped."""
 SATURATED: Final = 0.8
 """Share of the cores that it may use that a process which is limited uses."""
 LEAST_FAULTS: Final = 10.0

@@ -1,8 +1,8 @@
 """Slow, live: keeps the latest iterations of a job, asks who takes too long, and whether it delays anybody.
 
-A look is cheap: columns of the window and their medians. Only where there is a suspect are some iterations gone through
-again with its times as they should be (`locate.critical_path`). What is told was so in two looks; what is over has
-not been so for half a window.
+A snapshot is cheap: columns of the window and their medians. Only where there is a suspect are some iterations gone
+through again with its times as they should be (`locate.critical_path`). What is reported was so in two snapshots; what
+is over has not been so for half a window.
 
 On devices the host runs far ahead of what it issues, so its waits say little: there nothing is claimed here.
 """
@@ -62,19 +62,19 @@ from whichrank.slow.steady_findings import SteadyFindings
 from whichrank.slow.turns import Turns
 from whichrank.store.state import JobState
 
-LOOKS: Final = 8
+POLLS: Final = 8
 """In each window."""
-LOOK_S: Final = 0.5
+POLL_S: Final = 0.5
 MOST_SUSPECTS: Final = 16
-"""That are told one by one."""
+"""That are reported one by one."""
 EFFECT: Final = 0.05
-"""Share by which iterations take longer because of a rank, for it to be told."""
+"""Share by which iterations take longer because of a rank, for it to be reported."""
 STARVED: Final = 0.1
 """Seconds per second for which a rank has no CPU, beyond most ranks, from which it gets less than most."""
 UNEVEN: Final = 0.15
 """The same for work that is uneven."""
 MOST_TIMES: Final = 4096
-"""Ranks of which it is told where their time goes."""
+"""Ranks of which it is reported where their time goes."""
 BACK: Final = 2
 """Windows that are looked at for what comes and goes."""
 
@@ -90,7 +90,7 @@ class Slowness:
         self.window_s = window_s
         self.iterations = Iterations()
         self._latest = LatestOps()
-        self._looked_s = 0.0
+        self._polled_s = 0.0
         self._learned_s = self._judged_s = 0.0
         self._kinds = np.zeros(0, np.uint64)
         self._device: NDArray[np.bool_] = np.zeros(0, np.bool_)
@@ -105,7 +105,7 @@ class Slowness:
         self.links = LinkWatch(window_s)
         self._sound: set[int] = set()  # ranks that were as quick as their peers for a while
         self._loader = LoaderShare()
-        self._told = SteadyFindings(window_s)
+        self._reported = SteadyFindings(window_s)
         self._turns = Turns(window_s)
         self._latest_course: Course | None = None
         self._course_is_known = False
@@ -150,7 +150,7 @@ class Slowness:
         marks["counter"], marks["ordinal"] = steps["row"]["counter"], steps["row"]["ordinal"]
         self.iterations.feed(ops, marks)
         self._latest.keep_steps(marks)
-        if self.iterations.pending > self._measure_at:  # of many ranks more come between two looks than can be kept
+        if self.iterations.pending > self._measure_at:  # of many ranks more come between two snapshots than can be kept
             self._measure()
 
     def see(self, rows: np.ndarray[Any, Any], size: int) -> None:
@@ -164,20 +164,20 @@ class Slowness:
         self._begin_anew()
 
     def _measure(self) -> None:
-        self._latest.keep_ops(self.iterations.look(self._kinds), self.iterations.newest)
+        self._latest.keep_ops(self.iterations.snapshot(self._kinds), self.iterations.newest)
         self._measure_at = min(max(MOST_PENDING // 2, self.iterations.pending + MOST_PENDING // 4), MOST_PENDING - 1)
 
     # ---- out -------------------------------------------------------------------------------------------------------
 
-    def look(self, state: JobState, picture: Picture, now_s: float) -> list[tuple[str, Finding]]:
+    def snapshot(self, state: JobState, picture: Picture, now_s: float) -> list[tuple[str, Finding]]:
         """What is slow now, as far as something new is known.
 
         Returns:
-            Each with a key that stays the same from look to look.
+            Each with a key that stays the same from snapshot to snapshot.
         """
-        if self._device.all() or now_s - self._looked_s < max(self.window_s / LOOKS, LOOK_S):
+        if self._device.all() or now_s - self._polled_s < max(self.window_s / POLLS, POLL_S):
             return []
-        self._looked_s = now_s
+        self._polled_s = now_s
         self.usage.sample(state.ranks.rows)
         self.links.sample(state)
         self._measure()
@@ -194,12 +194,12 @@ class Slowness:
         self._latest_course, self._course_is_known = None, False
         found = self._answer(state, window, now_s)
         self._times_due = state, window
-        may_be_told = self._told.take(found, now_s)
-        self._loader.keep(lambda rank: key_of(rank) in found or not self._told.is_over(key_of(rank)))
-        return [(told.key, told.finding) for told in may_be_told]
+        may_be_reported = self._reported.take(found, now_s)
+        self._loader.keep(lambda rank: key_of(rank) in found or not self._reported.is_over(key_of(rank)))
+        return [(reported.key, reported.finding) for reported in may_be_reported]
 
     def at_rest(self, state: JobState, picture: Picture) -> list[tuple[str, Finding]]:
-        """What is slow in a recording that is over, judged over all of it; keys as in `look`."""
+        """What is slow in a recording that is over, judged over all of it; keys as in `snapshot`."""
         self._measure()
         window = self.iterations.window(np.flatnonzero(picture.present), np.inf, LEAST)
         if window is None or self._on_device(window):
@@ -209,7 +209,7 @@ class Slowness:
         self._latest_course, self._course_is_known = None, False
         found = list(self._answer(state, window, picture.now_s).values()) or self._uneven(state, window)
         self._times_due = state, window
-        return [(told.key, told.finding) for told in found]
+        return [(reported.key, reported.finding) for reported in found]
 
     def _uneven(self, state: JobState, window: Window) -> list[KeyedFinding]:
         """Iterations that would be shorter if the same piece of work took all who do it as long, always."""
@@ -222,12 +222,12 @@ class Slowness:
         return [of_imbalance(state, window, excess_of(window), now_s, even_s, Why())]
 
     def want_profiles(self, state: JobState, now_s: float) -> tuple[list[int], float]:
-        """Ranks whose main thread should be sampled, since that would tell whether they wait for data; for how long."""
+        """Ranks whose main thread should be sampled, since that would say whether they wait for data; for how long."""
         return self._loader.want(state, self._iteration_s, now_s)
 
     def is_over(self, key: str) -> bool:
         """Has this not been so for half a window?"""
-        return self._told.is_over(key)
+        return self._reported.is_over(key)
 
     def _answer(self, state: JobState, window: Window, now_s: float) -> dict[str, KeyedFinding]:
         if self._on_device(window):
@@ -244,28 +244,28 @@ class Slowness:
         without_peers = {suspect.index for suspect in against_past}
         suspects = [suspect for suspect in suspects if suspect.index not in without_peers] + against_past
         suspects += [s for s in beyond_ring(window, excess, window_s) if s.index not in without_peers]
-        before = self._told.ranks  # of many that are slow alike always the same
+        before = self._reported.ranks  # of many that are slow alike always the same
         suspects.sort(key=lambda s: (window.ranks[s.index] not in before, -s.excess_s))
         recent = window.last(window_s, LEAST)
         if recent.lasted_s >= window_s * PART:
             self._sound.update(np.delete(window.ranks, [s.index for s in suspects]).tolist())
-        told = self._still(window, suspects, now_s)
-        if suspects and not told:
+        reported = self._still(window, suspects, now_s)
+        if suspects and not reported:
             course = self._course(state, window)
             if course is not None:
-                told = self._judge(state, window, course, suspects)
+                reported = self._judge(state, window, course, suspects)
                 self._judged_s = now_s
-        slow = {rank for one in told for rank in one.ranks}
+        slow = {rank for one in reported for rank in one.ranks}
         take_turns = self._turns.take(slow, {int(window.ranks[s.index]) for s in suspects}, now_s)
         if take_turns:
-            told = []
+            reported = []
         transfers, starved = self.links.transfers(), self._starved(recent)
-        told += self.links.look(
+        reported += self.links.snapshot(
             state, recent, transfers, starved, now_s, lambda src, dst: self._is_waited_for(state, window, src, dst)
         )
-        if not told and recent.lasted_s >= window_s * PART:  # the first iterations are like no later one
-            told = self._nobody(state, recent, excess.last(len(recent.iteration)), take_turns=take_turns)
-        if not suspects and not told:
+        if not reported and recent.lasted_s >= window_s * PART:  # the first iterations are like no later one
+            reported = self._nobody(state, recent, excess.last(len(recent.iteration)), take_turns=take_turns)
+        if not suspects and not reported:
             is_due = now_s - self._learned_s >= self.window_s
             self.links.learn(transfers, only_new=not is_due)
             if is_due:
@@ -273,25 +273,26 @@ class Slowness:
                 transfer_s = course.lost_in_collectives()[1] if course else np.inf
                 self.past.learn(recent, self._rates(recent, 0).without_cpu(), transfer_s)
                 self._learned_s = now_s
-        return {one.key: one for one in told}
+        return {one.key: one for one in reported}
 
     def _still(self, window: Window, suspects: list[Suspect], now_s: float) -> list[KeyedFinding]:
-        """What was told before, if it is of the same ranks and not long ago: to judge it again costs more."""
+        """What was reported before, if it is of the same ranks and not long ago: to judge it again costs more."""
         keys = {key_of(int(window.ranks[s.index])) for s in suspects[:MOST_SUSPECTS]}
-        before = self._told.latest(keys)
-        again_s = self.window_s / (LOOKS if self._loader else 2)
+        before = self._reported.latest(keys)
+        again_s = self.window_s / (POLLS if self._loader else 2)
         return before if len(before) == len(keys) and now_s - self._judged_s < again_s else []
 
     def _judge(self, state: JobState, window: Window, course: Course, suspects: list[Suspect]) -> list[KeyedFinding]:
         """Which suspects delay the job: each is put back beside all the others as they should be.
 
-        Whether one does is judged over all iterations that are gone through. What is told of it counts from the one in
-        which it began, as its own time does: else its own time would be longer than the iteration that it is part of.
+        Whether one does is judged over all iterations that are gone through. What is reported of it counts from the one
+        in which it began, as its own time does: else its own time would be longer than the iteration that it is part
+        of.
         """
         all_well = self._all_as_usual(window, course, suspects)
         now, best = course.ends(), course.ends(all_well)
         best_s = course.pace(best)
-        told: dict[int, KeyedFinding] = {}
+        reported: dict[int, KeyedFinding] = {}
         slow = window.ranks[[s.index for s in suspects[:MOST_SUSPECTS]]].tolist()
         kind = class_of(*course.lost_in_collectives(), self.past)
         for suspect in suspects[:MOST_SUSPECTS]:
@@ -306,14 +307,16 @@ class Slowness:
                 may_be_meant = why.reason is None and int(window.ranks[suspect.index]) not in self._sound
                 meant = may_be_meant and does_more_by_design(window, suspect.index, [s.index for s in suspects])
                 spent = course.spent(since)
-                told[suspect.index] = of_rank(state, window, suspect, why, cost, spent, kind, slow=slow, meant=meant)
-        unexplained = [s for s in suspects if s.index in told and told[s.index].finding.reason is None]
+                reported[suspect.index] = of_rank(
+                    state, window, suspect, why, cost, spent, kind, slow=slow, meant=meant
+                )
+        unexplained = [s for s in suspects if s.index in reported and reported[s.index].finding.reason is None]
         for group in tied(window, unexplained):
-            if all(not self._told.is_over(told[s.index].key) for s in group):
+            if all(not self._reported.is_over(reported[s.index].key) for s in group):
                 continue  # each was named when they were not alike, and is not taken back
-            both = of_tied([told.pop(suspect.index) for suspect in group])
-            told[group[0].index] = both
-        return list(told.values())
+            both = of_tied([reported.pop(suspect.index) for suspect in group])
+            reported[group[0].index] = both
+        return list(reported.values())
 
     def _why(self, window: Window, suspect: Suspect, suspects: list[int]) -> Why:
         """What its node and its stacks say of it, since it began."""

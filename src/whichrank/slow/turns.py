@@ -35,7 +35,7 @@ class Turns:
         """Do ranks take turns?
 
         So it is if several were slow, one after the other, within two windows, and have not been for half of one.
-        Those that are slow at once do not take turns: each of them may be at fault, also where a look misses one.
+        Those that are slow at once do not take turns: each of them may be at fault, also where a snapshot misses one.
 
         Args:
             slow: Ranks that delay the job now.

@@ -1,7 +1,7 @@
 """Is this batch of the job that is analyzed here? Two jobs may meet on one port; their faults must not mix.
 
-No id travels with a job: each node starts by itself. So an agent is believed until what it tells contradicts what the
-agents of this job tell. These facts are the same on all nodes of one job:
+No id travels with a job: each node starts by itself. So an agent is believed until what it says contradicts what the
+agents of this job say. These facts are the same on all nodes of one job:
 
 - its name, where the user gave it on all nodes; torchrun's id; the port at which its ranks meet; the number of ranks;
 - a rank lives in one process at a time;
@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from whichrank.model.telemetry import AnotherJob, Batch, ProcessState
 
 CONFIRM_S: Final = 3.0
-"""Both sides must go on contradicting each other for so long: agents tell their state once a second at least."""
+"""Both sides must go on contradicting each other for so long: agents say their state once a second at least."""
 REPEATED_S: Final = 1.0
-"""What is told so long after the contradiction began was not under way before it."""
+"""What is reported so long after the contradiction began was not under way before it."""
 TAKEN_OVER_S: Final = 2.0
 """What nobody has repeated for so long was of processes that have ended."""
 LATELY_S: Final = 5.0
@@ -103,15 +103,15 @@ class _Agent:
 
 @dataclass
 class _Value:
-    """A fact of this job, who told it last, and when."""
+    """A fact of this job, who reported it last, and when."""
 
     value: str
     agent: str
-    told_s: float
+    reported_s: float
 
 
 class _Claims:
-    """Which process is which rank, by rank, as admitted agents told it last."""
+    """Which process is which rank, by rank, as admitted agents reported it last."""
 
     def __init__(self) -> None:
         self.agents: dict[str, int] = {}
@@ -120,7 +120,7 @@ class _Claims:
         self.node = np.full(0, -1, np.int64)
         self.pid = np.zeros(0, np.int64)
         self.created_ns = np.zeros(0, np.uint64)
-        self.told_s = np.full(0, -np.inf)
+        self.reported_s = np.full(0, -np.inf)
         self.alive = np.zeros(0, np.bool_)
         self.met = np.zeros(0, np.bool_)
 
@@ -141,12 +141,12 @@ class _Claims:
         another = self.alive[rank] & (self.agent[rank] != self.agents.get(batch.agent, -2))
         if not another.any():
             return np.asarray(another)
-        another &= now_s - self.told_s[rank] < LATELY_S
+        another &= now_s - self.reported_s[rank] < LATELY_S
         process = (self.pid[rank] == ranks.pid) & (self.created_ns[rank] == ranks.created_ns)
         return np.asarray(another & ~(process & (self.node[rank] == self._node(batch))))
 
     def take(self, batch: Batch, ranks: _Ranks, now_s: float, *, is_own: bool) -> None:
-        """What an admitted agent tells; a rank in a group of another agent's stays with it, unless this one is ours."""
+        """What an admitted agent says; a rank in a group of another agent's stays with it, unless this one is ours."""
         if not is_own:
             others = self.others(batch, ranks, now_s)
             if others.any():
@@ -154,7 +154,7 @@ class _Claims:
         rank = ranks.rank
         self.agent[rank] = self.agents.setdefault(batch.agent, len(self.agents))
         self.node[rank], self.pid[rank], self.created_ns[rank] = self._node(batch), ranks.pid, ranks.created_ns
-        self.told_s[rank], self.alive[rank], self.met[rank] = now_s, ranks.alive, ranks.met
+        self.reported_s[rank], self.alive[rank], self.met[rank] = now_s, ranks.alive, ranks.met
 
     def forget(self, agent: str) -> None:
         """An agent is refused: its ranks are free."""
@@ -170,7 +170,7 @@ class Admission:
     The first call comes when the run begins, before its own ranks start.
 
     Args:
-        job: The job of the run that analyzes; the agent beside it tells the same name.
+        job: The job of the run that analyzes; the agent beside it says the same name.
     """
 
     def __init__(self, job: str) -> None:
@@ -222,7 +222,7 @@ class Admission:
         return self._agents[agent].refusal if agent in self._agents else None
 
     def take_again(self, agent: str) -> bool:
-        """Whether an agent that was held is taken now, and has to tell its communicators again."""
+        """Whether an agent that was held is taken now, and has to say its communicators again."""
         is_again = agent in self._again
         self._again.discard(agent)
         return is_again
@@ -255,18 +255,18 @@ class Admission:
     def _contradictions(
         self, batch: Batch, ranks: _Ranks, met: _Ranks, now_s: float
     ) -> Iterator[tuple[AnotherJob, float]]:
-        """What this agent tells against others, and when the others said so last."""
+        """What this agent says against others, and when the others said so last."""
         if not ranks.alive.any():
             return
         for fact, value in _facts(batch, ranks):
             ours = self._values.get(fact)
-            if ours and ours.value != value and ours.agent != batch.agent and now_s - ours.told_s < LATELY_S:
+            if ours and ours.value != value and ours.agent != batch.agent and now_s - ours.reported_s < LATELY_S:
                 said: Any = "world_size" if fact == "group_size" else fact
-                yield AnotherJob(self._job, said, value, ours.value), ours.told_s
+                yield AnotherJob(self._job, said, value, ours.value), ours.reported_s
         both = self._claims.others(batch, met, now_s) & self._claims.met[met.rank]
         if both.any():
             rank = met.rank[both]
-            yield AnotherJob(self._job, "rank", str(int(rank[0])), ""), float(self._claims.told_s[rank].max())
+            yield AnotherJob(self._job, "rank", str(int(rank[0])), ""), float(self._claims.reported_s[rank].max())
         if self._is_older(batch, met, now_s) and now_s - self._own_alive_s < LATELY_S:
             yield AnotherJob(self._job, "older", "", ""), self._own_alive_s
 

@@ -44,10 +44,10 @@ class Communicators:
         self._places: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         self._place = _NO_PLACE
 
-    def add(self, told: list[CommInfo], ranks: RankColumns) -> None:
+    def add(self, reported: list[CommInfo], ranks: RankColumns) -> None:
         """Learn communicators; what cannot be one is left out, so that nobody's numbers make us allocate."""
         new: dict[int, CommInfo] = {}
-        for info in told:
+        for info in reported:
             fits = 0 < info.size <= max(ranks.size, len(info.members)) and 0 < info.comm_id < 1 << 64
             if fits and info.comm_id not in self._index:
                 new[info.comm_id] = info
@@ -103,7 +103,7 @@ class Communicators:
         return np.where(self._sorted_ids[at] == ids, self._sorted_index[at], -1)
 
     def group_ranks(self, comm: NDArray[np.int64], rank: NDArray[Any]) -> NDArray[np.int64]:
-        """Group ranks of ranks of the agent that was fed last, -1 where it did not tell."""
+        """Group ranks of ranks of the agent that was fed last, -1 where it did not say."""
         keys, group_ranks = self._place
         key = comm << 32 | rank
         if not len(keys):
@@ -118,7 +118,7 @@ class Communicators:
         return np.where(good, self.member_rank[self.at[comm] + np.where(good, group_rank, 0)], -1)
 
     def frontier(self, comm: int, rank: int) -> tuple[int, int]:
-        """Operations that a rank has issued and completed on a communicator, as told last."""
+        """Operations that a rank has issued and completed on a communicator, as reported last."""
         at, size = int(self.at[comm]), int(self.size[comm])
         member = at + np.flatnonzero(self.member_rank[at : at + size] == rank)[:1]
         return int(self.member_issued[member].sum()), int(self.member_done[member].sum())

@@ -71,7 +71,7 @@ class Departures:
             ended[rank] = then["ended_ns"] and then["ended_ns"] == rows["ended_ns"][rank]
             raised[rank] = then["exception_ns"] and then["exception_ns"] == rows["exception_ns"][rank]
             failed[rank] = then["first_failure_ns"] > 0
-            # The ring holds only the first failure of all: the first since then is told by its record.
+            # The ring holds only the first failure of all: the first since then is reported by its record.
             again_ns = min((ns for ns in self._failed.ends_ns.get(rank, ()) if ns > until_ns), default=0)
             again_s[rank] = again_ns / 1e9 + self._ranks.offset_s[rank] if again_ns else 0.0
         return ends.but_for(ended, raised, failed, again_s)

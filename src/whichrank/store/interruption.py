@@ -38,10 +38,10 @@ class Interruption:
         return self.since_s < math.inf
 
     def take(self, node: str, at_ns: int, at_s: float, name: str) -> None:
-        """A node tells a signal; one that is told again (its agent was started again) is known already.
+        """A node says a signal; one that is reported again (its agent was started again) is known already.
 
         Args:
-            node: Who tells it.
+            node: Who says it.
             at_ns: When it came, on the clock of that node.
             at_s: The same on the analyzer's clock, at the earliest.
             name: Of the signal.

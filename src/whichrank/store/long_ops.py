@@ -46,7 +46,7 @@ class LongOps:
             self._from_s[rank] = self._to_s[rank] = 0.0
 
     def within(self, rank: int, begin_s: float, end_s: float) -> bool:
-        """Was the rank in one of them at any time between these two, as far as clocks can tell?"""
+        """Was the rank in one of them at any time between these two, as far as clocks can say?"""
         if rank >= len(self._count):
             return False
         inside = (self._from_s[rank] < end_s + APART_S) & (self._to_s[rank] > begin_s - APART_S)

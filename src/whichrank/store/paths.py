@@ -1,7 +1,7 @@
-"""What the kernels of the nodes say of the ways between ranks: connections that are dead, nodes that answer.
+"""What the kernels of the nodes say of the paths between ranks: connections that are dead, nodes that answer.
 
-Kept per agent as told last, since a node that is lost tells nothing any more, and its end of each connection is needed
-to know to whom the others' ends lead. Joined only when somebody asks: in a hang.
+Kept per agent as reported last, since a node that is lost says nothing any more, and its end of each connection is
+needed to know to whom the others' ends lead. Joined only when somebody asks: in a hang.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from whichrank.store.probes import Probes
 STALE_S = 5.0
 """A look at a kernel that is older says nothing of now."""
 LOST_S = 10.0
-"""For so long after ways have lost data they are taken to lose more."""
+"""For so long after paths have lost data they are taken to lose more."""
 LISTED = 16
 
 Pair = tuple[int, int, int]
@@ -34,7 +34,7 @@ class Paths:
 
     def __init__(self) -> None:
         self._rows: dict[int, np.ndarray[Any, Any]] = {}
-        self._told_s: dict[int, float] = {}
+        self._reported_s: dict[int, float] = {}
         self._lost_s: dict[int, float] = {}
         self._spoke_s: dict[int, float] = {}
         self._node_number: dict[str, int] = {}
@@ -45,7 +45,7 @@ class Paths:
         self._joined: tuple[ConnectionEnds, Ints, np.ndarray[Any, Any]] | None = None
 
     def take(self, batch: Batch, agent: int, now_s: float) -> None:
-        """What an agent tells of its node and, where it has looked, of connections."""
+        """What an agent says of its node and, where it has looked, of connections."""
         node = self._node_number.setdefault(batch.node or batch.host, len(self._node_number))
         self._node_of[agent], self._spoke_s[agent] = node, now_s
         self.name_of[node] = batch.host
@@ -57,48 +57,50 @@ class Paths:
         rows = batch.connection_rows()
         if len(rows):
             age_ns = batch.sent_ns - int(rows["read_ns"].max())
-            self._told_s[agent] = now_s - max(age_ns, 0) / 1e9
+            self._reported_s[agent] = now_s - max(age_ns, 0) / 1e9
             rows = rows[rows["rank"] >= 0]
             if agent in self._rows and loses_data(rows, self._rows[agent]):
-                self._lost_s[agent] = self._told_s[agent]
+                self._lost_s[agent] = self._reported_s[agent]
             self._rows[agent] = rows
             self._joined = None
 
     def forget(self, agent: int) -> None:
         """Forget the connections and the node of an agent that turned out to watch another job."""
-        for known in (self._rows, self._told_s, self._lost_s, self._spoke_s, self._node_of):
+        for known in (self._rows, self._reported_s, self._lost_s, self._spoke_s, self._node_of):
             known.pop(agent, None)
         self._joined = None
 
     def joined(self) -> tuple[ConnectionEnds, Ints, np.ndarray[Any, Any]]:
-        """All ends as told last, the agent of each, and the same as rows of TCP_ROW."""
+        """All ends as reported last, the agent of each, and the same as rows of TCP_ROW."""
         if self._joined is None:
             agents = list(self._rows)
             rows = np.frombuffer(b"".join([self._rows[a].tobytes() for a in agents]), TCP_ROW)
             agent = np.repeat(np.array(agents, np.int64), [len(self._rows[a]) for a in agents])
-            told_s = np.repeat(np.array([self._told_s[a] for a in agents]), [len(self._rows[a]) for a in agents])
+            reported_s = np.repeat(
+                np.array([self._reported_s[a] for a in agents]), [len(self._rows[a]) for a in agents]
+            )
             known, rank = np.unique(rows["rank"], return_inverse=True)
             latest_s = np.full(len(known), -np.inf)
-            np.maximum.at(latest_s, rank.reshape(-1), told_s)
-            # An agent that was started anew tells the same connections once more: what the other told is over.
-            is_latest = told_s == latest_s[rank.reshape(-1)]
+            np.maximum.at(latest_s, rank.reshape(-1), reported_s)
+            # An agent that was started anew says the same connections once more: what the other reported is over.
+            is_latest = reported_s == latest_s[rank.reshape(-1)]
             rows, agent = rows[is_latest], agent[is_latest]
             left = set(np.unique(agent).tolist())
             self._rows = {a: self._rows[a] for a in agents if a in left}
             node = np.array([self._node_of[a] for a in agent.tolist()], np.int64)
-            losing = [a for a in left if self._told_s[a] - self._lost_s.get(a, -np.inf) < LOST_S]
+            losing = [a for a in left if self._reported_s[a] - self._lost_s.get(a, -np.inf) < LOST_S]
             self._joined = ends_of(rows, node, np.isin(agent, losing)), agent, rows
         return self._joined
 
     def wanted(self, agent: int) -> list[str]:
-        """Addresses at which this agent is to knock now."""
+        """Addresses at which this agent is to probe now."""
         return self.probes.take_wanted(self._node_of[agent]) if agent in self._node_of else []
 
     def nodes(self, agent_of: Ints) -> Ints:
         """The number of each rank's node, -1 unknown.
 
         Args:
-            agent_of: By rank, the agent that told it last.
+            agent_of: By rank, the agent that reported it last.
         """
         known = [*(self._node_of.get(a, -1) for a in range(int(agent_of.max(initial=-1)) + 1)), -1]
         return np.array(known, np.int64)[agent_of]
@@ -107,7 +109,7 @@ class Paths:
         """All ends that were looked at lately, joined with those that were not, and the agent of each."""
         ends, agent, _ = self.joined()
         agents = list(self._rows)
-        lately = ~np.isin(agent, [a for a in agents if now_s - self._told_s[a] > STALE_S])
+        lately = ~np.isin(agent, [a for a in agents if now_s - self._reported_s[a] > STALE_S])
         return replace(ends, dead=ends.dead & lately, answered=ends.answered & lately), agent
 
     def silence_s(self, node_of: Ints, now_s: float) -> dict[int, float]:
@@ -122,13 +124,13 @@ class Paths:
         """When that agent was heard that has been silent for longest."""
         return min(self._spoke_s.values(), default=np.inf)
 
-    def knock(self, witnesses: Iterable[int], targets: Iterable[int], now_s: float) -> None:
-        """Let nodes knock at others, where an address is known."""
+    def probe(self, witnesses: Iterable[int], targets: Iterable[int], now_s: float) -> None:
+        """Let nodes probe others, where an address is known."""
         addresses = {node: address for node in targets if (address := self._address(node))}
         self.probes.ask(witnesses, addresses, now_s)
 
-    def knocked(self, witnesses: Sequence[int], targets: Sequence[int], now_s: float) -> list[Evidence]:
-        """What came of knocking, in words."""
+    def probed(self, witnesses: Sequence[int], targets: Sequence[int], now_s: float) -> list[Evidence]:
+        """What came of probing, in words."""
         return [
             Evidence(
                 what=f"of {probe.sent} connections that the agent tried, answered",
@@ -141,20 +143,20 @@ class Paths:
         ][:LISTED]
 
     def ask_about(self, pairs: list[Pair], agent_of: Ints, now_s: float) -> list[Evidence]:
-        """Let the nodes of dead connections knock at each other; what came of it so far."""
+        """Let the nodes of dead connections probe each other; what came of it so far."""
         node_of = self.nodes(agent_of)
-        ways = {(int(node_of[src]), int(node_of[dst])) for src, dst, _ in pairs if node_of[src] != node_of[dst]}
+        paths = {(int(node_of[src]), int(node_of[dst])) for src, dst, _ in pairs if node_of[src] != node_of[dst]}
         facts: list[Evidence] = []
-        for src, dst in sorted(ways | {(dst, src) for src, dst in ways})[:LISTED]:
-            self.knock([src], [dst], now_s)
-            facts += self.knocked([src], [dst], now_s)
+        for src, dst in sorted(paths | {(dst, src) for src, dst in paths})[:LISTED]:
+            self.probe([src], [dst], now_s)
+            facts += self.probed([src], [dst], now_s)
         return facts
 
-    def connected(self, ways: Collection[tuple[int, int]], node_of: Ints) -> list[Pair]:
-        """Pairs of ranks with a connection between these nodes, either way.
+    def connected(self, paths: Collection[tuple[int, int]], node_of: Ints) -> list[Pair]:
+        """Pairs of ranks with a connection between these nodes, either path.
 
         Args:
-            ways: Pairs of nodes.
+            paths: Pairs of nodes.
             node_of: By rank.
         """
         ends, _, _ = self.joined()
@@ -162,7 +164,7 @@ class Paths:
         both = {(int(ends.rank[i]), int(ends.peer[i])) for i in known}
         pairs = {(min(pair), max(pair)) for pair in both}
         on = {pair: {int(node_of[pair[0]]), int(node_of[pair[1]])} for pair in pairs}
-        asked = [set(way) for way in ways]
+        asked = [set(path) for path in paths]
         return [(*pair, 0) for pair in sorted(pairs) if on[pair] in asked]
 
     def _address(self, node: int) -> str | None:
@@ -186,7 +188,7 @@ class Paths:
 
 
 def links_of(pairs: list[Pair]) -> tuple[Link, ...]:
-    """The ways, as an incident tells them."""
+    """The ways, as an incident says them."""
     return tuple(Link(src=src, dst=dst) for src, dst in sorted({pair[:2] for pair in pairs})[:LISTED])
 
 

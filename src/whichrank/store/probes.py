@@ -1,4 +1,4 @@
-"""Which nodes are to knock at which others, and what came of it: asked for on suspicion only, and bounded."""
+"""Which nodes are to probe which others, and what came of it: asked for on suspicion only, and bounded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Probes:
         self._node_at: dict[str, int] = {}
 
     def ask(self, witnesses: Iterable[int], targets: dict[int, str], now_s: float) -> None:
-        """Let these nodes knock at others, each at its address."""
+        """Let these nodes probe others, each at its address."""
         targets = dict(list(targets.items())[:MOST_TARGETS])
         self._node_at |= {address: node for node, address in targets.items()}
         for witness in list(witnesses)[:MOST_WITNESSES]:
@@ -35,7 +35,7 @@ class Probes:
                 self._asked_s[witness, node] = first_s if now_s - last_s < AGE_S else now_s, now_s
 
     def take_wanted(self, node: int) -> list[str]:
-        """The addresses at which a node is to knock now."""
+        """The addresses at which a node is to probe now."""
         wanted = self._wanted.pop(node, set())
         return sorted(address for address, at in self._node_at.items() if at in wanted)
 
@@ -51,7 +51,7 @@ class Probes:
         return probe if now_s - at_s < AGE_S else None
 
     def gets_answers(self, witness: int, now_s: float) -> bool:
-        """Whether some node answers this one: where firewalls swallow what knocks, no answer says nothing."""
+        """Whether some node answers this one: where firewalls swallow what probes, no answer says nothing."""
         return any(
             at == witness and probe.answered > 0 and now_s - at_s < AGE_S
             for (at, _), (at_s, probe) in self._answer.items()

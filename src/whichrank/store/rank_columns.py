@@ -1,4 +1,4 @@
-"""What is known of each rank now, as arrays over ranks: its latest row, and what was measured between two looks."""
+"""What is known of each rank now, as arrays over ranks: its latest row, and what was measured between two snapshots."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class RankColumns:
         self.read_after_s = np.full(0, -np.inf)
         self.offset_s = np.zeros(0)  # analyzer seconds minus host monotonic seconds
         self.cpu_share = np.zeros(0)
-        self.stopped_looks = np.zeros(0, np.int64)
-        self.running_looks = np.zeros(0, np.int64)
+        self.stopped_polls = np.zeros(0, np.int64)
+        self.running_polls = np.zeros(0, np.int64)
         self.stopped_since_s = np.zeros(0)  # when it was seen to be stopped first, if it still is
         self.went_on_s = np.zeros(0)  # when the latest operation was issued, at the earliest, that has completed
         self.agent = np.zeros(0, np.int64)
@@ -51,7 +51,7 @@ class RankColumns:
 
     def compute(self, which: NDArray[Any]) -> NDArray[np.bool_]:
         """Which of these ranks compute, or would on a machine that is too busy; who waits runs for moments only."""
-        return np.asarray((self.running_looks[which] >= 2) | (self.cpu_share[which] > WORKING_CPU))
+        return np.asarray((self.running_polls[which] >= 2) | (self.cpu_share[which] > WORKING_CPU))
 
     def host_s(self, rank: NDArray[Any], t_ns: NDArray[Any]) -> NDArray[np.float64]:
         """Times of hosts on the analyzer's clock, in seconds, 0 where there is none."""

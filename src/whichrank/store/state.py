@@ -1,7 +1,7 @@
 """The state of one job as columns, fed by batches of many agents.
 
-An agent tells the whole state of its node each time, so a batch replaces what the agent said before; records and events
-are told once. Times are turned from each host's own monotonic clock into the analyzer's by their age when they were
+An agent says the whole state of its node each time, so a batch replaces what the agent said before; records and events
+are reported once. Times are turned from each host's own monotonic clock into the analyzer's by their age when they were
 read; a batch that was `delay_bound` under way may be that much older, and the state says so (`read_after_s`).
 """
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from whichrank.model.codes import SPLITS, Status, WaitHow
 from whichrank.model.kinds import Kind
 from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS, Bools, Picture, Recorded
-from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_TOLD, Batch, Event, ProcessState, Stack
+from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_REPORTED, Batch, Event, ProcessState, Stack
 from whichrank.store.communicators import Communicators
 from whichrank.store.departures import Departures
 from whichrank.store.failures import Failures
@@ -51,7 +51,7 @@ class JobState:
         self._sequence: list[int] = []
         self._restarted: set[int] = set()
         self._lossy: set[int] = set()
-        self._steps = np.zeros(0, RECORD_TOLD)
+        self._steps = np.zeros(0, RECORD_REPORTED)
         self._heard_s: list[float] = []
         self._failures = Failures()
         self.departures = Departures(self.ranks, self._failures)
@@ -77,7 +77,7 @@ class JobState:
             self._heard_s.append(now_s)
             self._sequence.append(-1)
         if batch.sequence <= self._sequence[agent]:
-            return np.zeros(0, RECORD_TOLD), np.zeros(0, np.int64)
+            return np.zeros(0, RECORD_REPORTED), np.zeros(0, np.int64)
         self._sequence[agent] = batch.sequence
         rows = batch.rank_rows()
         rows = rows[(rows["rank"] >= 0) & (rows["rank"] < MAX_WORLD)]
@@ -88,14 +88,14 @@ class JobState:
         if len(rows):  # a batch that is sent again carries no states
             self._heard_s[agent] = now_s
             self._take_rates(rows["rank"], batch.rate_rows())
-            self._waits[agent] = self._told_waits(batch)
-            self._remote[agent] = self._told_remote(batch)
-            self._meetings[agent] = self._told_meetings(batch)
-            self._ops[agent] = self._told_ops(batch.inflight_rows())
-            self._pairs[agent] = self._told_pairs(batch)
+            self._waits[agent] = self._reported_waits(batch)
+            self._remote[agent] = self._reported_remote(batch)
+            self._meetings[agent] = self._reported_meetings(batch)
+            self._ops[agent] = self._reported_ops(batch.inflight_rows())
+            self._pairs[agent] = self._reported_pairs(batch)
             self._take_splits(batch)
         self.paths.take(batch, agent, now_s)
-        records = self._told_records(batch)
+        records = self._reported_records(batch)
         for event in batch.events:
             if event.kind in ("signal", "asked"):
                 self._take_end_signal(event, batch, now_s)
@@ -105,8 +105,8 @@ class JobState:
     def forget_agent(self, agent: str) -> None:
         """Forget the ranks of an agent that turned out to watch another job; what is sent again later is ignored."""
         number = self._agents.get(agent, -1)
-        for told in (self._waits, self._remote, self._meetings, self._ops, self._pairs):
-            told.pop(number, None)
+        for reported in (self._waits, self._remote, self._meetings, self._ops, self._pairs):
+            reported.pop(number, None)
         self.paths.forget(number)
         ranks = np.flatnonzero(self.ranks.agent == number)
         self.ranks.rows[ranks], self.ranks.rates[ranks] = np.zeros(1, RANK_ROW), np.zeros(1, RATE_ROW)
@@ -125,8 +125,8 @@ class JobState:
         self.departures.forget(rank)
         self._failures.forget(rank)
         self._splits.pop(rank, None)
-        for told in (self.stacks, self.profiles):
-            told.pop(rank, None)
+        for reported in (self.stacks, self.profiles):
+            reported.pop(rank, None)
 
     def take_restarted(self) -> set[int]:
         """Ranks whose process was replaced by another since this was last asked."""
@@ -145,10 +145,10 @@ class JobState:
 
     def _is_of_before(self, rows: np.ndarray[Any, Any], agent: int, now_s: float) -> Bools:
         """Which rows are of a dead process whose rank lives on another node by now, after an elastic restart."""
-        known, told_by = self.ranks.rows[rows["rank"]], self.ranks.agent[rows["rank"]]
-        heard_s = np.array([*self._heard_s, -np.inf])[told_by]
+        known, reported_by = self.ranks.rows[rows["rank"]], self.ranks.agent[rows["rank"]]
+        heard_s = np.array([*self._heard_s, -np.inf])[reported_by]
         lives = self.ranks.present[rows["rank"]] & ~np.isin(known["state"], _ENDED) & (now_s - heard_s < FRESH_S)
-        return np.asarray(np.isin(rows["state"], _ENDED) & lives & (told_by != agent) & _differs(known, rows))
+        return np.asarray(np.isin(rows["state"], _ENDED) & lives & (reported_by != agent) & _differs(known, rows))
 
     def _take_ranks(self, rows: np.ndarray[Any, Any], batch: Batch, agent: int, now_s: float) -> None:
         if not len(rows):
@@ -177,12 +177,12 @@ class JobState:
         measured = (before["pid"] == rows["pid"]) & (elapsed_ns > 0)
         share = np.divide(used_ns, elapsed_ns, out=np.zeros(len(rows)), where=measured)
         columns.cpu_share[rank] = np.where(measured, 0.5 * columns.cpu_share[rank] + 0.5 * share, 1.0)
-        for looks, state in (
-            (columns.stopped_looks, ProcessState.STOPPED), (columns.running_looks, ProcessState.RUNNING),
+        for polls, state in (
+            (columns.stopped_polls, ProcessState.STOPPED), (columns.running_polls, ProcessState.RUNNING),
         ):  # fmt: skip
-            looks[rank] = np.where(rows["state"] == state, looks[rank] + 1, 0)
+            polls[rank] = np.where(rows["state"] == state, polls[rank] + 1, 0)
         columns.stopped_since_s[rank] = np.where(
-            columns.stopped_looks[rank] > 1, columns.stopped_since_s[rank], columns.read_s[rank]
+            columns.stopped_polls[rank] > 1, columns.stopped_since_s[rank], columns.read_s[rank]
         )
         if columns.compute(rank).any():
             self.last_computed_s = now_s
@@ -200,59 +200,66 @@ class JobState:
         """Did an agent look at its process? A recording of operations alone knows none."""
         return self.recorded is None or bool(self.ranks.rows["state"][rank] != ProcessState.UNKNOWN)
 
-    def _known(self, told: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], NDArray[np.int64]]:
-        comm = self.comms.index(told["comm"])
-        good = (comm >= 0) & (told["rank"] >= 0) & (told["rank"] < self.ranks.size)
-        return (told, comm) if good.all() else (told[good], comm[good])
+    def _known(self, reported: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], NDArray[np.int64]]:
+        comm = self.comms.index(reported["comm"])
+        good = (comm >= 0) & (reported["rank"] >= 0) & (reported["rank"] < self.ranks.size)
+        return (reported, comm) if good.all() else (reported[good], comm[good])
 
-    def _told_waits(self, batch: Batch) -> np.ndarray[Any, Any]:
-        told, comm = self._known(batch.wait_rows())
-        waits = np.zeros(len(told), WAITS)
-        row = told["row"]
+    def _reported_waits(self, batch: Batch) -> np.ndarray[Any, Any]:
+        reported, comm = self._known(batch.wait_rows())
+        waits = np.zeros(len(reported), WAITS)
+        row = reported["row"]
         for name in ("tid", "counter", "kind", "peer", "tag", "how", "dtype", "reduce_op", "count"):
             waits[name] = row[name]
-        waits["rank"], waits["comm"] = told["rank"], comm
-        waits["since_s"] = self.ranks.host_s(told["rank"], row["since_ns"])
-        waits["issue_s"] = self.ranks.host_s(told["rank"], row["t_issue_ns"])
-        waits["explicit"] = (told["inferred"] == 0) & (row["how"] != WaitHow.POLL)
+        waits["rank"], waits["comm"] = reported["rank"], comm
+        waits["since_s"] = self.ranks.host_s(reported["rank"], row["since_ns"])
+        waits["issue_s"] = self.ranks.host_s(reported["rank"], row["t_issue_ns"])
+        waits["explicit"] = (reported["inferred"] == 0) & (row["how"] != WaitHow.POLL)
         waits["timeout_s"] = row["timeout_ms"] / 1e3
         return waits
 
-    def _told_remote(self, batch: Batch) -> np.ndarray[Any, Any]:
-        told = batch.wait_rows()
-        rank, row = told["rank"], told["row"]
-        told = told[(row["kind"] == Kind.REMOTE_CALL) & (rank >= 0) & (rank < self.ranks.size)]
-        rows = np.zeros(len(told), REMOTE)
-        rows["rank"], rows["tid"], rows["peer"] = told["rank"], told["row"]["tid"], told["row"]["peer"]
+    def _reported_remote(self, batch: Batch) -> np.ndarray[Any, Any]:
+        reported = batch.wait_rows()
+        rank, row = reported["rank"], reported["row"]
+        reported = reported[(row["kind"] == Kind.REMOTE_CALL) & (rank >= 0) & (rank < self.ranks.size)]
+        rows = np.zeros(len(reported), REMOTE)
+        rows["rank"], rows["tid"], rows["peer"] = reported["rank"], reported["row"]["tid"], reported["row"]["peer"]
         rows["peer"][(rows["peer"] < 0) | (rows["peer"] >= self.ranks.size)] = -1
-        rows["since_s"] = self.ranks.host_s(told["rank"], told["row"]["since_ns"])
+        rows["since_s"] = self.ranks.host_s(reported["rank"], reported["row"]["since_ns"])
         self.last_call_s = max(self.last_call_s, float(rows["since_s"].max(initial=0.0)))
         return rows
 
-    def _told_meetings(self, batch: Batch) -> np.ndarray[Any, Any]:
-        told = batch.wait_rows()
-        told = told[(told["row"]["kind"] == Kind.MEETING) & (told["rank"] >= 0) & (told["rank"] < self.ranks.size)]
-        rows, row = np.zeros(len(told), MEETINGS), told["row"]
-        rows["rank"], rows["first"], rows["stride"], rows["size"] = told["rank"], row["peer"], row["tag"], row["count"]
+    def _reported_meetings(self, batch: Batch) -> np.ndarray[Any, Any]:
+        reported = batch.wait_rows()
+        reported = reported[
+            (reported["row"]["kind"] == Kind.MEETING) & (reported["rank"] >= 0) & (reported["rank"] < self.ranks.size)
+        ]
+        rows, row = np.zeros(len(reported), MEETINGS), reported["row"]
+        rows["rank"], rows["first"], rows["stride"], rows["size"] = (
+            reported["rank"],
+            row["peer"],
+            row["tag"],
+            row["count"],
+        )
         rows["size"][(rows["size"] < 0) | (rows["size"] > self.ranks.size)] = 0
         last = rows["first"] + rows["stride"] * (rows["size"] - 1)
         rows["size"][(rows["first"] < 0) | (rows["stride"] < 1) | (last >= self.ranks.size)] = 0
-        rows["since_s"] = self.ranks.host_s(told["rank"], row["since_ns"])
+        rows["since_s"] = self.ranks.host_s(reported["rank"], row["since_ns"])
         return rows
 
-    def _told_ops(self, told: np.ndarray[Any, Any], failed: bool = False) -> np.ndarray[Any, Any]:
-        told, comm = self._known(told)
-        ops = np.zeros(len(told), OPS)
-        row = told["row"]
+    def _reported_ops(self, reported: np.ndarray[Any, Any], failed: bool = False) -> np.ndarray[Any, Any]:
+        reported, comm = self._known(reported)
+        ops = np.zeros(len(reported), OPS)
+        row = reported["row"]
         for name in ("counter", "kind", "peer", "dtype", "reduce_op", "count", "flags", "ordinal"):
             ops[name] = row[name]
         if not failed:
             ops["tag"], ops["signature"], ops["tid"] = row["tag"], row["signature"], row["issue_tid"]
-        ops["rank"], ops["comm"], ops["failed"] = told["rank"], comm, failed
-        ops["issue_s"] = self.ranks.host_s(told["rank"], row["t_issue_ns"])
+        ops["rank"], ops["comm"], ops["failed"] = reported["rank"], comm, failed
+        ops["issue_s"] = self.ranks.host_s(reported["rank"], row["t_issue_ns"])
         return ops
 
-    def _told_pairs(self, batch: Batch) -> np.ndarray[Any, Any]:
+    def _reported_pairs(self, batch: Batch) -> np.ndarray[Any, Any]:
         rows = batch.pair_rows()
         comm = self.comms.index(rows["comm_id"])
         good = (comm >= 0) & (rows["rank"] >= 0) & (rows["rank"] < self.ranks.size)
@@ -263,41 +270,46 @@ class JobState:
         return pairs
 
     def _take_splits(self, batch: Batch) -> None:
-        """What the latest all-to-alls of some ranks send and expect: all that is known of them, told once."""
-        told = batch.splits_rows()
-        comm = self.comms.index(told["row"]["comm_id"])
-        good = (comm >= 0) & (told["rank"] >= 0) & (told["rank"] < self.ranks.size) & (told["row"]["splits"] <= SPLITS)
+        """What the latest all-to-alls of some ranks send and expect: all that is known of them, reported once."""
+        reported = batch.splits_rows()
+        comm = self.comms.index(reported["row"]["comm_id"])
+        good = (
+            (comm >= 0)
+            & (reported["rank"] >= 0)
+            & (reported["rank"] < self.ranks.size)
+            & (reported["row"]["splits"] <= SPLITS)
+        )
         rows = np.zeros(int(good.sum()), SPLITS_OF)
         for name in ("counter", "splits", "count", "out_count", "split_in", "split_out"):
-            rows[name] = told["row"][name][good]
-        rows["rank"], rows["comm"] = told["rank"][good], comm[good]
+            rows[name] = reported["row"][name][good]
+        rows["rank"], rows["comm"] = reported["rank"][good], comm[good]
         for rank in np.unique(rows["rank"]).tolist():
             self._splits[rank] = rows[rows["rank"] == rank]
 
-    def _told_records(self, batch: Batch) -> tuple[np.ndarray[Any, Any], NDArray[np.int64]]:
+    def _reported_records(self, batch: Batch) -> tuple[np.ndarray[Any, Any], NDArray[np.int64]]:
         rows = batch.record_rows()
         is_step = rows["row"]["kind"] == Kind.STEP
         if is_step.any():
             known = is_step & (rows["rank"] >= 0) & (rows["rank"] < self.ranks.size)
             self._steps, rows = rows[known], rows[~is_step]
-        told, comm = self._known(rows)
-        failed = told[told["row"]["status"] == Status.FAILED]
+        reported, comm = self._known(rows)
+        failed = reported[reported["row"]["status"] == Status.FAILED]
         for rank in np.unique(failed["rank"]).tolist():
             of_rank = failed[failed["rank"] == rank]
-            self._failures.add(rank, self._told_ops(of_rank, failed=True), of_rank["row"]["t_end_ns"].tolist())
-        if len(told):
-            ends = self.ranks.host_s(told["rank"], told["row"]["t_end_ns"])
-            done = told["row"]["status"] == Status.DONE
-            issued = self.ranks.host_s(told["rank"], told["row"]["t_issue_ns"])
+            self._failures.add(rank, self._reported_ops(of_rank, failed=True), of_rank["row"]["t_end_ns"].tolist())
+        if len(reported):
+            ends = self.ranks.host_s(reported["rank"], reported["row"]["t_end_ns"])
+            done = reported["row"]["status"] == Status.DONE
+            issued = self.ranks.host_s(reported["rank"], reported["row"]["t_issue_ns"])
             delay_s = batch.delay_bound_ns / 1e9 if batch.delay_bound_ns >= 0 else UNKNOWN_DELAY_S
-            np.maximum.at(self.ranks.went_on_s, told["rank"][done], issued[done] - delay_s)
-            self.long_ops.add(told["rank"][done], issued[done], ends[done])
+            np.maximum.at(self.ranks.went_on_s, reported["rank"][done], issued[done] - delay_s)
+            self.long_ops.add(reported["rank"][done], issued[done], ends[done])
             self.last_completion_s = max(self.last_completion_s, float(ends[done].max(initial=0.0)))
-            key = comm * 64 + told["row"]["kind"]
+            key = comm * 64 + reported["row"]["kind"]
             for value, n in zip(*np.unique(key, return_counts=True), strict=True):
                 kinds = self.kinds.setdefault(int(value) // 64, {})
                 kinds[int(value) % 64] = kinds.get(int(value) % 64, 0) + int(n)
-        return told, comm
+        return reported, comm
 
     def _take_end_signal(self, event: Event, batch: Batch, now_s: float) -> None:
         """At the earliest time that it can have been: its consequences on other nodes may have travelled faster."""
@@ -322,7 +334,7 @@ class JobState:
         failure_s = self.ranks.host_s(np.array(ranks, np.int64), self.ranks.rows["first_failure_ns"][ranks])
         return bool(((failure_s > 0) & (self.ranks.went_on_s[ranks] > failure_s)).any())
 
-    def told_ops_of(self, agent: str) -> np.ndarray[Any, Any]:
+    def reported_ops_of(self, agent: str) -> np.ndarray[Any, Any]:
         """Operations in flight on one agent's node, rows of OPS."""
         return self._ops.get(self.agent_number(agent), np.zeros(0, OPS))
 
@@ -335,7 +347,7 @@ class JobState:
         return self.comms.frontier(comm, rank)
 
     def ordinal(self, rank: int) -> int:
-        """Operations that a rank has issued in all, as told last."""
+        """Operations that a rank has issued in all, as reported last."""
         return int(self.ranks.rows["ordinal"][rank]) if rank < self.ranks.size else 0
 
     def agents_heard_s(self, now_s: float) -> float:
@@ -354,7 +366,7 @@ class JobState:
             read_s=r.read_s.copy(),
             read_after_s=r.read_after_s.copy(),
             main_tid=r.rows["pid"].astype(np.int64),
-            stopped=(r.stopped_looks >= 2) & ~gone,
+            stopped=(r.stopped_polls >= 2) & ~gone,
             gone=gone & r.present,
             busy=r.rows["busy"] > 0,
             waits=self._own(WAITS, self._waits),
@@ -376,11 +388,13 @@ class JobState:
             issuing_tid=r.issuing_tid.copy(),
         )
 
-    def _own(self, dtype: np.dtype[Any], told: dict[int, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-        """Rows of all agents, but none of a rank that another agent tells by now: what an agent said before it died."""
+    def _own(self, dtype: np.dtype[Any], reported: dict[int, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+        """Rows of all agents, but none of a rank that another agent says by now: what an agent said before it died."""
         # By bytes: `np.concatenate` compares the fields of every part first, which takes longer than all the rest.
-        rows = np.frombuffer(b"".join([part.tobytes() for part in told.values()]), dtype)
-        agent = np.repeat(list(told), [len(part) for part in told.values()]) if told else np.zeros(0, np.int64)
+        rows = np.frombuffer(b"".join([part.tobytes() for part in reported.values()]), dtype)
+        agent = (
+            np.repeat(list(reported), [len(part) for part in reported.values()]) if reported else np.zeros(0, np.int64)
+        )
         own: np.ndarray[Any, Any] = rows[self.ranks.agent[rows["rank"]] == agent]
         return own
 

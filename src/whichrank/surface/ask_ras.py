@@ -68,7 +68,7 @@ def _all_from(connection: socket.socket, until_s: float) -> bytes:
     return bytes(data)
 
 
-def looks(place: tuple[str, int], count: int, every_s: float, timeout_s: float) -> Iterator[Ras]:
+def polls(place: tuple[str, int], count: int, every_s: float, timeout_s: float) -> Iterator[Ras]:
     """Several looks at a job.
 
     Raises:
@@ -78,10 +78,10 @@ def looks(place: tuple[str, int], count: int, every_s: float, timeout_s: float) 
     for number in range(count):
         if number:
             time.sleep(every_s)
-        yield _look(place, timeout_s)
+        yield _snapshot(place, timeout_s)
 
 
-def _look(place: tuple[str, int], timeout_s: float) -> Ras:
+def _snapshot(place: tuple[str, int], timeout_s: float) -> Ras:
     data = ask(place, timeout_s)
     begin = data.find(b"{")
     if begin >= 0:
@@ -89,4 +89,4 @@ def _look(place: tuple[str, int], timeout_s: float) -> Ras:
     text = ask(place, timeout_s, TEXT)  # NCCL is older than 2.28.7
     if not is_ras_text(text):
         raise FormatError(f"what answers at {place[0]}:{place[1]} is not NCCL's RAS")
-    return read_ras_text(text).looks[-1]
+    return read_ras_text(text).polls[-1]

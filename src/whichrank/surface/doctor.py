@@ -266,7 +266,7 @@ def check_pidfd() -> Check:
 
 
 def all_checks(say: Callable[[str], None]) -> list[Check]:
-    """Every check, in the order in which things are needed; `say` is told when one takes time."""
+    """Every check, in the order in which things are needed; `say` is reported when one takes time."""
     checks: dict[str, Callable[[], Check]] = {
         "settings": lambda: check_settings(os.environ),
         "shared memory": lambda: check_shared_memory(os.environ),

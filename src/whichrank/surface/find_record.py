@@ -28,7 +28,7 @@ class Found(msgspec.Struct, frozen=True):
     others: tuple[Path, ...] = ()
     """Folders of other running jobs that have incidents, too."""
     healthy: tuple[Path, ...] = ()
-    """Folders of running jobs without an incident, where an older run is told instead."""
+    """Folders of running jobs without an incident, where an older run is reported instead."""
 
 
 def find_record(target: str | None, root: Path = Path(RUNS)) -> Found:
@@ -81,9 +81,9 @@ def _newest(root: Path) -> Found:
     for folder in running:
         with contextlib.suppress(WhichrankError):
             readings.append(read_incidents(folder / FILE_NAME))
-    told = sorted((reading for reading in readings if reading.incidents), key=_has_no_open_alert)
-    if told:
-        return Found(told[0], tuple(reading.path.parent for reading in told[1:]))
+    reported = sorted((reading for reading in readings if reading.incidents), key=_has_no_open_alert)
+    if reported:
+        return Found(reported[0], tuple(reading.path.parent for reading in reported[1:]))
     runs = runs_newest_first(root) or running
     if not runs:
         raise UsageError(

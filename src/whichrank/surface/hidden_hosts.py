@@ -150,5 +150,5 @@ def _is_host(found: re.Match[str]) -> bool:
         return False
     if last.lower() in _DOMAINS and len(others) > (0 if port else 1):
         return True
-    is_told = len(port) >= len(":1024") or len(others) > (0 if port else 1) or bool(_SAID.search(before[-16:]))
-    return bool(_NODE.fullmatch(first)) and is_told
+    is_reported = len(port) >= len(":1024") or len(others) > (0 if port else 1) or bool(_SAID.search(before[-16:]))
+    return bool(_NODE.fullmatch(first)) and is_reported

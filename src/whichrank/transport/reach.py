@@ -1,7 +1,7 @@
 """Ranks whose state is not known, since their node is silent: is it lost, or do ways to it carry nothing (DESIGN 5.1)?
 
 Silence alone says nothing: an agent may have died. What counts is what the others' kernels say of their connections,
-and what came of knocking: where all ways to a node are shut for all, it is lost; where some are open, the ways are to
+and what came of probing: where all ways to a node are shut for all, it is lost; where some are open, the paths are to
 blame and no node is named.
 """
 
@@ -19,18 +19,18 @@ from whichrank.model.picture import Ints, Picture
 from whichrank.store.paths import LISTED, Pair, Paths, dead_words, links_of
 
 ASK_S = 0.8
-"""A node that is silent for so long, while ranks wait, is knocked at."""
+"""A node that is silent for so long, while ranks wait, is probed."""
 UNUSUAL_S = 1.2
-"""So long is no agent silent that is well: its node is knocked at though nobody waits yet."""
+"""So long is no agent silent that is well: its node is probed though nobody waits yet."""
 GONE_S = 5.0
-"""So long after an agent has ended nobody knocks at its node any more."""
+"""So long after an agent has ended nobody probes its node any more."""
 SILENT_S = 1.8
 LEFT_S = 60.0
 """A node that fell silent so long before the oldest wait began has left the job, which went on without it."""
 REFERENCES = 2
-"""Nodes that are heard and that others knock at too, to know whether what knocks gets through at all."""
+"""Nodes that are heard and that others probe too, to know whether what probes gets through at all."""
 OPEN_SHARE = 0.75
-"""Of what knocks, if it is answered: fewer, and some of the ways between two nodes are shut."""
+"""Of what probes, if it is answered: fewer, and some of the paths between two nodes are shut."""
 
 
 @dataclass(frozen=True)
@@ -51,40 +51,41 @@ class _Scene:
     heard: list[int]
 
 
-def knock_early(paths: Paths, picture: Picture, agent_of: Ints) -> None:
-    """Let others knock at nodes that have fallen silent, so that answers are there by the time ranks wait.
+def probe_early(paths: Paths, picture: Picture, agent_of: Ints) -> None:
+    """Let others probe nodes that have fallen silent, so that answers are there by the time ranks wait.
 
     Args:
         paths: Connections and answers.
         picture: The job.
-        agent_of: By rank, the agent that told it last.
+        agent_of: By rank, the agent that reported it last.
     """
     if picture.now_s - paths.heard_longest_ago_s < UNUSUAL_S:
         return
     scene = _scene(paths, picture, agent_of)
     if quiet := [node for node in scene.quiet if UNUSUAL_S <= scene.silence_s[node] < GONE_S]:
-        paths.knock(scene.heard, [*scene.heard[:REFERENCES], *quiet], scene.now_s)
+        paths.probe(scene.heard, [*scene.heard[:REFERENCES], *quiet], scene.now_s)
 
 
 def out_of_reach(paths: Paths, picture: Picture, waiting: Ints, agent_of: Ints) -> Finding | None:
-    """A node that is lost, or ways on which nothing comes through, where some ranks are silent; None: nobody is.
+    """A node that is lost, or paths on which nothing comes through, where some ranks are silent; None: nobody is.
 
     Args:
         paths: Connections and answers.
         picture: The job.
         waiting: Ranks that wait for others.
-        agent_of: By rank, the agent that told it last.
+        agent_of: By rank, the agent that reported it last.
     """
     scene = _scene(paths, picture, agent_of)
     if not scene.quiet:
         return None
-    paths.knock(scene.heard, [*scene.heard[:REFERENCES], *scene.quiet], scene.now_s)
+    paths.probe(scene.heard, [*scene.heard[:REFERENCES], *scene.quiet], scene.now_s)
     pairs = paths.dead_pairs(picture, waiting)
     on_quiet = np.isin(scene.node_of, scene.quiet)
     if any(not on_quiet[dst] for _, dst, _ in pairs):
         return _shut(paths, scene, pairs)
     is_half = 2 * int(on_quiet.sum()) >= int(picture.present.sum())
-    # Half of a job is no lost node, whoever of it may still come back: what the kernels say of ways is told sooner.
+    # Half of a job is no lost node, whoever of it may still come back: what the kernels say of paths is reported
+    # sooner.
     enough_s = UNUSUAL_S if is_half and pairs else SILENT_S
     silent = [node for node in scene.quiet if scene.silence_s[node] >= enough_s]
     if len(silent) < len(scene.quiet):
@@ -92,14 +93,14 @@ def out_of_reach(paths: Paths, picture: Picture, waiting: Ints, agent_of: Ints) 
     may_be_lost = len(silent) == 1 and not is_half
     answered = _answered(paths, scene, silent[0]) if may_be_lost else {}
     lost = _everywhere(paths, scene, silent[0], pairs, answered) if may_be_lost else set()
-    asks = may_be_lost or not pairs  # else no answer changes what is told
-    # One that knocks goes many ways: if all of these are shut, and each other node knows by itself, that is enough.
+    asks = may_be_lost or not pairs  # else no answer changes what is reported
+    # One that probes goes many paths: if all of these are shut, and each other node knows by itself, that is enough.
     all_know = bool(answered) and lost >= set(scene.heard)
     if asks and not all_know and any(paths.probes.outstanding(scene.heard, node, scene.now_s) for node in silent):
         return None
     if len(lost) > 1:
         return _lost(scene, silent[0], pairs, len(lost))
-    pairs = pairs or paths.connected(_ways(paths, scene, silent), scene.node_of)
+    pairs = pairs or paths.connected(_paths(paths, scene, silent), scene.node_of)
     return _shut(paths, scene, pairs) if pairs else None
 
 
@@ -115,19 +116,19 @@ def _scene(paths: Paths, picture: Picture, agent_of: Ints) -> _Scene:
 
 
 def _answered(paths: Paths, scene: _Scene, node: int) -> dict[int, float]:
-    """By witness that gets answers from others, the share of what knocked at this node that was answered."""
-    told = {witness: paths.probes.of(witness, node, scene.now_s) for witness in scene.heard}
+    """By witness that gets answers from others, the share of what probed this node that was answered."""
+    reported = {witness: paths.probes.of(witness, node, scene.now_s) for witness in scene.heard}
     return {
         witness: probe.answered / probe.sent
-        for witness, probe in told.items()
+        for witness, probe in reported.items()
         if probe and paths.probes.gets_answers(witness, scene.now_s)
     }
 
 
 def _everywhere(paths: Paths, scene: _Scene, node: int, pairs: list[Pair], answered: dict[int, float]) -> set[int]:
     """Nodes that know that they do not reach this one, if nobody does."""
-    ends, told_by = paths.ends(scene.now_s)
-    witness = paths.nodes(told_by)
+    ends, reported_by = paths.ends(scene.now_s)
+    witness = paths.nodes(reported_by)
     there = np.isin(ends.peer, np.flatnonzero(scene.node_of == node)) & (witness != node)
     if any(answered.values()) or (there & ends.answered).any():
         return set()
@@ -137,8 +138,8 @@ def _everywhere(paths: Paths, scene: _Scene, node: int, pairs: list[Pair], answe
     return {*np.unique(witness[there & ends.dead]).tolist(), *answered, *paths.beside} - {node}
 
 
-def _ways(paths: Paths, scene: _Scene, silent: list[int]) -> list[tuple[int, int]]:
-    """From nodes that are heard to silent ones, where few or none of what knocked was answered."""
+def _paths(paths: Paths, scene: _Scene, silent: list[int]) -> list[tuple[int, int]]:
+    """From nodes that are heard to silent ones, where few or none of what probed was answered."""
     return [
         (witness, node)
         for node in silent
@@ -164,7 +165,7 @@ def _shut(paths: Paths, scene: _Scene, pairs: list[Pair]) -> Finding:
         hard=True,
         seasoned=True,
         links=links_of(pairs),
-        evidence=(*dead_words(pairs), *last, *paths.knocked(scene.heard, scene.quiet, scene.now_s)),
+        evidence=(*dead_words(pairs), *last, *paths.probed(scene.heard, scene.quiet, scene.now_s)),
         complete=False,
         next=(clause(Says.PING),),
     )

@@ -1,7 +1,7 @@
 """What went from rank to rank in the latest window, as the senders' kernels and the receivers' reads counted it.
 
-The counters of a connection only grow, so two looks say what happened in between, however far apart they are. A
-connection is known by both of its ends, and by the rank that told it.
+The counters of a connection only grow, so two snapshots say what happened in between, however far apart they are. A
+connection is known by both of its ends, and by the rank that reported it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _SAMPLE: Final = np.dtype(
         ("unacked", "u8"),
         ("unread", "u8"),  # by src, of what came from dst
         ("delivery", "u8"),
-        ("arrived", "u8"),  # on the same connection, the other way: from dst to src
+        ("arrived", "u8"),  # on the same connection, the other path: from dst to src
         ("arrival_rate", "f8"),
     ]
 )
-_Look = tuple[Ints, np.ndarray[Any, Any]]
+_Snapshot = tuple[Ints, np.ndarray[Any, Any]]
 
 
 class _Half(NamedTuple):
@@ -93,12 +93,12 @@ class Traffic:
         """
         latest = self._samples[-1] if self._samples else np.zeros(0, _SAMPLE)
         known = list(self._known(latest))
-        looks = [_within(look, latest, window_s) for look in known]
+        polls = [_within(snapshot, latest, window_s) for snapshot in known]
         pairs, out = np.unique(_pair(latest, "src", "dst"), return_inverse=True)
         out = out.reshape(-1)
         then, most_unsent = latest.copy(), latest["unsent"].copy()
         unacked, unread = np.zeros(len(latest)), np.zeros(len(latest))
-        for place, of in looks:
+        for place, of in polls:
             then[place] = of
             most_unsent[place] = np.maximum(most_unsent[place], of["unsent"])
             unacked[place] += of["unacked"]
@@ -110,7 +110,7 @@ class Traffic:
         delivery, moved = np.zeros(len(pairs)), latest["bytes"] > then["bytes"]
         np.maximum.at(delivery, out[moved], latest["delivery"][moved].astype(np.float64))
         back = places(_pair(latest, "dst", "src"), pairs)
-        arrived_bytes, arrival = _arrivals(latest, looks, back, len(pairs))
+        arrived_bytes, arrival = _arrivals(latest, polls, back, len(pairs))
         halves = _halves(latest, known, window_s, out, len(pairs))
         seconds = (latest["read_ns"].astype(np.int64) - then["read_ns"].astype(np.int64)) / 1e9
         return Transfers(
@@ -132,7 +132,7 @@ class Traffic:
             lasted_s=float(seconds.max(initial=0.0)),
         )
 
-    def _known(self, latest: np.ndarray[Any, Any]) -> Iterator[_Look]:
+    def _known(self, latest: np.ndarray[Any, Any]) -> Iterator[_Snapshot]:
         """For each sample, the newest first: which of the latest ends it has, and how they were."""
         keys = _key(latest)
         for sample in reversed(self._samples):
@@ -141,15 +141,15 @@ class Traffic:
             yield np.flatnonzero(known), sample[at[known]]
 
 
-def _within(look: _Look, latest: np.ndarray[Any, Any], window_s: float) -> _Look:
+def _within(snapshot: _Snapshot, latest: np.ndarray[Any, Any], window_s: float) -> _Snapshot:
     """Of a look at ends that which is not older than this."""
-    place, of = look
+    place, of = snapshot
     recent = latest["read_ns"][place].astype(np.int64) - of["read_ns"] <= window_s * 1e9
     return place[recent], of[recent]
 
 
 def _halves(
-    latest: np.ndarray[Any, Any], known: list[_Look], window_s: float, out: Ints, pairs: int
+    latest: np.ndarray[Any, Any], known: list[_Snapshot], window_s: float, out: Ints, pairs: int
 ) -> tuple[_Half, _Half]:
     """The latest two halves of a window, or the least that was looked at that is not shorter.
 
@@ -184,18 +184,18 @@ def _half(then: np.ndarray[Any, Any], now: np.ndarray[Any, Any], out: Ints, pair
     return _Half(carried, np.divide(again * _SEGMENT, carried, out=np.zeros(pairs), where=is_some))
 
 
-def _arrivals(latest: np.ndarray[Any, Any], looks: list[_Look], back: Ints, pairs: int) -> tuple[Floats, Floats]:
+def _arrivals(latest: np.ndarray[Any, Any], polls: list[_Snapshot], back: Ints, pairs: int) -> tuple[Floats, Floats]:
     """Bytes that arrived, and the pace at which the middle byte did, times the connections that carry alike.
 
     Args:
         latest: The newest sample; what arrives at a rank is on its own end.
-        looks: How its ends were, the newest first.
+        polls: How its ends were, the newest first.
         back: The pair for which each end is the receiving one, -1 none.
         pairs: How many there are.
     """
     later = latest.copy()
     ends, steps, rates = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
-    for place, of in looks:
+    for place, of in polls:
         ends.append(place)
         steps.append(later["arrived"][place].astype(np.int64) - of["arrived"].astype(np.int64))
         rates.append(later["arrival_rate"][place])

@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from whichrank.model.codes import UNNUMBERED
-from whichrank.model.evidence import tells_place
+from whichrank.model.evidence import is_place
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import (
     Cause,
@@ -84,7 +84,7 @@ class Ledger:
         """
         current, known = self.open_ones[-1] if self.open_ones else (None, None)
         if finding.names and finding.names in self._settled and finding.reason != Reason.STOPPED and not own_death:
-            return []  # told already: what was wrong in its data has now stopped the job
+            return []  # reported already: what was wrong in its data has now stopped the job
         if finding.fault_class == "H2" and not finding.names and self._is_settled(finding):
             return []  # the same, and this evidence alone does not say who of its peers it was
         if not own_death and any(i.severity == "alert" and _ended_the_hang(k, finding) for i, k in self.open_ones):
@@ -97,7 +97,7 @@ class Ledger:
         elif current and known and current.severity == "alert" and known.names and finding.names != known.names:
             return []  # what an alert has named stands; what follows are its consequences
         elif current and known and _as_little(known, finding) and severity in ("notice", current.severity):
-            return []  # the picture moves on under a failure, and what it says of nobody changes with each look
+            return []  # the picture moves on under a failure, and what it says of nobody changes with each snapshot
         if current:
             self.open_ones.pop()
         incident = self._make(finding, Event.URGENT if severity == "alert" else Event.DUE, now_s, current)
@@ -109,7 +109,7 @@ class Ledger:
         return [*changed, incident]
 
     def _is_settled(self, finding: Finding) -> bool:
-        """Is one of the candidates told already, for what it did before?"""
+        """Is one of the candidates reported already, for what it did before?"""
         candidates = {b.rank for b in finding.candidates}
         return any(names <= candidates for names in self._settled)
 
@@ -129,7 +129,7 @@ class Ledger:
 
     @property
     def named(self) -> list[frozenset[int]]:
-        """The ranks of each open incident, the one told last first."""
+        """The ranks of each open incident, the one reported last first."""
         return [finding.names for _, finding in self.open_ones[::-1] if finding.names]
 
     def close(self, now_s: float, event: Event, only: str | None = None) -> list[Incident]:
@@ -165,7 +165,7 @@ class Ledger:
         return [incident]
 
     def keep(self, key: str, finding: Finding, severity: Severity, now_s: float, again_s: float) -> list[Incident]:
-        """Open an incident that stands beside all others, or tell what is known besides: a reason, a rank, a link.
+        """Open an incident that stands beside all others, or say what is known besides: a reason, a rank, a link.
 
         Args:
             key: The same for the same.
@@ -424,14 +424,14 @@ def _same(a: Incident, b: Incident) -> bool:
     def core(i: Incident) -> tuple[object, ...]:
         return (
             i.severity, i.status, i.kind, i.cause, i.reason, i.victims, i.complete,
-            [(c.rank, c.why) for c in (*i.culprits, *i.candidates)], sum(map(tells_place, i.evidence)),
+            [(c.rank, c.why) for c in (*i.culprits, *i.candidates)], sum(map(is_place, i.evidence)),
         )  # fmt: skip
 
     return core(a) == core(b)
 
 
 def _says_more(finding: Finding, severity: Severity, known: Incident) -> bool:
-    """Does it give a reason where there is none, a rank or a link that is not told, or is it worth more?"""
+    """Does it give a reason where there is none, a rank or a link that is not reported, or is it worth more?"""
     ranks = {blame.rank for blame in finding.culprits} - {culprit.rank for culprit in known.culprits}
     pairs = {(link.src, link.dst) for link in known.links}
     links = len(pairs) < MOST_LINKS and any((link.src, link.dst) not in pairs for link in finding.links)

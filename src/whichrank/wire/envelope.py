@@ -18,15 +18,15 @@ from whichrank.errors import EnvelopeFormatError
 from whichrank.model.commands import Leave, ProbePaths, Reply, SampleThreads, TakeStacks
 from whichrank.model.telemetry import (
     COMM_ROW,
-    INFLIGHT_TOLD,
+    INFLIGHT_REPORTED,
     PAIR_ROW,
     RANK_ROW,
     RATE_ROW,
-    RECORD_TOLD,
-    SPLITS_TOLD,
+    RECORD_REPORTED,
+    SPLITS_REPORTED,
     TCP_ROW,
     VERSION,
-    WAIT_TOLD,
+    WAIT_REPORTED,
     Batch,
 )
 
@@ -45,12 +45,12 @@ _ROW_BYTES: Final = {
     "ranks": RANK_ROW.itemsize,
     "comms": COMM_ROW.itemsize,
     "pairs": PAIR_ROW.itemsize,
-    "inflight": INFLIGHT_TOLD.itemsize,
-    "waits": WAIT_TOLD.itemsize,
-    "records": RECORD_TOLD.itemsize,
+    "inflight": INFLIGHT_REPORTED.itemsize,
+    "waits": WAIT_REPORTED.itemsize,
+    "records": RECORD_REPORTED.itemsize,
     "rates": RATE_ROW.itemsize,
     "connections": TCP_ROW.itemsize,
-    "splits": SPLITS_TOLD.itemsize,
+    "splits": SPLITS_REPORTED.itemsize,
 }
 
 

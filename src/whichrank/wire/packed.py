@@ -17,12 +17,12 @@ from typing import Any, Final
 import numpy as np
 
 from whichrank.model.rows import RECORD
-from whichrank.model.telemetry import RECORD_TOLD
+from whichrank.model.telemetry import RECORD_REPORTED
 
 CLOCK_BITS: Final = 12
 """Low bits that clocks lose."""
 _LEVEL: Final = 1
-_BYTES: Final = RECORD_TOLD.itemsize
+_BYTES: Final = RECORD_REPORTED.itemsize
 _BEFORE_ROW: Final = _BYTES - RECORD.itemsize
 _FIELDS: Final[Mapping[str, Any]] = RECORD.fields or {}
 _CLOCK_WORDS: Final = [(_BEFORE_ROW + _FIELDS[name][1]) // 8 for name in ("t_issue_ns", "t_start_ns", "t_end_ns")]

@@ -1,4 +1,4 @@
-"""A tape: all that an analyzer was told of a job, and when, so that it can be gone through again.
+"""A tape: all that an analyzer was reported of a job, and when, so that it can be gone through again.
 
     magic "WRTAPE" · format as two bytes, little endian · head · entries
     head:   length (4) · check (4) · MessagePack of a `Head`

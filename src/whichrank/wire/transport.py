@@ -1,7 +1,7 @@
 """What both ends of a transport promise, whatever carries the bytes.
 
 Flow control is by credit: an agent may have `Reply.credit` batches unanswered, then it keeps what must not be lost
-and sends again when it hears. What is told once (records, events, communicators) is sent again, in order, until it
+and sends again when it hears. What is reported once (records, events, communicators) is sent again, in order, until it
 is acknowledged; the analyzer's end takes the sequences of an agent without a gap and each one once, so nothing
 is fed twice and nothing is passed over.
 """
@@ -44,7 +44,7 @@ class Arrival(NamedTuple):
 
     batch: Batch
     is_new_agent: bool
-    """The agent was not known: it has to tell its communicators again."""
+    """The agent was not known: it has to say its communicators again."""
 
 
 class AnalyzerEnd(Protocol):

@@ -1,6 +1,6 @@
 """ZeroMQ between agents (DEALER) and the analyzer (ROUTER), over `ipc://` on a node and `tcp://` between nodes.
 
-Nothing here blocks: sends are tried once, queues are bounded, and an agent whose connection is gone is told so by
+Nothing here blocks: sends are tried once, queues are bounded, and an agent whose connection is gone is reported so by
 `send`, because it connects "immediate" (messages are queued on completed connections only). Connections come back by
 themselves. TCP carries no password: it binds to the loopback unless an address says otherwise.
 """

@@ -1,4 +1,4 @@
-"""Real jobs, recorded: every batch that an agent told of a small Gloo job with a fault, and the truth beside it.
+"""Real jobs, recorded: every batch that an agent reported of a small Gloo job with a fault, and the truth beside it.
 
 A recording does not depend on the analyzer: nobody answers the agent with more than a credit. It is kept in the cache
 of pytest under a hash of all that made it, so that only the first run after a change of sensors, agent or job takes
@@ -65,7 +65,7 @@ CASES = {
 }
 
 
-class Told(msgspec.Struct, frozen=True):
+class Reported(msgspec.Struct, frozen=True):
     """A batch and when it came, CLOCK_MONOTONIC of the machine that recorded."""
 
     arrival_ns: int
@@ -79,7 +79,7 @@ class Recording(msgspec.Struct, frozen=True):
     ranks: int
     truth: dict[str, Any] | None
     """`whichrank.testbed.demo.plan.Truth` as a dictionary; None for a healthy job."""
-    told: list[Told]
+    reported: list[Reported]
 
     @property
     def culprits(self) -> frozenset[int]:
@@ -90,7 +90,7 @@ class Recording(msgspec.Struct, frozen=True):
     @property
     def struck_ns(self) -> int:
         """When the fault was done; the end of a healthy job."""
-        return int(self.truth["at_monotonic_ns"]) if self.truth else self.told[-1].arrival_ns
+        return int(self.truth["at_monotonic_ns"]) if self.truth else self.reported[-1].arrival_ns
 
 
 class Recorder:
@@ -149,14 +149,14 @@ class Recorder:
         ended = threading.Event()
         waiter = threading.Thread(target=lambda: (answers.readline(), ended.set()))
         waiter.start()
-        looker = threading.Thread(target=agent.run)
-        looker.start()
-        told: list[Told] = []
+        poller = threading.Thread(target=agent.run)
+        poller.start()
+        reported: list[Reported] = []
 
         def pump() -> None:
             time.sleep(0.005)
             for batch, is_new in end.receive():
-                told.append(Told(time.monotonic_ns(), batch))
+                reported.append(Reported(time.monotonic_ns(), batch))
                 end.reply(batch.agent, Reply(4, batch.sequence, resend=is_new and batch.sequence > 1))
 
         try:
@@ -172,7 +172,7 @@ class Recorder:
                     pump()
             truth = injector.truth()
             agent.stop()
-            while looker.is_alive():
+            while poller.is_alive():
                 pump()
             pump()
         finally:
@@ -186,7 +186,7 @@ class Recorder:
             agent.close()
         assert injector.error is None
         assert truth is not None or injector.fault.healthy, (self._folder / f"{name}.log").read_text()
-        return Recording(name, ranks, asdict(truth) if truth else None, told)
+        return Recording(name, ranks, asdict(truth) if truth else None, reported)
 
     @staticmethod
     def _is_done(injector: Injector) -> bool:

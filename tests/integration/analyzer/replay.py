@@ -1,8 +1,8 @@
-"""Replays a recording as if several machines had told it, each with a clock, a network and an agent of its own.
+"""Replays a recording as if several machines had reported it, each with a clock, a network and an agent of its own.
 
 One recording of one node becomes the telemetry of several agents by ranks. What the wire promises is kept: batches of
 an agent come in order, records and events are never lost on the way (states are: the next batch says them again).
-What the world may do is drawn: delays and their told bound, clocks that differ, states that are lost, batches sent
+What the world may do is drawn: delays and their reported bound, clocks that differ, states that are lost, batches sent
 again without their states, rings that were overwritten, agents that die, deliveries that come twice.
 """
 
@@ -20,10 +20,18 @@ from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
 from whichrank.model.incident import Incident
 from whichrank.model.rows import INFLIGHT_ROW, RECORD, WAIT
-from whichrank.model.telemetry import COMM_ROW, INFLIGHT_TOLD, PAIR_ROW, RANK_ROW, RECORD_TOLD, WAIT_TOLD, Batch
+from whichrank.model.telemetry import (
+    COMM_ROW,
+    INFLIGHT_REPORTED,
+    PAIR_ROW,
+    RANK_ROW,
+    RECORD_REPORTED,
+    WAIT_REPORTED,
+    Batch,
+)
 
 CONFIG = AnalyzerConfig(hang_timeout_s=4.0, notice_min_s=2.0)
-LOOK_EVERY_S = 0.5
+POLL_EVERY_S = 0.5
 _DURATIONS = ("cpu_ns", "children_cpu_ns")
 
 
@@ -35,13 +43,13 @@ class Effect:
     jitter_s: float = 0.0
     """Added to the delay, drawn for each batch."""
     honest: bool = True
-    """It tells a bound of its delay; else it tells that it knows none."""
+    """It says a bound of its delay; else it says that it knows none."""
     clock_s: float = 0.0
     """Its monotonic clock and its wall clock minus those of the recording."""
     dies_s: float = float("inf")
     """Seconds after the first batch."""
     loses_states: float = 0.0
-    """Share of batches whose states are lost; what is told once comes with the next one."""
+    """Share of batches whose states are lost; what is reported once comes with the next one."""
     resends: float = 0.0
     """Share of batches that come a second later and without states."""
     overwritten: tuple[float, float] = (0.0, 0.0)
@@ -52,7 +60,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class World:
-    """Which agent tells which rank, and what happens to each."""
+    """Which agent says which rank, and what happens to each."""
 
     agent_of: tuple[int, ...]
     effects: tuple[Effect, ...]
@@ -114,30 +122,30 @@ def play(recording: Recording, world: World, config: AnalyzerConfig = CONFIG, ta
 
 def _goes_on(recording: Recording) -> bool:
     """The job still ran when the recording stopped."""
-    return bool((recording.told[-1].batch.rank_rows()["ended_ns"] == 0).any())
+    return bool((recording.reported[-1].batch.rank_rows()["ended_ns"] == 0).any())
 
 
 def deliveries(recording: Recording, world: World, tail_s: float) -> Iterator[tuple[float, Batch]]:
     """What comes to the analyzer, agent by agent: seconds and batch."""
-    start_s = recording.told[0].arrival_ns / 1e9
-    story = [(told.arrival_ns / 1e9, told.batch) for told in recording.told]
+    start_s = recording.reported[0].arrival_ns / 1e9
+    story = [(reported.arrival_ns / 1e9, reported.batch) for reported in recording.reported]
     if recording.culprits and _goes_on(recording):
         story += list(_hang_goes_on(*story[-1], tail_s))
     for agent, effect in enumerate(world.effects):
         ranks = np.array([r for r in range(recording.ranks) if world.agent_of[r] == agent])
         if not len(ranks):
             continue
-        yield from _told_by(story, start_s, agent, ranks, effect, random.Random(world.seed * 64 + agent))
+        yield from _reported_by(story, start_s, agent, ranks, effect, random.Random(world.seed * 64 + agent))
 
 
 def _hang_goes_on(arrival_s: float, last: Batch, tail_s: float) -> Iterator[tuple[float, Batch]]:
-    """The last look again and again: nothing moves, and each look reads the rings anew."""
-    for k in range(1, int(tail_s / LOOK_EVERY_S) + 1):
-        step_ns = int(k * LOOK_EVERY_S * 1e9)
+    """The last snapshot again and again: nothing moves, and each snapshot reads the rings anew."""
+    for k in range(1, int(tail_s / POLL_EVERY_S) + 1):
+        step_ns = int(k * POLL_EVERY_S * 1e9)
         rows = last.rank_rows().copy()
         rows["read_ns"][rows["ended_ns"] == 0] += np.uint64(step_ns)
         yield (
-            arrival_s + k * LOOK_EVERY_S,
+            arrival_s + k * POLL_EVERY_S,
             msgspec.structs.replace(
                 last,
                 ranks=rows.tobytes(),
@@ -150,7 +158,7 @@ def _hang_goes_on(arrival_s: float, last: Batch, tail_s: float) -> Iterator[tupl
         )
 
 
-def _told_by(
+def _reported_by(
     story: list[tuple[float, Batch]], start_s: float, agent: int, ranks: np.ndarray, effect: Effect, rng: random.Random
 ) -> Iterator[tuple[float, Batch]]:
     sequence, arrives_s, lost = 0, 0.0, 0
@@ -194,7 +202,7 @@ def _told_by(
 
 
 def _of_ranks(batch: Batch, ranks: np.ndarray) -> Batch:
-    """What the agent of these ranks tells of it."""
+    """What the agent of these ranks says of it."""
 
     def part(rows: np.ndarray) -> bytes:
         return rows[np.isin(rows["rank"], ranks)].tobytes()
@@ -219,7 +227,8 @@ def _on_clock(batch: Batch, offset_ns: int) -> Batch:
     columns = {}
     for name, outer, inner in (
         ("ranks", RANK_ROW, None), ("comms", COMM_ROW, None), ("pairs", PAIR_ROW, None),
-        ("inflight", INFLIGHT_TOLD, INFLIGHT_ROW), ("waits", WAIT_TOLD, WAIT), ("records", RECORD_TOLD, RECORD),
+        ("inflight", INFLIGHT_REPORTED, INFLIGHT_ROW), ("waits", WAIT_REPORTED, WAIT), ("records", RECORD_REPORTED,
+        RECORD),
     ):  # fmt: skip
         rows = np.frombuffer(getattr(batch, name), outer).copy()
         there = rows["row"] if inner is not None else rows

@@ -1,7 +1,7 @@
 """Whatever happens to telemetry on its way: the clean verdict, or none; never another rank.
 
-Each recording of a real job is replayed as told by one to four agents with clocks that differ by up to ten seconds,
-delays of up to seven (and a bound told for it, or not), lost states, resent batches, overwritten rings, deaths of
+Each recording of a real job is replayed as reported by one to four agents with clocks that differ by up to ten seconds,
+delays of up to seven (and a bound reported for it, or not), lost states, resent batches, overwritten rings, deaths of
 agents, and deliveries that come twice. `WHICHRANK_PROPERTY_EXAMPLES` sets how many worlds each recording is put into.
 """
 

@@ -91,7 +91,7 @@ def sent_bytes(lab: Lab, place: Place, device: str) -> int:
     return int(json.loads(done.stdout)[0]["stats64"]["tx"]["bytes"])
 
 
-def test_flows_spread_over_the_spines_and_each_keeps_its_way(lab: Lab) -> None:
+def test_flows_spread_over_the_spines_and_each_keeps_its_path(lab: Lab) -> None:
     with serving(lab, node(3)):
         # WHEN many connections go from a leaf to the other
         assert send(lab, node(0), node(3), connections=40, size=20_000)
@@ -106,7 +106,7 @@ def test_flows_spread_over_the_spines_and_each_keeps_its_way(lab: Lab) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/sys/net/ipv4/fib_multipath_hash_fields").exists(), reason="needs Linux 5.12")
-def test_which_way_a_flow_goes_is_known_from_its_ports(lab: Lab) -> None:
+def test_which_path_a_flow_goes_is_known_from_its_ports(lab: Lab) -> None:
     ups = [Cable(Place(LEAF, 0), Place(SPINE, spine)) for spine in (0, 1)]
     seen = set()
     with serving(lab, node(3)):
@@ -121,7 +121,7 @@ def test_which_way_a_flow_goes_is_known_from_its_ports(lab: Lab) -> None:
     assert seen == {0, 1}
 
 
-def test_a_cable_that_is_out_is_gone_round_where_there_is_a_way(lab: Lab) -> None:
+def test_a_cable_that_is_out_is_gone_round_where_there_is_a_path(lab: Lab) -> None:
     with serving(lab, node(3)):
         cable = Cable(Place(LEAF, 0), Place(SPINE, 0))
         lab.network.cut(cable)

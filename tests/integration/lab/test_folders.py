@@ -69,23 +69,23 @@ def test_a_janitor_goes_when_folders_have_stayed_away(tmp_path: Path, monkeypatc
     # GIVEN a folder that is made again and again after it was removed, for longer than it has to stay away
     folder = tmp_path / "folder"
     folder.mkdir()
-    looks, again = [0], 3 * folders._AWAY
+    polls, again = [0], 3 * folders._AWAY
 
     def pass_time(_: float) -> None:
-        looks[0] += 1
-        if looks[0] <= again and looks[0] % 2:
+        polls[0] += 1
+        if polls[0] <= again and polls[0] % 2:
             folder.mkdir()
 
     monkeypatch.setattr("whichrank.testbed.demo.folders.time.sleep", pass_time)
     folders._remove([folder])
     # THEN it is gone in the end
     assert not folder.exists()
-    assert looks[0] >= again
+    assert polls[0] >= again
     # and one that never stays away is given up
-    looks[0], again = 0, 10**9
+    polls[0], again = 0, 10**9
     folder.mkdir()
     folders._remove([folder])
-    assert looks[0] == folders._LOOKS
+    assert polls[0] == folders._POLLS
 
 
 def test_a_socket_has_its_place_however_far_down_temporary_files_are(
@@ -102,16 +102,16 @@ def test_a_socket_has_its_place_however_far_down_temporary_files_are(
 
 
 def test_the_janitor_knows_of_a_folder_before_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = list[tuple[bool, bool]]()
-    monkeypatch.setattr(folders, "_tell", lambda folder, *, goes: told.append((goes, folder.exists())))
+    reported = list[tuple[bool, bool]]()
+    monkeypatch.setattr(folders, "_tell", lambda folder, *, goes: reported.append((goes, folder.exists())))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert new_folder("here-").parent == tmp_path
-    assert told == [(True, False)]
+    assert reported == [(True, False)]
     # and that none was made, if there is no place
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(FileNotFoundError):
         new_folder("here-")
-    assert told[1:] == [(True, False), (False, False)]
+    assert reported[1:] == [(True, False), (False, False)]
 
 
 @pytest.fixture

@@ -130,16 +130,18 @@ def test_two_jobs_in_one_lab_are_told_apart_and_its_network_is_as_before() -> No
             subprocess.Popen([*command, "stop"], stdout=subprocess.PIPE) as stopped,
             subprocess.Popen([*command, "none"], stdout=subprocess.PIPE) as healthy,
         ):
-            told = [json.loads(run.communicate()[0]) for run in (stopped, healthy)]
+            reported = [json.loads(run.communicate()[0]) for run in (stopped, healthy)]
         # THEN the rank is named in its own job only
-        culprits = [[c["rank"] for i in one["incidents"] if i["kind"] == "hang" for c in i["culprits"]] for one in told]
-        assert culprits == [told[0]["truth"]["culprits"], []]
+        culprits = [
+            [c["rank"] for i in one["incidents"] if i["kind"] == "hang" for c in i["culprits"]] for one in reported
+        ]
+        assert culprits == [reported[0]["truth"]["culprits"], []]
         # AND what another run does to the network is undone
         cut = subprocess.run([*command, "unplugged"], check=False, capture_output=True)
         assert cut.returncode in (0, 1), cut.stderr
         assert [rates_of(place) for place in places_of(name)] == rates
-        knock = "import socket; print(socket.socket().connect_ex(('10.77.0.4', 1)))"
-        enter = ["nsenter", f"--net=/run/netns/{PREFIX}{name}-node-0", sys.executable, "-c", knock]
+        probe = "import socket; print(socket.socket().connect_ex(('10.77.0.4', 1)))"
+        enter = ["nsenter", f"--net=/run/netns/{PREFIX}{name}-node-0", sys.executable, "-c", probe]
         assert subprocess.run(enter, check=True, capture_output=True, text=True).stdout == f"{errno.ECONNREFUSED}\n"
     finally:
         subprocess.run([*LAB, "down", name], check=True, capture_output=True)

@@ -19,7 +19,7 @@ pytestmark = [
 
 def test_blocks_with_and_without_are_timed_and_nothing_is_left() -> None:
     shares = list[float]()
-    cost = lab_cost("ddp", pairs=2, tell=shares.append, steps=6)
+    cost = lab_cost("ddp", pairs=2, show_progress=shares.append, steps=6)
     assert shares == [0.25, 0.5, 0.75, 1.0]
     assert cost.wall.n == cost.cpu.n == len(cost.observers) == 2
     assert cost.layout == "dp8"

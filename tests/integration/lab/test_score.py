@@ -22,7 +22,7 @@ pytestmark = [
 
 SCORE = [sys.executable, "-m", "whichrank", "lab", "score"]
 FEW = ["stop", "wrong-shape", "none"]
-"""Scenarios that a machine with other work decides too; others may be told late there, or nobody named."""
+"""Scenarios that a machine with other work decides too; others may be reported late there, or nobody named."""
 
 
 def test_scenarios_are_run_scored_and_gone_on_with(tmp_path: Path) -> None:

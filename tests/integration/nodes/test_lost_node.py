@@ -1,4 +1,4 @@
-"""A node that is unplugged, a path that loses everything: told by the kernels of the nodes."""
+"""A node that is unplugged, a path that loses everything: reported by the kernels of the nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_an_unplugged_node_is_named_and_nobody_else(nodes: Nodes, nursery: Path)
     assert (word.cause, named) == (Cause.NODE_LOST, {2}), nodes.logs()
 
 
-def test_a_path_that_loses_everything_is_told_as_a_link_and_no_rank_is_blamed(nodes: Nodes, nursery: Path) -> None:
+def test_a_path_that_loses_everything_is_reported_as_a_link_and_no_rank_is_blamed(nodes: Nodes, nursery: Path) -> None:
     # GIVEN a job over three nodes
     nodes.run("whichrank.testbed.demo.workloads.ddp", nursery)
     nodes.wait_under_way()

@@ -44,10 +44,10 @@ def test_a_limited_link_raises_exactly_its_own_cells(tmp_path: Path, nursery: Pa
     sources, targets = result.truth["sources"], result.truth["targets"]
     assert raised, (result.verdict, result.truth, result.incidents, cells, said)
     assert {cell for cell in raised if cell[0] not in sources and cell[1] not in targets} == set(), cells
-    # AND they are told, and nothing else is
-    told = {(link["src"], link["dst"]) for incident in result.incidents for link in incident["links"]}
+    # AND they are reported, and nothing else is
+    reported = {(link["src"], link["dst"]) for incident in result.incidents for link in incident["links"]}
     assert result.verdict in ("right", "late"), (result.verdict, result.truth, result.incidents, cells)
-    assert {link for link in told if link[0] not in sources and link[1] not in targets} == set(), cells
+    assert {link for link in reported if link[0] not in sources and link[1] not in targets} == set(), cells
 
 
 def ran(setup: Setup, folder: Path, nursery: Path) -> tuple[Result, set[Cell], dict[Cell, float]]:
@@ -60,7 +60,7 @@ def ran(setup: Setup, folder: Path, nursery: Path) -> tuple[Result, set[Cell], d
 
 
 @needs_nodes
-def test_a_limited_link_is_told_beside_a_slow_rank_and_no_other_link(tmp_path: Path, nursery: Path) -> None:
+def test_a_limited_link_is_reported_beside_a_slow_rank_and_no_other_link(tmp_path: Path, nursery: Path) -> None:
     # GIVEN a job over four nodes WHEN what one of them sends is limited, and a rank of another is half as fast
     result = Trial(Setup("slow-link-and-compute", seed=3, variant="50mbit"), tmp_path, nursery=nursery).run()
     said = Path(result.log).read_text(errors="replace")[-3000:]

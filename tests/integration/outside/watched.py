@@ -70,7 +70,7 @@ class Watched:
         """Strike a rank once the script says that it is under way.
 
         The first moment after that is late for an agent that looks for new ranks twice a second: how a process ended
-        can be told only of one that was seen before.
+        can be reported only of one that was seen before.
         """
 
         def find() -> dict[int, int]:
@@ -158,8 +158,8 @@ def named(words: list[Incident]) -> set[int]:
 def judge(struck: Struck, words: list[Incident], log: str) -> None:
     """The last alert has the rank, the cause and the reason, and no line at all names anybody else."""
     last = [word for word in words if word.severity == "alert"][-1]
-    told = f"{struck}\n{words}\n{log}"
-    assert [culprit.rank for culprit in last.culprits] == [struck.rank], told
-    assert last.cause in struck.blow.causes, told
-    assert last.reason == struck.blow.reason, told
-    assert named(words) == {struck.rank}, told
+    reported = f"{struck}\n{words}\n{log}"
+    assert [culprit.rank for culprit in last.culprits] == [struck.rank], reported
+    assert last.cause in struck.blow.causes, reported
+    assert last.reason == struck.blow.reason, reported
+    assert named(words) == {struck.rank}, reported

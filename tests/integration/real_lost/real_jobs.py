@@ -46,7 +46,7 @@ class RealJob:
             self.runs.append(subprocess.Popen([*run, *node], env=kept, cwd=output, stdout=said, stderr=said))
         return output
 
-    def tell(self, what: str) -> None:
+    def order(self, what: str) -> None:
         """Make a file that ranks look for."""
         (self.folder / what).touch()
 

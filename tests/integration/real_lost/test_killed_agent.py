@@ -1,4 +1,4 @@
-"""An agent is killed while its job hangs: the next one finds all that the verdict needs, and nothing is told twice."""
+"""An agent is killed while its job hangs: the next one finds all that the verdict needs, and reports nothing twice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_agent_killed_during_a_hang(job: RealJob) -> None:
     pid = job.issued()[STOPPED][0]
     os.kill(pid, signal.SIGSTOP)
 
-    # WHEN the agent is killed before it can have told so, and again after the verdict
+    # WHEN the agent is killed before it can have reported so, and again after the verdict
     kill_agent(job)
     job.until(lambda: alerts(output), "an alert")
     kill_agent(job)
@@ -47,7 +47,7 @@ def test_agent_killed_during_a_hang(job: RealJob) -> None:
     assert {word.status for word in alerts(output)} == {"open"}
     os.kill(pid, signal.SIGCONT)
     job.until(lambda: alerts(output)[-1].status == "recovered", "recovery")
-    job.tell("finish")
+    job.order("finish")
     assert job.runs[0].wait(60) == CODE
     assert len({word.id for word in alerts(output)}) == 1, job.said()
     assert {(word.reason, tuple(c.rank for c in word.culprits)) for word in alerts(output)} == {("stopped", (STOPPED,))}

@@ -1,4 +1,4 @@
-"""The connection to the analyzer is lost for a minute, and what goes wrong in that minute is told all the same."""
+"""The connection to the analyzer is lost for a minute, and what goes wrong in that minute is reported all the same."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def job(tmp_path: Path) -> Iterator[RealJob]:
 
 
 def test_a_minute_without_the_analyzer_loses_no_incident(job: RealJob) -> None:
-    # GIVEN a job on two nodes, one of which tells the other what it sees
+    # GIVEN a job on two nodes, one of which says the other what it sees
     served = job.start(0, SERVING, "--serve", "127.0.0.1:0")
     job.until(lambda: "analyzes at" in (served / "said").read_text(), "an address")
     address = (served / "said").read_text().split("analyzes at tcp://")[1].split(";")[0]
@@ -43,7 +43,7 @@ def test_a_minute_without_the_analyzer_loses_no_incident(job: RealJob) -> None:
         line.cut()
         cut_s = time.monotonic()
         time.sleep(LEFT_OUT_AFTER_S)
-        job.tell(f"leave-out-{LEFT_OUT_BY}")
+        job.order(f"leave-out-{LEFT_OUT_BY}")
         pid, issued = job.issued()[STOPPED]
         job.until(lambda: job.issued()[STOPPED][1] >= issued + STOPPED_AFTER_OPERATIONS, "operations")
         os.kill(pid, signal.SIGSTOP)

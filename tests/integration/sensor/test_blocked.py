@@ -26,7 +26,7 @@ def flies(ring: Ring, kind: Kind, count: int | None = None) -> Any:
 
 
 def in_order(job: Job, gate: str, kinds: dict[int, Kind], count: int | None, how: WaitHow) -> list[Ring]:
-    """Rings in which ranks 0 and 1 wait as told and rank 2 is in no operation; then the gate is opened."""
+    """Rings in which ranks 0 and 1 wait as reported and rank 2 is in no operation; then the gate is opened."""
 
     def is_in_order(rings: list[Ring]) -> bool:
         waits = all(blocked_on(rings[rank], kind, count) for rank, kind in kinds.items())

@@ -125,7 +125,7 @@ def test_sends_count_by_pair_and_tag(rings: Any, variant: str) -> None:
             assert flags(row) & Flag.END_INFERRED
 
 
-def told(ring: Ring) -> dict[str, Any]:
+def reported(ring: Ring) -> dict[str, Any]:
     """What a ring says, without times and without what tells the sensors apart: how they learn of an end."""
     counters = ("group_rank", "generation", "issued", "done", "completed", "timeout_ms")
     comms = [
@@ -141,7 +141,7 @@ def told(ring: Ring) -> dict[str, Any]:
 
 def test_both_sensors_say_the_same(rings: Any) -> None:
     for by_cpp, by_python in zip(rings("cpp"), rings("python"), strict=True):
-        one, other = told(by_cpp), told(by_python)
+        one, other = reported(by_cpp), reported(by_python)
         assert one["comms"] == other["comms"]
         assert one["pairs"] == other["pairs"]
         assert one["records"] == other["records"]

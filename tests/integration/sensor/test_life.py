@@ -27,7 +27,7 @@ def test_groups_are_released_and_told_apart(variant: str, tmp_path: Path, nurser
         assert ring.header["dropped_comms"] == 0
         assert sorted(text(c["desc"]) for c in ring.live() if text(c["desc"]) != "FILLER") == ["PAIR", "default_pg"]
         assert ring.in_flight == ring.waits == []
-        # One that was made anew has the name and members of the first; only the generation tells.
+        # One that was made anew has the name and members of the first; only the generation says.
         worlds = named(ring, "default_pg")
         assert [world["generation"] for world in worlds] == [1, 2]
         assert worlds[-1]["comm_id"] != worlds[0]["comm_id"]

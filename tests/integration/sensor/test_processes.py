@@ -56,8 +56,8 @@ def test_rank_is_learned_from_the_first_group(variant: str, tmp_path: Path) -> N
 
 
 def test_disabled_means_nothing_is_loaded(tmp_path: Path) -> None:
-    look = "import torch, sys; print([name for name in sys.modules if name.startswith('whichrank.')])"
-    done = run(["-c", look], tmp_path, "cpp", WHICHRANK_DISABLE="1")
+    snapshot = "import torch, sys; print([name for name in sys.modules if name.startswith('whichrank.')])"
+    done = run(["-c", snapshot], tmp_path, "cpp", WHICHRANK_DISABLE="1")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip() == "['whichrank.sensors', 'whichrank.sensors.autoload']"
     assert rings_in(tmp_path / "rings") == []

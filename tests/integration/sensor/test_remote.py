@@ -39,7 +39,7 @@ def test_who_waits_for_whose_answer(variant: str, tmp_path: Path) -> None:
     assert all(int(ring.header["ordinal"]) == 0 for ring in rings)
 
 
-def test_rpc_tells_the_rank_where_no_launcher_does(tmp_path: Path) -> None:
+def test_rpc_says_the_rank_where_no_launcher_does(tmp_path: Path) -> None:
     # GIVEN two processes that know their rank only from their own arguments
     program = str(PROGRAMS / "remote.py")
     both = f"{sys.executable} {program} 1 & exec {sys.executable} {program} 0"

@@ -1,4 +1,4 @@
-"""Optimizer steps are told, several between two operations as one."""
+"""Optimizer steps are reported, several between two operations as one."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def test_steps_close_iterations(variant: str, tmp_path: Path, nursery: Path) -> 
 
     for ring in rings:
         rows = np.array([row for row in ring.records if row["kind"] == Kind.STEP])
-        # THEN each iteration has one step, behind its three operations; a compiled one is told outside of its graph or
-        # not at all, and never twice
+        # THEN each iteration has one step, behind its three operations; a compiled one is reported outside of its graph
+        # or not at all, and never twice
         assert rows["counter"].tolist() == list(range(1, len(rows) + 1))
         # AND an optimizer that wraps another one has one, behind its own operation
         assert rows["ordinal"][:6].tolist() == [3, 6, 9, 12, 15, 16]

@@ -1,4 +1,4 @@
-"""A timeout that is changed while the job runs is told as it holds: of the communicator, in flight, and of a wait."""
+"""A timeout that is changed while the job runs is reported as it holds: of the group, in flight, and of a wait."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def row_of(rows: list[Any], kind: Kind, count: int) -> Any:
     return found[0] if found else None
 
 
-def told_s(ring: Ring, kind: Kind, count: int) -> tuple[float, float]:
+def reported_s(ring: Ring, kind: Kind, count: int) -> tuple[float, float]:
     """The timeout of an operation in seconds, in flight and of the thread that is blocked on it."""
     rows = (row_of(ring.in_flight, kind, count), row_of(ring.waits, kind, count))
     return tuple(int(row["timeout_ms"]) / 1000 for row in rows)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_timeout_that_holds_is_told(variant: str, tmp_path: Path, nursery: Path) -> None:
+def test_timeout_that_holds_is_reported(variant: str, tmp_path: Path, nursery: Path) -> None:
     with forked("timeouts", 2, tmp_path, variant, nursery) as job:
 
         def blocked(kind: Kind, count: int) -> Ring:
@@ -37,7 +37,7 @@ def test_timeout_that_holds_is_told(variant: str, tmp_path: Path, nursery: Path)
 
         # GIVEN an operation issued before the change, THEN it keeps the timeout that it was issued with
         ring = blocked(Kind.ALL_REDUCE, 20)
-        assert told_s(ring, Kind.ALL_REDUCE, 20) == (1001, 1001)
+        assert reported_s(ring, Kind.ALL_REDUCE, 20) == (1001, 1001)
         # AND each communicator has the one that was set, in whichever way; the others keep theirs
         timeouts_ms = {name: int(comm["timeout_ms"]) for name, comm in ring.comms.items()}
         assert timeouts_ms == {
@@ -53,12 +53,12 @@ def test_timeout_that_holds_is_told(variant: str, tmp_path: Path, nursery: Path)
         job.open_gate("default")
         # WHEN operations are issued after it, THEN they have the new one, or their own
         for gate, count in (("function", 22), ("mesh", 23)):
-            assert told_s(blocked(Kind.ALL_REDUCE, count), Kind.ALL_REDUCE, count) == (2001, 2001)
+            assert reported_s(blocked(Kind.ALL_REDUCE, count), Kind.ALL_REDUCE, count) == (2001, 2001)
             job.open_gate(gate)
-        assert told_s(blocked(Kind.BARRIER, 1), Kind.BARRIER, 1) == (3001, 3001)
+        assert reported_s(blocked(Kind.BARRIER, 1), Kind.BARRIER, 1) == (3001, 3001)
         job.open_gate("own")
         # AND a receive of Gloo keeps the one that its group was made with
-        assert told_s(blocked(Kind.RECV, 24), Kind.RECV, 24) == (1003, 1003)
+        assert reported_s(blocked(Kind.RECV, 24), Kind.RECV, 24) == (1003, 1003)
         job.open_gate("send")
         # AND that is what torch does: the program would hang for a quarter of an hour if it did not
         rings = job.finish()

@@ -14,7 +14,7 @@ import pytest
 from rank_process import eventually
 
 from whichrank.agent.blocked import Family, source_of
-from whichrank.agent.processes import look_at_process
+from whichrank.agent.processes import read_process
 from whichrank.model.telemetry import ProcessState, Source, SourceKind
 
 HEAD = "import os, socket, subprocess, sys, time, multiprocessing as mp; say = lambda *a: print(*a, flush=True);"
@@ -37,11 +37,11 @@ def source(of: dict[int, int], pid: int, kind: SourceKind) -> Source:
     """What the main thread of a process waits for, once it is of this kind."""
     found: list[Source | None] = []
 
-    def look() -> bool:
+    def snapshot() -> bool:
         found.append(source_of(pid, pid, Family(of)))
         return found[-1] is not None and found[-1].kind is kind
 
-    eventually(look, 20.0)
+    eventually(snapshot, 20.0)
     assert found[-1] is not None
     return found[-1]
 
@@ -128,7 +128,7 @@ def test_a_poll_that_was_interrupted() -> None:
               "import select; q = select.poll(); q.register(p.stdout); say(); q.poll(60000)") as one:  # fmt: skip
         found = source({one.pid: 0}, one.pid, SourceKind.CHILD)
         os.kill(one.pid, signal.SIGSTOP)
-        eventually(lambda: look_at_process(one.pid).state == ProcessState.STOPPED)
+        eventually(lambda: read_process(one.pid).state == ProcessState.STOPPED)
         os.kill(one.pid, signal.SIGCONT)
         assert source({one.pid: 0}, one.pid, SourceKind.CHILD) == found
         os.kill(found.pids[0], 9)

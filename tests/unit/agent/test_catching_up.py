@@ -14,7 +14,7 @@ from whichrank.agent import agent as agent_module
 from whichrank.agent.agent import Agent
 from whichrank.agent.outbox import PUT_BY_AT_ONCE
 from whichrank.model.commands import Reply
-from whichrank.model.telemetry import RECORD_TOLD, Batch
+from whichrank.model.telemetry import RECORD_REPORTED, Batch
 from whichrank.ring.folder import JobFolder
 from whichrank.wire.inprocess import InProcessAnalyzerEnd
 
@@ -30,7 +30,7 @@ class Behind:
         self.end = InProcessAnalyzerEnd()
         self.agent = Agent(folder, self.end.connect(), stay=True)
         for at in range(CHUNKS):
-            rows = np.zeros(PUT_BY_AT_ONCE, RECORD_TOLD)
+            rows = np.zeros(PUT_BY_AT_ONCE, RECORD_REPORTED)
             rows["row"]["counter"] = np.arange(at * PUT_BY_AT_ONCE, (at + 1) * PUT_BY_AT_ONCE)
             self.agent._outbox.add_records(rows)
             self.agent._outbox.put_by()
@@ -58,23 +58,23 @@ def behind(tmp_path: Path) -> Iterator[Behind]:
 @pytest.mark.parametrize("credit", [1, 4])
 def test_states_follow_the_records_that_lead_to_them(behind: Behind, credit: int) -> None:
     # GIVEN an agent that is behind, and an analyzer that answers
-    told: list[Batch] = []
-    looks = 0
-    while not behind.agent.look_and_tell():
-        looks += 1
-        told += behind.answered(credit)
+    reported: list[Batch] = []
+    polls = 0
+    while not behind.agent.poll_and_report():
+        polls += 1
+        reported += behind.answered(credit)
         behind.agent._catch_up()
-        told += behind.answered(credit)
-    told += behind.answered(credit)
+        reported += behind.answered(credit)
+    reported += behind.answered(credit)
     # THEN all records come once and in order, in less looks than batches if there is credit, and states come last
-    counters = [int(counter) for batch in told for counter in batch.record_rows()["row"]["counter"]]
+    counters = [int(counter) for batch in reported for counter in batch.record_rows()["row"]["counter"]]
     assert counters == list(range(CHUNKS * PUT_BY_AT_ONCE))
-    assert [bool(batch.ranks) for batch in told] == [False] * CHUNKS + [True]
-    assert looks == (CHUNKS if credit == 1 else -(-CHUNKS // 4))
+    assert [bool(batch.ranks) for batch in reported] == [False] * CHUNKS + [True]
+    assert polls == (CHUNKS if credit == 1 else -(-CHUNKS // 4))
 
 
-def test_one_that_never_catches_up_tells_states_all_the_same(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_never_catches_up_says_states_all_the_same(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_module, "CATCH_UP_S", 0.0)
-    assert not behind.agent.look_and_tell()
-    assert behind.agent.look_and_tell()
+    assert not behind.agent.poll_and_report()
+    assert behind.agent.poll_and_report()
     assert [bool(batch.ranks) for batch in behind.answered(1)] == [False, True]

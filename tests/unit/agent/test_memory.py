@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.agent.memory import LATELY_NS, LOOK_EVERY_NS, GroupKills, OomWatch
+from whichrank.agent.memory import LATELY_NS, POLL_EVERY_NS, GroupKills, OomWatch
 
 S = 1_000_000_000
 
@@ -14,45 +14,45 @@ S = 1_000_000_000
 @pytest.fixture
 def vmstat(tmp_path: Path) -> Path:
     path = tmp_path / "vmstat"
-    tell(path, 3)
+    report(path, 3)
     return path
 
 
-def tell(path: Path, kills: int) -> None:
+def report(path: Path, kills: int) -> None:
     path.write_text(f"nr_free_pages 17\noom_kill {kills}\noom_killed_not 99\n")
 
 
 def test_count_that_stands_is_no_kill(vmstat: Path) -> None:
     watch = OomWatch(vmstat)
     for second in range(20):
-        watch.look(second * S)
+        watch.snapshot(second * S)
     assert not watch.rose_lately()
 
 
-def test_count_that_rose_since_the_last_look(vmstat: Path) -> None:
+def test_count_that_rose_since_the_last_snapshot(vmstat: Path) -> None:
     watch = OomWatch(vmstat)
-    watch.look(10 * S)
-    tell(vmstat, 4)
+    watch.snapshot(10 * S)
+    report(vmstat, 4)
     assert watch.rose_lately()
 
 
 def test_end_may_come_some_seconds_after_the_kill(vmstat: Path) -> None:
-    # GIVEN a kill that a look has already seen, since a large process ends slowly
+    # GIVEN a kill that a snapshot has already seen, since a large process ends slowly
     watch = OomWatch(vmstat)
-    watch.look(10 * S)
-    tell(vmstat, 4)
+    watch.snapshot(10 * S)
+    report(vmstat, 4)
     for second in range(11, 14):
-        watch.look(second * S)
+        watch.snapshot(second * S)
     # THEN it explains an end now, and none much later
     assert watch.rose_lately()
-    for second in range(14, 14 + LATELY_NS // S + 2 * LOOK_EVERY_NS // S):
-        watch.look(second * S)
+    for second in range(14, 14 + LATELY_NS // S + 2 * POLL_EVERY_NS // S):
+        watch.snapshot(second * S)
     assert not watch.rose_lately()
 
 
-def test_kernel_that_does_not_tell(tmp_path: Path) -> None:
+def test_kernel_that_does_not_say(tmp_path: Path) -> None:
     watch = OomWatch(tmp_path / "none")
-    watch.look(S)
+    watch.snapshot(S)
     assert watch.count() == 0
     assert not watch.rose_lately()
 

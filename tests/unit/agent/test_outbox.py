@@ -1,4 +1,4 @@
-"""What is told once is told once, whatever happens on the way."""
+"""What is reported once is reported once, whatever happens on the way."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 from whichrank.agent import outbox as outbox_module
 from whichrank.agent.outbox import MOST_EVENTS, PUT_BY_AT_ONCE, RESEND_AFTER_NS, Outbox
 from whichrank.model.commands import Reply
-from whichrank.model.telemetry import RECORD_TOLD, Batch, CommInfo, Event
+from whichrank.model.telemetry import RECORD_REPORTED, Batch, CommInfo, Event
 from whichrank.ring.reader import Rows
 
 STATES = Batch(1, "job", "a:1", "host", 0, 0, 0, -1, 1, ranks=b"states")
 
 
 def records(count: int, rank: int = 0, first: int = 1) -> Rows:
-    rows = np.zeros(count, RECORD_TOLD)
+    rows = np.zeros(count, RECORD_REPORTED)
     rows["rank"] = rank
     rows["row"]["counter"] = np.arange(first, first + count)
     return rows
@@ -35,7 +35,7 @@ def send(outbox: Outbox, now_ns: int = 0) -> Batch:
     return batch
 
 
-def test_told_once() -> None:
+def test_reported_once() -> None:
     outbox = Outbox()
     outbox.add_records(records(2))
     outbox.add_event(event("a"))
@@ -84,7 +84,7 @@ def test_unanswered_is_sent_again_without_states() -> None:
     assert outbox.to_resend(10 * RESEND_AFTER_NS) == []
 
 
-def test_new_analyzer_hears_what_the_old_one_may_not_have_told() -> None:
+def test_new_analyzer_hears_what_the_old_one_may_not_have_reported() -> None:
     # GIVEN two batches, the second of which a new analyzer hears first
     outbox = Outbox()
     outbox.add_comm(CommInfo(1, "tp", "", "", 1, 1, [0]))
@@ -122,7 +122,7 @@ def test_a_batch_holds_a_part_of_the_records(monkeypatch: pytest.MonkeyPatch) ->
     assert [len(counters(send(outbox))) for _ in range(4)] == [6, 6, 20, 1]
 
 
-def test_records_that_are_told_at_once_are_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_are_reported_at_once_are_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox_module, "pack", None)  # a call would raise
     outbox = Outbox()
     for _ in range(100):
@@ -132,28 +132,28 @@ def test_records_that_are_told_at_once_are_not_packed(monkeypatch: pytest.Monkey
         outbox.heard(Reply(4, send(outbox).sequence), 0)
 
 
-def test_what_is_put_by_is_told_in_order_and_once() -> None:
+def test_what_is_put_by_is_reported_in_order_and_once() -> None:
     # GIVEN looks of two ranks that nobody took
     outbox = Outbox()
-    for look in range(20):
+    for snapshot in range(20):
         for rank in range(2):
-            outbox.add_records(records(700, rank, first=1 + 700 * look))
+            outbox.add_records(records(700, rank, first=1 + 700 * snapshot))
         outbox.put_by()
     assert outbox.is_behind()
     assert not outbox.is_sent()
     # WHEN somebody does, now and then
-    told: dict[int, list[int]] = {0: [], 1: []}
+    reported: dict[int, list[int]] = {0: [], 1: []}
     while not outbox.is_sent():
         outbox.fill(STATES)  # and nobody takes it
         rows = send(outbox).record_rows()
-        for rank in told:
-            told[rank] += rows["row"]["counter"][rows["rank"] == rank].tolist()
+        for rank in reported:
+            reported[rank] += rows["row"]["counter"][rows["rank"] == rank].tolist()
     # THEN each has heard everything
-    assert told == {rank: list(range(1, 14_001)) for rank in range(2)}
+    assert reported == {rank: list(range(1, 14_001)) for rank in range(2)}
     assert not outbox.dropped_records
 
 
-def test_catching_up_leaves_credit_for_the_next_look() -> None:
+def test_catching_up_leaves_credit_for_the_next_snapshot() -> None:
     outbox = Outbox()
     outbox.heard(Reply(3, 0), 0)
     assert not outbox.may_catch_up()
@@ -194,27 +194,27 @@ def test_new_analyzer_hears_the_old_records_before_those_put_by() -> None:
     outbox.add_records(records(PUT_BY_AT_ONCE, first=5))
     outbox.put_by()
     outbox.heard(Reply(4, 3, resend=True), 0)
-    told = [counter for _ in range(3) for counter in counters(send(outbox))]
-    assert told == list(range(1, PUT_BY_AT_ONCE + 5))
+    reported = [counter for _ in range(3) for counter in counters(send(outbox))]
+    assert reported == list(range(1, PUT_BY_AT_ONCE + 5))
 
 
 def test_two_minutes_of_eight_busy_ranks_fit() -> None:
     # GIVEN iterations of 300 operations on three communicators, with clocks of which nothing can be foretold
     noise = np.random.default_rng(0)
-    outbox, look, iteration = Outbox(), 500, 300
+    outbox, snapshot, iteration = Outbox(), 500, 300
     comm = noise.choice(3, iteration, p=(0.8, 0.15, 0.05))
     size = noise.choice((1, 513, 4096, 65_536, 1 << 20), iteration)
-    for at in range(0, 120_000, look):
-        place = np.arange(at, at + look)
+    for at in range(0, 120_000, snapshot):
+        place = np.arange(at, at + snapshot)
         for rank in range(8):
-            rows = records(look, rank)
+            rows = records(snapshot, rank)
             row = rows["row"]
             rows["comm"] = (comm[place % iteration] + 1) * 0x9E37_79B9_7F4A
             row["ordinal"], row["seq"], row["count"] = place + 1, 2 * place + 2, size[place % iteration]
             row["counter"] = place // 2 + comm[place % iteration]
-            row["t_issue_ns"] = 10**15 + place * 1_000_000 + noise.integers(0, 300_000, look)
-            row["t_start_ns"] = row["t_issue_ns"] + noise.integers(2_000, 20_000, look).astype(np.uint64)
-            row["t_end_ns"] = row["t_start_ns"] + noise.integers(50_000, 600_000, look).astype(np.uint64)
+            row["t_issue_ns"] = 10**15 + place * 1_000_000 + noise.integers(0, 300_000, snapshot)
+            row["t_start_ns"] = row["t_issue_ns"] + noise.integers(2_000, 20_000, snapshot).astype(np.uint64)
+            row["t_end_ns"] = row["t_start_ns"] + noise.integers(50_000, 600_000, snapshot).astype(np.uint64)
             outbox.add_records(rows)
         outbox.put_by()
     assert not outbox.dropped_records

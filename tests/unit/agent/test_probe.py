@@ -47,14 +47,16 @@ def test_what_is_no_address_is_left_out() -> None:
 
 
 def test_answers_come_as_events_and_the_same_is_not_asked_again_at_once() -> None:
-    prober, told = Prober(), list[Event]()
+    prober, reported = Prober(), list[Event]()
 
     def heard() -> bool:
-        told.extend(prober.events())
-        return bool(told)
+        reported.extend(prober.events())
+        return bool(reported)
 
     prober.ask(["127.0.0.1"])
     eventually(heard)
     prober.ask(["127.0.0.1"])
-    assert [(event.kind, event.rank, event.probe and event.probe.answered) for event in told] == [("probe", -1, FLOWS)]
+    assert [(event.kind, event.rank, event.probe and event.probe.answered) for event in reported] == [
+        ("probe", -1, FLOWS)
+    ]
     assert not any(thread.name == "whichrank-probe" and thread.is_alive() for thread in threading.enumerate())

@@ -14,7 +14,7 @@ import pytest
 from rank_process import RankProcess, eventually
 
 from whichrank.agent import processes
-from whichrank.agent.processes import cpu_of, living_children, look_at_process, look_at_thread, wait_channel
+from whichrank.agent.processes import cpu_of, living_children, read_process, read_thread, wait_channel
 from whichrank.model.telemetry import ProcessState, WaitChannel
 
 WCHAN_IS_HIDDEN = Path(f"/proc/{os.getpid()}/wchan").read_text() == "" and not Path("/proc/1/wchan").exists()
@@ -23,29 +23,29 @@ WCHAN_IS_HIDDEN = Path(f"/proc/{os.getpid()}/wchan").read_text() == "" and not P
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["sleep", "1000"]) as child:
-        eventually(lambda: look_at_process(child.pid).state == ProcessState.SLEEPING)
+        eventually(lambda: read_process(child.pid).state == ProcessState.SLEEPING)
         yield child
         child.kill()
 
 
 def test_states(sleeper: subprocess.Popen[bytes]) -> None:
-    assert look_at_process(os.getpid()).state == ProcessState.RUNNING
+    assert read_process(os.getpid()).state == ProcessState.RUNNING
     sleeper.send_signal(signal.SIGSTOP)
-    eventually(lambda: look_at_process(sleeper.pid).state == ProcessState.STOPPED)
+    eventually(lambda: read_process(sleeper.pid).state == ProcessState.STOPPED)
     sleeper.send_signal(signal.SIGCONT)
-    eventually(lambda: look_at_process(sleeper.pid).state == ProcessState.SLEEPING)
+    eventually(lambda: read_process(sleeper.pid).state == ProcessState.SLEEPING)
     sleeper.kill()
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
-    look = look_at_process(sleeper.pid)
-    assert (look.state, look.exit_status) == (ProcessState.ZOMBIE, signal.SIGKILL)
+    snapshot = read_process(sleeper.pid)
+    assert (snapshot.state, snapshot.exit_status) == (ProcessState.ZOMBIE, signal.SIGKILL)
     sleeper.wait()
-    assert look_at_process(sleeper.pid) == processes.GONE
+    assert read_process(sleeper.pid) == processes.GONE
 
 
 def test_exit_code_of_a_zombie_is_as_from_wait() -> None:
     child = subprocess.Popen(["sh", "-c", "exit 7"])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert os.waitstatus_to_exitcode(look_at_process(child.pid).exit_status) == 7
+    assert os.waitstatus_to_exitcode(read_process(child.pid).exit_status) == 7
     child.wait()
 
 
@@ -63,21 +63,21 @@ def test_name_with_brackets_and_spaces_is_no_trap(tmp_path: Path) -> None:
     program = tmp_path / "a) R (b"
     program.symlink_to("/bin/sleep")
     with subprocess.Popen([str(program), "1000"]) as child:
-        eventually(lambda: look_at_process(child.pid).state == ProcessState.SLEEPING)
+        eventually(lambda: read_process(child.pid).state == ProcessState.SLEEPING)
         child.kill()
 
 
 @pytest.mark.skipif(WCHAN_IS_HIDDEN, reason="this kernel hides wait channels")
 def test_wait_channels(sleeper: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    eventually(lambda: look_at_thread(sleeper.pid, sleeper.pid).channel == WaitChannel.SLEEP)
+    eventually(lambda: read_thread(sleeper.pid, sleeper.pid).channel == WaitChannel.SLEEP)
     with RankProcess(tmp_path) as rank:
-        eventually(lambda: look_at_thread(rank.pid, rank.pid).channel == WaitChannel.IO)
+        eventually(lambda: read_thread(rank.pid, rank.pid).channel == WaitChannel.IO)
         rank.do("lock")
-        eventually(lambda: look_at_thread(rank.pid, rank.pid).channel == WaitChannel.LOCK)
-        before = look_at_thread(rank.pid, rank.pid)
+        eventually(lambda: read_thread(rank.pid, rank.pid).channel == WaitChannel.LOCK)
+        before = read_thread(rank.pid, rank.pid)
         time.sleep(0.1)
-        assert look_at_thread(rank.pid, rank.pid) == before
-    assert look_at_thread(os.getpid(), os.getpid()).channel == WaitChannel.NONE
+        assert read_thread(rank.pid, rank.pid) == before
+    assert read_thread(os.getpid(), os.getpid()).channel == WaitChannel.NONE
 
 
 def test_wait_channel_that_is_hidden_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_symbols(monkeypatch: pytest.MonkeyPatch, symbol: bytes, channel: WaitCh
 
 
 def test_gone_thread_is_unknown() -> None:
-    assert look_at_thread(os.getpid(), 999_999_999).state == ProcessState.UNKNOWN
+    assert read_thread(os.getpid(), 999_999_999).state == ProcessState.UNKNOWN
 
 
 def test_children_and_their_cpu() -> None:

@@ -17,7 +17,7 @@ from rank_process import RankProcess, eventually
 from whichrank.agent import ringless
 from whichrank.agent.node import Node
 from whichrank.agent.outbox import Outbox
-from whichrank.agent.processes import look_at_process
+from whichrank.agent.processes import read_process
 from whichrank.agent.ringless import Ringless
 from whichrank.model.telemetry import ProcessState
 from whichrank.ring.folder import JobFolder
@@ -29,8 +29,8 @@ SLEEP = "import time; print(flush=True); time.sleep(60)"
 def process(folder: Path, rank: int | None, code: str = SLEEP, **more: str) -> Iterator[subprocess.Popen[str]]:
     """One that a launcher of the job has started."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("WHICHRANK", "TORCHELASTIC"))}
-    told = {} if rank is None else {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "3"}
-    environ = ours | {"WHICHRANK_DIR": str(folder), "LOCAL_WORLD_SIZE": "3"} | told | more
+    reported = {} if rank is None else {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "3"}
+    environ = ours | {"WHICHRANK_DIR": str(folder), "LOCAL_WORLD_SIZE": "3"} | reported | more
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environ) as started:
         assert started.stdout is not None
         started.stdout.readline()
@@ -42,7 +42,7 @@ def process(folder: Path, rank: int | None, code: str = SLEEP, **more: str) -> I
 
 def stop(one: subprocess.Popen[str]) -> None:
     os.kill(one.pid, signal.SIGSTOP)
-    eventually(lambda: look_at_process(one.pid).state == ProcessState.STOPPED)
+    eventually(lambda: read_process(one.pid).state == ProcessState.STOPPED)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> JobFolder:
 
 
 def test_a_stopped_rank_without_a_ring_is_watched(folder: JobFolder) -> None:
-    # GIVEN two ranks with rings and a third process that was told its rank and has none
+    # GIVEN two ranks with rings and a third process that was reported its rank and has none
     with ExitStack() as started:
         for rank in (0, 1):
             started.enter_context(RankProcess(folder.path, rank, 3))
@@ -70,8 +70,8 @@ def test_a_stopped_rank_without_a_ring_is_watched(folder: JobFolder) -> None:
         assert [(watch.rank, watch.has_ring) for watch in node] == [(0, True), (1, True), (2, False)]
         assert (node.watches()[2].pid, node.watches()[2].process.state) == (server.pid, ProcessState.STOPPED)
         assert node.rings == 2
-        told, _ = node.told(closely=True, connections_closely=True)
-        assert told.ranks
+        reported, _ = node.reported(closely=True, connections_closely=True)
+        assert reported.ranks
 
         # WHEN it is killed, THEN its end is seen
         server.kill()
@@ -93,7 +93,7 @@ def test_one_that_has_made_its_ring_since_is_watched_by_it(folder: JobFolder) ->
 def test_one_that_never_makes_a_ring(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ringless, "LONG_NS", 0)
     with process(folder.path, 2) as server:
-        (found,) = Ringless(folder.path).look([0, 1], 3)
+        (found,) = Ringless(folder.path).snapshot([0, 1], 3)
         assert (found.rank, found.pid, found.number("WORLD_SIZE")) == (2, server.pid, 3)
 
 
@@ -111,22 +111,22 @@ def test_one_that_never_makes_a_ring(folder: JobFolder, monkeypatch: pytest.Monk
 def test_who_is_no_rank_without_a_ring(rank: int | None, more: dict[str, str], folder: JobFolder) -> None:
     with process(folder.path, rank, **more) as one:
         stop(one)
-        assert Ringless(folder.path).look([0, 1], 3) == []
+        assert Ringless(folder.path).snapshot([0, 1], 3) == []
 
 
 def test_the_shell_that_starts_a_rank_is_not_taken_for_it(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ringless, "LONG_NS", 0)
     code = f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {SLEEP!r}]); p.wait()"
     with process(folder.path, 0, code=code) as outer:
-        (found,) = Ringless(folder.path).look([], 0)
+        (found,) = Ringless(folder.path).snapshot([], 0)
         assert found.pid == outer.pid, "of two Pythons the older one"
     with process(folder.path, 0, code="import os; os.execvp('sh', ['sh', '-c', 'echo; sleep 60; :'])"):
-        (found,) = Ringless(folder.path).look([], 0)
+        (found,) = Ringless(folder.path).snapshot([], 0)
         assert found.rank == 0
 
 
-def test_nothing_is_looked_through_where_no_rank_is_missing(folder: JobFolder) -> None:
+def test_nothing_is_searched_where_no_rank_is_missing(folder: JobFolder) -> None:
     with process(folder.path, 2) as one:
         stop(one)
-        assert Ringless(folder.path).look([0, 1, 7], 3) == []
-        assert Ringless(folder.path).look([0, 1], 0) == [], "ranks that no launcher has told their number"
+        assert Ringless(folder.path).snapshot([0, 1, 7], 3) == []
+        assert Ringless(folder.path).snapshot([0, 1], 0) == [], "ranks that no launcher has told their number"

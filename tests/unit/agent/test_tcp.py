@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from whichrank.agent.rank import RankWatch
-from whichrank.agent.tcp import CLOSELY_EVERY_NS, TOLD, Connections
+from whichrank.agent.tcp import CLOSELY_EVERY_NS, REPORTED, Connections
 from whichrank.locate.links import ends_of
 from whichrank.model.rows import CONNECTION
 
@@ -48,7 +48,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, socket
         yield one, other
 
 
-def test_a_connection_is_told_with_what_the_kernel_knows_of_it(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_connection_is_reported_with_what_the_kernel_knows_of_it(pair: tuple[socket.socket, socket.socket]) -> None:
     # GIVEN data that was sent and not read
     one, other = pair
     one.sendall(b"x" * 1000)
@@ -72,14 +72,14 @@ def test_a_connection_is_told_with_what_the_kernel_knows_of_it(pair: tuple[socke
 
 
 @pytest.mark.usefixtures("pair")
-def test_sockets_of_others_are_not_told() -> None:
+def test_sockets_of_others_are_not_reported() -> None:
     assert len(rows_of(Me(0, pid=1 << 22))) == 0
     assert len(rows_of(Me(0, ended_ns=5))) == 0
     assert len(rows_of(Me(-1))) == 0
 
 
 @pytest.mark.usefixtures("pair")
-def test_it_looks_seldom_and_more_often_on_suspicion(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_polls_seldom_and_more_often_on_suspicion(monkeypatch: pytest.MonkeyPatch) -> None:
     second = 2 * CLOSELY_EVERY_NS
     now_ns = 100 * second
     monkeypatch.setattr("time.monotonic_ns", lambda: now_ns)
@@ -87,7 +87,7 @@ def test_it_looks_seldom_and_more_often_on_suspicion(monkeypatch: pytest.MonkeyP
 
     seen: set[int] = set()
 
-    def looks(seconds: int, closely: bool = False) -> int:
+    def polls(seconds: int, closely: bool = False) -> int:
         """How often it looks in this time, asked four times a second."""
         nonlocal now_ns
         read = set()
@@ -99,11 +99,11 @@ def test_it_looks_seldom_and_more_often_on_suspicion(monkeypatch: pytest.MonkeyP
         return len(new)
 
     # at first after 0, 1, 3, 7 and 12 s, then every five; twice a second on suspicion, and soon after groups were made
-    assert looks(15) == 5
-    assert looks(100) == 20
-    assert looks(10, closely=True) == 20
+    assert polls(15) == 5
+    assert polls(100) == 20
+    assert polls(10, closely=True) == 20
     connections.expect_new()
-    assert looks(4) == 3
+    assert polls(4) == 3
     # an agent's look that comes a little sooner than half a second after the last one counts
     now_ns += 10 * second
     soon = set[int]()
@@ -115,11 +115,11 @@ def test_it_looks_seldom_and_more_often_on_suspicion(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.usefixtures("pair")
-def test_a_look_is_told_more_than_once_since_a_batch_may_find_no_taker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_is_reported_more_than_once_since_a_batch_may_find_no_taker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic_ns", lambda: 100 * CLOSELY_EVERY_NS)
     connections, ranks = Connections(), cast("list[RankWatch]", [Me(0)])
-    told = [len(connections.rows(ranks, closely=False)) > 0 for _ in range(TOLD + 2)]
-    assert told == [True] * TOLD + [False] * 2
+    reported = [len(connections.rows(ranks, closely=False)) > 0 for _ in range(REPORTED + 2)]
+    assert reported == [True] * REPORTED + [False] * 2
     connections.close()
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from rank_process import eventually
 
-from whichrank.agent.processes import GONE, IoLook
+from whichrank.agent.processes import GONE, IoSnapshot
 from whichrank.agent.threads import forget_ended_threads, training_thread
 from whichrank.agent.usage import Host, UsageWatch
 from whichrank.model.rows import COMM, FRAME, HEADER, INFLIGHT_ROW, PAIR, WAIT
-from whichrank.ring.reader import RingLook
+from whichrank.ring.reader import RingSnapshot
 
 PID = os.getpid()
 
@@ -42,13 +42,13 @@ def ended() -> int:
     return one.native_id
 
 
-def issued_by(*tids: int) -> RingLook:
+def issued_by(*tids: int) -> RingSnapshot:
     """A ring with one communicator for each of these threads, the latest operation last."""
     comms = np.zeros(len(tids), COMM)
     comms["last_tid"], comms["last_issue_ns"] = tids, 1 + np.arange(len(tids))
     places = np.arange(len(tids))
     nothing = np.empty(0, np.intp)
-    return RingLook(
+    return RingSnapshot(
         1, np.zeros(1, HEADER), comms, places, np.empty(0, INFLIGHT_ROW), nothing, np.empty(0, WAIT),
         np.empty(0, PAIR), np.zeros(1, FRAME),
     )  # fmt: skip
@@ -70,12 +70,12 @@ def test_one_that_has_ended_is_none(thread: int, ended: int) -> None:
 
 
 def test_a_communicator_is_not_served_by_a_thread_that_has_ended(thread: int, ended: int) -> None:
-    look = issued_by(ended, thread, PID)
-    forget_ended_threads(PID, look)
-    assert look.comms["last_tid"].tolist() == [0, thread, PID]
-    look = issued_by(PID, ended)
-    forget_ended_threads(PID, look)
-    assert training_thread(PID, look, 0) == 0, "another one goes on, and not the one that made the first operation"
+    snapshot = issued_by(ended, thread, PID)
+    forget_ended_threads(PID, snapshot)
+    assert snapshot.comms["last_tid"].tolist() == [0, thread, PID]
+    snapshot = issued_by(PID, ended)
+    forget_ended_threads(PID, snapshot)
+    assert training_thread(PID, snapshot, 0) == 0, "another one goes on, and not the one that made the first operation"
 
 
 def test_a_thread_of_torch_stands_for_the_main_one() -> None:
@@ -98,9 +98,9 @@ def test_a_thread_of_torch_stands_for_the_main_one() -> None:
 def test_time_on_a_cpu_goes_on_where_another_thread_trains(thread: int) -> None:
     # GIVEN a rank whose main thread has run for long, and one that takes over and has run for a moment
     usage = UsageWatch(PID, Host())
-    before = usage.sample(GONE, IoLook(0, 0))
-    after = usage.sample(GONE, IoLook(0, 0), thread)
+    before = usage.sample(GONE, IoSnapshot(0, 0))
+    after = usage.sample(GONE, IoSnapshot(0, 0), thread)
     # THEN the counters do not go back
     assert after.cpu_ns == before.cpu_ns
     assert after.delay_ns == before.delay_ns
-    assert usage.sample(GONE, IoLook(0, 0), thread).cpu_ns >= after.cpu_ns
+    assert usage.sample(GONE, IoSnapshot(0, 0), thread).cpu_ns >= after.cpu_ns

@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from whichrank.agent.processes import io_of, look_at_process
+from whichrank.agent.processes import io_of, read_process
 from whichrank.agent.usage import Host, Usage, UsageWatch
 
 STAT = "cpu  10 20 30 2 2 5 6 300 0 0\ncpu0 1 0 1 2 2 0 1 9 0 0\n"
@@ -15,7 +15,7 @@ STALLED = "some avg10=1.00 avg60=0.50 avg300=0.10 total=%d\nfull avg10=0.00 avg6
 
 
 def sample(watch: UsageWatch, pid: int) -> Usage:
-    return watch.sample(look_at_process(pid), io_of(pid))
+    return watch.sample(read_process(pid), io_of(pid))
 
 
 def test_a_sample_of_this_process() -> None:
@@ -50,7 +50,7 @@ def test_what_the_hypervisor_took(tmp_path: Path) -> None:
     (tmp_path / "stat").write_text(STAT)
     tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
     assert node(tmp_path).shared()[:2] == (int(71 * tick_ns), int(300 * tick_ns))
-    # AND where it is not told, or the file is not as it should be, it is none
+    # AND where it is not reported, or the file is not as it should be, it is none
     for text in ("cpu  1 0 1\n", "cpu  1 2 3 4 5 6 7 eight\n", ""):
         (tmp_path / "stat").write_text(text)
         assert node(tmp_path).shared()[:2] == (0, 0)
@@ -58,7 +58,7 @@ def test_what_the_hypervisor_took(tmp_path: Path) -> None:
 
 
 def test_what_the_node_waited_for(tmp_path: Path) -> None:
-    # GIVEN microseconds in which somebody waited THEN they are told in nanoseconds
+    # GIVEN microseconds in which somebody waited THEN they are reported in nanoseconds
     (tmp_path / "pressure").mkdir()
     (tmp_path / "pressure" / "memory").write_text(STALLED % 5)
     (tmp_path / "pressure" / "io").write_text(STALLED % 1_784_796)
@@ -80,4 +80,4 @@ def test_the_clock_of_the_core_that_it_runs_on(tmp_path: Path) -> None:
 
 
 def test_the_core_is_one_of_those_allowed() -> None:
-    assert look_at_process(os.getpid()).core in os.sched_getaffinity(0)
+    assert read_process(os.getpid()).core in os.sched_getaffinity(0)

@@ -33,7 +33,7 @@ def hung(missing: int = 2, counter: int = 9) -> Node:
     return n
 
 
-def told(said: list[Incident]) -> list[tuple[str, str, list[int]]]:
+def reported(said: list[Incident]) -> list[tuple[str, str, list[int]]]:
     return [(i.severity, i.status, [c.rank for c in i.culprits]) for i in said]
 
 
@@ -42,12 +42,12 @@ def test_a_rank_that_does_not_enter_is_a_notice_then_an_alert_then_recovered(mon
     a, n = analyzer(), hung()
     assert not watch(a, n, first_s=1.5, last_s=5.5)
     (notice,) = watch(a, n, first_s=6.0, last_s=20.0)
-    assert told([notice]) == [("notice", "open", [2])]
+    assert reported([notice]) == [("notice", "open", [2])]
     assert (notice.cause, notice.reason, notice.fault_class) == (Cause.NOT_ENTERED, Reason.USER_CODE, "H1")
     assert notice.victims.ranks == (0, 1, 3)
     assert notice.complete
     (alert,) = watch(a, n, first_s=20.5, last_s=23.0)
-    assert told([alert]) == [("alert", "open", [2])]
+    assert reported([alert]) == [("alert", "open", [2])]
     assert alert.id == notice.id
     # WHEN it enters at last THEN the incident has its end, and no link is judged by what went over until then
     begun_anew: list[bool] = []
@@ -56,7 +56,7 @@ def test_a_rank_that_does_not_enter_is_a_notice_then_an_alert_then_recovered(mon
     for rank in range(4):
         n.moves_on(rank).did(rank, 7, 12)
     (end,) = watch(a, n, first_s=23.5, last_s=26.0)
-    assert told([end]) == [("alert", "recovered", [2])]
+    assert reported([end]) == [("alert", "recovered", [2])]
     assert begun_anew == [True]
 
 
@@ -68,9 +68,9 @@ def test_a_fault_of_slowness_ends_no_more_than_that(monkeypatch: pytest.MonkeyPa
     a, n = analyzer(), hung()
     for name in ("feed", "see", "look"):
         monkeypatch.setattr(a.slowness, name, fail)
-    # WHEN a rank does not enter THEN that is told as ever, and the fault is kept for those who watch
+    # WHEN a rank does not enter THEN that is reported as ever, and the fault is kept for those who watch
     said = watch(a, n, first_s=1.5, last_s=23.0)
-    assert [severity for severity, _, names in told(said) if names == [2]] == ["notice", "alert"]
+    assert [severity for severity, _, names in reported(said) if names == [2]] == ["notice", "alert"]
     assert isinstance(a.slowness_failed, IndexError)
 
 
@@ -81,7 +81,7 @@ def test_a_stopped_rank_is_an_alert_at_once(inside: bool, cause: Cause) -> None:
         n.did(2, 7, 9, 8)
     n.is_(2, ProcessState.STOPPED)
     said = watch(a, n, first_s=1.5, last_s=4.0)
-    assert told(said) == [("alert", "open", [2])]
+    assert reported(said) == [("alert", "open", [2])]
     assert (said[0].cause, said[0].reason) == (cause, Reason.STOPPED)
     assert said[0].next == (f"on a: kill -CONT {102}",)
 
@@ -146,11 +146,11 @@ def test_the_alert_comes_before_the_operation_times_out() -> None:
     for rank in (0, 1, 3):
         n.waiting[rank]["timeout_ms"] = 10_000
     said = watch(a, n, first_s=1.5, last_s=9.5)
-    assert told(said)[-1] == ("alert", "open", [2])
+    assert reported(said)[-1] == ("alert", "open", [2])
 
 
 def test_an_agent_that_was_started_again_goes_on_where_the_old_one_ended() -> None:
-    # GIVEN the old agent told a hang, died, and the job moved on before the new one looked
+    # GIVEN the old agent reported a hang, died, and the job moved on before the new one looked
     a, old = analyzer(), hung()
     watch(a, old, first_s=1.5, last_s=3.0)
     new = node("a:2")
@@ -189,7 +189,7 @@ def test_a_killed_rank_is_named_and_those_that_follow_are_not() -> None:
 
 
 def test_a_rank_that_aborts_is_not_named_while_its_peers_part_is_not_known() -> None:
-    # GIVEN rank 0 aborted inside an operation; what rank 2 on the other node issued there was not told yet
+    # GIVEN rank 0 aborted inside an operation; what rank 2 on the other node issued there was not reported yet
     tp = comm_info(9, [0, 2], "mesh_tp")
     a_node = Node("a:1", [0, 1], 4).comm(tp).waits(0, 9, 5, since_s=1.0)
     b_node = Node("b:1", [2, 3], 4).comm(tp).did(2, 9, 4)
@@ -295,7 +295,7 @@ def test_what_an_operation_raises_in_all_ranks_is_said_of_all() -> None:
         failed = {"first_failure_ns": n.ns(1.2), "failure": f"{said_by_op}\nException raised from x at /a.cpp".encode()}
         events.append(raises(n, rank, 1.21, f"RuntimeError: {said_by_op} at train.py:9", **failed))
     said = end_of(n, *events)
-    # THEN all are told, and nobody named; but one of them may have caused it
+    # THEN all are reported, and nobody named; but one of them may have caused it
     assert not any(i.culprits or i.candidates for i in said)
     assert headline(said[-1]).endswith("at train.py:9; the evidence names no rank")
     assert 'all 4 ranks raised RuntimeError: "ProcessGroupGloo::alltoall' in headline(said[-1])
@@ -394,9 +394,9 @@ def test_the_missing_rank_of_a_3d_parallel_job_is_named_alone(shape: Shape, rank
 def test_a_healthy_job_in_lockstep_says_nothing() -> None:
     a, job = Analyzer(CONFIG, "synthetic", 0.0), SyntheticJob(Shape(4, 4, 4))
     said: list[Incident] = []
-    for look in range(60):
-        feed_all(a, job, look * 10, 10, 10.0 + look / 2, comms=look == 0)
-        said += a.tick(10.2 + look / 2)
+    for snapshot in range(60):
+        feed_all(a, job, snapshot * 10, 10, 10.0 + snapshot / 2, comms=snapshot == 0)
+        said += a.tick(10.2 + snapshot / 2)
     assert not said
     assert a.iteration_of(5) is not None
 

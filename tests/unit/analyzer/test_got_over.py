@@ -19,7 +19,7 @@ def went_on(n: Node, ranks: tuple[int, ...], issue_s: float) -> list[Any]:
     return [records(rank, 7, 20, 1, t_issue_ns=n.ns(issue_s), t_end_ns=n.ns(issue_s + 0.01)) for rank in ranks]
 
 
-def test_what_comes_after_a_death_that_the_job_got_over_is_told() -> None:
+def test_what_comes_after_a_death_that_the_job_got_over_is_reported() -> None:
     # GIVEN rank 1 is killed, and the others go on without it
     a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
     watch(a, n, first_s=0.5, last_s=1.0)
@@ -35,7 +35,7 @@ def test_what_comes_after_a_death_that_the_job_got_over_is_told() -> None:
     assert last_of(watch(a, n, first_s=8.5, last_s=11.0)) == {"job-2": ("alert", "open", (2,))}
 
 
-def test_a_hang_after_a_failure_that_was_dealt_with_is_told() -> None:
+def test_a_hang_after_a_failure_that_was_dealt_with_is_reported() -> None:
     # GIVEN an operation of rank 0 that failed; all ranks have gone on since
     a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
     n.is_(0, ProcessState.SLEEPING, first_failure_ns=n.ns(1.0), failure=b"Timed out waiting 3000ms")
@@ -58,9 +58,9 @@ def test_the_jitter_of_batches_does_not_make_an_old_death_new(late_s: float) -> 
     said = watch(a, n, first_s=1.5, last_s=4.0)
     a.feed(n.batch(6.0, np.concatenate(went_on(n, (0, 2, 3), 5.5))), NOW_S + 6.0)
     n.did(2, 8, 4).waits(0, 8, 5, since_s=9.2).waits(3, 8, 5, since_s=9.2)
-    for look in range(60):
-        at_s = 9.5 + look / 2
-        a.feed(n.batch(at_s), NOW_S + at_s + late_s * (look % 2))
+    for snapshot in range(60):
+        at_s = 9.5 + snapshot / 2
+        a.feed(n.batch(at_s), NOW_S + at_s + late_s * (snapshot % 2))
         said += a.tick(NOW_S + at_s + 0.1) + a.tick(NOW_S + at_s + 0.3)
     assert last_of(said) == {"job-1": ("alert", "recovered", (1,)), "job-2": ("alert", "open", (2,))}
 
@@ -102,7 +102,7 @@ def test_a_rank_that_fails_again_and_ends_is_a_victim_still() -> None:
     exits = [Event("exit", 0, 100, n.ns(9.1), status=1 << 8)]
     a.feed(n.batch(9.2, np.concatenate(again), events=exits), NOW_S + 9.2)
     said = watch(a, n, first_s=9.5, last_s=13.0)
-    # THEN rank 0, whose ring tells the first failure only, is not taken for the culprit
+    # THEN rank 0, whose ring says the first failure only, is not taken for the culprit
     assert said
     assert not any(0 in [c.rank for c in i.culprits] for i in said)
 
@@ -131,8 +131,8 @@ def test_a_dead_rank_that_was_got_over_is_named_when_it_is_missed() -> None:
     ("since_s", "went_on", "failed", "told"),
     [(3.0, True, False, True), (1.5, True, False, False), (3.0, False, False, False), (3.0, True, True, False)],
 )
-def test_a_rank_that_is_late_soon_after_a_death_is_told_too(
-    since_s: float, went_on: bool, failed: bool, told: bool
+def test_a_rank_that_is_late_soon_after_a_death_is_reported_too(
+    since_s: float, went_on: bool, failed: bool, reported: bool
 ) -> None:
     # GIVEN rank 1 is killed at 1.2, and before the job has got over it, rank 2 does not come to a group without rank 1
     a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD, comm_info(8, [0, 2, 3], "mesh_dp"))
@@ -147,10 +147,12 @@ def test_a_rank_that_is_late_soon_after_a_death_is_told_too(
         a.feed(n.batch(since_s, records(2, 8, 4, 1, **issued)), NOW_S + since_s)
     said = watch(a, n, first_s=since_s + 0.1, last_s=since_s + 25)
     # THEN it is an incident of its own, unless it may be a consequence: at once, or of a rank that needs the dead one
-    assert last_of(said) == {"job-1": ("alert", "open", (1,))} | ({"job-2": ("alert", "open", (2,))} if told else {})
+    assert last_of(said) == {"job-1": ("alert", "open", (1,))} | (
+        {"job-2": ("alert", "open", (2,))} if reported else {}
+    )
 
 
-def test_a_rank_that_is_stopped_right_after_a_death_is_told_too() -> None:
+def test_a_rank_that_is_stopped_right_after_a_death_is_reported_too() -> None:
     # GIVEN rank 1 is killed, the others go on without it, and a moment later rank 2 is stopped
     a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD, comm_info(8, [0, 2, 3], "mesh_dp"))
     watch(a, n, first_s=0.5, last_s=1.0)

@@ -22,7 +22,7 @@ def test_who_came_at_last_is_not_to_blame_when_all_exit_at_once_afterwards() -> 
     exits = [Event("exit", rank, 100 + rank, n.ns(5.3), status=3 << 8) for rank in range(4)]
     a.feed(n.batch(5.5, events=exits), NOW_S + 5.5)
     said += watch(a, n, first_s=5.6, last_s=8.0) + a.finish(NOW_S + 8.5)
-    # THEN that is told, and nobody is named
+    # THEN that is reported, and nobody is named
     assert said
     assert not any(i.culprits for i in said)
 
@@ -62,8 +62,8 @@ def test_who_waited_too_when_an_operation_timed_out_is_not_named(waited_too: boo
         rows += [records(1, 8, 5, 1, t_issue_ns=n.ns(1.4), t_end_ns=n.ns(3.2))]
     if again:  # and in another one after that
         rows += [records(1, 8, 6, 1, t_issue_ns=n.ns(4.5), t_end_ns=n.ns(4.9))]
-    told = b"Timed out waiting 1500ms for recv operation to complete"
-    n.is_(0, ProcessState.SLEEPING, first_failure_ns=n.ns(3.0), failure=told)
+    reported = b"Timed out waiting 1500ms for recv operation to complete"
+    n.is_(0, ProcessState.SLEEPING, first_failure_ns=n.ns(3.0), failure=reported)
     a.feed(n.batch(5.0, np.concatenate(rows)), NOW_S + 5.0)
     said = watch(a, n, first_s=5.1, last_s=8.0)
     # THEN it is named only if it had nobody to wait for
@@ -72,16 +72,16 @@ def test_who_waited_too_when_an_operation_timed_out_is_not_named(waited_too: boo
 
 
 def test_a_failure_that_says_nothing_says_it_once() -> None:
-    # GIVEN rank 0's operation failed; whoever did not wait when it was looked at changes with each look
+    # GIVEN rank 0's operation failed; whoever did not wait when it was looked at changes with each snapshot
     a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
     n.is_(0, ProcessState.SLEEPING, first_failure_ns=n.ns(1.0), failure=b"Connection closed by peer")
     failed = records(0, 7, 9, 1, status=Status.FAILED, t_issue_ns=n.ns(0.5), t_end_ns=n.ns(1.0))
     said = []
     a.feed(n.did(0, 7, 9, 8).batch(1.1, failed), NOW_S + 1.1)
-    for look in range(12):
-        at_s = 1.5 + look / 2
+    for snapshot in range(12):
+        at_s = 1.5 + snapshot / 2
         for rank in (1, 2, 3):
-            n.moves_on(rank).did(rank, 7, 9 if look % 2 else 8)
+            n.moves_on(rank).did(rank, 7, 9 if snapshot % 2 else 8)
         said += watch(a, n, first_s=at_s, last_s=at_s)
     assert len(said) <= 2
 
@@ -92,9 +92,9 @@ def test_a_rank_that_leaves_slowly_after_a_death_is_no_death_of_its_own() -> Non
     n.waits(0, 7, 9, since_s=4.0).did(1, 7, 8)
     a.feed(n.batch(1.4, records(0, 7, 1, 1, t_issue_ns=n.ns(1.0), t_end_ns=n.ns(1.1))), NOW_S + 1.4)
     said = watch(a, n, first_s=1.5, last_s=4.5)
-    told = {"failure": b"Connection closed by peer", "exception": b"DistBackendError: Connection closed by peer"}
+    reported = {"failure": b"Connection closed by peer", "exception": b"DistBackendError: Connection closed by peer"}
     n.is_(1, ProcessState.GONE, ended_ns=n.ns(5.0)).moves_on(0).did(0, 7, 9, 8)
-    n.is_(0, ProcessState.SLEEPING, first_failure_ns=n.ns(5.1), exception_ns=n.ns(5.2), **told)
+    n.is_(0, ProcessState.SLEEPING, first_failure_ns=n.ns(5.1), exception_ns=n.ns(5.2), **reported)
     failed = records(0, 7, 9, 1, status=Status.FAILED, t_issue_ns=n.ns(4.0), t_end_ns=n.ns(5.1))
     a.feed(n.batch(5.3, failed, events=[Event("exit", 1, 101, n.ns(5.0), status=9)]), NOW_S + 5.3)
     for step in range(100):
@@ -119,7 +119,7 @@ def test_ranks_that_the_launcher_ended_after_they_had_raised_were_not_ended_by_t
         n.did(r, 7, 9, 8).is_(r, ProcessState.GONE, first_failure_ns=n.ns(5.0), failure=b"reset", **raised, **ended)
     exits = [Event("exit", r, 100 + r, n.ns(5.6), status=15 if r else 1 << 8) for r in range(4)]
     a.feed(n.batch(5.7, np.concatenate(rows), events=exits), NOW_S + 5.7)
-    # THEN it is told that the job failed
+    # THEN it is reported that the job failed
     assert [i.severity for i in watch(a, n, first_s=5.8, last_s=10.0)][:1] == ["alert"]
 
 
@@ -134,7 +134,7 @@ def test_a_victim_that_gives_up_unseen_is_not_named(late_s: float, named: set[in
         a.feed(n.batch(at_s + 0.1, events=[Event("exit", rank, 100 + rank, n.ns(at_s), status=1 << 8)]), NOW_S + at_s)
         said += watch(a, n, first_s=at_s + 0.2, last_s=at_s + 1.1)
     said += watch(a, n, first_s=6.0 + late_s, last_s=9.0 + late_s) + a.finish(NOW_S + 10.0 + late_s)
-    # THEN rank 2 is, if it was told before, and otherwise nobody
+    # THEN rank 2 is, if it was reported before, and otherwise nobody
     assert said
     assert {c.rank for i in said for c in i.culprits} == named
 
@@ -172,14 +172,14 @@ def test_the_alert_comes_before_the_timeout_though_another_was_waited_for_at_fir
         ({"closed_ns": 2}, None),
     ],
 )
-def test_a_process_that_takes_long_to_end_is_told_before_it_has(
+def test_a_process_that_takes_long_to_end_is_reported_before_it_has(
     way_out: dict[str, int | bytes], reason: Reason | None
 ) -> None:
     # GIVEN ranks wait for rank 2, whose interpreter is on its way out and takes its time
     a, n = analyzer(), hung(2)
     n.is_(2, ProcessState.RUNNING, **{k: n.ns(1.2) if k.endswith("_ns") else v for k, v in way_out.items()})
     said = watch(a, n, first_s=1.5, last_s=3.5)
-    # THEN that is told as a death, and its end adds nothing
+    # THEN that is reported as a death, and its end adds nothing
     assert [(i.severity, i.cause, [c.rank for c in i.culprits], i.reason) for i in said] == [
         ("alert", Cause.PROCESS_EXIT, [2], reason)
     ]
@@ -201,20 +201,20 @@ def test_an_exception_that_a_rank_has_survived_is_over() -> None:
             n.did(rank, 8, step + 1)
         a.feed(n.batch(at_s, np.concatenate(went)), NOW_S + at_s)
         said += a.tick(NOW_S + at_s + 0.1)
-    # THEN its death is told, and is no news any more
+    # THEN its death is reported, and is no news any more
     assert [(i.severity, i.status) for i in said] == [("alert", "open"), ("alert", "recovered")]
 
 
-def test_a_rank_that_has_left_is_told_soon_after_its_peers_have_failed_over_it() -> None:
+def test_a_rank_that_has_left_is_reported_soon_after_its_peers_have_failed_over_it() -> None:
     # GIVEN ranks wait for rank 2, whose interpreter has finished, and fail when its process closes its connections
     a, n = analyzer(), hung(2)
     n.is_(2, ProcessState.RUNNING, closed_ns=n.ns(1.1))
     assert watch(a, n, first_s=1.75, last_s=1.75) == []
-    told = {"first_failure_ns": n.ns(2.2), "failure": b"Connection closed by peer", "exception_ns": n.ns(2.21)}
-    told["exception"] = b"RuntimeError: Connection closed by peer"
+    reported = {"first_failure_ns": n.ns(2.2), "failure": b"Connection closed by peer", "exception_ns": n.ns(2.21)}
+    reported["exception"] = b"RuntimeError: Connection closed by peer"
     rows = [records(r, 7, 9, 1, status=Status.FAILED, t_issue_ns=n.ns(1.0), t_end_ns=n.ns(2.2)) for r in (0, 1, 3)]
     for rank in (0, 1, 3):
-        n.moves_on(rank).did(rank, 7, 9, 8).is_(rank, ProcessState.SLEEPING, **told)
+        n.moves_on(rank).did(rank, 7, 9, 8).is_(rank, ProcessState.SLEEPING, **reported)
     a.feed(n.batch(2.25, np.concatenate(rows)), NOW_S + 2.25)
     # THEN it is named half a second later
     said = watch(a, n, first_s=2.35, last_s=2.6, every_s=0.25)

@@ -11,7 +11,7 @@ import pytest
 from whichrank.analyzer import Analyzer
 from whichrank.hang.order import what_hangs
 from whichrank.testbed.bench import overhead_locate
-from whichrank.testbed.bench.overhead_locate import culprit_of, hung, ingest, location, main, slow_look
+from whichrank.testbed.bench.overhead_locate import culprit_of, hung, ingest, location, main, slow_poll
 
 
 def test_ingest_is_measured_per_record_and_per_batch_and_without_slowness_apart() -> None:
@@ -41,7 +41,7 @@ def test_ingest_is_measured_with_slowness_on(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("where", ["tp", "world"])
 def test_a_location_is_measured_only_if_it_is_right(where: str) -> None:
-    figures = location(128, where, looks=2)
+    figures = location(128, where, polls=2)
     assert [f.unit for f in figures] == ["ms"] * 3
     analyzer, now_s = hung(128, where)
     found = what_hangs(analyzer.case, analyzer.state.picture(now_s), 0.6)
@@ -52,13 +52,13 @@ def test_a_location_is_measured_only_if_it_is_right(where: str) -> None:
 def test_figures_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN taking in is measured on a job that is small too, and each look for slowness twice
     monkeypatch.setattr(overhead_locate, "ingest", partial(ingest, ranks=16, samples=2))
-    monkeypatch.setattr(overhead_locate, "slow_look", partial(slow_look, looks=2))
+    monkeypatch.setattr(overhead_locate, "slow_look", partial(slow_poll, polls=2))
     assert main(["--ranks", "64", "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert {f["ranks"] for f in figures} == {16, 64}
     assert all(f["n"] > 1 and f["median"] > 0 for f in figures)
 
 
-def test_a_look_for_slowness_is_measured_only_if_it_names_the_slow_rank() -> None:
-    (figure,) = slow_look(64, looks=2)
+def test_a_snapshot_for_slowness_is_measured_only_if_it_names_the_slow_rank() -> None:
+    (figure,) = slow_poll(64, polls=2)
     assert (figure.n, figure.unit) == (2, "ms")

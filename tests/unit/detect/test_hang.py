@@ -32,10 +32,10 @@ def facts(*, busy: bool = False, busy_s: float = 0.0, phase: bool = False, op_ti
 
 
 def urgency(
-    found: Finding, told: Thresholds | None = None, iteration_s: float = 0.1, looks: int = 2, seen_s: float = 5.0
+    found: Finding, reported: Thresholds | None = None, iteration_s: float = 0.1, polls: int = 2, seen_s: float = 5.0
 ) -> Urgency:
-    look = Persistence((), NOW_S - seen_s, looks)
-    return urgency_of(look, found, told or facts(), LIMITS, iteration_s, NOW_S)
+    snapshot = Persistence((), NOW_S - seen_s, polls)
+    return urgency_of(snapshot, found, reported or facts(), LIMITS, iteration_s, NOW_S)
 
 
 @pytest.mark.parametrize(
@@ -61,22 +61,22 @@ def test_a_notice_names_somebody() -> None:
 @pytest.mark.parametrize(
     ("looks", "seen_s", "expected"), [(1, 5.0, Urgency.NONE), (2, 0.5, Urgency.NONE), (2, 0.6, Urgency.ALERT)]
 )
-def test_hard_evidence_needs_two_looks_and_a_moment(looks: int, seen_s: float, expected: Urgency) -> None:
-    assert urgency(finding(1.0, hard=True), looks=looks, seen_s=seen_s) is expected
+def test_hard_evidence_needs_two_snapshots_and_a_moment(polls: int, seen_s: float, expected: Urgency) -> None:
+    assert urgency(finding(1.0, hard=True), polls=polls, seen_s=seen_s) is expected
 
 
 @pytest.mark.parametrize("waited_s", [10.0, 300.0])
-def test_one_look_is_no_word(waited_s: float) -> None:
-    assert urgency(finding(waited_s), looks=1) is Urgency.NONE
+def test_one_snapshot_is_no_word(waited_s: float) -> None:
+    assert urgency(finding(waited_s), polls=1) is Urgency.NONE
 
 
 @pytest.mark.parametrize("told", [facts(busy=True), facts()])
 @pytest.mark.parametrize(("waited_s", "expected"), [(899.0, Urgency.NOTICE), (900.0, Urgency.ALERT)])
 def test_a_busy_culprit_or_a_barrier_has_three_times_the_time(
-    told: Thresholds, waited_s: float, expected: Urgency
+    reported: Thresholds, waited_s: float, expected: Urgency
 ) -> None:
-    op = OP if told["busy"] else BARRIER
-    assert urgency(finding(waited_s, op=op), told) is expected
+    op = OP if reported["busy"] else BARRIER
+    assert urgency(finding(waited_s, op=op), reported) is expected
 
 
 @pytest.mark.parametrize(("waited_s", "expected"), [(499.0, Urgency.NOTICE), (500.0, Urgency.ALERT)])
@@ -106,9 +106,9 @@ def test_a_marked_phase_never_alarms_by_time() -> None:
     ],
 )
 def test_the_verdict_comes_before_the_operation_times_out(
-    waited_s: float, timeout_s: float, told: dict[str, bool], expected: Urgency
+    waited_s: float, timeout_s: float, reported: dict[str, bool], expected: Urgency
 ) -> None:
-    assert urgency(finding(waited_s), facts(op_timeout_s=timeout_s, **told)) is expected
+    assert urgency(finding(waited_s), facts(op_timeout_s=timeout_s, **reported)) is expected
 
 
 @pytest.mark.parametrize(
@@ -127,20 +127,20 @@ def test_what_serves_as_a_barrier(op: dict[str, int] | None, expected: bool) -> 
     assert is_barrier(op) is expected
 
 
-def test_a_look_counts_as_long_as_the_same_is_seen() -> None:
+def test_a_snapshot_counts_as_long_as_the_same_is_seen() -> None:
     first = Persistence.after(None, finding(1), 10.0)
     second = Persistence.after(first, finding(2), 11.0)
-    assert (second.looks, second.since_s) == (2, 10.0)
+    assert (second.polls, second.since_s) == (2, 10.0)
     # Many operations may wait for one rank, and another be the oldest each time
-    assert Persistence.after(second, finding(2, op=OP | {"counter": 8}), 12.0).looks == 3
+    assert Persistence.after(second, finding(2, op=OP | {"counter": 8}), 12.0).polls == 3
     # BUT another rank, or another operation where nobody is named, is another finding
     for other in (finding(2, names=(4,)), finding(2, names=(3, 4))):
-        assert Persistence.after(second, other, 12.0).looks == 1
-    way = replace(finding(1, names=()), links=(Link(src=2, dst=4),))
-    other_wait = replace(way, comm=1, op=OP | {"counter": 8})
-    assert Persistence.after(Persistence.after(None, way, 10.0), other_wait, 11.0).looks == 2
+        assert Persistence.after(second, other, 12.0).polls == 1
+    path = replace(finding(1, names=()), links=(Link(src=2, dst=4),))
+    other_wait = replace(path, comm=1, op=OP | {"counter": 8})
+    assert Persistence.after(Persistence.after(None, path, 10.0), other_wait, 11.0).polls == 2
     nobody = Persistence.after(None, finding(1, names=()), 10.0)
-    assert Persistence.after(nobody, finding(2, names=(), op=OP | {"counter": 8}), 12.0).looks == 1
+    assert Persistence.after(nobody, finding(2, names=(), op=OP | {"counter": 8}), 12.0).polls == 1
 
 
 @pytest.mark.parametrize(

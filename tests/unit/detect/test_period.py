@@ -46,7 +46,7 @@ def test_the_iteration_is_found_whatever_batches_end_in(batch: int) -> None:
     assert edits(s) == [(181, "", "cd"), (198, "e", "")]
 
 
-def test_where_one_too_many_of_this_may_be_one_too_few_of_that_both_are_told() -> None:
+def test_where_one_too_many_of_this_may_be_one_too_few_of_that_both_are_reported() -> None:
     assert edits(fed("ab" * 9 + "a" + "ab" * 9)) == [(20, "b", "a")]
     assert edits(fed("abc" * 9 + "a" + "abc" * 9)) == [(29, "", "a")]
 
@@ -77,7 +77,7 @@ def test_the_period_of_nested_loops_is_the_iteration(batch: int) -> None:
     # GIVEN an iteration of four equal microbatches and a tail that is no departure
     iteration = "mmmn" * 4 + "gg" + "o"
     s = fed(iteration * 40, batch=batch)
-    # THEN whatever the looks caught first, the iteration is found and no edit is left
+    # THEN whatever the snapshots caught first, the iteration is found and no edit is left
     assert s.period == len(iteration)
     assert not s.edits
 
@@ -130,12 +130,12 @@ def test_a_new_phase_claims_nothing() -> None:
     # THEN the iteration is known again, without an edit
     assert not s.edits
     assert s.period == 12
-    # AND without a closing operation that would tell an iteration from a loop, it is one or several of them
+    # AND without a closing operation that would say an iteration from a loop, it is one or several of them
     assert fed(ITERATION * 20 + "eeev" * 30 + ITERATION * 200).period % 12 == 0
 
 
 def test_feeding_out_of_order_and_twice_makes_no_difference() -> None:
-    # GIVEN operations that complete in any order, each told twice
+    # GIVEN operations that complete in any order, each reported twice
     x = tokens(ITERATION * 30)
     ordinals = np.arange(1, len(x) + 1)
     rng = np.random.default_rng(3)
@@ -158,7 +158,7 @@ def test_a_gap_is_waited_for() -> None:
 
 
 def test_what_was_lost_is_not_waited_for() -> None:
-    # GIVEN operations 37 to 40 were overwritten before anybody read them, and that was told
+    # GIVEN operations 37 to 40 were overwritten before anybody read them, and that was reported
     s = fed(ITERATION * 3)
     s.expect_loss()
     # WHEN the next ones come THEN learning starts behind the gap
@@ -169,8 +169,8 @@ def test_what_was_lost_is_not_waited_for() -> None:
     assert s.period == 12
 
 
-def test_a_loss_that_nobody_tells_is_noticed_and_holds_no_memory() -> None:
-    # GIVEN one operation of a communicator that came and went between two looks
+def test_a_loss_that_nobody_says_is_noticed_and_holds_no_memory() -> None:
+    # GIVEN one operation of a communicator that came and went between two snapshots
     s = fed(ITERATION * 3)
     for first in range(38, 38 + 12 * 400, 12):
         s.feed(np.arange(first, first + 12), tokens(ITERATION))

@@ -18,13 +18,13 @@ def job_that_begins(says: bytes, in_order: tuple[int, ...] = (), events_first: b
     """Rank 1 raises this before any operation; its launcher ends those who have not ended in order."""
     a, n = analyzer(), Node("a:1", [0, 1, 2], 3)
     a.feed(n.batch(0.5), NOW_S + 0.5)
-    told = [signalled(n, 0.8, "SIGTERM")] if events_first else []
-    told += [ends(n, rank, 0.9, 0) for rank in in_order]
+    reported = [signalled(n, 0.8, "SIGTERM")] if events_first else []
+    reported += [ends(n, rank, 0.9, 0) for rank in in_order]
     n.is_(1, ProcessState.SLEEPING, exception_ns=n.ns(1.0), exception=says)
-    a.feed(n.batch(1.0, events=told), NOW_S + 1.0)
-    told = [ends(n, 1, 1.5, 1 << 8, exception_ns=n.ns(1.0), exception=says)]
-    told += [ends(n, rank, 1.6, 15) for rank in {0, 2} - set(in_order)]
-    a.feed(n.batch(1.7, events=told), NOW_S + 1.7)
+    a.feed(n.batch(1.0, events=reported), NOW_S + 1.0)
+    reported = [ends(n, 1, 1.5, 1 << 8, exception_ns=n.ns(1.0), exception=says)]
+    reported += [ends(n, rank, 1.6, 15) for rank in {0, 2} - set(in_order)]
+    a.feed(n.batch(1.7, events=reported), NOW_S + 1.7)
     said = [incident for at_s in np.arange(1.8, 5.0, 0.2) for incident in a.tick(NOW_S + at_s)]
     return said + finished(a, n, 5.0)
 
@@ -54,8 +54,8 @@ def test_who_never_came_is_a_candidate_before_those_who_gave_up() -> None:
         n.row[rank]["init_ns"] = 0
     a.feed(n.batch(0.5), NOW_S + 0.5)
     raised = {"exception_ns": n.ns(1.0), "exception": LOST}
-    told = [ends(n, rank, 1.5, 1 << 8, **raised) for rank in (0, 1)] + [ends(n, 2, 1.6, 15)]
-    a.feed(n.batch(1.7, events=told), NOW_S + 1.7)
+    reported = [ends(n, rank, 1.5, 1 << 8, **raised) for rank in (0, 1)] + [ends(n, 2, 1.6, 15)]
+    a.feed(n.batch(1.7, events=reported), NOW_S + 1.7)
     said = finished(a, n, 3.0)[-1]
     assert (said.cause, said.culprits) == (Cause.UNKNOWN, ())
     assert [candidate.rank for candidate in said.candidates] == [2, 0, 1]

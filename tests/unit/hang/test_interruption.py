@@ -102,7 +102,7 @@ def test_a_job_that_trains_on_is_judged_again() -> None:
     a.feed(n.batch(1.2, events=[signalled(n, 1.2)]), NOW_S + 1.2)
     a.feed(n.batch(7.0, went_on(n, (0, 1, 2, 3), 6.8)), NOW_S + 7.0)
     said = watch(a, n, first_s=7.2, last_s=8.0)
-    # WHEN a rank is killed THEN it is named, although an agent that was started again tells the old signal once more
+    # WHEN a rank is killed THEN it is named, although an agent that was started again says the old signal once more
     a.feed(n.batch(9.0, events=[ends(n, 1, 8.9, 9), signalled(n, 1.2)]), NOW_S + 9.0)
     said += watch(a, n, first_s=9.2, last_s=12.0)
     assert last_of(said) == {"job-1": ("alert", "open", (1,))}
@@ -157,7 +157,7 @@ def asked(n: Node, rank: int, at_s: float) -> Event:
 
 
 def test_a_launcher_that_passes_the_signal_on_explains_the_waits_that_follow() -> None:
-    # GIVEN a trainer that got SIGTERM itself, and tells the ranks that it started WHEN its handler holds up the others
+    # GIVEN a trainer that got SIGTERM itself, and says the ranks that it started WHEN its handler holds up the others
     a, n = analyzer(), hung(0, since_s=1.5)
     a.feed(n.batch(1.4, events=[asked(n, 1, 1.2), asked(n, 2, 1.2)]), NOW_S + 1.4)
     assert watch(a, n, first_s=1.6, last_s=60.0) == []
@@ -175,7 +175,7 @@ def test_a_rank_that_exits_because_it_was_asked_to_has_not_died_of_itself() -> N
 
 
 def test_a_launcher_that_ends_the_others_after_a_death_hides_no_death() -> None:
-    # GIVEN rank 1 exits of itself, which is seen after the launcher has told the others to end
+    # GIVEN rank 1 exits of itself, which is seen after the launcher has reported the others to end
     a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
     said = watch(a, n, first_s=0.5, last_s=1.0)
     events = [*(asked(n, rank, 1.25) for rank in (0, 2, 3)), ends(n, 1, 1.3, 7 << 8)]
@@ -224,8 +224,8 @@ def test_a_process_that_ends_one_rank_does_not_hide_that_the_others_hang() -> No
     n.did(1, 7, 8)
     for rank in (0, 2, 3):
         n.waits(rank, 7, 9, since_s=1.2)
-    told = [Event("asked", 1, 101, n.ns(1.1), "SIGTERM"), ends(n, 1, 1.3, 15)]
-    a.feed(n.batch(1.5, events=told), NOW_S + 1.5)
+    reported = [Event("asked", 1, 101, n.ns(1.1), "SIGTERM"), ends(n, 1, 1.3, 15)]
+    a.feed(n.batch(1.5, events=reported), NOW_S + 1.5)
     # THEN nothing is said while the launcher may end the rest, and it is reported after that
     assert not watch(a, n, first_s=2.0, last_s=40.0)
     said = watch(a, n, first_s=40.5, last_s=140.0)

@@ -28,7 +28,7 @@ def said(state: JobState, ranks: list[int]) -> list[tuple[str, object, str | Non
     return [(fact.what, fact.value, fact.where) for fact in facts]
 
 
-def test_fewest_messages_are_told_with_the_rank() -> None:
+def test_fewest_messages_are_reported_with_the_rank() -> None:
     assert said(fed([9, 9, 4, 9]), [0, 1, 2, 3]) == [
         ("messages in the last 100 ms", 0, "4 ranks"),
         ("fewest messages sent in the operation", 4, "rank 2; the others 9 in the median"),

@@ -1,4 +1,4 @@
-"""All-to-alls of sizes that differ each time: who left one out is told by the sizes, never by who aborts over it."""
+"""All-to-alls of sizes that differ each time: who left one out is known by the sizes, never by who aborts over it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from batches import T0, Node, S, analyzer, comm_info, records, watch
 from whichrank.model.codes import Flag
 from whichrank.model.incident import Cause, Incident
 from whichrank.model.kinds import Kind
-from whichrank.model.telemetry import SPLITS_TOLD, Event, ProcessState
+from whichrank.model.telemetry import SPLITS_REPORTED, Event, ProcessState
 
 SENDS = {9: [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16]], 10: [[20 + r] * 4 for r in range(4)]}
 """By round of the program, what each rank sends to each."""
@@ -16,11 +16,16 @@ SENDS = {9: [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16]], 10:
 
 def splits_of(meant: dict[int, int]) -> bytes:
     """What each rank sends and expects in round 9 of the communicator: that of the program's round given for it."""
-    rows = np.zeros(len(meant), SPLITS_TOLD)
-    for told, (rank, number) in zip(rows, meant.items(), strict=True):
-        told["rank"], told["row"]["comm_id"], told["row"]["counter"], told["row"]["splits"] = rank, 7, 9, 4
-        told["row"]["split_in"][:4] = SENDS[number][rank]
-        told["row"]["split_out"][:4] = [SENDS[number][other][rank] for other in range(4)]
+    rows = np.zeros(len(meant), SPLITS_REPORTED)
+    for reported, (rank, number) in zip(rows, meant.items(), strict=True):
+        reported["rank"], reported["row"]["comm_id"], reported["row"]["counter"], reported["row"]["splits"] = (
+            rank,
+            7,
+            9,
+            4,
+        )
+        reported["row"]["split_in"][:4] = SENDS[number][rank]
+        reported["row"]["split_out"][:4] = [SENDS[number][other][rank] for other in range(4)]
     return rows.tobytes()
 
 
@@ -42,10 +47,10 @@ def aborted(splits: bytes) -> list[Incident]:
     return said + watch(a, n, first_s=1.5, last_s=6.0)
 
 
-def test_who_left_an_uneven_exchange_out_is_told_by_the_sizes() -> None:
+def test_who_left_an_uneven_exchange_out_is_reported_by_the_sizes() -> None:
     # GIVEN rank 2 left round 9 out, and met the others with the sizes of the next WHEN rank 0 aborts over it
     said = aborted(splits_of({0: 9, 1: 9, 2: 10, 3: 9}))
-    # THEN rank 2 is named, and what does not fit is told
+    # THEN rank 2 is named, and what does not fit is reported
     assert {c.rank for i in said for c in i.culprits} == {2}
     last = said[-1]
     assert last.cause is Cause.INCONSISTENT

@@ -20,8 +20,8 @@ HARD = (2015, 2028, 2051, 2494, 2529, 2635)
 """Of 700, where a period that was widened hid what it had not explained."""
 
 
-class Told:
-    """How far each rank is, as told."""
+class Reported:
+    """How far each rank is, as reported."""
 
     def __init__(self) -> None:
         self.done: Counter[tuple[int, int]] = Counter()
@@ -59,21 +59,21 @@ def restless(draw: random.Random, usual: Stream) -> Stream:
 
 
 def claims(draw: random.Random, streams: tuple[Stream, Stream]) -> list[Skew]:
-    """What is claimed while the two ranks are told in batches, one ahead of the other."""
-    history, told, found = History(), Told(), list[Skew]()
+    """What is claimed while the two ranks are reported in batches, one ahead of the other."""
+    history, reported, found = History(), Reported(), list[Skew]()
     history.add_comms(INFO)
-    while any(told.ordinals[r] < len(streams[r]) for r in (0, 1)):
+    while any(reported.ordinals[r] < len(streams[r]) for r in (0, 1)):
         for rank, stream in enumerate(streams):
-            at = told.ordinals[rank]
+            at = reported.ordinals[rank]
             part = stream[at : at + draw.choice([0, 0, 5, 20, 60])]
             if not part:
                 continue
             rows = records(rank, 0, 1, len(part), ordinal=at + 1)["row"].copy()
             rows["count"] = [count for _, count in part]
             history.feed(np.full(len(part), rank), np.array([comm for comm, _ in part]), rows)
-            told.ordinals[rank] += len(part)
-            told.done.update((comm, rank) for comm, _ in part)
-        found += history.skews(told)
+            reported.ordinals[rank] += len(part)
+            reported.done.update((comm, rank) for comm, _ in part)
+        found += history.skews(reported)
     return found
 
 

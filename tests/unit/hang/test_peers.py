@@ -1,4 +1,4 @@
-"""Silent skew, told by ranks in the same position, before any period is known."""
+"""Silent skew, reported by ranks in the same position, before any period is known."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DP = {0: DP02, 1: DP13, 2: DP02, 3: DP13}
 RANKS = range(4)
 
 
-class Told:
+class Reported:
     """Every rank is as far as it is known."""
 
     def __init__(self, job: Job) -> None:
@@ -71,7 +71,7 @@ class Job:
     def skews(self) -> list[Skew]:
         self.now_s += 100.0
         self.peers.watch([TP01, TP23], self.now_s)
-        return self.peers.skews(Told(self), self.now_s)
+        return self.peers.skews(Reported(self), self.now_s)
 
 
 @pytest.mark.parametrize("shift", [-1, 1, -2])
@@ -85,7 +85,7 @@ def test_the_odd_one_is_named_once_it_has_lasted(odd: int, shift: int) -> None:
     # WHEN it goes on
     job.iterate(8)
     (skew,) = job.skews()
-    # THEN the rank and the communicator are told, with the witness, and only once
+    # THEN the rank and the communicator are reported, with the witness, and only once
     assert (skew.rank, skew.witness) == (odd, Witness.SAME_POSITION)
     assert job.history.comm_of_key(skew.comm_key) == TP[odd]
     assert len(skew.edit.missing) - len(skew.edit.extra) == -shift
@@ -110,7 +110,7 @@ def test_the_other_member_may_be_blocked_by_the_skew() -> None:
     assert not late.skews()
 
 
-def test_a_second_skew_of_the_same_rank_is_told_too() -> None:
+def test_a_second_skew_of_the_same_rank_is_reported_too() -> None:
     job = Job()
     job.iterate(4)
     for _ in range(2):
@@ -119,8 +119,8 @@ def test_a_second_skew_of_the_same_rank_is_told_too() -> None:
         assert skew.rank == 3
 
 
-def test_both_witnesses_tell_a_skew_once() -> None:
-    # GIVEN a skew that the peers have told
+def test_both_witnesses_say_a_skew_once() -> None:
+    # GIVEN a skew that the peers have reported
     job = Job()
     job.iterate(8)
     job.leave(2)
@@ -128,8 +128,8 @@ def test_both_witnesses_tell_a_skew_once() -> None:
 
     # THEN the rank's own past has nothing to add
     assert job.history.sequence(2).edits
-    assert not job.history.skews(Told(job))
-    assert not job.history.tell(skew)
+    assert not job.history.skews(Reported(job))
+    assert not job.history.report(skew)
 
 
 def test_what_a_whole_group_does_is_the_program() -> None:

@@ -32,7 +32,7 @@ def places(incident: Incident) -> dict[str | None, object]:
     return {fact.where: fact.value for fact in incident.evidence if fact.what == AT}
 
 
-def test_both_sides_are_asked_for_at_once_and_told_with_the_alert() -> None:
+def test_both_sides_are_asked_for_at_once_and_reported_with_the_alert() -> None:
     # GIVEN a contradiction that has just been seen
     a, n = analyzer(), contradiction()
     assert watch(a, n, first_s=1.8, last_s=1.8) == []
@@ -77,12 +77,12 @@ def test_stack_of_before_is_no_place() -> None:
     assert places(said[-1]) == {}
 
 
-def test_rank_that_raised_over_it_is_told_with_its_line() -> None:
+def test_rank_that_raised_over_it_is_reported_with_its_line() -> None:
     # GIVEN a rank that raises because of the contradiction
     a, n = analyzer(), contradiction()
     a.feed(n.batch(1.2), NOW_S + 1.2)
     text = "RuntimeError: sizes differ at /home/me/train.py:88"
     n.row[3].update(exception_ns=n.ns(1.3), exception=np.bytes_(text.encode()))
     said = watch(a, n, first_s=1.5, last_s=6.0)
-    told = {fact.where: fact.value for i in said for fact in i.evidence if fact.what == RAISED_AT}
-    assert told["rank 3"] == "/home/me/train.py:88"
+    reported = {fact.where: fact.value for i in said for fact in i.evidence if fact.what == RAISED_AT}
+    assert reported["rank 3"] == "/home/me/train.py:88"

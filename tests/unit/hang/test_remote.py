@@ -10,7 +10,7 @@ from batches import WORLD, Node, analyzer, comm_info, watch
 from whichrank.model.codes import WaitHow
 from whichrank.model.incident import Cause, Incident, Reason
 from whichrank.model.kinds import Kind
-from whichrank.model.telemetry import WAIT_TOLD, Batch, Event, ProcessState, Source, SourceKind, Stack, WaitChannel
+from whichrank.model.telemetry import WAIT_REPORTED, Batch, Event, ProcessState, Source, SourceKind, Stack, WaitChannel
 
 LIBRARY = "/opt/venv/lib/python3.11/site-packages"
 SERVES = f"_run_function ({LIBRARY}/torch/distributed/rpc/internal.py:214)"
@@ -41,9 +41,9 @@ class Remote(Node):
         return self
 
     def _wait_rows(self) -> np.ndarray[Any, Any]:
-        rows = np.zeros(len(self.calls), WAIT_TOLD)
-        for told, (rank, peer, since_s) in zip(rows, self.calls, strict=True):
-            told["rank"], row = rank, told["row"]
+        rows = np.zeros(len(self.calls), WAIT_REPORTED)
+        for reported, (rank, peer, since_s) in zip(rows, self.calls, strict=True):
+            reported["rank"], row = rank, reported["row"]
             row["tid"], row["how"], row["peer"], row["kind"] = 100 + rank, WaitHow.CALL, peer, Kind.REMOTE_CALL
             row["comm_slot"], row["since_ns"] = 0xFFFF, self.ns(since_s)
         return np.concatenate((super()._wait_rows(), rows))
@@ -51,8 +51,8 @@ class Remote(Node):
     def batch(
         self, at_s: float, records: np.ndarray[Any, Any] | None = None, events: list[Event] | None = None, **more: Any
     ) -> Batch:
-        looked = [Event("stacks", r, 100 + r, self.ns(at_s), stacks=stacks) for r, stacks in self.threads.items()]
-        return super().batch(at_s, records, (events or []) + looked, **more)
+        polled = [Event("stacks", r, 100 + r, self.ns(at_s), stacks=stacks) for r, stacks in self.threads.items()]
+        return super().batch(at_s, records, (events or []) + polled, **more)
 
 
 def main(*frames: str, source: Source | None = None, **more: Any) -> Stack:
@@ -119,7 +119,7 @@ def test_a_server_whose_main_thread_holds_the_gil_is_a_candidate() -> None:
     node.threads_of(2, Stack("MainThread", True, True, [MINE], channel=WaitChannel.NONE))
     node.computing = {0, 1, 2}  # RPC polls in threads of its own
     said = watch(analyzer(), node, first_s=1.0, last_s=40.0)
-    # THEN it is told with the usual patience what it does, but nobody is named
+    # THEN it is reported with the usual patience what it does, but nobody is named
     assert said
     assert names(said) == set()
     assert [c.rank for c in said[-1].candidates] == [2]

@@ -12,7 +12,7 @@ from test_silence import IMPORT, INIT, LONG_S, OWN, RENDEZVOUS, Silent, named
 from whichrank.model.codes import WaitHow
 from whichrank.model.incident import Cause, Incident, Reason
 from whichrank.model.kinds import Kind
-from whichrank.model.telemetry import WAIT_TOLD, ProcessState
+from whichrank.model.telemetry import WAIT_REPORTED, ProcessState
 
 
 def stopped_at(node: Silent, *ranks: int, until_s: float = 6.0) -> list[Incident]:
@@ -69,9 +69,9 @@ class Meeting(Silent):
         self.marks, self.marked_s = marks, since_s
 
     def _wait_rows(self) -> np.ndarray[Any, Any]:
-        rows = np.zeros(len(self.marks), WAIT_TOLD)
-        for told, (rank, members) in zip(rows, self.marks.items(), strict=True):
-            told["rank"], row = rank, told["row"]
+        rows = np.zeros(len(self.marks), WAIT_REPORTED)
+        for reported, (rank, members) in zip(rows, self.marks.items(), strict=True):
+            reported["rank"], row = rank, reported["row"]
             row["tid"], row["how"], row["kind"] = 100 + rank, WaitHow.CALL, Kind.MEETING
             row["peer"], row["tag"], row["count"] = members.start, members.step, len(members)
             row["comm_slot"], row["since_ns"] = 0xFFFF, self.ns(self.marked_s)
@@ -130,7 +130,7 @@ def test_each_communicator_is_judged_by_itself() -> None:
     # GIVEN rank 5 that is stopped, and two communicators that need it: for one of them rank 2 is late as well
     node = Meeting([RENDEZVOUS, RENDEZVOUS, OWN, RENDEZVOUS, OWN, OWN],
                    {0: range(6), 1: range(1, 7, 2), 3: range(1, 7, 2)})  # fmt: skip
-    # THEN the other one tells
+    # THEN the other one says
     assert named(stopped_at(node, 5)) == {5}
 
 

@@ -35,22 +35,22 @@ class Job:
             for rank in node.ranks:
                 node.row[rank] = {"pid": pid + rank, "restart_count": 1, "created_ns": T0 + 10 * S}
 
-    def tells(
+    def reports(
         self, first: int, count: int, odd: dict[int, dict[str, Any]] | None = None, node: int | None = None, **row: int
     ) -> None:
         """All ranks (or those of one node) complete rounds; `odd` says what some issued instead in the last of them."""
         self.now_s += 0.5
-        for number, told in enumerate(self.nodes):
+        for number, reported in enumerate(self.nodes):
             if node is not None and number != node:
                 continue
             parts = []
-            for rank in told.ranks:
+            for rank in reported.ranks:
                 rows = records(rank, 7, first, count, **row)
                 for name, value in (odd or {}).get(rank, {}).items():
                     rows["row"][name][-1] = value
                 parts.append(rows)
-                told.did(rank, 7, first + count - 1)
-            self.analyzer.feed(told.batch(self.now_s - NOW_S, np.concatenate(parts)), self.now_s)
+                reported.did(rank, 7, first + count - 1)
+            self.analyzer.feed(reported.batch(self.now_s - NOW_S, np.concatenate(parts)), self.now_s)
 
     def said(self, after_s: float = 1.0) -> list[Incident]:
         return [i for n in range(3) for i in self.analyzer.tick(self.now_s + after_s + n / 10) if i.kind == "failed"]
@@ -59,7 +59,7 @@ class Job:
 def test_equal_rounds_say_nothing() -> None:
     job = Job()
     for first in range(1, 2000, 100):
-        job.tells(first, 100)
+        job.reports(first, 100)
     assert not job.said()
 
 
@@ -67,8 +67,8 @@ def test_equal_rounds_say_nothing() -> None:
 def test_the_odd_one_of_four_is_named_though_the_round_completed(odd: dict[str, int]) -> None:
     # GIVEN rank 2 took the maximum where the others summed (or the like)
     job = Job()
-    job.tells(1, 50)
-    job.tells(51, 10, {2: odd})
+    job.reports(1, 50)
+    job.reports(51, 10, {2: odd})
     # THEN it is named after a moment, with what was issued
     assert not job.said(after_s=0.3)
     (incident,) = job.said()
@@ -82,13 +82,13 @@ def test_the_odd_one_of_four_is_named_though_the_round_completed(odd: dict[str, 
 def test_what_earlier_processes_did_is_not_compared() -> None:
     # GIVEN a job that was started again, and whose last round is another operation than that round was before
     job = Job()
-    job.tells(1, 60)
+    job.reports(1, 60)
     job.restarts(pid=500)
     again = {"t_issue_ns": T0 + 20 * S}
-    job.tells(1, 39, **again)
-    job.tells(1, 60)  # what came late
-    job.tells(40, 1, **again, kind=int(Kind.BARRIER), node=0)
-    # THEN nothing is said while the other node has not told it
+    job.reports(1, 39, **again)
+    job.reports(1, 60)  # what came late
+    job.reports(40, 1, **again, kind=int(Kind.BARRIER), node=0)
+    # THEN nothing is said while the other node has not reported it
     assert not job.said()
     assert not job.analyzer.finish(job.now_s + 5.0)
 
@@ -96,9 +96,9 @@ def test_what_earlier_processes_did_is_not_compared() -> None:
 def test_agents_that_are_far_apart_are_compared_as_far_as_they_overlap() -> None:
     # GIVEN the second node's records come a hundred rounds later
     job = Job()
-    job.tells(1, 100, node=0)
-    job.tells(1, 50, node=1)
-    job.tells(51, 20, {3: {"reduce_op": 4}}, node=1)
+    job.reports(1, 100, node=0)
+    job.reports(1, 50, node=1)
+    job.reports(51, 20, {3: {"reduce_op": 4}}, node=1)
     (incident,) = job.said()
     assert [c.rank for c in incident.culprits] == [3]
 
@@ -106,8 +106,8 @@ def test_agents_that_are_far_apart_are_compared_as_far_as_they_overlap() -> None
 def test_rounds_that_newer_ones_have_replaced_are_not_compared() -> None:
     # GIVEN the first node is ten thousand rounds ahead
     job = Job()
-    job.tells(1, 10_000, node=0)
-    job.tells(1, 50, {3: {"reduce_op": 4}}, node=1)
+    job.reports(1, 10_000, node=0)
+    job.reports(1, 50, {3: {"reduce_op": 4}}, node=1)
     assert not job.said()
 
 
@@ -116,27 +116,27 @@ def test_two_without_a_past_are_candidates() -> None:
     for node in job.nodes:
         node.issued = {(r, c): n for (r, c), n in node.issued.items() if r in (0, 2)}
         node.ranks = [r for r in node.ranks if r in (0, 2)]
-    job.tells(1, 1, {2: {"reduce_op": 4}})
+    job.reports(1, 1, {2: {"reduce_op": 4}})
     (incident,) = job.said()
     assert incident.cause == Cause.UNKNOWN
     assert not incident.culprits
     assert {c.rank for c in incident.candidates} == {0, 2}
 
 
-def test_a_communicator_is_told_of_once() -> None:
+def test_a_communicator_is_reported_once() -> None:
     job = Job()
-    job.tells(1, 50)
-    job.tells(51, 10, {2: {"reduce_op": 4}})
+    job.reports(1, 50)
+    job.reports(51, 10, {2: {"reduce_op": 4}})
     assert len(job.said()) == 1
-    job.tells(61, 10, {2: {"reduce_op": 4}})
+    job.reports(61, 10, {2: {"reduce_op": 4}})
     assert not job.said()
 
 
 def test_records_that_come_twice_or_late_do_no_harm() -> None:
     job = Job()
-    job.tells(1, 100)
-    job.tells(41, 60)
-    job.tells(90, 20)
+    job.reports(1, 100)
+    job.reports(41, 60)
+    job.reports(90, 20)
     assert not job.said()
 
 
@@ -146,32 +146,32 @@ def test_shapes_that_never_end_hold_no_memory(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(rounds, "MOST_SIGNATURES", 100)
     job = Job()
     for first in range(1, 400):
-        job.tells(first, 1, {r: {"count": 1000 + first} for r in MEMBERS})
+        job.reports(first, 1, {r: {"count": 1000 + first} for r in MEMBERS})
     assert len(job.analyzer.rounds._said) <= 101
     assert not job.said()
 
 
-def test_members_that_are_no_longer_at_the_same_operation_are_worth_a_look() -> None:
+def test_members_that_are_no_longer_at_the_same_operation_are_worth_a_snapshot() -> None:
     # GIVEN members that have been at the same operation in each round
     job = Job()
-    job.tells(1, 50)
+    job.reports(1, 50)
     assert not job.analyzer.rounds.take_apart()
     watched: list[int] = []
     job.analyzer.case.peers.watch = lambda comms, now_s: watched.extend(comms)  # type: ignore[method-assign]
-    job.tells(51, 50)
+    job.reports(51, 50)
     assert not watched
     # WHEN one of them has issued an operation fewer elsewhere
     for first in (101, 151):
-        job.tells(first, 50, odd={2: {"ordinal": first + 48}})
+        job.reports(first, 50, odd={2: {"ordinal": first + 48}})
     # THEN its communicator is watched
     assert set(watched) == {0}
 
 
-def test_what_was_told_of_data_is_over_when_the_job_is() -> None:
+def test_what_was_reported_of_data_is_over_when_the_job_is() -> None:
     # GIVEN a contradiction among completed rounds
     job = Job()
-    job.tells(1, 50)
-    job.tells(51, 50, odd={2: {"reduce_op": 4}})
+    job.reports(1, 50)
+    job.reports(51, 50, odd={2: {"reduce_op": 4}})
     (incident,) = job.said()
     assert incident.status == "open"
     # WHEN the job ends THEN so does the incident
@@ -184,11 +184,11 @@ def test_what_was_told_of_data_is_over_when_the_job_is() -> None:
 def test_what_was_never_usual_is_no_repetition(missing: int, extra: int, did: str) -> None:
     # GIVEN a rank whose operations are alike, but for a last one
     job = Job()
-    job.tells(1, 50, odd={2: {"kind": 4}})
+    job.reports(1, 50, odd={2: {"kind": 4}})
     a = job.analyzer
     usual, strange = a.history.sequence(2).tokens[-2:].tolist()
     edit = Edit(50, (usual,) * missing, ((), (usual,), (strange,))[extra], 1)
-    # WHEN it is told that there was one too few or too many of either
+    # WHEN it is reported that there was one too few or too many of either
     picture = a.state.picture(job.now_s)
     found = a.rounds.skew_finding(a.case, picture, Skew(2, a.history.key_of(0), edit, 3))
     (why,) = found.culprits[0].why
@@ -198,17 +198,17 @@ def test_what_was_never_usual_is_no_repetition(missing: int, extra: int, did: st
 def test_the_iteration_is_that_in_which_it_happened_not_that_in_which_it_was_seen() -> None:
     # GIVEN iterations of ten operations, each closed by an optimizer step, and an odd operation in the fourth
     job = Job()
-    job.tells(1, 35, odd={2: {"reduce_op": 4}})
-    for told in job.nodes:
+    job.reports(1, 35, odd={2: {"reduce_op": 4}})
+    for reported in job.nodes:
         parts = []
-        for rank in told.ranks:
+        for rank in reported.ranks:
             steps = records(rank, 0, 1, 6, kind=Kind.STEP)
             steps["row"]["ordinal"] = 10 * steps["row"]["counter"]
             parts += [records(rank, 7, 36, 30), steps]
-            told.did(rank, 7, 65)
-        job.analyzer.feed(told.batch(1.0, np.concatenate(parts)), job.now_s + 0.5)
+            reported.did(rank, 7, 65)
+        job.analyzer.feed(reported.batch(1.0, np.concatenate(parts)), job.now_s + 0.5)
 
-    # THEN the fourth is told, though the ranks are in the seventh by now
+    # THEN the fourth is reported, though the ranks are in the seventh by now
     (word,) = job.said()[:1]
     assert word.stage is not None
     assert word.stage.iteration == 3

@@ -10,7 +10,7 @@ from batches import CONFIG, Node, analyzer, comm_info, watch
 
 from whichrank.model.incident import Cause, Incident
 from whichrank.model.kinds import Kind
-from whichrank.model.telemetry import INFLIGHT_TOLD, ProcessState
+from whichrank.model.telemetry import INFLIGHT_REPORTED, ProcessState
 
 LONG_S = CONFIG.hang_timeout_s + 8
 PYTHON = "/opt/venv/lib/python3.11"
@@ -42,7 +42,7 @@ class Silent(Node):
         self.stacks, self.flying = dict(enumerate(stacks)), flying
 
     def _flights(self) -> np.ndarray[Any, Any]:
-        rows = np.zeros(len(self.flying), INFLIGHT_TOLD)
+        rows = np.zeros(len(self.flying), INFLIGHT_REPORTED)
         rows["rank"], rows["comm"] = self.flying, 7
         rows["row"]["counter"], rows["row"]["kind"], rows["row"]["peer"] = 1, Kind.ALL_REDUCE, -1
         rows["row"]["dtype"], rows["row"]["count"], rows["row"]["t_issue_ns"] = 6, 1024, self.ns(0.0)

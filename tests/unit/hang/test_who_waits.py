@@ -12,7 +12,7 @@ from whichrank.model.telemetry import PAIR_ROW
 
 
 def waits_in(node: Node, *pairs: tuple[int, Kind, int, int]) -> tuple[Waiting, ...]:
-    """Who waits for whom in what this node tells; `pairs` are sends and receives: rank, kind, peer, how many issued."""
+    """Who waits for whom in what this node says; `pairs` are sends and receives: rank, kind, peer, how many issued."""
     one: Analyzer = analyzer()
     rows = np.zeros(len(pairs), PAIR_ROW)
     for row, (rank, kind, peer, issued) in zip(rows, pairs, strict=True):

@@ -68,7 +68,7 @@ WORLD = {"_0": list(range(8))}
 
 
 @pytest.mark.parametrize("known", [[0], [1], [5], list(range(8))])
-def test_that_a_log_tells_the_process_of_a_rank_changes_no_name(known: list[int]) -> None:
+def test_that_a_log_says_the_process_of_a_rank_changes_no_name(known: list[int]) -> None:
     # GIVEN ranks that wait for rank 1, which waits for rank 5
     def entries(rank: int) -> list[Entry]:
         before = [op(n, n + 1, True) for n in range(40, 50)]
@@ -210,8 +210,8 @@ def test_a_part_of_a_batch_may_long_be_answered() -> None:
     def entries(rank: int) -> list[Entry]:
         rows = [op(4000, 1, True)]
         if rank in (0, 1, 3):
-            ways = (f"send {rank}->{(rank + 1) % 4}", f"recv {rank}<-{(rank - 1) % 4}")
-            rows += [op(4001 + at, 7, False, f"nccl:{way}") for at, way in enumerate(ways)]
+            paths = (f"send {rank}->{(rank + 1) % 4}", f"recv {rank}<-{(rank - 1) % 4}")
+            rows += [op(4001 + at, 7, False, f"nccl:{path}") for at, path in enumerate(paths)]
             whole = op(4003, 0, rank == 0, "nccl:coalesced", is_p2p=True)
             rows.append(whole | {"p2p_seq_id": 7})
         return rows if rank in (0, 2) else [*rows, op(4004, 1, False, group="1")]
@@ -229,7 +229,7 @@ def test_a_ring_that_is_full_of_what_is_under_way_does_not_say_what_is_complete(
         return [op(2000 + n, n, False) for n in range(last - 29, last + 1)]
 
     dumps = {rank: dump(rank, entries(rank), {"0": (95 if rank == 5 else 100, 60)}, **WORLD) for rank in range(8)}
-    # THEN what the others hold no more is not complete on them; all that is told is that rank 5 has issued less
+    # THEN what the others hold no more is not complete on them; all that is reported is that rank 5 has issued less
     incidents = found(dumps)
     assert all(i.cause != Cause.DEVICE for i in incidents)
 

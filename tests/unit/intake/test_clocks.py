@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from whichrank.intake.clocks import behind_ns
 from whichrank.model.kinds import Kind
-from whichrank.model.telemetry import RECORD_TOLD
+from whichrank.model.telemetry import RECORD_REPORTED
 
 HOUR_NS = 3600 * 10**9
 
@@ -24,12 +24,12 @@ def records(ends: dict[int, dict[int, int]], clock_ns: int, kind: Kind = Kind.AL
         kind: Of all.
     """
     rows = [(comm, counter, at) for comm, of in ends.items() for counter, at in of.items()]
-    told = np.zeros(len(rows), RECORD_TOLD)
-    told["comm"] = [row[0] for row in rows]
-    told["row"]["counter"] = [row[1] for row in rows]
-    told["row"]["t_end_ns"] = [row[2] + clock_ns for row in rows]
-    told["row"]["kind"] = kind
-    return told
+    reported = np.zeros(len(rows), RECORD_REPORTED)
+    reported["comm"] = [row[0] for row in rows]
+    reported["row"]["counter"] = [row[1] for row in rows]
+    reported["row"]["t_end_ns"] = [row[2] + clock_ns for row in rows]
+    reported["row"]["kind"] = kind
+    return reported
 
 
 def test_clocks_that_are_hours_apart_are_made_one_through_groups_that_share_ranks() -> None:
@@ -37,24 +37,24 @@ def test_clocks_that_are_hours_apart_are_made_one_through_groups_that_share_rank
     rng = np.random.default_rng(1)
     clocks = (rng.uniform(1, 100, 8) * HOUR_NS).astype(np.int64)
     ends = {comm: {n: int(1e9 * n + 1e6 * comm) for n in range(1, 40)} for comm in range(1, 8)}
-    told = {}
+    reported = {}
     for rank in range(8):
         noise = {comm: {n: at + int(rng.normal(0, 2000)) for n, at in of.items()} for comm, of in ends.items()}
         mine = {comm: of for comm, of in noise.items() if comm in (rank, rank + 1)}
         for of in mine.values():
             of[7] += int(3e8)  # an end that was seen late
-        told[rank] = records(mine, int(clocks[rank]))
-    behind = behind_ns(told)
+        reported[rank] = records(mine, int(clocks[rank]))
+    behind = behind_ns(reported)
     assert min(behind.values()) == 0
     assert [behind[rank] for rank in range(8)] == pytest.approx(clocks.max() - clocks, abs=5000)
 
 
 def test_ranks_that_nothing_connects_keep_their_clocks() -> None:
-    told = {rank: records({rank + 1: {1: 10**9}}, rank * HOUR_NS) for rank in range(3)}
-    assert behind_ns(told) == {0: 0, 1: 0, 2: 0}
+    reported = {rank: records({rank + 1: {1: 10**9}}, rank * HOUR_NS) for rank in range(3)}
+    assert behind_ns(reported) == {0: 0, 1: 0, 2: 0}
     assert behind_ns({}) == {}
 
 
 def test_operations_that_a_member_may_leave_early_say_nothing() -> None:
-    told = {rank: records({1: {1: 10**9}}, rank * HOUR_NS, Kind.BROADCAST) for rank in range(2)}
-    assert behind_ns(told) == {0: 0, 1: 0}
+    reported = {rank: records({1: {1: 10**9}}, rank * HOUR_NS, Kind.BROADCAST) for rank in range(2)}
+    assert behind_ns(reported) == {0: 0, 1: 0}

@@ -16,7 +16,7 @@ from whichrank.intake.inspector import is_inspector, read_inspector
 from whichrank.intake.inspector_job import _iterations
 from whichrank.intake.read import read
 from whichrank.model.incident import Cause
-from whichrank.model.telemetry import RECORD_TOLD
+from whichrank.model.telemetry import RECORD_REPORTED
 from whichrank.server.analyze import analyze
 
 RANKS = 8
@@ -140,6 +140,6 @@ def test_what_is_no_file_of_it_is_refused(line: str, why: str) -> None:
 
 def test_where_nothing_recurs_there_are_no_iterations() -> None:
     one = read_inspector(io.BytesIO("".join(json.dumps(line) + "\n" for line in lines(0, None)).encode()))
-    told = np.zeros(len(one.ops), RECORD_TOLD)
-    told["row"]["count"] = np.random.default_rng(1).permutation(len(told))
-    assert len(_iterations(told["row"])) == 0
+    reported = np.zeros(len(one.ops), RECORD_REPORTED)
+    reported["row"]["count"] = np.random.default_rng(1).permutation(len(reported))
+    assert len(_iterations(reported["row"])) == 0

@@ -111,7 +111,7 @@ def test_recorded_traces_are_read() -> None:
         trace = read_trace(stream)  # type: ignore[arg-type]
     assert (trace.rank, trace.world_size, len(trace.start_ns)) == (0, 2, 3774)
     assert [number for number, _ in trace.steps] == [4, 5, 6, 7]
-    # AND two ranks of 128, in two steps, tell nothing: nobody is named
+    # AND two ranks of 128, in two steps, say nothing: nobody is named
     pair = [RECORDED / f"trace_filter__sampled_rank-{rank}.json.gz" for rank in (0, 1)]
     (recording,) = read(pair).recordings
     assert (analyze(recording), len(recording.unread)) == ((), 126)

@@ -168,23 +168,23 @@ def test_ras_with_the_missing_comma() -> None:
     assert (by_rank[9].is_dead, by_rank[11].is_dead, by_rank[3].pid) == (True, False, 703)
 
 
-def test_two_looks_that_find_the_same_name_who_is_behind(tmp_path: Path) -> None:
+def test_two_snapshots_that_find_the_same_name_who_is_behind(tmp_path: Path) -> None:
     # GIVEN looks at a job of 16 ranks in which rank 3 has launched less
     for number in range(2):
         (tmp_path / f"look-{number}").write_bytes(ras_of(16, {}, behind={3: 2}, at=f"10:00:0{number}"))
     (recording,) = read([tmp_path]).recordings
     (incident,) = analyze(recording)
     assert [(c.rank, c.host, c.pid) for c in incident.culprits] == [(3, "10.0.0.0", 703)]
-    # BUT one look, or two between which it went on, say nothing
+    # BUT one snapshot, or two between which it went on, say nothing
     (tmp_path / "look-1").write_bytes(ras_of(16, {}, behind={3: 1}, at="10:00:01"))
-    with pytest.raises(IncompleteDataError, match="two looks some seconds apart"):
+    with pytest.raises(IncompleteDataError, match="two answers some seconds apart"):
         read([tmp_path])
     # NOR does one that is there twice
     (tmp_path / "look-1").write_bytes(ras_of(16, {}, behind={3: 2}, at="10:00:00"))
-    with pytest.raises(IncompleteDataError, match="two looks some seconds apart"):
+    with pytest.raises(IncompleteDataError, match="two answers some seconds apart"):
         read([tmp_path])
     (tmp_path / "look-1").unlink()
-    with pytest.raises(IncompleteDataError, match="two looks some seconds apart"):
+    with pytest.raises(IncompleteDataError, match="two answers some seconds apart"):
         read([tmp_path])
 
 

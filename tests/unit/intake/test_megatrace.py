@@ -139,7 +139,7 @@ def test_a_rank_that_may_wait_in_a_receive_is_not_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("in_one_file", [True, False])
-def test_the_last_attempt_is_told(in_one_file: bool, tmp_path: Path) -> None:
+def test_the_last_attempt_is_reported(in_one_file: bool, tmp_path: Path) -> None:
     # GIVEN rank 1 was late in the first attempt, and rank 2 is in the second one
     for rank in range(4):
         first = lines(rank, range(36 if rank == 1 else 40))
@@ -161,7 +161,7 @@ def test_parts_of_a_rotated_log_are_one(tmp_path: Path) -> None:
     assert [c.rank for c in incident.culprits] == [2]
 
 
-def test_equal_counts_tell_nothing(tmp_path: Path) -> None:
+def test_equal_counts_say_nothing(tmp_path: Path) -> None:
     (recording,) = read([written(tmp_path, dict.fromkeys(range(4), 20))]).recordings
     assert (analyze(recording), "equally many" in recording.left_open) == ((), True)
     # AND a report says it, and not that there was no incident

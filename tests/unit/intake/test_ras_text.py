@@ -1,4 +1,4 @@
-"""What NCCL's RAS says as text: who is behind in two looks, who is dead, and what is not known from it."""
+"""What NCCL's RAS says as text: who is behind in two snapshots, who is dead, and what is not known from it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from whichrank.errors import FormatError
-from whichrank.intake.ras import Ras, read_looks
+from whichrank.intake.ras import Ras, read_snapshots
 from whichrank.intake.ras_text import is_ras_text, read_ras_text
 from whichrank.intake.read import read
 from whichrank.server.analyze import analyze
@@ -72,35 +72,35 @@ def text_of(warnings: str = "", errors: str = "", state: str = "MISMATCH") -> by
     return (HEAD.format(errors=errors, state=state) + warnings).encode()
 
 
-def look(text: bytes) -> Ras:
-    (one,) = read_ras_text(text).looks
+def snapshot(text: bytes) -> Ras:
+    (one,) = read_ras_text(text).polls
     return one
 
 
 def test_who_is_behind_is_listed() -> None:
-    ras = look(text_of(BEHIND))
+    ras = snapshot(text_of(BEHIND))
     assert is_ras_text(text_of(BEHIND))
     assert (ras.version, ras.world_size, ras.behind) == ("2.26.2", 8, {5: 2})
     assert (ras.facts[0].rank, ras.facts[0].host, ras.facts[0].pid) == (5, "10.0.0.1", 4715)
 
 
 def test_who_is_listed_may_be_ahead() -> None:
-    ras = look(text_of(AHEAD))
+    ras = snapshot(text_of(AHEAD))
     assert ras.behind == dict.fromkeys((0, 1, 4, 5, 6, 7), 1)
 
 
 def test_counts_of_several_kinds_are_added() -> None:
     more = BEHIND + AHEAD.split("MISMATCH\n")[1]
-    assert look(text_of(more)).behind == {0: 1, 1: 1, 4: 1, 5: 3, 6: 1, 7: 1}
+    assert snapshot(text_of(more)).behind == {0: 1, 1: 1, 4: 1, 5: 3, 6: 1, 7: 1}
 
 
 def test_ranks_that_have_launched_nothing() -> None:
     none = BEHIND.replace("has launched up to operation 638", "has not launched any operations")
-    assert look(text_of(none)).behind == {5: 640}
+    assert snapshot(text_of(none)).behind == {5: 640}
 
 
 def test_who_is_dead_and_who_does_not_answer() -> None:
-    ras = look(text_of(errors=DEAD, state="INCOMPLETE"))
+    ras = snapshot(text_of(errors=DEAD, state="INCOMPLETE"))
     assert [(fact.rank, fact.is_dead) for fact in ras.facts] == [(5, True), (6, False)]
     assert ras.unresponsive == (5, 6)
     assert ras.launched == {}
@@ -109,22 +109,22 @@ def test_who_is_dead_and_who_does_not_answer() -> None:
 def test_counts_of_which_nobody_is_listed_say_nothing() -> None:
     # GIVEN two sets of ranks that are both too large to be listed
     neither = AHEAD.split("  Rank 2")[0] + "\n"
-    assert look(text_of(neither)).launched == {}
+    assert snapshot(text_of(neither)).launched == {}
 
 
 def test_communicators_that_are_not_of_all_say_nothing_of_ranks() -> None:
-    assert look(text_of(BEHIND.replace("#0-0", "#1-2"))).launched == {}
+    assert snapshot(text_of(BEHIND.replace("#0-0", "#1-2"))).launched == {}
 
 
-def test_two_looks_alike_name_who_is_behind_and_one_does_not(tmp_path: Path) -> None:
+def test_two_snapshots_alike_name_who_is_behind_and_one_does_not(tmp_path: Path) -> None:
     # GIVEN what a loop has written into one file
     (tmp_path / "ras.txt").write_bytes(text_of(BEHIND) + text_of(BEHIND))
     (recording,) = read([tmp_path]).recordings
     (incident,) = analyze(recording)
     assert [c.rank for c in incident.culprits] == [5]
-    # WHEN the job goes on between the looks THEN nothing is said
+    # WHEN the job goes on between the snapshots THEN nothing is said
     later = text_of(BEHIND.replace("640", "650").replace("638", "648"))
-    assert len(read_ras_text(text_of(BEHIND) + later).looks) == 2
+    assert len(read_ras_text(text_of(BEHIND) + later).polls) == 2
     (tmp_path / "ras.txt").write_bytes(text_of(BEHIND) + later)
     with pytest.raises(Exception, match="two looks"):
         read([tmp_path])
@@ -137,7 +137,7 @@ def test_what_is_cut_off_is_read_or_refused(cut: int) -> None:
         with pytest.raises(FormatError, match="no communicators"):
             read_ras_text(text)
     else:
-        assert look(text).world_size == 8
+        assert snapshot(text).world_size == 8
 
 
 def test_huge_numbers_are_no_ranks() -> None:
@@ -146,6 +146,6 @@ def test_huge_numbers_are_no_ranks() -> None:
         read_ras_text(huge.format(errors="", state="OK").encode())
 
 
-def test_a_file_may_hold_several_looks_as_json() -> None:
+def test_a_file_may_hold_several_snapshots_as_json() -> None:
     one = b'{\n"communicators_count": 1, "communicators": [{"size": 2, "ranks": [{"rank": 0}, {"rank": 1}]}]\n}'
-    assert len(read_looks(one + b"\n" + one + b"\n").looks) == 2
+    assert len(read_snapshots(one + b"\n" + one + b"\n").polls) == 2

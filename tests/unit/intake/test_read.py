@@ -1,4 +1,4 @@
-"""Paths in, recordings out, and what a user is told where that fails."""
+"""Paths in, recordings out, and what a user is reported where that fails."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def course(programs: list[Program], factors: dict[int, float]) -> Course:
 @pytest.mark.parametrize("factors", [{}, {5: 1.5}, {2: 3.0, 6: 1.2}], ids=str)
 def test_what_happened_comes_out_again(programs: list[Program], factors: dict[int, float]) -> None:
     # GIVEN the iterations of a job, and how long they really took
-    told = run(programs, 12, lambda rank, _, what: what.seconds * factors.get(rank, 1.0))
-    at_s = sorted(at_ns / 1e9 for rank, _, _, at_ns in told.steps if rank == 0)
+    reported = run(programs, 12, lambda rank, _, what: what.seconds * factors.get(rank, 1.0))
+    at_s = sorted(at_ns / 1e9 for rank, _, _, at_ns in reported.steps if rank == 0)
 
     # WHEN they are gone through again THEN they take as long, but for a little
     assert course(programs, factors).replay() == pytest.approx(np.diff(at_s[FIRST : LAST + 1]).mean(), rel=0.05)
@@ -92,7 +92,7 @@ def test_a_broadcast_waits_for_its_root_only() -> None:
 
 
 def test_ranks_that_would_wait_for_ever_are_not_a_number() -> None:
-    # GIVEN rounds of which a member never told anything, taken for whole
+    # GIVEN rounds of which a member never reported anything, taken for whole
     made = course(ddp(4), {})
     broken = Course(**{**made.__dict__, "members": made.members + 1})
     assert np.isnan(broken.replay())

@@ -135,11 +135,12 @@ def test_an_exception_that_only_reports_a_lost_connection_is_not_its_own(text: s
 
 @pytest.mark.parametrize("text", ["ShardTimeout: read of shard 17 timed out", "ConnectionResetError: reset by peer"])
 def test_a_connection_of_the_programs_own_is_its_own_unless_another_rank_may_be_at_its_end(text: str) -> None:
-    # GIVEN a rank whose read of a file server failed; torch told a peer, another peer made it an exception of its own
+    # GIVEN a rank whose read of a file server failed; torch reported a peer, another peer made it an exception of its
+    # own
     doubtful = died(10.0, code(1), exception_s=9.9, exception=text)
-    told = died(10.1, code(1), exception_s=9.95, exception="RuntimeError: Connection closed by peer")
+    reported = died(10.1, code(1), exception_s=9.95, exception="RuntimeError: Connection closed by peer")
     wrapped = died(10.0, code(1), exception_s=9.96, exception="ValueError: bad step")
-    assert own(told, doubtful) == [1]
+    assert own(reported, doubtful) == [1]
     assert own(wrapped, doubtful) == [0, 1]
     # BUT a rank that was killed, or that raised before, may have been at the other end
     assert own(died(10.05, signal.SIGKILL), doubtful) == [0]

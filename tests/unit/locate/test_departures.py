@@ -69,7 +69,7 @@ def test_what_was_new_to_a_young_past_and_comes_again_is_the_program() -> None:
     assert said(("abc" * 5 + "d") * 2) == set()
 
 
-def test_only_the_latest_operations_are_looked_at() -> None:
+def test_only_the_latest_operations_are_read() -> None:
     assert said(ITERATION * 10 + "y" + ITERATION * 60) == set()
 
 

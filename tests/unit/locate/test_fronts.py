@@ -85,7 +85,7 @@ def test_ranks_that_were_not_read_or_whose_operation_failed_get_none() -> None:
     assert fronts(job) == {}
 
 
-def test_where_agents_look_nothing_is_inferred() -> None:
+def test_where_agents_read_nothing_is_inferred() -> None:
     job = Job(3, a=range(3)).entered("a", 7, 1, 2, done=7)
     job.waits(0, "a", 6).entered("a", 7, 0, done=5).op(1, "a", 9)
     assert len(with_fronts(job.picture()).waits) == 1

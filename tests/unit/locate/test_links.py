@@ -57,7 +57,7 @@ def test_dead_is_what_retransmits_without_an_answer(info: dict[str, int], dead: 
 
 
 @pytest.mark.parametrize(("tries", "dead"), [(3, False), (4, True)])
-def test_where_ways_lose_data_one_more_try_makes_a_dead_one(tries: int, dead: bool) -> None:
+def test_where_paths_lose_data_one_more_try_makes_a_dead_one(tries: int, dead: bool) -> None:
     rows = end(0, "10.0.0.1/1", "10.0.0.2/2", retransmits=tries, unacked=1, last_ack_recv_ms=5000)
     assert ends_of(rows, np.zeros(1, np.int64), np.ones(1, np.bool_)).dead.tolist() == [dead]
 
@@ -73,7 +73,7 @@ def test_where_ways_lose_data_one_more_try_makes_a_dead_one(tries: int, dead: bo
         ("127.0.0.1/1", {"total_retrans": 70, "data_segs_out": 3000}, False),
     ],
 )
-def test_ways_lose_data_if_they_work_and_much_is_sent_again(place: str, after: dict[str, int], loses: bool) -> None:
+def test_paths_lose_data_if_they_work_and_much_is_sent_again(place: str, after: dict[str, int], loses: bool) -> None:
     # GIVEN a connection that has sent 15 of 1,000 segments again WHEN it is looked at once more
     remote = "127.0.0.1/2" if place.startswith("127") else "10.0.0.2/2"
     first = end(0, place.replace("/9", "/1"), remote, total_retrans=15, data_segs_out=1000)

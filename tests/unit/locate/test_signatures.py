@@ -26,8 +26,8 @@ def round_of(kind: Kind, *members: dict[str, Any], **common: Any) -> Job:
     """One round of one communicator: what each member issued."""
     job = Job(len(members), tp=range(len(members)))
     for rank, more in enumerate(members):
-        told = {"kind": kind} | common | more
-        job.op(rank, "tp", 3, **told)
+        reported = {"kind": kind} | common | more
+        job.op(rank, "tp", 3, **reported)
     return job
 
 
@@ -116,7 +116,7 @@ def test_a_message_that_failed_is_compared_where_its_tag_is_known_from_the_pair(
 
 
 class Completed:
-    """Rounds that members have completed, as `Rounds` tells them: (communicator, counter, rank) -> what was issued."""
+    """Rounds that members have completed, as `Rounds` says them: (communicator, counter, rank) -> what was issued."""
 
     def __init__(self, job: Job, *rows: dict[str, Any]) -> None:
         done = Job(job.ranks, **dict(zip(job.names, job.members, strict=True)))
@@ -176,7 +176,7 @@ EXPECT = [[1, 4, 7], [2, 5, 8], [3, 6, 9]]
 def test_an_uneven_all_to_all_is_compared_pair_by_pair() -> None:
     # GIVEN what each sends is what the other expects WHEN compared THEN nothing contradicts, however uneven
     assert not sides_of(exchange(TO, EXPECT))
-    # WHEN rank 1 expects other sizes of both its peers THEN it is the odd one, and the pairs are told
+    # WHEN rank 1 expects other sizes of both its peers THEN it is the odd one, and the pairs are reported
     job = exchange(TO, [EXPECT[0], [20, 5, 80], EXPECT[2]])
     (one,) = contradictions(job.picture())
     assert dict(zip(one.ranks, one.sides, strict=True)) == {0: 0, 1: 1, 2: 0}
@@ -239,13 +239,13 @@ DEPARTED = ITERATION * 10 + "abby"
 SAYS_NOTHING = "y"
 
 
-def test_its_own_past_tells_the_deviant_of_two() -> None:
+def test_its_own_past_says_the_deviant_of_two() -> None:
     found = asked({4: FAITHFUL, 7: DEPARTED}, [0, 1])
     assert found.deviants == (7,)
     assert found.witnesses == ("its own earlier iterations",)
 
 
-def test_the_majority_tells_it_of_three_without_a_past() -> None:
+def test_the_majority_says_it_of_three_without_a_past() -> None:
     found = asked({4: SAYS_NOTHING, 7: SAYS_NOTHING, 9: SAYS_NOTHING}, [1, 0, 1])
     assert found.deviants == (7,)
     assert found.witnesses == ("the majority",)
@@ -255,7 +255,7 @@ def test_two_without_a_past_are_both_candidates() -> None:
     assert asked({4: SAYS_NOTHING, 7: SAYS_NOTHING}, [0, 1]) == Deviation((), ())
 
 
-def test_communicators_of_the_same_role_tell_it() -> None:
+def test_communicators_of_the_same_role_say_it() -> None:
     found = asked({4: SAYS_NOTHING, 7: SAYS_NOTHING}, [0, 1], sister=0)
     assert found.deviants == (7,)
     assert found.witnesses == ("communicators of the same role",)
@@ -268,7 +268,7 @@ def test_witnesses_that_disagree_name_nobody() -> None:
     assert asked({1: FAITHFUL, 2: DEPARTED}, [0, 1], sister=1) == Deviation((), ())
 
 
-def test_witnesses_that_agree_are_all_told() -> None:
+def test_witnesses_that_agree_are_all_reported() -> None:
     found = asked({1: FAITHFUL, 2: FAITHFUL, 3: DEPARTED}, [0, 0, 1], sister=0)
     assert found.deviants == (3,)
     assert len(found.witnesses) == 3

@@ -131,7 +131,7 @@ def test_a_rank_that_is_halted_inside_an_operation_keeps_the_others(state: str) 
     assert 2 not in graph.waiting
 
 
-def test_a_rank_halted_inside_one_operation_and_missing_in_another_is_told_by_the_one_that_it_entered() -> None:
+def test_a_rank_halted_inside_one_operation_and_missing_in_another_is_reported_by_the_one_that_it_entered() -> None:
     # GIVEN rank 3 stopped in a tp operation; its dp peer has waited for it for longer
     job = Job(4, tp=[2, 3], dp=[1, 3])
     job.waits(2, "tp", 8, for_s=5).waits(1, "dp", 3, for_s=6).entered("tp", 8, 3)
@@ -208,7 +208,7 @@ def test_the_first_to_enter_decides_what_is_known() -> None:
     assert graph_of(job).sinks.tolist() == [2]
 
 
-def test_a_rank_that_was_never_read_is_not_known_and_one_that_is_gone_tells_no_more() -> None:
+def test_a_rank_that_was_never_read_is_not_known_and_one_that_is_gone_says_no_more() -> None:
     job = Job(3, tp=range(3)).waits(0, "tp", 4)
     job.present[1] = False
     job.read_after_s[1] = -np.inf

@@ -82,7 +82,7 @@ def test_words_are_not_found_inside_other_words(desc: str) -> None:
         ([], {Kind.SEND: 9}, "pp"),
     ],
 )
-def test_without_a_description_operations_and_shape_tell_with_less_confidence(
+def test_without_a_description_operations_and_shape_say_with_less_confidence(
     members: list[int], kinds: dict[int, int], role: Role | None
 ) -> None:
     inferred, confidence = infer_role("undefined", members, 8, kinds)

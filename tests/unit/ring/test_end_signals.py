@@ -29,10 +29,10 @@ def test_signal_is_read_once_with_its_time(folder: JobFolder) -> None:
     before_ns = time.monotonic_ns()
     write_end_signal(folder.path, signal.SIGINT)
     write_end_signal(folder.path, signal.SIGTERM)
-    # THEN both are told, in order, and once
-    told = signals.news()
-    assert [(one.name, one.target) for one in told] == [("SIGINT", 0), ("SIGTERM", 0)]
-    assert before_ns <= told[0].at_ns <= told[1].at_ns <= time.monotonic_ns()
+    # THEN both are reported, in order, and once
+    reported = signals.news()
+    assert [(one.name, one.target) for one in reported] == [("SIGINT", 0), ("SIGTERM", 0)]
+    assert before_ns <= reported[0].at_ns <= reported[1].at_ns <= time.monotonic_ns()
     assert signals.news() == []
     write_end_signal(folder.path, signal.SIGHUP)
     assert [one.name for one in signals.news()] == ["SIGHUP"]
@@ -61,7 +61,7 @@ def test_a_folder_that_is_gone_is_no_fault(tmp_path: Path) -> None:
     assert EndSignals(tmp_path / "gone").news() == []
 
 
-def test_the_agent_tells_it_with_its_next_look(folder: JobFolder) -> None:
+def test_the_agent_says_it_with_its_next_snapshot(folder: JobFolder) -> None:
     outbox = Outbox()
     node = Node(folder, outbox)
     write_end_signal(folder.path, signal.SIGTERM)

@@ -211,7 +211,7 @@ def test_job_that_vanishes_while_they_are_listed(tmp_path: Path, monkeypatch: py
     assert [folder.job for folder in job_folders(tmp_path)] == ["job"]
 
 
-def test_owner_is_told_to_nobody_else(tmp_path: Path) -> None:
+def test_owner_is_reported_to_nobody_else(tmp_path: Path) -> None:
     folder = JobFolder.create("job", owner_pid=os.getpid(), base=tmp_path)
     assert (folder.path / "owner").stat().st_mode & 0o777 == 0o600
 

@@ -1,4 +1,4 @@
-"""The ring's layout in Python is that of the C header: every value that the compiler tells, and no gaps."""
+"""The ring's layout in Python is that of the C header: every value that the compiler says, and no gaps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ring_writer import Op, core
 from whichrank.model import rows
 from whichrank.ring import layout
 
-TOLD: dict[str, int] = json.loads(core().wr_layout_json())
+REPORTED: dict[str, int] = json.loads(core().wr_layout_json())
 
 STRUCTS = {
     "wr_header": rows.HEADER,
@@ -38,20 +38,20 @@ def constant(name: str) -> int:
     return int(getattr(layout, short, None) or getattr(rows, short))
 
 
-@pytest.mark.parametrize("name", sorted(TOLD))
+@pytest.mark.parametrize("name", sorted(REPORTED))
 def test_value_is_the_compilers(name: str) -> None:
     kind, _, field = name.partition(".")
     if name.startswith("WR_"):
-        assert constant(name) == TOLD[name]
+        assert constant(name) == REPORTED[name]
     elif name == "sizeof.wr_op":
         assert core() is not None
-        assert __import__("ctypes").sizeof(Op) == TOLD[name]
+        assert __import__("ctypes").sizeof(Op) == REPORTED[name]
     elif kind == "sizeof":
-        assert STRUCTS[field].itemsize == TOLD[name]
+        assert STRUCTS[field].itemsize == REPORTED[name]
     else:
         fields = STRUCTS[kind].fields
         assert fields is not None
-        assert fields[INNER.get((kind, field), field)][1] == TOLD[name]
+        assert fields[INNER.get((kind, field), field)][1] == REPORTED[name]
 
 
 @pytest.mark.parametrize("name", sorted(STRUCTS))

@@ -28,7 +28,7 @@ def patch(path: Path, field: str, value: bytes, inside: int = 0) -> None:
         file.write(value)
 
 
-def test_look_tells_what_is_going_on(writer: RingWriter) -> None:
+def test_snapshot_says_what_is_going_on(writer: RingWriter) -> None:
     # GIVEN a rank with a finished op, one it waits for, and a send
     comm = writer.comm("tp", [2, 3, 4, 5], group_rank=1, desc="tensor")
     writer.op(comm)
@@ -38,31 +38,31 @@ def test_look_tells_what_is_going_on(writer: RingWriter) -> None:
     writer.begin(comm, SEND, peer=2, tag=7)
     # WHEN the ring is read
     with RingReader(writer.path) as reader:
-        look = reader.look()
-        members = reader.members(look.comms[0])
+        snapshot = reader.snapshot()
+        members = reader.members(snapshot.comms[0])
     # THEN every table says its part
-    assert look.header["rank"][0] == 3
-    assert look.header["world_size"][0] == 8
-    assert look.header["pid"][0] == os.getpid()
-    assert look.comms[["issued", "done", "completed"]].tolist() == [(2, 1, 1)]
-    assert look.comms["name"][0] == b"tp"
-    assert look.comm_slots.tolist() == [comm]
+    assert snapshot.header["rank"][0] == 3
+    assert snapshot.header["world_size"][0] == 8
+    assert snapshot.header["pid"][0] == os.getpid()
+    assert snapshot.comms[["issued", "done", "completed"]].tolist() == [(2, 1, 1)]
+    assert snapshot.comms["name"][0] == b"tp"
+    assert snapshot.comm_slots.tolist() == [comm]
     assert members == [2, 3, 4, 5]
-    assert sorted(look.inflight[["counter", "state", "count"]].tolist()) == [(1, 1, 4), (2, 2, 1000)]
-    assert look.waits[["counter", "how"]].tolist() == [(2, 1)]
-    assert look.pairs[["peer", "tag", "issued", "kind"]].tolist() == [(2, 7, 1, SEND)]
-    assert look.read_ns >= op.t_issue_ns
+    assert sorted(snapshot.inflight[["counter", "state", "count"]].tolist()) == [(1, 1, 4), (2, 2, 1000)]
+    assert snapshot.waits[["counter", "how"]].tolist() == [(2, 1)]
+    assert snapshot.pairs[["peer", "tag", "issued", "kind"]].tolist() == [(2, 7, 1, SEND)]
+    assert snapshot.read_ns >= op.t_issue_ns
 
 
-def test_ended_things_leave_the_look(writer: RingWriter) -> None:
+def test_ended_things_leave_the_snapshot(writer: RingWriter) -> None:
     comm = writer.comm("dp", [0, 1])
     op = writer.begin(comm)
     row = writer.wait(op)
     writer.unwait(op, row)
     writer.end(op)
     with RingReader(writer.path) as reader:
-        look = reader.look()
-    assert (look.inflight.size, look.waits.size, look.comms.size) == (0, 0, 1)
+        snapshot = reader.snapshot()
+    assert (snapshot.inflight.size, snapshot.waits.size, snapshot.comms.size) == (0, 0, 1)
 
 
 def test_row_that_is_being_written_is_left_out(writer: RingWriter) -> None:
@@ -72,24 +72,24 @@ def test_row_that_is_being_written_is_left_out(writer: RingWriter) -> None:
     patch(writer.path, "inflight", (7).to_bytes(4, "little"))
     patch(writer.path, "comm", (3).to_bytes(4, "little"))
     with RingReader(writer.path) as reader:
-        look = reader.look()
-    assert (look.inflight.size, look.comms.size) == (0, 0)
+        snapshot = reader.snapshot()
+    assert (snapshot.inflight.size, snapshot.comms.size) == (0, 0)
 
 
 def test_all_communicators_are_found(writer: RingWriter) -> None:
     slots = [writer.comm(f"c{i}", [0, i + 1]) for i in range(256)]
     assert writer.comm("one too many", [0, 1]) == -1
     with RingReader(writer.path) as reader:
-        look = reader.look()
-    assert look.comm_slots.tolist() == slots
-    assert look.header["dropped_comms"][0] == 1
+        snapshot = reader.snapshot()
+    assert snapshot.comm_slots.tolist() == slots
+    assert snapshot.header["dropped_comms"][0] == 1
 
 
-def test_closed_communicator_is_told_as_closed(writer: RingWriter) -> None:
+def test_closed_communicator_is_reported_as_closed(writer: RingWriter) -> None:
     slot = writer.comm("dp", [0, 1])
     writer.close_comm(slot)
     with RingReader(writer.path) as reader:
-        assert reader.look().comms["state"].tolist() == [2]
+        assert reader.snapshot().comms["state"].tolist() == [2]
 
 
 @pytest.mark.parametrize(
@@ -98,13 +98,13 @@ def test_closed_communicator_is_told_as_closed(writer: RingWriter) -> None:
 def test_members(writer: RingWriter, members: list[int]) -> None:
     writer.comm("c", members)
     with RingReader(writer.path) as reader:
-        assert reader.members(reader.look().comms[0]) == members
+        assert reader.members(reader.snapshot().comms[0]) == members
 
 
 def test_members_that_are_not_known(writer: RingWriter) -> None:
     writer.comm("c", [0, 1], known=False)
     with RingReader(writer.path) as reader:
-        assert reader.members(reader.look().comms[0]) == []
+        assert reader.members(reader.snapshot().comms[0]) == []
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_members_that_are_not_known(writer: RingWriter) -> None:
 def test_hostile_members_are_not_believed(writer: RingWriter, size: int, first: int, stride: int, at: int) -> None:
     writer.comm("c", [0, 1])
     with RingReader(writer.path) as reader:
-        comm = reader.look().comms.copy()
+        comm = reader.snapshot().comms.copy()
         comm["size"], comm["first"], comm["stride"], comm["members_at"] = size, first, stride, at
         assert reader.members(comm[0]) == []
 
@@ -237,18 +237,18 @@ def test_truncation_under_the_reader_is_one_sentence(writer: RingWriter, size: i
     with RingReader(writer.path) as reader:
         os.truncate(writer.path, size)
         # THEN nothing crashes, and each way of reading says it in one sentence or still has what it needs
-        for read in (reader.look, reader.records, reader.header):
+        for read in (reader.snapshot, reader.records, reader.header):
             try:
                 read()
             except RingFormatError as error:
                 assert error.what == "the ring was cut short while it was read"  # noqa: PT017
 
 
-def test_overwritten_ring_is_refused_at_the_next_look(writer: RingWriter) -> None:
+def test_overwritten_ring_is_refused_at_the_next_snapshot(writer: RingWriter) -> None:
     with RingReader(writer.path) as reader:
         patch(writer.path, "header", bytes(1000))
         with pytest.raises(RingFormatError, match="overwritten"):
-            reader.look()
+            reader.snapshot()
 
 
 def test_replaced_file_is_noticed(writer: RingWriter) -> None:
@@ -261,16 +261,16 @@ def test_replaced_file_is_noticed(writer: RingWriter) -> None:
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_first_send_after_a_look_without_any_is_seen(writer: RingWriter, ended: bool) -> None:
-    # GIVEN a rank that had no send or receive at the first look, so that the table of pairs is left out
+def test_first_send_after_a_snapshot_without_any_is_seen(writer: RingWriter, ended: bool) -> None:
+    # GIVEN a rank that had no send or receive at the first snapshot, so that the table of pairs is left out
     comm = writer.comm("pp", [0, 1])
     with RingReader(writer.path) as reader:
-        assert reader.look().pairs.size == 0
+        assert reader.snapshot().pairs.size == 0
         # WHEN one is begun, or has ended already and left a record
         op = writer.begin(comm, SEND, peer=1)
         if ended:
             writer.end(op)
-            reader.look()
+            reader.snapshot()
             assert reader.records().size == 1
-        # THEN the next look has its counters
-        assert reader.look().pairs[["issued", "done"]].tolist() == [(1, int(ended))]
+        # THEN the next snapshot has its counters
+        assert reader.snapshot().pairs[["issued", "done"]].tolist() == [(1, int(ended))]

@@ -38,8 +38,8 @@ def read_all(content: bytes) -> None:
         path.write_bytes(content)
         try:
             with RingReader(path) as reader:
-                look = reader.look()
-                for comm in look.comms:
+                snapshot = reader.snapshot()
+                for comm in snapshot.comms:
                     assert len(reader.members(comm)) <= max(int(comm["size"]), 0)
                 reader.records()
                 reader.records()

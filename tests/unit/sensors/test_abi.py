@@ -89,8 +89,10 @@ def test_dtypes_have_the_numbers_of_the_installed_torch() -> None:
     headers = [include / "torch" / "headeronly" / "core" / "ScalarType.h", include / "c10" / "core" / "ScalarType.h"]
     found: dict[str, int] = {}
     for header in headers:
-        told = re.findall(r"_\([\w:<>]+, (\w+)\)\s*/\*\s*(\d+)\s*\*/", header.read_text() if header.exists() else "")
-        found |= {C10_NAMES.get(name.lower(), name.lower()): int(number) for name, number in told}
+        reported = re.findall(
+            r"_\([\w:<>]+, (\w+)\)\s*/\*\s*(\d+)\s*\*/", header.read_text() if header.exists() else ""
+        )
+        found |= {C10_NAMES.get(name.lower(), name.lower()): int(number) for name, number in reported}
     assert found["bfloat16"] == 15
     numbers = {str(dtype).removeprefix("torch."): number for dtype, number in DTYPE_NUMBERS.items()}
     compared = numbers.keys() & found.keys()

@@ -1,4 +1,4 @@
-"""The Python sensor reads the arguments of each operator as the schema says, and its signatures tell what differs."""
+"""The Python sensor reads the arguments of each operator as the schema says, and its signatures say what differs."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_each_call_has_an_op_of_its_own() -> None:
     "other",
     [all_reduce(6), all_reduce(5, reduce_op=1), all_reduce(5, dtype=torch.int32), all_reduce(2, 3), all_reduce(3, 2)],
 )
-def test_signature_tells_what_differs(other: Any) -> None:
+def test_signature_says_what_differs(other: Any) -> None:
     assert all_reduce(5).signature not in (0, other.signature)
 
 
@@ -114,7 +114,7 @@ def test_uneven_all_to_all_keeps_its_splits() -> None:
     assert (reading.op.splits, [list(part) for part in reading.keep]) == (2, [[2, 3], [1, 2]])
 
 
-def test_splits_are_told_in_elements() -> None:
+def test_splits_are_reported_in_elements() -> None:
     # GIVEN rows of four elements, and a list with a tensor for each member WHEN read THEN both say elements
     rows = operator("alltoall_base_").read((torch.ones(3, 4), torch.ones(5, 4), ANY_GROUP, [1, 2], [2, 3]), GLOO)
     assert [list(part) for part in rows.keep] == [[8, 12], [4, 8]]

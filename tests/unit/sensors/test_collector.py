@@ -35,7 +35,7 @@ print(collected())
 """
 
 
-def told(tmp_path: Path, generation: int) -> tuple[int, int]:
+def reported(tmp_path: Path, generation: int) -> tuple[int, int]:
     """Nanoseconds in the collector as the process measures them, and as its ring says."""
     ring = tmp_path / f"{generation}.ring"
     command = [sys.executable, "-c", PROGRAM, str(ring), str(generation)]
@@ -46,9 +46,9 @@ def told(tmp_path: Path, generation: int) -> tuple[int, int]:
 
 
 def test_time_in_the_collector_is_added_up(tmp_path: Path) -> None:
-    measured_ns, told_ns = told(tmp_path, 2)
-    assert 0.5 * measured_ns < told_ns <= measured_ns
+    measured_ns, reported_ns = reported(tmp_path, 2)
+    assert 0.5 * measured_ns < reported_ns <= measured_ns
 
 
 def test_the_youngest_generation_is_left_out(tmp_path: Path) -> None:
-    assert told(tmp_path, 0)[1] == 0
+    assert reported(tmp_path, 0)[1] == 0

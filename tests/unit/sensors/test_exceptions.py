@@ -127,7 +127,7 @@ def noted(folder: Path, act: str) -> tuple[str, int, str]:
     ],
 )
 def test_exception_is_noted_however_the_process_ends(act: str, tmp_path: Path) -> None:
-    # GIVEN a process of a program that ends because of an exception: uncaught, caught, or told by multiprocessing
+    # GIVEN a process of a program that ends because of an exception: uncaught, caught, or reported by multiprocessing
     said, code, _ = noted(tmp_path, act)
     # THEN it is written down with its text and its line, and the exit code is what it was
     assert code == 1

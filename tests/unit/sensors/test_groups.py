@@ -25,26 +25,26 @@ def test_call_passes_through_with_its_result() -> None:
     assert order == ["made", ("a", 3)]
 
 
-def test_method_is_told_before_it_runs() -> None:
+def test_method_is_reported_before_it_runs() -> None:
     class Group(Owner):
         pass
 
-    told: list[Any] = []
-    groups._wrap(Group, "shutdown", before=told.append)
+    reported: list[Any] = []
+    groups._wrap(Group, "shutdown", before=reported.append)
     group = Group()
     assert group.shutdown(grace=5) == 5
-    assert told == [group]
+    assert reported == [group]
 
 
-def test_wrapping_twice_tells_once() -> None:
+def test_wrapping_twice_says_once() -> None:
     class Group(Owner):
         pass
 
-    told: list[Any] = []
-    groups._wrap(Group, "shutdown", before=told.append)
-    groups._wrap(Group, "shutdown", before=told.append)
+    reported: list[Any] = []
+    groups._wrap(Group, "shutdown", before=reported.append)
+    groups._wrap(Group, "shutdown", before=reported.append)
     Group().shutdown()
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 def test_function_that_torch_lacks_is_skipped() -> None:
@@ -60,9 +60,9 @@ def test_failing_watcher_is_said_once_and_left_alone(capsys: pytest.CaptureFixtu
         calls.append(group)
         raise RuntimeError("no room")
 
-    told = groups._harmless(broken)
-    told(1)
-    told(2)
+    reported = groups._harmless(broken)
+    reported(1)
+    reported(2)
     assert calls == [1]
     assert capsys.readouterr().err == "whichrank: process groups are no longer followed: no room\n"
 

@@ -26,7 +26,7 @@ def test_core_loads_and_is_one_per_process() -> None:
     assert again._handle == core._handle
 
 
-def test_every_place_of_the_package_is_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_place_of_the_package_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a package in two places, as an editable install has it, the native part in the second
     source, built = tmp_path / "source", tmp_path / "built"
     (built / "_native").mkdir(parents=True)
@@ -36,7 +36,7 @@ def test_every_place_of_the_package_is_looked_through(tmp_path: Path, monkeypatc
     assert native.native_path("extra.so") == built / "_native" / "extra.so"
 
 
-def test_absence_says_where_it_looked_and_how_to_mend() -> None:
+def test_absence_says_where_it_searched_and_how_to_mend() -> None:
     with pytest.raises(NativeLibraryError) as caught:
         native.native_path("libnothing.so")
     assert "libnothing.so" in caught.value.what

@@ -61,6 +61,8 @@ def test_what_cannot_be_made_is_left_to_the_ring() -> None:
 
 
 def test_nothing_heavy_is_imported() -> None:
-    look = "import sys, whichrank.sensors.place; print([m for m in ('numpy', 'msgspec', 'json') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    snapshot = (
+        "import sys, whichrank.sensors.place; print([m for m in ('numpy', 'msgspec', 'json') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", snapshot], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

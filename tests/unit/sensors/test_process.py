@@ -42,9 +42,9 @@ def test_nonsense_is_unknown(text: str) -> None:
 
 
 def test_autoload_without_whichrank_imports_nothing() -> None:
-    look = "from whichrank.sensors.autoload import autoload; autoload(); import sys; print(sorted(sys.modules))"
+    snapshot = "from whichrank.sensors.autoload import autoload; autoload(); import sys; print(sorted(sys.modules))"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WHICHRANK_")}
-    done = subprocess.run([sys.executable, "-c", look], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", snapshot], env=environment, capture_output=True, text=True, check=True)
     assert "'whichrank.sensors.process'" not in done.stdout
     assert "'ctypes'" not in done.stdout
 

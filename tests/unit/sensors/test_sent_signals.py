@@ -29,7 +29,7 @@ def sleeper() -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
 
 
-def test_what_ends_a_process_is_told_with_its_pid(signals: EndSignals) -> None:
+def test_what_ends_a_process_is_reported_with_its_pid(signals: EndSignals) -> None:
     # GIVEN processes that are ended by subprocess, by their group and by multiprocessing
     one, group = sleeper(), sleeper()
     child = multiprocessing.get_context("fork").Process(target=signal.pause)
@@ -44,8 +44,8 @@ def test_what_ends_a_process_is_told_with_its_pid(signals: EndSignals) -> None:
     assert group.wait(30)
     child.join(30)
     assert child.exitcode == -signal.SIGTERM
-    told = [(told.name, told.target) for told in signals.news()]
-    assert told == [("SIGTERM", one.pid), ("SIGINT", group.pid), ("SIGTERM", child.pid)]
+    reported = [(reported.name, reported.target) for reported in signals.news()]
+    assert reported == [("SIGTERM", one.pid), ("SIGINT", group.pid), ("SIGTERM", child.pid)]
 
 
 def test_nothing_else_is(signals: EndSignals) -> None:

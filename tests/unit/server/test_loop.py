@@ -1,4 +1,4 @@
-"""When the analyzer looks: at what was told, and now and then without news."""
+"""When the analyzer looks: at what was reported, and now and then without news."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class End:
         self.replies: list[Reply] = []
 
     def receive(self, _wait_s: float) -> list[tuple[Batch, bool]]:
-        told, self.waiting = self.waiting, []
-        return told
+        reported, self.waiting = self.waiting, []
+        return reported
 
     def reply(self, _agent: str, reply: Reply) -> None:
         self.replies.append(reply)
 
 
-class Looks:
+class Snapshots:
     """An analyzer that notes when it looks."""
 
     times: tuple[Spent, ...] = ()
@@ -82,11 +82,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_it_looks_when_something_was_told_and_seldom_otherwise(clock: list[float]) -> None:
-    # GIVEN a run that is stepped through ten times a second, and an agent that tells twice in the first second
-    end, looks = End(), Looks()
+def test_it_polls_when_something_was_reported_and_seldom_otherwise(clock: list[float]) -> None:
+    # GIVEN a run that is stepped through ten times a second, and an agent that says twice in the first second
+    end, polls = End(), Snapshots()
     running = AnalyzerLoop(
-        cast(ZmqAnalyzerEnd, end), looks, cast(AgentSupervisor, Agent()), TICK_S, cast(Says, None), None
+        cast(ZmqAnalyzerEnd, end), polls, cast(AgentSupervisor, Agent()), TICK_S, cast(Says, None), None
     )
     running.step()
     for tenth in range(1, 41):
@@ -96,14 +96,14 @@ def test_it_looks_when_something_was_told_and_seldom_otherwise(clock: list[float
         running.step()
 
     # THEN there is one look at once, one as soon as the first is old enough, and one a second after that
-    assert looks.at == pytest.approx([100.0, 100.4, 100.7, 101.7, 102.7, 103.7])
+    assert polls.at == pytest.approx([100.0, 100.4, 100.7, 101.7, 102.7, 103.7])
     assert len(end.replies) == 2
 
 
-def test_the_wait_ends_when_the_next_look_is_due_or_the_agent_may_need_us(clock: list[float]) -> None:
-    end, looks = End(), Looks()
+def test_the_wait_ends_when_the_next_snapshot_is_due_or_the_agent_may_need_us(clock: list[float]) -> None:
+    end, polls = End(), Snapshots()
     running = AnalyzerLoop(
-        cast(ZmqAnalyzerEnd, end), looks, cast(AgentSupervisor, Agent()), TICK_S, cast(Says, None), None
+        cast(ZmqAnalyzerEnd, end), polls, cast(AgentSupervisor, Agent()), TICK_S, cast(Says, None), None
     )
     running.step()
     assert running.wait_s() == pytest.approx(TICK_S)

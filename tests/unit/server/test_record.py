@@ -74,7 +74,7 @@ def test_folder_of_rings_is_told_from_the_root(tmp_path: Path, monkeypatch: pyte
     # GIVEN a base that is named from the working directory, which a rank may leave
     monkeypatch.chdir(tmp_path)
     assert additions(JobFolder(Path("rings/j")), {})["WHICHRANK_DIR"] == str(tmp_path / "rings" / "j")
-    # WHEN there is no working directory any more THEN it is told as it is
+    # WHEN there is no working directory any more THEN it is reported as it is
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()

@@ -35,7 +35,7 @@ def job() -> tuple[JobState, Window]:
     return state, window
 
 
-def told(slow: dict[tuple[int, int], float]) -> Finding:
+def reported(slow: dict[tuple[int, int], float]) -> Finding:
     """What is said of a ring with more links, some of which are slow."""
     links = transfers(RING | {(2, 0): 50.0, (4, 2): 50.0} | slow, unsent_bytes=dict.fromkeys(slow, 9000.0))
     state, window = job()
@@ -58,7 +58,7 @@ def test_it_began_where_iterations_became_longer(total_s: list[float], iteration
 
 
 def test_a_cell_is_a_link_and_names_no_rank() -> None:
-    finding = told({(2, 4): 5.0})
+    finding = reported({(2, 4): 5.0})
     assert [(link.src, link.dst, link.end) for link in finding.links] == [(2, 4, "path")]
     assert finding.culprits == ()
 
@@ -71,7 +71,7 @@ def test_a_cell_is_a_link_and_names_no_rank() -> None:
     ],
 )
 def test_a_row_is_a_source_and_a_column_a_destination(slow: dict[tuple[int, int], float], rank: int, said: str) -> None:
-    finding = told(slow)
+    finding = reported(slow)
     assert [blame.rank for blame in finding.culprits] == [rank]
     assert said in words(finding.culprits[0].why, over=False)
 
@@ -87,12 +87,12 @@ def test_a_row_is_a_source_and_a_column_a_destination(slow: dict[tuple[int, int]
     ],
 )  # fmt: skip
 def test_what_the_links_share_is_said(slow: dict[tuple[int, int], float], said: dict[str, str]) -> None:
-    # GIVEN slow links of several ranks THEN the node that all of them have is told, since that is where to look
-    assert {e.what: e.value for e in told(slow).evidence if e.what.startswith("one node")} == said
+    # GIVEN slow links of several ranks THEN the node that all of them have is reported, since that is where to look
+    assert {e.what: e.value for e in reported(slow).evidence if e.what.startswith("one node")} == said
 
 
 def test_the_numbers_are_in_the_evidence() -> None:
-    evidence = {e.what: e.value for e in told({(2, 4): 5.0}).evidence}
+    evidence = {e.what: e.value for e in reported({(2, 4): 5.0}).evidence}
     assert evidence["rate while data are under way"] == 5_000_000
     assert evidence["usual rate"] == 50_000_000
     assert evidence["most data waiting to be sent"] == 9000

@@ -18,7 +18,7 @@ EACH = 20
 
 
 def fed(ranks: int, iterations: int) -> Iterator[tuple[LatestOps, int]]:
-    """A job of which one iteration is told at a time."""
+    """A job of which one iteration is reported at a time."""
     latest = LatestOps()
     ordinal = np.arange(1, EACH + 1)
     for iteration in range(1, iterations + 1):

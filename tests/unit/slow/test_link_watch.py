@@ -1,4 +1,4 @@
-"""Where a link is slow is told by a kernel, or asked for more closely, though not for ever."""
+"""Where a link is slow is reported by a kernel, or asked for more closely, though not for ever."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def job() -> tuple[JobState, Window]:
     state.ranks.grow(6)
     state.ranks.agent[:6] = NODE
     for node in range(3):
-        told = Batch(
+        reported = Batch(
             version=VERSION, job="j", agent=f"a{node}", host=f"h{node}", sequence=1, sent_ns=0, sent_realtime_ns=0,
             delay_bound_ns=0, node_ranks=2,
         )  # fmt: skip
-        state.paths.take(told, node, 0.0)
+        state.paths.take(reported, node, 0.0)
     return state, window
 
 
@@ -40,28 +40,28 @@ def always(_src: int, _dst: int) -> bool:
     return True
 
 
-def test_a_slow_link_of_which_no_kernel_knows_is_looked_at_more_closely_and_not_told() -> None:
+def test_a_slow_link_of_which_no_kernel_knows_is_polled_more_closely_and_not_reported() -> None:
     # GIVEN a link that is slow by its rate alone WHEN it is looked at for three windows
     watch, (state, window) = LinkWatch(WINDOW_S), job()
     doubts = []
     for now_s in range(int(3 * WINDOW_S)):
-        assert watch.look(state, window, transfers(SLOW), NOBODY, float(now_s), always) == []
+        assert watch.snapshot(state, window, transfers(SLOW), NOBODY, float(now_s), always) == []
         doubts.append(watch.in_doubt)
 
-    # THEN closer looks are asked for in the first half of each
+    # THEN closer snapshots are asked for in the first half of each
     assert doubts == [now_s % WINDOW_S < WINDOW_S / 2 for now_s in range(int(3 * WINDOW_S))]
 
 
 def test_a_doubt_does_not_outlast_its_time_where_nothing_new_is_known() -> None:
     # GIVEN a link in doubt
     watch, (state, window) = LinkWatch(WINDOW_S), job()
-    watch.look(state, window, transfers(SLOW), NOBODY, 0.0, always)
+    watch.snapshot(state, window, transfers(SLOW), NOBODY, 0.0, always)
     # WHEN no iteration ends any more THEN it is over after half a window
     for now_s, in_doubt in ((1.0, True), (4.9, True), (5.0, False), (WINDOW_S + 1, False)):
         watch.let_time_pass(now_s)
         assert watch.in_doubt == in_doubt
     # and at once where the job begins anew
-    watch.look(state, window, transfers(SLOW), NOBODY, 30.0, always)
+    watch.snapshot(state, window, transfers(SLOW), NOBODY, 30.0, always)
     assert watch.in_doubt
     watch.begin_anew()
     assert not watch.in_doubt
@@ -71,41 +71,41 @@ def test_a_doubt_does_not_outlast_its_time_where_nothing_new_is_known() -> None:
 
 def test_what_a_kernel_says_ends_the_doubt() -> None:
     watch, (state, window) = LinkWatch(WINDOW_S), job()
-    watch.look(state, window, transfers(SLOW), NOBODY, 0.0, always)
-    (told,) = watch.look(state, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}), NOBODY, 1.0, always)
-    assert [(link.src, link.dst) for link in told.finding.links] == [(2, 4)]
+    watch.snapshot(state, window, transfers(SLOW), NOBODY, 0.0, always)
+    (reported,) = watch.snapshot(state, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}), NOBODY, 1.0, always)
+    assert [(link.src, link.dst) for link in reported.finding.links] == [(2, 4)]
     assert not watch.in_doubt
 
 
-def test_a_link_that_begins_to_lose_data_is_looked_at_more_closely() -> None:
+def test_a_link_that_begins_to_lose_data_is_polled_more_closely() -> None:
     state, window = job()
-    way, within = (2, 4), (2, 3)
-    for lately, before, where, is_looked_at in (
-        (0.01, 0.0, way, True), (0.001, 0.0, way, False), (0.01, 0.0, within, False), (0.06, 0.05, way, False)
+    path, within = (2, 4), (2, 3)
+    for lately, before, where, is_polled in (
+        (0.01, 0.0, path, True), (0.001, 0.0, path, False), (0.01, 0.0, within, False), (0.06, 0.05, path, False)
     ):  # fmt: skip
         watch = LinkWatch(WINDOW_S)
         seen = transfers(RING | {(2, 3): 50.0}, resent_lately={where: lately}, resent={where: before})
-        assert watch.look(state, window, seen, NOBODY, 0.0, always) == []
-        assert watch.in_doubt == is_looked_at
+        assert watch.snapshot(state, window, seen, NOBODY, 0.0, always) == []
+        assert watch.in_doubt == is_polled
 
 
 def test_nothing_slow_is_no_doubt() -> None:
     watch, (state, window) = LinkWatch(WINDOW_S), job()
-    assert watch.look(state, window, transfers(RING), NOBODY, 0.0, always) == []
+    assert watch.snapshot(state, window, transfers(RING), NOBODY, 0.0, always) == []
     assert not watch.in_doubt
 
 
-def test_a_slow_link_for_which_nobody_waits_is_not_told() -> None:
+def test_a_slow_link_for_which_nobody_waits_is_not_reported() -> None:
     watch, (state, window) = LinkWatch(WINDOW_S), job()
     slow = transfers(SLOW, delivery={(2, 4): 6.0 * MB})
-    assert watch.look(state, window, slow, NOBODY, 0.0, lambda src, dst: (src, dst) != (2, 4)) == []
+    assert watch.snapshot(state, window, slow, NOBODY, 0.0, lambda src, dst: (src, dst) != (2, 4)) == []
     assert not watch.in_doubt
-    assert watch.look(state, window, slow, NOBODY, 1.0, lambda src, dst: (src, dst) == (2, 4))
+    assert watch.snapshot(state, window, slow, NOBODY, 1.0, lambda src, dst: (src, dst) == (2, 4))
 
 
 def test_a_reader_without_cpu_has_no_slow_link_and_no_cell() -> None:
     watch, (state, window) = LinkWatch(WINDOW_S), job()
     slow = transfers(SLOW, delivery={(2, 4): 6.0 * MB})
-    assert watch.look(state, window, slow, np.array([4]), 0.0, always) == []
+    assert watch.snapshot(state, window, slow, np.array([4]), 0.0, always) == []
     assert (2, 4) not in {(cell.src, cell.dst) for cell in watch.matrix}
     assert watch.matrix

@@ -30,8 +30,8 @@ def rates(**of_rank_2: float) -> Rates:
     return Rates(**columns)
 
 
-def why(told: Rates, *, in_loader: float = 0.0) -> Why:
-    return why_slow(told, 2, PEERS, 2, EXCESS, in_loader)
+def why(reported: Rates, *, in_loader: float = 0.0) -> Why:
+    return why_slow(reported, 2, PEERS, 2, EXCESS, in_loader)
 
 
 @pytest.mark.parametrize(
@@ -64,15 +64,15 @@ def why(told: Rates, *, in_loader: float = 0.0) -> Why:
         (rates(clock_mhz=1000.0, main_cpu=0.1), None),
     ],
 )
-def test_what_explains_the_excess_is_the_reason(told: Rates, reason: Reason | None) -> None:
-    assert why(told).reason == reason
+def test_what_explains_the_excess_is_the_reason(reported: Rates, reason: Reason | None) -> None:
+    assert why(reported).reason == reason
 
 
-def test_a_limit_is_told_though_that_of_another_rank_cannot_be_read() -> None:
-    told = rates(throttled=0.25, limit_cores=0.5)
-    told.limit_cores[0] = np.nan
-    assert why(told).reason == Reason.CPU_LIMIT
-    assert why(replace(told, limit_cores=np.array([np.nan, 0.5, np.nan, np.nan]))).reason is None
+def test_a_limit_is_reported_though_that_of_another_rank_cannot_be_read() -> None:
+    reported = rates(throttled=0.25, limit_cores=0.5)
+    reported.limit_cores[0] = np.nan
+    assert why(reported).reason == Reason.CPU_LIMIT
+    assert why(replace(reported, limit_cores=np.array([np.nan, 0.5, np.nan, np.nan]))).reason is None
 
 
 def test_a_clock_that_reads_zero_is_no_clock() -> None:
@@ -84,7 +84,7 @@ def test_what_all_have_explains_nothing() -> None:
     assert why(replace(same, delay=np.full(RANKS, 0.3), collected=np.full(RANKS, 0.3))).reason is None
 
 
-def test_a_limit_is_told_with_what_its_peers_have() -> None:
+def test_a_limit_is_reported_with_what_its_peers_have() -> None:
     said = why(rates(throttled=0.25, limit_cores=1.0))
     assert words(said.clauses, over=False) == "its control group limits it to 1 core while its peers have 8"
     assert {e.what for e in said.evidence} == {"cores that it may use", "throttled by its control group"}
@@ -118,12 +118,12 @@ def test_what_stands_in_the_way_is_told_with_its_numbers() -> None:
 
 
 def rows(at_s: float, **of_rank_1: float) -> np.ndarray:
-    told = np.zeros(2, RANK_ROW)
-    told["rank"], told["pid"], told["usage_ns"] = [0, 1], [100, 101], int(at_s * S)
-    told["limit_cores"], told["allowed_cores"] = np.inf, 4
+    reported = np.zeros(2, RANK_ROW)
+    reported["rank"], reported["pid"], reported["usage_ns"] = [0, 1], [100, 101], int(at_s * S)
+    reported["limit_cores"], reported["allowed_cores"] = np.inf, 4
     for name, value in of_rank_1.items():
-        told[name][1] = value
-    return told
+        reported[name][1] = value
+    return reported
 
 
 def test_rates_are_of_the_time_since_it_began() -> None:
@@ -139,21 +139,21 @@ def test_rates_are_of_the_time_since_it_began() -> None:
     assert usage.rates(np.arange(2), np.full(2, 10 * S)).delay == pytest.approx([0.0, 0.25])
 
 
-def test_a_stopped_process_is_counted_by_looks() -> None:
+def test_a_stopped_process_is_counted_by_snapshots() -> None:
     usage = NodeUsage()
     usage.sample(rows(1.0))
-    for look in range(400):
-        usage.see(rows(1.0 + look / 40, state=ProcessState.STOPPED if look % 2 else ProcessState.SLEEPING), 2)
+    for snapshot in range(400):
+        usage.see(rows(1.0 + snapshot / 40, state=ProcessState.STOPPED if snapshot % 2 else ProcessState.SLEEPING), 2)
     usage.sample(rows(11.0))
     # half of them, less two standard errors
     assert usage.rates(np.arange(2), np.zeros(2, np.int64)).stopped == pytest.approx([0.0, 0.45])
 
 
-def test_few_looks_at_a_stopped_process_say_little() -> None:
+def test_few_snapshots_at_a_stopped_process_say_little() -> None:
     usage = NodeUsage()
     usage.sample(rows(1.0))
-    for look in range(8):
-        usage.see(rows(1.0 + look, state=ProcessState.SLEEPING if look % 4 else ProcessState.STOPPED), 2)
+    for snapshot in range(8):
+        usage.see(rows(1.0 + snapshot, state=ProcessState.SLEEPING if snapshot % 4 else ProcessState.STOPPED), 2)
     usage.sample(rows(11.0))
     assert usage.rates(np.arange(2), np.zeros(2, np.int64)).stopped == pytest.approx([0.0, 0.0])
 
@@ -171,10 +171,10 @@ def test_another_process_of_the_same_rank_is_not_compared() -> None:
     assert np.isnan(usage.rates(np.arange(2), np.zeros(2, np.int64)).delay[1])
 
 
-def test_the_clock_is_the_median_of_looks() -> None:
+def test_the_clock_is_the_median_of_snapshots() -> None:
     usage = NodeUsage()
     for at_s, mhz in ((10, 0.0), (12, 1200.0), (14, 1300.0), (16, 2600.0)):
         usage.sample(rows(at_s, clock_mhz=mhz))
-    told = usage.rates(np.arange(2), np.zeros(2, np.int64)).clock_mhz
-    assert np.isnan(told[0])
-    assert told[1] == 1300.0
+    reported = usage.rates(np.arange(2), np.zeros(2, np.int64)).clock_mhz
+    assert np.isnan(reported[0])
+    assert reported[1] == 1300.0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated import Call, Compute, Long, Program, Slower, Told, Wait, ddp, run, tp_pp_dp
+from simulated import Call, Compute, Long, Program, Reported, Slower, Wait, ddp, run, tp_pp_dp
 from simulated_job import watch
 
 from whichrank.model.incident import Cause, Incident, Reason
@@ -47,13 +47,13 @@ def test_a_rank_that_is_slow_from_the_start_is_named_and_nobody_else(layout: str
     (incident,) = incidents
     assert (incident.severity, incident.kind, incident.cause) == ("alert", "slow", Cause.COMPUTE_SLOW)
     assert (incident.fault_class, names(incidents)) == ("S1", {5})
-    told = {e.what: e.value for e in incident.evidence}
-    assert told["iteration time if this rank were not slow"] < told["iteration time"]
-    assert told["own time per iteration"] == pytest.approx(factor * told["own time of its peers"], rel=0.05)
+    reported = {e.what: e.value for e in incident.evidence}
+    assert reported["iteration time if this rank were not slow"] < reported["iteration time"]
+    assert reported["own time per iteration"] == pytest.approx(factor * reported["own time of its peers"], rel=0.05)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_it_is_told_since_which_iteration(layout: str) -> None:
+def test_it_is_reported_since_which_iteration(layout: str) -> None:
     (incident,) = said(LAYOUTS[layout](), lambda rank, i, _: 1.4 if rank == 2 and i >= 60 else 1.0, 150)
     assert names([incident]) == {2}
     assert incident.stage is not None
@@ -142,20 +142,20 @@ def test_a_rank_that_stays_slow_is_named_after_others_were() -> None:
     assert last == {(1,): "recovered", (2,): "recovered", (3,): "open"}
 
 
-def test_a_job_that_is_started_again_is_looked_at_from_its_first_iterations_on() -> None:
+def test_a_job_that_is_started_again_is_polled_from_its_first_iterations_on() -> None:
     # GIVEN a job in which a rank was slow WHEN all its processes are replaced, and count from one again
     rng = np.random.default_rng(4)
     before, after = rng.normal(0.1, 0.002, (300, 2, 8)), rng.normal(0.1, 0.002, (100, 2, 8))
     before[100:, :, 3] *= 2.0
     after[:, :, 6] *= 2.0
     incidents = watch(Long(before), WINDOW_S, every_s=0.5, again=Long(after))
-    # THEN what was is over, and what is now is told
+    # THEN what was is over, and what is now is reported
     last = {tuple(sorted(names([i]))): i.status for i in incidents}
     assert last == {(3,): "recovered", (6,): "open"}
 
 
-def test_many_ranks_that_are_slow_alike_are_told_and_not_called_uneven() -> None:
-    # GIVEN more slow ranks than are told one by one
+def test_many_ranks_that_are_slow_alike_are_reported_and_not_called_uneven() -> None:
+    # GIVEN more slow ranks than are reported one by one
     own_s = np.random.default_rng(4).normal(0.1, 0.004, (150, 2, 64))
     slow = np.arange(64) % 3 == 0
     own_s[40:, :, slow] *= 1.5
@@ -171,7 +171,7 @@ def test_one_long_pause_and_a_short_one_are_no_slowdown_of_long_iterations() -> 
     own_s[20, :, 3] *= 2.0
     own_s[21, :, 3] *= 1.2
     assert watch(Long(own_s), WINDOW_S, every_s=2.0) == []
-    # WHEN it stays slow THEN it is told
+    # WHEN it stays slow THEN it is reported
     own_s[22:, :, 3] *= 1.2
     assert names(watch(Long(own_s), WINDOW_S, every_s=2.0)) == {3}
 
@@ -185,11 +185,11 @@ def test_a_slow_rank_is_found_where_iterations_are_too_short_to_keep_a_window_of
     assert names(watch(Long(own_s), 20.0, every_s=0.5)) == {3}
 
 
-def test_ranks_that_take_turns_to_have_no_cpu_are_told_to_have_none() -> None:
+def test_ranks_that_take_turns_to_have_no_cpu_are_reported_to_have_none() -> None:
     # GIVEN an excess that moves from rank to rank, and ranks that are ready for a third of the time without a CPU
     turns = np.random.default_rng(3).integers(8, size=200)
-    told = run(ddp(8), 150, factors(lambda rank, i, _: 2.0 if turns[i] == rank else 1.0))
-    incidents = watch(told, WINDOW_S, lambda _, now_s: 0.33 * now_s)
+    reported = run(ddp(8), 150, factors(lambda rank, i, _: 2.0 if turns[i] == rank else 1.0))
+    incidents = watch(reported, WINDOW_S, lambda _, now_s: 0.33 * now_s)
     assert {(i.cause, i.severity, i.reason) for i in incidents} == {(Cause.IMBALANCE, "notice", Reason.CPU_CONTENTION)}
 
 
@@ -232,35 +232,35 @@ def _part(part: Compute | Call | Wait, factor: float, steepness: int) -> Compute
     return part
 
 
-def test_all_slower_alike_is_told_with_the_factor_and_without_a_name() -> None:
+def test_all_slower_alike_is_reported_with_the_factor_and_without_a_name() -> None:
     (incident,) = said(ddp(8), lambda _, i, __: 1.5 if i >= 90 else 1.0, 200)
     assert (incident.cause, incident.culprits) == (Cause.COMPUTE_SLOW, ())
     assert incident.evidence[0].value == pytest.approx(1.5, abs=0.05)
 
 
-def step_at_s(told: Told, number: int) -> float:
+def step_at_s(reported: Reported, number: int) -> float:
     """When rank 0 made this step."""
-    steps = told.arrays()[1]
+    steps = reported.arrays()[1]
     step = steps[(steps["rank"] == 0) & (steps["counter"] == number)][0]
-    return (int(step["at_ns"]) - int(Told.clock(step["rank"]))) / 1e9
+    return (int(step["at_ns"]) - int(Reported.clock(step["rank"]))) / 1e9
 
 
 def test_a_reason_is_measured_against_what_slow_iterations_take() -> None:
     # GIVEN a rank that is ten times as slow from some iteration on, when most iterations of the window are short still,
     # and a hypervisor that takes most of its time since then
-    told = run(ddp(8), 120, factors(lambda rank, i, _: 10.0 if rank == 5 and i >= 105 else 1.0))
-    slow_from_s = step_at_s(told, 105)
-    incidents = watch(told, WINDOW_S, lambda rank, now_s: 0.8 * max(0.0, now_s - slow_from_s) * (rank == 5))
+    reported = run(ddp(8), 120, factors(lambda rank, i, _: 10.0 if rank == 5 and i >= 105 else 1.0))
+    slow_from_s = step_at_s(reported, 105)
+    incidents = watch(reported, WINDOW_S, lambda rank, now_s: 0.8 * max(0.0, now_s - slow_from_s) * (rank == 5))
     # THEN that is the reason from the first word on
     assert {(names([i]) == {5}, i.reason) for i in incidents} == {(True, Reason.CPU_CONTENTION)}
 
 
 def test_all_slower_since_the_hypervisor_took_their_cpus_is_a_notice() -> None:
     # GIVEN all ranks are slower by half from some iteration on, and a third of their CPU time is taken from then on
-    told = run(ddp(8), 200, factors(lambda _, i, __: 1.5 if i >= 90 else 1.0))
-    slow_from_s = step_at_s(told, 90)
-    (incident,) = watch(told, WINDOW_S, lambda _, now_s: 0.33 * max(0.0, now_s - slow_from_s))
-    # THEN that is told, and it is no alert
+    reported = run(ddp(8), 200, factors(lambda _, i, __: 1.5 if i >= 90 else 1.0))
+    slow_from_s = step_at_s(reported, 90)
+    (incident,) = watch(reported, WINDOW_S, lambda _, now_s: 0.33 * max(0.0, now_s - slow_from_s))
+    # THEN that is reported, and it is no alert
     assert (incident.severity, incident.culprits, incident.reason) == ("notice", (), Reason.CPU_CONTENTION)
 
 

@@ -7,10 +7,10 @@ from whichrank.slow.turns import Turns
 
 def test_a_third_rank_takes_its_turn_once_two_are_slow_no_more() -> None:
     turns = Turns(10.0)
-    looks = [{1}, {1}, {2}, {2}, set(), {3}, {3}, {3}, set(), {4}]
-    told = [turns.take(slow, slow, 2.0 * at) for at, slow in enumerate(looks)]
+    polls = [{1}, {1}, {2}, {2}, set(), {3}, {3}, {3}, set(), {4}]
+    reported = [turns.take(slow, slow, 2.0 * at) for at, slow in enumerate(polls)]
     # THEN also between two of them
-    assert told == [False] * 6 + [True] * 4
+    assert reported == [False] * 6 + [True] * 4
 
 
 def test_ranks_that_are_slow_at_once_do_not_take_turns() -> None:
@@ -30,7 +30,7 @@ def test_two_that_were_slow_at_once_are_one_turn() -> None:
     assert not any(turns.take({3}, set(), float(at)) for at in range(10, 20))
 
 
-def test_what_was_so_in_one_look_is_no_turn() -> None:
+def test_what_was_so_in_one_snapshot_is_no_turn() -> None:
     turns = Turns(10.0)
     for at, rank in ((0.0, 1), (3.0, 2)):
         turns.take({rank}, set(), at)

@@ -21,7 +21,7 @@ ADMITTED, HELD, REFUSED = Standing.ADMITTED, Standing.HELD, Standing.REFUSED
 
 
 def batch(agent: str, ranks: list[int], *, at_s: float, met_s: float = 1.0, **more: Any) -> Batch:
-    """What an agent tells of running ranks that met at `met_s`; 0: they have not met."""
+    """What an agent says of running ranks that met at `met_s`; 0: they have not met."""
     rows = np.zeros(len(ranks), RANK_ROW)
     rows["rank"], rows["state"], rows["world_size"] = ranks, ProcessState.SLEEPING, more.pop("world", 4)
     rows["pid"] = np.array(ranks) + more.pop("pid", 100)
@@ -81,7 +81,7 @@ def test_an_agent_of_another_job_is_refused_and_nothing_of_it_was_taken(
     assert port.hear(5.0, own=ours, stray=stray) == {"own": ADMITTED, "stray": HELD}
     assert port.hear(8.0, own=ours, stray=stray) == {"own": ADMITTED, "stray": REFUSED}
 
-    # THEN it is told why, and nothing of it has been taken
+    # THEN it is reported why, and nothing of it has been taken
     refusal = port.admission.refusal("stray")
     assert refusal is not None
     assert (refusal.job, refusal.fact, (refusal.theirs, refusal.ours)) == (JOB, fact, values)
@@ -113,7 +113,7 @@ def test_a_run_without_ranks_of_its_own_takes_those_that_met_before_it_began() -
 
 
 def test_of_two_named_jobs_the_first_stays() -> None:
-    # GIVEN agents that were told the name of their job, and a run that has no ranks
+    # GIVEN agents that were reported the name of their job, and a run that has no ranks
     port = Port()
     first, other = ({"launch": Launch(name=name), "ranks": [0]} for name in ("1234", "1235"))
     assert port.hear(2.0, first=first) == {"first": ADMITTED}
@@ -131,7 +131,8 @@ def test_a_restart_with_other_ranks_ports_and_sizes_is_the_same_job() -> None:
     port = Port()
     before = [{"ranks": r, "launch": OURS} for r in ([0, 1], [2, 3])]
     assert port.hear(5.0, a=before[0], b=before[1]) == {"a": ADMITTED, "b": ADMITTED}
-    # WHEN all ranks end, and six others begin, on another port and with ranks changed over; one node is told of first
+    # WHEN all ranks end, and six others begin, on another port and with ranks changed over; one node is reported of
+    # first
     launch = Launch(run_id="none", master_port=40001, world_size=6)
     after = [{"ranks": r, "launch": launch, "world": 6, "pid": 900, "met_s": 6.0} for r in ([2, 3], [0, 1], [4, 5])]
     ended = {**before[1], "ended": True}

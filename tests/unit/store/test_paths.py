@@ -37,23 +37,23 @@ def ends(*pairs: tuple[int, int], dead: bool) -> bytes:
     return b"".join(row.tobytes() for row in made)
 
 
-def fed(a: Analyzer, teller: Node, at_s: float, connections: bytes = b"", **more: Any) -> None:
+def fed(a: Analyzer, reporter: Node, at_s: float, connections: bytes = b"", **more: Any) -> None:
     """A batch with connections that were looked at just then."""
     rows = np.frombuffer(connections, TCP_ROW).copy()
-    rows["read_ns"] = teller.ns(at_s)
-    a.feed(teller.batch(at_s, connections=rows.tobytes(), **more), T0 / S + at_s)
+    rows["read_ns"] = reporter.ns(at_s)
+    a.feed(reporter.batch(at_s, connections=rows.tobytes(), **more), T0 / S + at_s)
 
 
-def told(
+def reported(
     dead: dict[int, bytes],
     silent_after_s: float = 2.0,
     beside: int = -1,
     until_s: float = 12.0,
-    knocks: dict[int, tuple[int, int]] | None = None,
+    probes: dict[int, tuple[int, int]] | None = None,
 ) -> list[Incident]:
-    """Node 2 (ranks 4 and 5) falls silent; the kernels of the others then tell `dead`, by node.
+    """Node 2 (ranks 4 and 5) falls silent; the kernels of the others then say `dead`, by node.
 
-    `knocks` tells of a node how many of 16 its agent got answered by node 2, and by the other one.
+    `probes` says of a node how many of 16 its agent got answered by node 2, and by the other one.
     """
     a, nodes = analyzer(), three_nodes()
     said: list[Incident] = []
@@ -68,9 +68,9 @@ def told(
                 more["connections"] = ends(*there, dead=False)
             elif at_s > silent_after_s and number in dead:
                 more["connections"] = dead[number]
-            if knocks and number in knocks and at_s > silent_after_s:
+            if probes and number in probes and at_s > silent_after_s:
                 targets = ("10.0.0.2", f"10.0.0.{1 - number}")
-                probes = [Probe(to, 16, got, 1) for to, got in zip(targets, knocks[number], strict=True)]
+                probes = [Probe(to, 16, got, 1) for to, got in zip(targets, probes[number], strict=True)]
                 more["events"] = [Event("probe", -1, 0, 0, probe=probe) for probe in probes]
             fed(a, node, at_s, **more)
         said += a.tick(T0 / S + at_s + 0.1)
@@ -78,7 +78,7 @@ def told(
 
 
 def test_a_silent_node_that_two_others_cannot_reach_is_lost() -> None:
-    said = told({0: ends((0, 4), dead=True), 1: ends((2, 4), (3, 5), dead=True)})
+    said = reported({0: ends((0, 4), dead=True), 1: ends((2, 4), (3, 5), dead=True)})
 
     # THEN its ranks are named soon, long before the hang timeout
     assert said[-1].cause == Cause.NODE_LOST
@@ -89,9 +89,9 @@ def test_a_silent_node_that_two_others_cannot_reach_is_lost() -> None:
 
 
 def test_where_each_other_node_knows_by_itself_not_all_answers_are_waited_for() -> None:
-    # GIVEN two nodes with dead connections to a silent one; one of them has knocked there in vain, or mostly in vain
+    # GIVEN two nodes with dead connections to a silent one; one of them has probed there in vain, or mostly in vain
     dead = {0: ends((0, 4), dead=True), 1: ends((2, 4), (3, 5), dead=True)}
-    soon, some, later = (told(dead, knocks=knocks) for knocks in ({0: (0, 16)}, {0: (5, 16)}, None))
+    soon, some, later = (reported(dead, probes=probes) for probes in ({0: (0, 16)}, {0: (5, 16)}, None))
     # THEN the other one's answer is waited for no more; if some are answered it is no lost node
     assert soon[0].cause == later[0].cause == Cause.NODE_LOST
     assert soon[0].detected < later[0].detected
@@ -99,15 +99,15 @@ def test_where_each_other_node_knows_by_itself_not_all_answers_are_waited_for() 
 
 
 def test_the_analyzers_own_node_is_a_witness_by_the_silence_itself() -> None:
-    assert told({1: ends((2, 4), dead=True)}, beside=0)[-1].cause == Cause.NODE_LOST
+    assert reported({1: ends((2, 4), dead=True)}, beside=0)[-1].cause == Cause.NODE_LOST
 
 
 @pytest.mark.parametrize("beside", [-1, 1])
 def test_the_word_of_one_other_node_is_not_enough(beside: int) -> None:
     # GIVEN one node whose connections are dead, be it the analyzer's own: it may be the one that is cut off
-    said = told({1: ends((2, 4), dead=True)}, beside=beside)
+    said = reported({1: ends((2, 4), dead=True)}, beside=beside)
 
-    # THEN nobody is named, and the way is: long before the hang timeout
+    # THEN nobody is named, and the path is: long before the hang timeout
     assert all(not i.culprits for i in said)
     assert (said[-1].severity, said[-1].cause, said[-1].fault_class) == ("alert", Cause.TRANSPORT, "H3")
     assert [(link.src, link.dst) for link in said[-1].links] == [(2, 4)]
@@ -115,14 +115,14 @@ def test_the_word_of_one_other_node_is_not_enough(beside: int) -> None:
 
 def test_silence_alone_names_nobody() -> None:
     # GIVEN a node whose agent has died, and whose ranks go on answering
-    said = told({0: ends((0, 4), dead=False), 1: ends((2, 4), dead=False)}, until_s=30.0)
+    said = reported({0: ends((0, 4), dead=False), 1: ends((2, 4), dead=False)}, until_s=30.0)
 
     assert all(i.cause == Cause.UNKNOWN for i in said)
     assert all(not i.culprits for i in said)
 
 
 def test_one_connection_that_is_answered_shows_that_the_node_lives() -> None:
-    said = told({0: ends((0, 4), dead=False), 1: ends((2, 4), (3, 5), dead=True)}, beside=0, until_s=6.0)
+    said = reported({0: ends((0, 4), dead=False), 1: ends((2, 4), (3, 5), dead=True)}, beside=0, until_s=6.0)
 
     assert all(i.cause != Cause.NODE_LOST for i in said)
 
@@ -143,7 +143,7 @@ def test_half_of_a_job_or_more_that_is_silent_is_no_lost_node() -> None:
     assert all(not i.culprits for i in said)
 
 
-def test_a_dead_path_between_ranks_that_run_is_told_at_once_with_its_link() -> None:
+def test_a_dead_path_between_ranks_that_run_is_reported_at_once_with_its_link() -> None:
     # GIVEN all have entered and all nodes are heard, and what rank 1 sends to rank 4 is never acknowledged
     a, nodes = analyzer(), three_nodes()
     for rank in (4, 5):
@@ -163,7 +163,7 @@ def test_a_dead_path_between_ranks_that_run_is_told_at_once_with_its_link() -> N
     assert not said[-1].culprits
 
 
-def test_ends_that_were_looked_at_long_ago_say_nothing_of_now() -> None:
+def test_ends_that_were_polled_long_ago_say_nothing_of_now() -> None:
     a, nodes = analyzer(), three_nodes()
     for rank in (4, 5):
         nodes[2].waits(rank, 7, 9, since_s=1.0)
@@ -178,8 +178,8 @@ def test_ends_that_were_looked_at_long_ago_say_nothing_of_now() -> None:
     assert all(not i.links for i in said)
 
 
-def test_what_was_told_late_is_as_old_as_its_look() -> None:
-    # GIVEN a look at a kernel that is told again and again
+def test_what_was_reported_late_is_as_old_as_its_snapshot() -> None:
+    # GIVEN a look at a kernel that is reported again and again
     a, nodes = analyzer(), three_nodes()
     for rank in (4, 5):
         nodes[2].waits(rank, 7, 9, since_s=1.0)
@@ -196,7 +196,7 @@ def test_what_was_told_late_is_as_old_as_its_look() -> None:
 
 
 def partition(silent: list[int], dead: dict[int, bytes], beside: int = 0, until_s: float = 12.0) -> list[Incident]:
-    """Five nodes of two ranks; these fall silent at once, and the kernels of others tell `dead`."""
+    """Five nodes of two ranks; these fall silent at once, and the kernels of others say `dead`."""
     world = comm_info(7, list(range(10)), "default_pg")
     nodes = [Node(f"{host}:1", [2 * i, 2 * i + 1], 10).comm(world) for i, host in enumerate("abcde")]
     for rank in range(10):
@@ -223,18 +223,18 @@ def test_a_network_that_falls_apart_is_no_lost_node() -> None:
     assert all(not i.culprits for i in three + two)
 
 
-def test_half_of_a_job_that_is_silent_is_told_before_one_node() -> None:
+def test_half_of_a_job_that_is_silent_is_reported_before_one_node() -> None:
     # GIVEN the analyzer's own node is cut off, so that all others are silent; and one of five that is lost
     own = partition([1, 2, 3, 4], {0: ends((0, 4), dead=True)})
     one = partition([4], {0: ends((0, 8), dead=True), 3: ends((6, 9), dead=True)})
-    # THEN ways are told sooner than a node is named
+    # THEN paths are reported sooner than a node is named
     assert (own[0].cause, one[0].cause) == (Cause.TRANSPORT, Cause.NODE_LOST)
     assert not own[-1].culprits
     assert own[0].detected < one[0].detected
 
 
 def test_where_no_node_can_be_named_nobody_waits_for_answers() -> None:
-    # GIVEN half of the nodes, to which connections are dead; nobody has answered yet whether what knocks gets through
+    # GIVEN half of the nodes, to which connections are dead; nobody has answered yet whether what probes gets through
     said = partition([2, 3, 4], {0: ends((0, 4), (0, 6), dead=True)}, until_s=6.0)
     assert said[-1].severity == "alert"
     assert [(link.src, link.dst) for link in said[-1].links] == [(0, 4), (0, 6)]
@@ -287,8 +287,8 @@ def test_the_analyzers_own_agent_that_is_started_again_is_no_second_witness() ->
     assert all(not i.culprits for i in said)
 
 
-def test_of_an_agent_that_was_started_anew_only_what_it_tells_now_counts() -> None:
-    # GIVEN connections that an agent told WHEN another one on its node tells the same ranks
+def test_of_an_agent_that_was_started_anew_only_what_it_says_now_counts() -> None:
+    # GIVEN connections that an agent reported WHEN another one on its node says the same ranks
     a, nodes = analyzer(), three_nodes()
     fed(a, nodes[0], 0.0, ends((0, 4), (1, 5), dead=False))
     fed(a, nodes[1], 0.0, ends((2, 4), (3, 5), dead=False))
@@ -307,7 +307,7 @@ def at_ease() -> tuple[list[Node], list[bytes]]:
     return nodes, [ends((0, 4), dead=False), ends((2, 4), dead=False), ends((4, 0), (4, 2), dead=False)]
 
 
-def test_a_node_that_falls_silent_is_knocked_at_before_anybody_waits_and_not_for_ever() -> None:
+def test_a_node_that_falls_silent_is_probed_before_anybody_waits_and_not_for_ever() -> None:
     # GIVEN three nodes that are heard twice a second, of which all that is known is where they are
     a = analyzer()
     nodes, there = at_ease()
@@ -320,7 +320,7 @@ def test_a_node_that_falls_silent_is_knocked_at_before_anybody_waits_and_not_for
         a.tick(T0 / S + at_s + 0.1)
         if any(isinstance(order, ProbePaths) and "10.0.0.2" in order.addresses for order in a.orders("a:1")):
             asked.append(at_s)
-    # THEN the others knock once the silence is unusual, and no more when the agent must have ended
+    # THEN the others probe once the silence is unusual, and no more when the agent must have ended
     assert asked
     assert 3.0 <= asked[0] <= 3.5
     assert asked[-1] < 8.0
@@ -360,16 +360,16 @@ def test_a_node_that_has_left_the_job_long_ago_is_not_blamed_for_a_later_hang() 
 
 
 @pytest.mark.parametrize(("again", "dead"), [(0, True), (60, False)])
-def test_ways_that_lose_data_are_dead_one_try_later(again: int, dead: bool) -> None:
+def test_paths_that_lose_data_are_dead_one_try_later(again: int, dead: bool) -> None:
     # GIVEN a node that has sent some segments of one connection again, and got answers
-    paths, teller = Paths(), three_nodes()[0]
-    looks = [
+    paths, reporter = Paths(), three_nodes()[0]
+    polls = [
         end(0, at(0), at(2), total_retrans=0, data_segs_out=100),
         end(0, at(0), at(2), total_retrans=again, data_segs_out=1100),
         end(0, at(0), at(2), total_retrans=again + 3, data_segs_out=1103, retransmits=3, unacked=1),
     ]
     # WHEN nothing comes through for three tries in a row THEN only if it had not is the connection dead
-    for number, rows in enumerate(looks):
-        rows["read_ns"] = teller.ns(float(number))
-        paths.take(teller.batch(float(number), connections=rows.tobytes()), 0, float(number))
+    for number, rows in enumerate(polls):
+        rows["read_ns"] = reporter.ns(float(number))
+        paths.take(reporter.batch(float(number), connections=rows.tobytes()), 0, float(number))
     assert paths.ends(2.0)[0].dead.tolist() == [dead]

@@ -22,7 +22,7 @@ def test_each_witness_is_asked_once_for_each_question() -> None:
     assert probes.take_wanted(2) == []
 
 
-def test_no_node_knocks_at_itself() -> None:
+def test_no_node_probes_itself() -> None:
     probes = Probes()
     probes.ask([0, 3], {3: "10.0.0.3", 0: "10.0.0.0"}, 1.0)
     assert probes.take_wanted(3) == ["10.0.0.0"]

@@ -13,11 +13,11 @@ from batches import T0, Node, S, comm_info, records
 from whichrank.model.codes import Status
 from whichrank.model.telemetry import (
     COMM_ROW,
-    INFLIGHT_TOLD,
+    INFLIGHT_REPORTED,
     PAIR_ROW,
     RANK_ROW,
-    RECORD_TOLD,
-    WAIT_TOLD,
+    RECORD_REPORTED,
+    WAIT_REPORTED,
     Event,
     ProcessState,
 )
@@ -51,7 +51,7 @@ def test_several_agents_make_one_job() -> None:
     assert state.host == {0: "a", 1: "a", 2: "b", 3: "b"}
 
 
-def test_ranks_that_were_never_told_are_not_present() -> None:
+def test_ranks_that_were_never_reported_are_not_present() -> None:
     state = JobState()
     state.feed(Node("a:1", [0], 3).comm(comm_info(7, [0, 1, 2])).batch(1.0), NOW_S)
     picture = state.picture(NOW_S)
@@ -80,7 +80,7 @@ def test_a_ring_that_is_not_read_any_more_is_no_news_but_one_that_has_ended_is()
 
 
 def test_what_an_agent_said_before_it_was_replaced_is_forgotten() -> None:
-    # GIVEN an agent told a wait, and was killed and started again
+    # GIVEN an agent reported a wait, and was killed and started again
     state = JobState()
     old = Node("a:1", [0, 1], 2).comm(comm_info(7, [0, 1])).waits(0, 7, 5, since_s=1.0)
     state.feed(old.batch(2.0), NOW_S + 2.0)
@@ -110,8 +110,8 @@ def test_a_batch_that_is_sent_again_without_states_changes_none() -> None:
     a, _ = two_nodes()
     state.feed(a.waits(0, 7, 5, since_s=1.0).batch(2.0), NOW_S + 2.0)
     again = a.batch(2.5, records(1, 7, 1, 3), ranks=b"", comms=b"", pairs=b"", inflight=b"", waits=b"")
-    told, comm = state.feed(again, NOW_S + 2.5)
-    assert len(told) == 3
+    reported, comm = state.feed(again, NOW_S + 2.5)
+    assert len(reported) == 3
     assert comm.tolist() == [0, 0, 0]
     assert state.picture(NOW_S + 2.5).waits["rank"].tolist() == [0]
 
@@ -125,14 +125,14 @@ def test_a_dead_process_whose_rank_lives_elsewhere_is_of_before() -> None:
     elsewhere.row[1] = {"pid": 555, "restart_count": 1}
     state.feed(elsewhere.batch(3.0), NOW_S + 3.0)
     assert state.take_restarted() == {1}
-    # WHEN the first node goes on to tell the process that died there THEN it is not told to be started again, and lives
+    # WHEN the first node goes on to say the process that died there THEN it is not told to be started again, and lives
     a.is_(1, ProcessState.GONE, ended_ns=a.ns(2.5))
     for at_s in (3.2, 3.7):
         state.feed(a.batch(at_s), NOW_S + at_s)
         state.feed(elsewhere.batch(at_s), NOW_S + at_s)
     assert state.take_restarted() == set()
     assert not state.departures.ends().gone[1]
-    # WHEN the other node is silent THEN what is told counts
+    # WHEN the other node is silent THEN what is reported counts
     state.feed(a.batch(20.0), NOW_S + 20.0)
     assert state.departures.ends().gone[1]
 
@@ -184,7 +184,7 @@ def test_lost_records_are_said_once() -> None:
     assert state.take_lossy() == set()
 
 
-def test_members_that_the_sensor_did_not_know_are_learnt_from_those_who_tell() -> None:
+def test_members_that_the_sensor_did_not_know_are_learnt_from_those_who_say() -> None:
     state = JobState()
     unknown = comm_info(7, [], size=4)
     a = Node("a:1", [0, 1], 4)
@@ -214,7 +214,7 @@ def test_many_communicators_come_a_few_at_a_time() -> None:
     assert state.comms.member_rank.tolist() == [0, 1] * len(ids)
 
 
-def test_group_ranks_are_those_that_the_agent_told() -> None:
+def test_group_ranks_are_those_that_the_agent_reported() -> None:
     state, (a, _) = JobState(), two_nodes()
     state.feed(a.batch(1.0), NOW_S)
     zero = np.zeros(3, np.int64)
@@ -252,8 +252,8 @@ def test_rows_out_of_range_neither_crash_nor_allocate() -> None:
         a.batch(1.0),
         ranks=hostile(RANK_ROW, world_size=4, pid=5), comms=hostile(COMM_ROW, comm_id=7),
         pairs=hostile(PAIR_ROW, comm_id=7, kind=33),
-        inflight=hostile(INFLIGHT_TOLD, comm=7), waits=hostile(WAIT_TOLD, comm=7), records=hostile(RECORD_TOLD, comm=7),
-        events=[Event("exit", rank, 9, 5) for rank in (-5, 4, 10**9)],
+        inflight=hostile(INFLIGHT_REPORTED, comm=7), waits=hostile(WAIT_REPORTED, comm=7),
+        records=hostile(RECORD_REPORTED, comm=7), events=[Event("exit", rank, 9, 5) for rank in (-5, 4, 10**9)],
     )  # fmt: skip
     tracemalloc.start()
     state.feed(batch, NOW_S + 1.0)
@@ -302,6 +302,6 @@ def test_so_many_memberships_are_nobodys_job() -> None:
 
 def test_an_empty_batch_of_an_unknown_agent() -> None:
     state = JobState()
-    told, comm = state.feed(msgspec.structs.replace(Node("a:1", [], 0).batch(1.0)), NOW_S)
-    assert (len(told), len(comm)) == (0, 0)
+    reported, comm = state.feed(msgspec.structs.replace(Node("a:1", [], 0).batch(1.0)), NOW_S)
+    assert (len(reported), len(comm)) == (0, 0)
     assert state.picture(NOW_S).world_size == 0

@@ -131,7 +131,7 @@ def test_sensor_that_does_not_compile(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert len(said) == 1
 
 
-def test_compiler_that_cxx_names_is_told_and_not_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_compiler_that_cxx_names_is_reported_and_not_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # GIVEN a CXX that names nothing, beside a compiler that is there
     monkeypatch.setenv("CXX", "/nonexist")
     monkeypatch.setenv("WHICHRANK_CACHE", str(tmp_path / "cache"))
@@ -220,7 +220,7 @@ def test_autoload(environ: dict[str, str], verdict: str, said: str) -> None:
 def test_autoload_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN an environment in which nothing can be imported as torch
     monkeypatch.setattr(doctor, "find_spec", lambda name: None)
-    # THEN nobody is told that it loads the sensor
+    # THEN nobody is reported that it loads the sensor
     check = doctor.check_autoload({})
     assert (check.verdict, check.mend) == ("warn", "see torch above")
     assert "no torch" in check.found

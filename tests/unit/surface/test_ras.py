@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "intake"))
 from test_ras_text import BEHIND, text_of
 
 from whichrank.errors import FormatError, IncompleteDataError, UsageError
-from whichrank.surface.ask_ras import ask, looks, place_of
+from whichrank.surface.ask_ras import ask, place_of, polls
 from whichrank.surface.cli.ras import command
 
 
@@ -72,7 +72,7 @@ def test_a_job_that_goes_on_is_healthy() -> None:
     assert result.return_value == 0
 
 
-def test_ranks_that_do_not_answer_are_told() -> None:
+def test_ranks_that_do_not_answer_are_reported() -> None:
     with server(status({0: 4, 1: 4}, {2: False})) as place:
         result = CliRunner().invoke(command, [place, "--every", "0.01"], standalone_mode=False)
     assert "Ranks that do not answer: 2" in result.output
@@ -87,7 +87,7 @@ def test_an_older_one_is_asked_for_its_text() -> None:
 
 def test_what_is_no_ras_is_said() -> None:
     with server(b"220 mail ready\n") as place, pytest.raises(FormatError, match="is not NCCL's RAS"):
-        list(looks(place_of(place), 2, 0.01, 5.0))
+        list(polls(place_of(place), 2, 0.01, 5.0))
     with pytest.raises(IncompleteDataError, match=r"does not answer at 127\.0\.0\.1:1"):
         ask(("127.0.0.1", 1), 1.0)
 

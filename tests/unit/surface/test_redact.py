@@ -38,13 +38,13 @@ def with_lines(gathered: Gathered, *lines: str) -> Gathered:
     """With these lines of logs in the evidence, in what is said of the culprit, and in a command."""
     (incident,) = gathered.incidents
     (culprit,) = incident.culprits
-    told = msgspec.structs.replace(
+    reported = msgspec.structs.replace(
         incident,
         culprits=(msgspec.structs.replace(culprit, why="; ".join(lines)),),
         evidence=tuple(Evidence(what="log", value=line, where="rank 4") for line in lines),
         next=tuple(lines),
     )
-    return dataclasses.replace(gathered, incidents=(told,))
+    return dataclasses.replace(gathered, incidents=(reported,))
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
@@ -90,8 +90,11 @@ def test_hosts_are_left_out_of_every_text(gathered: Gathered) -> None:
     notes = [{"path": f"/logs/{HOST}/rank_0", "format": "", "state": "damaged", "what": line}]
     assert "gpu-node-17" in page_of(full, notes)
     # WHEN hosts are left out THEN nothing of one is anywhere
-    told, said = redacted(full, notes, ["hosts"])
-    for text in (page_of(told, said), *(b"".join(export(told)).decode() for export in (trace_of, json_of, csv_of))):
+    reported, said = redacted(full, notes, ["hosts"])
+    for text in (
+        page_of(reported, said),
+        *(b"".join(export(reported)).decode() for export in (trace_of, json_of, csv_of)),
+    ):
         assert not [form for form in (*FORMS, "gpu-node", "acme") if form.lower() in text.lower()]
 
 
@@ -145,11 +148,11 @@ def test_a_host_whose_name_is_cut_in_that_of_the_job_is_found() -> None:
 def test_what_is_left_out_changes_no_number(gathered: Gathered) -> None:
     # GIVEN hosts with short names
     full = dataclasses.replace(gathered, hosts={0: "n1", 1: "a", 2: "node-1"}, job="n12 of node-1 at a")
-    told, _ = redacted(full, [], ["hosts", "paths"])
+    reported, _ = redacted(full, [], ["hosts", "paths"])
     # THEN words that only begin like one are as they were, and so is what is no text
-    assert told.job == "n12 of host-2 at host-0"
-    assert told.spans is full.spans
-    (before,), (after,) = full.incidents, told.incidents
+    assert reported.job == "n12 of host-2 at host-0"
+    assert reported.spans is full.spans
+    (before,), (after,) = full.incidents, reported.incidents
     assert (after.cause, after.kind, after.onset, after.victims) == (
         before.cause,
         before.kind,
@@ -168,12 +171,12 @@ def test_folders_with_spaces_and_brackets_are_left_out(gathered: Gathered) -> No
     )
     what = "beside '/data/ann lee/dumps of ann/trace_2'"
     notes = [{"path": "/data/ann lee/dumps of ann/trace_1", "format": "", "state": "damaged", "what": what}]
-    told, said = redacted(full, notes, ["paths"])
+    reported, said = redacted(full, notes, ["paths"])
     # THEN only the names of files are left
-    assert told.scenes[0]
-    assert told.scenes[0].stacks[4][0].frames == ["step (train.py:88)", "run (x.py:3)", "main (top.py:1)"]
+    assert reported.scenes[0]
+    assert reported.scenes[0].stacks[4][0].frames == ["step (train.py:88)", "run (x.py:3)", "main (top.py:1)"]
     assert said == ({"path": "trace_1", "format": "", "state": "damaged", "what": "beside 'trace_2'"},)
-    assert not re.search(r"\bann\b", page_of(told, said))
+    assert not re.search(r"\bann\b", page_of(reported, said))
 
 
 def test_what_cannot_be_left_out_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

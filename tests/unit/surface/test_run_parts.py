@@ -50,7 +50,7 @@ def test_listener_is_reached(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "tcp://nohost.invalid:1", "tcp://..:1", "ipc:///no/socket"])
-def test_nobody_is_told_when_patience_ends(address: str) -> None:
+def test_nobody_is_reported_when_patience_ends(address: str) -> None:
     reach = Reach(address, patience_s=0.3)
     assert not reach.failed()
     eventually(reach.failed)

@@ -65,7 +65,7 @@ def test_an_error_is_three_lines_whatever_is_in_it(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("command", [["why"], ["analyze"], ["replay"], ["report"], ["export"], ["watch"], ["stacks"]])
-def test_a_file_name_is_told_as_text(
+def test_a_file_name_is_reported_as_text(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # GIVEN a file whose name holds an escape sequence, as `*` gives it to a command

@@ -94,7 +94,7 @@ def test_newest_run_is_the_default(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert "[new]" in capfd.readouterr().out
 
 
-def test_id_is_looked_for_in_all_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_id_is_searched_in_all_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "whichrank-out" / "a", renamed(not_entered(), "x1"), renamed(SLOW, "x2"))
     write(tmp_path / "whichrank-out" / "b", renamed(KILLED, "y1"))
     assert main(["why", "x2", "--json"]) == 4
@@ -105,7 +105,7 @@ def test_job_that_runs_here_comes_before_an_older_folder(tmp_path: Path, capfd: 
     # GIVEN the folder of an older run, and a job that runs here, writes elsewhere, and has an alert
     write(tmp_path / "whichrank-out" / "a", of_job("a", 1, RECOVERED))
     running(tmp_path, "live", of_job("live", 1))
-    # THEN that one is told, by default and by its id
+    # THEN that one is reported, by default and by its id
     for target in ([], ["live-1"]):
         assert main(["why", *target]) == 3
         out, err = capfd.readouterr()
@@ -139,19 +139,19 @@ def test_newest_run_goes_on_although_it_is_led_to_by_another_name(
     (tmp_path / "whichrank-out" / "a").symlink_to(output)
     assert main(["why"]) == 0
     out, err = capfd.readouterr()
-    # THEN the run that is told is not called an older one
+    # THEN the run that is reported is not called an older one
     assert "No incident in whichrank-out/a" in out
     assert err == ""
 
 
-def test_of_several_jobs_that_run_here_one_is_told_and_the_others_are_named(
+def test_of_several_jobs_that_run_here_one_is_reported_and_the_others_are_named(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     # GIVEN three jobs that run here: one with a notice, one with an open alert, and a healthy one
     notice = running(tmp_path, "a", of_job("a", 1, SUSPENDED))
     running(tmp_path, "b", of_job("b", 1))
     running(tmp_path, "c")
-    # THEN the alert is told, and in one line where else there is something to read
+    # THEN the alert is reported, and in one line where else there is something to read
     assert main(["why"]) == 3
     out, err = capfd.readouterr()
     assert "[b-1]" in out
@@ -159,11 +159,11 @@ def test_of_several_jobs_that_run_here_one_is_told_and_the_others_are_named(
     assert err == f"whichrank: 2 running jobs have incidents; these are of b. The others: whichrank why {notice}\n"
 
 
-def test_folder_of_several_jobs_tells_the_latest(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_folder_of_several_jobs_says_the_latest(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     # GIVEN a folder in which two jobs have failed, and a third, healthy one has run
     folder = write(tmp_path / "run", of_job("a", 1), of_job("a", 2, SLOW), of_job("b", 1, KILLED))
     (folder / "job.json").write_text('{"schema": "whichrank.job/1", "job": "c"}')
-    # THEN the latest job is told, its exit code is given, and in one line what else is there and how to see it
+    # THEN the latest job is reported, its exit code is given, and in one line what else is there and how to see it
     assert main(["why", str(folder)]) == 0
     out, err = capfd.readouterr()
     assert out == f"No incident of job c in {folder}/incidents.jsonl.\n"
@@ -180,7 +180,8 @@ def test_folder_of_several_jobs_tells_the_latest(tmp_path: Path, capfd: pytest.C
         file.write(encode_incident(of_job("c", 1, SLOW)) + b"\n")
     assert main(["why", str(folder)]) == 4
     assert capfd.readouterr().out.count("[") == 1
-    # AND WHEN nothing says which is the latest THEN it is the one that wrote last; a file of another name is told whole
+    # AND WHEN nothing says which is the latest THEN it is the one that wrote last; a file of another name is reported
+    # whole
     (folder / "job.json").write_text("{broken")
     assert main(["why", str(folder)]) == 4
     (folder / "incidents.jsonl").rename(folder / "all")
@@ -252,7 +253,7 @@ def test_errors_say_what_and_how(capfd: pytest.CaptureFixture[str], args: list[s
     assert said in err
 
 
-def test_garbage_is_told_once_with_a_count(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_garbage_is_reported_once_with_a_count(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     # GIVEN a file that is no record, and one with a good line among bad ones
     garbage = tmp_path / "garbage"
     garbage.write_bytes(b"\x00\xffnonsense\n" * 381)

@@ -114,7 +114,9 @@ def test_the_next_link_of_a_chain_is_named_if_it_does_not_come_either() -> None:
         *((11, True, True), (9, True, True), (1 << 8, True, True)),
     ],
 )
-def test_a_rank_that_dies_on_top_of_an_alert_is_told_if_it_died_of_itself(status: int, came: bool, told: bool) -> None:
+def test_a_rank_that_dies_on_top_of_an_alert_is_reported_if_it_died_of_itself(
+    status: int, came: bool, reported: bool
+) -> None:
     # GIVEN rank 1 is stopped, and maybe goes on; then rank 2, which waited for it, crashes, is killed, aborts, or exits
     a, n = analyzer(), hung(1)
     n.is_(1, ProcessState.STOPPED)
@@ -125,8 +127,8 @@ def test_a_rank_that_dies_on_top_of_an_alert_is_told_if_it_died_of_itself(status
     n.is_(2, ProcessState.GONE, ended_ns=n.ns(5.2))
     a.feed(n.batch(5.4, events=[Event("exit", 2, 102, n.ns(5.2), status=status)]), NOW_S + 5.4)
     said += watch(a, n, first_s=5.5, last_s=9.0)
-    # THEN the death is told only if nothing else can have led to it
-    expected = {"job-1": ("alert", "open", (1,))} | ({"job-2": ("alert", "open", (2,))} if told else {})
+    # THEN the death is reported only if nothing else can have led to it
+    expected = {"job-1": ("alert", "open", (1,))} | ({"job-2": ("alert", "open", (2,))} if reported else {})
     assert last_of(said) == expected
 
 
@@ -183,13 +185,13 @@ def test_a_stopped_rank_on_top_of_an_alert_is_an_incident_of_its_own() -> None:
     assert last_of(said) == {"job-1": ("alert", "open", (2,)), "job-2": ("alert", "open", (0,))}
     n.is_(0, ProcessState.SLEEPING)
     assert last_of(watch(a, n, first_s=27.5, last_s=32.0)) == {"job-2": ("alert", "recovered", (0,))}
-    # THEN rank 2 is still told, and its end is
+    # THEN rank 2 is still reported, and its end is
     for rank in range(4):
         n.moves_on(rank).did(rank, 7, 12)
     assert last_of(watch(a, n, first_s=32.5, last_s=35.0)) == {"job-1": ("alert", "recovered", (2,))}
 
 
-def test_ranks_that_are_stopped_one_after_the_other_are_told_as_they_come() -> None:
+def test_ranks_that_are_stopped_one_after_the_other_are_reported_as_they_come() -> None:
     a, n = analyzer(), hung(2)
     n.is_(2, ProcessState.STOPPED)
     said = watch(a, n, first_s=1.5, last_s=4.0)
@@ -316,7 +318,7 @@ def test_of_several_late_ranks_one_is_named_if_the_rest_waits_in_the_rendezvous(
     a, n = analyzer(), hung(1, 2)
     n.stacks |= {1: first, 2: second}
     said = watch(a, n, first_s=1.5, last_s=23.0)
-    # THEN all are candidates if it cannot be told which of them is late by itself
+    # THEN all are candidates if it cannot be reported which of them is late by itself
     assert said[-1].severity == "alert"
     assert {c.rank for c in said[-1].culprits} == named
     assert {c.rank for c in said[-1].candidates} == (set() if named else {1, 2})
@@ -365,9 +367,9 @@ def test_a_wait_that_is_seen_on_and_off_makes_no_new_incidents() -> None:
     n.waits(0, 9, 9, since_s=1.0).waits(1, 9, 9, since_s=1.0).did(2, 9, 8).did(3, 8, 4)
     n.computing = {3}
     said: list[Incident] = []
-    for look in range(80):
-        n.waits(2, 8, 5, since_s=1.0) if look // 4 % 2 else n.moves_on(2)
-        said += watch(a, n, first_s=1.5 + look / 2, last_s=1.5 + look / 2)
+    for snapshot in range(80):
+        n.waits(2, 8, 5, since_s=1.0) if snapshot // 4 % 2 else n.moves_on(2)
+        said += watch(a, n, first_s=1.5 + snapshot / 2, last_s=1.5 + snapshot / 2)
     assert len({i.id for i in said}) <= 1
     assert len(said) < 5
 
@@ -406,16 +408,16 @@ def test_a_dead_rank_is_named_beside_the_notice_of_another() -> None:
 
 
 @pytest.mark.parametrize(("desc", "role", "sure"), [("mesh_tp", "tp", 1.0), ("default_pg", "world", 0.5)])
-def test_a_role_says_whether_the_description_told_it(desc: str, role: str, sure: float) -> None:
+def test_a_role_says_whether_the_description_reported_it(desc: str, role: str, sure: float) -> None:
     # GIVEN a group that is described, or not
     node = Node("a:1", [0, 1, 2, 3], 4).comm(comm_info(7, [0, 1, 2, 3], desc)).did(2, 7, 8)
     for rank in (0, 1, 3):
         node.waits(rank, 7, 9, since_s=1.0)
 
-    told = watch(analyzer(), node, first_s=1.0, last_s=24.0)[-1].communicator
+    reported = watch(analyzer(), node, first_s=1.0, last_s=24.0)[-1].communicator
 
-    assert told is not None
-    assert (told.role, told.role_confidence) == (role, sure)
+    assert reported is not None
+    assert (reported.role, reported.role_confidence) == (role, sure)
 
 
 def test_a_contradiction_that_names_nobody_is_no_news_after_the_skew_that_led_to_it() -> None:
@@ -428,14 +430,14 @@ def test_a_contradiction_that_names_nobody_is_no_news_after_the_skew_that_led_to
     # WHEN it then enters another operation than its peer, and that alone does not say which of the two is wrong
     either = tuple(Blame(r, 0.5, (clause(Says.ISSUED, op=f"all_reduce of {r}"),)) for r in (2, 3))
     nobody = Finding(cause=Cause.UNKNOWN, kind="failed", fault_class="H2", candidates=either, hard=True)
-    # THEN nothing is added, but of other ranks it is told
+    # THEN nothing is added, but of other ranks it is reported
     assert ledger.report(nobody, "alert", NOW_S + 1) == []
     others = tuple(replace(blame, rank=blame.rank - 2) for blame in either)
     assert len(ledger.report(replace(nobody, candidates=others), "alert", NOW_S + 1)) == 1
 
 
-def test_what_stands_beside_all_others_is_told_again_only_where_there_is_more_to_say() -> None:
-    # GIVEN a slow link that is told
+def test_what_stands_beside_all_others_is_reported_again_only_where_there_is_more_to_say() -> None:
+    # GIVEN a slow link that is reported
     a = analyzer()
     a.feed(Node("a:1", list(range(10)), 10).batch(0.0), NOW_S)
 
@@ -443,21 +445,23 @@ def test_what_stands_beside_all_others_is_told_again_only_where_there_is_more_to
         severity: Severity = "alert", ranks: tuple[int, ...] = (), links: tuple[int, ...] = (), **more: Reason
     ) -> list[Incident]:
         blames = tuple(Blame(rank, 0.9, AWAITED) for rank in ranks)
-        ways = tuple(Link(src=src, dst=9) for src in links)
-        finding = Finding(cause=Cause.COMMUNICATION_SLOW, kind="slow", culprits=blames, links=ways, onset_s=1.0, **more)
+        paths = tuple(Link(src=src, dst=9) for src in links)
+        finding = Finding(
+            cause=Cause.COMMUNICATION_SLOW, kind="slow", culprits=blames, links=paths, onset_s=1.0, **more
+        )
         return a.ledger.keep("links", finding, severity, NOW_S, 20.0)
 
     (first,) = said("notice", (4,), (4,))
     assert said("notice", (4,), (4,)) == said("notice", (), (4,)) == []
     # WHEN it is worth more, or there is a reason, a rank or a link besides THEN the same incident says so
-    told = [*said("alert", (4,), (4,)), *said("alert", (4,), (4, 6)), *said("alert", (6,), (6,))]
-    told += said("alert", (6,), (6,), reason=Reason.CPU_LIMIT)
-    assert {i.id for i in told} == {first.id}
-    assert [(i.severity, [c.rank for c in i.culprits], len(i.links), i.reason) for i in told] == [
+    reported = [*said("alert", (4,), (4,)), *said("alert", (4,), (4, 6)), *said("alert", (6,), (6,))]
+    reported += said("alert", (6,), (6,), reason=Reason.CPU_LIMIT)
+    assert {i.id for i in reported} == {first.id}
+    assert [(i.severity, [c.rank for c in i.culprits], len(i.links), i.reason) for i in reported] == [
         ("alert", [4], 1, None), ("alert", [4], 2, None), ("alert", [6], 2, None), ("alert", [6], 2, "cpu_limit"),
     ]  # fmt: skip
-    assert {link.scope for i in told for link in i.links} == {"intra_node"}
-    # AND what changes from look to look is not told again and again
+    assert {link.scope for i in reported for link in i.links} == {"intra_node"}
+    # AND what changes from look to look is not reported again and again
     assert said("alert", (6,), (6,), reason=Reason.CPU_LIMIT) == said("notice", (), ()) == said("alert", (), (4,)) == []
     assert said("alert", (), tuple(range(10, 200)))
     assert said("alert", (), tuple(range(50, 200))) == []
@@ -468,9 +472,9 @@ def test_a_link_says_whether_it_leaves_a_node() -> None:
     a = analyzer()
     for agent, ranks in (("a:1", [0, 1]), ("b:1", [2, 3])):
         a.feed(Node(agent, ranks, 5).batch(0.0), NOW_S)
-    ways = tuple(Link(src=src, dst=dst) for src, dst in ((0, 1), (1, 2), (3, 4)))
-    # WHEN slow links are told THEN each says which kind it is
-    finding = Finding(cause=Cause.COMMUNICATION_SLOW, kind="slow", links=ways, onset_s=1.0)
+    paths = tuple(Link(src=src, dst=dst) for src, dst in ((0, 1), (1, 2), (3, 4)))
+    # WHEN slow links are reported THEN each says which kind it is
+    finding = Finding(cause=Cause.COMMUNICATION_SLOW, kind="slow", links=paths, onset_s=1.0)
     (incident,) = a.ledger.keep("links", finding, "alert", NOW_S, 20.0)
     assert [link.scope for link in incident.links] == ["intra_node", "inter_node", None]
 
@@ -516,7 +520,7 @@ def test_iteration_is_that_of_the_onset() -> None:
     # THEN onset and iteration stay those of the beginning
     assert first.onset == second.onset
     assert [i.stage and i.stage.iteration for i in (first, second)] == [18, 18]
-    # AND of what was long ago, or nobody knows when, the iteration of now is not told
+    # AND of what was long ago, or nobody knows when, the iteration of now is not reported
     (unknown,) = a.ledger.keep("rank 2", replace(slow, iteration=None), "notice", NOW_S + 1.0, 10.0)
     wrong = Finding(cause=Cause.INCONSISTENT, kind="failed", fault_class="H2", culprits=(Blame(3, 0.9, AWAITED),))
     (closed,) = a.ledger.add_closed(wrong, NOW_S + 6.0)
@@ -537,7 +541,7 @@ def analyzer_with_world(iteration: int | None = None) -> Analyzer:
     return a
 
 
-def test_a_wait_that_comes_again_for_the_same_reason_is_told_once() -> None:
+def test_a_wait_that_comes_again_for_the_same_reason_is_reported_once() -> None:
     # GIVEN rank 0 evaluates, and all others wait for it until it comes, three times
     a, n = analyzer(), Node("a:1", [0, 1, 2, 3], 4).comm(WORLD)
     said: list[Incident] = []
@@ -576,9 +580,9 @@ def test_one_of_two_that_is_named_takes_their_incident_over() -> None:
         )
         for rank in (1, 2, 3)
     ]
-    told = [a.ledger.keep(f"rank {f.culprits[0].rank}", f, "alert", NOW_S + 5.0, 10.0)[0] for f in slow]
+    reported = [a.ledger.keep(f"rank {f.culprits[0].rank}", f, "alert", NOW_S + 5.0, 10.0)[0] for f in slow]
     # THEN the first of them goes on with the incident, which is not said to be over, and the others have their own
-    assert [one.id == first.id for one in told] == [True, False, False]
+    assert [one.id == first.id for one in reported] == [True, False, False]
     assert a.ledger.drop(lambda key: key == "ranks 1 and 2", NOW_S + 6.0) == []
     # AND while they look alike again nothing new is said of them
     assert a.ledger.keep("ranks 1 and 2", open_question, "alert", NOW_S + 7.0, 10.0) == []

@@ -31,12 +31,12 @@ COLUMNS = {
     "ranks": telemetry.RANK_ROW,
     "comms": telemetry.COMM_ROW,
     "pairs": telemetry.PAIR_ROW,
-    "inflight": telemetry.INFLIGHT_TOLD,
-    "waits": telemetry.WAIT_TOLD,
-    "records": telemetry.RECORD_TOLD,
+    "inflight": telemetry.INFLIGHT_REPORTED,
+    "waits": telemetry.WAIT_REPORTED,
+    "records": telemetry.RECORD_REPORTED,
     "rates": telemetry.RATE_ROW,
     "connections": telemetry.TCP_ROW,
-    "splits": telemetry.SPLITS_TOLD,
+    "splits": telemetry.SPLITS_REPORTED,
 }
 
 

@@ -83,7 +83,7 @@ def test_what_is_no_tape_is_refused_with_its_name(tmp_path: Path, content: bytes
     assert caught.value.where == str(tmp_path / "x.tape")
 
 
-def test_a_newer_tape_is_told_to_be_one(path: Path) -> None:
+def test_a_newer_tape_is_reported_to_be_one(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[6] = 9
     path.write_bytes(content)

@@ -120,7 +120,7 @@ def test_answer_to_nobody_is_no_error(ends: Pair) -> None:
     ends[0].reply("nobody:1", Reply(1, 1))
 
 
-def test_agent_without_analyzer_is_told_so_and_connects_later(tmp_path: Path) -> None:
+def test_agent_without_analyzer_is_reported_so_and_connects_later(tmp_path: Path) -> None:
     # GIVEN nobody who listens
     agent = ZmqAgentEnd(f"ipc://{tmp_path}/s")
     assert not agent.send(batch(1))

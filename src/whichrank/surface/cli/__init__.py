@@ -99,7 +99,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return error.exit_code
     except click.Abort:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # of a command whose exit code tells nothing about what it prints; see `pipe`
+    except BrokenPipeError:  # of a command whose exit code says nothing about what it prints; see `pipe`
         write_no_more()
         return 1
     except OSError as error:

@@ -14,7 +14,7 @@ import click
 @click.option("--wait", "stay", is_flag=True, help="Stay until SIGTERM, also while no rank is there.")
 @click.option("--run-pid", type=int, hidden=True, help="The run that has started it.")
 def command(job: str | None, connect: str | None, stay: bool, run_pid: int | None) -> int:
-    """Watch the ranks of one node and tell the analyzer, in the foreground.
+    """Watch the ranks of one node and say the analyzer, in the foreground.
 
     `whichrank run` starts it by itself. For launchers that cannot be wrapped, start it on every node before the job:
 
@@ -43,7 +43,7 @@ def command(job: str | None, connect: str | None, stay: bool, run_pid: int | Non
     agent, folder = open_agent(job, connect, stay=stay, run_pid=run_pid)
 
     def stop(number: int, _: FrameType | None) -> None:
-        if run_pid is None:  # nobody else tells that this node is asked to end
+        if run_pid is None:  # nobody else says that this node is asked to end
             write_end_signal(folder.path, number)
         agent.stop()
 

@@ -23,7 +23,7 @@ _LISTED = 8
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print {incidents, intake} as JSON.")
 def command(paths: tuple[Path, ...], as_json: bool) -> int:
-    """Say what recordings of a job tell: who hangs it, and why.
+    """Say what recordings of a job say: who hangs it, and why.
 
     PATH is a file, a folder, or an archive (.tar, .gz, .xz, .zst), whatever it is called. Read are dumps of PyTorch's
     Flight Recorder, traces of its profiler, logs of its watchdog and of launchers, NCCL's RAS and Inspector, Megatrace,

@@ -90,7 +90,9 @@ def overhead(as_json: bool, quick: bool, names: tuple[str, ...]) -> int:
     with progress_bar() as progress:
         bars = {name: progress.add_task(PARTS[name].title, total=1.0) for name in chosen}
         results = measure(
-            chosen, quick=quick, tell=lambda name, share: progress.update(bars[name], completed=share, refresh=True)
+            chosen,
+            quick=quick,
+            show_progress=lambda name, share: progress.update(bars[name], completed=share, refresh=True),
         )
     click.echo(msgspec.json.encode(results).decode() if as_json else overhead_table(results))
     return 5 if results["skipped"] else 0
@@ -107,12 +109,12 @@ def _campaign(plan: list[Any], path: Path, keep: Path | None, as_json: bool) -> 
     with progress_bar() as progress:
         bar = progress.add_task("trials", total=len(plan))
 
-        def tell(number: int, total: int, result: Any) -> None:
+        def show_progress(number: int, total: int, result: Any) -> None:
             progress.update(bar, completed=number)
             after = "" if result.seconds_to_alert is None else f" {result.seconds_to_alert:.1f} s"
             progress.console.print(f"{number}/{total} {result.fault} seed {result.seed}: {result.verdict}{after}")
 
-        for _ in run_campaign(plan, path, keep, tell):
+        for _ in run_campaign(plan, path, keep, show_progress):
             pass
     known = done_in(path)
     ours = [known[key] for key in (key_of(msgspec.to_builtins(s)) for s in plan) if key in known]

@@ -84,17 +84,17 @@ def reading(entries: int, trace_mb: int, as_json: bool) -> int:
         names = ("write dumps", "write trace", "read", "page")
         bars = {name: progress.add_task(name, total=None) for name in names}
 
-        def tell(name: str) -> Callable[[int, int], None]:
+        def show_progress(name: str) -> Callable[[int, int], None]:
             return lambda done, total: progress.update(bars[name], completed=done, total=total)
 
-        write_dumps(dumps, entries, LAYOUT, tell("write dumps"))
-        write_trace(trace, trace_mb * 10**6, tell("write trace"))
+        write_dumps(dumps, entries, LAYOUT, show_progress("write dumps"))
+        write_trace(trace, trace_mb * 10**6, show_progress("write trace"))
         results = read_dumps(dumps, entries)
-        tell("read")(1, 2)
+        show_progress("read")(1, 2)
         results += read_trace(trace)
-        tell("read")(2, 2)
+        show_progress("read")(2, 2)
         if program := browser():
-            results += open_page(program, tell("page"))
+            results += open_page(program, show_progress("page"))
         else:
             progress.update(bars["page"], description="page: left out, there is no Chromium", completed=1, total=1)
     click.echo(msgspec.json.encode(results).decode() if as_json else reading_table(results))

@@ -32,7 +32,7 @@ def command(
     verdict and truth agree; 1: they do not.
     """
     from whichrank.surface.leave import leave_on_signals
-    from whichrank.surface.trial.show import run_and_tell
+    from whichrank.surface.trial.show import run_and_show
     from whichrank.surface.trial.words import known_fault, listed
     from whichrank.testbed.bench.setup import Setup, demo_faults
     from whichrank.testbed.lab.userspace import become_root_of_a_namespace
@@ -49,11 +49,11 @@ def command(
 
     setup = Setup(fault, ranks, seed, launcher, layout, hang_timeout_s=hang_timeout)  # type: ignore[arg-type]  # click has checked it
     said = f"{ranks} ranks under 'whichrank run', fault '{fault}', seed {seed}, hang timeout {hang_timeout:g} s"
-    return run_and_tell(setup, "demo", said, "whichrank demo --layout tp2-pp2-dp2 --ranks 8", as_json=as_json)
+    return run_and_show(setup, "demo", said, "whichrank demo --layout tp2-pp2-dp2 --ranks 8", as_json=as_json)
 
 
 def _refuse_what_cannot_run(ranks: int, layout: str, hang_timeout: float) -> None:
-    """Before anything is started: a job that cannot start would only be told as "no fault done"."""
+    """Before anything is started: a job that cannot start would only be reported as "no fault done"."""
     from whichrank.errors import UsageError
     from whichrank.sensors.c10d import torch_folder
     from whichrank.testbed.demo.layout import Layout

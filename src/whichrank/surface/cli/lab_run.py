@@ -59,7 +59,7 @@ def run(
     """
     from whichrank.sensors.c10d import torch_folder
     from whichrank.surface.leave import leave_on_signals
-    from whichrank.surface.trial.show import run_and_tell
+    from whichrank.surface.trial.show import run_and_show
     from whichrank.surface.trial.words import known_fault
     from whichrank.testbed.bench.methods.campaign import job_args_of, quiet_of_claim_s
     from whichrank.testbed.bench.setup import Setup, lab_faults
@@ -88,7 +88,7 @@ def run(
     )  # fmt: skip
     where = f"in the lab '{lab}'" if lab else f"on {nodes} nodes, cables of {rate}"
     said = f"{ranks} ranks of '{job}' {where}, scenario '{scenario}', seed {seed}"
-    return run_and_tell(setup, "lab", said, "whichrank lab run --workload 3d", as_json=as_json, keep=keep)
+    return run_and_show(setup, "lab", said, "whichrank lab run --workload 3d", as_json=as_json, keep=keep)
 
 
 def _workload(scenario: Scenario, workload: str, seed: int) -> str:

@@ -93,13 +93,13 @@ def _run(todo: list[Any], methods: list[str], path: Path, keep: Path | None) -> 
     with progress_bar() as progress:
         bar = progress.add_task("runs", total=len(todo), completed=len(todo) - len(to_do))
 
-        def tell(run: Run) -> None:
+        def show_progress(run: Run) -> None:
             progress.advance(bar)
             after = "" if run.detected_s is None else f" {run.detected_s:.1f} s"
             word = verdict_of(run, OURS) or ": ".join(filter(None, (run.verdict, run.error)))
             progress.console.print(f"{run.scenario}, seed {run.seed}, {run.workload}: {word}{after}")
 
-        run_all(to_do, methods, heard, path, keep, tell)
+        run_all(to_do, methods, heard, path, keep, show_progress)
 
 
 def _again(todo: list[Any], methods: list[str], path: Path, keep: Path | None) -> None:

@@ -10,15 +10,15 @@ from whichrank.surface.terminal import show, show_json
 
 @click.command(name="ras")
 @click.argument("place", metavar="[HOST:PORT]", default="localhost:28028")
-@click.option("--looks", "count", type=WholeNumber(2, 1000), default=2, show_default=True, help="So many.")
-@click.option("--every", "every_s", type=float, default=10.0, show_default=True, help="Seconds between two looks.")
+@click.option("--polls", "count", type=WholeNumber(2, 1000), default=2, show_default=True, help="So many.")
+@click.option("--every", "every_s", type=float, default=10.0, show_default=True, help="Seconds between two polls.")
 @click.option("--json", "as_json", is_flag=True, help="Print {incidents, behind, unresponsive} as JSON.")
 def command(place: str, count: int, every_s: float, as_json: bool) -> int:
     """Ask NCCL's RAS of a running job who is behind, and say who is waited for if the job stands still.
 
-    RAS counts what hosts have launched, so one look says little: a host that runs ahead is so for a moment in any job.
-    Several looks that find the same unequal counts name those that have launched less. Ranks that hang in one and the
-    same operation look healthy to RAS.
+    RAS counts what hosts have launched, so one snapshot says little: a host that runs ahead is so for a moment in any
+    job. Several polls that find the same unequal counts name those that have launched less. Ranks that hang in one and
+    the same operation look healthy to RAS.
 
     Exit codes: 0 nothing found, 3 a hang, 5 RAS does not answer.
     """
@@ -28,17 +28,17 @@ def command(place: str, count: int, every_s: float, as_json: bool) -> int:
     from whichrank.intake.ras import standing_still
     from whichrank.intake.read import of_counts
     from whichrank.server.analyze import analyze
-    from whichrank.surface.ask_ras import looks, place_of
+    from whichrank.surface.ask_ras import place_of, polls
     from whichrank.surface.cli.why import exit_code_of, print_text
     from whichrank.surface.terminal import progress_bar
 
     if not 0 < every_s <= 3600:
-        raise UsageError(f"{every_s:g} s between two looks is not possible", mend="--every 10")
+        raise UsageError(f"{every_s:g} s between two polls is not possible", mend="--every 10")
     at = place_of(place)
     seen = []
     with progress_bar() as progress:
-        bar = progress.add_task("looks", total=count)
-        for one in looks(at, count, every_s, timeout_s=30.0):
+        bar = progress.add_task("polls", total=count)
+        for one in polls(at, count, every_s, timeout_s=30.0):
             seen.append(one)
             progress.advance(bar)
     last, still = seen[-1], standing_still(seen)

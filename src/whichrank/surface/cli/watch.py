@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LEAST_WIDTH = 40
 """In fewer columns nothing can be read; `COLUMNS` may say anything."""
 RATE_NEEDS_S = 0.4
-"""Rates, and waits that are inferred, need a second look."""
+"""Rates, and waits that are inferred, need a second snapshot."""
 
 
 @click.command(name="watch")

@@ -53,7 +53,7 @@ def command(target: str | None, as_json: bool) -> int:
 
 
 def exit_code(reading: Reading) -> int:
-    """The worst that the record tells."""
+    """The worst that the record says."""
     return exit_code_of(reading.incidents) or (EXIT_INCOMPLETE if reading.faults else 0)
 
 
@@ -66,7 +66,7 @@ def exit_code_of(incidents: Iterable[Incident]) -> int:
 
 
 def _others(found: Found) -> list[str]:
-    """A line on the jobs that run here and are not told."""
+    """A line on the jobs that run here and are not reported."""
     if found.healthy:
         folders = ", ".join(map(str, found.healthy))
         return [f"no job that runs here has an incident ({folders}); this is of an older run"]

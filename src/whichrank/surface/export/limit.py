@@ -94,7 +94,7 @@ def _sizes(gathered: Gathered, export: Export) -> tuple[float, float]:
     """Bytes that do not depend on how many operations there are, and those of an operation where they are largest.
 
     They are measured on stretches of operations that follow each other in time, since arrows lead from one to others.
-    A stretch against its half tells what an operation adds.
+    A stretch against its half says what an operation adds.
     """
     spans = gathered.spans[np.argsort(gathered.spans["end_s"], kind="stable")]
     begins = np.unique(np.linspace(0, max(0, len(spans) - STRETCH), STRETCHES).astype(np.int64)).tolist()

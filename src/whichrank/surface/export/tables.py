@@ -62,7 +62,7 @@ def _rows(gathered: Gathered) -> Iterator[tuple[Any, ...]]:
     """By rank and start; seconds from the first operation.
 
     What has not ended lasted until the end of the recording at least. Where nothing says when that was, as in dumps, it
-    has no length. A recording that has no times has none here. How long a rank was blocked only a live run tells.
+    has no length. A recording that has no times has none here. How long a rank was blocked only a live run says.
     """
     spans = gathered.spans
     zero_s = float(spans["start_s"].min()) if len(spans) else 0.0

@@ -106,7 +106,7 @@ class Gathered:
 
 
 class Gatherer:
-    """Keeps what an analyzer is told and what it reports.
+    """Keeps what an analyzer is reported and what it reports.
 
     Args:
         analyzer: Is fed by whoever has this; call `see` after each batch and `report` after each tick.
@@ -154,7 +154,7 @@ class Gatherer:
             job: Its name.
             now_s: The analyzer's time.
             utc_offset_s: From that to UTC, None if it is not known.
-            knows_end: The job was observed until `now_s`, and not until some moment that nothing tells.
+            knows_end: The job was observed until `now_s`, and not until some moment that nothing says.
             is_whole: What was read does not end within an entry.
         """
         state = self._analyzer.state

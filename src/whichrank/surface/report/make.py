@@ -28,7 +28,7 @@ NOT_RECORDED: Final = (
     "`whichrank run --record` keeps them next time."
 )
 
-Tell = Callable[[int, int], None]
+ShowProgress = Callable[[int, int], None]
 Note = Mapping[str, Any]
 
 
@@ -50,7 +50,7 @@ class Source:
 
 
 def gather(
-    paths: Sequence[Path], redact: Iterable[Redacted] = (), tell: Tell = lambda _done, _total: None,
+    paths: Sequence[Path], redact: Iterable[Redacted] = (), show_progress: ShowProgress = lambda _done, _total: None,
     most_spans: int = MOST_SPANS,
 ) -> Source:  # fmt: skip
     """What there is of a run, or in recordings of others.
@@ -58,7 +58,7 @@ def gather(
     Args:
         paths: The folder of a run, its `telemetry.tape`, its `incidents.jsonl`, or recordings that others made.
         redact: What is left out.
-        tell: Called with how much was read, and how much there is.
+        show_progress: Called with how much was read, and how much there is.
         most_spans: Operations that are kept.
 
     Raises:
@@ -71,7 +71,7 @@ def gather(
     elif record:
         source = _of_record(record)
     else:
-        source = _of_recordings(paths, tell, "recording" if "paths" in redact else "", most_spans)
+        source = _of_recordings(paths, show_progress, "recording" if "paths" in redact else "", most_spans)
     gathered, notes = redacted(source.gathered, source.notes, redact)
     return replace(source, gathered=gathered, notes=notes)
 
@@ -95,9 +95,9 @@ def record_in(paths: Sequence[Path]) -> Path | None:
     return found[0] if found else None
 
 
-def _of_recordings(paths: Sequence[Path], tell: Tell, job: str, most_spans: int) -> Source:
+def _of_recordings(paths: Sequence[Path], show_progress: ShowProgress, job: str, most_spans: int) -> Source:
     """Of recordings of several kinds, all verdicts, and the operations of the first."""
-    intake = read(paths, tell)
+    intake = read(paths, show_progress)
     recording, *others = (replace(one, job=job or one.job) for one in intake.recordings)
     analyzer = analyzer_of(recording)
     gatherer = Gatherer(analyzer, most_spans)
@@ -125,7 +125,7 @@ def _of_tape_or_record(tape: Path, record: Path | None, most_spans: int) -> Sour
 
 
 def _of_tape(path: Path, most_spans: int) -> Source:
-    """What a recorded run was told, and what was found in it.
+    """What a recorded run was reported, and what was found in it.
 
     Raises:
         FormatError: It is no tape.

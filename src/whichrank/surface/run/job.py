@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Final
 
-from whichrank.agent.processes import look_at_process
+from whichrank.agent.processes import read_process
 from whichrank.errors import WhichrankError
 from whichrank.model.telemetry import ProcessState
 from whichrank.ring.end_signals import END_SIGNALS
@@ -105,7 +105,7 @@ class Job:
         """Handle what the child is not to ignore; the handlers for the rest, which wait until it has been started."""
         handlers: dict[signal.Signals, signal._HANDLER] = {
             **dict.fromkeys(FROM_TERMINAL, self._on_terminal),
-            **dict.fromkeys(FORWARDED, self._on_told),
+            **dict.fromkeys(FORWARDED, self._on_reported),
             signal.SIGCONT: self._on_continue,
         }
         ignored = {number for number in handlers if signal.getsignal(number) is signal.SIG_IGN}
@@ -113,7 +113,7 @@ class Job:
             signal.signal(number, handlers[number])
         return {number: handlers[number] for number in ignored - {signal.SIGHUP}}
 
-    def _on_told(self, number: int, _: FrameType | None) -> None:
+    def _on_reported(self, number: int, _: FrameType | None) -> None:
         if number in END_SIGNALS:
             self._on_end_signal(number)
         self._forward(number)
@@ -132,7 +132,7 @@ class Job:
 
     def _on_continue(self, number: int, _: FrameType | None) -> None:
         """`fg` continues the whole group; a SIGCONT to us alone has to wake the child too, also one that just began."""
-        if self._process is None or look_at_process(self._process.pid).state == ProcessState.STOPPED:
+        if self._process is None or read_process(self._process.pid).state == ProcessState.STOPPED:
             self._forward(number)
 
     def _forward(self, number: int) -> None:
@@ -160,7 +160,7 @@ def is_foreground() -> bool:
 def exit_like(code: int) -> int:
     """End as a process with this exit code of `Job.poll` did: by the same signal, if it was one.
 
-    A shell tells "ended by SIGINT" from "exit 130" and stops a script only for the first.
+    A shell says "ended by SIGINT" from "exit 130" and stops a script only for the first.
 
     Returns:
         The exit code to end with, for everything that was no deadly signal.

@@ -1,9 +1,9 @@
 """Who sent a signal: the terminal, to the whole foreground group, or a process, to us.
 
-A handler in Python is not told. `sigwaitinfo` tells, but gets only signals that every thread of the process blocks. So
-threads that libraries start on import are made to block them, the main thread does once the job, which
-would inherit the mask, has been started, and a thread of ours waits. Where a thread escapes this, or a signal comes
-before, the handler gets it, as if there were no `Sender`.
+A handler in Python is not reported. `sigwaitinfo` says, but gets only signals that every thread of the process blocks.
+So threads that libraries start on import are made to block them, the main thread does once the job, which would inherit
+the mask, has been started, and a thread of ours waits. Where a thread escapes this, or a signal comes before, the
+handler gets it, as if there were no `Sender`.
 """
 
 from __future__ import annotations

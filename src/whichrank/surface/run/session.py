@@ -42,7 +42,7 @@ MOST_FAULTS: Final = 3
 """Of ours, before a run gives up watching."""
 LONGEST_SOCKET_PATH: Final = 100
 _JOIN_FLUSH_S: Final = 5.0
-_JOIN_LOOK_S: Final = 0.5
+_JOIN_POLL_S: Final = 0.5
 
 AnalyzerFactory = Callable[[AnalyzerConfig, str, float], AnalyzerLike]
 
@@ -104,7 +104,7 @@ class Session:
             self._close()
 
     def _note_end_signal(self, number: int) -> None:
-        """The job is asked to end: the agent of this node tells it to whoever analyzes."""
+        """The job is asked to end: the agent of this node says it to whoever analyzes."""
         self._end_signal = signal.Signals(number).name
         if self._folder:
             write_end_signal(self._folder.path, number)
@@ -247,7 +247,7 @@ class Session:
     def _wait_ms(self) -> int | None:
         if self._loop:
             return int(self._loop.wait_s() * 1000) + 1
-        return int(_JOIN_LOOK_S * 1000) if self._join else None
+        return int(_JOIN_POLL_S * 1000) if self._join else None
 
     def _conclude(self) -> None:
         """The job has ended: the final verdict, the files, the closing line."""

@@ -122,15 +122,15 @@ def _watches(folder: JobFolder, opened: ExitStack) -> list[RankWatch]:
 
 def unread_rings(folder: JobFolder) -> list[str]:
     """A sentence on each ring that cannot be read, unless it is being made: its rank is missing above."""
-    told = []
+    reported = []
     for path in folder.rings():
         try:
             RingReader(path).close()
         except (RingFormatError, OSError) as error:
             if age_s(path) > BEING_MADE_S:
                 what = error.what if isinstance(error, RingFormatError) else error.strerror or str(error)
-                told.append(printable(f"ring {path.name} cannot be read: {what}"))
-    return told
+                reported.append(printable(f"ring {path.name} cannot be read: {what}"))
+    return reported
 
 
 def _open_incidents(folder: JobFolder) -> tuple[Incident, ...]:
@@ -162,15 +162,15 @@ def _ranks(incidents: Iterable[Incident]) -> set[int]:
 
 def _awaited(watches: Sequence[RankWatch]) -> list[RankWatch]:
     """Those that the others wait for."""
-    nothing = [watch.look.waits[:0] for watch in watches]
+    nothing = [watch.snapshot.waits[:0] for watch in watches]
     if oldest_wait_ns(list(watches), nothing) < WAITED_LONG_NS:
         return []
-    return [watch for watch in watches if not watch.look.waits.size and not watch.ended_ns]
+    return [watch for watch in watches if not watch.snapshot.waits.size and not watch.ended_ns]
 
 
 def _elsewhere(incidents: dict[str, tuple[Incident, ...]], named: dict[str, list[RankWatch]]) -> list[str]:
     """Whom open alerts name, and in which job they are, if on this node at all."""
-    told = []
+    reported = []
     for job, of_job in incidents.items():
         alerts = [incident for incident in of_job if incident.severity == "alert"]
         if not alerts:
@@ -179,8 +179,8 @@ def _elsewhere(incidents: dict[str, tuple[Incident, ...]], named: dict[str, list
         there = [other for other, watches in named.items() if any(watch.rank in ranks for watch in watches)]
         whom = f"rank{'s' * (len(ranks) > 1)} {ranges(sorted(ranks))}" if ranks else "no rank"
         command = f"whichrank stacks --suspects {there[0]}" if there else "`whichrank why` tells more"
-        told.append(f"an open alert of job {job} names {whom}: {command}")
-    return told
+        reported.append(f"an open alert of job {job} names {whom}: {command}")
+    return reported
 
 
 def _read(watch: RankWatch, folder: JobFolder) -> RankStacks:

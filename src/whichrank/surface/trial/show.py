@@ -1,4 +1,4 @@
-"""One trial as a command: it is run, then the verdict is told, the truth, and whether they agree."""
+"""One trial as a command: it is run, then the verdict is reported, the truth, and whether they agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.model.plain_text import one_line
 from whichrank.surface.terminal import show
-from whichrank.surface.trial.words import agreement, cost_told, truth_told, wrapped
+from whichrank.surface.trial.words import agreement, cost_reported, truth_reported, wrapped
 from whichrank.testbed.bench.results_file import keep_run, ready_empty_folder
 from whichrank.testbed.bench.setup import Result, Setup, known_faults
 from whichrank.testbed.bench.trial import Trial
@@ -23,7 +23,7 @@ from whichrank.verdict.words.text import headline, paragraph
 from whichrank.wire.tape import FILE_NAME
 
 
-def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool, keep: Path | None = None) -> int:
+def run_and_show(setup: Setup, name: str, said: str, mend: str, *, as_json: bool, keep: Path | None = None) -> int:
     """Run a trial in a folder that is removed if all was right.
 
     Args:
@@ -55,7 +55,7 @@ def run_and_tell(setup: Setup, name: str, said: str, mend: str, *, as_json: bool
         result = _run(trial, mend)
         is_kept = not result.agree
         log = str(keep / "job.log") if keep else "" if result.agree else result.log  # its folder is removed
-        _tell(trial, dataclasses.replace(result, log=log), as_json=as_json)
+        _report(trial, dataclasses.replace(result, log=log), as_json=as_json)
     except Exception as error:
         is_kept = not isinstance(error, WhichrankError)
         raise
@@ -93,7 +93,7 @@ def _run(trial: Trial, mend: str) -> Result:
         raise UsageError(str(error), mend=mend) from error
 
 
-def _tell(trial: Trial, result: Result, *, as_json: bool) -> None:
+def _report(trial: Trial, result: Result, *, as_json: bool) -> None:
     """The verdict, then the truth, then whether they agree."""
     if as_json:
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
@@ -107,7 +107,7 @@ def _tell(trial: Trial, result: Result, *, as_json: bool) -> None:
         show(wrapped(paragraph(incident), to_terminal=to_terminal))
     if not incidents:
         show("  no incident")
-    truth = f"{truth_told(result.truth, known_faults())} {cost_told(result)}".rstrip()
+    truth = f"{truth_reported(result.truth, known_faults())} {cost_reported(result)}".rstrip()
     show("\nThe truth:\n" + wrapped(truth, to_terminal=to_terminal))
     if result.error:
         show(wrapped(f"The fault could not be done: {result.error}.", to_terminal=to_terminal))

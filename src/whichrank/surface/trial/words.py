@@ -45,7 +45,7 @@ _MAGNITUDE: Final = {
 """What the name of a form means, by fault."""
 _INDENT: Final = "  "
 _PAIRS: Final = 4
-"""Of ranks, told of a fault between them."""
+"""Of ranks, reported of a fault between them."""
 _NOT_RIGHT: Final[Mapping[Verdict, str]] = {
     "unknown": "the alert names nobody",
     "missed": "there was no alert",
@@ -96,7 +96,7 @@ def wrapped(text: str, *, to_terminal: bool) -> str:
     return textwrap.indent(text, _INDENT)
 
 
-def truth_told(truth: Mapping[str, Any] | None, faults: Mapping[str, Fault]) -> str:
+def truth_reported(truth: Mapping[str, Any] | None, faults: Mapping[str, Fault]) -> str:
     """What was done to the job."""
     if truth is None:
         return "nothing was done to the job"
@@ -109,7 +109,7 @@ def truth_told(truth: Mapping[str, Any] | None, faults: Mapping[str, Fault]) -> 
     return f"The fault {what} It was done to {_to_whom(truth)}, {when}."
 
 
-def cost_told(result: Result) -> str:
+def cost_reported(result: Result) -> str:
     """How much was done, what it costs, and whether that is too little to report; empty where nothing became slower."""
     truth = result.truth
     if truth is None or truth["kind"] == "healthy":
@@ -122,10 +122,10 @@ def cost_told(result: Result) -> str:
         made = f"it made iterations {_percent(longer)} longer" if longer > 0 else "iterations took as long as before"
     else:
         made = ""
-    told = "; ".join(part for part in (much, made) if part)
+    reported = "; ".join(part for part in (much, made) if part)
     if result.too_small and result.verdict != "right":  # what was reported all the same was not too small
-        told += f". That is too small to report: {_percent(least_cost(truth['effect']))} is the least"
-    return f"{told[0].upper()}{told[1:]}." if told else ""
+        reported += f". That is too small to report: {_percent(least_cost(truth['effect']))} is the least"
+    return f"{reported[0].upper()}{reported[1:]}." if reported else ""
 
 
 def _how_much(truth: Mapping[str, Any]) -> str:
@@ -150,9 +150,9 @@ def _to_whom(truth: Mapping[str, Any]) -> str:
     if targets := truth.get("targets"):
         parts.append(f"what other nodes send to {_ranks(targets)}")
     if (pairs := truth.get("pairs")) and not sources and not targets:
-        told = ", ".join(f"{a} and {b}" for a, b in pairs[:_PAIRS])
+        reported = ", ".join(f"{a} and {b}" for a, b in pairs[:_PAIRS])
         more = f", and {len(pairs) - _PAIRS} more pairs" if len(pairs) > _PAIRS else ""
-        parts.append(f"what goes between ranks {told}{more}")
+        parts.append(f"what goes between ranks {reported}{more}")
     return ", and to ".join(parts) or "no rank alone"
 
 

@@ -64,7 +64,7 @@ def _row(
 
 
 def _p2p(one: RankRing, comm_id: int) -> int:
-    pairs = one.watch.look.pairs
+    pairs = one.watch.snapshot.pairs
     if not pairs.size:
         return 0
     ids = one.watch.comm_ids(pairs["comm_slot"], pairs["epoch"])

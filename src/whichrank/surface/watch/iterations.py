@@ -16,7 +16,7 @@ from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import CommInfo
 from whichrank.ring.reader import Rows
 
-RECORDS_PER_LOOK = 8192
+RECORDS_PER_POLL = 8192
 MOST_BEHIND = 8192
 """Operations that a sequence may be waiting for a missing one before it starts anew."""
 
@@ -25,7 +25,7 @@ class Iterations:
     """Token sequences of the ranks of one job.
 
     Attributes:
-        kinds: Operations seen, by kind, of each communicator id: tells the role of an undescribed communicator.
+        kinds: Operations seen, by kind, of each communicator id: says the role of an undescribed communicator.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Iterations:
 
     def feed(self, watch: RankWatch) -> None:
         """Take what a rank has completed since the last call, and what it has in flight."""
-        records = watch.records(RECORDS_PER_LOOK)
+        records = watch.records(RECORDS_PER_POLL)
         lost = watch.reader.lost
         before = self._of.get(watch.rank)
         if before is None or before[0] != watch.pid:
@@ -58,11 +58,11 @@ class Iterations:
         records = records[~is_step]
         ids = watch.comm_ids(records["comm_slot"], records["epoch"])
         self._count(ids, records)
-        flight = watch.look.inflight
+        flight = watch.snapshot.inflight
         self._take(watch.rank, ids, records)
         self._take(watch.rank, watch.comm_ids(flight["comm_slot"], flight["epoch"]), flight)
         sequence = self._history.sequence(watch.rank)
-        latest = int(watch.look.header["ordinal"][0])
+        latest = int(watch.snapshot.header["ordinal"][0])
         if latest - sequence.last_ordinal > MOST_BEHIND:
             sequence.lose(latest)
 

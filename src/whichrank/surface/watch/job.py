@@ -16,7 +16,7 @@ from typing import Final
 
 from whichrank.agent.inferred import WaitInference
 from whichrank.agent.node import preferred
-from whichrank.agent.processes import look_at_thread
+from whichrank.agent.processes import read_thread
 from whichrank.agent.rank import RankWatch
 from whichrank.agent.usage import Host
 from whichrank.errors import RingFormatError, WhichrankError
@@ -93,7 +93,7 @@ class JobReader:
         times, links = read_times(Path(self._output)) if self._output else ({}, ())
         iteration_of = self._iterations.iteration_of
         rows = [rank_now(one, marks, iteration_of(rank), times.get(rank)) for rank, one in ranks.items()]
-        world_size = max((int(watch.look.header["world_size"][0]) for watch in chosen), default=0)
+        world_size = max((int(watch.snapshot.header["world_size"][0]) for watch in chosen), default=0)
         return JobNow(
             job=printable(self.folder.job),
             state="ended" if self.is_over else "running",
@@ -151,7 +151,7 @@ class JobReader:
         return [best[rank] for rank in sorted(best)]
 
     def _learn_comms(self, watch: RankWatch) -> None:
-        for row in watch.look.comms:
+        for row in watch.snapshot.comms:
             comm_id = int(row["comm_id"])
             known = self._infos.get(comm_id)
             if known is None or not known.members:
@@ -161,9 +161,9 @@ class JobReader:
                     self._iterations.add_comm(info)
 
     def _seen(self, watch: RankWatch) -> RankRing:
-        inferred = watch.look.waits[:0]
+        inferred = watch.snapshot.waits[:0]
         if not watch.ended_ns:
-            inferred = self._inference[watch.path].waits(watch.look, partial(look_at_thread, watch.pid))
+            inferred = self._inference[watch.path].waits(watch.snapshot, partial(read_thread, watch.pid))
         return seen(watch, inferred, self._infos)
 
     def _ops_per_s(self, ops: int) -> float | None:
@@ -211,7 +211,7 @@ def urgent_first(incidents: tuple[Incident, ...]) -> tuple[Incident, ...]:
 
 
 def _started(watches: list[RankWatch]) -> datetime | None:
-    created_ns = [int(watch.look.header["created_realtime_ns"][0]) for watch in watches]
+    created_ns = [int(watch.snapshot.header["created_realtime_ns"][0]) for watch in watches]
     try:
         return datetime.fromtimestamp(min(created_ns) / 1e9, UTC) if created_ns else None
     except (OverflowError, ValueError, OSError):
@@ -222,7 +222,7 @@ def _sensors(watches: list[RankWatch]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     word: Callable[[int], str] = lambda s: SensorState(s).name.lower() if s in set(SensorState) else f"state {s}"  # noqa: E731
     for watch in watches:
-        for sensor, state in zip(SENSORS, watch.look.header["sensor"]["state"][0].tolist(), strict=True):
+        for sensor, state in zip(SENSORS, watch.snapshot.header["sensor"]["state"][0].tolist(), strict=True):
             if state != SensorState.ABSENT:
                 states = found.setdefault(sensor.name, {})
                 states[word(state)] = states.get(word(state), 0) + 1

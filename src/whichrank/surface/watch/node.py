@@ -1,4 +1,4 @@
-"""The jobs of this user on this node, found anew at every look.
+"""The jobs of this user on this node, found anew at every snapshot.
 
 A job that ends is kept, so that its verdict does not vanish from the screen: its folder goes when `whichrank run` ends,
 but its rings stay open here and its incidents stay on disk.

@@ -3,8 +3,8 @@
 `awaited` is a fact and no blame: somebody has been blocked for two seconds on an operation that this rank has not
 entered, while it is blocked on none. Whether it is at fault is for the analyzer to say.
 
-A wait on a future is inferred, so a verdict counts it from the look that first saw it. Here it counts from the rank's
-last sign of life, since one frame has no earlier look.
+A wait on a future is inferred, so a verdict counts it from the snapshot that first saw it. Here it counts from the
+rank's last sign of life, since one frame has no earlier snapshot.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from whichrank.model.incident import Incident, Spent
 from whichrank.model.kinds import FROM_ROOT, TO_ROOT, Kind, is_collective, is_message
 from whichrank.model.signature import kind_name
 from whichrank.model.telemetry import CommInfo, WaitChannel
-from whichrank.ring.reader import RingLook, Rows
+from whichrank.ring.reader import RingSnapshot, Rows
 from whichrank.surface.watch.frame import Mark, Operation, RankNow
 from whichrank.surface.watch.words import communicator_name, main_wait_of, printable, state_of, text_of
 
@@ -69,7 +69,7 @@ class OutsideWait:
 
 @dataclass(frozen=True)
 class RankRing:
-    """One rank as its ring tells it."""
+    """One rank as its ring says it."""
 
     watch: RankWatch
     waits: tuple[Wait, ...]
@@ -93,12 +93,12 @@ class RankRing:
 
 def seen(watch: RankWatch, inferred: Rows, infos: Mapping[int, CommInfo]) -> RankRing:
     """What a ring says; waits on communicators that are not known are left out."""
-    look = watch.look
-    comms = {int(row["comm_id"]): row for row in look.comms if int(row["state"]) == 1}
+    snapshot = watch.snapshot
+    comms = {int(row["comm_id"]): row for row in snapshot.comms if int(row["state"]) == 1}
     if watch.ended_ns:
         return RankRing(watch, (), comms)
     waits: list[Wait] = []
-    for rows in (look.waits, inferred):
+    for rows in (snapshot.waits, inferred):
         ids = watch.comm_ids(rows["comm_slot"], rows["epoch"])
         for comm_id, row in zip(ids.tolist(), rows, strict=True):
             info = infos.get(comm_id)
@@ -107,18 +107,18 @@ def seen(watch: RankWatch, inferred: Rows, infos: Mapping[int, CommInfo]) -> Ran
                 if row["how"] == WaitHow.FUTURE:
                     since_ns = min(since_ns, max(latest_ns(watch), int(row["t_issue_ns"])))
                 place = int(row["kind"]), int(row["counter"]), int(row["peer"]), int(row["tag"])
-                waits.append(Wait(watch.rank, info, *place, since_ns, max(0, look.read_ns - since_ns) / 1e9))
+                waits.append(Wait(watch.rank, info, *place, since_ns, max(0, snapshot.read_ns - since_ns) / 1e9))
     waits.sort(key=lambda wait: wait.since_ns)
-    return RankRing(watch, tuple(waits), comms, outside=_outside(look), flight=_in_flight(watch, infos))
+    return RankRing(watch, tuple(waits), comms, outside=_outside(snapshot), flight=_in_flight(watch, infos))
 
 
-def _outside(look: RingLook) -> tuple[OutsideWait, ...]:
-    rows = look.waits[np.isin(look.waits["kind"], (Kind.REMOTE_CALL, Kind.MEETING))]
+def _outside(snapshot: RingSnapshot) -> tuple[OutsideWait, ...]:
+    rows = snapshot.waits[np.isin(snapshot.waits["kind"], (Kind.REMOTE_CALL, Kind.MEETING))]
     return tuple(
         OutsideWait(
             kind=int(row["kind"]),
             peer=int(row["peer"]) if row["kind"] == Kind.REMOTE_CALL and row["peer"] >= 0 else None,
-            age_s=max(0, look.read_ns - int(row["since_ns"])) / 1e9,
+            age_s=max(0, snapshot.read_ns - int(row["since_ns"])) / 1e9,
         )
         for row in rows[np.argsort(rows["since_ns"], kind="stable")]
     )
@@ -126,7 +126,7 @@ def _outside(look: RingLook) -> tuple[OutsideWait, ...]:
 
 def _in_flight(watch: RankWatch, infos: Mapping[int, CommInfo]) -> tuple[Wait, ...]:
     """The operations that a rank has in flight, as far as their communicators are known."""
-    flight = watch.look.inflight
+    flight = watch.snapshot.inflight
     if not flight.size:
         return ()
     found = []
@@ -140,7 +140,7 @@ def _in_flight(watch: RankWatch, infos: Mapping[int, CommInfo]) -> tuple[Wait, .
 def latest_ns(watch: RankWatch) -> int:
     """When the rank last began or ended an operation; 0 if it never did."""
     latest = 0
-    for rows in (watch.look.comms, watch.look.pairs):
+    for rows in (watch.snapshot.comms, watch.snapshot.pairs):
         if rows.size:
             latest = max(latest, int(rows["last_issue_ns"].max()), int(rows["last_done_ns"].max()))
     return latest
@@ -193,7 +193,7 @@ def _has_entered(target: RankRing, wait: Wait) -> bool:
         return False
     if is_collective(wait.kind):
         return int(row["issued"]) >= wait.counter
-    pairs = target.watch.look.pairs
+    pairs = target.watch.snapshot.pairs
     ids = target.watch.comm_ids(pairs["comm_slot"], pairs["epoch"])
     me = wait.comm.members.index(wait.rank) if wait.rank in wait.comm.members else -1
     answer = Kind.RECV if wait.kind == Kind.SEND else Kind.SEND
@@ -220,7 +220,7 @@ def rank_now(
     one: RankRing, marks: Mapping[tuple[int, int | None], Mark], iteration: int | None, spent: Spent | None
 ) -> RankNow:
     """The row of one rank."""
-    watch, header = one.watch, one.watch.look.header[0]
+    watch, header = one.watch, one.watch.snapshot.header[0]
     mark = marks.get((watch.rank, watch.pid)) or marks.get((watch.rank, None)) or ""
     ended = bool(watch.ended_ns)
     if not mark and one.awaited_in and not ended:
@@ -242,7 +242,7 @@ def rank_now(
         own_s=spent.own_s if spent else None,
         transfer_s=spent.transfer_s if spent else None,
         waiting_s=spent.waiting_s if spent else None,
-        in_flight=int(watch.look.inflight.size),
+        in_flight=int(watch.snapshot.inflight.size),
         phase=text_of(header["phase"]),
         started=watch.has_communicators,
         ended=ended,
@@ -263,7 +263,7 @@ def _operation(wait: Wait | OutsideWait) -> Operation:
 
 def _idle_s(one: RankRing) -> float | None:
     latest = latest_ns(one.watch)
-    return max(0, one.watch.look.read_ns - latest) / 1e9 if latest else None
+    return max(0, one.watch.snapshot.read_ns - latest) / 1e9 if latest else None
 
 
 def interesting_first(rows: Sequence[RankNow], ranks: Mapping[int, RankRing]) -> tuple[RankNow, ...]:

@@ -77,7 +77,7 @@ def done_in(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def run_campaign(
-    plan: list[Setup], path: Path, keep: Path | None, tell: Callable[[int, int, Result], None]
+    plan: list[Setup], path: Path, keep: Path | None, show_progress: Callable[[int, int, Result], None]
 ) -> Iterator[Result]:
     """Run what the file does not hold yet, and append it there.
 
@@ -85,7 +85,7 @@ def run_campaign(
         plan: All trials.
         path: JSON lines, one per trial.
         keep: Folder for the output of trials that did not agree, None to keep nothing.
-        tell: Called after each trial with its number, the total and the result.
+        show_progress: Called after each trial with its number, the total and the result.
 
     Raises:
         UsageError: The file cannot be read or written.
@@ -106,5 +106,5 @@ def run_campaign(
                     keep_run(folder, keep / f"{setup.fault}-{setup.seed}-{setup.launcher}")
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
-            tell(number, len(plan), result)
+            show_progress(number, len(plan), result)
             yield result

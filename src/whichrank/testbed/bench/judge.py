@@ -1,6 +1,6 @@
 """A trial's incidents against the truth, every word of them: the strict side of `bench demo` and `bench matrix`.
 
-Of several things that are wrong the one that costs a user most is told: a wrong name before anything else.
+Of several things that are wrong the one that costs a user most is reported: a wrong name before anything else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEAST_COST_OF_ALL = ALL_GREW - 1.0
 PROMPT_S = 3.0
 """Hard evidence alarms within this time (DESIGN 5.2)."""
 SKEW_ITERATIONS = 4
-"""A skew is told when three iterations of it are over, the one in which it began not counted."""
+"""A skew is reported when three iterations of it are over, the one in which it began not counted."""
 SLACK = 1.5
 """Without hard evidence an alert comes after the hang timeout, and not much later."""
 BEFORE_S = 0.2
@@ -42,7 +42,7 @@ _REASONS = {
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """How the job ran, as `job.json` tells.
+    """How the job ran, as `job.json` says.
 
     Args:
         ranks: Ranks that were seen.
@@ -160,8 +160,8 @@ def _of_alerts(truth: Truth, alerts: Sequence[Incident], late: bool) -> Verdict:
 
 def _is_hurt(truth: Truth, link: Link) -> bool:
     """A link without an end is a connection, one way of which is slow."""
-    ways = [(link.src, link.dst)] if link.end else [(link.src, link.dst), (link.dst, link.src)]
-    return any(src in truth.sources or dst in truth.targets for src, dst in ways) or _pair(link) in truth.pairs
+    paths = [(link.src, link.dst)] if link.end else [(link.src, link.dst), (link.dst, link.src)]
+    return any(src in truth.sources or dst in truth.targets for src, dst in paths) or _pair(link) in truth.pairs
 
 
 def _pair(link: Link) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """`whichrank bench overhead`: runs the parts that measure cost, and puts the figures beside those of DESIGN section 7.
 
 Each part is a module of its own (`overhead_*`), imported when it is its turn. A part that cannot be measured here, for
-want of a compiler or of torch, is left out with its reason; the others are still told. A figure and what it is compared
-with come from the same run of the same process.
+want of a compiler or of torch, is left out with its reason; the others are still reported. A figure and what it is
+compared with come from the same run of the same process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUICK_SIZES: Final = SIZES[:3]
 QUICK_WINDOWS: Final = 3
 Unit = Literal["ns", "ms", "s", "%", "MiB", "B", "records/s"]
 Verdict = Literal["", "met", "missed", "undecided"]
-Tell = Callable[[float], None]
+ShowProgress = Callable[[float], None]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,10 +80,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part(NamedTuple):
-    """A part of the measurement: told whether to be quick and whom to tell how far it is, it gives rows."""
+    """A part of the measurement: reported whether to be quick and whom to say how far it is, it gives rows."""
 
     title: str
-    rows: Callable[[bool, Tell], Iterable[Row]]
+    rows: Callable[[bool, ShowProgress], Iterable[Row]]
 
 
 def against(row: Row, theirs: str, target: str, limit: float | None) -> Row:
@@ -120,7 +120,7 @@ def from_paired(part: str, what: str, result: Paired, of: str, note: str = "") -
 # ---- the parts -------------------------------------------------------------------------------------------------------
 
 
-def ring_rows(_quick: bool, _tell: Tell) -> Iterable[Row]:
+def ring_rows(_quick: bool, _report: ShowProgress) -> Iterable[Row]:
     """Ring, trace ID, operation; and the memory of a rank, which is a fact and no measurement."""
     from whichrank.model.rows import FRAME
     from whichrank.ring.layout import RING
@@ -141,7 +141,7 @@ def ring_rows(_quick: bool, _tell: Tell) -> Iterable[Row]:
         yield against(row, *held_against)  # type: ignore[arg-type]  # three of them, in order
 
 
-def sensor_rows(_quick: bool, tell: Tell) -> Iterable[Row]:
+def sensor_rows(_quick: bool, show_progress: ShowProgress) -> Iterable[Row]:
     """Each c10d sensor per operation, and the socket sensor per message."""
     from whichrank.testbed.bench.overhead_ops import BACKENDS, VARIANTS, sensor_costs
     from whichrank.testbed.bench.overhead_socket import socket_cost
@@ -151,21 +151,21 @@ def sensor_rows(_quick: bool, tell: Tell) -> Iterable[Row]:
     for number, (backend, variant) in enumerate(kinds, 1):
         for cost in sensor_costs((variant,), (backend,)):
             yield against(from_cost("sensor", cost, "pairs of blocks"), *held.get((backend, variant), ("", "", None)))
-        tell(number / (len(kinds) + 1))
+        show_progress(number / (len(kinds) + 1))
     yield from_cost("sensor", socket_cost(), "pairs of blocks")
 
 
-def agent_rows(quick: bool, _tell: Tell) -> Iterable[Row]:
+def agent_rows(quick: bool, _report: ShowProgress) -> Iterable[Row]:
     """The agent's share of a core and its memory; and of that what its looks at connections take."""
     from whichrank.testbed.bench import overhead_agent
     from whichrank.testbed.bench.overhead_tcp import RANKS, tcp_cost
 
     cost = overhead_agent.agent_cost(windows=QUICK_WINDOWS if quick else overhead_agent.WINDOWS)
     yield from rows_of_agent(cost)
-    looks = tcp_cost()
-    node = f"{RANKS} ranks, {looks.sockets} sockets"
-    yield from_samples("agent", f"tcp sensor, one look ({node})", "ms", looks.look_ms)
-    share = from_samples("agent", "tcp sensor, share of one core while all is well", "%", looks.share_percent)
+    polls = tcp_cost()
+    node = f"{RANKS} ranks, {polls.sockets} sockets"
+    yield from_samples("agent", f"tcp sensor, one look ({node})", "ms", polls.poll_ms)
+    share = from_samples("agent", "tcp sensor, share of one core while all is well", "%", polls.share_percent)
     yield against(share, "", "≤ 0.2 % of one core", 0.2)
 
 
@@ -188,7 +188,7 @@ def rows_of_agent(cost: AgentCost) -> list[Row]:
     ]
 
 
-def analyzer_rows(quick: bool, tell: Tell) -> Iterable[Row]:
+def analyzer_rows(quick: bool, show_progress: ShowProgress) -> Iterable[Row]:
     """What the analyzer takes in per second, and how long it takes to locate, by size of the job."""
     from whichrank.testbed.bench import overhead_locate
 
@@ -201,9 +201,9 @@ def analyzer_rows(quick: bool, tell: Tell) -> Iterable[Row]:
             for figure in overhead_locate.location(size, where):
                 yield against(from_figure("analyzer", figure), *located(figure.what, size))
         if size <= overhead_locate.MOST_SLOW:
-            for figure in overhead_locate.slow_look(size):
+            for figure in overhead_locate.slow_poll(size):
                 yield against(from_figure("analyzer", figure), "CCL-D: 146 ms (slow, 16 GPUs)", "", None)
-        tell(done / len(ranks))
+        show_progress(done / len(ranks))
 
 
 def located(what: str, ranks: int) -> tuple[str, str, float | None]:
@@ -224,11 +224,11 @@ def from_figure(part: str, figure: Any) -> Row:
     )  # fmt: skip
 
 
-def step_rows(quick: bool, tell: Tell) -> Iterable[Row]:
+def step_rows(quick: bool, show_progress: ShowProgress) -> Iterable[Row]:
     """A training step whose computation fills the cores."""
     from whichrank.testbed.bench.overhead_step import FULL, QUICK, step_cost
 
-    return rows_of_step(step_cost(QUICK if quick else FULL, tell))
+    return rows_of_step(step_cost(QUICK if quick else FULL, show_progress))
 
 
 def rows_of_step(cost: StepCost) -> list[Row]:
@@ -252,16 +252,16 @@ def rows_of_step(cost: StepCost) -> list[Row]:
     ]
 
 
-def lab_rows(quick: bool, tell: Tell) -> Iterable[Row]:
+def lab_rows(quick: bool, show_progress: ShowProgress) -> Iterable[Row]:
     """Iterations of the lab's workloads."""
     from whichrank.testbed.bench import overhead_lab as lab
 
     for number, workload in enumerate(lab.WORKLOADS):
 
-        def tell_part(share: float, done: int = number) -> None:
-            tell((done + share) / len(lab.WORKLOADS))
+        def report_part(share: float, done: int = number) -> None:
+            show_progress((done + share) / len(lab.WORKLOADS))
 
-        cost = lab.lab_cost(workload, lab.QUICK_PAIRS if quick else lab.PAIRS[workload], tell_part)
+        cost = lab.lab_cost(workload, lab.QUICK_PAIRS if quick else lab.PAIRS[workload], report_part)
         yield from rows_of_lab(cost, lab.STEPS)
 
 
@@ -293,13 +293,13 @@ PARTS: Final = {
 # ---- all together ----------------------------------------------------------------------------------------------------
 
 
-def measure(names: Sequence[str], *, quick: bool, tell: Callable[[str, float], None]) -> dict[str, Any]:
+def measure(names: Sequence[str], *, quick: bool, show_progress: Callable[[str, float], None]) -> dict[str, Any]:
     """Run parts one after the other.
 
     Args:
         names: Which; keys of `PARTS`.
         quick: A smaller n, to see that it works; not for the docs.
-        tell: Called with the name of a part and the share of it that is done.
+        show_progress: Called with the name of a part and the share of it that is done.
 
     Returns:
         What `tables.overhead_table` prints: `schema`, `quick`, `machine`, `rows` and `skipped` (part to reason).
@@ -308,13 +308,13 @@ def measure(names: Sequence[str], *, quick: bool, tell: Callable[[str, float], N
     skipped: dict[str, str] = {}
     load_before = os.getloadavg()
     for name in names:
-        tell(name, 0.0)
+        show_progress(name, 0.0)
         try:
-            for row in PARTS[name].rows(quick, lambda share, name=name: tell(name, share)):  # type: ignore[misc]
+            for row in PARTS[name].rows(quick, lambda share, name=name: show_progress(name, share)):  # type: ignore[misc]
                 rows.append(msgspec.to_builtins(row) | {"verdict": row.verdict})
         except (WhichrankError, OSError, subprocess.SubprocessError) as error:
             skipped[name] = error.what if isinstance(error, WhichrankError) else str(error)
-        tell(name, 1.0)
+        show_progress(name, 1.0)
     return {"schema": SCHEMA, "quick": quick, "machine": machine(load_before), "rows": rows, "skipped": skipped}
 
 

@@ -3,8 +3,8 @@
 The ranks are processes without torch that call the native library as the sensors do: three communicators, four
 operations in flight all the time, a wait around every tenth, and messages in the probing frame, so that the frame
 sampler has its work. The agent is the real one, in a process of its own, with its analyzer at the other end of a
-socket; its CPU time is the kernel's, in nanoseconds, over all its threads. The figure is that of quiet looks: nothing
-is suspected, which is what a job costs that has no fault.
+socket; its CPU time is the kernel's, in nanoseconds, over all its threads. The figure is that of quiet snapshots:
+nothing is suspected, which is what a job costs that has no fault.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ class AgentCost:
 
     Attributes:
         ranks: Ranks on its node.
-        ops_per_s: Operations of each rank per second, as counted in the records that it told.
+        ops_per_s: Operations of each rank per second, as counted in the records that it reported.
         windows: In how many windows of `window_s` it was measured.
         window_s: Their length.
-        looks: Looks in all of them.
+        polls: Looks in all of them.
         cpu_percent: Median over windows of its CPU time, in percent of one core.
         low_percent: The first quartile.
         high_percent: The third quartile.
         rss_mib: Its resident memory at the end.
-        lost_records: Records that the ranks wrote and it could not tell.
+        lost_records: Records that the ranks wrote and it could not say.
     """
 
     ranks: int
     ops_per_s: float
     windows: int
     window_s: float
-    looks: int
+    polls: int
     cpu_percent: float
     low_percent: float
     high_percent: float
@@ -113,9 +113,9 @@ def agent_cost(
             shares.append(100 * (_cpu_s(pid) - before) / took_s)
             seconds += took_s
         low, median, high = statistics.quantiles(shares, n=4, method="inclusive")
-        told = sum(batch.record_rows().size for batch in batches)
+        reported = sum(batch.record_rows().size for batch in batches)
         lost = int(batches[-1].rank_rows()["lost_records"].sum())
-        rate = told / seconds / ranks
+        rate = reported / seconds / ranks
         return AgentCost(ranks, rate, windows, window_s, len(batches), median, low, high, _rss_mib(pid), lost)
 
 

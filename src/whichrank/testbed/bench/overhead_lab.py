@@ -1,10 +1,10 @@
 """What whichrank costs the lab's workloads: ranks on four nodes, the observer switched on and off within one run.
 
 Blocks of iterations with it and without it, in pairs of random order, as in `overhead_step`: ranks switch the c10d
-sensor at the iteration that they are told; agents and each node's `whichrank run`, in the first of which the analyzer
-is, are stopped meanwhile. What the ranks compute is small beside the device's time, which they sleep, as a training
-process does that waits for its GPU. So this says what communication pays, and sharing the cores with the agents of all
-nodes; not what computation pays.
+sensor at the iteration that they are reported; agents and each node's `whichrank run`, in the first of which the
+analyzer is, are stopped meanwhile. What the ranks compute is small beside the device's time, which they sleep, as a
+training process does that waits for its GPU. So this says what communication pays, and sharing the cores with the
+agents of all nodes; not what computation pays.
 """
 
 from __future__ import annotations
@@ -84,13 +84,15 @@ class _Blocks:
     observers: list[float] = field(default_factory=list)
 
 
-def lab_cost(workload: str, pairs: int, tell: Callable[[float], None] = lambda _: None, steps: int = STEPS) -> LabCost:
+def lab_cost(
+    workload: str, pairs: int, show_progress: Callable[[float], None] = lambda _: None, steps: int = STEPS
+) -> LabCost:
     """Measure one workload.
 
     Args:
         workload: Of `WORKLOADS`.
         pairs: Of blocks.
-        tell: Called with the share that is done.
+        show_progress: Called with the share that is done.
         steps: Counted iterations of a block.
 
     Raises:
@@ -106,7 +108,7 @@ def lab_cost(workload: str, pairs: int, tell: Callable[[float], None] = lambda _
         lab = Lab.make(Topology(NODES), RATE)
         stack.callback(lab.close)
         nursery = stack.enter_context(Nursery())
-        blocks = _measure(lab, hub, nursery.path, workload, layout, folder, order_of(pairs), tell, steps)
+        blocks = _measure(lab, hub, nursery.path, workload, layout, folder, order_of(pairs), show_progress, steps)
     off, on = blocks_of(blocks.on, blocks.wall_s)
     return LabCost(
         workload,
@@ -126,7 +128,7 @@ def _measure(
     layout: str,
     folder: Path,
     order: list[bool],
-    tell: Callable[[float], None],
+    show_progress: Callable[[float], None],
     steps: int,
 ) -> _Blocks:
     program, ranks = PROGRAMS[workload], WORKLOADS[workload]
@@ -143,7 +145,7 @@ def _measure(
         ]  # fmt: skip
         stack.callback(end, commands, _END_WITHIN_S)
         try:
-            blocks = _run_blocks(lab, hub, ranks, order, tell, steps)
+            blocks = _run_blocks(lab, hub, ranks, order, show_progress, steps)
         except SensorError as error:
             said = (folder / "job.log").read_text(errors="replace").strip()[-2000:]
             raise SensorError(f"{error.what}: {said or 'it says nothing'}", mend="whichrank doctor") from error
@@ -152,7 +154,7 @@ def _measure(
 
 
 def _run_blocks(
-    lab: Lab, hub: Hub, world_size: int, order: list[bool], tell: Callable[[float], None], steps: int
+    lab: Lab, hub: Hub, world_size: int, order: list[bool], show_progress: Callable[[float], None], steps: int
 ) -> _Blocks:
     if not hub.wait_for(lambda: len(hub.pids) == world_size and hub.iterations.get(0, 0) >= WARM, _BEGIN_WITHIN_S):
         raise SensorError("the timed job of the lab did not begin")
@@ -172,7 +174,7 @@ def _run_blocks(
             blocks.wall_s.append(took_s / steps)
             blocks.cpu_s.append((_used(ranks) - used) / steps)
             blocks.observers.append((_used(observers) - watched) / took_s)
-            tell((number + 1) / len(order))
+            show_progress((number + 1) / len(order))
     return blocks
 
 
@@ -219,6 +221,6 @@ def _check_healthy(folder: Path, ranks: int) -> None:
     if summary["ranks"] != list(range(ranks)) or summary["sensors"]["c10d"] != {"on": ranks}:
         found = f"ranks {summary['ranks']}, sensors {summary['sensors']}"
         raise SensorError("the timed job was not observed in full", where=found, mend="whichrank doctor")
-    told = [json.loads(line) for line in (folder / "incidents.jsonl").read_bytes().splitlines()]
-    if alerts := [one for one in told if one["severity"] == "alert"]:
+    reported = [json.loads(line) for line in (folder / "incidents.jsonl").read_bytes().splitlines()]
+    if alerts := [one for one in reported if one["severity"] == "alert"]:
         raise SensorError("the timed job had incidents, so it was no healthy run", where=str(alerts[0]))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from whichrank.analyzer import Analyzer
-from whichrank.analyzer.hangs import LOOK_AT_S
+from whichrank.analyzer.hangs import ASK_AFTER_S
 from whichrank.config import AnalyzerConfig
 from whichrank.hang.order import what_hangs
 from whichrank.testbed.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
@@ -31,7 +31,7 @@ TURNS = 3
 """Batches of each agent in a sample of ingest: more operations than are kept before iterations are measured."""
 ITERATION_NS = 1_000_000_000
 SLOW_WINDOW_S, SLOW_WARM = 8.0, 12
-"""A window, and how many iterations are told before a look is measured."""
+"""A window, and how many iterations are reported before a snapshot is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def ingest(ranks: int = 512, samples: int = 10) -> list[Figure]:
 
     The job's operations end on the host and its ranks make steps, so that slowness is measured too: every operation is
     kept until its iteration is over, and each sample holds at least one measurement of all iterations since the last.
-    Beside it stands the rate of a job on devices, of which nothing of slowness is claimed: it tells what that costs.
+    Beside it stands the rate of a job on devices, of which nothing of slowness is claimed: it says what that costs.
 
     Raises:
         AssertionError: Slowness was measured where it should not be, or the other way round.
@@ -111,16 +111,16 @@ def _ingested(job: SyntheticJob, samples: int, *, measures_slowness: bool) -> tu
     return rates, per_batch_ms
 
 
-def location(ranks: int, where: str, looks: int = 9, ranks_per_agent: int = 8) -> list[Figure]:
+def location(ranks: int, where: str, polls: int = 9, ranks_per_agent: int = 8) -> list[Figure]:
     """Time of one location and of one whole tick while one rank hangs the job."""
     analyzer, now_s = hung(ranks, where, ranks_per_agent)
     picture = analyzer.state.picture(now_s)
-    named = {r for f in [what_hangs(analyzer.case, picture, LOOK_AT_S)] if f for r in f.names}
+    named = {r for f in [what_hangs(analyzer.case, picture, ASK_AFTER_S)] if f for r in f.names}
     if named != {culprit_of(ranks)}:
         raise AssertionError(f"the location names {named}, not {culprit_of(ranks)}")
-    taken = _times(lambda: analyzer.state.picture(now_s), looks)
-    located = _times(lambda: what_hangs(analyzer.case, picture, LOOK_AT_S), looks)
-    ticked = _times(lambda: analyzer.tick(now_s), looks)
+    taken = _times(lambda: analyzer.state.picture(now_s), polls)
+    located = _times(lambda: what_hangs(analyzer.case, picture, ASK_AFTER_S), polls)
+    ticked = _times(lambda: analyzer.tick(now_s), polls)
     return [
         figure(f"one location, {where}", ranks, located, "ms"),
         figure(f"one picture, {where}", ranks, taken, "ms"),
@@ -128,20 +128,20 @@ def location(ranks: int, where: str, looks: int = 9, ranks_per_agent: int = 8) -
     ]
 
 
-def slow_look(ranks: int, looks: int = 5) -> list[Figure]:
+def slow_poll(ranks: int, polls: int = 5) -> list[Figure]:
     """Time of one look for slowness in which a slow rank is found, its cost to the job weighed, and named."""
     shape = Shape(8, 1, ranks // 8)  # its stages would not wait for each other as in a real pipeline
     ops = len(SyntheticJob(shape).program[0])
     job = SyntheticJob(shape, slow=culprit_of(ranks), op_ns=ITERATION_NS // ops)
     analyzer = Analyzer(AnalyzerConfig(slow_window_s=SLOW_WINDOW_S), "synthetic", 0.0)
     slowness, samples = analyzer.slowness, []
-    for done in range(SLOW_WARM + looks):
+    for done in range(SLOW_WARM + polls):
         for batch in job.batches(done, 1, with_comms=done == 0):
             analyzer.feed(batch, float(done))
         picture = analyzer.state.picture(float(done))
         gc.collect()
         start_s = time.perf_counter()
-        found = slowness.look(analyzer.state, picture, float(done))
+        found = slowness.snapshot(analyzer.state, picture, float(done))
         if done >= SLOW_WARM:
             samples.append(1e3 * (time.perf_counter() - start_s))
             named = {rank for _, finding in found for rank in finding.names}
@@ -185,7 +185,7 @@ def measure(sizes: Sequence[int] = RANKS) -> list[Figure]:
         for where in ("tp", "world"):
             figures += location(ranks, where)
         if ranks <= MOST_SLOW:
-            figures += slow_look(ranks)
+            figures += slow_poll(ranks)
     return figures
 
 

@@ -82,8 +82,8 @@ def ring_costs() -> list[Cost]:
         source = Path(__file__).with_name("ring_cost.c")
         _run([compiler, "-O2", f"-I{native_path(INCLUDE)}", str(source), "-o", str(program), str(core),
               f"-Wl,-rpath,{core.parent}"])  # fmt: skip
-        told: dict[str, list[float]] = json.loads(_run([str(program), str(folder / "cost.ring")]))
-    return [cost_of(name, samples) for name, samples in told.items()]
+        reported: dict[str, list[float]] = json.loads(_run([str(program), str(folder / "cost.ring")]))
+    return [cost_of(name, samples) for name, samples in reported.items()]
 
 
 def _sensor_cost(variant: str, backend: str) -> Cost:
@@ -119,17 +119,17 @@ def _sensor_cost(variant: str, backend: str) -> Cost:
             for rank in range(ranks)
         ]
         try:
-            told = [process.communicate(timeout=TIMEOUT_S) for process in processes]
+            reported = [process.communicate(timeout=TIMEOUT_S) for process in processes]
         finally:
             for process in processes:
                 process.kill()
-        for process, (_, errors) in zip(processes, told, strict=True):
+        for process, (_, errors) in zip(processes, reported, strict=True):
             if process.returncode:
                 last = (errors.strip().splitlines() or ["it says nothing"])[-1]
                 raise SensorError(
                     f"measuring the {variant} sensor on {backend} failed: {last}", mend="whichrank doctor"
                 )
-        off, on = json.loads(told[0][0].splitlines()[-1])
+        off, on = json.loads(reported[0][0].splitlines()[-1])
     name = {"cpp": "C++", "python": "Python"}[variant]
     differences = [after - before for before, after in zip(off, on, strict=True)]
     return cost_of(f"{name} sensor, one op on {backend}", differences, statistics.median(off))

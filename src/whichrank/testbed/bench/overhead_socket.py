@@ -36,9 +36,9 @@ def socket_cost() -> Cost:
         source = Path(__file__).with_name("socket_cost.c")
         _run([compiler, "-O2", f"-I{native_path(INCLUDE)}", str(source), "-o", str(program), str(core),
               f"-Wl,-rpath,{core.parent}", "-ldl"], {})  # fmt: skip
-        told = json.loads(_run([str(program), str(Path(name) / "cost.ring")], {"LD_PRELOAD": str(sensor)}))
-    differences = [on - off for off, on in zip(told["off"], told["on"], strict=True)]
-    return cost_of("socket sensor, one TCP message", differences, statistics.median(told["off"]))
+        reported = json.loads(_run([str(program), str(Path(name) / "cost.ring")], {"LD_PRELOAD": str(sensor)}))
+    differences = [on - off for off, on in zip(reported["off"], reported["on"], strict=True)]
+    return cost_of("socket sensor, one TCP message", differences, statistics.median(reported["off"]))
 
 
 def _run(command: list[str], more: dict[str, str]) -> str:

@@ -89,12 +89,12 @@ class StepCost:
     load: list[float]
 
 
-def step_cost(effort: Effort = FULL, tell: Callable[[float], None] = lambda _: None) -> StepCost:
+def step_cost(effort: Effort = FULL, show_progress: Callable[[float], None] = lambda _: None) -> StepCost:
     """Measure all of it.
 
     Args:
         effort: How much is run; `FULL` takes about a quarter of an hour.
-        tell: Called with the share that is done.
+        show_progress: Called with the share that is done.
 
     Raises:
         SensorError: A run failed, or its ranks were not fully observed.
@@ -102,14 +102,14 @@ def step_cost(effort: Effort = FULL, tell: Callable[[float], None] = lambda _: N
     with _two_cores(), tempfile.TemporaryDirectory(prefix="whichrank-step-") as name:
         folder = Path(name)
         batch = _run(folder, Plan(result="", batch=0, pairs=1), observed=False)[0].batch
-        tell(0.02)
+        show_progress(0.02)
         whole = []
         for run in range(effort.runs):
             whole.append(_whole_pair(folder, batch, run))
-            tell(0.02 + 0.4 * (run + 1) / effort.runs)
-        told, _ = _run(folder, Plan(result="", batch=batch, pairs=effort.pairs, switch=True), observed=True)
-        tell(1.0)
-    return _sum_up(told, whole)
+            show_progress(0.02 + 0.4 * (run + 1) / effort.runs)
+        reported, _ = _run(folder, Plan(result="", batch=batch, pairs=effort.pairs, switch=True), observed=True)
+        show_progress(1.0)
+    return _sum_up(reported, whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,33 +124,33 @@ class _Whole:
 
 def _whole_pair(folder: Path, batch: int, number: int) -> _Whole:
     load = os.getloadavg()[0]
-    told: dict[bool, tuple[float, float, float]] = {}
+    reported: dict[bool, tuple[float, float, float]] = {}
     for observed in random.Random(number).sample((False, True), 2):
         run, took_s = _run(folder, Plan(result="", batch=batch, pairs=WHOLE_PAIRS), observed=observed)
-        told[observed] = statistics.fmean(run.wall_s), statistics.fmean(run.cpu_s), took_s - run.trained_s
-    wall, cpu, around = zip(told[False], told[True], strict=True)
+        reported[observed] = statistics.fmean(run.wall_s), statistics.fmean(run.cpu_s), took_s - run.trained_s
+    wall, cpu, around = zip(reported[False], reported[True], strict=True)
     return _Whole(wall, cpu, around, load)
 
 
-def _sum_up(told: StepTimes, whole: Sequence[_Whole]) -> StepCost:
+def _sum_up(reported: StepTimes, whole: Sequence[_Whole]) -> StepCost:
     plan = Plan(result="")
-    off, on = blocks_of(told.on, told.wall_s)
-    cpu_off, cpu_on = blocks_of(told.on, told.cpu_s)
+    off, on = blocks_of(reported.on, reported.wall_s)
+    cpu_off, cpu_on = blocks_of(reported.on, reported.cpu_s)
 
     def shares(seconds: Sequence[float]) -> list[float]:
-        ours = blocks_of(told.on, seconds)[1]
+        ours = blocks_of(reported.on, seconds)[1]
         return [used / (plan.steps * step_s) for used, step_s in zip(ours, on, strict=True)]
 
     return StepCost(
         step_ms=1e3 * statistics.fmean(off),
         busy=statistics.fmean(cpu_off) / statistics.fmean(off) / RANKS,
-        ops=told.ops,
-        messages=told.messages,
+        ops=reported.ops,
+        messages=reported.messages,
         steps=plan.steps,
         wall=paired(off, on),
         cpu=paired(cpu_off, cpu_on),
-        agent=shares(told.agent_cpu_s),
-        analyzer=shares(told.run_cpu_s),
+        agent=shares(reported.agent_cpu_s),
+        analyzer=shares(reported.run_cpu_s),
         whole_wall=paired([w.wall_s[0] for w in whole], [w.wall_s[1] for w in whole]),
         whole_cpu=paired([w.cpu_s[0] for w in whole], [w.cpu_s[1] for w in whole]),
         start_s=[w.around_s[1] - w.around_s[0] for w in whole],
@@ -179,7 +179,7 @@ def blocks_of(on: Sequence[bool], figures: Sequence[float]) -> tuple[list[float]
 
 
 def _run(folder: Path, plan: Plan, *, observed: bool) -> tuple[StepTimes, float]:
-    """One job; what it told, and the seconds from its start to its end."""
+    """One job; what it reported, and the seconds from its start to its end."""
     result, output = folder / "result.json", folder / f"run-{time.monotonic_ns()}"
     result.unlink(missing_ok=True)
     command = [
@@ -205,8 +205,8 @@ def _run(folder: Path, plan: Plan, *, observed: bool) -> tuple[StepTimes, float]
             _end(process, result.with_suffix(".pids"))
     took_s = time.monotonic() - start_s
     if code or not result.exists():
-        told = (folder / "job.log").read_text(errors="replace").strip()[-2000:] or "it says nothing"
-        raise SensorError(f"the timed training job failed (exit code {code}): {told}", mend="whichrank doctor")
+        reported = (folder / "job.log").read_text(errors="replace").strip()[-2000:] or "it says nothing"
+        raise SensorError(f"the timed training job failed (exit code {code}): {reported}", mend="whichrank doctor")
     if observed:
         check_observed(json.loads((output / "job.json").read_bytes()))
     return StepTimes(**json.loads(result.read_bytes())), took_s

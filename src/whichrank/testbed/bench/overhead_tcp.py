@@ -1,8 +1,8 @@
 """What a look at the kernel's view of a job's connections costs the agent.
 
-Each rank is a process that holds connections to itself over loopback, so that the kernel and /proc have as much to tell
-as in a job of that many, and has a ring with as many rows of the socket sensor; the look is the agent's own, by thread
-CPU time, with a netlink socket opened anew each time.
+Each rank is a process that holds connections to itself over loopback, so that the kernel and /proc have as much to say
+as in a job of that many, and has a ring with as many rows of the socket sensor; the snapshot is the agent's own, by
+thread CPU time, with a netlink socket opened anew each time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from whichrank.ring.reader import RingReader
 RANKS: Final = 8
 CONNECTIONS: Final = 14
 """Of each rank: two groups with seven peers each, as Gloo connects them."""
-LOOKS: Final = 41
+POLLS: Final = 41
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +37,26 @@ class TcpCost:
     """Looks at the connections of a node.
 
     Attributes:
-        sockets: Ends of connections that were told.
-        look_ms: CPU time of each look.
-        share_percent: The same, of a core, at the rate of quiet looks.
+        sockets: Ends of connections that were reported.
+        poll_ms: CPU time of each snapshot.
+        share_percent: The same, of a core, at the rate of quiet snapshots.
     """
 
     sockets: int
-    look_ms: tuple[float, ...]
+    poll_ms: tuple[float, ...]
     share_percent: tuple[float, ...]
 
 
-def tcp_cost(ranks: int = RANKS, connections: int = CONNECTIONS, looks: int = LOOKS) -> TcpCost:
+def tcp_cost(ranks: int = RANKS, connections: int = CONNECTIONS, polls: int = POLLS) -> TcpCost:
     """Measure.
 
     Args:
         ranks: Processes.
         connections: Of each.
-        looks: How often.
+        polls: How often.
 
     Raises:
-        SensorError: The kernel does not tell of its sockets.
+        SensorError: The kernel does not say of its sockets.
     """
     with ExitStack() as stack:
         watches = []
@@ -72,17 +72,17 @@ def tcp_cost(ranks: int = RANKS, connections: int = CONNECTIONS, looks: int = LO
             )
         for watch in watches:
             watch.stdout.readline()
-        told, taken_s = 0, []
-        for _ in range(looks + 1):
+        reported, taken_s = 0, []
+        for _ in range(polls + 1):
             connected = Connections()
             before_s = time.thread_time()
-            told = len(connected.rows(cast(Any, watches), closely=True))
+            reported = len(connected.rows(cast(Any, watches), closely=True))
             taken_s.append(time.thread_time() - before_s)
             connected.close()
-    if not told:
+    if not reported:
         raise SensorError("the kernel does not tell of TCP connections", mend="whichrank doctor")
     per_second = 1e9 / EVERY_NS
-    return TcpCost(told, tuple(1e3 * s for s in taken_s[1:]), tuple(100 * per_second * s for s in taken_s[1:]))
+    return TcpCost(reported, tuple(1e3 * s for s in taken_s[1:]), tuple(100 * per_second * s for s in taken_s[1:]))
 
 
 def _ring(path: Path, ends: int) -> RingReader:

@@ -130,9 +130,9 @@ class Trainer:
         loss = self._model(self._inputs).square().mean()
         loss.backward()
         self._optimizer.step()
-        told = loss.detach()
-        self._dist.all_reduce(told)
-        told.item()
+        reported = loss.detach()
+        self._dist.all_reduce(reported)
+        reported.item()
 
     def steps(self, count: int) -> float:
         """Mean seconds of `count` steps."""
@@ -207,27 +207,27 @@ def run_rank(plan: Plan) -> None:
         trainer.calibrate()
     begun_s = time.perf_counter()
     trainer.steps(WARM_STEPS)
-    told, own_cpu_s = StepTimes(trainer.batch), list[float]()
+    reported, own_cpu_s = StepTimes(trainer.batch), list[float]()
     with Switch(plan, trainer.rank) as switch:
         for on in order_of(plan.pairs):
             switch.turn(on)
             trainer.steps(plan.settle)
             seen, observers = _recorded(), [cpu_s(pid) for pid in plan.observers]
             start_s = time.process_time()
-            told.wall_s.append(trainer.steps(plan.steps))
+            reported.wall_s.append(trainer.steps(plan.steps))
             own_cpu_s.append((time.process_time() - start_s) / plan.steps)
             used = [cpu_s(pid) - before for pid, before in zip(plan.observers, observers, strict=True)]
-            told.on.append(on)
-            told.run_cpu_s.append(used[0] if used else 0.0)
-            told.agent_cpu_s.append(sum(used[1:]))
+            reported.on.append(on)
+            reported.run_cpu_s.append(used[0] if used else 0.0)
+            reported.agent_cpu_s.append(sum(used[1:]))
             if on:
-                told.ops, told.messages = (
+                reported.ops, reported.messages = (
                     (now - then) / plan.steps for now, then in zip(_recorded(), seen, strict=True)
                 )
-    told.trained_s = time.perf_counter() - begun_s
-    told.cpu_s = [sum(block) for block in zip(*trainer.gathered(own_cpu_s), strict=True)]
+    reported.trained_s = time.perf_counter() - begun_s
+    reported.cpu_s = [sum(block) for block in zip(*trainer.gathered(own_cpu_s), strict=True)]
     if trainer.rank == 0:
-        Path(plan.result).write_text(json.dumps(asdict(told)), encoding="utf-8")
+        Path(plan.result).write_text(json.dumps(asdict(reported)), encoding="utf-8")
     trainer.close()
 
 
@@ -252,7 +252,7 @@ def _recorded() -> tuple[int, int]:
 def launch(plan: Plan) -> int:
     """Start the ranks and wait for them; the first exit code that is not 0."""
     observers = _observers() if plan.switch else ()
-    told = json.dumps(asdict(plan) | {"observers": observers})
+    reported = json.dumps(asdict(plan) | {"observers": observers})
     if observers:
         Path(plan.result).with_suffix(".pids").write_text(json.dumps(observers), encoding="utf-8")
     environment = os.environ | {
@@ -263,7 +263,7 @@ def launch(plan: Plan) -> int:
         "OMP_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",
     }
-    command = [sys.executable, "-m", "whichrank.testbed.bench.step_job", told]
+    command = [sys.executable, "-m", "whichrank.testbed.bench.step_job", reported]
     ranks = [
         subprocess.Popen(command, env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
         for rank in range(RANKS)

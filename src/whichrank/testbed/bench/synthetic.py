@@ -24,12 +24,12 @@ from whichrank.model.rows import INFLIGHT_ROW, RECORD, WAIT
 from whichrank.model.sensors import C10D
 from whichrank.model.telemetry import (
     COMM_ROW,
-    INFLIGHT_TOLD,
+    INFLIGHT_REPORTED,
     PAIR_ROW,
     RANK_ROW,
-    RECORD_TOLD,
+    RECORD_REPORTED,
     VERSION,
-    WAIT_TOLD,
+    WAIT_REPORTED,
     Batch,
     CommInfo,
     ProcessState,
@@ -100,7 +100,7 @@ class SyntheticJob:
         microbatches: Per iteration.
         ranks_per_agent: Ranks of a node.
         slow: The rank that computes before the last operation of an iteration, in which all wait for it; -1: nobody
-            waits, and optimizer steps are not told.
+            waits, and optimizer steps are not reported.
         op_ns: From one operation of a rank to the next.
     """
 
@@ -179,11 +179,11 @@ class SyntheticJob:
     def batches(
         self, first: int, iterations: int, hang: Hang | None = None, with_comms: bool = False
     ) -> Iterator[Batch]:
-        """What all agents tell when `first + iterations` iterations are done, with the records of the last of them.
+        """What all agents say when `first + iterations` iterations are done, with the records of the last of them.
 
         Args:
-            first: Iterations that were told before.
-            iterations: Iterations told now.
+            first: Iterations that were reported before.
+            iterations: Iterations reported now.
             hang: Someone is missing in the iteration that follows.
             with_comms: Tell the communicators too.
         """
@@ -245,13 +245,13 @@ class SyntheticJob:
         stage = self.stage[ranks]
         rows = []
         for kind, step, has in ((Kind.SEND, 1, stage < self.shape.pp - 1), (Kind.RECV, -1, stage > 0)):
-            told = np.zeros(int(has.sum()), PAIR_ROW)
-            told["rank"], told["peer"], told["kind"] = ranks[has], stage[has] + step, kind
-            told["comm_id"], told["last_tid"] = self.comm_id[ranks[has], PP], ranks[has] + 1000
-            told["issued"] = done * self.microbatches
+            reported = np.zeros(int(has.sum()), PAIR_ROW)
+            reported["rank"], reported["peer"], reported["kind"] = ranks[has], stage[has] + step, kind
+            reported["comm_id"], reported["last_tid"] = self.comm_id[ranks[has], PP], ranks[has] + 1000
+            reported["issued"] = done * self.microbatches
             if standing:
-                told["issued"] = (standing.sent if kind == Kind.SEND else standing.received)[ranks[has]]
-            rows.append(told)
+                reported["issued"] = (standing.sent if kind == Kind.SEND else standing.received)[ranks[has]]
+            rows.append(reported)
         return np.concatenate(rows)
 
     def _records(self, ranks: Ints, first: int, iterations: int) -> np.ndarray[Any, Any]:
@@ -261,7 +261,7 @@ class SyntheticJob:
             if len(mine) and iterations:
                 parts.append(self._records_of(mine, ops, first, iterations))
                 parts.append(self._steps_of(mine, len(ops), first, iterations))
-        return np.concatenate(parts) if parts else np.zeros(0, RECORD_TOLD)
+        return np.concatenate(parts) if parts else np.zeros(0, RECORD_REPORTED)
 
     def _records_of(
         self, ranks: Ints, ops: list[tuple[int, Kind, int]], first: int, iterations: int
@@ -286,11 +286,11 @@ class SyntheticJob:
         rows["comm_slot"], rows["status"], rows["peer"] = slot, Status.DONE, -1
         step = np.where(kind == Kind.SEND, 1, np.where(kind == Kind.RECV, -1, 0))
         rows["peer"] = np.where(step != 0, self.stage[ranks][:, None, None] + step, -1)
-        told = np.zeros(rows.shape, RECORD_TOLD)
-        told["rank"] = ranks[:, None, None]
-        told["comm"] = self.comm_id[ranks][:, slot][:, None, :]
-        told["row"] = rows
-        return told.reshape(-1)
+        reported = np.zeros(rows.shape, RECORD_REPORTED)
+        reported["rank"] = ranks[:, None, None]
+        reported["comm"] = self.comm_id[ranks][:, slot][:, None, :]
+        reported["row"] = rows
+        return reported.reshape(-1)
 
     def _wait(self, ranks: Ints, rows: np.ndarray[Any, Any], iteration: Ints) -> None:
         """Operations are short, but for the last one: it begins early for all but the slow rank."""
@@ -308,15 +308,15 @@ class SyntheticJob:
     def _steps_of(self, ranks: Ints, ops: int, first: int, iterations: int) -> np.ndarray[Any, Any]:
         """Optimizer steps at the ends of iterations."""
         if self.slow < 0:
-            return np.zeros(0, RECORD_TOLD)
+            return np.zeros(0, RECORD_REPORTED)
         iteration = np.arange(first + 1, first + iterations + 1)
-        told = np.zeros((len(ranks), iterations), RECORD_TOLD)
-        told["rank"] = ranks[:, None]
-        row = told["row"]
+        reported = np.zeros((len(ranks), iterations), RECORD_REPORTED)
+        reported["rank"] = ranks[:, None]
+        row = reported["row"]
         row["kind"], row["status"], row["peer"] = Kind.STEP, Status.DONE, -1
         row["counter"], row["ordinal"] = iteration, iteration * ops
         row["t_issue_ns"] = row["t_end_ns"] = START_NS + iteration * len(self.program[0]) * self.op_ns
-        return told.reshape(-1)
+        return reported.reshape(-1)
 
 
 class Standing:
@@ -379,7 +379,7 @@ class Standing:
             flight[name] = value
         wait["tid"], wait["since_ns"], wait["how"] = ranks + 1000, since_ns, WaitHow.CALL
         flight["issue_tid"] = ranks + 1000
-        waits, inflight = np.zeros(len(ranks), WAIT_TOLD), np.zeros(len(ranks), INFLIGHT_TOLD)
-        for told, row in ((waits, wait), (inflight, flight)):
-            told["rank"], told["comm"], told["row"] = ranks, comm, row
+        waits, inflight = np.zeros(len(ranks), WAIT_REPORTED), np.zeros(len(ranks), INFLIGHT_REPORTED)
+        for reported, row in ((waits, wait), (inflight, flight)):
+            reported["rank"], reported["comm"], reported["row"] = ranks, comm, row
         return waits.tobytes(), inflight.tobytes()

@@ -67,7 +67,7 @@ class Trial:
     Args:
         setup: What to run.
         folder: Where incidents and the job's output go.
-        say: Told what happens, for people.
+        say: Reported what happens, for people.
         afterwards: Called with the network when the job has ended, while what was done to the network still is.
         nursery: Socket of one for preloaded launchers; several nodes without one share their own.
     """
@@ -243,36 +243,36 @@ class Trial:
     def _watch(self, process: subprocess.Popen[bytes], injector: Injector) -> None:
         """Until the verdict stands, or there is nothing more to come."""
         started_s = time.monotonic()
-        alert_s = told_s = None
+        alert_s = reported_s = None
         is_long = self._program is None and self.setup.seed % LEISURELY_SEEDS == 0
         after_s = AT_LEISURE_S if is_long else AFTER_ALERT_S
         if self.fault.is_slow:
-            after_s = max(after_s, self.setup.slow_window_s / 2)  # a reason may need more looks
+            after_s = max(after_s, self.setup.slow_window_s / 2)  # a reason may need more snapshots
         while process.poll() is None:
             time.sleep(0.1)
             now_s = time.monotonic()
             truth = injector.truth()
-            if truth and told_s is None:
-                told_s = now_s
+            if truth and reported_s is None:
+                reported_s = now_s
                 self._say(f"fault '{self.setup.fault}' is done; waiting for the verdict")
             if injector.has_given_up:
                 self._say(f"fault '{self.setup.fault}' could not be done")
                 return
-            if alert_s is None and self._sees_alert() and self._all_told(truth):
+            if alert_s is None and self._sees_alert() and self._all_reported(truth):
                 alert_s = now_s
             if self._is_healthy:
                 over = now_s - started_s > START_LIMIT_S + self._healthy_s
-            elif told_s is None:  # an alert before anything was done is to be judged by what is done then
+            elif reported_s is None:  # an alert before anything was done is to be judged by what is done then
                 over = now_s - started_s > START_LIMIT_S
             elif alert_s is not None:
-                over = now_s - alert_s > after_s and now_s - told_s > self._leisure_s
+                over = now_s - alert_s > after_s and now_s - reported_s > self._leisure_s
             else:
-                over = now_s - told_s > self._patience_s
+                over = now_s - reported_s > self._patience_s
             if over:
                 return
         self._sees_alert()  # the last word of a job that has ended by itself
 
-    def _all_told(self, truth: Truth | None) -> bool:
+    def _all_reported(self, truth: Truth | None) -> bool:
         """Are there as many alerts as there are slow ranks and slow links?"""
         if self.fault.variants[0].effect == "slow-then-hang":
             return any(i.severity == "alert" and i.kind != "slow" for i in self.incidents())

@@ -61,7 +61,7 @@ class Variant:
     """One form of a fault.
 
     Args:
-        name: of the form; also what the rank is told.
+        name: of the form; also what the rank is reported.
         effect: what it does to the job.
         observed: what was seen in real runs.
         causes: right answers, the best first; empty means those of the fault.

@@ -1,6 +1,6 @@
 """The catalogue of faults: what can go wrong in the demo job, what the right verdict is, and what was really seen.
 
-A fault is a test only if it has its effect, so each variant tells what was observed when it was run for real (torch
+A fault is a test only if it has its effect, so each variant says what was observed when it was run for real (torch
 2.13, Gloo on CPU, 8 ranks). ``hang``: ranks wait for ever. ``abort``: Gloo ends a process, not always the faulty
 one. ``hang-or-abort``: one or the other, depending on the two operations that meet. ``death``: the victim itself
 ends. ``skew``: nothing hangs, the numbers are wrong. ``pause``: all goes on by itself after a while. ``none``: all

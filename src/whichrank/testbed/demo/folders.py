@@ -1,7 +1,7 @@
 """Folders that go with the command that made them, also if it is killed: a janitor of its own waits for its end.
 
 The janitor of a lab begins and ends with that lab. These folders are there before it, between two labs and after them,
-so the command has this one besides, from its first folder on. It holds one end of a pipe, over which it is told of
+so the command has this one besides, from its first folder on. It holds one end of a pipe, over which it is reported of
 folders, and at the end of which it removes those that are left: nobody but the command has the other end.
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-_AWAY, _LOOKS = 10, 120
+_AWAY, _POLLS = 10, 120
 """Looks until which folders must have stayed away, and looks at most: what was at work in one ends with the lab, some
 seconds later, and may write until then."""
 _BETWEEN_S: Final = 1.0
@@ -43,7 +43,7 @@ def new_folder(prefix: str, *, has_socket: bool = False) -> Path:
     folder = Path(tempfile.gettempdir()) / name
     if has_socket and len(os.fsencode(folder)) > _LONGEST:
         folder = _SHORT / name
-    _tell(folder, goes=True)  # before it is there: we may be killed at any moment
+    _report(folder, goes=True)  # before it is there: we may be killed at any moment
     try:
         folder.mkdir(0o700)
     except OSError:
@@ -54,10 +54,10 @@ def new_folder(prefix: str, *, has_socket: bool = False) -> Path:
 
 def keep(folder: Path) -> None:
     """It stays after all."""
-    _tell(folder, goes=False)
+    _report(folder, goes=False)
 
 
-def _tell(folder: Path, *, goes: bool) -> None:
+def _report(folder: Path, *, goes: bool) -> None:
     global _pipe
     if _pipe is None:
         _pipe = _hire()
@@ -77,15 +77,15 @@ def _hire() -> int:
 
 
 def main() -> None:
-    """Wait for the end of who has started us, and remove the folders of which it has told."""
-    told = dict(json.loads(line) for line in sys.stdin.buffer)
-    _remove([Path(folder) for folder, goes in told.items() if goes and os.path.lexists(folder)])
+    """Wait for the end of who has started us, and remove the folders of which it has reported."""
+    reported = dict(json.loads(line) for line in sys.stdin.buffer)
+    _remove([Path(folder) for folder, goes in reported.items() if goes and os.path.lexists(folder)])
 
 
 def _remove(folders: Sequence[Path]) -> None:
     """Until they stay away."""
     away = 0
-    for _ in range(_LOOKS if folders else 0):
+    for _ in range(_POLLS if folders else 0):
         left = [folder for folder in folders if os.path.lexists(folder)]
         for folder in left:
             shutil.rmtree(folder, ignore_errors=True)

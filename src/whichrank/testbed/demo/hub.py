@@ -22,11 +22,11 @@ from whichrank.testbed.demo.folders import new_folder
 from whichrank.testbed.demo.seat import ADDRESS_VARIABLE, Order
 
 _MAX_MESSAGE_BYTES = 1 << 16
-_LOOK_EVERY_S = 0.2
+_POLL_EVERY_S = 0.2
 
 
 class Hub:
-    """Knows the ranks, tells them orders.
+    """Knows the ranks, says them orders.
 
     Args:
         settings: makes the settings of a rank for its whole run, asked once when it says hello.
@@ -86,7 +86,7 @@ class Hub:
             while not self._closing.is_set() and (end_s is None or time.monotonic() < end_s):
                 if ready():
                     return True
-                self._changed.wait(_LOOK_EVERY_S)
+                self._changed.wait(_POLL_EVERY_S)
         return False
 
     def sleep(self, duration_s: float) -> bool:
@@ -105,7 +105,7 @@ class Hub:
 
     def _serve(self) -> None:
         while not self._closing.is_set():
-            for key, _events in self._selector.select(_LOOK_EVERY_S):
+            for key, _events in self._selector.select(_POLL_EVERY_S):
                 channel = key.fileobj
                 assert isinstance(channel, socket.socket)
                 if channel is self._listener:

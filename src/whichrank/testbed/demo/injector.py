@@ -1,7 +1,7 @@
 """Breaks one rank of a running job, from outside, and keeps the truth to itself.
 
 It runs in the process of whoever started the job, as two threads: the hub, to which ranks connect, and the recipe
-of the fault. The truth stays in memory until it is asked for. Ranks are told at most their own part.
+of the fault. The truth stays in memory until it is asked for. Ranks are reported at most their own part.
 """
 
 from __future__ import annotations
@@ -168,20 +168,20 @@ class Injector:
     def _work(self) -> None:
         try:
             strike = RECIPES[self.fault.where](self._scene)
-        except Exception as error:  # it is to be told, not to end in a thread
+        except Exception as error:  # it is to be reported, not to end in a thread
             self.error = error
             return
         self._strike = strike
         if strike is None:
             return
-        self._truth = self._tell(strike)
+        self._truth = self._report(strike)
         if strike.undo is not None:
             delay_s, undo = strike.undo
             self._hub.sleep(delay_s)
             undo()
             self._truth = replace(self._truth, ended_monotonic_ns=time.monotonic_ns())
 
-    def _tell(self, strike: Strike) -> Truth:
+    def _report(self, strike: Strike) -> Truth:
         variant = self.plan.variant
         causes = variant.causes or self.fault.causes
         reasons = strike.reasons or variant.reasons or self.fault.reasons

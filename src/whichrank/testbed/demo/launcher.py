@@ -35,7 +35,7 @@ from whichrank.testbed.demo.ports import free_port
 
 # torch._dynamo: the first optimizer step imports it, which would cost every rank a second.
 PRELOADED = ("torch", "torch._dynamo", "torch.distributed.device_mesh", "torch.distributed.fsdp")
-_LOOK_EVERY_S = 0.1
+_POLL_EVERY_S = 0.1
 _HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _PR_SET_PDEATHSIG = 1
 _HOOK = ("whichrank.sensors.autoload", "autoload")
@@ -78,7 +78,7 @@ class Place:
     port: int
 
     def environment(self, local_rank: int) -> dict[str, str]:
-        """What torchrun tells a rank."""
+        """What torchrun says a rank."""
         return {
             "RANK": str(self.node * self.nproc + local_rank),
             "LOCAL_RANK": str(local_rank),
@@ -126,7 +126,7 @@ class Launcher:
             partial.replace(pids_file)
         while self._running and not self._stop_signal and not any(self._codes.values()):
             self._reap()
-            time.sleep(_LOOK_EVERY_S if self._running else 0)
+            time.sleep(_POLL_EVERY_S if self._running else 0)
             if self._owner and (wanted := self._owner.wants()):
                 self._stop_signal = wanted
         failed = [(rank, code) for rank, code in self._codes.items() if code]

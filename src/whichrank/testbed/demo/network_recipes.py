@@ -46,7 +46,7 @@ def slower_link(scene: Scene) -> Strike | None:
     return strike
 
 
-def broken_way(scene: Scene) -> Strike | None:
+def broken_path(scene: Scene) -> Strike | None:
     """From now on nothing comes through: to and from a node, from one node to another, over a switch, of one flow."""
     victim = scene.plan.victims[0]
     if scene.nodes is None or not scene.wait_for_moment(victim):

@@ -19,7 +19,7 @@ from pathlib import Path
 from whichrank.model.incident import Reason
 from whichrank.testbed.demo.fault import EXITED, NOT_ENTERED, STOPPED_INSIDE
 
-_LOOK_EVERY_S = 0.1
+_POLL_EVERY_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class OutsideInjector:
         while len(pids := self._find()) < self._ranks:
             if time.monotonic() > until_s:
                 raise TimeoutError(f"only ranks {sorted(pids)} of {self._ranks} within {limit_s} s")
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_EVERY_S)
         time.sleep(self._after_s)
         os.kill(pids[self._victim], self._blow.number)
         return Struck(self._blow, self._victim, pids[self._victim])

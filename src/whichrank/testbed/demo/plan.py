@@ -90,7 +90,7 @@ class Truth:
 
     @property
     def slows_links(self) -> bool:
-        """Whether links are to be told."""
+        """Whether links are to be reported."""
         return bool(self.sources or self.targets or self.pairs)
 
 

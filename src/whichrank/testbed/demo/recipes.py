@@ -13,7 +13,7 @@ from itertools import product
 
 from whichrank.testbed.demo.hub import Hub
 from whichrank.testbed.demo.load import PLACE
-from whichrank.testbed.demo.network_recipes import broken_way, others_traffic, slower_link
+from whichrank.testbed.demo.network_recipes import broken_path, others_traffic, slower_link
 from whichrank.testbed.demo.plan import fitting_sites
 from whichrank.testbed.demo.scene import Scene, Strike
 from whichrank.testbed.demo.slow import load_of
@@ -166,27 +166,27 @@ def errand(scene: Scene) -> Strike | None:
     iteration = scene.next_iteration()
     ranks = scene.plan.victims
     name = scene.fault.name
-    told = ranks[0]
+    reported = ranks[0]
     if name == "late-checkpoint":
-        told = 0
+        reported = 0
         barrier = scene.plan.variant.name == "barrier"
         for rank in ranks if barrier else (0,):
             params = {"writer": rank == 0, "barrier": barrier, "duration_s": scene.hold_s}
             scene.order(rank, iteration, "iteration", "checkpoint", **params)
     elif name == "rank0-eval":
-        told = 0
+        reported = 0
         scene.order(0, iteration, "iteration", "evaluate", duration_s=3.0)
     elif name == "log-gather":
         for rank, time in product(ranks, range(_GATHERED)):
-            scene.order(rank, iteration + _LOG_EVERY * time, "iteration", "gather-logs", writer=rank == told)
+            scene.order(rank, iteration + _LOG_EVERY * time, "iteration", "gather-logs", writer=rank == reported)
     elif name == "early-exit":
         for rank in ranks:
-            scene.order(rank, iteration, "iteration", "finish", tail_s=0.0 if rank == told else _TAIL_S)
+            scene.order(rank, iteration, "iteration", "finish", tail_s=0.0 if rank == reported else _TAIL_S)
     else:
         until = iteration + _POSTED_ITERATIONS
-        scene.order(told, iteration, "iteration", "post-receive", source=ranks[1], until=until + 1)
-        scene.order(ranks[1], until, "iteration", "send-late", destination=told)
-    strike = scene.wait_until_now(told)
+        scene.order(reported, iteration, "iteration", "post-receive", source=ranks[1], until=until + 1)
+        scene.order(ranks[1], until, "iteration", "send-late", destination=reported)
+    strike = scene.wait_until_now(reported)
     if strike is not None:
         strike.victims = ()
     return strike
@@ -290,7 +290,7 @@ RECIPES: dict[str, Callable[[Scene], Strike | None]] = {
     "drag": drag,
     "cpu": fewer_cpus,
     "link": slower_link,
-    "way": broken_way,
+    "way": broken_path,
     "traffic": others_traffic,
     "ahead": ahead,
     "slow-then-stop": slow_then_stop,

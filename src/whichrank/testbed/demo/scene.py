@@ -159,7 +159,7 @@ class Scene:
         return max(self.plan.iteration, max(self.hub.iterations.values(), default=0) + _AHEAD)
 
     def wait_until_now(self, rank: int) -> Strike | None:
-        """Wait until the rank says that it does what it was told."""
+        """Wait until the rank says that it does what it was reported."""
         if not self.hub.wait_for(lambda: rank in self.hub.events):
             return None
         event = self.hub.events[rank]

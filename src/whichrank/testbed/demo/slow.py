@@ -1,4 +1,4 @@
-"""Slow jobs: entries like those of the catalogue, and what each rank is told at the start.
+"""Slow jobs: entries like those of the catalogue, and what each rank is reported at the start.
 
 A slowdown is drawn with a magnitude, which is the name of its variant: "x1.5" makes the device time of the rank 1.5
 times as long.
@@ -30,7 +30,7 @@ _HOST_MS = 20.0
 """Computation on the host in one piece, which other processes can hold up; the other ranks still fit on one core."""
 _PIPELINES = ("pp2-dp4", "pp4-dp2", "tp2-pp2-dp2")
 _SHARDED = ("tp2-dp4", "pp2-dp4", "tp2-pp2-dp2")
-"""Where operations within a replica tell how many rows it has."""
+"""Where operations within a replica say how many rows it has."""
 _SPREAD = ("dp8", "tp2-dp4")
 """Whose data-parallel rings go through all nodes; tensor-parallel groups stay within one."""
 _NODES = 4
@@ -137,7 +137,7 @@ def added_s_at_most(fault: str, variant: str, device_s: float) -> float | None:
 
 
 def settings_of(fault: str, variant: str, rank: int, victim: int, layout: Layout) -> dict[str, Any]:
-    """What a rank is told at the start."""
+    """What a rank is reported at the start."""
     factor = factor_of(variant)
     load: Load | None = None
     if fault in ("long-last-stage", "absorbed") and layout.index(rank, "pp") == layout.pp - 1:

@@ -1,7 +1,7 @@
 """A leaf-spine (Clos) network as values: places, cables between them, addresses, and the routes while cables are out.
 
 Every place has one address, on all of its devices, and hands packets on by host routes: straight down where it is
-joined to their destination, else up by all ways that are equally long. Nothing is made here; `network` does that.
+joined to their destination, else up by all paths that are equally long. Nothing is made here; `network` does that.
 """
 
 from __future__ import annotations
@@ -120,41 +120,41 @@ class Topology:
         return tuple(cable for cable in self.cables if place in (cable.lower, cable.upper))
 
     def routes(self, out: Collection[Cable] = ()) -> dict[Place, tuple[Route, ...]]:
-        """Of every place to every node that it can reach while these cables are out, by the shortest ways."""
+        """Of every place to every node that it can reach while these cables are out, by the shortest paths."""
         up = [cable for cable in self.cables if cable not in out]
-        ways: dict[Place, dict[Place, _Ways]] = {place: {} for place in self.places}
+        paths: dict[Place, dict[Place, _Paths]] = {place: {} for place in self.places}
         for kind in (NODE, LEAF):  # down, first from the leaves and then from the spines
             for cable in (c for c in up if c.lower.kind == kind):
-                below = {node: found.length for node, found in ways[cable.lower].items()}
+                below = {node: found.length for node, found in paths[cable.lower].items()}
                 for node, length in {cable.lower: 0, **below}.items():
                     if node.kind == NODE:
-                        _offer(ways[cable.upper], node, length + 1, cable)
-        for kind in (LEAF, NODE):  # up, to where a way leads down
-            above = {place: {node: found.length for node, found in ways[place].items()} for place in self.places}
+                        _offer(paths[cable.upper], node, length + 1, cable)
+        for kind in (LEAF, NODE):  # up, to where a path leads down
+            above = {place: {node: found.length for node, found in paths[place].items()} for place in self.places}
             for cable in (c for c in up if c.lower.kind == kind):
                 for node, length in above[cable.upper].items():
                     if node != cable.lower:
-                        _offer(ways[cable.lower], node, length + 1, cable)
+                        _offer(paths[cable.lower], node, length + 1, cable)
         return {
             place: tuple(
                 Route(node, tuple((cable.other(place), cable.device(place)) for cable in found.cables))
                 for node, found in sorted(to.items())
             )
-            for place, to in ways.items()
+            for place, to in paths.items()
         }
 
 
 @dataclass
-class _Ways:
+class _Paths:
     """The shortest ways to a node so far."""
 
     length: int
     cables: list[Cable]
 
 
-def _offer(to: dict[Place, _Ways], node: Place, length: int, cable: Cable) -> None:
+def _offer(to: dict[Place, _Paths], node: Place, length: int, cable: Cable) -> None:
     known = to.get(node)
     if known is None or length < known.length:
-        to[node] = _Ways(length, [cable])
+        to[node] = _Paths(length, [cable])
     elif length == known.length:
         known.cables.append(cable)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Final
 
-from whichrank.model.evidence import AT, DETAILS, RAISED_AT, TIME_BLOCKED, Evidence, tells_place
+from whichrank.model.evidence import AT, DETAILS, RAISED_AT, TIME_BLOCKED, Evidence, is_place
 from whichrank.model.exception_text import place_apart
 from whichrank.model.incident import Cause, Culprit, Incident, Link, Spent
 from whichrank.model.links import rate_text
@@ -81,8 +81,8 @@ def _detected(incident: Incident) -> list[str]:
 
 
 def _links(incident: Incident) -> list[str]:
-    told = list(dict.fromkeys(_link(link, incident) for link in incident.links))
-    return _listed(told)
+    reported = list(dict.fromkeys(_link(link, incident) for link in incident.links))
+    return _listed(reported)
 
 
 def _link(link: Link, incident: Incident) -> str:
@@ -135,15 +135,15 @@ def _evidence(evidence: Sequence[Evidence]) -> list[str]:
 def _places(incident: Incident) -> list[str]:
     """Where in the code ranks are, those at one place together."""
     facts = [fact for fact in incident.evidence if _is_place(fact)]
-    told: dict[tuple[str, str], list[int]] = {}
+    reported: dict[tuple[str, str], list[int]] = {}
     for fact in facts:
         if found := _OF_A_RANK.fullmatch(fact.where or ""):
-            told.setdefault((fact.what, str(fact.value)), []).append(int(found[1]))
-    return _listed([_place(incident, what, place, ranks) for (what, place), ranks in told.items()])
+            reported.setdefault((fact.what, str(fact.value)), []).append(int(found[1]))
+    return _listed([_place(incident, what, place, ranks) for (what, place), ranks in reported.items()])
 
 
 def _is_place(fact: Evidence) -> bool:
-    return fact.what == RAISED_AT or tells_place(fact)
+    return fact.what == RAISED_AT or is_place(fact)
 
 
 def _place(incident: Incident, what: str, place: str, ranks: Sequence[int]) -> str:

@@ -2,7 +2,7 @@
 
 A piece is chosen by all values that it is about. So the predicate of a slow rank depends on cause *and* reason: a rank
 that waits for its data is "slow in loading data", and work that is uneven because ranks compete for the CPU is not "the
-work itself". Each piece has a present and a past: what is over is told in the past.
+work itself". Each piece has a present and a past: what is over is reported in the past.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from whichrank.model.evidence import SKEWED, Evidence, tells_place
+from whichrank.model.evidence import SKEWED, Evidence, is_place
 from whichrank.model.exception_text import split_place
 from whichrank.model.incident import Cause, Culprit, Incident, Link, Reason
 from whichrank.verdict.words.amounts import MOST_LISTED, count, ranges, rest
@@ -357,12 +357,12 @@ def _reason_as_noun(incident: Incident) -> str:
 
 
 def _slow_links(incident: Incident) -> str:
-    ways = list(dict.fromkeys(map(slow_path, incident.links)))
-    if len(ways) == 1:
+    paths = list(dict.fromkeys(map(slow_path, incident.links)))
+    if len(paths) == 1:
         between = "from" if incident.links[0].end else "between"
-        return f"the link {between} {ways[0]} {verb(incident, 'is', 'was')} slow"
-    listed = ", ".join(ways[:MOST_LISTED]) + rest(len(ways))
-    return f"{len(ways)} links {verb(incident, 'are', 'were')} slow: {listed}"
+        return f"the link {between} {paths[0]} {verb(incident, 'is', 'was')} slow"
+    listed = ", ".join(paths[:MOST_LISTED]) + rest(len(paths))
+    return f"{len(paths)} links {verb(incident, 'are', 'were')} slow: {listed}"
 
 
 def slow_path(link: Link) -> str:
@@ -411,14 +411,14 @@ def place_of(evidence: Sequence[Evidence], rank: int) -> str:
     wheres = (f"rank {rank}", f"rank {rank},")
     for fact in evidence:
         at_rank = fact.where is not None and (fact.where == wheres[0] or fact.where.startswith(wheres[1]))
-        if at_rank and tells_place(fact) and isinstance(fact.value, str):
+        if at_rank and is_place(fact) and isinstance(fact.value, str):
             return short_place(fact.value)
     return ""
 
 
 def _is_shared(evidence: Sequence[Evidence], place: str) -> bool:
     """Are several ranks at this place?"""
-    return sum(tells_place(fact) and short_place(str(fact.value)) == place for fact in evidence) > 1
+    return sum(is_place(fact) and short_place(str(fact.value)) == place for fact in evidence) > 1
 
 
 def short_place(place: str) -> str:

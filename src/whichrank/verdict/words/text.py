@@ -6,7 +6,7 @@ what to do next.
 
 Every word comes from a field of the incident, so the text cannot claim more than the verdict does. Nothing is
 looked up and no clock is read: the same incident gives the same text on every machine and at any time. An incident
-that is over (the job has gone on, or has ended) is told in the past.
+that is over (the job has gone on, or has ended) is reported in the past.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from whichrank.verdict.words.raised_alike import raised_alike
 
 _KIND: Final = {"hang": "hang", "slow": "slowdown", "failed": "failure"}
 _ITSELF: Final = frozenset({Cause.NOT_ENTERED, Cause.INCONSISTENT, Cause.DEADLOCK, Cause.DEVICE, Cause.PROCESS_EXIT})
-"""Causes of which the analyzer's word on a rank says what it does, and need not be told what that means."""
+"""Causes of which the analyzer's word on a rank says what it does, and need not be reported what that means."""
 
 
 def headline(incident: Incident) -> str:

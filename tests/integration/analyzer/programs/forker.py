@@ -1,7 +1,7 @@
 """Runs jobs one after the other from one process that has torch loaded: a line of JSON in, a line with the code out.
 
 In: `{"env": {...}, "nproc": 4, "command": ["-m", "whichrank.testbed.demo.job", ...], "log": "PATH"}`. Each job has a
-process of its own as launcher, `whichrank.testbed.demo.launcher`, whose pid is told first.
+process of its own as launcher, `whichrank.testbed.demo.launcher`, whose pid is reported first.
 """
 
 from __future__ import annotations

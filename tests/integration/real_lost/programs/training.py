@@ -24,12 +24,12 @@ def train(rank: int, folder: Path) -> None:
     gradients = dist.new_group(group_desc="dp")
     alone = dist.new_group([rank], use_local_synchronization=True, group_desc="tp")
     assert alone is not None
-    told, left_out = folder / f"leave-out-{rank}", False
+    reported, left_out = folder / f"leave-out-{rank}", False
     previous: dist.Work | None = None
     finish = flag = torch.zeros(1)
     next_s = time.monotonic()
     while not finish.item():
-        leaves_out = told.exists() and not left_out
+        leaves_out = reported.exists() and not left_out
         left_out |= leaves_out
         for step in range(STEPS):
             if not (leaves_out and step == LEAVES_OUT_STEP):

@@ -1,4 +1,4 @@
-"""Ranks started by mp.spawn, told their rank as an argument; no RANK in the environment."""
+"""Ranks started by mp.spawn, reported their rank as an argument; no RANK in the environment."""
 
 import os
 from pathlib import Path

@@ -44,8 +44,8 @@ def _live(tmp_path_factory: pytest.TempPathFactory) -> Gathered:
 
 
 def trace(gathered: Gathered) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(b"".join(trace_of(gathered)))
-    return told
+    reported: dict[str, Any] = json.loads(b"".join(trace_of(gathered)))
+    return reported
 
 
 def spans_of(*rows: tuple[int, int, float, float], kind: Kind = Kind.ALL_REDUCE, is_open: bool = False) -> Spans:
@@ -58,10 +58,10 @@ def spans_of(*rows: tuple[int, int, float, float], kind: Kind = Kind.ALL_REDUCE,
 
 
 def test_perfetto_has_tracks_for_each_and_arrows_through_rounds(gathered: Gathered) -> None:
-    told = trace(gathered)
-    events = told["traceEvents"]
+    reported = trace(gathered)
+    events = reported["traceEvents"]
     # THEN no rule of the format is broken
-    assert broken_rules(told) == []
+    assert broken_rules(reported) == []
     # AND each rank is a process with its communicators as tracks
     names = {e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert names == {*(f"rank {rank}" for rank in range(8)), "incidents"}
@@ -80,13 +80,13 @@ def test_operations_that_overlap_have_tracks_of_their_own(live: Gathered) -> Non
     # GIVEN operations of a rank that cross each other, one within another, and some that touch
     rows = [(0, 0, 1.0, 2.0), (0, 0, 1.5, 2.5), (0, 0, 1.6, 1.7), (0, 0, 2.0, 3.0), (0, 0, 2.0, 2.0), (1, 0, 1.5, 9.0)]
     gathered = dataclasses.replace(live, spans=spans_of(*rows))
-    told = trace(gathered)
+    reported = trace(gathered)
     # THEN none crosses another on its track
-    assert broken_rules(told) == []
-    slices = {(e["ts"], e["dur"], e["pid"]): e["tid"] for e in told["traceEvents"] if e["ph"] == "X"}
+    assert broken_rules(reported) == []
+    slices = {(e["ts"], e["dur"], e["pid"]): e["tid"] for e in reported["traceEvents"] if e["ph"] == "X"}
     assert slices[0, 1_000_000, 0] == slices[1_000_000, 1_000_000, 0] != slices[500_000, 1_000_000, 0]
     # AND the other tracks are said to be of the same communicator
-    names = [e["args"]["name"] for e in told["traceEvents"] if e["name"] == "thread_name" and e["pid"] == 0]
+    names = [e["args"]["name"] for e in reported["traceEvents"] if e["name"] == "thread_name" and e["pid"] == 0]
     assert names[:2] == ["default_pg", "default_pg (at the same time, 2)"]
 
 

@@ -101,7 +101,7 @@ def test_each_incident_is_about_its_own_ranks_only(hangs: Path) -> None:
     # AND in neither is the rank of the other one marked
     marked = [set(re.findall(r'class="named"[^>]*>(rank \d+)', article)) for article in (first, second)]
     assert marked == [{"rank 2"}, {"rank 1"}]
-    # AND what is over is told in the past, and nothing is to be done to a process of it
+    # AND what is over is reported in the past, and nothing is to be done to a process of it
     assert "had not entered" in first
     assert "has not entered" not in first
     assert "kill -CONT" not in first
@@ -109,8 +109,8 @@ def test_each_incident_is_about_its_own_ranks_only(hangs: Path) -> None:
 
 def test_a_candidate_is_no_culprit_because_another_incident_has_one(folder: Path) -> None:
     # GIVEN an incident that names rank 5, and one with candidates
-    told = with_incidents(gather([folder]).gathered, not_entered(), msgspec.structs.replace(UNKNOWN, id="i-2"))
-    first, second = articles(page_of(told))
+    reported = with_incidents(gather([folder]).gathered, not_entered(), msgspec.structs.replace(UNKNOWN, id="i-2"))
+    first, second = articles(page_of(reported))
     # THEN one page calls each what it is
     assert "culprit:" in text_of(first)
     assert boxes(second, "box end") == ["rank 2", "rank 6"]
@@ -158,9 +158,9 @@ def test_ranks_that_are_waited_for_and_not_named_have_a_box(hangs: Path) -> None
         Waiting("all_reduce #41 on default_pg", 1, np.array([0, 2]), np.array([1]), 1),
         Waiting("recv on pp", 1, np.array([3]), np.array([9]), 1),
     )
-    told = with_incidents(gathered, last, scenes=(dataclasses.replace(scene, waits=waits),))
+    reported = with_incidents(gathered, last, scenes=(dataclasses.replace(scene, waits=waits),))
     # THEN rank 9 has a box, is no culprit, and nobody is said to wait for rank 1 who waits for it
-    (article,) = articles(page_of(told))
+    (article,) = articles(page_of(reported))
     assert boxes(article) == ["rank 9", "2 ranks: 0, 2", "rank 3"]
     assert boxes(article, "box end") == ["rank 1"]
     assert "waited for, too; not named" in text_of(article)
@@ -170,13 +170,13 @@ def test_ranks_that_are_waited_for_and_not_named_have_a_box(hangs: Path) -> None
 def test_victims_without_an_operation_are_counted(folder: Path) -> None:
     # GIVEN an incident of which nothing is known but its words
     victims = Victims(count=5000, ranks=tuple(range(8)))
-    told = with_incidents(gather([folder]).gathered, not_entered(victims=victims))
+    reported = with_incidents(gather([folder]).gathered, not_entered(victims=victims))
     # THEN the page says how many wait, and that it is not recorded in what
-    text = text_of(page_of(told))
+    text = text_of(page_of(reported))
     assert "5,000 ranks wait in operations that are not recorded" in text
 
 
-def test_a_dump_tells_no_length_of_a_hang(folder: Path, hangs: Path) -> None:
+def test_a_dump_says_no_length_of_a_hang(folder: Path, hangs: Path) -> None:
     (dump,), live = articles(page_at(folder)[0]), articles(page_at(hangs)[0])
     assert "not known: these recordings do not say when they were made" in text_of(dump)
     assert "What goes on at the right has no known end" in text_of(dump)
@@ -276,20 +276,20 @@ def test_all_texts_of_a_job_are_texts(hangs: Path) -> None:
         waits=tuple(dataclasses.replace(one, what=EVIL) for one in scene.waits),
         stacks={1: [Stack(EVIL, True, False, [EVIL])]},
     )
-    told = dataclasses.replace(
+    reported = dataclasses.replace(
         with_incidents(gathered, incident, incident, scenes=(scene, scene)),
         job=EVIL, hosts=dict.fromkeys(range(4), EVIL), comms=(EVIL,) * len(gathered.comms),
         operations=tuple(dataclasses.replace(one, comm=EVIL) for one in gathered.operations), missing=EVIL,
     )  # fmt: skip
     notes = [{"path": EVIL, "format": EVIL, "state": "damaged", "what": EVIL}]
     # WHEN a page is made of it THEN no element of theirs is in it
-    page = page_of(told, notes)
+    page = page_of(reported, notes)
     assert "<script" not in page
     assert "<img" not in page
     assert "&lt;script&gt;" in page
     # AND no control character, nor one that turns the direction of a line
-    told = with_incidents(gathered, not_entered(culprits=(msgspec.structs.replace(RANK_5, why="a\x1b[2J\u202eb"),)))
-    assert not re.search("[\x00-\x08\x1b\u202e]", page_of(told))
+    reported = with_incidents(gathered, not_entered(culprits=(msgspec.structs.replace(RANK_5, why="a\x1b[2J\u202eb"),)))
+    assert not re.search("[\x00-\x08\x1b\u202e]", page_of(reported))
 
 
 def test_a_name_like_a_place_of_the_page_is_a_name(folder: Path) -> None:

@@ -39,11 +39,11 @@ def test_a_page_has_what_was_reported(name: str, run: Path, tmp_path: Path, capf
 def test_exports_have_what_was_reported(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
     # WHEN it is exported THEN incidents are there
     assert main(["export", str(run), "--format", "json"]) == 0
-    told = capfd.readouterr()
-    value = json.loads(told.out)
+    reported = capfd.readouterr()
+    value = json.loads(reported.out)
     assert [len(value["incidents"]), value["operations"]] == [2, []]
     assert RECORD in value["missing"]
-    assert RECORD in told.err
+    assert RECORD in reported.err
     # AND in a trace they are marks, at their times
     assert main(["export", str(run)]) == 0
     marks = [event for event in json.loads(capfd.readouterr().out)["traceEvents"] if event["ph"] == "i"]

@@ -14,7 +14,7 @@ from incident_cases import ONSET, not_entered
 
 from whichrank.model.incident import Incident, encode_incident
 from whichrank.surface.cli import main
-from whichrank.surface.trial.words import agreement, cost_told, listed, truth_told, wrapped
+from whichrank.surface.trial.words import agreement, cost_reported, listed, truth_reported, wrapped
 from whichrank.testbed.bench import setup, trial
 from whichrank.testbed.bench.judge import Verdict
 from whichrank.testbed.demo.plan import Truth
@@ -107,15 +107,15 @@ def test_faults_are_listed_by_kind() -> None:
 
 def test_truth_of_a_healthy_job_blames_nobody() -> None:
     healthy = {**asdict(STOPPED), "fault": "none", "kind": "healthy", "culprits": ()}
-    said = truth_told(healthy, setup.known_faults())
+    said = truth_reported(healthy, setup.known_faults())
     assert said == "A healthy job, 'none': An undisturbed job. Nobody is at fault. Layout tp2-pp2-dp2."
 
 
 def test_truth_says_what_was_done_another_way() -> None:
     killed = {**asdict(STOPPED), "fault": "oom-kill", "variant": "cgroup (simulated: no writable memory cgroup)"}
-    said = truth_told(killed, setup.known_faults())
+    said = truth_reported(killed, setup.known_faults())
     assert "into which the rank was moved. It was simulated: no writable memory cgroup. It was done to rank 5" in said
-    assert "simulated" not in truth_told({**killed, "variant": "cgroup"}, setup.known_faults())
+    assert "simulated" not in truth_reported({**killed, "variant": "cgroup"}, setup.known_faults())
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_truth_says_what_was_done_another_way() -> None:
     ],
 )  # fmt: skip
 def test_truth_says_to_whom_it_was_done(truth: dict[str, object], whom: str) -> None:
-    said = truth_told({**asdict(STOPPED), **truth}, setup.known_faults())
+    said = truth_reported({**asdict(STOPPED), **truth}, setup.known_faults())
     assert f" It was done to {whom}, in iteration" in said
 
 
@@ -172,7 +172,7 @@ def slowed(fault: str, variant: str, effect: str = "slow", culprits: tuple[int, 
     ],
 )  # fmt: skip
 def test_truth_says_how_much_and_what_it_costs(truth: Truth, measured: dict[str, Any], expected: str) -> None:
-    assert cost_told(result_of(**({"verdict": "missed", "truth": truth} | measured))) == expected
+    assert cost_reported(result_of(**({"verdict": "missed", "truth": truth} | measured))) == expected
 
 
 def test_a_fault_that_is_too_small_agrees_with_silence(

@@ -28,7 +28,7 @@ ICANON_AND_ECHO = termios.ICANON | termios.ECHO
 
 
 @pytest.fixture(autouse=True)
-def _no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_second_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("whichrank.surface.cli.watch.RATE_NEEDS_S", 0.0)
 
 
@@ -189,7 +189,7 @@ def terminal(base: Path, **environ: str) -> Iterator[Terminal]:
 
 
 @pytest.mark.parametrize("way", [b"q", b"Q", signal.SIGINT])
-def test_live_view_ends_as_asked_and_gives_the_terminal_back(base: Path, way: bytes | signal.Signals) -> None:
+def test_live_view_ends_as_asked_and_gives_the_terminal_back(base: Path, path: bytes | signal.Signals) -> None:
     # GIVEN a job with an alert and the live view of it
     fleet = Fleet(base, 2)
     fleet.incidents(not_entered())
@@ -198,10 +198,10 @@ def test_live_view_ends_as_asked_and_gives_the_terminal_back(base: Path, way: by
         view.read_until("q quits")
         assert "ALERT hang: rank 5" in view.text
         # WHEN the user has seen enough
-        if isinstance(way, bytes):
-            view.press(way)
+        if isinstance(path, bytes):
+            view.press(path)
         else:
-            view.process.send_signal(way)
+            view.process.send_signal(path)
         # THEN it ends well, the screen and the keys are as before, and what was found stays readable
         assert view.end() == 0
         assert view.is_as_before()

@@ -55,7 +55,7 @@ def test_laggard_of_a_collective_is_awaited_and_stands_first(base: Path) -> None
         fleet.blocked(rank, "mesh_tp")
     # WHEN the node is looked at
     job = only_job()
-    # THEN rank 2 is awaited and on top, and the others tell on what they are blocked
+    # THEN rank 2 is awaited and on top, and the others say on what they are blocked
     assert [(row.rank, row.mark) for row in job.ranks] == [(2, "awaited"), (0, ""), (1, ""), (3, "")]
     operation = of(job, 0).operation
     assert operation is not None
@@ -182,7 +182,7 @@ def test_blame_of_an_earlier_process_is_not_passed_on(base: Path) -> None:
 
 
 def test_incident_of_the_run_that_analyzes_marks_the_rank_of_another_job(base: Path) -> None:
-    # GIVEN a job that an agent tells about, and the run that analyzes it: its alert names a process of this host
+    # GIVEN a job that an agent says about, and the run that analyzes it: its alert names a process of this host
     Fleet(base, 6, "told-by-agent")
     here = msgspec.structs.replace(RANK_5, pid=os.getpid(), host=socket.gethostname())
     Fleet(base, 0, "analyzer").incidents(not_entered(culprits=(here,)))
@@ -258,7 +258,7 @@ def test_incidents_of_an_older_job_in_the_same_folder_are_not_those_of_this_one(
     with NodeReader() as node:
         node.read()
         (fleet.output / "job.json").write_text('{"job": "job-1"}')
-        # THEN from its first look on nobody is blamed for what was before
+        # THEN from its first snapshot on nobody is blamed for what was before
         (job,) = node.read().jobs
     assert job.incidents == ()
     assert {row.mark for row in job.ranks} == {""}
@@ -310,7 +310,7 @@ def test_names_from_the_job_are_made_printable(base: Path) -> None:
     assert operation.communicator == "evil?[2J?"
 
 
-def test_operation_that_others_wait_in_is_told_where_a_rank_is_inside_of_it(base: Path) -> None:
+def test_operation_that_others_wait_in_is_reported_where_a_rank_is_inside_of_it(base: Path) -> None:
     # GIVEN a rank that waits in an operation, one that has issued it and does not wait, and one that has not issued it
     fleet = Fleet(base, 3)
     fleet.comm("mesh_tp", [0, 1, 2])

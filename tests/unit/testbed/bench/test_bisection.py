@@ -32,11 +32,11 @@ def test_a_node_that_fails_with_all_is_bad_after_two_rounds() -> None:
     assert judged(bad, 2) == ([3], [], True)
 
 
-def test_a_way_is_bad_where_both_of_a_pair_do_well_with_others() -> None:
+def test_a_path_is_bad_where_both_of_a_pair_do_well_with_others() -> None:
     assert judged({(0, 3)}, 2) == ([], [(0, 3)], True)
 
 
-def test_between_two_halves_it_is_the_ways_and_takes_all_rounds() -> None:
+def test_between_two_halves_it_is_the_paths_and_takes_all_rounds() -> None:
     bad = {(0, 3), (1, 2), (0, 2), (1, 3)}
     assert judged(bad, 2) == ([], [], False)
     assert judged(bad, 3) == ([], sorted(bad), True)

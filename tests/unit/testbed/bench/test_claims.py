@@ -173,9 +173,9 @@ def test_what_was_said_before_is_judged_by_what_is_claimed_now(tmp_path: Path, m
     (kept / FILE_NAME).touch()
     monkeypatch.setattr(campaign, "listen", lambda tape, names, limits, watch: {"greyhound": [word(at_s=30.0)]})
     # WHEN methods go through its recording again
-    results, told = tmp_path / "results.jsonl", list[Run]()
-    campaign.hear_again(planned, {planned[0].key: run}, ["greyhound"], results, tmp_path / "kept", told.append)
+    results, reported = tmp_path / "results.jsonl", list[Run]()
+    campaign.hear_again(planned, {planned[0].key: run}, ["greyhound"], results, tmp_path / "kept", reported.append)
     # THEN the new words replace the old ones, and those of whom nothing was recorded are judged again
-    outcomes = {name: (outcome.verdict, outcome.detected_s) for name, outcome in told[0].outcomes.items()}
+    outcomes = {name: (outcome.verdict, outcome.detected_s) for name, outcome in reported[0].outcomes.items()}
     assert outcomes == {"greyhound": ("right", 20.0), "bisection": ("wrong_name", 10.0), OURS: ("right", 10.0)}
-    assert campaign.done_in(results)[planned[0].key].outcomes == told[0].outcomes
+    assert campaign.done_in(results)[planned[0].key].outcomes == reported[0].outcomes

@@ -19,7 +19,7 @@ CASES = {case.name: case for case in cases()}
 UNDECIDED = {
     f"device stopped, dp2-pp4, {style}" for style in ("wrapped", "only active", "wrapped, no status")
 }  # fmt: skip
-"""Nothing but messages was under way, and of a group of four no ring that is not whole tells which of them meet."""
+"""Nothing but messages was under way, and of a group of four no ring that is not whole says which of them meet."""
 
 
 def dumps_of(case: Case) -> dict[int, Dump]:
@@ -30,13 +30,13 @@ def dumps_of(case: Case) -> dict[int, Dump]:
 
 
 def found_in(dumps: dict[int, Dump], world: int) -> list[Incident]:
-    told, older = flight_job.job_of(dumps)
+    reported, older = flight_job.job_of(dumps)
     assert not older
-    batches, now_s = flight_batches.batches_of(told, world)
+    batches, now_s = flight_batches.batches_of(reported, world)
     analyzer = Analyzer(AnalyzerConfig(), "dumps", 0.0)
     for batch in batches:
         analyzer.feed(batch, now_s)
-    about = Recorded(is_young=flight_job.is_young(told))
+    about = Recorded(is_young=flight_job.is_young(reported))
     return list({incident.id: incident for incident in analyzer.at_rest(now_s, about)}.values())
 
 

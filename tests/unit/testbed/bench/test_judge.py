@@ -66,7 +66,7 @@ def test_several_alerts_for_one_fault_are_no_right_verdict() -> None:
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(2.9, "right"), (3.1, "late"), (None, "missed"), (-4.0, "false_alarm")]
 )
-def test_hard_evidence_is_told_in_time(seconds: float | None, expected: str) -> None:
+def test_hard_evidence_is_reported_in_time(seconds: float | None, expected: str) -> None:
     assert verdict("stop", [said()], seconds=seconds) == expected
     assert verdict("skip-op", [said(Cause.INCONSISTENT)], seconds=seconds, hard=False, effect="skew") == expected
 
@@ -144,8 +144,8 @@ def test_reasons() -> None:
 
 def of_links(links: tuple[tuple[int, int], ...], ranks: tuple[int, ...] = (), **changes: Any) -> Incident:
     """An alert on slow links, and on a rank."""
-    told = tuple(Link(src=src, dst=dst, end="path") for src, dst in links)
-    return said(Cause.COMMUNICATION_SLOW, ranks, kind="slow", links=told, **changes)
+    reported = tuple(Link(src=src, dst=dst, end="path") for src, dst in links)
+    return said(Cause.COMMUNICATION_SLOW, ranks, kind="slow", links=reported, **changes)
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,9 @@ def test_links_are_judged_by_the_end_that_was_slowed(fault: str, words: list[Inc
     # GIVEN what ranks 2 and 3 send was limited, and in one of the faults rank 6 computes slowly
     entry = SLOW[fault]
     culprits = (6,) if entry.do else ()
-    told = Truth(
+    reported = Truth(
         fault=fault, variant="100mbit", kind="outside", effect="slow-link", culprits=culprits,
         candidates=(2, 3, *culprits), cause=entry.causes[0], causes=entry.causes, reason="", reasons=(), hard=False,
         layout="dp8", iteration=9, at_utc="2026-01-02T03:04:05+00:00", at_monotonic_ns=1, sources=(2, 3),
     )  # fmt: skip
-    assert judge(entry, told, words, WELL, 9.0, 13.0) == expected
+    assert judge(entry, reported, words, WELL, 9.0, 13.0) == expected

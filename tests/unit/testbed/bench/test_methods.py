@@ -1,4 +1,4 @@
-"""Methods of others say of plain telemetry what their sources say, and are told nothing of the truth."""
+"""Methods of others say of plain telemetry what their sources say, and are reported nothing of the truth."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def said(make: Callable[[Limits], Method], node: Node, until_s: float = 12.0) ->
         at_s = T0 / S + step / 2
         seen.feed(node.batch(step / 2, np.concatenate(rows) if not step else None), at_s)
         seen.at(at_s)
-        words += method.look(seen)
+        words += method.snapshot(seen)
     return words
 
 
@@ -128,10 +128,10 @@ def pipeline_stands() -> Node:
 
 def pairs_of(*rows: tuple[int, int, Kind, int]) -> bytes:
     """Rank, peer, kind, and how many messages it has begun."""
-    told = np.zeros(len(rows), PAIR_ROW)
-    for row, (rank, peer, kind, issued) in zip(told, rows, strict=True):
+    reported = np.zeros(len(rows), PAIR_ROW)
+    for row, (rank, peer, kind, issued) in zip(reported, rows, strict=True):
         row["rank"], row["comm_id"], row["peer"], row["kind"], row["issued"] = rank, 7, peer, kind, issued
-    return told.tobytes()
+    return reported.tobytes()
 
 
 PAIRS = pairs_of(
@@ -146,7 +146,7 @@ def test_the_halt_point_of_megatrace_is_found_by_sends_and_receives_too() -> Non
     seen.steps = [(0, 0.5 * number) for number in range(8)]
     for step in range(24):
         seen.feed(node.batch(step / 2, pairs=PAIRS), T0 / S + step / 2)
-        words += method.look(seen)
+        words += method.snapshot(seen)
     # THEN stage 1, which is behind stage 0, is a victim, and stage 2 is the halt point
     assert words == [Said("hang", frozenset({2}), fault_class="H1")]
 
@@ -160,13 +160,13 @@ def test_a_job_that_has_ended_hangs_no_more() -> None:
             for rank in range(4):
                 node.is_(rank, ProcessState.GONE, ended_ns=node.ns(12.0))
         seen.feed(node.batch(step / 2, pairs=PAIRS), T0 / S + step / 2)
-        words += method.look(seen)
+        words += method.snapshot(seen)
     # THEN nothing more is said
     assert len(words) == 1
 
 
 class Cables(Telemetry):
-    """A job of which a test tells how much goes from rank to rank between nodes."""
+    """A job of which a test says how much goes from rank to rank between nodes."""
 
     sent: dict[tuple[int, int], tuple[float, float]]
 
@@ -174,7 +174,7 @@ class Cables(Telemetry):
         return self.sent
 
 
-def test_c4d_looks_for_late_ranks_beside_a_slow_cell() -> None:
+def test_c4d_searches_late_ranks_beside_a_slow_cell() -> None:
     # GIVEN four ranks: what goes from 0 to 1 takes four times as long, and rank 3 is late in every round
     node, method, words = job(), C4d(LIMITS), list[Said]()
     seen = Cables()
@@ -186,14 +186,14 @@ def test_c4d_looks_for_late_ranks_beside_a_slow_cell() -> None:
         ]
         seen.sent = {(a, b): (1e6 * step, (4e4 if (a, b) == (0, 1) else 1e4) * step) for a, b in RING}
         seen.feed(node.batch(1.0 + step, np.concatenate(begun)), T0 / S + 1 + step)
-        words += method.look(seen)
+        words += method.snapshot(seen)
     # THEN both are named
     assert Said("slow", links=frozenset({(0, 1)}), fault_class="S2") in words
     assert Said("slow", frozenset({3}), fault_class="S1") in words
 
 
 def rounds_of(durations_s: list[float]) -> list[np.ndarray]:
-    """Rounds of two ranks, the second of which is as long as told and the first half of it."""
+    """Rounds of two ranks, the second of which is as long as reported and the first half of it."""
     made = []
     for number, took_s in enumerate(durations_s):
         rows = np.zeros(2, ROUNDS)
@@ -221,9 +221,9 @@ def test_the_threshold_of_ccl_d_is_of_its_own_rounds(spread: float, is_slow: boo
     method = CclD(LIMITS)
     method._judge_window(0, rounds_of([0.01 - spread, 0.01 + spread] * 50))
     assert method._base[0].threshold == pytest.approx(3 * spread / 0.01)
-    told = [method._judge_window(0, rounds_of([0.02] * 40)) for _ in range(2)]
+    reported = [method._judge_window(0, rounds_of([0.02] * 40)) for _ in range(2)]
     # THEN they are slow where the threshold, 0.3 or 2.4 times the baseline, says so
-    assert bool(told[-1]) == is_slow
+    assert bool(reported[-1]) == is_slow
 
 
 def test_c4d_names_who_has_not_entered_and_nobody_if_all_have() -> None:
@@ -251,7 +251,7 @@ def test_stacks_name_who_stands_elsewhere(of_rank_2: list[str], named: set[int],
     node = stands(job(), 0, 1, 3)
     for step in range(24):
         seen.feed(node.batch(step / 2), T0 / S + step / 2)
-        words += method.look(seen)
+        words += method.snapshot(seen)
     assert words == [Said("hang", frozenset(named), fault_class=fault_class)]
 
 

@@ -59,7 +59,7 @@ def test_switch_stops_the_observer_and_continues_it(
         while state_of(sleeper.pid) != "T" and time.monotonic() < deadline_s:
             time.sleep(0.01)
         assert state_of(sleeper.pid) == "T"
-    # THEN the sensor was told once, and at the end nothing is left stopped
+    # THEN the sensor was reported once, and at the end nothing is left stopped
     assert said == [False]
     while state_of(sleeper.pid) == "T" and time.monotonic() < deadline_s:
         time.sleep(0.01)

@@ -47,7 +47,7 @@ def test_a_rate_that_no_cable_would_feel_is_refused(variant: str, said: str) -> 
 
 
 @pytest.mark.parametrize("fault", ["dead-spine", "partition", "congested", "congested-spine", "reroute"])
-def test_where_no_way_goes_over_a_spine_none_is_broken(fault: str) -> None:
+def test_where_no_path_goes_over_a_spine_none_is_broken(fault: str) -> None:
     with pytest.raises(UsageError, match=f"the fault '{fault}' needs 2 leaves, and there is 1") as caught:
         possible(FAULTS[fault], Topology(leaves=1), "200mbit", command="whichrank lab up")
     assert caught.value.mend == "whichrank lab up --leaves 2"

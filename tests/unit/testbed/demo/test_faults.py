@@ -60,8 +60,8 @@ def test_the_catalogue_has_every_fault_of_the_issue() -> None:
 
 
 def test_the_matrices_have_every_cell() -> None:
-    ways = ("raise", "kill", "exit", "larger", "smaller", "own-timeout")
-    assert set(DEATH) == {f"death-{way}-{peers}" for way in ways for peers in ("reraise", "exit")}
+    paths = ("raise", "kill", "exit", "larger", "smaller", "own-timeout")
+    assert set(DEATH) == {f"death-{path}-{peers}" for path in paths for peers in ("reraise", "exit")}
     assert len(ASYNC) == 6
     assert all(fault.settings.get("on_error") == "exit" for name, fault in DEATH.items() if name.endswith("-exit"))
 
@@ -83,7 +83,7 @@ def test_an_entry_uses_the_words_of_the_design(fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", CATALOGUE.values(), ids=CATALOGUE)
-def test_an_entry_tells_what_was_observed(fault: Fault) -> None:
+def test_an_entry_says_what_was_observed(fault: Fault) -> None:
     assert all(variant.observed for variant in fault.variants)
 
 

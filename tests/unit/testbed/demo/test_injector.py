@@ -1,4 +1,4 @@
-"""The injector against ranks that are played by this test: who is told what, and what nobody can read."""
+"""The injector against ranks that are played by this test: who is reported what, and what nobody can read."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def enter(injector: Injector) -> tuple[list[Seat], list[dict[str, Any]]]:
 
 
 def run(injector: Injector, seats: list[Seat], until: int = 60) -> dict[int, tuple[int, int, Order]]:
-    """Play iterations until somebody is told something; returns who, where and what."""
-    told: dict[int, tuple[int, int, Order]] = {}
+    """Play iterations until somebody is reported something; returns who, where and what."""
+    reported: dict[int, tuple[int, int, Order]] = {}
     for iteration in range(until):
         for seat in seats:
             seat.report("iteration", iteration=iteration, **({"sites": SITES} if iteration == 4 else {}))
@@ -43,13 +43,13 @@ def run(injector: Injector, seats: list[Seat], until: int = 60) -> dict[int, tup
             for place in range(len(SITES)):
                 order = seat.order_at(iteration, place)
                 if order is not None:
-                    told[rank] = (iteration, place, order)
+                    reported[rank] = (iteration, place, order)
                     seat.report("now", iteration=iteration, do=order.do)
-        if told:
-            return told
+        if reported:
+            return reported
         if iteration == 4:
             assert injector._hub.wait_for(lambda: len(injector._hub.sites) == RANKS, 5.0)
-    return told
+    return reported
 
 
 def wait_for_truth(injector: Injector) -> Truth:
@@ -82,16 +82,16 @@ def seated(stack: ExitStack, injector: Injector) -> tuple[list[Seat], list[dict[
     return seats, settings
 
 
-def test_only_the_victim_is_told_and_the_truth_names_it(stack: ExitStack) -> None:
+def test_only_the_victim_is_reported_and_the_truth_names_it(stack: ExitStack) -> None:
     # GIVEN four ranks under an injector for `sleep`
     injector = start(stack, "sleep", seed=3)
     seats, settings = seated(stack, injector)
     assert settings == [{}] * RANKS
     assert injector.truth() is None
     # WHEN they iterate
-    told = run(injector, seats)
-    # THEN exactly one is told, not before the drawn iteration, and the truth names it
-    [(victim, (iteration, _place, order))] = told.items()
+    reported = run(injector, seats)
+    # THEN exactly one is reported, not before the drawn iteration, and the truth names it
+    [(victim, (iteration, _place, order))] = reported.items()
     assert victim == injector.plan.victims[0]
     assert order.do == "sleep"
     assert iteration >= injector.plan.iteration >= 6
@@ -107,8 +107,8 @@ def test_the_same_seed_strikes_the_same_rank_at_the_same_operation(stack: ExitSt
     struck = []
     for _ in range(2):
         injector = start(stack, "wrong-shape", seed=11)
-        told = run(injector, seated(stack, injector)[0])
-        struck.append([(rank, place, order.variant) for rank, (_iteration, place, order) in told.items()])
+        reported = run(injector, seated(stack, injector)[0])
+        struck.append([(rank, place, order.variant) for rank, (_iteration, place, order) in reported.items()])
     assert struck[0] == struck[1]
 
 
@@ -122,11 +122,11 @@ def test_a_healthy_run_has_a_truth_without_culprits(stack: ExitStack) -> None:
 def test_never_init_is_settled_when_the_victim_says_hello(stack: ExitStack) -> None:
     injector = start(stack, "never-init", seed=2)
     _seats, settings = seated(stack, injector)
-    assert [rank for rank, told in enumerate(settings) if told.get("prepare_s")] == [injector.plan.victims[0]]
+    assert [rank for rank, reported in enumerate(settings) if reported.get("prepare_s")] == [injector.plan.victims[0]]
     assert wait_for_truth(injector).culprits == (injector.plan.victims[0],)
 
 
-def test_nothing_that_can_be_read_tells_the_truth(stack: ExitStack) -> None:
+def test_nothing_that_can_be_read_says_the_truth(stack: ExitStack) -> None:
     # GIVEN an injector with a known fault
     injector = start(stack, "wrong-shape", seed=5, variant="larger")
     words = ("wrong", "shape", "larger", "fault", "culprit", "victim")
@@ -228,7 +228,7 @@ def test_how_much_longer_iterations_are_is_by_the_injectors_own_clock(
     ends_s = [0.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.5, 13.0, 14.5, 16.0]
     injector._hub.began_ns.update({i: int(s * 1e9) for i, s in enumerate(ends_s)})
     # WHEN the fault was done in between, too early to know what is usual, or is over again
-    injector._truth = replace(injector._tell(Strike((0,), int(at * 1e9), 5)), ended_monotonic_ns=ended_ns)
+    injector._truth = replace(injector._report(Strike((0,), int(at * 1e9), 5)), ended_monotonic_ns=ended_ns)
     assert injector.longer() == (longer and pytest.approx(longer))
 
 
@@ -238,13 +238,13 @@ def test_the_pace_is_that_of_iterations_before_the_fault(stack: ExitStack) -> No
     stack.callback(injector.close)
     ends_s = [0.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.2, 12.2, 14.2]
     injector._hub.began_ns.update({i: int(s * 1e9) for i, s in enumerate(ends_s)})
-    injector._truth = injector._tell(Strike((0,), int(10.5e9), 6))
+    injector._truth = injector._report(Strike((0,), int(10.5e9), 6))
     pace = injector.pace()
     assert pace is not None
     assert (pace.seconds, pace.iterations) == (pytest.approx(1.0), 3)
     assert 0 < pace.noise < 0.2
     # WHERE there are too few THEN nothing is said
-    injector._truth = injector._tell(Strike((0,), int(7.5e9), 3))
+    injector._truth = injector._report(Strike((0,), int(7.5e9), 3))
     assert injector.pace() is None
 
 

@@ -76,7 +76,7 @@ def test_all_ranks_ending_well_is_exit_code_0(tmp_path: Path) -> None:
     ("death", "told"),
     [("os._exit(3)", "rank 1 exit code 3"), ("os.kill(os.getpid(), 9)", "rank 1 exit code -9"), ("1/0", "exit code 1")],
 )
-def test_a_failed_rank_ends_the_others_by_sigterm(tmp_path: Path, death: str, told: str) -> None:
+def test_a_failed_rank_ends_the_others_by_sigterm(tmp_path: Path, death: str, reported: str) -> None:
     program = f"""import os, signal, sys, time
 def end(*_):
     sys.stdout.write(f"terminated {{os.environ['RANK']}}\\n")
@@ -91,7 +91,7 @@ time.sleep(60)
     code, out, err = run(tmp_path, program)
     assert code == 1
     assert sorted(out.split()) == ["0", "2", "terminated", "terminated"], err
-    assert told in err
+    assert reported in err
 
 
 def test_a_rank_that_ignores_sigterm_is_killed_after_the_timeout(tmp_path: Path) -> None:

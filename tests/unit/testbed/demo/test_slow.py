@@ -34,9 +34,9 @@ def test_every_magnitude_is_a_load(name: str) -> None:
 
 def test_a_slow_start_is_in_the_settings_of_its_victim_alone() -> None:
     layout = Layout.parse("tp2-pp2-dp2")
-    told = [settings_of("slow-start", "x1.5", rank, 3, layout) for rank in range(8)]
-    assert [bool(settings) for settings in told] == [rank == 3 for rank in range(8)]
-    assert Load(**told[3]["load"]).factor == 1.5
+    reported = [settings_of("slow-start", "x1.5", rank, 3, layout) for rank in range(8)]
+    assert [bool(settings) for settings in reported] == [rank == 3 for rank in range(8)]
+    assert Load(**reported[3]["load"]).factor == 1.5
 
 
 def test_ranks_wander_one_at_a_time() -> None:
@@ -50,19 +50,19 @@ def test_ranks_wander_one_at_a_time() -> None:
 @pytest.mark.parametrize("layout", SLOW["more-tokens"].layouts)
 def test_more_rows_are_those_of_a_whole_replica(layout: str) -> None:
     shape = Layout.parse(layout)
-    told = [settings_of("more-tokens", "x2", rank, 3, shape) for rank in range(8)]
-    assert [bool(settings) for settings in told] == [
+    reported = [settings_of("more-tokens", "x2", rank, 3, shape) for rank in range(8)]
+    assert [bool(settings) for settings in reported] == [
         shape.index(rank, "dp") == shape.index(3, "dp") for rank in range(8)
     ]
-    assert Load(**told[3]["load"]).rows == 2.0
+    assert Load(**reported[3]["load"]).rows == 2.0
 
 
 @pytest.mark.parametrize("name", ["long-last-stage", "absorbed"])
 @pytest.mark.parametrize("layout", SLOW["absorbed"].layouts)
 def test_a_long_stage_is_the_last_one(name: str, layout: str) -> None:
     shape = Layout.parse(layout)
-    told = [settings_of(name, "x1.5", rank, 0, shape) for rank in range(8)]
-    assert [bool(settings) for settings in told] == [shape.index(rank, "pp") == shape.pp - 1 for rank in range(8)]
+    reported = [settings_of(name, "x1.5", rank, 0, shape) for rank in range(8)]
+    assert [bool(settings) for settings in reported] == [shape.index(rank, "pp") == shape.pp - 1 for rank in range(8)]
 
 
 def test_what_is_added_to_an_iteration_is_known_of_devices_and_of_data() -> None:

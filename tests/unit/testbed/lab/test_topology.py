@@ -1,4 +1,4 @@
-"""The network as values: who hangs where, and the ways while cables are out."""
+"""The network as values: who hangs where, and the paths while cables are out."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from whichrank.errors import UsageError
 from whichrank.testbed.lab.topology import LEAF, NODE, SPINE, Cable, Place, Topology
 
 
-def ways(topology: Topology, source: Place, target: Place, out: Collection[Cable] = ()) -> list[tuple[Place, ...]]:
-    """All ways that packets can take by the routes, each as its places; a loop would never end."""
+def paths(topology: Topology, source: Place, target: Place, out: Collection[Cable] = ()) -> list[tuple[Place, ...]]:
+    """All paths that packets can take by the routes, each as its places; a loop would never end."""
     routes = {place: {route.to: route.hops for route in found} for place, found in topology.routes(out).items()}
 
     def onward(place: Place, been: tuple[Place, ...]) -> list[tuple[Place, ...]]:
@@ -21,7 +21,7 @@ def ways(topology: Topology, source: Place, target: Place, out: Collection[Cable
         been = (*been, place)
         if place == target:
             return [been]
-        return [way for hop, _ in routes[place].get(target, ()) for way in onward(hop, been)]
+        return [path for hop, _ in routes[place].get(target, ()) for path in onward(hop, been)]
 
     return onward(source, ())
 
@@ -32,23 +32,23 @@ def node(number: int) -> Place:
 
 def test_nodes_of_one_leaf_meet_there_and_others_over_every_spine() -> None:
     topology = Topology(nodes=4, leaves=2, spines=3)
-    assert [tuple(map(str, way)) for way in ways(topology, node(0), node(1))] == [("node-0", "leaf-0", "node-1")]
-    over = {way[2].number for way in ways(topology, node(0), node(3))}
+    assert [tuple(map(str, path)) for path in paths(topology, node(0), node(1))] == [("node-0", "leaf-0", "node-1")]
+    over = {path[2].number for path in paths(topology, node(0), node(3))}
     assert over == {0, 1, 2}
 
 
 def test_two_ports_are_two_planes() -> None:
     # GIVEN nodes with two ports on two leaves
     topology = Topology(nodes=4, leaves=2, spines=2, ports=2)
-    # THEN each leaf is a way between any two of them, and no spine is needed
-    assert {way[1:-1] for way in ways(topology, node(0), node(3))} == {(Place(LEAF, 0),), (Place(LEAF, 1),)}
+    # THEN each leaf is a path between any two of them, and no spine is needed
+    assert {path[1:-1] for path in paths(topology, node(0), node(3))} == {(Place(LEAF, 0),), (Place(LEAF, 1),)}
     assert [str(cable) for cable in topology.cables_of(node(0))] == ["node-0:leaf-0", "node-0:leaf-1"]
 
 
 @given(
     st.integers(1, 8), st.integers(1, 4), st.integers(1, 4), st.integers(1, 2), st.sets(st.integers(0, 40), max_size=8)
 )
-def test_ways_are_up_and_down_and_miss_no_node_that_can_be_reached(
+def test_paths_are_up_and_down_and_miss_no_node_that_can_be_reached(
     nodes: int, leaves: int, spines: int, ports: int, out: set[int]
 ) -> None:
     topology = Topology(nodes, leaves, spines, min(ports, leaves))
@@ -65,14 +65,14 @@ def test_ways_are_up_and_down_and_miss_no_node_that_can_be_reached(
     }
     for source in leaves_of:
         for target in leaves_of.keys() - {source}:
-            found = ways(topology, source, target, cut)
+            found = paths(topology, source, target, cut)
             # a leaf that both have, or two leaves with a spine that both have
             shared = leaves_of[source] & leaves_of[target]
             joined = any(spines_of[a] & spines_of[b] for a in leaves_of[source] for b in leaves_of[target])
             assert bool(found) == bool(shared or joined)
-            assert len({len(way) for way in found}) <= 1
-            for way in found:
-                kinds = [place.kind for place in way]
+            assert len({len(path) for path in found}) <= 1
+            for path in found:
+                kinds = [place.kind for place in path]
                 assert kinds in ([NODE, LEAF, NODE], [NODE, LEAF, SPINE, LEAF, NODE])
 
 

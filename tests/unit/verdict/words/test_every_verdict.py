@@ -1,4 +1,4 @@
-"""Every verdict that the values allow can be told on every screen: no error, no empty place, no word too many."""
+"""Every verdict that the values allow can be reported on every screen: no error, no empty place, no word too many."""
 
 from __future__ import annotations
 
@@ -133,19 +133,21 @@ def test_every_word_is_in_the_schema() -> None:
 def test_every_verdict_is_printed_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "incidents.jsonl").write_bytes(b"".join(encode_incident(case) + b"\n" for case in some()))
     assert main(["why", str(tmp_path / "incidents.jsonl")]) == 3
-    told = capfd.readouterr().out
-    assert all(f"[{case.id}]\n" in told for case in some())
+    reported = capfd.readouterr().out
+    assert all(f"[{case.id}]\n" in reported for case in some())
 
 
 def test_every_verdict_is_shown_live() -> None:
     for start in range(0, len(some()), 50):
-        told = some()[start : start + 50]
-        frame = Frame(at=datetime.now(UTC), host="gpu07", jobs=(JobNow(job="job", state="running", incidents=told),))
+        reported = some()[start : start + 50]
+        frame = Frame(
+            at=datetime.now(UTC), host="gpu07", jobs=(JobNow(job="job", state="running", incidents=reported),)
+        )
         console = Console(file=io.StringIO(), width=200, height=500)
         console.print(page(frame, 200))
         console.print(screen(frame, 80, 24))
         assert isinstance(console.file, io.StringIO)
-        assert console.file.getvalue().count("ALERT") + console.file.getvalue().count("NOTICE") >= len(told)
+        assert console.file.getvalue().count("ALERT") + console.file.getvalue().count("NOTICE") >= len(reported)
         assert json.loads(encode_frame(frame))["schema"] == "whichrank.watch/1"
 
 

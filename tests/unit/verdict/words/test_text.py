@@ -243,20 +243,20 @@ def test_same_fact_of_several_ranks_is_one_line() -> None:
 
 
 def test_where_an_iteration_goes() -> None:
-    # GIVEN a slow rank, and peers of whom one is told, or several
+    # GIVEN a slow rank, and peers of whom one is reported, or several
     times = tuple(Spent(rank=r, own_s=o, transfer_s=0.01, waiting_s=w) for r, o, w in ((5, 0.2, 0.0), (1, 0.1, 0.1)))
-    told = msgspec.structs.replace(SLOW, times=times)
-    assert paragraph(told).split("\n")[-3:-1] == [
+    reported = msgspec.structs.replace(SLOW, times=times)
+    assert paragraph(reported).split("\n")[-3:-1] == [
         "  time spent  rank 5, per iteration on average: 200 ms of own time, 10 ms in transfers, "
         "0 ms waiting for others",
         "              rank 1, in its position: 100 ms of own time, 10 ms in transfers, 100 ms waiting for others",
     ]
     more = (*times, Spent(rank=2, own_s=0.3, transfer_s=0.02, waiting_s=0.2))
     assert "median of 2 ranks in its position: 200 ms of own time, 15 ms in" in paragraph(
-        msgspec.structs.replace(told, times=more)
+        msgspec.structs.replace(reported, times=more)
     )
     # AND a rank that has no peers stands alone
-    assert "position" not in paragraph(msgspec.structs.replace(told, times=times[:1]))
+    assert "position" not in paragraph(msgspec.structs.replace(reported, times=times[:1]))
 
 
 def test_recovered_incident_of_a_rank_that_ended_does_not_let_it_come_late() -> None:
@@ -287,7 +287,7 @@ def test_recovered_incident_claims_no_more_than_that_it_is_over(cause: Cause, ki
 
 
 @pytest.mark.parametrize("status", ["recovered", "final"])
-def test_what_is_over_is_told_in_the_past(status: str) -> None:
+def test_what_is_over_is_reported_in_the_past(status: str) -> None:
     # GIVEN a hang of a stopped rank once the job has gone on or has ended
     text = paragraph(stopped(status=status, ended=ONSET + timedelta(seconds=40)))
     # THEN nothing in it is said of now, and no command is given for processes that are not as they were
@@ -300,7 +300,7 @@ def test_what_is_over_is_told_in_the_past(status: str) -> None:
 
 @pytest.mark.parametrize("cause", [Cause.INCONSISTENT, Cause.DEADLOCK, Cause.TRANSPORT, Cause.DEVICE, Cause.NODE_LOST])
 @pytest.mark.parametrize("names", [0, 1, 2])
-def test_every_hang_that_has_ended_is_told_in_the_past(cause: Cause, names: int) -> None:
+def test_every_hang_that_has_ended_is_reported_in_the_past(cause: Cause, names: int) -> None:
     culprits = (RANK_5, culprit(7, clause(Says.LEFT_ALONE, op="all_reduce #7 on dp")))[:names]
     links = (Link(src=1, dst=4, end="sender"),)
     case = incident(cause, status="final", culprits=culprits, links=links)

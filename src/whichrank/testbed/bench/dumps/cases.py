@@ -75,7 +75,7 @@ class Case:
         programs: By rank.
         fault: What is done to it.
         culprits: Who is to be named; empty: nobody.
-        candidates: Who may be named as such, where the dumps do not tell.
+        candidates: Who may be named as such, where the dumps do not say.
         style: How the recorder was set.
     """
 
@@ -145,16 +145,16 @@ def cases() -> Iterator[Case]:
     for style in STYLES:
         yield _stopped(Layout(tp=2, dp=1, pp=4), style, named="batches of messages", batched=True)
     yield _stopped(Layout(tp=4, dp=4, pp=2), STYLES[1], named="two at once", count=2, iterations=4 * ITERATIONS)
-    yield _stopped(Layout(tp=4, dp=4, pp=2), STYLES[1], named="two at once, at first", count=2, is_told=False)
+    yield _stopped(Layout(tp=4, dp=4, pp=2), STYLES[1], named="two at once, at first", count=2, is_reported=False)
     yield _healthy(Layout(tp=2, dp=2, pp=2))
 
 
 def _stopped(
     layout: Layout, style: Style, *, named: str = "", on_device: bool = False, sends_none: bool = False,
     equal_names: bool = False, batched: bool = False, count: int = 1, iterations: int = ITERATIONS,
-    is_told: bool = True,
+    is_reported: bool = True,
 ) -> Case:  # fmt: skip
-    """Ranks that stop; if the dumps cannot tell who it is, they are candidates."""
+    """Ranks that stop; if the dumps cannot say who it is, they are candidates."""
     what = named or ("device stopped" if on_device else "host stopped")
     name = f"{what}, {layout.name}, {style.name}"
     rng = random.Random(name)
@@ -165,7 +165,7 @@ def _stopped(
     at = {rank: round(share * len(programs[rank])) for rank in ranks}
     unsent = frozenset(ranks) if sends_none else frozenset()
     fault = Fault({} if on_device else at, at if on_device else {}, unsent=unsent)
-    return Case(name, groups, programs, fault, ranks if is_told and not sends_none else (), ranks, style)
+    return Case(name, groups, programs, fault, ranks if is_reported and not sends_none else (), ranks, style)
 
 
 def _other(layout: Layout, what: str, change: Callable[[Op], Op]) -> Case:

@@ -122,17 +122,17 @@ def compare(folder: Folder) -> Compared:
 
 
 def compare_all(
-    cases: Iterable[Case], folders: Iterable[Folder], tell: Callable[[Compared], None] = lambda _: None
+    cases: Iterable[Case], folders: Iterable[Folder], show_progress: Callable[[Compared], None] = lambda _: None
 ) -> Iterator[Compared]:
     """All of them, one after the other."""
     for case in cases:
         with tempfile.TemporaryDirectory(prefix="whichrank-dumps-") as path:
             found = compare(write_case(case, Path(path)))
-        tell(found)
+        show_progress(found)
         yield found
     for folder in folders:
         found = compare(folder)
-        tell(found)
+        show_progress(found)
         yield found
 
 

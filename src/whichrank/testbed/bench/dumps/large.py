@@ -1,6 +1,6 @@
 """Large recordings, and how long readers take for them: dumps of a thousand ranks, a trace of a gigabyte.
 
-What is made is realistic in size and in shape, not in what it tells. Ratios to what others do with the same files are
+What is made is realistic in size and in shape, not in what it says. Ratios to what others do with the same files are
 taken in one run on one machine, one process after the other.
 """
 
@@ -50,7 +50,7 @@ class Read(msgspec.Struct, frozen=True):
 
 def write_dumps(
     folder: Path, entries: int, layout: Layout = LAYOUT,
-    tell: Callable[[int, int], None] = lambda _done, _total: None,
+    show_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> None:  # fmt: skip
     """Dumps of all ranks of a job that hangs, each with so many entries.
 
@@ -58,7 +58,7 @@ def write_dumps(
         folder: Where.
         entries: Of each dump.
         layout: Of the job.
-        tell: Called with how many are written, and how many there are.
+        show_progress: Called with how many are written, and how many there are.
     """
     groups = layout.groups()
     mine = [[group for group in groups if rank in group.members] for rank in range(layout.size)]
@@ -68,10 +68,12 @@ def write_dumps(
     for rank in range(layout.size):
         data = pickle.dumps(dump_of(played, rank, mine[rank], Style("whole", ring=entries)), 2)
         (folder / f"{PREFIX}{rank}").write_bytes(data)
-        tell(rank + 1, layout.size)
+        show_progress(rank + 1, layout.size)
 
 
-def write_trace(path: Path, size_bytes: int, tell: Callable[[int, int], None] = lambda _done, _total: None) -> None:
+def write_trace(
+    path: Path, size_bytes: int, show_progress: Callable[[int, int], None] = lambda _done, _total: None
+) -> None:
     """A trace of about this size: kernels, calls from the host and their arguments, as the profiler writes them."""
     about = {"backend": "nccl", "rank": 0, "world_size": 1}
     with path.open("w", encoding="utf-8") as file:
@@ -84,7 +86,7 @@ def write_trace(path: Path, size_bytes: int, tell: Callable[[int, int], None] = 
                 at += 12.5
                 events.append(json.dumps(_event(number, at), indent=2))
             file.write(",\n".join(events) + ",\n")
-            tell(file.tell(), size_bytes)
+            show_progress(file.tell(), size_bytes)
         file.write(json.dumps({"ph": "M", "name": "end", "ts": at}) + '\n],\n"traceName": "made"}\n')
 
 

@@ -30,12 +30,12 @@ def browser() -> str | None:
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
-def open_page(program: str, tell: Callable[[int, int], None] = lambda _done, _total: None) -> list[Read]:
+def open_page(program: str, show_progress: Callable[[int, int], None] = lambda _done, _total: None) -> list[Read]:
     """Make the page, and open it.
 
     Args:
         program: The path of a browser.
-        tell: Called with how many dumps are written, and how many there are.
+        show_progress: Called with how many dumps are written, and how many there are.
 
     Raises:
         IncompleteDataError: The browser does not show it.
@@ -44,7 +44,7 @@ def open_page(program: str, tell: Callable[[int, int], None] = lambda _done, _to
         folder = Path(name)
         dumps, page, empty = folder / "dumps", folder / "page.html", folder / "empty.html"
         dumps.mkdir()
-        write_dumps(dumps, ENTRIES, LAYOUT, tell)
+        write_dumps(dumps, ENTRIES, LAYOUT, show_progress)
         empty.write_text("<!doctype html><title>empty</title>", encoding="utf-8")
         made = run_limited([sys.executable, "-m", "whichrank", "report", str(dumps), "-o", str(page), "--force"])
         if not page.is_file():

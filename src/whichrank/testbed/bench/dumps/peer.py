@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 LIMIT_S: Final = 600.0
-LOOK_S: Final = 0.02
+POLL_S: Final = 0.02
 _MISSING: Final = re.compile(r"missing ranks: \{([\d, ]*)\}")
 _CULPRIT: Final = re.compile(r"Culprit rank (\d+)")
 
@@ -67,7 +67,7 @@ def _wait(process: subprocess.Popen[bytes], until_s: float) -> tuple[int, int]:
             pid, status, usage = os.wait4(process.pid, 0)
         if pid:
             return status, max(most_bytes, usage.ru_maxrss * 1024)
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 def _resident_bytes(pid: int) -> int:

@@ -211,7 +211,7 @@ def _entry(
 ) -> dict[str, Any]:  # fmt: skip
     created_ns = BASE_NS + record * STEP_NS + rank * 1000
     me = op.group.members.index(rank)
-    way = {"send": f" {me}->{op.peer}", "recv": f" {me}<-{op.peer}"}.get(op.kind, "")
+    path = {"send": f" {me}->{op.peer}", "recv": f" {me}<-{op.peer}"}.get(op.kind, "")
     return {
         "record_id": record,
         "pg_id": number[op.group],
@@ -219,7 +219,7 @@ def _entry(
         "collective_seq_id": seq[op.group],
         "p2p_seq_id": messages[op.group],
         "op_id": ops[op.group],
-        "profiling_name": f"nccl:{op.kind}{way}",
+        "profiling_name": f"nccl:{op.kind}{path}",
         "time_created_ns": created_ns,
         "input_sizes": [[op.count]],
         "input_dtypes": ["BFloat16"],

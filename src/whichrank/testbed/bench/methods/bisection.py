@@ -63,7 +63,7 @@ def bisect(train: Callable[[Sequence[Pair]], Mapping[Pair, float | None]], nodes
             round(now_s, 3), round(1e3 * (now_s - begun_s), 3),
             "slow" if all(times[pair] is not None for pair in bad) else "hang",
             tuple(rank for node in sorted(found.nodes) for rank in _ranks(node, local)),
-            tuple(sorted(way for a, b in found.pairs for way in product(_ranks(a, local), _ranks(b, local)))),
+            tuple(sorted(path for a, b in found.pairs for path in product(_ranks(a, local), _ranks(b, local)))),
         )
     ]  # fmt: skip
 

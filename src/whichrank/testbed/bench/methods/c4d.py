@@ -40,7 +40,7 @@ class C4d:
         self._paths: Counter[_Path] = Counter()
         self._late: Counter[int] = Counter()
 
-    def look(self, seen: Telemetry) -> list[Said]:
+    def snapshot(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         said = self._hang(seen)
         self._window_s = self._window_s or seen.now_s
@@ -63,11 +63,11 @@ class C4d:
 
     def _slow_paths(self, cells: dict[_Path, float], slow: set[_Path]) -> list[Said]:
         self._paths.update(slow)
-        told = {path for path in slow if self._paths[path] == RECUR}
-        if not told:
+        reported = {path for path in slow if self._paths[path] == RECUR}
+        if not reported:
             return []
-        sources, targets = _full_lines(told, cells, 0), _full_lines(told, cells, 1)
-        return [Said("slow", frozenset(sources | targets), frozenset(told), "S2")]
+        sources, targets = _full_lines(reported, cells, 0), _full_lines(reported, cells, 1)
+        return [Said("slow", frozenset(sources | targets), frozenset(reported), "S2")]
 
     def _cells(self, seen: Telemetry) -> dict[_Path, float]:
         """The delay matrix between nodes: seconds per byte from rank to rank, of the paths that carry about as much."""

@@ -205,7 +205,7 @@ def run_all(
     heard: Iterable[str],
     path: Path,
     keep: Path | None,
-    tell: Callable[[Run], None],
+    show_progress: Callable[[Run], None],
 ) -> None:
     """Run scenarios, and append what came of each.
 
@@ -215,7 +215,7 @@ def run_all(
         heard: Scenarios of which they have gone through a run.
         path: JSON lines.
         keep: Where the output of each run is kept, recordings too; None: nowhere.
-        tell: Called after each.
+        show_progress: Called after each.
 
     Raises:
         UsageError: The file or the folder cannot be written.
@@ -236,7 +236,7 @@ def run_all(
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
             heard |= {run.scenario} if _hears(run, methods) else set()
-            tell(run)
+            show_progress(run)
 
 
 def hear_again(
@@ -245,7 +245,7 @@ def hear_again(
     methods: Sequence[str],
     path: Path,
     keep: Path,
-    tell: Callable[[Run], None],
+    show_progress: Callable[[Run], None],
 ) -> None:
     """Let methods go through recordings of runs that they have gone through before, and append what comes of it.
 
@@ -257,7 +257,7 @@ def hear_again(
         methods: Of `METHOD_NAMES`.
         path: JSON lines.
         keep: Where the output of each run is kept.
-        tell: Called after each.
+        show_progress: Called after each.
 
     Raises:
         UsageError: The file cannot be written or holds no such run, or there is no recording of one.
@@ -280,7 +280,7 @@ def hear_again(
         outcomes = _outcomes(msgspec.convert(run.truth, Truth), scenario, before | said, flows)
         again = msgspec.structs.replace(run, outcomes=outcomes)
         append_result(path, again)
-        tell(again)
+        show_progress(again)
 
 
 def _kept(keep: Path, run: Run) -> Path:

@@ -68,7 +68,7 @@ class CclD:
         self._least_rate: dict[int, float] = {}
         """By rank in the window."""
 
-    def look(self, seen: Telemetry) -> list[Said]:
+    def snapshot(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         return [*self._hang(seen), *self._slow(seen)]
 
@@ -104,7 +104,7 @@ class CclD:
             if len(rounds) >= _LEAST_ROUNDS:
                 said += self._judge_window(comm, rounds)
         self._least_rate.clear()
-        return [min(said, key=lambda told: told[0])[1]] if said else []
+        return [min(said, key=lambda reported: reported[0])[1]] if said else []
 
     def _note_rates(self, seen: Telemetry) -> None:
         """The lowest rate of sends or receives: the reciprocal of the changes in a window."""
@@ -115,7 +115,7 @@ class CclD:
             self._least_rate[rank] = min(rate, self._least_rate.get(rank, np.inf))
 
     def _judge_window(self, comm: int, rounds: list[np.ndarray]) -> list[tuple[float, Said]]:
-        """What is said of a communicator, and when its worst round was told."""
+        """What is said of a communicator, and when its worst round was reported."""
         longest = np.array([r["took_s"].max() for r in rounds])
         usual = self._baseline(comm, longest)
         if usual is None:

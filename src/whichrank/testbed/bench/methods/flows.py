@@ -1,7 +1,7 @@
 """Who sends to whom between nodes in a run: where a link is slow at one node, the ranks at its other end.
 
-The truth of a slow link is told as the ranks of the node whose cable is slow. CCL-D names ranks and no links, and may
-name the rank at either end, as it may where a link is broken.
+The truth of a slow link is reported as the ranks of the node whose cable is slow. CCL-D names ranks and no links, and
+may name the rank at either end, as it may where a link is broken.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MATTERS: Final = 0.25
 
 
 class Flows:
-    """Bytes from rank to rank, the most that was told of each pair: connections end with the job."""
+    """Bytes from rank to rank, the most that was reported of each pair: connections end with the job."""
 
     def __init__(self) -> None:
         self._sent: dict[tuple[int, int], float] = {}

@@ -2,15 +2,15 @@
 
 The iteration is the first lag at which the calls of a rank repeat (autocorrelation of 0.95), its time goes through
 change-point detection, and a change counts if the means before and after differ by a tenth. Which group, rank or link
-it is, profiling and validation would tell, of which the second stops the job: neither is here, so it names nobody.
+it is, profiling and validation would say, of which the second stops the job: neither is here, so it names nobody.
 
 As in the code, calls of less than 1,024 elements are left out, and change points are ten iterations apart. That runs of
 all-gathers or reduce-scatters are one call is left out, to its advantage: of FSDP2 only the loop over layers would be
 left, which has a period of its own.
 
-Decided: a call is told by its kind, data type and size, since many jobs issue all-reduces only, but for the size of an
-uneven all-to-all; the latest 512 calls, or the latest half, are looked at for a period, of which there must be three;
-the correlation at a lag is that of the calls which overlap.
+Decided: a call is reported by its kind, data type and size, since many jobs issue all-reduces only, but for the size of
+    an uneven all-to-all; the latest 512 calls, or the latest half, are looked at for a period, of which there must be
+    three; the correlation at a lag is that of the calls which overlap.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEAST_COUNT = 1024
 """Elements of a call that is looked at."""
 LENGTH = 512
 """Calls that are looked at for a period: the latest, and of few half, since a job begins otherwise than it goes on."""
-_LOOK_S = 1.0
+_POLL_S = 1.0
 _AFTER = APART
 _LEAST = 64
 
@@ -46,12 +46,12 @@ class Greyhound:
         self._changed_at = -APART
         self._pending: list[int] = []
 
-    def look(self, seen: Telemetry) -> list[Said]:
+    def snapshot(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         self._begun_s = min(self._begun_s, seen.now_s)
         if seen.now_s < self._next_s:
             return []
-        self._next_s = seen.now_s + _LOOK_S
+        self._next_s = seen.now_s + _POLL_S
         rows = seen.rounds(self._begun_s)
         rows = rows[(rows["rank"] == 0) & (rows["count"] >= LEAST_COUNT)]
         rows = rows[np.argsort(rows["issue_s"], kind="stable")]

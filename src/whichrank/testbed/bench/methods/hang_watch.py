@@ -22,7 +22,7 @@ class HangWatch:
         self._in_flight = in_flight
         self._before: tuple[Any, ...] = ()
         self._since_s = np.inf
-        self._is_told = False
+        self._is_reported = False
 
     def begins(self, seen: Telemetry) -> bool:
         """Whether a hang is seen now for the first time since there was progress."""
@@ -32,9 +32,9 @@ class HangWatch:
             picture.gone.tobytes(),
         )  # fmt: skip
         if now != self._before or (self._in_flight and not len(picture.ops)):
-            self._before, self._since_s, self._is_told = now, seen.now_s, False
+            self._before, self._since_s, self._is_reported = now, seen.now_s, False
             return False
-        if self._is_told or seen.has_ended or seen.now_s - self._since_s < self._hang_s:
+        if self._is_reported or seen.has_ended or seen.now_s - self._since_s < self._hang_s:
             return False
-        self._is_told = True
+        self._is_reported = True
         return True

@@ -32,27 +32,27 @@ class MegaTrace:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._is_told = False
+        self._is_reported = False
         self._counts = b""
         self._since_s = 0.0
 
-    def look(self, seen: Telemetry) -> list[Said]:
+    def snapshot(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         picture = seen.picture
         counts = picture.member_done.tobytes() + picture.member_issued.tobytes() + picture.pairs.tobytes()
         counts += picture.gone.tobytes()
         if counts != self._counts:
-            self._counts, self._since_s, self._is_told = counts, seen.now_s, False
+            self._counts, self._since_s, self._is_reported = counts, seen.now_s, False
             return []
         batch_s = _batch_s(seen)
         silent_s = seen.now_s - self._since_s
-        if self._is_told or seen.has_ended or not batch_s or silent_s <= BATCHES * batch_s:
+        if self._is_reported or seen.has_ended or not batch_s or silent_s <= BATCHES * batch_s:
             return []
         ends, _ = seen.state.paths.ends(seen.now_s)
         dead = {(int(a), int(b)) for a, b in zip(ends.rank[ends.dead], ends.peer[ends.dead], strict=True) if b >= 0}
         if not dead and silent_s < VALIDATED_S:
             return []
-        self._is_told = True
+        self._is_reported = True
         if dead:
             return [Said("hang", links=frozenset(dead), fault_class="H3")]
         return [Said("hang", frozenset(_halt_point(seen)), fault_class="H1")]

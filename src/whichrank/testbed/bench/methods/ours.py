@@ -1,4 +1,4 @@
-"""whichrank itself, on the tape: its words are the same as live, and the time of a look can be taken."""
+"""whichrank itself, on the tape: its words are the same as live, and the time of a snapshot can be taken."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from whichrank.wire.tape import Tape
 
 
 def words_of(tape: Path) -> list[Word]:
-    """Each alert of a run, when it first named what it names, and what that look took.
+    """Each alert of a run, when it first named what it names, and what that snapshot took.
 
     Raises:
         IncompleteDataError: The tape cannot be read.

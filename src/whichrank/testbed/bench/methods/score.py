@@ -34,7 +34,7 @@ METHODS: Final[dict[str, Callable[[Limits], Method]]] = {
     "megatrace": MegaTrace,
     "ccl-d": CclD,
 }
-LOOK_EVERY_S: Final = 0.25
+POLL_EVERY_S: Final = 0.25
 BEFORE_S: Final = 0.2
 """Clocks may differ by so much."""
 _SLOW: Final = ("slow", "slow-all", "slow-link")
@@ -125,11 +125,11 @@ def judge(expected: Expected, words: Sequence[Word], fault_s: float, due: Due = 
         due: What is owed. Who owes that a fault is detected may name nobody.
     """
     named = {rank for word in words for rank in word.ranks}
-    ways = {(min(link), max(link)) for word in words for link in word.links}
+    paths = {(min(link), max(link)) for word in words for link in word.links}
     first = next((word for word in words if word.kind in expected.kinds), words[0] if words else None)
     detected_s = round(first.at_s - fault_s, 3) if first else None
-    told = next((word for word in words if word.ranks or word.links), first)
-    located_ms = told.took_ms if told else None
+    reported = next((word for word in words if word.ranks or word.links), first)
+    located_ms = reported.took_ms if reported else None
     given = {word.fault_class for word in words if word.fault_class}
     is_class_right = expected.fault_class in given if given and expected.fault_class else None
 
@@ -137,8 +137,8 @@ def judge(expected: Expected, words: Sequence[Word], fault_s: float, due: Due = 
         return Outcome(verdict, detected_s, located_ms, is_class_right, tuple(words))
 
     if expected.is_healthy:
-        return outcome("right" if not words else "wrong_name" if named or ways else "false_alarm")
-    if not named <= expected.may or not ways <= expected.links:
+        return outcome("right" if not words else "wrong_name" if named or paths else "false_alarm")
+    if not named <= expected.may or not paths <= expected.links:
         return outcome("wrong_name")
     if any(word.at_s < fault_s - BEFORE_S for word in words):
         return outcome("false_alarm")
@@ -146,7 +146,7 @@ def judge(expected: Expected, words: Sequence[Word], fault_s: float, due: Due = 
         return outcome("missed")
     if due == "detect":
         return outcome("right")
-    if expected.names_somebody and not (named or ways):
+    if expected.names_somebody and not (named or paths):
         return outcome("unknown")
     if not expected.names_somebody and named:
         return outcome("wrong_name")
@@ -162,7 +162,7 @@ def listen(
         tape: Of a run, with its stacks beside it.
         names: Of `METHODS`.
         limits: Their patience.
-        watch: Called at each look, for what the scorer itself wants to know of the job.
+        watch: Called at each snapshot, for what the scorer itself wants to know of the job.
 
     Raises:
         IncompleteDataError: It cannot be read.
@@ -178,14 +178,14 @@ def listen(
             seen.feed(entry.batch, entry.now_s)
         if entry.now_s < next_s or not seen.state.ranks.size:
             continue
-        next_s = entry.now_s + LOOK_EVERY_S
+        next_s = entry.now_s + POLL_EVERY_S
         seen.at(entry.now_s)
         _ = seen.picture  # made once for all
         if watch:
             watch(seen)
         for name, method in methods.items():
             begun_s = time.perf_counter()
-            found = method.look(seen)
+            found = method.snapshot(seen)
             took_ms = 1e3 * (time.perf_counter() - begun_s)
             said[name] += [_word(one, entry.now_s, took_ms) for one in found]
     return said

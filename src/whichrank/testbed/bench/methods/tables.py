@@ -121,7 +121,7 @@ def _cell(runs: Sequence[Run], method: str) -> str:
 
 
 def _detected(runs: Iterable[Run], method: str, kind: str) -> list[float]:
-    """Seconds to the first word, of faults that were told rightly."""
+    """Seconds to the first word, of faults that were reported rightly."""
     found = []
     for run in runs:
         if (run.fault_class or "").startswith(kind) and verdict_of(run, method) == "right":

@@ -1,4 +1,4 @@
-"""What all methods look at: the state of the job as the agents tell it, and its rounds as they complete."""
+"""What all methods look at: the state of the job as the agents say it, and its rounds as they complete."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KEPT_S = 300.0
 
 
 class Launched:
-    """Collectives whose end was told, counted by communicator, rank and kind."""
+    """Collectives whose end was reported, counted by communicator, rank and kind."""
 
     def __init__(self) -> None:
         self._count: Counter[tuple[int, int, int]] = Counter()
@@ -102,7 +102,7 @@ class Telemetry:
         self._picture: Picture | None = None
 
     def feed(self, batch: Batch, now_s: float) -> None:
-        """Take what an agent told."""
+        """Take what an agent reported."""
         rows, comm = self.state.feed(batch, now_s)
         self.now_s, self._picture = now_s, None
         row = rows["row"]
@@ -132,14 +132,14 @@ class Telemetry:
         return bool(picture.present.any() and picture.gone[picture.present].all())
 
     def rounds(self, since_s: float) -> np.ndarray[Any, Any]:
-        """Rows of ROUNDS that were told since then."""
+        """Rows of ROUNDS that were reported since then."""
         recent = [rows for rows in self._rounds if len(rows) and rows["told_s"][0] >= since_s]
         return np.concatenate(recent) if recent else np.zeros(0, ROUNDS)
 
     def waiting(self) -> Waiting:
         """Collectives in flight."""
         ops = self.picture.ops
-        # What an ended process stood in is told still; a library inside of it would tell nothing.
+        # What an ended process stood in is reported still; a library inside of it would say nothing.
         ops = ops[is_collective(ops["kind"]) & ~ops["failed"] & ~self.picture.gone[ops["rank"]]]
         size = np.array([op_bytes(int(o["dtype"]), int(o["count"])) or 0 for o in ops], np.float64)
         is_barrier = barriers(ops["kind"], size)
@@ -149,12 +149,12 @@ class Telemetry:
         """By sender and receiver on different nodes: bytes acknowledged so far, and microseconds of sending them."""
         ends, _, rows = self.state.paths.joined()
         node = self.state.paths.nodes(self.state.ranks.agent)
-        told: dict[tuple[int, int], tuple[float, float]] = {}
+        reported: dict[tuple[int, int], tuple[float, float]] = {}
         for rank, peer, info in zip(ends.rank.tolist(), ends.peer.tolist(), rows["info"], strict=True):
             if 0 <= peer < len(node) and 0 <= rank < len(node) and node[rank] != node[peer]:
-                sent, busy_us = told.get((rank, peer), (0.0, 0.0))
-                told[rank, peer] = sent + float(info["bytes_acked"]), busy_us + float(info["busy_us"])
-        return told
+                sent, busy_us = reported.get((rank, peer), (0.0, 0.0))
+                reported[rank, peer] = sent + float(info["bytes_acked"]), busy_us + float(info["busy_us"])
+        return reported
 
     def members(self, comm: int) -> tuple[Ints, Ints, Ints]:
         """Ranks of a communicator, and how many collectives each has issued and completed on it."""

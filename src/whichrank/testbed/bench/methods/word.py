@@ -10,7 +10,7 @@ class Word(msgspec.Struct, frozen=True):
 
     Attributes:
         at_s: On the tape's clock, CLOCK_MONOTONIC of the analyzer.
-        took_ms: What the method computed for until then, since its look before.
+        took_ms: What the method computed for until then, since its snapshot before.
         kind: hang or slow.
     """
 

@@ -38,9 +38,9 @@ class RingAttention(nn.Module):
         held, parts = mine.detach().contiguous(), [mine]
         for _ in range(self._turns):
             received = torch.empty_like(held)
-            ways = (self._comms.isend(held, self._after, "world"), self._comms.irecv(received, self._before, "world"))
-            for way in ways:
-                way.wait()
+            paths = (self._comms.isend(held, self._after, "world"), self._comms.irecv(received, self._before, "world"))
+            for path in paths:
+                path.wait()
             parts.append(received)
             held = received
         keys, values = torch.cat(parts).chunk(2, dim=1)

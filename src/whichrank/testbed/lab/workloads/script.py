@@ -37,7 +37,7 @@ def options(name: str, device_ms: float = DEVICE_MS) -> argparse.ArgumentParser:
 
     Args:
         name: Of its module.
-        device_ms: Of a layer forward, unless told otherwise: enough for computation to be a third of an iteration.
+        device_ms: Of a layer forward, unless reported otherwise: enough for computation to be a third of an iteration.
     """
     parser = argparse.ArgumentParser(prog=f"whichrank.testbed.lab.workloads.{name}")
     parser.add_argument("--iterations", type=int, default=0, help="stop after so many; 0: no limit")
