@@ -121,7 +121,7 @@ def test_no_library_no_rates(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = FrameSampler()
     job.socket_sensor(ON)
     job.snapshot()
-    sampler.snapshot(job.agent._node, closely=True)
+    sampler.poll(job.agent._node, closely=True)
     assert sampler.rates(job.agent._node.watches()).size == 0
     sampler.close()
 

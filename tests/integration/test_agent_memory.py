@@ -74,7 +74,7 @@ def test_rank_that_ran_out_of_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "rises", "group", "told"),
+    ("number", "rises", "group", "reported"),
     [
         (9, False, None, False),
         (9, True, None, True),

@@ -126,7 +126,7 @@ def test_key_reaches_the_job_once_and_we_wait(terminal: Terminal, key: bytes, nu
 
 
 def wait_until_it_listens(pid: int) -> None:
-    """Until it says signals of the terminal from those of a process: a moment after the job has begun."""
+    """Until it tells signals of the terminal from those of a process: a moment after the job has begun."""
     for _ in range(300):
         blocked = int(Path(f"/proc/{pid}/status").read_text().split("SigBlk:")[1].split()[0], 16)
         if blocked >> (signal.SIGINT - 1) & 1:

@@ -181,7 +181,7 @@ def records(rank: int, comm_id: int, first: int, count: int, **more: Any) -> np.
 
 
 def watch(analyzer: Analyzer, *nodes: Node, first_s: float, last_s: float, every_s: float = 0.5) -> list[Incident]:
-    """Let the nodes say and the analyzer look, from one time to another, on a clock without an offset."""
+    """Let the nodes report and the analyzer examine, from one time to another, on a clock without an offset."""
     said: list[Incident] = []
     at_s = first_s
     while at_s <= last_s:

@@ -39,7 +39,7 @@ class TapedRun:
         self._tape = TapeWriter(folder / FILE_NAME, Head(job, UTC_OFFSET_S, msgspec.to_builtins(CONFIG)))
 
     def goes(self, node: Node, first_s: float, last_s: float, done: dict[float, np.ndarray] | None = None) -> None:
-        """The node says its state from one time to another; `done` are operations that ended by then."""
+        """The node reports its state from one time to another; `done` are operations that ended by then."""
         for at_s in np.arange(first_s, last_s, EVERY_S).tolist():
             now_s = T0 / S + at_s
             ended = [rows for by_s, rows in (done or {}).items() if at_s - EVERY_S < by_s <= at_s]

@@ -67,7 +67,7 @@ COMMAND_LINE = {
     ],
     "lab status": ["--json"],
     "lab up": ["--name", "--nodes", "--leaves", "--spines", "--ports", "--rate"],
-    "ras": ["PLACE", "--looks", "--every", "--json"],
+    "ras": ["PLACE", "--polls", "--every", "--json"],
     "replay": ["PATH", "--methods", "--json"],
     "report": ["PATHS", "-o/--output", "--redact", "--force"],
     "run": ["--hang-timeout", "--slow-window", "--output", "--serve", "--join", "--quiet", "--record", "JOB_COMMAND"],

@@ -64,7 +64,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 class Agent:
-    """Watches the rings of a folder and says the analyzer at the other end.
+    """Watches the rings of a folder and reports to the analyzer at the other end.
 
     Args:
         folder: The job's rings.
@@ -164,7 +164,7 @@ class Agent:
         self.polls += 1
         close = self._is_close()
         self._node.refresh(deep=close)
-        self._frames.snapshot(self._node, closely=close)
+        self._frames.poll(self._node, closely=close)
         self._watch_pidfds()
         for event in (*self._stacks.events(), *self._profiler.events(), *self._prober.events()):
             self._outbox.add_event(event)

@@ -55,7 +55,7 @@ class FrameSampler:
         self._runs = False
         self._always = False
 
-    def snapshot(self, watches: Iterable[RankWatch], *, closely: bool) -> None:
+    def poll(self, watches: Iterable[RankWatch], *, closely: bool) -> None:
         """Take up the rings that count, let go of the others; `closely`: sample without a pause."""
         if self._core is None:
             return

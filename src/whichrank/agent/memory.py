@@ -37,7 +37,7 @@ class OomWatch:
             return 0
         return int(found.group(1)) if found else 0
 
-    def snapshot(self, now_ns: int) -> None:
+    def poll(self, now_ns: int) -> None:
         """Note the count, once a second at most."""
         if now_ns - self._counts[-1][0] >= POLL_EVERY_NS:
             self._counts.append((now_ns, self.count()))

@@ -97,7 +97,7 @@ class Node:
         )  # before processes are looked at: none ends because of one that is not reported
         self._discover()
         self._discover_ringless()
-        self._oom.snapshot(time.monotonic_ns())
+        self._oom.poll(time.monotonic_ns())
         for watch in self._watches.values():
             watch.refresh(deep=deep)
         self._chosen = self._choose()
@@ -173,7 +173,7 @@ class Node:
             if not watch.has_ring and (watch.pid in pids or watch.rank in ranks):
                 self._let_go(path)
         expected = max((int(watch.snapshot.header["local_world_size"][0]) for watch in ringed), default=0)
-        for found in self._ringless.snapshot(ranks, expected):
+        for found in self._ringless.find(ranks, expected):
             path = self._folder.path / f"{found.pid}{SUFFIX}"
             if path not in self._watches:
                 with contextlib.suppress(RingFormatError, OSError):

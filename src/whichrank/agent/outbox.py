@@ -4,7 +4,7 @@ States are made afresh for every batch, so losing one loses nothing. What is rep
 then unanswered; it is bounded, the oldest go first, and every record that goes is counted for its rank.
 
 Records are many: eight ranks with a thousand operations a second each make 73 MiB in two minutes, and an agent may
-take 50. So what a snapshot could not say is put by, packed to a tenth. While every snapshot is reported nothing is
+take 50. So what a snapshot could not say is put by, packed to a tenth. While every snapshot is sent nothing is
 packed.
 """
 

@@ -1,7 +1,7 @@
 """Ranks of a job that have no ring: a server that never imports torch, a rank that is stopped before it does.
 
 A process belongs to the job if it has its folder in the environment (`WHICHRANK_DIR`), and it is a rank if a launcher
-has reported it so (`RANK`, `LOCAL_RANK`, `WORLD_SIZE`). All processes of this user are looked through for that, which
+has told it so (`RANK`, `LOCAL_RANK`, `WORLD_SIZE`). All processes of this user are looked through for that, which
 costs milliseconds, so it is done only while ranks of this node are missing. Every job starts that way: a process is
 taken for a rank without a ring only once it is stopped, or has had none for long.
 """
@@ -36,7 +36,7 @@ _MOST_BYTES: Final = 1 << 18
 
 
 class Found(NamedTuple):
-    """A process that a launcher has reported that it is a rank."""
+    """A process that is a rank by the word of its launcher."""
 
     rank: int
     pid: int
@@ -119,7 +119,7 @@ class Ringless:
         self._started_ns = time.monotonic_ns()
         self._next_ns = 0
 
-    def snapshot(self, here: Collection[int], expected: int) -> list[Found]:
+    def find(self, here: Collection[int], expected: int) -> list[Found]:
         """Ranks without a ring, one process each; nothing where none can be missing, or when it is too soon.
 
         Args:
@@ -128,7 +128,7 @@ class Ringless:
         """
         now_ns = time.monotonic_ns()
         if now_ns < self._next_ns or (here and expected <= len(here)):
-            return []  # a launcher that says nothing of its ranks has not reported them theirs either
+            return []  # a launcher that says nothing of its ranks has not given them theirs either
         self._next_ns = now_ns + (EVERY_NS if now_ns - self._started_ns < FIRST_NS else SELDOM_NS)
         best: dict[int, Found] = {}
         for found in self._ranks():

@@ -127,14 +127,14 @@ class Analyzer:
         if got_over is not None:
             changed += got_over
             ends = self.state.departures.open_ends()
-        ending = self._endings.snapshot(picture, ends, now_s)
+        ending = self._endings.examine(picture, ends, now_s)
         if ending is not None:
             return changed + ending + ([] if being_ended else self._hangs.besides(picture, ends, now_s))
         if being_ended:
             return changed
-        changed += self._hangs.snapshot(picture, ends, now_s)
+        changed += self._hangs.examine(picture, ends, now_s)
         self._slowdowns.forget_hang(changed)
-        return changed + self._slowdowns.snapshot(picture, now_s)
+        return changed + self._slowdowns.examine(picture, now_s)
 
     def finish(self, now_s: float) -> list[Incident]:
         """The job has ended and its rings were drained: the last word."""

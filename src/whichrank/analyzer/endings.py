@@ -53,7 +53,7 @@ class Endings:
         old = [i.id for i, finding in self._ledger.open_ones if self._policy.is_got_over(finding)]
         return [incident for number in old for incident in self._hangs.recover(now_s, number)]
 
-    def snapshot(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident] | None:
+    def examine(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident] | None:
         """Incidents that are new or have changed; None: nobody has died or failed."""
         failing = (ends.failure_s > 0) & (now_s - ends.failure_s < FAILURE_S)
         if not bool((dying(ends) | failing).any()):

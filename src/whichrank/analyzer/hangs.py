@@ -52,7 +52,7 @@ class Hangs:
         self._policy = parts.policy
         self._ledger = parts.ledger
 
-    def snapshot(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident]:
+    def examine(self, picture: Picture, ends: Ends, now_s: float) -> list[Incident]:
         """Incidents that are new or have changed, of a job in which nobody has died."""
         situation, finding = self._situation(picture, ends, now_s)
         self._policy.enter(situation, now_s)
@@ -167,7 +167,7 @@ class Hangs:
         if finding.waited_for:
             ranks, op = sorted(finding.waited_for), tuple((finding.op or {}).values())
             since_s = np.maximum(self._state.long_ops.latest_s(ranks), onset_s)
-            self._parts.holding.snapshot(ranks, picture.busy, stable_hash(finding.comm, *op), since_s, now_s)
+            self._parts.holding.note(ranks, picture.busy, stable_hash(finding.comm, *op), since_s, now_s)
             if not finding.hard:
                 own_s = self._parts.holding.own_s([b.rank for b in finding.culprits or finding.candidates])
                 onset_s = max(onset_s, now_s - own_s) if own_s else onset_s

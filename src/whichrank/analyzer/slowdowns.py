@@ -40,7 +40,7 @@ class Slowdowns:
             self.failed = error
             return None
 
-    def snapshot(self, picture: Picture, now_s: float) -> list[Incident]:
+    def examine(self, picture: Picture, now_s: float) -> list[Incident]:
         """Incidents that are new, have changed or are over."""
         return self.unless_failed(lambda: self._snapshot(picture, now_s)) or []
 
@@ -56,7 +56,7 @@ class Slowdowns:
     def _snapshot(self, picture: Picture, now_s: float) -> list[Incident]:
         ranks, seconds = self._slowness.want_profiles(self._parts.state, now_s)
         self._parts.asked.want_samples(ranks, seconds)
-        changed = self._keep(self._slowness.snapshot(self._parts.state, picture, now_s), now_s)
+        changed = self._keep(self._slowness.examine(self._parts.state, picture, now_s), now_s)
         return changed + self._parts.ledger.drop(self._slowness.is_over, now_s)
 
     def _keep(self, found: list[tuple[str, Finding]], now_s: float) -> list[Incident]:

@@ -17,7 +17,7 @@ from whichrank.model.kinds import BARRIERS, Kind
 from whichrank.model.signature import op_bytes
 
 CONFIRM_S = 0.6
-"""Hard evidence must hold this long, over two looks at least."""
+"""Hard evidence must hold this long, over two snapshots at least."""
 STEADY_S = 2.0
 """Without hard evidence a rank is named only if the same has been seen for this long."""
 BARRIER_BYTES = 4

@@ -149,8 +149,8 @@ class Iterations:
             self.rows = np.zeros_like(self.rows)
             self.latest[:] = -1
 
-    def snapshot(self, comm_kinds: NDArray[np.uint64]) -> np.ndarray[Any, Any]:
-        """Measure the iterations that have ended since the last snapshot.
+    def measure(self, comm_kinds: NDArray[np.uint64]) -> np.ndarray[Any, Any]:
+        """Measure the iterations that have ended since the last call.
 
         Args:
             comm_kinds: For each communicator a number that is equal for those of the same sort.

@@ -31,7 +31,7 @@ class Holding:
         self._shown[:] = 0
         self._polled_s = None
 
-    def snapshot(self, waited_for: Sequence[int], busy: Bools, shown_in: int, onset_s: Floats, now_s: float) -> None:
+    def note(self, waited_for: Sequence[int], busy: Bools, shown_in: int, onset_s: Floats, now_s: float) -> None:
         """Take who is waited for now.
 
         Args:

@@ -219,7 +219,7 @@ def _ordinals(one: RankDump, entries: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _flags(entries: NDArray[Any]) -> NDArray[np.int64]:
-    """What of the sizes may differ between members: a dump does not say an even all-to-all from others."""
+    """What of the sizes may differ between members: a dump does not tell an even all-to-all from others."""
     flags = np.where(entries["kind"] == Kind.ALL_TO_ALL, int(Flag.UNEVEN), 0)
     flags |= np.where(entries["lists"], int(Flag.FREE_SIZES), 0)
     return np.asarray(flags | int(Flag.ASYNC), np.int64)

@@ -1,4 +1,4 @@
-"""What an agent says the analyzer: one `Batch` per look at its node, as columns.
+"""What an agent sends to the analyzer: one `Batch` per snapshot of its node, as columns.
 
 The rows keep the ring's own dtypes where they can, so the agent copies memory and the analyzer reads it with
 `numpy.frombuffer`; nobody makes an object per rank and event. A batch holds *states* (what every rank is doing now:

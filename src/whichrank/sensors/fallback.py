@@ -366,7 +366,7 @@ class Sensor:
             self.core.note_failure(entry.ring, what.encode(errors="replace")[:191])
         self.end(entry, FAILED)
 
-    def snapshot(self) -> None:
+    def poll(self) -> None:
         """Enter the end of every collective that completed since the last snapshot."""
         for entry in list(self.collectives.values()):
             work = entry.work
@@ -385,7 +385,7 @@ class Sensor:
         while self._polling:
             time.sleep(POLL_EVERY_S if self.collectives else POLL_WHEN_IDLE_S)
             try:
-                self.snapshot()
+                self.poll()
             except Exception as error:
                 self._polling = False
                 print(f"whichrank: ends of operations are no longer seen: {error}", file=sys.stderr)
@@ -395,7 +395,7 @@ class Sensor:
         if self._polling:
             self._polling = False
             with contextlib.suppress(Exception):
-                self.snapshot()
+                self.poll()
 
     def _forget_in_child(self) -> None:
         """A forked child is not the rank that its environment names, and the parent's work objects are not its own."""

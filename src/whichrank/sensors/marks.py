@@ -46,7 +46,7 @@ class Sensor(Protocol):
 
 
 def mark_waits(sensor: Sensor, work_class: Any) -> None:
-    """Make `wait`, `is_completed` and `get_future` of `torch.distributed.Work` say the ring."""
+    """Make `wait`, `is_completed` and `get_future` of `torch.distributed.Work` mark the ring."""
     plain_wait, plain_is_completed, plain_get_future = (
         work_class.wait,
         work_class.is_completed,

@@ -82,7 +82,7 @@ class _Marks:
             print(f"whichrank: remote calls are not followed: {error}", file=sys.stderr)
 
     def introduce(self, rank: Any, world_size: Any) -> None:
-        """Make the ring, if no launcher has reported this process its rank: RPC says it."""
+        """Make the ring, if no launcher has given this process its rank: RPC says it."""
         if not isinstance(rank, int) or rank < 0:
             return
         from torch import distributed

@@ -54,7 +54,7 @@ class LinkWatch:
         """From rank to rank in the latest window."""
         return self._traffic.transfers(self._window_s)
 
-    def snapshot(
+    def examine(
         self,
         state: JobState,
         window: Window,

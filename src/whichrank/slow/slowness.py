@@ -164,12 +164,12 @@ class Slowness:
         self._begin_anew()
 
     def _measure(self) -> None:
-        self._latest.keep_ops(self.iterations.snapshot(self._kinds), self.iterations.newest)
+        self._latest.keep_ops(self.iterations.measure(self._kinds), self.iterations.newest)
         self._measure_at = min(max(MOST_PENDING // 2, self.iterations.pending + MOST_PENDING // 4), MOST_PENDING - 1)
 
     # ---- out -------------------------------------------------------------------------------------------------------
 
-    def snapshot(self, state: JobState, picture: Picture, now_s: float) -> list[tuple[str, Finding]]:
+    def examine(self, state: JobState, picture: Picture, now_s: float) -> list[tuple[str, Finding]]:
         """What is slow now, as far as something new is known.
 
         Returns:
@@ -260,7 +260,7 @@ class Slowness:
         if take_turns:
             reported = []
         transfers, starved = self.links.transfers(), self._starved(recent)
-        reported += self.links.snapshot(
+        reported += self.links.examine(
             state, recent, transfers, starved, now_s, lambda src, dst: self._is_waited_for(state, window, src, dst)
         )
         if not reported and recent.lasted_s >= window_s * PART:  # the first iterations are like no later one

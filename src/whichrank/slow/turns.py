@@ -58,7 +58,7 @@ class Turns:
 
 
 def _in_turn(spells: list[_Spell], until_s: float) -> int:
-    """How many of them, each seen in two looks at least, followed one another before that time."""
+    """How many of them, each seen in two snapshots at least, followed one another before that time."""
     count, free_s = 0, float("-inf")
     for spell in sorted(spells, key=lambda one: one.last_s):
         if free_s < spell.began_s < spell.last_s < until_s:

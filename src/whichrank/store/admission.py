@@ -129,7 +129,7 @@ class _Claims:
         more = size - len(self.agent)
         if more > 0:
             for name, fill in (
-                ("agent", -1), ("node", -1), ("pid", 0), ("created_ns", 0), ("told_s", -np.inf), ("alive", False),
+                ("agent", -1), ("node", -1), ("pid", 0), ("created_ns", 0), ("reported_s", -np.inf), ("alive", False),
                 ("met", False),
             ):  # fmt: skip
                 old = getattr(self, name)

@@ -188,7 +188,7 @@ class Paths:
 
 
 def links_of(pairs: list[Pair]) -> tuple[Link, ...]:
-    """The ways, as an incident says them."""
+    """The paths, as an incident has them."""
     return tuple(Link(src=src, dst=dst) for src, dst in sorted({pair[:2] for pair in pairs})[:LISTED])
 
 

@@ -40,7 +40,7 @@ class RankColumns:
             return
         for name, fill in (
             ("rows", None), ("rates", None), ("present", False), ("read_s", 0.0), ("read_after_s", -np.inf),
-            ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_looks", 0), ("running_looks", 0), ("stopped_since_s", 0.0),
+            ("offset_s", 0.0), ("cpu_share", 0.0), ("stopped_polls", 0), ("running_polls", 0), ("stopped_since_s", 0.0),
             ("agent", -1), ("went_on_s", 0.0), ("issuing_tid", 0),
         ):  # fmt: skip
             old = getattr(self, name)

@@ -25,13 +25,13 @@ def report(path: Path, kills: int) -> None:
 def test_count_that_stands_is_no_kill(vmstat: Path) -> None:
     watch = OomWatch(vmstat)
     for second in range(20):
-        watch.snapshot(second * S)
+        watch.poll(second * S)
     assert not watch.rose_lately()
 
 
 def test_count_that_rose_since_the_last_snapshot(vmstat: Path) -> None:
     watch = OomWatch(vmstat)
-    watch.snapshot(10 * S)
+    watch.poll(10 * S)
     report(vmstat, 4)
     assert watch.rose_lately()
 
@@ -39,20 +39,20 @@ def test_count_that_rose_since_the_last_snapshot(vmstat: Path) -> None:
 def test_end_may_come_some_seconds_after_the_kill(vmstat: Path) -> None:
     # GIVEN a kill that a snapshot has already seen, since a large process ends slowly
     watch = OomWatch(vmstat)
-    watch.snapshot(10 * S)
+    watch.poll(10 * S)
     report(vmstat, 4)
     for second in range(11, 14):
-        watch.snapshot(second * S)
+        watch.poll(second * S)
     # THEN it explains an end now, and none much later
     assert watch.rose_lately()
     for second in range(14, 14 + LATELY_NS // S + 2 * POLL_EVERY_NS // S):
-        watch.snapshot(second * S)
+        watch.poll(second * S)
     assert not watch.rose_lately()
 
 
 def test_kernel_that_does_not_say(tmp_path: Path) -> None:
     watch = OomWatch(tmp_path / "none")
-    watch.snapshot(S)
+    watch.poll(S)
     assert watch.count() == 0
     assert not watch.rose_lately()
 

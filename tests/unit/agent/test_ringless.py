@@ -93,7 +93,7 @@ def test_one_that_has_made_its_ring_since_is_watched_by_it(folder: JobFolder) ->
 def test_one_that_never_makes_a_ring(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ringless, "LONG_NS", 0)
     with process(folder.path, 2) as server:
-        (found,) = Ringless(folder.path).snapshot([0, 1], 3)
+        (found,) = Ringless(folder.path).find([0, 1], 3)
         assert (found.rank, found.pid, found.number("WORLD_SIZE")) == (2, server.pid, 3)
 
 
@@ -111,22 +111,22 @@ def test_one_that_never_makes_a_ring(folder: JobFolder, monkeypatch: pytest.Monk
 def test_who_is_no_rank_without_a_ring(rank: int | None, more: dict[str, str], folder: JobFolder) -> None:
     with process(folder.path, rank, **more) as one:
         stop(one)
-        assert Ringless(folder.path).snapshot([0, 1], 3) == []
+        assert Ringless(folder.path).find([0, 1], 3) == []
 
 
 def test_the_shell_that_starts_a_rank_is_not_taken_for_it(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ringless, "LONG_NS", 0)
     code = f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {SLEEP!r}]); p.wait()"
     with process(folder.path, 0, code=code) as outer:
-        (found,) = Ringless(folder.path).snapshot([], 0)
+        (found,) = Ringless(folder.path).find([], 0)
         assert found.pid == outer.pid, "of two Pythons the older one"
     with process(folder.path, 0, code="import os; os.execvp('sh', ['sh', '-c', 'echo; sleep 60; :'])"):
-        (found,) = Ringless(folder.path).snapshot([], 0)
+        (found,) = Ringless(folder.path).find([], 0)
         assert found.rank == 0
 
 
 def test_nothing_is_searched_where_no_rank_is_missing(folder: JobFolder) -> None:
     with process(folder.path, 2) as one:
         stop(one)
-        assert Ringless(folder.path).snapshot([0, 1, 7], 3) == []
-        assert Ringless(folder.path).snapshot([0, 1], 0) == [], "ranks that no launcher has told their number"
+        assert Ringless(folder.path).find([0, 1, 7], 3) == []
+        assert Ringless(folder.path).find([0, 1], 0) == [], "ranks that no launcher has told their number"

@@ -51,7 +51,7 @@ def test_a_rank_that_does_not_enter_is_a_notice_then_an_alert_then_recovered(mon
     assert alert.id == notice.id
     # WHEN it enters at last THEN the incident has its end, and no link is judged by what went over until then
     begun_anew: list[bool] = []
-    monkeypatch.setattr(a.slowness, "look", lambda *_: [])
+    monkeypatch.setattr(a.slowness, "examine", lambda *_: [])
     monkeypatch.setattr(a.slowness.links, "begin_anew", lambda: begun_anew.append(True))
     for rank in range(4):
         n.moves_on(rank).did(rank, 7, 12)
@@ -66,7 +66,7 @@ def test_a_fault_of_slowness_ends_no_more_than_that(monkeypatch: pytest.MonkeyPa
         raise IndexError("index 12 is out of bounds")
 
     a, n = analyzer(), hung()
-    for name in ("feed", "see", "look"):
+    for name in ("feed", "see", "examine"):
         monkeypatch.setattr(a.slowness, name, fail)
     # WHEN a rank does not enter THEN that is reported as ever, and the fault is kept for those who watch
     said = watch(a, n, first_s=1.5, last_s=23.0)

@@ -128,7 +128,7 @@ def test_a_dead_rank_that_was_got_over_is_named_when_it_is_missed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("since_s", "went_on", "failed", "told"),
+    ("since_s", "went_on", "failed", "reported"),
     [(3.0, True, False, True), (1.5, True, False, False), (3.0, False, False, False), (3.0, True, True, False)],
 )
 def test_a_rank_that_is_late_soon_after_a_death_is_reported_too(

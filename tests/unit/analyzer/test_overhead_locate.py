@@ -52,7 +52,7 @@ def test_a_location_is_measured_only_if_it_is_right(where: str) -> None:
 def test_figures_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN taking in is measured on a job that is small too, and each look for slowness twice
     monkeypatch.setattr(overhead_locate, "ingest", partial(ingest, ranks=16, samples=2))
-    monkeypatch.setattr(overhead_locate, "slow_look", partial(slow_poll, polls=2))
+    monkeypatch.setattr(overhead_locate, "slow_poll", partial(slow_poll, polls=2))
     assert main(["--ranks", "64", "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert {f["ranks"] for f in figures} == {16, 64}

@@ -59,7 +59,7 @@ def test_a_notice_names_somebody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("looks", "seen_s", "expected"), [(1, 5.0, Urgency.NONE), (2, 0.5, Urgency.NONE), (2, 0.6, Urgency.ALERT)]
+    ("polls", "seen_s", "expected"), [(1, 5.0, Urgency.NONE), (2, 0.5, Urgency.NONE), (2, 0.6, Urgency.ALERT)]
 )
 def test_hard_evidence_needs_two_snapshots_and_a_moment(polls: int, seen_s: float, expected: Urgency) -> None:
     assert urgency(finding(1.0, hard=True), polls=polls, seen_s=seen_s) is expected
@@ -70,7 +70,7 @@ def test_one_snapshot_is_no_word(waited_s: float) -> None:
     assert urgency(finding(waited_s), polls=1) is Urgency.NONE
 
 
-@pytest.mark.parametrize("told", [facts(busy=True), facts()])
+@pytest.mark.parametrize("reported", [facts(busy=True), facts()])
 @pytest.mark.parametrize(("waited_s", "expected"), [(899.0, Urgency.NOTICE), (900.0, Urgency.ALERT)])
 def test_a_busy_culprit_or_a_barrier_has_three_times_the_time(
     reported: Thresholds, waited_s: float, expected: Urgency
@@ -97,7 +97,7 @@ def test_a_marked_phase_never_alarms_by_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waited_s", "timeout_s", "told", "expected"),
+    ("waited_s", "timeout_s", "reported", "expected"),
     [
         (47.9, 60.0, {}, Urgency.NOTICE),
         (48.0, 60.0, {}, Urgency.ALERT),

@@ -20,7 +20,7 @@ def measured(*batches: tuple[np.ndarray, np.ndarray]) -> Iterations:
     known = Iterations()
     for ops, steps in batches:
         known.feed(ops, steps)
-        known.snapshot(KINDS)
+        known.measure(KINDS)
     return known
 
 
@@ -184,15 +184,15 @@ def test_an_iteration_is_measured_when_all_of_its_operations_are_known() -> None
     known = Iterations()
     # WHEN that is not reported yet THEN the iteration is not either
     known.feed(ops[:1], steps)
-    known.snapshot(KINDS)
+    known.measure(KINDS)
     assert known.newest == -1
     # BUT as soon as it is, and the rank was blocked up to its step and no longer
     known.feed(ops[1:], next_steps[:0])
-    known.snapshot(KINDS)
+    known.measure(KINDS)
     assert known.newest == 1
     assert known.rows["own_s"][0, 1] == pytest.approx(0.025, abs=1e-4)
     known.feed(next_ops, next_steps[1:])
-    known.snapshot(KINDS)
+    known.measure(KINDS)
     assert known.rows["pattern"][0, 1] == known.rows["pattern"][0, 2] > 0
 
 
@@ -201,7 +201,7 @@ def test_an_operation_that_is_never_reported_holds_an_iteration_up_until_the_nex
     for iteration in range(4):
         ops, steps = two_buckets(0, 25, iteration)
         known.feed(ops[:1], steps[1 if iteration else 0 :])
-        known.snapshot(KINDS)
+        known.measure(KINDS)
         assert known.newest == (iteration if iteration else -1)
 
 
@@ -219,7 +219,7 @@ def test_a_new_process_begins_anew() -> None:
     known.forget()
     assert known.window(np.arange(2), 60.0) is None
     known.feed(*run(ddp(2), 8).arrays())
-    known.snapshot(np.ones(1, np.uint64))
+    known.measure(np.ones(1, np.uint64))
     window = known.window(np.arange(2), 60.0)
     assert window is not None
     assert int(window.iteration[-1]) == 7

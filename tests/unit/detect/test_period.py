@@ -130,7 +130,7 @@ def test_a_new_phase_claims_nothing() -> None:
     # THEN the iteration is known again, without an edit
     assert not s.edits
     assert s.period == 12
-    # AND without a closing operation that would say an iteration from a loop, it is one or several of them
+    # AND without a closing operation that would tell an iteration from a loop, it is one or several of them
     assert fed(ITERATION * 20 + "eeev" * 30 + ITERATION * 200).period % 12 == 0
 
 

@@ -12,8 +12,8 @@ SINCE_S = np.array([1.0])
 
 def test_whoever_is_waited_for_at_first_has_the_whole_wait() -> None:
     h = Holding()
-    h.snapshot([2], IDLE, 7, SINCE_S, 5.0)
-    h.snapshot([2], IDLE, 7, SINCE_S, 6.0)
+    h.note([2], IDLE, 7, SINCE_S, 5.0)
+    h.note([2], IDLE, 7, SINCE_S, 6.0)
     assert h.own_s([2]) == 5.0
     assert h.own_s([1]) == 0.0
     assert h.own_s([99]) == 0.0
@@ -21,26 +21,26 @@ def test_whoever_is_waited_for_at_first_has_the_whole_wait() -> None:
 
 def test_the_next_link_begins_anew_and_goes_on_where_it_was() -> None:
     h = Holding()
-    h.snapshot([0], IDLE, 7, SINCE_S, 5.0)
-    h.snapshot([1], IDLE, 8, SINCE_S, 6.0)
-    h.snapshot([1], IDLE, 8, SINCE_S, 8.0)
+    h.note([0], IDLE, 7, SINCE_S, 5.0)
+    h.note([1], IDLE, 8, SINCE_S, 6.0)
+    h.note([1], IDLE, 8, SINCE_S, 8.0)
     assert h.own_s([1]) == 2.0
     # WHEN it waits itself in between THEN that does not count
-    h.snapshot([0], IDLE, 9, SINCE_S, 9.0)
-    h.snapshot([1], IDLE, 8, SINCE_S, 20.0)
-    h.snapshot([1], IDLE, 8, SINCE_S, 21.0)
+    h.note([0], IDLE, 9, SINCE_S, 9.0)
+    h.note([1], IDLE, 8, SINCE_S, 20.0)
+    h.note([1], IDLE, 8, SINCE_S, 21.0)
     assert h.own_s([1]) == 3.0
     # BUT in another operation it starts again
-    h.snapshot([0], IDLE, 9, SINCE_S, 22.0)
-    h.snapshot([1], IDLE, 10, SINCE_S, 23.0)
+    h.note([0], IDLE, 9, SINCE_S, 22.0)
+    h.note([1], IDLE, 10, SINCE_S, 23.0)
     assert h.own_s([1]) == 0.0
 
 
 def test_busy_time_is_that_while_others_wait() -> None:
     h, busy = Holding(), np.array([False, True, True, False])
-    h.snapshot([1, 2], busy, 7, SINCE_S, 2.0)
-    h.snapshot([1, 2], busy, 7, SINCE_S, 5.0)
-    h.snapshot([1, 2], IDLE, 7, SINCE_S, 6.0)
+    h.note([1, 2], busy, 7, SINCE_S, 2.0)
+    h.note([1, 2], busy, 7, SINCE_S, 5.0)
+    h.note([1, 2], IDLE, 7, SINCE_S, 6.0)
     assert h.busy_s([1, 2]) == 3.0
     assert h.busy_s([1, 3]) == 0.0
     h.nobody()
@@ -49,12 +49,12 @@ def test_busy_time_is_that_while_others_wait() -> None:
 
 def test_the_job_may_grow() -> None:
     h = Holding()
-    h.snapshot([1], IDLE, 7, SINCE_S, 2.0)
-    h.snapshot([1, 5], np.zeros(6, np.bool_), 7, SINCE_S, 3.0)
+    h.note([1], IDLE, 7, SINCE_S, 2.0)
+    h.note([1, 5], np.zeros(6, np.bool_), 7, SINCE_S, 3.0)
     assert (h.own_s([1]), h.own_s([5])) == (2.0, 0.0)
 
 
 def test_who_was_in_an_operation_itself_until_lately_has_not_the_whole_wait() -> None:
     h = Holding()
-    h.snapshot([1, 2], IDLE, 7, np.array([1.0, 4.0]), 5.0)
+    h.note([1, 2], IDLE, 7, np.array([1.0, 4.0]), 5.0)
     assert (h.own_s([1]), h.own_s([2])) == (4.0, 1.0)

@@ -126,7 +126,7 @@ def test_two_snapshots_alike_name_who_is_behind_and_one_does_not(tmp_path: Path)
     later = text_of(BEHIND.replace("640", "650").replace("638", "648"))
     assert len(read_ras_text(text_of(BEHIND) + later).polls) == 2
     (tmp_path / "ras.txt").write_bytes(text_of(BEHIND) + later)
-    with pytest.raises(Exception, match="two looks"):
+    with pytest.raises(Exception, match="two answers"):
         read([tmp_path])
 
 

@@ -11,6 +11,7 @@ from job_pictures import Job
 from numpy.typing import NDArray
 
 from whichrank.locate.signatures import Deviation, confirm_skew, contradictions, deviants
+from whichrank.model.clause import Witness
 from whichrank.model.codes import Flag
 from whichrank.model.kinds import Kind
 from whichrank.model.picture import Bools, Ints, Picture
@@ -242,13 +243,13 @@ SAYS_NOTHING = "y"
 def test_its_own_past_says_the_deviant_of_two() -> None:
     found = asked({4: FAITHFUL, 7: DEPARTED}, [0, 1])
     assert found.deviants == (7,)
-    assert found.witnesses == ("its own earlier iterations",)
+    assert found.witnesses == (Witness.OWN_PAST,)
 
 
 def test_the_majority_says_it_of_three_without_a_past() -> None:
     found = asked({4: SAYS_NOTHING, 7: SAYS_NOTHING, 9: SAYS_NOTHING}, [1, 0, 1])
     assert found.deviants == (7,)
-    assert found.witnesses == ("the majority",)
+    assert found.witnesses == (Witness.MAJORITY,)
 
 
 def test_two_without_a_past_are_both_candidates() -> None:
@@ -258,7 +259,7 @@ def test_two_without_a_past_are_both_candidates() -> None:
 def test_communicators_of_the_same_role_say_it() -> None:
     found = asked({4: SAYS_NOTHING, 7: SAYS_NOTHING}, [0, 1], sister=0)
     assert found.deviants == (7,)
-    assert found.witnesses == ("communicators of the same role",)
+    assert found.witnesses == (Witness.SAME_ROLE,)
 
 
 def test_witnesses_that_disagree_name_nobody() -> None:
@@ -281,7 +282,7 @@ def test_what_all_did_for_the_first_time_is_the_programs_doing() -> None:
 def test_what_nearly_all_did_for_the_first_time_is_the_programs_doing_too() -> None:
     # GIVEN a first log line, for which one rank of six has not come
     found = asked({1: DEPARTED, 2: DEPARTED, 3: DEPARTED, 4: DEPARTED, 5: DEPARTED, 6: FAITHFUL}, [1, 1, 1, 1, 1, 0])
-    assert found == Deviation((6,), ("the majority",))
+    assert found == Deviation((6,), (Witness.MAJORITY,))
     # SO with three of four, BUT of fewer it cannot be known
     assert asked({1: DEPARTED, 2: DEPARTED, 3: DEPARTED, 6: FAITHFUL}, [1, 1, 1, 0]) == found
     assert asked({1: DEPARTED, 2: DEPARTED, 6: FAITHFUL}, [1, 1, 0]) == Deviation((), ())

@@ -45,7 +45,7 @@ def test_a_slow_link_of_which_no_kernel_knows_is_polled_more_closely_and_not_rep
     watch, (state, window) = LinkWatch(WINDOW_S), job()
     doubts = []
     for now_s in range(int(3 * WINDOW_S)):
-        assert watch.snapshot(state, window, transfers(SLOW), NOBODY, float(now_s), always) == []
+        assert watch.examine(state, window, transfers(SLOW), NOBODY, float(now_s), always) == []
         doubts.append(watch.in_doubt)
 
     # THEN closer snapshots are asked for in the first half of each
@@ -55,13 +55,13 @@ def test_a_slow_link_of_which_no_kernel_knows_is_polled_more_closely_and_not_rep
 def test_a_doubt_does_not_outlast_its_time_where_nothing_new_is_known() -> None:
     # GIVEN a link in doubt
     watch, (state, window) = LinkWatch(WINDOW_S), job()
-    watch.snapshot(state, window, transfers(SLOW), NOBODY, 0.0, always)
+    watch.examine(state, window, transfers(SLOW), NOBODY, 0.0, always)
     # WHEN no iteration ends any more THEN it is over after half a window
     for now_s, in_doubt in ((1.0, True), (4.9, True), (5.0, False), (WINDOW_S + 1, False)):
         watch.let_time_pass(now_s)
         assert watch.in_doubt == in_doubt
     # and at once where the job begins anew
-    watch.snapshot(state, window, transfers(SLOW), NOBODY, 30.0, always)
+    watch.examine(state, window, transfers(SLOW), NOBODY, 30.0, always)
     assert watch.in_doubt
     watch.begin_anew()
     assert not watch.in_doubt
@@ -71,8 +71,8 @@ def test_a_doubt_does_not_outlast_its_time_where_nothing_new_is_known() -> None:
 
 def test_what_a_kernel_says_ends_the_doubt() -> None:
     watch, (state, window) = LinkWatch(WINDOW_S), job()
-    watch.snapshot(state, window, transfers(SLOW), NOBODY, 0.0, always)
-    (reported,) = watch.snapshot(state, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}), NOBODY, 1.0, always)
+    watch.examine(state, window, transfers(SLOW), NOBODY, 0.0, always)
+    (reported,) = watch.examine(state, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}), NOBODY, 1.0, always)
     assert [(link.src, link.dst) for link in reported.finding.links] == [(2, 4)]
     assert not watch.in_doubt
 
@@ -85,27 +85,27 @@ def test_a_link_that_begins_to_lose_data_is_polled_more_closely() -> None:
     ):  # fmt: skip
         watch = LinkWatch(WINDOW_S)
         seen = transfers(RING | {(2, 3): 50.0}, resent_lately={where: lately}, resent={where: before})
-        assert watch.snapshot(state, window, seen, NOBODY, 0.0, always) == []
+        assert watch.examine(state, window, seen, NOBODY, 0.0, always) == []
         assert watch.in_doubt == is_polled
 
 
 def test_nothing_slow_is_no_doubt() -> None:
     watch, (state, window) = LinkWatch(WINDOW_S), job()
-    assert watch.snapshot(state, window, transfers(RING), NOBODY, 0.0, always) == []
+    assert watch.examine(state, window, transfers(RING), NOBODY, 0.0, always) == []
     assert not watch.in_doubt
 
 
 def test_a_slow_link_for_which_nobody_waits_is_not_reported() -> None:
     watch, (state, window) = LinkWatch(WINDOW_S), job()
     slow = transfers(SLOW, delivery={(2, 4): 6.0 * MB})
-    assert watch.snapshot(state, window, slow, NOBODY, 0.0, lambda src, dst: (src, dst) != (2, 4)) == []
+    assert watch.examine(state, window, slow, NOBODY, 0.0, lambda src, dst: (src, dst) != (2, 4)) == []
     assert not watch.in_doubt
-    assert watch.snapshot(state, window, slow, NOBODY, 1.0, lambda src, dst: (src, dst) == (2, 4))
+    assert watch.examine(state, window, slow, NOBODY, 1.0, lambda src, dst: (src, dst) == (2, 4))
 
 
 def test_a_reader_without_cpu_has_no_slow_link_and_no_cell() -> None:
     watch, (state, window) = LinkWatch(WINDOW_S), job()
     slow = transfers(SLOW, delivery={(2, 4): 6.0 * MB})
-    assert watch.snapshot(state, window, slow, np.array([4]), 0.0, always) == []
+    assert watch.examine(state, window, slow, np.array([4]), 0.0, always) == []
     assert (2, 4) not in {(cell.src, cell.dst) for cell in watch.matrix}
     assert watch.matrix

@@ -35,7 +35,7 @@ def why(reported: Rates, *, in_loader: float = 0.0) -> Why:
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"),
+    ("reported", "reason"),
     [
         (rates(), None),
         (rates(delay=0.2), Reason.CPU_CONTENTION),

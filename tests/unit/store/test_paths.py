@@ -70,8 +70,8 @@ def reported(
                 more["connections"] = dead[number]
             if probes and number in probes and at_s > silent_after_s:
                 targets = ("10.0.0.2", f"10.0.0.{1 - number}")
-                probes = [Probe(to, 16, got, 1) for to, got in zip(targets, probes[number], strict=True)]
-                more["events"] = [Event("probe", -1, 0, 0, probe=probe) for probe in probes]
+                answers = [Probe(to, 16, got, 1) for to, got in zip(targets, probes[number], strict=True)]
+                more["events"] = [Event("probe", -1, 0, 0, probe=probe) for probe in answers]
             fed(a, node, at_s, **more)
         said += a.tick(T0 / S + at_s + 0.1)
     return said

@@ -125,7 +125,7 @@ def test_a_dead_process_whose_rank_lives_elsewhere_is_of_before() -> None:
     elsewhere.row[1] = {"pid": 555, "restart_count": 1}
     state.feed(elsewhere.batch(3.0), NOW_S + 3.0)
     assert state.take_restarted() == {1}
-    # WHEN the first node goes on to say the process that died there THEN it is not told to be started again, and lives
+    # WHEN the first node goes on to report that process, which died THEN it is not started again, and lives
     a.is_(1, ProcessState.GONE, ended_ns=a.ns(2.5))
     for at_s in (3.2, 3.7):
         state.feed(a.batch(at_s), NOW_S + at_s)

@@ -1,4 +1,4 @@
-"""Transfers from rank to rank, from two looks at their connections; and which links are slow."""
+"""Transfers from rank to rank, from two snapshots of their connections; and which links are slow."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def both_paths(pairs: list[tuple[int, int]], **counters: int) -> dict[tuple[int,
 
 
 def test_what_counters_grew_by_is_what_went_over() -> None:
-    # GIVEN two looks at a connection, ten seconds apart
+    # GIVEN two snapshots of a connection, ten seconds apart
     before = both_paths([(0, 2)], bytes_acked=5 * MB, busy_us=100_000)
     after = both_paths([(0, 2)], bytes_acked=25 * MB, busy_us=2_100_000, rwnd_limited_us=500_000, notsent_bytes=7)
     reported = traffic(snapshot(10, before), snapshot(20, after)).transfers(60)

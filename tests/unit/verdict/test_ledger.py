@@ -108,7 +108,7 @@ def test_the_next_link_of_a_chain_is_named_if_it_does_not_come_either() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "came", "told"),
+    ("status", "came", "reported"),
     [
         *((11, False, True), (9, False, False), (6, False, False), (1 << 8, False, False)),
         *((11, True, True), (9, True, True), (1 << 8, True, True)),

@@ -14,7 +14,7 @@ import click
 @click.option("--wait", "stay", is_flag=True, help="Stay until SIGTERM, also while no rank is there.")
 @click.option("--run-pid", type=int, hidden=True, help="The run that has started it.")
 def command(job: str | None, connect: str | None, stay: bool, run_pid: int | None) -> int:
-    """Watch the ranks of one node and say the analyzer, in the foreground.
+    """Watch the ranks of one node and report to the analyzer, in the foreground.
 
     `whichrank run` starts it by itself. For launchers that cannot be wrapped, start it on every node before the job:
 

@@ -15,7 +15,7 @@ LISTED = 32
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit of time, with as many digits as say the values of a quantity apart.
+    """A unit of time, with as many digits as tell the values of a quantity apart.
 
     Attributes:
         name: `s`, `ms` or `µs`.

@@ -160,7 +160,7 @@ def is_foreground() -> bool:
 def exit_like(code: int) -> int:
     """End as a process with this exit code of `Job.poll` did: by the same signal, if it was one.
 
-    A shell says "ended by SIGINT" from "exit 130" and stops a script only for the first.
+    A shell tells "ended by SIGINT" from "exit 130" and stops a script only for the first.
 
     Returns:
         The exit code to end with, for everything that was no deadly signal.

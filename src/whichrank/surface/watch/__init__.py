@@ -2,6 +2,6 @@
 
 `frame` holds the values of one moment (also what `--json` prints), `node` finds the jobs, `job` reads one of them,
 `ranks` and `communicators` turn rings into rows, `iterations` counts iterations, `words` names things, `view` draws a
-frame, `screen` is the terminal. It needs no agent and no analyzer and says nobody anything: what it says of guilt is
+frame, `screen` is the terminal. It needs no agent and no analyzer and sends nothing: what it says of guilt is
 what `incidents.jsonl` says. May be imported from here by `surface` only.
 """

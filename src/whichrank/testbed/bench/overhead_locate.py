@@ -141,7 +141,7 @@ def slow_poll(ranks: int, polls: int = 5) -> list[Figure]:
         picture = analyzer.state.picture(float(done))
         gc.collect()
         start_s = time.perf_counter()
-        found = slowness.snapshot(analyzer.state, picture, float(done))
+        found = slowness.examine(analyzer.state, picture, float(done))
         if done >= SLOW_WARM:
             samples.append(1e3 * (time.perf_counter() - start_s))
             named = {rank for _, finding in found for rank in finding.names}

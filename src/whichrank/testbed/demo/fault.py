@@ -40,7 +40,7 @@ Where = Literal[
     "drag",
     "cpu",
     "link",
-    "way",
+    "path",
     "traffic",
     "ahead",
     "slow-then-stop",

@@ -26,7 +26,7 @@ _POLL_EVERY_S = 0.2
 
 
 class Hub:
-    """Knows the ranks, says them orders.
+    """Knows the ranks, gives them orders.
 
     Args:
         settings: makes the settings of a rank for its whole run, asked once when it says hello.

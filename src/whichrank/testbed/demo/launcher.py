@@ -78,7 +78,7 @@ class Place:
     port: int
 
     def environment(self, local_rank: int) -> dict[str, str]:
-        """What torchrun says a rank."""
+        """What torchrun gives a rank."""
         return {
             "RANK": str(self.node * self.nproc + local_rank),
             "LOCAL_RANK": str(local_rank),

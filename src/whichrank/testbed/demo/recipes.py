@@ -290,7 +290,7 @@ RECIPES: dict[str, Callable[[Scene], Strike | None]] = {
     "drag": drag,
     "cpu": fewer_cpus,
     "link": slower_link,
-    "way": broken_path,
+    "path": broken_path,
     "traffic": others_traffic,
     "ahead": ahead,
     "slow-then-stop": slow_then_stop,

@@ -14,7 +14,7 @@ def _broken(
 ) -> Fault:
     variants = (Variant("for-good", "cut", _NO_ANSWER),)
     return Fault(
-        name, description, "outside", "way", variants, causes=causes, hard=True, nodes=_NODES, leaves=leaves, tool=tool
+        name, description, "outside", "path", variants, causes=causes, hard=True, nodes=_NODES, leaves=leaves, tool=tool
     )
 
 
@@ -63,7 +63,7 @@ LAB: dict[str, Fault] = {
               " later."),),
               nodes=_NODES, recovers=True, is_elastic=True),
         Fault("reroute", "A cable between two switches is out for six seconds, and routes go round it.", "healthy",
-              "way", (Variant("six-seconds", "none", "A few packets are lost and sent again."),),
+              "path", (Variant("six-seconds", "none", "A few packets are lost and sent again."),),
               nodes=_NODES, leaves=2, spines=2, recovers=True),
     )
 }  # fmt: skip

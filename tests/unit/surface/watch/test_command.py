@@ -188,7 +188,7 @@ def terminal(base: Path, **environ: str) -> Iterator[Terminal]:
         os.close(opened.other)
 
 
-@pytest.mark.parametrize("way", [b"q", b"Q", signal.SIGINT])
+@pytest.mark.parametrize("path", [b"q", b"Q", signal.SIGINT])
 def test_live_view_ends_as_asked_and_gives_the_terminal_back(base: Path, path: bytes | signal.Signals) -> None:
     # GIVEN a job with an alert and the live view of it
     fleet = Fleet(base, 2)

@@ -53,7 +53,7 @@ def said(make: Callable[[Limits], Method], node: Node, until_s: float = 12.0) ->
         at_s = T0 / S + step / 2
         seen.feed(node.batch(step / 2, np.concatenate(rows) if not step else None), at_s)
         seen.at(at_s)
-        words += method.snapshot(seen)
+        words += method.examine(seen)
     return words
 
 
@@ -146,7 +146,7 @@ def test_the_halt_point_of_megatrace_is_found_by_sends_and_receives_too() -> Non
     seen.steps = [(0, 0.5 * number) for number in range(8)]
     for step in range(24):
         seen.feed(node.batch(step / 2, pairs=PAIRS), T0 / S + step / 2)
-        words += method.snapshot(seen)
+        words += method.examine(seen)
     # THEN stage 1, which is behind stage 0, is a victim, and stage 2 is the halt point
     assert words == [Said("hang", frozenset({2}), fault_class="H1")]
 
@@ -160,13 +160,13 @@ def test_a_job_that_has_ended_hangs_no_more() -> None:
             for rank in range(4):
                 node.is_(rank, ProcessState.GONE, ended_ns=node.ns(12.0))
         seen.feed(node.batch(step / 2, pairs=PAIRS), T0 / S + step / 2)
-        words += method.snapshot(seen)
+        words += method.examine(seen)
     # THEN nothing more is said
     assert len(words) == 1
 
 
 class Cables(Telemetry):
-    """A job of which a test says how much goes from rank to rank between nodes."""
+    """A job of which a test sets how much goes from rank to rank between nodes."""
 
     sent: dict[tuple[int, int], tuple[float, float]]
 
@@ -186,7 +186,7 @@ def test_c4d_searches_late_ranks_beside_a_slow_cell() -> None:
         ]
         seen.sent = {(a, b): (1e6 * step, (4e4 if (a, b) == (0, 1) else 1e4) * step) for a, b in RING}
         seen.feed(node.batch(1.0 + step, np.concatenate(begun)), T0 / S + 1 + step)
-        words += method.snapshot(seen)
+        words += method.examine(seen)
     # THEN both are named
     assert Said("slow", links=frozenset({(0, 1)}), fault_class="S2") in words
     assert Said("slow", frozenset({3}), fault_class="S1") in words
@@ -197,7 +197,7 @@ def rounds_of(durations_s: list[float]) -> list[np.ndarray]:
     made = []
     for number, took_s in enumerate(durations_s):
         rows = np.zeros(2, ROUNDS)
-        rows["counter"], rows["rank"], rows["took_s"], rows["told_s"] = number, (0, 1), (took_s / 2, took_s), number
+        rows["counter"], rows["rank"], rows["took_s"], rows["reported_s"] = number, (0, 1), (took_s / 2, took_s), number
         made.append(rows)
     return made
 
@@ -251,7 +251,7 @@ def test_stacks_name_who_stands_elsewhere(of_rank_2: list[str], named: set[int],
     node = stands(job(), 0, 1, 3)
     for step in range(24):
         seen.feed(node.batch(step / 2), T0 / S + step / 2)
-        words += method.snapshot(seen)
+        words += method.examine(seen)
     assert words == [Said("hang", frozenset(named), fault_class=fault_class)]
 
 

@@ -73,7 +73,7 @@ def test_all_ranks_ending_well_is_exit_code_0(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("death", "told"),
+    ("death", "reported"),
     [("os._exit(3)", "rank 1 exit code 3"), ("os.kill(os.getpid(), 9)", "rank 1 exit code -9"), ("1/0", "exit code 1")],
 )
 def test_a_failed_rank_ends_the_others_by_sigterm(tmp_path: Path, death: str, reported: str) -> None:

@@ -40,7 +40,7 @@ class C4d:
         self._paths: Counter[_Path] = Counter()
         self._late: Counter[int] = Counter()
 
-    def snapshot(self, seen: Telemetry) -> list[Said]:
+    def examine(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         said = self._hang(seen)
         self._window_s = self._window_s or seen.now_s

@@ -68,7 +68,7 @@ class CclD:
         self._least_rate: dict[int, float] = {}
         """By rank in the window."""
 
-    def snapshot(self, seen: Telemetry) -> list[Said]:
+    def examine(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         return [*self._hang(seen), *self._slow(seen)]
 
@@ -139,7 +139,7 @@ class CclD:
             said = Said("slow", frozenset(sends), fault_class="S2")
         else:
             said = Said("slow", frozenset(computes | sends), fault_class="S3")
-        return [(float(worst["told_s"].max()), said)]
+        return [(float(worst["reported_s"].max()), said)]
 
     def _baseline(self, comm: int, longest_s: np.ndarray) -> Baseline | None:
         """What is usual, None while it is still being learned: this window is a part of it then (equation 1)."""

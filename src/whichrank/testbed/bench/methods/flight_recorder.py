@@ -28,7 +28,7 @@ class FlightRecorder:
     def __init__(self, limits: Limits) -> None:
         self._watch = HangWatch(limits.hang_s)
 
-    def snapshot(self, seen: Telemetry) -> list[Said]:
+    def examine(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         if not self._watch.begins(seen):
             return []

@@ -46,7 +46,7 @@ class Greyhound:
         self._changed_at = -APART
         self._pending: list[int] = []
 
-    def snapshot(self, seen: Telemetry) -> list[Said]:
+    def examine(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         self._begun_s = min(self._begun_s, seen.now_s)
         if seen.now_s < self._next_s:

@@ -36,7 +36,7 @@ class MegaTrace:
         self._counts = b""
         self._since_s = 0.0
 
-    def snapshot(self, seen: Telemetry) -> list[Said]:
+    def examine(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         picture = seen.picture
         counts = picture.member_done.tobytes() + picture.member_issued.tobytes() + picture.pairs.tobytes()

@@ -42,5 +42,5 @@ class Limits:
 class Method(Protocol):
     """Looks at what was seen, some times a second."""
 
-    def snapshot(self, seen: Telemetry) -> list[Said]:
+    def examine(self, seen: Telemetry) -> list[Said]:
         """What it says now that it has not said before."""

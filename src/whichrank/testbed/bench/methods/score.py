@@ -185,7 +185,7 @@ def listen(
             watch(seen)
         for name, method in methods.items():
             begun_s = time.perf_counter()
-            found = method.snapshot(seen)
+            found = method.examine(seen)
             took_ms = 1e3 * (time.perf_counter() - begun_s)
             said[name] += [_word(one, entry.now_s, took_ms) for one in found]
     return said

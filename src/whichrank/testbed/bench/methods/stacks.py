@@ -24,7 +24,7 @@ class Stacks:
     def __init__(self, limits: Limits) -> None:
         self._watch = HangWatch(limits.hang_s, in_flight=False)
 
-    def snapshot(self, seen: Telemetry) -> list[Said]:
+    def examine(self, seen: Telemetry) -> list[Said]:
         """See `method.Method`."""
         if not self._watch.begins(seen) or not seen.stacks:
             return []

@@ -29,7 +29,7 @@ ROUNDS = np.dtype(
         ("signature", "i8"),
         ("issue_s", "f8"),  # on its own host's clock
         ("took_s", "f8"),
-        ("told_s", "f8"),  # on the analyzer's clock
+        ("reported_s", "f8"),  # on the analyzer's clock
     ]
 )
 """A collective that a rank has completed."""
@@ -111,7 +111,7 @@ class Telemetry:
         self._rounds.append(_rounds(rows[known], comm[known], now_s))
         steps = self.state.take_steps()
         self.steps += zip(steps["rank"].tolist(), (steps["row"]["t_end_ns"] / 1e9).tolist(), strict=True)
-        while self._rounds and (not len(self._rounds[0]) or now_s - self._rounds[0]["told_s"][0] > _KEPT_S):
+        while self._rounds and (not len(self._rounds[0]) or now_s - self._rounds[0]["reported_s"][0] > _KEPT_S):
             self._rounds.pop(0)
 
     def at(self, now_s: float) -> None:
@@ -133,7 +133,7 @@ class Telemetry:
 
     def rounds(self, since_s: float) -> np.ndarray[Any, Any]:
         """Rows of ROUNDS that were reported since then."""
-        recent = [rows for rows in self._rounds if len(rows) and rows["told_s"][0] >= since_s]
+        recent = [rows for rows in self._rounds if len(rows) and rows["reported_s"][0] >= since_s]
         return np.concatenate(recent) if recent else np.zeros(0, ROUNDS)
 
     def waiting(self) -> Waiting:
@@ -186,7 +186,7 @@ def _rounds(rows: np.ndarray[Any, Any], comm: Ints, now_s: float) -> np.ndarray[
     made["signature"] = told_apart(row["kind"], row["dtype"], row["count"], row["flags"])
     made["issue_s"] = row["t_issue_ns"] / 1e9
     made["took_s"] = (row["t_end_ns"] - row["t_issue_ns"]) / 1e9
-    made["told_s"] = now_s
+    made["reported_s"] = now_s
     return made
 
 
