@@ -43,7 +43,7 @@ class RankProcess:
         self.process.stdin.flush()
         return self._answer()
 
-    def report(self, line: str) -> None:
+    def order(self, line: str) -> None:
         """Command a step that gives no answer."""
         assert self.process.stdin is not None
         self.process.stdin.write(line + "\n")
