@@ -6,10 +6,30 @@ departure. What all members of a group share is the program's doing; what one do
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.model.sequence import Tokens
+
+ANSWERS_KEPT: Final = 256
+"""Of that many ranks; each is kept with its tokens, 16 KiB at most by default."""
+
+
+@dataclass(frozen=True)
+class Departures:
+    """Where a rank departed from its past: pairs of the token before and the token.
+
+    Attributes:
+        own: Those that have not come again since.
+        ever: Those that have come again too.
+    """
+
+    own: frozenset[tuple[int, int]]
+    ever: frozenset[tuple[int, int]]
 
 
 def expected(x: Tokens, context: int = 64, support: int = 3) -> tuple[frozenset[int], int]:
@@ -43,12 +63,13 @@ def expected(x: Tokens, context: int = 64, support: int = 3) -> tuple[frozenset[
 
 
 def departures(
-    x: Tokens, window: int = 256, kept: int = 4096, context: int = 64, support: int = 3, *, usual_since: bool = False
-) -> frozenset[tuple[int, int]] | None:
-    """Where the latest operations of a rank are not what its own past allows: pairs of the token before and the token.
+    x: Tokens, window: int = 256, kept: int = 4096, context: int = 64, support: int = 3
+) -> Departures | None:
+    """Where the latest operations of a rank are not what its own past allows.
 
-    It asks `expected` for each of them, all at once. What was new once and has come again since is no departure: a
-    young past takes the end of every loop for one.
+    It asks `expected` for each of them, all in one pass: the contexts of an operation are those of the one before it,
+    one token longer. What was new once and has come again since is no departure: a young past takes the end of every
+    loop for one.
 
     Args:
         x: A rank's tokens, oldest first, up to and with the operation in question.
@@ -56,28 +77,49 @@ def departures(
         kept: How far back the past is asked.
         context: See `expected`.
         support: See `expected`.
-        usual_since: Those too that have come again.
 
     Returns:
         None if the past says nothing about any of them.
     """
-    x = x[-kept:]
+    return _departures(x[-kept:].astype(np.uint32).tobytes(), window, context, support)
+
+
+@lru_cache(ANSWERS_KEPT)
+def _departures(tokens: bytes, window: int, context: int, support: int) -> Departures | None:
+    """See `departures`; ranks that hang are asked about the same tokens at every look."""
+    x = np.frombuffer(tokens, np.uint32)
     begin = max(1, len(x) - window)
-    alike = _alike(x, begin, context + 1)
-    found: set[tuple[int, int]] = set()
+    if len(x) <= begin:
+        return None
+    places = _places_of_each(x)
+    alike = np.zeros(len(x) + 1, np.int64)  # by place + 1: how far what ends there is like what ended here one step ago
+    alike[1 : max(begin - 1, 0)] = _alike(x[: begin - 1], context + 1)
+    own: set[tuple[int, int]] = set()
+    ever: set[tuple[int, int]] = set()
     asked = 0
+    here = np.arange(max(begin - 2, 0))
     for end in range(begin, len(x)):
-        # How far what ends at each earlier place is like what ends here, one step on from the place before.
-        if end > begin:
-            alike = np.concatenate(([1], np.minimum(alike, context) + 1)) * (x[: end - 1] == x[end - 1])
-        enough = np.flatnonzero(np.cumsum(np.bincount(alike, minlength=context + 2)[::-1]) >= support)
-        length = context + 1 - int(enough[0]) if len(enough) else 0
-        if length:
-            asked += 1
-            is_new = not bool((x[1:end][alike >= length] == x[end]).any())
-            if is_new and (usual_since or not _comes_again(x, end, length)):
-                found.add((int(x[end - 1]), int(x[end])))
-    return frozenset(found) if asked else None
+        before = here
+        here = places[int(x[end - 1])]
+        here = here[: np.searchsorted(here, end - 1)]
+        length = np.minimum(alike[here], context) + 1
+        alike[before + 1] = 0
+        alike[here + 1] = length
+        if len(length) < support:
+            continue
+        asked += 1
+        enough = np.partition(length, -support)[-support]
+        if not (x[here[length >= enough] + 1] == x[end]).any():
+            ever.add((int(x[end - 1]), int(x[end])))
+            if not _comes_again(x, end, int(enough)):
+                own.add((int(x[end - 1]), int(x[end])))
+    return Departures(frozenset(own), frozenset(ever)) if asked else None
+
+
+def _places_of_each(x: Tokens) -> dict[int, NDArray[np.int64]]:
+    """For each token where it stands, ascending."""
+    values, first = np.unique(np.sort(x), return_index=True)
+    return dict(zip(values.tolist(), np.split(np.argsort(x, kind="stable"), first[1:]), strict=True))
 
 
 def _comes_again(x: Tokens, end: int, length: int) -> bool:
@@ -90,12 +132,12 @@ def _comes_again(x: Tokens, end: int, length: int) -> bool:
     return True
 
 
-def _alike(x: Tokens, end: int, context: int) -> NDArray[np.int64]:
-    """For each place before `end - 1`, how many tokens up to it equal those up to `end - 1`; `context` at most."""
-    alike = np.zeros(max(end - 1, 0), np.int64)
+def _alike(x: Tokens, context: int) -> NDArray[np.int64]:
+    """For each place but the last, how many tokens up to it equal those up to the last; `context` at most."""
+    alike = np.zeros(max(len(x) - 1, 0), np.int64)
     going = np.ones(len(alike), np.bool_)
-    for back in range(min(context, end - 1)):
-        going[back:] &= x[: len(alike) - back] == x[end - 1 - back]
+    for back in range(min(context, len(alike))):
+        going[back:] &= x[: len(alike) - back] == x[len(x) - 1 - back]
         going[:back] = False
         if not going.any():
             break

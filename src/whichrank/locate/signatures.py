@@ -210,12 +210,12 @@ def departed(tokens: Mapping[int, Tokens], shape: Callable[[int], int]) -> froze
     # With a longer past more is known to be usual (a rare log line), so all are asked about equally long ones.
     common = min((len(x) for x in tokens.values()), default=0)
     for rank, x in tokens.items():
-        own, ever = (departures(x[len(x) - common :], usual_since=usual) for usual in (False, True))
-        if own is None or ever is None:
+        of_rank = departures(x[len(x) - common :])
+        if of_rank is None:
             return frozenset()
-        found[rank] = frozenset((shape(a), shape(b)) for a, b in own)
+        found[rank] = frozenset((shape(a), shape(b)) for a, b in of_rank.own)
         # New to one for the second time is usual for it, and no less shared with those for whom it was new once.
-        once.append(frozenset((shape(a), shape(b)) for a, b in ever))
+        once.append(frozenset((shape(a), shape(b)) for a, b in of_rank.ever))
     shared = frozenset.intersection(*once) if once else frozenset()
     return frozenset(rank for rank, own in found.items() if own - shared)
 
