@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -53,6 +54,8 @@ CLOCKS_S: Final = 2.0
 LEAST_CPU_S: Final = 30
 BYTES_A_CPU_S: Final = 1 << 16
 """Of a file that is packed as tightly as may be; a plain one takes less than a hundredth of it."""
+BYTES_A_PROCESS: Final = 1 << 20
+"""Of files, for which one more process pays: to start it takes as long as to read as much, or longer."""
 DUMP: Final = "dump"
 _OF_EACH: Final = {"megatrace": "log", "watchdog": "line of torch's watchdog", "ras": "count"}
 """What there would be of each rank, where no dumps are."""
@@ -94,7 +97,7 @@ def read(
     files = files_in(paths)
     parts: list[Part] = []
     groups: dict[Group, Group] = {}
-    with closing(each(look_into, files, cpu_s=_cpu_s)) as looked_into:
+    with closing(each(look_into, files, _processes(files), _cpu_s)) as looked_into:
         for done, (path, found) in enumerate(zip(files, looked_into, strict=True), 1):
             if isinstance(found, WhichrankError):
                 found = [_damaged(str(path), found)]
@@ -137,6 +140,15 @@ def _cpu_s(path: Path) -> int:
         return int(min(LEAST_CPU_S + path.stat().st_size / BYTES_A_CPU_S, CPU_S))
     except OSError:
         return LEAST_CPU_S  # whoever reads it says so
+
+
+def _processes(files: Sequence[Path]) -> int:
+    """So many that each has enough to read to be worth its start; no more than there are cores."""
+    total = 0
+    for path in files:
+        with suppress(OSError):
+            total += path.stat().st_size
+    return min(1 + total // BYTES_A_PROCESS, len(os.sched_getaffinity(0)))
 
 
 def _with_shared(part: Part, groups: dict[Group, Group]) -> Part:

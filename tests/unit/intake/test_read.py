@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from whichrank.errors import IncompleteDataError, UsageError
-from whichrank.intake.read import look_into, read
+from whichrank.intake.read import BYTES_A_PROCESS, _processes, look_into, read
 from whichrank.intake.recording import Note
 from whichrank.intake.workers import each
 from whichrank.model.incident import Incident
@@ -53,6 +53,12 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("dumps") / "job", a_case("host stopped, tp2-dp2-pp2, whole"))
 
 
+@pytest.fixture(name="culprits", scope="module")
+def _culprits(folder: Path) -> list[int]:
+    """Whom the dumps in that folder name."""
+    return culprits_in(folder)
+
+
 def test_a_folder_of_dumps_names_its_culprit(folder: Path) -> None:
     (incident,) = incidents_in(folder)
     assert [c.rank for c in incident.culprits] == list(a_case("host stopped, tp2-dp2-pp2, whole").culprits)
@@ -60,27 +66,27 @@ def test_a_folder_of_dumps_names_its_culprit(folder: Path) -> None:
     assert incident.next == ()
 
 
-def test_an_archive_of_them_says_the_same(folder: Path, tmp_path: Path) -> None:
+def test_an_archive_of_them_says_the_same(folder: Path, tmp_path: Path, culprits: list[int]) -> None:
     for kind in ("tar", "gztar", "xztar"):
         archive = Path(shutil.make_archive(str(tmp_path / kind), kind, folder))
         nameless = archive.rename(tmp_path / f"{kind}-without-an-ending")
-        assert culprits_in(nameless) == culprits_in(folder)
+        assert culprits_in(nameless) == culprits
 
 
-def test_json_and_pickles_and_gzip_may_be_mixed(folder: Path, tmp_path: Path) -> None:
+def test_json_and_pickles_and_gzip_may_be_mixed(folder: Path, tmp_path: Path, culprits: list[int]) -> None:
     for number, path in enumerate(sorted(folder.iterdir())):
         dump = pickle.loads(path.read_bytes())
         data = json.dumps(dump).encode() if number % 2 else path.read_bytes()
         (tmp_path / f"{path.name}.bin").write_bytes(gzip.compress(data) if number % 3 else data)
     (tmp_path / "README").write_text("notes of ours, 17 of them")
-    assert culprits_in(tmp_path) == culprits_in(folder)
+    assert culprits_in(tmp_path) == culprits
 
 
-def test_ranks_are_known_by_content_where_names_lie(folder: Path, tmp_path: Path) -> None:
+def test_ranks_are_known_by_content_where_names_lie(folder: Path, tmp_path: Path, culprits: list[int]) -> None:
     for path in folder.iterdir():
         rank = int(path.name.rsplit("_", 1)[1])
         shutil.copy(path, tmp_path / f"host-{7 - rank}-dump")
-    assert culprits_in(tmp_path) == culprits_in(folder)
+    assert culprits_in(tmp_path) == culprits
 
 
 def test_dumps_of_two_jobs_are_not_mixed(folder: Path, tmp_path: Path) -> None:
@@ -109,7 +115,7 @@ def test_a_folder_within_the_other_is_the_one_to_give(folder: Path, tmp_path: Pa
     assert raised.value.mend == f"give those of one only, such as  whichrank analyze {tmp_path}/job/older"
 
 
-def test_a_copy_of_a_file_is_no_second_job(folder: Path, tmp_path: Path) -> None:
+def test_a_copy_of_a_file_is_no_second_job(folder: Path, tmp_path: Path, culprits: list[int]) -> None:
     # GIVEN dumps of which one is there twice, once packed
     shutil.copytree(folder, tmp_path / "job")
     (tmp_path / "job" / "trace_3.bak").write_bytes(gzip.compress((folder / "trace_3").read_bytes()))
@@ -118,7 +124,7 @@ def test_a_copy_of_a_file_is_no_second_job(folder: Path, tmp_path: Path) -> None
     (note,) = (note for note in intake.notes if note.state != "read")
     assert (note.path, note.state) == (f"{tmp_path}/job/trace_3.bak", "ignored")
     assert note.what == f"it says the same as '{tmp_path}/job/trace_3'"
-    assert culprits_in(tmp_path / "job") == culprits_in(folder)
+    assert culprits_in(tmp_path / "job") == culprits
 
 
 def test_a_dump_that_was_made_before_the_others_is_left_out(folder: Path, tmp_path: Path) -> None:
@@ -144,6 +150,28 @@ def test_dumps_of_a_job_that_goes_on_name_nobody(folder: Path, tmp_path: Path) -
     (incident,) = incidents_in(tmp_path / "job")
     assert (incident.severity, incident.culprits) == ("notice", ())
     assert [c.rank for c in incident.candidates] == list(a_case("host stopped, tp2-dp2-pp2, whole").culprits)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "processes"),
+    [
+        ([], 1),
+        ([60_000] * 16, 1),
+        ([BYTES_A_PROCESS - 1], 1),
+        ([BYTES_A_PROCESS] * 2, 3),
+        ([20 * BYTES_A_PROCESS], 4),
+    ],
+)
+def test_as_many_processes_read_as_are_worth_their_start(
+    sizes: list[int], processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN files of these sizes, and four cores
+    for number, size in enumerate(sizes):
+        with (tmp_path / f"trace_{number}").open("wb") as file:
+            file.truncate(size)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)))
+    # THEN no process is started for a few bytes, and no more than there are cores; what is gone counts for nothing
+    assert _processes([*tmp_path.iterdir(), tmp_path / "gone"]) == processes
 
 
 @pytest.mark.parametrize(
