@@ -86,7 +86,7 @@ def departures(
 
 @lru_cache(ANSWERS_KEPT)
 def _departures(tokens: bytes, window: int, context: int, support: int) -> Departures | None:
-    """See `departures`; ranks that hang are asked about the same tokens at every look."""
+    """See `departures`; ranks that hang are asked about the same tokens at every snapshot."""
     x = np.frombuffer(tokens, np.uint32)
     begin = max(1, len(x) - window)
     if len(x) <= begin:
