@@ -1,4 +1,4 @@
-"""One detector's result: what it would say, and on which evidence. Findings become incidents in the analyzer."""
+"""One detector's result: what it would say, and on which evidence. `verdict/ledger` makes incidents of findings."""
 
 from __future__ import annotations
 

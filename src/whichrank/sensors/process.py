@@ -7,7 +7,7 @@ import ctypes
 import os
 from pathlib import Path
 
-from whichrank.sensors import c10d, collector, exceptions, sent_signals
+from whichrank.sensors import c10d, exceptions, garbage_collector, sent_signals
 from whichrank.sensors.identity import RANK_PID, identity_of
 from whichrank.sensors.native import load_core, on_ring
 from whichrank.sensors.place import make_place
@@ -33,7 +33,7 @@ def enable() -> None:
         from whichrank.sensors import fallback  # needs torch's Python side, which the C++ sensor does without
 
         fallback.switch_on(directory, identity, open_now, why=str(error))
-    collector.watch()
+    garbage_collector.watch()
     core.wr_ring_close.restype = None
     atexit.register(core.wr_ring_close)
     sent_signals.watch(Path(os.environ["WHICHRANK_DIR"]))

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.detect.iterations import MOST_PENDING, Iterations
+from whichrank.detect.own_times import MOST_PENDING, Iterations
 from whichrank.detect.slow import (
     LEAST,
     PART,

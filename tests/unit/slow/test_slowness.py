@@ -179,7 +179,7 @@ def test_one_long_pause_and_a_short_one_are_no_slowdown_of_long_iterations() -> 
 def test_a_slow_rank_is_found_where_iterations_are_too_short_to_keep_a_window_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("whichrank.detect.iterations.ALL_KEPT", 8 * 40)
+    monkeypatch.setattr("whichrank.detect.own_times.ALL_KEPT", 8 * 40)
     own_s = np.random.default_rng(4).normal(0.02, 0.001, (800, 2, 8))
     own_s[300:, :, 3] *= 1.5
     assert names(watch(Long(own_s), 20.0, every_s=0.5)) == {3}

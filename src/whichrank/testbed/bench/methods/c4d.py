@@ -12,7 +12,7 @@ from collections import Counter
 
 import numpy as np
 
-from whichrank.detect.iterations import Blocked
+from whichrank.detect.own_times import Blocked
 from whichrank.model.kinds import SYNCHRONISING, Kind
 from whichrank.model.picture import Floats
 from whichrank.testbed.bench.methods.method import Limits, Said

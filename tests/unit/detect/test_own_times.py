@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated import Call, Compute, Program, Wait, ddp, run, tp_pp_dp
 
-from whichrank.detect.iterations import KEPT, Blocked, Iterations
+from whichrank.detect.own_times import KEPT, Blocked, Iterations
 from whichrank.model.iterations import OP, STEP, key_of
 from whichrank.model.kinds import Kind
 

@@ -12,7 +12,7 @@ from whichrank.model.rows import HEADER
 
 PROGRAM = """
 import ctypes, gc, sys, time
-from whichrank.sensors import collector
+from whichrank.sensors import garbage_collector
 from whichrank.sensors.native import load_core
 from whichrank.sensors.identity import Identity
 
@@ -20,7 +20,7 @@ core = load_core()
 core.wr_ring_create.restype = ctypes.c_void_p
 assert core.wr_ring_create(sys.argv[1].encode(), ctypes.byref(Identity(0, 0, 1, 1, 0, b"host", b"job")))
 gc.disable()
-collector.watch()
+garbage_collector.watch()
 
 def collected():
     began = time.monotonic_ns()
