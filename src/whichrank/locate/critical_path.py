@@ -14,7 +14,9 @@ fall into step, does not count. All ranks go one event further at a time.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +31,8 @@ SHORTEST: Final = 0.05
 """The part of receives that is taken for pure transfer."""
 MOST_PEERS: Final = 64
 """Of which the usual own times are taken."""
+MOST_AT_ONCE: Final = 1 << 22
+"""Own times of events that are gone through in one pass, at most."""
 _FROM_ROOT: Final = (Kind.BROADCAST, Kind.SCATTER)
 _TO_ROOT: Final = (Kind.REDUCE, Kind.GATHER)
 
@@ -149,14 +153,31 @@ class Course:
         Args:
             own_s: Other own times.
         """
-        own_s = self.own_s if own_s is None else own_s
-        ranks = len(self.first) - 1
+        return self.ends_of_each([self.own_s if own_s is None else own_s])[0]
+
+    def ends_of_each(self, several: Iterable[Floats]) -> list[Floats]:
+        """As `ends`, for several own times: which event follows which depends on none, so one pass does for all.
+
+        Args:
+            several: Other own times, each of all events.
+        """
+        at_once = max(1, MOST_AT_ONCE // max(1, len(self.own_s)))
+        found: list[Floats] = []
+        rest = iter(several)
+        while some := list(islice(rest, at_once)):
+            found += list(self._ends(np.stack(some, axis=1)).T)
+        return found
+
+    def _ends(self, own_s: Floats) -> Floats:
+        """When each iteration is over, (iterations, K), with these own times, (events, K)."""
+        ranks, rounds, columns = len(self.first) - 1, len(self.members), own_s.shape[1]
+        column = np.arange(columns)
         at, end = self.first[:-1].copy(), self.first[1:]
-        clock = np.zeros(ranks)
-        missing, entered = self.members.copy(), np.zeros(len(self.members))
-        over = np.append(np.zeros(len(self.members)), 0.0)  # when each round is; the last one stands for none
-        rooted = np.full(len(self.members), np.nan)
-        done = np.zeros((ranks, self.iterations))
+        clock = np.zeros((ranks, columns))
+        missing, entered = self.members.copy(), np.zeros((rounds, columns))
+        over = np.zeros((rounds + 1, columns))  # when each round is; the last one stands for none
+        has_root, rooted = np.zeros(rounds, np.bool_), np.zeros((rounds, columns))
+        done = np.zeros((ranks, self.iterations, columns))
         seen = np.zeros(ranks, np.int64)
         live = np.flatnonzero(at < end)
         while len(live):
@@ -164,29 +185,36 @@ class Course:
             time = clock[live] + own_s[event]
             what, of = self.what[event], self.round[event]
             go = what != BLOCK
-            issues = (what == ISSUE) & (of >= 0)
-            if issues.any():
-                np.maximum.at(entered, of[issues], time[issues])
-                np.subtract.at(missing, of[issues], 1)
-                whole = of[issues][missing[of[issues]] == 0]
-                over[whole] = np.maximum(entered[whole], over[self.after[whole]]) + self.alone_s[whole]
-                roots = issues & self.is_root[event]
-                rooted[of[roots]] = time[roots]
-            ends = what == END
-            if ends.any():
+            issues = np.flatnonzero((what == ISSUE) & (of >= 0))
+            if len(issues):
+                those = of[issues]
+                cells = (those[:, None] * columns + column).reshape(-1)  # `at` is quick in one dimension only
+                np.maximum.at(entered.reshape(-1), cells, time[issues].reshape(-1))
+                np.subtract.at(missing, those, 1)
+                whole = those[missing[those] == 0]
+                over[whole] = np.maximum(entered[whole], over[self.after[whole]]) + self.alone_s[whole, None]
+                roots = issues[self.is_root[event[issues]]]
+                if len(roots):
+                    has_root[of[roots]] = True
+                    rooted[of[roots]] = time[roots]
+            ends = np.flatnonzero(what == END)
+            if len(ends):
                 who = live[ends]
                 done[who, seen[who]] = time[ends]
                 seen[who] += 1
-            blocks = ~go
-            if blocks.any():
-                needs = self.needs[event]
-                there = (needs == 0) | ((needs == 1) & (missing[of] == 0)) | ((needs == 2) & ~np.isnan(rooted[of]))
-                until = np.where(needs == 2, rooted[of] + self.transfer_s[of], over[of])
-                time = np.where(blocks & (needs > 0), np.fmax(time, until), time)
-                time = np.where(blocks & (needs == 0), time + self.lasted_s[event], time)
-                go |= blocks & there
+            blocks = np.flatnonzero(~go)
+            if len(blocks):
+                needs, those = self.needs[event[blocks]], of[blocks]
+                go[blocks] = (needs == 0) | ((needs == 1) & (missing[those] == 0)) | ((needs == 2) & has_root[those])
+                until = over[those]
+                if (from_root := needs == 2).any():
+                    until[from_root] = rooted[those[from_root]] + self.transfer_s[those[from_root], None]
+                until = np.maximum(time[blocks], until)
+                if (alone := needs == 0).any():
+                    until[alone] = time[blocks[alone]] + self.lasted_s[event[blocks[alone]], None]
+                time[blocks] = until
             if not go.any():
-                return np.full(self.iterations, np.nan)
+                return np.full((self.iterations, columns), np.nan)
             clock[live[go]] = time[go]
             at[live[go]] += 1
             live = live[at[live] < end[live]]

@@ -9,6 +9,7 @@ On devices the host runs far ahead of what it issues, so its waits say little: t
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -216,7 +217,8 @@ class Slowness:
         course = self._course(state, window)
         if course is None:
             return []
-        now_s, even_s = course.replay(), course.replay(as_all_usually(course, window.position))
+        both = course.ends_of_each((course.own_s, as_all_usually(course, window.position)))
+        now_s, even_s = (course.pace(ends) for ends in both)
         if not now_s - even_s >= EFFECT * even_s:
             return []
         return [of_imbalance(state, window, excess_of(window), now_s, even_s, Why())]
@@ -290,15 +292,14 @@ class Slowness:
         of.
         """
         all_well = self._all_as_usual(window, course, suspects)
-        now, best = course.ends(), course.ends(all_well)
+        judged = suspects[:MOST_SUSPECTS]
+        with_each = (np.where(course.rank == suspect.index, course.own_s, all_well) for suspect in judged)
+        now, best, *each_alone = course.ends_of_each(chain((course.own_s, all_well), with_each))
         best_s = course.pace(best)
         reported: dict[int, KeyedFinding] = {}
-        slow = window.ranks[[s.index for s in suspects[:MOST_SUSPECTS]]].tolist()
+        slow = window.ranks[[s.index for s in judged]].tolist()
         kind = class_of(*course.lost_in_collectives(), self.past)
-        for suspect in suspects[:MOST_SUSPECTS]:
-            mine = course.rank == suspect.index
-            with_it = np.where(mine, course.own_s, all_well)
-            alone = course.ends(with_it)
+        for suspect, alone in zip(judged, each_alone, strict=True):
             if course.pace(alone) - best_s >= EFFECT * best_s:
                 since = course.since(int(window.iteration[suspect.onset]), int(window.iteration[-1]))
                 now_s, usual_s, alone_s = (course.pace(ends, since) for ends in (now, best, alone))
@@ -353,8 +354,8 @@ class Slowness:
         uneven = take_turns or by_work >= UNEVEN * window.iteration_s or moving(window, excess) >= UNEVEN
         course = self._course(state, window) if uneven or stage is not None else None
         if course is not None:
-            now_s = course.replay()
-            even_s = course.replay(self._evened(window, excess, course)) if uneven else now_s
+            evened = self._evened(window, excess, course) if uneven else course.own_s
+            now_s, even_s = (course.pace(ends) for ends in course.ends_of_each((course.own_s, evened)))
             if now_s - even_s >= UNEVEN * even_s:
                 why = why_uneven(self._rates(window, 0), (now_s - even_s) / now_s)
                 return [of_imbalance(state, window, excess, now_s, even_s, why)]

@@ -38,6 +38,38 @@ def test_what_happened_comes_out_again(programs: list[Program], factors: dict[in
     assert course(programs, factors).replay() == pytest.approx(np.diff(at_s[FIRST : LAST + 1]).mean(), rel=0.05)
 
 
+def _rooted(kind: Kind, transfer_s: float = 0.002) -> list[Program]:
+    """A data-parallel job of which rank 2 sends to all, or all send to it, at the beginning of each iteration."""
+    return [[Compute(0.001), Call(4, kind, peer=2, transfer_s=transfer_s), *program] for program in ddp(4)]
+
+
+@pytest.mark.parametrize(
+    "programs",
+    [ddp(4), tp_pp_dp(), _rooted(Kind.BROADCAST), _rooted(Kind.REDUCE)],
+    ids=["dp4", "tp2-pp2-dp2", "broadcast", "reduce"],
+)
+@pytest.mark.parametrize("at_once", [3, 1 << 20])
+def test_several_own_times_at_once_say_the_same_as_each(
+    programs: list[Program], at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN five ways in which the own times of all ranks could have been, and room for three of them or for all
+    made, rng = course(programs, {1: 1.5}), np.random.default_rng(3)
+    several = [made.own_s * rng.uniform(0.3, 3.0, len(made.own_s)) for _ in range(5)]
+    monkeypatch.setattr("whichrank.locate.critical_path.MOST_AT_ONCE", at_once * len(made.own_s))
+    # WHEN they are gone through together THEN that is what each gives alone, and they differ
+    together = made.ends_of_each(iter(several))
+    assert [ends.tolist() for ends in together] == [made.ends(own_s).tolist() for own_s in several]
+    assert len({float(ends[-1]) for ends in together}) == 5
+
+
+@pytest.mark.parametrize(("slow", "longer_s"), [(2, 0.028), (1, 0.009)], ids=["root", "receiver"])
+def test_a_broadcast_takes_its_time_at_the_root_and_after_it(slow: int, longer_s: float) -> None:
+    # GIVEN a broadcast of 2 or 30 ms, and one rank on whose computation all wait; as receiver it comes 21 ms late
+    short, long = (course(_rooted(Kind.BROADCAST, transfer_s), {slow: 2.0}) for transfer_s in (0.002, 0.03))
+    # THEN the root stays blocked for 28 ms more, and a receiver waits for what is left when it comes
+    assert long.replay() - short.replay() == pytest.approx(longer_s, rel=0.05)
+
+
 def test_without_its_excess_the_job_is_as_fast_as_ever() -> None:
     slow, sound = course(tp_pp_dp(), {6: 1.5}), course(tp_pp_dp(), {}).replay()
     peers = np.array([4, 5, 7])
