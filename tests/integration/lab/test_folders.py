@@ -103,7 +103,7 @@ def test_a_socket_has_its_place_however_far_down_temporary_files_are(
 
 def test_the_janitor_knows_of_a_folder_before_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reported = list[tuple[bool, bool]]()
-    monkeypatch.setattr(folders, "_tell", lambda folder, *, goes: reported.append((goes, folder.exists())))
+    monkeypatch.setattr(folders, "_report", lambda folder, *, goes: reported.append((goes, folder.exists())))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert new_folder("here-").parent == tmp_path
     assert reported == [(True, False)]
