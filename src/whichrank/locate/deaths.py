@@ -296,6 +296,7 @@ def fact_of_end(how: Clause, rank: int) -> Evidence:
     """The same as evidence: the signal, the exit code or the exception; else whether it ended in order."""
     where = f"rank {rank}"
     for what, name in (("signal", "signal"), ("signal", "number"), ("exit code", "code"), ("exception", "exception")):
-        if how.values.get(name, "") != "":
-            return Evidence(what=what, value=how.values[name], where=where)  # type: ignore[arg-type]
+        value = how.values.get(name, "")
+        if value != "" and not isinstance(value, tuple):
+            return Evidence(what=what, value=value, where=where)
     return Evidence(what="ended in order", value=how.says is not Says.IS_GONE, where=where)
