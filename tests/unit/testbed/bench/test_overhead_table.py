@@ -106,15 +106,15 @@ def test_table_of_one_part() -> None:
 
 def test_part_that_cannot_be_measured_is_left_out_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN a part that fails after its first row, and one that does not
-    def failing(quick: bool, report: overhead.Say) -> Any:
+    def failing(quick: bool, show_progress: overhead.Say) -> Any:
         yield ring_push([7, 8])
         raise SensorError("no C compiler was found", mend="apt-get install gcc")
 
-    parts = {"ring": Part("ring", failing), "agent": Part("agent", lambda quick, report: [ring_push([1, 2])])}
+    parts = {"ring": Part("ring", failing), "agent": Part("agent", lambda quick, show_progress: [ring_push([1, 2])])}
     monkeypatch.setattr(overhead, "PARTS", parts)
     # WHEN both are measured
     reported: list[tuple[str, float]] = []
-    found = measure(["ring", "agent"], quick=True, report=lambda *progress: reported.append(progress))
+    found = measure(["ring", "agent"], quick=True, show_progress=lambda *progress: reported.append(progress))
     # THEN what was measured is kept, the reason is reported, and the progress reaches its end
     assert [row["median"] for row in found["rows"]] == [7.5, 1.5]
     assert found["skipped"] == {"ring": "no C compiler was found"}
