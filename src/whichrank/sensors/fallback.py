@@ -9,7 +9,7 @@ thread of Gloo (one that waits there for the GIL holds up the program's communic
   carry FUTURE_TAKEN from the start, which says just that.
 - While another thread holds the GIL no end is seen.
 
-A work object is held only while it is in flight, so no tensor outlives its operation by more than one snapshot. Those
+A work object is held only while it is in flight, so no tensor outlives its operation by more than one poll. Those
 of send/recv, whose end Gloo does not say, are never held: a weak reference sees them die.
 """
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 POLL_EVERY_S = 0.002
 POLL_WHEN_IDLE_S = 0.01
+LONGEST_LAST_POLL_S = 2.0  # how long the end of a process is held up at most
 _TAKEN, _INFERRED = int(Flag.FUTURE_TAKEN), int(Flag.END_INFERRED)
 # Python code that calls C++ which issues operations and waits for them on its own.
 _WAITS_UNSEEN = ("torch/autograd/graph.py", "torch/distributed/utils.py", "torch/nn/parallel/distributed.py")
@@ -100,6 +101,7 @@ class Sensor:
         self._issued = threading.local()  # the send or receive that the kernel issued and no work object claimed yet
         self._opening = threading.Lock()
         self._polling = False
+        self._poller: threading.Thread | None = None
         self._unbox_group, self._unbox_work = ProcessGroup.unbox, Work.unbox
         self._is_completed = Work.is_completed
         self._get_future = Work.get_future
@@ -367,18 +369,19 @@ class Sensor:
         self.end(entry, FAILED)
 
     def poll(self) -> None:
-        """Enter the end of every collective that completed since the last snapshot."""
+        """Enter the end of every collective that completed since the last poll."""
         for entry in list(self.collectives.values()):
             work = entry.work
             if work is not None and self._is_completed(work):
                 self.end_seen(entry)
 
-    # ---- the thread that snapshots -----------------------------------------------------------------------------------
+    # ---- the thread that polls -----------------------------------------------------------------------------------
 
     def _start_polling(self) -> None:
         if not self._polling:
             self._polling = True
-            threading.Thread(target=self._keep_polling, name="whichrank-poll", daemon=True).start()
+            self._poller = threading.Thread(target=self._keep_polling, name="whichrank-poll", daemon=True)
+            self._poller.start()
 
     def _keep_polling(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are the program's
@@ -391,10 +394,16 @@ class Sensor:
                 print(f"whichrank: ends of operations are no longer seen: {error}", file=sys.stderr)
 
     def _stop_polling(self) -> None:
-        """The interpreter ends: what completed since the thread's last snapshot would stay in flight in the ring."""
+        """The interpreter ends: wait for the thread, and see what completed since its last poll.
+
+        The thread must have ended by then: whoever drops the last reference to a work object takes the GIL again in C++
+        code, and where the interpreter is being finalized that aborts the process.
+        """
         if self._polling:
             self._polling = False
             with contextlib.suppress(Exception):
+                if self._poller is not None:
+                    self._poller.join(LONGEST_LAST_POLL_S)
                 self.poll()
 
     def _forget_in_child(self) -> None:

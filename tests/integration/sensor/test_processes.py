@@ -55,9 +55,29 @@ def test_rank_is_learned_from_the_first_group(variant: str, tmp_path: Path) -> N
     assert {int(ring.header["ordinal"]) for ring in rings} == {1}
 
 
+def test_no_thread_of_the_sensor_is_left_when_the_interpreter_ends(tmp_path: Path) -> None:
+    # GIVEN a rank that shows its threads after all that was to be done at its end (what was registered first runs last)
+    program = """
+import atexit, threading
+atexit.register(lambda: print("left:", [thread.name for thread in threading.enumerate()]))
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+for _ in range(100):
+    dist.all_reduce(torch.ones(2), async_op=True)
+print("running:", [thread.name for thread in threading.enumerate()])
+dist.destroy_process_group()
+"""
+    # WHEN it ends with operations that nobody has waited for
+    done = run(["-c", program], tmp_path, "python")
+    # THEN the thread that polled has ended: one that drops a work object later aborts the process
+    assert done.returncode == 0, done.stderr
+    assert "running: ['MainThread', 'whichrank-poll']" in done.stdout
+    assert "left: ['MainThread']" in done.stdout
+
+
 def test_disabled_means_nothing_is_loaded(tmp_path: Path) -> None:
-    snapshot = "import torch, sys; print([name for name in sys.modules if name.startswith('whichrank.')])"
-    done = run(["-c", snapshot], tmp_path, "cpp", WHICHRANK_DISABLE="1")
+    program = "import torch, sys; print([name for name in sys.modules if name.startswith('whichrank.')])"
+    done = run(["-c", program], tmp_path, "cpp", WHICHRANK_DISABLE="1")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip() == "['whichrank.sensors', 'whichrank.sensors.autoload']"
     assert rings_in(tmp_path / "rings") == []
