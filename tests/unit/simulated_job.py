@@ -71,7 +71,7 @@ def watch(
 def _records(
     reported: Reported, ops: np.ndarray, steps: np.ndarray, infos: dict[int, CommInfo], begin_s: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of RECORD_TOLD in the order of their ends, and when each ended, seconds."""
+    """Rows of RECORD_REPORTED in the order of their ends, and when each ended, seconds."""
     member = {(c, r): info.members.index(r) for c, info in infos.items() for r in info.members}
     rows = np.zeros(len(ops), RECORD_REPORTED)
     rows["rank"], rows["comm"] = ops["rank"], ops["comm"] + 1

@@ -18,7 +18,7 @@ ARROWS: dict[str, set[str]] = {
     "intake": {"model"},
     "detect": {"model", "config"},
     "locate": {"model", "config"},
-    "store": {"model", "locate"},
+    "store": {"model", "detect", "locate"},
     "transport": {"model", "locate", "store"},
     "slow": {"model", "detect", "locate", "store", "transport"},
     "hang": {"model", "detect", "locate", "store", "transport"},
@@ -29,8 +29,8 @@ ARROWS: dict[str, set[str]] = {
     "server": {"model", "ring", "wire", "sensors", "intake", "analyzer", "agent", "config"},
     "testbed": {"model", "ring", "wire", "sensors", "intake", "detect", "locate", "store", "hang", "slow", "transport"}
     | {"analyzer", "agent", "config"},
-    "surface": {"model", "ring", "wire", "sensors", "intake", "store", "hang", "verdict", "analyzer", "agent"}
-    | {"server", "testbed", "config"},
+    "surface": {"model", "ring", "wire", "sensors", "intake", "locate", "store", "hang", "verdict", "analyzer"}
+    | {"agent", "server", "testbed", "config"},
 }
 # The same inside of the testbed: jobs to break, then nodes for them, then scores.
 INSIDE_TESTBED = {"demo": {"demo"}, "lab": {"demo", "lab"}, "bench": {"demo", "lab", "bench"}}

@@ -1,8 +1,6 @@
-"""All rings of a job on this node: found, read, and one chosen where several claim the same rank.
+"""The ranks of a job on this node: what they do now, and what is reported once of each.
 
-Two rings can carry one rank: a helper process inherits RANK from the rank that started it, and a restarted rank follows
-a dead one. The later restart wins; a ring made after the other's process had ended follows it; else the
-one with communicators is the rank, and at last the older one, since helpers come from it.
+`agent.rings` finds and reads them; here it is noted what has begun and ended since, and put into the outbox.
 """
 
 from __future__ import annotations
@@ -12,27 +10,22 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Final
 
-from whichrank.agent.inferred import WaitInference
 from whichrank.agent.memory import OUT_OF_MEMORY, OomWatch
 from whichrank.agent.outbox import Outbox
-from whichrank.agent.processes import read_thread
 from whichrank.agent.rank import RankWatch
 from whichrank.agent.ringless import SUFFIX, NoRing, Ringless
+from whichrank.agent.rings import Rings
 from whichrank.agent.snapshot import StateColumns, oldest_wait_ns, record_rows, report
 from whichrank.agent.tcp import Connections
-from whichrank.agent.usage import Host
 from whichrank.errors import RingFormatError
 from whichrank.model.telemetry import Event
 from whichrank.ring.end_signals import EndSignal, EndSignals
 from whichrank.ring.folder import JobFolder
-from whichrank.ring.reader import Rows, Scratch
+from whichrank.ring.reader import Rows
 
-PATIENCE_S: Final = 3.0
-"""A ring is being made for a moment; after this it is reported that it cannot be read."""
 RECORDS_PER_POLL: Final = 8192
 KEEP_SUPERSEDED_NS: Final = 30_000_000_000
 
@@ -50,17 +43,13 @@ class Node:
         self._folder = folder
         self._outbox = outbox
         self._oom = oom or OomWatch()
-        self._scratch = Scratch()
-        self._host = Host()
-        self._watches: dict[Path, RankWatch] = {}
-        self._inference: dict[Path, WaitInference] = {}
-        self._unreadable: dict[Path, float] = {}
+        self._rings = Rings(folder)
+        self._watches = self._rings.watches
         self._inferred: dict[Path, Rows] = {}
         self._reported_end: set[Path] = set()
         self._reported_cut: set[Path] = set()
         self._reported_launched: set[tuple[int, int]] = set()
-        self._chosen: list[RankWatch] = []
-        self._stamp = -1
+        self._reported_unreadable: set[Path] = set()
         self._end_signals = EndSignals(folder.path)
         self._connections = Connections()
         self._ringless = Ringless(folder.path)
@@ -72,15 +61,7 @@ class Node:
 
     def watches(self) -> list[RankWatch]:
         """One watch per rank, by rank, as of the latest snapshot."""
-        return self._chosen
-
-    def _choose(self) -> list[RankWatch]:
-        best: dict[int, RankWatch] = {}
-        for watch in self._watches.values():
-            if watch.rank >= 0:
-                other = best.get(watch.rank)
-                best[watch.rank] = watch if other is None else preferred(other, watch)
-        return [best[rank] for rank in sorted(best)]
+        return self._rings.chosen
 
     def alive(self) -> bool:
         """Whether any process that has a ring runs."""
@@ -98,19 +79,13 @@ class Node:
         self._discover()
         self._discover_ringless()
         self._oom.poll(time.monotonic_ns())
-        for watch in self._watches.values():
-            watch.refresh(deep=deep)
-        self._chosen = self._choose()
+        self._rings.refresh(deep=deep)
         self._report_end_signals(signals)
         for path, watch in self._watches.items():
             self._report_end(path, watch)
         for watch in self.watches():
             self._report_launched(watch)
-            thread = partial(read_thread, watch.pid)
-            alive = not watch.ended_ns
-            self._inferred[watch.path] = (
-                self._inference[watch.path].waits(watch.snapshot, thread) if alive else _none(watch)
-            )
+            self._inferred[watch.path] = self._rings.inferred_waits(watch)
             if watch.comms_changed:
                 self._connections.expect_new()
                 watch.comms_changed = not self._report_comms(watch)
@@ -148,22 +123,15 @@ class Node:
     def close(self) -> None:
         """Let go of all rings and of the kernel."""
         self._connections.close()
-        for watch in self._watches.values():
-            watch.close()
-        self._watches.clear()
-        self._chosen.clear()
+        self._rings.close()
 
     def _discover(self) -> None:
-        try:
-            stamp = self._folder.path.stat().st_mtime_ns
-        except OSError:
-            return
-        if stamp == self._stamp and not self._unreadable:
-            return
-        self._stamp = stamp
-        for path in self._folder.rings():
-            if path not in self._watches or self._is_another(path):
-                self._open(path)
+        self._reported_end -= set(self._rings.discover())
+        unreadable = self._rings.unreadable()
+        for path in unreadable.keys() - self._reported_unreadable:
+            pid = int(path.stem) if path.stem.isdigit() else 0
+            self._note(-1, pid, f"ring {path.name} cannot be read: {unreadable[path]}")
+        self._reported_unreadable = set(unreadable)
 
     def _discover_ringless(self) -> None:
         """Take up ranks that have no ring, and let go of those that have one by now."""
@@ -177,34 +145,11 @@ class Node:
             path = self._folder.path / f"{found.pid}{SUFFIX}"
             if path not in self._watches:
                 with contextlib.suppress(RingFormatError, OSError):
-                    self._watches[path] = RankWatch(path, self._scratch, self._host, NoRing(found))
-                    self._inference[path] = WaitInference()
+                    self._rings.add(path, NoRing(found))
 
     def _let_go(self, path: Path) -> None:
-        self._watches.pop(path).close()
-        del self._inference[path]
+        self._rings.let_go(path)
         self._inferred.pop(path, None)
-
-    def _is_another(self, path: Path) -> bool:
-        """A new process has got the pid of a dead one, and made its ring in the same place."""
-        watch = self._watches[path]
-        return bool(watch.ended_ns) and watch.reader.is_replaced()
-
-    def _open(self, path: Path) -> None:
-        try:
-            watch = RankWatch(path, self._scratch, self._host)
-        except (RingFormatError, OSError) as error:
-            since_s = self._unreadable.setdefault(path, time.monotonic())
-            if since_s and time.monotonic() - since_s > PATIENCE_S:
-                self._unreadable[path] = 0.0
-                what = error.what if isinstance(error, RingFormatError) else error.strerror
-                self._note(-1, int(path.stem) if path.stem.isdigit() else 0, f"ring {path.name} cannot be read: {what}")
-            return
-        if path in self._watches:
-            self._watches[path].close()
-        self._unreadable.pop(path, None)
-        self._reported_end.discard(path)
-        self._watches[path], self._inference[path] = watch, WaitInference()
 
     def _remove_superseded(self) -> None:
         """A dead ring whose rank lives on in another one says nothing any more and takes shared memory."""
@@ -266,18 +211,6 @@ class Node:
 
     def __iter__(self) -> Iterator[RankWatch]:
         return iter(self.watches())
-
-
-def preferred(one: RankWatch, other: RankWatch) -> RankWatch:
-    """Which of two rings with the same rank is the rank."""
-    if one.restart_count != other.restart_count:
-        return max(one, other, key=lambda watch: watch.restart_count)
-    older, younger = sorted((one, other), key=lambda watch: watch.created_ns)
-    if older.ended_ns and older.ended_ns < younger.created_ns:
-        return younger
-    if older.has_communicators != younger.has_communicators:
-        return older if older.has_communicators else younger
-    return older
 
 
 def _none(watch: RankWatch) -> Rows:

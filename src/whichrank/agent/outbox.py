@@ -72,7 +72,7 @@ class Outbox:
         self._heard = True
 
     def add_records(self, rows: Rows) -> None:
-        """Rows of RECORD_TOLD of one rank."""
+        """Rows of RECORD_REPORTED of one rank."""
         if rows.size:
             self._records.append(rows)
             self._record_count += rows.size

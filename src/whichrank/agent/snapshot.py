@@ -137,7 +137,7 @@ def pair_rows(watches: Sequence[RankWatch]) -> Rows:
 
 
 def inflight_rows(watches: Sequence[RankWatch]) -> Rows:
-    """Rows of INFLIGHT_TOLD."""
+    """Rows of INFLIGHT_REPORTED."""
     tables = [watch.snapshot.inflight for watch in watches]
     rows = _around(_joined(tables, INFLIGHT_ROW), INFLIGHT_REPORTED)
     rows["rank"] = _ranks(watches, [table.size for table in tables])
@@ -146,7 +146,7 @@ def inflight_rows(watches: Sequence[RankWatch]) -> Rows:
 
 
 def wait_rows(watches: Sequence[RankWatch], inferred: Sequence[Rows]) -> Rows:
-    """Rows of WAIT_TOLD: first all that sensors marked, then what was inferred."""
+    """Rows of WAIT_REPORTED: first all that sensors marked, then what was inferred."""
     marked = [watch.snapshot.waits for watch in watches]
     rows = _around(_joined([*marked, *inferred], WAIT), WAIT_REPORTED)
     sizes = [table.size for table in marked]
@@ -158,14 +158,14 @@ def wait_rows(watches: Sequence[RankWatch], inferred: Sequence[Rows]) -> Rows:
 
 
 def splits_rows(watches: Sequence[RankWatch], splits: Sequence[Rows]) -> Rows:
-    """Rows of SPLITS_TOLD."""
+    """Rows of SPLITS_REPORTED."""
     rows = _around(_joined(splits, SPLITS_ROW), SPLITS_REPORTED)
     rows["rank"] = _ranks(watches, [table.size for table in splits])
     return rows
 
 
 def record_rows(watch: RankWatch, records: Rows) -> Rows:
-    """Rows of RECORD_TOLD."""
+    """Rows of RECORD_REPORTED."""
     rows = _around(records, RECORD_REPORTED)
     rows["rank"] = watch.rank
     rows["comm"] = watch.comm_ids(records["comm_slot"], records["epoch"])

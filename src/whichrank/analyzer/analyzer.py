@@ -4,36 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from whichrank.analyzer.endings import Endings
 from whichrank.analyzer.hangs import Hangs
 from whichrank.analyzer.parts import Parts
 from whichrank.analyzer.slowdowns import Slowdowns
 from whichrank.config import AnalyzerConfig
-from whichrank.detect.op_rate import OpRates
 from whichrank.hang.case import Case
-from whichrank.hang.history import History
 from whichrank.hang.interruption import is_being_ended
 from whichrank.hang.order import what_hangs
 from whichrank.hang.recorded import but_for_consequences, of_a_moment
-from whichrank.hang.rounds import Rounds
+from whichrank.hang.wrong_data import wrong_data
 from whichrank.locate.fronts import with_fronts
 from whichrank.model.commands import Leave, Order, Pace, ProbePaths, ReportAgain
 from whichrank.model.evidence import TIME_BLOCKED
 from whichrank.model.incident import Incident, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.picture import Picture, Recorded
-from whichrank.model.signature import signatures
 from whichrank.model.telemetry import Batch
 from whichrank.slow.slowness import Slowness
 from whichrank.store.admission import Admission, Standing
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 from whichrank.transport.reach import probe_early
 from whichrank.verdict.ledger import Ledger
-
-RANKS_ASKED = 256
-"""For what all ranks share, such as the length of an iteration, some are enough."""
 
 
 class Analyzer:
@@ -49,14 +41,11 @@ class Analyzer:
 
     def __init__(self, config: AnalyzerConfig, job: str, utc_offset_s: float, *, is_live: bool = False) -> None:
         self._admission = Admission(job) if is_live else None
-        self.state = JobState()
-        self.history = History()
-        self.rounds = Rounds()
-        self.case = Case(self.state, self.history, self.rounds)
-        self.ledger = Ledger(job, utc_offset_s, self.state, self.iteration_of)
+        self.store = Store()
+        self.case = Case(self.store)
+        self.ledger = Ledger(job, utc_offset_s, self.store)
         self.slowness = Slowness(config.slow_window_s)
-        self._rates = OpRates()
-        self._parts = Parts(config, self.state, self.case, self.ledger, self.iteration_s)
+        self._parts = Parts(config, self.store, self.case, self.ledger)
         self._hangs = Hangs(self._parts)
         self._endings = Endings(self._parts, self._hangs)
         self._slowdowns = Slowdowns(self._parts, self.slowness)
@@ -67,35 +56,14 @@ class Analyzer:
         """Take what an agent has sent, unless it watches another job."""
         if not self._admit(batch, now_s):
             return
-        records, comm = self.state.feed(batch, now_s)
-        restarted = self.state.take_restarted()
-        for rank in restarted:
-            self.history.forget(rank)
-        if restarted:
+        fed = self.store.feed(batch, now_s)
+        for rank in fed.restarted:
+            self.case.skews.forget(rank)
+        if fed.restarted:
             self.slowness.forget()
-            self.rounds.forget()
-        # What an earlier process of the rank did may come late.
-        is_of_now = records["row"]["t_issue_ns"] > self.state.ranks.rows["created_ns"][records["rank"]]
-        records, comm = records[is_of_now], comm[is_of_now]
-        for rank in self.state.take_lossy():
-            self.history.sequence(rank).expect_loss()
-        self.history.add_comms(self.state.comms.info)
-        steps = self.state.take_steps()
-        self.history.steps.feed(steps["rank"], steps["row"])
-        self._slowdowns.unless_failed(lambda: self.slowness.feed(self.state, comm, records, steps))
-        flight = self.state.reported_ops_of(batch.agent)[
-            : None if batch.ranks else 0
-        ]  # what was sent before is old by now
-        if len(records):
-            signs = signatures(records["row"])
-            self.history.feed(records["rank"], comm, records["row"], signs)
-            self.rounds.feed(self.state, comm, records, signs, now_s)
-            self._parts.usual.add(comm, records["row"]["wait_us"])
-            self.case.peers.watch(self.rounds.take_apart(), now_s)
-        if len(flight):
-            self.history.feed(flight["rank"], flight["comm"], flight)
-        self._slowdowns.unless_failed(lambda: self.slowness.see(batch.rank_rows(), self.state.ranks.size))
-        self._rates.feed(batch.rank_rows(), now_s)
+        self.case.peers.watch(self.store.rounds.take_apart(), now_s)
+        self._slowdowns.unless_failed(lambda: self.slowness.feed(self.store, fed))
+        self._slowdowns.unless_failed(lambda: self.slowness.see(batch.rank_rows(), self.store.ranks.size))
 
     def admits(self, agent: str) -> bool:
         """Whether what this agent has sent last was taken: it watches no other job."""
@@ -107,7 +75,7 @@ class Analyzer:
             return True
         standing = self._admission.judge(batch, now_s)
         if standing is Standing.REFUSED and self._admission.was_fed(batch.agent):
-            self.state.forget_agent(batch.agent)
+            self.store.forget_agent(batch.agent)
         return standing is Standing.ADMITTED
 
     # ---- out -------------------------------------------------------------------------------------------------------
@@ -116,17 +84,17 @@ class Analyzer:
         """Look at the job. Returns incidents that are new or have changed."""
         if self._admission:
             self._admission.begin(now_s)
-        if not self.state.ranks.size:
+        if not self.store.ranks.size:
             return []
-        picture = self.state.picture(now_s)
-        probe_early(self.state.paths, picture, self.state.ranks.agent)
+        picture = self.store.picture(now_s)
+        probe_early(self.store.paths, picture, self.store.ranks.agent)
         changed = self._wrong_data(picture, now_s)
-        being_ended = is_being_ended(self.state, picture)
-        ends = self.state.departures.open_ends()
+        being_ended = is_being_ended(self.store, picture)
+        ends = self.store.departures.open_ends()
         got_over = self._endings.get_over(picture, ends, now_s)
         if got_over is not None:
             changed += got_over
-            ends = self.state.departures.open_ends()
+            ends = self.store.departures.open_ends()
         ending = self._endings.examine(picture, ends, now_s)
         if ending is not None:
             return changed + ending + ([] if being_ended else self._hangs.besides(picture, ends, now_s))
@@ -138,9 +106,9 @@ class Analyzer:
 
     def finish(self, now_s: float) -> list[Incident]:
         """The job has ended and its rings were drained: the last word."""
-        if not self.state.ranks.size:
+        if not self.store.ranks.size:
             return []
-        picture = self.state.picture(now_s)
+        picture = self.store.picture(now_s)
         changed = self._wrong_data(picture, now_s, at_end=True)
         return changed + self._endings.finish(picture, now_s) + self.ledger.end(now_s)
 
@@ -151,10 +119,10 @@ class Analyzer:
             now_s: When it was made.
             recorded: What is known of it.
         """
-        if not self.state.ranks.size:
+        if not self.store.ranks.size:
             return []
-        self.state.recorded = recorded
-        picture = with_fronts(but_for_consequences(self.state.picture(now_s), self.state.departures.ends()))
+        self.store.recorded = recorded
+        picture = with_fronts(but_for_consequences(self.store.picture(now_s), self.store.departures.ends()))
         changed = self._hang_at_rest(picture, now_s, recorded) if recorded.shows_hangs else []
         return changed + self._slowdowns.at_rest(picture, now_s) + self.ledger.rest()
 
@@ -170,25 +138,19 @@ class Analyzer:
         return changed
 
     def _wrong_data(self, picture: Picture, now_s: float, at_end: bool = False) -> list[Incident]:
-        """Silent contradictions: rounds that completed although they could not, and lasting skew."""
-        changed: list[Incident] = []
-        for finding in self.rounds.findings(self.case, picture, now_s, at_end):
-            changed += self.ledger.add_closed(finding, now_s)
-        for skew in (*self.history.skews(self.state), *self.case.peers.skews(self.state, now_s)):
-            finding = self.rounds.skew_finding(self.case, picture, skew)
-            changed += self.ledger.add_closed(replace(finding, onset_s=finding.onset_s or now_s), now_s)
-        return changed
+        found = wrong_data(self.case, picture, now_s, at_end=at_end)
+        return [incident for finding in found for incident in self.ledger.add_closed(finding, now_s)]
 
     def orders(self, agent: str) -> list[Order]:
         """What this agent is asked now; each order comes once, but for the pace and that it should leave."""
         if self._admission and (another_job := self._admission.refusal(agent)):
             return [Leave(another_job)]
-        number = self.state.agent_number(agent)
+        number = self.store.agent_number(agent)
         orders: list[Order] = [
             Pace(closely=self._parts.policy.closely, connections=self.slowness.links.in_doubt),
-            *self._parts.asked.take(self.state, number),
+            *self._parts.asked.take(self.store, number),
         ]
-        if addresses := self.state.paths.wanted(number):
+        if addresses := self.store.paths.wanted(number):
             orders.append(ProbePaths(tuple(addresses)))
         if self._admission is not None and self._admission.take_again(agent):
             orders.append(ReportAgain())
@@ -208,15 +170,3 @@ class Analyzer:
     def slowness_failed(self) -> Exception | None:
         """The fault of ours that has ended the search for what is slow."""
         return self._slowdowns.failed
-
-    def iteration_of(self, rank: int) -> int | None:
-        """The iteration that a rank is in, from 0; None while that is not known."""
-        return self.history.iterations(rank)
-
-    def iteration_s(self) -> float:
-        """Seconds that an iteration takes, the median over some ranks; 0 while it is not known."""
-        if by_steps := self.history.steps.iteration_s(range(RANKS_ASKED)):
-            return by_steps
-        periods = ((self.history.sequence(rank).period, rate) for rank, rate in self._rates.known(RANKS_ASKED))
-        known = [period / rate for period, rate in periods if period]
-        return float(np.median(known)) if known else 0.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from whichrank.model.commands import Order, SampleThreads, TakeStacks
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 
 AT_ONCE: Final = 8
 """Ranks whose stacks are asked for at one snapshot."""
@@ -26,10 +26,10 @@ class Asked:
         self._samples: set[int] = set()
         self._samples_s = 0.0
 
-    def want_stacks(self, state: JobState, ranks: Sequence[int], now_s: float, again_s: float = AGAIN_S) -> None:
+    def want_stacks(self, store: Store, ranks: Sequence[int], now_s: float, again_s: float = AGAIN_S) -> None:
         """Of these ranks, some at a time: those first of which there is none, or the oldest."""
         for rank in sorted(ranks, key=lambda r: self._stacks_s.get(r, _NEVER_S))[:AT_ONCE]:
-            if now_s - self._stacks_s.get(rank, _NEVER_S) > again_s and state.ranks.present[rank]:
+            if now_s - self._stacks_s.get(rank, _NEVER_S) > again_s and store.ranks.present[rank]:
                 self._stacks_s[rank] = now_s
                 self._stacks.add(rank)
 
@@ -38,10 +38,10 @@ class Asked:
         self._samples.update(ranks)
         self._samples_s = seconds
 
-    def take(self, state: JobState, agent: int) -> list[Order]:
+    def take(self, store: Store, agent: int) -> list[Order]:
         """What is wanted of the ranks of an agent, which is asked now."""
         stacks, samples = (
-            tuple(sorted(r for r in wanted if state.ranks.agent[r] == agent))
+            tuple(sorted(r for r in wanted if store.ranks.agent[r] == agent))
             for wanted in (self._stacks, self._samples)
         )
         self._stacks.difference_update(stacks)

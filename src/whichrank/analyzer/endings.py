@@ -45,10 +45,10 @@ class Endings:
         last_s = max(
             np.where(ends.gone, ends.ended_s, ends.exception_s)[dead].max(initial=0.0), ends.failure_s.max(initial=0.0)
         )
-        state = self._parts.state
-        if not last_s or not have_gone_on(state, picture, ends, dead, last_s, last_s + GONE_ON_S):
+        store = self._parts.store
+        if not last_s or not have_gone_on(store, picture, ends, dead, last_s, last_s + GONE_ON_S):
             return None
-        state.departures.get_over(np.flatnonzero(dead | (ends.failure_s > 0)).tolist(), last_s + GONE_ON_S)
+        store.departures.get_over(np.flatnonzero(dead | (ends.failure_s > 0)).tolist(), last_s + GONE_ON_S)
         self._policy.get_over(last_s)
         old = [i.id for i, finding in self._ledger.open_ones if self._policy.is_got_over(finding)]
         return [incident for number in old for incident in self._hangs.recover(now_s, number)]
@@ -71,7 +71,7 @@ class Endings:
         if finding.cause == Cause.UNKNOWN and not self._policy.has_settled(now_s, times=2):
             return []
         own_death = finding.cause == Cause.PROCESS_EXIT and self._is_apart(picture, ends, finding)
-        finding = with_places(self._parts.state, finding)
+        finding = with_places(self._parts.store, finding)
         return self._ledger.report(finding, _severity(finding, ends), now_s, own_death=own_death)
 
     def finish(self, picture: Picture, now_s: float) -> list[Incident]:
@@ -81,8 +81,8 @@ class Endings:
         finding = self._who(picture)
         if not finding:
             return []
-        finding = with_places(self._parts.state, finding)
-        return self._ledger.report(finding, _severity(finding, self._parts.state.departures.open_ends()), now_s)
+        finding = with_places(self._parts.store, finding)
+        return self._ledger.report(finding, _severity(finding, self._parts.store.departures.open_ends()), now_s)
 
     def _who(self, picture: Picture) -> Finding | None:
         prior = self._policy.prior

@@ -48,7 +48,7 @@ class Hangs:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._state = parts.state
+        self._store = parts.store
         self._policy = parts.policy
         self._ledger = parts.ledger
 
@@ -73,7 +73,7 @@ class Hangs:
         last_s = max(ends.ended_s.max(initial=0.0), ends.failure_s.max(initial=0.0))
         ranks = sorted(finding.names)
         # Whoever needs the dead one is late for others from then on: it must have gone on itself.
-        well = (ends.failure_s + ends.exception_s + ends.closed_s == 0) & (self._state.ranks.went_on_s > last_s)
+        well = (ends.failure_s + ends.exception_s + ends.closed_s == 0) & (self._store.ranks.went_on_s > last_s)
         since = bool(ranks) and not finding.hard and finding.onset_s > last_s + ANOTHER_S and well[ranks].all()
         if finding.reason != Reason.STOPPED and not since:
             return []
@@ -100,12 +100,12 @@ class Hangs:
 
     def want_stacks(self, ranks: list[int], now_s: float, again_s: float = AGAIN_S) -> None:
         """Ask for stacks of these ranks."""
-        self._parts.asked.want_stacks(self._state, ranks, now_s, again_s)
+        self._parts.asked.want_stacks(self._store, ranks, now_s, again_s)
 
     # ---- what a snapshot shows ---------------------------------------------------------------------------------------
 
     def _situation(self, picture: Picture, ends: Ends, now_s: float) -> tuple[Situation, Finding | None]:
-        if self._state.agents_heard_s(now_s) > CUT_OFF_S:
+        if self._store.agents_heard_s(now_s) > CUT_OFF_S:
             return Situation.CUT_OFF, None
         if self._suspended(picture):
             return Situation.SUSPENDED, None
@@ -119,15 +119,15 @@ class Hangs:
         config = self._parts.config
         finding = what_hangs(self._parts.case, picture, ASK_AFTER_S, self._ledger.named)
         if finding is None or not finding.names:
-            finding = stopped_in_rendezvous(self._state, picture, self.want_stacks, SOON_S) or finding
+            finding = stopped_in_rendezvous(self._store, picture, self.want_stacks, SOON_S) or finding
         if finding is None:
-            finding = silent_job(self._state, picture, config.hang_timeout_s, config.busy_factor, self.want_stacks)
+            finding = silent_job(self._store, picture, config.hang_timeout_s, config.busy_factor, self.want_stacks)
         return finding
 
     def _suspended(self, picture: Picture) -> bool:
         """Everything alive is stopped: nobody's fault."""
         alive = picture.present & ~picture.gone
-        return bool(alive.any()) and bool((self._state.ranks.stopped_polls[alive] >= 1).all())
+        return bool(alive.any()) and bool((self._store.ranks.stopped_polls[alive] >= 1).all())
 
     # ---- what to say of it -------------------------------------------------------------------------------------------
 
@@ -137,12 +137,12 @@ class Hangs:
         finding = self._begun(picture, finding, now_s)
         changed = self._moved_on(picture, finding, now_s)
         suspicion = policy.suspect(finding, now_s)
-        sides = sides_of(self._state, finding)
+        sides = sides_of(self._store, finding)
         self.want_stacks(sides, now_s)
         waited_s = now_s - finding.onset_s
         if finding.ask:
             self.want_stacks(list(finding.ask), now_s)
-        if waited_s >= suspicious_s(parts.config, parts.usual.p99_s(finding.comm)):
+        if waited_s >= suspicious_s(parts.config, parts.store.usual_waits.p99_s(finding.comm)):
             self.want_stacks([b.rank for b in finding.culprits or finding.candidates], now_s)
             policy.prior = finding
         elif policy.prior and (policy.prior.comm, policy.prior.op) != (finding.comm, finding.op):
@@ -150,15 +150,15 @@ class Hangs:
         if finding.names and not finding.hard and now_s - suspicion.since_s < STEADY_S:
             return changed  # who is late without hard evidence must stay so for a while
         thresholds = self._thresholds(picture, finding)
-        urgency = urgency_of(suspicion, finding, thresholds, parts.config, parts.iteration_s(), now_s)
+        urgency = urgency_of(suspicion, finding, thresholds, parts.config, parts.store.iteration_s(), now_s)
         if urgency is Urgency.NONE:
             return changed
         is_usual = urgency is Urgency.NOTICE and parts.waited_out.is_usual(finding, waited_s)
         if is_usual and not self.is_reported(finding):
             return changed
-        if now_s - suspicion.since_s < PLACES_S and not are_answered(self._state, sides, finding.onset_s):
+        if now_s - suspicion.since_s < PLACES_S and not are_answered(self._store, sides, finding.onset_s):
             return changed
-        finding = with_places(self._state, finding)
+        finding = with_places(self._store, finding)
         return changed + self._ledger.report(finding, "alert" if urgency is Urgency.ALERT else "notice", now_s)
 
     def _begun(self, picture: Picture, finding: Finding, now_s: float) -> Finding:
@@ -166,7 +166,7 @@ class Hangs:
         onset_s = max(finding.onset_s, self._policy.awake_s)
         if finding.waited_for:
             ranks, op = sorted(finding.waited_for), tuple((finding.op or {}).values())
-            since_s = np.maximum(self._state.long_ops.latest_s(ranks), onset_s)
+            since_s = np.maximum(self._store.long_ops.latest_s(ranks), onset_s)
             self._parts.holding.note(ranks, picture.busy, stable_hash(finding.comm, *op), since_s, now_s)
             if not finding.hard:
                 own_s = self._parts.holding.own_s([b.rank for b in finding.culprits or finding.candidates])
@@ -183,7 +183,7 @@ class Hangs:
         return {
             "busy": bool(len(ranks)) and all(picture.busy[r] for r in ranks),
             "busy_s": self._parts.holding.busy_s(ranks),
-            "phase": any(self._state.ranks.rows["phase"][r] for r in ranks),
+            "phase": any(self._store.ranks.rows["phase"][r] for r in ranks),
             "op_timeout_s": max(float(timeouts.min()), MOMENT_S) if len(timeouts) else 0.0,
         }
 
@@ -202,7 +202,7 @@ class Hangs:
         if not self._policy.has_recovered(now_s):
             return []
         self._parts.holding.nobody()
-        ranks = self._state.ranks
+        ranks = self._store.ranks
         alive = ~np.isin(ranks.rows["state"][ranks.present], (ProcessState.GONE, ProcessState.ZOMBIE))
         return self.recover(now_s) if alive.any() else self._ledger.close(now_s, Event.ENDED)
 
@@ -230,7 +230,7 @@ class Hangs:
             theirs = np.isin(picture.member_rank[at : at + size], blamed)
             if theirs.sum() == len(blamed):
                 return bool((picture.member_issued[at : at + size][theirs] >= known.op["counter"]).all())
-        return bool((self._state.ranks.went_on_s[blamed] > known.onset_s).all())
+        return bool((self._store.ranks.went_on_s[blamed] > known.onset_s).all())
 
 
 def _is_being_ended(picture: Picture, ends: Ends) -> bool:

@@ -46,7 +46,7 @@ class Slowdowns:
 
     def at_rest(self, picture: Picture, now_s: float) -> list[Incident]:
         """The same of a recording that others made."""
-        return self.unless_failed(lambda: self._keep(self._slowness.at_rest(self._parts.state, picture), now_s)) or []
+        return self.unless_failed(lambda: self._keep(self._slowness.at_rest(self._parts.store, picture), now_s)) or []
 
     def forget_hang(self, incidents: list[Incident]) -> None:
         """What a hang has kept was reported, and is no slow link: after one of these, links are measured anew."""
@@ -54,9 +54,9 @@ class Slowdowns:
             self.unless_failed(self._slowness.links.begin_anew)
 
     def _snapshot(self, picture: Picture, now_s: float) -> list[Incident]:
-        ranks, seconds = self._slowness.want_profiles(self._parts.state, now_s)
+        ranks, seconds = self._slowness.want_profiles(self._parts.store, now_s)
         self._parts.asked.want_samples(ranks, seconds)
-        changed = self._keep(self._slowness.examine(self._parts.state, picture, now_s), now_s)
+        changed = self._keep(self._slowness.examine(self._parts.store, picture, now_s), now_s)
         return changed + self._parts.ledger.drop(self._slowness.is_over, now_s)
 
     def _keep(self, found: list[tuple[str, Finding]], now_s: float) -> list[Incident]:

@@ -1,7 +1,7 @@
 """Is something wrong? Sans-I/O detectors: they are fed values and given the time.
 
 `hang` says when blocked operations make a suspicion, a notice or an alert; `period` finds the iteration in the
-sequence of operations and every departure from it, `steps` by the optimizer's steps; `own_times` says where its time
-goes. Imports `model` only; no socket, file, thread or sleep, so that the same code runs live, in replay and in the
-simulator. Implements CCL-D section 4.2.1 (hang part), DESIGN 5.2 and 5.3 (period).
+sequence of operations and every departure from it; `own_times` measures iterations from step to step, and says where
+their time goes. Imports `model` only; no socket, file, thread or sleep, so that the same code runs live, in replay and
+in the simulator. Implements CCL-D section 4.2.1 (hang part), DESIGN 5.2 and 5.3 (period).
 """

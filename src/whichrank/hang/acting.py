@@ -15,7 +15,7 @@ from typing import Final
 
 from whichrank.model import frames
 from whichrank.model.telemetry import Stack
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 
 _WAITS_FOR_THREAD: Final = re.compile(
     r"^\S+ \(.*/(?:threading|queue|concurrent/futures/(?:_base|thread)|asyncio/\w+|selectors)\.py:\d+\)$"
@@ -25,27 +25,27 @@ _SERVES: Final = re.compile(r"^_run_function \(.*torch/distributed/rpc/internal\
 """torch calls the function of a remote call from here."""
 
 
-def stacks_of(state: JobState, rank: int) -> list[Stack]:
+def stacks_of(store: Store, rank: int) -> list[Stack]:
     """All threads as py-spy saw them last; none if the rank was not looked at."""
-    reported = state.stacks.get(rank)
+    reported = store.stacks.get(rank)
     return reported[1] if reported else []
 
 
-def sampled_at_s(state: JobState, rank: int) -> float:
+def sampled_at_s(store: Store, rank: int) -> float:
     """When its stacks were read or refused, by the analyzer's clock; -inf if it was not looked at."""
-    reported = state.stacks.get(rank)
-    return reported[0] + float(state.ranks.offset_s[rank]) if reported else -math.inf
+    reported = store.stacks.get(rank)
+    return reported[0] + float(store.ranks.offset_s[rank]) if reported else -math.inf
 
 
-def acting_stack(state: JobState, rank: int, tid: int = 0) -> Stack | None:
+def acting_stack(store: Store, rank: int, tid: int = 0) -> Stack | None:
     """The thread whose line says why the rank does not act; None if the rank was not looked at.
 
     Args:
-        state: The job.
+        store: The job.
         rank: The rank.
         tid: The thread that others wait for, by what it did last; 0 if it is not known.
     """
-    stacks = stacks_of(state, rank)
+    stacks = stacks_of(store, rank)
     if not stacks:
         return None
     issuer = next((s for s in stacks if tid and s.tid == tid), None)
@@ -61,9 +61,9 @@ def acting_stack(state: JobState, rank: int, tid: int = 0) -> Stack | None:
     return main or trains or issuer or stacks[0]
 
 
-def serving_stack(state: JobState, rank: int) -> Stack | None:
+def serving_stack(store: Store, rank: int) -> Stack | None:
     """A thread that runs the program's own function for a remote call, and waits for no other thread; None if none."""
-    serving = [s for s in stacks_of(state, rank) if serves(s)]
+    serving = [s for s in stacks_of(store, rank) if serves(s)]
     return next((s for s in serving if is_own(s) and not waits_for_thread(s)), None)
 
 

@@ -4,35 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from whichrank.hang.history import History
 from whichrank.hang.peers import Peers
-from whichrank.locate.signatures import CompletedRounds
+from whichrank.hang.skews import Skews
 from whichrank.model.picture import Picture
 from whichrank.model.signature import describe, op_name
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 
 LISTED = 16
 """Candidates, at most: more help nobody."""
 
 
 class Case:
-    """One job. Holds no state of its own but what it was given.
+    """One job.
 
     Args:
-        state: What was received.
-        history: Sequences of operations.
-        rounds: What completed rounds had issued.
+        store: What was received of it.
+
+    Attributes:
+        store: The same.
+        skews: Who issued something else than its own past says.
+        peers: And who issued something else than ranks in the same position.
     """
 
-    def __init__(self, state: JobState, history: History, rounds: CompletedRounds | None = None) -> None:
-        self.state = state
-        self.history = history
-        self.rounds = rounds
-        self.peers = Peers(history)
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.skews = Skews(store.sequences, store)
+        self.peers = Peers(self.skews)
 
     def comm_name(self, comm: int) -> str:
         """The communicator in words: its description, else its name."""
-        return self.state.comms.name(comm)
+        return self.store.comms.name(comm)
 
     def op_name(self, row: Any) -> str:
         """`all_reduce #1204`."""

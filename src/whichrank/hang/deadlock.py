@@ -24,7 +24,7 @@ def deadlock(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Findin
     """Who entered too early, or one too many, if that can be said; else the ranks of the cycle."""
     ranks = [int(r) for r in graph.cycle]
     rows = picture.waits[np.isin(picture.waits["rank"], ranks)]
-    skewed = sorted({r for comm in np.unique(rows["comm"]) for r in case.history.skewed(int(comm))} & set(ranks))
+    skewed = sorted({r for comm in np.unique(rows["comm"]) for r in case.skews.skewed(int(comm))} & set(ranks))
     wrong, witness = (skewed, Witness.EARLIER_OPERATIONS) if skewed else _out_of_order(case, picture, rows)
     is_extra = False
     if not wrong and (alone := _alone(case, picture, rows)):
@@ -77,7 +77,7 @@ def _ordinal_of(picture: Picture, wait: Any) -> int | None:
 def _up_to(case: Case, picture: Picture, wait: Any) -> Tokens | None:
     """The tokens of a rank up to and with the operation that it waits on, None if that is not in flight."""
     ordinal = _ordinal_of(picture, wait)
-    return None if ordinal is None else case.history.up_to(int(wait["rank"]), ordinal)
+    return None if ordinal is None else case.store.sequences.up_to(int(wait["rank"]), ordinal)
 
 
 def _alone(case: Case, picture: Picture, waits: Any) -> tuple[int, bool] | None:
@@ -101,7 +101,7 @@ def _departs_on_its_group(case: Case, picture: Picture, waits: Any) -> bool:
         x = _up_to(case, picture, wait)
         if x is None or not len(x):
             continue
-        of_group = np.array([case.history.same_group(int(t), int(x[-1])) for t in x])
+        of_group = np.array([case.store.sequences.same_group(int(t), int(x[-1])) for t in x])
         allowed, length = expected(x[of_group][:-1])
         if length and int(x[-1]) not in allowed:
             return True
@@ -116,7 +116,7 @@ def _out_of_order(case: Case, picture: Picture, waits: Any) -> tuple[list[int], 
         if x is not None:
             tokens[int(wait["rank"])] = x
     ranks = set(waits["rank"].tolist())
-    own = sorted(departed(tokens, case.history.shape_of)) if len(tokens) == len(ranks) else []
+    own = sorted(departed(tokens, case.store.sequences.shape_of)) if len(tokens) == len(ranks) else []
     peers = sorted({int(w["rank"]) for w in waits if _ahead_of_peers(case, picture, w, waits)})
     strays = sorted(r for r in ranks if case.peers.skew_of(r, LEAST_ALIKE))
     both = sorted(set(own) & set(strays)) if own and strays else own or strays
@@ -133,7 +133,7 @@ def _ahead_of_peers(case: Case, picture: Picture, wait: Any, cycle: Any) -> bool
     """Most other members that have entered this round had first done what this rank has left undone elsewhere."""
     if is_message(wait["kind"]):
         return False
-    rank, info = int(wait["rank"]), case.state.comms.info
+    rank, info = int(wait["rank"]), case.store.comms.info
     at, size = int(picture.comm_at[wait["comm"]]), int(picture.comm_size[wait["comm"]])
     entered = picture.member_issued[at : at + size] >= wait["counter"]
     others = [int(r) for r in picture.member_rank[at : at + size][entered] if r not in (rank, -1)]

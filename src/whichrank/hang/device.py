@@ -51,7 +51,7 @@ def overtaken(case: Case, picture: Picture, graph: WaitGraph) -> Finding:
     evidence += unread_facts(graph)
     others = [int(r) for r in graph.sinks if int(r) not in ranks]
     others = others if not apart(case, picture, graph) else []
-    for rank in held_up_by(case.state, others, -np.inf, len(graph.waiting), len(graph.unseen)) if others else []:
+    for rank in held_up_by(case.store, others, -np.inf, len(graph.waiting), len(graph.unseen)) if others else []:
         blames.append(blame_of_sink(case, picture, graph, rank))
     first = waits[int(np.argmin(waits["since_s"]))]
     named = {blame.rank for blame in blames}

@@ -58,7 +58,7 @@ def _comparable(case: Case, picture: Picture, op: np.void) -> Ints:
     comm, counter = int(op["comm"]), int(op["counter"])
     rows = picture.ops[(picture.ops["comm"] == comm) & (picture.ops["counter"] == counter)]
     if not has_free_sizes(rows[rows["rank"] == op["rank"]])[0]:
-        known: Ints = with_completed(picture, rows, comm, counter, case.rounds)["rank"]
+        known: Ints = with_completed(picture, rows, comm, counter, case.store.rounds)["rank"]
         return known
     if op["kind"] != Kind.ALL_TO_ALL:
         return np.zeros(0, np.int64)
@@ -90,7 +90,7 @@ def _first(case: Case, picture: Picture, ends: Ends, ranks: list[int]) -> list[i
     """Of several: those that died outside any wait, else the first to raise or end, if one clock saw them all."""
     waiting = set(picture.waits["rank"].tolist())
     ranks = [r for r in ranks if r not in waiting] or ranks
-    if len({case.state.host.get(r) for r in ranks}) > 1:
+    if len({case.store.host.get(r) for r in ranks}) > 1:
         return ranks
     return [min(ranks, key=lambda r: float(ends.exception_s[r] or ends.ended_s[r] or np.inf))] if ranks else []
 
@@ -128,7 +128,7 @@ def which_died(
 
 
 def _died(case: Case, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
-    reported = {r: reason_of(case.state, picture, r) for r in ranks}
+    reported = {r: reason_of(case.store, picture, r) for r in ranks}
     later = int((picture.present & (ends.failure_s > 0) & ~np.isin(np.arange(len(ends.gone)), ranks)).sum())
     facts = [fact for t in reported.values() for fact in t.evidence]
     if later:

@@ -65,10 +65,10 @@ def who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_reporte
 
 
 def _who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_reported: bool) -> Finding | None:
-    launched_by = case.state.departures.launched_by()
+    launched_by = case.store.departures.launched_by()
     ends, everything = (
         _but_for_those_ended_by_parent(ends, picture, launched_by)
-        for ends in (case.state.departures.open_ends(), case.state.departures.ends())
+        for ends in (case.store.departures.open_ends(), case.store.departures.ends())
     )
     own = own_deaths(ends) & ~in_order(ends)
     reported = prior if is_reported else None
@@ -87,7 +87,7 @@ def _who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_report
         together = killed_at_once(ends, own)
         if reported and (reported.culprits or reported.candidates) and not _exited_too(ends, together, reported):
             return reported
-        if case.state.departures.interruption.leads_to(float(ends.ended_s[together].min())):
+        if case.store.departures.interruption.leads_to(float(ends.ended_s[together].min())):
             return None
         return ended_together(case, picture, ends, together)
     gave_up = own & _gave_up(picture, ends, prior) if prior and prior.culprits else np.zeros_like(own)
@@ -113,7 +113,7 @@ def _who_ended_it(case: Case, picture: Picture, prior: Finding | None, is_report
     if timed_out and prior and prior.culprits and not own.any() and prior.onset_s <= begin_s:
         return replace(prior, evidence=(*prior.evidence, _timeout_fact(ends)))
     alive = [r for r in sinks if not ends.gone[r] and picture.present[r]]
-    waited_too = timed_out and any(case.state.long_ops.within(r, begin_s, end_s) for r in alive)
+    waited_too = timed_out and any(case.store.long_ops.within(r, begin_s, end_s) for r in alive)
     if timed_out and len(alive) == 1 and not own.any() and not waited_too:
         return _not_entered(case, picture, ends, alive)
     if own.any():
@@ -203,7 +203,7 @@ def _timeout_fact(ends: Ends) -> Evidence:
 
 
 def _not_entered(case: Case, picture: Picture, ends: Ends, ranks: list[int]) -> Finding:
-    reported = {r: reason_of(case.state, picture, r) for r in ranks}
+    reported = {r: reason_of(case.store, picture, r) for r in ranks}
     return Finding(
         cause=Cause.NOT_ENTERED,
         fault_class="H1",

@@ -17,7 +17,7 @@ import numpy as np
 
 from whichrank.model.ends import Ends
 from whichrank.model.picture import Bools, Picture
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 
 IDLE_S = 30.0
 """A rank that completed nothing for so long before, and waits for nobody, need not have gone on."""
@@ -27,18 +27,18 @@ PASSED_ON_S = 60.0
 """The same where a launcher asked: it ends by force, within half of this, all that it asked. It may have asked one."""
 
 
-def have_gone_on(state: JobState, picture: Picture, ends: Ends, dead: Bools, before_s: float, after_s: float) -> bool:
+def have_gone_on(store: Store, picture: Picture, ends: Ends, dead: Bools, before_s: float, after_s: float) -> bool:
     """Have all ranks that live completed operations that they issued after a time?
 
     Args:
-        state: The job.
+        store: The job.
         picture: The same job now.
         ends: How ranks ended.
         dead: Ranks that have ended or are about to.
         before_s: A rank that was idle before this need not have gone on.
         after_s: The time that counts.
     """
-    went_on_s = state.ranks.went_on_s
+    went_on_s = store.ranks.went_on_s
     idle = went_on_s < before_s - IDLE_S
     idle[picture.waits["rank"]] = False
     idle &= (ends.exception_s == 0) & (ends.closed_s == 0) & (ends.failure_s == 0)  # these are on their way out
@@ -46,23 +46,23 @@ def have_gone_on(state: JobState, picture: Picture, ends: Ends, dead: Bools, bef
     return bool(living.any()) and bool((went_on_s[living] > after_s).all())
 
 
-def is_being_ended(state: JobState, picture: Picture) -> bool:
+def is_being_ended(store: Store, picture: Picture) -> bool:
     """Does somebody end the job now, by what its runs and its launchers say? Then waits say nothing.
 
     It is over if the job has survived it; ranks that have ended meanwhile are got over.
     """
-    for interruption in (state.departures.interruption, state.departures.passed_on):
+    for interruption in (store.departures.interruption, store.departures.passed_on):
         if not interruption.is_on:
             continue
-        ends = state.departures.all_ends()
+        ends = store.departures.all_ends()
         left = interruption.consequences(ends)
-        is_of_job = interruption is state.departures.interruption
+        is_of_job = interruption is store.departures.interruption
         ended_s = ends.ended_s[left & ends.gone].max(initial=interruption.last_s)
         is_over = picture.now_s > ended_s + (ALL_LIVE_S if is_of_job else PASSED_ON_S) or have_gone_on(
-            state, picture, ends, left & (ends.failure_s == 0), interruption.since_s, interruption.until_s
+            store, picture, ends, left & (ends.failure_s == 0), interruption.since_s, interruption.until_s
         )
         if is_over and is_of_job:
-            state.departures.get_over(np.flatnonzero(left).tolist(), interruption.until_s)
+            store.departures.get_over(np.flatnonzero(left).tolist(), interruption.until_s)
         if is_over:
             interruption.end()
-    return state.departures.interruption.is_on or state.departures.passed_on.is_on
+    return store.departures.interruption.is_on or store.departures.passed_on.is_on

@@ -29,7 +29,7 @@ def mismatch(case: Case, picture: Picture, min_age_s: float = 0.0) -> Finding | 
         picture: The job.
         min_age_s: Seconds that somebody must have been blocked on it, if none of its operations failed.
     """
-    found = [c for c in contradictions(picture, case.rounds) if _matters(picture, c, min_age_s)]
+    found = [c for c in contradictions(picture, case.store.rounds) if _matters(picture, c, min_age_s)]
     if not found:
         return None
     first = min(found, key=lambda c: float(c.ops["issue_s"].max()))
@@ -110,12 +110,12 @@ def _misfit(rank: int, pairs: tuple[Misfit, ...]) -> tuple[Clause, ...]:
 
 def _deviation(case: Case, picture: Picture, c: Contradiction) -> Deviation:
     """Who deviates, by all that issued something in this round."""
-    history = case.history
+    sequences = case.store.sequences
     ordinal = dict(zip(c.ranks, c.ops["ordinal"].tolist(), strict=True))
     side = dict(zip(c.ranks, c.sides, strict=True))
     ranks = sorted(side)
     found = deviants(
-        ranks, [side[r] for r in ranks], lambda r: history.up_to(r, ordinal[r]), history.shape_of,
+        ranks, [side[r] for r in ranks], lambda r: sequences.up_to(r, ordinal[r]), sequences.shape_of,
         _sister_side(case, picture, c),
     )  # fmt: skip
     if found.deviants and c.misfits:
@@ -125,14 +125,14 @@ def _deviation(case: Case, picture: Picture, c: Contradiction) -> Deviation:
 
 def _skewed(case: Case, c: Contradiction) -> Deviation:
     """Members of a contradiction that had left out or repeated an operation long before it."""
-    history, peers = case.history, case.peers
-    if history.has_gap(history.key_of(c.comm), case.state):
+    key = case.store.sequences.key_of(c.comm)
+    if case.skews.has_gap(key):
         return Deviation((), ())
-    reported = history.skewed(c.comm) & set(c.ranks)
+    reported = case.skews.skewed(c.comm) & set(c.ranks)
     if reported:
         return Deviation(tuple(sorted(reported)) if len(reported) < len(c.ranks) else (), (Witness.EARLIER_OPERATIONS,))
-    found = [peers.skew_of(r, LEAST_ALIKE) for r in c.ranks[:ASKED_OF_A_SIDE]]
-    strays = sorted(s.rank for s in found if s and s.comm_key == history.key_of(c.comm))
+    found = [case.peers.skew_of(r, LEAST_ALIKE) for r in c.ranks[:ASKED_OF_A_SIDE]]
+    strays = sorted(s.rank for s in found if s and s.comm_key == key)
     return Deviation(tuple(strays), (Witness.SAME_POSITION,)) if len(strays) == 1 else Deviation((), ())
 
 
@@ -147,7 +147,7 @@ def _matters(picture: Picture, c: Contradiction, min_age_s: float) -> bool:
 
 def _sister_side(case: Case, picture: Picture, c: Contradiction) -> int | None:
     """The side on which communicators of the same description and size are in the same round."""
-    infos = case.state.comms.info
+    infos = case.store.comms.info
     info = infos[c.comm]
     if not info.desc or info.desc in ("undefined", "default_pg") or c.misfits:
         return None

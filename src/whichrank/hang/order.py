@@ -41,7 +41,7 @@ def what_hangs(case: Case, picture: Picture, min_age_s: float, named: Sequence[f
         return outside_only(case, picture, min_age_s)
     halted = [int(r) for r in graph.sinks if picture.stopped[r] or picture.gone[r]]
     if halted:
-        if len(graph.waiting) < len(halted) and in_order(case.state.departures.ends())[halted].all():
+        if len(graph.waiting) < len(halted) and in_order(case.store.departures.ends())[halted].all():
             return left_alone(case, picture, graph)
         return sinks_of(case, picture, graph, _news(halted, named), hard=True)
     if contradicts := mismatch(case, picture, min_age_s):

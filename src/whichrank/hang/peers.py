@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from whichrank.hang.history import Frontiers, History
+from whichrank.hang.skews import Skews
 from whichrank.locate.signatures import Skew
 from whichrank.locate.strays import Stray, lone, stray
 from whichrank.model.clause import Witness
@@ -32,8 +32,9 @@ AT_ONCE = 16
 class Peers:
     """Compares ranks of one job with those in the same position."""
 
-    def __init__(self, history: History) -> None:
-        self._history = history
+    def __init__(self, skews: Skews) -> None:
+        self._skews = skews
+        self._sequences = skews.sequences
         self._pending: dict[int, tuple[float, float]] = {}  # since when, and when to ask next
 
     def watch(self, comms: Iterable[int], now_s: float) -> None:
@@ -41,17 +42,17 @@ class Peers:
         for comm in comms:
             self._pending.setdefault(comm, (now_s, now_s))
 
-    def skews(self, reported: Frontiers, now_s: float) -> list[Skew]:
+    def skews(self, now_s: float) -> list[Skew]:
         """Ranks that left their peers three iterations ago or more, each reported once."""
         found = []
         due = [comm for comm, (_, next_s) in self._pending.items() if next_s <= now_s][:AT_ONCE]
         for comm in due:
             since_s, _ = self._pending.pop(comm)
-            key = self._history.key_of(comm)
-            if self._history.has_gap(key, reported):
+            key = self._sequences.key_of(comm)
+            if self._skews.has_gap(key):
                 continue
-            members = self._history.members_of(key)[:FROM_EACH]
-            new = [skew for rank in members if (skew := self.skew_of(rank)) and self._history.report(skew)]
+            members = self._sequences.members_of(key)[:FROM_EACH]
+            new = [skew for rank in members if (skew := self.skew_of(rank)) and self._skews.report(skew)]
             found += new
             if not new and now_s - since_s < PATIENCE_S:
                 self._pending[comm] = since_s, now_s + PAUSE_SHARE * (now_s - since_s)
@@ -84,10 +85,10 @@ class Peers:
             None if it has not; else whether its operation does not usually follow on theirs: if it does, the order is
             another one, else operations were left out or added.
         """
-        h, spans = self._history, self._spans(self._peers_of(rank))
+        spans = self._spans(self._peers_of(rank))
         begin = max(max(first for first, _ in spans.values()), max(last for _, last in spans.values()) - COMPARED)
-        shapes = {r: h.shapes_of(h.sequence(r).tokens[begin - a :]) for r, (a, b) in spans.items() if begin <= b}
-        mine = shapes.pop(rank, np.zeros(0, np.int64))[: max(ordinal - h.shift_of(rank) - begin + 1, 0)]
+        shapes = {r: self._shapes(self._tokens(r)[begin - a :]) for r, (a, b) in spans.items() if begin <= b}
+        mine = shapes.pop(rank, np.zeros(0, np.int64))[: max(ordinal - self._skews.shift_of(rank) - begin + 1, 0)]
         theirs = lone(mine, list(shapes.values())) if len(mine) else None
         if theirs is None:
             return None
@@ -95,20 +96,19 @@ class Peers:
 
     def _skew_since(self, rank: int, begin: int, spans: dict[int, tuple[int, int]], least: int | None) -> Skew | None:
         """As `skew_of`, by what was issued from this place on."""
-        h = self._history
         newest = max(last for _, last in spans.values())
-        begin = max(begin, newest - COMPARED, h.reported_up_to(rank) - h.shift_of(rank) + 1)
-        tokens = {r: h.sequence(r).tokens[begin - a :] for r, (a, b) in spans.items() if a <= begin <= b}
+        begin = max(begin, newest - COMPARED, self._skews.reported_up_to(rank) - self._skews.shift_of(rank) + 1)
+        tokens = {r: self._tokens(r)[begin - a :] for r, (a, b) in spans.items() if a <= begin <= b}
         if rank not in tokens:
             return None
-        shapes = {r: h.shapes_of(x) for r, x in tokens.items()}
+        shapes = {r: self._shapes(x) for r, x in tokens.items()}
         found = stray(rank, shapes)
         if found is None:
             return None
-        period = max(1, *(h.sequence(r).period for r in tokens))
+        period = max(1, *(self._sequences.sequence(r).period for r in tokens))
         if found.lasted < (max(ITERATIONS * period, LEAST_LASTED) if least is None else least):
             return None
-        return self._judge(rank, found, tokens, shapes, begin + h.shift_of(rank), period)
+        return self._judge(rank, found, tokens, shapes, begin + self._skews.shift_of(rank), period)
 
     def _judge(
         self, rank: int, found: Stray, tokens: dict[int, Tokens], shapes: dict[int, Shapes], first: int, period: int
@@ -121,19 +121,25 @@ class Peers:
             extra = tuple(tokens[rank][at : at + abs(found.shift)].tolist())
         if found.shift < 0 or found.either:
             missing = self._own_tokens(tokens[rank], shapes[rank], shapes[found.peer][at : at + abs(found.shift)])
-        keys = {self._history.group_of(t) for t in missing + extra}
+        keys = {self._sequences.group_of(t) for t in missing + extra}
         if len(keys) != 1 or -1 in keys:
             return None
         key = keys.pop()
         end = at + max(-found.shift, 0) + found.lasted
         usual = shapes[found.peer][:end]
-        others = [shapes[m] for m in set(self._history.members_of(key)) & shapes.keys() if m != rank]
+        others = [shapes[m] for m in set(self._sequences.members_of(key)) & shapes.keys() if m != rank]
         # One that has passed the place, as far as it has come: it may be blocked by the very skew.
         passed = at + max(-found.shift, 0)
         if not any(len(x) > passed and np.array_equal(x[:end], usual[: len(x)]) for x in others):
             return None  # nobody of that group is known to differ
         edit = Edit(first + at, missing, extra, period)
         return Skew(rank, key, edit, found.lasted // period, Witness.SAME_POSITION)
+
+    def _tokens(self, rank: int) -> Tokens:
+        return self._sequences.sequence(rank).tokens
+
+    def _shapes(self, tokens: Tokens) -> Shapes:
+        return self._sequences.shapes_of(tokens)
 
     def _own_tokens(self, tokens: Tokens, shapes: Shapes, wanted: Shapes) -> tuple[int, ...]:
         """What a rank's own token is for each of these shapes; -1 if it has none or several."""
@@ -147,14 +153,14 @@ class Peers:
         """By rank, the first and the last place that is known of it, counted as if it had had no skew."""
         spans = {}
         for r in ranks:
-            s, shift = self._history.sequence(r), self._history.shift_of(r)
+            s, shift = self._sequences.sequence(r), self._skews.shift_of(r)
             spans[r] = s.last_ordinal - len(s.tokens) + 1 - shift, s.last_ordinal - shift
         return spans
 
     def _peers_of(self, rank: int) -> list[int]:
         """The rank and some others of each of its communicators."""
-        h = self._history
+        sequences = self._sequences
         found = {rank}
-        for key in {h.group_of(int(t)) for t in np.unique(h.sequence(rank).tokens[-COMPARED:])}:
-            found.update([m for m in h.members_of(key) if m != rank][:FROM_EACH])
+        for key in {sequences.group_of(int(t)) for t in np.unique(sequences.sequence(rank).tokens[-COMPARED:])}:
+            found.update([m for m in sequences.members_of(key) if m != rank][:FROM_EACH])
         return sorted(found)

@@ -40,7 +40,7 @@ def raised_by_all(case: Case, picture: Picture, ends: Ends) -> Finding | None:
 
 def _has_met_nobody(case: Case, ends: Ends, rank: int) -> bool:
     """Had this rank raised nothing and made no communicator? Then those that did may have waited for it."""
-    return not ends.exception[rank] and not case.state.ranks.rows["init_ns"][rank]
+    return not ends.exception[rank] and not case.store.ranks.rows["init_ns"][rank]
 
 
 def gave_up_connections(case: Case, picture: Picture, ends: Ends) -> Finding | None:

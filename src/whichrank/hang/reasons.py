@@ -20,7 +20,7 @@ from whichrank.model.evidence import Evidence
 from whichrank.model.incident import Reason
 from whichrank.model.picture import Picture
 from whichrank.model.telemetry import ProcessState, SourceKind, Stack, WaitChannel
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 
 FEW = 4
 """Times as many ranks wait, at the least, for all that they wait for to be named on the word of operations alone."""
@@ -40,25 +40,25 @@ class FoundReason:
     evidence: tuple[Evidence, ...] = ()
 
 
-def reason_of(state: JobState, picture: Picture, rank: int, tid: int = 0) -> FoundReason:
+def reason_of(store: Store, picture: Picture, rank: int, tid: int = 0) -> FoundReason:
     """Why this rank does not act: what is said after "it has not entered ..., and".
 
     Args:
-        state: The job.
+        store: The job.
         picture: The same job at one moment.
         rank: The rank in question.
         tid: The thread that others wait for, 0 if it is not known.
     """
-    row = state.ranks.rows[rank]
+    row = store.ranks.rows[rank]
     pid = int(row["pid"])
     if picture.gone[rank] or row["exception_ns"] or row["closed_ns"]:
-        return _ended(state, rank)
+        return _ended(store, rank)
     if picture.stopped[rank]:
         fact = Evidence(what="process state", value="stopped (T)", where=f"rank {rank}, pid {pid}")
         return FoundReason(Reason.STOPPED, (clause(Says.SUSPENDED),), 0.99, (fact,))
-    stack = acting_stack(state, rank, tid)
+    stack = acting_stack(store, rank, tid)
     where = place_in(stack)
-    if not state.was_observed(rank):
+    if not store.was_observed(rank):
         return _by_its_operations(picture, rank, where)
     facts = [
         Evidence(
@@ -69,7 +69,7 @@ def reason_of(state: JobState, picture: Picture, rank: int, tid: int = 0) -> Fou
         facts.append(Evidence(what=f"{name_of(stack)} at", value=where, where=f"rank {rank}"))
     at = (clause(Says.IS_IN, place=where),) if where else ()
     channel = _channel(stack, int(row["main_wait_channel"]))
-    holder = next((s for s in stacks_of(state, rank) if s.holds_gil and s.asleep), None)
+    holder = next((s for s in stacks_of(store, rank) if s.holds_gil and s.asleep), None)
     if holder and (not holder.main or row["main_wait_channel"] not in _NO_SLEEP):
         asleep = clause(Says.ASLEEP_WITH_GIL, thread=name_of(holder))
         held_at = (clause(Says.IS_IN, place=place_in(holder)),) if holder.frames else ()
@@ -119,21 +119,21 @@ def waits_for_others(stack: Stack) -> bool:
     return waits_for_another_process(stack.frames)
 
 
-def is_held_up(state: JobState, rank: int, tid: int = 0, since_s: float = -np.inf) -> bool:
+def is_held_up(store: Store, rank: int, tid: int = 0, since_s: float = -np.inf) -> bool:
     """Was the thread that others wait for seen, since then, to wait for another process of the job?
 
     Not in torch's own rendezvous, where it waits for the very ranks that wait for it, and not for data.
     """
-    stack = acting_stack(state, rank, tid)
-    if stack is None or sampled_at_s(state, rank) < since_s or loads_data(stack):
+    stack = acting_stack(store, rank, tid)
+    if stack is None or sampled_at_s(store, rank) < since_s or loads_data(stack):
         return False
     return waits_for_others(stack) and not waits_in_rendezvous(stack.frames)
 
 
-def in_rendezvous(state: JobState, rank: int, since_s: float = -np.inf) -> bool:
+def in_rendezvous(store: Store, rank: int, since_s: float = -np.inf) -> bool:
     """Was the thread that trains seen, since then, to wait in torch's own code for other ranks, in no operation?"""
-    stack = acting_stack(state, rank)
-    if stack is None or sampled_at_s(state, rank) < since_s:
+    stack = acting_stack(store, rank)
+    if stack is None or sampled_at_s(store, rank) < since_s:
         return False
     return waits_in_rendezvous(stack.frames)
 
@@ -149,7 +149,7 @@ def _by_its_operations(picture: Picture, rank: int, where: str) -> FoundReason:
 
 
 def held_up_by(
-    state: JobState,
+    store: Store,
     ranks: list[int],
     since_s: float,
     waiting: int,
@@ -169,38 +169,38 @@ def held_up_by(
     sends and receives are not recorded, who waits in one looks the same. In both only a single one counts.
 
     Args:
-        state: The job.
+        store: The job.
         ranks: Those in question.
         since_s: Stacks that are older say nothing.
         waiting: How many ranks wait.
         unseen: How many others they wait for that were not read.
         tids: The thread of each that the others wait for, where it is known.
     """
-    if state.recorded is not None and not any(state.was_observed(rank) for rank in ranks):
-        if state.recorded.hides_messages and (len(ranks) > 1 or unseen):
+    if store.recorded is not None and not any(store.was_observed(rank) for rank in ranks):
+        if store.recorded.hides_messages and (len(ranks) > 1 or unseen):
             return []
-        if state.recorded.is_young and len(ranks) > 1:
+        if store.recorded.is_young and len(ranks) > 1:
             return []
-        are_few = len(ranks) <= MOST and FEW * len(ranks) <= waiting and not _is_all_of_a_new_group(state, ranks)
+        are_few = len(ranks) <= MOST and FEW * len(ranks) <= waiting and not _is_all_of_a_new_group(store, ranks)
         return ranks if len(ranks) == 1 or are_few else []
-    late = ranks if len(ranks) < 2 else [r for r in ranks if not in_rendezvous(state, r, since_s)]
+    late = ranks if len(ranks) < 2 else [r for r in ranks if not in_rendezvous(store, r, since_s)]
     tids = tids or {}
-    return late if len(late) == 1 and not is_held_up(state, late[0], tids.get(late[0], 0), since_s) else []
+    return late if len(late) == 1 and not is_held_up(store, late[0], tids.get(late[0], 0), since_s) else []
 
 
-def _is_all_of_a_new_group(state: JobState, ranks: list[int]) -> bool:
+def _is_all_of_a_new_group(store: Store, ranks: list[int]) -> bool:
     """Are some of these all there is of a communicator on which nobody has issued anything yet?"""
     if len(ranks) < 2:
         return False
-    elsewhere = ~np.isin(state.comms.member_rank, ranks) | (state.comms.member_issued > 0)
-    comm = np.repeat(np.arange(len(state.comms.size)), state.comms.size)
-    not_so = np.bincount(comm[elsewhere], minlength=len(state.comms.size))
-    return bool(((not_so == 0) & (state.comms.size > 1)).any())
+    elsewhere = ~np.isin(store.comms.member_rank, ranks) | (store.comms.member_issued > 0)
+    comm = np.repeat(np.arange(len(store.comms.size)), store.comms.size)
+    not_so = np.bincount(comm[elsewhere], minlength=len(store.comms.size))
+    return bool(((not_so == 0) & (store.comms.size > 1)).any())
 
 
-def _ended(state: JobState, rank: int) -> FoundReason:
-    ends = state.departures.ends()
-    event = state.departures.exits.get(rank)
+def _ended(store: Store, rank: int) -> FoundReason:
+    ends = store.departures.ends()
+    event = store.departures.exits.get(rank)
     how = how_it_ended(ends, rank)
     facts = (fact_of_end(how, rank),)
     if event and "out of memory" in event.text:

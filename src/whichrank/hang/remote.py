@@ -81,7 +81,7 @@ def waits_outside(case: Case, picture: Picture, sinks: dict[int, int], min_age_s
         sinks: Ranks whose stacks are looked at, and the thread of each that others wait for; 0 unknown.
         min_age_s: Seconds that a remote call must have lasted.
     """
-    state, found = case.state, []
+    state, found = case.store, []
     for row in picture.remote:
         rank = int(row["rank"])
         lives = picture.fresh[rank] and not picture.stopped[rank] and not picture.gone[rank] and row["peer"] != rank
@@ -125,8 +125,8 @@ def quiet_since_s(case: Case) -> float:
 
     That a process computes says little here: RPC polls its shared memory all the time.
     """
-    state = case.state
-    return max(state.last_completion_s, state.last_call_s, state.first_seen_s)
+    store = case.store
+    return max(store.last_completion_s, store.last_call_s, store.first_seen_s)
 
 
 def held_from_outside(
@@ -164,7 +164,7 @@ def held_from_outside(
     kept = {rank: place for rank in ends if (place := _kept_from_serving(case, rank, since_s))}
     if is_alone:  # they may well be at work on it, but for one in which no function can run
         ask = tuple(ends[:LISTED]) if picture.now_s - onset_s >= ASK_S else ()
-        computed_s = 0.0 if len(kept) == len(ends) > 0 else case.state.last_computed_s
+        computed_s = 0.0 if len(kept) == len(ends) > 0 else case.store.last_computed_s
         found = replace(found, onset_s=max(onset_s, computed_s), ask=ask)
     said = {rank: (_is_waited_for(waits, rank), *kept.get(rank, ())) for rank in ends}
     for wait in waits:
@@ -185,18 +185,18 @@ def quiet_beside_stopped(case: Case, picture: Picture) -> Finding | None:
     it is a candidate, and stacks are asked for. Where a process computes, which RPC does while it waits, all that are
     asked must be seen to wait. Of torch's rendezvous see `stopped_in_rendezvous`.
     """
-    state = case.state
+    store = case.store
     stopped = np.flatnonzero(picture.stopped & picture.present).tolist()
     alive = picture.present & picture.fresh & ~picture.gone & ~picture.stopped
     if len(stopped) != 1 or not alive.any() or picture.now_s - quiet_since_s(case) < QUIET_S:
         return None
-    since_s = max(quiet_since_s(case), float(state.ranks.stopped_since_s[stopped[0]]))
+    since_s = max(quiet_since_s(case), float(store.ranks.stopped_since_s[stopped[0]]))
     others = np.flatnonzero(alive)[:LISTED].tolist()
-    seen = [r for r in others if is_held_up(state, r, 0, since_s)]
-    if seen and (len(seen) == len(others) or picture.now_s - state.last_computed_s >= QUIET_S):
+    seen = [r for r in others if is_held_up(store, r, 0, since_s)]
+    if seen and (len(seen) == len(others) or picture.now_s - store.last_computed_s >= QUIET_S):
         waits = [Wait(rank, 0, frozenset(), since_s, is_call=False) for rank in seen]
         return held_from_outside(case, picture, waits, [], None, stopped)
-    reported = reason_of(state, picture, stopped[0])
+    reported = reason_of(store, picture, stopped[0])
     return Finding(
         cause=Cause.UNKNOWN,
         candidates=(Blame(stopped[0], 0.5, (*reported.clauses, clause(Says.NOTHING_COMPLETES))),),
@@ -215,7 +215,7 @@ def _halted(case: Case, picture: Picture, waits: list[Wait]) -> list[int]:
     Who waits for several has perhaps got the answer of the stopped one: the others must be seen to serve nobody. Where
     it is not known for whom somebody waits, it is the only stopped rank of a job that has been quiet for long.
     """
-    halted = picture.stopped | (picture.gone & ~in_order(case.state.departures.open_ends()))
+    halted = picture.stopped | (picture.gone & ~in_order(case.store.departures.open_ends()))
     together: dict[tuple[int, int], set[int]] = {}
     for wait in waits:
         together.setdefault((wait.rank, wait.tid), set()).update(wait.peers)
@@ -228,7 +228,7 @@ def _halted(case: Case, picture: Picture, waits: list[Wait]) -> list[int]:
     stopped = np.flatnonzero(picture.stopped & picture.present).tolist()
     if len(stopped) != 1:
         return []
-    quiet_since = max(quiet_since_s(case), float(case.state.ranks.stopped_since_s[stopped[0]]))
+    quiet_since = max(quiet_since_s(case), float(case.store.ranks.stopped_since_s[stopped[0]]))
     return stopped if picture.now_s - quiet_since >= UNKNOWN_S else []
 
 
@@ -247,7 +247,7 @@ def _is_waited_for(waits: list[Wait], rank: int) -> Clause:
 
 
 def _blame_of_halted(case: Case, picture: Picture, rank: int, waits: list[Wait]) -> tuple[Blame, Reason | None]:
-    reported = reason_of(case.state, picture, rank)
+    reported = reason_of(case.store, picture, rank)
     is_known = any(rank in w.peers for w in waits)
     if is_known:
         return Blame(rank, reported.confidence, (_is_waited_for(waits, rank), *reported.clauses)), reported.reason
@@ -257,7 +257,7 @@ def _blame_of_halted(case: Case, picture: Picture, rank: int, waits: list[Wait])
 
 def _serves_nobody(case: Case, rank: int) -> bool:
     """Was it looked at, and seen to run no function for a remote call?"""
-    stacks = stacks_of(case.state, rank)
+    stacks = stacks_of(case.store, rank)
     return bool(stacks) and not any(serves(stack) for stack in stacks)
 
 
@@ -267,9 +267,9 @@ def _kept_from_serving(case: Case, rank: int, since_s: float) -> tuple[Clause, .
     Python functions of remote calls need the GIL. Threads that run Python let go of it every few milliseconds, but C
     code may keep it. From outside these two look alike, so this names nobody: it may also wait for a third rank.
     """
-    state = case.state
-    holder = next((stack for stack in stacks_of(state, rank) if stack.holds_gil), None)
-    if holder is None or sampled_at_s(state, rank) < since_s or not _serves_nobody(case, rank):
+    store = case.store
+    holder = next((stack for stack in stacks_of(store, rank) if stack.holds_gil), None)
+    if holder is None or sampled_at_s(store, rank) < since_s or not _serves_nobody(case, rank):
         return ()
     return (clause(Says.HOLDS_GIL_IN, thread=name_of(holder), place=place_in(holder)),)
 
@@ -278,9 +278,9 @@ def _blame_of_living(case: Case, rank: int, waits: list[Wait], *, may_run: bool)
     """A rank that is seen to be at what it is waited for, in code of its own; `may_run`: also if it computes there."""
     if any(not w.peers for w in waits):
         return None
-    state = case.state
+    store = case.store
     is_call = any(w.is_call and rank in w.peers for w in waits)
-    stack = serving_stack(state, rank) if is_call else acting_stack(state, rank)
+    stack = serving_stack(store, rank) if is_call else acting_stack(store, rank)
     if (
         stack is None
         or (stack.channel == WaitChannel.NONE and not may_run)
@@ -315,7 +315,7 @@ def _finding(
     for rank in ranks:
         directly = sorted({w.rank for w in waits if rank in w.peers})
         evidence += [waiting_for(rank, len(directly))] if directly else []
-        evidence += reason_of(case.state, picture, rank).evidence if hard else ()
+        evidence += reason_of(case.store, picture, rank).evidence if hard else ()
     return Finding(
         cause=Cause.PROCESS_EXIT if gone else Cause.NOT_ENTERED,
         kind="failed" if gone else "hang",

@@ -21,7 +21,7 @@ from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause
 from whichrank.model.picture import Bools, Picture
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 
 ASKED = 16
 """Ranks whose stacks are asked for; of a larger job, the others must do nothing."""
@@ -45,12 +45,12 @@ class Meeting(NamedTuple):
 
 
 def stopped_in_rendezvous(
-    state: JobState, picture: Picture, want_stacks: Callable[[list[int], float, float], None], again_s: float
+    store: Store, picture: Picture, want_stacks: Callable[[list[int], float, float], None], again_s: float
 ) -> Finding | None:
     """A finding that names the stopped ranks, if all that run wait in torch's rendezvous, or in operations.
 
     Args:
-        state: The job.
+        store: The job.
         picture: The same job now, in which no blocked operation says who is waited for.
         want_stacks: Asks for stacks of ranks; they come with a later snapshot.
         again_s: Seconds after which a rank may be asked about again.
@@ -60,7 +60,7 @@ def stopped_in_rendezvous(
     everybody, nobody = np.ones(picture.world_size, np.bool_), np.zeros(picture.world_size, np.bool_)
     for meeting in (*meetings(picture), Meeting(everybody, nobody, -np.inf)):
         stopped = picture.stopped & picture.present & meeting.members
-        found = _stopped_at(state, picture, meeting, stopped, want_stacks, again_s) if stopped.any() else None
+        found = _stopped_at(store, picture, meeting, stopped, want_stacks, again_s) if stopped.any() else None
         if found:
             return found
     return None
@@ -102,7 +102,7 @@ def missing_from_meetings(picture: Picture, ranks: list[int]) -> list[int] | Non
 
 
 def _stopped_at(
-    state: JobState, picture: Picture, meeting: Meeting, stopped: Bools,
+    store: Store, picture: Picture, meeting: Meeting, stopped: Bools,
     want_stacks: Callable[[list[int], float, float], None], again_s: float,
 ) -> Finding | None:  # fmt: skip
     meets, is_marked = meeting.meets, bool(meeting.meets.any())
@@ -112,20 +112,20 @@ def _stopped_at(
     missing = picture.gone | ~picture.present if is_marked else picture.gone & picture.present
     if missing[meeting.members].any():
         return None  # they may wait for that one
-    since_s = max(float(state.ranks.stopped_since_s[stopped].min()), meeting.since_s)
-    if not is_marked and state.last_completion_s > since_s + HEARD_S:
+    since_s = max(float(store.ranks.stopped_since_s[stopped].min()), meeting.since_s)
+    if not is_marked and store.last_completion_s > since_s + HEARD_S:
         return None  # the others do without it so far
     blocked = np.zeros(picture.world_size, np.bool_)
     blocked[picture.waits["rank"]] = True
     others = np.flatnonzero(running & ~blocked & ~meets)
     asked = others[:ASKED].tolist()
-    want_stacks([r for r in asked if sampled_at_s(state, r) < since_s], picture.now_s, again_s)
-    waiting = [r for r in asked if in_rendezvous(state, r, since_s)]
+    want_stacks([r for r in asked if sampled_at_s(store, r) < since_s], picture.now_s, again_s)
+    waiting = [r for r in asked if in_rendezvous(store, r, since_s)]
     unasked = others[ASKED:]
-    if not (waiting or is_marked) or len(waiting) < len(asked) or (state.ranks.cpu_share[unasked] > IDLE_CPU).any():
+    if not (waiting or is_marked) or len(waiting) < len(asked) or (store.ranks.cpu_share[unasked] > IDLE_CPU).any():
         return None
     ranks = np.flatnonzero(stopped).tolist()
-    reported = {r: reason_of(state, picture, r) for r in ranks}
+    reported = {r: reason_of(store, picture, r) for r in ranks}
     count = len(others) + int(meets.sum())
     met = clause(Says.NOT_REACHED, waiting=count)
     return Finding(
@@ -141,7 +141,7 @@ def _stopped_at(
             *(fact for t in list(reported.values())[:LISTED] for fact in t.evidence),
             *_facts(len(waiting), len(others), int(meets.sum())),
         ),
-        phase="init" if not (state.ranks.rows["init_ns"][ranks] > 0).all() else None,
+        phase="init" if not (store.ranks.rows["init_ns"][ranks] > 0).all() else None,
         complete=bool(picture.present.all()),
     )
 

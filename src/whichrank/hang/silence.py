@@ -26,7 +26,7 @@ from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause
 from whichrank.model.picture import Picture
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 
 ASK_AT_SHARE = 0.5
 """Stacks are asked for from this share of the hang timeout on, so that they are there when it ends."""
@@ -41,7 +41,7 @@ _COMES_OR_GOES = re.compile(
 
 
 def silent_job(
-    state: JobState,
+    store: Store,
     picture: Picture,
     hang_timeout_s: float,
     busy_factor: float,
@@ -52,41 +52,41 @@ def silent_job(
     One that names a rank comes earlier, by what it must stand before it is reported.
 
     Args:
-        state: The job.
+        store: The job.
         picture: The same job now.
         hang_timeout_s: Seconds of silence.
         busy_factor: How many times that while a rank computes.
         want_stacks: Asks for stacks of ranks; they come with a later snapshot.
     """
     alive = picture.present & ~picture.gone & picture.fresh
-    since_s = max(state.last_completion_s, state.first_seen_s)
+    since_s = max(store.last_completion_s, store.first_seen_s)
     silent_s = picture.now_s - since_s
     if not alive.any():
         return None
     most_s = busy_factor * hang_timeout_s
-    if state.ranks.compute(alive).any():
+    if store.ranks.compute(alive).any():
         hang_timeout_s = most_s  # a start on a loaded machine, a long step
     if silent_s < ASK_AT_SHARE * hang_timeout_s:
         return None
     if bool((picture.waits["since_s"] > since_s).any()) and picture.now_s - float(picture.waits["since_s"].max()) < 1.0:
         return None
     ranks = [int(r) for r in np.flatnonzero(alive)]
-    polled = [r for r in ranks if acting_stack(state, r) is not None]
+    polled = [r for r in ranks if acting_stack(store, r) is not None]
     want_stacks([r for r in ranks if r not in polled][:64], picture.now_s)
     if silent_s < hang_timeout_s - STEADY_S or (len(polled) < len(ranks) and silent_s < hang_timeout_s + STACKS_S):
         return None
-    waiting = [r for r in ranks if in_rendezvous(state, r)]
-    flying = _in_flight(state, picture, ranks)
+    waiting = [r for r in ranks if in_rendezvous(store, r)]
+    flying = _in_flight(store, picture, ranks)
     if not waiting and not flying:
         return None
     missing = [int(r) for r in np.flatnonzero(~picture.present)]
-    started = state.ranks.rows["init_ns"] > 0
-    out = _missing_from(state, picture, waiting, [r for r in ranks if r not in waiting]) if waiting else []
-    blames = _absent(state, picture, waiting, out, missing, flying)
-    idle_s = picture.now_s - state.last_computed_s
+    started = store.ranks.rows["init_ns"] > 0
+    out = _missing_from(store, picture, waiting, [r for r in ranks if r not in waiting]) if waiting else []
+    blames = _absent(store, picture, waiting, out, missing, flying)
+    idle_s = picture.now_s - store.last_computed_s
     if not blames and (silent_s < hang_timeout_s or (idle_s < hang_timeout_s and silent_s < most_s)):
         return None  # they have come to where they wait only lately
-    reason = reason_of(state, picture, out[0]).reason if out and blames else None
+    reason = reason_of(store, picture, out[0]).reason if out and blames else None
     return Finding(
         cause=Cause.NOT_ENTERED if blames else Cause.UNKNOWN,
         fault_class="H1" if blames else None,
@@ -107,32 +107,32 @@ def silent_job(
     )
 
 
-def _missing_from(state: JobState, picture: Picture, waiting: list[int], out: list[int]) -> list[int]:
+def _missing_from(store: Store, picture: Picture, waiting: list[int], out: list[int]) -> list[int]:
     """Those of the ranks that are not in the rendezvous that may be waited for there."""
     met = meetings(picture)
     if met and np.logical_or.reduce([meeting.meets for meeting in met])[waiting].all():
         members = np.logical_or.reduce([meeting.members for meeting in met])
         return [r for r in out if members[r]]
-    has_met = state.ranks.rows["init_ns"] > 0
+    has_met = store.ranks.rows["init_ns"] > 0
     return [r for r in out if not has_met[r]] if not has_met[waiting].any() else out
 
 
 def _absent(
-    state: JobState, picture: Picture, waiting: list[int], out: list[int], missing: list[int], flying: set[int]
+    store: Store, picture: Picture, waiting: list[int], out: list[int], missing: list[int], flying: set[int]
 ) -> list[Blame]:
     """Ranks to name: a strict minority, surely not on its way, while most of the world waits in the rendezvous."""
     absent = out or missing
     if not absent or (out and missing) or 2 * len(waiting) <= picture.world_size:
         return []
-    if _any_leaves(state, picture):
+    if _any_leaves(store, picture):
         return []  # the job ends or is started again: who is not there is its victim
     if missing:
         why = (clause(Says.NEVER_SEEN), clause(Says.OTHERS_IN_RENDEZVOUS))
         return [Blame(r, 0.7, why) for r in missing]
-    if any(r in flying or not _in_own_code(state, r) for r in out):
+    if any(r in flying or not _in_own_code(store, r) for r in out):
         return []
     behind = clause(Says.NOT_REACHED, waiting=len(waiting))
-    return [Blame(r, 0.9, (behind, *reason_of(state, picture, r).clauses)) for r in out]
+    return [Blame(r, 0.9, (behind, *reason_of(store, picture, r).clauses)) for r in out]
 
 
 def _candidates(waiting: list[int], out: list[int], missing: list[int], ranks: list[int]) -> tuple[Blame, ...]:
@@ -142,23 +142,23 @@ def _candidates(waiting: list[int], out: list[int], missing: list[int], ranks: l
     return tuple((unseen or [Blame(r, 0.1, (clause(Says.BLOCKED_NOWHERE),)) for r in ranks])[:LISTED])
 
 
-def _in_flight(state: JobState, picture: Picture, ranks: list[int]) -> set[int]:
+def _in_flight(store: Store, picture: Picture, ranks: list[int]) -> set[int]:
     """Living ranks that do not end, with operations that were issued and have neither completed nor failed."""
-    row = state.ranks.rows
+    row = store.ranks.rows
     flying = set(picture.ops["rank"][~picture.ops["failed"]].tolist())
     return {r for r in ranks if r in flying and not row["closed_ns"][r] and not row["exception_ns"][r]}
 
 
-def _any_leaves(state: JobState, picture: Picture) -> bool:
+def _any_leaves(store: Store, picture: Picture) -> bool:
     """Has a rank ended, is it about to, or was only a part of the ranks started again?"""
-    row = state.ranks.rows
+    row = store.ranks.rows
     ending = picture.gone | (picture.present & ((row["closed_ns"] > 0) | (row["exception_ns"] > 0)))
     return bool(ending.any()) or len(np.unique(row["restart_count"][picture.present])) > 1
 
 
-def _in_own_code(state: JobState, rank: int) -> bool:
+def _in_own_code(store: Store, rank: int) -> bool:
     """Does the thread that trains stand in code that is neither torch's nor the interpreter's coming and going?"""
-    stack = acting_stack(state, rank)
+    stack = acting_stack(store, rank)
     if stack is None or any(_COMES_OR_GOES.search(frame) for frame in stack.frames):
         return False
     innermost = next((frame for frame in stack.frames if not _STANDARD.search(frame)), None)

@@ -47,7 +47,7 @@ def sinks_of(case: Case, picture: Picture, graph: waitgraph.WaitGraph, sinks: li
     else:
         tids = {r: thread_waited_for(graph, r) for r in sinks}
         waiting, unseen = len(graph.waiting), len(graph.unseen) + waits_for_unknown(picture, graph)
-        named = held_up_by(case.state, sinks, min(since_s.values()), waiting, unseen, tids)
+        named = held_up_by(case.store, sinks, min(since_s.values()), waiting, unseen, tids)
     longest = min(named or sinks, key=lambda r: since_s[r])
     facts = waitgraph.waiting_for(picture, graph, longest)
     wait = facts["wait"]
@@ -57,7 +57,7 @@ def sinks_of(case: Case, picture: Picture, graph: waitgraph.WaitGraph, sinks: li
     blames, reasons = [], []
     for rank in named[:MOST_NAMED] or sinks[:LISTED]:
         own = waitgraph.waiting_for(picture, graph, rank)
-        reported = reason_of(case.state, picture, rank, thread_waited_for(graph, rank))
+        reported = reason_of(case.store, picture, rank, thread_waited_for(graph, rank))
         reasons.append(reported.reason)
         certainty = reported.confidence if named else share
         blames.append(Blame(rank, certainty, (_did(case, own), *reported.clauses)))
@@ -67,7 +67,7 @@ def sinks_of(case: Case, picture: Picture, graph: waitgraph.WaitGraph, sinks: li
         ]
     evidence += unread_facts(graph)
     for rank in beside:
-        idle = (clause(Says.IN_NO_OPERATION), *reason_of(case.state, picture, rank).clauses)
+        idle = (clause(Says.IN_NO_OPERATION), *reason_of(case.store, picture, rank).clauses)
         blames.append(Blame(rank, share, idle))
     first = 0 if len(sinks) > len(ahead) else len(blames)  # where most have not come, who is ahead is alone
     blames[first:first] = [blame_ahead(case, picture, graph, rank, share) for rank in ahead]
@@ -95,7 +95,7 @@ def sinks_of(case: Case, picture: Picture, graph: waitgraph.WaitGraph, sinks: li
 
 def blame_of_sink(case: Case, picture: Picture, graph: waitgraph.WaitGraph, rank: int) -> Blame:
     """What is said of a rank that others wait for and that waits for nobody."""
-    reported = reason_of(case.state, picture, rank, thread_waited_for(graph, rank))
+    reported = reason_of(case.store, picture, rank, thread_waited_for(graph, rank))
     did = _did(case, waitgraph.waiting_for(picture, graph, rank))
     return Blame(rank, reported.confidence, (did, *reported.clauses))
 
@@ -111,8 +111,8 @@ def apart(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> list[int]
 
 def _idle(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Bools:
     """Ranks that are stopped, or do nothing."""
-    rows, since_s = case.state.ranks.rows, float(picture.waits["since_s"][graph.waits].min())
-    idle = (case.state.ranks.went_on_s < since_s) & (case.state.ranks.cpu_share < IDLE_CPU) & ~picture.busy
+    rows, since_s = case.store.ranks.rows, float(picture.waits["since_s"][graph.waits].min())
+    idle = (case.store.ranks.went_on_s < since_s) & (case.store.ranks.cpu_share < IDLE_CPU) & ~picture.busy
     idle &= (rows["init_ns"] > 0) & (rows["closed_ns"] == 0) & (rows["exception_ns"] == 0)
     return np.asarray(picture.present & picture.fresh & ~picture.gone & (picture.stopped | idle))
 

@@ -34,7 +34,7 @@ def stuck(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
     # A receive from any source may wait for somebody who never sent: nothing is known of the network then.
     any_source = bool((waits["kind"] == Kind.RECV_ANY).any())
     entered = (Evidence(what="members that have entered", value=len(members)),) if is_collective(oldest["kind"]) else ()
-    dead = case.state.paths.dead_pairs(picture, graph.waiting)
+    dead = case.store.paths.dead_pairs(picture, graph.waiting)
     apart, done = ([], "") if dead else _complete_elsewhere(case, picture, waits, oldest)
     is_numbered = bool((waits["counter"] < UNNUMBERED).all())  # else the ends may be of two messages
     # Where nobody looked at sockets, a device that stands still looks the same as a path that carries nothing.
@@ -56,7 +56,7 @@ def stuck(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
         evidence=(
             *entered,
             *dead_words(dead),
-            *case.state.paths.ask_about(dead, case.state.ranks.agent, picture.now_s),
+            *case.store.paths.ask_about(dead, case.store.ranks.agent, picture.now_s),
             Evidence(what=TIME_BLOCKED, value=round(picture.now_s - float(oldest["since_s"]), 2), unit="s"),
             *messages(case, np.unique(waits["rank"][waits["comm"] == comm])),
         ),
@@ -82,7 +82,7 @@ def _complete_elsewhere(case: Case, picture: Picture, waits: Any, wait: Any) -> 
 
 def messages(case: Case, ranks: Any) -> tuple[Evidence, ...]:
     """What frames count: in the last window, and of the operation (CCL-D's fewest: evidence, no verdict)."""
-    rates = case.state.ranks.rates[ranks]
+    rates = case.store.ranks.rates[ranks]
     rates = rates[rates["samples"] > 0]
     if not len(rates):
         return ()

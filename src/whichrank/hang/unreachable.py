@@ -15,7 +15,7 @@ from whichrank.transport.reach import out_of_reach
 
 def unreachable(case: Case, picture: Picture, graph: WaitGraph) -> Finding | None:
     """The nodes that `transport.reach` has found, with what others wait in."""
-    away = out_of_reach(case.state.paths, picture, graph.waiting, case.state.ranks.agent)
+    away = out_of_reach(case.store.paths, picture, graph.waiting, case.store.ranks.agent)
     if away is None:
         return None
     wait = oldest_wait(picture, graph)

@@ -21,7 +21,7 @@ def on_one_clock(records: Mapping[int, NDArray[Any]]) -> dict[int, int]:
     """Put the times of all ranks on the clock that is furthest ahead, in place; by how much each was moved.
 
     Args:
-        records: By rank, rows of RECORD_TOLD.
+        records: By rank, rows of RECORD_REPORTED.
     """
     moved = behind_ns(records)
     for rank, mine in records.items():
@@ -34,7 +34,7 @@ def behind_ns(records: Mapping[int, NDArray[Any]]) -> dict[int, int]:
     """By how much each rank's clock is behind the one that is furthest ahead, nanoseconds; 0 where nothing says it.
 
     Args:
-        records: By rank, rows of RECORD_TOLD.
+        records: By rank, rows of RECORD_REPORTED.
     """
     ranks = np.array(sorted(records), np.int64)
     ahead = np.full(len(ranks), np.nan)

@@ -28,7 +28,7 @@ def batch_of(
         rank: Global rank.
         world_size: Ranks of the job.
         infos: The communicators that it is in.
-        records: Rows of RECORD_TOLD.
+        records: Rows of RECORD_REPORTED.
         latest_ns: The latest time on its clock.
         host: Where it ran; empty if that is not known.
     """
@@ -80,7 +80,7 @@ def steps_among(records: NDArray[Any], rank: int, at_ns: NDArray[np.int64], firs
     """The operations with a step at each of these times.
 
     Args:
-        records: Rows of RECORD_TOLD of one rank, in the order of issue; their ordinals are set.
+        records: Rows of RECORD_REPORTED of one rank, in the order of issue; their ordinals are set.
         rank: Whose.
         at_ns: Ends of iterations, one opens the first.
         first: Number of the first one.

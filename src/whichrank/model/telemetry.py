@@ -365,15 +365,15 @@ class Batch(msgspec.Struct, frozen=True):
         return np.frombuffer(self.pairs, PAIR_ROW)
 
     def inflight_rows(self) -> np.ndarray:
-        """Rows of INFLIGHT_TOLD."""
+        """Rows of INFLIGHT_REPORTED."""
         return np.frombuffer(self.inflight, INFLIGHT_REPORTED)
 
     def wait_rows(self) -> np.ndarray:
-        """Rows of WAIT_TOLD."""
+        """Rows of WAIT_REPORTED."""
         return np.frombuffer(self.waits, WAIT_REPORTED)
 
     def record_rows(self) -> np.ndarray:
-        """Rows of RECORD_TOLD."""
+        """Rows of RECORD_REPORTED."""
         return np.frombuffer(self.records, RECORD_REPORTED)
 
     def rate_rows(self) -> np.ndarray:
@@ -381,7 +381,7 @@ class Batch(msgspec.Struct, frozen=True):
         return np.frombuffer(self.rates, RATE_ROW)
 
     def splits_rows(self) -> np.ndarray:
-        """Rows of SPLITS_TOLD."""
+        """Rows of SPLITS_REPORTED."""
         return np.frombuffer(self.splits, SPLITS_REPORTED)
 
     def connection_rows(self) -> np.ndarray:

@@ -17,7 +17,7 @@ from whichrank.model.incident import Cause, FaultClass, Link, Reason, Spent
 from whichrank.model.iterations import Excess, Floats, Ints, Window
 from whichrank.model.links import SlowLink, Transfers
 from whichrank.slow.reasons import Why
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 
 LISTED = 16
 _COMPUTE: Final[FaultClass] = "S1"
@@ -94,7 +94,7 @@ def key_of(rank: int) -> str:
 
 
 def of_rank(
-    state: JobState,
+    store: Store,
     window: Window,
     suspect: Suspect,
     reason: Why,
@@ -108,7 +108,7 @@ def of_rank(
     """A rank that takes too long, and by how much it delays the job.
 
     Args:
-        state: The job.
+        store: The job.
         window: The iterations that this rests on.
         suspect: The rank.
         reason: What its node says of it.
@@ -170,7 +170,7 @@ def of_rank(
         candidates=blame if meant else (),
         next=(clause(Says.STACKS_OF_BUSY_RANK, rank=rank),) if meant else (),
         victims=tuple(int(r) for r in window.ranks if r not in slow),
-        onset_s=_time_s(state, window, begun),
+        onset_s=_time_s(store, window, begun),
         reason=reason.reason,
         evidence=(*evidence, *reason.evidence),
         times=times,
@@ -248,11 +248,11 @@ def times_of(ranks: Ints, spent: Floats) -> tuple[Spent, ...]:
     )
 
 
-def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[SlowLink], node: Ints) -> KeyedFinding:
+def of_links(store: Store, window: Window, transfers: Transfers, slow: list[SlowLink], node: Ints) -> KeyedFinding:
     """Links that are slow. All from one rank: it is a source; all to one: a destination (C4D, section III.A).
 
     Args:
-        state: The job.
+        store: The job.
         window: The iterations of this time.
         transfers: All transfers in it.
         slow: Of them those that are slow, the worst first.
@@ -292,7 +292,7 @@ def of_links(state: JobState, window: Window, transfers: Transfers, slow: list[S
         culprits=culprits,
         links=tuple(Link(src=link.src, dst=link.dst, end=link.end) for link in slow[:LISTED]),
         victims=tuple(sorted(set(window.ranks.tolist()) - ranks)),
-        onset_s=_time_s(state, window, begun),
+        onset_s=_time_s(store, window, begun),
         evidence=tuple(evidence),
         iteration=_number(window, begun),
     )
@@ -316,14 +316,14 @@ def _shared(transfers: Transfers, slow: list[SlowLink], side: str, node: Ints) -
     return rank if len(slow) >= MOST * measured.sum() else None
 
 
-def of_stage(state: JobState, window: Window, stage: LongStage, iteration_s: float, even_s: float) -> KeyedFinding:
+def of_stage(store: Store, window: Window, stage: LongStage, iteration_s: float, even_s: float) -> KeyedFinding:
     """A pipeline stage has more to do than the others: nobody is at fault."""
     ranks = window.ranks[stage.members].tolist()
     finding = Finding(
         cause=Cause.IMBALANCE,
         kind="slow",
         victims=tuple(sorted(set(window.ranks.tolist()) - set(ranks))),
-        onset_s=_time_s(state, window, 0),
+        onset_s=_time_s(store, window, 0),
         evidence=(
             Evidence(what="own time", value=round(stage.factor, 2), unit="times that of other pipeline stages",
                      where=f"ranks {', '.join(map(str, ranks[:8]))}{', ...' * (len(ranks) > 8)}"),
@@ -335,7 +335,7 @@ def of_stage(state: JobState, window: Window, stage: LongStage, iteration_s: flo
 
 
 def of_imbalance(
-    state: JobState, window: Window, excess: Excess, iteration_s: float, even_s: float, why: Why
+    store: Store, window: Window, excess: Excess, iteration_s: float, even_s: float, why: Why
 ) -> KeyedFinding:
     """The work is uneven, or done unevenly, and why if their nodes say so: nobody is at fault."""
     heaviest = int(np.argmax(np.median(excess.by_work_s, axis=1)))
@@ -357,14 +357,14 @@ def of_imbalance(
         kind="slow",
         reason=Reason.MORE_TOKENS if by_work else why.reason,
         victims=tuple(window.ranks.tolist()),
-        onset_s=_time_s(state, window, begun),
+        onset_s=_time_s(store, window, begun),
         evidence=(*evidence, *(() if by_work else why.evidence)),
         iteration=_number(window, begun),
     )
     return KeyedFinding("imbalance", finding)
 
 
-def of_all(state: JobState, window: Window, factor: float, before_s: float, why: Why) -> KeyedFinding:
+def of_all(store: Store, window: Window, factor: float, before_s: float, why: Why) -> KeyedFinding:
     """All ranks are slower than they were, and why if their nodes say so."""
     begun = _longer_since(window)
     finding = Finding(
@@ -373,7 +373,7 @@ def of_all(state: JobState, window: Window, factor: float, before_s: float, why:
         fault_class="S1",
         reason=why.reason,
         victims=tuple(window.ranks.tolist()),
-        onset_s=_time_s(state, window, begun),
+        onset_s=_time_s(store, window, begun),
         evidence=(
             *why.evidence,
             Evidence(what="own time of all ranks", value=round(factor, 2), unit="times as long as before"),
@@ -407,10 +407,10 @@ def _longer_since(window: Window) -> int:
     return began_at(total_s[:-1] - (short_s + long_s) / 2)
 
 
-def _time_s(state: JobState, window: Window, column: int) -> float:
+def _time_s(store: Store, window: Window, column: int) -> float:
     """When an iteration began, by the clock of the first rank."""
     rank = int(window.ranks[0])
-    return float(window.end_ns[0, column] / 1e9 - window.total_s[0, column] + state.ranks.offset_s[rank])
+    return float(window.end_ns[0, column] / 1e9 - window.total_s[0, column] + store.ranks.offset_s[rank])
 
 
 def _ranks(ranks: list[int]) -> str:

@@ -11,7 +11,7 @@ from whichrank.locate.slow_links import LOSSY, LinkPast, matrix_of, slow_links, 
 from whichrank.model.iterations import Ints, Window
 from whichrank.model.links import LinkRate, SlowLink, Transfers
 from whichrank.slow.findings import KeyedFinding, of_links
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 from whichrank.transport.traffic import Traffic
 
 LOST: Final = 0.05
@@ -45,9 +45,9 @@ class LinkWatch:
         """A link is slow, and no kernel has said where: what it says comes and goes, so it must be asked more often. Or
         one has begun to lose data: what it loses is believed once two halves of a window show it."""
 
-    def sample(self, state: JobState) -> None:
+    def sample(self, store: Store) -> None:
         """Keep what is known of connections now."""
-        ends, _, connections = state.paths.joined()
+        ends, _, connections = store.paths.joined()
         self._traffic.sample(ends, connections)
 
     def transfers(self) -> Transfers:
@@ -56,7 +56,7 @@ class LinkWatch:
 
     def examine(
         self,
-        state: JobState,
+        store: Store,
         window: Window,
         transfers: Transfers,
         starved: Ints,
@@ -66,14 +66,14 @@ class LinkWatch:
         """Links that are slower than others, if the job loses time by it and the sender's kernel says where.
 
         Args:
-            state: The job.
+            store: The job.
             window: The iterations of this time.
             transfers: All transfers in it.
             starved: Ranks that get less CPU than others: at what pace they read says nothing of the way to them.
             now_s: The time.
             is_waited_for: Do ranks wait for what goes from one rank to another, for so long that it matters?
         """
-        node = self._node = state.paths.nodes(state.ranks.agent)
+        node = self._node = store.paths.nodes(store.ranks.agent)
         slow = slow_links(transfers, node, self._past)
         costs = {(link.src, link.dst) for link in slow if link.lost_s >= LOST * transfers.lasted_s}
         sure = self._known([link for link in without_paths_back(slow, node) if (link.src, link.dst) in costs], now_s)
@@ -83,7 +83,7 @@ class LinkWatch:
         self._doubt(now_s, is_unsure=not sure and (bool(slow) or bool(has_begun_to_lose.any())))
         worth = [k for k in sure if k.dst not in starved and is_waited_for(k.src, k.dst)]
         self.matrix = matrix_of(transfers.of(~np.isin(transfers.dst, starved)), node, self._past, MOST_CELLS, worth)
-        return [of_links(state, window, transfers, worth, node)] if worth else []
+        return [of_links(store, window, transfers, worth, node)] if worth else []
 
     def begin_anew(self) -> None:
         """The job does not iterate yet, or no more: what goes over then is not what usually does."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from whichrank.locate.stack_reading import loads_data
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 
 ITERATIONS: Final = 2.0
 """For how many iterations a rank is sampled at a time."""
@@ -48,13 +48,13 @@ class LoaderShare:
             del self._shares[rank]
             self._asked_s.pop(rank, None)
 
-    def want(self, state: JobState, iteration_s: float, now_s: float) -> tuple[list[int], float]:
+    def want(self, store: Store, iteration_s: float, now_s: float) -> tuple[list[int], float]:
         """Ranks to be sampled, and for how long; what has come since is counted."""
         seconds = min(max(ITERATIONS * iteration_s, LEAST_S), LONGEST_S)
         wanted = []
         pairs = [(rank, self._beside[rank]) for rank in self._unexplained]
         for rank in sorted({r for pair in pairs for r in pair if r is not None}):
-            at_ns, stacks = state.profiles.get(rank, (0, []))
+            at_ns, stacks = store.profiles.get(rank, (0, []))
             if stacks and at_ns > self._taken_ns.get(rank, 0):
                 self._taken_ns[rank] = at_ns
                 self._shares[rank].append(sum(stack.share for stack in stacks if loads_data(stack)))

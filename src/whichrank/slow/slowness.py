@@ -61,7 +61,7 @@ from whichrank.slow.node_usage import NodeUsage, Rates
 from whichrank.slow.reasons import Why, why_all_slow, why_slow, why_uneven
 from whichrank.slow.steady_findings import SteadyFindings
 from whichrank.slow.turns import Turns
-from whichrank.store.state import JobState
+from whichrank.store.store import Fed, Store
 
 POLLS: Final = 8
 """In each window."""
@@ -113,23 +113,17 @@ class Slowness:
         self._newest = -1
         self._iteration_s = 0.0
         self._times: tuple[Spent, ...] = ()
-        self._times_due: tuple[JobState, Window] | None = None
+        self._times_due: tuple[Store, Window] | None = None
         """The window that they are to be made of, if somebody asks for them."""
 
     # ---- in --------------------------------------------------------------------------------------------------------
 
-    def feed(self, state: JobState, comm: Ints, records: np.ndarray[Any, Any], steps: np.ndarray[Any, Any]) -> None:
-        """Take what was completed.
-
-        Args:
-            state: The job.
-            comm: Index of the communicator of each record.
-            records: Rows of RECORD_TOLD.
-            steps: The same, of steps.
-        """
-        self._learn_comms(state)
+    def feed(self, store: Store, fed: Fed) -> None:
+        """Take what was completed."""
+        self._learn_comms(store)
         if self._device.all():
             return  # nothing would be claimed
+        records, comm, steps = fed.records, fed.comm, fed.steps
         row = records["row"]
         done = row["status"] == Status.DONE
         comm, rank, row = those(comm, done), those(records["rank"], done), those(row, done)
@@ -139,8 +133,8 @@ class Slowness:
         ops["rank"], ops["comm"] = rank, comm
         ops["issue_ns"], ops["end_ns"] = row["t_issue_ns"], row["t_end_ns"]
         ops["blocked_ns"] = row["wait_us"].astype(np.int64) * 1000
-        ops["peer"] = state.comms.members(comm, row["peer"])
-        place, size = state.comms.group_ranks(comm, rank), np.maximum(state.comms.size[comm], 1)
+        ops["peer"] = store.comms.members(comm, row["peer"])
+        place, size = store.comms.group_ranks(comm, rank), np.maximum(store.comms.size[comm], 1)
         ops["stage"] = np.where(is_message(row["kind"]), place + 1, 0)
         offset = (row["peer"].astype(np.int64) - place) % size
         is_known = (ops["stage"] > 0) & (ops["peer"] >= 0) & (2 * offset != size)
@@ -170,7 +164,7 @@ class Slowness:
 
     # ---- out -------------------------------------------------------------------------------------------------------
 
-    def examine(self, state: JobState, picture: Picture, now_s: float) -> list[tuple[str, Finding]]:
+    def examine(self, store: Store, picture: Picture, now_s: float) -> list[tuple[str, Finding]]:
         """What is slow now, as far as something new is known.
 
         Returns:
@@ -179,8 +173,8 @@ class Slowness:
         if self._device.all() or now_s - self._polled_s < max(self.window_s / POLLS, POLL_S):
             return []
         self._polled_s = now_s
-        self.usage.sample(state.ranks.rows)
-        self.links.sample(state)
+        self.usage.sample(store.ranks.rows)
+        self.links.sample(store)
         self._measure()
         ranks = np.flatnonzero(picture.present & ~picture.gone)
         window = self.iterations.window(ranks, BACK * self.window_s, LEAST)
@@ -193,52 +187,52 @@ class Slowness:
         self._newest = int(window.iteration[-1])
         self._iteration_s = window.iteration_s
         self._latest_course, self._course_is_known = None, False
-        found = self._answer(state, window, now_s)
-        self._times_due = state, window
+        found = self._answer(store, window, now_s)
+        self._times_due = store, window
         may_be_reported = self._reported.take(found, now_s)
         self._loader.keep(lambda rank: key_of(rank) in found or not self._reported.is_over(key_of(rank)))
         return [(reported.key, reported.finding) for reported in may_be_reported]
 
-    def at_rest(self, state: JobState, picture: Picture) -> list[tuple[str, Finding]]:
+    def at_rest(self, store: Store, picture: Picture) -> list[tuple[str, Finding]]:
         """What is slow in a recording that is over, judged over all of it; keys as in `snapshot`."""
         self._measure()
         window = self.iterations.window(np.flatnonzero(picture.present), np.inf, LEAST)
         if window is None or self._on_device(window):
             return []
-        self.usage.sample(state.ranks.rows)
+        self.usage.sample(store.ranks.rows)
         self.window_s, self._iteration_s = window.lasted_s / BACK, window.iteration_s
         self._latest_course, self._course_is_known = None, False
-        found = list(self._answer(state, window, picture.now_s).values()) or self._uneven(state, window)
-        self._times_due = state, window
+        found = list(self._answer(store, window, picture.now_s).values()) or self._uneven(store, window)
+        self._times_due = store, window
         return [(reported.key, reported.finding) for reported in found]
 
-    def _uneven(self, state: JobState, window: Window) -> list[KeyedFinding]:
+    def _uneven(self, store: Store, window: Window) -> list[KeyedFinding]:
         """Iterations that would be shorter if the same piece of work took all who do it as long, always."""
-        course = self._course(state, window)
+        course = self._course(store, window)
         if course is None:
             return []
         both = course.ends_of_each((course.own_s, as_all_usually(course, window.position)))
         now_s, even_s = (course.pace(ends) for ends in both)
         if not now_s - even_s >= EFFECT * even_s:
             return []
-        return [of_imbalance(state, window, excess_of(window), now_s, even_s, Why())]
+        return [of_imbalance(store, window, excess_of(window), now_s, even_s, Why())]
 
-    def want_profiles(self, state: JobState, now_s: float) -> tuple[list[int], float]:
+    def want_profiles(self, store: Store, now_s: float) -> tuple[list[int], float]:
         """Ranks whose main thread should be sampled, since that would say whether they wait for data; for how long."""
-        return self._loader.want(state, self._iteration_s, now_s)
+        return self._loader.want(store, self._iteration_s, now_s)
 
     def is_over(self, key: str) -> bool:
         """Has this not been so for half a window?"""
         return self._reported.is_over(key)
 
-    def _answer(self, state: JobState, window: Window, now_s: float) -> dict[str, KeyedFinding]:
+    def _answer(self, store: Store, window: Window, now_s: float) -> dict[str, KeyedFinding]:
         if self._on_device(window):
             return {}
         excess = excess_of(window)
         # Of short iterations not so many are kept that they fill a window.
         window_s = min(self.window_s, self.iterations.kept * window.iteration_s / BACK)
         suspects = beyond_peers(window, excess, window_s)
-        course = self._course(state, window) if suspects else None
+        course = self._course(store, window) if suspects else None
         if course is not None:
             excess = excess_of(window, work_of(course, window.position))
             suspects = beyond_peers(window, excess, window_s)
@@ -253,9 +247,9 @@ class Slowness:
             self._sound.update(np.delete(window.ranks, [s.index for s in suspects]).tolist())
         reported = self._still(window, suspects, now_s)
         if suspects and not reported:
-            course = self._course(state, window)
+            course = self._course(store, window)
             if course is not None:
-                reported = self._judge(state, window, course, suspects)
+                reported = self._judge(store, window, course, suspects)
                 self._judged_s = now_s
         slow = {rank for one in reported for rank in one.ranks}
         take_turns = self._turns.take(slow, {int(window.ranks[s.index]) for s in suspects}, now_s)
@@ -263,15 +257,15 @@ class Slowness:
             reported = []
         transfers, starved = self.links.transfers(), self._starved(recent)
         reported += self.links.examine(
-            state, recent, transfers, starved, now_s, lambda src, dst: self._is_waited_for(state, window, src, dst)
+            store, recent, transfers, starved, now_s, lambda src, dst: self._is_waited_for(store, window, src, dst)
         )
         if not reported and recent.lasted_s >= window_s * PART:  # the first iterations are like no later one
-            reported = self._nobody(state, recent, excess.last(len(recent.iteration)), take_turns=take_turns)
+            reported = self._nobody(store, recent, excess.last(len(recent.iteration)), take_turns=take_turns)
         if not suspects and not reported:
             is_due = now_s - self._learned_s >= self.window_s
             self.links.learn(transfers, only_new=not is_due)
             if is_due:
-                course = self._course(state, window)
+                course = self._course(store, window)
                 transfer_s = course.lost_in_collectives()[1] if course else np.inf
                 self.past.learn(recent, self._rates(recent, 0).without_cpu(), transfer_s)
                 self._learned_s = now_s
@@ -284,7 +278,7 @@ class Slowness:
         again_s = self.window_s / (POLLS if self._loader else 2)
         return before if len(before) == len(keys) and now_s - self._judged_s < again_s else []
 
-    def _judge(self, state: JobState, window: Window, course: Course, suspects: list[Suspect]) -> list[KeyedFinding]:
+    def _judge(self, store: Store, window: Window, course: Course, suspects: list[Suspect]) -> list[KeyedFinding]:
         """Which suspects delay the job: each is put back beside all the others as they should be.
 
         Whether one does is judged over all iterations that are gone through. What is reported of it counts from the one
@@ -309,7 +303,7 @@ class Slowness:
                 meant = may_be_meant and does_more_by_design(window, suspect.index, [s.index for s in suspects])
                 spent = course.spent(since)
                 reported[suspect.index] = of_rank(
-                    state, window, suspect, why, cost, spent, kind, slow=slow, meant=meant
+                    store, window, suspect, why, cost, spent, kind, slow=slow, meant=meant
                 )
         unexplained = [s for s in suspects if s.index in reported and reported[s.index].finding.reason is None]
         for group in tied(window, unexplained):
@@ -347,29 +341,29 @@ class Slowness:
                 own_s[mine] = as_its_peers(course, who, sound)[mine]
         return own_s
 
-    def _nobody(self, state: JobState, window: Window, excess: Excess, *, take_turns: bool) -> list[KeyedFinding]:
+    def _nobody(self, store: Store, window: Window, excess: Excess, *, take_turns: bool) -> list[KeyedFinding]:
         """No rank is at fault: the work is uneven, or everything is slower than it was."""
         by_work = float(np.median(excess.by_work_s, axis=1).max(initial=0.0))
         stage = long_stage(window)
         uneven = take_turns or by_work >= UNEVEN * window.iteration_s or moving(window, excess) >= UNEVEN
-        course = self._course(state, window) if uneven or stage is not None else None
+        course = self._course(store, window) if uneven or stage is not None else None
         if course is not None:
             evened = self._evened(window, excess, course) if uneven else course.own_s
             now_s, even_s = (course.pace(ends) for ends in course.ends_of_each((course.own_s, evened)))
             if now_s - even_s >= UNEVEN * even_s:
                 why = why_uneven(self._rates(window, 0), (now_s - even_s) / now_s)
-                return [of_imbalance(state, window, excess, now_s, even_s, why)]
+                return [of_imbalance(store, window, excess, now_s, even_s, why)]
             if stage is not None:
                 own_s = course.own_s.copy()
                 own_s[np.isin(course.rank, stage.members)] /= stage.factor
                 even_s = course.replay(own_s)
                 if now_s - even_s >= UNEVEN * even_s:
-                    return [of_stage(state, window, stage, now_s, even_s)]
+                    return [of_stage(store, window, stage, now_s, even_s)]
         factor = all_slower(window, self.past)
         if factor <= 1.0:
             return []
         why = why_all_slow(self._rates(window, 0), window, self.past, factor)
-        return [of_all(state, window, factor, self.past.iteration_s, why)]
+        return [of_all(store, window, factor, self.past.iteration_s, why)]
 
     def _starved(self, window: Window) -> Ints:
         """Ranks that get less CPU than most: at what pace they read says nothing of the way to them."""
@@ -377,9 +371,9 @@ class Slowness:
         without_s = np.nan_to_num(rates.delay) + np.nan_to_num(rates.throttled)
         return window.ranks[without_s >= float(np.median(without_s)) + STARVED]
 
-    def _is_waited_for(self, state: JobState, window: Window, src: int, dst: int) -> bool:
+    def _is_waited_for(self, store: Store, window: Window, src: int, dst: int) -> bool:
         """Are these ranks blocked in operations of both? Transfers behind computation delay nobody."""
-        course = self._course(state, window)
+        course = self._course(store, window)
         ends = np.searchsorted(window.ranks, (src, dst))
         if course is None or (ends == len(window.ranks)).any() or (window.ranks[ends] != (src, dst)).any():
             return True  # it is not known
@@ -414,15 +408,15 @@ class Slowness:
             self._times_due = None
         return self._times
 
-    def _course(self, state: JobState, window: Window) -> Course | None:
+    def _course(self, store: Store, window: Window) -> Course | None:
         """The latest iterations of the window, as events; ranks in the order of the window."""
         if not self._course_is_known:
-            self._latest_course, self._course_is_known = self._latest.course(window, state.comms.size), True
+            self._latest_course, self._course_is_known = self._latest.course(window, store.comms.size), True
         return self._latest_course
 
-    def _learn_comms(self, state: JobState) -> None:
+    def _learn_comms(self, store: Store) -> None:
         """Communicators of the same sort get the same number: described and sized alike."""
-        new = state.comms.info[len(self._kinds) :]
+        new = store.comms.info[len(self._kinds) :]
         sorts = np.array([stable_hash(info.desc, info.size) for info in new], np.uint64)
         self._kinds = np.append(self._kinds, mix(np.ones(len(new), np.uint64), sorts))
         self._device = np.append(self._device, [runs_on_device(info.backend) for info in new]).astype(np.bool_)

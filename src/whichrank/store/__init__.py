@@ -1,7 +1,8 @@
-"""All that was received of a job, once: ranks, operations, waits, connections, processes, as columns.
+"""All that was received of a job, once: ranks, operations, waits, iterations, connections, processes, as columns.
 
-`state` is fed by batches of many agents and makes the picture of a moment; `admission` keeps out batches of another
-job; `paths` has connections and probes, `interruption` the signals that ask the job to end, `growing` columns that
-grow. Sans-I/O: time is an argument. May be imported from here by `hang`, `slow`, `transport`, `verdict` and `analyzer`;
-it imports the model, and of `locate` what a socket's numbers mean.
+`store` is fed by batches of many agents, hands them to the columns beside it, and makes the picture of a moment;
+`sequences` has what each rank issued and its iterations, `rounds` what members issued in each round, `paths`
+connections and probes; `admission` keeps out batches of another job. Sans-I/O: time is an argument. May be imported
+from here by `hang`, `slow`, `transport`, `verdict`, `analyzer` and the screens; it imports the model, of `detect` what
+makes a period and what waits usually are, of `locate` what a socket's numbers mean.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -50,7 +51,7 @@ class Communicators:
         for info in reported:
             fits = 0 < info.size <= max(ranks.size, len(info.members)) and 0 < info.comm_id < 1 << 64
             if fits and info.comm_id not in self._index:
-                new[info.comm_id] = info
+                new[info.comm_id] = _with_possible_members(info)
         sizes = np.array([info.size for info in new.values()], np.int64)
         total = len(self.member_rank) + int(sizes.sum())
         if not new or total > MAX_MEMBERSHIPS:
@@ -140,9 +141,12 @@ class Communicators:
 def _members_of(info: CommInfo) -> NDArray[np.int64]:
     """Global ranks by group rank, -1 where it is not known or none that can be."""
     members = np.full(info.size, -1, np.int64)
-    try:
-        listed = np.array(info.members[: info.size], np.int64)
-    except OverflowError:
-        return members
+    listed = np.array(info.members[: info.size], np.int64)
     members[: len(listed)] = np.where((listed >= 0) & (listed < MAX_WORLD), listed, -1)
     return members
+
+
+def _with_possible_members(info: CommInfo) -> CommInfo:
+    """The same; members are unknown where one of them is a number that no row can hold."""
+    fits = all(-(1 << 63) <= member < 1 << 63 for member in info.members)
+    return info if fits else msgspec.structs.replace(info, members=[])

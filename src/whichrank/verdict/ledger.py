@@ -36,7 +36,7 @@ from whichrank.model.plain_text import is_host_name, is_job_name
 from whichrank.model.roles import infer_role
 from whichrank.model.sensors import NAME_OF_STATE, SENSORS
 from whichrank.model.signature import dtype_name, kind_name, op_bytes, op_name
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 from whichrank.verdict.policy import Event, State, after
 from whichrank.verdict.words.clauses import sentence, words
 
@@ -52,13 +52,10 @@ MOST_OF_A_CANDIDATE = 0.5
 class Ledger:
     """The incidents of one job."""
 
-    def __init__(
-        self, job: str, utc_offset_s: float, state: JobState, iteration_of: Callable[[int], int | None]
-    ) -> None:
+    def __init__(self, job: str, utc_offset_s: float, store: Store) -> None:
         self._job = job
         self._utc_offset_s = utc_offset_s
-        self._state = state
-        self._iteration_of = iteration_of
+        self._store = store
         self._count = 0
         self.incidents: dict[str, Incident] = {}
         self.open_ones: list[tuple[Incident, Finding]] = []
@@ -268,21 +265,21 @@ class Ledger:
 
     def _culprit(self, blame: Blame, most: float = 1.0) -> Culprit:
         rank = blame.rank
-        seen = rank < self._state.ranks.size and self._state.ranks.present[rank]
+        seen = rank < self._store.ranks.size and self._store.ranks.present[rank]
         return Culprit(
             rank=rank,
             confidence=round(min(blame.confidence, most), 3),
             why=words(blame.why, over=False),
             clauses=blame.why,
-            host=self._state.host.get(rank) or None,
-            pid=(int(self._state.ranks.rows["pid"][rank]) or None) if seen else None,
+            host=self._store.host.get(rank) or None,
+            pid=(int(self._store.ranks.rows["pid"][rank]) or None) if seen else None,
         )
 
     def _scoped(self, links: tuple[Link, ...]) -> tuple[Link, ...]:
         """With the word whether they leave a node."""
         if not links:
             return ()
-        node_of = dict(enumerate(self._state.paths.nodes(self._state.ranks.agent).tolist()))
+        node_of = dict(enumerate(self._store.paths.nodes(self._store.ranks.agent).tolist()))
 
         def scoped(link: Link) -> Link:
             src, dst = node_of.get(link.src, -1), node_of.get(link.dst, -1)
@@ -295,11 +292,11 @@ class Ledger:
     def _communicator(self, comm: int) -> Communicator | None:
         if comm < 0:
             return None
-        info = self._state.comms.info[comm]
-        role, sure = infer_role(info.desc, info.members, self._state.ranks.size, self._state.kinds.get(comm, {}))
-        at, size = int(self._state.comms.at[comm]), int(self._state.comms.size[comm])
-        members = [int(m) for m in self._state.comms.member_rank[at : at + size] if m >= 0]
-        if self._state.recorded is not None and len(members) < size:
+        info = self._store.comms.info[comm]
+        role, sure = infer_role(info.desc, info.members, self._store.ranks.size, self._store.kinds.get(comm, {}))
+        at, size = int(self._store.comms.at[comm]), int(self._store.comms.size[comm])
+        members = [int(m) for m in self._store.comms.member_rank[at : at + size] if m >= 0]
+        if self._store.recorded is not None and len(members) < size:
             members = []  # how many there are is not known either
         name = info.desc if info.desc not in ("", "undefined") else info.name
         return Communicator(
@@ -314,7 +311,7 @@ class Ledger:
         if not finding.op:
             return None
         op = finding.op
-        comm_id = self._state.comms.info[finding.comm].comm_id if finding.comm >= 0 else 0
+        comm_id = self._store.comms.info[finding.comm].comm_id if finding.comm >= 0 else 0
         return Op(
             trace_id=f"{comm_id:016x}-{op['counter']}" if op["counter"] < UNNUMBERED else None,
             kind=kind_name(op["kind"]),
@@ -327,7 +324,7 @@ class Ledger:
         ranks = [b.rank for b in finding.culprits] + list(finding.victims)
         iteration = finding.iteration
         if iteration is None and is_present:
-            iteration = next((i for r in ranks if (i := self._iteration_of(r)) is not None), None)
+            iteration = next((i for r in ranks if (i := self._store.iteration_of(r)) is not None), None)
         role = self._communicator(finding.comm)
         phase = finding.phase or ("data" if finding.reason == Reason.DATA_WAIT else None)
         if phase is None and finding.reason == Reason.CHECKPOINT:
@@ -336,11 +333,11 @@ class Ledger:
             phase = "dp_sync"
         op = None
         if finding.op and role:
-            op = f"{op_name(finding.op['kind'], finding.op['counter'])} on {self._state.comms.name(finding.comm)}"
+            op = f"{op_name(finding.op['kind'], finding.op['counter'])} on {self._store.comms.name(finding.comm)}"
         return Stage(iteration=iteration, phase=phase, op=op) if iteration is not None or phase or op else None
 
     def _sensors(self) -> tuple[SensorReport, ...]:
-        rows = self._state.ranks.rows[self._state.ranks.present]
+        rows = self._store.ranks.rows[self._store.ranks.present]
         reports = []
         for sensor in SENSORS:
             for state, word in NAME_OF_STATE.items():
@@ -351,20 +348,20 @@ class Ledger:
     def _next(self, finding: Finding, ranks: list[int]) -> tuple[str, ...]:
         commands = []
         for rank in ranks[:2]:
-            if not self._state.ranks.present[rank] or not self._state.was_observed(rank):
+            if not self._store.ranks.present[rank] or not self._store.was_observed(rank):
                 continue
-            pid, on = int(self._state.ranks.rows["pid"][rank]), self._on(rank)
+            pid, on = int(self._store.ranks.rows["pid"][rank]), self._on(rank)
             if finding.reason == Reason.STOPPED and finding.kind != "slow":  # else it goes on by itself
                 commands.append(f"{on}: kill -CONT {pid}")
             elif finding.cause != Cause.PROCESS_EXIT:
-                job = self._state.job.get(rank, self._job)
+                job = self._store.job.get(rank, self._job)
                 named = f" {job}" if is_job_name(job) else ""
                 commands.append(f"{on}: whichrank stacks --rank {rank}{named}")
         return tuple(commands)
 
     def _on(self, rank: int) -> str:
         """Where a command is to be run; what cannot be the name of a host is not put into a shell's line."""
-        host = self._state.host.get(rank, "")
+        host = self._store.host.get(rank, "")
         return f"on {host}" if is_host_name(host) else f"on the node of rank {rank}"
 
 

@@ -29,7 +29,7 @@ _CLOCK_WORDS: Final = [(_BEFORE_ROW + _FIELDS[name][1]) // 8 for name in ("t_iss
 
 
 def pack(records: bytes) -> bytes:
-    """Rows of RECORD_TOLD in fewer bytes.
+    """Rows of RECORD_REPORTED in fewer bytes.
 
     Args:
         records: Whole rows, oldest first.

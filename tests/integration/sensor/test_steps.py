@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from jobs import VARIANTS, forked
 
-from whichrank.detect.steps import Steps
 from whichrank.model.kinds import Kind
+from whichrank.store.steps import Steps
 
 pytestmark = pytest.mark.integration
 

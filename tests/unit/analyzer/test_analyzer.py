@@ -398,7 +398,7 @@ def test_a_healthy_job_in_lockstep_says_nothing() -> None:
         feed_all(a, job, snapshot * 10, 10, 10.0 + snapshot / 2, comms=snapshot == 0)
         said += a.tick(10.2 + snapshot / 2)
     assert not said
-    assert a.iteration_of(5) is not None
+    assert a.store.iteration_of(5) is not None
 
 
 def test_waits_in_messages_make_edges_in_a_pipeline() -> None:
@@ -407,10 +407,10 @@ def test_waits_in_messages_make_edges_in_a_pipeline() -> None:
     a = Analyzer(CONFIG, "synthetic", 0.0)
     feed_all(a, job, 0, 6, 10.0, comms=True)
     feed_all(a, job, 6, 0, 20.0, Hang(12, START_NS + 3_000_000_000))
-    waits = a.state.picture(20.0).waits
+    waits = a.store.picture(20.0).waits
     # THEN the stages in front stand in sends, those behind in receives
     assert Kind.SEND in waits["kind"]
-    found = what_hangs(a.case, a.state.picture(20.0), 0.6)
+    found = what_hangs(a.case, a.store.picture(20.0), 0.6)
     assert found is not None
     assert found.names == {12}
 

@@ -44,7 +44,7 @@ def test_a_location_is_measured_only_if_it_is_right(where: str) -> None:
     figures = location(128, where, polls=2)
     assert [f.unit for f in figures] == ["ms"] * 3
     analyzer, now_s = hung(128, where)
-    found = what_hangs(analyzer.case, analyzer.state.picture(now_s), 0.6)
+    found = what_hangs(analyzer.case, analyzer.store.picture(now_s), 0.6)
     assert found is not None
     assert found.names == {culprit_of(128)}
 

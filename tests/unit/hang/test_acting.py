@@ -6,7 +6,7 @@ import pytest
 
 from whichrank.hang.acting import acting_stack, serving_stack
 from whichrank.model.telemetry import Stack
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 
 PYTHON = "/usr/lib/python3.11"
 OWN = "work (/home/me/train.py:5)"
@@ -21,9 +21,9 @@ def thread(name: str, tid: int, *frames: str, trains: bool = False) -> Stack:
 
 
 def shown(*stacks: Stack, tid: int = 0) -> str:
-    state = JobState()
-    state.stacks[0] = (0.0, list(stacks), "")
-    found = acting_stack(state, 0, tid)
+    store = Store()
+    store.stacks[0] = (0.0, list(stacks), "")
+    found = acting_stack(store, 0, tid)
     assert found is not None
     return found.thread
 
@@ -70,10 +70,10 @@ def test_a_thread_of_a_framework_without_own_code_in_the_main_one() -> None:
 
 
 def test_who_runs_the_function_of_a_remote_call() -> None:
-    state = JobState()
+    store = Store()
     serves = "_run_function (/opt/venv/lib/python3.11/site-packages/torch/distributed/rpc/internal.py:214)"
     held = thread("Dummy-1", 2, f"wait ({PYTHON}/threading.py:327)", OWN, serves)
-    state.stacks[0] = (0.0, [MAIN, held], "")
-    assert serving_stack(state, 0) is None
-    state.stacks[0] = (0.0, [MAIN, held, thread("Dummy-2", 3, OWN, serves)], "")
-    assert serving_stack(state, 0) == thread("Dummy-2", 3, OWN, serves)
+    store.stacks[0] = (0.0, [MAIN, held], "")
+    assert serving_stack(store, 0) is None
+    store.stacks[0] = (0.0, [MAIN, held, thread("Dummy-2", 3, OWN, serves)], "")
+    assert serving_stack(store, 0) == thread("Dummy-2", 3, OWN, serves)

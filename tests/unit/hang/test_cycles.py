@@ -66,7 +66,7 @@ def test_a_circle_that_a_skew_has_led_to_is_held_against_nobody_else() -> None:
     # GIVEN rank 0 was told to have repeated an operation of the first group some iterations ago
     a, node = job()
     edit = Edit(ordinal=20, missing=(), extra=(1,), period=2)
-    assert a.history.report(Skew(0, a.history.key_of(0), edit, iterations_since=20))
+    assert a.case.skews.report(Skew(0, a.store.sequences.key_of(0), edit, iterations_since=20))
     # WHEN both wait in a circle, in which rank 1 has departed from its past THEN it is rank 0 still
     node.waits(0, TP, ITERATIONS + 1, 0.5, ordinal=NEXT)
     node.waits(1, PP, ITERATIONS + 1, 0.5, ordinal=NEXT)

@@ -5,26 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from whichrank.hang.case import Case
-from whichrank.hang.history import History
 from whichrank.hang.stuck import messages
 from whichrank.model.telemetry import RANK_ROW, RATE_ROW, Batch
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 
 
-def fed(sent: list[int], sequence: int = 1, state: JobState | None = None) -> JobState:
+def fed(sent: list[int], sequence: int = 1, store: Store | None = None) -> Store:
     """A job whose ranks have sent so many messages of their operation; -1: not sampled."""
     ranks, rates = np.zeros(len(sent), RANK_ROW), np.zeros(len(sent), RATE_ROW)
     ranks["rank"] = rates["rank"] = range(len(sent))
     rates["samples"], rates["end_ns"], rates["op_sent"] = 40, 100_000_000, np.maximum(sent, 0)
     batch = Batch(1, "job", "host:1", "host", sequence, 1, 1, -1, len(sent), ranks.tobytes())
-    state = state or JobState()
-    state.feed(type(batch)(**{**{f: getattr(batch, f) for f in batch.__struct_fields__},
+    store = store or Store()
+    store.feed(type(batch)(**{**{f: getattr(batch, f) for f in batch.__struct_fields__},
                               "rates": rates[np.array(sent) >= 0].tobytes()}), 1.0)  # fmt: skip
-    return state
+    return store
 
 
-def said(state: JobState, ranks: list[int]) -> list[tuple[str, object, str | None]]:
-    facts = messages(Case(state, History.__new__(History)), np.array(ranks))
+def said(store: Store, ranks: list[int]) -> list[tuple[str, object, str | None]]:
+    facts = messages(Case(store), np.array(ranks))
     return [(fact.what, fact.value, fact.where) for fact in facts]
 
 
@@ -40,6 +39,6 @@ def test_equal_counts_name_nobody() -> None:
 
 
 def test_without_the_sampler_nothing_is_said_and_old_windows_are_forgotten() -> None:
-    state = fed([9, 4])
-    fed([-1, -1], 2, state)
-    assert said(state, [0, 1]) == []
+    store = fed([9, 4])
+    fed([-1, -1], 2, store)
+    assert said(store, [0, 1]) == []

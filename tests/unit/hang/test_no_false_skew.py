@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from batches import comm_info, records
 
-from whichrank.hang.history import History
+from whichrank.hang.skews import Skews
 from whichrank.locate.signatures import Skew
+from whichrank.store.sequences import Sequences
 
 TP, DP = 0, 1
 INFO = [comm_info(7, [0, 1], "mesh_tp"), comm_info(8, [0, 1], "mesh_dp")]
@@ -60,8 +61,9 @@ def restless(draw: random.Random, usual: Stream) -> Stream:
 
 def claims(draw: random.Random, streams: tuple[Stream, Stream]) -> list[Skew]:
     """What is claimed while the two ranks are reported in batches, one ahead of the other."""
-    history, reported, found = History(), Reported(), list[Skew]()
-    history.add_comms(INFO)
+    sequences, reported, found = Sequences(), Reported(), list[Skew]()
+    skews = Skews(sequences, reported)
+    sequences.add_comms(INFO)
     while any(reported.ordinals[r] < len(streams[r]) for r in (0, 1)):
         for rank, stream in enumerate(streams):
             at = reported.ordinals[rank]
@@ -70,10 +72,10 @@ def claims(draw: random.Random, streams: tuple[Stream, Stream]) -> list[Skew]:
                 continue
             rows = records(rank, 0, 1, len(part), ordinal=at + 1)["row"].copy()
             rows["count"] = [count for _, count in part]
-            history.feed(np.full(len(part), rank), np.array([comm for comm, _ in part]), rows)
+            sequences.feed(np.full(len(part), rank), np.array([comm for comm, _ in part]), rows)
             reported.ordinals[rank] += len(part)
             reported.done.update((comm, rank) for comm, _ in part)
-        found += history.skews(reported)
+        found += skews.lasting()
     return found
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from batches import comm_info, records
 
-from whichrank.hang.history import History
 from whichrank.hang.peers import Peers
+from whichrank.hang.skews import Skews
 from whichrank.locate.signatures import Skew
 from whichrank.model.clause import Witness
+from whichrank.store.sequences import Sequences
 
 TP01, TP23, DP02, DP13, LOG = range(5)
 INFO = [
@@ -44,16 +45,17 @@ class Job:
     """TP2 x DP2: tensor-parallel operations of one signature, then a gradient reduction; now and then a log."""
 
     def __init__(self, ranks: tuple[int, ...] = (0, 1, 2, 3)) -> None:
-        self.history = History()
-        self.history.add_comms(INFO)
-        self.peers = Peers(self.history)
+        self.sequences = Sequences()
+        self.sequences.add_comms(INFO)
+        self.own = Skews(self.sequences, Reported(self))
+        self.peers = Peers(self.own)
         self.ordinal = dict.fromkeys(ranks, 0)
         self.now_s = 100.0
 
     def issue(self, rank: int, comms: list[int]) -> None:
         rows = records(rank, 0, 1, len(comms), ordinal=self.ordinal[rank] + 1)["row"]
         self.ordinal[rank] += len(comms)
-        self.history.feed(np.full(len(comms), rank), np.array(comms), rows)
+        self.sequences.feed(np.full(len(comms), rank), np.array(comms), rows)
 
     def iterate(self, count: int, odd: int = -1, shift: int = 0, log: bool = False) -> None:
         """All ranks; in the last iteration one leaves out (or repeats) tensor-parallel operations."""
@@ -71,7 +73,7 @@ class Job:
     def skews(self) -> list[Skew]:
         self.now_s += 100.0
         self.peers.watch([TP01, TP23], self.now_s)
-        return self.peers.skews(Reported(self), self.now_s)
+        return self.peers.skews(self.now_s)
 
 
 @pytest.mark.parametrize("shift", [-1, 1, -2])
@@ -87,7 +89,7 @@ def test_the_odd_one_is_named_once_it_has_lasted(odd: int, shift: int) -> None:
     (skew,) = job.skews()
     # THEN the rank and the communicator are reported, with the witness, and only once
     assert (skew.rank, skew.witness) == (odd, Witness.SAME_POSITION)
-    assert job.history.comm_of_key(skew.comm_key) == TP[odd]
+    assert job.sequences.comm_of_key(skew.comm_key) == TP[odd]
     assert len(skew.edit.missing) - len(skew.edit.extra) == -shift
     job.iterate(8)
     assert not job.skews()
@@ -127,9 +129,9 @@ def test_both_witnesses_say_a_skew_once() -> None:
     (skew,) = job.skews()
 
     # THEN the rank's own past has nothing to add
-    assert job.history.sequence(2).edits
-    assert not job.history.skews(Reported(job))
-    assert not job.history.report(skew)
+    assert job.sequences.sequence(2).edits
+    assert not job.own.lasting()
+    assert not job.own.report(skew)
 
 
 def test_what_a_whole_group_does_is_the_program() -> None:
@@ -153,7 +155,7 @@ def test_a_loss_in_one_rank_does_not_hide_the_others() -> None:
     job = Job()
     job.iterate(20)
     # WHEN rank 1 loses records, and rank 3 leaves an operation out
-    job.history.sequence(1).lose(job.ordinal[1] + 5)
+    job.sequences.sequence(1).lose(job.ordinal[1] + 5)
     job.ordinal[1] += 5
     for rank in (0, 2, 3):
         job.issue(rank, [TP[rank]] * 5)

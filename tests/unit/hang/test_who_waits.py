@@ -18,7 +18,7 @@ def waits_in(node: Node, *pairs: tuple[int, Kind, int, int]) -> tuple[Waiting, .
     for row, (rank, kind, peer, issued) in zip(rows, pairs, strict=True):
         row["rank"], row["comm_id"], row["kind"], row["peer"], row["issued"] = rank, 7, kind, peer, issued
     one.feed(node.batch(10.0, pairs=rows.tobytes()), 5010.0)
-    return who_waits(one.case, one.state.picture(5010.0))
+    return who_waits(one.case, one.store.picture(5010.0))
 
 
 def shown(waits: tuple[Waiting, ...]) -> list[tuple[str, list[int], list[int], int]]:

@@ -16,13 +16,13 @@ from whichrank.model.incident import Cause, Reason
 from whichrank.model.iterations import Window
 from whichrank.slow.findings import Cost, of_links, of_rank
 from whichrank.slow.reasons import Why
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 from whichrank.verdict.words.clauses import words
 
 NODE = np.array([0, 0, 1, 1, 2, 2])
 
 
-def job() -> tuple[JobState, Window]:
+def job() -> tuple[Store, Window]:
     """Six ranks, and some iterations of theirs."""
     n, ranks = 3, np.arange(6)
     window = Window(
@@ -30,16 +30,16 @@ def job() -> tuple[JobState, Window]:
         own_s=np.ones((6, n)), position=np.zeros(6, np.int64),
         in_pipeline=np.zeros(6, np.bool_), roots=np.zeros(6, np.uint64), lasted_s=3.0, ring=np.full(6, -1),
     )  # fmt: skip
-    state = JobState()
-    state.ranks.grow(6)
-    return state, window
+    store = Store()
+    store.ranks.grow(6)
+    return store, window
 
 
 def reported(slow: dict[tuple[int, int], float]) -> Finding:
     """What is said of a ring with more links, some of which are slow."""
     links = transfers(RING | {(2, 0): 50.0, (4, 2): 50.0} | slow, unsent_bytes=dict.fromkeys(slow, 9000.0))
-    state, window = job()
-    return of_links(state, window, links, slow_links(links, NODE, LinkPast()), NODE).finding
+    store, window = job()
+    return of_links(store, window, links, slow_links(links, NODE, LinkPast()), NODE).finding
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def reported(slow: dict[tuple[int, int], float]) -> Finding:
 )
 def test_it_began_where_iterations_became_longer(total_s: list[float], iteration: int | None) -> None:
     # GIVEN iterations that take twice as long from the sixth on but for one, or as long all the time
-    state, window = job()
+    store, window = job()
     longer = replace(
         window, iteration=np.arange(5, 5 + len(total_s)), end_ns=np.zeros((6, len(total_s)), np.int64),
         total_s=np.tile(total_s, (6, 1)), own_s=np.tile(total_s, (6, 1)),
     )  # fmt: skip
     links = transfers(RING | {(2, 4): 5.0}, unsent_bytes={(2, 4): 9000.0})
     # THEN that is when the slow link is said to have begun; where it was so all the time, nobody knows when
-    assert of_links(state, longer, links, slow_links(links, NODE, LinkPast()), NODE).finding.iteration == iteration
+    assert of_links(store, longer, links, slow_links(links, NODE, LinkPast()), NODE).finding.iteration == iteration
 
 
 def test_a_cell_is_a_link_and_names_no_rank() -> None:
@@ -110,11 +110,11 @@ def test_longer_transfers_of_a_rank_without_cpu_are_no_slow_communication(
     reason: Reason | None, cause: Cause, fault_class: str
 ) -> None:
     # GIVEN a rank that is slow, in a job whose transfers have grown as well
-    state, window = job()
+    store, window = job()
     suspect = Suspect(2, 0.5, 0.5, "peers", 1.0, 0)
     why = Why(reason, (clause(Says.WAITS_FOR_DATA),) if reason else (), ())
     cost = Cost(now_s=1.0, best_s=0.5, alone_s=1.0, has_others=False)
-    finding = of_rank(state, window, suspect, why, cost, np.ones((6, 3)), (0.5, "S3"), slow=[2], meant=False).finding
+    finding = of_rank(store, window, suspect, why, cost, np.ones((6, 3)), (0.5, "S3"), slow=[2], meant=False).finding
     # THEN both are slow, unless it gets too little CPU for either
     assert (finding.cause, finding.fault_class) == (cause, fault_class)
 
@@ -133,13 +133,13 @@ def test_a_verdict_has_one_number_for_each_quantity(peers: int, comes_and_goes: 
         in_pipeline=np.zeros(peers + 1, np.bool_), roots=np.zeros(peers + 1, np.uint64), lasted_s=9.6,
         ring=np.full(peers + 1, -1),
     )  # fmt: skip
-    state = JobState()
-    state.ranks.grow(peers + 1)
+    store = Store()
+    store.ranks.grow(peers + 1)
     suspect = Suspect(0, 0.7, 0.3, "peers", 1.0, 3, comes_and_goes)
     spent = np.tile([0.8, 0.1, 0.3], (peers + 1, 1))  # another window's own time
     cost = Cost(now_s=1.2, best_s=0.5, alone_s=1.2, has_others=False)
     finding = of_rank(
-        state, window, suspect, Why(), cost, spent, None, slow=[int(window.ranks[suspect.index])], meant=False
+        store, window, suspect, Why(), cost, spent, None, slow=[int(window.ranks[suspect.index])], meant=False
     ).finding
     # THEN own times are the same in evidence and times, for the rank and for its peers, and add up to the iteration
     evidence = {fact.what: fact.value for fact in finding.evidence}
@@ -158,22 +158,22 @@ def test_a_verdict_has_one_number_for_each_quantity(peers: int, comes_and_goes: 
 
 
 def test_a_rank_that_was_slow_in_all_that_is_known_began_nobody_knows_when() -> None:
-    state, window = job()
+    store, window = job()
     window.own_s[2] += 1.0
     suspect = Suspect(2, 1.0, 1.0, "peers", 1.0, 0)
     cost = Cost(now_s=2.0, best_s=1.0, alone_s=2.0, has_others=False)
     finding = of_rank(
-        state, window, suspect, Why(), cost, np.ones((6, 3)), None, slow=[int(window.ranks[suspect.index])], meant=False
+        store, window, suspect, Why(), cost, np.ones((6, 3)), None, slow=[int(window.ranks[suspect.index])], meant=False
     ).finding
     assert finding.iteration is None
 
 
 def test_of_two_slow_ranks_none_is_slowed_down_by_the_other() -> None:
     # GIVEN a rank that is slow, and another one that is slow too
-    state, window = job()
+    store, window = job()
     suspect = Suspect(2, 1.0, 1.0, "peers", 1.0, 0)
     cost = Cost(now_s=0.416, best_s=0.306, alone_s=0.413, has_others=True)
-    finding = of_rank(state, window, suspect, Why(), cost, np.ones((6, 3)), None, slow=[2, 3], meant=False).finding
+    finding = of_rank(store, window, suspect, Why(), cost, np.ones((6, 3)), None, slow=[2, 3], meant=False).finding
     # THEN the other one is no victim, and what it would be like with one of them or none is said as that
     assert finding.victims == (0, 1, 4, 5)
     said = "it and rank 3 make an iteration take 416 ms instead of 306 ms"

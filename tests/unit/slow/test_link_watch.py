@@ -8,14 +8,14 @@ from test_traffic import MB, NODE, RING, transfers
 from whichrank.model.iterations import Window
 from whichrank.model.telemetry import VERSION, Batch
 from whichrank.slow.link_watch import LinkWatch
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 
 WINDOW_S = 10.0
 SLOW = RING | {(2, 4): 5.0}
 NOBODY = np.zeros(0, np.int64)
 
 
-def job() -> tuple[JobState, Window]:
+def job() -> tuple[Store, Window]:
     """Six ranks on three nodes, and some iterations of theirs."""
     n = 3
     window = Window(
@@ -23,16 +23,16 @@ def job() -> tuple[JobState, Window]:
         own_s=np.ones((6, n)), position=np.zeros(6, np.int64),
         in_pipeline=np.zeros(6, np.bool_), roots=np.zeros(6, np.uint64), lasted_s=3.0, ring=np.full(6, -1),
     )  # fmt: skip
-    state = JobState()
-    state.ranks.grow(6)
-    state.ranks.agent[:6] = NODE
+    store = Store()
+    store.ranks.grow(6)
+    store.ranks.agent[:6] = NODE
     for node in range(3):
         reported = Batch(
             version=VERSION, job="j", agent=f"a{node}", host=f"h{node}", sequence=1, sent_ns=0, sent_realtime_ns=0,
             delay_bound_ns=0, node_ranks=2,
         )  # fmt: skip
-        state.paths.take(reported, node, 0.0)
-    return state, window
+        store.paths.take(reported, node, 0.0)
+    return store, window
 
 
 def always(_src: int, _dst: int) -> bool:
@@ -42,10 +42,10 @@ def always(_src: int, _dst: int) -> bool:
 
 def test_a_slow_link_of_which_no_kernel_knows_is_polled_more_closely_and_not_reported() -> None:
     # GIVEN a link that is slow by its rate alone WHEN it is looked at for three windows
-    watch, (state, window) = LinkWatch(WINDOW_S), job()
+    watch, (store, window) = LinkWatch(WINDOW_S), job()
     doubts = []
     for now_s in range(int(3 * WINDOW_S)):
-        assert watch.examine(state, window, transfers(SLOW), NOBODY, float(now_s), always) == []
+        assert watch.examine(store, window, transfers(SLOW), NOBODY, float(now_s), always) == []
         doubts.append(watch.in_doubt)
 
     # THEN closer snapshots are asked for in the first half of each
@@ -54,14 +54,14 @@ def test_a_slow_link_of_which_no_kernel_knows_is_polled_more_closely_and_not_rep
 
 def test_a_doubt_does_not_outlast_its_time_where_nothing_new_is_known() -> None:
     # GIVEN a link in doubt
-    watch, (state, window) = LinkWatch(WINDOW_S), job()
-    watch.examine(state, window, transfers(SLOW), NOBODY, 0.0, always)
+    watch, (store, window) = LinkWatch(WINDOW_S), job()
+    watch.examine(store, window, transfers(SLOW), NOBODY, 0.0, always)
     # WHEN no iteration ends any more THEN it is over after half a window
     for now_s, in_doubt in ((1.0, True), (4.9, True), (5.0, False), (WINDOW_S + 1, False)):
         watch.let_time_pass(now_s)
         assert watch.in_doubt == in_doubt
     # and at once where the job begins anew
-    watch.examine(state, window, transfers(SLOW), NOBODY, 30.0, always)
+    watch.examine(store, window, transfers(SLOW), NOBODY, 30.0, always)
     assert watch.in_doubt
     watch.begin_anew()
     assert not watch.in_doubt
@@ -70,42 +70,42 @@ def test_a_doubt_does_not_outlast_its_time_where_nothing_new_is_known() -> None:
 
 
 def test_what_a_kernel_says_ends_the_doubt() -> None:
-    watch, (state, window) = LinkWatch(WINDOW_S), job()
-    watch.examine(state, window, transfers(SLOW), NOBODY, 0.0, always)
-    (reported,) = watch.examine(state, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}), NOBODY, 1.0, always)
+    watch, (store, window) = LinkWatch(WINDOW_S), job()
+    watch.examine(store, window, transfers(SLOW), NOBODY, 0.0, always)
+    (reported,) = watch.examine(store, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}), NOBODY, 1.0, always)
     assert [(link.src, link.dst) for link in reported.finding.links] == [(2, 4)]
     assert not watch.in_doubt
 
 
 def test_a_link_that_begins_to_lose_data_is_polled_more_closely() -> None:
-    state, window = job()
+    store, window = job()
     path, within = (2, 4), (2, 3)
     for lately, before, where, is_polled in (
         (0.01, 0.0, path, True), (0.001, 0.0, path, False), (0.01, 0.0, within, False), (0.06, 0.05, path, False)
     ):  # fmt: skip
         watch = LinkWatch(WINDOW_S)
         seen = transfers(RING | {(2, 3): 50.0}, resent_lately={where: lately}, resent={where: before})
-        assert watch.examine(state, window, seen, NOBODY, 0.0, always) == []
+        assert watch.examine(store, window, seen, NOBODY, 0.0, always) == []
         assert watch.in_doubt == is_polled
 
 
 def test_nothing_slow_is_no_doubt() -> None:
-    watch, (state, window) = LinkWatch(WINDOW_S), job()
-    assert watch.examine(state, window, transfers(RING), NOBODY, 0.0, always) == []
+    watch, (store, window) = LinkWatch(WINDOW_S), job()
+    assert watch.examine(store, window, transfers(RING), NOBODY, 0.0, always) == []
     assert not watch.in_doubt
 
 
 def test_a_slow_link_for_which_nobody_waits_is_not_reported() -> None:
-    watch, (state, window) = LinkWatch(WINDOW_S), job()
+    watch, (store, window) = LinkWatch(WINDOW_S), job()
     slow = transfers(SLOW, delivery={(2, 4): 6.0 * MB})
-    assert watch.examine(state, window, slow, NOBODY, 0.0, lambda src, dst: (src, dst) != (2, 4)) == []
+    assert watch.examine(store, window, slow, NOBODY, 0.0, lambda src, dst: (src, dst) != (2, 4)) == []
     assert not watch.in_doubt
-    assert watch.examine(state, window, slow, NOBODY, 1.0, lambda src, dst: (src, dst) == (2, 4))
+    assert watch.examine(store, window, slow, NOBODY, 1.0, lambda src, dst: (src, dst) == (2, 4))
 
 
 def test_a_reader_without_cpu_has_no_slow_link_and_no_cell() -> None:
-    watch, (state, window) = LinkWatch(WINDOW_S), job()
+    watch, (store, window) = LinkWatch(WINDOW_S), job()
     slow = transfers(SLOW, delivery={(2, 4): 6.0 * MB})
-    assert watch.examine(state, window, slow, np.array([4]), 0.0, always) == []
+    assert watch.examine(store, window, slow, np.array([4]), 0.0, always) == []
     assert (2, 4) not in {(cell.src, cell.dst) for cell in watch.matrix}
     assert watch.matrix

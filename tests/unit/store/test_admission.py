@@ -168,7 +168,7 @@ def test_what_was_taken_of_another_job_is_forgotten() -> None:
     analyzer = Analyzer(AnalyzerConfig(), JOB, 0.0, is_live=True)
     analyzer.tick(0.0)
     analyzer.feed(batch("stray", [2, 3], at_s=1.0), 1.0)
-    assert analyzer.state.ranks.present.tolist() == [False, False, True, True]
+    assert analyzer.store.ranks.present.tolist() == [False, False, True, True]
     # WHEN these say something else
     for half in range(4, 16):
         analyzer.feed(batch("own", [0, 1], at_s=half / 2, world=2), half / 2)
@@ -177,5 +177,5 @@ def test_what_was_taken_of_another_job_is_forgotten() -> None:
     (order,) = analyzer.orders("stray")
     assert isinstance(order, Leave)
     assert order.because.fact == "world_size"
-    assert analyzer.state.ranks.present.tolist() == [True, True, False, False]
+    assert analyzer.store.ranks.present.tolist() == [True, True, False, False]
     assert not any(isinstance(order, Leave) for order in analyzer.orders("own"))

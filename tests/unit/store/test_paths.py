@@ -295,10 +295,10 @@ def test_of_an_agent_that_was_started_anew_only_what_it_says_now_counts() -> Non
     nodes[0].agent = "a:2"
     fed(a, nodes[0], 1.0, ends((0, 4), (1, 5), dead=False))
     # THEN each connection is known once
-    joined, agent, rows = a.state.paths.joined()
+    joined, agent, rows = a.store.paths.joined()
     assert sorted(joined.rank.tolist()) == [0, 1, 2, 3]
     assert len(agent) == len(rows) == 4
-    assert len(a.state.paths._rows) == 2
+    assert len(a.store.paths._rows) == 2
 
 
 def at_ease() -> tuple[list[Node], list[bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from batches import T0, WORLD, Node, S, analyzer, comm_info, hung, last_of, records, watch
 
@@ -12,6 +13,7 @@ from whichrank.model.clause import Says, clause
 from whichrank.model.codes import Status
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, Incident, Link, Reason, Severity
+from whichrank.model.rows import RECORD
 from whichrank.model.telemetry import Event, ProcessState, WaitChannel
 
 NOW_S = T0 / S
@@ -537,7 +539,10 @@ def analyzer_with_world(iteration: int | None = None) -> Analyzer:
     """One that knows four ranks, and in which iteration they are."""
     a, n = analyzer(), hung()
     a.feed(n.batch(1.0), NOW_S + 1.0)
-    a.ledger._iteration_of = lambda _rank: iteration
+    if iteration is not None:
+        steps = np.zeros(4, RECORD)
+        steps["counter"] = iteration
+        a.store.sequences.steps.feed(np.arange(4), steps)
     return a
 
 

@@ -123,11 +123,11 @@ class Gatherer:
 
     def see(self, batch: Batch) -> None:
         """A batch that the analyzer was fed just now."""
-        state = self._analyzer.state
-        self._buffer.add(batch, state, self._named())
+        store = self._analyzer.store
+        self._buffer.add(batch, store, self._named())
         for event in batch.events:
-            if event.kind == "stacks" and 0 <= event.rank < state.ranks.size:
-                at_s = event.at_ns / 1e9 + float(state.ranks.offset_s[event.rank])
+            if event.kind == "stacks" and 0 <= event.rank < store.ranks.size:
+                at_s = event.at_ns / 1e9 + float(store.ranks.offset_s[event.rank])
                 self._stacks = [*self._stacks, (at_s, event.rank, event.stacks)][-MOST_STACKS_HELD:]
 
     def report(self, incidents: Iterable[Incident], now_s: float) -> None:
@@ -157,20 +157,20 @@ class Gatherer:
             knows_end: The job was observed until `now_s`, and not until some moment that nothing says.
             is_whole: What was read does not end within an entry.
         """
-        state = self._analyzer.state
-        picture = state.picture(now_s)
+        store = self._analyzer.store
+        picture = store.picture(now_s)
         spans = np.concatenate((self._buffer.all(), open_spans(picture.ops, now_s)))
         spans, dropped_s = fitting(spans, self._named(), self._most)
         incidents = tuple(self._latest.values())
         return Gathered(
             job=job,
-            world_size=state.ranks.size,
-            hosts={rank: host for rank, host in state.host.items() if host},
+            world_size=store.ranks.size,
+            hosts={rank: host for rank, host in store.host.items() if host},
             incidents=incidents,
             scenes=tuple(self._scene(incident) for incident in incidents),
             job_scene=None if incidents else capture(self._analyzer, self._buffer, None, now_s),
             spans=spans,
-            comms=tuple(state.comms.name(comm) for comm in range(len(state.comms.info))),
+            comms=tuple(store.comms.name(comm) for comm in range(len(store.comms.info))),
             operations=self._operations(spans),
             links=self._analyzer.links,
             utc_offset_s=utc_offset_s,
@@ -205,7 +205,7 @@ class Gatherer:
         spans = spans[~spans["open"]]
         if not len(spans):
             return ()
-        names = [self._analyzer.state.comms.name(comm) for comm in range(len(self._analyzer.state.comms.info))]
+        names = [self._analyzer.store.comms.name(comm) for comm in range(len(self._analyzer.store.comms.info))]
         kinds = {name: number for number, name in enumerate(dict.fromkeys(names))}
         sort = np.array([kinds[name] for name in names], np.int64)[spans["comm"]] << 8 | spans["kind"]
         lasted_s = spans["end_s"] - spans["start_s"]

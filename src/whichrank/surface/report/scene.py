@@ -102,7 +102,7 @@ def capture(
         now_s: The analyzer's time.
         before: The scene of an earlier word on the same incident. Who waited is kept once the incident is over.
     """
-    picture = analyzer.state.picture(now_s)
+    picture = analyzer.store.picture(now_s)
     waits = before.waits if before else ()
     if not before or (incident and incident.status == "open"):
         waits = who_waits(analyzer.case, picture) or waits
@@ -173,7 +173,7 @@ def _view_s(
         return first_s - margin_s, last_s + margin_s
     last_s = float(spans["end_s"].max()) if len(spans) else now_s
     at_s = last_s if onset_s is None else onset_s
-    before_s = max(ITERATIONS_BEFORE * analyzer.iteration_s() or _operations_s(spans, at_s), LEAST_VIEW_S)
+    before_s = max(ITERATIONS_BEFORE * analyzer.store.iteration_s() or _operations_s(spans, at_s), LEAST_VIEW_S)
     if onset_s is None:
         return at_s - before_s, at_s
     entered_s = under_way["start_s"][under_way["start_s"] < at_s + MOST_AFTER * before_s]
@@ -226,7 +226,7 @@ def _round(analyzer: Analyzer, incident: Incident | None) -> tuple[int, int, boo
     if not incident or not incident.op or not incident.op.trace_id:
         return None
     comm_id, _, counter = incident.op.trace_id.partition("-")
-    comm = int(analyzer.state.comms.index(np.array([int(comm_id, 16)], np.uint64))[0])
+    comm = int(analyzer.store.comms.index(np.array([int(comm_id, 16)], np.uint64))[0])
     return (comm, int(counter), incident.op.kind in MESSAGES) if comm >= 0 else None
 
 
@@ -236,5 +236,5 @@ def _heat(analyzer: Analyzer, picture: Picture) -> Heat:
         return Heat()
     last = slice(-MOST_ITERATIONS, None)
     own_s: NDArray[np.float64] = window.own_s[:, last]
-    ends_s = window.end_ns[0, last] / 1e9 + analyzer.state.ranks.offset_s[window.ranks[0]]
+    ends_s = window.end_ns[0, last] / 1e9 + analyzer.store.ranks.offset_s[window.ranks[0]]
     return Heat(window.ranks, window.iteration[last], ends_s, own_s, window.total_s[:, last] - own_s)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from whichrank.model.kinds import Kind
 from whichrank.model.picture import Ints
 from whichrank.model.telemetry import Batch
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 
 SPAN: Final = np.dtype(
     [("rank", "i4"), ("comm", "i4"), ("kind", "u1"), ("open", "?"), ("counter", "i8"), ("start_s", "f8"),
@@ -45,28 +45,28 @@ class SpanBuffer:
         self.seen = 0
         self.since_s = -np.inf
 
-    def add(self, batch: Batch, state: JobState, first: Ints) -> None:
+    def add(self, batch: Batch, store: Store, first: Ints) -> None:
         """Take what a batch holds.
 
         Args:
             batch: The analyzer was fed it just now.
-            state: Of the analyzer.
+            store: Of the analyzer.
             first: Ranks whose operations are dropped last.
         """
         rows = batch.record_rows()
-        rows = rows[(rows["rank"] >= 0) & (rows["rank"] < state.ranks.size)]
+        rows = rows[(rows["rank"] >= 0) & (rows["rank"] < store.ranks.size)]
         is_step = rows["row"]["kind"] == Kind.STEP
         if is_step.any():
-            self._steps = [*self._steps, self._steps_of(rows[is_step], state)]
+            self._steps = [*self._steps, self._steps_of(rows[is_step], store)]
             if sum(map(len, self._steps)) > 2 * MOST_STEPS:
                 self._steps = [np.concatenate(self._steps)[-MOST_STEPS:]]
         rows = rows[rows["row"]["kind"] < Kind.STEP]
-        comm = state.comms.index(rows["comm"])
+        comm = store.comms.index(rows["comm"])
         rows, comm = rows[comm >= 0], comm[comm >= 0]
         if not len(rows):
             return
         spans = np.zeros(len(rows), SPAN)
-        row, offset_s = rows["row"], state.ranks.offset_s[rows["rank"]]
+        row, offset_s = rows["row"], store.ranks.offset_s[rows["rank"]]
         for name in ("kind", "counter"):
             spans[name] = row[name]
         spans["rank"], spans["comm"] = rows["rank"], comm
@@ -92,10 +92,10 @@ class SpanBuffer:
         return self._steps[0] if self._steps else np.zeros(0, STEP)
 
     @staticmethod
-    def _steps_of(rows: NDArray[Any], state: JobState) -> Spans:
+    def _steps_of(rows: NDArray[Any], store: Store) -> Spans:
         steps = np.zeros(len(rows), STEP)
         steps["rank"], steps["iteration"] = rows["rank"], rows["row"]["counter"]
-        steps["at_s"] = rows["row"]["t_issue_ns"] / 1e9 + state.ranks.offset_s[rows["rank"]]
+        steps["at_s"] = rows["row"]["t_issue_ns"] / 1e9 + store.ranks.offset_s[rows["rank"]]
         return steps
 
     def _drop(self, first: Ints) -> None:

@@ -2,37 +2,30 @@
 
 Suspects are the ranks that open incidents name. Where several runs on this node belong together, only the one that
 analyzes has incidents, and the ranks may be of another one: those are known by their pids. Where nobody is named yet,
-suspects are the living ranks in which no thread waits for an operation while others have waited for some seconds: those
-that are waited for.
+suspects are the living ranks that others have waited for, for some seconds, and that wait for nobody.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from whichrank.agent.node import Node
-from whichrank.agent.outbox import Outbox
 from whichrank.agent.rank import RankWatch
-from whichrank.agent.snapshot import oldest_wait_ns
 from whichrank.agent.stacks import StacksRefusedError, read_stacks
-from whichrank.errors import RingFormatError, UsageError, WhichrankError
+from whichrank.errors import UsageError, WhichrankError
 from whichrank.model.incident import Incident
 from whichrank.model.telemetry import Stack
 from whichrank.ring.folder import JobFolder, base_folder, job_folders
-from whichrank.ring.reader import RingReader
 from whichrank.server.incidents_file import FILE_NAME, read_incidents
-from whichrank.surface.watch.job import BEING_MADE_S, age_s
+from whichrank.surface.here import AWAITED_AFTER_S, JobHere
 from whichrank.surface.watch.words import printable
 from whichrank.verdict.words.amounts import ranges
-
-WAITED_LONG_NS = 2_000_000_000
 
 
 class RankStacks(msgspec.Struct, kw_only=True):
@@ -81,7 +74,7 @@ def stacks_of(folder: JobFolder, *, rank: int | None = None) -> list[RankStacks]
         UsageError: The rank is not on this node.
     """
     with ExitStack() as opened:
-        watches = _watches(folder, opened)
+        watches = list(_read_here(folder, opened).ranks.values())
         if rank is not None:
             here = ", ".join(str(watch.rank) for watch in watches) or "none"
             watches = [watch for watch in watches if watch.rank == rank]
@@ -104,33 +97,27 @@ def stacks_of_suspects(name: str | None) -> Suspects:
     running = running_jobs(None)
     incidents = {folder.job: _open_incidents(folder) for folder in running}
     with ExitStack() as opened:
-        watches = {folder.job: _watches(folder, opened) for folder in running}
-        named = {job: _named(job, here, incidents) for job, here in watches.items()}
+        here = {folder.job: _read_here(folder, opened) for folder in running}
+        named = {job: _named(job, one.ranks.values(), incidents) for job, one in here.items()}
         suspects = named
         if not any(_ranks(incidents[job]) or named[job] for job in wanted):
-            suspects = {job: _awaited(here) for job, here in watches.items()}
+            suspects = {job: [one.ranks[r] for r in sorted(one.awaited(AWAITED_AFTER_S))] for job, one in here.items()}
         stacks = [_read(w, folder) for folder in running if folder.job in wanted for w in suspects[folder.job]]
     return Suspects(stacks, [] if stacks else _elsewhere(incidents, named))
 
 
-def _watches(folder: JobFolder, opened: ExitStack) -> list[RankWatch]:
-    node = Node(folder, Outbox())
-    opened.callback(node.close)
-    node.refresh(deep=False)
-    return node.watches()
+def _read_here(folder: JobFolder, opened: ExitStack) -> JobHere:
+    here = JobHere(folder)
+    opened.callback(here.close)
+    here.read()
+    return here
 
 
 def unread_rings(folder: JobFolder) -> list[str]:
     """A sentence on each ring that cannot be read, unless it is being made: its rank is missing above."""
-    reported = []
-    for path in folder.rings():
-        try:
-            RingReader(path).close()
-        except (RingFormatError, OSError) as error:
-            if age_s(path) > BEING_MADE_S:
-                what = error.what if isinstance(error, RingFormatError) else error.strerror or str(error)
-                reported.append(printable(f"ring {path.name} cannot be read: {what}"))
-    return reported
+    with ExitStack() as opened:
+        unreadable = _read_here(folder, opened).unreadable()
+    return [printable(f"ring {name} cannot be read: {why}") for name, why in unreadable.items()]
 
 
 def _open_incidents(folder: JobFolder) -> tuple[Incident, ...]:
@@ -158,14 +145,6 @@ def _named(job: str, watches: Iterable[RankWatch], incidents: dict[str, tuple[In
 
 def _ranks(incidents: Iterable[Incident]) -> set[int]:
     return {who.rank for incident in incidents for who in (*incident.culprits, *incident.candidates)}
-
-
-def _awaited(watches: Sequence[RankWatch]) -> list[RankWatch]:
-    """Those that the others wait for."""
-    nothing = [watch.snapshot.waits[:0] for watch in watches]
-    if oldest_wait_ns(list(watches), nothing) < WAITED_LONG_NS:
-        return []
-    return [watch for watch in watches if not watch.snapshot.waits.size and not watch.ended_ns]
 
 
 def _elsewhere(incidents: dict[str, tuple[Incident, ...]], named: dict[str, list[RankWatch]]) -> list[str]:

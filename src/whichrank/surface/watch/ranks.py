@@ -2,14 +2,11 @@
 
 `awaited` is a fact and no blame: somebody has been blocked for two seconds on an operation that this rank has not
 entered, while it is blocked on none. Whether it is at fault is for the analyzer to say.
-
-A wait on a future is inferred, so a verdict counts it from the snapshot that first saw it. Here it counts from the
-rank's last sign of life, since one frame has no earlier snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,18 +14,15 @@ import numpy as np
 
 from whichrank.agent.processes import wait_channel
 from whichrank.agent.rank import RankWatch
-from whichrank.model.codes import WaitHow
 from whichrank.model.incident import Incident, Spent
-from whichrank.model.kinds import FROM_ROOT, TO_ROOT, Kind, is_collective, is_message
+from whichrank.model.kinds import Kind, is_collective, is_message
 from whichrank.model.signature import kind_name
 from whichrank.model.telemetry import CommInfo, WaitChannel
 from whichrank.ring.reader import RingSnapshot, Rows
+from whichrank.surface.here import last_sign_ns
 from whichrank.surface.watch.frame import Mark, Operation, RankNow
 from whichrank.surface.watch.words import communicator_name, main_wait_of, printable, state_of, text_of
 
-AWAITED_AFTER_S: Final = 2.0
-NO_COMMUNICATOR: Final = -1
-"""In the place of a communicator's id: others wait for an answer to a remote call."""
 SORTED_AFTER_S: Final = 1.0
 """Younger waits come and go; rows that changed places for them could not be read."""
 
@@ -104,8 +98,6 @@ def seen(watch: RankWatch, inferred: Rows, infos: Mapping[int, CommInfo]) -> Ran
             info = infos.get(comm_id)
             if info is not None:
                 since_ns = int(row["since_ns"])
-                if row["how"] == WaitHow.FUTURE:
-                    since_ns = min(since_ns, max(latest_ns(watch), int(row["t_issue_ns"])))
                 place = int(row["kind"]), int(row["counter"]), int(row["peer"]), int(row["tag"])
                 waits.append(Wait(watch.rank, info, *place, since_ns, max(0, snapshot.read_ns - since_ns) / 1e9))
     waits.sort(key=lambda wait: wait.since_ns)
@@ -137,45 +129,19 @@ def _in_flight(watch: RankWatch, infos: Mapping[int, CommInfo]) -> tuple[Wait, .
     return tuple(found)
 
 
-def latest_ns(watch: RankWatch) -> int:
-    """When the rank last began or ended an operation; 0 if it never did."""
-    latest = 0
-    for rows in (watch.snapshot.comms, watch.snapshot.pairs):
-        if rows.size:
-            latest = max(latest, int(rows["last_issue_ns"].max()), int(rows["last_done_ns"].max()))
-    return latest
+def note_awaited(ranks: Mapping[int, RankRing], awaited: Mapping[int, Set[int]], after_s: float) -> None:
+    """Note who is waited for, and what others wait in where a rank is inside of it and waits for nothing.
 
-
-def note_awaited(ranks: Mapping[int, RankRing]) -> None:
-    """Find who is waited for and blocked on nothing itself: not in the operation, or inside of it."""
-    for waiting in ranks.values():
-        for call in waiting.outside:
-            called = ranks.get(call.peer) if call.peer not in (None, waiting.rank) else None
-            if called and call.age_s >= AWAITED_AFTER_S and not called.waits and not called.outside:
-                called.awaited_in.add(NO_COMMUNICATOR)
-        for wait in waiting.waits:
-            if wait.age_s < AWAITED_AFTER_S:
-                continue
-            for other in _targets(wait):
-                target = ranks.get(other)
-                if target is None or target.waits or target.outside or other == wait.rank:
-                    continue
-                if not _has_entered(target, wait):
-                    target.awaited_in.add(wait.comm.comm_id)
-                target.inside.extend(own for own in target.flight if _meet(own, wait))
-
-
-def _targets(wait: Wait) -> Iterable[int]:
-    peer = wait.peer_rank()
-    if is_message(wait.kind):
-        return [] if peer is None else [peer]
-    members = wait.comm.members
-    root = members[wait.peer] if 0 <= wait.peer < len(members) else None
-    if wait.kind in FROM_ROOT and root is not None:
-        return [root]
-    if wait.kind in TO_ROOT and root is not None and root != wait.rank:
-        return []
-    return members
+    Args:
+        ranks: All that are here, by rank.
+        awaited: Of these, in which communicators others wait for them.
+        after_s: Seconds that a wait must have lasted.
+    """
+    long = [wait for one in ranks.values() for wait in one.waits if wait.age_s >= after_s]
+    for rank, one in ranks.items():
+        one.awaited_in.update(awaited.get(rank, ()))
+        if not one.waits and not one.outside:
+            one.inside.extend(own for own in one.flight if any(wait.rank != rank and _meet(own, wait) for wait in long))
 
 
 def _meet(own: Wait, wait: Wait) -> bool:
@@ -185,21 +151,6 @@ def _meet(own: Wait, wait: Wait) -> bool:
     if is_collective(wait.kind):
         return is_collective(own.kind)
     return is_message(own.kind) and own.kind != wait.kind and own.peer_rank() == wait.rank
-
-
-def _has_entered(target: RankRing, wait: Wait) -> bool:
-    row = target.comms.get(wait.comm.comm_id)
-    if row is None:
-        return False
-    if is_collective(wait.kind):
-        return int(row["issued"]) >= wait.counter
-    pairs = target.watch.snapshot.pairs
-    ids = target.watch.comm_ids(pairs["comm_slot"], pairs["epoch"])
-    me = wait.comm.members.index(wait.rank) if wait.rank in wait.comm.members else -1
-    answer = Kind.RECV if wait.kind == Kind.SEND else Kind.SEND
-    mine = (ids == np.uint64(wait.comm.comm_id)) & (pairs["kind"] == answer)
-    mine &= (pairs["peer"] == me) & (pairs["tag"] == wait.tag)
-    return bool((pairs["issued"][mine] >= wait.counter).any())
 
 
 def named_ranks(incidents: Iterable[Incident]) -> dict[tuple[int, int | None], Mark]:
@@ -262,7 +213,7 @@ def _operation(wait: Wait | OutsideWait) -> Operation:
 
 
 def _idle_s(one: RankRing) -> float | None:
-    latest = latest_ns(one.watch)
+    latest = last_sign_ns(one.watch)
     return max(0, one.watch.snapshot.read_ns - latest) / 1e9 if latest else None
 
 

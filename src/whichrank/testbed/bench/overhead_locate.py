@@ -114,11 +114,11 @@ def _ingested(job: SyntheticJob, samples: int, *, measures_slowness: bool) -> tu
 def location(ranks: int, where: str, polls: int = 9, ranks_per_agent: int = 8) -> list[Figure]:
     """Time of one location and of one whole tick while one rank hangs the job."""
     analyzer, now_s = hung(ranks, where, ranks_per_agent)
-    picture = analyzer.state.picture(now_s)
+    picture = analyzer.store.picture(now_s)
     named = {r for f in [what_hangs(analyzer.case, picture, ASK_AFTER_S)] if f for r in f.names}
     if named != {culprit_of(ranks)}:
         raise AssertionError(f"the location names {named}, not {culprit_of(ranks)}")
-    taken = _times(lambda: analyzer.state.picture(now_s), polls)
+    taken = _times(lambda: analyzer.store.picture(now_s), polls)
     located = _times(lambda: what_hangs(analyzer.case, picture, ASK_AFTER_S), polls)
     ticked = _times(lambda: analyzer.tick(now_s), polls)
     return [
@@ -138,10 +138,10 @@ def slow_poll(ranks: int, polls: int = 5) -> list[Figure]:
     for done in range(SLOW_WARM + polls):
         for batch in job.batches(done, 1, with_comms=done == 0):
             analyzer.feed(batch, float(done))
-        picture = analyzer.state.picture(float(done))
+        picture = analyzer.store.picture(float(done))
         gc.collect()
         start_s = time.perf_counter()
-        found = slowness.examine(analyzer.state, picture, float(done))
+        found = slowness.examine(analyzer.store, picture, float(done))
         if done >= SLOW_WARM:
             samples.append(1e3 * (time.perf_counter() - start_s))
             named = {rank for _, finding in found for rank in finding.names}

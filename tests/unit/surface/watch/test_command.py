@@ -64,7 +64,7 @@ def test_exit_code_is_the_worst_open_alert(base: Path, incidents: list[object], 
 
 
 def test_exit_code_says_that_something_could_not_be_read(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whichrank.surface.watch.job.BEING_MADE_S", -1.0)
+    monkeypatch.setattr("whichrank.agent.rings.PATIENCE_S", -1.0)
     fleet = Fleet(base, 1)
     (fleet.folder.path / "7.ring").write_bytes(b"foreign")
     assert main(["watch", "--once"]) == 5
@@ -108,7 +108,7 @@ def test_stacks_say_which_rings_cannot_be_read(
     assert main(["stacks", "job-1"]) == 0  # it may be about to become one
     assert "cannot be read" not in capfd.readouterr().err
     # WHEN it is no longer young
-    monkeypatch.setattr("whichrank.surface.run.stacks_of_job.BEING_MADE_S", -1.0)
+    monkeypatch.setattr("whichrank.agent.rings.PATIENCE_S", -1.0)
     # THEN it is named, and the exit code says that something is missing
     assert main(["stacks", "job-1"]) == 5
     assert "whichrank: ring 7.ring cannot be read: " in capfd.readouterr().err

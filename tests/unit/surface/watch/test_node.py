@@ -16,7 +16,7 @@ from ring_fleet import Fleet
 
 from whichrank.errors import UsageError
 from whichrank.ring.layout import RING
-from whichrank.surface.watch import ranks
+from whichrank.surface.watch import job as watched_job
 from whichrank.surface.watch.frame import JobNow, RankNow
 from whichrank.surface.watch.node import NodeReader
 from whichrank.surface.watch.words import operation_text
@@ -37,7 +37,7 @@ def of(job: JobNow, rank: int) -> RankNow:
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits count at once, so that no test has to wait two seconds."""
-    monkeypatch.setattr(ranks, "AWAITED_AFTER_S", 0.0)
+    monkeypatch.setattr(watched_job, "AWAITED_AFTER_S", 0.0)
 
 
 def test_no_job(base: Path) -> None:
@@ -68,9 +68,8 @@ def test_laggard_of_a_collective_is_awaited_and_stands_first(base: Path) -> None
     assert (tp.behind, tp.awaited, tp.waiting) == ((2,), (2,), 3)
 
 
-def test_waits_in_no_operation_are_shown(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_in_no_operation_are_shown(base: Path) -> None:
     # GIVEN ranks that have called rank 0, one that does not say whom, and one that makes a communicator
-    monkeypatch.setattr(ranks, "AWAITED_AFTER_S", 0.0)
     fleet = Fleet(base, 5)
     for rank in (1, 2):
         fleet.writers[rank].calls(0)
@@ -220,7 +219,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_shown(base: Path) -> None:
     (fleet.folder.path / "3.ring").write_bytes(good[:5000])
     os.mkfifo(fleet.folder.path / "4.ring")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("whichrank.surface.watch.job.BEING_MADE_S", -1.0)
+        patch.setattr("whichrank.agent.rings.PATIENCE_S", -1.0)
         job = only_job()
     # THEN one sentence each
     assert [row.rank for row in job.ranks] == [0]
@@ -243,7 +242,7 @@ def test_ring_cut_short_keeps_what_was_read(base: Path) -> None:
         shutil.copyfile(fleet.ring(0), base / "copy")  # truncating the mapped file itself would kill this process
         os.truncate(base / "copy", 4096)
         reader = next(iter(node._readers.values()))
-        watch = next(iter(reader._watches.values()))
+        watch = next(iter(reader._here.ranks.values()))
         os.dup2(os.open(base / "copy", os.O_RDONLY), watch.reader._fd)
         row = of(node.read().jobs[0], 0)
     assert row.fault

@@ -108,7 +108,7 @@ class CclD:
 
     def _note_rates(self, seen: Telemetry) -> None:
         """The lowest rate of sends or receives: the reciprocal of the changes in a window."""
-        rates = seen.state.ranks.rates
+        rates = seen.store.ranks.rates
         rates = rates[(rates["samples"] > 0) & (rates["send_rate"] > 0) & (rates["recv_rate"] > 0)]
         least = np.minimum(rates["send_rate"], rates["recv_rate"])
         for rank, rate in zip(rates["rank"].tolist(), least.tolist(), strict=True):
@@ -163,7 +163,7 @@ def _locate_hang(seen: Telemetry, comm: int, counter: int, hanging: set[int]) ->
     others = {int(rank) for rank in ranks[known]} - hanging
     if others:
         return others, "H2"
-    rates = seen.state.ranks.rates[ranks[known]]
+    rates = seen.store.ranks.rates[ranks[known]]
     rates = rates[rates["samples"] > 0]
     moved = rates["op_sent"].astype(np.int64) + rates["op_received"].astype(np.int64)
     if not len(moved) or np.ptp(moved) == 0:

@@ -48,7 +48,7 @@ class MegaTrace:
         silent_s = seen.now_s - self._since_s
         if self._is_reported or seen.has_ended or not batch_s or silent_s <= BATCHES * batch_s:
             return []
-        ends, _ = seen.state.paths.ends(seen.now_s)
+        ends, _ = seen.store.paths.ends(seen.now_s)
         dead = {(int(a), int(b)) for a, b in zip(ends.rank[ends.dead], ends.peer[ends.dead], strict=True) if b >= 0}
         if not dead and silent_s < VALIDATED_S:
             return []
@@ -95,7 +95,7 @@ def _halt_point(seen: Telemetry) -> set[int]:
             continue
         least = int(group.begun.min())
         behind = group.ranks[group.begun == least]
-        named.add(int(behind[seen.state.ranks.went_on_s[behind].argmin()]))
+        named.add(int(behind[seen.store.ranks.went_on_s[behind].argmin()]))
         victims |= {rank for rank, counter in group.waiting if counter > least}
     return named - victims or named
 
@@ -111,7 +111,7 @@ def _collectives(seen: Telemetry) -> Iterator[_Group]:
 
 def _messages(seen: Telemetry) -> Iterator[_Group]:
     """Each sender with its receiver, by communicator and tag; who receives from anybody is left out."""
-    picture, members = seen.picture, seen.state.comms.members
+    picture, members = seen.picture, seen.store.comms.members
     begun: defaultdict[tuple[int, int, int, int], dict[int, int]] = defaultdict(dict)
     inside: defaultdict[tuple[int, int, int, int], set[tuple[int, int]]] = defaultdict(set)
     pairs = picture.pairs[picture.pairs["kind"] != Kind.RECV_ANY]

@@ -176,7 +176,7 @@ def listen(
     for entry in Tape(tape):
         if entry.batch is not None:
             seen.feed(entry.batch, entry.now_s)
-        if entry.now_s < next_s or not seen.state.ranks.size:
+        if entry.now_s < next_s or not seen.store.ranks.size:
             continue
         next_s = entry.now_s + POLL_EVERY_S
         seen.at(entry.now_s)

@@ -16,7 +16,7 @@ from whichrank.model.kinds import BARRIERS, Kind, is_collective
 from whichrank.model.picture import Ints, Picture
 from whichrank.model.signature import op_bytes
 from whichrank.model.telemetry import Batch
-from whichrank.store.state import JobState
+from whichrank.store.store import Store
 
 ROUNDS = np.dtype(
     [
@@ -93,7 +93,7 @@ class Telemetry:
 
     def __init__(self, stacks: Mapping[int, list[str]] | None = None) -> None:
         self.stacks = dict(stacks or {})
-        self.state = JobState()
+        self.store = Store()
         self.now_s = 0.0
         self.launched = Launched()
         self.steps: list[tuple[int, float]] = []
@@ -103,13 +103,13 @@ class Telemetry:
 
     def feed(self, batch: Batch, now_s: float) -> None:
         """Take what an agent reported."""
-        rows, comm = self.state.feed(batch, now_s)
+        fed = self.store.feed(batch, now_s)
+        rows, comm, steps = fed.records, fed.comm, fed.steps
         self.now_s, self._picture = now_s, None
         row = rows["row"]
         self.launched.add(comm, rows["rank"], row["kind"])
         known = (comm >= 0) & is_collective(row["kind"]) & (row["t_end_ns"] > row["t_issue_ns"])
         self._rounds.append(_rounds(rows[known], comm[known], now_s))
-        steps = self.state.take_steps()
         self.steps += zip(steps["rank"].tolist(), (steps["row"]["t_end_ns"] / 1e9).tolist(), strict=True)
         while self._rounds and (not len(self._rounds[0]) or now_s - self._rounds[0]["reported_s"][0] > _KEPT_S):
             self._rounds.pop(0)
@@ -122,7 +122,7 @@ class Telemetry:
     def picture(self) -> Picture:
         """The job now."""
         if self._picture is None:
-            self._picture = self.state.picture(self.now_s)
+            self._picture = self.store.picture(self.now_s)
         return self._picture
 
     @property
@@ -147,8 +147,8 @@ class Telemetry:
 
     def between_nodes(self) -> dict[tuple[int, int], tuple[float, float]]:
         """By sender and receiver on different nodes: bytes acknowledged so far, and microseconds of sending them."""
-        ends, _, rows = self.state.paths.joined()
-        node = self.state.paths.nodes(self.state.ranks.agent)
+        ends, _, rows = self.store.paths.joined()
+        node = self.store.paths.nodes(self.store.ranks.agent)
         reported: dict[tuple[int, int], tuple[float, float]] = {}
         for rank, peer, info in zip(ends.rank.tolist(), ends.peer.tolist(), rows["info"], strict=True):
             if 0 <= peer < len(node) and 0 <= rank < len(node) and node[rank] != node[peer]:

@@ -1,4 +1,4 @@
-"""Completed rounds: did all members issue the same? On TCP a sum against a maximum completes, with wrong numbers.
+"""Completed rounds: what each member issued in them.
 
 Per communicator the last rounds are kept, per member a signature and an ordinal, written as records come in. All
 records of a batch are taken at once: a *cell* belongs to a (communicator, round, member), a *slot* to a
@@ -7,25 +7,16 @@ records of a batch are taken at once: a *cell* belongs to a (communicator, round
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.hang.case import LISTED, Case
-from whichrank.hang.mismatch import issued_unlike
-from whichrank.locate.signatures import Skew, deviants, sides_of
-from whichrank.model.clause import Says, clause
 from whichrank.model.codes import Status
-from whichrank.model.evidence import SKEWED, Evidence
-from whichrank.model.finding import Blame, Finding
-from whichrank.model.incident import Cause
 from whichrank.model.kinds import is_collective
 from whichrank.model.picture import OPS, Bools, Picture
-from whichrank.model.sequence import Edit
+from whichrank.store.communicators import Communicators
 from whichrank.store.growing import Growing
-from whichrank.store.state import JobState
 
 Ints = NDArray[np.int64]
 CELLS = 1 << 14
@@ -33,13 +24,15 @@ CELLS = 1 << 14
 ALL_CELLS = 1 << 24
 """The same over all communicators; beyond it each keeps eight rounds."""
 MOST_SIGNATURES = 1 << 16
+"""Of which an operation is remembered for words."""
 SETTLE_S = 0.7
+"""After which other members have reported the round too."""
 STEADY_ROUNDS = 8
 """Rounds in which a member was as far from the others as before, for a change to be worth a closer snapshot."""
 
 
 class Rounds:
-    """The latest completed rounds of every communicator."""
+    """The latest completed rounds of every communicator. Grows with the communicators, by at most `ALL_CELLS` cells."""
 
     def __init__(self) -> None:
         self._depth, self._size = Growing(np.int64), Growing(np.int64)  # rounds kept and members, by communicator
@@ -59,19 +52,19 @@ class Rounds:
         self._reported: set[int] = set()
 
     def feed(
-        self, state: JobState, comm: Ints, records: np.ndarray[Any, Any], signs: NDArray[np.uint64], now_s: float
+        self, comms: Communicators, comm: Ints, records: np.ndarray[Any, Any], signs: NDArray[np.uint64], now_s: float
     ) -> None:
         """Take completed operations.
 
         Args:
-            state: The job.
+            comms: The communicators of the job.
             comm: Index of the communicator of each record.
-            records: Rows of RECORD_TOLD.
+            records: Rows of RECORD_REPORTED.
             signs: Their signatures.
             now_s: The time.
         """
-        self._learn(state)
-        member = state.comms.group_ranks(comm, records["rank"])
+        self._learn(comms)
+        member = comms.group_ranks(comm, records["rank"])
         row = records["row"]
         good = is_collective(row["kind"]) & (row["counter"] > 0) & (member >= 0) & (self._size.rows[comm] > 1)
         good &= row["status"] == Status.DONE  # what fails is reported by what becomes of the job
@@ -124,9 +117,9 @@ class Rounds:
         apart, self._apart = self._apart, set()
         return apart
 
-    def _learn(self, state: JobState) -> None:
+    def _learn(self, comms: Communicators) -> None:
         """Make room for communicators that are new."""
-        size = state.comms.size[len(self._size.rows) :]
+        size = comms.size[len(self._size.rows) :]
         if not len(size):
             return
         depth = np.clip(CELLS // size, 8, 256)
@@ -153,8 +146,13 @@ class Rounds:
             if value not in self._said:
                 self._said[value] = row[np.flatnonzero(sign == value)[0]].copy()
 
-    def findings(self, case: Case, picture: Picture, now_s: float, at_end: bool) -> list[Finding]:
-        """Contradictions among completed rounds, the first of each communicator."""
+    def take_different(self, now_s: float, *, at_end: bool) -> list[tuple[int, int]]:
+        """Rounds in which members differ, since last asked: communicator and counter, the first of each communicator.
+
+        Args:
+            now_s: The time.
+            at_end: Nothing more will come. Else a round is given only when others have had time to report it.
+        """
         found = []
         for key, since_s in sorted(self._suspects.items(), key=lambda item: item[0]):
             if now_s - since_s < SETTLE_S and not at_end:
@@ -162,9 +160,7 @@ class Rounds:
             del self._suspects[key]
             if key[0] not in self._reported:
                 self._reported.add(key[0])
-                finding = self._judge(case, picture, *key)
-                if finding:
-                    found.append(finding)
+                found.append(key)
         return found
 
     def differ(self, comm: Ints, counter: Ints, sign: NDArray[np.uint64]) -> Bools:
@@ -194,82 +190,6 @@ class Rounds:
             for name in ("kind", "peer", "dtype", "reduce_op", "count", "flags"):
                 ops[name][signs[known] == value] = self._said[value][name]
         return ops
-
-    def _judge(self, case: Case, picture: Picture, comm: int, counter: int) -> Finding | None:
-        rows = self.ops_of(picture, comm, counter)
-        sides = sides_of(rows).tolist()
-        if len(set(sides)) < 2:
-            return None  # newer rounds have taken its place
-        if 2 * len(rows) <= int(self._size.rows[comm]):
-            return None  # too little is known of a round that all have completed
-        ranks = rows["rank"].tolist()
-        ordinal = dict(zip(ranks, rows["ordinal"].tolist(), strict=True))
-        history = case.history
-        deviation = deviants(ranks, sides, lambda r: history.up_to(r, ordinal[r]), history.shape_of, None)
-        said = {r: case.words_of(row) for r, row in zip(ranks, rows, strict=True)}
-        others = Counter(w for r, w in said.items() if r not in deviation.deviants).most_common(1)
-        usual = others[0][0] if others else "another"
-        blame = tuple(Blame(r, 0.95, (issued_unlike(said[r], usual, deviation),)) for r in deviation.deviants)
-        return Finding(
-            cause=Cause.INCONSISTENT if blame else Cause.UNKNOWN,
-            kind="failed",
-            fault_class="H2",
-            culprits=blame,
-            candidates=()
-            if blame
-            else tuple(Blame(r, 1 / len(said), (clause(Says.ISSUED, op=w),)) for r, w in list(said.items())[:LISTED]),
-            comm=comm,
-            iteration=case.history.steps.iteration_of(ranks[0], ordinal[ranks[0]]),
-            op=case.op_of(rows[0]),
-            victims=tuple(r for r in ranks if r not in deviation.deviants),
-            onset_s=picture.now_s,
-            hard=True,
-            evidence=tuple(
-                Evidence(what="operation issued", value=w, where=f"rank {r}, #{counter}")
-                for r, w in list(said.items())[:LISTED]
-            ),
-            complete=case.complete(picture),
-        )
-
-    def skew_finding(self, case: Case, picture: Picture, skew: Skew) -> Finding:
-        """A rank left out, repeated or added an operation and went on: its group's data is wrong since."""
-        comm = case.history.comm_of_key(skew.comm_key)
-        did = _done(skew.edit, case.history.sequence(skew.rank).tokens.tolist())
-        count = len(skew.edit.missing or skew.edit.extra)
-        group = case.comm_name(comm)
-        at, size = int(picture.comm_at[comm]), int(picture.comm_size[comm])
-        members = [int(m) for m in picture.member_rank[at : at + size] if m >= 0 and m != skew.rank]
-        why = clause(Says.SKEWED, did=did, operations=count, group=group, witness=skew.witness)
-        iteration = case.history.steps.iteration_of(skew.rank, skew.edit.ordinal)
-        advice = clause(Says.NO_CHECKPOINT, group=group)
-        if iteration is not None:
-            advice = clause(Says.NO_CHECKPOINT_FROM, iteration=iteration, group=group)
-        then = "then" if iteration is None else f"iteration {iteration}"
-        return Finding(
-            cause=Cause.INCONSISTENT,
-            kind="failed",
-            fault_class="H2",
-            culprits=(Blame(skew.rank, 0.93, (why,)),),
-            comm=comm,
-            iteration=iteration,
-            victims=tuple(members),
-            hard=True,
-            evidence=(
-                Evidence(what="usual operations per iteration, on all communicators", value=skew.edit.period),
-                Evidence(what=SKEWED + did, value=count, where=f"rank {skew.rank}, {group}"),
-                Evidence(what=f"iterations completed since {then}", value=skew.iterations_since),
-            ),
-            next=(advice,),
-            complete=case.complete(picture),
-        )
-
-
-def _done(edit: Edit, tokens: list[int]) -> str:
-    """What a rank with these tokens did to the operations of an edit."""
-    if edit.missing:
-        return "left out or repeated" if edit.extra else "left out"
-    usual = all(tokens.count(t) > edit.extra.count(t) for t in edit.extra)
-    return "repeated" if usual else "added"
 
 
 def _newest(kept: NDArray[np.uint32], at: Ints, counter: NDArray[np.uint32]) -> NDArray[np.bool_]:

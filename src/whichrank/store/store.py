@@ -1,27 +1,34 @@
-"""The state of one job as columns, fed by batches of many agents.
+"""The only place that takes batches: everything that was received of a job, once, as columns.
 
 An agent says the whole state of its node each time, so a batch replaces what the agent said before; records and events
 are reported once. Times are turned from each host's own monotonic clock into the analyzer's by their age when they were
-read; a batch that was `delay_bound` under way may be that much older, and the state says so (`read_after_s`).
+read; a batch that was `delay_bound` under way may be that much older, and the store says so (`read_after_s`).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.codes import SPLITS, Status, WaitHow
+from whichrank.detect.usual import UsualWaits
+from whichrank.model.codes import Status
 from whichrank.model.kinds import Kind
 from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS, Bools, Picture, Recorded
+from whichrank.model.signature import signatures
 from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_REPORTED, Batch, Event, ProcessState, Stack
 from whichrank.store.communicators import Communicators
 from whichrank.store.departures import Departures
 from whichrank.store.failures import Failures
 from whichrank.store.long_ops import LongOps
+from whichrank.store.op_rates import OpRates
 from whichrank.store.paths import Paths
 from whichrank.store.rank_columns import MAX_WORLD, RankColumns
+from whichrank.store.reported import Reported
+from whichrank.store.rounds import Rounds
+from whichrank.store.sequences import Sequences
 
 UNKNOWN_DELAY_S = 10.0
 """Assumed bound of an agent's delay until its first round trip."""
@@ -29,11 +36,48 @@ MOST_DELAY_S = 1.0
 """Of a signal that asks the job to end: a bound above this is of a network that stood still, and says nothing."""
 FRESH_S = 3.0
 """What was read longer ago than this is no news: its agent is silent."""
+RANKS_ASKED = 256
+"""For what all ranks share, such as the length of an iteration, some are enough."""
+_NO_RECORDS = np.zeros(0, RECORD_REPORTED)
 _ENDED = (ProcessState.GONE, ProcessState.ZOMBIE)
 
 
-class JobState:
-    """What is known of a job now."""
+@dataclass(frozen=True)
+class Fed:
+    """What was new in a batch, for those who measure as it comes.
+
+    Attributes:
+        records: Completed operations of processes that live, rows of RECORD_REPORTED.
+        comm: Index of the communicator of each.
+        steps: Optimizer steps, rows of RECORD_REPORTED.
+        restarted: Ranks whose process was replaced by another.
+    """
+
+    records: np.ndarray[Any, Any]
+    comm: NDArray[np.int64]
+    steps: np.ndarray[Any, Any]
+    restarted: frozenset[int] = frozenset()
+
+
+class Store:
+    """What is known of one job. What each part keeps at most is stated in its own head.
+
+    Attributes:
+        recorded: What is known of a recording; None of a live job.
+        ranks: What was read of each rank and its process last.
+        comms: Communicators, and how far each member is.
+        sequences: Which operations each rank has issued, and its iterations.
+        rounds: Which operations members had issued in rounds that are complete.
+        usual_waits: How long waits usually are on each communicator.
+        long_ops: Operations that took long.
+        departures: Ranks that have ended, and how.
+        paths: Connections and probes.
+        host: Of each rank.
+        job: The job that the agent of each rank says that it watches.
+        stacks: Of ranks that were asked: when they were sampled, the stacks, and why there are none.
+        profiles: Samples of the main thread of ranks that were asked.
+        kinds: How many operations of each kind a communicator has completed.
+    """
 
     def __init__(self) -> None:
         self.recorded: Recorded | None = None
@@ -41,6 +85,11 @@ class JobState:
         self.comms = Communicators()
         self.host: dict[int, str] = {}
         self.job: dict[int, str] = {}
+        self.sequences = Sequences()
+        self.rounds = Rounds()
+        self.usual_waits = UsualWaits()
+        self._op_rates = OpRates()
+        self._reported = Reported(self.ranks, self.comms)
         self._waits: dict[int, np.ndarray[Any, Any]] = {}
         self._remote: dict[int, np.ndarray[Any, Any]] = {}
         self._meetings: dict[int, np.ndarray[Any, Any]] = {}
@@ -50,8 +99,6 @@ class JobState:
         self._agents: dict[str, int] = {}
         self._sequence: list[int] = []
         self._restarted: set[int] = set()
-        self._lossy: set[int] = set()
-        self._steps = np.zeros(0, RECORD_REPORTED)
         self._heard_s: list[float] = []
         self._failures = Failures()
         self.departures = Departures(self.ranks, self._failures)
@@ -67,40 +114,66 @@ class JobState:
 
     # ---- feeding ---------------------------------------------------------------------------------------------------
 
-    def feed(self, batch: Batch, now_s: float) -> tuple[np.ndarray[Any, Any], NDArray[np.int64]]:
-        """Take a batch; returns its record rows and the index of the communicator of each.
-
-        A batch that came before is ignored.
-        """
+    def feed(self, batch: Batch, now_s: float) -> Fed:
+        """Take a batch. One that came before is ignored."""
         agent = self._agents.setdefault(batch.agent, len(self._agents))
         if agent == len(self._heard_s):
             self._heard_s.append(now_s)
             self._sequence.append(-1)
         if batch.sequence <= self._sequence[agent]:
-            return np.zeros(0, RECORD_REPORTED), np.zeros(0, np.int64)
+            return Fed(_NO_RECORDS, np.zeros(0, np.int64), _NO_RECORDS)
         self._sequence[agent] = batch.sequence
         rows = batch.rank_rows()
         rows = rows[(rows["rank"] >= 0) & (rows["rank"] < MAX_WORLD)]
-        self._take_ranks(rows, batch, agent, now_s)
+        lossy = self._take_ranks(rows, batch, agent, now_s)
         self.comms.add(batch.comm_info, self.ranks)
         if self.comms.take(batch, agent, self.ranks):  # also where its record was lost
             self.last_completion_s = max(self.last_completion_s, now_s)
         if len(rows):  # a batch that is sent again carries no states
             self._heard_s[agent] = now_s
             self._take_rates(rows["rank"], batch.rate_rows())
-            self._waits[agent] = self._reported_waits(batch)
-            self._remote[agent] = self._reported_remote(batch)
-            self._meetings[agent] = self._reported_meetings(batch)
-            self._ops[agent] = self._reported_ops(batch.inflight_rows())
-            self._pairs[agent] = self._reported_pairs(batch)
-            self._take_splits(batch)
+            self._take_what_is_now(batch, agent)
         self.paths.take(batch, agent, now_s)
-        records = self._reported_records(batch)
+        records, comm, steps = self._take_records(batch)
         for event in batch.events:
             if event.kind in ("signal", "asked"):
                 self._take_end_signal(event, batch, now_s)
             self._take_event(event)
-        return records
+        restarted, self._restarted = frozenset(self._restarted), set()
+        for rank in restarted:
+            self.sequences.forget(rank)
+        if restarted:
+            self.rounds.forget()
+        # What an earlier process of the rank did may come late.
+        is_of_now = records["row"]["t_issue_ns"] > self.ranks.rows["created_ns"][records["rank"]]
+        records, comm = records[is_of_now], comm[is_of_now]
+        for rank in lossy:
+            self.sequences.sequence(rank).expect_loss()
+        self.sequences.add_comms(self.comms.info)
+        self.sequences.steps.feed(steps["rank"], steps["row"])
+        if len(records):
+            signs = signatures(records["row"])
+            self.sequences.feed(records["rank"], comm, records["row"], signs)
+            self.rounds.feed(self.comms, comm, records, signs, now_s)
+            self.usual_waits.add(comm, records["row"]["wait_us"])
+        if len(rows):
+            flight = self._ops[agent]
+            self.sequences.feed(flight["rank"], flight["comm"], flight)
+        self._op_rates.feed(batch.rank_rows(), now_s)
+        return Fed(records, comm, steps, restarted)
+
+    def _take_what_is_now(self, batch: Batch, agent: int) -> None:
+        """What the ranks of an agent do at this moment, instead of what they did before."""
+        waits = batch.wait_rows()
+        self._waits[agent] = self._reported.waits(waits)
+        self._remote[agent] = self._reported.remote_calls(waits)
+        self._meetings[agent] = self._reported.meetings(waits)
+        self._ops[agent] = self._reported.ops(batch.inflight_rows())
+        self._pairs[agent] = self._reported.pairs(batch.pair_rows())
+        self.last_call_s = max(self.last_call_s, float(self._remote[agent]["since_s"].max(initial=0.0)))
+        splits = self._reported.splits(batch.splits_rows())
+        for rank in np.unique(splits["rank"]).tolist():  # all that is known of them, reported once
+            self._splits[rank] = splits[splits["rank"] == rank]
 
     def forget_agent(self, agent: str) -> None:
         """Forget the ranks of an agent that turned out to watch another job; what is sent again later is ignored."""
@@ -128,21 +201,6 @@ class JobState:
         for reported in (self.stacks, self.profiles):
             reported.pop(rank, None)
 
-    def take_restarted(self) -> set[int]:
-        """Ranks whose process was replaced by another since this was last asked."""
-        restarted, self._restarted = self._restarted, set()
-        return restarted
-
-    def take_lossy(self) -> set[int]:
-        """Ranks of which records were lost since this was last asked."""
-        lossy, self._lossy = self._lossy, set()
-        return lossy
-
-    def take_steps(self) -> np.ndarray[Any, Any]:
-        """Optimizer steps of the batch that was fed last, rows of RECORD_TOLD."""
-        steps, self._steps = self._steps, self._steps[:0]
-        return steps
-
     def _is_of_before(self, rows: np.ndarray[Any, Any], agent: int, now_s: float) -> Bools:
         """Which rows are of a dead process whose rank lives on another node by now, after an elastic restart."""
         known, reported_by = self.ranks.rows[rows["rank"]], self.ranks.agent[rows["rank"]]
@@ -150,9 +208,10 @@ class JobState:
         lives = self.ranks.present[rows["rank"]] & ~np.isin(known["state"], _ENDED) & (now_s - heard_s < FRESH_S)
         return np.asarray(np.isin(rows["state"], _ENDED) & lives & (reported_by != agent) & _differs(known, rows))
 
-    def _take_ranks(self, rows: np.ndarray[Any, Any], batch: Batch, agent: int, now_s: float) -> None:
+    def _take_ranks(self, rows: np.ndarray[Any, Any], batch: Batch, agent: int, now_s: float) -> list[int]:
+        """Take the states of ranks. Returns those of which records were lost since their last state."""
         if not len(rows):
-            return
+            return []
         columns = self.ranks
         world = int(min(rows["world_size"].max(initial=0), MAX_WORLD))
         columns.grow(max(int(rows["rank"].max()) + 1, world))
@@ -160,7 +219,7 @@ class JobState:
         rank = rows["rank"]
         if not self.first_seen_s:
             self.first_seen_s = now_s
-        self._lossy.update(rank[columns.rows["lost_records"][rank] < rows["lost_records"]].tolist())
+        lossy: list[int] = rank[columns.rows["lost_records"][rank] < rows["lost_records"]].tolist()
         before = columns.rows[rank]
         another = columns.present[rank] & _differs(before, rows)
         for restarted in rank[another].tolist():
@@ -189,6 +248,7 @@ class JobState:
         for r in rank[columns.agent[rank] != agent].tolist():
             self.host[r], self.job[r] = batch.host, batch.job
         columns.agent[rank] = agent
+        return lossy
 
     def _take_rates(self, ranks: NDArray[np.int32], rates: np.ndarray[Any, Any]) -> None:
         """The latest window of each rank; none of a rank of this batch that is not sampled."""
@@ -200,103 +260,18 @@ class JobState:
         """Did an agent look at its process? A recording of operations alone knows none."""
         return self.recorded is None or bool(self.ranks.rows["state"][rank] != ProcessState.UNKNOWN)
 
-    def _known(self, reported: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], NDArray[np.int64]]:
-        comm = self.comms.index(reported["comm"])
-        good = (comm >= 0) & (reported["rank"] >= 0) & (reported["rank"] < self.ranks.size)
-        return (reported, comm) if good.all() else (reported[good], comm[good])
-
-    def _reported_waits(self, batch: Batch) -> np.ndarray[Any, Any]:
-        reported, comm = self._known(batch.wait_rows())
-        waits = np.zeros(len(reported), WAITS)
-        row = reported["row"]
-        for name in ("tid", "counter", "kind", "peer", "tag", "how", "dtype", "reduce_op", "count"):
-            waits[name] = row[name]
-        waits["rank"], waits["comm"] = reported["rank"], comm
-        waits["since_s"] = self.ranks.host_s(reported["rank"], row["since_ns"])
-        waits["issue_s"] = self.ranks.host_s(reported["rank"], row["t_issue_ns"])
-        waits["explicit"] = (reported["inferred"] == 0) & (row["how"] != WaitHow.POLL)
-        waits["timeout_s"] = row["timeout_ms"] / 1e3
-        return waits
-
-    def _reported_remote(self, batch: Batch) -> np.ndarray[Any, Any]:
-        reported = batch.wait_rows()
-        rank, row = reported["rank"], reported["row"]
-        reported = reported[(row["kind"] == Kind.REMOTE_CALL) & (rank >= 0) & (rank < self.ranks.size)]
-        rows = np.zeros(len(reported), REMOTE)
-        rows["rank"], rows["tid"], rows["peer"] = reported["rank"], reported["row"]["tid"], reported["row"]["peer"]
-        rows["peer"][(rows["peer"] < 0) | (rows["peer"] >= self.ranks.size)] = -1
-        rows["since_s"] = self.ranks.host_s(reported["rank"], reported["row"]["since_ns"])
-        self.last_call_s = max(self.last_call_s, float(rows["since_s"].max(initial=0.0)))
-        return rows
-
-    def _reported_meetings(self, batch: Batch) -> np.ndarray[Any, Any]:
-        reported = batch.wait_rows()
-        reported = reported[
-            (reported["row"]["kind"] == Kind.MEETING) & (reported["rank"] >= 0) & (reported["rank"] < self.ranks.size)
-        ]
-        rows, row = np.zeros(len(reported), MEETINGS), reported["row"]
-        rows["rank"], rows["first"], rows["stride"], rows["size"] = (
-            reported["rank"],
-            row["peer"],
-            row["tag"],
-            row["count"],
-        )
-        rows["size"][(rows["size"] < 0) | (rows["size"] > self.ranks.size)] = 0
-        last = rows["first"] + rows["stride"] * (rows["size"] - 1)
-        rows["size"][(rows["first"] < 0) | (rows["stride"] < 1) | (last >= self.ranks.size)] = 0
-        rows["since_s"] = self.ranks.host_s(reported["rank"], row["since_ns"])
-        return rows
-
-    def _reported_ops(self, reported: np.ndarray[Any, Any], failed: bool = False) -> np.ndarray[Any, Any]:
-        reported, comm = self._known(reported)
-        ops = np.zeros(len(reported), OPS)
-        row = reported["row"]
-        for name in ("counter", "kind", "peer", "dtype", "reduce_op", "count", "flags", "ordinal"):
-            ops[name] = row[name]
-        if not failed:
-            ops["tag"], ops["signature"], ops["tid"] = row["tag"], row["signature"], row["issue_tid"]
-        ops["rank"], ops["comm"], ops["failed"] = reported["rank"], comm, failed
-        ops["issue_s"] = self.ranks.host_s(reported["rank"], row["t_issue_ns"])
-        return ops
-
-    def _reported_pairs(self, batch: Batch) -> np.ndarray[Any, Any]:
-        rows = batch.pair_rows()
-        comm = self.comms.index(rows["comm_id"])
-        good = (comm >= 0) & (rows["rank"] >= 0) & (rows["rank"] < self.ranks.size)
-        pairs = np.zeros(int(good.sum()), PAIRS)
-        for name in ("rank", "kind", "peer", "tag", "issued", "completed"):
-            pairs[name] = rows[name][good]
-        pairs["comm"] = comm[good]
-        return pairs
-
-    def _take_splits(self, batch: Batch) -> None:
-        """What the latest all-to-alls of some ranks send and expect: all that is known of them, reported once."""
-        reported = batch.splits_rows()
-        comm = self.comms.index(reported["row"]["comm_id"])
-        good = (
-            (comm >= 0)
-            & (reported["rank"] >= 0)
-            & (reported["rank"] < self.ranks.size)
-            & (reported["row"]["splits"] <= SPLITS)
-        )
-        rows = np.zeros(int(good.sum()), SPLITS_OF)
-        for name in ("counter", "splits", "count", "out_count", "split_in", "split_out"):
-            rows[name] = reported["row"][name][good]
-        rows["rank"], rows["comm"] = reported["rank"][good], comm[good]
-        for rank in np.unique(rows["rank"]).tolist():
-            self._splits[rank] = rows[rows["rank"] == rank]
-
-    def _reported_records(self, batch: Batch) -> tuple[np.ndarray[Any, Any], NDArray[np.int64]]:
-        rows = batch.record_rows()
+    def _take_records(self, batch: Batch) -> tuple[np.ndarray[Any, Any], NDArray[np.int64], np.ndarray[Any, Any]]:
+        """Take completed operations. Returns them, their communicators, and the optimizer steps among the records."""
+        rows, steps = batch.record_rows(), _NO_RECORDS
         is_step = rows["row"]["kind"] == Kind.STEP
         if is_step.any():
             known = is_step & (rows["rank"] >= 0) & (rows["rank"] < self.ranks.size)
-            self._steps, rows = rows[known], rows[~is_step]
-        reported, comm = self._known(rows)
+            steps, rows = rows[known], rows[~is_step]
+        reported, comm = self._reported.known(rows)
         failed = reported[reported["row"]["status"] == Status.FAILED]
         for rank in np.unique(failed["rank"]).tolist():
             of_rank = failed[failed["rank"] == rank]
-            self._failures.add(rank, self._reported_ops(of_rank, failed=True), of_rank["row"]["t_end_ns"].tolist())
+            self._failures.add(rank, self._reported.ops(of_rank, failed=True), of_rank["row"]["t_end_ns"].tolist())
         if len(reported):
             ends = self.ranks.host_s(reported["rank"], reported["row"]["t_end_ns"])
             done = reported["row"]["status"] == Status.DONE
@@ -309,7 +284,7 @@ class JobState:
             for value, n in zip(*np.unique(key, return_counts=True), strict=True):
                 kinds = self.kinds.setdefault(int(value) // 64, {})
                 kinds[int(value) % 64] = kinds.get(int(value) % 64, 0) + int(n)
-        return reported, comm
+        return reported, comm, steps
 
     def _take_end_signal(self, event: Event, batch: Batch, now_s: float) -> None:
         """At the earliest time that it can have been: its consequences on other nodes may have travelled faster."""
@@ -327,16 +302,12 @@ class JobState:
         elif event.kind == "profile":
             self.profiles[event.rank] = (event.at_ns, event.stacks)
 
-    # ---- looking ---------------------------------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------------------------------
 
     def dealt_with_failure(self, ranks: list[int]) -> bool:
         """Has one of these gone on after an operation of its own had failed?"""
         failure_s = self.ranks.host_s(np.array(ranks, np.int64), self.ranks.rows["first_failure_ns"][ranks])
         return bool(((failure_s > 0) & (self.ranks.went_on_s[ranks] > failure_s)).any())
-
-    def reported_ops_of(self, agent: str) -> np.ndarray[Any, Any]:
-        """Operations in flight on one agent's node, rows of OPS."""
-        return self._ops.get(self.agent_number(agent), np.zeros(0, OPS))
 
     def agent_number(self, agent: str) -> int:
         """The number that an agent's ranks carry, -1 unknown."""
@@ -349,6 +320,21 @@ class JobState:
     def ordinal(self, rank: int) -> int:
         """Operations that a rank has issued in all, as reported last."""
         return int(self.ranks.rows["ordinal"][rank]) if rank < self.ranks.size else 0
+
+    def iteration_of(self, rank: int) -> int | None:
+        """The iteration that a rank is in, from 0; None while that is not known."""
+        return self.sequences.iteration_of(rank)
+
+    def iteration_s(self) -> float:
+        """Seconds that an iteration takes, the median over some ranks; 0 while it is not known.
+
+        By the optimizer's steps; else by the operations of a period and how many a rank issues in a second.
+        """
+        if by_steps := self.sequences.steps.iteration_s(range(RANKS_ASKED)):
+            return by_steps
+        periods = ((self.sequences.sequence(rank).period, rate) for rank, rate in self._op_rates.known(RANKS_ASKED))
+        known = [period / rate for period, rate in periods if period]
+        return float(np.median(known)) if known else 0.0
 
     def agents_heard_s(self, now_s: float) -> float:
         """Seconds since any agent spoke."""

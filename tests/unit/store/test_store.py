@@ -21,7 +21,7 @@ from whichrank.model.telemetry import (
     Event,
     ProcessState,
 )
-from whichrank.store.state import FRESH_S, MAX_WORLD, JobState
+from whichrank.store.store import FRESH_S, MAX_WORLD, Store
 
 NOW_S = T0 / S
 TP = comm_info(7, [0, 1, 2, 3])
@@ -33,13 +33,13 @@ def two_nodes() -> tuple[Node, Node]:
 
 def test_several_agents_make_one_job() -> None:
     # GIVEN two nodes, the second with a clock three seconds behind and a delay of 0.2 s
-    state = JobState()
+    store = Store()
     a, b = two_nodes()
     a.waits(0, 7, 5, since_s=8.0).did(1, 7, 5)
     b.did(2, 7, 5).waits(3, 7, 5, since_s=8.5)
-    state.feed(a.batch(10.0), NOW_S + 10.0)
-    state.feed(b.batch(10.0), NOW_S + 10.1)
-    picture = state.picture(NOW_S + 10.2)
+    store.feed(a.batch(10.0), NOW_S + 10.0)
+    store.feed(b.batch(10.0), NOW_S + 10.1)
+    picture = store.picture(NOW_S + 10.2)
     # THEN all is on the analyzer's clock
     assert picture.present.tolist() == [True] * 4
     assert picture.fresh.all()
@@ -48,177 +48,171 @@ def test_several_agents_make_one_job() -> None:
     assert picture.read_after_s - NOW_S == pytest.approx([10.0, 10.0, 9.9, 9.9], abs=1e-3)
     assert picture.member_issued.tolist() == [5, 5, 5, 5]
     assert picture.member_done.tolist() == [4, 5, 5, 4]
-    assert state.host == {0: "a", 1: "a", 2: "b", 3: "b"}
+    assert store.host == {0: "a", 1: "a", 2: "b", 3: "b"}
 
 
 def test_ranks_that_were_never_reported_are_not_present() -> None:
-    state = JobState()
-    state.feed(Node("a:1", [0], 3).comm(comm_info(7, [0, 1, 2])).batch(1.0), NOW_S)
-    picture = state.picture(NOW_S)
+    store = Store()
+    store.feed(Node("a:1", [0], 3).comm(comm_info(7, [0, 1, 2])).batch(1.0), NOW_S)
+    picture = store.picture(NOW_S)
     assert picture.present.tolist() == [True, False, False]
     assert picture.member_seen.tolist() == [True, False, False]
     assert not picture.fresh[1:].any()
 
 
 def test_a_silent_agent_is_no_news() -> None:
-    state = JobState()
+    store = Store()
     a, b = two_nodes()
     for node in (a, b):
-        state.feed(node.batch(1.0), NOW_S + 1.0)
-    state.feed(b.batch(4.5), NOW_S + 4.5)
-    assert state.picture(NOW_S + 1.0 + FRESH_S).fresh.all()
-    assert state.picture(NOW_S + 4.6).fresh.tolist() == [False, False, True, True]
+        store.feed(node.batch(1.0), NOW_S + 1.0)
+    store.feed(b.batch(4.5), NOW_S + 4.5)
+    assert store.picture(NOW_S + 1.0 + FRESH_S).fresh.all()
+    assert store.picture(NOW_S + 4.6).fresh.tolist() == [False, False, True, True]
 
 
 def test_a_ring_that_is_not_read_any_more_is_no_news_but_one_that_has_ended_is() -> None:
     # GIVEN rank 0's ring was cut short and rank 1 has ended: both were read long ago, and their agent speaks
-    state = JobState()
+    store = Store()
     a, _ = two_nodes()
     a.is_(0, ProcessState.SLEEPING, read_ns=a.ns(1.0)).is_(1, ProcessState.GONE, read_ns=a.ns(1.0), ended_ns=a.ns(1.0))
-    state.feed(a.batch(9.0), NOW_S + 9.0)
-    assert state.picture(NOW_S + 9.1).fresh[:2].tolist() == [False, True]
+    store.feed(a.batch(9.0), NOW_S + 9.0)
+    assert store.picture(NOW_S + 9.1).fresh[:2].tolist() == [False, True]
 
 
 def test_what_an_agent_said_before_it_was_replaced_is_forgotten() -> None:
     # GIVEN an agent reported a wait, and was killed and started again
-    state = JobState()
+    store = Store()
     old = Node("a:1", [0, 1], 2).comm(comm_info(7, [0, 1])).waits(0, 7, 5, since_s=1.0)
-    state.feed(old.batch(2.0), NOW_S + 2.0)
+    store.feed(old.batch(2.0), NOW_S + 2.0)
     new = Node("a:2", [0, 1], 2).comm(comm_info(7, [0, 1])).did(0, 7, 9).did(1, 7, 9)
-    state.feed(new.batch(3.0), NOW_S + 3.0)
+    store.feed(new.batch(3.0), NOW_S + 3.0)
     # THEN nobody waits any more
-    picture = state.picture(NOW_S + 3.0)
+    picture = store.picture(NOW_S + 3.0)
     assert not len(picture.waits)
     assert not len(picture.ops)
     assert picture.member_issued.tolist() == [9, 9]
 
 
 def test_a_batch_that_comes_twice_counts_once() -> None:
-    state = JobState()
+    store = Store()
     a, _ = two_nodes()
     a.is_(0, ProcessState.STOPPED)
     batch = a.batch(1.0, records(0, 7, 1, 5))
-    assert len(state.feed(batch, NOW_S)[0]) == 5
-    assert not len(state.feed(batch, NOW_S + 0.1)[0])
-    assert not state.picture(NOW_S).stopped[0]
-    state.feed(a.batch(1.5), NOW_S + 0.5)
-    assert state.picture(NOW_S + 0.5).stopped[0]
+    assert len(store.feed(batch, NOW_S).records) == 5
+    assert not len(store.feed(batch, NOW_S + 0.1).records)
+    assert not store.picture(NOW_S).stopped[0]
+    store.feed(a.batch(1.5), NOW_S + 0.5)
+    assert store.picture(NOW_S + 0.5).stopped[0]
 
 
 def test_a_batch_that_is_sent_again_without_states_changes_none() -> None:
-    state = JobState()
+    store = Store()
     a, _ = two_nodes()
-    state.feed(a.waits(0, 7, 5, since_s=1.0).batch(2.0), NOW_S + 2.0)
+    store.feed(a.waits(0, 7, 5, since_s=1.0).batch(2.0), NOW_S + 2.0)
     again = a.batch(2.5, records(1, 7, 1, 3), ranks=b"", comms=b"", pairs=b"", inflight=b"", waits=b"")
-    reported, comm = state.feed(again, NOW_S + 2.5)
-    assert len(reported) == 3
-    assert comm.tolist() == [0, 0, 0]
-    assert state.picture(NOW_S + 2.5).waits["rank"].tolist() == [0]
+    fed = store.feed(again, NOW_S + 2.5)
+    assert len(fed.records) == 3
+    assert fed.comm.tolist() == [0, 0, 0]
+    assert store.picture(NOW_S + 2.5).waits["rank"].tolist() == [0]
 
 
 def test_a_dead_process_whose_rank_lives_elsewhere_is_of_before() -> None:
     # GIVEN rank 1, which ran on one node and, after a restart with fewer ranks, runs on another
-    state = JobState()
+    store = Store()
     a, _ = two_nodes()
-    state.feed(a.batch(2.0), NOW_S + 2.0)
+    store.feed(a.batch(2.0), NOW_S + 2.0)
     elsewhere = Node("c:1", [1], 4)
     elsewhere.row[1] = {"pid": 555, "restart_count": 1}
-    state.feed(elsewhere.batch(3.0), NOW_S + 3.0)
-    assert state.take_restarted() == {1}
+    assert store.feed(elsewhere.batch(3.0), NOW_S + 3.0).restarted == {1}
     # WHEN the first node goes on to report that process, which died THEN it is not started again, and lives
     a.is_(1, ProcessState.GONE, ended_ns=a.ns(2.5))
     for at_s in (3.2, 3.7):
-        state.feed(a.batch(at_s), NOW_S + at_s)
-        state.feed(elsewhere.batch(at_s), NOW_S + at_s)
-    assert state.take_restarted() == set()
-    assert not state.departures.ends().gone[1]
+        assert not store.feed(a.batch(at_s), NOW_S + at_s).restarted
+        assert not store.feed(elsewhere.batch(at_s), NOW_S + at_s).restarted
+    assert not store.departures.ends().gone[1]
     # WHEN the other node is silent THEN what is reported counts
-    state.feed(a.batch(20.0), NOW_S + 20.0)
-    assert state.departures.ends().gone[1]
+    store.feed(a.batch(20.0), NOW_S + 20.0)
+    assert store.departures.ends().gone[1]
 
 
 def test_a_process_with_the_pid_of_the_one_that_it_replaces_is_another() -> None:
     # GIVEN a pod that was made again: pids are alike, the ring is not
-    state = JobState()
+    store = Store()
     a, _ = two_nodes()
-    state.feed(a.batch(2.0), NOW_S + 2.0)
-    state.feed(a.batch(2.5), NOW_S + 2.5)
-    assert state.take_restarted() == set()
+    store.feed(a.batch(2.0), NOW_S + 2.0)
+    assert not store.feed(a.batch(2.5), NOW_S + 2.5).restarted
     a.row[1] = {"created_ns": a.ns(2.8)}
-    state.feed(a.batch(3.0), NOW_S + 3.0)
-    assert state.take_restarted() == {1}
+    assert store.feed(a.batch(3.0), NOW_S + 3.0).restarted == {1}
 
 
 def test_a_rank_whose_process_was_replaced_starts_anew() -> None:
     # GIVEN rank 1 failed and died
-    state = JobState()
+    store = Store()
     a, _ = two_nodes()
     a.is_(1, ProcessState.GONE, ended_ns=a.ns(2.0))
     failed = records(1, 7, 4, 1, status=Status.FAILED)
-    state.feed(a.batch(2.0, failed, [Event("exit", 1, 101, a.ns(2.0), status=9)]), NOW_S + 2.0)
-    assert state.departures.ends().status.tolist() == [-1, 9, -1, -1]
-    assert state.picture(NOW_S + 2.0).ops["failed"].tolist() == [True]
+    store.feed(a.batch(2.0, failed, [Event("exit", 1, 101, a.ns(2.0), status=9)]), NOW_S + 2.0)
+    assert store.departures.ends().status.tolist() == [-1, 9, -1, -1]
+    assert store.picture(NOW_S + 2.0).ops["failed"].tolist() == [True]
     # WHEN the launcher has started it again
     a.row[1] = {"pid": 555, "restart_count": 1}
-    state.feed(a.batch(3.0), NOW_S + 3.0)
     # THEN nothing of that is its
-    assert state.take_restarted() == {1}
-    assert state.take_restarted() == set()
-    assert not state.departures.ends().gone.any()
-    assert state.departures.ends().status.tolist() == [-1] * 4
-    assert not len(state.picture(NOW_S + 3.0).ops)
+    assert store.feed(a.batch(3.0), NOW_S + 3.0).restarted == {1}
+    assert not store.departures.ends().gone.any()
+    assert store.departures.ends().status.tolist() == [-1] * 4
+    assert not len(store.picture(NOW_S + 3.0).ops)
     # AND what comes late of the old process is not either
-    state.feed(a.batch(3.5, events=[Event("exit", 1, 101, a.ns(2.0), status=9)]), NOW_S + 3.5)
-    assert state.departures.ends().status.tolist() == [-1] * 4
+    store.feed(a.batch(3.5, events=[Event("exit", 1, 101, a.ns(2.0), status=9)]), NOW_S + 3.5)
+    assert store.departures.ends().status.tolist() == [-1] * 4
 
 
-def test_lost_records_are_said_once() -> None:
-    state = JobState()
+def test_a_gap_that_lost_records_leave_is_not_waited_for() -> None:
+    # GIVEN two ranks of which five operations are known
+    store = Store()
     a, _ = two_nodes()
-    state.feed(a.batch(1.0), NOW_S)
-    assert state.take_lossy() == set()
+    store.feed(a.batch(1.0, np.concatenate([records(rank, 7, 1, 5) for rank in (0, 1)])), NOW_S)
+    # WHEN the next forty of both do not come, and of rank 1 it is known that they were lost
     a.row[1]["lost_records"] = 40
-    state.feed(a.batch(1.5), NOW_S)
-    state.feed(a.batch(2.0), NOW_S)
-    assert state.take_lossy() == {1}
-    assert state.take_lossy() == set()
+    store.feed(a.batch(1.5, np.concatenate([records(rank, 7, 46, 5) for rank in (0, 1)])), NOW_S)
+    # THEN the sequence of rank 1 goes on behind them, that of rank 0 waits
+    assert [store.sequences.sequence(rank).last_ordinal for rank in (0, 1)] == [5, 50]
 
 
 def test_members_that_the_sensor_did_not_know_are_learnt_from_those_who_say() -> None:
-    state = JobState()
+    store = Store()
     unknown = comm_info(7, [], size=4)
     a = Node("a:1", [0, 1], 4)
     a.comms[7] = comm_info(7, [0, 1, 2, 3])
     a.issued = {(0, 7): (3, 3), (1, 7): (2, 2)}
-    state.feed(a.batch(1.0, comm_info=[unknown]), NOW_S)
-    picture = state.picture(NOW_S)
+    store.feed(a.batch(1.0, comm_info=[unknown]), NOW_S)
+    picture = store.picture(NOW_S)
     assert picture.member_rank.tolist() == [0, 1, -1, -1]
     assert picture.member_issued.tolist() == [3, 2, 0, 0]
-    assert state.comms.frontier(0, 1) == (2, 2)
-    assert state.comms.frontier(0, 3) == (0, 0)
+    assert store.comms.frontier(0, 1) == (2, 2)
+    assert store.comms.frontier(0, 3) == (0, 0)
 
 
 def test_many_communicators_come_a_few_at_a_time() -> None:
     # GIVEN communicators whose ids come in no order
     rng = np.random.default_rng(1)
     ids = rng.permutation(np.arange(1, 400)).tolist()
-    state, a = JobState(), Node("a:1", [0, 1], 2)
+    store, a = Store(), Node("a:1", [0, 1], 2)
     for at in range(0, len(ids), 7):
         a.comm(*(comm_info(i, [0, 1]) for i in ids[at : at + 7]))
-        state.feed(a.batch(1.0 + at), NOW_S)
+        store.feed(a.batch(1.0 + at), NOW_S)
     # THEN each has its own place
-    found = state.comms.index(np.array(ids, np.uint64))
-    assert [state.comms.info[c].comm_id for c in found.tolist()] == ids
-    assert state.comms.index(np.array([400], np.uint64)).tolist() == [-1]
-    assert state.comms.at.tolist() == list(range(0, 2 * len(ids), 2))
-    assert state.comms.member_rank.tolist() == [0, 1] * len(ids)
+    found = store.comms.index(np.array(ids, np.uint64))
+    assert [store.comms.info[c].comm_id for c in found.tolist()] == ids
+    assert store.comms.index(np.array([400], np.uint64)).tolist() == [-1]
+    assert store.comms.at.tolist() == list(range(0, 2 * len(ids), 2))
+    assert store.comms.member_rank.tolist() == [0, 1] * len(ids)
 
 
 def test_group_ranks_are_those_that_the_agent_reported() -> None:
-    state, (a, _) = JobState(), two_nodes()
-    state.feed(a.batch(1.0), NOW_S)
+    store, (a, _) = Store(), two_nodes()
+    store.feed(a.batch(1.0), NOW_S)
     zero = np.zeros(3, np.int64)
-    assert state.comms.group_ranks(zero, np.array([1, 0, 3])).tolist() == [1, 0, -1]
+    assert store.comms.group_ranks(zero, np.array([1, 0, 3])).tolist() == [1, 0, -1]
 
 
 # ---- nonsense --------------------------------------------------------------------------------------------------------
@@ -245,8 +239,8 @@ def hostile(dtype: np.dtype[Any], **good: int) -> bytes:
 
 
 def test_rows_out_of_range_neither_crash_nor_allocate() -> None:
-    state, (a, b) = JobState(), two_nodes()
-    state.feed(b.batch(1.0), NOW_S)
+    store, (a, b) = Store(), two_nodes()
+    store.feed(b.batch(1.0), NOW_S)
     a.waits(0, 7, 5, since_s=0.5)
     batch = msgspec.structs.replace(
         a.batch(1.0),
@@ -256,8 +250,8 @@ def test_rows_out_of_range_neither_crash_nor_allocate() -> None:
         records=hostile(RECORD_REPORTED, comm=7), events=[Event("exit", rank, 9, 5) for rank in (-5, 4, 10**9)],
     )  # fmt: skip
     tracemalloc.start()
-    state.feed(batch, NOW_S + 1.0)
-    picture = state.picture(NOW_S + 2.0)
+    store.feed(batch, NOW_S + 1.0)
+    picture = store.picture(NOW_S + 2.0)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 3 * MAX_WORLD * RANK_ROW.itemsize
@@ -265,7 +259,7 @@ def test_rows_out_of_range_neither_crash_nor_allocate() -> None:
     for rows in (picture.waits, picture.ops, picture.pairs):
         assert ((rows["rank"] >= 0) & (rows["rank"] < picture.world_size)).all()
     assert ((picture.member_rank >= -1) & (picture.member_rank < picture.world_size)).all()
-    state.departures.ends()
+    store.departures.ends()
 
 
 @pytest.mark.parametrize(
@@ -281,27 +275,27 @@ def test_rows_out_of_range_neither_crash_nor_allocate() -> None:
     ],
 )
 def test_a_communicator_that_cannot_be_is_left_out(info: Any) -> None:
-    state, (a, _) = JobState(), two_nodes()
-    state.feed(a.batch(1.0, comm_info=[TP, info]), NOW_S)
-    assert [i.comm_id for i in state.comms.info] == [7]
+    store, (a, _) = Store(), two_nodes()
+    store.feed(a.batch(1.0, comm_info=[TP, info]), NOW_S)
+    assert [i.comm_id for i in store.comms.info] == [7]
 
 
 def test_members_that_cannot_be_are_nobody() -> None:
-    state, (a, _) = JobState(), two_nodes()
-    state.feed(a.batch(1.0, comm_info=[comm_info(8, [0, -7, 2**31, 3]), comm_info(9, [1, 2**70])]), NOW_S)
-    assert state.comms.member_rank.tolist() == [0, -1, -1, 3, -1, -1]
+    store, (a, _) = Store(), two_nodes()
+    store.feed(a.batch(1.0, comm_info=[comm_info(8, [0, -7, 2**31, 3]), comm_info(9, [1, 2**70])]), NOW_S)
+    assert store.comms.member_rank.tolist() == [0, -1, -1, 3, -1, -1]
 
 
 def test_so_many_memberships_are_nobodys_job() -> None:
-    state, (a, _) = JobState(), two_nodes()
-    state.feed(a.batch(1.0), NOW_S)
+    store, (a, _) = Store(), two_nodes()
+    store.feed(a.batch(1.0), NOW_S)
     huge = [comm_info(100 + i, list(range(1 << 16))) for i in range(300)]
-    state.feed(a.batch(1.5, comm_info=huge), NOW_S)
-    assert len(state.comms.info) == 1
+    store.feed(a.batch(1.5, comm_info=huge), NOW_S)
+    assert len(store.comms.info) == 1
 
 
 def test_an_empty_batch_of_an_unknown_agent() -> None:
-    state = JobState()
-    reported, comm = state.feed(msgspec.structs.replace(Node("a:1", [], 0).batch(1.0)), NOW_S)
-    assert (len(reported), len(comm)) == (0, 0)
-    assert state.picture(NOW_S).world_size == 0
+    store = Store()
+    fed = store.feed(msgspec.structs.replace(Node("a:1", [], 0).batch(1.0)), NOW_S)
+    assert (len(fed.records), len(fed.comm)) == (0, 0)
+    assert store.picture(NOW_S).world_size == 0

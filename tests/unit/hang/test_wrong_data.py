@@ -10,6 +10,7 @@ from batches import T0, Node, S, comm_info, records
 
 from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
+from whichrank.hang.wrong_data import lasting_skew
 from whichrank.locate.signatures import Skew
 from whichrank.model.clause import Says
 from whichrank.model.incident import Cause, Incident
@@ -141,13 +142,13 @@ def test_records_that_come_twice_or_late_do_no_harm() -> None:
 
 
 def test_shapes_that_never_end_hold_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    from whichrank.hang import rounds
+    from whichrank.store import rounds
 
     monkeypatch.setattr(rounds, "MOST_SIGNATURES", 100)
     job = Job()
     for first in range(1, 400):
         job.reports(first, 1, {r: {"count": 1000 + first} for r in MEMBERS})
-    assert len(job.analyzer.rounds._said) <= 101
+    assert len(job.analyzer.store.rounds._said) <= 101
     assert not job.said()
 
 
@@ -155,7 +156,7 @@ def test_members_that_are_no_longer_at_the_same_operation_are_worth_a_snapshot()
     # GIVEN members that have been at the same operation in each round
     job = Job()
     job.reports(1, 50)
-    assert not job.analyzer.rounds.take_apart()
+    assert not job.analyzer.store.rounds.take_apart()
     watched: list[int] = []
     job.analyzer.case.peers.watch = lambda comms, now_s: watched.extend(comms)  # type: ignore[method-assign]
     job.reports(51, 50)
@@ -186,11 +187,11 @@ def test_what_was_never_usual_is_no_repetition(missing: int, extra: int, did: st
     job = Job()
     job.reports(1, 50, odd={2: {"kind": 4}})
     a = job.analyzer
-    usual, strange = a.history.sequence(2).tokens[-2:].tolist()
+    usual, strange = a.store.sequences.sequence(2).tokens[-2:].tolist()
     edit = Edit(50, (usual,) * missing, ((), (usual,), (strange,))[extra], 1)
     # WHEN it is reported that there was one too few or too many of either
-    picture = a.state.picture(job.now_s)
-    found = a.rounds.skew_finding(a.case, picture, Skew(2, a.history.key_of(0), edit, 3))
+    picture = a.store.picture(job.now_s)
+    found = lasting_skew(a.case, picture, Skew(2, a.store.sequences.key_of(0), edit, 3))
     (why,) = found.culprits[0].why
     assert (why.says, why.values["did"], why.values["group"]) == (Says.SKEWED, did, "tp")
 
@@ -212,4 +213,4 @@ def test_the_iteration_is_that_in_which_it_happened_not_that_in_which_it_was_see
     (word,) = job.said()[:1]
     assert word.stage is not None
     assert word.stage.iteration == 3
-    assert job.analyzer.iteration_of(2) == 6
+    assert job.analyzer.store.iteration_of(2) == 6

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from whichrank.detect.steps import KEPT, Steps
 from whichrank.model.rows import RECORD
+from whichrank.store.steps import KEPT, Steps
 
 MS = 1_000_000
 
