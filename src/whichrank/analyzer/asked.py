@@ -15,6 +15,7 @@ AGAIN_S: Final = 5.0
 SOON_S: Final = 1.0
 """The same, where those from before a moment say nothing of what is asked."""
 _NEVER_S: Final = -1e9
+"""A time before all others."""
 
 
 class Asked:

@@ -31,6 +31,7 @@ from whichrank.verdict.policy import Event, Situation
 ASK_AFTER_S = 0.6
 """Waits younger than this make no edge."""
 MOMENT_S = 0.001
+"""Seconds: a timeout that is not known is 0, and one that is known is never that."""
 ENDING_S = 45.0
 """A launcher that ends a job has killed its last rank by then (torchrun: 30 s)."""
 PLACES_S = 1.2

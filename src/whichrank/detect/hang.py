@@ -21,7 +21,9 @@ CONFIRM_S = 0.6
 STEADY_S = 2.0
 """Without hard evidence a rank is named only if the same has been seen for this long."""
 BARRIER_BYTES = 4
+"""Bytes. A smaller all-reduce is used as a barrier: it waits for whatever the slowest rank does before it."""
 OP_TIMEOUT_SHARE = 0.8
+"""Of an operation's own timeout: so the verdict comes before the library ends the job."""
 SUSPECT_FACTOR = 3.0
 """Times the usual wait (99 of 100 are shorter) after which one is suspicious."""
 

@@ -32,6 +32,7 @@ KEPT: Final = 2048
 ALL_KEPT: Final = 1 << 20
 """The same over all ranks; however many there are, each keeps some."""
 LEAST_KEPT: Final = 32
+"""Iterations of each rank that are kept, however many ranks there are."""
 LEAST: Final = 3
 """Iterations that say something."""
 WARM_UP: Final = 3
@@ -47,6 +48,7 @@ FROM_HERE: Final = 1 << 15
 LEAST_RING: Final = 3
 """Two ranks that exchange messages may as well be two stages."""
 MOST_TALKS: Final = 1 << 20
+"""Pairs of ranks that exchange messages: what is remembered is bounded."""
 MOST_PENDING: Final = 1 << 20
 """Operations that wait for the end of their iteration: more are of ranks that make no steps."""
 

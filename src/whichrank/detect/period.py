@@ -24,13 +24,16 @@ from numpy.typing import NDArray
 from whichrank.model.sequence import Edit, Tokens
 
 REPEATS = 3
+"""Times that a period must have been seen, to be one."""
 LEAST_HELD = 8
 """Tokens that a period has explained before a departure from it is one: three equal ones in a row are chance."""
 MAX_EDIT = 3
+"""Tokens of one edit: more are another phase of the program."""
 _SHIFTS = (-1, 1, -2, 2, -3, 3)
 MOST_AT_ONCE = 3
 """Edits that are tried together."""
 MAX_PERIOD = 4096
+"""Tokens. A longer iteration is not found by its tokens, but by optimizer steps."""
 TAIL = 8
 """Latest tokens that are compared for all candidates at once."""
 PHASE_REPEATS = 256
@@ -38,10 +41,13 @@ PHASE_REPEATS = 256
 FIRST_ROOM = 512
 """Tokens that fit at first: a large job has many ranks, and most sequences are short when it begins."""
 MOST_EDITS = 256
+"""Kept of each rank."""
 MOST_AHEAD = 1024
+"""Operations behind a gap, from which it is a loss."""
 MOST_STALLED = 16
-"""Operations behind a gap, and feeds since; with more of either it is a loss: what is in flight is reported in each."""
+"""Feeds after which a gap is a loss: what is in flight is reported in each of them."""
 LEARN_STEP = 4
+"""Tokens that are taken at once while little is known."""
 GIVE_UP = 8
 """Lower bounds are dropped when nothing was found in this many times their length."""
 

@@ -48,6 +48,7 @@ FEW: Final = 8.0
 STANDS_OUT: Final = 3.0
 """Times what any other rank loses that one which comes and goes must lose, or one of a ring."""
 COMPUTE: Final = 0.6
+"""Share of own time in what is lost, above which it is S1: the rank computes slowly."""
 COMMUNICATION: Final = 0.4
 """Shares of waiting in what collectives lose, above which computation is slow and below which communication is."""
 FEW_ALIKE: Final = 4
@@ -55,6 +56,7 @@ FEW_ALIKE: Final = 4
 CHANCE: Final = 1e-6
 """How likely its bouts may be, if it had them as the other ranks have."""
 _SIGMA_OF_MAD: Final = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
 _MEDIAN_OF_MEAN: Final = 1.2533
 """Of normal noise: its deviation in median deviations, and the error of a median in that of a mean."""
 GREW: Final = 1.1

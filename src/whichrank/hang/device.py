@@ -24,6 +24,7 @@ from whichrank.model.kinds import is_collective
 from whichrank.model.picture import Ints, Picture
 
 SURE = 0.9
+"""Confidence in a rank that has not seen what its peers have completed."""
 SEVERAL = 2
 """Members of a communicator that must have seen a later round end, if it has so many others."""
 

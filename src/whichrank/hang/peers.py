@@ -22,7 +22,9 @@ FROM_EACH = 4
 LEAST_LASTED = 48
 """Operations, where three iterations are fewer or not known."""
 ITERATIONS = 3
+"""That must have been as usual since: a log line of one rank is over by then."""
 PATIENCE_S = 900.0
+"""Seconds after which a communicator is no longer asked about."""
 PAUSE_SHARE = 0.1
 """It is asked again after this share of the time that it has been asked for: iterations may be long."""
 AT_ONCE = 16

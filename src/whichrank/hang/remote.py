@@ -49,8 +49,11 @@ UNKNOWN_S: Final = 10.0
 """Quiet for so long, a wait for nobody knows whom is taken to be for the only stopped rank: a distributed backward pass
 is such a wait, and may take seconds."""
 _NO_NUMBER: Final = 255
+"""In fields of an operation that a remote call has not."""
 _SERVES: Final = 0.85
+"""Confidence in a rank that has been called and is in the code that serves."""
 _STOPPED: Final = 0.95
+"""The most confidence in one that has been called and is stopped or gone."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from whichrank.model.picture import Bools, Picture
 IDLE_CPU = 0.1
 """Share of a core below which a process does nothing."""
 MOST_NAMED = 1024
+"""Ranks in one verdict: nobody reads more, and each has its reason looked up."""
 
 
 def sinks_of(case: Case, picture: Picture, graph: waitgraph.WaitGraph, sinks: list[int], hard: bool) -> Finding:

@@ -13,6 +13,7 @@ from whichrank.model.finding import Finding
 LONGER: Final = 2.0
 """Times the longest that has ended, from which a wait is news again."""
 MOST_KEPT: Final = 1024
+"""Waits that have ended by themselves, remembered."""
 
 _Key = tuple[object, ...]
 

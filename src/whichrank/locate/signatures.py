@@ -27,6 +27,7 @@ from whichrank.model.sequence import Edit, Tokens
 from whichrank.model.signature import signatures
 
 ASKED_OF_A_SIDE = 8
+"""Ranks whose past is compared: more say nothing new."""
 LEAST_TOGETHER, TOGETHER = 3, 0.75
 """Ranks, and share of a round's members, that do not all go wrong in the same way."""
 

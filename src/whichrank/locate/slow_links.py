@@ -33,6 +33,7 @@ data that lie ready are copied at paces which differ by less."""
 BOUND = 0.75
 """Of what kernels have seen paths carry, below which the pace of arrival shows that one carries less."""
 LEAST_BYTES = 1 << 18
+"""In a sample, for its rate to mean anything: a few full windows of TCP."""
 LEAST_ACTIVE = 0.02
 """Share of the window in which something was under way, for a rate to mean anything."""
 MOSTLY = 0.5

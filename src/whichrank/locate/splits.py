@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from whichrank.model.picture import Ints, Picture
 
 PAIRS_LISTED = 8
+"""Pairs that do not fit, in the answer: the first ones say enough."""
 LEAST_PARTNERS = 2
 """One pair that does not fit has two ends, and either may be wrong."""
 

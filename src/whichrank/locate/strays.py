@@ -18,6 +18,7 @@ from whichrank.model.sequence import Shapes
 LEAST_ALIKE = 12
 """Operations that make a position, before the first that differs."""
 MAX_SHIFT = 3
+"""Operations that a rank may have left out or added: more are another program."""
 PEERS = 2
 """Others that must agree with each other, so that one against them is the exception."""
 LEAST_AGAINST = 3

@@ -20,6 +20,7 @@ from whichrank.slow.reasons import Why
 from whichrank.store.store import Store
 
 LISTED = 16
+"""Ranks or links in one verdict."""
 _COMPUTE: Final[FaultClass] = "S1"
 _MIXED: Final[FaultClass] = "S3"
 _NO_CPU: Final = frozenset({Reason.CPU_LIMIT, Reason.CPU_CONTENTION, Reason.STOPPED})

@@ -15,6 +15,7 @@ KEPT_OPS: Final = 1 << 18
 MOST_OPS: Final = 1 << 22
 """More are never kept: of a larger job nothing is gone through again."""
 KEPT_STEPS: Final = 1 << 16
+"""Optimizer steps, over all ranks; more where there are more ranks than that."""
 REPLAYED: Final = 12
 """Iterations that are gone through again, at most."""
 FEWEST: Final = 4

@@ -12,7 +12,9 @@ from whichrank.store.store import Store
 ITERATIONS: Final = 2.0
 """For how many iterations a rank is sampled at a time."""
 LEAST_S: Final = 2.0
+"""Seconds for which a rank is sampled: fewer samples say nothing of a share."""
 LONGEST_S: Final = 20.0
+"""Seconds for which it is sampled at the most, however long an iteration takes."""
 MOST: Final = 12
 """Times that a rank is sampled."""
 SLACK_S: Final = 3.0

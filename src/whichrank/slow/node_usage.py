@@ -19,7 +19,9 @@ COUNTERS: Final = (
 _KEPT: Final = ("pid", "usage_ns", "limit_cores", "allowed_cores", "clock_mhz", *COUNTERS)
 _SAMPLE: Final = np.dtype([(name, RANK_ROW[name]) for name in _KEPT])
 SAMPLES: Final = 16
+"""Kept, the oldest first to go."""
 LEAST_S: Final = 1.0
+"""Seconds between two samples: counters of the kernel are too coarse for less."""
 
 
 @dataclass(frozen=True)

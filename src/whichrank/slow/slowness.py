@@ -66,6 +66,7 @@ from whichrank.store.store import Fed, Store
 POLLS: Final = 8
 """In each window."""
 POLL_S: Final = 0.5
+"""Seconds between two judgements, at least."""
 MOST_SUSPECTS: Final = 16
 """That are reported one by one."""
 EFFECT: Final = 0.05

@@ -42,6 +42,7 @@ OWN_RANKS_S: Final = 20.0
 EARLIER_S: Final = 1.0
 """A group of ranks is older than the run by more than what clocks and messages may be late."""
 MOST_RANKS: Final = 1 << 20
+"""A higher number is no rank."""
 
 Fact = Literal["name", "run_id", "master_port", "world_size", "group_size"]
 

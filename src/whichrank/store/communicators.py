@@ -13,6 +13,7 @@ from whichrank.store.growing import Growing
 from whichrank.store.rank_columns import MAX_WORLD, RankColumns
 
 MAX_MEMBERSHIPS = 1 << 24
+"""Members over all communicators: nobody's numbers make us allocate more."""
 _MEMBER_COLUMNS = ("member_rank", "member_issued", "member_done", "member_tid")
 _MEMBER_FLAGS = ("member_seen",)
 _NO_PLACE = (np.zeros(0, np.int64), np.zeros(0, np.int64))

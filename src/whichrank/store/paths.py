@@ -24,6 +24,7 @@ STALE_S = 5.0
 LOST_S = 10.0
 """For so long after paths have lost data they are taken to lose more."""
 LISTED = 16
+"""Paths that are probed or listed."""
 
 Pair = tuple[int, int, int]
 """Sender, receiver, and retransmissions in a row without an answer."""

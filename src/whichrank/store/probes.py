@@ -12,7 +12,9 @@ AGE_S: Final = 5.0
 PATIENCE_S: Final = 2.0
 """So long after the first question a verdict waits for answers."""
 MOST_WITNESSES: Final = 16
+"""Nodes that probe one address."""
 MOST_TARGETS: Final = 8
+"""Nodes that are probed at a time."""
 
 
 class Probes:

@@ -25,6 +25,7 @@ UNUSUAL_S = 1.2
 GONE_S = 5.0
 """So long after an agent has ended nobody probes its node any more."""
 SILENT_S = 1.8
+"""Seconds of silence from which a node is probed, where no path has died."""
 LEFT_S = 60.0
 """A node that fell silent so long before the oldest wait began has left the job, which went on without it."""
 REFERENCES = 2

@@ -18,9 +18,11 @@ from whichrank.model.picture import Floats, Ints
 from whichrank.model.places import places
 
 SAMPLES: Final = 16
+"""Of all connections, kept; the oldest first to go."""
 LEAST_RESENT: Final = 10
 """Segments that were sent again, for their share to mean anything."""
 _SEGMENT: Final = 1448.0
+"""Bytes of payload in a segment over Ethernet: what was sent again is counted in segments."""
 _ALMOST: Final = 0.8
 """Looks come when they come, the first ones sooner: so much of half a window is one."""
 _SAMPLE: Final = np.dtype(

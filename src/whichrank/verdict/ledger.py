@@ -41,8 +41,11 @@ from whichrank.verdict.policy import Event, State, after
 from whichrank.verdict.words.clauses import sentence, words
 
 LISTED_VICTIMS = 1024
+"""Ranks in the list of an incident; their number is exact."""
 MOST_LINKS = 64
+"""In one incident."""
 MOST_NOTICED = 1024
+"""Notices that are remembered, so that the same one is not sent again."""
 ANOTHER_S = 1.0
 """A wait that began this much later than that of an open notice is another one."""
 MOST_OF_A_CANDIDATE = 0.5

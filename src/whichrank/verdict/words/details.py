@@ -18,6 +18,7 @@ from whichrank.verdict.words.phrases import communicator_name, is_over, kind_in_
 from whichrank.verdict.words.raised_alike import raised_alike
 
 INDENT: Final = 2
+"""Blanks before each line of details."""
 LABEL: Final = 12
 """Columns of a label, and before it."""
 _OF_A_RANK: Final = re.compile(r"rank (\d+)(.*)", re.DOTALL)
