@@ -168,7 +168,9 @@ class Hangs:
         if finding.waited_for:
             ranks, op = sorted(finding.waited_for), tuple((finding.op or {}).values())
             since_s = np.maximum(self._store.long_ops.latest_s(ranks), onset_s)
-            self._parts.holding.note(ranks, picture.busy, stable_hash(finding.comm, *op), since_s, now_s)
+            in_phase = self._store.ranks.in_phase()
+            shown_in = stable_hash(finding.comm, *op)
+            self._parts.holding.note(ranks, picture.busy, in_phase, shown_in, since_s, now_s)
             if not finding.hard:
                 own_s = self._parts.holding.own_s([b.rank for b in finding.culprits or finding.candidates])
                 onset_s = max(onset_s, now_s - own_s) if own_s else onset_s
@@ -184,7 +186,8 @@ class Hangs:
         return {
             "busy": bool(len(ranks)) and all(picture.busy[r] for r in ranks),
             "busy_s": self._parts.holding.busy_s(ranks),
-            "phase": any(self._store.ranks.rows["phase"][r] for r in ranks),
+            "phase": bool(self._store.ranks.in_phase()[ranks].any()),
+            "phase_s": self._parts.holding.phase_s(ranks),
             "op_timeout_s": max(float(timeouts.min()), MOMENT_S) if len(timeouts) else 0.0,
         }
 

@@ -44,6 +44,9 @@ class Thresholds(TypedDict):
     busy_s: float
     """They have worked for so long while they were waited for."""
     phase: bool
+    """One of them is in a phase that the script has marked."""
+    phase_s: float
+    """And has been for so long while it was waited for."""
     op_timeout_s: float
 
 
@@ -143,14 +146,15 @@ def urgency_of(
     if facts["phase"]:
         return Urgency.NONE
     factor = max(limits.busy_factor if facts["busy"] else 1.0, limits.barrier_factor if is_barrier(finding.op) else 1.0)
-    spared_s = min(facts["busy_s"], waited_s) * (1 - 1 / limits.busy_factor)
-    too_long = waited_s >= factor * limits.hang_timeout_s and waited_s - spared_s >= limits.hang_timeout_s
+    outside_s = waited_s - min(facts["phase_s"], waited_s)
+    spared_s = min(facts["busy_s"], outside_s) * (1 - 1 / limits.busy_factor)
+    too_long = outside_s >= factor * limits.hang_timeout_s and outside_s - spared_s >= limits.hang_timeout_s
     if facts["op_timeout_s"] > 0:
         too_long |= waited_s >= OP_TIMEOUT_SHARE * facts["op_timeout_s"]
     if too_long and snapshot.polls >= 2:
         return Urgency.ALERT
     if (
-        waited_s >= max(2 * iteration_s, limits.notice_min_s)
+        outside_s >= max(2 * iteration_s, limits.notice_min_s)
         and snapshot.polls >= 2
         and (finding.culprits or finding.candidates)
     ):

@@ -107,6 +107,7 @@ class AnalyzerLoop:
         self._said_no_agent = False
         self._sent_away: set[str] = set()
         self._said_another_job: set[str] = set()
+        self._said_refusals = 0
 
     def pollable(self) -> Any:
         """What a zmq.Poller waits on for `step`."""
@@ -177,6 +178,9 @@ class AnalyzerLoop:
             commands = self._commands.give(batch.agent, orders, batch.obeyed)
             again = is_new and batch.sequence > 1
             self._end.reply(batch.agent, Reply(CREDIT, batch.sequence, resend=again, commands=commands))
+        for why in self._end.refusals[self._said_refusals :]:
+            self._console.say(f"a message was dropped: {why}")
+        self._said_refusals = len(self._end.refusals)
         if faults:
             raise faults[0]
 

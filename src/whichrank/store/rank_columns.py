@@ -53,6 +53,10 @@ class RankColumns:
         """Which of these ranks compute, or would on a machine that is too busy; who waits runs for moments only."""
         return np.asarray((self.running_polls[which] >= 2) | (self.cpu_share[which] > WORKING_CPU))
 
+    def in_phase(self) -> NDArray[np.bool_]:
+        """Which ranks are in a phase that their script has marked."""
+        return np.asarray(self.rows["phase"] != b"")
+
     def host_s(self, rank: NDArray[Any], t_ns: NDArray[Any]) -> NDArray[np.float64]:
         """Times of hosts on the analyzer's clock, in seconds, 0 where there is none."""
         return np.where(t_ns > 0, t_ns.astype(np.float64) / 1e9 + self.offset_s[rank], 0.0)

@@ -33,6 +33,8 @@ _CONNECT_MS = 5000
 _BACKLOG, _QUEUE_MESSAGES = 8192, 64
 _AGENT_QUEUE_MESSAGES = 8
 """Of an agent: all that it may have unanswered, twice. What lies here takes memory that the agent has not counted."""
+MOST_REFUSALS: Final = 4
+"""Reasons that are kept: whoever sends nonsense does not fill the terminal."""
 _MOST_AT_ONCE: Final = 256
 
 
@@ -128,8 +130,7 @@ class ZmqAnalyzerEnd:
 
     Attributes:
         addresses: What was bound, as agents have to name it.
-        refused: Messages that were no envelope.
-        last_refusal: Why the latest one was refused.
+        refusals: Why messages were refused, each reason once, the first ones.
 
     Raises:
         AddressInUseError: Something else listens at an address.
@@ -143,8 +144,7 @@ class ZmqAnalyzerEnd:
         self._route: dict[str, bytes] = {}
         self._seen = Received()
         self.addresses: list[str] = []
-        self.refused = 0
-        self.last_refusal = ""
+        self.refusals: list[str] = []
         for address in map(full_address, addresses):
             self._bind(address)
 
@@ -160,8 +160,9 @@ class ZmqAnalyzerEnd:
             try:
                 arrival = self._arrival(identity, decode(content[-1] if content else b""))
             except EnvelopeFormatError as error:
-                self.refused += 1
-                self.last_refusal = error.what
+                why = f"{error.what}; {error.mend}" if error.mend else error.what
+                if why not in self.refusals and len(self.refusals) < MOST_REFUSALS:
+                    self.refusals.append(why)
                 continue
             if arrival is not None:
                 arrivals.append(arrival)

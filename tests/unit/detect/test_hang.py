@@ -27,8 +27,10 @@ def finding(
     )  # fmt: skip
 
 
-def facts(*, busy: bool = False, busy_s: float = 0.0, phase: bool = False, op_timeout_s: float = 0.0) -> Thresholds:
-    return {"busy": busy, "busy_s": busy_s, "phase": phase, "op_timeout_s": op_timeout_s}
+def facts(
+    *, busy: bool = False, busy_s: float = 0.0, phase: bool = False, phase_s: float = 0.0, op_timeout_s: float = 0.0
+) -> Thresholds:
+    return {"busy": busy, "busy_s": busy_s, "phase": phase, "phase_s": phase_s, "op_timeout_s": op_timeout_s}
 
 
 def urgency(
@@ -84,6 +86,15 @@ def test_the_time_in_which_it_was_busy_counts_a_third_when_it_is_done(waited_s: 
     assert urgency(finding(waited_s), facts(busy_s=300.0)) is expected
     # AND not less than it would while it is busy
     assert urgency(finding(waited_s), facts(busy=True, busy_s=300.0)) is Urgency.NOTICE
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "expected"), [(404.0, Urgency.NONE), (699.0, Urgency.NOTICE), (700.0, Urgency.ALERT)]
+)
+def test_the_time_in_a_phase_that_is_over_does_not_count(waited_s: float, expected: Urgency) -> None:
+    assert urgency(finding(waited_s), facts(phase_s=400.0)) is expected
+    # AND the operation's own timeout stands, since the library knows of no phase
+    assert urgency(finding(waited_s), facts(phase_s=400.0, op_timeout_s=500.0)) is Urgency.ALERT
 
 
 def test_busy_and_barrier_together_are_not_nine_times() -> None:

@@ -28,6 +28,7 @@ class End:
     def __init__(self) -> None:
         self.waiting: list[tuple[Batch, bool]] = []
         self.replies: list[Reply] = []
+        self.refusals: list[str] = []
 
     def receive(self, _wait_s: float) -> list[tuple[Batch, bool]]:
         reported, self.waiting = self.waiting, []
@@ -116,3 +117,22 @@ def test_the_wait_ends_when_the_next_snapshot_is_due_or_the_agent_may_need_us(cl
     end.waiting.append((BATCH, True))
     running.step()
     assert running.wait_s() == pytest.approx(TICK_S - 0.1)
+
+
+def test_that_messages_were_dropped_is_said_once(clock: list[float]) -> None:
+    said: list[str] = []
+
+    class Console:
+        def say(self, sentence: str) -> None:
+            said.append(sentence)
+
+    end = End()
+    running = AnalyzerLoop(
+        cast(ZmqAnalyzerEnd, end), Snapshots(), cast(AgentSupervisor, Agent()), TICK_S, cast(Says, Console()), None
+    )
+    running.step()
+    end.refusals.append("it is of another version")
+    for _ in range(3):
+        clock[0] += 0.1
+        running.step()
+    assert said == ["a message was dropped: it is of another version"]

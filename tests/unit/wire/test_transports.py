@@ -14,6 +14,7 @@ from whichrank.errors import UsageError, WhichrankError
 from whichrank.model.commands import Command, Pace, Reply, TakeStacks
 from whichrank.model.telemetry import Batch
 from whichrank.wire import transport
+from whichrank.wire.envelope import Farewell, encode
 from whichrank.wire.inprocess import InProcessAnalyzerEnd
 from whichrank.wire.transport import AgentEnd, AnalyzerEnd
 from whichrank.wire.zmq_transport import ZmqAgentEnd, ZmqAnalyzerEnd, full_address, is_from_here_only
@@ -149,17 +150,22 @@ def test_send_never_blocks(tmp_path: Path) -> None:
     analyzer.close()
 
 
-def test_foreign_messages_are_counted_and_passed_over(tmp_path: Path) -> None:
+def test_foreign_messages_are_passed_over_and_it_is_known_why(tmp_path: Path) -> None:
+    # GIVEN what is no message of ours, and one of a newer version
     analyzer = ZmqAnalyzerEnd([f"ipc://{tmp_path}/s"])
     stranger = zmq.Context.instance().socket(zmq.DEALER)
     stranger.connect(analyzer.addresses[0])
     stranger.send(b"hello")
     stranger.send_multipart([b"", b"x", os.urandom(100)])
+    message = encode(Farewell("a:1"))
+    stranger.send(message[:4] + (int.from_bytes(message[4:5], "little") + 1).to_bytes(1, "little") + message[5:])
     deadline_s = time.monotonic() + PATIENCE_S
-    while analyzer.refused < 2 and time.monotonic() < deadline_s:
+    # WHEN they are received THEN each reason is kept once
+    while len(analyzer.refusals) < 2 and time.monotonic() < deadline_s:
         assert analyzer.receive(0.1) == []
-    assert analyzer.refused == 2
-    assert analyzer.last_refusal == "the message is not from whichrank"
+    assert analyzer.refusals[0] == "the message is not from whichrank"
+    assert "newer than" in analyzer.refusals[1]
+    assert "one whichrank on all machines" in analyzer.refusals[1]
     stranger.close(linger=0)
     analyzer.close()
 
