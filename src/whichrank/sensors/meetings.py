@@ -1,4 +1,4 @@
-"""Tells the ring which ranks this process meets while it makes a communicator.
+"""Writes into the ring which ranks this process meets while it makes a communicator.
 
 `new_group`, and `init_process_group` behind its store, wait inside of torch until all members of the new communicator
 have come. Nobody is in an operation then, and stacks show that a rank waits and not for whom. So the one function of
@@ -45,9 +45,6 @@ def watch() -> None:
     if original is None or hasattr(original, _MARK):
         return
     core = load_core()
-    core.wr_process_ring.restype = ctypes.c_void_p
-    core.wr_meeting_begin.argtypes = (ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint32)
-    core.wr_outside_wait_end.argtypes, core.wr_outside_wait_end.restype = (ctypes.c_void_p, ctypes.c_int), None
 
     @functools.wraps(original)
     def meets(*arguments: Any, **named: Any) -> Any:

@@ -62,7 +62,7 @@ def load_core() -> ctypes.CDLL:
     """
     path = native_path(CORE)
     try:
-        return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        return _declared(ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL))
     except OSError as error:
         raise NativeLibraryError(f"{CORE} does not load: {error}", where=str(path), mend=MEND) from error
 
@@ -75,7 +75,6 @@ def on_ring(core: ctypes.CDLL, name: str, *arguments: Any) -> Callable[..., None
         name: A function that takes the ring first and returns nothing.
         arguments: The ctypes types of what it takes behind the ring.
     """
-    core.wr_process_ring.restype = ctypes.c_void_p
     function = getattr(core, name)
     function.argtypes, function.restype = (ctypes.c_void_p, *arguments), None
     process_ring = core.wr_process_ring
@@ -91,6 +90,15 @@ def on_ring(core: ctypes.CDLL, name: str, *arguments: Any) -> Callable[..., None
 def loaded_core() -> ctypes.CDLL | None:
     """The core library if this process has it already, by whatever way; never loads it."""
     try:
-        return ctypes.CDLL(str(native_path(CORE)), mode=os.RTLD_NOLOAD)
+        return _declared(ctypes.CDLL(str(native_path(CORE)), mode=os.RTLD_NOLOAD))
     except (OSError, NativeLibraryError):
         return None
+
+
+def _declared(core: ctypes.CDLL) -> ctypes.CDLL:
+    """With the types of the functions that several sensors call."""
+    core.wr_process_ring.restype = ctypes.c_void_p
+    core.wr_meeting_begin.argtypes = (ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint32)
+    core.wr_remote_wait_begin.argtypes = (ctypes.c_void_p, ctypes.c_int32)
+    core.wr_outside_wait_end.argtypes, core.wr_outside_wait_end.restype = (ctypes.c_void_p, ctypes.c_int), None
+    return core

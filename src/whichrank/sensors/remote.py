@@ -60,10 +60,6 @@ class _Marks:
 
     def __init__(self, open_ring: Callable[[], object]) -> None:
         core = load_core()
-        core.wr_process_ring.restype = ctypes.c_void_p
-        core.wr_remote_wait_begin.argtypes = (ctypes.c_void_p, ctypes.c_int32)
-        core.wr_outside_wait_end.argtypes = (ctypes.c_void_p, ctypes.c_int)
-        core.wr_outside_wait_end.restype = None
         self._core = core
         self._set_rank = on_ring(core, "wr_ring_set_rank", ctypes.c_int32, ctypes.c_int32)
         self._open_ring = open_ring
