@@ -1,8 +1,14 @@
-"""For all tests: what collecting them has left in memory is not looked through by each garbage collection."""
+"""For all tests: signals as on a terminal; what collecting has left in memory is not looked through by each collection."""
 
 from __future__ import annotations
 
 import gc
+import signal
+
+# A shell ignores these for what it starts in the background (or nohup does), and so would all that is started here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_finish() -> None:

@@ -1,9 +1,8 @@
-"""Makes writers of rings and ranks importable here, sets signals as on a terminal, builds the sensor."""
+"""Makes writers of rings and ranks importable here, builds the sensor."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -15,11 +14,6 @@ import pytest
 from whichrank.testbed.bench.nursery import Nursery
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
-
-# A shell ignores these for what it starts in the background (or nohup does), and so would every job started here.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,6 @@
 """Logs, read for what they say of ranks: torchrun's and srun's, those of torch's watchdog, of NCCL, of the kernel.
 
-A log is text of any length and mostly of other things, so lines are looked at one by one, and only those that snapshot
+A log is text of any length and mostly of other things, so lines are read one by one, and only those that look
 like one that is known are parsed.
 """
 

@@ -59,7 +59,7 @@ def stray(rank: int, tokens: Mapping[int, Shapes]) -> Stray | None:
     if at < LEAST_ALIKE or at >= len(mine) or len(peers) < PEERS:
         return None
     by_shift = {}
-    for shift in (step * path for step in range(1, MAX_SHIFT + 1) for path in (-1, 1)):
+    for shift in (steps * sign for steps in range(1, MAX_SHIFT + 1) for sign in (-1, 1)):
         begin, resume = at + max(shift, 0), at + max(-shift, 0)
         lasted = sorted(((_alike(mine[begin:], tokens[p][resume:]), p) for p in peers), key=lambda it: (-it[0], it[1]))
         n, peer = lasted[PEERS - 1]
