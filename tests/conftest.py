@@ -1,4 +1,4 @@
-"""For all tests: signals as on a terminal; what collecting has left in memory is not looked through by each collection."""
+"""For all tests: signals as on a terminal, and garbage collections that pass over what collecting tests has made."""
 
 from __future__ import annotations
 
