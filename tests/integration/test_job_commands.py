@@ -15,6 +15,7 @@ import pytest
 from incident_cases import incident
 from rank_process import RankProcess, eventually
 
+from whichrank.model.codes import Flag
 from whichrank.model.commands import Reply
 from whichrank.model.incident import Cause, Culprit, encode_incident
 from whichrank.model.telemetry import Batch
@@ -170,12 +171,15 @@ def test_stacks(shm: Path) -> None:
         assert whichrank("stacks", "--rank", "1", "--suspects").returncode == 2
 
 
-def test_stacks_of_suspects(shm: Path, tmp_path: Path) -> None:
-    # GIVEN a rank that waits for an op which the other has not entered
+@pytest.mark.parametrize(
+    "wait", [("begin 0", "issued", "wait"), (f"begin 0 {int(Flag.FUTURE_TAKEN)}", "issued", "lock")]
+)
+def test_stacks_of_suspects(shm: Path, tmp_path: Path, wait: tuple[str, ...]) -> None:
+    # GIVEN a rank that waits, by a sensor's mark or as DDP does, for an op which the other has not entered
     folder = JobFolder.create("job", owner_pid=os.getpid(), output=str(tmp_path), base=shm)
     with RankProcess(folder.path, 0, 2) as first, RankProcess(folder.path, 1, 2):
         assert "no suspect" in whichrank("stacks", "--suspects").stderr
-        for line in ("comm dp 0 0,1", "begin 0", "issued", "wait"):
+        for line in ("comm dp 0 0,1", *wait):
             first.do(line)
 
         def suspects() -> list[int]:

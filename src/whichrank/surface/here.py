@@ -1,8 +1,8 @@
 """One job as its rings on this node say it now, for screens: neither an agent nor an analyzer is needed.
 
 The rings are read as an agent reads them, and who is waited for is found by the analyzer's own columns and rules, from
-a single snapshot. So a wait that no sensor marked counts from the rank's last sign of life: there is no earlier
-snapshot that has seen it begin. Nothing is written, removed or asked of the job.
+few snapshots. So a wait that no sensor marked, which takes two of them to be seen, counts from the rank's last sign of
+life: no earlier snapshot has seen it begin. Nothing is written, removed or asked of the job.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from whichrank.store.store import Store
 RECORDS_PER_POLL: Final = 8192
 AWAITED_AFTER_S: Final = 2.0
 """A rank is called awaited when somebody has been blocked for so long."""
+AGAIN_S: Final = 0.25
+"""Between two reads: that a thread sleeps in a wait which no sensor marks, or how many operations a second are done,
+takes both."""
 NO_COMMUNICATOR: Final = -1
 """In the place of a communicator's id: others wait for an answer to a remote call."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,7 +24,7 @@ from whichrank.model.incident import Incident
 from whichrank.model.telemetry import Stack
 from whichrank.ring.folder import JobFolder, base_folder, job_folders
 from whichrank.server.incidents_file import FILE_NAME, read_incidents
-from whichrank.surface.here import AWAITED_AFTER_S, JobHere
+from whichrank.surface.here import AGAIN_S, AWAITED_AFTER_S, JobHere
 from whichrank.surface.watch.words import printable
 from whichrank.verdict.words.amounts import ranges
 
@@ -101,6 +102,9 @@ def stacks_of_suspects(name: str | None) -> Suspects:
         named = {job: _named(job, one.ranks.values(), incidents) for job, one in here.items()}
         suspects = named
         if not any(_ranks(incidents[job]) or named[job] for job in wanted):
+            time.sleep(AGAIN_S)
+            for one in here.values():
+                one.read()
             suspects = {job: [one.ranks[r] for r in sorted(one.awaited(AWAITED_AFTER_S))] for job, one in here.items()}
         stacks = [_read(w, folder) for folder in running if folder.job in wanted for w in suspects[folder.job]]
     return Suspects(stacks, [] if stacks else _elsewhere(incidents, named))
