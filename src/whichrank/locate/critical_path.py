@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.model.iterations import SPAN_NS, Floats, Ints, key_of
-from whichrank.model.kinds import Kind, is_collective, is_message
+from whichrank.model.kinds import BARRIERS, FROM_ROOT, TO_ROOT, Kind, is_collective, is_message
 from whichrank.model.signature import mix
 
 ISSUE, BLOCK, END = 0, 1, 2
@@ -33,8 +33,9 @@ MOST_PEERS: Final = 64
 """Of which the usual own times are taken."""
 MOST_AT_ONCE: Final = 1 << 22
 """Own times of events that are gone through in one pass, at most."""
-_FROM_ROOT: Final = (Kind.BROADCAST, Kind.SCATTER)
-_TO_ROOT: Final = (Kind.REDUCE, Kind.GATHER)
+_FROM_ROOT: Final = tuple(FROM_ROOT)
+_TO_ROOT: Final = tuple(TO_ROOT - BARRIERS)
+"""A member of a monitored barrier waits for the root's answer too."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from whichrank.sensors import c10d, exceptions, garbage_collector, sent_signals
@@ -33,10 +35,17 @@ def enable() -> None:
         from whichrank.sensors import fallback  # needs torch's Python side, which the C++ sensor does without
 
         fallback.switch_on(directory, identity, open_now, why=str(error))
-    garbage_collector.watch()
+    _unless_it_fails("times of garbage collection", garbage_collector.watch)
     core.wr_ring_close.restype = None
     atexit.register(core.wr_ring_close)
-    sent_signals.watch(Path(os.environ["WHICHRANK_DIR"]))
-    exceptions.watch(
-        on_ring(core, "wr_note_exception", ctypes.c_char_p)
-    )  # behind, so that it is reported before the end
+    _unless_it_fails("signals that are sent", lambda: sent_signals.watch(Path(os.environ["WHICHRANK_DIR"])))
+    note = on_ring(core, "wr_note_exception", ctypes.c_char_p)
+    _unless_it_fails("exceptions", lambda: exceptions.watch(note))  # last, so that one is noted before the end
+
+
+def _unless_it_fails(what: str, switch_on: Callable[[], object]) -> None:
+    """Switch one more sensor on. Where it fails that is said, and all others stay on."""
+    try:
+        switch_on()
+    except Exception as error:
+        print(f"whichrank: {what} are not noted in this process: {error}", file=sys.stderr)

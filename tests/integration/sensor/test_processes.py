@@ -163,3 +163,21 @@ def tool(path: Path, script: str) -> Path:
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     return path
+
+
+def test_a_sensor_that_fails_at_its_start_leaves_the_others_on(tmp_path: Path) -> None:
+    # GIVEN a rank in which times of garbage collection cannot be noted, and that raises at its end
+    program = """
+import whichrank.sensors.garbage_collector as collector
+def broken():
+    raise OSError("out of luck")
+collector.watch = broken
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+raise ValueError("the end")
+"""
+    done = run(["-c", program], tmp_path, "cpp")
+    # THEN that is said once, and the exception is in the ring
+    assert done.stderr.count("times of garbage collection are not noted in this process: out of luck") == 1
+    (ring,) = rings_in(tmp_path / "rings")
+    assert text(ring.header["exception"]).startswith("ValueError")
