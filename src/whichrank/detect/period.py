@@ -279,6 +279,8 @@ class Sequence:
             self._relearn()
             return False
         for index, shift, q in found:
+            if shift % self.period == 0:
+                continue  # whole iterations too many cannot be seen: these were other operations in the same places
             # In a short iteration one too few of this may be one too many of that: then it is said to be both.
             either = len(found) == 1 and self._fits(usual, index, q, -shift)
             few, many = (abs(shift), abs(shift)) if either else (max(-shift, 0), max(shift, 0))

@@ -65,6 +65,10 @@ def stray(rank: int, tokens: Mapping[int, Shapes]) -> Stray | None:
         n, peer = lasted[PEERS - 1]
         by_shift[shift] = n, peer, n == min(len(mine) - begin, len(tokens[peer]) - resume)
     shift, (n, peer, _) = max(by_shift.items(), key=lambda item: item[1][0])
+    for changed in range(1, MAX_SHIFT + 1):
+        # As many operations, some of them changed: then nothing was left out or added.
+        if sum(_alike(mine[at + changed :], tokens[p][at + changed :]) >= n for p in peers) >= PEERS:
+            return None
     best = Stray(peer, at, shift, n, either=by_shift[-shift][2])
     return best if _agree(best, peers, tokens) else None
 

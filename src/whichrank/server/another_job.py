@@ -16,7 +16,8 @@ class AnotherJobError(WhichrankError):
 
 def said_where_it_listens(host: str, other: AnotherJob) -> str:
     """For the job that is analyzed."""
-    return f"{host} watches another job ({_difference(other, 'that job', 'this one')}); what it sends is refused"
+    difference = _difference(other, "that job", "this one")
+    return f"{host}: an agent there watches another job ({difference}); what it sends is refused"
 
 
 def sent_away(address: str, other: AnotherJob) -> AnotherJobError:

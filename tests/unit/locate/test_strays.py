@@ -48,6 +48,15 @@ def test_nobody_is_named_while_all_are_alike_or_some_are_behind() -> None:
     assert stray(1, job(PROGRAM * 20)) is None
 
 
+@given(st.integers(LEAST_ALIKE, 60), st.integers(1, 3), st.sampled_from([[1], [1, 2], [1, 2, 3], PROGRAM]))
+def test_operations_that_were_others_once_are_no_stray(at: int, changed: int, program: list[int]) -> None:
+    # GIVEN a rank that issued as many operations as its peers, a few of them with another shape
+    usual = program * 100
+    odd = usual[:at] + [7] * changed + usual[at + changed :]
+    # THEN it has left nothing out and added nothing
+    assert stray(0, {0: tokens(odd), 1: tokens(usual), 2: tokens(usual), 3: tokens(usual)}) is None
+
+
 def test_two_ranks_alone_are_no_majority() -> None:
     odd = PROGRAM * 10 + PROGRAM[1:] + PROGRAM * 10
     assert stray(0, job(odd, others=1)) is None

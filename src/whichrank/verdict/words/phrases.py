@@ -104,7 +104,7 @@ _CONTRADICTS: Final = _both(
     "issued operations{place} that contradicted their peers{waits}",
 )
 _SKIPPED: Final = _both(
-    "{did} an operation{place}", "{did} operations{place}", "{did} an operation{place}", "{did} operations{place}"
+    "{did} {what}{place}", "{did} operations{place}", "{did} {what}{place}", "{did} operations{place}"
 )
 """Inconsistent in no operation of one round: in how many there are."""
 _NOT_ANSWERED: Final = _both("has not answered {op}", "have not answered {op}", "had not answered {op}")
@@ -195,20 +195,16 @@ def predicate(incident: Incident, op: str) -> str:
     if incident.cause == Cause.NOT_ENTERED and incident.op is None:
         said = _NOT_REACHED
     tenses = said.one if is_one else said.several
+    done = next((fact for fact in incident.evidence if fact.what.startswith(SKEWED)), None)
     words = {
         "op": op,
         "place": _on(incident),
         "waits": _and_wait(incident),
         "who": _who_wait(incident),
-        "did": _did(incident),
+        "did": done.what.removeprefix(SKEWED) if done else "left out or added",
+        "what": "operations" if done and done.value != 1 else "an operation",
     }
     return tenses[is_over(incident)].format(**words)
-
-
-def _did(incident: Incident) -> str:
-    """`left out`: what was done to operations, as the evidence has it."""
-    done = (fact.what.removeprefix(SKEWED) for fact in incident.evidence if fact.what.startswith(SKEWED))
-    return next(done, "left out or added")
 
 
 def _slow_predicate(incident: Incident, *, is_one: bool) -> str:

@@ -11,6 +11,8 @@ from whichrank.model.incident import Cause, Incident, Reason
 
 _MOST_TEXT: Final = 120
 """Characters of the exception in the sentence; the evidence has the whole."""
+_QUOTES: Final = ("'", '"')
+"""A message that begins with one has its own, as that of a KeyError."""
 
 
 def raised_alike(incident: Incident) -> str:
@@ -27,7 +29,9 @@ def raised_alike(incident: Incident) -> str:
         text = text.partition(":")[0]
     where = f"{',' * (len(texts) == 1)} at {place.rpartition('/')[2]}" if place else ""
     kind, _, message = textwrap.shorten(text, _MOST_TEXT, placeholder=" …").partition(": ")
-    said = f'raised {kind}: "{message}"{where}' if message else f"raised {kind}{where}"
+    if message and message[0] not in _QUOTES:
+        message = f'"{message}"'
+    said = f"raised {kind}: {message}{where}" if message else f"raised {kind}{where}"
     if len(texts) > 1:
         said += ", with texts that differ"
     is_all = str(alike.value) == of_all

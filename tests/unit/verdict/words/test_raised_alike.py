@@ -67,3 +67,9 @@ def test_a_text_without_a_place(text: str, quoted: str) -> None:
 def test_any_other_incident_has_a_sentence_of_its_own() -> None:
     assert raised_alike(incident(Cause.PROCESS_EXIT, reason=Reason.EXCEPTION)) == ""
     assert raised_alike(incident(Cause.UNKNOWN, culprits=())) == ""
+
+
+def test_a_message_that_has_quotes_gets_no_others() -> None:
+    assert "raised KeyError: 'y', at train.py:8; no rank differs" in headline(
+        raised(3, 3, "KeyError: 'y' at /me/train.py:8")
+    )

@@ -30,7 +30,7 @@ from incident_cases import (
 )
 
 from whichrank.model.clause import Says, clause
-from whichrank.model.evidence import AT, RAISED_ALIKE, RAISED_AT, TIME_BLOCKED, Evidence
+from whichrank.model.evidence import AT, RAISED_ALIKE, RAISED_AT, SKEWED, TIME_BLOCKED, Evidence
 from whichrank.model.incident import Cause, Communicator, Culprit, Incident, Link, Op, Reason, Spent, Stage, Victims
 from whichrank.surface.lines import fitted
 from whichrank.verdict.words.text import headline, paragraph
@@ -556,3 +556,10 @@ def test_any_words_give_lines_that_are_printable(words: str, kind: str, name: st
 
 def test_same_incident_same_text() -> None:
     assert [paragraph(case) for case in EVERY.values()] == [paragraph(case) for case in EVERY.values()]
+
+
+@pytest.mark.parametrize(("operations", "said"), [(1, "left out an operation"), (2, "left out operations")])
+def test_a_headline_says_whether_it_was_one_operation(operations: int, said: str) -> None:
+    evidence = (Evidence(what=SKEWED + "left out", value=operations, where="rank 5, tp"),)
+    skew = incident(Cause.INCONSISTENT, kind="failed", op=None, evidence=evidence, culprits=(RANK_5,))
+    assert f"rank 5 (node gpu07) {said}" in headline(skew)
