@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 POLL_S = 0.1
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 def watches() -> set[tuple[int, int]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 PROGRAM = Path(__file__).with_name("ring_writer.py")
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 class RankProcess:

@@ -19,7 +19,7 @@ from whichrank.wire.inprocess import InProcessAnalyzerEnd
 from whichrank.wire.transport import AgentEnd, AnalyzerEnd
 from whichrank.wire.zmq_transport import ZmqAgentEnd, ZmqAnalyzerEnd, full_address, is_from_here_only
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 def batch(sequence: int, agent: str = "host:1") -> Batch:

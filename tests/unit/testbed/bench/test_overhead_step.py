@@ -55,7 +55,7 @@ def test_switch_stops_the_observer_and_continues_it(
         # WHEN it is switched off, twice
         switch.turn(False)
         switch.turn(False)
-        deadline_s = time.monotonic() + 5
+        deadline_s = time.monotonic() + 60
         while state_of(sleeper.pid) != "T" and time.monotonic() < deadline_s:
             time.sleep(0.01)
         assert state_of(sleeper.pid) == "T"
@@ -75,7 +75,7 @@ def test_other_ranks_stop_nobody(sleeper: subprocess.Popen[bytes], monkeypatch: 
 
 
 def test_cpu_time_of_another_process(sleeper: subprocess.Popen[bytes]) -> None:
-    deadline_s = time.monotonic() + 5
+    deadline_s = time.monotonic() + 60
     while (used_s := cpu_s(sleeper.pid)) == 0 and time.monotonic() < deadline_s:
         time.sleep(0.01)
     assert 0 < used_s < 5

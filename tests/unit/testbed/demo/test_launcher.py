@@ -22,7 +22,7 @@ sys.exit(launcher.main(sys.argv[1:]))
 
 def run(tmp_path: Path, program: str, nproc: int = 3, *options: str) -> tuple[int, str, str]:
     with launch(tmp_path, program, nproc, *options) as process:
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=120)
         return process.returncode, out, err
 
 
@@ -119,14 +119,14 @@ def test_sigterm_is_forwarded_and_the_pids_are_written(tmp_path: Path) -> None:
     # GIVEN a running job whose pids are in a file
     pids_file = tmp_path / "pids"
     process = launch(tmp_path, "import time; time.sleep(60)", 2, "--pids", str(pids_file))
-    deadline_s = time.monotonic() + 15
+    deadline_s = time.monotonic() + 120
     while not pids_file.exists() and time.monotonic() < deadline_s:
         time.sleep(0.02)
     pids = {int(rank): pid for rank, pid in json.loads(pids_file.read_text()).items()}
     assert sorted(pids) == [0, 1]
     # WHEN the launcher gets SIGTERM
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
     # THEN it ends with 1 and no rank is left
     assert process.returncode == 1
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids.values())
