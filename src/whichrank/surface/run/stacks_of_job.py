@@ -17,7 +17,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from whichrank.agent.node import Node
+from whichrank.agent.outbox import Outbox
 from whichrank.agent.rank import RankWatch
+from whichrank.agent.rings import Rings
 from whichrank.agent.stacks import StacksRefusedError, read_stacks
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.model.incident import Incident
@@ -75,7 +78,7 @@ def stacks_of(folder: JobFolder, *, rank: int | None = None) -> list[RankStacks]
         UsageError: The rank is not on this node.
     """
     with ExitStack() as opened:
-        watches = list(_read_here(folder, opened).ranks.values())
+        watches = _watches(folder, opened)
         if rank is not None:
             here = ", ".join(str(watch.rank) for watch in watches) or "none"
             watches = [watch for watch in watches if watch.rank == rank]
@@ -98,16 +101,25 @@ def stacks_of_suspects(name: str | None) -> Suspects:
     running = running_jobs(None)
     incidents = {folder.job: _open_incidents(folder) for folder in running}
     with ExitStack() as opened:
-        here = {folder.job: _read_here(folder, opened) for folder in running}
-        named = {job: _named(job, one.ranks.values(), incidents) for job, one in here.items()}
+        watches = {folder.job: _watches(folder, opened) for folder in running}
+        named = {job: _named(job, of_job, incidents) for job, of_job in watches.items()}
         suspects = named
         if not any(_ranks(incidents[job]) or named[job] for job in wanted):
+            here = {folder.job: _read_here(folder, opened) for folder in running}
             time.sleep(AGAIN_S)
             for one in here.values():
                 one.read()
             suspects = {job: [one.ranks[r] for r in sorted(one.awaited(AWAITED_AFTER_S))] for job, one in here.items()}
         stacks = [_read(w, folder) for folder in running if folder.job in wanted for w in suspects[folder.job]]
     return Suspects(stacks, [] if stacks else _elsewhere(incidents, named))
+
+
+def _watches(folder: JobFolder, opened: ExitStack) -> list[RankWatch]:
+    """All ranks on this node, those that have no ring too."""
+    node = Node(folder, Outbox())
+    opened.callback(node.close)
+    node.refresh(deep=False)
+    return node.watches()
 
 
 def _read_here(folder: JobFolder, opened: ExitStack) -> JobHere:
@@ -119,9 +131,11 @@ def _read_here(folder: JobFolder, opened: ExitStack) -> JobHere:
 
 def unread_rings(folder: JobFolder) -> list[str]:
     """A sentence on each ring that cannot be read, unless it is being made: its rank is missing above."""
-    with ExitStack() as opened:
-        unreadable = _read_here(folder, opened).unreadable()
-    return [printable(f"ring {name} cannot be read: {why}") for name, why in unreadable.items()]
+    rings = Rings(folder)
+    rings.discover()
+    unreadable = rings.unreadable()
+    rings.close()
+    return [printable(f"ring {path.name} cannot be read: {why}") for path, why in sorted(unreadable.items())]
 
 
 def _open_incidents(folder: JobFolder) -> tuple[Incident, ...]:
