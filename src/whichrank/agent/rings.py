@@ -68,10 +68,9 @@ class Rings:
         rings = self._folder.rings()
         self._unreadable = {path: why for path, why in self._unreadable.items() if path in rings}
         replaced = [path for path in rings if path in self.watches and self._is_another(path)]
-        for path in rings:
-            if path not in self.watches or path in replaced:
-                self._open(path)
-        return replaced
+        new = [path for path in rings if path not in self.watches or path in replaced]
+        opened = {path for path in new if self._open(path)}
+        return [path for path in replaced if path in opened]
 
     def add(self, path: Path, no_ring: NoRing | None = None) -> None:
         """Watch a rank whose ring is at `path`, or that has none.
@@ -124,15 +123,16 @@ class Rings:
         watch = self.watches[path]
         return bool(watch.ended_ns) and watch.reader.is_replaced()
 
-    def _open(self, path: Path) -> None:
+    def _open(self, path: Path) -> bool:
         try:
             self.add(path)
         except (RingFormatError, OSError) as error:
             what = error.what if isinstance(error, RingFormatError) else error.strerror or str(error)
             since_s = self._unreadable[path].since_s if path in self._unreadable else _changed_s(path)
             self._unreadable[path] = Unreadable(what, since_s)
-        else:
-            self._unreadable.pop(path, None)
+            return False
+        self._unreadable.pop(path, None)
+        return True
 
 
 def preferred(one: RankWatch, other: RankWatch) -> RankWatch:
