@@ -7,7 +7,8 @@ too few for three iterations.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+
+import numpy as np
 
 from whichrank.hang.case import LISTED, Case
 from whichrank.hang.mismatch import issued_unlike
@@ -31,10 +32,8 @@ def wrong_data(case: Case, picture: Picture, now_s: float, *, at_end: bool) -> l
     """
     rounds = case.store.rounds.take_different(now_s, at_end=at_end)
     found = [finding for comm, counter in rounds if (finding := different_round(case, picture, comm, counter))]
-    for skew in (*case.skews.lasting(), *case.peers.skews(now_s)):
-        finding = lasting_skew(case, picture, skew)
-        found.append(replace(finding, onset_s=finding.onset_s or now_s))
-    return found
+    skews = (*case.skews.lasting(), *case.peers.skews(now_s))
+    return found + [lasting_skew(case, picture, skew) for skew in skews]
 
 
 def different_round(case: Case, picture: Picture, comm: int, counter: int) -> Finding | None:
@@ -64,7 +63,7 @@ def different_round(case: Case, picture: Picture, comm: int, counter: int) -> Fi
         iteration=sequences.steps.iteration_of(ranks[0], ordinal[ranks[0]]),
         op=case.op_of(rows[0]),
         victims=tuple(r for r in ranks if r not in deviation.deviants),
-        onset_s=picture.now_s,
+        onset_s=case.store.rounds.completed_s(comm, counter) or picture.now_s,
         hard=True,
         evidence=tuple(Evidence(what="operation issued", value=w, where=f"rank {r}, #{counter}") for r, w in first),
         complete=case.complete(picture),
@@ -94,6 +93,7 @@ def lasting_skew(case: Case, picture: Picture, skew: Skew) -> Finding:
         comm=comm,
         iteration=iteration,
         victims=tuple(members),
+        onset_s=_begun_s(case, skew.rank, iteration) or picture.now_s,
         hard=True,
         evidence=(
             Evidence(what="usual operations per iteration, on all communicators", value=skew.edit.period),
@@ -103,6 +103,12 @@ def lasting_skew(case: Case, picture: Picture, skew: Skew) -> Finding:
         next=(advice,),
         complete=case.complete(picture),
     )
+
+
+def _begun_s(case: Case, rank: int, iteration: int | None) -> float:
+    """When a rank began an iteration, 0 if that is not known."""
+    begun_ns = 0 if iteration is None else case.store.sequences.steps.begun_ns(rank, iteration)
+    return float(case.store.ranks.host_s(np.array([rank]), np.array([begun_ns]))[0])
 
 
 def _done(edit: Edit, tokens: list[int]) -> str:

@@ -44,7 +44,7 @@ class Rounds:
             Growing(np.uint32),
             Growing(np.uint32),
         )
-        self._slot_ordinal = Growing(np.int64)
+        self._slot_ordinal, self._slot_end_s = Growing(np.int64), Growing(np.float64)
         self._member_at, self._behind, self._behind_since = Growing(np.int64), Growing(np.int64), Growing(np.int64)
         self._apart: set[int] = set()
         self._said: dict[int, np.void] = {}
@@ -52,8 +52,9 @@ class Rounds:
         self._reported: set[int] = set()
 
     def feed(
-        self, comms: Communicators, comm: Ints, records: np.ndarray[Any, Any], signs: NDArray[np.uint64], now_s: float
-    ) -> None:
+        self, comms: Communicators, comm: Ints, records: np.ndarray[Any, Any], signs: NDArray[np.uint64],
+        ended_s: NDArray[np.float64], now_s: float,
+    ) -> None:  # fmt: skip
         """Take completed operations.
 
         Args:
@@ -61,6 +62,7 @@ class Rounds:
             comm: Index of the communicator of each record.
             records: Rows of RECORD_REPORTED.
             signs: Their signatures.
+            ended_s: When they were completed, 0 where that is not known.
             now_s: The time.
         """
         self._learn(comms)
@@ -69,7 +71,7 @@ class Rounds:
         good = is_collective(row["kind"]) & (row["counter"] > 0) & (member >= 0) & (self._size.rows[comm] > 1)
         good &= row["status"] == Status.DONE  # what fails is reported by what becomes of the job
         comm, member, row = comm[good], member[good], row[good]
-        counter, sign = row["counter"], (signs[good] >> np.uint64(32)).astype(np.uint32)
+        counter, sign, ended_s = row["counter"], (signs[good] >> np.uint64(32)).astype(np.uint32), ended_s[good]
         self._remember(sign, row)
         place = counter % self._depth.rows[comm]
         cell = self._cell_at.rows[comm] + place * self._size.rows[comm] + member
@@ -79,7 +81,7 @@ class Rounds:
         newest = _newest(self._slot_counter.rows, slot, counter)
         first = newest & (self._slot_reported.rows[slot] != counter)
         self._slot_reported.rows[slot[first]], self._slot_sign.rows[slot[first]] = counter[first], sign[first]
-        self._slot_ordinal.rows[slot[first]] = row["ordinal"][first]
+        self._slot_ordinal.rows[slot[first]], self._slot_end_s.rows[slot[first]] = row["ordinal"][first], ended_s[first]
         differs = newest & (self._slot_sign.rows[slot] != sign)
         for key in zip(comm[differs].tolist(), counter[differs].tolist(), strict=True):
             self._suspects.setdefault(key, now_s)
@@ -132,7 +134,8 @@ class Rounds:
             column.append(int(size.sum()))
         self._size.append(size)
         self._depth.append(depth)
-        self._slot_ordinal.append(int(depth.sum()))
+        for column in (self._slot_ordinal, self._slot_end_s):
+            column.append(int(depth.sum()))
         for column in (self._slot_counter, self._slot_reported, self._slot_sign):
             column.append(int(depth.sum()))
         for column in (self._cell_counter, self._cell_sign, self._cell_ordinal):
@@ -172,6 +175,13 @@ class Rounds:
         is_other = self._slot_sign.rows[slot] != (sign[known] >> np.uint64(32)).astype(np.uint32)
         differs[known] = (self._slot_reported.rows[slot] == counter[known]) & is_other
         return differs
+
+    def completed_s(self, comm: int, counter: int) -> float:
+        """When the first member that has reported a round had completed it; 0 if that is not known any more."""
+        if comm >= len(self._size.rows):
+            return 0.0
+        slot = int(self._slot_at.rows[comm]) + counter % int(self._depth.rows[comm])
+        return float(self._slot_end_s.rows[slot]) if self._slot_reported.rows[slot] == counter else 0.0
 
     def ops_of(self, picture: Picture, comm: int, counter: int) -> np.ndarray[Any, Any]:
         """Rows of OPS: what each member issued that has completed this round. When is not known: `issue_s` is 0."""

@@ -64,6 +64,11 @@ class Steps:
         # Between two steps of which those in between were never reported it is not known which.
         return int(before[-1]) if not len(after) or after[0] == before[-1] + 1 else None
 
+    def begun_ns(self, rank: int, iteration: int) -> int:
+        """When a rank began an iteration, on the clock of its host; 0 if that is not known."""
+        known = 0 < iteration <= self.count(rank) and self._counter[rank, iteration % KEPT] == iteration
+        return int(self._at_ns[rank, iteration % KEPT]) if known else 0
+
     def iteration_s(self, ranks: Iterable[int]) -> float:
         """Seconds from step to step, the median over these ranks; 0 while it is not known."""
         seconds = []

@@ -154,7 +154,8 @@ class Store:
         if len(records):
             signs = signatures(records["row"])
             self.sequences.feed(records["rank"], comm, records["row"], signs)
-            self.rounds.feed(self.comms, comm, records, signs, now_s)
+            ended_s = self.ranks.host_s(records["rank"], records["row"]["t_end_ns"])
+            self.rounds.feed(self.comms, comm, records, signs, ended_s, now_s)
             self.usual_waits.add(comm, records["row"]["wait_us"])
         if len(rows):
             flight = self._ops[agent]

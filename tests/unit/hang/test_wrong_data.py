@@ -214,3 +214,26 @@ def test_the_iteration_is_that_in_which_it_happened_not_that_in_which_it_was_see
     assert word.stage is not None
     assert word.stage.iteration == 3
     assert job.analyzer.store.iteration_of(2) == 6
+    # AND since the end of that operation, not since it was found
+    assert word.onset == job.analyzer.ledger.utc(NOW_S + 1.0)
+    assert word.detected > word.onset
+
+
+def test_a_skew_is_reported_since_its_iteration_began() -> None:
+    # GIVEN iterations of ten operations, a second each
+    job = Job()
+    job.reports(1, 35)
+    steps = records(2, 0, 1, 4, kind=Kind.STEP)
+    steps["row"]["ordinal"] = 10 * steps["row"]["counter"]
+    steps["row"]["t_issue_ns"] = T0 + S * np.arange(1, 5)
+    job.analyzer.feed(job.nodes[1].batch(1.0, steps), job.now_s + 0.5)
+    a, picture = job.analyzer, job.analyzer.store.picture(job.now_s + 5)
+    token = a.store.sequences.sequence(2).tokens[-1]
+
+    def since_s(ordinal: int) -> float:
+        skew = Skew(2, a.store.sequences.key_of(0), Edit(ordinal, (token,), (), 10), 3)
+        return lasting_skew(a.case, picture, skew).onset_s - NOW_S
+
+    # THEN one in the fourth has the time of the step before it; of the first no beginning is known
+    assert since_s(35) == pytest.approx(3.0)
+    assert since_s(5) == pytest.approx(picture.now_s - NOW_S)

@@ -37,6 +37,13 @@ def test_operations_belong_to_the_iteration_whose_step_follows_them() -> None:
     assert steps.iteration_of(1, 1) is None
 
 
+def test_an_iteration_begins_with_the_step_before_it() -> None:
+    steps = stepped(2, range(1, KEPT + 5))
+    newest = KEPT + 4
+    assert steps.begun_ns(2, newest) == 5_000_000 * MS + newest * 200 * MS
+    assert [steps.begun_ns(*of) for of in ((2, 0), (2, 4), (2, newest + 1), (7, 1))] == [0, 0, 0, 0]
+
+
 def test_what_is_too_long_ago_is_not_guessed() -> None:
     steps = stepped(0, range(1, 3 * KEPT))
     first_kept = (3 * KEPT - KEPT) * 10
