@@ -21,6 +21,7 @@ from whichrank.agent.processes import read_process
 from whichrank.agent.ringless import Ringless
 from whichrank.model.telemetry import ProcessState
 from whichrank.ring.folder import JobFolder
+from whichrank.surface.run.stacks_of_job import stacks_of
 
 SLEEP = "import time; print(flush=True); time.sleep(60)"
 
@@ -76,6 +77,16 @@ def test_a_stopped_rank_without_a_ring_is_watched(folder: JobFolder) -> None:
         # WHEN it is killed, THEN its end is seen
         server.kill()
         eventually(lambda: node.refresh(deep=True) is None and bool(node.watches()[2].ended_ns))
+
+
+def test_stacks_are_shown_of_a_rank_without_a_ring_too(folder: JobFolder) -> None:
+    # GIVEN a rank with a ring and a stopped one without
+    with RankProcess(folder.path, 0, 2), process(folder.path, 1) as server:
+        stop(server)
+        # THEN both are shown, and either can be asked for alone
+        assert [(shown.rank, shown.state) for shown in stacks_of(folder)][1:] == [(1, "stopped")]
+        (alone,) = stacks_of(folder, rank=1)
+        assert alone.pid == server.pid
 
 
 def test_one_that_has_made_its_ring_since_is_watched_by_it(folder: JobFolder) -> None:
