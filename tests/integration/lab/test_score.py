@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from whichrank.surface.cli import main
 from whichrank.testbed.bench.methods.campaign import OURS, Run, done_in
 from whichrank.testbed.bench.methods.score import METHODS
 from whichrank.testbed.bench.methods.tables import verdict_of
@@ -73,10 +74,12 @@ def test_scenarios_are_run_scored_and_gone_on_with(tmp_path: Path) -> None:
         (["--seeds", "0"], "--seeds"),
     ],
 )
-def test_what_cannot_be_scored_is_said_before_anything_is_run(options: list[str], said: str, tmp_path: Path) -> None:
-    done = subprocess.run([*SCORE, *options], check=False, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 2
-    assert said in done.stderr
+def test_what_cannot_be_scored_is_said_before_anything_is_run(
+    options: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["lab", "score", *options]) == 2
+    assert said in capfd.readouterr().err
 
 
 def test_a_file_that_holds_something_else_is_refused(tmp_path: Path) -> None:
