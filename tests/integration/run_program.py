@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 
+from whichrank.errors import WhichrankError
 from whichrank.model.commands import Order, Pace
-from whichrank.model.incident import Culprit, Incident
+from whichrank.model.incident import Cause, Culprit, Incident
 from whichrank.model.telemetry import Batch, ProcessState
 from whichrank.surface.cli.run import command
-from whichrank.surface.run import session
+from whichrank.surface.run import observation
 
 
 class SmallAnalyzer:
@@ -59,7 +60,7 @@ class SmallAnalyzer:
                 severity=severity,
                 status="open",
                 kind="failed",
-                cause="process_exit",
+                cause=Cause.PROCESS_EXIT,
                 culprits=(Culprit(rank=rank, confidence=1.0, why=why),),
                 detected=datetime.now(UTC),
                 complete=True,
@@ -67,12 +68,12 @@ class SmallAnalyzer:
 
 
 if __name__ == "__main__":
-    session._analyzer = SmallAnalyzer  # type: ignore[assignment]
+    observation._analyzer = SmallAnalyzer
     try:
         sys.exit(command.main(args=sys.argv[1:], prog_name="whichrank run", standalone_mode=False))
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except session.WhichrankError as error:
+    except WhichrankError as error:
         print(f"whichrank: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -417,7 +417,8 @@ def test_read_only_shared_memory_with_a_dead_job(place: Place) -> None:
 
 def test_files_of_a_run_are_for_nobody_else(place: Place) -> None:
     with tempfile.TemporaryDirectory(prefix="wr-") as short:  # the path of a socket may have 107 bytes
-        done = place.run("stat -c '%n %a' $WHICHRANK_DIR/*", WHICHRANK_SHM=short)
+        listening = "until [ -S $WHICHRANK_DIR/analyzer.sock ]; do sleep 0.05; done"
+        done = place.run(f"{listening}; stat -c '%n %a' $WHICHRANK_DIR/*", WHICHRANK_SHM=short)
     modes = {Path(line.split()[0]).name: line.split()[1] for line in done.stdout.splitlines()}
     assert modes == {"owner": "600", "analyzer.sock": "600"}
 
@@ -432,7 +433,7 @@ def test_output_that_cannot_be_written(place: Place) -> None:
 
 @pytest.mark.parametrize("when", ["start", "feed"])
 def test_fault_of_the_analyzer_is_one_sentence(place: Place, when: str) -> None:
-    rank = f"{DIES} 0 1; sleep 1" if when == "feed" else "true"  # no agent comes to one that does not start
+    rank = f"{DIES} 0 1; sleep 1" if when == "feed" else "sleep 1"  # no agent comes to one that does not start
     done = place.run(f"{rank}; echo job; exit 6", TEST_ANALYZER_FAILS=when)
     assert (done.stdout.splitlines()[-1], done.returncode) == ("job", 6)
     assert done.stderr.count("a fault of whichrank, the job goes on: RuntimeError") == 1
@@ -440,6 +441,13 @@ def test_fault_of_the_analyzer_is_one_sentence(place: Place, when: str) -> None:
     assert done.stderr.count("\n") == (2 if when == "feed" else 1)
     assert place.summary()["exit_status"] == 6
     assert "RuntimeError" in (place.output / "whichrank.log").read_text()
+
+
+def test_nothing_is_started_for_a_job_that_ends_at_once_without_a_ring(place: Place) -> None:
+    # GIVEN an analyzer that cannot start WHEN the job has ended before it is made THEN it is not missed
+    done = place.run("exit 6", TEST_ANALYZER_FAILS="start")
+    assert (done.returncode, done.stderr.count("\n")) == (6, 1)
+    assert "no rank was seen" in done.stderr
 
 
 def test_everything_off(place: Place) -> None:

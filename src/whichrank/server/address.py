@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whichrank.errors import UsageError
-from whichrank.wire.zmq_transport import full_address
+from whichrank.wire.address import full_address
 
 
 def refuse_option(option: str, value: str | None) -> None:

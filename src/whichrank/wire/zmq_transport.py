@@ -17,14 +17,13 @@ from typing import Final
 
 import zmq
 
-from whichrank.errors import EnvelopeFormatError, UsageError, WhichrankError
+from whichrank.errors import EnvelopeFormatError, WhichrankError
 from whichrank.model.commands import Reply
 from whichrank.model.telemetry import Batch
+from whichrank.wire.address import AddressInUseError, full_address
 from whichrank.wire.envelope import MOST_BYTES, Farewell, Message, decode, encode
 from whichrank.wire.transport import Arrival, Received
 
-LOOPBACK: Final = "127.0.0.1"
-DEFAULT_PORT: Final = 29480
 LINGER_MS: Final = 2000
 _RECONNECT_MS, _RECONNECT_MOST_MS = 100, 1000
 _HEARTBEAT_MS, _SILENT_MS = 2000, 10000
@@ -36,41 +35,7 @@ _AGENT_QUEUE_MESSAGES = 8
 MOST_REFUSALS: Final = 4
 """Reasons that are kept: whoever sends nonsense does not fill the terminal."""
 _MOST_AT_ONCE: Final = 256
-
-
 _V4_IN_V6: Final = re.compile(r"\[::ffff:([0-9.]+)\]")
-_FROM_HERE_ONLY: Final = re.compile(r"tcp://(127\.|\[::1\])")
-
-
-def is_from_here_only(bound: str) -> bool:
-    """Whether no other machine reaches this address, as a host name in /etc/hosts may turn out."""
-    return bool(_FROM_HERE_ONLY.match(bound))
-
-
-def full_address(text: str) -> str:
-    """An address as ZeroMQ wants it, from `HOST:PORT`, `HOST`, `PORT`, `tcp://HOST:PORT` or `ipc://PATH`.
-
-    Raises:
-        UsageError: It is none of these.
-    """
-    if text.startswith("ipc://") and len(text) > len("ipc://"):
-        return text
-    place = text.removeprefix("tcp://")
-    host, colon, port = place.rpartition(":")
-    if not colon:
-        host, port = ("", place) if place.isdigit() else (place, str(DEFAULT_PORT))
-    is_bare_ipv6 = ":" in host and not host.startswith("[")
-    if "://" in place or "/" in place or not port.isdigit() or int(port) > 65535 or is_bare_ipv6 or not place:
-        raise UsageError(
-            f"'{text}' is no address",
-            where="--serve, --join or --connect",
-            mend=f"write HOST:PORT, for instance {LOOPBACK}:{DEFAULT_PORT} or [::1]:{DEFAULT_PORT}",
-        )
-    return f"tcp://{host or LOOPBACK}:{port}"
-
-
-class AddressInUseError(UsageError):
-    """Something else listens at the address at which an analyzer was to listen."""
 
 
 class ZmqAgentEnd:

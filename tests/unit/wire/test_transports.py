@@ -14,10 +14,11 @@ from whichrank.errors import UsageError, WhichrankError
 from whichrank.model.commands import Command, Pace, Reply, TakeStacks
 from whichrank.model.telemetry import Batch
 from whichrank.wire import transport
+from whichrank.wire.address import full_address, is_from_here_only
 from whichrank.wire.envelope import Farewell, encode
 from whichrank.wire.inprocess import InProcessAnalyzerEnd
 from whichrank.wire.transport import AgentEnd, AnalyzerEnd
-from whichrank.wire.zmq_transport import ZmqAgentEnd, ZmqAnalyzerEnd, full_address, is_from_here_only
+from whichrank.wire.zmq_transport import ZmqAgentEnd, ZmqAnalyzerEnd
 
 PATIENCE_S = 60.0
 

@@ -8,43 +8,41 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shlex
 import signal
-import tempfile
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import zmq
-
-from whichrank.config import AnalyzerConfig, Config
-from whichrank.errors import SensorError, WhichrankError
+from whichrank.config import Config
+from whichrank.errors import WhichrankError
 from whichrank.ring.end_signals import write_end_signal
-from whichrank.ring.folder import SOCKET_NAME, JobFolder, remove_dead
+from whichrank.ring.folder import JobFolder, remove_dead
 from whichrank.server import environment
 from whichrank.server.address import checked_address
-from whichrank.server.agent_process import AgentSupervisor
-from whichrank.server.loop import AnalyzerLike, AnalyzerLoop
 from whichrank.server.place import absolute
 from whichrank.server.private_file import open_private
 from whichrank.server.record import JobSummary, Record, readable, utc_now
-from whichrank.server.taped import Taped, head_of
 from whichrank.surface.run.console import Console
 from whichrank.surface.run.job import Job
-from whichrank.surface.run.reach import Reach
+from whichrank.surface.run.sender import kept_from_new_threads
 from whichrank.verdict.words.text import of_jobs
-from whichrank.wire.tape import FILE_NAME
-from whichrank.wire.zmq_transport import AddressInUseError, ZmqAnalyzerEnd, full_address, is_from_here_only
+from whichrank.wire.address import AddressInUseError
+
+if TYPE_CHECKING:
+    from whichrank.server.loop import AnalyzerLoop
+    from whichrank.surface.run.observation import Observation
 
 MOST_FAULTS: Final = 3
 """Of ours, before a run gives up watching."""
-LONGEST_SOCKET_PATH: Final = 100
-_JOIN_FLUSH_S: Final = 5.0
-_JOIN_POLL_S: Final = 0.5
-
-AnalyzerFactory = Callable[[AnalyzerConfig, str, float], AnalyzerLike]
+NOBODY_SEEN: Final = (
+    "no rank was seen: the command started no torch.distributed rank, or none that whichrank could watch"
+    " (if it did: whichrank doctor)"
+)
+AT_ONCE_MS: Final = 100
+"""A job that ends within this, and has made no ring, is not worth what watching it takes to import."""
 
 
 class Session:
@@ -53,23 +51,19 @@ class Session:
     Args:
         config: All settings.
         command: The job's program and arguments.
-        analyzer: Makes the analyzer from its settings, the job's name and the offset from time.monotonic() to UTC.
     """
 
-    def __init__(self, config: Config, command: Sequence[str], analyzer: AnalyzerFactory | None = None) -> None:
+    def __init__(self, config: Config, command: Sequence[str]) -> None:
         self._config = config
         self._command = list(command)
-        self._make_analyzer = analyzer or _analyzer
         self._job_name = environment.new_job_name()
         self._console = Console(quiet=config.run.quiet)
         self._summary = JobSummary(job=self._job_name, command=readable(self._command), started=utc_now())
         self._closing: list[Callable[[], None]] = []
         self._folder: JobFolder | None = None
         self._record: Record | None = None
-        self._end: ZmqAnalyzerEnd | None = None
-        self._loop: AnalyzerLoop | None = None
-        self._join: AgentSupervisor | None = None
-        self._reach: Reach | None = None
+        self._is_prepared = False
+        self._observation: Observation | None = None
         self._faults = 0
         self._end_signal = ""
 
@@ -116,18 +110,12 @@ class Session:
         self._folder = JobFolder.create(self._job_name, owner_pid=os.getpid(), output=str(absolute(output)))
         self._closing.append(self._remove_folder)
         if self._config.run.serve:
-            self._end = self._listen(self._folder)  # first of all: where it cannot, nothing is started or written
+            self._observation = self._new_observation(self._folder)
+            self._observation.listen()  # first of all: where it cannot, nothing is started or written
         if not self._config.run.join:
             self._open_record(output)
         self._build_sensors()
-        log = self._record.folder / "agent.log" if self._record else None
-        if self._config.run.join:
-            address = full_address(self._config.run.join)
-            self._join, self._reach = AgentSupervisor(self._folder, address, log), Reach(address)
-            self._closing.append(self._join.close)
-            self._join.step()
-        else:
-            self._observe(self._folder, log)
+        self._is_prepared = True
 
     def _open_record(self, output: Path) -> None:
         try:
@@ -160,119 +148,64 @@ class Session:
         except Exception as error:
             self._console.say(f"the c10d sensor cannot be prepared: {_first_line(error)}")
 
-    def _observe(self, folder: JobFolder, log: Path | None) -> None:
-        end = self._end or self._listen(folder)
-        agent = AgentSupervisor(folder, end.addresses[0], log)
-        self._closing.append(agent.close)
-        offset_s = time.time() - time.monotonic()
-        analyzer = self._make_analyzer(self._config.analyzer, self._job_name, offset_s)
-        if self._config.run.record and self._record:
-            analyzer = self._taped(analyzer, self._record.folder, offset_s)
-        tick_s = self._config.analyzer.tick_s
-        self._loop = AnalyzerLoop(end, analyzer, agent, tick_s, self._console, self._record)
-        self._loop.step()
-        if self._config.run.serve:
-            address = end.addresses[-1]
-            others = "start the others with --join"
-            if is_from_here_only(address):
-                others = "no other machine reaches that: give --serve the address of a network interface, or 0.0.0.0"
-            self._console.say(f"this machine analyzes at {address}; {others}")
+    def _new_observation(self, folder: JobFolder) -> Observation:
+        with kept_from_new_threads():  # NumPy starts some
+            from whichrank.surface.run.observation import Observation
+        observation = Observation(self._config, folder, self._console)
+        self._closing.append(observation.close)
+        return observation
 
-    def _listen(self, folder: JobFolder) -> ZmqAnalyzerEnd:
-        """Where agents come.
-
-        Raises:
-            AddressInUseError: Something else listens at the address of `--serve`.
-            SensorError: It cannot listen for another reason.
-        """
-        try:
-            end = ZmqAnalyzerEnd(self._addresses(folder))
-        except AddressInUseError as error:
-            what = f"{error.what}, so the job is not started"
-            raise AddressInUseError(what, where=error.where, mend=error.mend) from error
-        except WhichrankError as error:
-            what = f"{error.what}, so the job runs without diagnosis"
-            raise SensorError(what, where=error.where, mend=error.mend) from error
-        self._closing.append(end.close)
-        return end
-
-    def _taped(self, analyzer: AnalyzerLike, folder: Path, utc_offset_s: float) -> AnalyzerLike:
-        head = head_of(self._config.analyzer, self._job_name, utc_offset_s)
-        try:
-            taped = Taped(analyzer, folder / FILE_NAME, head, self._console.say)
-        except OSError as error:
-            self._console.say(f"this run is not recorded: {error.strerror} ({folder / FILE_NAME})")
-            return analyzer
-        self._closing.append(taped.close)
-        return taped
-
-    def _addresses(self, folder: JobFolder) -> list[str]:
-        """For the agent of this node a socket in the job's own folder, or in another one if that path is too long."""
-        path = folder.path / SOCKET_NAME
-        if len(str(path)) > LONGEST_SOCKET_PATH:
-            short = tempfile.TemporaryDirectory(prefix="whichrank-")
-            self._closing.append(short.cleanup)
-            path = Path(short.name) / SOCKET_NAME
-        return [f"ipc://{path}", *([self._config.run.serve] if self._config.run.serve else [])]
+    def _observe(self) -> None:
+        assert self._folder
+        self._observation = self._observation or self._new_observation(self._folder)
+        self._observation.start(self._record)
 
     def _accompany(self, job: Job) -> int:
         """Wait for the job's end; watch it meanwhile."""
         pidfd = job.pidfd()
-        if pidfd < 0:
-            return job.wait()
-        poller = zmq.Poller()
-        poller.register(pidfd, zmq.POLLIN)
-        if self._loop:
-            poller.register(self._loop.pollable(), zmq.POLLIN)
         try:
+            if self._is_prepared and not self._has_ended_unseen(job, pidfd):
+                self._guarded(self._observe)
+            if pidfd < 0 or self._observation is None:
+                return job.wait()
             while (code := job.poll()) is None:
-                poller.poll(self._wait_ms())
-                if self._loop and not self._guarded(self._loop.step) and self._faults >= MOST_FAULTS:
-                    poller.unregister(self._loop.pollable())
-                    self._loop = None
-                if self._join:
-                    self._join.step()
-                    self._say_of_join(self._join)
+                self._observation.wait(pidfd)
+                if not self._guarded(self._observation.step) and self._faults >= MOST_FAULTS:
+                    self._observation.give_up()
             return code
         finally:
-            os.close(pidfd)
+            if pidfd >= 0:
+                os.close(pidfd)
 
-    def _say_of_join(self, join: AgentSupervisor) -> None:
-        if news := join.news():
-            self._console.say(news)
-        if self._reach and self._reach.failed():
-            self._console.say(f"no analyzer answers at {self._reach.address}; still trying")
-            self._reach = None
-
-    def _wait_ms(self) -> int | None:
-        if self._loop:
-            return int(self._loop.wait_s() * 1000) + 1
-        return int(_JOIN_POLL_S * 1000) if self._join else None
+    def _has_ended_unseen(self, job: Job, pidfd: int) -> bool:
+        """Whether it was over before anything could have been seen of it."""
+        if pidfd < 0 or self._config.run.serve or self._config.run.record:
+            return False  # agents of other machines may come, and a recording is asked for
+        end = select.poll()
+        end.register(pidfd, select.POLLIN)
+        end.poll(AT_ONCE_MS)
+        return job.poll() is not None and not (self._folder and self._folder.rings())
 
     def _conclude(self) -> None:
         """The job has ended: the final verdict, the files, the closing line."""
-        if self._join:
-            deadline_s = time.monotonic() + _JOIN_FLUSH_S
-            while not self._join.end() and time.monotonic() < deadline_s:
-                time.sleep(0.02)
-        drained = self._loop is not None and self._guarded(self._loop.drain)
-        if self._loop:
-            self._loop.seen.fill(self._summary)
+        drained = self._observation is not None and self._guarded(self._observation.drain)
+        loop = self._observation.loop if self._observation else None
+        if loop:
+            loop.seen.fill(self._summary)
         if self._record:
             self._summary.incidents = self._record.incidents
             self._record.close(self._summary)
             if self._record.fault:
                 self._console.say(f"not all was written to {self._record.folder}: {self._record.fault}")
-        if self._loop and drained:
-            self._console.say(self._closing_line(self._loop))
+        if loop and drained:
+            self._console.say(self._closing_line(loop))
+        elif self._is_prepared and not (self._observation or self._config.run.join or self._faults):
+            self._console.say(NOBODY_SEEN)
 
     def _closing_line(self, loop: AnalyzerLoop) -> str:
         ranks, world = len(loop.seen.ranks), loop.seen.world_size
         if not ranks:
-            return (
-                "no rank was seen: the command started no torch.distributed rank, or none that whichrank could watch"
-                " (if it did: whichrank doctor)"
-            )
+            return NOBODY_SEEN
         watched = f"watched {ranks} rank{'s' if ranks > 1 else ''}" + (f" of {world}" if world > ranks else "")
         watched += f"; {self._end_signal} asked the job to end" if self._end_signal else ""
         alerts = len(loop.alerts)
@@ -319,12 +252,6 @@ class Session:
         except OSError:
             return ""
         return f" (see {path})"
-
-
-def _analyzer(config: AnalyzerConfig, job: str, utc_offset_s: float) -> AnalyzerLike:
-    from whichrank.analyzer import Analyzer
-
-    return Analyzer(config, job, utc_offset_s=utc_offset_s, is_live=True)
 
 
 def _mend(error: WhichrankError) -> str:
