@@ -9,7 +9,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import PROGRAMS, VARIANTS, environment, launched, rings_in, started, text, without_compiler
+from jobs import (
+    PROGRAMS,
+    VARIANTS,
+    environment,
+    finished,
+    forked,
+    launched,
+    rings_in,
+    started,
+    text,
+    without_compiler,
+)
 
 from whichrank.model.codes import SensorState
 from whichrank.testbed.demo.ports import free_port
@@ -94,33 +105,35 @@ def test_process_without_torch_has_no_ring(tmp_path: Path) -> None:
     assert rings_in(tmp_path / "rings") == []
 
 
-def test_without_a_compiler_the_python_sensor_takes_over(tmp_path: Path) -> None:
-    done = run("single", tmp_path, "cpp", **without_compiler(tmp_path))
-    assert (done.returncode, done.stdout) == (0, "done\n")
-    assert [line for line in done.stderr.splitlines() if line] == [done.stderr.strip()], "one sentence"
-    assert "no C++ compiler was found" in done.stderr
-    (ring,) = rings_in(tmp_path / "rings")
+def test_without_a_compiler_the_python_sensor_takes_over(tmp_path: Path, nursery: Path) -> None:
+    with forked("single", 1, tmp_path, "cpp", nursery, **without_compiler(tmp_path)) as job:
+        (ring,) = job.finish()
+    said, done = job.output.splitlines()
+    assert done == "done"
+    assert "no C++ compiler was found" in said
     status = ring.header["sensor"][0]
     assert status["state"] == SensorState.FALLBACK
     assert text(status["message"]) == "no C++ compiler was found"
     assert ring.header["ordinal"] == 1
 
 
-def test_compiler_that_fails_is_quoted(tmp_path: Path) -> None:
+def test_compiler_that_fails_is_quoted(tmp_path: Path, nursery: Path) -> None:
     broken = tool(tmp_path / "c++", 'echo "x.cpp:1: error: no member named frobnicate" >&2; exit 1')
-    done = run("single", tmp_path, "cpp", CXX=str(broken), WHICHRANK_CACHE=str(tmp_path / "cache"))
-    assert (done.returncode, done.stdout) == (0, "done\n")
-    assert "no member named frobnicate" in done.stderr
-    (ring,) = rings_in(tmp_path / "rings")
+    more = {"CXX": str(broken), "WHICHRANK_CACHE": str(tmp_path / "cache")}
+    with forked("single", 1, tmp_path, "cpp", nursery, **more) as job:
+        (ring,) = job.finish()
+    assert job.output.splitlines()[-1] == "done"
+    assert "no member named frobnicate" in job.output
     assert ring.header["sensor"][0]["state"] == SensorState.FALLBACK
     assert ring.header["ordinal"] == 1
 
 
-def test_folder_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
-    done = run("single", tmp_path, "cpp", WHICHRANK_DIR="/dev/null/nowhere")
-    assert (done.returncode, done.stdout) == (0, "done\n")
-    assert done.stderr.count("whichrank:") == 1
-    assert "runs on unobserved" in done.stderr
+def test_folder_that_cannot_be_written_is_said_once(tmp_path: Path, nursery: Path) -> None:
+    with forked("single", 1, tmp_path, "cpp", nursery, WHICHRANK_DIR="/dev/null/nowhere") as job:
+        job.finish()
+    assert job.output.splitlines()[-1] == "done"
+    assert job.output.count("whichrank:") == 1
+    assert "runs on unobserved" in job.output
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -136,14 +149,14 @@ def test_uncaught_exception_is_noted(variant: str, tmp_path: Path) -> None:
     assert ring.header["closed_ns"] > ring.header["exception_ns"]
 
 
-def test_ranks_that_start_together_build_once(tmp_path: Path, built_sensor: Path) -> None:
+def test_ranks_that_start_together_build_once(tmp_path: Path, built_sensor: Path, nursery: Path) -> None:
     # GIVEN an empty cache, and a compiler that takes a while and notes each call
     calls = tmp_path / "calls"
     copy = f'echo call >> {calls}; sleep 1; while [ "$1" != "-o" ]; do shift; done; cp {built_sensor} "$2"'
     compiler = tool(tmp_path / "c++", copy)
     # WHEN four ranks meet there
     more = {"CXX": str(compiler), "WHICHRANK_CACHE": str(tmp_path / "cache")}
-    with launched("single", 4, tmp_path, "cpp", **more) as job:
+    with forked("single", 4, tmp_path, "cpp", nursery, **more) as job:
         rings = job.finish()
     # THEN one has built for all
     assert calls.read_text() == "call\n"
@@ -153,8 +166,8 @@ def test_ranks_that_start_together_build_once(tmp_path: Path, built_sensor: Path
     assert [path.suffix for path in sorted((tmp_path / "cache").iterdir())] == [".lock", ".so"]
 
 
-def test_ring_is_private(tmp_path: Path) -> None:
-    run("single", tmp_path, "cpp")
+def test_ring_is_private(tmp_path: Path, nursery: Path) -> None:
+    finished("single", 1, tmp_path, "cpp", nursery)
     (path,) = (tmp_path / "rings").glob("*.ring")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
