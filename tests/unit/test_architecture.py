@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -210,6 +211,18 @@ def test_native_file_is_one_idea() -> None:
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_module_says_what_it_is_for(path: Path) -> None:
     assert ast.get_docstring(parsed(path)), f"{path} has no docstring"
+
+
+def test_what_a_folder_says_of_its_files_is_there() -> None:
+    folders = {path.name for path in SOURCE.rglob("*") if path.is_dir()}
+    stale = {}
+    for init in SOURCE.rglob("__init__.py"):
+        tree = parsed(init)
+        here = {path.stem for path in init.parent.iterdir()} | folders
+        here |= {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+        if gone := set(re.findall(r"`([a-z_]\w*)`", ast.get_docstring(tree) or "")) - here:
+            stale[str(init.relative_to(SOURCE))] = gone
+    assert not stale
 
 
 def test_every_folder_is_a_package() -> None:

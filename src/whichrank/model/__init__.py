@@ -1,6 +1,8 @@
-"""Values only: ops, communicators, layout, findings, incidents. Frozen, no I/O, no clock.
+"""Values only: operations, communicators, findings, incidents. Frozen, no I/O, no clock.
 
-Every other package may import from here; nothing is imported from the others.
-`incident` is what the user is reported (JSON `whichrank.incident/1`); `schema` exports its JSON Schema.
-The words are those of DESIGN section 1; op and trace ID follow CCL-D section 5.1.
+`kinds` says what each kind of operation is, `sensors` what each sensor sees: a new one of either begins there. `rows`
+and `telemetry` are what an agent reports, `picture` a moment of the job, `finding` what a question answers, `incident`
+what the user is told (JSON `whichrank.incident/1`), of which `schema` exports the JSON Schema. Every other package may
+import from here; nothing is imported from the others. The words are those of DESIGN section 1; operation and trace ID
+follow CCL-D section 5.1.
 """

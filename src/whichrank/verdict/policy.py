@@ -62,7 +62,7 @@ LIFE: Final[Mapping[tuple[State, Event], State]] = {
     (State.RECOVERED, Event.EXPLAINED): State.NOTICE,
     (State.NOTICE, Event.EXPLAINED): State.NOTICE,
     (State.ALERT, Event.EXPLAINED): State.NOTICE,
-    (State.NOTICE, Event.OVER): State.RECOVERED,
+    (State.NOTICE, Event.OVER): State.RECOVERED,  # the notice is withdrawn
     (State.ALERT, Event.OVER): State.RECOVERED,
     (State.NOTICE, Event.ENDED): State.FINAL,
     (State.ALERT, Event.ENDED): State.FINAL,
