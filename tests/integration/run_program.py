@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,10 +30,10 @@ class SmallAnalyzer:
         if os.environ.get("TEST_ANALYZER_FAILS") == "start":
             raise RuntimeError("no analyzer today\nsecond line")
 
-    def feed(self, batch: Batch, now_s: float) -> None:
+    def feed_all(self, batches: Sequence[Batch], now_s: float) -> None:
         if os.environ.get("TEST_ANALYZER_FAILS") == "feed":
             raise RuntimeError("a fault in the analyzer")
-        for row in batch.rank_rows():
+        for row in (row for batch in batches for row in batch.rank_rows()):
             if int(row["exit_status"]) > 0:
                 self._note(int(row["rank"]), "alert", f"ended with status {int(row['exit_status'])}")
             if row["state"] == ProcessState.STOPPED:

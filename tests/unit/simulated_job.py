@@ -55,12 +55,14 @@ def watch(
                 node.is_(rank, ProcessState.SLEEPING, pid=100 + 1000 * life + rank)
         for now_s in np.arange(begin_s + every_s, at_s[-1] + 1.0, every_s).tolist():
             news = rows[np.searchsorted(at_s, now_s - every_s) : np.searchsorted(at_s, now_s)]
+            batches = []
             for node in nodes:
                 if stolen_s:
                     worked = {"main_cpu_ns": int(now_s * S), "node_ns": int(now_s * S)}
                     taken = {"stolen_ns": int(stolen_s(node.ranks[0], now_s) * S), **worked}
                     node.is_(node.ranks[0], ProcessState.SLEEPING, usage_ns=node.ns(now_s), **taken)
-                analyzer.feed(node.batch(now_s, news[np.isin(news["rank"], node.ranks)]), T0 / S + now_s)
+                batches.append(node.batch(now_s, news[np.isin(news["rank"], node.ranks)]))
+            analyzer.feed_all(batches, T0 / S + now_s)
             said += analyzer.tick(T0 / S + now_s)
             if analyzer.slowness_failed:
                 raise analyzer.slowness_failed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from whichrank.analyzer.endings import Endings
@@ -23,7 +24,8 @@ from whichrank.model.picture import Picture, Recorded
 from whichrank.model.telemetry import Batch
 from whichrank.slow.slowness import Slowness
 from whichrank.store.admission import Admission, Standing
-from whichrank.store.store import Store
+from whichrank.store.merged import groups
+from whichrank.store.store import Fed, Store
 from whichrank.transport.reach import probe_early
 from whichrank.verdict.ledger import Ledger
 
@@ -54,16 +56,22 @@ class Analyzer:
 
     def feed(self, batch: Batch, now_s: float) -> None:
         """Take what an agent has sent, unless it watches another job."""
-        if not self._admit(batch, now_s):
-            return
-        fed = self.store.feed(batch, now_s)
+        self.feed_all([batch], now_s)
+
+    def feed_all(self, batches: Sequence[Batch], now_s: float) -> None:
+        """Take what agents have sent that has come at one time, but of those that watch another job."""
+        for together in groups([batch for batch in batches if self._admit(batch, now_s)]):
+            self._take(self.store.feed_at_once(together, now_s), now_s)
+
+    def _take(self, fed: Fed, now_s: float) -> None:
+        """Let those measure who measure as batches come."""
         for rank in fed.restarted:
             self.case.skews.forget(rank)
         if fed.restarted:
             self.slowness.forget()
         self.case.peers.watch(self.store.rounds.take_apart(), now_s)
         self._slowdowns.unless_failed(lambda: self.slowness.feed(self.store, fed))
-        self._slowdowns.unless_failed(lambda: self.slowness.see(batch.rank_rows(), self.store.ranks.size))
+        self._slowdowns.unless_failed(lambda: self.slowness.see(fed.states))
 
     def admits(self, agent: str) -> bool:
         """Whether what this agent has sent last was taken: it watches no other job."""

@@ -6,8 +6,9 @@ the agents of other machines come to the same end.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from whichrank.model.commands import Leave, Order, Reply
@@ -35,8 +36,8 @@ _HEARD_LATELY_S: Final = 5.0
 class AnalyzerLike(Protocol):
     """What a run needs of an analyzer; times are seconds of time.monotonic()."""
 
-    def feed(self, batch: Batch, now_s: float) -> None:
-        """A batch has come."""
+    def feed_all(self, batches: Sequence[Batch], now_s: float) -> None:
+        """Batches have come at one time."""
 
     def tick(self, now_s: float) -> list[Incident]:
         """Time goes on; incidents that changed."""
@@ -159,22 +160,24 @@ class AnalyzerLoop:
 
     def _take(self, wait_s: float = 0.0) -> None:
         """Every batch is answered, also one that the analyzer fails on: its agent would wait for ever."""
-        faults = []
-        for batch, is_new in self._end.receive(wait_s):
-            now_s = time.monotonic()
+        arrivals = self._end.receive(wait_s)
+        now_s, faults = time.monotonic(), list[Exception]()
+        for batch, _ in arrivals:
             self._heard_s[batch.agent], self._has_news = now_s, True
-            orders: Sequence[Order] = ()
-            try:
+            with _kept_for(faults):
                 if batch.agent not in self._sent_away:
                     self.seen.note(batch)
                     self._say_notes(batch)
-                self._analyzer.feed(batch, now_s)
+        if arrivals:
+            with _kept_for(faults):
+                self._analyzer.feed_all([batch for batch, _ in arrivals], now_s)
+        for batch, is_new in arrivals:
+            orders: Sequence[Order] = ()
+            with _kept_for(faults):
                 orders = self._analyzer.orders(batch.agent)
                 for order in orders:
                     if isinstance(order, Leave):
                         self._send_away(batch, order.because)
-            except Exception as error:
-                faults.append(error)
             commands = self._commands.give(batch.agent, orders, batch.obeyed)
             again = is_new and batch.sequence > 1
             self._end.reply(batch.agent, Reply(CREDIT, batch.sequence, resend=again, commands=commands))
@@ -212,3 +215,12 @@ class AnalyzerLoop:
         now_s = time.monotonic()
         present = (agent for agent in self._end.agents() if not agent.endswith(own))
         return [agent for agent in present if now_s - self._heard_s.get(agent, 0.0) < _HEARD_LATELY_S]
+
+
+@contextlib.contextmanager
+def _kept_for(faults: list[Exception]) -> Iterator[None]:
+    """A fault of ours is put to the others, and what follows is done all the same."""
+    try:
+        yield
+    except Exception as error:
+        faults.append(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,8 +60,8 @@ def changes(tape: Tape, path: Path) -> Iterator[Incident]:
     """
     head = tape.head
     analyzer = Analyzer(settings_of(tape, path), head.job, utc_offset_s=head.utc_offset_s, is_live=True)
-    for entry in tape:
-        yield from _reported(analyzer, entry)
+    for together in _calls(tape):
+        yield from _reported(analyzer, together)
 
 
 def settings_of(tape: Tape, path: Path) -> AnalyzerConfig:
@@ -80,12 +80,29 @@ def settings_of(tape: Tape, path: Path) -> AnalyzerConfig:
         raise FormatError(f"the settings on the tape are not ours: {error}", where=str(path)) from error
 
 
-def _reported(analyzer: Analyzer, entry: Entry) -> Iterator[Incident]:
-    """Make one call as it was made; after a batch the orders to its agent were taken, which has effects too."""
-    if entry.batch is not None:
-        analyzer.feed(entry.batch, entry.now_s)
-        analyzer.orders(entry.batch.agent)
-    elif entry.kind == "tick":
-        yield from analyzer.tick(entry.now_s)
+def _calls(tape: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """The entries of each call: batches of one time were taken at once."""
+    together: list[Entry] = []
+    for entry in tape:
+        if together and (entry.batch is None or entry.now_s != together[-1].now_s):
+            yield together
+            together = []
+        together.append(entry)
+        if entry.batch is None:
+            yield together
+            together = []
+    if together:
+        yield together
+
+
+def _reported(analyzer: Analyzer, together: list[Entry]) -> Iterator[Incident]:
+    """Make one call as it was made; after batches the orders to their agents were taken, which has effects too."""
+    now_s = together[0].now_s
+    if batches := [entry.batch for entry in together if entry.batch is not None]:
+        analyzer.feed_all(batches, now_s)
+        for batch in batches:
+            analyzer.orders(batch.agent)
+    elif together[0].kind == "tick":
+        yield from analyzer.tick(now_s)
     else:
-        yield from analyzer.finish(entry.now_s)
+        yield from analyzer.finish(now_s)

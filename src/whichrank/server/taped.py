@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -37,10 +37,11 @@ class Taped:
         self._say = say
         self._tape: TapeWriter | None = TapeWriter(path, head)
 
-    def feed(self, batch: Batch, now_s: float) -> None:
-        """A batch has come."""
-        self._keep("batch", now_s, batch)
-        self._analyzer.feed(batch, now_s)
+    def feed_all(self, batches: Sequence[Batch], now_s: float) -> None:
+        """Batches have come at one time."""
+        for batch in batches:
+            self._keep("batch", now_s, batch)
+        self._analyzer.feed_all(batches, now_s)
 
     def tick(self, now_s: float) -> list[Incident]:
         """Time goes on; incidents that changed."""

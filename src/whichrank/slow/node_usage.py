@@ -82,14 +82,9 @@ class NodeUsage:
         self._stopped = np.zeros(0, np.int64)
         self._samples: deque[tuple[np.ndarray[Any, Any], NDArray[np.int64], NDArray[np.int64]]] = deque(maxlen=SAMPLES)
 
-    def see(self, rows: np.ndarray[Any, Any], size: int) -> None:
-        """Count how often ranks are stopped.
-
-        Args:
-            rows: Rows of RANK_ROW of one batch.
-            size: Ranks of the job.
-        """
-        self._grow(size)
+    def see(self, rows: np.ndarray[Any, Any]) -> None:
+        """Count how often ranks are stopped; rows of RANK_ROW, no rank twice."""
+        self._grow(int(rows["rank"].max(initial=-1)) + 1)
         self._snapshots[rows["rank"]] += 1
         self._stopped[rows["rank"]] += rows["state"] == ProcessState.STOPPED
 

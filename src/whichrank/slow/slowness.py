@@ -149,9 +149,9 @@ class Slowness:
         if self.iterations.pending > self._measure_at:  # of many ranks more come between two snapshots than can be kept
             self._measure()
 
-    def see(self, rows: np.ndarray[Any, Any], size: int) -> None:
-        """Take the states of ranks: rows of RANK_ROW of one batch, and how many ranks there are."""
-        self.usage.see(rows[(rows["rank"] >= 0) & (rows["rank"] < size)], size)
+    def see(self, states: np.ndarray[Any, Any]) -> None:
+        """Take the states of ranks: rows of RANK_ROW, no rank twice."""
+        self.usage.see(states)
 
     def forget(self) -> None:
         """A rank's process was replaced: it counts from one again, may be elsewhere, and so may others be."""

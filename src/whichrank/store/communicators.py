@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.telemetry import Batch, CommInfo
+from whichrank.model.telemetry import CommInfo
 from whichrank.store.growing import Growing
 from whichrank.store.rank_columns import MAX_WORLD, RankColumns
 
@@ -16,7 +16,6 @@ MAX_MEMBERSHIPS = 1 << 24
 """Members over all communicators: nobody's numbers make us allocate more."""
 _MEMBER_COLUMNS = ("member_rank", "member_issued", "member_done", "member_tid")
 _MEMBER_FLAGS = ("member_seen",)
-_NO_PLACE = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class Communicators:
@@ -43,8 +42,7 @@ class Communicators:
         self.at = self.size = np.zeros(0, np.int64)
         self.member_rank = self.member_issued = self.member_done = self.member_tid = np.zeros(0, np.int64)
         self.member_seen = np.zeros(0, np.bool_)
-        self._places: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
-        self._place = _NO_PLACE
+        self._place_key = self._place = np.zeros(0, np.int64)  # communicator and rank, ascending; and its group rank
 
     def add(self, reported: list[CommInfo], ranks: RankColumns) -> None:
         """Learn communicators; what cannot be one is left out, so that nobody's numbers make us allocate."""
@@ -72,9 +70,13 @@ class Communicators:
         self._sorted_index = np.insert(self._sorted_index, at, [self._index[i] for i in ids.tolist()])
         ranks.grow(int(members.max()) + 1)
 
-    def take(self, batch: Batch, agent: int, ranks: RankColumns) -> bool:
-        """Take what each member has issued and completed; True if any has completed something since."""
-        rows = batch.comm_rows()
+    def take(self, rows: np.ndarray[Any, Any], ranks: RankColumns) -> bool:
+        """Take what each member has issued and completed; True if any has completed something since.
+
+        Args:
+            rows: Rows of COMM_ROW.
+            ranks: Of the job.
+        """
         comm = self.index(rows["comm_id"])
         known = comm >= 0
         rows, comm = rows[known], comm[known]
@@ -90,12 +92,21 @@ class Communicators:
         self.member_seen[at] = True
         latest = np.argsort(rows["last_issue_ns"], kind="stable")
         ranks.issuing_tid[rows["rank"][latest]] = rows["last_tid"][latest]
-        if len(rows):
-            key = comm << 32 | rows["rank"]
-            order = np.argsort(key)
-            self._places[agent] = key[order], rows["group_rank"][order].astype(np.int64)
-        self._place = self._places.get(agent, _NO_PLACE)
+        self._learn_places(comm << 32 | rows["rank"], rows["group_rank"].astype(np.int64))
         return has_completed
+
+    def _learn_places(self, key: NDArray[np.int64], group_rank: NDArray[np.int64]) -> None:
+        """Take the group rank of each communicator and rank."""
+        at = np.searchsorted(self._place_key, key)
+        known = np.zeros(len(key), np.bool_)
+        inside = at < len(self._place_key)
+        known[inside] = self._place_key[at[inside]] == key[inside]
+        self._place[at[known]] = group_rank[known]
+        if not known.all():
+            new, first = np.unique(key[~known], return_index=True)
+            where = np.searchsorted(self._place_key, new)
+            self._place_key = np.insert(self._place_key, where, new)
+            self._place = np.insert(self._place, where, group_rank[~known][first])
 
     def index(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Index of each communicator id, -1 unknown."""
@@ -105,13 +116,13 @@ class Communicators:
         return np.where(self._sorted_ids[at] == ids, self._sorted_index[at], -1)
 
     def group_ranks(self, comm: NDArray[np.int64], rank: NDArray[Any]) -> NDArray[np.int64]:
-        """Group ranks of ranks of the agent that was fed last, -1 where it did not say."""
-        keys, group_ranks = self._place
+        """The group rank of each rank on a communicator, -1 where no agent has said it."""
+        keys = self._place_key
         key = comm << 32 | rank
         if not len(keys):
             return np.full(len(key), -1, np.int64)
         at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-        return np.where(keys[at] == key, group_ranks[at], -1)
+        return np.where(keys[at] == key, self._place[at], -1)
 
     def members(self, comm: NDArray[np.int64], group_rank: NDArray[Any]) -> NDArray[np.int64]:
         """Global ranks of members, -1 where it is none or not known."""
@@ -131,9 +142,10 @@ class Communicators:
         label = info.desc if info.desc not in ("", "undefined") else f"group {info.name}"
         return label.removeprefix("mesh_")
 
-    def forget(self, agent: int, ranks: NDArray[np.int64]) -> None:
-        """Forget what an agent has reported of these ranks."""
-        self._places.pop(agent, None)
+    def forget(self, ranks: NDArray[np.int64]) -> None:
+        """Forget what was reported of these ranks."""
+        kept = ~np.isin(self._place_key & 0xFFFFFFFF, ranks)
+        self._place_key, self._place = self._place_key[kept], self._place[kept]
         theirs = np.isin(self.member_rank, ranks)
         self.member_seen[theirs] = False
         self.member_issued[theirs] = self.member_done[theirs] = self.member_tid[theirs] = 0

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.store.growing import Growing
 
 LEAST_S: Final = 1.0
 """Between two measurements of a rank."""
@@ -13,24 +17,29 @@ _NEWEST: Final = 0.3
 
 
 class OpRates:
-    """By rank, smoothed. Grows by one entry for each rank."""
+    """By rank, smoothed: columns that grow with the highest rank."""
 
     def __init__(self) -> None:
-        self._measured: dict[int, tuple[float, int, float]] = {}
-        """When, the number of operations then, and operations per second."""
+        self._at_s, self._ordinal, self._rate = Growing(np.float64), Growing(np.int64), Growing(np.float64)
 
-    def feed(self, ranks: Any, now_s: float) -> None:
-        """Take rows that have `rank` and `ordinal`, how many operations it has issued."""
-        for row in ranks[["rank", "ordinal"]]:
-            rank, ordinal = int(row["rank"]), int(row["ordinal"])
-            at_s, before, rate = self._measured.get(rank, (now_s, ordinal, 0.0))
-            if now_s - at_s < LEAST_S and rank in self._measured:
-                continue
-            if ordinal > before and now_s > at_s:
-                now_rate = (ordinal - before) / (now_s - at_s)
-                rate = now_rate if not rate else (1 - _NEWEST) * rate + _NEWEST * now_rate
-            self._measured[rank] = (now_s, ordinal, rate)
+    def feed(self, rank: NDArray[Any], ordinal: NDArray[Any], now_s: float) -> None:
+        """Take how many operations ranks have issued by now; no rank twice."""
+        more = int(rank.max(initial=-1)) + 1 - len(self._at_s.rows)
+        if more > 0:
+            self._at_s.append(np.full(more, -np.inf))
+            for column in (self._ordinal, self._rate):
+                column.append(more)
+        lasted_s = now_s - self._at_s.rows[rank]
+        is_first = np.isinf(lasted_s)
+        due = is_first | (lasted_s >= LEAST_S)
+        rank, ordinal, lasted_s, is_first = rank[due], ordinal[due].astype(np.int64), lasted_s[due], is_first[due]
+        issued, before = ordinal - self._ordinal.rows[rank], self._rate.rows[rank]
+        now = np.where(issued > 0, issued / np.maximum(lasted_s, LEAST_S), 0.0)
+        smoothed = np.where(before > 0, (1 - _NEWEST) * before + _NEWEST * now, now)
+        self._rate.rows[rank] = np.where(~is_first & (issued > 0), smoothed, before)
+        self._at_s.rows[rank], self._ordinal.rows[rank] = now_s, ordinal
 
     def known(self, most: int) -> Iterator[tuple[int, float]]:
         """Rank and operations per second of the first ranks, at the most so many, where that is known."""
-        return ((rank, rate) for rank, (_, _, rate) in islice(self._measured.items(), most) if rate)
+        rates = self._rate.rows[:most]
+        return ((rank, float(rates[rank])) for rank in np.flatnonzero(rates).tolist())

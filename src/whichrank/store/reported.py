@@ -31,15 +31,15 @@ class Reported:
         self._ranks = ranks
         self._comms = comms
 
-    def known(self, reported: Rows) -> tuple[Rows, NDArray[np.int64]]:
-        """The rows of known communicators and ranks, and the index of the communicator of each."""
+    def known(self, reported: Rows) -> tuple[Rows, NDArray[np.int64], NDArray[np.bool_]]:
+        """The rows of known communicators and ranks, the index of the communicator of each, and which rows they are."""
         comm = self._comms.index(reported["comm"])
         good = (comm >= 0) & self._is_of_job(reported["rank"])
-        return (reported, comm) if good.all() else (reported[good], comm[good])
+        return (reported, comm, good) if good.all() else (reported[good], comm[good], good)
 
     def waits(self, reported: Rows) -> Rows:
         """Threads that wait for an operation, rows of WAITS."""
-        reported, comm = self.known(reported)
+        reported, comm, _ = self.known(reported)
         waits, row = np.zeros(len(reported), WAITS), reported["row"]
         for name in ("tid", "counter", "kind", "peer", "tag", "how", "dtype", "reduce_op", "count"):
             waits[name] = row[name]
@@ -74,7 +74,7 @@ class Reported:
 
     def ops(self, reported: Rows, *, failed: bool = False) -> Rows:
         """Operations in flight, or completed ones that failed, rows of OPS."""
-        reported, comm = self.known(reported)
+        reported, comm, _ = self.known(reported)
         ops, row = np.zeros(len(reported), OPS), reported["row"]
         for name in ("counter", "kind", "peer", "dtype", "reduce_op", "count", "flags", "ordinal"):
             ops[name] = row[name]

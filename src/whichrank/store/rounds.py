@@ -79,7 +79,8 @@ class Rounds:
         self._cell_sign.rows[cell[mine]], self._cell_ordinal.rows[cell[mine]] = sign[mine], row["ordinal"][mine]
         slot = self._slot_at.rows[comm] + place
         newest = _newest(self._slot_counter.rows, slot, counter)
-        first = newest & (self._slot_reported.rows[slot] != counter)
+        # Backwards, so that of several in one place the first one stays.
+        first = np.flatnonzero(newest & (self._slot_reported.rows[slot] != counter))[::-1]
         self._slot_reported.rows[slot[first]], self._slot_sign.rows[slot[first]] = counter[first], sign[first]
         self._slot_ordinal.rows[slot[first]], self._slot_end_s.rows[slot[first]] = row["ordinal"][first], ended_s[first]
         differs = newest & (self._slot_sign.rows[slot] != sign)

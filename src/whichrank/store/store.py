@@ -7,6 +7,7 @@ read; a batch that was `delay_bound` under way may be that much older, and the s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +19,27 @@ from whichrank.model.codes import Status
 from whichrank.model.kinds import Kind
 from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS, Bools, Picture, Recorded
 from whichrank.model.signature import signatures
-from whichrank.model.telemetry import RANK_ROW, RATE_ROW, RECORD_REPORTED, Batch, Event, ProcessState, Stack
+from whichrank.model.telemetry import (
+    COMM_ROW,
+    INFLIGHT_REPORTED,
+    PAIR_ROW,
+    RANK_ROW,
+    RATE_ROW,
+    RECORD_REPORTED,
+    SPLITS_REPORTED,
+    WAIT_REPORTED,
+    Batch,
+    Event,
+    ProcessState,
+    Stack,
+)
 from whichrank.store.communicators import Communicators
+from whichrank.store.current import Current
 from whichrank.store.departures import Departures
 from whichrank.store.failures import Failures
+from whichrank.store.growing import Growing
 from whichrank.store.long_ops import LongOps
+from whichrank.store.merged import Merged
 from whichrank.store.op_rates import OpRates
 from whichrank.store.paths import Paths
 from whichrank.store.rank_columns import MAX_WORLD, RankColumns
@@ -30,8 +47,6 @@ from whichrank.store.reported import Reported
 from whichrank.store.rounds import Rounds
 from whichrank.store.sequences import Sequences
 
-UNKNOWN_DELAY_S = 10.0
-"""Assumed bound of an agent's delay until its first round trip."""
 MOST_DELAY_S = 1.0
 """Of a signal that asks the job to end: a bound above this is of a network that stood still, and says nothing."""
 FRESH_S = 3.0
@@ -50,13 +65,29 @@ class Fed:
         records: Completed operations of processes that live, rows of RECORD_REPORTED.
         comm: Index of the communicator of each.
         steps: Optimizer steps, rows of RECORD_REPORTED.
+        states: Of ranks, rows of RANK_ROW.
         restarted: Ranks whose process was replaced by another.
     """
 
     records: np.ndarray[Any, Any]
     comm: NDArray[np.int64]
     steps: np.ndarray[Any, Any]
+    states: np.ndarray[Any, Any]
     restarted: frozenset[int] = frozenset()
+
+
+_NOTHING = Fed(_NO_RECORDS, np.zeros(0, np.int64), _NO_RECORDS, np.zeros(0, RANK_ROW))
+
+
+def _joined(parts: Sequence[Fed]) -> Fed:
+    """What was new in batches that were taken one after the other."""
+    return Fed(
+        np.concatenate([part.records for part in parts]),
+        np.concatenate([part.comm for part in parts]),
+        np.concatenate([part.steps for part in parts]),
+        np.concatenate([part.states for part in parts]),
+        frozenset().union(*(part.restarted for part in parts)),
+    )
 
 
 class Store:
@@ -90,16 +121,13 @@ class Store:
         self.usual_waits = UsualWaits()
         self._op_rates = OpRates()
         self._reported = Reported(self.ranks, self.comms)
-        self._waits: dict[int, np.ndarray[Any, Any]] = {}
-        self._remote: dict[int, np.ndarray[Any, Any]] = {}
-        self._meetings: dict[int, np.ndarray[Any, Any]] = {}
-        self._ops: dict[int, np.ndarray[Any, Any]] = {}
-        self._pairs: dict[int, np.ndarray[Any, Any]] = {}
+        self._waits, self._remote, self._meetings = Current(WAITS), Current(REMOTE), Current(MEETINGS)
+        self._ops, self._pairs = Current(OPS), Current(PAIRS)
         self._splits: dict[int, np.ndarray[Any, Any]] = {}
         self._agents: dict[str, int] = {}
         self._sequence: list[int] = []
         self._restarted: set[int] = set()
-        self._heard_s: list[float] = []
+        self._heard_s = Growing(np.float64)
         self._failures = Failures()
         self.departures = Departures(self.ranks, self._failures)
         self.long_ops = LongOps()
@@ -116,29 +144,52 @@ class Store:
 
     def feed(self, batch: Batch, now_s: float) -> Fed:
         """Take a batch. One that came before is ignored."""
+        return self.feed_at_once([batch], now_s)
+
+    def feed_at_once(self, batches: Sequence[Batch], now_s: float) -> Fed:
+        """Take batches of different agents, as one: that takes little longer than the largest of them."""
+        new = [batch for batch in batches if self._is_new(batch, now_s)]
+        if not new:
+            return _NOTHING
+        merged = Merged(new, [self._agents[batch.agent] for batch in new])
+        if len(new) > 1 and _has_twice(merged.rows("ranks", RANK_ROW)[0]["rank"]):  # of one rank the later one counts
+            return _joined([self._take(Merged([batch], [self._agents[batch.agent]]), now_s) for batch in new])
+        return self._take(merged, now_s)
+
+    def _is_new(self, batch: Batch, now_s: float) -> bool:
+        """Whether it has not come before; its agent gets a number."""
         agent = self._agents.setdefault(batch.agent, len(self._agents))
-        if agent == len(self._heard_s):
-            self._heard_s.append(now_s)
+        if agent == len(self._heard_s.rows):
+            self._heard_s.append(1)
+            self._heard_s.rows[agent] = now_s
             self._sequence.append(-1)
         if batch.sequence <= self._sequence[agent]:
-            return Fed(_NO_RECORDS, np.zeros(0, np.int64), _NO_RECORDS)
+            return False
         self._sequence[agent] = batch.sequence
-        rows = batch.rank_rows()
-        rows = rows[(rows["rank"] >= 0) & (rows["rank"] < MAX_WORLD)]
-        lossy = self._take_ranks(rows, batch, agent, now_s)
-        self.comms.add(batch.comm_info, self.ranks)
-        if self.comms.take(batch, agent, self.ranks):  # also where its record was lost
+        return True
+
+    def _take(self, merged: Merged, now_s: float) -> Fed:
+        """Take what is new."""
+        rows, of = merged.rows("ranks", RANK_ROW)
+        good = (rows["rank"] >= 0) & (rows["rank"] < MAX_WORLD)
+        rows, of = rows[good], of[good]
+        lossy = self._take_ranks(rows, of, merged, now_s)
+        self.comms.add([info for batch in merged.batches for info in batch.comm_info], self.ranks)
+        if self.comms.take(merged.rows("comms", COMM_ROW)[0], self.ranks):  # also where its record was lost
             self.last_completion_s = max(self.last_completion_s, now_s)
-        if len(rows):  # a batch that is sent again carries no states
-            self._heard_s[agent] = now_s
-            self._take_rates(rows["rank"], batch.rate_rows())
-            self._take_what_is_now(batch, agent)
-        self.paths.take(batch, agent, now_s)
-        records, comm, steps = self._take_records(batch)
-        for event in batch.events:
-            if event.kind in ("signal", "asked"):
-                self._take_end_signal(event, batch, now_s)
-            self._take_event(event)
+        speaking = np.unique(of)  # a batch that is sent again carries no states
+        if len(rows):
+            self._heard_s.rows[merged.agents[speaking]] = now_s
+            self._take_rates(rows["rank"], merged.rows("rates", RATE_ROW)[0])
+            self._take_what_is_now(merged, speaking)
+        for batch, agent in zip(merged.batches, merged.agents.tolist(), strict=True):
+            self.paths.take(batch, agent, now_s)
+        records, comm, steps = self._take_records(merged)
+        for batch in merged.batches:
+            for event in batch.events:
+                if event.kind in ("signal", "asked"):
+                    self._take_end_signal(event, batch, now_s)
+                self._take_event(event)
         restarted, self._restarted = frozenset(self._restarted), set()
         for rank in restarted:
             self.sequences.forget(rank)
@@ -158,21 +209,25 @@ class Store:
             self.rounds.feed(self.comms, comm, records, signs, ended_s, now_s)
             self.usual_waits.add(comm, records["row"]["wait_us"])
         if len(rows):
-            flight = self._ops[agent]
+            flight = self._ops.of(merged.agents[speaking].tolist())
             self.sequences.feed(flight["rank"], flight["comm"], flight)
-        self._op_rates.feed(batch.rank_rows(), now_s)
-        return Fed(records, comm, steps, restarted)
+            self._op_rates.feed(rows["rank"], rows["ordinal"], now_s)
+        return Fed(records, comm, steps, rows, restarted)
 
-    def _take_what_is_now(self, batch: Batch, agent: int) -> None:
-        """What the ranks of an agent do at this moment, instead of what they did before."""
-        waits = batch.wait_rows()
-        self._waits[agent] = self._reported.waits(waits)
-        self._remote[agent] = self._reported.remote_calls(waits)
-        self._meetings[agent] = self._reported.meetings(waits)
-        self._ops[agent] = self._reported.ops(batch.inflight_rows())
-        self._pairs[agent] = self._reported.pairs(batch.pair_rows())
-        self.last_call_s = max(self.last_call_s, float(self._remote[agent]["since_s"].max(initial=0.0)))
-        splits = self._reported.splits(batch.splits_rows())
+    def _take_what_is_now(self, merged: Merged, speaking: NDArray[np.int64]) -> None:
+        """What the ranks of agents do at this moment, instead of what they did before."""
+        waits, inflight = merged.rows("waits", WAIT_REPORTED)[0], merged.rows("inflight", INFLIGHT_REPORTED)[0]
+        pairs = merged.rows("pairs", PAIR_ROW)[0]
+        agents = np.sort(merged.agents[speaking])
+        remote = self._reported.remote_calls(waits)
+        self.last_call_s = max(self.last_call_s, float(remote["since_s"].max(initial=0.0)))
+        for current, reported in (
+            (self._waits, self._reported.waits(waits)), (self._remote, remote),
+            (self._meetings, self._reported.meetings(waits)), (self._ops, self._reported.ops(inflight)),
+            (self._pairs, self._reported.pairs(pairs)),
+        ):  # fmt: skip
+            current.put(agents, reported, self.ranks.agent[reported["rank"]])
+        splits = self._reported.splits(merged.rows("splits", SPLITS_REPORTED)[0])
         for rank in np.unique(splits["rank"]).tolist():  # all that is known of them, reported once
             self._splits[rank] = splits[splits["rank"] == rank]
 
@@ -180,7 +235,7 @@ class Store:
         """Forget the ranks of an agent that turned out to watch another job; what is sent again later is ignored."""
         number = self._agents.get(agent, -1)
         for reported in (self._waits, self._remote, self._meetings, self._ops, self._pairs):
-            reported.pop(number, None)
+            reported.forget(number)
         self.paths.forget(number)
         ranks = np.flatnonzero(self.ranks.agent == number)
         self.ranks.rows[ranks], self.ranks.rates[ranks] = np.zeros(1, RANK_ROW), np.zeros(1, RATE_ROW)
@@ -189,7 +244,7 @@ class Store:
             self._forget_process(rank)
             self.host.pop(rank, None)
             self.job.pop(rank, None)
-        self.comms.forget(number, ranks)
+        self.comms.forget(ranks)
 
     def _forget_process(self, rank: int) -> None:
         """What is known of the process that was this rank."""
@@ -202,22 +257,23 @@ class Store:
         for reported in (self.stacks, self.profiles):
             reported.pop(rank, None)
 
-    def _is_of_before(self, rows: np.ndarray[Any, Any], agent: int, now_s: float) -> Bools:
+    def _is_of_before(self, rows: np.ndarray[Any, Any], agent: NDArray[np.int64], now_s: float) -> Bools:
         """Which rows are of a dead process whose rank lives on another node by now, after an elastic restart."""
         known, reported_by = self.ranks.rows[rows["rank"]], self.ranks.agent[rows["rank"]]
-        heard_s = np.array([*self._heard_s, -np.inf])[reported_by]
+        heard_s = self._agent_heard_s(reported_by)
         lives = self.ranks.present[rows["rank"]] & ~np.isin(known["state"], _ENDED) & (now_s - heard_s < FRESH_S)
         return np.asarray(np.isin(rows["state"], _ENDED) & lives & (reported_by != agent) & _differs(known, rows))
 
-    def _take_ranks(self, rows: np.ndarray[Any, Any], batch: Batch, agent: int, now_s: float) -> list[int]:
-        """Take the states of ranks. Returns those of which records were lost since their last state."""
+    def _take_ranks(self, rows: np.ndarray[Any, Any], of: NDArray[np.int64], merged: Merged, now_s: float) -> list[int]:
+        """Take the states of ranks, each of a batch. Returns those of which records were lost since the one before."""
         if not len(rows):
             return []
         columns = self.ranks
         world = int(min(rows["world_size"].max(initial=0), MAX_WORLD))
         columns.grow(max(int(rows["rank"].max()) + 1, world))
-        rows = rows[~self._is_of_before(rows, agent, now_s)]
-        rank = rows["rank"]
+        is_of_now = ~self._is_of_before(rows, merged.agents[of], now_s)
+        rows, of = rows[is_of_now], of[is_of_now]
+        rank, agent = rows["rank"], merged.agents[of]
         if not self.first_seen_s:
             self.first_seen_s = now_s
         lossy: list[int] = rank[columns.rows["lost_records"][rank] < rows["lost_records"]].tolist()
@@ -225,13 +281,12 @@ class Store:
         another = columns.present[rank] & _differs(before, rows)
         for restarted in rank[another].tolist():
             self._forget_process(restarted)
-        delay = batch.delay_bound_ns / 1e9 if batch.delay_bound_ns >= 0 else UNKNOWN_DELAY_S
-        age = (batch.sent_ns - rows["read_ns"].astype(np.int64)) / 1e9
+        age = (merged.sent_ns[of] - rows["read_ns"].astype(np.int64)) / 1e9
         columns.rows[rank] = rows
         columns.present[rank] = True
         columns.read_s[rank] = now_s - age
-        columns.read_after_s[rank] = now_s - age - delay
-        columns.offset_s[rank] = now_s - batch.sent_ns / 1e9
+        columns.read_after_s[rank] = now_s - age - merged.delay_s[of]
+        columns.offset_s[rank] = now_s - merged.sent_ns[of] / 1e9
         elapsed_ns = rows["read_ns"].astype(np.float64) - before["read_ns"]
         used_ns = rows["cpu_ns"].astype(np.float64) - before["cpu_ns"]
         measured = (before["pid"] == rows["pid"]) & (elapsed_ns > 0)
@@ -246,8 +301,9 @@ class Store:
         )
         if columns.compute(rank).any():
             self.last_computed_s = now_s
-        for r in rank[columns.agent[rank] != agent].tolist():
-            self.host[r], self.job[r] = batch.host, batch.job
+        moved = columns.agent[rank] != agent
+        for r, at in zip(rank[moved].tolist(), of[moved].tolist(), strict=True):
+            self.host[r], self.job[r] = merged.batches[at].host, merged.batches[at].job
         columns.agent[rank] = agent
         return lossy
 
@@ -261,14 +317,14 @@ class Store:
         """Did an agent look at its process? A recording of operations alone knows none."""
         return self.recorded is None or bool(self.ranks.rows["state"][rank] != ProcessState.UNKNOWN)
 
-    def _take_records(self, batch: Batch) -> tuple[np.ndarray[Any, Any], NDArray[np.int64], np.ndarray[Any, Any]]:
+    def _take_records(self, merged: Merged) -> tuple[np.ndarray[Any, Any], NDArray[np.int64], np.ndarray[Any, Any]]:
         """Take completed operations. Returns them, their communicators, and the optimizer steps among the records."""
-        rows, steps = batch.record_rows(), _NO_RECORDS
+        (rows, of), steps = merged.rows("records", RECORD_REPORTED), _NO_RECORDS
         is_step = rows["row"]["kind"] == Kind.STEP
         if is_step.any():
             known = is_step & (rows["rank"] >= 0) & (rows["rank"] < self.ranks.size)
-            steps, rows = rows[known], rows[~is_step]
-        reported, comm = self._reported.known(rows)
+            steps, rows, of = rows[known], rows[~is_step], of[~is_step]
+        reported, comm, good = self._reported.known(rows)
         failed = reported[reported["row"]["status"] == Status.FAILED]
         for rank in np.unique(failed["rank"]).tolist():
             of_rank = failed[failed["rank"] == rank]
@@ -277,8 +333,8 @@ class Store:
             ends = self.ranks.host_s(reported["rank"], reported["row"]["t_end_ns"])
             done = reported["row"]["status"] == Status.DONE
             issued = self.ranks.host_s(reported["rank"], reported["row"]["t_issue_ns"])
-            delay_s = batch.delay_bound_ns / 1e9 if batch.delay_bound_ns >= 0 else UNKNOWN_DELAY_S
-            np.maximum.at(self.ranks.went_on_s, reported["rank"][done], issued[done] - delay_s)
+            delay_s = merged.delay_s[of[good]]
+            np.maximum.at(self.ranks.went_on_s, reported["rank"][done], (issued - delay_s)[done])
             self.long_ops.add(reported["rank"][done], issued[done], ends[done])
             self.last_completion_s = max(self.last_completion_s, float(ends[done].max(initial=0.0)))
             key = comm * 64 + reported["row"]["kind"]
@@ -339,13 +395,18 @@ class Store:
 
     def agents_heard_s(self, now_s: float) -> float:
         """Seconds since any agent spoke."""
-        return now_s - max(self._heard_s) if self._heard_s else 0.0
+        return now_s - float(self._heard_s.rows.max()) if len(self._heard_s.rows) else 0.0
+
+    def _agent_heard_s(self, agent: NDArray[np.int64]) -> NDArray[np.float64]:
+        """When each of these agents spoke last; -inf where there is none."""
+        known = agent >= 0
+        return np.where(known, self._heard_s.rows[np.where(known, agent, 0)], -np.inf)
 
     def picture(self, now_s: float) -> Picture:
         """The job as it is known now."""
         r = self.ranks
         gone = self.ranks.have_ended() | (r.rows["closed_ns"] > 0)
-        heard_s = np.array([*self._heard_s, -np.inf])[r.agent]
+        heard_s = self._agent_heard_s(r.agent)
         return Picture(
             now_s=now_s,
             present=r.present.copy(),
@@ -356,11 +417,11 @@ class Store:
             stopped=(r.stopped_polls >= 2) & ~gone,
             gone=gone & r.present,
             busy=r.rows["busy"] > 0,
-            waits=self._own(WAITS, self._waits),
-            ops=np.concatenate([self._own(OPS, self._ops), *self._failures.ops.values()])
+            waits=self._waits.all(r.agent),
+            ops=np.concatenate([self._ops.all(r.agent), *self._failures.ops.values()])
             if self._failures.ops
-            else self._own(OPS, self._ops),
-            pairs=self._own(PAIRS, self._pairs),
+            else self._ops.all(r.agent),
+            pairs=self._pairs.all(r.agent),
             splits=np.concatenate(list(self._splits.values())) if self._splits else np.zeros(0, SPLITS_OF),
             comm_at=self.comms.at,
             comm_size=self.comms.size,
@@ -370,20 +431,14 @@ class Store:
             member_tid=self.comms.member_tid.copy(),
             member_seen=self.comms.member_seen.copy(),
             recorded=self.recorded,
-            remote=self._own(REMOTE, self._remote),
-            meetings=self._own(MEETINGS, self._meetings),
+            remote=self._remote.all(r.agent),
+            meetings=self._meetings.all(r.agent),
             issuing_tid=r.issuing_tid.copy(),
         )
 
-    def _own(self, dtype: np.dtype[Any], reported: dict[int, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-        """Rows of all agents, but none of a rank that another agent says by now: what an agent said before it died."""
-        # By bytes: `np.concatenate` compares the fields of every part first, which takes longer than all the rest.
-        rows = np.frombuffer(b"".join([part.tobytes() for part in reported.values()]), dtype)
-        agent = (
-            np.repeat(list(reported), [len(part) for part in reported.values()]) if reported else np.zeros(0, np.int64)
-        )
-        own: np.ndarray[Any, Any] = rows[self.ranks.agent[rows["rank"]] == agent]
-        return own
+
+def _has_twice(values: NDArray[Any]) -> bool:
+    return len(np.unique(values)) < len(values)
 
 
 def _differs(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Bools:

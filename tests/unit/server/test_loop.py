@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import pytest
@@ -48,7 +49,7 @@ class Snapshots:
         self.at: list[float] = []
         self.slowness_failed: Exception | None = None
 
-    def feed(self, batch: Batch, now_s: float) -> None:
+    def feed_all(self, batches: Sequence[Batch], now_s: float) -> None:
         pass
 
     def tick(self, now_s: float) -> list[Incident]:

@@ -131,7 +131,7 @@ def test_rates_are_of_the_time_since_it_began() -> None:
     usage = NodeUsage()
     for at_s in range(10, 31, 2):
         now = rows(at_s, delay_ns=max(0, at_s - 20) * S / 2)
-        usage.see(now, 2)
+        usage.see(now)
         usage.sample(now)
 
     # THEN that is its rate since then, and less of the whole time
@@ -143,7 +143,7 @@ def test_a_stopped_process_is_counted_by_snapshots() -> None:
     usage = NodeUsage()
     usage.sample(rows(1.0))
     for snapshot in range(400):
-        usage.see(rows(1.0 + snapshot / 40, state=ProcessState.STOPPED if snapshot % 2 else ProcessState.SLEEPING), 2)
+        usage.see(rows(1.0 + snapshot / 40, state=ProcessState.STOPPED if snapshot % 2 else ProcessState.SLEEPING))
     usage.sample(rows(11.0))
     # half of them, less two standard errors
     assert usage.rates(np.arange(2), np.zeros(2, np.int64)).stopped == pytest.approx([0.0, 0.45])
@@ -153,7 +153,7 @@ def test_few_snapshots_at_a_stopped_process_say_little() -> None:
     usage = NodeUsage()
     usage.sample(rows(1.0))
     for snapshot in range(8):
-        usage.see(rows(1.0 + snapshot, state=ProcessState.SLEEPING if snapshot % 4 else ProcessState.STOPPED), 2)
+        usage.see(rows(1.0 + snapshot, state=ProcessState.SLEEPING if snapshot % 4 else ProcessState.STOPPED))
     usage.sample(rows(11.0))
     assert usage.rates(np.arange(2), np.zeros(2, np.int64)).stopped == pytest.approx([0.0, 0.0])
 

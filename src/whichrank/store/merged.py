@@ -1,0 +1,71 @@
+"""Batches of several agents as one: their rows one after the other, and of which batch each row is.
+
+NumPy takes as long for the rows of one agent as for those of a hundred, and of a large job thousands of agents report
+in a second. So what has come at once is taken at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.model.telemetry import Batch
+
+UNKNOWN_DELAY_S: Final = 10.0
+"""Assumed bound of an agent's delay until its first round trip."""
+_MOST_NS: Final = 1 << 62
+"""Of a time, either way: sums of two still fit."""
+
+Ints = NDArray[np.int64]
+
+
+class Merged:
+    """Batches of different agents that have come at one time.
+
+    Args:
+        batches: One of each agent.
+        agents: The number of each agent.
+
+    Attributes:
+        sent_ns: When each was sent, on the clock of its host, (B,).
+        delay_s: How long it may have been under way, (B,).
+    """
+
+    def __init__(self, batches: Sequence[Batch], agents: Sequence[int]) -> None:
+        self.batches = batches
+        self.agents: Ints = np.array(agents, np.int64)
+        self.sent_ns: Ints = np.array([_possible(batch.sent_ns) for batch in batches], np.int64)
+        bound_ns = np.array([_possible(batch.delay_bound_ns) for batch in batches], np.int64)
+        self.delay_s = np.where(bound_ns >= 0, bound_ns / 1e9, UNKNOWN_DELAY_S)
+
+    def rows(self, column: str, dtype: np.dtype[Any]) -> tuple[np.ndarray[Any, Any], Ints]:
+        """The rows of one column of all batches, and the index of the batch of each.
+
+        Args:
+            column: The name of the column in a `Batch`.
+            dtype: Of its rows.
+        """
+        parts: list[bytes] = [getattr(batch, column) for batch in self.batches]
+        rows = np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), dtype)
+        return rows, np.repeat(np.arange(len(parts)), [len(part) // dtype.itemsize for part in parts])
+
+
+def _possible(ns: int) -> int:
+    """A time that a clock can show: nobody's number makes us fail."""
+    return min(max(ns, -_MOST_NS), _MOST_NS)
+
+
+def groups(batches: Sequence[Batch]) -> list[list[Batch]]:
+    """These batches in their order, in as few groups as can be without two of one agent."""
+    found: list[list[Batch]] = []
+    names: set[str] = set()
+    for batch in batches:
+        if not found or batch.agent in names:
+            found.append([])
+            names.clear()
+        found[-1].append(batch)
+        names.add(batch.agent)
+    return found

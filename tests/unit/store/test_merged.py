@@ -1,0 +1,110 @@
+"""Batches that are taken at once say what they would have said one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from batches import T0, Node, S, comm_info, records
+
+from whichrank.analyzer import Analyzer
+from whichrank.config import AnalyzerConfig
+from whichrank.model.codes import Status
+from whichrank.model.incident import Incident
+from whichrank.model.telemetry import Batch, ProcessState
+from whichrank.store.merged import Merged, groups
+from whichrank.store.store import Store
+
+NOW_S = T0 / S
+RANKS = 12
+ON_EACH = 3
+WORLD = comm_info(7, list(range(RANKS)))
+
+
+def nodes() -> list[Node]:
+    """Each on a clock of its own, and its batches under way for another time."""
+    firsts = range(0, RANKS, ON_EACH)
+    made = [Node(f"n{at}:1", list(range(at, at + ON_EACH)), RANKS, clock_s=7.0 * at, delay_s=at / 100) for at in firsts]
+    return [node.comm(WORLD).comm(comm_info(9 + at, node.ranks)) for at, node in enumerate(made)]
+
+
+def history(seed: int) -> list[list[Batch]]:
+    """What nodes report at some times: operations, waits, stops, failures, and batches that come twice."""
+    rng = np.random.default_rng(seed)
+    job, done, said = nodes(), 0, list[list[Batch]]()
+    for time in range(1, 30):
+        first, done = done + 1, done + int(rng.integers(1, 6))
+        together = []
+        for node in job:
+            parts = [records(rank, 7, first, done - first + 1) for rank in node.ranks]
+            parts[0]["row"]["status"][-1] = Status.FAILED if rng.random() < 0.05 else Status.DONE
+            parts[1]["row"]["reduce_op"][-1] = 4 if rng.random() < 0.05 else 0
+            for rank in node.ranks:
+                node.did(rank, 7, done)
+            node.waits(node.ranks[0], 7, done + 1, since_s=time - 0.4)
+            if rng.random() < 0.1:
+                node.is_(node.ranks[1], ProcessState.STOPPED)
+            batch = node.batch(float(time), np.concatenate(parts))
+            together += [batch, batch] if rng.random() < 0.1 else [batch]
+        order = rng.permutation(len(together)).tolist()
+        said.append([together[at] for at in order])
+    return said
+
+
+def words_of(seed: int, *, at_once: bool) -> tuple[list[Incident], Analyzer]:
+    analyzer = Analyzer(AnalyzerConfig(hang_timeout_s=5.0), "job", 0.0)
+    words: list[Incident] = []
+    for time, batches in enumerate(history(seed), start=1):
+        if at_once:
+            analyzer.feed_all(batches, NOW_S + time)
+        else:
+            for batch in batches:
+                analyzer.feed(batch, NOW_S + time)
+        words += analyzer.tick(NOW_S + time + 0.1)
+    return words + analyzer.finish(NOW_S + 40), analyzer
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_taken_at_once_is_as_if_taken_one_by_one(seed: int) -> None:
+    # WHEN the same batches are taken one after the other, and those of a time at once
+    (one_by_one, a), (at_once, b) = (words_of(seed, at_once=at_once) for at_once in (False, True))
+    # THEN the same is said, and the same is known
+    assert at_once == one_by_one
+    for name in a.store.ranks.__dict__:
+        assert np.array_equal(getattr(a.store.ranks, name), getattr(b.store.ranks, name)), name
+    pictures: list[dict[str, Any]] = [one.store.picture(NOW_S + 41).__dict__ for one in (a, b)]
+    assert pictures[0].keys() == pictures[1].keys()
+    for name, value in pictures[0].items():
+        other = pictures[1][name]
+        is_table = isinstance(value, np.ndarray) and value.dtype.names is not None
+        same = sorted(value.tolist()) == sorted(other.tolist()) if is_table else np.array_equal(value, other)
+        assert same, name
+
+
+def test_two_batches_of_one_agent_are_taken_one_after_the_other() -> None:
+    a, b = Node("a:1", [0], 2), Node("b:1", [1], 2)
+    first, second, third = a.batch(1.0), b.batch(1.0), a.batch(2.0)
+    assert groups([first, second, third]) == [[first, second], [third]]
+    assert groups([]) == []
+
+
+def test_of_a_rank_that_two_agents_report_at_once_the_later_one_counts() -> None:
+    # GIVEN an agent that was started anew, while a batch of the one before it was under way
+    old, new = Node("a:1", [0, 1], 2).comm(WORLD), Node("a:2", [0, 1], 2).comm(WORLD)
+    old.did(0, 7, 5)
+    new.did(0, 7, 6).waits(1, 7, 7, since_s=0.5)
+    store = Store()
+    fed = store.feed_at_once([old.batch(1.0, records(0, 7, 1, 2)), new.batch(1.1, records(0, 7, 3, 2))], NOW_S + 1.1)
+    # THEN nothing of either is lost, and states are those of the later one
+    assert fed.records["row"]["counter"].tolist() == [1, 2, 3, 4]
+    assert store.ranks.agent.tolist()[:2] == [store.agent_number("a:2")] * 2
+    assert store.picture(NOW_S + 1.2).waits["rank"].tolist() == [1]
+
+
+def test_rows_know_their_batch() -> None:
+    a, b = Node("a:1", [0, 1], 3), Node("b:1", [2], 3)
+    merged = Merged([a.batch(1.0), b.batch(1.0)], [4, 2])
+    rows, of = merged.rows("ranks", a.batch(1.0).rank_rows().dtype)
+    assert (rows["rank"].tolist(), of.tolist()) == ([0, 1, 2], [0, 0, 1])
+    assert merged.agents[of].tolist() == [4, 4, 2]
