@@ -11,6 +11,9 @@
 #include "internal.h"
 #include "whichrank/ring.h"
 
+/* Sensors in libraries of their own are given the ring as soon as there is one, if they are loaded by then. */
+static const char *const attached[] = {"wr_socket_attach"};
+
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 static int32_t tried_by_pid; /* a forked child may try for itself */
 static uint32_t fork_handler;
@@ -30,8 +33,10 @@ wr_ring *wr_open_process_ring(const char *dir, const wr_identity *identity, void
     ring = wr_ring_create(path, identity);
     if (ring) {
       wr_guard_mapping(ring);
-      void (*attach)(wr_ring *) = (void (*)(wr_ring *))dlsym(RTLD_DEFAULT, "wr_socket_attach");
-      if (attach) attach(ring);
+      for (size_t i = 0; i < sizeof attached / sizeof *attached; i++) {
+        void (*attach)(wr_ring *) = (void (*)(wr_ring *))dlsym(RTLD_DEFAULT, attached[i]);
+        if (attach) attach(ring);
+      }
       wr_heartbeat_start(ring, on_beat);
     } else {
       fprintf(stderr, "whichrank: no ring in %s (%s); this process runs on unobserved. 'whichrank doctor' tells more.\n",

@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import click
 import msgspec
@@ -15,6 +16,7 @@ from ring_writer import core
 from whichrank.config import AnalyzerConfig, RunConfig
 from whichrank.errors import WhichrankError
 from whichrank.model import incident
+from whichrank.model.commands import Order
 from whichrank.surface.cli import cli
 
 ROOT = Path(__file__).parents[2]
@@ -135,6 +137,17 @@ def test_sizes_and_places_in_the_ring_are_those_of_the_compiler() -> None:
     for name in ("wr_sensor_status", "wr_block", "wr_channel"):
         assert re.search(rf"`{name}`(?: has)? {reported[f'sizeof.{name}']}\b", text)
     assert f"Format {reported['WR_VERSION']}," in text
+
+
+def test_what_an_agent_can_be_asked_for_is_on_the_page_of_security() -> None:
+    (listed,) = re.findall(
+        r"ask an agent for (\w+) things, and for no other: (.*?)\.", page("explain/security.md"), re.S
+    )
+    orders = {order.__name__ for order in get_args(Order)}
+    assert set(re.findall(r"`(\w+)`", listed[1])) == orders
+    assert (
+        listed[0] == ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")[len(orders)]
+    )
 
 
 def test_every_dependency_has_its_reason() -> None:

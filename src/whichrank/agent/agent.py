@@ -35,8 +35,8 @@ from whichrank.agent.profiles import Profiler
 from whichrank.agent.snapshot import is_irregular
 from whichrank.agent.stacks import StackReader
 from whichrank.agent.threads import Subject
-from whichrank.model.commands import Leave, Pace, ProbePaths, ReportAgain, SampleThreads, TakeStacks
-from whichrank.model.telemetry import VERSION, AnotherJob, Batch
+from whichrank.model.commands import Leave, Order, Pace, ProbePaths, ReportAgain, SampleThreads, TakeStacks
+from whichrank.model.telemetry import VERSION, AnotherJob, Batch, Event
 from whichrank.ring.folder import JobFolder, Owner
 from whichrank.wire.transport import AgentEnd
 
@@ -114,7 +114,8 @@ class Agent:
                 ProbePaths: self._probe_paths,
                 ReportAgain: self._report_again,
                 Leave: self._leave,
-            }
+            },
+            self._note_disobeyed,
         )
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poller = zmq.Poller()
@@ -271,6 +272,11 @@ class Agent:
     def _report_again(self, _: ReportAgain) -> None:
         self._outbox.report_again()
         self._node.report_again()
+
+    def _note_disobeyed(self, order: Order, error: Exception) -> None:
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        text = f"the agent could not obey {type(order).__name__}: {why}"
+        self._outbox.add_event(Event("note", -1, 0, time.monotonic_ns(), text))
 
     def _leave(self, order: Leave) -> None:
         self.another_job = order.because

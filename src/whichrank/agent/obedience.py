@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from whichrank.model.commands import Command
+from whichrank.model.commands import Command, Order
 
 MOST_KNOWN: Final = 1024
 """Numbers of commands that are kept: far more than a server has on its way to one agent."""
@@ -17,10 +17,14 @@ class Obedience:
 
     Args:
         handlers: By the type of an order, what obeys it. There is one for each.
+        failed: Called with an order that could not be obeyed and why; the agent goes on.
     """
 
-    def __init__(self, handlers: Mapping[type, Callable[[Any], None]]) -> None:
+    def __init__(
+        self, handlers: Mapping[type, Callable[[Any], None]], failed: Callable[[Order, Exception], None]
+    ) -> None:
         self._handlers = handlers
+        self._failed = failed
         self._known: OrderedDict[int, None] = OrderedDict()
         self._unsaid: dict[int, None] = {}
 
@@ -33,7 +37,10 @@ class Obedience:
             self._known[command.number] = None
             if len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
-            self._handlers[type(command.order)](command.order)
+            try:
+                self._handlers[type(command.order)](command.order)
+            except Exception as error:
+                self._failed(command.order, error)
 
     def take_obeyed(self) -> tuple[int, ...]:
         """Numbers for the next batch. One that is lost with its batch is asked for again."""

@@ -94,7 +94,7 @@ class Reading:
 
 
 class Operator:
-    """One of the twenty operators: where its arguments stand, and how to read them."""
+    """One of the operators: where its arguments stand, and how to read them."""
 
     def __init__(self, name: str, overload: Any) -> None:
         self.name = name

@@ -61,7 +61,7 @@ def test_an_agent_that_never_answers_costs_little() -> None:
 
 def test_it_is_obeyed_once_and_given_back_each_time() -> None:
     done: list[Any] = []
-    agent = Obedience({TakeStacks: done.append, Pace: done.append})
+    agent = Obedience({TakeStacks: done.append, Pace: done.append}, lambda *_: pytest.fail("both can be obeyed"))
     stacks, pace = Command(7, TakeStacks((1,))), Command(8, Pace())
     # WHEN the same comes twice, since the answer was lost
     agent.obey((stacks,))
@@ -73,10 +73,25 @@ def test_it_is_obeyed_once_and_given_back_each_time() -> None:
     assert done == [TakeStacks((1,)), Pace()]
 
 
+def test_what_cannot_be_obeyed_is_said_and_the_rest_is_obeyed() -> None:
+    # GIVEN an order on which the agent fails
+    def fail(_: TakeStacks) -> None:
+        raise OverflowError("too large")
+
+    done: list[Any] = []
+    failed: list[str] = []
+    agent = Obedience({TakeStacks: fail, Pace: done.append}, lambda order, why: failed.append(f"{order}: {why}"))
+    agent.obey((Command(7, TakeStacks((1,))), Command(8, Pace())))
+    # THEN it is given back, so that it is not sent for ever
+    assert failed == [f"{TakeStacks((1,))}: too large"]
+    assert done == [Pace()]
+    assert agent.take_obeyed() == (7, 8)
+
+
 def test_an_agent_obeys_every_order(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN what a real agent is made with
     known: list[type] = []
-    monkeypatch.setattr("whichrank.agent.agent.Obedience", lambda handlers: known.extend(handlers))
+    monkeypatch.setattr("whichrank.agent.agent.Obedience", lambda handlers, _: known.extend(handlers))
     end = InProcessAnalyzerEnd()
     agent = Agent(JobFolder.create("job", owner_pid=1, base=tmp_path), end.connect(), stay=False)
     agent.close()

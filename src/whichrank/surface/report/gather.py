@@ -14,8 +14,8 @@ import numpy as np
 
 from whichrank.analyzer import Analyzer
 from whichrank.model.incident import Incident
-from whichrank.model.kinds import Kind
 from whichrank.model.links import LinkRate
+from whichrank.model.signature import kind_name
 from whichrank.model.telemetry import Batch, Stack
 from whichrank.surface.report.scene import Scene, capture, named_in, with_stacks
 from whichrank.surface.report.spans import SpanBuffer, Spans, fitting, open_spans
@@ -215,7 +215,7 @@ class Gatherer:
             longest = mine[int(np.argmax(lasted_s[mine]))]
             found.append(
                 Operations(
-                    comm=list(kinds)[value >> 8], kind=Kind(value & 0xFF).name.lower(), count=len(mine),
+                    comm=list(kinds)[value >> 8], kind=kind_name(value & 0xFF), count=len(mine),
                     total_s=float(lasted_s[mine].sum()), median_s=float(np.median(lasted_s[mine])),
                     longest_s=float(lasted_s[longest]), longest_rank=int(spans["rank"][longest]),
                     waited_s=float(spans["waited_s"][mine].sum()),
