@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause
 from whichrank.model.kinds import is_collective, is_message
-from whichrank.model.picture import Picture
+from whichrank.model.picture import Ints, Picture
 from whichrank.model.sequence import Tokens
 
 
@@ -24,6 +25,7 @@ def deadlock(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Findin
     """Who entered too early, or one too many, if that can be said; else the ranks of the cycle."""
     ranks = [int(r) for r in graph.cycle]
     rows = picture.waits[np.isin(picture.waits["rank"], ranks)]
+    picture = replace(picture, ops=picture.ops[np.isin(picture.ops["rank"], ranks)])
     skewed = sorted({r for comm in np.unique(rows["comm"]) for r in case.skews.skewed(int(comm))} & set(ranks))
     wrong, witness = (skewed, Witness.EARLIER_OPERATIONS) if skewed else _out_of_order(case, picture, rows)
     is_extra = False
@@ -47,7 +49,7 @@ def deadlock(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Findin
         else tuple(Blame(r, 1 / len(ranks), (clause(Says.BLOCKED_ON, op=said[r]),)) for r in ranks[:LISTED]),
         comm=int(rows["comm"][0]),
         op=case.op_of(rows[0]),
-        victims=tuple(int(r) for r in graph.waiting if int(r) not in wrong),
+        victims=tuple(graph.waiting[~np.isin(graph.waiting, wrong)].tolist()),
         onset_s=float(rows["since_s"].max()),
         hard=graph.cycle_explicit,
         evidence=evidence,
@@ -117,7 +119,7 @@ def _out_of_order(case: Case, picture: Picture, waits: Any) -> tuple[list[int], 
             tokens[int(wait["rank"])] = x
     ranks = set(waits["rank"].tolist())
     own = sorted(departed(tokens, case.store.sequences.shape_of)) if len(tokens) == len(ranks) else []
-    peers = sorted({int(w["rank"]) for w in waits if _ahead_of_peers(case, picture, w, waits)})
+    peers = _ahead_of_peers(case, picture, waits)
     strays = sorted(r for r in ranks if case.peers.skew_of(r, LEAST_ALIKE))
     both = sorted(set(own) & set(strays)) if own and strays else own or strays
     if (both and peers and both != peers) or ((own or strays) and not both):
@@ -129,33 +131,55 @@ def _out_of_order(case: Case, picture: Picture, waits: Any) -> tuple[list[int], 
     return peers, Witness.MEMBERS
 
 
-def _ahead_of_peers(case: Case, picture: Picture, wait: Any, cycle: Any) -> bool:
-    """Most other members that have entered this round had first done what this rank has left undone elsewhere."""
-    if is_message(wait["kind"]):
-        return False
-    rank, info = int(wait["rank"]), case.store.comms.info
-    at, size = int(picture.comm_at[wait["comm"]]), int(picture.comm_size[wait["comm"]])
-    entered = picture.member_issued[at : at + size] >= wait["counter"]
-    others = [int(r) for r in picture.member_rank[at : at + size][entered] if r not in (rank, -1)]
-    for owed in cycle:
-        comm = int(owed["comm"])
-        if comm == wait["comm"] or is_message(owed["kind"]):
-            continue
-        sisters = [i for i, c in enumerate(info) if c.desc == info[comm].desc and c.size == info[comm].size]
-        done = [
-            bool(picture.member_issued[m] >= owed["counter"])
-            for i in sisters
-            for m in range(int(picture.comm_at[i]), int(picture.comm_at[i] + picture.comm_size[i]))
-            if int(picture.member_rank[m]) in others
-        ]
-        mine = [
-            int(picture.member_issued[m])
-            for m in range(int(picture.comm_at[comm]), int(picture.comm_at[comm] + picture.comm_size[comm]))
-            if int(picture.member_rank[m]) == rank
-        ]
-        if mine and mine[0] < owed["counter"] and len(done) > 1 and 2 * sum(done) > len(done):
-            return True
-    return False
+def _ahead_of_peers(case: Case, picture: Picture, cycle: Any) -> list[int]:
+    """Ranks that have left undone what most other members of their round had done elsewhere before they entered it."""
+    cycle = cycle[~is_message(cycle["kind"])]
+    # Each rank of the cycle with each operation that another waits on there: is it a member, and has not entered it?
+    mine, owed = (at.reshape(-1) for at in np.indices((len(cycle), len(cycle))))
+    member, _ = waitgraph.place(picture, cycle["comm"][owed], cycle["rank"][mine])
+    undone = (member >= 0) & (picture.member_issued[member] < cycle["counter"][owed])
+    undone &= cycle["comm"][mine] != cycle["comm"][owed]
+    sisters = _Sisters(case, picture)
+    found = {
+        int(cycle["rank"][i])
+        for i, j in zip(mine[undone].tolist(), owed[undone].tolist(), strict=True)
+        if sisters.have_done(cycle[i], cycle[j])
+    }
+    return sorted(found)
+
+
+class _Sisters:
+    """Members of communicators of one description and size: they issue the same, each on its own."""
+
+    def __init__(self, case: Case, picture: Picture) -> None:
+        self._picture = picture
+        self._kind = [(c.desc, c.size) for c in case.store.comms.info]
+        self._members: dict[tuple[str, int], Ints] = {}
+
+    def have_done(self, entered: Any, owed: Any) -> bool:
+        """Had most of those who have entered one operation done another before, on their own communicators?
+
+        Args:
+            entered: Row of WAITS of a rank, which does not count itself.
+            owed: Row of WAITS.
+        """
+        p = self._picture
+        at, size = int(p.comm_at[entered["comm"]]), int(p.comm_size[entered["comm"]])
+        ranks = p.member_rank[at : at + size]
+        others = ranks[(p.member_issued[at : at + size] >= entered["counter"]) & (ranks != entered["rank"])]
+        there = self._of(int(owed["comm"]))
+        there = there[np.isin(p.member_rank[there], others[others >= 0])]
+        done = p.member_issued[there] >= owed["counter"]
+        return len(done) > 1 and 2 * int(done.sum()) > len(done)
+
+    def _of(self, comm: int) -> Ints:
+        """Rows of the memberships of a communicator and its sisters."""
+        kind = self._kind[comm]
+        if kind not in self._members:
+            comms = [i for i, other in enumerate(self._kind) if other == kind]
+            at = self._picture.comm_at[comms]
+            self._members[kind] = (at[:, None] + np.arange(kind[1])).reshape(-1)
+        return self._members[kind]
 
 
 def _alike(waits: Any) -> bool:

@@ -174,7 +174,7 @@ def overtaken(picture: Picture, rows: Ints) -> Bools:
     of, member, _ = _members(picture, comms)
     most = np.zeros(len(comms), np.int64)
     np.maximum.at(most, of, np.where(picture.member_seen[member], picture.member_done[member], 0))
-    mine, _ = _place(picture, waits["comm"], waits["rank"])
+    mine, _ = place(picture, waits["comm"], waits["rank"])
     done = most[np.searchsorted(comms, waits["comm"])]
     # What others have completed beyond what it has issued, they have completed since it was read.
     later = (done > waits["counter"]) & (done <= np.where(mine >= 0, picture.member_issued[mine], 0))
@@ -279,7 +279,7 @@ def _known(picture: Picture, target: Ints, issued_s: Floats, seen: Bools) -> Boo
 def _p2p_edges(picture: Picture, rows: Ints, first_demand: int) -> Edges:
     """Edges of waits on send/recv: a receive waits for its sender, a send (Gloo) for its receiver."""
     waits = picture.waits[rows]
-    _, me = _place(picture, waits["comm"], waits["rank"])
+    _, me = place(picture, waits["comm"], waits["rank"])
     any_source = waits["kind"] == RECV_ANY
     # One row per (wait, peer): the peer of the operation, or all other members.
     wait_any, peer_any = _everybody_else(picture, waits, np.flatnonzero(any_source), me)
@@ -311,7 +311,7 @@ def _p2p_edges(picture: Picture, rows: Ints, first_demand: int) -> Edges:
     )
 
 
-def _place(picture: Picture, comm: Ints, rank: Ints) -> tuple[Ints, Ints]:
+def place(picture: Picture, comm: Ints, rank: Ints) -> tuple[Ints, Ints]:
     """Of ranks on communicators, the row of the membership and the group rank; -1 where it is no member."""
     comms = np.unique(comm)
     of, member, group_rank = _members(picture, comms)

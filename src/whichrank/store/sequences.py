@@ -49,6 +49,7 @@ class Sequences:
         self._members: dict[int, list[int]] = {}
         self._token_comm: dict[int, int] = {}
         self._token_shape: dict[int, int] = {}
+        self._shapes = np.zeros(0, np.int64), np.zeros(0, np.int64)  # the same as columns, tokens ascending
         self._desc: list[tuple[str, int]] = []
         self._closing: set[int] = set()
 
@@ -103,8 +104,16 @@ class Sequences:
 
     def shapes_of(self, tokens: Tokens) -> Shapes:
         """As `shape_of`, for each of these."""
-        values, at = np.unique(tokens, return_inverse=True)
-        return np.array([self.shape_of(t) for t in values.tolist()], np.int64)[at.reshape(-1)]
+        if len(self._shapes[0]) != len(self._token_shape):
+            known = np.fromiter(self._token_shape.keys(), np.int64, len(self._token_shape))
+            shapes = np.fromiter(self._token_shape.values(), np.int64, len(known))
+            order = np.argsort(known)
+            self._shapes = known[order], shapes[order]
+        known, shapes = self._shapes
+        if not len(known):
+            return tokens.astype(np.int64)
+        at = np.minimum(np.searchsorted(known, tokens), len(known) - 1)
+        return np.where(known[at] == tokens, shapes[at], tokens)
 
     def feed(
         self,
