@@ -30,7 +30,8 @@ def setups(faults: list[str]) -> dict[str, Setup]:
     for kind, plan in (("demo", demo_plan(1)), ("matrix", matrix_plan(1)), ("slow", slow_plan(1))):
         for setup in plan:
             if setup.launcher == "preloaded" and (not faults or setup.fault in faults):
-                words = [kind, setup.fault, str(setup.seed), setup.variant, setup.layout, *setup.job_args]
+                fault = setup.fault.removeprefix(f"{kind}-")
+                words = [kind, fault, str(setup.seed), setup.variant, setup.layout, *setup.job_args]
                 found["-".join(word.strip("-") for word in words if word)] = replace(setup, record=True)
     return found
 
