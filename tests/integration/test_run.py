@@ -187,10 +187,10 @@ def test_folder_of_another_job_is_said_and_told_apart(place: Place) -> None:
     assert json.loads((place.output / f"job-{first}.json").read_text())["incidents"] == ["alert-0"]
 
 
-@pytest.mark.parametrize("command", [["true"], ["no-such-command"]])
+@pytest.mark.parametrize("command", [["--", "true"], ["--", "no-such-command"], ["--serve", "0", "--", "true"]])
 def test_folder_that_nobody_named_is_not_left_empty(place: Place, command: list[str]) -> None:
     subprocess.run(
-        [sys.executable, str(PROGRAM), "--", *command],
+        [sys.executable, str(PROGRAM), *command],
         cwd=place.path,
         env=place.environ,
         capture_output=True,

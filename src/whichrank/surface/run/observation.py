@@ -6,6 +6,7 @@ once, and one that ends at once with no ring never pays for it.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 from collections.abc import Callable
@@ -122,7 +123,8 @@ class Observation:
     def close(self) -> None:
         """Let go of everything."""
         while self._closing:
-            self._closing.pop()()
+            with contextlib.suppress(Exception):
+                self._closing.pop()()
 
     def _analyze(self, record: Record | None, log: Path | None) -> None:
         if self._end is None:

@@ -151,9 +151,7 @@ class Session:
     def _new_observation(self, folder: JobFolder) -> Observation:
         with kept_from_new_threads():  # NumPy starts some
             from whichrank.surface.run.observation import Observation
-        observation = Observation(self._config, folder, self._console)
-        self._closing.append(observation.close)
-        return observation
+        return Observation(self._config, folder, self._console)
 
     def _observe(self) -> None:
         assert self._folder
@@ -219,6 +217,8 @@ class Session:
             self._folder.remove()
 
     def _close(self) -> None:
+        if self._observation:  # first of all: an agent's log lies in the folder of the run
+            self._closing.append(self._observation.close)
         for close in reversed(self._closing):
             with contextlib.suppress(Exception):
                 close()
