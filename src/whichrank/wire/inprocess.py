@@ -5,6 +5,7 @@ Messages go through the envelope, so that a value that could not travel fails he
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import deque
 
@@ -87,13 +88,13 @@ class InProcessAgentEnd:
 
     def receive(self) -> list[Reply]:
         """See `transport.AgentEnd`."""
+        with contextlib.suppress(BlockingIOError):  # what is announced from now on wakes anew
+            os.eventfd_read(self._wake)
         replies = []
         while self._heard:
             message = decode(self._heard.popleft())
             if isinstance(message, Reply):
                 replies.append(message)
-        if replies:
-            os.eventfd_read(self._wake)
         return replies
 
     def pollable(self) -> int:
