@@ -104,9 +104,10 @@ class Communicators:
         self._place[at[known]] = group_rank[known]
         if not known.all():
             new, first = np.unique(key[~known], return_index=True)
+            new = new[: MAX_MEMBERSHIPS - len(self._place_key)]
             where = np.searchsorted(self._place_key, new)
             self._place_key = np.insert(self._place_key, where, new)
-            self._place = np.insert(self._place, where, group_rank[~known][first])
+            self._place = np.insert(self._place, where, group_rank[~known][first[: len(new)]])
 
     def index(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Index of each communicator id, -1 unknown."""

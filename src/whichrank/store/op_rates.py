@@ -30,13 +30,12 @@ class OpRates:
             for column in (self._ordinal, self._rate):
                 column.append(more)
         lasted_s = now_s - self._at_s.rows[rank]
-        is_first = np.isinf(lasted_s)
-        due = is_first | (lasted_s >= LEAST_S)
-        rank, ordinal, lasted_s, is_first = rank[due], ordinal[due].astype(np.int64), lasted_s[due], is_first[due]
+        due = lasted_s >= LEAST_S
+        rank, ordinal, lasted_s = rank[due], ordinal[due].astype(np.int64), lasted_s[due]
         issued, before = ordinal - self._ordinal.rows[rank], self._rate.rows[rank]
-        now = np.where(issued > 0, issued / np.maximum(lasted_s, LEAST_S), 0.0)
+        now = issued / lasted_s  # 0 at the first measurement, which is endlessly long after none
         smoothed = np.where(before > 0, (1 - _NEWEST) * before + _NEWEST * now, now)
-        self._rate.rows[rank] = np.where(~is_first & (issued > 0), smoothed, before)
+        self._rate.rows[rank] = np.where(issued > 0, smoothed, before)
         self._at_s.rows[rank], self._ordinal.rows[rank] = now_s, ordinal
 
     def known(self, most: int) -> Iterator[tuple[int, float]]:

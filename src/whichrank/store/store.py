@@ -218,7 +218,7 @@ class Store:
         """What the ranks of agents do at this moment, instead of what they did before."""
         waits, inflight = merged.rows("waits", WAIT_REPORTED)[0], merged.rows("inflight", INFLIGHT_REPORTED)[0]
         pairs = merged.rows("pairs", PAIR_ROW)[0]
-        agents = np.sort(merged.agents[speaking])
+        agents = merged.agents[speaking]
         remote = self._reported.remote_calls(waits)
         self.last_call_s = max(self.last_call_s, float(remote["since_s"].max(initial=0.0)))
         for current, reported in (

@@ -66,10 +66,10 @@ class Observation:
         """
         try:
             self._end = ZmqAnalyzerEnd(self._addresses())
-        except AddressInUseError as error:
-            what = f"{error.what}, so the job is not started"
-            raise AddressInUseError(what, where=error.where, mend=error.mend) from error
         except WhichrankError as error:
+            if isinstance(error, AddressInUseError) and self._config.run.serve:  # asked for before the job is started
+                what = f"{error.what}, so the job is not started"
+                raise AddressInUseError(what, where=error.where, mend=error.mend) from error
             what = f"{error.what}, so the job runs without diagnosis"
             raise SensorError(what, where=error.where, mend=error.mend) from error
         self._closing.append(self._end.close)
@@ -91,11 +91,8 @@ class Observation:
 
     def wait(self, fd: int) -> None:
         """Until this descriptor is readable, or there is something to do."""
-        self._poller.register(fd, zmq.POLLIN)
-        try:
-            self._poller.poll(self._wait_ms())
-        finally:
-            self._poller.unregister(fd)
+        self._poller.register(fd, zmq.POLLIN)  # which it may be already
+        self._poller.poll(self._wait_ms())
 
     def step(self) -> None:
         """Do what is due."""
