@@ -9,18 +9,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def places(wanted: NDArray[Any], among: NDArray[Any]) -> NDArray[np.int64]:
+def places_in_sorted(wanted: NDArray[Any], among: NDArray[Any]) -> NDArray[np.int64]:
     """The place of each wanted key, -1 nowhere.
 
     Args:
         wanted: Keys, (n,).
-        among: Keys of the table, (m,), each once, in any order.
+        among: Keys of the table, (m,), each once, ascending.
     """
     if not len(among):
         return np.full(len(wanted), -1, np.int64)
+    at = np.minimum(np.searchsorted(among, wanted), len(among) - 1)
+    return np.where(among[at] == wanted, at, -1)
+
+
+def values_of(wanted: NDArray[Any], keys: NDArray[Any], values: NDArray[Any], missing: Any) -> NDArray[Any]:
+    """The value of each wanted key.
+
+    Args:
+        wanted: Keys, (n,).
+        keys: All that have a value, (m,), each once, ascending.
+        values: Of each of them.
+        missing: For those that have none: one value, or (n,).
+    """
+    at = places_in_sorted(wanted, keys)
+    return np.where(at >= 0, values[at], missing) if len(keys) else np.full(len(wanted), missing, values.dtype)
+
+
+def places(wanted: NDArray[Any], among: NDArray[Any]) -> NDArray[np.int64]:
+    """As `places_in_sorted`, of keys in any order."""
     order = np.argsort(among, kind="stable")
-    at = np.minimum(np.searchsorted(among[order], wanted), len(among) - 1)
-    return np.where(among[order][at] == wanted, order[at], -1)
+    at = places_in_sorted(wanted, among[order])
+    at[at >= 0] = order[at[at >= 0]]
+    return at
 
 
 def those(rows: np.ndarray[Any, Any], which: NDArray[np.bool_]) -> np.ndarray[Any, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,8 @@ from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
 from whichrank.errors import FormatError
 from whichrank.model.incident import Incident
-from whichrank.wire.tape import FILE_NAME, Entry, Tape
+from whichrank.model.telemetry import Batch
+from whichrank.wire.tape import FILE_NAME, Tape
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,13 @@ def changes(tape: Tape, path: Path) -> Iterator[Incident]:
     """
     head = tape.head
     analyzer = Analyzer(settings_of(tape, path), head.job, utc_offset_s=head.utc_offset_s, is_live=True)
-    for together in _calls(tape):
-        yield from _reported(analyzer, together)
+    # Batches of one time were taken at once.
+    for (kind, now_s), entries in groupby(tape, key=lambda entry: (entry.kind, entry.now_s)):
+        if kind == "batch":
+            _feed(analyzer, [entry.batch for entry in entries if entry.batch is not None], now_s)
+            continue
+        for _ in entries:
+            yield from analyzer.tick(now_s) if kind == "tick" else analyzer.finish(now_s)
 
 
 def settings_of(tape: Tape, path: Path) -> AnalyzerConfig:
@@ -80,29 +87,8 @@ def settings_of(tape: Tape, path: Path) -> AnalyzerConfig:
         raise FormatError(f"the settings on the tape are not ours: {error}", where=str(path)) from error
 
 
-def _calls(tape: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """The entries of each call: batches of one time were taken at once."""
-    together: list[Entry] = []
-    for entry in tape:
-        if together and (entry.batch is None or entry.now_s != together[-1].now_s):
-            yield together
-            together = []
-        together.append(entry)
-        if entry.batch is None:
-            yield together
-            together = []
-    if together:
-        yield together
-
-
-def _reported(analyzer: Analyzer, together: list[Entry]) -> Iterator[Incident]:
-    """Make one call as it was made; after batches the orders to their agents were taken, which has effects too."""
-    now_s = together[0].now_s
-    if batches := [entry.batch for entry in together if entry.batch is not None]:
-        analyzer.feed_all(batches, now_s)
-        for batch in batches:
-            analyzer.orders(batch.agent)
-    elif together[0].kind == "tick":
-        yield from analyzer.tick(now_s)
-    else:
-        yield from analyzer.finish(now_s)
+def _feed(analyzer: Analyzer, batches: list[Batch], now_s: float) -> None:
+    """Feed as it was fed: the orders to the agents were taken then, which has effects too."""
+    analyzer.feed_all(batches, now_s)
+    for batch in batches:
+        analyzer.orders(batch.agent)

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.model.places import places_in_sorted, values_of
 from whichrank.model.telemetry import CommInfo
 from whichrank.store.growing import Growing
 from whichrank.store.rank_columns import MAX_WORLD, RankColumns
@@ -97,10 +98,8 @@ class Communicators:
 
     def _learn_places(self, key: NDArray[np.int64], group_rank: NDArray[np.int64]) -> None:
         """Take the group rank of each communicator and rank."""
-        at = np.searchsorted(self._place_key, key)
-        known = np.zeros(len(key), np.bool_)
-        inside = at < len(self._place_key)
-        known[inside] = self._place_key[at[inside]] == key[inside]
+        at = places_in_sorted(key, self._place_key)
+        known = at >= 0
         self._place[at[known]] = group_rank[known]
         if not known.all():
             new, first = np.unique(key[~known], return_index=True)
@@ -111,19 +110,11 @@ class Communicators:
 
     def index(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Index of each communicator id, -1 unknown."""
-        if not len(self._sorted_ids) or not len(ids):
-            return np.full(len(ids), -1, np.int64)
-        at = np.minimum(np.searchsorted(self._sorted_ids, ids), len(self._sorted_ids) - 1)
-        return np.where(self._sorted_ids[at] == ids, self._sorted_index[at], -1)
+        return values_of(ids, self._sorted_ids, self._sorted_index, -1)
 
     def group_ranks(self, comm: NDArray[np.int64], rank: NDArray[Any]) -> NDArray[np.int64]:
         """The group rank of each rank on a communicator, -1 where no agent has said it."""
-        keys = self._place_key
-        key = comm << 32 | rank
-        if not len(keys):
-            return np.full(len(key), -1, np.int64)
-        at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-        return np.where(keys[at] == key, self._place[at], -1)
+        return values_of(comm << 32 | rank, self._place_key, self._place, -1)
 
     def members(self, comm: NDArray[np.int64], group_rank: NDArray[Any]) -> NDArray[np.int64]:
         """Global ranks of members, -1 where it is none or not known."""

@@ -7,12 +7,13 @@ in a second. So what has come at once is taken at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.telemetry import Batch
+from whichrank.model.telemetry import RANK_ROW, Batch
 
 UNKNOWN_DELAY_S: Final = 10.0
 """Assumed bound of an agent's delay until its first round trip."""
@@ -41,16 +42,30 @@ class Merged:
         bound_ns = np.array([_possible(batch.delay_bound_ns) for batch in batches], np.int64)
         self.delay_s = np.where(bound_ns >= 0, bound_ns / 1e9, UNKNOWN_DELAY_S)
 
-    def rows(self, column: str, dtype: np.dtype[Any]) -> tuple[np.ndarray[Any, Any], Ints]:
-        """The rows of one column of all batches, and the index of the batch of each.
+    def rows(self, column: str, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """The rows of one column of all batches.
 
         Args:
             column: The name of the column in a `Batch`.
             dtype: Of its rows.
         """
         parts: list[bytes] = [getattr(batch, column) for batch in self.batches]
-        rows = np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), dtype)
-        return rows, np.repeat(np.arange(len(parts)), [len(part) // dtype.itemsize for part in parts])
+        return np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), dtype)
+
+    def batch_of(self, column: str, dtype: np.dtype[Any]) -> Ints:
+        """The index of the batch of each row of one column."""
+        sizes = [len(getattr(batch, column)) // dtype.itemsize for batch in self.batches]
+        return np.repeat(np.arange(len(sizes)), sizes)
+
+    @cached_property
+    def states(self) -> np.ndarray[Any, Any]:
+        """Of ranks, rows of RANK_ROW."""
+        return self.rows("ranks", RANK_ROW)
+
+    @property
+    def has_rank_twice(self) -> bool:
+        """Whether two agents report the same rank."""
+        return len(self.batches) > 1 and len(np.unique(self.states["rank"])) < len(self.states)
 
 
 def _possible(ns: int) -> int:

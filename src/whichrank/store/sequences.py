@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from whichrank.detect.period import Sequence
 from whichrank.model.kinds import is_collective, is_message
+from whichrank.model.places import values_of
 from whichrank.model.roles import role_of_description
 from whichrank.model.sequence import Shapes, Tokens
 from whichrank.model.signature import mix, signatures
@@ -109,11 +110,7 @@ class Sequences:
             shapes = np.fromiter(self._token_shape.values(), np.int64, len(known))
             order = np.argsort(known)
             self._shapes = known[order], shapes[order]
-        known, shapes = self._shapes
-        if not len(known):
-            return tokens.astype(np.int64)
-        at = np.minimum(np.searchsorted(known, tokens), len(known) - 1)
-        return np.where(known[at] == tokens, shapes[at], tokens)
+        return values_of(tokens.astype(np.int64), *self._shapes, tokens)
 
     def feed(
         self,

@@ -65,7 +65,7 @@ class Fed:
         records: Completed operations of processes that live, rows of RECORD_REPORTED.
         comm: Index of the communicator of each.
         steps: Optimizer steps, rows of RECORD_REPORTED.
-        states: Of ranks, rows of RANK_ROW.
+        states: Of ranks, rows of RANK_ROW; no rank twice.
         restarted: Ranks whose process was replaced by another.
     """
 
@@ -77,17 +77,6 @@ class Fed:
 
 
 _NOTHING = Fed(_NO_RECORDS, np.zeros(0, np.int64), _NO_RECORDS, np.zeros(0, RANK_ROW))
-
-
-def _joined(parts: Sequence[Fed]) -> Fed:
-    """What was new in batches that were taken one after the other."""
-    return Fed(
-        np.concatenate([part.records for part in parts]),
-        np.concatenate([part.comm for part in parts]),
-        np.concatenate([part.steps for part in parts]),
-        np.concatenate([part.states for part in parts]),
-        frozenset().union(*(part.restarted for part in parts)),
-    )
 
 
 class Store:
@@ -144,17 +133,20 @@ class Store:
 
     def feed(self, batch: Batch, now_s: float) -> Fed:
         """Take a batch. One that came before is ignored."""
-        return self.feed_at_once([batch], now_s)
+        return next(iter(self.feed_at_once([batch], now_s)), _NOTHING)
 
-    def feed_at_once(self, batches: Sequence[Batch], now_s: float) -> Fed:
-        """Take batches of different agents, as one: that takes little longer than the largest of them."""
+    def feed_at_once(self, batches: Sequence[Batch], now_s: float) -> list[Fed]:
+        """Take batches of different agents, as one where no two report the same rank.
+
+        That takes little longer than the largest of them. Where two do, each is taken by itself: the later one counts.
+        """
         new = [batch for batch in batches if self._is_new(batch, now_s)]
         if not new:
-            return _NOTHING
-        merged = Merged(new, [self._agents[batch.agent] for batch in new])
-        if len(new) > 1 and _has_twice(merged.rows("ranks", RANK_ROW)[0]["rank"]):  # of one rank the later one counts
-            return _joined([self._take(Merged([batch], [self._agents[batch.agent]]), now_s) for batch in new])
-        return self._take(merged, now_s)
+            return []
+        together = Merged(new, [self._agents[batch.agent] for batch in new])
+        if not together.has_rank_twice:
+            return [self._take(together, now_s)]
+        return [self._take(Merged([batch], [self._agents[batch.agent]]), now_s) for batch in new]
 
     def _is_new(self, batch: Batch, now_s: float) -> bool:
         """Whether it has not come before; its agent gets a number."""
@@ -170,17 +162,17 @@ class Store:
 
     def _take(self, merged: Merged, now_s: float) -> Fed:
         """Take what is new."""
-        rows, of = merged.rows("ranks", RANK_ROW)
+        rows, of = merged.states, merged.batch_of("ranks", RANK_ROW)
         good = (rows["rank"] >= 0) & (rows["rank"] < MAX_WORLD)
         rows, of = rows[good], of[good]
         lossy = self._take_ranks(rows, of, merged, now_s)
         self.comms.add([info for batch in merged.batches for info in batch.comm_info], self.ranks)
-        if self.comms.take(merged.rows("comms", COMM_ROW)[0], self.ranks):  # also where its record was lost
+        if self.comms.take(merged.rows("comms", COMM_ROW), self.ranks):  # also where its record was lost
             self.last_completion_s = max(self.last_completion_s, now_s)
         speaking = np.unique(of)  # a batch that is sent again carries no states
         if len(rows):
             self._heard_s.rows[merged.agents[speaking]] = now_s
-            self._take_rates(rows["rank"], merged.rows("rates", RATE_ROW)[0])
+            self._take_rates(rows["rank"], merged.rows("rates", RATE_ROW))
             self._take_what_is_now(merged, speaking)
         for batch, agent in zip(merged.batches, merged.agents.tolist(), strict=True):
             self.paths.take(batch, agent, now_s)
@@ -216,8 +208,8 @@ class Store:
 
     def _take_what_is_now(self, merged: Merged, speaking: NDArray[np.int64]) -> None:
         """What the ranks of agents do at this moment, instead of what they did before."""
-        waits, inflight = merged.rows("waits", WAIT_REPORTED)[0], merged.rows("inflight", INFLIGHT_REPORTED)[0]
-        pairs = merged.rows("pairs", PAIR_ROW)[0]
+        waits, inflight = merged.rows("waits", WAIT_REPORTED), merged.rows("inflight", INFLIGHT_REPORTED)
+        pairs = merged.rows("pairs", PAIR_ROW)
         agents = merged.agents[speaking]
         remote = self._reported.remote_calls(waits)
         self.last_call_s = max(self.last_call_s, float(remote["since_s"].max(initial=0.0)))
@@ -227,7 +219,7 @@ class Store:
             (self._pairs, self._reported.pairs(pairs)),
         ):  # fmt: skip
             current.put(agents, reported, self.ranks.agent[reported["rank"]])
-        splits = self._reported.splits(merged.rows("splits", SPLITS_REPORTED)[0])
+        splits = self._reported.splits(merged.rows("splits", SPLITS_REPORTED))
         for rank in np.unique(splits["rank"]).tolist():  # all that is known of them, reported once
             self._splits[rank] = splits[splits["rank"] == rank]
 
@@ -319,7 +311,8 @@ class Store:
 
     def _take_records(self, merged: Merged) -> tuple[np.ndarray[Any, Any], NDArray[np.int64], np.ndarray[Any, Any]]:
         """Take completed operations. Returns them, their communicators, and the optimizer steps among the records."""
-        (rows, of), steps = merged.rows("records", RECORD_REPORTED), _NO_RECORDS
+        rows, of = merged.rows("records", RECORD_REPORTED), merged.batch_of("records", RECORD_REPORTED)
+        steps = _NO_RECORDS
         is_step = rows["row"]["kind"] == Kind.STEP
         if is_step.any():
             known = is_step & (rows["rank"] >= 0) & (rows["rank"] < self.ranks.size)
@@ -435,10 +428,6 @@ class Store:
             meetings=self._meetings.all(r.agent),
             issuing_tid=r.issuing_tid.copy(),
         )
-
-
-def _has_twice(values: NDArray[Any]) -> bool:
-    return len(np.unique(values)) < len(values)
 
 
 def _differs(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Bools:

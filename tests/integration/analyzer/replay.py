@@ -125,11 +125,19 @@ def _goes_on(recording: Recording) -> bool:
     return bool((recording.reported[-1].batch.rank_rows()["ended_ns"] == 0).any())
 
 
+def _hangs(recording: Recording) -> bool:
+    """No rank issued anything between the last two snapshots of a job that still ran."""
+    if not (recording.culprits and _goes_on(recording)):
+        return False
+    before, last = (reported.batch.rank_rows()["ordinal"] for reported in recording.reported[-2:])
+    return bool(np.array_equal(before, last))
+
+
 def deliveries(recording: Recording, world: World, tail_s: float) -> Iterator[tuple[float, Batch]]:
     """What comes to the analyzer, agent by agent: seconds and batch."""
     start_s = recording.reported[0].arrival_ns / 1e9
     story = [(reported.arrival_ns / 1e9, reported.batch) for reported in recording.reported]
-    if recording.culprits and _goes_on(recording):
+    if _hangs(recording):
         story += list(_hang_goes_on(*story[-1], tail_s))
     for agent, effect in enumerate(world.effects):
         ranks = np.array([r for r in range(recording.ranks) if world.agent_of[r] == agent])

@@ -95,9 +95,9 @@ def test_of_a_rank_that_two_agents_report_at_once_the_later_one_counts() -> None
     old.did(0, 7, 5)
     new.did(0, 7, 6).waits(1, 7, 7, since_s=0.5)
     store = Store()
-    fed = store.feed_at_once([old.batch(1.0, records(0, 7, 1, 2)), new.batch(1.1, records(0, 7, 3, 2))], NOW_S + 1.1)
+    feds = store.feed_at_once([old.batch(1.0, records(0, 7, 1, 2)), new.batch(1.1, records(0, 7, 3, 2))], NOW_S + 1.1)
     # THEN nothing of either is lost, and states are those of the later one
-    assert fed.records["row"]["counter"].tolist() == [1, 2, 3, 4]
+    assert [fed.records["row"]["counter"].tolist() for fed in feds] == [[1, 2], [3, 4]]
     assert store.ranks.agent.tolist()[:2] == [store.agent_number("a:2")] * 2
     assert store.picture(NOW_S + 1.2).waits["rank"].tolist() == [1]
 
@@ -105,6 +105,6 @@ def test_of_a_rank_that_two_agents_report_at_once_the_later_one_counts() -> None
 def test_rows_know_their_batch() -> None:
     a, b = Node("a:1", [0, 1], 3), Node("b:1", [2], 3)
     merged = Merged([a.batch(1.0), b.batch(1.0)], [4, 2])
-    rows, of = merged.rows("ranks", a.batch(1.0).rank_rows().dtype)
-    assert (rows["rank"].tolist(), of.tolist()) == ([0, 1, 2], [0, 0, 1])
+    of = merged.batch_of("ranks", merged.states.dtype)
+    assert (merged.states["rank"].tolist(), of.tolist()) == ([0, 1, 2], [0, 0, 1])
     assert merged.agents[of].tolist() == [4, 4, 2]
