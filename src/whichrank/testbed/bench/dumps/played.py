@@ -17,9 +17,9 @@ TIMEOUT_MS: Final = 600_000
 NEVER: Final = 1 << 60
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Group:
-    """A process group.
+    """A process group; there is one object of each.
 
     Attributes:
         name: Of each process's own making; several groups may have one.
@@ -104,31 +104,31 @@ def play(programs: list[list[Unit]], fault: Fault, ahead: int = 12) -> Played:
     place = [0] * size
     seq: list[dict[Group, int]] = [{} for _ in range(size)]
 
-    def end_of(rank: int) -> int:
-        """How far its device may get."""
-        device = fault.device_stops.get(rank, NEVER) + fault.works_on
-        return min(len(programs[rank]), fault.host_stops.get(rank, NEVER), device)
+    stop = [_end_of_device(programs, fault, rank) for rank in range(size)]
 
     def current(rank: int) -> Unit:
-        return programs[rank][place[rank]] if place[rank] < end_of(rank) else ()
+        return programs[rank][place[rank]] if place[rank] < stop[rank] else ()
 
-    def fits(rank: int, op: Op) -> bool:
+    def fits(rank: int, op: Op, agreed: dict[Op, bool]) -> bool:
         if op.is_message:
             other = op.group.members[op.peer]
             me = op.group.members.index(rank)
             kind = "recv" if op.kind == "send" else "send"
             return Op(op.group, kind, op.count, me) in current(other)
-        mine = seq[rank].get(op.group, 0)
-        return all(seq[r].get(op.group, 0) == mine and op in current(r) for r in op.group.members)
+        if op not in agreed:  # all of its members issue it as their operation of the same number
+            numbers = {seq[r].get(op.group, 0) if op in current(r) else -1 for r in op.group.members}
+            agreed[op] = len(numbers) == 1 and -1 not in numbers
+        return agreed[op]
 
     moved = set(range(size))
     while moved:
         rank = moved.pop()
         unit = current(rank)
-        if not unit or not all(fits(rank, op) for op in unit):
+        agreed: dict[Op, bool] = {}
+        if not unit or not all(fits(rank, op, agreed) for op in unit):
             continue
         partners = {rank}.union(*((op.group.members[op.peer],) if op.is_message else op.group.members for op in unit))
-        if not all(all(fits(r, op) for op in current(r)) for r in partners):
+        if not all(all(fits(r, op, agreed) for op in current(r)) for r in partners):
             continue
         for r in partners:
             for op in current(r):
@@ -139,6 +139,12 @@ def play(programs: list[list[Unit]], fault: Fault, ahead: int = 12) -> Played:
     done = [min(place[r], fault.device_stops.get(r, NEVER)) for r in range(size)]
     host = [min(len(programs[r]), fault.host_stops.get(r, NEVER)) for r in range(size)]
     return Played(programs, [min(host[r], max(done[r] + ahead, place[r])) for r in range(size)], done)
+
+
+def _end_of_device(programs: list[list[Unit]], fault: Fault, rank: int) -> int:
+    """How far the device of a rank may get."""
+    device = fault.device_stops.get(rank, NEVER) + fault.works_on
+    return min(len(programs[rank]), fault.host_stops.get(rank, NEVER), device)
 
 
 @dataclass(frozen=True)
