@@ -19,7 +19,8 @@ def one_line(text: str) -> str:
 
     Example: a red "a" (ESC [31ma) on two lines becomes `[31ma`, which a terminal prints as it stands.
     """
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(printable.split())
 
 
 def as_name(text: str) -> str:

@@ -7,7 +7,6 @@ iterations are counted by their period, if at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -69,16 +68,17 @@ class Steps:
         known = 0 < iteration <= self.count(rank) and self._counter[rank, iteration % KEPT] == iteration
         return int(self._at_ns[rank, iteration % KEPT]) if known else 0
 
-    def iteration_s(self, ranks: Iterable[int]) -> float:
-        """Seconds from step to step, the median over these ranks; 0 while it is not known."""
-        seconds = []
-        for rank in ranks:
-            known = self._known(rank)
-            if len(known) > 1:
-                first, last = known[0], known[-1]
-                lasted_ns = self._at_ns[rank, last % KEPT] - self._at_ns[rank, first % KEPT]
-                seconds.append(float(lasted_ns) / float(last - first) / 1e9)
-        return float(np.median(seconds)) if seconds else 0.0
+    def iteration_s(self, ranks: int) -> float:
+        """Seconds from step to step, the median over this many ranks at most; 0 while it is not known."""
+        counter, count = self._counter[:ranks], self._count[:ranks, None]
+        known = (counter > 0) & (counter > count - KEPT)
+        first, last = np.where(known, counter, count).min(axis=1), np.where(known, counter, 0).max(axis=1)
+        several = np.flatnonzero(last > first)
+        if not len(several):
+            return 0.0
+        first, last, at_ns = first[several], last[several], self._at_ns[several]
+        row = np.arange(len(several))
+        return float(np.median((at_ns[row, last % KEPT] - at_ns[row, first % KEPT]) / (last - first))) / 1e9
 
     def _known(self, rank: int) -> NDArray[np.int64]:
         """The latest steps of a rank that were reported, oldest first."""

@@ -54,7 +54,6 @@ FRESH_S = 3.0
 RANKS_ASKED = 256
 """For what all ranks share, such as the length of an iteration, some are enough."""
 _NO_RECORDS = np.zeros(0, RECORD_REPORTED)
-_ENDED = (ProcessState.GONE, ProcessState.ZOMBIE)
 
 
 @dataclass(frozen=True)
@@ -251,10 +250,13 @@ class Store:
 
     def _is_of_before(self, rows: np.ndarray[Any, Any], agent: NDArray[np.int64], now_s: float) -> Bools:
         """Which rows are of a dead process whose rank lives on another node by now, after an elastic restart."""
+        ended = _are_over(rows)
+        if not ended.any():
+            return ended
         known, reported_by = self.ranks.rows[rows["rank"]], self.ranks.agent[rows["rank"]]
         heard_s = self._agent_heard_s(reported_by)
-        lives = self.ranks.present[rows["rank"]] & ~np.isin(known["state"], _ENDED) & (now_s - heard_s < FRESH_S)
-        return np.asarray(np.isin(rows["state"], _ENDED) & lives & (reported_by != agent) & _differs(known, rows))
+        lives = self.ranks.present[rows["rank"]] & ~_are_over(known) & (now_s - heard_s < FRESH_S)
+        return np.asarray(ended & lives & (reported_by != agent) & _differs(known, rows))
 
     def _take_ranks(self, rows: np.ndarray[Any, Any], of: NDArray[np.int64], merged: Merged, now_s: float) -> list[int]:
         """Take the states of ranks, each of a batch. Returns those of which records were lost since the one before."""
@@ -302,8 +304,9 @@ class Store:
     def _take_rates(self, ranks: NDArray[np.int32], rates: np.ndarray[Any, Any]) -> None:
         """The latest window of each rank; none of a rank of this batch that is not sampled."""
         self.ranks.rates[ranks] = np.zeros(1, RATE_ROW)
-        known = rates[np.isin(rates["rank"], ranks)]
-        self.ranks.rates[known["rank"]] = known
+        if len(rates):
+            known = rates[np.isin(rates["rank"], ranks)]
+            self.ranks.rates[known["rank"]] = known
 
     def was_observed(self, rank: int) -> bool:
         """Did an agent look at its process? A recording of operations alone knows none."""
@@ -380,7 +383,7 @@ class Store:
 
         By the optimizer's steps; else by the operations of a period and how many a rank issues in a second.
         """
-        if by_steps := self.sequences.steps.iteration_s(range(RANKS_ASKED)):
+        if by_steps := self.sequences.steps.iteration_s(RANKS_ASKED):
             return by_steps
         periods = ((self.sequences.sequence(rank).period, rate) for rank, rate in self._op_rates.known(RANKS_ASKED))
         known = [period / rate for period, rate in periods if period]
@@ -428,6 +431,11 @@ class Store:
             meetings=self._meetings.all(r.agent),
             issuing_tid=r.issuing_tid.copy(),
         )
+
+
+def _are_over(rows: np.ndarray[Any, Any]) -> Bools:
+    """Whether the processes of these rows of RANK_ROW have ended."""
+    return np.asarray((rows["state"] == ProcessState.GONE) | (rows["state"] == ProcessState.ZOMBIE))
 
 
 def _differs(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Bools:
