@@ -130,3 +130,27 @@ def test_an_exception_that_torch_catches_is_reported_with_its_text_and_line(tmp_
     assert [[culprit.rank for culprit in one.culprits] for one in found] == [[2]]
     assert "KeyError: 'missing of rank 2', at " in paragraph(found[0])
     assert "train.py:9" in paragraph(found[0])
+
+
+FORKS = """
+import multiprocessing as mp, sys, torch, torch.distributed as dist
+def train(rank, port):
+    dist.init_process_group("gloo", init_method="tcp://127.0.0.1:" + port, rank=rank, world_size=2)
+    for _ in range(5):
+        dist.all_reduce(torch.ones(2))
+ranks = [mp.get_context("fork").Process(target=train, args=(rank, sys.argv[1])) for rank in range(2)]
+for one in ranks:
+    one.start()
+for one in ranks:
+    one.join()
+"""
+
+
+def test_ranks_that_are_forked_and_end_in_order_have_not_failed(tmp_path: Path) -> None:
+    # GIVEN ranks that `multiprocessing` forks, and ends by `os._exit` WHEN all have done their work
+    script = tmp_path / "train.py"
+    script.write_text(FORKS)
+    run = [sys.executable, "-m", "whichrank", "run", "--output", str(tmp_path / "out"), "--", sys.executable]
+    done = subprocess.run([*run, str(script), str(free_port())], capture_output=True, text=True, check=True)
+    # THEN nothing is said of them
+    assert "watched 2 ranks; no alert" in done.stderr, done.stderr

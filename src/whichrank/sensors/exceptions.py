@@ -7,7 +7,8 @@ script logs it and calls `sys.exit(1)` or `os._exit(1)`. So three more places ar
 - `multiprocessing` runs its finalizers while the exception still propagates: one of them looks at it;
 - `sys.exit` is called inside the `except` block, where the exception is the one that is being handled. It may yet be
   caught, so what it says is kept until the process really ends;
-- `os._exit` ends the process at once.
+- `os._exit` ends the process at once. With 0, as `multiprocessing` ends what it has forked, that is the end in order
+  of which the interpreter's own hooks never hear.
 
 A call out of the program's own handler of SIGINT, SIGTERM or SIGHUP is written down as that signal. Both functions stay
 what they are for their callers: a fault in here never shows.
@@ -43,15 +44,23 @@ _kept = b""  # what `sys.exit` was called with, until the process ends
 _kept_in: tuple[FrameType, int] | None = None  # the outermost frame then, and where it stood
 
 
-def watch(note: Note) -> None:
+def watch(note: Note, close: Callable[[], object]) -> None:
     """Write down from now on with which exception this process ends, also in children that `multiprocessing` forks.
 
     Args:
         note: Takes an exception as `exception_note` makes it. What it is reported first stands.
+        close: Called where the process ends in order without `atexit`.
     """
+
+    def leaving(status: object) -> None:
+        if status == 0:
+            close()
+        elif said := _note_of_exit(status):
+            note(said)
+
     sys.excepthook = exception_hook(note, sys.excepthook)
     sys.exit = _reporting(sys.exit, _keep)
-    os._exit = _reporting(os._exit, lambda status: note(said) if (said := _note_of_exit(status)) else None)
+    os._exit = _reporting(os._exit, leaving)
     os._exit.__module__ = "os"  # where pickle looks for it, which sends functions to other processes
     atexit.register(lambda: note(_kept) if _kept and not _was_caught() else None)
 

@@ -99,8 +99,10 @@ def exits(*_):
         sys.exit(1)
 def stops(*_):
     sys.exit(3)
+def close():
+    os.write(2, b"closed\\n")
 if __name__ in ("__main__", "__mp_main__"):
-    exceptions.watch(note)
+    exceptions.watch(note, close)
 if __name__ == "__main__":
     ACT
 """
@@ -169,6 +171,19 @@ def test_exit_functions_stay_what_they_are(tmp_path: Path) -> None:
     act += "\ntry:\n    sys.exit()\nexcept SystemExit as end:\n    assert end.code is None"
     act += "\ntry:\n    sys.exit(1, 2)\nexcept TypeError:\n    pass\nos._exit(status=7)"
     assert noted(tmp_path, act) == ("", 7, "")
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        ("os._exit(0)", "closed\n"),
+        ("child = mp.get_context('fork').Process(target=print)\nchild.start(); child.join()", "closed\n"),
+        ("os._exit(3)", ""),
+        ("child = mp.get_context('fork').Process(target=stops)\nchild.start(); child.join()", ""),
+    ],
+)
+def test_an_end_in_order_is_closed_where_no_exit_hook_runs(tmp_path: Path, act: str, said: str) -> None:
+    assert noted(tmp_path, act)[2] == said
 
 
 def test_a_fault_of_ours_never_shows(tmp_path: Path) -> None:
