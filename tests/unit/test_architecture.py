@@ -176,9 +176,7 @@ def test_wrong_arrow_is_named() -> None:
     # GIVEN a detector that looks at the surface, inside a function
     inside = list(imports(ast.parse("def f():\n    from whichrank.verdict.words.text import paragraph\n")))
     # THEN the line and both ends are named
-    assert wrong_arrows("detect", inside) == [
-        "line 2: detect may not import whichrank.verdict.words.text.paragraph"
-    ]
+    assert wrong_arrows("detect", inside) == ["line 2: detect may not import whichrank.verdict.words.text.paragraph"]
 
 
 @pytest.mark.parametrize("package", SANS_IO)

@@ -40,7 +40,8 @@ def enable() -> None:
     atexit.register(core.wr_ring_close)
     _unless_it_fails("signals that are sent", lambda: sent_signals.watch(Path(os.environ["WHICHRANK_DIR"])))
     note = on_ring(core, "wr_note_exception", ctypes.c_char_p)
-    _unless_it_fails("exceptions", lambda: exceptions.watch(note, core.wr_ring_close))  # last, so that one is noted before the end
+    # Last, so that one is noted before the end.
+    _unless_it_fails("exceptions", lambda: exceptions.watch(note, core.wr_ring_close))
 
 
 def _unless_it_fails(what: str, switch_on: Callable[[], object]) -> None:
