@@ -294,7 +294,7 @@ def test_an_hour_of_noise_and_pauses_is_healthy() -> None:
         at = np.arange(0, steps, every) + rng.integers(0, every, steps // every)
         own_s[at, rng.integers(0, 3, len(at)), rank] += 0.2
     # THEN nothing is said, with the default window
-    assert watch(Long(own_s), 60.0, every_s=7.5) == []
+    assert watch(Long(own_s), 60.0, every_s=15.0) == []
 
 
 @pytest.mark.parametrize("seed", [2, 4, 15, 23])

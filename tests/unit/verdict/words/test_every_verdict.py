@@ -81,12 +81,17 @@ def verdicts(cause: Cause, reason: Reason | None) -> list[Incident]:
     return found
 
 
-EVERY = [pytest.param(cause, reason, id=f"{cause}-{reason}") for cause in Cause for reason in (None, *Reason)]
+STEP = 5
+"""No divisor of the 324 verdicts of a cause and a reason, which begin one later each time: all meet each other."""
+EVERY = [
+    pytest.param(cause, reason, at % STEP, id=f"{cause}-{reason}")
+    for at, (cause, reason) in enumerate(itertools.product(Cause, (None, *Reason)))
+]
 
 
-@pytest.mark.parametrize(("cause", "reason"), EVERY)
-def test_every_verdict_reads(cause: Cause, reason: Reason | None) -> None:
-    for case in verdicts(cause, reason):
+@pytest.mark.parametrize(("cause", "reason", "first"), EVERY)
+def test_every_verdict_reads(cause: Cause, reason: Reason | None, first: int) -> None:
+    for case in verdicts(cause, reason)[first::STEP]:
         # GIVEN any cause with any reason, kind, status, severity and number of names THEN it can be said
         title, text = headline(case), paragraph(case)
         sentences, *lines = text.split("\n")
