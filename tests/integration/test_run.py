@@ -89,11 +89,8 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[Place]:
+def place(tmp_path: Path) -> Iterator[Place]:
     found = Place(tmp_path)
-    if pytestconfig.getoption("--cov", default=None):  # what runs and agents do counts too; without torch that is cheap
-        settings, data = (str(pytestconfig.rootpath / name) for name in ("pyproject.toml", ".coverage"))
-        found.environ |= {"COVERAGE_PROCESS_START": settings, "COVERAGE_FILE": data}
     yield found
     eventually(lambda: not found.agents())
 
