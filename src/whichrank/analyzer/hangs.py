@@ -24,7 +24,7 @@ from whichrank.model.incident import Cause, Incident, Reason
 from whichrank.model.kinds import is_collective
 from whichrank.model.picture import Picture
 from whichrank.model.stable_hash import stable_hash
-from whichrank.model.telemetry import ProcessState
+from whichrank.store.rank_columns import are_over
 from whichrank.verdict.ledger import ANOTHER_S
 from whichrank.verdict.policy import Event, Situation
 
@@ -207,7 +207,7 @@ class Hangs:
             return []
         self._parts.holding.nobody()
         ranks = self._store.ranks
-        alive = ~np.isin(ranks.rows["state"][ranks.present], (ProcessState.GONE, ProcessState.ZOMBIE))
+        alive = ~are_over(ranks.rows[ranks.present])
         return self.recover(now_s) if alive.any() else self._ledger.close(now_s, Event.ENDED)
 
     def _moved_on(self, picture: Picture, finding: Finding, now_s: float) -> list[Incident]:

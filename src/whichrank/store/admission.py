@@ -27,7 +27,8 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.telemetry import AnotherJob, Batch, ProcessState
+from whichrank.model.telemetry import AnotherJob, Batch
+from whichrank.store.rank_columns import are_over
 
 CONFIRM_S: Final = 3.0
 """Both sides must go on contradicting each other for so long: agents say their state once a second at least."""
@@ -78,13 +79,11 @@ class _Ranks(NamedTuple):
 
 def _ranks_of(batch: Batch) -> _Ranks:
     rows = batch.rank_rows()
-    state = rows["state"]
-    alive = (state != ProcessState.GONE) & (state != ProcessState.ZOMBIE) & (rows["ended_ns"] == 0)
     ranks = _Ranks(
         rank=np.ascontiguousarray(rows["rank"]),
         pid=np.ascontiguousarray(rows["pid"]),
         created_ns=np.ascontiguousarray(rows["created_ns"]),
-        alive=alive,
+        alive=~are_over(rows) & (rows["ended_ns"] == 0),
         init_ns=np.ascontiguousarray(rows["init_ns"]),
         world=np.ascontiguousarray(rows["world_size"]),
     )

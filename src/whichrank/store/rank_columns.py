@@ -63,6 +63,9 @@ class RankColumns:
 
     def have_ended(self) -> NDArray[np.bool_]:
         """Which processes have ended."""
-        state = self.rows["state"]
-        ended = (state == ProcessState.GONE) | (state == ProcessState.ZOMBIE) | (self.rows["ended_ns"] > 0)
-        return np.asarray(ended)
+        return np.asarray(are_over(self.rows) | (self.rows["ended_ns"] > 0))
+
+
+def are_over(rows: np.ndarray[Any, Any]) -> NDArray[np.bool_]:
+    """Whether the processes of these rows of RANK_ROW have ended, by their state."""
+    return np.asarray((rows["state"] == ProcessState.GONE) | (rows["state"] == ProcessState.ZOMBIE))

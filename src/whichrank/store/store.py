@@ -42,7 +42,7 @@ from whichrank.store.long_ops import LongOps
 from whichrank.store.merged import Merged
 from whichrank.store.op_rates import OpRates
 from whichrank.store.paths import Paths
-from whichrank.store.rank_columns import MAX_WORLD, RankColumns
+from whichrank.store.rank_columns import MAX_WORLD, RankColumns, are_over
 from whichrank.store.reported import Reported
 from whichrank.store.rounds import Rounds
 from whichrank.store.sequences import Sequences
@@ -250,12 +250,12 @@ class Store:
 
     def _is_of_before(self, rows: np.ndarray[Any, Any], agent: NDArray[np.int64], now_s: float) -> Bools:
         """Which rows are of a dead process whose rank lives on another node by now, after an elastic restart."""
-        ended = _are_over(rows)
+        ended = are_over(rows)
         if not ended.any():
             return ended
         known, reported_by = self.ranks.rows[rows["rank"]], self.ranks.agent[rows["rank"]]
         heard_s = self._agent_heard_s(reported_by)
-        lives = self.ranks.present[rows["rank"]] & ~_are_over(known) & (now_s - heard_s < FRESH_S)
+        lives = self.ranks.present[rows["rank"]] & ~are_over(known) & (now_s - heard_s < FRESH_S)
         return np.asarray(ended & lives & (reported_by != agent) & _differs(known, rows))
 
     def _take_ranks(self, rows: np.ndarray[Any, Any], of: NDArray[np.int64], merged: Merged, now_s: float) -> list[int]:
@@ -431,11 +431,6 @@ class Store:
             meetings=self._meetings.all(r.agent),
             issuing_tid=r.issuing_tid.copy(),
         )
-
-
-def _are_over(rows: np.ndarray[Any, Any]) -> Bools:
-    """Whether the processes of these rows of RANK_ROW have ended."""
-    return np.asarray((rows["state"] == ProcessState.GONE) | (rows["state"] == ProcessState.ZOMBIE))
 
 
 def _differs(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Bools:
