@@ -82,10 +82,10 @@ def verdicts(cause: Cause, reason: Reason | None) -> list[Incident]:
 
 
 STEP = 5
-"""No divisor of the 324 verdicts of a cause and a reason, which begin one later each time: all meet each other."""
+"""Of the verdicts of a cause and a reason; where they begin moves with both, so each verdict meets each of either."""
 EVERY = [
-    pytest.param(cause, reason, at % STEP, id=f"{cause}-{reason}")
-    for at, (cause, reason) in enumerate(itertools.product(Cause, (None, *Reason)))
+    pytest.param(cause, reason, (row + column) % STEP, id=f"{cause}-{reason}")
+    for (row, cause), (column, reason) in itertools.product(enumerate(Cause), enumerate((None, *Reason)))
 ]
 
 
