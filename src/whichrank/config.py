@@ -18,6 +18,7 @@ misspelt setting; in a file every unknown key is refused. They are
     WHICHRANK_JOB           name of the job     \
     WHICHRANK_DIR           folder of its rings  } set by `whichrank run` and `whichrank env` for what they start
     WHICHRANK_CONNECT       where its agents go /
+    WHICHRANK_KEY           key of the job: who has it may report to the analyzer; 64 hexadecimal digits
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from whichrank.errors import ConfigError, UsageError
+from whichrank.model.plain_text import without_key
 
 PREFIX = "WHICHRANK_"
 FILE_NAME = "whichrank.toml"
-OTHER_VARIABLES: Final = ("disable", "config", "shm", "cache", "job", "dir", "connect", "rank_pid")
+OTHER_VARIABLES: Final = ("disable", "config", "shm", "cache", "job", "dir", "connect", "key", "rank_pid")
 """What else the environment carries, without the prefix and in small letters."""
 MOST_BYTES: Final = 1 << 20
 """A larger file is no settings file."""
@@ -52,7 +54,11 @@ _TAKES: Final[dict[Any, str]] = {
     Factor: "a number from 1 to 1,000",
     bool: "true or false",
 }
-_TEXT_TAKES: Final = {"output_dir": "the path of a folder", "serve": "HOST:PORT", "join": "HOST:PORT"}
+_TEXT_TAKES: Final = {
+    "output_dir": "the path of a folder",
+    "serve": "HOST:PORT",
+    "join": "HOST:PORT, HOST:PORT/KEY or @FILE",
+}
 _EXAMPLE: Final = {"output_dir": "whichrank-out/mine", "serve": "0.0.0.0:29480", "join": "HOST:29480"}
 
 
@@ -72,7 +78,11 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Address (`tcp://HOST:PORT`) on which this machine analyzes for several; unset: this machine only."""
 
     join: str | None = None
-    """Address of the machine that analyzes; unset: analyze here."""
+    """Address of the machine that analyzes, with the key of the job (`HOST:PORT/KEY`) or without, or a file that holds
+    it (`@FILE`); unset: analyze here."""
+
+    insecure: bool = False
+    """True: serve or join over TCP without a key. Whoever reaches the port can send false data (no unit)."""
 
     quiet: bool = False
     """True: print nothing but alerts (no unit)."""
@@ -172,7 +182,7 @@ def load_config(
     if run.serve and run.join:
         raise ConfigError(
             "serve and join are both set; one machine analyzes and the others join it",
-            where=f"{places['serve'].said} is {run.serve!r}, {places['join'].said} is {run.join!r}",
+            where=f"{places['serve'].said} is {run.serve!r}, {places['join'].said} is {without_key(run.join)!r}",
             mend="give --serve on one machine and --join on the others; a variable is taken back with unset",
         )
     values["analyzer"] |= {"hang_timeout_s": run.hang_timeout_s, "slow_window_s": run.slow_window_s}

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rank_process import eventually
+
 from whichrank.model.incident import Incident, decode_incident
 
 NODE = Path(__file__).with_name("ranks_of_a_node.py")
@@ -68,7 +70,9 @@ class Run:
         return (self.folder / "said").read_text()
 
     def address(self) -> str:
-        return self.said().split("analyzes at ")[1].split(";")[0]
+        """For `--join`: the file that the run has written."""
+        eventually(lambda: "analyzes at" in self.said())
+        return f"@{self.folder / 'out' / 'join'}"
 
     def stop(self, rank: int) -> None:
         assert self.process.stdin is not None

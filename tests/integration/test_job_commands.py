@@ -59,7 +59,7 @@ def test_env_gives_what_ranks_and_agents_need(shm: Path) -> None:
         [
             "sh",
             "-c",
-            f'eval "$({" ".join(WHICHRANK)} env --job "my.job-1" --join head:1)"\n'
+            f'eval "$({" ".join(WHICHRANK)} env --job "my.job-1" --join head:1 --insecure)"\n'
             'env; stat -c "mode %a" $WHICHRANK_DIR',
         ],
         env={**os.environ, "LD_PRELOAD": ""},
@@ -94,7 +94,7 @@ def test_agent_of_a_launcher_that_cannot_be_wrapped(shm: Path, analyzer: ZmqAnal
     os.mkfifo(orders)
     to_rank = os.open(orders, os.O_RDWR)
     script = (
-        f'eval "$({" ".join(WHICHRANK)} env --job s1 --join {analyzer.addresses[0]})"\n'
+        f'eval "$({" ".join(WHICHRANK)} env --job s1 --insecure --join {analyzer.addresses[0]})"\n'
         f"{' '.join(WHICHRANK)} agent &\n"
         f"{RANK} $WHICHRANK_DIR 0 1 <{orders} >&2\n"
         "wait\n"
@@ -121,7 +121,9 @@ def test_agent_of_a_launcher_that_cannot_be_wrapped(shm: Path, analyzer: ZmqAnal
 
 
 def test_agent_on_another_node_makes_the_folder_and_takes_it_away(shm: Path, analyzer: ZmqAnalyzerEnd) -> None:
-    agent = subprocess.Popen([*WHICHRANK, "agent", "--job", "n2", "--connect", analyzer.addresses[0], "--wait"])
+    agent = subprocess.Popen(
+        [*WHICHRANK, "agent", "--job", "n2", "--connect", analyzer.addresses[0], "--insecure", "--wait"]
+    )
     eventually((shm / "n2").is_dir)
     batches: list[Batch] = []
 
@@ -140,7 +142,9 @@ def test_agent_whose_run_has_gone_before_it_began_does_not_stay(shm: Path, analy
     run = subprocess.Popen(["true"])
     run.wait()
 
-    done = whichrank("agent", "--job", "n3", "--connect", analyzer.addresses[0], "--wait", "--run-pid", str(run.pid))
+    done = whichrank(
+        "agent", "--job", "n3", "--connect", analyzer.addresses[0], "--insecure", "--wait", "--run-pid", str(run.pid)
+    )
 
     # THEN the agent ends by itself and leaves nothing
     assert done.returncode == 0

@@ -402,7 +402,7 @@ def test_read_only_shared_memory_with_a_dead_job(place: Place) -> None:
         (left / "999999999.ring").touch()
         subprocess.run(["mount", "-o", "remount,ro", str(place.shm)], check=True)
         run, env = place.run("echo job; exit 6"), whichrank(place, "env", "--job", "job")
-        agent = whichrank(place, "agent", "--job", "job", "--connect", "127.0.0.1:1")
+        agent = whichrank(place, "agent", "--job", "job", "--connect", "127.0.0.1:1", "--insecure")
     finally:
         subprocess.run(["umount", str(place.shm)], check=True)
     # THEN each says in one sentence what is wrong and how to mend it
@@ -494,10 +494,9 @@ def test_two_machines(place: Place, tmp_path: Path) -> None:
     other.path.mkdir()
     serving = place.start(f"echo exit 0 | {RANK} 0 2; read line", "--serve", "127.0.0.1:0")
     assert serving.stderr is not None
-    sentence = serving.stderr.readline()
-    address = sentence.split(" at ")[1].split(";")[0]
+    assert f"start the others with --join @{place.output / 'join'}" in serving.stderr.readline()
     # WHEN the rank there dies
-    done = other.run(f"{DIES} 1 2; exit 3", "--join", address)
+    done = other.run(f"{DIES} 1 2; exit 3", "--join", f"@{place.output / 'join'}")
     assert done.returncode == 3, done.stderr
     # THEN the one that serves says it
     eventually(lambda: [incident["id"] for incident in place.incidents()] == ["alert-1"])
@@ -516,7 +515,7 @@ def test_short_job_is_seen_and_its_end_waited_for(place: Place) -> None:
 
 
 def test_nobody_listens_where_it_joins(place: Place) -> None:
-    done = place.run("sleep 7; exit 6", "--join", "nohost.invalid")
+    done = place.run("sleep 7; exit 6", "--join", "nohost.invalid", "--insecure")
     assert done.returncode == 6
     assert done.stderr == "whichrank: no analyzer answers at tcp://nohost.invalid:29480; still trying\n"
 

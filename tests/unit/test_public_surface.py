@@ -34,7 +34,7 @@ PUBLIC_NAMES = [
 
 # Command -> its arguments and options. A change here is a change for users: say it in CHANGELOG.md.
 COMMAND_LINE = {
-    "agent": ["--job", "--connect", "--wait", "--run-pid"],
+    "agent": ["--job", "--connect", "--insecure", "--wait", "--run-pid"],
     "analyze": ["PATHS", "--json"],
     "bench": [],
     "bench demo": ["--slow", "--json", "--keep", "--results", "--fault", "--seeds"],
@@ -45,7 +45,7 @@ COMMAND_LINE = {
     "completion": ["SHELL"],
     "demo": ["--fault", "--ranks", "--seed", "--launcher", "--layout", "--hang-timeout", "--json", "--list"],
     "doctor": ["--json"],
-    "env": ["--job", "--join"],
+    "env": ["--job", "--join", "--insecure"],
     "export": ["PATHS", "--format", "-o/--output", "--max-mib", "--redact", "--force"],
     "lab": [],
     "lab down": ["NAMES", "--all"],
@@ -70,7 +70,10 @@ COMMAND_LINE = {
     "ras": ["PLACE", "--polls", "--every", "--json"],
     "replay": ["PATH", "--methods", "--json"],
     "report": ["PATHS", "-o/--output", "--redact", "--force"],
-    "run": ["--hang-timeout", "--slow-window", "--output", "--serve", "--join", "--quiet", "--record", "JOB_COMMAND"],
+    "run": [
+        *("--hang-timeout", "--slow-window", "--output", "--serve", "--join", "--insecure", "--quiet", "--record"),
+        "JOB_COMMAND",
+    ],
     "stacks": ["JOB", "--suspects", "--rank", "--all-frames", "--json"],
     "watch": ["JOB", "--once", "--json"],
     "why": ["TARGET", "--json"],

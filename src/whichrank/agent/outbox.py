@@ -11,7 +11,9 @@ packed.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -28,11 +30,15 @@ PUT_BY_AT_ONCE: Final = 4096
 MOST_EVENTS: Final = 1024
 MOST_RECORDS_PER_BATCH: Final = 32_768
 MOST_EVENTS_PER_BATCH: Final = 256
+MOST_EVENT_BYTES_PER_BATCH: Final = 2 << 20
+"""Encoded. What a receiver takes is bounded (`wire.envelope.MOST_BYTES`); 16 ranks with 30 threads each have 1 MiB."""
+MOST_MEMBERS_PER_BATCH: Final = 1 << 18
+"""Of all communicators that are reported in it."""
 RESEND_AFTER_NS: Final = 3_000_000_000
-
 
 _STATES: Final = ("ranks", "comms", "pairs", "inflight", "waits", "rates", "connections", "splits")
 _NO_STATES: Final = dict.fromkeys(_STATES, b"")
+_Item = TypeVar("_Item")
 
 
 class _Unanswered(NamedTuple):
@@ -128,8 +134,8 @@ class Outbox:
             states,
             sequence=self._sequence + 1,
             records=self._oldest_records(),
-            comm_info=list(self._unreported.values()),
-            events=[self._events[i] for i in range(min(len(self._events), MOST_EVENTS_PER_BATCH))],
+            comm_info=_that_fit(self._unreported.values(), _member_count, MOST_MEMBERS_PER_BATCH),
+            events=_that_fit(islice(self._events, MOST_EVENTS_PER_BATCH), _encoded_bytes, MOST_EVENT_BYTES_PER_BATCH),
         )
 
     def sent(self, batch: Batch, now_ns: int) -> None:
@@ -141,7 +147,8 @@ class Outbox:
             self._take_records(len(batch.records) // RECORD_REPORTED.itemsize)
         for _ in batch.events:
             self._events.popleft()
-        self._unreported.clear()
+        for info in batch.comm_info:
+            self._unreported.pop(info.comm_id, None)
         once = msgspec.structs.replace(batch, **_NO_STATES)
         self._unanswered[batch.sequence] = _Unanswered(once, now_ns)
 
@@ -230,3 +237,23 @@ class Outbox:
             self._put_by_bytes += len(packed.packed)
             self._unpacked = b""
         self._events.extendleft(reversed(batch.events))
+
+
+def _that_fit(items: Iterable[_Item], size_of: Callable[[_Item], int], most: int) -> list[_Item]:
+    """The first items whose sizes add up to `most`; the first one in any case."""
+    taken: list[_Item] = []
+    total = 0
+    for item in items:
+        total += size_of(item)
+        if taken and total > most:
+            break
+        taken.append(item)
+    return taken
+
+
+def _member_count(info: CommInfo) -> int:
+    return len(info.members)
+
+
+def _encoded_bytes(event: Event) -> int:
+    return len(msgspec.msgpack.encode(event))

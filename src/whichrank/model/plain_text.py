@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:%-]{0,254}")
+_KEY_OF_AN_ADDRESS: Final = re.compile(r"/[0-9a-fA-F]{64}(?![0-9a-fA-F])")
 _JOB: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -39,6 +40,11 @@ def json_for_a_terminal(data: bytes) -> bytes:
     if text.isascii() and "\x7f" not in text:
         return data
     return "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text).encode()
+
+
+def without_key(text: str) -> str:
+    """The same without the key of a job that stands behind an address: `HOST:PORT/KEY`."""
+    return _KEY_OF_AN_ADDRESS.sub("/<key>", text)
 
 
 def is_host_name(text: str) -> bool:

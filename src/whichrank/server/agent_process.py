@@ -20,7 +20,7 @@ from whichrank.agent.agent import Agent
 from whichrank.agent.processes import read
 from whichrank.errors import UsageError
 from whichrank.ring.folder import SOCKET_NAME, JobFolder, base_folder, checked_job
-from whichrank.server.address import checked_address
+from whichrank.server.address import INSECURE, KEY, Endpoint, joined_endpoint
 from whichrank.server.another_job import AnotherJobError
 from whichrank.server.environment import FOLDER, PRELOAD
 from whichrank.server.private_file import open_private
@@ -33,13 +33,14 @@ _MOST_SAID: Final = 4096
 
 
 def open_agent(
-    job: str | None, connect: str | None, *, stay: bool, run_pid: int | None = None
+    job: str | None, connect: str | None, *, stay: bool, insecure: bool = False, run_pid: int | None = None
 ) -> tuple[Agent, JobFolder]:
     """An agent for a job on this node, and the job's folder, which is made if it is not there.
 
     Args:
         job: Its name.
-        connect: Where the analyzer listens.
+        connect: Where the analyzer listens; see `server.address`.
+        insecure: No key is asked for.
         stay: See `Agent`.
         run_pid: The run that has started this agent and answers for the folder; without one the agent itself does.
 
@@ -47,8 +48,7 @@ def open_agent(
         UsageError: There is no job or no address to go by.
         SensorError: There is no place for rings.
     """
-    if connect:
-        checked_address("--connect", connect)
+    endpoint = joined_endpoint("--connect", connect, os.environ, insecure=insecure) if connect else None
     if not job:
         raise UsageError("which job?", mend='--job NAME, or first: eval "$(whichrank env --join HOST:PORT)"')
     reported = Path(os.environ.get(FOLDER, ""))
@@ -57,16 +57,16 @@ def open_agent(
     if not folder.is_ours() or folder.owner() is None:
         folder = JobFolder.create(job, owner_pid=run_pid or os.getpid(), base=base)
     local = folder.path / SOCKET_NAME
-    if not connect and not local.exists():
+    if not endpoint and not local.exists():
         raise UsageError(
             "where does the analyzer listen?",
             mend="--connect HOST:PORT, as given to --serve on the machine that analyzes",
         )
-    address = connect or f"ipc://{local}"
-    is_local = address.startswith("ipc:")
+    endpoint = endpoint or Endpoint(f"ipc://{local}", "")
+    is_local = endpoint.address.startswith("ipc:")
     # The name of a run is made up on each node; one that the user gave is the same on all.
     shared = "" if run_pid else job
-    return Agent(folder, ZmqAgentEnd(address), stay=stay, beside_analyzer=is_local, shared_name=shared), folder
+    return Agent(folder, ZmqAgentEnd(*endpoint), stay=stay, beside_analyzer=is_local, shared_name=shared), folder
 
 
 def leave(folder: JobFolder) -> None:
@@ -97,7 +97,7 @@ class AgentSupervisor:
 
     Args:
         folder: The job's rings.
-        address: Where the analyzer listens.
+        endpoint: Where the analyzer listens.
         log: Takes what the agent writes to stderr.
 
     Attributes:
@@ -106,11 +106,13 @@ class AgentSupervisor:
         is_sent_away: The analyzer is of another job; the agent has left and is not started again.
     """
 
-    def __init__(self, folder: JobFolder, address: str, log: Path | None) -> None:
+    def __init__(self, folder: JobFolder, endpoint: Endpoint, log: Path | None) -> None:
         self._command = [sys.executable, "-P", "-m", "whichrank", "agent"]
-        self._command += ["--job", folder.job, "--connect", address, "--wait", "--run-pid", str(os.getpid())]
-        self._environ = {name: value for name, value in os.environ.items() if name != PRELOAD}
+        self._command += ["--job", folder.job, "--connect", endpoint.address, "--wait", "--run-pid", str(os.getpid())]
+        given_anew = (PRELOAD, KEY, INSECURE)
+        self._environ = {name: value for name, value in os.environ.items() if name not in given_anew}
         self._environ["WHICHRANK_SHM"] = str(folder.path.parent)
+        self._environ |= {KEY: endpoint.key} if endpoint.key else {INSECURE: "1"}
         self._log: IO[bytes] | None = open_private(log) if log else _nowhere()
         self._log_path = log
         self._process: subprocess.Popen[bytes] | None = None

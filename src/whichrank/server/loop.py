@@ -31,6 +31,10 @@ REMOTE_DRAIN_S: Final = 15.0
 QUIET_TICK_S: Final = 1.0
 """Between two ticks while nothing is heard."""
 _HEARD_LATELY_S: Final = 5.0
+A_STRANGER: Final = (
+    "a connection without the key of this job was refused (if it was a machine of the job: give it the file `join` of"
+    " this run with --join @FILE, or the same WHICHRANK_KEY)"
+)
 
 
 class AnalyzerLike(Protocol):
@@ -109,10 +113,11 @@ class AnalyzerLoop:
         self._sent_away: set[str] = set()
         self._said_another_job: set[str] = set()
         self._said_refusals = 0
+        self._said_strangers = False
 
-    def pollable(self) -> Any:
+    def pollables(self) -> Sequence[Any]:
         """What a zmq.Poller waits on for `step`."""
-        return self._end.pollable()
+        return self._end.pollables()
 
     def wait_s(self) -> float:
         """Seconds until `step` has something to do even if no batch comes."""
@@ -141,6 +146,7 @@ class AnalyzerLoop:
             self._tick()
         self._take()
         self._report(self._analyzer.finish(time.monotonic()))
+        self._say_how_many_were_refused()
 
     def _next_tick_s(self) -> float:
         return self._ticked_s + (self._tick_s if self._has_news else max(self._tick_s, QUIET_TICK_S))
@@ -181,11 +187,23 @@ class AnalyzerLoop:
             commands = self._commands.give(batch.agent, orders, batch.obeyed)
             again = is_new and batch.sequence > 1
             self._end.reply(batch.agent, Reply(CREDIT, batch.sequence, resend=again, commands=commands))
+        self._say_refused()
+        if faults:
+            raise faults[0]
+
+    def _say_refused(self) -> None:
         for why in self._end.refusals[self._said_refusals :]:
             self._console.say(f"a message was dropped: {why}")
         self._said_refusals = len(self._end.refusals)
-        if faults:
-            raise faults[0]
+        if self._end.refused and not self._said_strangers:
+            self._said_strangers = True
+            self._console.say(A_STRANGER)
+
+    def _say_how_many_were_refused(self) -> None:
+        if self._end.refused > 1:
+            self._console.say(f"{self._end.refused:,} connections without the key of this job were refused in all")
+        if self._end.dropped > 1:
+            self._console.say(f"{self._end.dropped:,} messages were dropped in all")
 
     def _send_away(self, batch: Batch, other: AnotherJob) -> None:
         """Of all the agents of another job one sentence is said, and nothing is counted."""

@@ -19,6 +19,7 @@ import msgspec
 from whichrank.errors import WhichrankError
 from whichrank.model.incident import Incident, Spent, encode_incident
 from whichrank.model.links import LinkRate
+from whichrank.model.plain_text import without_key
 from whichrank.server.incidents_file import FILE_NAME, JOB_FILE, job_of, read_incidents
 from whichrank.server.private_file import make_private, open_private, write_private
 from whichrank.server.times_file import TIMES_FILE, encode_times
@@ -157,8 +158,8 @@ def _as_file_name(job: str) -> str:
 
 
 def readable(command: Sequence[str]) -> list[str]:
-    """A command as JSON can hold it: what is no UTF-8 in its arguments is replaced."""
-    return [os.fsencode(argument).decode("utf-8", "replace") for argument in command]
+    """A command as JSON can hold it: what is no UTF-8 in its arguments is replaced, and so is the key of a job."""
+    return [without_key(os.fsencode(argument).decode("utf-8", "replace")) for argument in command]
 
 
 def utc_now() -> datetime:

@@ -33,7 +33,8 @@ from whichrank.model.telemetry import (
 MAGIC: Final = b"WRE"
 REPLY_VERSION: Final = 3
 """Of a `Reply`; that of the others is `VERSION`, which tapes have too."""
-MOST_BYTES: Final = 64 << 20
+MOST_BYTES: Final = 16 << 20
+"""More than an agent puts into a batch. Whoever sends more is cut off by ZeroMQ, so rubbish cannot fill the memory."""
 MOST_TEXT: Final = 1 << 16
 MOST_NAME: Final = 256
 MOST_EVENTS: Final = 1 << 14

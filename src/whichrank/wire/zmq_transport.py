@@ -2,7 +2,8 @@
 
 Nothing here blocks: sends are tried once, queues are bounded, and an agent whose connection is gone is reported so by
 `send`, because it connects "immediate" (messages are queued on completed connections only). Connections come back by
-themselves. TCP carries no password: it binds to the loopback unless an address says otherwise.
+themselves. Over TCP both ends prove that they have the key of the job, if there is one, and what they send is
+encrypted. A socket file has a mode instead.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import zmq
 
@@ -22,6 +23,8 @@ from whichrank.model.commands import Reply
 from whichrank.model.telemetry import Batch
 from whichrank.wire.address import AddressInUseError, full_address
 from whichrank.wire.envelope import MOST_BYTES, Farewell, Message, decode, encode
+from whichrank.wire.gate import Gate
+from whichrank.wire.keys import agent_pair, analyzer_pair
 from whichrank.wire.transport import Arrival, Received
 
 LINGER_MS: Final = 2000
@@ -30,6 +33,8 @@ _HEARTBEAT_MS, _SILENT_MS = 2000, 10000
 _CONNECT_MS = 5000
 """Without it a connection that a broken network swallowed is waited for as long as TCP likes: two minutes."""
 _BACKLOG, _QUEUE_MESSAGES = 8192, 64
+_ANALYZER_QUEUE_MESSAGES = 2
+"""Of one connection, as it comes in: an agent that is not answered keeps the others itself."""
 _AGENT_QUEUE_MESSAGES = 8
 """Of an agent: all that it may have unanswered, twice. What lies here takes memory that the agent has not counted."""
 MOST_REFUSALS: Final = 4
@@ -39,14 +44,20 @@ _V4_IN_V6: Final = re.compile(r"\[::ffff:([0-9.]+)\]")
 
 
 class ZmqAgentEnd:
-    """The agent's end: one DEALER that connects, and connects again."""
+    """The agent's end: one DEALER that connects, and connects again.
 
-    def __init__(self, address: str) -> None:
-        self._socket = _socket(zmq.DEALER)
+    Args:
+        address: As for `full_address`.
+        key: Of the job; empty where the analyzer asks for none.
+    """
+
+    def __init__(self, address: str, key: str = "") -> None:
+        self._socket = _socket(zmq.Context.instance(), zmq.DEALER)
         self._socket.setsockopt(zmq.IMMEDIATE, 1)
         self._socket.setsockopt(zmq.SNDHWM, _AGENT_QUEUE_MESSAGES)
         self._socket.setsockopt(zmq.CONNECT_TIMEOUT, _CONNECT_MS)
-        self._socket.setsockopt(zmq.HANDSHAKE_IVL, _SILENT_MS)
+        if key:
+            show_key(self._socket, key)
         self._socket.connect(full_address(address))
 
     def send(self, batch: Batch) -> bool:
@@ -87,50 +98,54 @@ class ZmqAgentEnd:
         return True
 
 
+class _Door(NamedTuple):
+    """One address at which agents come."""
+
+    socket: zmq.Socket[bytes]
+    gate: Gate | None
+
+
 class ZmqAnalyzerEnd:
-    """The analyzer's end: one ROUTER bound to all `addresses`.
+    """The analyzer's end: a ROUTER at each of `addresses`.
 
     Args:
         addresses: As for `full_address`; port 0 binds any free one.
+        key: Of the job, which those who come over TCP must have; empty lets everybody in.
 
     Attributes:
         addresses: What was bound, as agents have to name it.
-        refusals: Why messages were refused, each reason once, the first ones.
+        dropped: How many messages were not understood.
+        refusals: Why, each reason once, the first ones.
 
     Raises:
         AddressInUseError: Something else listens at an address.
         WhichrankError: An address cannot be bound for another reason.
     """
 
-    def __init__(self, addresses: Sequence[str]) -> None:
-        self._socket = _socket(zmq.ROUTER)
-        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._socket.setsockopt(zmq.BACKLOG, _BACKLOG)
-        self._route: dict[str, bytes] = {}
+    def __init__(self, addresses: Sequence[str], key: str = "") -> None:
+        self._doors: list[_Door] = []
+        self._poller = zmq.Poller()
+        self._route: dict[str, tuple[zmq.Socket[bytes], bytes]] = {}
         self._seen = Received()
         self.addresses: list[str] = []
+        self.dropped = 0
         self.refusals: list[str] = []
         for address in map(full_address, addresses):
-            self._bind(address)
+            self._open(address, key if address.startswith("tcp:") else "")
+
+    @property
+    def refused(self) -> int:
+        """How many connections came without the job's key."""
+        return sum(door.gate.refused for door in self._doors if door.gate)
 
     def receive(self, timeout_s: float) -> list[Arrival]:
         """See `transport.AnalyzerEnd`."""
+        self._poller.poll(max(0, round(timeout_s * 1000)))
         arrivals: list[Arrival] = []
-        self._socket.poll(max(0, round(timeout_s * 1000)))
-        for _ in range(_MOST_AT_ONCE):
-            try:
-                identity, *content = self._socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                break
-            try:
-                arrival = self._arrival(identity, decode(content[-1] if content else b""))
-            except EnvelopeFormatError as error:
-                why = f"{error.what}; {error.mend}" if error.mend else error.what
-                if why not in self.refusals and len(self.refusals) < MOST_REFUSALS:
-                    self.refusals.append(why)
-                continue
-            if arrival is not None:
-                arrivals.append(arrival)
+        for socket, gate in self._doors:
+            arrivals += self._arrivals(socket)
+            if gate:
+                gate.count()
         return arrivals
 
     def reply(self, agent: str, reply: Reply) -> None:
@@ -142,20 +157,46 @@ class ZmqAnalyzerEnd:
         """See `transport.AnalyzerEnd`."""
         return self._seen.present()
 
-    def pollable(self) -> zmq.Socket[bytes]:
+    def pollables(self) -> list[zmq.Socket[bytes]]:
         """What a zmq.Poller waits on for the next batch."""
-        return self._socket
+        return [door.socket for door in self._doors]
 
     def close(self) -> None:
         """See `transport.AnalyzerEnd`."""
-        self._socket.close(linger=LINGER_MS)
+        for socket, gate in self._doors:
+            socket.close(linger=LINGER_MS)
+            if gate:
+                gate.close()
+        self._doors.clear()
 
-    def _arrival(self, identity: bytes, message: Message) -> Arrival | None:
+    def _arrivals(self, socket: zmq.Socket[bytes]) -> list[Arrival]:
+        arrivals: list[Arrival] = []
+        for _ in range(_MOST_AT_ONCE):
+            try:
+                identity, *content = socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            try:
+                arrival = self._arrival(socket, identity, decode(content[-1] if content else b""))
+            except EnvelopeFormatError as error:
+                self._drop(error)
+                continue
+            if arrival is not None:
+                arrivals.append(arrival)
+        return arrivals
+
+    def _drop(self, error: EnvelopeFormatError) -> None:
+        self.dropped += 1
+        why = f"{error.what}; {error.mend}" if error.mend else error.what
+        if why not in self.refusals and len(self.refusals) < MOST_REFUSALS:
+            self.refusals.append(why)
+
+    def _arrival(self, socket: zmq.Socket[bytes], identity: bytes, message: Message) -> Arrival | None:
         if isinstance(message, Farewell):
             self._seen.farewell(message.agent)
         if not isinstance(message, Batch):
             return None
-        self._route[message.agent] = identity
+        self._route[message.agent] = socket, identity
         arrival = self._seen.arrival(message)
         if arrival is None and (answer := self._seen.answer_again(message.agent)):
             self._send(message.agent, answer)
@@ -163,31 +204,45 @@ class ZmqAnalyzerEnd:
 
     def _send(self, agent: str, reply: Reply) -> None:
         if agent in self._route:
+            socket, identity = self._route[agent]
             try:
-                self._socket.send_multipart([self._route[agent], encode(reply)], zmq.NOBLOCK)
+                socket.send_multipart([identity, encode(reply)], zmq.NOBLOCK)
             except zmq.ZMQError:  # full, or gone: it sends again when it is back
                 del self._route[agent]
 
-    def _bind(self, address: str) -> None:
+    def _open(self, address: str, key: str) -> None:
+        socket = _socket(zmq.Context() if key else zmq.Context.instance(), zmq.ROUTER)
+        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        socket.setsockopt(zmq.BACKLOG, _BACKLOG)
+        socket.setsockopt(zmq.RCVHWM, _ANALYZER_QUEUE_MESSAGES)
+        self._doors.append(_Door(socket, Gate(socket, key) if key else None))
         try:
-            self._socket.bind(address)
+            socket.bind(address)
         except zmq.ZMQError as error:
-            self._socket.close(linger=0)
+            self.close()
             kind = AddressInUseError if error.errno == errno.EADDRINUSE else WhichrankError
             raise kind(
                 f"the analyzer cannot listen: {os.strerror(error.errno or 0)}",
                 where=address,
                 mend="give another address, or end the process that uses it",
             ) from error
-        bound = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        self._poller.register(socket, zmq.POLLIN)
+        bound = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         if bound.startswith("ipc:///"):
             with contextlib.suppress(OSError):  # where modes cannot be set, the folder's own has to do
                 Path(bound.removeprefix("ipc://")).chmod(0o600)
         self.addresses.append(_V4_IN_V6.sub(r"\1", bound))
 
 
-def _socket(kind: int) -> zmq.Socket[bytes]:
-    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
+def show_key(socket: zmq.Socket[bytes], key: str) -> None:
+    """Let a socket that will connect prove that it has the key, and ask the analyzer for the same."""
+    pair = agent_pair(key)
+    socket.curve_publickey, socket.curve_secretkey = pair
+    socket.curve_serverkey = analyzer_pair(key).public
+
+
+def _socket(context: zmq.Context[zmq.Socket[bytes]], kind: int) -> zmq.Socket[bytes]:
+    socket = context.socket(kind)
     for option, value in (
         (zmq.LINGER, LINGER_MS),
         (zmq.SNDHWM, _QUEUE_MESSAGES),
@@ -198,6 +253,7 @@ def _socket(kind: int) -> zmq.Socket[bytes]:
         (zmq.RECONNECT_IVL_MAX, _RECONNECT_MOST_MS),
         (zmq.HEARTBEAT_IVL, _HEARTBEAT_MS),
         (zmq.HEARTBEAT_TIMEOUT, _SILENT_MS),
+        (zmq.HANDSHAKE_IVL, _SILENT_MS),
     ):
         socket.setsockopt(option, value)
     return socket

@@ -15,6 +15,7 @@ from whichrank.model.incident import Incident, decode_incident
 from whichrank.testbed.bench.launch import preloaded
 from whichrank.testbed.lab.network import DEVICE, Network
 from whichrank.testbed.lab.topology import Topology
+from whichrank.wire.keys import new_key
 
 NODES = 3
 _START_LIMIT_S = 120.0
@@ -26,6 +27,7 @@ class Nodes(Network):
     def __init__(self, folder: Path) -> None:
         super().__init__(f"t{os.getpid()}", Topology(NODES), rate="")
         self.folder = folder
+        self._key = new_key()
         self._runs: list[subprocess.Popen[bytes]] = []
 
     def run(self, module: str, nursery: Path) -> None:
@@ -42,6 +44,7 @@ class Nodes(Network):
             job = {
                 "GLOO_SOCKET_IFNAME": DEVICE, "OMP_NUM_THREADS": "1",
                 "WHICHRANK_JOB": f"{self.folder.name}-{number}",
+                "WHICHRANK_KEY": self._key,
             }  # fmt: skip
             with (self.folder / f"node-{number}.log").open("wb") as log:
                 self._runs.append(

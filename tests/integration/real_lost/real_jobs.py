@@ -19,6 +19,7 @@ from whichrank.errors import RingFormatError
 from whichrank.model.incident import Incident, decode_incident
 from whichrank.ring.reader import RingReader
 from whichrank.testbed.demo.ports import free_port
+from whichrank.wire.keys import new_key
 
 NODE = Path(__file__).parent / "programs" / "node.py"
 PATIENCE_S = 150.0
@@ -31,6 +32,7 @@ class RealJob:
         self.folder, self.world = folder, world
         self.runs: list[subprocess.Popen[bytes]] = []
         self._port = free_port()
+        self._key = new_key()
 
     def start(self, first: int, here: int, *options: str) -> Path:
         """Start a node with `here` ranks from `first` on; where its run writes."""
@@ -39,7 +41,7 @@ class RealJob:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("WHICHRANK_", "TORCHELASTIC_"))}
         kept |= {"WHICHRANK_CACHE": os.environ["WHICHRANK_CACHE"]} if "WHICHRANK_CACHE" in os.environ else {}
         kept |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "NO_COLOR": "1", "FOLDER": str(self.folder)}
-        kept |= {"WHICHRANK_SHM": str(output / "shm")}
+        kept |= {"WHICHRANK_SHM": str(output / "shm"), "WHICHRANK_KEY": self._key}
         run = [sys.executable, "-m", "whichrank", "run", "--output", str(output), *options, "--"]
         node = [sys.executable, str(NODE), str(first), str(here), str(self.world), str(self._port)]
         with (output / "said").open("wb") as said:

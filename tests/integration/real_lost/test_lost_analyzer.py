@@ -33,7 +33,7 @@ def test_a_minute_without_the_analyzer_loses_no_incident(job: RealJob) -> None:
     # GIVEN a job on two nodes, one of which sends the other what it sees
     served = job.start(0, SERVING, "--serve", "127.0.0.1:0")
     job.until(lambda: "analyzes at" in (served / "said").read_text(), "an address")
-    address = (served / "said").read_text().split("analyzes at tcp://")[1].split(";")[0]
+    address = (served / "said").read_text().split("analyzes at tcp://")[1].split(",")[0]
     with Line(int(address.rpartition(":")[2])) as line:
         job.start(SERVING, JOINED, "--join", f"127.0.0.1:{line.port}")
         job.until_all_have_issued(2500)

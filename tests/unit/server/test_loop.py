@@ -13,7 +13,7 @@ from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import VERSION, Batch
 from whichrank.server import loop
 from whichrank.server.agent_process import AgentSupervisor
-from whichrank.server.loop import QUIET_TICK_S, AnalyzerLoop, Says
+from whichrank.server.loop import A_STRANGER, QUIET_TICK_S, AnalyzerLoop, Says
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
 
 TICK_S = 0.25
@@ -30,6 +30,7 @@ class End:
         self.waiting: list[tuple[Batch, bool]] = []
         self.replies: list[Reply] = []
         self.refusals: list[str] = []
+        self.refused = self.dropped = 0
 
     def receive(self, _wait_s: float) -> list[tuple[Batch, bool]]:
         reported, self.waiting = self.waiting, []
@@ -37,6 +38,9 @@ class End:
 
     def reply(self, _agent: str, reply: Reply) -> None:
         self.replies.append(reply)
+
+    def agents(self) -> list[str]:
+        return []
 
 
 class Snapshots:
@@ -74,6 +78,9 @@ class Agent:
 
     def news(self) -> str:
         return ""
+
+    def end(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -135,5 +142,13 @@ def test_that_messages_were_dropped_is_said_once(clock: list[float]) -> None:
     end.refusals.append("it is of another version")
     for _ in range(3):
         clock[0] += 0.1
+        end.refused += 1
+        end.dropped += 2
         running.step()
-    assert said == ["a message was dropped: it is of another version"]
+    assert said == ["a message was dropped: it is of another version", A_STRANGER]
+    # and how many there were when all is over
+    running.drain()
+    assert said[2:] == [
+        "3 connections without the key of this job were refused in all",
+        "6 messages were dropped in all",
+    ]

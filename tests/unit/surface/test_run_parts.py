@@ -13,9 +13,13 @@ from pathlib import Path
 import pytest
 from rank_process import eventually
 
+from whichrank.server.address import Endpoint
 from whichrank.surface.run.console import Console
 from whichrank.surface.run.job import exit_like
 from whichrank.surface.run.reach import Reach
+from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
+
+KEY, OTHER_KEY = "ab" * 32, "cd" * 32
 
 
 def test_name_is_said_once() -> None:
@@ -38,19 +42,39 @@ def test_end_of_a_job_needs_no_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     assert exit_like(-signal.SIGKILL) == 128 + signal.SIGKILL
 
 
-@pytest.mark.parametrize("kind", ["tcp", "ipc"])
-def test_listener_is_reached(tmp_path: Path, kind: str) -> None:
-    with socket.socket(socket.AF_INET if kind == "tcp" else socket.AF_UNIX) as listener:
-        listener.bind(("127.0.0.1", 0) if kind == "tcp" else str(tmp_path / "s"))
-        listener.listen()
-        port = listener.getsockname()[1] if kind == "tcp" else 0
-        reach = Reach(f"tcp://127.0.0.1:{port}" if kind == "tcp" else f"ipc://{tmp_path / 's'}", patience_s=0.5)
-        time.sleep(0.7)
-        assert not reach.failed()
+@pytest.mark.parametrize(("listens", "key"), [("127.0.0.1:0", ""), ("ipc://{folder}/s", ""), ("127.0.0.1:0", KEY)])
+def test_analyzer_is_reached(tmp_path: Path, listens: str, key: str) -> None:
+    end = ZmqAnalyzerEnd([listens.format(folder=tmp_path)], key)
+    reach = Reach(Endpoint(end.addresses[0], key), patience_s=1.0)
+    eventually(reach._is_in.is_set)
+    time.sleep(1.1)
+    assert not reach.failed()
+    end.close()
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "said"),
+    [
+        (KEY, OTHER_KEY, "another key than this one"),
+        (KEY, "", "asks for the key"),
+        ("", KEY, "no analyzer of this job"),
+    ],
+)
+def test_analyzer_that_asks_for_another_key(theirs: str, ours: str, said: str) -> None:
+    end = ZmqAnalyzerEnd(["127.0.0.1:0"], theirs)
+    reach = Reach(Endpoint(end.addresses[0], ours), patience_s=1.0)
+    eventually(lambda: said in reach.failed())
+    end.close()
+
+
+def test_listener_that_is_no_analyzer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        reach = Reach(Endpoint(f"tcp://127.0.0.1:{listener.getsockname()[1]}", KEY), patience_s=0.5)
+        eventually(lambda: "no analyzer answers at" in reach.failed())
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "tcp://nohost.invalid:1", "tcp://..:1", "ipc:///no/socket"])
 def test_nobody_is_reported_when_patience_ends(address: str) -> None:
-    reach = Reach(address, patience_s=0.3)
+    reach = Reach(Endpoint(address, ""), patience_s=0.3)
     assert not reach.failed()
-    eventually(reach.failed)
+    eventually(lambda: bool(reach.failed()))

@@ -30,7 +30,7 @@ def batch(sequence: int, agent: str = "host:1") -> Batch:
 Pair = tuple[AnalyzerEnd, AgentEnd]
 
 
-@pytest.fixture(params=["inprocess", "ipc", "tcp"])
+@pytest.fixture(params=["inprocess", "ipc", "tcp", "tcp with a key"])
 def ends(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
     analyzer: AnalyzerEnd
     agent: AgentEnd
@@ -39,8 +39,9 @@ def ends(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
         agent = analyzer.connect()
     else:
         address = f"ipc://{tmp_path}/s" if request.param == "ipc" else "127.0.0.1:0"
-        analyzer = ZmqAnalyzerEnd([address])
-        agent = ZmqAgentEnd(analyzer.addresses[0])
+        key = "ab" * 32 if request.param == "tcp with a key" else ""
+        analyzer = ZmqAnalyzerEnd([address], key)
+        agent = ZmqAgentEnd(analyzer.addresses[0], key)
     yield analyzer, agent
     agent.close()
     analyzer.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from types import FrameType
 
@@ -11,9 +12,10 @@ import click
 @click.command(name="agent")
 @click.option("--job", envvar="WHICHRANK_JOB", help="Name of the job (default: $WHICHRANK_JOB).")
 @click.option("--connect", envvar="WHICHRANK_CONNECT", metavar="ADDR", help="Where the analyzer listens.")
+@click.option("--insecure", envvar="WHICHRANK_INSECURE", is_flag=True, help="The analyzer asks for no key.")
 @click.option("--wait", "stay", is_flag=True, help="Stay until SIGTERM, also while no rank is there.")
 @click.option("--run-pid", type=int, hidden=True, help="The run that has started it.")
-def command(job: str | None, connect: str | None, stay: bool, run_pid: int | None) -> int:
+def command(job: str | None, connect: str | None, insecure: bool, stay: bool, run_pid: int | None) -> int:
     """Watch the ranks of one node and report to the analyzer, in the foreground.
 
     `whichrank run` starts it by itself. For launchers that cannot be wrapped, start it on every node before the job:
@@ -25,9 +27,10 @@ def command(job: str | None, connect: str | None, stay: bool, run_pid: int | Non
     It ends when the processes of all its ranks have ended, or at SIGTERM; with exit code 6 where the analyzer is of
     another job.
     """
+    from whichrank.model.plain_text import without_key
     from whichrank.ring.end_signals import write_end_signal
     from whichrank.ring.folder import checked_job
-    from whichrank.server.address import checked_address
+    from whichrank.server.address import joined_endpoint
     from whichrank.server.agent_process import leave, open_agent
     from whichrank.server.another_job import sent_away
     from whichrank.surface.origin import named_by_origin
@@ -38,9 +41,9 @@ def command(job: str | None, connect: str | None, stay: bool, run_pid: int | Non
             checked_job(job)
     if connect:
         with named_by_origin("connect"):
-            checked_address("--connect", connect)
+            joined_endpoint("--connect", connect, os.environ, insecure=insecure)
     let_in()  # a run that starts its agent again keeps them blocked
-    agent, folder = open_agent(job, connect, stay=stay, run_pid=run_pid)
+    agent, folder = open_agent(job, connect, stay=stay, insecure=insecure, run_pid=run_pid)
 
     def stop(number: int, _: FrameType | None) -> None:
         if run_pid is None:  # nobody else says that this node is asked to end
@@ -55,5 +58,5 @@ def command(job: str | None, connect: str | None, stay: bool, run_pid: int | Non
         agent.close()
         leave(folder)
     if agent.another_job:
-        raise sent_away(connect or "this machine", agent.another_job)
+        raise sent_away(without_key(connect) if connect else "this machine", agent.another_job)
     return 0

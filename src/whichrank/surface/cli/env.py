@@ -10,7 +10,8 @@ import click
 @click.command(name="env")
 @click.option("--job", envvar="WHICHRANK_JOB", help="Name of the job, the same on all nodes (default: a new one).")
 @click.option("--join", metavar="ADDR", help="Where the analyzer listens, for `whichrank agent`.")
-def command(job: str | None, join: str | None) -> None:
+@click.option("--insecure", envvar="WHICHRANK_INSECURE", is_flag=True, help="The analyzer asks for no key.")
+def command(job: str | None, join: str | None, insecure: bool) -> None:
     """Print the environment of a watched job, for launchers that cannot be wrapped.
 
     \b
@@ -23,16 +24,19 @@ def command(job: str | None, join: str | None) -> None:
     """
     from whichrank.ring.folder import JobFolder, checked_job, remove_dead
     from whichrank.server import environment
-    from whichrank.server.address import checked_address
+    from whichrank.server.address import INSECURE, KEY, joined_endpoint
     from whichrank.surface.origin import named_by_origin
 
-    address = checked_address("--join", join) if join is not None else None
+    endpoint = None
+    if join is not None:
+        endpoint = joined_endpoint("--join", join, os.environ, insecure=insecure)
     job = job or environment.new_job_name()
     with named_by_origin("job"):
         checked_job(job)
     remove_dead()
     folder = JobFolder.create(job, owner_pid=os.getppid())
     variables = environment.additions(folder, os.environ)
-    if address:
-        variables[environment.CONNECT] = address
+    if endpoint:
+        variables[environment.CONNECT] = endpoint.address
+        variables |= {KEY: endpoint.key} if endpoint.key else {INSECURE: "1"}
     click.echo(environment.exports(variables))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 
 import click
@@ -13,7 +14,8 @@ import click
 @click.option("--slow-window", type=float, metavar="S", help="Seconds over which a slowdown is judged (60).")
 @click.option("--output", metavar="DIR", help="Where incidents are written (whichrank-out/<job>).")
 @click.option("--serve", metavar="ADDR", help="Analyze here for other machines too: HOST:PORT.")
-@click.option("--join", metavar="ADDR", help="Let the machine at HOST:PORT analyze.")
+@click.option("--join", metavar="ADDR", help="Let the machine at HOST:PORT analyze, or that in @FILE.")
+@click.option("--insecure", is_flag=True, default=None, help="Serve or join without a key: trust the network.")
 @click.option("--quiet", is_flag=True, default=None, help="Print nothing but alerts.")
 @click.option("--record", is_flag=True, default=None, help="Keep the telemetry too, for `whichrank replay`.")
 @click.argument("job_command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -23,6 +25,7 @@ def command(
     output: str | None,
     serve: str | None,
     join: str | None,
+    insecure: bool | None,
     quiet: bool | None,
     record: bool | None,
     job_command: tuple[str, ...],
@@ -40,7 +43,7 @@ def command(
     with kept_from_new_threads():  # NumPy starts some
         from whichrank.config import Config, load_config
         from whichrank.errors import ConfigError
-        from whichrank.server.address import checked_address, refuse_option
+        from whichrank.server.address import checked_address, checked_endpoint, refuse_option
         from whichrank.server.environment import is_off
         from whichrank.surface.run.job import exit_like
         from whichrank.surface.run.session import Session
@@ -53,10 +56,14 @@ def command(
         "output_dir": output,
         "serve": serve,
         "join": join,
+        "insecure": insecure,
         "quiet": quiet,
         "record": record,
     }
-    checks = {name: partial(checked_address, f"--{name}") for name in ("serve", "join")}
+    checks: dict[str, Callable[[str], object]] = {
+        "serve": partial(checked_address, "--serve"),
+        "join": partial(checked_endpoint, "--join"),
+    }
     try:
         config = load_config(flags, checks=checks)
     except ConfigError:

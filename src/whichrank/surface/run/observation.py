@@ -7,6 +7,8 @@ once, and one that ends at once with no ring never pays for it.
 from __future__ import annotations
 
 import contextlib
+import os
+import shlex
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,13 +21,22 @@ from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig, Config
 from whichrank.errors import SensorError, WhichrankError
 from whichrank.ring.folder import SOCKET_NAME, JobFolder
+from whichrank.server.address import (
+    JOIN_FILE,
+    KEY,
+    Endpoint,
+    address_for_others,
+    joined_endpoint,
+    served_endpoint,
+)
 from whichrank.server.agent_process import AgentSupervisor
 from whichrank.server.loop import AnalyzerLike, AnalyzerLoop
+from whichrank.server.private_file import write_private
 from whichrank.server.record import Record
 from whichrank.server.taped import Taped, head_of
 from whichrank.surface.run.console import Console
 from whichrank.surface.run.reach import Reach
-from whichrank.wire.address import AddressInUseError, full_address, is_from_here_only
+from whichrank.wire.address import AddressInUseError, is_from_here_only
 from whichrank.wire.tape import FILE_NAME
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
 
@@ -54,6 +65,7 @@ class Observation:
         self._end: ZmqAnalyzerEnd | None = None
         self._join: AgentSupervisor | None = None
         self._reach: Reach | None = None
+        self._key = ""
         self._poller = zmq.Poller()
         self._closing: list[Callable[[], None]] = []
 
@@ -65,7 +77,7 @@ class Observation:
             SensorError: It cannot listen for another reason.
         """
         try:
-            self._end = ZmqAnalyzerEnd(self._addresses())
+            self._end = self._opened()
         except WhichrankError as error:
             if isinstance(error, AddressInUseError) and self._config.run.serve:  # asked for before the job is started
                 what = f"{error.what}, so the job is not started"
@@ -82,8 +94,8 @@ class Observation:
         """
         log = record.folder / "agent.log" if record else None
         if self._config.run.join:
-            address = full_address(self._config.run.join)
-            self._join, self._reach = AgentSupervisor(self._folder, address, log), Reach(address)
+            joined = joined_endpoint("--join", self._config.run.join, os.environ, insecure=self._config.run.insecure)
+            self._join, self._reach = AgentSupervisor(self._folder, joined, log), Reach(joined)
             self._closing.append(self._join.close)
             self._join.step()
         else:
@@ -105,7 +117,8 @@ class Observation:
     def give_up(self) -> None:
         """Analyze no more."""
         if self.loop:
-            self._poller.unregister(self.loop.pollable())
+            for socket in self.loop.pollables():
+                self._poller.unregister(socket)
             self.loop = None
 
     def drain(self) -> None:
@@ -127,7 +140,7 @@ class Observation:
         if self._end is None:
             self.listen()
         assert self._end
-        agent = AgentSupervisor(self._folder, self._end.addresses[0], log)
+        agent = AgentSupervisor(self._folder, Endpoint(self._end.addresses[0], ""), log)
         self._closing.append(agent.close)
         offset_s = time.time() - time.monotonic()
         analyzer = _analyzer(self._config.analyzer, self._folder.job, offset_s)
@@ -135,14 +148,11 @@ class Observation:
             analyzer = self._taped(analyzer, record.folder, offset_s)
         tick_s = self._config.analyzer.tick_s
         self.loop = AnalyzerLoop(self._end, analyzer, agent, tick_s, self._console, record)
-        self._poller.register(self.loop.pollable(), zmq.POLLIN)
+        for socket in self.loop.pollables():
+            self._poller.register(socket, zmq.POLLIN)
         self.loop.step()
         if self._config.run.serve:
-            address = self._end.addresses[-1]
-            others = "start the others with --join"
-            if is_from_here_only(address):
-                others = "no other machine reaches that: give --serve the address of a network interface, or 0.0.0.0"
-            self._console.say(f"this machine analyzes at {address}; {others}")
+            self._say_where(self._end.addresses[-1], record)
 
     def _taped(self, analyzer: AnalyzerLike, folder: Path, utc_offset_s: float) -> AnalyzerLike:
         head = head_of(self._config.analyzer, self._folder.job, utc_offset_s)
@@ -154,20 +164,46 @@ class Observation:
         self._closing.append(taped.close)
         return taped
 
-    def _addresses(self) -> list[str]:
+    def _say_where(self, address: str, record: Record | None) -> None:
+        """How others join. The key is written to a file, and not to a terminal whose text may be kept for others."""
+        others = address_for_others(address)
+        hows = [f"--join {others} and the same {KEY}"] if KEY in os.environ else []
+        warning = ""
+        if not self._key:
+            hows = [f"--join {others} --insecure"]
+            warning = "; whoever reaches this port can send false data, and nothing is encrypted"
+        elif record:
+            path = record.folder / JOIN_FILE
+            with contextlib.suppress(OSError):
+                write_private(path, Endpoint(others, self._key).as_text().encode() + b"\n")
+                self._closing.append(path.unlink)
+                hows.insert(0, f"--join @{shlex.quote(str(path))}")
+        how = " or ".join(hows)
+        what = f"start the others with {how}" if how else f"set {KEY} on all machines, since no file can hold the key"
+        here = ", which no other machine reaches" if is_from_here_only(address) else ""
+        self._console.say(f"this machine analyzes at {address}{here}; {what}{warning}")
+
+    def _opened(self) -> ZmqAnalyzerEnd:
+        run = self._config.run
+        if run.serve is None:
+            return ZmqAnalyzerEnd([self._local_address()])
+        address, self._key = served_endpoint(run.serve, os.environ, insecure=run.insecure)
+        return ZmqAnalyzerEnd([self._local_address(), address], self._key)
+
+    def _local_address(self) -> str:
         """For the agent of this node a socket in the job's own folder, or in another one if that path is too long."""
         path = self._folder.path / SOCKET_NAME
         if len(str(path)) > LONGEST_SOCKET_PATH:
             short = tempfile.TemporaryDirectory(prefix="whichrank-")
             self._closing.append(short.cleanup)
             path = Path(short.name) / SOCKET_NAME
-        return [f"ipc://{path}", *([self._config.run.serve] if self._config.run.serve else [])]
+        return f"ipc://{path}"
 
     def _say_of_join(self, join: AgentSupervisor) -> None:
         if news := join.news():
             self._console.say(news)
-        if self._reach and self._reach.failed():
-            self._console.say(f"no analyzer answers at {self._reach.address}; still trying")
+        if self._reach and (why := self._reach.failed()):
+            self._console.say(why)
             self._reach = None
 
     def _wait_ms(self) -> int | None:

@@ -12,7 +12,7 @@ import select
 import shlex
 import signal
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +21,7 @@ from whichrank.errors import WhichrankError
 from whichrank.ring.end_signals import write_end_signal
 from whichrank.ring.folder import JobFolder, remove_dead
 from whichrank.server import environment
-from whichrank.server.address import checked_address
+from whichrank.server.address import joined_endpoint, served_endpoint
 from whichrank.server.place import absolute
 from whichrank.server.private_file import open_private
 from whichrank.server.record import JobSummary, Record, readable, utc_now
@@ -74,16 +74,16 @@ class Session:
             Its exit code, negative for the signal that ended it.
 
         Raises:
-            UsageError: The address of `--serve` or `--join` is none, or that of `--serve` is in use.
+            UsageError: The address of `--serve` or `--join` is none or has no key, or that of `--serve` is in use.
             CommandError: The command cannot be started.
         """
-        for option, address in (("--serve", self._config.run.serve), ("--join", self._config.run.join)):
-            if address:
-                checked_address(option, address)
         environ = dict(os.environ)
         environ.pop(environment.RANK_PID, None)
+        is_off = environment.is_off(environ)
+        if not is_off:
+            self._check_endpoint(environ)
         try:
-            if environment.is_off(environ):
+            if is_off:
                 self._console.say("WHICHRANK_DISABLE=1 is set, so the job runs unobserved")
             else:
                 self._guarded(self._prepare)
@@ -96,6 +96,13 @@ class Session:
             return code
         finally:
             self._close()
+
+    def _check_endpoint(self, environ: Mapping[str, str]) -> None:
+        run = self._config.run
+        if run.serve:
+            served_endpoint(run.serve, environ, insecure=run.insecure)
+        if run.join:
+            joined_endpoint("--join", run.join, environ, insecure=run.insecure)
 
     def _note_end_signal(self, number: int) -> None:
         """The job is asked to end: the agent of this node says it to whoever analyzes."""

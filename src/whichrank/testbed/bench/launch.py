@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from whichrank.testbed.demo.ports import free_port
 from whichrank.testbed.lab.network import DEVICE, Network
+from whichrank.wire.keys import VARIABLE, new_key
 
 Launcher = Literal["preloaded", "torchrun"]
 _FIRST_PORT: Final = 29500
@@ -59,6 +60,10 @@ class Launch:
     def _master(self) -> tuple[str, int]:
         return (self.network.address(0), self._port) if self.network else ("127.0.0.1", free_port())
 
+    @cached_property
+    def _key(self) -> str:
+        return new_key()
+
     @property
     def _port(self) -> int:
         """Several jobs run in one lab, each started by a process of its own."""
@@ -93,7 +98,8 @@ class Launch:
         # Each torchrun leaves a folder of logs there, unless it ends by itself.
         scratch = self.folder / "tmp"
         scratch.mkdir(exist_ok=True)
-        return job_environment({**more, **elastic, "TMPDIR": str(scratch)}, on_nodes=self.network is not None)
+        key = {VARIABLE: self._key} if self.network else {}
+        return job_environment({**more, **elastic, **key, "TMPDIR": str(scratch)}, on_nodes=self.network is not None)
 
 
 def preloaded(nursery: Path | None) -> list[str]:
