@@ -116,11 +116,13 @@ static void close_window(watched *r, uint64_t now, int gap_follows) {
   if (gap_follows) r->primed = 0; /* what changes in the pause is no change of one sample */
 }
 
-/* Wait, unlocked, until `at`, a stop, or a suspicion. */
-static void wait_until(uint64_t at) {
-  struct timespec t = {(time_t)(at / SECOND_NS), (long)(at % SECOND_NS)};
-  while (running && !always && wr_now_ns() < at)
-    if (pthread_cond_timedwait(&wake, &lock, &t) == ETIMEDOUT) break;
+/* Wait, unlocked, until the next burst is due, a stop, or a suspicion; meanwhile the pause may become another. */
+static void pause_after(uint64_t start) {
+  while (running && !always && wr_now_ns() < start + every_ns) {
+    uint64_t at = start + every_ns;
+    struct timespec t = {(time_t)(at / SECOND_NS), (long)(at % SECOND_NS)};
+    pthread_cond_timedwait(&wake, &lock, &t);
+  }
 }
 
 /* Within a burst: a plain sleep is cheaper than a timed wait, and nobody needs to end it early. */
@@ -165,7 +167,7 @@ static void *run(void *unused) {
     uint64_t end = wr_now_ns();
     for (int i = 0; i < WR_SAMPLED_RINGS; i++)
       if (rings[i].used) close_window(&rings[i], end, !without_pause);
-    if (!without_pause) wait_until(start + every_ns);
+    if (!without_pause) pause_after(start);
   }
   pthread_mutex_unlock(&lock);
   return NULL;
@@ -245,6 +247,13 @@ int wr_sampler_remove(uint64_t id) {
 void wr_sampler_always(int on) {
   pthread_mutex_lock(&lock);
   always = on != 0;
+  if (running) pthread_cond_signal(&wake);
+  pthread_mutex_unlock(&lock);
+}
+
+void wr_sampler_every(uint32_t every_ms) {
+  pthread_mutex_lock(&lock);
+  if (every_ms) every_ns = every_ms * UINT64_C(1000000);
   if (running) pthread_cond_signal(&wake);
   pthread_mutex_unlock(&lock);
 }

@@ -46,6 +46,26 @@ TEST(sampler_refuses_what_makes_no_sense) {
   close(fd);
 }
 
+TEST(sampler_pause_can_be_made_shorter_and_longer) {
+  int fd;
+  watched_ring(&fd);
+  CHECK_EQUAL(wr_sampler_start(1000, 20, 3600000), 0); /* the next burst in an hour */
+  CHECK_EQUAL(wr_sampler_add(fd, 1), 0);
+  wr_rates rates;
+  usleep(100000);
+  wr_sampler_every(50);
+  REQUIRE(wait_windows(1, 3, &rates));
+  wr_sampler_every(3600000);
+  usleep(150000);
+  CHECK_EQUAL(wr_sampler_read(1, &rates), 0);
+  uint64_t windows = rates.windows;
+  usleep(200000);
+  CHECK_EQUAL(wr_sampler_read(1, &rates), 0);
+  CHECK_EQUAL(rates.windows, windows);
+  wr_sampler_stop();
+  close(fd);
+}
+
 TEST(sampler_first_window_of_a_late_ring_is_whole) {
   int fd, late;
   ring_new_at(&fd);

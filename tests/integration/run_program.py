@@ -44,8 +44,12 @@ class SmallAnalyzer:
         self._reported.update(self._found)
         return changed
 
+    @property
+    def pace(self) -> Pace:
+        return Pace(closely=bool(self._found))
+
     def orders(self, agent: str) -> list[Order]:
-        return [Pace(closely=bool(self._found))]
+        return [self.pace]
 
     times = ()
     links = ()

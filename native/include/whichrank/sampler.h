@@ -49,6 +49,8 @@ WR_API int wr_sampler_add(int fd, uint64_t id);
 WR_API int wr_sampler_remove(uint64_t id);
 /* On suspicion: sample without a pause; every `every_ms` closes a window. */
 WR_API void wr_sampler_always(int on);
+/* From now on a burst each `every_ms`. */
+WR_API void wr_sampler_every(uint32_t every_ms);
 /* 0 or ENOENT. */
 WR_API int wr_sampler_read(uint64_t id, wr_rates *out);
 /* End the thread and forget all rings. */

@@ -1,6 +1,9 @@
 """The loop of an agent: wait, poll, report.
 
-It polls twice a second, or down to once where a snapshot costs more than its share of a core, and up to four times
+While all is well it sleeps: the native watch (`agent.watch`) looks instead, four times a second, and wakes it. Every
+five seconds it polls all the same, and each second between it says that all is well.
+
+Else it polls twice a second, or down to once where a snapshot costs more than its share of a core, and up to four times
 where a wait is no longer young; eight times while something may be wrong: the analyzer asks for it, a wait has lasted a
 second, or a process is not running normally. Waits that last and processes that stay dead become ordinary after half a
 minute, so that a long job with an early exit does not cost eight polls for ever. The end of a process wakes it at once.
@@ -35,6 +38,7 @@ from whichrank.agent.profiles import Profiler
 from whichrank.agent.snapshot import is_irregular
 from whichrank.agent.stacks import StackReader
 from whichrank.agent.threads import Subject
+from whichrank.agent.watch import NativeWatch
 from whichrank.model.commands import Leave, Order, Pace, ProbePaths, ReportAgain, SampleThreads, TakeStacks
 from whichrank.model.telemetry import VERSION, AnotherJob, Batch, Event
 from whichrank.ring.folder import JobFolder, Owner
@@ -49,8 +53,19 @@ POLLS_AT_MOST: Final = 0.005
 SOONER_S: Final = 0.25
 """What they may cost while waits are not young any more, and how soon they come then."""
 SUSPICIOUS_WAIT_NS: Final = 1_000_000_000
+"""Of a wait, and of an operation in flight."""
+WELL_AFTER_S: Final = 5.0
+"""Without anything that may be wrong; then the native watch looks instead of snapshots."""
+UNHEARD_NS: Final = 2_000_000_000
+"""Of a batch that is not answered: the analyzer may be lost."""
+WORD_EVERY_S: Final = 1.0
+"""Then it is only said that all is well, so that a silent agent is a lost one (`transport.reach`)."""
+WORD_TO_NEIGHBOUR_EVERY_S: Final = 2.5
+"""The same, on the machine that analyzes: that node is not lost to it."""
 ORDINARY_AFTER_NS: Final = 30_000_000_000
 FLUSH_S: Final = 3.0
+OWNER_EVERY_S: Final = 3.0
+"""Whether the run that has started us is still there."""
 GRACE_S: Final = 3.0
 """A launcher that restarts its ranks needs a moment between two generations."""
 PATIENCE_S: Final = 60.0
@@ -118,6 +133,7 @@ class Agent:
             self._note_disobeyed,
         )
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._watch = NativeWatch(self._wake, SUSPICIOUS_WAIT_NS // 1_000_000)
         self._poller = zmq.Poller()
         self._poller.register(end.pollable(), zmq.POLLIN)
         self._poller.register(self._wake, zmq.POLLIN)
@@ -127,6 +143,8 @@ class Agent:
         self._catching_up_since_s = math.inf
         self._longest_wait_ns = 0
         self._poll_cost_s = 0.0
+        self._doubted_s = time.monotonic()
+        self._next_poll_s, self._next_word_s = 0.0, math.inf
         self._started_s = self._alive_s = time.monotonic()
         self._next_owner_poll_s = 0.0
 
@@ -139,30 +157,56 @@ class Agent:
         """Look and say until there is nothing more to say."""
         gc.freeze()  # nothing made so far is garbage: leave it out of collections
         _keep_freed_memory()
-        next_poll_s = 0.0
         while not self._is_over():
-            ready = self._wait(next_poll_s)
+            ready = self._wait(min(self._next_poll_s, self._next_word_s))
             if ready & self._polled_pidfds:
+                self._watch.disarm()
                 self._node.note_exits()
-                next_poll_s = 0.0
+            if ready:  # a process has ended, or the watch has seen something
+                self._next_poll_s = 0.0
             self._hear()
             self._catch_up()
             now_s = time.monotonic()
             if self._is_close():
-                next_poll_s = min(next_poll_s, now_s + POLL_CLOSELY_EVERY_S)
-            if now_s >= next_poll_s:
+                self._next_poll_s = min(self._next_poll_s, now_s + POLL_CLOSELY_EVERY_S)
+            if now_s >= self._next_poll_s:
                 before_s = time.thread_time()
                 self.poll_and_report()
                 if (
                     not self._pace.connections
                 ):  # how often quiet snapshots come is no matter of what is asked for besides
                     self._note_cost(time.thread_time() - before_s)
-                next_poll_s = now_s + (POLL_CLOSELY_EVERY_S if self._is_close() else self._pause_s())
+                self._next_poll_s = now_s + (POLL_CLOSELY_EVERY_S if self._is_close() else self._pause_s())
+                may_sleep = self._is_well(now_s) and self._watch.arm(self._node.watches())
+                self._frames.sample_seldom(seldom=may_sleep)
+                if may_sleep:
+                    self._next_poll_s, self._next_word_s = now_s + self._pace.every_s, now_s + self._word_every_s()
+            elif now_s >= self._next_word_s:
+                self._say_well(now_s)
         self._finish()
+
+    def _is_well(self, now_s: float) -> bool:
+        """Whether nothing has been wrong, asked or unanswered for a while, so that others may look for us."""
+        is_heard = not self._outbox.is_behind() and self._outbox.has_waited_ns(time.monotonic_ns()) < UNHEARD_NS
+        is_sure = is_heard and not (self._is_close() or self._pace.connections)
+        if not (is_sure and self._longest_wait_ns < SUSPICIOUS_WAIT_NS and self._node.is_well(SUSPICIOUS_WAIT_NS)):
+            self._doubted_s = now_s
+        return self._pace.every_s > self._poll_every_s and now_s - self._doubted_s >= WELL_AFTER_S
+
+    def _say_well(self, now_s: float) -> None:
+        """Say that all is well, without a look at it."""
+        self._next_word_s = now_s + self._word_every_s()
+        if self._outbox.may_send():
+            self._send(msgspec.structs.replace(self._no_states(time.monotonic_ns()), is_well=True))
+
+    def _word_every_s(self) -> float:
+        return WORD_TO_NEIGHBOUR_EVERY_S if self._beside_analyzer else WORD_EVERY_S
 
     def poll_and_report(self) -> bool:
         """One look at the node, and one batch if credit is left; whether it reported what ranks do now."""
         self.polls += 1
+        self._watch.disarm()
+        self._next_word_s = math.inf
         close = self._is_close()
         self._node.refresh(deep=close)
         self._frames.poll(self._node, closely=close)
@@ -228,6 +272,7 @@ class Agent:
     def close(self) -> None:
         """Let go of everything."""
         self._end.close()
+        self._watch.close()
         self._frames.close()
         self._node.close()
         os.close(self._wake)
@@ -256,6 +301,8 @@ class Agent:
             if reply.resend:
                 self._node.report_again()
             self._orders.obey(reply.commands)
+            if reply.resend or any(not isinstance(command.order, Pace) for command in reply.commands):
+                self._doubted_s, self._next_poll_s = time.monotonic(), 0.0
 
     def _set_pace(self, order: Pace) -> None:
         self._pace = order
@@ -315,7 +362,7 @@ class Agent:
     def _owner_is_gone(self, now_s: float) -> bool:
         if now_s < self._next_owner_poll_s:
             return False
-        self._next_owner_poll_s = now_s + 1.0
+        self._next_owner_poll_s = now_s + OWNER_EVERY_S
         owner: Owner | None = self._owner
         return owner is not None and not owner.alive()
 

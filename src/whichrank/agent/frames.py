@@ -1,9 +1,10 @@
 """The frame sampler of the native library, as the agent uses it: which rings it watches, and what it has counted.
 
-It is a thread of its own, since it polls every millisecond: for 40 ms of every second, and without a pause while
-something is suspected (CCL-D section 4.1.2). What it costs is waking up, so the bursts are short. A ring in which no
-socket sensor counts has nothing to sample, so the thread runs only while some ring is worth it. Where the library is
-missing, or its one sampler is taken by another agent of this process, nothing is reported.
+It is a thread of its own, since it polls every millisecond: for 40 ms of every second, or of every five while all is
+well, and without a pause while something is suspected (CCL-D section 4.1.2). What it costs is waking up, so the bursts
+are short. A ring in which no socket sensor counts has nothing to sample, so the thread runs only while some ring is
+worth it. Where the library is missing, or its one sampler is taken by another agent of this process, nothing is
+reported.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from whichrank.sensors.native import load_core
 PERIOD_US: Final = 1000
 BURST_MS: Final = 40
 EVERY_MS: Final = 1000
+SELDOM_MS: Final = 5000
 
 _CHANNEL_RATES: Final = np.dtype(
     [
@@ -53,7 +55,7 @@ class FrameSampler:
         self._refused: set[RankWatch] = set()
         self._next_id = 0
         self._runs = False
-        self._always = False
+        self._always = self._is_seldom = False
 
     def poll(self, watches: Iterable[RankWatch], *, closely: bool) -> None:
         """Take up the rings that count, let go of the others; `closely`: sample without a pause."""
@@ -67,9 +69,17 @@ class FrameSampler:
             self._add(watch)
         if self._runs and not self._ids:
             self._stop()
+        if closely:
+            self.sample_seldom(seldom=False)  # so long is a window
         if self._runs and closely != self._always:
             self._core.wr_sampler_always(int(closely))
             self._always = closely
+
+    def sample_seldom(self, *, seldom: bool) -> None:
+        """While all is well, a burst every five seconds is enough."""
+        if self._core is not None and self._runs and seldom != self._is_seldom:
+            self._core.wr_sampler_every(SELDOM_MS if seldom else EVERY_MS)
+            self._is_seldom = seldom
 
     def rates(self, watches: Sequence[RankWatch]) -> Rows:
         """Rows of RATE_ROW: the latest window of each rank that is sampled."""
@@ -103,7 +113,7 @@ class FrameSampler:
     def _stop(self) -> None:
         assert self._core is not None
         self._core.wr_sampler_stop()
-        self._runs = self._always = False
+        self._runs = self._always = self._is_seldom = False
 
 
 def rate_rows(ranks: Sequence[int], rates: Rows, frames: Rows) -> Rows:
@@ -146,7 +156,8 @@ def _core() -> ctypes.CDLL | None:
         core.wr_sampler_read.argtypes = (ctypes.c_uint64, ctypes.c_void_p)
         core.wr_sampler_start.argtypes = (ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32)
         core.wr_sampler_always.argtypes = (ctypes.c_int,)
-        core.wr_sampler_always.restype = core.wr_sampler_stop.restype = None
+        core.wr_sampler_every.argtypes = (ctypes.c_uint32,)
+        core.wr_sampler_always.restype = core.wr_sampler_every.restype = core.wr_sampler_stop.restype = None
     except (NativeLibraryError, AttributeError):  # not installed, or an older one
         return None
     return core

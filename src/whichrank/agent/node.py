@@ -18,7 +18,7 @@ from whichrank.agent.outbox import Outbox
 from whichrank.agent.rank import RankWatch
 from whichrank.agent.ringless import SUFFIX, NoRing, Ringless
 from whichrank.agent.rings import Rings
-from whichrank.agent.snapshot import StateColumns, oldest_wait_ns, record_rows, report
+from whichrank.agent.snapshot import StateColumns, oldest_flight_ns, oldest_wait_ns, record_rows, report
 from whichrank.agent.tcp import Connections
 from whichrank.errors import RingFormatError
 from whichrank.model.telemetry import Event
@@ -109,6 +109,16 @@ class Node:
         connections = self._connections.rows(watches, closely=connections_closely)
         splits = [watch.splits(closely=closely) for watch in watches]
         return report(watches, inferred, lost, connections, splits), oldest_wait_ns(watches, inferred)
+
+    def is_well(self, longest_ns: int) -> bool:
+        """Whether all ranks of this node are there and well, and no operation has been in flight for so long."""
+        watches = self.watches()
+        expected = max((int(watch.snapshot.header["local_world_size"][0]) for watch in watches), default=0)
+        return (
+            0 < len(watches) == len(self._watches) >= expected
+            and all(watch.is_well() for watch in watches)
+            and oldest_flight_ns(watches) < longest_ns
+        )
 
     def note_reported(self) -> None:
         """The analyzer was sent what `reported` returned last."""

@@ -117,6 +117,11 @@ class Outbox:
         """Whether records were put by and credit is left for more than the next snapshot."""
         return self.is_behind() and len(self._unanswered) < self._credit - 1
 
+    def has_waited_ns(self, now_ns: int) -> int:
+        """For how long the oldest batch has not been answered; 0 if all were."""
+        oldest = next(iter(self._unanswered.values()), None)
+        return now_ns - oldest.sent_ns if oldest else 0
+
     def is_empty(self) -> bool:
         """Nothing that is reported once is unsent or unanswered."""
         return self.is_sent() and not self._unanswered

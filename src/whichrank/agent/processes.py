@@ -120,6 +120,10 @@ class ProcessStat:
         except OSError:
             return GONE
 
+    def fileno(self) -> int:
+        """The open file, -1 if there is none."""
+        return self._fd
+
     def close(self) -> None:
         """Close it; every snapshot says `GONE` then."""
         if self._fd >= 0:

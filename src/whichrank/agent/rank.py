@@ -40,6 +40,7 @@ BUSY_WRITTEN_BYTES_PER_S: Final = 256 << 10
 BUSY_CHILDREN_CPU_NS_PER_S: Final = 50_000_000
 UNKNOWN_STATUS: Final = -1
 _OVER: Final = frozenset((ProcessState.ZOMBIE, ProcessState.GONE))
+_WELL: Final = frozenset((ProcessState.RUNNING, ProcessState.SLEEPING, ProcessState.DISK))
 _NO_SPLITS: Final = np.empty(0, SPLITS_ROW)
 _UNKNOWN: Final = WaitChannel.UNKNOWN  # Python 3.11 looks members up anew each time, at a microsecond
 
@@ -135,6 +136,17 @@ class RankWatch:
     def subject(self) -> Subject:
         """The rank with the thread of it that trains, as of the latest snapshot."""
         return Subject(self.rank, self.pid, training_thread(self.pid, self.snapshot, self.reader.step_tid()))
+
+    def is_well(self) -> bool:
+        """Whether it runs as a rank does in the middle of a job, as of the latest snapshot."""
+        header = self.snapshot.header
+        is_whole = self.has_ring and not self.is_cut and self.rank >= 0 and self.has_communicators
+        has_marks = header["closed_ns"][0] or header["exception_ns"][0]
+        return is_whole and not has_marks and not self.ended_ns and self.process.state in _WELL
+
+    def stat_fd(self) -> int:
+        """/proc/PID/stat, open; -1 once it has ended."""
+        return self._stat.fileno()
 
     def no_memory_kills(self) -> bool:
         """Whether its memory cgroup says that the kernel has killed none of its members."""

@@ -185,6 +185,16 @@ def oldest_wait_ns(watches: Sequence[RankWatch], inferred: Sequence[Rows]) -> in
     return oldest
 
 
+def oldest_flight_ns(watches: Sequence[RankWatch]) -> int:
+    """For how long the oldest operation of a living rank has been in flight, in ns."""
+    ages = [
+        watch.snapshot.read_ns - int(watch.snapshot.inflight["t_issue_ns"].min())
+        for watch in watches
+        if watch.snapshot.inflight.size and not watch.ended_ns
+    ]
+    return max(ages, default=0)
+
+
 def is_irregular(watch: RankWatch) -> bool:
     """Stopped, dead or dying: worth more snapshots."""
     return watch.process.state in _IRREGULAR

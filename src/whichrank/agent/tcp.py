@@ -67,6 +67,9 @@ class Connections:
         self._latest = np.empty(0, TCP_ROW)
         self._arrivals = Arrivals()
         self._report_again = 0
+        self._processes: list[tuple[int, int]] = []
+        self._rank_of: dict[int, int] = {}  # by the inode of a socket
+        self._of_others: set[int] = set()  # inodes
 
     def expect_new(self) -> None:
         """Groups were made: poll soon."""
@@ -87,9 +90,13 @@ class Connections:
             return self._latest if self._report_again >= 0 else self._latest[:0]
         self._last_ns, self._report_again = now_ns, REPORTED - 1
         self._every_ns = min(2 * self._every_ns, EVERY_NS)
-        rank_of = {inode: w.rank for w in watches if not w.ended_ns and w.rank >= 0 for inode in _inodes(w.pid)}
+        processes = [(w.pid, w.rank) for w in watches if not w.ended_ns and w.rank >= 0]
+        if processes != self._processes:
+            self._processes = processes
+            self._rank_of.clear()
+            self._of_others.clear()
         try:
-            self._latest = self._read(rank_of, now_ns) if rank_of else self._latest[:0]
+            self._latest = self._read(now_ns) if processes else self._latest[:0]
             self._arrivals.add_to(self._latest, watches, now_ns / 1e9)
         except (OSError, struct.error) as error:
             self._failed = isinstance(error, OSError) and error.errno in _FOR_GOOD
@@ -103,17 +110,21 @@ class Connections:
             self._netlink.close()
             self._netlink = None
 
-    def _read(self, rank_of: dict[int, int], now_ns: int) -> Rows:
-        reported: list[tuple[int, bytes]] = []
-        for family in (socket.AF_INET, socket.AF_INET6):
-            for inode, row in self._dump(family):
-                rank = rank_of.get(inode)
-                if rank is not None and len(reported) < MOST_SOCKETS:
-                    reported.append((rank, row))
+    def _read(self, now_ns: int) -> Rows:
+        found = [entry for family in (socket.AF_INET, socket.AF_INET6) for entry in self._dump(family)]
+        self._learn({inode for inode, _ in found})
+        known = ((self._rank_of.get(inode), row) for inode, row in found)
+        reported = [(rank, row) for rank, row in known if rank is not None][:MOST_SOCKETS]
         rows = np.frombuffer(b"".join([row for _, row in reported]), TCP_ROW).copy()
         rows["rank"] = [rank for rank, _ in reported]
         rows["read_ns"] = now_ns
         return rows
+
+    def _learn(self, inodes: set[int]) -> None:
+        """Whose sockets these are. Open files are looked through only for new ones: no socket gets another inode."""
+        if not inodes <= self._rank_of.keys() | self._of_others:
+            self._rank_of = {inode: rank for pid, rank in self._processes for inode in _inodes(pid)}
+        self._of_others = inodes - self._rank_of.keys()
 
     def _dump(self, family: int) -> Iterator[tuple[int, bytes]]:
         """Inode and row of each connection of an address family."""

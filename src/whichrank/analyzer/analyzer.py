@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from whichrank.analyzer.endings import Endings
 from whichrank.analyzer.hangs import Hangs
@@ -29,6 +30,11 @@ from whichrank.store.store import Fed, Store
 from whichrank.transport.reach import probe_early
 from whichrank.verdict.ledger import Ledger
 
+QUIET_EVERY_S: Final = 5.0
+"""Seconds between two snapshots of an agent while all is well (DESIGN section 3)."""
+QUIET_SNAPSHOTS: Final = 12
+"""At least so many in a window over which slowness is judged, and in a hang timeout."""
+
 
 class Analyzer:
     """Diagnoses one job.
@@ -47,6 +53,7 @@ class Analyzer:
         self.case = Case(self.store)
         self.ledger = Ledger(job, utc_offset_s, self.store)
         self.slowness = Slowness(config.slow_window_s)
+        self._quiet_every_s = min(QUIET_EVERY_S, min(config.slow_window_s, config.hang_timeout_s) / QUIET_SNAPSHOTS)
         self._parts = Parts(config, self.store, self.case, self.ledger)
         self._hangs = Hangs(self._parts)
         self._endings = Endings(self._parts, self._hangs)
@@ -155,15 +162,19 @@ class Analyzer:
         if self._admission and (another_job := self._admission.refusal(agent)):
             return [Leave(another_job)]
         number = self.store.agent_number(agent)
-        orders: list[Order] = [
-            Pace(closely=self._parts.policy.closely, connections=self.slowness.links.in_doubt),
-            *self._parts.asked.take(self.store, number),
-        ]
+        orders: list[Order] = [self.pace, *self._parts.asked.take(self.store, number)]
         if addresses := self.store.paths.wanted(number):
             orders.append(ProbePaths(tuple(addresses)))
         if self._admission is not None and self._admission.take_again(agent):
             orders.append(ReportAgain())
         return orders
+
+    @property
+    def pace(self) -> Pace:
+        """How often all agents are to look now."""
+        return Pace(
+            closely=self._parts.policy.closely, connections=self.slowness.links.in_doubt, every_s=self._quiet_every_s
+        )
 
     @property
     def times(self) -> tuple[Spent, ...]:

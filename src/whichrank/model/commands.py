@@ -20,6 +20,8 @@ class Pace(msgspec.Struct, frozen=True, tag="pace"):
     """Read everything more often: something is suspected."""
     connections: bool = False
     """Read connections more often: a link may be slow."""
+    every_s: float = 0.0
+    """Seconds between two snapshots while all is well, at most; 0: as the agent does by itself."""
 
 
 class TakeStacks(msgspec.Struct, frozen=True, tag="stacks"):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from whichrank.model.commands import Leave, Order, Reply
+from whichrank.model.commands import Leave, Order, Pace, Reply
 from whichrank.model.incident import Incident, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import AnotherJob, Batch
@@ -30,6 +30,14 @@ DRAIN_S: Final = 5.0
 REMOTE_DRAIN_S: Final = 15.0
 QUIET_TICK_S: Final = 1.0
 """Between two ticks while nothing is heard."""
+WELL_TICK_S: Final = 5.0
+"""The same, while all agents say that all is well."""
+OVERDUE_S: Final = 1.2
+"""An agent that was heard longer ago may be lost (`transport.reach`)."""
+NEIGHBOUR_OVERDUE_S: Final = 2.8
+"""The same, of the agent of this machine."""
+LONGEST_WAIT_S: Final = 1.0
+"""Between two looks whether the agent of this machine still runs."""
 _HEARD_LATELY_S: Final = 5.0
 A_STRANGER: Final = (
     "a connection without the key of this job was refused (if it was a machine of the job: give it the file `join` of"
@@ -55,6 +63,10 @@ class AnalyzerLike(Protocol):
     @property
     def slowness_failed(self) -> Exception | None:
         """The fault of ours that has ended the search for what is slow."""
+
+    @property
+    def pace(self) -> Pace:
+        """How often all agents are to look now."""
 
     @property
     def times(self) -> tuple[Spent, ...]:
@@ -108,12 +120,15 @@ class AnalyzerLoop:
         self._is_slowness_over = False
         self._has_news = False
         self._heard_s: dict[str, float] = {}
+        self._due_s: dict[str, float] = {}
         self._commands = Commands()
         self._said_no_agent = False
         self._sent_away: set[str] = set()
         self._said_another_job: set[str] = set()
         self._said_refusals = 0
         self._said_strangers = False
+        self._pace: Pace | None = None
+        self._acknowledged: dict[str, int] = {}
 
     def pollables(self) -> Sequence[Any]:
         """What a zmq.Poller waits on for `step`."""
@@ -121,7 +136,10 @@ class AnalyzerLoop:
 
     def wait_s(self) -> float:
         """Seconds until `step` has something to do even if no batch comes."""
-        return max(0.0, min(self._next_tick_s() - time.monotonic(), self._tick_s))  # the agent may need us meanwhile
+        now_s = time.monotonic()
+        due_s, tick_s = self._next_word_s() - now_s, self._next_tick_s() - now_s
+        most_s = min(due_s, LONGEST_WAIT_S) if due_s > 0 else self._tick_s  # the agent may need us meanwhile
+        return max(0.0, min(tick_s, most_s))
 
     def step(self) -> None:
         """Do what is due."""
@@ -132,8 +150,10 @@ class AnalyzerLoop:
             self._said_no_agent = True
             self._console.say("the agent does not start, so the job runs unobserved (see agent.log, whichrank doctor)")
         self._take()
-        if self._tick() and self._record:
-            self._record.write_times(self._analyzer.times, self._analyzer.links)
+        if self._tick():
+            self._push_pace()
+            if self._record:
+                self._record.write_times(self._analyzer.times, self._analyzer.links)
 
     def drain(self) -> None:
         """The job has ended: hear every agent out, then come to the final verdict."""
@@ -149,7 +169,24 @@ class AnalyzerLoop:
         self._say_how_many_were_refused()
 
     def _next_tick_s(self) -> float:
-        return self._ticked_s + (self._tick_s if self._has_news else max(self._tick_s, QUIET_TICK_S))
+        if self._has_news:
+            return self._ticked_s + self._tick_s
+        are_well = self._next_word_s() > time.monotonic()
+        return self._ticked_s + max(self._tick_s, WELL_TICK_S if are_well else QUIET_TICK_S)
+
+    def _next_word_s(self) -> float:
+        """When an agent will be overdue; 0: before one was heard."""
+        return min(self._due_s.values(), default=0.0)
+
+    def _push_pace(self) -> None:
+        """Say at once to all agents how often to look, if that has changed: those that are well speak seldom."""
+        pace, self._pace = self._pace, self._analyzer.pace
+        if pace in (None, self._pace):
+            return
+        for agent in self._end.agents():
+            if agent not in self._sent_away and agent in self._acknowledged:
+                commands = self._commands.give(agent, [self._pace], ())
+                self._end.reply(agent, Reply(CREDIT, self._acknowledged[agent], commands=commands))
 
     def _tick(self) -> bool:
         """Let the analyzer examine the job, if that is due."""
@@ -169,7 +206,9 @@ class AnalyzerLoop:
         arrivals = self._end.receive(wait_s)
         now_s, faults = time.monotonic(), list[Exception]()
         for batch, _ in arrivals:
-            self._heard_s[batch.agent], self._has_news = now_s, True
+            self._heard_s[batch.agent] = now_s
+            self._due_s[batch.agent] = now_s + (NEIGHBOUR_OVERDUE_S if batch.beside_analyzer else OVERDUE_S)
+            self._has_news = self._has_news or not batch.is_word_alone
             with _kept_for(faults):
                 if batch.agent not in self._sent_away:
                     self.seen.note(batch)
@@ -186,6 +225,7 @@ class AnalyzerLoop:
                         self._send_away(batch, order.because)
             commands = self._commands.give(batch.agent, orders, batch.obeyed)
             again = is_new and batch.sequence > 1
+            self._acknowledged[batch.agent] = batch.sequence
             self._end.reply(batch.agent, Reply(CREDIT, batch.sequence, resend=again, commands=commands))
         self._say_refused()
         if faults:

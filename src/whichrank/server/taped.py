@@ -10,7 +10,7 @@ import msgspec
 
 from whichrank.config import AnalyzerConfig
 from whichrank.errors import EnvelopeFormatError
-from whichrank.model.commands import Order
+from whichrank.model.commands import Order, Pace
 from whichrank.model.incident import Incident, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import Batch
@@ -62,6 +62,11 @@ class Taped:
     def slowness_failed(self) -> Exception | None:
         """The fault of ours that has ended the search for what is slow."""
         return self._analyzer.slowness_failed
+
+    @property
+    def pace(self) -> Pace:
+        """How often all agents are to look now."""
+        return self._analyzer.pace
 
     @property
     def times(self) -> tuple[Spent, ...]:

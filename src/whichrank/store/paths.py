@@ -45,6 +45,11 @@ class Paths:
         self.probes = Probes()
         self._joined: tuple[ConnectionEnds, Ints, np.ndarray[Any, Any]] | None = None
 
+    def note_heard(self, agent: int, now_s: float) -> None:
+        """An agent that has spoken before has said that all is well."""
+        if agent in self._spoke_s:
+            self._spoke_s[agent] = now_s
+
     def take(self, batch: Batch, agent: int, now_s: float) -> None:
         """What an agent says of its node and, where it has looked, of connections."""
         node = self._node_number.setdefault(batch.node or batch.host, len(self._node_number))

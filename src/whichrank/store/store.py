@@ -116,6 +116,7 @@ class Store:
         self._sequence: list[int] = []
         self._restarted: set[int] = set()
         self._heard_s = Growing(np.float64)
+        self._well_s = Growing(np.float64)  # when each agent said last that all is well, without states
         self._failures = Failures()
         self.departures = Departures(self.ranks, self._failures)
         self.long_ops = LongOps()
@@ -140,6 +141,10 @@ class Store:
         That takes little longer than the largest of them. Where two do, each is taken by itself: the later one counts.
         """
         new = [batch for batch in batches if self._is_new(batch, now_s)]
+        for batch in new:
+            if batch.is_well:
+                self._note_well(batch, now_s)
+        new = [batch for batch in new if not batch.is_word_alone]
         if not new:
             return []
         together = Merged(new, [self._agents[batch.agent] for batch in new])
@@ -153,11 +158,19 @@ class Store:
         if agent == len(self._heard_s.rows):
             self._heard_s.append(1)
             self._heard_s.rows[agent] = now_s
+            self._well_s.append(1)
+            self._well_s.rows[agent] = -np.inf
             self._sequence.append(-1)
         if batch.sequence <= self._sequence[agent]:
             return False
         self._sequence[agent] = batch.sequence
         return True
+
+    def _note_well(self, batch: Batch, now_s: float) -> None:
+        """Of the ranks of this agent what was read before still holds as far as it matters."""
+        agent = self._agents[batch.agent]
+        self._heard_s.rows[agent] = self._well_s.rows[agent] = now_s
+        self.paths.note_heard(agent, now_s)
 
     def _take(self, merged: Merged, now_s: float) -> Fed:
         """Take what is new."""
@@ -395,18 +408,17 @@ class Store:
 
     def _agent_heard_s(self, agent: NDArray[np.int64]) -> NDArray[np.float64]:
         """When each of these agents spoke last; -inf where there is none."""
-        known = agent >= 0
-        return np.where(known, self._heard_s.rows[np.where(known, agent, 0)], -np.inf)
+        return _of_agents(self._heard_s, agent)
 
     def picture(self, now_s: float) -> Picture:
         """The job as it is known now."""
         r = self.ranks
         gone = self.ranks.have_ended() | (r.rows["closed_ns"] > 0)
-        heard_s = self._agent_heard_s(r.agent)
+        heard_s, well_s = self._agent_heard_s(r.agent), _of_agents(self._well_s, r.agent)
         return Picture(
             now_s=now_s,
             present=r.present.copy(),
-            fresh=now_s - np.where(r.rows["ended_ns"] > 0, heard_s, r.read_s) <= FRESH_S,
+            fresh=now_s - np.where(r.rows["ended_ns"] > 0, heard_s, np.maximum(r.read_s, well_s)) <= FRESH_S,
             read_s=r.read_s.copy(),
             read_after_s=r.read_after_s.copy(),
             main_tid=r.rows["pid"].astype(np.int64),
@@ -431,6 +443,12 @@ class Store:
             meetings=self._meetings.all(r.agent),
             issuing_tid=r.issuing_tid.copy(),
         )
+
+
+def _of_agents(column: Growing, agent: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Its value for each of these agents; -inf where there is none."""
+    known = agent >= 0
+    return np.where(known, column.rows[np.where(known, agent, 0)], -np.inf)
 
 
 def _differs(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Bools:

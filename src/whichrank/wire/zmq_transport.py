@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import zmq
 
@@ -23,9 +23,11 @@ from whichrank.model.commands import Reply
 from whichrank.model.telemetry import Batch
 from whichrank.wire.address import AddressInUseError, full_address
 from whichrank.wire.envelope import MOST_BYTES, Farewell, Message, decode, encode
-from whichrank.wire.gate import Gate
 from whichrank.wire.keys import agent_pair, analyzer_pair
 from whichrank.wire.transport import Arrival, Received
+
+if TYPE_CHECKING:
+    from whichrank.wire.gate import Gate
 
 LINGER_MS: Final = 2000
 _RECONNECT_MS, _RECONNECT_MOST_MS = 100, 1000
@@ -215,7 +217,7 @@ class ZmqAnalyzerEnd:
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         socket.setsockopt(zmq.BACKLOG, _BACKLOG)
         socket.setsockopt(zmq.RCVHWM, _ANALYZER_QUEUE_MESSAGES)
-        self._doors.append(_Door(socket, Gate(socket, key) if key else None))
+        self._doors.append(_Door(socket, _gate(socket, key) if key else None))
         try:
             socket.bind(address)
         except zmq.ZMQError as error:
@@ -232,6 +234,13 @@ class ZmqAnalyzerEnd:
             with contextlib.suppress(OSError):  # where modes cannot be set, the folder's own has to do
                 Path(bound.removeprefix("ipc://")).chmod(0o600)
         self.addresses.append(_V4_IN_V6.sub(r"\1", bound))
+
+
+def _gate(socket: zmq.Socket[bytes], key: str) -> Gate:
+    """Imported only where it is needed: it brings asyncio, 5 MiB that each agent would have."""
+    from whichrank.wire.gate import Gate
+
+    return Gate(socket, key)
 
 
 def show_key(socket: zmq.Socket[bytes], key: str) -> None:

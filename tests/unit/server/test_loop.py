@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
-from whichrank.model.commands import Order, Reply
+from whichrank.model.commands import Order, Pace, Reply
 from whichrank.model.incident import Incident, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import VERSION, Batch
 from whichrank.server import loop
 from whichrank.server.agent_process import AgentSupervisor
-from whichrank.server.loop import A_STRANGER, QUIET_TICK_S, AnalyzerLoop, Says
+from whichrank.server.loop import A_STRANGER, OVERDUE_S, QUIET_TICK_S, AnalyzerLoop, Says
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
 
 TICK_S = 0.25
@@ -40,7 +41,7 @@ class End:
         self.replies.append(reply)
 
     def agents(self) -> list[str]:
-        return []
+        return []  # of other nodes none is waited for
 
 
 class Snapshots:
@@ -59,6 +60,8 @@ class Snapshots:
     def tick(self, now_s: float) -> list[Incident]:
         self.at.append(now_s)
         return []
+
+    pace = Pace(every_s=5.0)
 
     def orders(self, _agent: str) -> list[Order]:
         return []
@@ -152,3 +155,43 @@ def test_that_messages_were_dropped_is_said_once(clock: list[float]) -> None:
         "3 connections without the key of this job were refused in all",
         "6 messages were dropped in all",
     ]
+
+
+def test_a_word_that_all_is_well_is_answered_and_is_no_news(clock: list[float]) -> None:
+    # GIVEN an agent that has said something, and then each second that all is well
+    end, polls = End(), Snapshots()
+    running = AnalyzerLoop(
+        cast(ZmqAnalyzerEnd, end), polls, cast(AgentSupervisor, Agent()), TICK_S, cast(Says, None), None
+    )
+    end.waiting.append((BATCH, True))
+    running.step()
+    ticks = len(polls.at)
+    for sequence in range(2, 6):
+        clock[0] += 1.0
+        end.waiting.append((replace(BATCH, sequence=sequence, is_well=True), False))
+        running.step()
+    # THEN the job is not looked at, until that is due or the agent is overdue
+    assert len(end.replies) == 5
+    assert len(polls.at) == ticks
+    clock[0] += OVERDUE_S
+    running.step()
+    assert len(polls.at) == ticks + 1
+
+
+def test_another_pace_is_said_to_all_agents_at_once(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN two agents that have been answered
+    end, polls = End(), Snapshots()
+    monkeypatch.setattr(end, "agents", lambda: ["h:1", "h:2", "never heard"])
+    running = AnalyzerLoop(
+        cast(ZmqAnalyzerEnd, end), polls, cast(AgentSupervisor, Agent()), TICK_S, cast(Says, None), None
+    )
+    end.waiting += [(BATCH, True), (replace(BATCH, agent="h:2", sequence=7), True)]
+    running.step()
+    end.replies.clear()
+    # WHEN something is suspected THEN both hear it with their last answer, and not again
+    polls.pace = Pace(closely=True)
+    for _ in range(3):
+        clock[0] += 5.0
+        running.step()
+    assert [reply.acknowledged for reply in end.replies] == [1, 7]
+    assert all(reply.commands[0].order == Pace(closely=True) for reply in end.replies)

@@ -337,7 +337,7 @@ def test_a_link_in_doubt_asks_for_connections_and_for_nothing_else() -> None:
         # WHEN it is in doubt where one of their links is slow, or not
         a.slowness.links.in_doubt = in_doubt
         # THEN they are asked accordingly
-        assert a.orders("a:1") == [Pace(closely=False, connections=in_doubt)]
+        assert a.orders("a:1") == [Pace(closely=False, connections=in_doubt, every_s=a.pace.every_s)]
 
 
 def test_a_node_that_has_left_the_job_long_ago_is_not_blamed_for_a_later_hang() -> None:

@@ -70,6 +70,35 @@ def test_a_silent_agent_is_no_news() -> None:
     assert store.picture(NOW_S + 4.6).fresh.tolist() == [False, False, True, True]
 
 
+def test_the_word_that_all_is_well_keeps_what_was_read_but_reads_nothing() -> None:
+    # GIVEN two nodes, of which one says each second that all is well
+    store = Store()
+    a, b = two_nodes()
+    for node in (a, b):
+        store.feed(node.batch(1.0), NOW_S + 1.0)
+    before = store.picture(NOW_S + 1.0)
+    for at_s in (2.0, 3.0, 4.0, 5.0):
+        word = dict.fromkeys(("ranks", "comms", "waits", "inflight"), b"")
+        fed = store.feed(a.batch(at_s, is_well=True, **word), NOW_S + at_s)
+        assert not len(fed.states)
+    # THEN its ranks are as they were, and the others are silent; nothing counts as read since
+    now = store.picture(NOW_S + 5.5)
+    assert now.fresh.tolist() == [True, True, False, False]
+    assert now.read_after_s.tolist() == before.read_after_s.tolist()
+    assert store.agents_heard_s(NOW_S + 5.5) == pytest.approx(0.5)
+    # AND its silence counts from its last word
+    assert store.picture(NOW_S + 5.0 + FRESH_S + 0.1).fresh.tolist() == [False] * 4
+
+
+def test_records_that_come_with_the_word_are_taken() -> None:
+    store = Store()
+    a, _ = two_nodes()
+    store.feed(a.batch(1.0), NOW_S + 1.0)
+    word = dict.fromkeys(("ranks", "comms", "waits", "inflight"), b"")
+    fed = store.feed(a.batch(2.0, records(0, 7, 1, 3, t_issue_ns=T0 + S), is_well=True, **word), NOW_S + 2.0)
+    assert len(fed.records) == 3
+
+
 def test_a_ring_that_is_not_read_any_more_is_no_news_but_one_that_has_ended_is() -> None:
     # GIVEN rank 0's ring was cut short and rank 1 has ended: both were read long ago, and their agent speaks
     store = Store()

@@ -1,0 +1,190 @@
+/* The watch loop. It runs in the agent, never in a rank, so it may lock, allocate and call the kernel.
+ *
+ * It reads with pread, as the sampler does, since a ring may be truncated under it. A process is asked after only when
+ * its heartbeat is late: the sensor's own thread writes it every 100 ms, and stops when the process is stopped. Reading
+ * /proc costs ten times what reading a ring does.
+ */
+#define _GNU_SOURCE 1
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "atomics.h"
+#include "whichrank/watch.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed;
+static pthread_t thread;
+static int running, armed, wake_fd = -1;
+static uint64_t every_ns, longest_ns, most_records;
+static wr_watched *watched;
+static size_t watched_count;
+
+static const uint64_t SECOND_NS = 1000 * 1000 * 1000;
+static const uint64_t MS_NS = 1000 * 1000;
+static const uint64_t LATE_NS = 350 * 1000 * 1000; /* of a heartbeat: three are missing */
+
+/* Rows of the tables that are claimed, as bit maps. */
+typedef struct {
+  uint64_t inflight;
+  uint32_t waits, other;
+} used_rows;
+
+WR_ASSERT(offsetof(wr_ring, waits_used) == offsetof(wr_ring, inflight_used) + offsetof(used_rows, waits), "bit maps");
+
+static int read_at(int fd, void *to, size_t size, size_t offset) {
+  return pread(fd, to, size, (off_t)offset) == (ssize_t)size;
+}
+
+static int lasts(uint64_t since, uint64_t now) { return since && now > since && now - since >= longest_ns; }
+
+/* 1: some operation in flight or some wait lasts; 0: none; -1: it cannot be read. */
+static int any_lasts(int fd, uint64_t now) {
+  used_rows used;
+  wr_inflight op;
+  wr_wait wait;
+  if (!read_at(fd, &used, sizeof used, offsetof(wr_ring, inflight_used))) return -1;
+  for (int i = 0; i < WR_INFLIGHT; i++) {
+    if (!(used.inflight >> i & 1)) continue;
+    if (!read_at(fd, &op, sizeof op, offsetof(wr_ring, inflight) + (size_t)i * sizeof op)) return -1;
+    if (op.state && lasts(op.t_issue_ns, now)) return 1;
+  }
+  for (int i = 0; i < WR_WAITS; i++) {
+    if (!(used.waits >> i & 1)) continue;
+    if (!read_at(fd, &wait, sizeof wait, offsetof(wr_ring, wait) + (size_t)i * sizeof wait)) return -1;
+    if (wait.tid && lasts(wait.since_ns, now)) return 1;
+  }
+  return 0;
+}
+
+/* Whether the process is running, sleeping or waiting for a disk, by the letter behind its name in /proc/PID/stat. */
+static int is_well(int stat_fd) {
+  char text[512];
+  ssize_t n = pread(stat_fd, text, sizeof text - 1, 0);
+  if (n <= 0) return 0;
+  text[n] = 0;
+  const char *end = strrchr(text, ')'); /* the name may hold anything */
+  return end && end[1] == ' ' && end[2] && strchr("RSDI", end[2]);
+}
+
+static int matters(const wr_watched *rank, uint64_t now) {
+  wr_header header;
+  if (!read_at(rank->ring_fd, &header, sizeof header, 0) || header.magic != WR_MAGIC) return 1;
+  if (header.closed_ns + header.exception_ns + header.first_failure_ns + header.init_ns != rank->marks) return 1;
+  if (header.head - rank->head >= most_records) return 1;
+  if (any_lasts(rank->ring_fd, now)) return 1;
+  int is_late = now > header.heartbeat_ns && now - header.heartbeat_ns >= LATE_NS;
+  return is_late && !is_well(rank->stat_fd);
+}
+
+static void look(void) {
+  uint64_t now = wr_now_ns(), one = 1;
+  for (size_t i = 0; i < watched_count; i++) {
+    if (!matters(&watched[i], now)) continue;
+    armed = 0;
+    while (write(wake_fd, &one, sizeof one) < 0 && errno == EINTR) {}
+    return;
+  }
+}
+
+/* Wait, unlocked, until `at`, or something was asked of us. */
+static void wait_until(uint64_t at) {
+  struct timespec t = {(time_t)(at / SECOND_NS), (long)(at % SECOND_NS)};
+  while (running && armed && wr_now_ns() < at)
+    if (pthread_cond_timedwait(&changed, &lock, &t) == ETIMEDOUT) break;
+}
+
+static void *run(void *unused) {
+  (void)unused;
+  prctl(PR_SET_NAME, "whichrank-watch");
+  pthread_mutex_lock(&lock);
+  while (running) {
+    if (!armed) {
+      pthread_cond_wait(&changed, &lock);
+      continue;
+    }
+    wait_until(wr_now_ns() + every_ns);
+    if (running && armed) look();
+  }
+  pthread_mutex_unlock(&lock);
+  return NULL;
+}
+
+static int start_thread(void) {
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&changed, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  sigset_t all, before; /* signals are for the agent's own threads */
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int failed = pthread_create(&thread, NULL, run, NULL);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (failed) pthread_cond_destroy(&changed);
+  return failed;
+}
+
+int wr_watch_start(int fd, uint32_t every_ms, uint32_t longest_ms, uint64_t records) {
+  if (fd < 0 || !every_ms || !longest_ms || !records) return EINVAL;
+  pthread_mutex_lock(&lock);
+  int failed = running ? EALREADY : 0;
+  if (!failed) {
+    wake_fd = fd;
+    every_ns = every_ms * MS_NS;
+    longest_ns = longest_ms * MS_NS;
+    most_records = records;
+    armed = 0;
+    running = 1;
+    failed = start_thread();
+    if (failed) running = 0;
+  }
+  pthread_mutex_unlock(&lock);
+  return failed;
+}
+
+static int arm_locked(const wr_watched *ranks, size_t count) {
+  if (!running) return EINVAL;
+  if (count > watched_count) {
+    wr_watched *room = realloc(watched, count * sizeof *room);
+    if (!room) return ENOMEM;
+    watched = room;
+  }
+  if (count) memcpy(watched, ranks, count * sizeof *ranks);
+  watched_count = count;
+  armed = 1;
+  pthread_cond_signal(&changed);
+  return 0;
+}
+
+int wr_watch_arm(const wr_watched *ranks, size_t count) {
+  pthread_mutex_lock(&lock);
+  int failed = arm_locked(ranks, count);
+  pthread_mutex_unlock(&lock);
+  return failed;
+}
+
+void wr_watch_disarm(void) {
+  pthread_mutex_lock(&lock);
+  armed = 0;
+  pthread_mutex_unlock(&lock);
+}
+
+void wr_watch_stop(void) {
+  pthread_mutex_lock(&lock);
+  int was = running;
+  running = armed = 0;
+  if (was) pthread_cond_signal(&changed);
+  pthread_mutex_unlock(&lock);
+  if (!was) return;
+  pthread_join(thread, NULL);
+  pthread_cond_destroy(&changed);
+  free(watched);
+  watched = NULL;
+  watched_count = 0;
+}
