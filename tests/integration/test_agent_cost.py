@@ -10,7 +10,7 @@ pytestmark = pytest.mark.integration
 
 
 def test_cost_is_measured_and_no_record_is_lost() -> None:
-    cost = agent_cost(2, 200, windows=2, window_s=2.0)
+    cost = agent_cost(2, 200, windows=2, window_s=2.0, settle_s=2.0)
     assert 100 < cost.ops_per_s < 400
     assert cost.polls >= 2
     assert 0 < cost.low_percent <= cost.cpu_percent <= cost.high_percent < 50

@@ -90,8 +90,8 @@ def test_it_says_that_all_is_well_and_reads_nothing(job: Job) -> None:
         job.pump()
     # THEN nothing was read, though operations go on; a word carries no states
     assert job.agent.polls == polls
-    assert job.batches[-1].is_word_alone
-    assert not job.batches[-1].ranks
+    assert job.batches[-1].is_well
+    assert (job.batches[-1].ranks, job.batches[-1].sequence) == (b"", 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])

@@ -194,10 +194,13 @@ class Agent:
         return self._pace.every_s > self._poll_every_s and now_s - self._doubted_s >= WELL_AFTER_S
 
     def _say_well(self, now_s: float) -> None:
-        """Say that all is well, without a look at it."""
+        """Say that all is well, without a look at it; what is still to be reported goes first."""
         self._next_word_s = now_s + self._word_every_s()
-        if self._outbox.may_send():
-            self._send(msgspec.structs.replace(self._no_states(time.monotonic_ns()), is_well=True))
+        states = self._no_states(time.monotonic_ns())
+        if self._outbox.is_sent():
+            self._end.send(msgspec.structs.replace(states, is_well=True))
+        elif self._outbox.may_send():
+            self._send(states)
 
     def _word_every_s(self) -> float:
         return WORD_TO_NEIGHBOUR_EVERY_S if self._beside_analyzer else WORD_EVERY_S

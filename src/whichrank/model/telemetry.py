@@ -352,12 +352,8 @@ class Batch(msgspec.Struct, frozen=True):
     obeyed: tuple[int, ...] = ()
     """Numbers of the commands that have come since the batch before (`model.commands`)."""
     is_well: bool = False
-    """No states are in it, since nothing has happened that matters: what was said before is not read again yet."""
-
-    @property
-    def is_word_alone(self) -> bool:
-        """Whether it says that all is well, and nothing else."""
-        return self.is_well and not (self.records or self.events or self.comm_info)
+    """Only a word that nothing has happened that matters: what was said before stands, and is not read again yet. It
+    has no number (sequence 0) and needs no answer."""
 
     def rank_rows(self) -> np.ndarray:
         """Rows of RANK_ROW."""

@@ -42,6 +42,10 @@ class Commands:
             self._add(agent, pending, order)
         return tuple(Command(number, order) for number, order in pending.items())
 
+    def are_pending(self, agent: str) -> bool:
+        """Whether an agent has not given all of them back yet."""
+        return bool(self._pending.get(agent))
+
     def _add(self, agent: str, pending: OrderedDict[int, Order], order: Order) -> None:
         if isinstance(order, Pace):
             if order == self._pace.get(agent):

@@ -208,7 +208,9 @@ class AnalyzerLoop:
         for batch, _ in arrivals:
             self._heard_s[batch.agent] = now_s
             self._due_s[batch.agent] = now_s + (NEIGHBOUR_OVERDUE_S if batch.beside_analyzer else OVERDUE_S)
-            self._has_news = self._has_news or not batch.is_word_alone
+            if batch.is_well:
+                continue
+            self._has_news = True
             with _kept_for(faults):
                 if batch.agent not in self._sent_away:
                     self.seen.note(batch)
@@ -217,6 +219,8 @@ class AnalyzerLoop:
             with _kept_for(faults):
                 self._analyzer.feed_all([batch for batch, _ in arrivals], now_s)
         for batch, is_new in arrivals:
+            if batch.is_well and not is_new and not self._commands.are_pending(batch.agent):
+                continue
             orders: Sequence[Order] = ()
             with _kept_for(faults):
                 orders = self._analyzer.orders(batch.agent)
@@ -224,9 +228,11 @@ class AnalyzerLoop:
                     if isinstance(order, Leave):
                         self._send_away(batch, order.because)
             commands = self._commands.give(batch.agent, orders, batch.obeyed)
-            again = is_new and batch.sequence > 1
-            self._acknowledged[batch.agent] = batch.sequence
-            self._end.reply(batch.agent, Reply(CREDIT, batch.sequence, resend=again, commands=commands))
+            again = is_new and batch.sequence != 1
+            if not batch.is_well:
+                self._acknowledged[batch.agent] = batch.sequence
+            acknowledged = self._acknowledged.get(batch.agent, 0)
+            self._end.reply(batch.agent, Reply(CREDIT, acknowledged, resend=again, commands=commands))
         self._say_refused()
         if faults:
             raise faults[0]

@@ -140,11 +140,10 @@ class Store:
 
         That takes little longer than the largest of them. Where two do, each is taken by itself: the later one counts.
         """
-        new = [batch for batch in batches if self._is_new(batch, now_s)]
-        for batch in new:
+        for batch in batches:
             if batch.is_well:
                 self._note_well(batch, now_s)
-        new = [batch for batch in new if not batch.is_word_alone]
+        new = [batch for batch in batches if not batch.is_well and self._is_new(batch, now_s)]
         if not new:
             return []
         together = Merged(new, [self._agents[batch.agent] for batch in new])
@@ -168,9 +167,10 @@ class Store:
 
     def _note_well(self, batch: Batch, now_s: float) -> None:
         """Of the ranks of this agent what was read before still holds as far as it matters."""
-        agent = self._agents[batch.agent]
-        self._heard_s.rows[agent] = self._well_s.rows[agent] = now_s
-        self.paths.note_heard(agent, now_s)
+        agent = self._agents.get(batch.agent)
+        if agent is not None:
+            self._heard_s.rows[agent] = self._well_s.rows[agent] = now_s
+            self.paths.note_heard(agent, now_s)
 
     def _take(self, merged: Merged, now_s: float) -> Fed:
         """Take what is new."""

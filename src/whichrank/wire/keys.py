@@ -8,9 +8,8 @@ Example: `openssl rand -hex 32` makes one.
 
 from __future__ import annotations
 
-import hashlib
+import os
 import re
-import secrets
 from typing import Final, NamedTuple
 
 import zmq
@@ -30,7 +29,7 @@ class Pair(NamedTuple):
 
 def new_key() -> str:
     """A key that nobody can guess."""
-    return secrets.token_hex(32)
+    return os.urandom(32).hex()
 
 
 def is_key(text: str) -> bool:
@@ -49,5 +48,7 @@ def agent_pair(key: str) -> Pair:
 
 
 def _pair(key: str, whose: bytes) -> Pair:
+    import hashlib  # with it comes OpenSSL: 3 MiB, of which an agent without a key has no use
+
     secret = z85.encode(hashlib.blake2b(bytes.fromhex(key), digest_size=32, person=whose).digest())
     return Pair(zmq.curve_public(secret), secret)

@@ -72,8 +72,13 @@ class Received:
         self._gone: set[str] = set()
 
     def arrival(self, batch: Batch) -> Arrival | None:
-        """The batch, or None if it came before, one before it is missing, or it is of an agent too many."""
+        """The batch, or None if it came before, one before it is missing, or it is of an agent too many.
+
+        A word that all is well has no number: each comes.
+        """
         latest = self._latest.get(batch.agent)
+        if batch.is_well:
+            return Arrival(batch, latest is None)
         if latest is not None and batch.sequence != latest + 1:
             return None
         if latest is None and len(self._latest) >= MOST_AGENTS:

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from whichrank.model.commands import Order, Pace, Reply
+from whichrank.model.commands import Command, Order, Pace, Reply
 from whichrank.model.incident import Incident, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import VERSION, Batch
@@ -30,6 +30,7 @@ class End:
     def __init__(self) -> None:
         self.waiting: list[tuple[Batch, bool]] = []
         self.replies: list[Reply] = []
+        self.commands: list[Command] = []
         self.refusals: list[str] = []
         self.refused = self.dropped = 0
 
@@ -39,6 +40,7 @@ class End:
 
     def reply(self, _agent: str, reply: Reply) -> None:
         self.replies.append(reply)
+        self.commands += reply.commands
 
     def agents(self) -> list[str]:
         return []  # of other nodes none is waited for
@@ -157,25 +159,48 @@ def test_that_messages_were_dropped_is_said_once(clock: list[float]) -> None:
     ]
 
 
-def test_a_word_that_all_is_well_is_answered_and_is_no_news(clock: list[float]) -> None:
+def test_a_word_that_all_is_well_is_no_news_and_needs_no_answer(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     # GIVEN an agent that has said something, and then each second that all is well
     end, polls = End(), Snapshots()
     running = AnalyzerLoop(
         cast(ZmqAnalyzerEnd, end), polls, cast(AgentSupervisor, Agent()), TICK_S, cast(Says, None), None
     )
+    monkeypatch.setattr(end, "agents", lambda: ["h:1"])
+    word = replace(BATCH, sequence=0, is_well=True)
     end.waiting.append((BATCH, True))
     running.step()
     ticks = len(polls.at)
-    for sequence in range(2, 6):
+    for _ in range(4):
         clock[0] += 1.0
-        end.waiting.append((replace(BATCH, sequence=sequence, is_well=True), False))
+        end.waiting.append((word, False))
         running.step()
     # THEN the job is not looked at, until that is due or the agent is overdue
-    assert len(end.replies) == 5
+    assert len(end.replies) == 1
     assert len(polls.at) == ticks
     clock[0] += OVERDUE_S
     running.step()
     assert len(polls.at) == ticks + 1
+    # AND the word is answered while a command is on its way
+    polls.pace = Pace(closely=True)
+    clock[0] += QUIET_TICK_S
+    running.step()
+    end.replies.clear()
+    for obeyed in ((), (end.commands[-1].number,), ()):
+        end.waiting.append((replace(word, obeyed=obeyed), False))
+        running.step()
+    assert [(reply.acknowledged, len(reply.commands)) for reply in end.replies] == [(1, 1), (1, 0)]
+
+
+def test_a_word_of_an_agent_that_is_not_known_asks_it_to_report_again(clock: list[float]) -> None:
+    end = End()
+    running = AnalyzerLoop(
+        cast(ZmqAnalyzerEnd, end), Snapshots(), cast(AgentSupervisor, Agent()), TICK_S, cast(Says, None), None
+    )
+    end.waiting.append((replace(BATCH, sequence=0, is_well=True), True))
+    running.step()
+    assert [(reply.acknowledged, reply.resend) for reply in end.replies] == [(0, True)]
 
 
 def test_another_pace_is_said_to_all_agents_at_once(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:

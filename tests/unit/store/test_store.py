@@ -86,17 +86,16 @@ def test_the_word_that_all_is_well_keeps_what_was_read_but_reads_nothing() -> No
     assert now.fresh.tolist() == [True, True, False, False]
     assert now.read_after_s.tolist() == before.read_after_s.tolist()
     assert store.agents_heard_s(NOW_S + 5.5) == pytest.approx(0.5)
-    # AND its silence counts from its last word
+    # AND its silence counts from its last word, and what it reports next is taken
     assert store.picture(NOW_S + 5.0 + FRESH_S + 0.1).fresh.tolist() == [False] * 4
+    assert len(store.feed(a.batch(9.0), NOW_S + 9.0).states) == 2
 
 
-def test_records_that_come_with_the_word_are_taken() -> None:
+def test_the_word_of_an_agent_that_has_reported_nothing_says_nothing() -> None:
     store = Store()
     a, _ = two_nodes()
-    store.feed(a.batch(1.0), NOW_S + 1.0)
-    word = dict.fromkeys(("ranks", "comms", "waits", "inflight"), b"")
-    fed = store.feed(a.batch(2.0, records(0, 7, 1, 3, t_issue_ns=T0 + S), is_well=True, **word), NOW_S + 2.0)
-    assert len(fed.records) == 3
+    store.feed(a.batch(1.0, is_well=True, sequence=0, ranks=b"", comms=b""), NOW_S + 1.0)
+    assert not store.ranks.size
 
 
 def test_a_ring_that_is_not_read_any_more_is_no_news_but_one_that_has_ended_is() -> None:

@@ -211,3 +211,13 @@ def test_an_address_is_said_as_agents_have_to_write_it() -> None:
         assert end.addresses[0].startswith(starts)
         assert is_from_here_only(end.addresses[0]) is here_only
         end.close()
+
+
+def test_a_word_that_all_is_well_has_no_number(ends: Pair) -> None:
+    # GIVEN an agent that says so before and between what it reports
+    analyzer, agent = ends
+    word = Batch(1, "job", "host:1", "host", 0, 0, 0, -1, 1, is_well=True)
+    for message in (word, batch(1), word, word, batch(2), word):
+        send(agent, message)
+    # THEN each comes, and only what was reported makes it known
+    assert arrivals(analyzer, 6) == [(0, True), (1, True), (0, False), (0, False), (2, False), (0, False)]

@@ -1,10 +1,10 @@
-"""What an agent costs on its node: CPU and memory, under eight ranks that issue a thousand operations a second each.
+"""What an agent costs on its node: CPU and memory, under eight ranks that issue 30 or 1,000 operations a second each.
 
 The ranks are processes without torch that call the native library as the sensors do: three communicators, four
 operations in flight all the time, a wait around every tenth, and messages in the probing frame, so that the frame
 sampler has its work. The agent is the real one, in a process of its own, with its analyzer at the other end of a
-socket; its CPU time is the kernel's, in nanoseconds, over all its threads. The figure is that of quiet snapshots:
-nothing is suspected, which is what a job costs that has no fault.
+socket; its CPU time is the kernel's, in nanoseconds, over all its threads. The figure is that of a job that has no
+fault: nothing is suspected, and the analyzer asks for the pace that it asks for then.
 """
 
 from __future__ import annotations
@@ -23,23 +23,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from whichrank.agent.processes import read
+from whichrank.analyzer.analyzer import QUIET_EVERY_S
 from whichrank.errors import SensorError
 from whichrank.model.codes import SensorState
-from whichrank.model.commands import Reply
+from whichrank.model.commands import Command, Pace, Reply
 from whichrank.model.sensors import SOCKET
 from whichrank.model.telemetry import Batch
 from whichrank.ring.folder import JobFolder
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
 
 RANKS: Final = 8
-OPS_PER_S: Final = 1000
+OPS_PER_S: Final = (30, 1000)
 WINDOWS: Final = 10
-WINDOW_S: Final = 3.0
-SETTLE_S: Final = 3.0
+WINDOW_S: Final = 10.0
+"""Two snapshots of an agent that sleeps meanwhile."""
+SETTLE_S: Final = 12.0
+"""Until it sleeps."""
 START_TIMEOUT_S: Final = 30.0
 IN_FLIGHT: Final = 4
 _CREDIT: Final = 4
+_QUIET: Final = Command(1, Pace(every_s=QUIET_EVERY_S))
 _BURSTS_PER_S: Final = 100
 _WAIT_EVERY: Final = 10
 
@@ -50,10 +56,10 @@ class AgentCost:
 
     Attributes:
         ranks: Ranks on its node.
-        ops_per_s: Operations of each rank per second, as counted in the records that it reported.
+        ops_per_s: Operations of each rank per second, as counted in its ring.
         windows: In how many windows of `window_s` it was measured.
         window_s: Their length.
-        polls: Looks in all of them.
+        polls: Snapshots in all of them.
         cpu_percent: Median over windows of its CPU time, in percent of one core.
         low_percent: The first quartile.
         high_percent: The third quartile.
@@ -75,10 +81,11 @@ class AgentCost:
 
 def agent_cost(
     ranks: int = RANKS,
-    ops_per_s: int = OPS_PER_S,
+    ops_per_s: int = OPS_PER_S[-1],
     *,
     windows: int = WINDOWS,
     window_s: float = WINDOW_S,
+    settle_s: float = SETTLE_S,
     frames: bool = True,
 ) -> AgentCost:
     """Measure an agent of `ranks` ranks.
@@ -88,6 +95,7 @@ def agent_cost(
         ops_per_s: Operations of each per second.
         windows: How often to measure.
         window_s: How long each time.
+        settle_s: How long to wait before.
         frames: Their socket sensors count, so their frames are sampled.
 
     Raises:
@@ -104,19 +112,18 @@ def agent_cost(
         environ = {"WHICHRANK_SHM": name}
         pid = stack.enter_context(_process([*agent, "--connect", end.addresses[0]], environ)).pid
         _wait_for_ranks(end, ranks)
-        _take(end, SETTLE_S)
-        shares, batches, seconds = [], [], 0.0
+        earlier, shares, batches = _take(end, settle_s), [], list[Batch]()
         for _ in range(windows):
             before, start_s = _cpu_s(pid), time.perf_counter()
             batches += _take(end, window_s)
             took_s = time.perf_counter() - start_s
             shares.append(100 * (_cpu_s(pid) - before) / took_s)
-            seconds += took_s
         low, median, high = statistics.quantiles(shares, n=4, method="inclusive")
-        reported = sum(batch.record_rows().size for batch in batches)
-        lost = int(batches[-1].rank_rows()["lost_records"].sum())
-        rate = reported / seconds / ranks
-        return AgentCost(ranks, rate, windows, window_s, len(batches), median, low, high, _rss_mib(pid), lost)
+        states = [batch.rank_rows() for batch in (*earlier, *batches) if batch.ranks]
+        first, last = states[0], states[-1]
+        rate = float(np.mean((last["head"] - first["head"]) / (last["read_ns"] - first["read_ns"]) * 1e9))
+        polls, lost = sum(bool(batch.ranks) for batch in batches), int(last["lost_records"].sum())
+        return AgentCost(ranks, rate, windows, window_s, polls, median, low, high, _rss_mib(pid), lost)
 
 
 def _wait_for_ranks(end: ZmqAnalyzerEnd, ranks: int) -> None:
@@ -132,7 +139,7 @@ def _take(end: ZmqAnalyzerEnd, seconds: float) -> list[Batch]:
     deadline_s = time.monotonic() + seconds
     while (left_s := deadline_s - time.monotonic()) > 0:
         for batch, _ in end.receive(left_s):
-            end.reply(batch.agent, Reply(_CREDIT, batch.sequence))
+            end.reply(batch.agent, Reply(_CREDIT, batch.sequence, commands=(_QUIET,)))
             taken.append(batch)
     return taken
 
@@ -162,7 +169,7 @@ def _shared_memory() -> str | None:
 
 
 def _load(directory: str, rank: int, world: int, ops_per_s: int, frames: bool) -> None:
-    """In a rank process: write operations at an even rate, a hundred bursts a second, until killed."""
+    """In a rank process: write operations at an even rate, a hundred bursts a second at most, until killed."""
     from whichrank.model.kinds import Kind
     from whichrank.sensors.abi import DONE, WAIT_CALL, Core, Op
     from whichrank.sensors.identity import Identity
@@ -174,12 +181,15 @@ def _load(directory: str, rank: int, world: int, ops_per_s: int, frames: bool) -
     slots = [core.comm_open(ring, name, name, b"gloo", world, rank, members, 600_000) for name in (b"tp", b"pp", b"dp")]
     library = ctypes.PyDLL(str(native_path(CORE)))
     library.wr_frame_count.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+    library.wr_heartbeat_start.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    library.wr_heartbeat_start(ring, None)
     if frames:
         core.sensor_set(ring, SOCKET.place, SensorState.ON, b"")
+    bursts_per_s = min(_BURSTS_PER_S, ops_per_s)
     flying: deque[Op] = deque()
     next_s, number = time.monotonic(), 0
     while True:
-        for _ in range(max(1, ops_per_s // _BURSTS_PER_S)):
+        for _ in range(max(1, ops_per_s // bursts_per_s)):
             number += 1
             op = Op(comm_slot=slots[number % len(slots)], kind=int(Kind.ALL_REDUCE), dtype=7, peer=-1, count=1024)
             core.op_begin(ring, op)
@@ -194,7 +204,7 @@ def _load(directory: str, rank: int, world: int, ops_per_s: int, frames: bool) -
                 core.op_end(ring, done, DONE)
                 if row >= 0:
                     core.wait_end(ring, done, row)
-        next_s += 1 / _BURSTS_PER_S
+        next_s += 1 / bursts_per_s
         time.sleep(max(0.0, next_s - time.monotonic()))
 
 
