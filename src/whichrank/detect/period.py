@@ -38,6 +38,8 @@ TAIL = 8
 """Latest tokens that are compared for all candidates at once."""
 PHASE_REPEATS = 256
 """A period that held this often was the iteration, not a loop inside it."""
+MOST_KEPT = 16384
+"""Tokens of a rank: enough for three of the longest periods, and some."""
 FIRST_ROOM = 512
 """Tokens that fit at first: a large job has many ranks, and most sequences are short when it begins."""
 MOST_EDITS = 256
@@ -92,7 +94,7 @@ class Sequence:
     the learning anew.
     """
 
-    def __init__(self, keep: int = 16384, closes: Callable[[int], bool] = lambda token: False) -> None:
+    def __init__(self, keep: int = MOST_KEPT, closes: Callable[[int], bool] = lambda token: False) -> None:
         """An empty sequence that keeps `keep` tokens; `closes` says a token that closes an iteration."""
         self._keep = keep
         self._closes = closes

@@ -26,6 +26,9 @@ LOST_S = 10.0
 LISTED = 16
 """Paths that are probed or listed."""
 
+MOST_OF_A_RANK = 64
+"""Connections that are kept of a rank, beside those that are in doubt: the ones over which most has gone."""
+
 Pair = tuple[int, int, int]
 """Sender, receiver, and retransmissions in a row without an answer."""
 
@@ -64,7 +67,7 @@ class Paths:
         if len(rows):
             age_ns = batch.sent_ns - int(rows["read_ns"].max())
             self._reported_s[agent] = now_s - max(age_ns, 0) / 1e9
-            rows = rows[rows["rank"] >= 0]
+            rows = those_that_matter(rows[rows["rank"] >= 0])
             if agent in self._rows and loses_data(rows, self._rows[agent]):
                 self._lost_s[agent] = self._reported_s[agent]
             self._rows[agent] = rows
@@ -191,6 +194,25 @@ class Paths:
         known = np.flatnonzero(ends.dead & (ends.peer >= 0) & (ends.peer < len(there)) & (ends.rank < len(there)))
         known = known[sends[ends.rank[known]] & there[ends.peer[known]]]
         return [(int(ends.rank[i]), int(ends.peer[i]), int(ends.tries[i])) for i in known[:LISTED]]
+
+
+def those_that_matter(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Of each rank the connections over which most has gone, and all on which something is not acknowledged or lost.
+
+    Args:
+        rows: Rows of TCP_ROW.
+    """
+    if len(rows) <= MOST_OF_A_RANK:
+        return rows
+    info = rows["info"]
+    in_doubt = (info["backoff"] > 0) | (info["retransmits"] > 0) | (info["lost"] > 0) | (rows["unsent_bytes"] > 0)
+    carried = info["bytes_acked"] + info["bytes_received"]
+    order = np.lexsort((-carried.astype(np.int64), rows["rank"]))
+    rank = rows["rank"][order]
+    place = np.empty(len(rows), np.int64)
+    place[order] = np.arange(len(rows)) - np.searchsorted(rank, rank)
+    kept: np.ndarray[Any, Any] = rows[in_doubt | (place < MOST_OF_A_RANK)]
+    return kept
 
 
 def links_of(pairs: list[Pair]) -> tuple[Link, ...]:

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.detect.period import Sequence
+from whichrank.detect.period import MOST_KEPT, Sequence
 from whichrank.model.kinds import is_collective, is_message
-from whichrank.model.places import values_of
 from whichrank.model.roles import role_of_description
 from whichrank.model.sequence import Shapes, Tokens
 from whichrank.model.signature import mix, signatures
@@ -23,9 +22,14 @@ from whichrank.model.stable_hash import stable_hash
 from whichrank.model.telemetry import CommInfo
 from whichrank.store.growing import Growing
 from whichrank.store.steps import Steps
+from whichrank.store.token_table import Meaning, TokenTable
 
 LEAST_GROUPS = 2
 """That alternate in a period: else it may be a layer and no iteration."""
+MOST_TOKENS = 1 << 28
+"""Kept of all ranks together: 1 GiB. Of 16,384 ranks and fewer each has what it may have."""
+LEAST_KEPT = 4096
+"""Of a rank, however many there are: a longer iteration than a third of this is then found by optimizer steps only."""
 LEAST_AFTER_LOSS = 512
 """A past of fewer operations, behind a loss, makes the usual look new."""
 
@@ -33,8 +37,8 @@ LEAST_AFTER_LOSS = 512
 class Sequences:
     """Token sequences of all ranks, and what tokens mean.
 
-    A sequence keeps a bounded number of tokens of each rank (`detect.period`); the tables of tokens grow with the
-    communicators and the signatures that the job has.
+    A sequence keeps a bounded number of tokens of each rank (`detect.period`), and the table of tokens those of lately
+    (`store.token_table`); what else is kept grows with the communicators that the job has.
 
     Attributes:
         steps: Optimizer steps of all ranks.
@@ -48,11 +52,13 @@ class Sequences:
         self._comm_key: list[int] = []
         self._key_column = Growing(np.uint64)
         self._members: dict[int, list[int]] = {}
-        self._token_comm: dict[int, int] = {}
-        self._token_shape: dict[int, int] = {}
-        self._shapes = np.zeros(0, np.int64), np.zeros(0, np.int64)  # the same as columns, tokens ascending
+        self._table = TokenTable()
+        self._keep = MOST_KEPT
         self._desc: list[tuple[str, int]] = []
-        self._closing: set[int] = set()
+
+    def expect(self, ranks: int) -> None:
+        """The job has so many ranks: of a large one less is kept of each that comes from now on."""
+        self._keep = min(MOST_KEPT, max(LEAST_KEPT, MOST_TOKENS // max(ranks, 1)))
 
     def add_comms(self, info: list[CommInfo]) -> None:
         """Learn communicators by their index in `info`."""
@@ -73,23 +79,22 @@ class Sequences:
         keys = self._key_column.rows[comm]
         tokens = (mix(keys, signs) >> np.uint64(32)).astype(np.uint32)
         values, first = np.unique(tokens, return_index=True)
-        for value, at in zip(values.tolist(), first.tolist(), strict=True):
-            if value not in self._token_comm:
-                kind = int(rows["kind"][at])
-                if role_of_description(self._desc[int(comm[at])][0]) in ("dp", "edp") and is_collective(kind):
-                    self._closing.add(value)
-                self._token_comm[value] = -1 if is_message(kind) else int(keys[at])
-                sign = (kind, int(rows["count"][at])) if is_message(kind) else (int(signs[at]),)
-                self._token_shape[value] = stable_hash(*self._desc[int(comm[at])], *sign)
+        for place in self._table.unknown(values.tolist()):
+            at = int(first[place])
+            kind, (description, size) = int(rows["kind"][at]), self._desc[int(comm[at])]
+            closes = role_of_description(description) in ("dp", "edp") and is_collective(kind)
+            sign = (kind, int(rows["count"][at])) if is_message(kind) else (int(signs[at]),)
+            group = -1 if is_message(kind) else int(keys[at])
+            self._table.add(int(values[place]), Meaning(group, stable_hash(description, size, *sign), closes))
         return tokens
 
     def same_group(self, a: int, b: int) -> bool:
-        """Are these tokens of one communicator? Send/recv are of none."""
-        return self._token_comm.get(a, -1) == self._token_comm.get(b, -2)
+        """Are these tokens of one communicator? Send/recv are all of none."""
+        return self._table.are_of_one(a, b)
 
     def group_of(self, token: int) -> int:
         """The communicator of a token (a key that survives re-initialisation), -1 for send/recv."""
-        return self._token_comm.get(token, -1)
+        return self._table.group_of(token)
 
     def members_of(self, key: int) -> list[int]:
         """The ranks of a communicator; empty if it is not known."""
@@ -101,16 +106,11 @@ class Sequences:
 
     def shape_of(self, token: int) -> int:
         """What a token is on any communicator of the same description and size."""
-        return self._token_shape.get(token, token)
+        return self._table.shape_of(token)
 
     def shapes_of(self, tokens: Tokens) -> Shapes:
         """As `shape_of`, for each of these."""
-        if len(self._shapes[0]) != len(self._token_shape):
-            known = np.fromiter(self._token_shape.keys(), np.int64, len(self._token_shape))
-            shapes = np.fromiter(self._token_shape.values(), np.int64, len(known))
-            order = np.argsort(known)
-            self._shapes = known[order], shapes[order]
-        return values_of(tokens.astype(np.int64), *self._shapes, tokens)
+        return self._table.shapes_of(tokens)
 
     def feed(
         self,
@@ -136,7 +136,7 @@ class Sequences:
     def sequence(self, rank: int) -> Sequence:
         """The sequence of a rank."""
         if rank not in self._of:
-            self._of[rank] = Sequence(closes=self._closing.__contains__)
+            self._of[rank] = Sequence(self._keep, closes=self._table.closes)
         return self._of[rank]
 
     def forget(self, rank: int) -> None:
@@ -157,7 +157,7 @@ class Sequences:
         """Operations on this communicator among a rank's tokens from this operation on."""
         s = self.sequence(rank)
         first = s.last_ordinal - len(s.tokens) + 1
-        ours = [t for t, key in self._token_comm.items() if key == self._comm_key[comm]]
+        ours = self._table.of_group(self._comm_key[comm])
         return int(np.isin(s.tokens[max(ordinal - first, 0) :], ours).sum())
 
     def comm_of_key(self, key: int) -> int:

@@ -278,6 +278,7 @@ class Store:
         columns = self.ranks
         world = int(min(rows["world_size"].max(initial=0), MAX_WORLD))
         columns.grow(max(int(rows["rank"].max()) + 1, world))
+        self.sequences.expect(columns.size)
         is_of_now = ~self._is_of_before(rows, merged.agents[of], now_s)
         rows, of = rows[is_of_now], of[is_of_now]
         rank, agent = rows["rank"], merged.agents[of]

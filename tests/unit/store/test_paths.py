@@ -13,7 +13,7 @@ from whichrank.analyzer import Analyzer
 from whichrank.model.commands import Pace, ProbePaths
 from whichrank.model.incident import Cause, Incident
 from whichrank.model.telemetry import TCP_ROW, Event, Probe
-from whichrank.store.paths import Paths
+from whichrank.store.paths import MOST_OF_A_RANK, Paths, those_that_matter
 
 ALL = comm_info(7, [0, 1, 2, 3, 4, 5], "default_pg")
 HEALTHY = {"last_ack_recv_ms": 10}
@@ -373,3 +373,19 @@ def test_paths_that_lose_data_are_dead_one_try_later(again: int, dead: bool) -> 
         rows["read_ns"] = reporter.ns(float(number))
         paths.take(reporter.batch(float(number), connections=rows.tobytes()), 0, float(number))
     assert paths.ends(2.0)[0].dead.tolist() == [dead]
+
+
+def test_of_many_connections_of_a_rank_those_that_matter_are_kept() -> None:
+    # GIVEN 200 connections of one rank and three of another, of which the least used one is losing data
+    rows = np.zeros(203, TCP_ROW)
+    rows["rank"][200:] = 1
+    rows["info"]["bytes_acked"] = np.random.default_rng(0).permutation(203) + 1
+    rows["remote_port"] = np.arange(203)
+    least = int(rows["info"]["bytes_acked"][:200].argmin())
+    rows["info"]["backoff"][least] = 3
+    # THEN the most used of each rank are kept, and that one, in their order
+    kept = those_that_matter(rows)["remote_port"].tolist()
+    most = np.argsort(-rows["info"]["bytes_acked"][:200].astype(np.int64))[:MOST_OF_A_RANK]
+    assert kept == sorted({*most.tolist(), least, 200, 201, 202})
+    # AND of few nothing is left out
+    assert len(those_that_matter(rows[:MOST_OF_A_RANK])) == MOST_OF_A_RANK

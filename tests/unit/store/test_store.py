@@ -327,3 +327,12 @@ def test_an_empty_batch_of_an_unknown_agent() -> None:
     fed = store.feed(msgspec.structs.replace(Node("a:1", [], 0).batch(1.0)), NOW_S)
     assert (len(fed.records), len(fed.comm)) == (0, 0)
     assert store.picture(NOW_S).world_size == 0
+
+
+@pytest.mark.parametrize(("ranks", "kept"), [(8, 16384), (16384, 16384), (32768, 8192), (65536, 4096), (1 << 20, 4096)])
+def test_of_a_large_job_fewer_operations_of_each_rank_are_kept(ranks: int, kept: int) -> None:
+    store = Store()
+    store.sequences.expect(ranks)
+    sequence = store.sequences.sequence(0)
+    sequence.feed(np.arange(1, 2 * kept + 1), np.arange(2 * kept, dtype=np.uint32))
+    assert kept // 2 <= len(sequence.tokens) <= kept
