@@ -36,6 +36,8 @@ OVERDUE_S: Final = 1.2
 """An agent that was heard longer ago may be lost (`transport.reach`)."""
 NEIGHBOUR_OVERDUE_S: Final = 2.8
 """The same, of the agent of this machine."""
+TICKS_OF_A_CORE: Final = 0.2
+"""What ticks may cost while nothing is suspected: of a job of 65,536 ranks one takes a quarter of a second."""
 LONGEST_WAIT_S: Final = 1.0
 """Between two looks whether the agent of this machine still runs."""
 _HEARD_LATELY_S: Final = 5.0
@@ -117,6 +119,7 @@ class AnalyzerLoop:
         self._console = console
         self._record = record
         self._ticked_s = -QUIET_TICK_S
+        self._tick_cost_s = 0.0
         self._is_slowness_over = False
         self._has_news = False
         self._heard_s: dict[str, float] = {}
@@ -170,7 +173,9 @@ class AnalyzerLoop:
 
     def _next_tick_s(self) -> float:
         if self._has_news:
-            return self._ticked_s + self._tick_s
+            is_suspected = self._pace is not None and self._pace.closely
+            least_s = 0.0 if is_suspected else self._tick_cost_s / TICKS_OF_A_CORE
+            return self._ticked_s + max(self._tick_s, least_s)
         are_well = self._next_word_s() > time.monotonic()
         return self._ticked_s + max(self._tick_s, WELL_TICK_S if are_well else QUIET_TICK_S)
 
@@ -194,7 +199,9 @@ class AnalyzerLoop:
         if now_s < self._next_tick_s():
             return False
         self._ticked_s, self._has_news = now_s, False
+        before_s = time.thread_time()
         self._report(self._analyzer.tick(now_s))
+        self._tick_cost_s = time.thread_time() - before_s
         failed = self._analyzer.slowness_failed
         if failed is not None and not self._is_slowness_over:
             self._is_slowness_over = True

@@ -220,3 +220,30 @@ def test_another_pace_is_said_to_all_agents_at_once(clock: list[float], monkeypa
         running.step()
     assert [reply.acknowledged for reply in end.replies] == [1, 7]
     assert all(reply.commands[0].order == Pace(closely=True) for reply in end.replies)
+
+
+def test_ticks_that_take_long_come_seldom_while_nothing_is_suspected(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN a job of which a tick takes a quarter of a second
+    end, polls = End(), Snapshots()
+    used_s = iter(range(1_000_000))
+    monkeypatch.setattr(loop.time, "thread_time", lambda: next(used_s) / 4)
+    running = AnalyzerLoop(
+        cast(ZmqAnalyzerEnd, end), polls, cast(AgentSupervisor, Agent()), TICK_S, cast(Says, None), None
+    )
+
+    def ticks_in(seconds: float) -> int:
+        before = len(polls.at)
+        for _ in range(round(seconds * 10)):
+            clock[0] += 0.1
+            end.waiting.append((replace(BATCH, sequence=len(end.replies) + 2), False))
+            running.step()
+        return len(polls.at) - before
+
+    running.step()
+    # WHEN there is news all the time THEN ticks take a fifth of a core, and more once something is suspected
+    assert 7 <= ticks_in(10.0) <= 9
+    polls.pace = Pace(closely=True)
+    ticks_in(2.0)
+    assert ticks_in(10.0) >= 30
