@@ -46,10 +46,12 @@ MOST_EDITS = 256
 """Kept of each rank."""
 MOST_AHEAD = 1024
 """Operations behind a gap, from which it is a loss."""
-MOST_STALLED = 16
+MOST_STALLED = 8
 """Feeds after which a gap is a loss: what is in flight is reported in each of them."""
 LEARN_STEP = 4
 """Tokens that are taken at once while little is known."""
+SETTLED_REPEATS = 2
+"""Times that a period has come again since it was known, until nothing else is expected."""
 GIVE_UP = 8
 """Lower bounds are dropped when nothing was found in this many times their length."""
 
@@ -180,6 +182,20 @@ class Sequence:
             self._append(tokens[:n])
             self._check()
             tokens = tokens[n:]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its period has explained all that came for a while, and nothing is missing."""
+        is_sure = self.period > 0 and self.explained >= SETTLED_REPEATS * self.period
+        return is_sure and self._checked == self._n and self._n >= self.period and not (self._ahead or self._lossy)
+
+    def go_on(self, count: int) -> None:
+        """Take so many operations that are as its period says; it is settled."""
+        while count:
+            tokens = np.resize(self.template, min(count, self._keep // 4))
+            self._append(tokens)
+            self._checked = self._n
+            count -= len(tokens)
 
     def expect_loss(self) -> None:
         """Operations of this rank were lost: the gap that the next ones leave will never be filled."""

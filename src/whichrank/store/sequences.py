@@ -21,6 +21,7 @@ from whichrank.model.signature import mix, signatures
 from whichrank.model.stable_hash import stable_hash
 from whichrank.model.telemetry import CommInfo
 from whichrank.store.growing import Growing
+from whichrank.store.settled import Settled
 from whichrank.store.steps import Steps
 from whichrank.store.token_table import Meaning, TokenTable
 
@@ -49,6 +50,7 @@ class Sequences:
         self.steps = Steps()
         self.edited: set[int] = set()
         self._of: dict[int, Sequence] = {}
+        self._settled = Settled()
         self._comm_key: list[int] = []
         self._key_column = Growing(np.uint64)
         self._members: dict[int, list[int]] = {}
@@ -120,29 +122,64 @@ class Sequences:
         signs: NDArray[np.uint64] | None = None,
     ) -> None:
         """Take completed operations or operations in flight of any ranks; `signs` are their signatures, if known."""
-        if not len(rows):
+        self.feed_tokens(rank, rows["ordinal"], self.tokens_of(comm, rows, signs))
+
+    def feed_tokens(self, rank: NDArray[Any], ordinal: NDArray[Any], tokens: Tokens) -> None:
+        """The same, as tokens. What has completed and what is in flight belong into one call: else there is a gap."""
+        if not len(rank):
             return
-        tokens = self.tokens_of(comm, rows, signs)
-        order = np.argsort(rank, kind="stable")
-        rank, tokens, ordinals = rank[order], tokens[order], rows["ordinal"][order].astype(np.int64)
-        bounds = np.flatnonzero(np.diff(rank)) + 1
-        for part in np.split(np.arange(len(rank)), bounds):
-            of = int(rank[part[0]])
-            sequence = self.sequence(of)
-            sequence.feed(ordinals[part], tokens[part])
-            if sequence.edits:
-                self.edited.add(of)
+        ordinals = ordinal.astype(np.int64)
+        key = (rank.astype(np.int64) << 32) | ordinals
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        order = order[np.concatenate(([True], key[1:] != key[:-1]))]  # what is complete may be in flight just before
+        rank, tokens, ordinals = rank[order], tokens[order], ordinals[order]
+        dealt_with, others, to_tell = self._settled.take(rank, ordinals, tokens)
+        for of in others:
+            self._settled.leave(of, self._of[of])
+        for of in to_tell:
+            self._settled.tell(of, self._of[of])
+        if dealt_with.all():
+            return
+        rank, tokens, ordinals = rank[~dealt_with], tokens[~dealt_with], ordinals[~dealt_with]
+        starts = np.flatnonzero(np.concatenate(([True], rank[1:] != rank[:-1]))).tolist()
+        for begin, end in zip(starts, [*starts[1:], len(rank)], strict=True):
+            self._feed(int(rank[begin]), ordinals[begin:end], tokens[begin:end])
+
+    def _feed(self, rank: int, ordinals: NDArray[np.int64], tokens: Tokens) -> None:
+        """Take operations of a rank that is not settled; it may be now."""
+        sequence = self.sequence(rank)
+        sequence.feed(ordinals, tokens)
+        if sequence.edits:
+            self.edited.add(rank)
+        if sequence.is_settled:
+            self._settled.enter(rank, sequence)
 
     def sequence(self, rank: int) -> Sequence:
         """The sequence of a rank."""
         if rank not in self._of:
             self._of[rank] = Sequence(self._keep, closes=self._table.closes)
-        return self._of[rank]
+        sequence = self._of[rank]
+        if self._settled.has(rank):
+            self._settled.tell(rank, sequence)
+        return sequence
+
+    def expect_loss(self, rank: int) -> None:
+        """Operations of this rank were lost: the gap that the next ones leave will never be filled."""
+        sequence = self.sequence(rank)
+        sequence.expect_loss()
+        if self._settled.has(rank):
+            self._settled.leave(rank, sequence)
+
+    def period_of(self, rank: int) -> int:
+        """Operations in one period of a rank; 0 while it is not known."""
+        return self._of[rank].period if rank in self._of else 0
 
     def forget(self, rank: int) -> None:
         """The rank's process was replaced."""
         self.steps.forget(rank)
         self._of.pop(rank, None)
+        self._settled.forget(rank)
         self.edited.discard(rank)
 
     def up_to(self, rank: int, ordinal: int) -> Tokens:
@@ -166,7 +203,7 @@ class Sequences:
 
     def per_iteration(self, rank: int, key: int) -> int:
         """Operations on a communicator in one iteration of a rank, by its period; 0 while that is not known."""
-        s = self._of.get(rank)
+        s = self.sequence(rank) if rank in self._of else None
         return sum(self.group_of(t) == key for t in s.template.tolist()) if s else 0
 
     def iteration_of(self, rank: int) -> int | None:
@@ -176,7 +213,7 @@ class Sequences:
         """
         if steps := self.steps.count(rank):
             return steps
-        s = self._of.get(rank)
+        s = self.sequence(rank) if rank in self._of else None
         if s is None or not s.is_whole or len({self.group_of(t) for t in s.template.tolist()}) < LEAST_GROUPS:
             return None
         return s.iterations()

@@ -203,18 +203,23 @@ class Store:
         is_of_now = records["row"]["t_issue_ns"] > self.ranks.rows["created_ns"][records["rank"]]
         records, comm = records[is_of_now], comm[is_of_now]
         for rank in lossy:
-            self.sequences.sequence(rank).expect_loss()
+            self.sequences.expect_loss(rank)
         self.sequences.add_comms(self.comms.info)
         self.sequences.steps.feed(steps["rank"], steps["row"])
+        flight = self._ops.of(merged.agents[speaking].tolist())
+        signs = signatures(records["row"])
+        done = self.sequences.tokens_of(comm, records["row"], signs)
+        under_way = self.sequences.tokens_of(flight["comm"], flight)
+        self.sequences.feed_tokens(
+            np.concatenate([records["rank"], flight["rank"]]),
+            np.concatenate([records["row"]["ordinal"], flight["ordinal"]]),
+            np.concatenate([done, under_way]),
+        )
         if len(records):
-            signs = signatures(records["row"])
-            self.sequences.feed(records["rank"], comm, records["row"], signs)
             ended_s = self.ranks.host_s(records["rank"], records["row"]["t_end_ns"])
             self.rounds.feed(self.comms, comm, records, signs, ended_s, now_s)
             self.usual_waits.add(comm, records["row"]["wait_us"])
         if len(rows):
-            flight = self._ops.of(merged.agents[speaking].tolist())
-            self.sequences.feed(flight["rank"], flight["comm"], flight)
             self._op_rates.feed(rows["rank"], rows["ordinal"], now_s)
         return Fed(records, comm, steps, rows, restarted)
 
@@ -399,7 +404,7 @@ class Store:
         """
         if by_steps := self.sequences.steps.iteration_s(RANKS_ASKED):
             return by_steps
-        periods = ((self.sequences.sequence(rank).period, rate) for rank, rate in self._op_rates.known(RANKS_ASKED))
+        periods = ((self.sequences.period_of(rank), rate) for rank, rate in self._op_rates.known(RANKS_ASKED))
         known = [period / rate for period, rate in periods if period]
         return float(np.median(known)) if known else 0.0
 

@@ -1,0 +1,122 @@
+"""Ranks that do what they always do: what they issue is held against their periods in one table, all ranks at once.
+
+A sequence (`detect.period`) is an object for each rank, and taking a batch into each takes longer than all the rest of
+a large job. But most ranks have a period, and go on with it. Of those the table has the period, the place in it that
+comes next, and how many operations have come since their sequence was told. A rank leaves the table, and its sequence
+is told, when something else comes than its period says. Whoever asks for the sequence has it told first.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.detect.period import Sequence
+from whichrank.model.sequence import Tokens
+
+MOST_TOKENS: Final = 1 << 26
+"""Of all periods: 256 MiB. Ranks for which there is no room are not taken in."""
+TELL_AFTER: Final = 4096
+"""Operations of a rank, after which its sequence is told of them in any case."""
+_OUT: Final = -1
+"""The place of a rank that is not in the table."""
+
+
+class Settled:
+    """The table. At most `MOST_TOKENS` tokens, and five numbers for each rank."""
+
+    def __init__(self) -> None:
+        self._at = np.zeros(0, np.int64)  # where the period of a rank begins in `_periods`
+        self._length = np.zeros(0, np.int64)  # of it
+        self._place = np.zeros(0, np.int64)  # in it, of what comes next
+        self._next = np.zeros(0, np.int64)  # ordinal of what comes next
+        self._untold = np.zeros(0, np.int64)
+        self._periods = np.zeros(0, np.uint32)
+        self._used = 0
+
+    def has(self, rank: int) -> bool:
+        """Whether this rank is in the table."""
+        return rank < len(self._at) and self._at[rank] != _OUT
+
+    def enter(self, rank: int, sequence: Sequence) -> None:
+        """Take in a rank that is settled, if there is room."""
+        period = sequence.template
+        if self._used + len(period) > len(self._periods) and not self._make_room(len(period)):
+            return
+        self._grow(rank + 1)
+        self._periods[self._used : self._used + len(period)] = period
+        self._at[rank], self._length[rank], self._place[rank] = self._used, len(period), 0
+        self._next[rank], self._untold[rank] = sequence.last_ordinal + 1, 0
+        self._used += len(period)
+
+    def leave(self, rank: int, sequence: Sequence) -> None:
+        """Tell its sequence what has come, and let go of it."""
+        self.tell(rank, sequence)
+        self._at[rank] = _OUT
+
+    def forget(self, rank: int) -> None:
+        """Let go of a rank whose sequence is forgotten."""
+        if self.has(rank):
+            self._at[rank] = _OUT
+
+    def take(
+        self, rank: NDArray[Any], ordinals: NDArray[np.int64], tokens: Tokens
+    ) -> tuple[NDArray[np.bool_], list[int], list[int]]:
+        """Take operations, by rank and ordinal, each once.
+
+        Returns:
+            Which of them are dealt with; ranks in the table that have issued something else, which have to leave; and
+            ranks whose sequences are to be told.
+        """
+        self._grow(int(rank[-1]) + 1)
+        inside = self._at[rank] != _OUT
+        place = np.flatnonzero(inside & (ordinals >= self._next[rank]))
+        if not len(place):
+            return inside, [], []
+        of = rank[place]
+        starts = np.flatnonzero(np.concatenate(([True], of[1:] != of[:-1])))
+        ranks, counts = of[starts], np.diff(np.append(starts, len(of)))
+        step = np.arange(len(of)) - np.repeat(starts, counts)
+        expected = self._periods[self._at[of] + (self._place[of] + step) % self._length[of]]
+        as_usual = (ordinals[place] == self._next[of] + step) & (tokens[place] == expected)
+        well = np.logical_and.reduceat(as_usual, starts)
+        go_on, n = ranks[well], counts[well]
+        self._next[go_on] += n
+        self._untold[go_on] += n
+        self._place[go_on] = (self._place[go_on] + n) % self._length[go_on]
+        others = ranks[~well]
+        if len(others):
+            inside &= ~np.isin(rank, others)
+        return inside, others.tolist(), go_on[self._untold[go_on] >= TELL_AFTER].tolist()
+
+    def tell(self, rank: int, sequence: Sequence) -> None:
+        """Tell its sequence what has come; it stays in the table."""
+        if self._untold[rank]:
+            sequence.go_on(int(self._untold[rank]))
+            self._untold[rank] = 0
+
+    def _make_room(self, tokens: int) -> bool:
+        """Pack the periods of those that are in; False if there is no room for so many more."""
+        inside = np.flatnonzero(self._at != _OUT)
+        kept = int(self._length[inside].sum())
+        if kept + tokens > MOST_TOKENS:
+            return False
+        room = np.zeros(min(MOST_TOKENS, max(1024, 2 * (kept + tokens))), np.uint32)
+        begins = np.cumsum(self._length[inside]) - self._length[inside]
+        for rank, begin in zip(inside.tolist(), begins.tolist(), strict=True):
+            at, length = self._at[rank], self._length[rank]
+            room[begin : begin + length] = self._periods[at : at + length]
+        self._at[inside] = begins
+        self._periods, self._used = room, kept
+        return True
+
+    def _grow(self, ranks: int) -> None:
+        more = ranks - len(self._at)
+        if more > 0:
+            more = max(more, len(self._at))
+            self._at = np.append(self._at, np.full(more, _OUT, np.int64))
+            zeros = np.zeros(more, np.int64)
+            self._length, self._place = np.append(self._length, zeros), np.append(self._place, zeros)
+            self._next, self._untold = np.append(self._next, zeros), np.append(self._untold, zeros)
