@@ -11,7 +11,7 @@ import pytest
 from whichrank.analyzer import Analyzer
 from whichrank.hang.order import what_hangs
 from whichrank.testbed.bench import overhead_locate
-from whichrank.testbed.bench.overhead_locate import culprit_of, hung, ingest, location, main, slow_poll
+from whichrank.testbed.bench.overhead_locate import culprit_of, hung, ingest, location, main, slow_poll, steady
 
 
 def test_ingest_is_measured_per_record_and_per_batch_and_without_slowness_apart() -> None:
@@ -53,6 +53,7 @@ def test_figures_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     # GIVEN taking in is measured on a job that is small too, and each look for slowness twice
     monkeypatch.setattr(overhead_locate, "ingest", partial(ingest, ranks=16, samples=2))
     monkeypatch.setattr(overhead_locate, "slow_poll", partial(slow_poll, polls=2))
+    monkeypatch.setattr(overhead_locate, "steady", partial(steady, samples=2))
     # AND what other tests have made is not looked through before each sample
     monkeypatch.setattr(overhead_locate.gc, "collect", lambda: 0)
     assert main(["--ranks", "64", "--json"]) == 0
@@ -64,3 +65,9 @@ def test_figures_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 def test_a_snapshot_for_slowness_is_measured_only_if_it_names_the_slow_rank() -> None:
     (figure,) = slow_poll(64, polls=2)
     assert (figure.n, figure.unit) == (2, "ms")
+
+
+def test_what_batches_of_a_second_take_is_measured() -> None:
+    (figure,) = steady(64, samples=2)
+    assert (figure.ranks, figure.n, figure.unit) == (64, 2, "%")
+    assert 0 < figure.low <= figure.median <= figure.high < 100

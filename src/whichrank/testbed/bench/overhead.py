@@ -32,6 +32,8 @@ AGENT_QUIET: Final = 0.15
 AGENT_BUSY: Final = 0.3
 BUSY_OPS_PER_S: Final = 500.0
 AGENT_MIB: Final = 40.0
+MOST_OF_A_CORE: Final = 60.0
+"""Percent, that the batches of 8,192 agents may take of the analyzer."""
 Unit = Literal["ns", "ms", "s", "%", "MiB", "B", "records/s"]
 Verdict = Literal["", "met", "missed", "undecided"]
 ShowProgress = Callable[[float], None]
@@ -207,6 +209,9 @@ def analyzer_rows(quick: bool, show_progress: ShowProgress) -> Iterable[Row]:
         for where in ("tp", "world"):
             for figure in overhead_locate.location(size, where):
                 yield against(from_figure("analyzer", figure), *located(figure.what, size))
+        for figure in overhead_locate.steady(size):
+            held = ("", f"≤ {MOST_OF_A_CORE:g} % of one core", MOST_OF_A_CORE) if size == SIZES[-1] else ("", "", None)
+            yield against(from_figure("analyzer", figure), *held)
         if size <= overhead_locate.MOST_SLOW:
             for figure in overhead_locate.slow_poll(size):
                 yield against(from_figure("analyzer", figure), "CCL-D: 146 ms (slow, 16 GPUs)", "", None)

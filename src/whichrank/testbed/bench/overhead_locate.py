@@ -20,6 +20,7 @@ from whichrank.analyzer import Analyzer
 from whichrank.analyzer.hangs import ASK_AFTER_S
 from whichrank.config import AnalyzerConfig
 from whichrank.hang.order import what_hangs
+from whichrank.model.telemetry import Batch
 from whichrank.testbed.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
 
 RANKS = (64, 512, 4096, 65536)
@@ -29,6 +30,10 @@ WARM_ITERATIONS = 6
 INGEST_ITERATIONS = 20
 TURNS = 3
 """Batches of each agent in a sample of ingest: more operations than are kept before iterations are measured."""
+AT_ONCE = 256
+"""Batches that a server takes at one time, at most (`wire.zmq_transport`)."""
+STEADY_WARM = 12
+"""Iterations until all periods are known."""
 ITERATION_NS = 1_000_000_000
 SLOW_WINDOW_S, SLOW_WARM = 8.0, 12
 """A window, and how many iterations are reported before a snapshot is measured."""
@@ -98,8 +103,7 @@ def _ingested(job: SyntheticJob, samples: int, *, measures_slowness: bool) -> tu
             count += len(batches)
             gc.collect()
             start_s = time.perf_counter()
-            for batch in batches:
-                analyzer.feed(batch, now_s)
+            _feed(analyzer, batches, now_s)
             took_s += time.perf_counter() - start_s
             now_s += 0.5
         if sample >= 0:
@@ -109,6 +113,33 @@ def _ingested(job: SyntheticJob, samples: int, *, measures_slowness: bool) -> tu
     if (iterations.pending > 0 or iterations.newest >= 0) != measures_slowness:
         raise AssertionError(f"slowness is {'not ' if measures_slowness else ''}measured")
     return rates, per_batch_ms
+
+
+def steady(ranks: int, samples: int = 5) -> list[Figure]:
+    """What an analyzer takes of a core while each agent of eight ranks sends an iteration every second.
+
+    The job's operations end on the host, so slowness is measured too; periods are known. Without ticks: how many there
+    are is the server's matter, and a row of its own says what one takes.
+    """
+    shape = Shape.of(ranks)
+    ops = len(SyntheticJob(shape).program[0])
+    job = SyntheticJob(shape, op_ns=ITERATION_NS // ops)
+    analyzer, shares = Analyzer(AnalyzerConfig(), "synthetic", 0.0), []
+    for done in range(STEADY_WARM + samples):
+        batches = list(job.batches(done, 1, with_comms=done == 0))
+        gc.collect()
+        start_s = time.process_time()
+        _feed(analyzer, batches, float(done))
+        if done >= STEADY_WARM:
+            shares.append(100 * (time.process_time() - start_s))
+        analyzer.tick(float(done))
+    return [figure("one batch a second of each agent", ranks, shares, "%")]
+
+
+def _feed(analyzer: Analyzer, batches: Sequence[Batch], now_s: float) -> None:
+    """As the server does: what has come at one time at once."""
+    for first in range(0, len(batches), AT_ONCE):
+        analyzer.feed_all(batches[first : first + AT_ONCE], now_s)
 
 
 def location(ranks: int, where: str, polls: int = 9, ranks_per_agent: int = 8) -> list[Figure]:
@@ -184,6 +215,7 @@ def measure(sizes: Sequence[int] = RANKS) -> list[Figure]:
     for ranks in sizes:
         for where in ("tp", "world"):
             figures += location(ranks, where)
+        figures += steady(ranks)
         if ranks <= MOST_SLOW:
             figures += slow_poll(ranks)
     return figures
