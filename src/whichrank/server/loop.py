@@ -34,6 +34,8 @@ WELL_TICK_S: Final = 5.0
 """The same, while all agents say that all is well."""
 OVERDUE_S: Final = 1.2
 """An agent that was heard longer ago may be lost (`transport.reach`)."""
+LEFT_S: Final = 60.0
+"""Overdue for longer, an agent has left the job (`transport.reach`)."""
 NEIGHBOUR_OVERDUE_S: Final = 2.8
 """The same, of the agent of this machine."""
 TICKS_OF_A_CORE: Final = 0.2
@@ -155,6 +157,7 @@ class AnalyzerLoop:
         self._take()
         if self._tick():
             self._push_pace()
+            self._expect_no_more_of_those_who_left()
             if self._record:
                 self._record.write_times(self._analyzer.times, self._analyzer.links)
 
@@ -182,6 +185,13 @@ class AnalyzerLoop:
     def _next_word_s(self) -> float:
         """When an agent will be overdue; 0: before one was heard."""
         return min(self._due_s.values(), default=0.0)
+
+    def _expect_no_more_of_those_who_left(self) -> None:
+        """Of agents that have said farewell, and of those that were killed and have others in their places."""
+        present, now_s = set(self._end.agents()), time.monotonic()
+        self._due_s = {
+            agent: due_s for agent, due_s in self._due_s.items() if agent in present and now_s - due_s < LEFT_S
+        }
 
     def _push_pace(self) -> None:
         """Say at once to all agents how often to look, if that has changed: those that are well speak seldom."""
