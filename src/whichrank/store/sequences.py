@@ -27,9 +27,9 @@ from whichrank.store.token_table import Meaning, TokenTable
 
 LEAST_GROUPS = 2
 """That alternate in a period: else it may be a layer and no iteration."""
-MOST_TOKENS = 1 << 28
-"""Kept of all ranks together: 1 GiB. Of 16,384 ranks and fewer each has what it may have."""
-LEAST_KEPT = 4096
+MOST_TOKENS = 1 << 27
+"""Kept of all ranks together: 512 MiB. Of 8,192 ranks and fewer each has what it may have."""
+LEAST_KEPT = 2048
 """Of a rank, however many there are: a longer iteration than a third of this is then found by optimizer steps only."""
 LEAST_AFTER_LOSS = 512
 """A past of fewer operations, behind a loss, makes the usual look new."""

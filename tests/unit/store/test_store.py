@@ -329,7 +329,7 @@ def test_an_empty_batch_of_an_unknown_agent() -> None:
     assert store.picture(NOW_S).world_size == 0
 
 
-@pytest.mark.parametrize(("ranks", "kept"), [(8, 16384), (16384, 16384), (32768, 8192), (65536, 4096), (1 << 20, 4096)])
+@pytest.mark.parametrize(("ranks", "kept"), [(8, 16384), (8192, 16384), (16384, 8192), (65536, 2048), (1 << 20, 2048)])
 def test_of_a_large_job_fewer_operations_of_each_rank_are_kept(ranks: int, kept: int) -> None:
     store = Store()
     store.sequences.expect(ranks)
