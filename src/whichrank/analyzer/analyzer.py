@@ -172,9 +172,8 @@ class Analyzer:
     @property
     def pace(self) -> Pace:
         """How often all agents are to look now."""
-        return Pace(
-            closely=self._parts.policy.closely, connections=self.slowness.links.in_doubt, every_s=self._quiet_every_s
-        )
+        closely = self._parts.policy.closely or self.store.rounds.are_in_doubt
+        return Pace(closely, self.slowness.links.in_doubt, self._quiet_every_s)
 
     @property
     def times(self) -> tuple[Spent, ...]:

@@ -23,6 +23,10 @@ CELLS = 1 << 14
 """Rounds times members kept per communicator, at most."""
 ALL_CELLS = 1 << 24
 """The same over all communicators; beyond it each keeps eight rounds."""
+MOST_ROUNDS = 2048
+"""Kept of a communicator: agents report seconds apart, and a round is compared when all have reported it."""
+FEW_ROUNDS = 256
+"""The same once a quarter of all cells is taken, in a large job."""
 MOST_SIGNATURES = 1 << 16
 """Of which an operation is remembered for words."""
 SETTLE_S = 0.7
@@ -71,8 +75,25 @@ class Rounds:
         good = is_collective(row["kind"]) & (row["counter"] > 0) & (member >= 0) & (self._size.rows[comm] > 1)
         good &= row["status"] == Status.DONE  # what fails is reported by what becomes of the job
         comm, member, row = comm[good], member[good], row[good]
-        counter, sign, ended_s = row["counter"], (signs[good] >> np.uint64(32)).astype(np.uint32), ended_s[good]
+        sign, ended_s = (signs[good] >> np.uint64(32)).astype(np.uint32), ended_s[good]
         self._remember(sign, row)
+        for some in self._laps(comm, row["counter"]):
+            self._take(comm[some], member[some], row[some], sign[some], ended_s[some], now_s)
+
+    def _laps(self, comm: Ints, counter: NDArray[np.uint32]) -> list[slice | Ints]:
+        """Places of operations, in parts in which no two rounds of a communicator share a slot; earlier ones first."""
+        first = np.full(len(self._size.rows), np.iinfo(np.uint32).max, np.uint32)
+        np.minimum.at(first, comm, counter)
+        lap = (counter - first[comm]) // self._depth.rows[comm]
+        most = int(lap.max(initial=0))
+        return [np.flatnonzero(lap == number) for number in range(most + 1)] if most else [slice(None)]
+
+    def _take(
+        self, comm: Ints, member: Ints, row: np.ndarray[Any, Any], sign: NDArray[np.uint32],
+        ended_s: NDArray[np.float64], now_s: float,
+    ) -> None:  # fmt: skip
+        """Operations of which no two of one member fall on one slot."""
+        counter = row["counter"]
         place = counter % self._depth.rows[comm]
         cell = self._cell_at.rows[comm] + place * self._size.rows[comm] + member
         mine = _newest(self._cell_counter.rows, cell, counter)
@@ -125,7 +146,8 @@ class Rounds:
         size = comms.size[len(self._size.rows) :]
         if not len(size):
             return
-        depth = np.clip(CELLS // size, 8, 256)
+        is_small = len(self._cell_sign.rows) < ALL_CELLS // 4
+        depth = np.clip(CELLS // size, 8, MOST_ROUNDS if is_small else FEW_ROUNDS)
         if len(self._cell_sign.rows) + int((depth * size).sum()) > ALL_CELLS:
             depth = np.full(len(size), 8)
         self._slot_at.append(len(self._slot_sign.rows) + np.cumsum(depth) - depth)
@@ -149,6 +171,11 @@ class Rounds:
         for value in np.unique(sign).tolist():
             if value not in self._said:
                 self._said[value] = row[np.flatnonzero(sign == value)[0]].copy()
+
+    @property
+    def are_in_doubt(self) -> bool:
+        """Whether members differ in a round that not all may have reported yet."""
+        return bool(self._suspects)
 
     def take_different(self, now_s: float, *, at_end: bool) -> list[tuple[int, int]]:
         """Rounds in which members differ, since last asked: communicator and counter, the first of each communicator.

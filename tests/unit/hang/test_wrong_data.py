@@ -16,6 +16,7 @@ from whichrank.model.clause import Says
 from whichrank.model.incident import Cause, Incident
 from whichrank.model.kinds import Kind
 from whichrank.model.sequence import Edit
+from whichrank.store.rounds import MOST_ROUNDS
 
 NOW_S = T0 / S
 MEMBERS = [0, 1, 2, 3]
@@ -110,6 +111,29 @@ def test_rounds_that_newer_ones_have_replaced_are_not_compared() -> None:
     job.reports(1, 10_000, node=0)
     job.reports(1, 50, {3: {"reduce_op": 4}}, node=1)
     assert not job.said()
+
+
+@pytest.mark.parametrize("rounds_each", [300, 3000, 9000])
+def test_one_odd_round_is_found_however_many_come_at_once(rounds_each: int) -> None:
+    # GIVEN agents that report many rounds at once, and a rank that issued another operation in one of the first
+    job = Job()
+    job.reports(1, 20)
+    job.now_s += 0.5
+    for reported in job.nodes:
+        parts = [records(rank, 7, 21, rounds_each) for rank in reported.ranks]
+        if 1 in reported.ranks:
+            parts[1]["row"]["reduce_op"][3] = 4
+        for rank in reported.ranks:
+            reported.did(rank, 7, 20 + rounds_each)
+        job.analyzer.feed_all([reported.batch(job.now_s - NOW_S, np.concatenate(parts))], job.now_s)
+    # THEN all agents are asked to report, and it is named, as far back as rounds are kept
+    assert job.analyzer.pace.closely
+    said = job.said()
+    if rounds_each <= MOST_ROUNDS:
+        assert [(i.cause, [c.rank for c in i.culprits]) for i in said] == [(Cause.INCONSISTENT, [1])]
+    else:
+        assert not [c.rank for i in said for c in i.culprits if c.rank != 1]
+    assert not job.analyzer.pace.closely
 
 
 def test_two_without_a_past_are_candidates() -> None:
