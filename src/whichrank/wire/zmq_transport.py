@@ -30,8 +30,12 @@ if TYPE_CHECKING:
     from whichrank.wire.gate import Gate
 
 LINGER_MS: Final = 2000
-_RECONNECT_MS, _RECONNECT_MOST_MS = 100, 1000
-_HEARTBEAT_MS, _SILENT_MS = 2000, 10000
+_RECONNECT_MS, _RECONNECT_MOST_MS = 500, 1000
+"""Who has another key comes again as often as this."""
+_SILENT_MS = 10000
+_KEEPALIVE_S, _KEEPALIVE_COUNT = 2, 5
+"""The kernel asks whether the other end is there. ZeroMQ's own heartbeat would end the process (4.3.5: an assertion in
+stream_engine_base.cpp) when a peer hangs up whose messages wait because nobody has read for a while."""
 _CONNECT_MS = 5000
 """Without it a connection that a broken network swallowed is waited for as long as TCP likes: two minutes."""
 _BACKLOG, _QUEUE_MESSAGES = 8192, 64
@@ -260,8 +264,11 @@ def _socket(context: zmq.Context[zmq.Socket[bytes]], kind: int) -> zmq.Socket[by
         (zmq.IPV6, 1),
         (zmq.RECONNECT_IVL, _RECONNECT_MS),
         (zmq.RECONNECT_IVL_MAX, _RECONNECT_MOST_MS),
-        (zmq.HEARTBEAT_IVL, _HEARTBEAT_MS),
-        (zmq.HEARTBEAT_TIMEOUT, _SILENT_MS),
+        (zmq.TCP_KEEPALIVE, 1),
+        (zmq.TCP_KEEPALIVE_IDLE, _KEEPALIVE_S),
+        (zmq.TCP_KEEPALIVE_INTVL, _KEEPALIVE_S),
+        (zmq.TCP_KEEPALIVE_CNT, _KEEPALIVE_COUNT),
+        (zmq.TCP_MAXRT, _SILENT_MS),
         (zmq.HANDSHAKE_IVL, _SILENT_MS),
     ):
         socket.setsockopt(option, value)

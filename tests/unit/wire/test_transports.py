@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -221,3 +223,50 @@ def test_a_word_that_all_is_well_has_no_number(ends: Pair) -> None:
         send(agent, message)
     # THEN each comes, and only what was reported makes it known
     assert arrivals(analyzer, 6) == [(0, True), (1, True), (0, False), (0, False), (2, False), (0, False)]
+
+
+STALLED = """
+import os, signal, sys, time
+from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
+end = ZmqAnalyzerEnd([sys.argv[1]])
+print(end.addresses[0], flush=True)
+sys.stdin.readline()
+time.sleep(4)  # nobody reads: messages of agents wait
+print(len(end.receive(1.0)) > 0, flush=True)
+sys.stdin.readline()
+"""
+FLOODS = """
+import sys, time
+from whichrank.model.telemetry import Batch
+from whichrank.wire.zmq_transport import ZmqAgentEnd
+agent = ZmqAgentEnd(sys.argv[1])
+for sequence in range(1, 200):
+    while not agent.send(Batch(1, "j", "a:1", "h", sequence, 0, 0, -1, 1, records=bytes(80 * 100))) and sequence < 5:
+        time.sleep(0.01)
+print("sent", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("listens", ["ipc://{folder}/s", "127.0.0.1:0"])
+def test_agents_that_are_killed_while_nobody_reads_do_no_harm(tmp_path: Path, listens: str) -> None:
+    # GIVEN an analyzer that does not read for some seconds, and agents that are killed with messages under way
+    def start(program: str, argument: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", program, argument]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    with start(STALLED, listens.format(folder=tmp_path)) as analyzer:
+        assert analyzer.stdin is not None
+        assert analyzer.stdout is not None
+        address = analyzer.stdout.readline().strip()
+        analyzer.stdin.write("stall\n")
+        analyzer.stdin.flush()
+        for _ in range(3):
+            with start(FLOODS, address) as agent:
+                assert agent.stdout is not None
+                assert agent.stdout.readline() == "sent\n"
+                agent.kill()
+        # THEN it reads on
+        assert analyzer.stdout.readline() == "True\n"
+        analyzer.stdin.close()
+        assert analyzer.wait(30) == 0
