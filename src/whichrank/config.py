@@ -327,7 +327,8 @@ def _check(check: Callable[[str], object], name: str, text: str, place: _Place) 
         check(text)
     except UsageError as error:
         what = f"{place.said}: {error.what}; it takes {_TEXT_TAKES[name]}"
-        raise ConfigError(what, where=place.where, mend=place.mend) from error
+        mend = place.mend if "is no address" in error.what else error.mend or place.mend
+        raise ConfigError(what, where=place.where, mend=mend) from error
 
 
 def _refusal(name: str, value: object, place: _Place) -> ConfigError:

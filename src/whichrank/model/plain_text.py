@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:%-]{0,254}")
-_KEY_OF_AN_ADDRESS: Final = re.compile(r"/[0-9a-fA-F]{64}(?![0-9a-fA-F])")
+_KEY: Final = re.compile(r"(?:(?<=/)|^)[0-9a-fA-F]{64}(?![0-9a-fA-F])")
 _JOB: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -43,8 +43,8 @@ def json_for_a_terminal(data: bytes) -> bytes:
 
 
 def without_key(text: str) -> str:
-    """The same without the key of a job that stands behind an address: `HOST:PORT/KEY`."""
-    return _KEY_OF_AN_ADDRESS.sub("/<key>", text)
+    """The same without the key of a job that stands behind an address, `HOST:PORT/KEY`, or alone."""
+    return _KEY.sub("<key>", text)
 
 
 def is_host_name(text: str) -> bool:

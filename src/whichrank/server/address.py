@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from whichrank.errors import UsageError
+from whichrank.model.plain_text import without_key
 from whichrank.server.regular_file import open_regular
 from whichrank.wire.address import full_address
 from whichrank.wire.keys import VARIABLE, is_key, new_key
@@ -26,7 +27,7 @@ JOIN_FILE: Final = "join"
 _ALL_INTERFACES: Final = ("0.0.0.0", "[::]")  # noqa: S104  # read, not bound
 _MOST_OF_A_FILE: Final = 4096
 _HOW_TO_GET_A_KEY: Final = (
-    "--join @FILE with the file `join` that the analyzing run has written, or the same WHICHRANK_KEY on all machines"
+    "@FILE with the file `join` that the analyzing run has written, or the same WHICHRANK_KEY on all machines"
     " (export WHICHRANK_KEY=$(openssl rand -hex 32))"
 )
 
@@ -68,7 +69,7 @@ def checked_address(option: str, text: str) -> str:
     """
     refuse_option(option, text)
     if not text.startswith("ipc://") and (any(c.isspace() for c in text) or not text.isprintable()):
-        raise UsageError(f"{text!r} is no address", where=option, mend=f"{option} HOST:PORT")
+        raise UsageError(f"{without_key(text)!r} is no address", where=option, mend=f"{option} HOST:PORT")
     return full_address(text)
 
 
@@ -79,8 +80,9 @@ def checked_endpoint(option: str, text: str) -> Endpoint:
         UsageError: It is no address, no key, or a file that cannot be read.
     """
     refuse_option(option, text)
-    if text.startswith("@"):
-        text = _content(option, Path(text[1:]))
+    is_file = text.startswith("@")
+    if is_file:
+        text = _content(option, text[1:])
     if text.startswith("ipc://"):
         return Endpoint(full_address(text), "")
     place, slash, key = text.removeprefix("tcp://").partition("/")
@@ -90,7 +92,9 @@ def checked_endpoint(option: str, text: str) -> Endpoint:
             where=option,
             mend=f"{option} HOST:PORT/KEY or {option} @FILE, as the run that analyzes has written it",
         )
-    return Endpoint(checked_address(option, place), key)
+    if slash and not place:
+        raise UsageError(f"{option} has a key and no address", where=option, mend=f"{option} HOST:PORT/KEY")
+    return Endpoint(full_address(place) if is_file else checked_address(option, place), key)
 
 
 def joined_endpoint(option: str, text: str, environ: Mapping[str, str], *, insecure: bool) -> Endpoint:
@@ -106,7 +110,8 @@ def joined_endpoint(option: str, text: str, environ: Mapping[str, str], *, insec
         return Endpoint(endpoint.address, "")
     if key := key_in(environ):
         return Endpoint(endpoint.address, key)
-    raise UsageError(f"{option} needs the key of the job", where=f"{option} {text}", mend=_HOW_TO_GET_A_KEY)
+    mend = f"{option} {_HOW_TO_GET_A_KEY}"
+    raise UsageError(f"{option} needs the key of the job", where=f"{option} {without_key(text)}", mend=mend)
 
 
 def served_endpoint(text: str, environ: Mapping[str, str], *, insecure: bool) -> Endpoint:
@@ -127,7 +132,7 @@ def key_in(environ: Mapping[str, str]) -> str:
     Raises:
         UsageError: It is none.
     """
-    key = environ.get(KEY, "")
+    key = environ.get(KEY, "").strip()  # a secret made of a file may end with a line
     if key and not is_key(key):
         what = f"{KEY} is no key: it has {len(key)} characters, and a key has 64 hexadecimal digits"
         raise UsageError(what, where="the environment", mend=f"export {KEY}=$(openssl rand -hex 32), or unset {KEY}")
@@ -140,8 +145,11 @@ def address_for_others(bound: str) -> str:
     return f"{socket.gethostname() if place in _ALL_INTERFACES else place}:{port}"
 
 
-def _content(option: str, path: Path) -> str:
+def _content(option: str, name: str) -> str:
+    path = Path(name)
     mend = f"{option} @FILE with the file `{JOIN_FILE}` that the run that analyzes has written"
+    if not name:
+        raise UsageError("no file is named behind @", where=option, mend=mend)
     try:
         with open_regular(path) as file:
             text = file.read(_MOST_OF_A_FILE).decode().strip()

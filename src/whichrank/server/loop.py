@@ -222,7 +222,9 @@ class AnalyzerLoop:
         """Every batch is answered, also one that the analyzer fails on: its agent would wait for ever."""
         arrivals = self._end.receive(wait_s)
         now_s, faults = time.monotonic(), list[Exception]()
-        for batch, _ in arrivals:
+        for batch, is_new in arrivals:
+            if batch.is_well and is_new:
+                continue
             self._heard_s[batch.agent] = now_s
             self._due_s[batch.agent] = now_s + (NEIGHBOUR_OVERDUE_S if batch.beside_analyzer else OVERDUE_S)
             if batch.is_well:
@@ -234,9 +236,12 @@ class AnalyzerLoop:
                     self._say_notes(batch)
         if arrivals:
             with _kept_for(faults):
-                self._analyzer.feed_all([batch for batch, _ in arrivals], now_s)
+                self._analyzer.feed_all([batch for batch, is_new in arrivals if not (batch.is_well and is_new)], now_s)
         for batch, is_new in arrivals:
-            if batch.is_well and not is_new and not self._commands.are_pending(batch.agent):
+            if batch.is_well and is_new:  # it has reported to another server
+                self._end.reply(batch.agent, Reply(CREDIT, 0, resend=True))
+                continue
+            if batch.is_well and not self._commands.are_pending(batch.agent):
                 continue
             orders: Sequence[Order] = ()
             with _kept_for(faults):

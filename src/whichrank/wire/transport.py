@@ -78,7 +78,8 @@ class Received:
         """
         latest = self._latest.get(batch.agent)
         if batch.is_well:
-            return Arrival(batch, latest is None)
+            is_too_many = latest is None and len(self._latest) >= MOST_AGENTS
+            return None if is_too_many else Arrival(batch, latest is None)
         if latest is not None and batch.sequence != latest + 1:
             return None
         if latest is None and len(self._latest) >= MOST_AGENTS:
@@ -89,7 +90,8 @@ class Received:
 
     def answered(self, agent: str, reply: Reply) -> None:
         """Keep the answer, for an agent that did not hear it."""
-        self._answer[agent] = reply
+        if agent in self._latest:
+            self._answer[agent] = reply
 
     def answer_again(self, agent: str) -> Reply | None:
         """The last answer that an agent was given."""

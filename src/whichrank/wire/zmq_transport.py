@@ -24,7 +24,7 @@ from whichrank.model.telemetry import Batch
 from whichrank.wire.address import AddressInUseError, full_address
 from whichrank.wire.envelope import MOST_BYTES, Farewell, Message, decode, encode
 from whichrank.wire.keys import agent_pair, analyzer_pair
-from whichrank.wire.transport import Arrival, Received
+from whichrank.wire.transport import MOST_AGENTS, Arrival, Received
 
 if TYPE_CHECKING:
     from whichrank.wire.gate import Gate
@@ -202,8 +202,9 @@ class ZmqAnalyzerEnd:
             self._seen.farewell(message.agent)
         if not isinstance(message, Batch):
             return None
-        self._route[message.agent] = socket, identity
         arrival = self._seen.arrival(message)
+        if message.agent in self._route or len(self._route) < MOST_AGENTS:
+            self._route[message.agent] = socket, identity
         if arrival is None and (answer := self._seen.answer_again(message.agent)):
             self._send(message.agent, answer)
         return arrival

@@ -50,6 +50,27 @@ def test_a_key_that_is_none_is_not_shown(text: str) -> None:
     assert KEY[:-1] not in str(refusal.value)
 
 
+@pytest.mark.parametrize("text", [KEY, f"127.0.0.1:1/{KEY}", f"tcp://h:1/{KEY}"])
+def test_a_key_in_the_wrong_place_is_not_shown(text: str) -> None:
+    for call in (
+        lambda: served_endpoint(text, {}, insecure=False),
+        lambda: joined_endpoint("--join", KEY, {}, insecure=False),
+    ):
+        with pytest.raises(UsageError) as refusal:
+            call()
+        assert KEY not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("text", "why"), [("@", "no file is named behind @"), (f"/{KEY}", "a key and no address")])
+def test_half_of_an_endpoint(text: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        checked_endpoint("--join", text)
+
+
+def test_a_key_in_the_environment_may_end_with_a_line() -> None:
+    assert joined_endpoint("--join", "h:1", {"WHICHRANK_KEY": f"{KEY}\n"}, insecure=False).key == KEY
+
+
 def test_files_that_hold_none(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import zmq
 
@@ -107,6 +108,9 @@ def test_agents_beyond_the_most_are_not_heard(monkeypatch: pytest.MonkeyPatch) -
     seen = transport.Received()
     assert [seen.arrival(batch(1, f"host:{number}")) is not None for number in range(3)] == [True, True, False]
     assert seen.arrival(batch(2, "host:0")) is not None
+    word = Batch(1, "job", "host:0", "host", 0, 0, 0, -1, 1, is_well=True)
+    assert seen.arrival(word) is not None
+    assert seen.arrival(msgspec.structs.replace(word, agent="host:9")) is None
 
 
 def test_farewell(ends: Pair) -> None:
@@ -191,6 +195,7 @@ def test_address_in_use_is_one_sentence() -> None:
         ("node7:1", "tcp://node7:1"),
         ("tcp://0.0.0.0:5555", "tcp://0.0.0.0:5555"),
         ("[::1]:5555", "tcp://[::1]:5555"),
+        ("[::1]", "tcp://[::1]:29480"),
         ("ipc:///run/x", "ipc:///run/x"),
     ],
 )
@@ -198,7 +203,9 @@ def test_address(text: str, address: str) -> None:
     assert full_address(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "http://x:1", "host:port", "host:70000", "ipc://", "::1", "tcp://", "a/b:1"])
+@pytest.mark.parametrize(
+    "text", ["", "http://x:1", "host:port", "host:70000", "ipc://", "::1", "tcp://", "a/b:1", "h:\u0663"]
+)
 def test_address_that_is_none(text: str) -> None:
     with pytest.raises(UsageError, match="no address"):
         full_address(text)

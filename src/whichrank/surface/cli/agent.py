@@ -34,6 +34,7 @@ def command(job: str | None, connect: str | None, insecure: bool, stay: bool, ru
     from whichrank.server.agent_process import leave, open_agent
     from whichrank.server.another_job import sent_away
     from whichrank.surface.origin import named_by_origin
+    from whichrank.surface.run.reach import Reach
     from whichrank.surface.run.sender import let_in
 
     if job:
@@ -41,7 +42,9 @@ def command(job: str | None, connect: str | None, insecure: bool, stay: bool, ru
             checked_job(job)
     if connect:
         with named_by_origin("connect"):
-            joined_endpoint("--connect", connect, os.environ, insecure=insecure)
+            endpoint = joined_endpoint("--connect", connect, os.environ, insecure=insecure)
+        if run_pid is None:  # nobody else says who does not let it in
+            Reach(endpoint, say=lambda why: click.echo(f"whichrank: {why}", err=True))
     let_in()  # a run that starts its agent again keeps them blocked
     agent, folder = open_agent(job, connect, stay=stay, insecure=insecure, run_pid=run_pid)
 

@@ -38,5 +38,5 @@ def command(job: str | None, join: str | None, insecure: bool) -> None:
     variables = environment.additions(folder, os.environ)
     if endpoint:
         variables[environment.CONNECT] = endpoint.address
-        variables |= {KEY: endpoint.key} if endpoint.key else {INSECURE: "1"}
+        variables |= {KEY: endpoint.key, INSECURE: "0"} if endpoint.key else {INSECURE: "1"} if insecure else {}
     click.echo(environment.exports(variables))

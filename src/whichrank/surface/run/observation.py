@@ -151,8 +151,6 @@ class Observation:
         for socket in self.loop.pollables():
             self._poller.register(socket, zmq.POLLIN)
         self.loop.step()
-        if self._config.run.serve:
-            self._say_where(self._end.addresses[-1], record)
 
     def _taped(self, analyzer: AnalyzerLike, folder: Path, utc_offset_s: float) -> AnalyzerLike:
         head = head_of(self._config.analyzer, self._folder.job, utc_offset_s)
@@ -164,12 +162,16 @@ class Observation:
         self._closing.append(taped.close)
         return taped
 
-    def _say_where(self, address: str, record: Record | None) -> None:
-        """How others join. The key is written to a file, and not to a terminal whose text may be kept for others."""
+    def say_where(self, record: Record | None) -> None:
+        """How others join, once it listens. The key is written to a file: a terminal's text may be kept for others."""
+        assert self._end
+        address = self._end.addresses[-1]
         others = address_for_others(address)
         hows = [f"--join {others} and the same {KEY}"] if KEY in os.environ else []
         warning = ""
-        if not self._key:
+        if address.startswith("ipc:"):
+            hows = [f"--join {address}"]
+        elif not self._key:
             hows = [f"--join {others} --insecure"]
             warning = "; whoever reaches this port can send false data, and nothing is encrypted"
         elif record:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 import zmq
@@ -33,9 +34,13 @@ class Reach:
     Args:
         endpoint: Where, and with which key.
         patience_s: Seconds.
+        say: Told who has not let us in when patience ends; None: `failed` is asked.
     """
 
-    def __init__(self, endpoint: Endpoint, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, endpoint: Endpoint, patience_s: float = PATIENCE_S, say: Callable[[str], None] | None = None
+    ) -> None:
+        self._say = say
         self._endpoint = endpoint
         self._deadline_s = time.monotonic() + patience_s
         self._is_in = threading.Event()
@@ -64,6 +69,8 @@ class Reach:
             with socket, socket.get_monitor_socket() as monitor:
                 socket.connect(self._endpoint.address)
                 self._watch(monitor)
+        if self._say and (why := self.failed()):
+            self._say(why)
 
     def _watch(self, monitor: zmq.Socket[bytes]) -> None:
         """Until we are let in or patience ends. A refusal may come as an end of the connection with no other word."""

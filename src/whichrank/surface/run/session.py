@@ -121,6 +121,8 @@ class Session:
             self._observation.listen()  # first of all: where it cannot, nothing is started or written
         if not self._config.run.join:
             self._open_record(output)
+        if self._observation:
+            self._observation.say_where(self._record)
         self._build_sensors()
         self._is_prepared = True
 
