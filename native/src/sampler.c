@@ -12,13 +12,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "atomics.h"
+#include "helper.h"
 #include "whichrank/sampler.h"
 
 typedef struct {
@@ -173,20 +173,6 @@ static void *run(void *unused) {
   return NULL;
 }
 
-static int start_thread(void) {
-  pthread_condattr_t monotonic;
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&wake, &monotonic);
-  pthread_condattr_destroy(&monotonic);
-  sigset_t all, before; /* signals are for the agent's own threads */
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int failed = pthread_create(&thread, NULL, run, NULL);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return failed;
-}
-
 int wr_sampler_start(uint32_t period_us, uint32_t burst_ms, uint32_t every_ms) {
   if (!period_us || !burst_ms || !every_ms) return EINVAL;
   pthread_mutex_lock(&lock);
@@ -196,7 +182,7 @@ int wr_sampler_start(uint32_t period_us, uint32_t burst_ms, uint32_t every_ms) {
     burst_ns = burst_ms * UINT64_C(1000000);
     every_ns = every_ms * UINT64_C(1000000);
     running = 1;
-    failed = start_thread();
+    failed = wr_helper_start(&thread, &wake, run);
     if (failed) running = 0;
   }
   pthread_mutex_unlock(&lock);

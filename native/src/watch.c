@@ -7,7 +7,6 @@
 #define _GNU_SOURCE 1
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "atomics.h"
+#include "helper.h"
 #include "whichrank/watch.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -115,21 +115,6 @@ static void *run(void *unused) {
   return NULL;
 }
 
-static int start_thread(void) {
-  pthread_condattr_t monotonic;
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_cond_init(&changed, &monotonic);
-  pthread_condattr_destroy(&monotonic);
-  sigset_t all, before; /* signals are for the agent's own threads */
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int failed = pthread_create(&thread, NULL, run, NULL);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (failed) pthread_cond_destroy(&changed);
-  return failed;
-}
-
 int wr_watch_start(int fd, uint32_t every_ms, uint32_t longest_ms, uint64_t records) {
   if (fd < 0 || !every_ms || !longest_ms || !records) return EINVAL;
   pthread_mutex_lock(&lock);
@@ -141,7 +126,7 @@ int wr_watch_start(int fd, uint32_t every_ms, uint32_t longest_ms, uint64_t reco
     most_records = records;
     armed = 0;
     running = 1;
-    failed = start_thread();
+    failed = wr_helper_start(&thread, &changed, run);
     if (failed) running = 0;
   }
   pthread_mutex_unlock(&lock);
