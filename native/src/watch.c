@@ -115,15 +115,14 @@ static void *run(void *unused) {
   return NULL;
 }
 
-int wr_watch_start(int fd, uint32_t every_ms, uint32_t longest_ms, uint64_t records) {
-  if (fd < 0 || !every_ms || !longest_ms || !records) return EINVAL;
+int wr_watch_start(int fd, uint32_t every_ms, uint32_t longest_ms) {
+  if (fd < 0 || !every_ms || !longest_ms) return EINVAL;
   pthread_mutex_lock(&lock);
   int failed = running ? EALREADY : 0;
   if (!failed) {
     wake_fd = fd;
     every_ns = every_ms * MS_NS;
     longest_ns = longest_ms * MS_NS;
-    most_records = records;
     armed = 0;
     running = 1;
     failed = wr_helper_start(&thread, &changed, run);
@@ -133,8 +132,8 @@ int wr_watch_start(int fd, uint32_t every_ms, uint32_t longest_ms, uint64_t reco
   return failed;
 }
 
-static int arm_locked(const wr_watched *ranks, size_t count) {
-  if (!running) return EINVAL;
+static int arm_locked(const wr_watched *ranks, size_t count, uint64_t records) {
+  if (!running || !records) return EINVAL;
   if (count > watched_count) {
     wr_watched *room = realloc(watched, count * sizeof *room);
     if (!room) return ENOMEM;
@@ -142,14 +141,15 @@ static int arm_locked(const wr_watched *ranks, size_t count) {
   }
   if (count) memcpy(watched, ranks, count * sizeof *ranks);
   watched_count = count;
+  most_records = records;
   armed = 1;
   pthread_cond_signal(&changed);
   return 0;
 }
 
-int wr_watch_arm(const wr_watched *ranks, size_t count) {
+int wr_watch_arm(const wr_watched *ranks, size_t count, uint64_t records) {
   pthread_mutex_lock(&lock);
-  int failed = arm_locked(ranks, count);
+  int failed = arm_locked(ranks, count, records);
   pthread_mutex_unlock(&lock);
   return failed;
 }

@@ -39,7 +39,7 @@ static wr_watched as_now(const wr_ring *ring) {
 
 static void arm(const wr_ring *ring) {
   wr_watched now = as_now(ring);
-  CHECK_EQUAL(wr_watch_arm(&now, 1), 0);
+  CHECK_EQUAL(wr_watch_arm(&now, 1, MOST_RECORDS), 0);
 }
 
 static wr_ring *begin(int *slot) {
@@ -47,7 +47,7 @@ static wr_ring *begin(int *slot) {
   *slot = comm_new(ring, 4);
   stat_fd = stat_of(getpid());
   wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  CHECK_EQUAL(wr_watch_start(wake_fd, EVERY_MS, LONGEST_MS, MOST_RECORDS), 0);
+  CHECK_EQUAL(wr_watch_start(wake_fd, EVERY_MS, LONGEST_MS), 0);
   return ring;
 }
 
@@ -60,14 +60,14 @@ static void end(void) {
 
 TEST(watch_refuses_what_makes_no_sense) {
   wr_watched none = {-1, -1, 0, 0};
-  CHECK_EQUAL(wr_watch_start(-1, 1, 1, 1), EINVAL);
-  CHECK_EQUAL(wr_watch_start(0, 0, 1, 1), EINVAL);
-  CHECK_EQUAL(wr_watch_start(0, 1, 0, 1), EINVAL);
-  CHECK_EQUAL(wr_watch_start(0, 1, 1, 0), EINVAL);
-  CHECK_EQUAL(wr_watch_arm(&none, 1), EINVAL);
+  CHECK_EQUAL(wr_watch_start(-1, 1, 1), EINVAL);
+  CHECK_EQUAL(wr_watch_start(0, 0, 1), EINVAL);
+  CHECK_EQUAL(wr_watch_start(0, 1, 0), EINVAL);
+  CHECK_EQUAL(wr_watch_arm(&none, 1, 1), EINVAL);
   int slot;
   begin(&slot);
-  CHECK_EQUAL(wr_watch_start(wake_fd, 1, 1, 1), EALREADY);
+  CHECK_EQUAL(wr_watch_start(wake_fd, 1, 1), EALREADY);
+  CHECK_EQUAL(wr_watch_arm(&none, 1, 0), EINVAL);
   end();
   wr_watch_stop();
 }
@@ -84,7 +84,7 @@ TEST(watch_is_silent_while_all_is_well) {
     wr_op_end(ring, &op, WR_DONE);
   }
   CHECK(!is_woken(QUIET_MS));
-  CHECK_EQUAL(wr_watch_arm(NULL, 0), 0);
+  CHECK_EQUAL(wr_watch_arm(NULL, 0, MOST_RECORDS), 0);
   CHECK(!is_woken(QUIET_MS));
   end();
 }
@@ -147,7 +147,7 @@ TEST(watch_wakes_for_every_mark) {
   CHECK(is_woken(PATIENCE_MS));
   wr_watched before = as_now(ring);
   STORE(&ring->header.closed_ns, wr_now_ns()); /* between the snapshot and the arming */
-  CHECK_EQUAL(wr_watch_arm(&before, 1), 0);
+  CHECK_EQUAL(wr_watch_arm(&before, 1, MOST_RECORDS), 0);
   CHECK(is_woken(PATIENCE_MS));
   end();
 }
@@ -177,7 +177,7 @@ TEST(watch_wakes_for_a_ring_that_cannot_be_read) {
   wr_ring *ring = begin(&slot);
   wr_watched gone = as_now(ring);
   gone.ring_fd = -1;
-  CHECK_EQUAL(wr_watch_arm(&gone, 1), 0);
+  CHECK_EQUAL(wr_watch_arm(&gone, 1, MOST_RECORDS), 0);
   CHECK(is_woken(PATIENCE_MS));
   end();
 }

@@ -20,12 +20,12 @@ typedef struct {
 } wr_watched;
 
 /* Start the thread. It looks every `every_ms`, and adds to the eventfd `wake_fd` when, of any ring, an operation has been
- * in flight or a thread has been blocked for `longest_ms`, `most_records` were pushed since the snapshot, a mark has
- * changed, the process does not run normally, or nothing can be read. 0, or an errno value (EINVAL, EALREADY, or what
- * pthread_create says). */
-WR_API int wr_watch_start(int wake_fd, uint32_t every_ms, uint32_t longest_ms, uint64_t most_records);
-/* Look at these ranks from now on, until one matters. 0, or EINVAL (no thread), ENOMEM. */
-WR_API int wr_watch_arm(const wr_watched *ranks, size_t count);
+ * in flight or a thread has been blocked for `longest_ms`, as many records were pushed since the snapshot as `arm` says, a
+ * mark has changed, the process does not run normally, or nothing can be read. 0, or an errno value (EINVAL, EALREADY, or
+ * what pthread_create says). */
+WR_API int wr_watch_start(int wake_fd, uint32_t every_ms, uint32_t longest_ms);
+/* Look at these ranks from now on, until one matters. 0, or EINVAL (no thread, no records), ENOMEM. */
+WR_API int wr_watch_arm(const wr_watched *ranks, size_t count, uint64_t most_records);
 /* Look no more; when this returns no look is under way. */
 WR_API void wr_watch_disarm(void);
 /* End the thread. */

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from whichrank.agent.outbox import MOST_RECORDS_PER_BATCH
 from whichrank.agent.rank import RankWatch
 from whichrank.errors import NativeLibraryError
 from whichrank.ring.layout import RECORDS
@@ -21,6 +22,8 @@ from whichrank.sensors.native import load_core
 EVERY_MS: Final = 250
 MOST_RECORDS: Final = RECORDS // 2
 """Of a ring, since the snapshot: it is read before any are overwritten."""
+MOST_OF_A_NODE: Final = 3 * MOST_RECORDS_PER_BATCH // 4
+"""Of all its rings together: one batch can say them, with what comes until then."""
 MARKS: Final = ("closed_ns", "exception_ns", "first_failure_ns", "init_ns")
 WATCHED: Final = np.dtype([("ring_fd", "i4"), ("stat_fd", "i4"), ("head", "u8"), ("marks", "u8")])
 """`wr_watched` of `native/include/whichrank/watch.h`, byte for byte."""
@@ -39,7 +42,7 @@ class NativeWatch:
 
     def __init__(self, wake_fd: int, longest_ms: int) -> None:
         self._core = _core()
-        self.is_there = bool(self._core and not self._core.wr_watch_start(wake_fd, EVERY_MS, longest_ms, MOST_RECORDS))
+        self.is_there = bool(self._core and not self._core.wr_watch_start(wake_fd, EVERY_MS, longest_ms))
         self._is_armed = False
 
     def arm(self, watches: Sequence[RankWatch]) -> bool:
@@ -52,7 +55,8 @@ class NativeWatch:
         headers = [watch.snapshot.header for watch in watches]
         rows["head"] = [header["head"][0] for header in headers]
         rows["marks"] = [sum(int(header[mark][0]) for mark in MARKS) for header in headers]
-        self._is_armed = not self._core.wr_watch_arm(rows.ctypes.data, len(rows))
+        most = max(1, min(MOST_RECORDS, MOST_OF_A_NODE // max(len(rows), 1)))
+        self._is_armed = not self._core.wr_watch_arm(rows.ctypes.data, len(rows), most)
         return self._is_armed
 
     def disarm(self) -> None:
@@ -71,8 +75,8 @@ class NativeWatch:
 def _core() -> ctypes.CDLL | None:
     try:
         core = load_core()
-        core.wr_watch_start.argtypes = (ctypes.c_int, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64)
-        core.wr_watch_arm.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+        core.wr_watch_start.argtypes = (ctypes.c_int, ctypes.c_uint32, ctypes.c_uint32)
+        core.wr_watch_arm.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64)
         core.wr_watch_disarm.restype = core.wr_watch_stop.restype = None
     except (NativeLibraryError, AttributeError):  # not installed, or an older one
         return None

@@ -34,7 +34,6 @@ def command(job: str | None, connect: str | None, insecure: bool, stay: bool, ru
     from whichrank.server.agent_process import leave, open_agent
     from whichrank.server.another_job import sent_away
     from whichrank.surface.origin import named_by_origin
-    from whichrank.surface.run.reach import Reach
     from whichrank.surface.run.sender import let_in
 
     if job:
@@ -43,7 +42,9 @@ def command(job: str | None, connect: str | None, insecure: bool, stay: bool, ru
     if connect:
         with named_by_origin("connect"):
             endpoint = joined_endpoint("--connect", connect, os.environ, insecure=insecure)
-        if run_pid is None:  # nobody else says who does not let it in
+        if run_pid is None and endpoint.address.startswith("tcp:"):  # nobody else says who does not let it in
+            from whichrank.surface.run.reach import Reach
+
             Reach(endpoint, say=lambda why: click.echo(f"whichrank: {why}", err=True))
     let_in()  # a run that starts its agent again keeps them blocked
     agent, folder = open_agent(job, connect, stay=stay, insecure=insecure, run_pid=run_pid)
