@@ -23,6 +23,7 @@ class UsualWaits:
 
     def __init__(self) -> None:
         self._counts = np.zeros((0, BINS))
+        self._total = np.zeros(0)
 
     def add(self, comm: NDArray[np.int64], wait_us: NDArray[Any]) -> None:
         """Take completed operations.
@@ -35,20 +36,21 @@ class UsualWaits:
             return
         more = int(comm.max()) + 1 - len(self._counts)
         if more > 0:
-            self._counts = np.concatenate((self._counts, np.zeros((max(more, len(self._counts)), BINS))))
+            more = max(more, len(self._counts))
+            self._counts = np.concatenate((self._counts, np.zeros((more, BINS))))
+            self._total = np.append(self._total, np.zeros(more))
         place = np.minimum((2 * np.log2(wait_us.astype(np.float64) + 1)).astype(np.int64), BINS - 1)
-        keys, counts = np.unique(comm * BINS + place, return_counts=True)
-        self._counts.reshape(-1)[keys] += counts
-        touched = np.unique(comm)
-        full = touched[self._counts[touched].sum(axis=1) > MEMORY]
+        np.add.at(self._counts.reshape(-1), comm * BINS + place, 1.0)
+        np.add.at(self._total, comm, 1.0)
+        full = np.flatnonzero(self._total > MEMORY)
         self._counts[full] /= 2
+        self._total[full] /= 2
 
     def p99_s(self, comm: int) -> float:
         """Seconds that 99 of 100 waits on a communicator stay below; 0 while too few are known."""
         if not 0 <= comm < len(self._counts):
             return 0.0
-        counts = self._counts[comm]
-        total = counts.sum()
+        counts, total = self._counts[comm], self._total[comm]
         if total < LEAST:
             return 0.0
         place = int(np.searchsorted(np.cumsum(counts), 0.99 * total))

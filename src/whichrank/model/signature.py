@@ -7,7 +7,7 @@ own input is known there (DESIGN 5.2, question 3).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,41 +32,53 @@ _TRAITS[list(BARRIERS)] |= _NO_COUNT
 _TRAITS[list(kinds_that(lambda t: t.uneven))] |= _MAY_BE_UNEVEN
 _TRAITS[list(REDUCING)] |= _HAS_REDUCE_OP
 _TRAITS[[*kinds_that(lambda t: t.addressed), *range(Kind.SEND, 256)]] |= _HAS_PEER
+_SEED: Final = np.ones(1, np.uint64)
 
 
 def mix(a: NDArray[np.uint64], b: NDArray[Any]) -> NDArray[np.uint64]:
     """Mix `b` into the hash `a`, element by element."""
     with np.errstate(over="ignore"):
-        h = (a ^ b.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-        return np.asarray(h ^ (h >> np.uint64(29)))
+        h = np.bitwise_xor(a, b.astype(np.uint64, copy=False))
+        h *= np.uint64(0x9E3779B97F4A7C15)
+        h ^= h >> np.uint64(29)
+        return h
 
 
-def has_free_sizes(rows: np.ndarray[Any, Any]) -> NDArray[np.bool_]:
+class Columns(Protocol):
+    """An array of rows with fields, or what gives each field as an array."""
+
+    def __getitem__(self, field: str, /) -> Any: ...
+
+
+def has_free_sizes(rows: Columns) -> NDArray[np.bool_]:
     """Of which operations may the sizes differ between members, so that signatures say nothing of them?
 
     Args:
-        rows: Any array with the fields kind and flags.
+        rows: The fields kind and flags.
     """
-    traits, flags = _TRAITS[rows["kind"].astype(np.int64) & 0xFF], rows["flags"]
+    return _have_free_sizes(_TRAITS[rows["kind"].astype(np.uint8)], rows["flags"])
+
+
+def _have_free_sizes(traits: NDArray[np.uint8], flags: NDArray[Any]) -> NDArray[np.bool_]:
     uneven = ((traits & _MAY_BE_UNEVEN) != 0) & ((flags & Flag.UNEVEN) != 0)
     return np.asarray(uneven | ((flags & Flag.FREE_SIZES) != 0))
 
 
-def signatures(rows: np.ndarray[Any, Any]) -> NDArray[np.uint64]:
-    """One number per row for what all members of the round must agree on.
+def signatures(rows: Columns) -> NDArray[np.uint64]:
+    """One number per operation for what all members of the round must agree on.
 
     Args:
-        rows: Any array with the fields kind, dtype, count, reduce_op, peer and flags.
+        rows: The fields kind, dtype, count, reduce_op, peer and flags.
     """
-    kind = rows["kind"].astype(np.int64)
-    traits = _TRAITS[kind & 0xFF]
-    no_count = (traits & _NO_COUNT) != 0
-    free_count = has_free_sizes(rows) | no_count
-    h = mix(np.full(len(rows), 1, np.uint64), kind)
-    h = mix(h, np.where(no_count, 0, rows["dtype"]))
-    h = mix(h, np.where(free_count, 0, rows["count"].astype(np.int64)))
-    h = mix(h, np.where((traits & _HAS_REDUCE_OP) != 0, rows["reduce_op"], 0))
-    return mix(h, np.where((traits & _HAS_PEER) != 0, rows["peer"].astype(np.int64) + 1, 0))
+    kind, dtype, reduce_op = (rows[name].astype(np.uint8, copy=False) for name in ("kind", "dtype", "reduce_op"))
+    traits = _TRAITS[kind]
+    is_sized = (traits & _NO_COUNT) == 0
+    named = kind.astype(np.uint64)
+    named |= np.multiply(dtype, is_sized, dtype=np.uint64) << np.uint64(8)
+    named |= np.multiply(reduce_op, (traits & _HAS_REDUCE_OP) != 0, dtype=np.uint64) << np.uint64(16)
+    named |= ((rows["peer"].astype(np.int64) + 1) * ((traits & _HAS_PEER) != 0)).astype(np.uint64) << np.uint64(24)
+    count = rows["count"].astype(np.uint64) * (is_sized & ~_have_free_sizes(traits, rows["flags"]))
+    return mix(mix(named, _SEED), count)
 
 
 def kind_name(kind: int) -> str:

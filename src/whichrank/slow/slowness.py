@@ -39,7 +39,6 @@ from whichrank.model.incident import Spent
 from whichrank.model.iterations import OP, STEP, Excess, Floats, Ints, Window
 from whichrank.model.kinds import is_message
 from whichrank.model.picture import Picture
-from whichrank.model.places import those
 from whichrank.model.sensors import runs_on_device
 from whichrank.model.signature import mix
 from whichrank.model.stable_hash import stable_hash
@@ -61,6 +60,7 @@ from whichrank.slow.node_usage import NodeUsage, Rates
 from whichrank.slow.reasons import Why, why_all_slow, why_slow, why_uneven
 from whichrank.slow.steady_findings import SteadyFindings
 from whichrank.slow.turns import Turns
+from whichrank.store.completed import Completed
 from whichrank.store.store import Fed, Store
 
 POLLS: Final = 8
@@ -124,23 +124,15 @@ class Slowness:
         self._learn_comms(store)
         if self._device.all():
             return  # nothing would be claimed
-        records, comm, steps = fed.records, fed.comm, fed.steps
-        row = records["row"]
-        done = row["status"] == Status.DONE
-        comm, rank, row = those(comm, done), those(records["rank"], done), those(row, done)
-        ops = np.zeros(len(row), OP)
+        done, steps = fed.done.those(fed.done["status"] == Status.DONE), fed.steps
+        ops = np.zeros(len(done), OP)
         for name in ("counter", "ordinal", "count", "kind"):
-            ops[name] = row[name]
-        ops["rank"], ops["comm"] = rank, comm
-        ops["issue_ns"], ops["end_ns"] = row["t_issue_ns"], row["t_end_ns"]
-        ops["blocked_ns"] = row["wait_us"].astype(np.int64) * 1000
-        ops["peer"] = store.comms.members(comm, row["peer"])
-        place, size = store.comms.group_ranks(comm, rank), np.maximum(store.comms.size[comm], 1)
-        ops["stage"] = np.where(is_message(row["kind"]), place + 1, 0)
-        offset = (row["peer"].astype(np.int64) - place) % size
-        is_known = (ops["stage"] > 0) & (ops["peer"] >= 0) & (2 * offset != size)
-        ops["offset"] = np.where(is_known, offset, 0)
-        ops["future"] = (row["flags"] & Flag.FUTURE_TAKEN) > 0
+            ops[name] = done[name]
+        ops["rank"], ops["comm"] = done.rank, done.comm
+        ops["issue_ns"], ops["end_ns"] = done["t_issue_ns"], done["t_end_ns"]
+        np.multiply(done["wait_us"], 1000, out=ops["blocked_ns"], dtype=np.int64)
+        self._add_ends(ops, done, store)
+        ops["future"] = (done["flags"] & Flag.FUTURE_TAKEN) > 0
         marks = np.zeros(len(steps), STEP)
         marks["rank"], marks["at_ns"] = steps["rank"], steps["row"]["t_end_ns"]
         marks["counter"], marks["ordinal"] = steps["row"]["counter"], steps["row"]["ordinal"]
@@ -148,6 +140,21 @@ class Slowness:
         self._latest.keep_steps(marks)
         if self.iterations.pending > self._measure_at:  # of many ranks more come between two snapshots than can be kept
             self._measure()
+
+    @staticmethod
+    def _add_ends(ops: np.ndarray[Any, Any], done: Completed, store: Store) -> None:
+        """Set with whom operations were; of many it is with nobody in particular."""
+        ops["peer"] = -1
+        at = np.flatnonzero(done["peer"] >= 0)
+        if not len(at):
+            return
+        comm, place, given = done.comm[at], done.place[at], done["peer"][at].astype(np.int64)
+        peer, size = store.comms.members(comm, given), np.maximum(store.comms.size[comm], 1)
+        ops["peer"][at] = peer
+        stage = np.where(is_message(done["kind"][at]), place + 1, 0)
+        offset = (given - place) % size
+        ops["stage"][at] = stage
+        ops["offset"][at] = np.where((stage > 0) & (peer >= 0) & (2 * offset != size), offset, 0)
 
     def see(self, states: np.ndarray[Any, Any]) -> None:
         """Take the states of ranks: rows of RANK_ROW, no rank twice."""

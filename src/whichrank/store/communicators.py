@@ -17,6 +17,8 @@ MAX_MEMBERSHIPS = 1 << 24
 """Members over all communicators: nobody's numbers make us allocate more."""
 _MEMBER_COLUMNS = ("member_rank", "member_issued", "member_done", "member_tid")
 _MEMBER_FLAGS = ("member_seen",)
+MOST_SLOTS = 256
+"""Places of a ring for communicators."""
 
 
 class Communicators:
@@ -44,6 +46,9 @@ class Communicators:
         self.member_rank = self.member_issued = self.member_done = self.member_tid = np.zeros(0, np.int64)
         self.member_seen = np.zeros(0, np.bool_)
         self._place_key = self._place = np.zeros(0, np.int64)  # communicator and rank, ascending; and its group rank
+        self._ids = Growing(np.uint64)
+        self._comm_of = Growing(np.int32)  # by member
+        self._in_slot = np.full((0, 1), -1, np.int32)  # by rank and slot of its ring: the member that it is there
 
     def add(self, reported: list[CommInfo], ranks: RankColumns) -> None:
         """Learn communicators; what cannot be one is left out, so that nobody's numbers make us allocate."""
@@ -56,6 +61,8 @@ class Communicators:
         total = len(self.member_rank) + int(sizes.sum())
         if not new or total > MAX_MEMBERSHIPS:
             return
+        self._ids.append(np.array(list(new), np.uint64))
+        self._comm_of.append(np.repeat(np.arange(len(self.info), len(self.info) + len(new), dtype=np.int32), sizes))
         for comm_id, info in new.items():
             self._index[comm_id] = len(self.info)
             self.info.append(info)
@@ -94,6 +101,7 @@ class Communicators:
         latest = np.argsort(rows["last_issue_ns"], kind="stable")
         ranks.issuing_tid[rows["rank"][latest]] = rows["last_tid"][latest]
         self._learn_places(comm << 32 | rows["rank"], rows["group_rank"].astype(np.int64))
+        self._learn_slots(rows["rank"], rows["slot"], at, ranks.size)
         return has_completed
 
     def _learn_places(self, key: NDArray[np.int64], group_rank: NDArray[np.int64]) -> None:
@@ -107,6 +115,44 @@ class Communicators:
             where = np.searchsorted(self._place_key, new)
             self._place_key = np.insert(self._place_key, where, new)
             self._place = np.insert(self._place, where, group_rank[~known][first[: len(new)]])
+
+    def _learn_slots(self, rank: NDArray[Any], slot: NDArray[Any], member: NDArray[np.int64], ranks: int) -> None:
+        """Take in which slot of its ring a rank has which communicator."""
+        fits = slot < MOST_SLOTS
+        have = self._in_slot.shape
+        most = int(slot[fits].max(initial=0)) + 1
+        if ranks > have[0] or most > have[1]:
+            slots = have[1] if most <= have[1] else min(max(most, 2 * have[1]), MOST_SLOTS)
+            table = np.full((max(ranks, have[0]), slots), -1, np.int32)
+            table[: have[0], : have[1]] = self._in_slot
+            self._in_slot = table
+        self._in_slot[rank[fits], slot[fits]] = member[fits]
+
+    def of_ops(
+        self, rank: NDArray[np.int64], slot: NDArray[Any], ids: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The communicator of each operation, -1 unknown, and the group rank of its rank there, -1 not said.
+
+        Args:
+            rank: Who has issued it, (n,).
+            slot: In which slot of its ring the communicator was: where that is known, nothing is searched, (n,).
+            ids: The communicator's id, (n,).
+        """
+        if not self._in_slot.size or not len(ids):
+            comm = self.index(ids)
+            return comm, self.group_ranks(comm, rank)
+        slots = self._in_slot.shape[1]
+        inside = (rank >= 0) & (rank < len(self._in_slot)) & (slot < slots)
+        at = rank * slots + slot
+        member = self._in_slot.reshape(-1)[at if inside.all() else np.where(inside, at, 0)].astype(np.int64)
+        comm = self._comm_of.rows[member].astype(np.int64)
+        found = inside & (member >= 0) & (self._ids.rows[comm] == ids)
+        place = member - self.at[comm]
+        if not found.all():
+            others = np.flatnonzero(~found)
+            comm[others] = self.index(ids[others])
+            place[others] = self.group_ranks(comm[others], rank[others])
+        return comm, place
 
     def index(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Index of each communicator id, -1 unknown."""
@@ -138,6 +184,7 @@ class Communicators:
         """Forget what was reported of these ranks."""
         kept = ~np.isin(self._place_key & 0xFFFFFFFF, ranks)
         self._place_key, self._place = self._place_key[kept], self._place[kept]
+        self._in_slot[ranks[ranks < len(self._in_slot)]] = -1
         theirs = np.isin(self.member_rank, ranks)
         self.member_seen[theirs] = False
         self.member_issued[theirs] = self.member_done[theirs] = self.member_tid[theirs] = 0

@@ -57,6 +57,11 @@ class Merged:
         sizes = [len(getattr(batch, column)) // dtype.itemsize for batch in self.batches]
         return np.repeat(np.arange(len(sizes)), sizes)
 
+    def batch_at(self, column: str, dtype: np.dtype[Any], places: Ints) -> Ints:
+        """The index of the batch of some rows of one column, by their places."""
+        sizes = [len(getattr(batch, column)) // dtype.itemsize for batch in self.batches]
+        return np.searchsorted(np.cumsum(sizes), places, side="right")
+
     @cached_property
     def states(self) -> np.ndarray[Any, Any]:
         """Of ranks, rows of RANK_ROW."""

@@ -14,6 +14,7 @@ from whichrank.model.codes import SPLITS, WaitHow
 from whichrank.model.kinds import Kind
 from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS
 from whichrank.store.communicators import Communicators
+from whichrank.store.completed import Completed
 from whichrank.store.rank_columns import RankColumns
 
 Rows = np.ndarray[Any, Any]
@@ -36,6 +37,18 @@ class Reported:
         comm = self._comms.index(reported["comm"])
         good = (comm >= 0) & self._is_of_job(reported["rank"])
         return (reported, comm, good) if good.all() else (reported[good], comm[good], good)
+
+    def completed(self, reported: Rows) -> tuple[Completed, Rows]:
+        """Completed operations, and optimizer steps, which are among these rows of RECORD_REPORTED."""
+        rank, kind = reported["rank"].astype(np.int64), np.ascontiguousarray(reported["row"]["kind"])
+        is_of_job, is_step = self._is_of_job(rank), kind == Kind.STEP
+        steps = reported[is_step & is_of_job]
+        comm, place = self._comms.of_ops(rank, reported["row"]["comm_slot"].astype(np.int64), reported["comm"])
+        good = (comm >= 0) & is_of_job & ~is_step
+        at = None if good.all() else np.flatnonzero(good)
+        if at is not None:
+            rank, comm, place = rank[at], comm[at], place[at]
+        return Completed(reported, at, rank, comm, place), steps
 
     def waits(self, reported: Rows) -> Rows:
         """Threads that wait for an operation, rows of WAITS."""

@@ -16,7 +16,9 @@ from whichrank.model.codes import Status
 from whichrank.model.kinds import is_collective
 from whichrank.model.picture import OPS, Bools, Picture
 from whichrank.store.communicators import Communicators
+from whichrank.store.completed import Completed
 from whichrank.store.growing import Growing
+from whichrank.store.rank_columns import RankColumns
 
 Ints = NDArray[np.int64]
 CELLS = 1 << 14
@@ -55,30 +57,24 @@ class Rounds:
         self._suspects: dict[tuple[int, int], float] = {}
         self._reported: set[int] = set()
 
-    def feed(
-        self, comms: Communicators, comm: Ints, records: np.ndarray[Any, Any], signs: NDArray[np.uint64],
-        ended_s: NDArray[np.float64], now_s: float,
-    ) -> None:  # fmt: skip
+    def feed(self, comms: Communicators, done: Completed, ranks: RankColumns, now_s: float) -> None:
         """Take completed operations.
 
         Args:
             comms: The communicators of the job.
-            comm: Index of the communicator of each record.
-            records: Rows of RECORD_REPORTED.
-            signs: Their signatures.
-            ended_s: When they were completed, 0 where that is not known.
+            done: The operations.
+            ranks: Of the job.
             now_s: The time.
         """
         self._learn(comms)
-        member = comms.group_ranks(comm, records["rank"])
-        row = records["row"]
-        good = is_collective(row["kind"]) & (row["counter"] > 0) & (member >= 0) & (self._size.rows[comm] > 1)
-        good &= row["status"] == Status.DONE  # what fails is reported by what becomes of the job
-        comm, member, row = comm[good], member[good], row[good]
-        sign, ended_s = (signs[good] >> np.uint64(32)).astype(np.uint32), ended_s[good]
-        self._remember(sign, row)
-        for some in self._laps(comm, row["counter"]):
-            self._take(comm[some], member[some], row[some], sign[some], ended_s[some], now_s)
+        good = is_collective(done["kind"]) & (done["counter"] > 0)
+        good &= (done.place >= 0) & (self._size.rows[done.comm] > 1)
+        good &= done["status"] == Status.DONE  # what fails is reported by what becomes of the job
+        done = done.those(good)
+        sign = (done.signs >> np.uint64(32)).astype(np.uint32)
+        self._remember(sign, done)
+        for some in self._laps(done.comm, done["counter"]):
+            self._take(done, some, sign[some], ranks, now_s)
 
     def _laps(self, comm: Ints, counter: NDArray[np.uint32]) -> list[slice | Ints]:
         """Places of operations, in parts in which no two rounds of a communicator share a slot; earlier ones first."""
@@ -89,26 +85,27 @@ class Rounds:
         return [np.flatnonzero(lap == number) for number in range(most + 1)] if most else [slice(None)]
 
     def _take(
-        self, comm: Ints, member: Ints, row: np.ndarray[Any, Any], sign: NDArray[np.uint32],
-        ended_s: NDArray[np.float64], now_s: float,
-    ) -> None:  # fmt: skip
+        self, done: Completed, some: slice | Ints, sign: NDArray[np.uint32], ranks: RankColumns, now_s: float
+    ) -> None:
         """Operations of which no two of one member fall on one slot."""
-        counter = row["counter"]
+        comm, member, counter, ordinal = done.comm[some], done.place[some], done["counter"][some], done["ordinal"][some]
         place = counter % self._depth.rows[comm]
         cell = self._cell_at.rows[comm] + place * self._size.rows[comm] + member
         mine = _newest(self._cell_counter.rows, cell, counter)
-        self._cell_sign.rows[cell[mine]], self._cell_ordinal.rows[cell[mine]] = sign[mine], row["ordinal"][mine]
+        self._cell_sign.rows[cell[mine]], self._cell_ordinal.rows[cell[mine]] = sign[mine], ordinal[mine]
         slot = self._slot_at.rows[comm] + place
         newest = _newest(self._slot_counter.rows, slot, counter)
         # Backwards, so that of several in one place the first one stays.
         first = np.flatnonzero(newest & (self._slot_reported.rows[slot] != counter))[::-1]
         self._slot_reported.rows[slot[first]], self._slot_sign.rows[slot[first]] = counter[first], sign[first]
-        self._slot_ordinal.rows[slot[first]], self._slot_end_s.rows[slot[first]] = row["ordinal"][first], ended_s[first]
+        self._slot_ordinal.rows[slot[first]] = ordinal[first]
+        self._slot_end_s.rows[slot[first]] = ranks.host_s(done.rank[some][first], done["t_end_ns"][some][first])
         differs = newest & (self._slot_sign.rows[slot] != sign)
-        for key in zip(comm[differs].tolist(), counter[differs].tolist(), strict=True):
-            self._suspects.setdefault(key, now_s)
+        if differs.any():
+            for key in zip(comm[differs].tolist(), counter[differs].tolist(), strict=True):
+                self._suspects.setdefault(key, now_s)
         at = self._member_at.rows[comm] + member
-        self._compare_places(comm[newest], at[newest], slot[newest], counter[newest], row["ordinal"][newest])
+        self._compare_places(comm[newest], at[newest], slot[newest], counter[newest], ordinal[newest])
 
     def forget(self) -> None:
         """A rank's process was replaced: it counts from one again, and so may the others of its communicators."""
@@ -164,13 +161,13 @@ class Rounds:
         for column in (self._cell_counter, self._cell_sign, self._cell_ordinal):
             column.append(int((depth * size).sum()))
 
-    def _remember(self, sign: NDArray[np.uint32], row: np.ndarray[Any, Any]) -> None:
+    def _remember(self, sign: NDArray[np.uint32], done: Completed) -> None:
         """One operation of each signature, for words; forgotten when shapes never end."""
         if len(self._said) > MOST_SIGNATURES:
             self._said.clear()
         for value in np.unique(sign).tolist():
             if value not in self._said:
-                self._said[value] = row[np.flatnonzero(sign == value)[0]].copy()
+                self._said[value] = done.rows(np.flatnonzero(sign == value)[:1])["row"][0]
 
     @property
     def are_in_doubt(self) -> bool:

@@ -8,6 +8,9 @@ others.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,9 +20,10 @@ from whichrank.detect.period import MOST_KEPT, Sequence
 from whichrank.model.kinds import is_collective, is_message
 from whichrank.model.roles import role_of_description
 from whichrank.model.sequence import Shapes, Tokens
-from whichrank.model.signature import mix, signatures
+from whichrank.model.signature import Columns, mix, signatures
 from whichrank.model.stable_hash import stable_hash
 from whichrank.model.telemetry import CommInfo
+from whichrank.store.completed import Completed
 from whichrank.store.growing import Growing
 from whichrank.store.settled import Settled
 from whichrank.store.steps import Steps
@@ -33,6 +37,26 @@ LEAST_KEPT = 2048
 """Of a rank, however many there are: a longer iteration than a third of this is then found by optimizer steps only."""
 LEAST_AFTER_LOSS = 512
 """A past of fewer operations, behind a loss, makes the usual look new."""
+
+
+@dataclass(frozen=True)
+class Issued:
+    """Operations that ranks have issued.
+
+    Attributes:
+        rank: Who, (n,).
+        comm: The index of the communicator of each, (n,).
+        ops: The fields ordinal and count of each, and those that `signatures` needs.
+    """
+
+    rank: NDArray[Any]
+    comm: NDArray[np.int64]
+    ops: Columns
+
+    @cached_property
+    def signs(self) -> NDArray[np.uint64]:
+        """Their signatures."""
+        return self.ops.signs if isinstance(self.ops, Completed) else signatures(self.ops)
 
 
 class Sequences:
@@ -71,24 +95,26 @@ class Sequences:
             self._desc.append((c.desc, c.size))
             self._members[key] = list(c.members)
 
-    def tokens_of(
-        self, comm: NDArray[np.int64], rows: np.ndarray[Any, Any], signs: NDArray[np.uint64] | None = None
-    ) -> Tokens:
-        """Tokens of operations; rows need the fields that `signatures` needs."""
-        if not len(rows):
-            return np.zeros(0, np.uint32)
-        signs = signatures(rows) if signs is None else signs
-        keys = self._key_column.rows[comm]
-        tokens = (mix(keys, signs) >> np.uint64(32)).astype(np.uint32)
-        values, first = np.unique(tokens, return_index=True)
+    def tokens_of(self, issued: Issued) -> Tokens:
+        """The token of each of these operations."""
+        keys = self._key_column.rows[issued.comm]
+        return (mix(keys, issued.signs) >> np.uint64(32)).astype(np.uint32)
+
+    def _learn(self, issued: Issued, tokens: Tokens, which: NDArray[np.int64]) -> None:
+        """Learn what the tokens of some operations mean, by their places."""
+        if not len(which):
+            return
+        values, first = np.unique(tokens[which], return_index=True)
         for place in self._table.unknown(values.tolist()):
-            at = int(first[place])
-            kind, (description, size) = int(rows["kind"][at]), self._desc[int(comm[at])]
+            at = int(which[first[place]])
+            comm, kind = int(issued.comm[at]), int(issued.ops["kind"][at])
+            description, size = self._desc[comm]
             closes = role_of_description(description) in ("dp", "edp") and is_collective(kind)
-            sign = (kind, int(rows["count"][at])) if is_message(kind) else (int(signs[at]),)
-            group = -1 if is_message(kind) else int(keys[at])
+            sign = (kind, int(issued.ops["count"][at])) if is_message(kind) else (int(issued.signs[at]),)
+            group = -1 if is_message(kind) else self._comm_key[comm]
+            if self._table.is_full:
+                self._table.turn(self._settled.tokens())
             self._table.add(int(values[place]), Meaning(group, stable_hash(description, size, *sign), closes))
-        return tokens
 
     def same_group(self, a: int, b: int) -> bool:
         """Are these tokens of one communicator? Send/recv are all of none."""
@@ -114,34 +140,52 @@ class Sequences:
         """As `shape_of`, for each of these."""
         return self._table.shapes_of(tokens)
 
-    def feed(
-        self,
-        rank: NDArray[Any],
-        comm: NDArray[np.int64],
-        rows: np.ndarray[Any, Any],
-        signs: NDArray[np.uint64] | None = None,
-    ) -> None:
-        """Take completed operations or operations in flight of any ranks; `signs` are their signatures, if known."""
-        self.feed_tokens(rank, rows["ordinal"], self.tokens_of(comm, rows, signs))
+    def feed(self, rank: NDArray[Any], comm: NDArray[np.int64], ops: Columns) -> None:
+        """Take completed operations or operations in flight of any ranks."""
+        self.feed_together([Issued(rank, comm, ops)])
 
-    def feed_tokens(self, rank: NDArray[Any], ordinal: NDArray[Any], tokens: Tokens) -> None:
-        """The same, as tokens. What has completed and what is in flight belong into one call: else there is a gap."""
+    def feed_together(self, parts: list[Issued]) -> None:
+        """The same of several parts: what has completed and what is in flight belong together, else there is a gap."""
+        of_parts = [self.tokens_of(part) for part in parts]
+        begins = np.cumsum([0, *map(len, of_parts)])
+
+        def learn(places: NDArray[np.int64]) -> None:
+            for part, tokens, begin, end in zip(parts, of_parts, begins, begins[1:], strict=False):
+                self._learn(part, tokens, places[(places >= begin) & (places < end)] - begin)
+
+        rank = np.concatenate([part.rank.astype(np.int64) for part in parts])
+        ordinals = np.concatenate([part.ops["ordinal"].astype(np.int64) for part in parts])
+        self.feed_tokens(rank, ordinals, np.concatenate(of_parts), learn)
+
+    def feed_tokens(
+        self, rank: NDArray[np.int64], ordinals: NDArray[np.int64], tokens: Tokens,
+        learn: Callable[[NDArray[np.int64]], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        """The same as tokens.
+
+        Args:
+            rank: Who has issued each, (n,).
+            ordinals: Which of its operations it is, (n,).
+            tokens: What it is, (n,).
+            learn: Called with the places of those that may mean nothing yet, before they are taken.
+        """
         if not len(rank):
             return
-        ordinals = ordinal.astype(np.int64)
-        key = (rank.astype(np.int64) << 32) | ordinals
+        key = (rank << 32) | ordinals
         order = np.argsort(key, kind="stable")
         key = key[order]
         order = order[np.concatenate(([True], key[1:] != key[:-1]))]  # what is complete may be in flight just before
         rank, tokens, ordinals = rank[order], tokens[order], ordinals[order]
         dealt_with, others, to_tell = self._settled.take(rank, ordinals, tokens)
+        news = ~dealt_with
+        learn(order[news])
         for of in others:
             self._settled.leave(of, self._of[of])
         for of in to_tell:
             self._settled.tell(of, self._of[of])
-        if dealt_with.all():
+        rank, tokens, ordinals = rank[news], tokens[news], ordinals[news]
+        if not len(rank):
             return
-        rank, tokens, ordinals = rank[~dealt_with], tokens[~dealt_with], ordinals[~dealt_with]
         starts = np.flatnonzero(np.concatenate(([True], rank[1:] != rank[:-1]))).tolist()
         for begin, end in zip(starts, [*starts[1:], len(rank)], strict=True):
             self._feed(int(rank[begin]), ordinals[begin:end], tokens[begin:end])

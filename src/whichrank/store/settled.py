@@ -61,6 +61,11 @@ class Settled:
         if self.has(rank):
             self._at[rank] = _OUT
 
+    def tokens(self) -> list[int]:
+        """All tokens of the periods."""
+        tokens: list[int] = np.unique(self._periods[: self._used]).tolist()
+        return tokens
+
     def take(
         self, rank: NDArray[Any], ordinals: NDArray[np.int64], tokens: Tokens
     ) -> tuple[NDArray[np.bool_], list[int], list[int]]:

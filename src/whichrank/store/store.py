@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 from whichrank.detect.usual import UsualWaits
 from whichrank.model.codes import Status
-from whichrank.model.kinds import Kind
 from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS, Bools, Picture, Recorded
-from whichrank.model.signature import signatures
 from whichrank.model.telemetry import (
     COMM_ROW,
     INFLIGHT_REPORTED,
@@ -34,18 +32,20 @@ from whichrank.model.telemetry import (
     Stack,
 )
 from whichrank.store.communicators import Communicators
+from whichrank.store.completed import Completed, no_operations
 from whichrank.store.current import Current
 from whichrank.store.departures import Departures
 from whichrank.store.failures import Failures
 from whichrank.store.growing import Growing
-from whichrank.store.long_ops import LongOps
+from whichrank.store.long_ops import LONG_S, LongOps
 from whichrank.store.merged import Merged
+from whichrank.store.op_kinds import OpKinds
 from whichrank.store.op_rates import OpRates
 from whichrank.store.paths import Paths
 from whichrank.store.rank_columns import MAX_WORLD, RankColumns, are_over
 from whichrank.store.reported import Reported
 from whichrank.store.rounds import Rounds
-from whichrank.store.sequences import Sequences
+from whichrank.store.sequences import Issued, Sequences
 
 MOST_DELAY_S = 1.0
 """Of a signal that asks the job to end: a bound above this is of a network that stood still, and says nothing."""
@@ -61,21 +61,19 @@ class Fed:
     """What was new in a batch, for those who measure as it comes.
 
     Attributes:
-        records: Completed operations of processes that live, rows of RECORD_REPORTED.
-        comm: Index of the communicator of each.
+        done: Completed operations of processes that live.
         steps: Optimizer steps, rows of RECORD_REPORTED.
         states: Of ranks, rows of RANK_ROW; no rank twice.
         restarted: Ranks whose process was replaced by another.
     """
 
-    records: np.ndarray[Any, Any]
-    comm: NDArray[np.int64]
+    done: Completed
     steps: np.ndarray[Any, Any]
     states: np.ndarray[Any, Any]
     restarted: frozenset[int] = frozenset()
 
 
-_NOTHING = Fed(_NO_RECORDS, np.zeros(0, np.int64), _NO_RECORDS, np.zeros(0, RANK_ROW))
+_NOTHING = Fed(no_operations(), _NO_RECORDS, np.zeros(0, RANK_ROW))
 
 
 class Store:
@@ -123,7 +121,7 @@ class Store:
         self.paths = Paths()
         self.stacks: dict[int, tuple[float, list[Stack], str]] = {}
         self.profiles: dict[int, tuple[int, list[Stack]]] = {}
-        self.kinds: dict[int, dict[int, int]] = {}
+        self.kinds = OpKinds()
         self.last_completion_s = 0.0
         self.last_call_s = 0.0  # when the latest wait for a remote call began
         self.first_seen_s = 0.0
@@ -182,13 +180,14 @@ class Store:
         if self.comms.take(merged.rows("comms", COMM_ROW), self.ranks):  # also where its record was lost
             self.last_completion_s = max(self.last_completion_s, now_s)
         speaking = np.unique(of)  # a batch that is sent again carries no states
+        flight = np.zeros(0, OPS)
         if len(rows):
             self._heard_s.rows[merged.agents[speaking]] = now_s
             self._take_rates(rows["rank"], merged.rows("rates", RATE_ROW))
-            self._take_what_is_now(merged, speaking)
+            flight = self._take_what_is_now(merged, speaking)
         for batch, agent in zip(merged.batches, merged.agents.tolist(), strict=True):
             self.paths.take(batch, agent, now_s)
-        records, comm, steps = self._take_records(merged)
+        done, steps = self._take_records(merged)
         for batch in merged.batches:
             for event in batch.events:
                 if event.kind in ("signal", "asked"):
@@ -200,45 +199,37 @@ class Store:
         if restarted:
             self.rounds.forget()
         # What an earlier process of the rank did may come late.
-        is_of_now = records["row"]["t_issue_ns"] > self.ranks.rows["created_ns"][records["rank"]]
-        records, comm = records[is_of_now], comm[is_of_now]
+        done = done.those(done["t_issue_ns"] > self.ranks.rows["created_ns"][done.rank])
         for rank in lossy:
             self.sequences.expect_loss(rank)
         self.sequences.add_comms(self.comms.info)
         self.sequences.steps.feed(steps["rank"], steps["row"])
-        flight = self._ops.of(merged.agents[speaking].tolist())
-        signs = signatures(records["row"])
-        done = self.sequences.tokens_of(comm, records["row"], signs)
-        under_way = self.sequences.tokens_of(flight["comm"], flight)
-        self.sequences.feed_tokens(
-            np.concatenate([records["rank"], flight["rank"]]),
-            np.concatenate([records["row"]["ordinal"], flight["ordinal"]]),
-            np.concatenate([done, under_way]),
-        )
-        if len(records):
-            ended_s = self.ranks.host_s(records["rank"], records["row"]["t_end_ns"])
-            self.rounds.feed(self.comms, comm, records, signs, ended_s, now_s)
-            self.usual_waits.add(comm, records["row"]["wait_us"])
+        under_way = Issued(flight["rank"], flight["comm"], flight)
+        self.sequences.feed_together([Issued(done.rank, done.comm, done), under_way])
+        if len(done):
+            self.rounds.feed(self.comms, done, self.ranks, now_s)
+            self.usual_waits.add(done.comm, done["wait_us"])
         if len(rows):
             self._op_rates.feed(rows["rank"], rows["ordinal"], now_s)
-        return Fed(records, comm, steps, rows, restarted)
+        return Fed(done, steps, rows, restarted)
 
-    def _take_what_is_now(self, merged: Merged, speaking: NDArray[np.int64]) -> None:
-        """What the ranks of agents do at this moment, instead of what they did before."""
+    def _take_what_is_now(self, merged: Merged, speaking: NDArray[np.int64]) -> np.ndarray[Any, Any]:
+        """What the ranks of agents do at this moment, instead of what they did before. Returns operations, as OPS."""
         waits, inflight = merged.rows("waits", WAIT_REPORTED), merged.rows("inflight", INFLIGHT_REPORTED)
         pairs = merged.rows("pairs", PAIR_ROW)
         agents = merged.agents[speaking]
-        remote = self._reported.remote_calls(waits)
+        remote, ops = self._reported.remote_calls(waits), self._reported.ops(inflight)
         self.last_call_s = max(self.last_call_s, float(remote["since_s"].max(initial=0.0)))
         for current, reported in (
             (self._waits, self._reported.waits(waits)), (self._remote, remote),
-            (self._meetings, self._reported.meetings(waits)), (self._ops, self._reported.ops(inflight)),
+            (self._meetings, self._reported.meetings(waits)), (self._ops, ops),
             (self._pairs, self._reported.pairs(pairs)),
         ):  # fmt: skip
             current.put(agents, reported, self.ranks.agent[reported["rank"]])
         splits = self._reported.splits(merged.rows("splits", SPLITS_REPORTED))
         for rank in np.unique(splits["rank"]).tolist():  # all that is known of them, reported once
             self._splits[rank] = splits[splits["rank"] == rank]
+        return ops[np.isin(self.ranks.agent[ops["rank"]], agents)]
 
     def forget_agent(self, agent: str) -> None:
         """Forget the ranks of an agent that turned out to watch another job; what is sent again later is ignored."""
@@ -331,32 +322,37 @@ class Store:
         """Did an agent look at its process? A recording of operations alone knows none."""
         return self.recorded is None or bool(self.ranks.rows["state"][rank] != ProcessState.UNKNOWN)
 
-    def _take_records(self, merged: Merged) -> tuple[np.ndarray[Any, Any], NDArray[np.int64], np.ndarray[Any, Any]]:
-        """Take completed operations. Returns them, their communicators, and the optimizer steps among the records."""
-        rows, of = merged.rows("records", RECORD_REPORTED), merged.batch_of("records", RECORD_REPORTED)
-        steps = _NO_RECORDS
-        is_step = rows["row"]["kind"] == Kind.STEP
-        if is_step.any():
-            known = is_step & (rows["rank"] >= 0) & (rows["rank"] < self.ranks.size)
-            steps, rows, of = rows[known], rows[~is_step], of[~is_step]
-        reported, comm, good = self._reported.known(rows)
-        failed = reported[reported["row"]["status"] == Status.FAILED]
+    def _take_records(self, merged: Merged) -> tuple[Completed, np.ndarray[Any, Any]]:
+        """Take completed operations. Returns them, and the optimizer steps among the records."""
+        rows = merged.rows("records", RECORD_REPORTED)
+        if not len(rows):
+            return no_operations(), _NO_RECORDS
+        done, steps = self._reported.completed(rows)
+        failed = done.rows(np.flatnonzero(done["status"] == Status.FAILED))
         for rank in np.unique(failed["rank"]).tolist():
             of_rank = failed[failed["rank"] == rank]
             self._failures.add(rank, self._reported.ops(of_rank, failed=True), of_rank["row"]["t_end_ns"].tolist())
-        if len(reported):
-            ends = self.ranks.host_s(reported["rank"], reported["row"]["t_end_ns"])
-            done = reported["row"]["status"] == Status.DONE
-            issued = self.ranks.host_s(reported["rank"], reported["row"]["t_issue_ns"])
-            delay_s = merged.delay_s[of[good]]
-            np.maximum.at(self.ranks.went_on_s, reported["rank"][done], (issued - delay_s)[done])
-            self.long_ops.add(reported["rank"][done], issued[done], ends[done])
-            self.last_completion_s = max(self.last_completion_s, float(ends[done].max(initial=0.0)))
-            key = comm * 64 + reported["row"]["kind"]
-            for value, n in zip(*np.unique(key, return_counts=True), strict=True):
-                kinds = self.kinds.setdefault(int(value) // 64, {})
-                kinds[int(value) % 64] = kinds.get(int(value) % 64, 0) + int(n)
-        return reported, comm, steps
+        well = done.those(done["status"] == Status.DONE)
+        if len(well):
+            self._take_times(well, merged)
+        self.kinds.add(done.comm, done["kind"])
+        return done, steps
+
+    def _take_times(self, done: Completed, merged: Merged) -> None:
+        """When operations were issued and completed."""
+        rank, issue_ns, end_ns = done.rank, done["t_issue_ns"].astype(np.int64), done["t_end_ns"].astype(np.int64)
+        starts = np.flatnonzero(np.diff(rank, prepend=-1))  # those of one rank follow each other
+        ranks = rank[starts]
+        delay_s = merged.delay_s[merged.batch_at("records", RECORD_REPORTED, done.places(starts))]
+        went_on_s = self.ranks.host_s(ranks, np.maximum.reduceat(issue_ns, starts)) - delay_s
+        np.maximum.at(self.ranks.went_on_s, ranks, went_on_s)
+        ended_s = self.ranks.host_s(ranks, np.maximum.reduceat(end_ns, starts))
+        self.last_completion_s = max(self.last_completion_s, float(ended_s.max()))
+        long = np.flatnonzero(end_ns - issue_ns >= LONG_S * 1e9)
+        if len(long):
+            self.long_ops.add(
+                rank[long], self.ranks.host_s(rank[long], issue_ns[long]), self.ranks.host_s(rank[long], end_ns[long])
+            )
 
     def _take_end_signal(self, event: Event, batch: Batch, now_s: float) -> None:
         """At the earliest time that it can have been: its consequences on other nodes may have travelled faster."""

@@ -8,6 +8,7 @@ forgotten, and means nothing but itself.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -60,10 +61,25 @@ class TokenTable:
                 found.append(place)
         return found
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the new generation is."""
+        return len(self._new) >= self._most
+
+    def turn(self, in_use: Iterable[int]) -> None:
+        """Begin a new generation.
+
+        Args:
+            in_use: Tokens that are issued all the time, without anybody asking what they mean; half of a generation of
+                them is kept.
+        """
+        self._old, self._new = self._new, {}
+        for token in islice(in_use, self._most // 2):
+            if token in self._old:
+                self._new[token] = self._old.pop(token)
+
     def add(self, token: int, meaning: Meaning) -> None:
         """Learn one that was unknown."""
-        if len(self._new) >= self._most:
-            self._old, self._new = self._new, {}
         self._new[token] = meaning
         self._version += 1
 

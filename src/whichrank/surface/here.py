@@ -97,7 +97,7 @@ class JobHere:
 
     def kinds(self) -> dict[int, Mapping[int, int]]:
         """By communicator id, how many operations of each kind were completed."""
-        return {info.comm_id: self.store.kinds.get(at, {}) for at, info in enumerate(self.store.comms.info)}
+        return {info.comm_id: self.store.kinds.of(at) for at, info in enumerate(self.store.comms.info)}
 
     def unreadable(self) -> dict[str, str]:
         """By file name, why a ring cannot be read; one that is being made is left out."""

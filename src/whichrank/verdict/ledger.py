@@ -296,7 +296,7 @@ class Ledger:
         if comm < 0:
             return None
         info = self._store.comms.info[comm]
-        role, sure = infer_role(info.desc, info.members, self._store.ranks.size, self._store.kinds.get(comm, {}))
+        role, sure = infer_role(info.desc, info.members, self._store.ranks.size, self._store.kinds.of(comm))
         at, size = int(self._store.comms.at[comm]), int(self._store.comms.size[comm])
         members = [int(m) for m in self._store.comms.member_rank[at : at + size] if m >= 0]
         if self._store.recorded is not None and len(members) < size:

@@ -11,7 +11,7 @@ from batches import comm_info, records
 from whichrank.hang.skews import Skews
 from whichrank.model.telemetry import CommInfo
 from whichrank.store.rounds import Rounds
-from whichrank.store.sequences import Sequences
+from whichrank.store.sequences import Issued, Sequences
 
 TP, DP = 0, 1
 INFO = [comm_info(7, [0, 1], "mesh_tp"), comm_info(8, [0, 1], "mesh_dp")]
@@ -251,17 +251,11 @@ def test_a_short_past_behind_a_loss_says_nothing() -> None:
 def test_members_of_sister_groups_share_shapes_not_tokens() -> None:
     h = sequences([comm_info(7, [0, 1], "mesh_tp"), comm_info(8, [2, 3], "mesh_tp"), comm_info(9, [0, 1], "mesh_dp")])
     rows = records(0, 0, 1, 3)["row"]
-    a, b, c = h.tokens_of(np.array([0, 1, 2]), rows).tolist()
+    comm = np.array([0, 1, 2])
+    h.feed(np.array([0, 2, 0]), comm, rows)
+    a, b, c = h.tokens_of(Issued(rows["peer"], comm, rows)).tolist()
     assert len({a, b, c}) == 3
     assert h.shape_of(a) == h.shape_of(b) != h.shape_of(c)
-
-
-def test_tokens_are_the_same_with_signatures_that_were_made_before() -> None:
-    from whichrank.model.signature import signatures
-
-    h, rows = sequences(), records(0, 0, 1, 9)["row"]
-    comm = np.zeros(9, np.int64)
-    assert h.tokens_of(comm, rows).tolist() == h.tokens_of(comm, rows, signatures(rows)).tolist()
 
 
 def test_rounds_start_empty() -> None:

@@ -97,7 +97,7 @@ def test_of_a_rank_that_two_agents_report_at_once_the_later_one_counts() -> None
     store = Store()
     feds = store.feed_at_once([old.batch(1.0, records(0, 7, 1, 2)), new.batch(1.1, records(0, 7, 3, 2))], NOW_S + 1.1)
     # THEN nothing of either is lost, and states are those of the later one
-    assert [fed.records["row"]["counter"].tolist() for fed in feds] == [[1, 2], [3, 4]]
+    assert [fed.done["counter"].tolist() for fed in feds] == [[1, 2], [3, 4]]
     assert store.ranks.agent.tolist()[:2] == [store.agent_number("a:2")] * 2
     assert store.picture(NOW_S + 1.2).waits["rank"].tolist() == [1]
 

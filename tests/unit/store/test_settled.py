@@ -74,7 +74,7 @@ def test_each_rank_is_known_as_without_the_table(monkeypatch: pytest.MonkeyPatch
             token += [programs[of][place] for place in reported]
             at[of] = int(places.min()) if late and len(places) else min(at[of] + n, 1500)
         for sequences in both:
-            sequences.feed_tokens(np.array(rank, np.int32), np.array(ordinal, np.uint32), np.array(token, np.uint32))
+            sequences.feed_tokens(np.array(rank, np.int64), np.array(ordinal, np.int64), np.array(token, np.uint32))
         were_settled += sum(both[0]._settled.has(of) for of in range(RANKS))
         if rng.random() < 0.1:
             of = int(rng.integers(RANKS))

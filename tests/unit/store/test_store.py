@@ -126,8 +126,8 @@ def test_a_batch_that_comes_twice_counts_once() -> None:
     a, _ = two_nodes()
     a.is_(0, ProcessState.STOPPED)
     batch = a.batch(1.0, records(0, 7, 1, 5))
-    assert len(store.feed(batch, NOW_S).records) == 5
-    assert not len(store.feed(batch, NOW_S + 0.1).records)
+    assert len(store.feed(batch, NOW_S).done) == 5
+    assert not len(store.feed(batch, NOW_S + 0.1).done)
     assert not store.picture(NOW_S).stopped[0]
     store.feed(a.batch(1.5), NOW_S + 0.5)
     assert store.picture(NOW_S + 0.5).stopped[0]
@@ -139,8 +139,8 @@ def test_a_batch_that_is_sent_again_without_states_changes_none() -> None:
     store.feed(a.waits(0, 7, 5, since_s=1.0).batch(2.0), NOW_S + 2.0)
     again = a.batch(2.5, records(1, 7, 1, 3), ranks=b"", comms=b"", pairs=b"", inflight=b"", waits=b"")
     fed = store.feed(again, NOW_S + 2.5)
-    assert len(fed.records) == 3
-    assert fed.comm.tolist() == [0, 0, 0]
+    assert len(fed.done) == 3
+    assert fed.done.comm.tolist() == [0, 0, 0]
     assert store.picture(NOW_S + 2.5).waits["rank"].tolist() == [0]
 
 
@@ -325,7 +325,7 @@ def test_so_many_memberships_are_nobodys_job() -> None:
 def test_an_empty_batch_of_an_unknown_agent() -> None:
     store = Store()
     fed = store.feed(msgspec.structs.replace(Node("a:1", [], 0).batch(1.0)), NOW_S)
-    assert (len(fed.records), len(fed.comm)) == (0, 0)
+    assert len(fed.done) == 0
     assert store.picture(NOW_S).world_size == 0
 
 

@@ -7,11 +7,13 @@ import numpy as np
 from whichrank.store.token_table import Meaning, TokenTable
 
 
-def learn(table: TokenTable, tokens: range | list[int]) -> int:
+def learn(table: TokenTable, tokens: range | list[int], in_use: list[int] | None = None) -> int:
     """Issue tokens; how many were unknown."""
     listed = list(tokens)
     unknown = table.unknown(listed)
     for place in unknown:
+        if table.is_full:
+            table.turn(in_use or [])
         table.add(listed[place], Meaning(listed[place] % 3, listed[place] * 10, listed[place] == 7))
     return len(unknown)
 
@@ -52,3 +54,15 @@ def test_shapes_that_vary_for_ever_take_bounded_memory_and_forget_nothing_that_r
     assert len(table.of_group(1)) <= 200
     # AND what was issued lately is known
     assert table.shape_of(1000 + 20 * 1999) == 10 * (1000 + 20 * 1999)
+
+
+def test_what_is_in_use_outlives_generations_though_nobody_asks_for_it() -> None:
+    # GIVEN some tokens that are in use, and others that are not, and then many that never come again
+    table = TokenTable(most=100)
+    learn(table, range(20))
+    learn(table, range(1000, 2000), in_use=[1, 2, 7])
+    # THEN those in use are known still
+    assert [table.shape_of(token) for token in (1, 2, 7, 8)] == [10, 20, 70, 8]
+    # AND of more than fit half a generation is kept
+    learn(table, range(3000, 5000), in_use=list(range(3000, 5000)))
+    assert len(table._new) + len(table._old) <= 200

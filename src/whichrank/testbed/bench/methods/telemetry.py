@@ -16,6 +16,7 @@ from whichrank.model.kinds import BARRIERS, Kind, is_collective
 from whichrank.model.picture import Ints, Picture
 from whichrank.model.signature import op_bytes
 from whichrank.model.telemetry import Batch
+from whichrank.store.completed import Completed
 from whichrank.store.store import Store
 
 ROUNDS = np.dtype(
@@ -104,12 +105,11 @@ class Telemetry:
     def feed(self, batch: Batch, now_s: float) -> None:
         """Take what an agent reported."""
         fed = self.store.feed(batch, now_s)
-        rows, comm, steps = fed.records, fed.comm, fed.steps
+        done, steps = fed.done, fed.steps
         self.now_s, self._picture = now_s, None
-        row = rows["row"]
-        self.launched.add(comm, rows["rank"], row["kind"])
-        known = (comm >= 0) & is_collective(row["kind"]) & (row["t_end_ns"] > row["t_issue_ns"])
-        self._rounds.append(_rounds(rows[known], comm[known], now_s))
+        self.launched.add(done.comm, done.rank, done["kind"])
+        have_lasted = is_collective(done["kind"]) & (done["t_end_ns"] > done["t_issue_ns"])
+        self._rounds.append(_rounds(done.those(have_lasted), now_s))
         self.steps += zip(steps["rank"].tolist(), (steps["row"]["t_end_ns"] / 1e9).tolist(), strict=True)
         while self._rounds and (not len(self._rounds[0]) or now_s - self._rounds[0]["reported_s"][0] > _KEPT_S):
             self._rounds.pop(0)
@@ -177,12 +177,11 @@ def told_apart(kind: Ints, dtype: Ints, count: Ints, flags: Ints) -> Ints:
     return (kinds << 56) | (dtypes << 48) | np.where(is_uneven, 0, counts)
 
 
-def _rounds(rows: np.ndarray[Any, Any], comm: Ints, now_s: float) -> np.ndarray[Any, Any]:
-    row = rows["row"]
-    made = np.zeros(len(rows), ROUNDS)
-    made["comm"], made["counter"], made["rank"] = comm, row["counter"], rows["rank"]
+def _rounds(row: Completed, now_s: float) -> np.ndarray[Any, Any]:
+    made = np.zeros(len(row), ROUNDS)
+    made["comm"], made["counter"], made["rank"] = row.comm, row["counter"], row.rank
     made["kind"], made["count"] = row["kind"], row["count"]
-    made["bytes"] = [op_bytes(int(r["dtype"]), int(r["count"])) or 0 for r in row]
+    made["bytes"] = [op_bytes(*one) or 0 for one in zip(row["dtype"].tolist(), row["count"].tolist(), strict=True)]
     made["signature"] = told_apart(row["kind"], row["dtype"], row["count"], row["flags"])
     made["issue_s"] = row["t_issue_ns"] / 1e9
     made["took_s"] = (row["t_end_ns"] - row["t_issue_ns"]) / 1e9

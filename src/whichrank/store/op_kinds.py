@@ -1,0 +1,40 @@
+"""How many operations of each kind a communicator has completed: it tells what a communicator is for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+KINDS: Final = 64
+"""More than there are: a kind is a byte on the wire, and of others nothing is counted."""
+
+
+class OpKinds:
+    """Counts by communicator: a row of `KINDS` numbers for each."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros((0, KINDS), np.uint32)
+
+    def add(self, comm: NDArray[np.int64], kind: NDArray[np.uint8]) -> None:
+        """Take completed operations.
+
+        Args:
+            comm: Index of the communicator of each.
+            kind: What each is.
+        """
+        more = int(comm.max(initial=-1)) + 1 - len(self._counts)
+        if more > 0:
+            self._counts = np.concatenate((self._counts, np.zeros((max(more, len(self._counts)), KINDS), np.uint32)))
+        counted = kind < KINDS
+        if not counted.all():
+            comm, kind = comm[counted], kind[counted]
+        np.add.at(self._counts.reshape(-1), comm * KINDS + kind, np.uint32(1))
+
+    def of(self, comm: int) -> dict[int, int]:
+        """How many of each kind a communicator has completed."""
+        if comm >= len(self._counts):
+            return {}
+        counts = self._counts[comm]
+        return {kind: int(counts[kind]) for kind in np.flatnonzero(counts).tolist()}
