@@ -45,6 +45,8 @@ MOST_SORTS: Final = 1 << 14
 """Operations of an iteration that are known not to be waited for before the next."""
 FROM_HERE: Final = 1 << 15
 """Marks an offset between places, beside places."""
+FEW_ITERATIONS: Final = 8
+"""Of a rank, through which one goes quicker than one searches."""
 LEAST_RING: Final = 3
 """Two ranks that exchange messages may as well be two stages."""
 MOST_TALKS: Final = 1 << 20
@@ -111,6 +113,7 @@ class Iterations:
         self._pending = 0
         self._not_waited_for = np.zeros(0, np.uint64)
         self._talks = np.zeros(0, np.int64)  # who has sent to whom, or received from whom
+        self._talked = np.zeros(0, np.uint64)  # with whom each rank did in the latest iteration, as one number
 
     @property
     def kept(self) -> int:
@@ -147,6 +150,7 @@ class Iterations:
         self._ops, self._steps, self._pending = [], [], 0
         self._open = np.zeros_like(self._open)
         self._not_waited_for, self._talks = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+        self._talked[:] = 0
         if self.newest >= 0:
             self.rows = np.zeros_like(self.rows)
             self.latest[:] = -1
@@ -169,43 +173,43 @@ class Iterations:
         steps = np.concatenate((opened[opened["counter"] > 0], steps))
         steps = steps[np.lexsort((steps["counter"], steps["rank"]))]
         ops = joined(self._ops, OP)
-        steps = self._without_unsettled(steps, ops)
         follows = np.diff(steps["rank"]) == 0
-        last = np.append(~follows, True)
+        begin, end = steps[:-1][follows], steps[1:][follows]
+        of = _iteration_of(ops, begin, end)
+        settled = self._are_settled(of, begin, end)
+        if not settled.all():
+            self._steps.append(end[~settled])
+            steps = np.delete(steps, np.flatnonzero(follows)[~settled] + 1)
+            of, begin, end = _of_those(of, settled), begin[settled], end[settled]
+        last = np.append(np.diff(steps["rank"]) != 0, True)
         now_ns, issued = np.zeros(len(self._open), np.int64), np.full(len(self._open), -1, np.int64)
         now_ns[steps["rank"][last]], issued[steps["rank"][last]] = steps["at_ns"][last], steps["ordinal"][last]
         self._open[steps["rank"][last]] = steps[last]
         known = ops["rank"] < len(issued)
-        over = known & (ops["ordinal"].astype(np.int64) <= issued[np.where(known, ops["rank"], 0)])
+        over = known & (ops["ordinal"] <= issued[ops["rank"] if known.all() else np.where(known, ops["rank"], 0)])
         self._ops = [ops[~over]] if not over.all() else []
         self._pending = len(ops) - int(over.sum())
-        ops = those(ops, over)
-        begin, end = steps[:-1][follows], steps[1:][follows]
-        self._infer_blocked(ops, now_ns, begin, end)
+        ops, of = those(ops, over), those(of, over)
+        self._infer_blocked(ops, of, now_ns, begin)
         whole = (end["counter"] == begin["counter"] + 1) & (end["at_ns"] > begin["at_ns"])
-        begin, end = begin[whole], end[whole]
+        if not whole.all():
+            of, begin, end = _of_those(of, whole), begin[whole], end[whole]
         if len(begin):
-            self._measure(ops, begin, end, comm_kinds)
+            self._measure(ops, of, begin, end, comm_kinds)
         return ops
 
-    def _without_unsettled(self, steps: np.ndarray[Any, Any], ops: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Keep for the next snapshot the latest step of ranks of whose latest iteration not all operations are known.
+    @staticmethod
+    def _are_settled(of: Ints, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> NDArray[np.bool_]:
+        """Which iterations can be measured: all but a rank's latest one of which not all operations are known.
 
         Args:
-            steps: Rows of STEP, sorted by rank and number.
-            ops: All that is known and not measured yet.
+            of: The iteration of each operation that is known and not measured yet, -1 none.
+            begin: Steps that open iterations, sorted by rank and number.
+            end: Steps that end them.
         """
-        ends = np.append(np.diff(steps["rank"]) != 0, True)
-        ends[1:] &= np.diff(steps["rank"]) == 0  # a first step ends nothing
-        ends[0] = False
-        at = np.flatnonzero(ends)
-        begin, end = steps[at - 1], steps[at]
-        of = _iteration_of(ops, begin, end) if len(at) else np.zeros(0, np.int64)
-        there = np.bincount(of[of >= 0], minlength=len(at))
-        wait = at[there < end["ordinal"].astype(np.int64) - begin["ordinal"]]
-        if len(wait):
-            self._steps.append(steps[wait])
-        return np.delete(steps, wait)
+        there = np.bincount(of + 1, minlength=len(begin) + 1)[1:]
+        is_latest = np.append(np.diff(begin["rank"]) != 0, True)[-len(begin) :]
+        return np.asarray(~(is_latest & (there < end["ordinal"] - begin["ordinal"])))
 
     def window(self, ranks: Ints, window_s: float, least: int = LEAST) -> Window | None:
         """The latest iterations that all of these ranks have ended.
@@ -273,16 +277,14 @@ class Iterations:
         is_ring &= (rows["turned"] != rows["pattern"]) & ~np.isin(alike, alike[one[goes_out]])
         return np.where(is_ring, alike, -1)
 
-    def _infer_blocked(
-        self, ops: np.ndarray[Any, Any], now_ns: Ints, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]
-    ) -> None:
+    def _infer_blocked(self, ops: np.ndarray[Any, Any], of: Ints, now_ns: Ints, begin: np.ndarray[Any, Any]) -> None:
         """Set how long ranks were blocked on operations of which they took the future.
 
         Args:
             ops: Rows of OP, changed in place.
+            of: The iteration of each, -1 none.
             now_ns: By rank, a time on its clock that is no earlier than any here.
-            begin: Steps that open iterations, sorted by rank and number.
-            end: Steps that end them.
+            begin: Steps that open iterations.
         """
         unseen = np.flatnonzero((ops["future"] > 0) & (ops["blocked_ns"] == 0))
         if not len(unseen):
@@ -292,18 +294,17 @@ class Iterations:
         issues = np.sort(key_of(ranks, ops["issue_ns"] - ago_ns))
         ends = key_of(ranks[unseen], ops["end_ns"][unseen] - ago_ns[unseen])
         latest = issues[np.searchsorted(issues, ends, side="left") - 1]  # its own issue at the earliest
-        is_early = ops["end_ns"][unseen] <= self._last_issues(ops[unseen], begin, end)
+        is_early = ops["end_ns"][unseen] <= self._last_issues(ops[unseen], of[unseen], begin)
         ops["blocked_ns"][unseen] = np.where(is_early, 0, np.clip(ends - latest, 0, None))
 
-    def _last_issues(self, ops: np.ndarray[Any, Any], begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> Ints:
+    def _last_issues(self, ops: np.ndarray[Any, Any], of: Ints, begin: np.ndarray[Any, Any]) -> Ints:
         """When the last of the operations was issued before which a rank does not wait for this one.
 
         Args:
             ops: Rows of OP of which the future was taken.
-            begin: Steps that open iterations, sorted by rank and number.
-            end: Steps that end them.
+            of: The iteration of each, -1 none.
+            begin: Steps that open iterations.
         """
-        of = _iteration_of(ops, begin, end) if len(begin) else np.full(len(ops), -1)
         order = np.lexsort((ops["counter"], ops["comm"], ops["rank"]))
         at, of = ops[order], of[order]
         follows = np.zeros(len(at), np.bool_)
@@ -322,46 +323,52 @@ class Iterations:
         return issued
 
     def _measure(
-        self,
-        ops: np.ndarray[Any, Any],
-        begin: np.ndarray[Any, Any],
-        end: np.ndarray[Any, Any],
+        self, ops: np.ndarray[Any, Any], of: Ints, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any],
         kinds: NDArray[np.uint64],
-    ) -> None:
-        """Iterations from `begin` to `end`, sorted by rank and number."""
+    ) -> None:  # fmt: skip
+        """Iterations from `begin` to `end`, sorted by rank and number; `of` says in which each operation is."""
         zero_ns = np.zeros(len(self._open), np.int64)
         first = np.append(True, np.diff(begin["rank"]) != 0)
         zero_ns[begin["rank"][first]] = begin["at_ns"][first]
-        ops = those(ops, ops["end_ns"] > zero_ns[ops["rank"]])
-        of = _iteration_of(ops, begin, end)
-        waited = np.flatnonzero(ops["blocked_ns"] > 0)
-        rank, end_ns, step_of = ops["rank"][waited], ops["end_ns"][waited], of[waited]
-        zero, from_ns = zero_ns[rank], end_ns - ops["blocked_ns"][waited]
-        # The step that waits for a future comes after it, however late it was seen to be ready.
-        until_ns = np.where((ops["future"][waited] > 0) & (step_of >= 0), end["at_ns"][step_of], end_ns)
-        until_ns = np.maximum(np.minimum(until_ns, end_ns), from_ns)
-        blocked = Blocked.of(key_of(rank, from_ns - zero), key_of(rank, until_ns - zero))
-        zero = zero_ns[begin["rank"]]
-        from_key, to_key = key_of(begin["rank"], begin["at_ns"] - zero), key_of(end["rank"], end["at_ns"] - zero)
-        inside = of >= 0
-        ops, of = those(ops, inside), those(of, inside)
         rows = np.zeros(len(begin), ITERATION)
         rows["iteration"], rows["end_ns"] = begin["counter"], end["at_ns"]
         rows["total_s"] = (end["at_ns"] - begin["at_ns"]) / 1e9
-        rows["own_s"] = rows["total_s"] - (blocked.until(to_key) - blocked.until(from_key)) / 1e9
-        rows["messages"] = np.bincount(of, is_message(ops["kind"]), len(begin))
-        sort, turned = (
-            mix(kinds[ops["comm"]], ops["kind"].astype(np.uint64) << 16 | place)
-            for place in (ops["stage"], np.where(ops["offset"] > 0, FROM_HERE | ops["offset"], ops["stage"]))
-        )
-        rows["pattern"], rows["turned"] = _sums(sort, of, len(begin)), _sums(turned, of, len(begin))
-        talk = np.flatnonzero(is_message(ops["kind"]) & (ops["peer"] >= 0))
-        talks = np.unique(ops["rank"][talk].astype(np.int64) << 32 | ops["peer"][talk])
-        self._talks = np.union1d(self._talks, talks)[:MOST_TALKS]
-        is_root = (ops["peer"] == ops["rank"]) & is_collective(ops["kind"])
-        rows["roots"] = _sums(sort[is_root], of[is_root], len(begin))
+        rows["own_s"] = rows["total_s"] - _blocked_ns(ops, of, begin, end, zero_ns) / 1e9
+        inside = of >= 0
+        ops, of = those(ops, inside), those(of, inside)
+        rank, kind, peer, offset = (ops[name] for name in ("rank", "kind", "peer", "offset"))
+        messages = np.flatnonzero(is_message(kind))
+        rows["messages"] = np.bincount(of[messages], minlength=len(begin))
+        sort = mix(kinds[ops["comm"]], kind.astype(np.uint64) << np.uint64(16) | ops["stage"])
+        rows["pattern"] = _sums(sort, of, len(begin))
+        turned, at = sort.copy(), messages[offset[messages] > 0]
+        turned[at] = mix(kinds[ops["comm"][at]], kind[at].astype(np.uint64) << np.uint64(16) | FROM_HERE | offset[at])
+        rows["turned"] = _sums(turned, of, len(begin))
+        self._learn_talks(ops, of, messages[peer[messages] >= 0], begin)
+        roots = np.flatnonzero((peer == rank) & is_collective(kind))
+        rows["roots"] = _sums(sort[roots], of[roots], len(begin))
         self.rows[begin["rank"], begin["counter"] % self.kept] = rows
         np.maximum.at(self.latest, begin["rank"], begin["counter"])
+
+    def _learn_talks(self, ops: np.ndarray[Any, Any], of: Ints, at: Ints, begin: np.ndarray[Any, Any]) -> None:
+        """Take who has exchanged messages with whom; of a rank that does as before nothing is new.
+
+        Args:
+            ops: Rows of OP.
+            of: The iteration of each.
+            at: Places of the messages among them.
+            begin: Steps that open iterations, sorted by rank and number.
+        """
+        if not len(at):
+            return
+        with_whom = _sums(mix(ops["peer"][at].astype(np.uint64), np.ones(1, np.uint64)), of[at], len(begin))
+        is_first = np.append(True, np.diff(begin["rank"]) != 0)
+        before = np.where(is_first, self._talked[begin["rank"]], np.append(with_whom[:1], with_whom[:-1]))
+        self._talked[begin["rank"]] = with_whom  # of several of a rank the latest one stays
+        at = at[(with_whom != before)[of[at]]]
+        if len(at):
+            talks = np.unique(ops["rank"][at].astype(np.int64) << 32 | ops["peer"][at])
+            self._talks = np.union1d(self._talks, talks)[:MOST_TALKS]
 
     def _grow(self, size: int) -> None:
         have = len(self.latest)
@@ -376,6 +383,33 @@ class Iterations:
         self.rows = rows
         self.latest = np.append(self.latest, np.full(size - have, -1, np.int64))
         self._open = np.concatenate((self._open, np.zeros(size - have, STEP)))
+        self._talked = np.append(self._talked, np.zeros(size - have, np.uint64))
+
+
+def _blocked_ns(
+    ops: np.ndarray[Any, Any], of: Ints, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any], zero_ns: Ints
+) -> Ints:
+    """For how long a thread was blocked in operations, in each iteration.
+
+    Args:
+        ops: Rows of OP.
+        of: The iteration of each, -1 none.
+        begin: Steps that open iterations, sorted by rank and number.
+        end: Steps that end them.
+        zero_ns: By rank, when the first of its iterations began.
+    """
+    waited = np.flatnonzero((ops["blocked_ns"] > 0) & (ops["end_ns"] > zero_ns[ops["rank"]]))
+    rank, end_ns, step_of = ops["rank"][waited].astype(np.int64), ops["end_ns"][waited], of[waited]
+    from_ns = end_ns - ops["blocked_ns"][waited]
+    # The step that waits for a future comes after it, however late it was seen to be ready.
+    late = np.flatnonzero((ops["future"][waited] > 0) & (step_of >= 0))
+    until_ns = end_ns.copy()
+    until_ns[late] = np.maximum(np.minimum(end["at_ns"][step_of[late]], end_ns[late]), from_ns[late])
+    zero = zero_ns[rank]
+    blocked = Blocked.of(key_of(rank, from_ns - zero), key_of(rank, until_ns - zero))
+    zero = zero_ns[begin["rank"]]
+    from_key, to_key = key_of(begin["rank"], begin["at_ns"] - zero), key_of(end["rank"], end["at_ns"] - zero)
+    return blocked.until(to_key) - blocked.until(from_key)
 
 
 def _sums(values: NDArray[np.uint64], of: Ints, size: int) -> NDArray[np.uint64]:
@@ -393,11 +427,27 @@ def _sums(values: NDArray[np.uint64], of: Ints, size: int) -> NDArray[np.uint64]
 
 def _iteration_of(ops: np.ndarray[Any, Any], begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> Ints:
     """In which of these iterations each operation was issued, -1 none. Iterations are sorted by rank and number."""
-
-    def place(rank: NDArray[Any], ordinal: NDArray[Any]) -> Ints:
-        return np.asarray(rank.astype(np.int64) << 32 | ordinal.astype(np.int64))
-
-    at = place(ops["rank"], ops["ordinal"])
-    of = np.searchsorted(place(begin["rank"], begin["ordinal"]), at, side="left") - 1
-    inside = (of >= 0) & (at <= place(end["rank"], end["ordinal"])[of]) & (ops["rank"] == begin["rank"][of])
+    if not len(begin) or not len(ops):
+        return np.full(len(ops), -1)
+    rank, ordinal = ops["rank"].astype(np.int64), ops["ordinal"].astype(np.int64)
+    ranks, first, count = np.unique(begin["rank"], return_index=True, return_counts=True)
+    size = max(int(ranks[-1]), int(rank.max())) + 1
+    first_of, count_of = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    first_of[ranks], count_of[ranks] = first, count
+    of, count = first_of[rank], count_of[rank]
+    begins, ends = begin["ordinal"].copy(), end["ordinal"].copy()
+    if count.max() <= FEW_ITERATIONS:
+        last = of + count - 1
+        for _ in range(int(count.max()) - 1):
+            of += (of < last) & (ordinal > ends[of])
+    else:
+        key = begin["rank"] << 32 | begins
+        of = np.maximum(np.searchsorted(key, rank << 32 | ordinal, side="left") - 1, of)
+    inside = (count > 0) & (ordinal > begins[of]) & (ordinal <= ends[of])
     return np.where(inside, of, -1)
+
+
+def _of_those(of: Ints, which: NDArray[np.bool_]) -> Ints:
+    """The iterations that `of` names, counted among these only, -1 where it is none of them."""
+    place = np.where(which, np.cumsum(which) - 1, -1)
+    return np.where(of >= 0, place[of], -1)

@@ -9,6 +9,7 @@ import numpy as np
 
 from whichrank.locate.critical_path import Course, course_of
 from whichrank.model.iterations import OP, STEP, Ints, Window
+from whichrank.model.places import joined
 
 KEPT_OPS: Final = 1 << 18
 """More are kept only for the fewest iterations that say something."""
@@ -26,7 +27,8 @@ class LatestOps:
     """Kept in the order in which they came."""
 
     def __init__(self) -> None:
-        self._ops: list[tuple[int, np.ndarray[Any, Any]]] = []  # with the latest iteration that was over by then
+        self._ops: deque[tuple[int, np.ndarray[Any, Any]]] = deque()  # with the latest iteration that was over by then
+        self._kept_ops = 0
         self._steps: deque[np.ndarray[Any, Any]] = deque()
         self._kept_steps = self._ranks = 0
         self._whole_from = 0  # the first iteration from which on no operation was let go
@@ -47,25 +49,25 @@ class LatestOps:
 
         Args:
             ops: Of iterations that are over.
-            iteration: The latest of them, by the number of the step that opens it.
+            iteration: The latest one of any rank that is over, by the number of the step that opens it.
         """
         if len(ops):
             self._ops.append((iteration, ops))
-        kept = sum(len(part) for _, part in self._ops)
-        while len(self._ops) > 1 and (kept > MOST_OPS or self._is_enough_without_first(kept, iteration)):
-            until, gone = self._ops.pop(0)
+            self._kept_ops += len(ops)
+        while len(self._ops) > 1 and (self._kept_ops > MOST_OPS or self._is_enough_without_first(iteration)):
+            until, gone = self._ops.popleft()
             self._whole_from = until + 1
-            kept -= len(gone)
+            self._kept_ops -= len(gone)
 
-    def _is_enough_without_first(self, kept: int, iteration: int) -> bool:
+    def _is_enough_without_first(self, iteration: int) -> bool:
         until, first = self._ops[0]
-        return kept - len(first) >= KEPT_OPS and not 0 <= iteration - until <= FEWEST
+        return self._kept_ops - len(first) >= KEPT_OPS and not 0 <= iteration - until <= FEWEST
 
     def forget(self) -> None:
         """A rank's process was replaced: iterations from before that cannot be gone through with it."""
         self._ops.clear()
         self._steps.clear()
-        self._kept_steps = self._whole_from = 0
+        self._kept_ops = self._kept_steps = self._whole_from = 0
 
     def comms(self) -> Ints:
         """Communicators of the operations that came last."""
@@ -91,8 +93,8 @@ class LatestOps:
             return None
         whole = whole[-self._as_many(steps, whole) :]
         steps = steps[np.isin(steps["counter"], whole)]
-        opening = steps[np.argmin(steps["counter"])]
-        return course_of(self._since(int(opening["rank"]), int(opening["ordinal"])), steps, comm_size)
+        ops = joined([part for iteration, part in self._ops if iteration >= whole[0]], OP)
+        return course_of(ops, steps, comm_size)
 
     @staticmethod
     def _as_many(steps: np.ndarray[Any, Any], whole: Ints) -> int:
@@ -100,14 +102,3 @@ class LatestOps:
         of_rank = steps[(steps["rank"] == steps["rank"][0]) & np.isin(steps["counter"], whole)]
         each = int(np.ptp(of_rank["ordinal"])) // (len(whole) - 1) * len(np.unique(steps["rank"]))
         return int(np.clip(KEPT_OPS // max(each, 1), FEWEST, REPLAYED)) + 1
-
-    def _since(self, rank: int, ordinal: int) -> np.ndarray[Any, Any]:
-        """The latest operations, from before this one of this rank on."""
-        parts = [np.zeros(0, OP)]
-        reached = False
-        for _, part in reversed(self._ops):
-            parts.append(part)
-            if reached:
-                break  # one part more, for ranks that were ahead
-            reached = bool((part["ordinal"][part["rank"] == rank] <= ordinal).any())
-        return np.concatenate(parts[::-1])

@@ -77,6 +77,8 @@ UNEVEN: Final = 0.15
 """The same for work that is uneven."""
 MOST_TIMES: Final = 4096
 """Ranks of which it is reported where their time goes."""
+MEASURED: Final = 1 << 16
+"""Operations that are measured at once: of more the columns do not fit into a cache."""
 BACK: Final = 2
 """Windows that are looked at for what comes and goes."""
 
@@ -96,7 +98,7 @@ class Slowness:
         self._learned_s = self._judged_s = 0.0
         self._kinds = np.zeros(0, np.uint64)
         self._device: NDArray[np.bool_] = np.zeros(0, np.bool_)
-        self._measure_at = MOST_PENDING // 2
+        self._measure_at = MEASURED
         self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -168,7 +170,8 @@ class Slowness:
 
     def _measure(self) -> None:
         self._latest.keep_ops(self.iterations.measure(self._kinds), self.iterations.newest)
-        self._measure_at = min(max(MOST_PENDING // 2, self.iterations.pending + MOST_PENDING // 4), MOST_PENDING - 1)
+        pending = self.iterations.pending
+        self._measure_at = min(pending + max(MEASURED, pending // 2), MOST_PENDING - 1)
 
     # ---- out -------------------------------------------------------------------------------------------------------
 

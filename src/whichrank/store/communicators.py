@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.places import places_in_sorted, values_of
+from whichrank.model.places import places_in_sorted, those, values_of
 from whichrank.model.telemetry import CommInfo
 from whichrank.store.growing import Growing
 from whichrank.store.rank_columns import MAX_WORLD, RankColumns
@@ -85,23 +85,25 @@ class Communicators:
             rows: Rows of COMM_ROW.
             ranks: Of the job.
         """
-        comm = self.index(rows["comm_id"])
-        known = comm >= 0
-        rows, comm = rows[known], comm[known]
-        inside = rows["group_rank"] < self.size[comm]
-        inside &= (rows["rank"] >= 0) & (rows["rank"] < ranks.size)
-        rows, comm = rows[inside], comm[inside]
+        if not self.info:
+            return False
+        rows = those(rows, (rows["rank"] >= 0) & (rows["rank"] < ranks.size))
+        rank, slot = rows["rank"].astype(np.int64), rows["slot"].astype(np.int64)
+        comm, place = self.of_ops(rank, slot, rows["comm_id"])
+        inside = (comm >= 0) & (rows["group_rank"] < self.size[comm])
+        rows, rank, slot, comm, place = (those(column, inside) for column in (rows, rank, slot, comm, place))
         at = self.at[comm] + rows["group_rank"]
         has_completed = bool((rows["done"] > self.member_done[at]).any())
-        self.member_rank[at] = rows["rank"]
+        self.member_rank[at] = rank
         self.member_issued[at] = rows["issued"]
         self.member_done[at] = rows["done"]
         self.member_tid[at] = rows["last_tid"]
         self.member_seen[at] = True
         latest = np.argsort(rows["last_issue_ns"], kind="stable")
-        ranks.issuing_tid[rows["rank"][latest]] = rows["last_tid"][latest]
-        self._learn_places(comm << 32 | rows["rank"], rows["group_rank"].astype(np.int64))
-        self._learn_slots(rows["rank"], rows["slot"], at, ranks.size)
+        ranks.issuing_tid[rank[latest]] = rows["last_tid"][latest]
+        if (new := place != rows["group_rank"]).any():
+            self._learn_places(comm[new] << 32 | rank[new], rows["group_rank"][new].astype(np.int64))
+        self._learn_slots(rank, slot, at, ranks.size)
         return has_completed
 
     def _learn_places(self, key: NDArray[np.int64], group_rank: NDArray[np.int64]) -> None:
@@ -138,7 +140,7 @@ class Communicators:
             slot: In which slot of its ring the communicator was: where that is known, nothing is searched, (n,).
             ids: The communicator's id, (n,).
         """
-        if not self._in_slot.size or not len(ids):
+        if not self.info or not self._in_slot.size or not len(ids):
             comm = self.index(ids)
             return comm, self.group_ranks(comm, rank)
         slots = self._in_slot.shape[1]

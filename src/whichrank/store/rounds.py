@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from whichrank.model.codes import Status
 from whichrank.model.kinds import is_collective
 from whichrank.model.picture import OPS, Bools, Picture
+from whichrank.model.places import those
 from whichrank.store.communicators import Communicators
 from whichrank.store.completed import Completed
 from whichrank.store.growing import Growing
@@ -72,7 +73,6 @@ class Rounds:
         good &= done["status"] == Status.DONE  # what fails is reported by what becomes of the job
         done = done.those(good)
         sign = (done.signs >> np.uint64(32)).astype(np.uint32)
-        self._remember(sign, done)
         for some in self._laps(done.comm, done["counter"]):
             self._take(done, some, sign[some], ranks, now_s)
 
@@ -100,12 +100,13 @@ class Rounds:
         self._slot_reported.rows[slot[first]], self._slot_sign.rows[slot[first]] = counter[first], sign[first]
         self._slot_ordinal.rows[slot[first]] = ordinal[first]
         self._slot_end_s.rows[slot[first]] = ranks.host_s(done.rank[some][first], done["t_end_ns"][some][first])
-        differs = newest & (self._slot_sign.rows[slot] != sign)
-        if differs.any():
-            for key in zip(comm[differs].tolist(), counter[differs].tolist(), strict=True):
-                self._suspects.setdefault(key, now_s)
+        differs = np.flatnonzero(newest & (self._slot_sign.rows[slot] != sign))
+        for key in zip(comm[differs].tolist(), counter[differs].tolist(), strict=True):
+            self._suspects.setdefault(key, now_s)
+        new = np.concatenate((first, differs))  # the others are as the first in their rounds
+        self._remember(sign[new], done, new if isinstance(some, slice) else some[new])
         at = self._member_at.rows[comm] + member
-        self._compare_places(comm[newest], at[newest], slot[newest], counter[newest], ordinal[newest])
+        self._compare_places(*(those(column, newest) for column in (comm, at, slot, counter, ordinal)))
 
     def forget(self) -> None:
         """A rank's process was replaced: it counts from one again, and so may the others of its communicators."""
@@ -128,10 +129,13 @@ class Rounds:
             ordinal: The number of the operation among all of its rank.
         """
         behind = ordinal.astype(np.int64) - self._slot_ordinal.rows[slot]
-        moved = behind != self._behind.rows[at]
-        steady = counter[moved] - self._behind_since.rows[at[moved]] >= STEADY_ROUNDS
+        moved = np.flatnonzero(behind != self._behind.rows[at])
+        if not len(moved):
+            return
+        at, counter = at[moved], counter[moved]
+        steady = counter - self._behind_since.rows[at] >= STEADY_ROUNDS
         self._apart.update(np.unique(comm[moved][steady]).tolist())
-        self._behind.rows[at[moved]], self._behind_since.rows[at[moved]] = behind[moved], counter[moved]
+        self._behind.rows[at], self._behind_since.rows[at] = behind[moved], counter
 
     def take_apart(self) -> set[int]:
         """Communicators of which members have ceased to be at the same operation in each round, since last asked."""
@@ -161,13 +165,19 @@ class Rounds:
         for column in (self._cell_counter, self._cell_sign, self._cell_ordinal):
             column.append(int((depth * size).sum()))
 
-    def _remember(self, sign: NDArray[np.uint32], done: Completed) -> None:
-        """One operation of each signature, for words; forgotten when shapes never end."""
+    def _remember(self, sign: NDArray[np.uint32], done: Completed, places: Ints) -> None:
+        """One operation of each signature, for words; forgotten when shapes never end.
+
+        Args:
+            sign: (n,).
+            done: Operations.
+            places: In `done`, of those with these signatures, (n,).
+        """
         if len(self._said) > MOST_SIGNATURES:
             self._said.clear()
         for value in np.unique(sign).tolist():
             if value not in self._said:
-                self._said[value] = done.rows(np.flatnonzero(sign == value)[:1])["row"][0]
+                self._said[value] = done.rows(places[np.flatnonzero(sign == value)[:1]])["row"][0]
 
     @property
     def are_in_doubt(self) -> bool:

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from whichrank.detect.usual import UsualWaits
 from whichrank.model.codes import Status
 from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS, Bools, Picture, Recorded
+from whichrank.model.places import those
+from whichrank.model.signature import Columns
 from whichrank.model.telemetry import (
     COMM_ROW,
     INFLIGHT_REPORTED,
@@ -174,7 +176,7 @@ class Store:
         """Take what is new."""
         rows, of = merged.states, merged.batch_of("ranks", RANK_ROW)
         good = (rows["rank"] >= 0) & (rows["rank"] < MAX_WORLD)
-        rows, of = rows[good], of[good]
+        rows, of = those(rows, good), those(of, good)
         lossy = self._take_ranks(rows, of, merged, now_s)
         self.comms.add([info for batch in merged.batches for info in batch.comm_info], self.ranks)
         if self.comms.take(merged.rows("comms", COMM_ROW), self.ranks):  # also where its record was lost
@@ -276,12 +278,12 @@ class Store:
         columns.grow(max(int(rows["rank"].max()) + 1, world))
         self.sequences.expect(columns.size)
         is_of_now = ~self._is_of_before(rows, merged.agents[of], now_s)
-        rows, of = rows[is_of_now], of[is_of_now]
-        rank, agent = rows["rank"], merged.agents[of]
+        rows, of = those(rows, is_of_now), those(of, is_of_now)
+        rank, agent = rows["rank"].astype(np.int64), merged.agents[of]
         if not self.first_seen_s:
             self.first_seen_s = now_s
         lossy: list[int] = rank[columns.rows["lost_records"][rank] < rows["lost_records"]].tolist()
-        before = columns.rows[rank]
+        before = {name: columns.rows[name][rank] for name in ("pid", "created_ns", "read_ns", "cpu_ns")}
         another = columns.present[rank] & _differs(before, rows)
         for restarted in rank[another].tolist():
             self._forget_process(restarted)
@@ -453,6 +455,6 @@ def _of_agents(column: Growing, agent: NDArray[np.int64]) -> NDArray[np.float64]
     return np.where(known, column.rows[np.where(known, agent, 0)], -np.inf)
 
 
-def _differs(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Bools:
+def _differs(one: Columns, other: Columns) -> Bools:
     """Are these rows of RANK_ROW of two processes? Pids of pods are alike."""
     return np.asarray((one["pid"] != other["pid"]) | (one["created_ns"] != other["created_ns"]))
