@@ -77,8 +77,9 @@ class Blocked:
             start: Rank and nanoseconds as one number.
             end: The same.
         """
-        order = np.argsort(start, kind="stable")
-        start, end = start[order], end[order]
+        if (start[1:] < start[:-1]).any():
+            order = np.argsort(start, kind="stable")
+            start, end = start[order], end[order]
         reached = np.maximum.accumulate(end)
         free_from = np.concatenate((start[:1], reached[:-1]))
         start = np.maximum(start, free_from)
@@ -169,10 +170,11 @@ class Iterations:
         steps = np.concatenate(self._steps)
         self._steps = []
         self._grow(int(steps["rank"].max()) + 1)
-        opened = self._open[np.unique(steps["rank"])]
-        steps = np.concatenate((opened[opened["counter"] > 0], steps))
+        has_new = np.zeros(len(self._open), np.bool_)
+        has_new[steps["rank"]] = True
+        steps = np.concatenate((self._open[has_new & (self._open["counter"] > 0)], steps))
         steps = steps[np.lexsort((steps["counter"], steps["rank"]))]
-        ops = joined(self._ops, OP)
+        ops = self._ops[0] if len(self._ops) == 1 else joined(self._ops, OP)
         follows = np.diff(steps["rank"]) == 0
         begin, end = steps[:-1][follows], steps[1:][follows]
         of = _iteration_of(ops, begin, end)
@@ -398,9 +400,11 @@ def _blocked_ns(
         end: Steps that end them.
         zero_ns: By rank, when the first of its iterations began.
     """
-    waited = np.flatnonzero((ops["blocked_ns"] > 0) & (ops["end_ns"] > zero_ns[ops["rank"]]))
-    rank, end_ns, step_of = ops["rank"][waited].astype(np.int64), ops["end_ns"][waited], of[waited]
-    from_ns = end_ns - ops["blocked_ns"][waited]
+    rank, end_ns, blocked_ns = ops["rank"].astype(np.int64), ops["end_ns"].copy(), ops["blocked_ns"].copy()
+    counts = (blocked_ns > 0) & (end_ns > zero_ns[rank])
+    waited = np.flatnonzero(counts)
+    rank, end_ns, blocked_ns, step_of = (those(column, counts) for column in (rank, end_ns, blocked_ns, of))
+    from_ns = end_ns - blocked_ns
     # The step that waits for a future comes after it, however late it was seen to be ready.
     late = np.flatnonzero((ops["future"][waited] > 0) & (step_of >= 0))
     until_ns = end_ns.copy()

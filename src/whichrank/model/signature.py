@@ -60,6 +60,8 @@ def has_free_sizes(rows: Columns) -> NDArray[np.bool_]:
 
 
 def _have_free_sizes(traits: NDArray[np.uint8], flags: NDArray[Any]) -> NDArray[np.bool_]:
+    if not flags.any():
+        return np.zeros(len(flags), np.bool_)
     uneven = ((traits & _MAY_BE_UNEVEN) != 0) & ((flags & Flag.UNEVEN) != 0)
     return np.asarray(uneven | ((flags & Flag.FREE_SIZES) != 0))
 

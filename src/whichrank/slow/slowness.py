@@ -77,7 +77,7 @@ UNEVEN: Final = 0.15
 """The same for work that is uneven."""
 MOST_TIMES: Final = 4096
 """Ranks of which it is reported where their time goes."""
-MEASURED: Final = 1 << 16
+MEASURED: Final = 1 << 15
 """Operations that are measured at once: of more the columns do not fit into a cache."""
 BACK: Final = 2
 """Windows that are looked at for what comes and goes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -49,18 +50,25 @@ class Merged:
             column: The name of the column in a `Batch`.
             dtype: Of its rows.
         """
-        parts: list[bytes] = [getattr(batch, column) for batch in self.batches]
+        parts = self._parts(column)
         return np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), dtype)
 
     def batch_of(self, column: str, dtype: np.dtype[Any]) -> Ints:
         """The index of the batch of each row of one column."""
-        sizes = [len(getattr(batch, column)) // dtype.itemsize for batch in self.batches]
+        sizes = self._sizes(column, dtype)
         return np.repeat(np.arange(len(sizes)), sizes)
 
     def batch_at(self, column: str, dtype: np.dtype[Any], places: Ints) -> Ints:
         """The index of the batch of some rows of one column, by their places."""
-        sizes = [len(getattr(batch, column)) // dtype.itemsize for batch in self.batches]
-        return np.searchsorted(np.cumsum(sizes), places, side="right")
+        return np.searchsorted(np.cumsum(self._sizes(column, dtype)), places, side="right")
+
+    def _parts(self, column: str) -> list[bytes]:
+        return list(map(attrgetter(column), self.batches))
+
+    def _sizes(self, column: str, dtype: np.dtype[Any]) -> Ints:
+        sizes = np.fromiter(map(len, self._parts(column)), np.int64, len(self.batches))
+        sizes //= dtype.itemsize
+        return sizes
 
     @cached_property
     def states(self) -> np.ndarray[Any, Any]:
@@ -70,7 +78,10 @@ class Merged:
     @property
     def has_rank_twice(self) -> bool:
         """Whether two agents report the same rank."""
-        return len(self.batches) > 1 and len(np.unique(self.states["rank"])) < len(self.states)
+        rank = self.states["rank"]
+        if len(self.batches) == 1 or (rank[1:] > rank[:-1]).all():
+            return False
+        return len(np.unique(rank)) < len(rank)
 
 
 def _possible(ns: int) -> int:

@@ -40,14 +40,18 @@ class Reported:
 
     def completed(self, reported: Rows) -> tuple[Completed, Rows]:
         """Completed operations, and optimizer steps, which are among these rows of RECORD_REPORTED."""
-        rank, kind = reported["rank"].astype(np.int64), np.ascontiguousarray(reported["row"]["kind"])
-        is_of_job, is_step = self._is_of_job(rank), kind == Kind.STEP
-        steps = reported[is_step & is_of_job]
-        comm, place = self._comms.of_ops(rank, reported["row"]["comm_slot"].astype(np.int64), reported["comm"])
-        good = (comm >= 0) & is_of_job & ~is_step
+        rank = reported["rank"].astype(np.int64)
+        good, is_step = self._is_of_job(rank), reported["row"]["kind"] == Kind.STEP
+        steps = reported[is_step & good]
+        good &= ~is_step
         at = None if good.all() else np.flatnonzero(good)
+        slot, ids = reported["row"]["comm_slot"], reported["comm"]
         if at is not None:
-            rank, comm, place = rank[at], comm[at], place[at]
+            rank, slot, ids = rank[at], slot[at], ids[at]
+        comm, place = self._comms.of_ops(rank, slot.astype(np.int64), ids)
+        if (unknown := comm < 0).any():
+            at = np.flatnonzero(~unknown) if at is None else at[~unknown]
+            rank, comm, place = rank[~unknown], comm[~unknown], place[~unknown]
         return Completed(reported, at, rank, comm, place), steps
 
     def waits(self, reported: Rows) -> Rows:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.detect.period import Sequence
+from whichrank.model.places import those
 from whichrank.model.sequence import Tokens
 
 MOST_TOKENS: Final = 1 << 26
@@ -77,16 +78,19 @@ class Settled:
         """
         self._grow(int(rank[-1]) + 1)
         inside = self._at[rank] != _OUT
-        place = np.flatnonzero(inside & (ordinals >= self._next[rank]))
-        if not len(place):
+        come = inside & (ordinals >= self._next[rank])
+        of, issued, what = those(rank, come), those(ordinals, come), those(tokens, come)
+        if not len(of):
             return inside, [], []
-        of = rank[place]
         starts = np.flatnonzero(np.concatenate(([True], of[1:] != of[:-1])))
         ranks, counts = of[starts], np.diff(np.append(starts, len(of)))
-        step = np.arange(len(of)) - np.repeat(starts, counts)
-        expected = self._periods[self._at[of] + (self._place[of] + step) % self._length[of]]
-        as_usual = (ordinals[place] == self._next[of] + step) & (tokens[place] == expected)
-        well = np.logical_and.reduceat(as_usual, starts)
+        place, length, first = self._place[ranks], self._length[ranks], self._next[ranks]
+        in_period = np.arange(len(of)) + np.repeat(place - starts, counts)
+        if (place + counts > length).any():
+            in_period %= np.repeat(length, counts)
+        expected = self._periods[in_period + np.repeat(self._at[ranks], counts)]
+        well = np.logical_and.reduceat(what == expected, starts)
+        well &= (issued[starts] == first) & (issued[starts + counts - 1] == first + counts - 1)  # none is missing
         go_on, n = ranks[well], counts[well]
         self._next[go_on] += n
         self._untold[go_on] += n

@@ -330,11 +330,12 @@ class Store:
         if not len(rows):
             return no_operations(), _NO_RECORDS
         done, steps = self._reported.completed(rows)
-        failed = done.rows(np.flatnonzero(done["status"] == Status.FAILED))
-        for rank in np.unique(failed["rank"]).tolist():
-            of_rank = failed[failed["rank"] == rank]
-            self._failures.add(rank, self._reported.ops(of_rank, failed=True), of_rank["row"]["t_end_ns"].tolist())
         well = done.those(done["status"] == Status.DONE)
+        if len(well) < len(done):
+            failed = done.rows(np.flatnonzero(done["status"] == Status.FAILED))
+            for rank in np.unique(failed["rank"]).tolist():
+                of_rank = failed[failed["rank"] == rank]
+                self._failures.add(rank, self._reported.ops(of_rank, failed=True), of_rank["row"]["t_end_ns"].tolist())
         if len(well):
             self._take_times(well, merged)
         self.kinds.add(done.comm, done["kind"])
