@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from whichrank.analyzer.endings import Endings
 from whichrank.analyzer.hangs import Hangs
 from whichrank.analyzer.parts import Parts
+from whichrank.analyzer.rest import rests_until_s
 from whichrank.analyzer.slowdowns import Slowdowns
 from whichrank.config import AnalyzerConfig
 from whichrank.hang.case import Case
@@ -58,6 +60,7 @@ class Analyzer:
         self._hangs = Hangs(self._parts)
         self._endings = Endings(self._parts, self._hangs)
         self._slowdowns = Slowdowns(self._parts, self.slowness)
+        self._rests_until_s = -math.inf
 
     # ---- in --------------------------------------------------------------------------------------------------------
 
@@ -73,6 +76,7 @@ class Analyzer:
 
     def _take(self, fed: Fed, now_s: float) -> None:
         """Let those measure who measure as batches come."""
+        self._rests_until_s = -math.inf
         for rank in fed.restarted:
             self.case.skews.forget(rank)
         if fed.restarted:
@@ -97,12 +101,17 @@ class Analyzer:
     # ---- out -------------------------------------------------------------------------------------------------------
 
     def tick(self, now_s: float) -> list[Incident]:
-        """Look at the job. Returns incidents that are new or have changed."""
+        """Look at the job, unless nothing can have changed. Returns incidents that are new or have changed."""
         if self._admission:
             self._admission.begin(now_s)
-        if not self.store.ranks.size:
+        if not self.store.ranks.size or now_s < self._rests_until_s:
             return []
         picture = self.store.picture(now_s)
+        changed = self._look(picture, now_s)
+        self._rests_until_s = rests_until_s(self._parts, self.slowness, picture, now_s)
+        return changed
+
+    def _look(self, picture: Picture, now_s: float) -> list[Incident]:
         probe_early(self.store.paths, picture, self.store.ranks.agent)
         changed = self._wrong_data(picture, now_s)
         being_ended = is_being_ended(self.store, picture)

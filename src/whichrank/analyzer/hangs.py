@@ -207,7 +207,7 @@ class Hangs:
             return []
         self._parts.holding.nobody()
         ranks = self._store.ranks
-        alive = ~are_over(ranks.rows[ranks.present])
+        alive = ranks.present & ~are_over(ranks.rows)
         return self.recover(now_s) if alive.any() else self._ledger.close(now_s, Event.ENDED)
 
     def _moved_on(self, picture: Picture, finding: Finding, now_s: float) -> list[Incident]:

@@ -29,7 +29,7 @@ def killed_at_once(ends: Ends, own: Bools) -> Bools:
 
     A rank may see its peer's end, as a failure, in the moment before it is ended itself.
     """
-    mute = ends.gone & np.array([not text for text in ends.exception])
+    mute = ends.gone & ~ends.exception.where()
     with_it = killed(ends) & (np.abs(ends.ended_s - ends.ended_s[own & mute].min(initial=np.inf)) <= AT_ONCE_S)
     return np.asarray(mute & (own | with_it))
 

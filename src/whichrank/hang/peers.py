@@ -39,6 +39,11 @@ class Peers:
         self._sequences = skews.sequences
         self._pending: dict[int, tuple[float, float]] = {}  # since when, and when to ask next
 
+    @property
+    def are_in_doubt(self) -> bool:
+        """Whether ranks of a communicator may have left each other."""
+        return bool(self._pending)
+
     def watch(self, comms: Iterable[int], now_s: float) -> None:
         """Members of these communicators are no longer at the same operation in the same round."""
         for comm in comms:

@@ -13,6 +13,7 @@ from whichrank.hang.acting import acting_stack, place_in, sampled_at_s
 from whichrank.model.evidence import AT, RAISED_AT, Evidence
 from whichrank.model.exception_text import split_place
 from whichrank.model.finding import Finding
+from whichrank.model.texts import Texts
 from whichrank.store.store import Store
 
 MOST = 8
@@ -38,7 +39,7 @@ def are_answered(store: Store, ranks: list[int], since_s: float) -> bool:
 def with_places(store: Store, finding: Finding) -> Finding:
     """The finding, with the lines of code in which its sides are, as far as that is known."""
     facts, sides = [], sides_of(store, finding)
-    exceptions = store.departures.ends().exception if sides else []
+    exceptions = store.departures.ends().exception if sides else Texts(0, {})
     for rank in sides:
         is_of_now = sampled_at_s(store, rank) >= finding.onset_s
         place = place_in(acting_stack(store, rank)) if is_of_now else ""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from whichrank.hang.case import LISTED
 from whichrank.locate.deaths import crashed, own_deaths
 from whichrank.model.clause import Says, clause
@@ -23,7 +21,7 @@ def but_for_consequences(picture: Picture, ends: Ends) -> Picture:
     waited too long abort. What counts is a crash, an exception of the rank's own, and a death that living peers
     reported.
     """
-    raised = np.array([bool(text) for text in ends.exception], np.bool_)
+    raised = ends.exception.where()
     of_itself = own_deaths(ends) & (crashed(ends) | raised | (ends.status < 0))
     unsaid = picture.gone & ~of_itself
     return replace(picture, gone=picture.gone & of_itself, fresh=picture.fresh & ~unsaid)

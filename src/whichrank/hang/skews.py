@@ -87,10 +87,12 @@ class Skews:
             s = self.sequences.sequence(rank)
             if self._frontiers.ordinal(rank) + s.period < s.last_ordinal:
                 continue  # its records came without its states, which say how far the others would have to be
+            is_over = True
             for edit, at in zip(s.edits, s.edit_index, strict=True):
                 known = any(edit.ordinal == ordinal for ordinal, _ in self._reported.get(rank, ()))
                 if known or s.last_ordinal - edit.ordinal > OLDEST_ITERATIONS * edit.period:
                     continue
+                is_over = False
                 skew = confirm_skew(
                     rank, edit, len(s.tokens) - at, self.sequences.group_of, self.sequences.members_of,
                     partial(self._edits_beside, rank, edit), self.sequences.per_iteration,
@@ -98,6 +100,8 @@ class Skews:
                 )  # fmt: skip
                 if skew and not self.has_gap(skew.comm_key) and self.report(skew):
                     found.append(skew)
+            if is_over:
+                self.sequences.edited.discard(rank)
         return found
 
     def _has_passed(self, rank: int, edit: Edit, key: int, other: int) -> bool:

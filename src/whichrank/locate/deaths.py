@@ -68,6 +68,16 @@ def exit_code_of(status: int) -> int | None:
     return status >> 8 & 0xFF if status >= 0 and not status & 0x7F else None
 
 
+def _signals(status: Ints) -> Ints:
+    """As `signal_of`, of each rank."""
+    return np.where(status >= 0, status & 0x7F, 0)
+
+
+def _exit_codes(status: Ints) -> Ints:
+    """As `exit_code_of`, of each rank, -1 for None."""
+    return np.where((status >= 0) & ((status & 0x7F) == 0), status >> 8 & 0xFF, -1)
+
+
 def lost_connection(text: str) -> bool:
     """Does this error only report what happened to another rank?"""
     return _is_of_a_connection(text) and bool(_TRANSPORT.search(split_place(text)[0]))
@@ -80,7 +90,7 @@ def _is_of_a_connection(text: str) -> bool:
 
 def _reports_a_loss(ends: Ends) -> Bools:
     """Ranks whose exception only reports what happened to another rank."""
-    return np.array([lost_connection(text) for text in ends.exception], np.bool_)
+    return ends.exception.where(lost_connection)
 
 
 def gave_up_a_connection(ends: Ends) -> Bools:
@@ -90,7 +100,7 @@ def gave_up_a_connection(ends: Ends) -> Bools:
 
 def asked_to_end(ends: Ends) -> Bools:
     """Ranks that a launcher, a terminal or the user ended: by signal, or by the exception or exit that it becomes."""
-    exited = np.array([exit_code_of(int(s)) is not None for s in ends.status])
+    exited = _exit_codes(ends.status) >= 0
     exited &= (ends.exception_s == 0) | _after_asked(ends, ends.exception_s)
     return np.asarray(_signalled(ends) | _interrupted(ends) | (_after_asked(ends, ends.ended_s) & exited))
 
@@ -106,15 +116,15 @@ def asked_to_end_s(ends: Ends) -> Floats:
 
 
 def _interrupted(ends: Ends) -> Bools:
-    return np.array([bool(_INTERRUPTED.search(text)) for text in ends.exception])
+    return ends.exception.where(_INTERRUPTED.search)
 
 
 def _ended_by(ends: Ends, signals: frozenset[int]) -> Bools:
-    return np.array([signal_of(int(s)) in signals for s in ends.status])
+    return np.isin(_signals(ends.status), list(signals))
 
 
 def _signalled(ends: Ends) -> Bools:
-    caught = np.array([(exit_code_of(int(s)) or 0) - SIGNAL_CODE in LAUNCHER_SIGNALS for s in ends.status])
+    caught = np.isin(_exit_codes(ends.status), [SIGNAL_CODE + signal for signal in LAUNCHER_SIGNALS])
     return np.asarray(_ended_by(ends, LAUNCHER_SIGNALS) | caught)
 
 
@@ -171,15 +181,13 @@ def failed_first(ends: Ends) -> Bools:
 
 def raised(ends: Ends) -> Bools:
     """Ranks that raised an exception of their own before any of their operations failed, ended or not."""
-    own = np.array(
-        [bool(text) and not lost_connection(text) and not _INTERRUPTED.search(text) for text in ends.exception]
-    )
+    own = ends.exception.where(lambda text: not lost_connection(text) and not _INTERRUPTED.search(text))
     return np.asarray(own & (ends.exception_s > 0) & ~failed_first(ends) & ~_after_asked(ends, ends.exception_s))
 
 
 def raised_by_itself(ends: Ends) -> Bools:
     """Ranks that raised anything, the loss of a peer too, but not because they were asked to end."""
-    said = np.array([bool(text) and not _INTERRUPTED.search(text) for text in ends.exception], np.bool_)
+    said = ends.exception.where(lambda text: not _INTERRUPTED.search(text))
     return np.asarray(said & ~_after_asked(ends, ends.exception_s))
 
 
@@ -230,7 +238,7 @@ def _without_doubtful(own: Bools, ends: Ends) -> Bools:
 
     That is one that raised before, or that ended without an exception, which is seen a moment later than it was.
     """
-    doubtful = own & raised(ends) & np.array([_is_of_a_connection(text) for text in ends.exception])
+    doubtful = own & raised(ends) & ends.exception.where(_is_of_a_connection)
     sure = own & ~doubtful
     ended_s = np.where(ends.ended_s > 0, ends.ended_s - SEEN_LATE_S, -np.inf)
     first_s = np.where(ends.exception_s > 0, ends.exception_s, ended_s)[sure].min(initial=np.inf)
@@ -244,7 +252,7 @@ def crashed(ends: Ends) -> Bools:
 
 def ended_mutely(ends: Ends) -> Bools:
     """Ranks that a signal ended before they said anything."""
-    signalled = np.array([signal_of(int(s)) != 0 for s in ends.status])
+    signalled = _signals(ends.status) != 0
     return np.asarray(ends.gone & signalled & (ends.exception_s == 0) & (ends.failure_s == 0))
 
 
@@ -271,7 +279,7 @@ def ended_from_outside(ends: Ends) -> bool:
 
 def failed_by_timeout(ends: Ends) -> Bools:
     """Ranks whose own operation ran into its timeout."""
-    return np.array([bool(t) and bool(_TIMEOUT.search(t)) for t in ends.failure])
+    return ends.failure.where(_TIMEOUT.search)
 
 
 def how_it_ended(ends: Ends, rank: int) -> Clause:

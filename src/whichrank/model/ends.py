@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whichrank.model.picture import Bools, Floats, Ints
+from whichrank.model.texts import Texts
 
 
 @dataclass(frozen=True)
@@ -18,9 +19,9 @@ class Ends:
     status: Ints
     """As from wait(2), -1 unknown."""
     failure_s: Floats
-    failure: tuple[str, ...]
+    failure: Texts
     exception_s: Floats
-    exception: tuple[str, ...]
+    exception: Texts
     closed_s: Floats
     """The interpreter began to end in order."""
     node: Ints
@@ -37,18 +38,14 @@ class Ends:
             failed: Ranks whose first failure is.
             again_s: When an operation of theirs failed later, 0 if none did.
         """
-
-        def texts(column: tuple[str, ...], without: Bools) -> tuple[str, ...]:
-            return tuple("" if w else text for w, text in zip(without, column, strict=True))
-
         return Ends(
             gone=self.gone & ~ended,
             ended_s=np.where(ended, 0.0, self.ended_s),
             status=np.where(ended, -1, self.status),
             failure_s=np.where(failed, again_s, self.failure_s),
-            failure=texts(self.failure, failed),
+            failure=self.failure.but_for(failed),
             exception_s=np.where(raised, 0.0, self.exception_s),
-            exception=texts(self.exception, raised),
+            exception=self.exception.but_for(raised),
             closed_s=np.where(ended, 0.0, self.closed_s),
             node=self.node,
             asked_s=np.where(ended, 0.0, self.asked_s),

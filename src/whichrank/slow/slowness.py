@@ -181,7 +181,7 @@ class Slowness:
         Returns:
             Each with a key that stays the same from snapshot to snapshot.
         """
-        if self._device.all() or now_s - self._polled_s < max(self.window_s / POLLS, POLL_S):
+        if now_s < self.due_s:
             return []
         self._polled_s = now_s
         self.usage.sample(store.ranks.rows)
@@ -227,6 +227,16 @@ class Slowness:
         if not now_s - even_s >= EFFECT * even_s:
             return []
         return [of_imbalance(store, window, excess_of(window), now_s, even_s, Why())]
+
+    @property
+    def due_s(self) -> float:
+        """When it is looked at next, if something new is known by then; never where all is on devices."""
+        return np.inf if self._device.all() else self._polled_s + max(self.window_s / POLLS, POLL_S)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a rank is slow for a reason that is looked for."""
+        return bool(self._loader)
 
     def want_profiles(self, store: Store, now_s: float) -> tuple[list[int], float]:
         """Ranks whose main thread should be sampled, since that would say whether they wait for data; for how long."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.model.ends import Ends
-from whichrank.model.picture import Floats
-from whichrank.model.telemetry import Event
+from whichrank.model.picture import Bools, Floats
+from whichrank.model.telemetry import RANK_ROW, Event
+from whichrank.model.texts import Texts
 from whichrank.store.failures import Failures
 from whichrank.store.interruption import GRACE_S, Interruption
 from whichrank.store.rank_columns import RankColumns
+
+_AT: Final = {name: int((RANK_ROW.fields or {})[name][1]) for name in ("exception", "failure")}
+"""Where in a row these texts begin."""
 
 
 class Departures:
@@ -37,6 +41,11 @@ class Departures:
         self._asked: dict[int, tuple[int, int]] = {}  # the pid of a rank, and when it was sent a signal to end
         self._ancestors: dict[int, tuple[int, list[int]]] = {}  # the pid of a rank and of those that started it
         self._got_over: dict[int, tuple[np.void, int]] = {}  # the rank's row then, and until when by its host's clock
+
+    @property
+    def are_expected(self) -> bool:
+        """Whether somebody has asked the job to end."""
+        return self.interruption.is_on or self.passed_on.is_on
 
     def take(self, event: Event) -> None:
         """Take an exit, a signal that a process was sent, or who started it."""
@@ -96,9 +105,9 @@ class Departures:
             ended_s=self._ranks.host_s(every, r.rows["ended_ns"]),
             status=np.where(in_order, 0, status),
             failure_s=self._ranks.host_s(every, r.rows["first_failure_ns"]),
-            failure=_texts(r.rows["failure"]),
+            failure=_texts(r.rows, "failure"),
             exception_s=np.where(raised, self._ranks.host_s(every, r.rows["exception_ns"]), 0.0),
-            exception=_texts(np.where(raised, r.rows["exception"], b"")),
+            exception=_texts(r.rows, "exception", raised),
             closed_s=self._ranks.host_s(every, r.rows["closed_ns"]),
             node=r.agent,
             asked_s=self._asked_s(),
@@ -124,9 +133,9 @@ class Departures:
         return np.where(self._ranks.went_on_s > asked_s + GRACE_S, 0.0, asked_s)
 
 
-def _texts(column: NDArray[Any]) -> tuple[str, ...]:
-    """A column of texts; most are empty."""
-    texts = [""] * len(column)
-    for at in np.flatnonzero(column != b"").tolist():
-        texts[at] = column[at].decode(errors="replace")
-    return tuple(texts)
+def _texts(rows: np.ndarray[Any, Any], field: str, which: Bools | None = None) -> Texts:
+    """What a field of RANK_ROW says, of these ranks only."""
+    begins = rows.view(np.uint8).reshape(len(rows), RANK_ROW.itemsize)[:, _AT[field]]
+    has_text = begins != 0 if which is None else which & (begins != 0)
+    said = np.flatnonzero(has_text).tolist()
+    return Texts(len(rows), {rank: rows[field][rank].decode(errors="replace") for rank in said})

@@ -67,7 +67,7 @@ class Sequences:
 
     Attributes:
         steps: Optimizer steps of all ranks.
-        edited: Ranks that have once issued something else than their period says.
+        edited: Ranks that have issued something else than their period says, for whoever deals with that to take out.
     """
 
     def __init__(self) -> None:
@@ -193,8 +193,9 @@ class Sequences:
     def _feed(self, rank: int, ordinals: NDArray[np.int64], tokens: Tokens) -> None:
         """Take operations of a rank that is not settled; it may be now."""
         sequence = self.sequence(rank)
+        before = sequence.edits[-1:]
         sequence.feed(ordinals, tokens)
-        if sequence.edits:
+        if sequence.edits[-1:] != before:
             self.edited.add(rank)
         if sequence.is_settled:
             self._settled.enter(rank, sequence)

@@ -415,15 +415,19 @@ class Store:
         """When each of these agents spoke last; -inf where there is none."""
         return _of_agents(self._heard_s, agent)
 
+    def spoke_s(self) -> NDArray[np.float64]:
+        """By rank, when it was read last, or said to be well."""
+        return np.maximum(self.ranks.read_s, _of_agents(self._well_s, self.ranks.agent))
+
     def picture(self, now_s: float) -> Picture:
         """The job as it is known now."""
         r = self.ranks
         gone = self.ranks.have_ended() | (r.rows["closed_ns"] > 0)
-        heard_s, well_s = self._agent_heard_s(r.agent), _of_agents(self._well_s, r.agent)
+        heard_s = self._agent_heard_s(r.agent)
         return Picture(
             now_s=now_s,
             present=r.present.copy(),
-            fresh=now_s - np.where(r.rows["ended_ns"] > 0, heard_s, np.maximum(r.read_s, well_s)) <= FRESH_S,
+            fresh=now_s - np.where(r.rows["ended_ns"] > 0, heard_s, self.spoke_s()) <= FRESH_S,
             read_s=r.read_s.copy(),
             read_after_s=r.read_after_s.copy(),
             main_tid=r.rows["pid"].astype(np.int64),

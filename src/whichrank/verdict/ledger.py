@@ -69,6 +69,11 @@ class Ledger:
         self._taken_over: dict[str, str] = {}  # the key of several candidates, and of the one that was named
         self._noticed: dict[tuple[object, ...], None] = {}  # what kept notices said, the oldest first
 
+    @property
+    def has_open(self) -> bool:
+        """Whether an incident is open."""
+        return bool(self.open_ones or self._kept)
+
     def utc(self, time_s: float) -> datetime:
         """A time on the analyzer's clock as UTC."""
         return datetime.fromtimestamp(time_s + self._utc_offset_s, UTC)

@@ -193,6 +193,12 @@ class Policy:
             return False
         return now_s - self._others_since_s.setdefault(incident.id, now_s) >= RECOVER_S
 
+    @property
+    def is_at_ease(self) -> bool:
+        """Is nothing suspected, and was the latest snapshot quiet?"""
+        is_quiet = self._quiet_since_s is not None and not (self.suspicion or self.prior or self.closely)
+        return is_quiet and self._suspended_since_s is None and not self.is_dying
+
     # ---- deaths ------------------------------------------------------------------------------------------------------
 
     @property

@@ -25,6 +25,7 @@ from whichrank.locate.deaths import (
 from whichrank.model.clause import Clause, Says, clause
 from whichrank.model.ends import Ends
 from whichrank.model.evidence import Evidence
+from whichrank.model.texts import Texts
 
 ALIVE: dict[str, Any] = {}
 
@@ -46,9 +47,9 @@ def ends(*ranks: dict[str, Any]) -> Ends:
         ended_s=np.array(column("ended_s", 0.0)),
         status=np.array(column("status", -1)),
         failure_s=np.array(column("failure_s", 0.0)),
-        failure=tuple(column("failure", "")),
+        failure=Texts.of(column("failure", "")),
         exception_s=np.array(column("exception_s", 0.0)),
-        exception=tuple(column("exception", "")),
+        exception=Texts.of(column("exception", "")),
         closed_s=np.array(column("closed_s", 0.0)),
         node=np.array(column("node", 0)),
         asked_s=np.array(column("asked_s", 0.0)),
