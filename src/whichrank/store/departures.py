@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.model.ends import Ends
 from whichrank.model.picture import Bools, Floats
-from whichrank.model.telemetry import RANK_ROW, Event
+from whichrank.model.telemetry import Event
 from whichrank.model.texts import Texts
 from whichrank.store.failures import Failures
 from whichrank.store.interruption import GRACE_S, Interruption
 from whichrank.store.rank_columns import RankColumns
-
-_AT: Final = {name: int((RANK_ROW.fields or {})[name][1]) for name in ("exception", "failure")}
-"""Where in a row these texts begin."""
-
 
 class Departures:
     """By rank. Grows by some entries for each rank.
@@ -135,7 +131,7 @@ class Departures:
 
 def _texts(rows: np.ndarray[Any, Any], field: str, which: Bools | None = None) -> Texts:
     """What a field of RANK_ROW says, of these ranks only."""
-    begins = rows.view(np.uint8).reshape(len(rows), RANK_ROW.itemsize)[:, _AT[field]]
-    has_text = begins != 0 if which is None else which & (begins != 0)
-    said = np.flatnonzero(has_text).tolist()
-    return Texts(len(rows), {rank: rows[field][rank].decode(errors="replace") for rank in said})
+    texts = rows[field]
+    has_text = texts.astype("S1") != b""  # to go through whole texts takes long
+    said = np.flatnonzero(has_text if which is None else has_text & which).tolist()
+    return Texts(len(rows), {rank: texts[rank].decode(errors="replace") for rank in said})
