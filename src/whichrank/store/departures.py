@@ -15,6 +15,7 @@ from whichrank.store.failures import Failures
 from whichrank.store.interruption import GRACE_S, Interruption
 from whichrank.store.rank_columns import RankColumns
 
+
 class Departures:
     """By rank. Grows by some entries for each rank.
 
