@@ -27,6 +27,8 @@ PATIENCE_S = 900.0
 """Seconds after which a communicator is no longer asked about."""
 PAUSE_SHARE = 0.1
 """It is asked again after this share of the time that it has been asked for: iterations may be long."""
+MOST_KNOWN = 512
+"""Ranks whose shapes are remembered."""
 AT_ONCE = 16
 """Communicators looked at in one tick."""
 
@@ -38,6 +40,8 @@ class Peers:
         self._skews = skews
         self._sequences = skews.sequences
         self._pending: dict[int, tuple[float, float]] = {}  # since when, and when to ask next
+        self._version = 0
+        self._known: dict[tuple[int, int, int], Shapes] = {}  # shapes by rank, first place and last operation
 
     @property
     def are_in_doubt(self) -> bool:
@@ -108,7 +112,7 @@ class Peers:
         tokens = {r: self._tokens(r)[begin - a :] for r, (a, b) in spans.items() if a <= begin <= b}
         if rank not in tokens:
             return None
-        shapes = {r: self._shapes(x) for r, x in tokens.items()}
+        shapes = {r: self._shapes_since(r, begin, x) for r, x in tokens.items()}
         found = stray(rank, shapes)
         if found is None:
             return None
@@ -148,6 +152,16 @@ class Peers:
     def _shapes(self, tokens: Tokens) -> Shapes:
         return self._sequences.shapes_of(tokens)
 
+    def _shapes_since(self, rank: int, begin: int, tokens: Tokens) -> Shapes:
+        """The shapes of what a rank has issued from a place on; ranks of a cycle have many peers in common."""
+        version = self._sequences.meanings
+        if version != self._version or len(self._known) > MOST_KNOWN:
+            self._version, self._known = version, {}
+        key = rank, begin, self._sequences.sequence(rank).last_ordinal
+        if key not in self._known:
+            self._known[key] = self._shapes(tokens)
+        return self._known[key]
+
     def _own_tokens(self, tokens: Tokens, shapes: Shapes, wanted: Shapes) -> tuple[int, ...]:
         """What a rank's own token is for each of these shapes; -1 if it has none or several."""
         own = []
@@ -169,5 +183,5 @@ class Peers:
         sequences = self._sequences
         found = {rank}
         for key in {sequences.group_of(int(t)) for t in np.unique(sequences.sequence(rank).tokens[-COMPARED:])}:
-            found.update([m for m in sequences.members_of(key) if m != rank][:FROM_EACH])
+            found.update([m for m in sequences.members_of(key)[: FROM_EACH + 1] if m != rank][:FROM_EACH])
         return sorted(found)

@@ -319,14 +319,14 @@ def _since_the_one_before(ops: np.ndarray[Any, Any]) -> Floats:
 
     Below zero if it ended before that one.
     """
-    order = np.lexsort((_in_turn(ops), ops["rank"], is_message(ops["kind"])))
-    at = ops[order]
-    follows = (np.diff(at["rank"]) == 0) & (np.diff(_in_turn(at)) == 1) & is_collective(at["kind"][1:])
-    begun_ns = at["issue_ns"].copy()
-    begun_ns[1:][follows] = np.maximum(begun_ns[1:], at["end_ns"][:-1])[follows]
-    lasted_s = np.empty(len(ops))
-    lasted_s[order] = (at["end_ns"] - begun_ns) / 1e9
-    return lasted_s
+    begun_ns, end_ns = ops["issue_ns"].copy(), ops["end_ns"].copy()
+    collective = np.flatnonzero(is_collective(ops["kind"]))
+    turn, rank = _in_turn(ops)[collective], ops["rank"][collective]
+    order = np.lexsort((turn, rank))
+    follows = np.flatnonzero((np.diff(rank[order]) == 0) & (np.diff(turn[order]) == 1))
+    after, before = collective[order[follows + 1]], collective[order[follows]]
+    begun_ns[after] = np.maximum(begun_ns[after], end_ns[before])
+    return np.asarray((end_ns - begun_ns) / 1e9)
 
 
 def _in_turn(ops: np.ndarray[Any, Any]) -> Ints:
@@ -375,11 +375,15 @@ def _rounds(ops: np.ndarray[Any, Any]) -> tuple[Ints, Ints]:
 
 def _which_of_tags(key: NDArray[np.uint64], ops: np.ndarray[Any, Any]) -> Ints:
     """Messages are counted by tag, which no record has: those of a rank with the same key, in the order of issue."""
-    order = np.lexsort((ops["ordinal"], ops["rank"], key))
-    first = np.append(True, (np.diff(key[order]) != 0) | (np.diff(ops["rank"][order]) != 0))
+    which = np.zeros(len(ops), np.int64)
+    messages = np.flatnonzero(is_message(ops["kind"]))
+    if not len(messages):
+        return which
+    key, rank, ordinal = key[messages], ops["rank"][messages], ops["ordinal"][messages]
+    order = np.lexsort((ordinal, rank, key))
+    first = np.append(True, (np.diff(key[order]) != 0) | (np.diff(rank[order]) != 0))
     place = np.arange(len(order))
-    which = np.empty(len(order), np.int64)
-    which[order] = place - np.maximum.accumulate(np.where(first, place, 0))
+    which[messages[order]] = place - np.maximum.accumulate(np.where(first, place, 0))
     return which
 
 

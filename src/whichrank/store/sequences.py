@@ -116,6 +116,11 @@ class Sequences:
                 self._table.turn(self._settled.tokens())
             self._table.add(int(values[place]), Meaning(group, stable_hash(description, size, *sign), closes))
 
+    @property
+    def meanings(self) -> int:
+        """A number that changes when a token means something new, or nothing any more."""
+        return self._table.version
+
     def same_group(self, a: int, b: int) -> bool:
         """Are these tokens of one communicator? Send/recv are all of none."""
         return self._table.are_of_one(a, b)

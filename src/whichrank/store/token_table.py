@@ -40,13 +40,16 @@ class TokenTable:
 
     Args:
         most: Tokens of a generation.
+
+    Attributes:
+        version: Changes with what is in it.
     """
 
     def __init__(self, most: int = MOST_OF_A_GENERATION) -> None:
         self._most = most
         self._new: dict[int, Meaning] = {}
         self._old: dict[int, Meaning] = {}
-        self._version = 0
+        self.version = 0
         self._sorted: tuple[int, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def unknown(self, tokens: Iterable[int]) -> list[int]:
@@ -74,6 +77,7 @@ class TokenTable:
                 them is kept.
         """
         self._old, self._new = self._new, {}
+        self.version += 1
         for token in islice(in_use, self._most // 2):
             if token in self._old:
                 self._new[token] = self._old.pop(token)
@@ -81,7 +85,7 @@ class TokenTable:
     def add(self, token: int, meaning: Meaning) -> None:
         """Learn one that was unknown."""
         self._new[token] = meaning
-        self._version += 1
+        self.version += 1
 
     def group_of(self, token: int) -> int:
         """The key of its communicator; -1 of a message, and where that is not known."""
@@ -119,11 +123,11 @@ class TokenTable:
 
     def _columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Tokens in order, and the shape and the group of each."""
-        if self._sorted is None or self._sorted[0] != self._version:
+        if self._sorted is None or self._sorted[0] != self.version:
             both = self._old | self._new
             tokens = np.fromiter(both.keys(), np.int64, len(both))
             order = np.argsort(tokens)
             groups = np.fromiter((meaning.group for meaning in both.values()), np.int64, len(both))
             shapes = np.fromiter((meaning.shape for meaning in both.values()), np.int64, len(both))
-            self._sorted = self._version, tokens[order], shapes[order], groups[order]
+            self._sorted = self.version, tokens[order], shapes[order], groups[order]
         return self._sorted[1:]

@@ -58,7 +58,7 @@ def test_figures_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     assert main(["--ranks", "64", "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert {f["ranks"] for f in figures} == {16, 64}
-    assert all(f["n"] > 1 and f["median"] > 0 for f in figures)
+    assert all(f["n"] > 1 and f["median"] > 0 for f in figures if f["what"] != "memory")
 
 
 def test_a_snapshot_for_slowness_is_measured_only_if_it_names_the_slow_rank() -> None:
@@ -67,6 +67,13 @@ def test_a_snapshot_for_slowness_is_measured_only_if_it_names_the_slow_rank() ->
 
 
 def test_what_batches_of_a_second_take_is_measured() -> None:
-    (figure,) = steady(64, samples=2)
-    assert (figure.ranks, figure.n, figure.unit) == (64, 2, "%")
-    assert 0 < figure.low <= figure.median <= figure.high < 100
+    share, new, none, memory = steady(64, samples=2)
+    assert (share.ranks, share.n, share.unit, memory.unit) == (64, 2, "%", "MiB")
+    assert 0 < share.low <= share.median <= share.high < 100
+    # THEN a tick in which nothing is new looks at nothing
+    assert none.high < new.low
+
+
+def test_a_deadlock_of_many_ranks_is_located_as_one() -> None:
+    figures = location(128, "cycle", polls=2)
+    assert [f.unit for f in figures] == ["ms"] * 3

@@ -34,6 +34,8 @@ BUSY_OPS_PER_S: Final = 500.0
 AGENT_MIB: Final = 40.0
 MOST_OF_A_CORE: Final = 60.0
 """Percent, that the batches of 8,192 agents may take of the analyzer."""
+MOST_OF_AN_IDLE_TICK_MS: Final = 5.0
+MOST_MIB: Final = 2048
 Unit = Literal["ns", "ms", "s", "%", "MiB", "B", "records/s"]
 Verdict = Literal["", "met", "missed", "undecided"]
 ShowProgress = Callable[[float], None]
@@ -206,16 +208,25 @@ def analyzer_rows(quick: bool, show_progress: ShowProgress) -> Iterable[Row]:
         yield against(from_figure("analyzer", figure), *held)
     ranks = QUICK_SIZES if quick else SIZES
     for done, size in enumerate(ranks, 1):
-        for where in ("tp", "world"):
+        for where in overhead_locate.WHERE:
             for figure in overhead_locate.location(size, where):
                 yield against(from_figure("analyzer", figure), *located(figure.what, size))
         for figure in overhead_locate.steady(size):
-            held = ("", f"≤ {MOST_OF_A_CORE:g} % of one core", MOST_OF_A_CORE) if size == SIZES[-1] else ("", "", None)
-            yield against(from_figure("analyzer", figure), *held)
-        if size <= overhead_locate.MOST_SLOW:
-            for figure in overhead_locate.slow_poll(size):
-                yield against(from_figure("analyzer", figure), "CCL-D: 146 ms (slow, 16 GPUs)", "", None)
+            yield against(from_figure("analyzer", figure), *steady_limit(figure.what, size))
+        for figure in overhead_locate.slow_poll(size):
+            yield against(from_figure("analyzer", figure), "CCL-D: 146 ms (slow, 16 GPUs)", "", None)
         show_progress(done / len(ranks))
+
+
+def steady_limit(what: str, ranks: int) -> tuple[str, str, float | None]:
+    """What an analyzer of the largest job is held against while all is well."""
+    if ranks != SIZES[-1]:
+        return "", "", None
+    if "batch" in what:
+        return "", f"≤ {MOST_OF_A_CORE:g} % of one core", MOST_OF_A_CORE
+    if "nothing" in what:
+        return "", f"≤ {MOST_OF_AN_IDLE_TICK_MS:g} ms", MOST_OF_AN_IDLE_TICK_MS
+    return ("", f"≤ {MOST_MIB:,} MiB", MOST_MIB) if "memory" in what else ("", "", None)
 
 
 def located(what: str, ranks: int) -> tuple[str, str, float | None]:

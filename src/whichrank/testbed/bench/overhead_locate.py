@@ -1,8 +1,8 @@
 """What the analyzer costs: records taken in per second, and the time of one location, by the size of the job.
 
-On the telemetry of `bench.synthetic`, one core, no I/O. Two states of a hang are located: `tp`, a rank that does not
-enter a tensor-parallel operation (its pipeline blocked in receives, everybody else in data-parallel all-reduces), and
-`world`, a rank that all others wait for in one operation of the world.
+On the telemetry of `bench.synthetic`, one core, no I/O. Three states of a hang are located: `tp`, a rank that does not
+enter a tensor-parallel operation (its pipeline blocked in receives, everybody else in data-parallel all-reduces);
+`world`, a rank that all others wait for in one operation of the world; and `cycle`, a deadlock of 64 ranks.
 """
 
 from __future__ import annotations
@@ -10,22 +10,26 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import resource
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 
 from whichrank.analyzer import Analyzer
 from whichrank.analyzer.hangs import ASK_AFTER_S
 from whichrank.config import AnalyzerConfig
+from whichrank.hang.case import LISTED
 from whichrank.hang.order import what_hangs
+from whichrank.model.incident import Cause
 from whichrank.model.telemetry import Batch
 from whichrank.testbed.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
 
 RANKS = (64, 512, 4096, 65536)
-MOST_SLOW = 4096
-"""Largest job in which slowness is looked for: of larger ones not enough operations are kept."""
+WHERE = ("tp", "world", "cycle")
 WARM_ITERATIONS = 6
 INGEST_ITERATIONS = 20
 TURNS = 3
@@ -118,22 +122,43 @@ def _ingested(job: SyntheticJob, samples: int, *, measures_slowness: bool) -> tu
 def steady(ranks: int, samples: int = 5) -> list[Figure]:
     """What an analyzer takes of a core while each agent of eight ranks sends an iteration every second.
 
-    The job's operations end on the host, so slowness is measured too; periods are known. Without ticks: how many there
-    are is the server's matter, and a row of its own says what one takes.
+    The job's operations end on the host and its ranks make steps, so slowness is measured too; periods are known.
+    Without ticks: how many there are is the server's matter, and rows of their own say what one takes, once all agents
+    have sent something new, and before they have. Its memory counts without the batches and the job that makes them.
     """
     shape = Shape.of(ranks)
     ops = len(SyntheticJob(shape).program[0])
-    job = SyntheticJob(shape, op_ns=ITERATION_NS // ops)
-    analyzer, shares = Analyzer(AnalyzerConfig(), "synthetic", 0.0), []
+    job = SyntheticJob(shape, slow=culprit_of(ranks), op_ns=ITERATION_NS // ops)
+    analyzer, shares, new, none = Analyzer(AnalyzerConfig(), "synthetic", 0.0), list[float](), [], []
+    before_mib, beside_mib = _resident_mib(), 0.0
     for done in range(STEADY_WARM + samples):
+        empty_mib = _resident_mib()
         batches = list(job.batches(done, 1, with_comms=done == 0))
+        beside_mib = max(beside_mib, _resident_mib() - empty_mib)
         gc.collect()
-        start_s = time.process_time()
-        _feed(analyzer, batches, float(done))
+        share = 100 * _cpu_s(partial(_feed, analyzer, batches, float(done)))
+        ticks = [1e3 * _cpu_s(partial(analyzer.tick, done + after_s)) for after_s in (0.0, 0.01)]
         if done >= STEADY_WARM:
-            shares.append(100 * (time.process_time() - start_s))
-        analyzer.tick(float(done))
-    return [figure("one batch a second of each agent", ranks, shares, "%")]
+            shares.append(share)
+            new.append(ticks[0])
+            none.append(ticks[1])
+    return [
+        figure("one batch a second of each agent", ranks, shares, "%"),
+        figure("one tick, all is new", ranks, new, "ms"),
+        figure("one tick, nothing is new", ranks, none, "ms"),
+        figure("memory", ranks, [_resident_mib() - before_mib - beside_mib], "MiB"),
+    ]
+
+
+def _cpu_s(run: Callable[[], object]) -> float:
+    start_s = time.process_time()
+    run()
+    return time.process_time() - start_s
+
+
+def _resident_mib() -> float:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() / (1 << 20)
 
 
 def _feed(analyzer: Analyzer, batches: Sequence[Batch], now_s: float) -> None:
@@ -146,8 +171,11 @@ def location(ranks: int, where: str, polls: int = 9, ranks_per_agent: int = 8) -
     """Time of one location and of one whole tick while one rank hangs the job."""
     analyzer, now_s = hung(ranks, where, ranks_per_agent)
     picture = analyzer.store.picture(now_s)
-    named = {r for f in [what_hangs(analyzer.case, picture, ASK_AFTER_S)] if f for r in f.names}
-    if named != {culprit_of(ranks)}:
+    found = what_hangs(analyzer.case, picture, ASK_AFTER_S)
+    named = found.names if found else frozenset()
+    if where == "cycle" and (found is None or found.cause != Cause.DEADLOCK or len(found.evidence) < LISTED):
+        raise AssertionError(f"the location finds {found.cause if found else 'nothing'}, no deadlock")
+    if where != "cycle" and named != {culprit_of(ranks)}:
         raise AssertionError(f"the location names {named}, not {culprit_of(ranks)}")
     taken = _times(lambda: analyzer.store.picture(now_s), polls)
     located = _times(lambda: what_hangs(analyzer.case, picture, ASK_AFTER_S), polls)
@@ -167,8 +195,7 @@ def slow_poll(ranks: int, polls: int = 5) -> list[Figure]:
     analyzer = Analyzer(AnalyzerConfig(slow_window_s=SLOW_WINDOW_S), "synthetic", 0.0)
     slowness, samples = analyzer.slowness, []
     for done in range(SLOW_WARM + polls):
-        for batch in job.batches(done, 1, with_comms=done == 0):
-            analyzer.feed(batch, float(done))
+        _feed(analyzer, list(job.batches(done, 1, with_comms=done == 0)), float(done))
         picture = analyzer.store.picture(float(done))
         gc.collect()
         start_s = time.perf_counter()
@@ -213,11 +240,10 @@ def measure(sizes: Sequence[int] = RANKS) -> list[Figure]:
     """All figures."""
     figures = ingest()
     for ranks in sizes:
-        for where in ("tp", "world"):
+        for where in WHERE:
             figures += location(ranks, where)
         figures += steady(ranks)
-        if ranks <= MOST_SLOW:
-            figures += slow_poll(ranks)
+        figures += slow_poll(ranks)
     return figures
 
 

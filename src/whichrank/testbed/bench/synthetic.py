@@ -39,6 +39,8 @@ Ints = NDArray[np.int64]
 TP, DP, PP, WORLD = range(4)
 DESCRIPTIONS: Final = ("mesh_tp", "mesh_dp", "mesh_pp", "default_pg")
 OP_NS: Final = 100_000
+CYCLE: Final = 64
+"""Ranks that wait for each other in a ring."""
 EARLY: Final = 0.6
 """Share of an iteration after which ranks begin to wait for a slow one."""
 FLOAT32: Final = 6
@@ -83,7 +85,8 @@ class Hang:
         rank: Which one.
         since_ns: When the first of its peers began to wait.
         where: `tp`: in the first tensor-parallel operation of an iteration. `world`: in the world's all-reduce at its
-            end, in which then all others are.
+            end, in which then all others are. `cycle`: none is missing, but the first `CYCLE` ranks receive from each
+            other in a ring, and all others are in the world's all-reduce.
     """
 
     rank: int
@@ -336,11 +339,15 @@ class Standing:
         every = np.arange(ranks)
         self.done = np.tile(iteration * job.per_iteration(), (ranks, 1))
         messages = iteration * job.microbatches
-        slot = np.full(ranks, WORLD if hang.where == "world" else DP)
+        slot = np.full(ranks, DP if hang.where == "tp" else WORLD)
         kind = np.full(ranks, int(Kind.ALL_REDUCE))
+        self._peer = np.full(ranks, -1)
         self.sent = np.full(ranks, messages + job.microbatches)
         self.received = self.sent.copy()
-        if hang.where == "world":
+        if hang.where == "cycle":
+            missing = -1
+            kind[:CYCLE], self._peer[:CYCLE] = Kind.RECV, (every[:CYCLE] + 1) % min(CYCLE, ranks)
+        if hang.where != "tp":
             self.done[:, :3] += job.per_iteration()[:3]
         else:
             pipeline = job.dp == job.dp[missing]
@@ -355,10 +362,13 @@ class Standing:
             self.sent[pipeline] = messages + np.where(in_front > 0, 1 + in_front, 0)
         self._slot = slot
         self.issued = self.done.copy()
-        self.issued[every, slot] += (slot != PP) & (every != missing)
+        self.issued[every, slot] += (slot != PP) & (every != missing) & (kind == Kind.ALL_REDUCE)
+        in_pipeline = slot == PP
+        self._peer[in_pipeline] = (job.stage + np.where(kind == Kind.SEND, 1, -1))[in_pipeline]
         self.waits_in = np.where(every == missing, 0, kind)
         collective = self.issued[every, slot]
         self._counter = np.where(kind == Kind.SEND, self.sent, np.where(kind == Kind.RECV, self.received, collective))
+        self._counter[~in_pipeline & (kind == Kind.RECV)] = 1
 
     def rows(self, ranks: Ints) -> tuple[bytes, bytes]:
         """Waits and operations in flight of these ranks, as a batch carries them."""
@@ -367,7 +377,7 @@ class Standing:
         slot, kind = self._slot[ranks], self.waits_in[ranks]
         comm = job.comm_id[ranks, slot]
         since_ns = self._since_ns + np.where(slot == TP, 0, 1_000_000)  # its own peers come first
-        peer = np.where(slot == PP, job.stage[ranks] + np.where(kind == Kind.SEND, 1, -1), -1)
+        peer = self._peer[ranks]
         common = {
             "comm_id": comm, "counter": self._counter[ranks], "kind": kind, "peer": peer, "comm_slot": slot,
             "dtype": FLOAT32, "count": np.where(slot == PP, 4096, 65536), "t_issue_ns": since_ns,
