@@ -21,6 +21,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.model.picture import Bools
 from whichrank.model.sequence import Edit, Tokens
 
 REPEATS = 3
@@ -96,8 +97,8 @@ class Sequence:
     the learning anew.
     """
 
-    def __init__(self, keep: int = MOST_KEPT, closes: Callable[[int], bool] = lambda token: False) -> None:
-        """An empty sequence that keeps `keep` tokens; `closes` says a token that closes an iteration."""
+    def __init__(self, keep: int = MOST_KEPT, closes: Callable[[Tokens], Bools] = lambda x: x < 0) -> None:
+        """An empty sequence that keeps `keep` tokens; `closes` says which tokens close an iteration."""
         self._keep = keep
         self._closes = closes
         self._x = np.zeros(min(keep, FIRST_ROOM), np.uint32)
@@ -274,7 +275,7 @@ class Sequence:
         if p := _shortest(x, likely[long_enough]):
             return p
         p = _shortest(x, likely[~long_enough])
-        return p if any(self._closes(int(t)) for t in x[len(x) - p :]) else 0
+        return p if self._closes(x[len(x) - p :]).any() else 0
 
     def _take_edit(self, at: int) -> bool:
         """Explain the mismatch at `at` by edits. False: wait for more operations, or learn anew.
@@ -355,7 +356,7 @@ class Sequence:
     @property
     def is_whole(self) -> bool:
         """The period is an iteration and no loop inside it: it has an operation that closes one."""
-        return any(self._closes(int(t)) for t in self.template)
+        return bool(self._closes(self.template).any())
 
     def iterations(self) -> int | None:
         """Iterations so far, None if that cannot be reported."""
@@ -363,7 +364,7 @@ class Sequence:
             return None
         values, counts = np.unique(self.template, return_counts=True)
         once = values[counts == 1]
-        marks = [int(t) for t in once if self._closes(int(t))] or once.tolist()
+        marks = once[self._closes(once)].tolist() or once.tolist()
         if not marks:
             return self.last_ordinal // self.period
         return self._lost_up_to // self.period + self._iterations_before + int((self.tokens == marks[-1]).sum())

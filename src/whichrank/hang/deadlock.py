@@ -103,7 +103,7 @@ def _departs_on_its_group(case: Case, picture: Picture, waits: Any) -> bool:
         x = _up_to(case, picture, wait)
         if x is None or not len(x):
             continue
-        of_group = np.array([case.store.sequences.same_group(int(t), int(x[-1])) for t in x])
+        of_group = case.store.sequences.are_of_one(x, int(x[-1]))
         allowed, length = expected(x[of_group][:-1])
         if length and int(x[-1]) not in allowed:
             return True

@@ -182,6 +182,7 @@ class Peers:
         """The rank and some others of each of its communicators."""
         sequences = self._sequences
         found = {rank}
-        for key in {sequences.group_of(int(t)) for t in np.unique(sequences.sequence(rank).tokens[-COMPARED:])}:
+        issued = np.unique(sequences.sequence(rank).tokens[-COMPARED:])
+        for key in np.unique(sequences.groups_of(issued)).tolist():
             found.update([m for m in sequences.members_of(key)[: FROM_EACH + 1] if m != rank][:FROM_EACH])
         return sorted(found)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from whichrank.detect.period import MOST_KEPT, Sequence
 from whichrank.model.kinds import is_collective, is_message
+from whichrank.model.picture import Bools
 from whichrank.model.roles import role_of_description
 from whichrank.model.sequence import Shapes, Tokens
 from whichrank.model.signature import Columns, mix, signatures
@@ -27,7 +28,7 @@ from whichrank.store.completed import Completed
 from whichrank.store.growing import Growing
 from whichrank.store.settled import Settled
 from whichrank.store.steps import Steps
-from whichrank.store.token_table import Meaning, TokenTable
+from whichrank.store.token_table import MEANING, TokenTable
 
 LEAST_GROUPS = 2
 """That alternate in a period: else it may be a layer and no iteration."""
@@ -105,29 +106,35 @@ class Sequences:
         if not len(which):
             return
         values, first = np.unique(tokens[which], return_index=True)
-        for place in self._table.unknown(values.tolist()):
-            at = int(which[first[place]])
+        unknown = self._table.unknown(values)
+        if not len(unknown):
+            return
+        meanings = np.zeros(len(unknown), MEANING)
+        for row, at in enumerate(which[first[unknown]].tolist()):
             comm, kind = int(issued.comm[at]), int(issued.ops["kind"][at])
             description, size = self._desc[comm]
             closes = role_of_description(description) in ("dp", "edp") and is_collective(kind)
             sign = (kind, int(issued.ops["count"][at])) if is_message(kind) else (int(issued.signs[at]),)
             group = -1 if is_message(kind) else self._comm_key[comm]
-            if self._table.is_full:
-                self._table.turn(self._settled.tokens())
-            self._table.add(int(values[place]), Meaning(group, stable_hash(description, size, *sign), closes))
+            meanings[row] = group, stable_hash(description, size, *sign), closes
+        self._table.add(values[unknown], meanings, self._settled.tokens)
 
     @property
     def meanings(self) -> int:
         """A number that changes when a token means something new, or nothing any more."""
         return self._table.version
 
-    def same_group(self, a: int, b: int) -> bool:
-        """Are these tokens of one communicator? Send/recv are all of none."""
-        return self._table.are_of_one(a, b)
+    def are_of_one(self, tokens: Tokens, token: int) -> Bools:
+        """Which of these are of the communicator of this one? Send/recv are all of none."""
+        return self._table.are_of_one(tokens, token)
 
     def group_of(self, token: int) -> int:
         """The communicator of a token (a key that survives re-initialisation), -1 for send/recv."""
         return self._table.group_of(token)
+
+    def groups_of(self, tokens: Tokens) -> NDArray[np.int64]:
+        """As `group_of`, for each of these."""
+        return self._table.groups_of(tokens)
 
     def members_of(self, key: int) -> list[int]:
         """The ranks of a communicator; empty if it is not known."""
@@ -208,7 +215,7 @@ class Sequences:
     def sequence(self, rank: int) -> Sequence:
         """The sequence of a rank."""
         if rank not in self._of:
-            self._of[rank] = Sequence(self._keep, closes=self._table.closes)
+            self._of[rank] = Sequence(self._keep, closes=self._table.close)
         sequence = self._of[rank]
         if self._settled.has(rank):
             self._settled.tell(rank, sequence)
@@ -254,7 +261,7 @@ class Sequences:
     def per_iteration(self, rank: int, key: int) -> int:
         """Operations on a communicator in one iteration of a rank, by its period; 0 while that is not known."""
         s = self.sequence(rank) if rank in self._of else None
-        return sum(self.group_of(t) == key for t in s.template.tolist()) if s else 0
+        return int(np.count_nonzero(self.groups_of(s.template) == key)) if s else 0
 
     def iteration_of(self, rank: int) -> int | None:
         """Iterations that a rank has completed: its optimizer's steps, else as its period says; None if neither does.
@@ -264,6 +271,6 @@ class Sequences:
         if steps := self.steps.count(rank):
             return steps
         s = self.sequence(rank) if rank in self._of else None
-        if s is None or not s.is_whole or len({self.group_of(t) for t in s.template.tolist()}) < LEAST_GROUPS:
+        if s is None or not s.is_whole or len(np.unique(self.groups_of(s.template))) < LEAST_GROUPS:
             return None
         return s.iterations()

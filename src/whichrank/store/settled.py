@@ -62,10 +62,9 @@ class Settled:
         if self.has(rank):
             self._at[rank] = _OUT
 
-    def tokens(self) -> list[int]:
-        """All tokens of the periods."""
-        tokens: list[int] = np.unique(self._periods[: self._used]).tolist()
-        return tokens
+    def tokens(self) -> Tokens:
+        """All tokens of the periods, each once."""
+        return np.unique(self._periods[: self._used])
 
     def take(
         self, rank: NDArray[Any], ordinals: NDArray[np.int64], tokens: Tokens

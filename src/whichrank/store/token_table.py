@@ -1,42 +1,35 @@
 """What tokens mean: the communicator of an operation, what it is on any like that, whether it closes an iteration.
 
-A job whose shapes vary, as sequence lengths do, makes new tokens for ever. So the table has two generations: when the
-new one is full it becomes the old one, and what is issued again moves over. A token that was in neither for so long is
-forgotten, and means nothing but itself.
+A job whose shapes vary, as sequence lengths do, makes new tokens for ever. So the table has generations: when the
+present one is full a new one begins, and what was not issued in the one before is forgotten. A token that is forgotten
+means nothing but itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.places import values_of
+from whichrank.model.picture import Bools
+from whichrank.model.places import places_in_sorted
 from whichrank.model.sequence import Shapes, Tokens
 
 MOST_OF_A_GENERATION: Final = 1 << 19
-"""Tokens; of two generations about 250 MiB."""
+"""Tokens; of two generations 22 MiB."""
+MEANING: Final = np.dtype([("group", "i8"), ("shape", "i8"), ("closes", "?")])
+"""Of one token.
 
-
-class Meaning(NamedTuple):
-    """Of one token.
-
-    Attributes:
-        group: The key of its communicator; -1 of a message, which has none.
-        shape: What it is on any communicator of the same description and size.
-        closes: It closes an iteration.
-    """
-
-    group: int
-    shape: int
-    closes: bool
+`group` is the key of its communicator, -1 of a message, which has none; `shape` what it is on any communicator of the
+same description and size; `closes`: it closes an iteration.
+"""
+_UNKNOWN: Final = -2
 
 
 class TokenTable:
-    """The meaning of the tokens that the job has issued lately.
+    """The meaning of the tokens that the job has issued lately: columns, in the order of the tokens.
 
     Args:
         most: Tokens of a generation.
@@ -47,87 +40,96 @@ class TokenTable:
 
     def __init__(self, most: int = MOST_OF_A_GENERATION) -> None:
         self._most = most
-        self._new: dict[int, Meaning] = {}
-        self._old: dict[int, Meaning] = {}
         self.version = 0
-        self._sorted: tuple[int, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None
+        self._tokens = np.zeros(0, np.uint32)
+        self._groups, self._shapes = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._closes, self._is_new = np.zeros(0, np.bool_), np.zeros(0, np.bool_)
+        self._new = 0  # how many are of the present generation
 
-    def unknown(self, tokens: Iterable[int]) -> list[int]:
-        """Places of those that mean nothing yet; the others are kept for longer."""
-        found = []
-        for place, token in enumerate(tokens):
-            if token in self._new:
-                continue
-            if token in self._old:
-                self._new[token] = self._old.pop(token)
-            else:
-                found.append(place)
-        return found
+    def __len__(self) -> int:
+        return len(self._tokens)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the new generation is."""
-        return len(self._new) >= self._most
-
-    def turn(self, in_use: Iterable[int]) -> None:
-        """Begin a new generation.
+    def unknown(self, tokens: Tokens) -> NDArray[np.int64]:
+        """Places of those that mean nothing yet; the others are kept for longer.
 
         Args:
-            in_use: Tokens that are issued all the time, without anybody asking what they mean; half of a generation of
-                them is kept.
+            tokens: Each once.
         """
-        self._old, self._new = self._new, {}
-        self.version += 1
-        for token in islice(in_use, self._most // 2):
-            if token in self._old:
-                self._new[token] = self._old.pop(token)
+        at = places_in_sorted(tokens, self._tokens)
+        self._keep(at[at >= 0])
+        return np.flatnonzero(at < 0)
 
-    def add(self, token: int, meaning: Meaning) -> None:
-        """Learn one that was unknown."""
-        self._new[token] = meaning
+    def add(self, tokens: Tokens, meanings: np.ndarray[Any, Any], in_use: Callable[[], Tokens]) -> None:
+        """Learn some that were unknown.
+
+        Args:
+            tokens: Each once.
+            meanings: Of each, rows of MEANING.
+            in_use: Asked for if a new generation begins: tokens, each once, that are issued all the time, without
+                anybody asking what they mean. Of these half a generation is kept.
+        """
+        at_once = self._most // 2
+        for begin in range(0, len(tokens), at_once):
+            some, of_some = tokens[begin : begin + at_once], meanings[begin : begin + at_once]
+            if self._new + len(some) > self._most:
+                self._turn(in_use())
+            order = np.argsort(some)
+            some, of_some = some[order], of_some[order]
+            at = np.searchsorted(self._tokens, some)
+            self._tokens = np.insert(self._tokens, at, some)
+            self._groups = np.insert(self._groups, at, of_some["group"])
+            self._shapes = np.insert(self._shapes, at, of_some["shape"])
+            self._closes = np.insert(self._closes, at, of_some["closes"])
+            self._is_new = np.insert(self._is_new, at, values=True)
+            self._new += len(some)
+            self.version += 1
+
+    def _turn(self, in_use: Tokens) -> None:
+        """Begin a new generation."""
+        kept = self._is_new
+        self._tokens, self._groups = self._tokens[kept], self._groups[kept]
+        self._shapes, self._closes = self._shapes[kept], self._closes[kept]
+        self._is_new, self._new = np.zeros(len(self._tokens), np.bool_), 0
+        at = places_in_sorted(in_use, self._tokens)
+        self._keep(at[at >= 0][: self._most // 2])
         self.version += 1
+
+    def _keep(self, at: NDArray[np.int64]) -> None:
+        """Those in these places, each once, are of the present generation."""
+        self._new += len(at) - int(np.count_nonzero(self._is_new[at]))
+        self._is_new[at] = True
 
     def group_of(self, token: int) -> int:
         """The key of its communicator; -1 of a message, and where that is not known."""
-        meaning = self._meaning(token)
-        return meaning.group if meaning else -1
+        return int(self.groups_of(np.array([token], np.uint32))[0])
 
-    def are_of_one(self, a: int, b: int) -> bool:
-        """Whether both are known, and of one communicator, or both of none."""
-        one, other = self._meaning(a), self._meaning(b)
-        return one is not None and other is not None and one.group == other.group
+    def groups_of(self, tokens: Tokens) -> NDArray[np.int64]:
+        """As `group_of`, for each of these."""
+        groups = self._found(tokens, self._groups, _UNKNOWN)
+        return np.where(groups == _UNKNOWN, -1, groups)
+
+    def are_of_one(self, tokens: Tokens, token: int) -> Bools:
+        """Which of these are known and of the communicator of this one, or of none as it is."""
+        groups = self._found(np.append(tokens, np.uint32(token)), self._groups, _UNKNOWN)
+        return np.asarray((groups[:-1] == groups[-1]) & (groups[-1] != _UNKNOWN))
 
     def shape_of(self, token: int) -> int:
         """What it is on any communicator like its own; itself where that is not known."""
-        meaning = self._meaning(token)
-        return meaning.shape if meaning else token
-
-    def closes(self, token: int) -> bool:
-        """Whether it closes an iteration."""
-        meaning = self._meaning(token)
-        return meaning is not None and meaning.closes
+        return int(self.shapes_of(np.array([token], np.uint32))[0])
 
     def shapes_of(self, tokens: Tokens) -> Shapes:
         """As `shape_of`, for each of these."""
-        known, shapes, _ = self._columns()
-        return values_of(tokens.astype(np.int64), known, shapes, tokens)
+        return self._found(tokens, self._shapes, tokens.astype(np.int64))
 
-    def of_group(self, group: int) -> NDArray[np.int64]:
+    def close(self, tokens: Tokens) -> Bools:
+        """Which of these close an iteration."""
+        return self._found(tokens, self._closes, missing=False)
+
+    def of_group(self, group: int) -> Tokens:
         """All tokens of a communicator."""
-        known, _, groups = self._columns()
-        found: NDArray[np.int64] = known[groups == group]
+        found: Tokens = self._tokens[self._groups == group]
         return found
 
-    def _meaning(self, token: int) -> Meaning | None:
-        return self._new.get(token) or self._old.get(token)
-
-    def _columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Tokens in order, and the shape and the group of each."""
-        if self._sorted is None or self._sorted[0] != self.version:
-            both = self._old | self._new
-            tokens = np.fromiter(both.keys(), np.int64, len(both))
-            order = np.argsort(tokens)
-            groups = np.fromiter((meaning.group for meaning in both.values()), np.int64, len(both))
-            shapes = np.fromiter((meaning.shape for meaning in both.values()), np.int64, len(both))
-            self._sorted = self.version, tokens[order], shapes[order], groups[order]
-        return self._sorted[1:]
+    def _found(self, tokens: Tokens, column: NDArray[Any], missing: Any) -> NDArray[Any]:
+        at = places_in_sorted(tokens, self._tokens)
+        return np.where(at >= 0, column[at], missing) if len(column) else np.full(len(tokens), missing, column.dtype)
