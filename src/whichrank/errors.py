@@ -12,7 +12,8 @@
         └── NativeLibraryError               a file of the native part is missing or does not load
 
 A user who meets an error wants three things, so each one carries them: what happened, where, and the command that
-mends it. Only `whichrank.surface.cli.main` prints errors and turns them into exit codes; library code raises.
+mends it. Only `whichrank.surface.cli.main`, and the agent of a run, print errors and turn them into exit codes; library
+code raises.
 """
 
 from __future__ import annotations

@@ -435,7 +435,7 @@ def test_agent_ends_with_its_ranks(watched: Watched, monkeypatch: pytest.MonkeyP
 
 
 def test_agent_imports_nothing_heavy() -> None:
-    heavy = "[m for m in ('torch', 'rich', 'scipy') if m in sys.modules]"
+    heavy = "[m for m in ('torch', 'rich', 'scipy', 'click', 'subprocess', 'tempfile', 'asyncio') if m in sys.modules]"
     program = f"import sys, whichrank.server.agent_process; print({heavy})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,4 +1,8 @@
-"""py-spy, run to sample a process without pausing it."""
+"""py-spy, run to read the stacks of a process, or to sample them without pausing it.
+
+`subprocess` takes 1 MiB, so it is imported when py-spy is wanted: in the thread that waits for it, so that a file
+system that hangs does not hold up the agent.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,7 @@ import math
 import os
 import re
 import select
-import shutil
 import signal
-import subprocess
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +25,8 @@ _LINE: Final = re.compile(r"^thread \((\w+)\)(?:: )?(.*) (\d+)$")
 
 def program() -> str | None:
     """The program: beside this Python, else on the PATH."""
+    import shutil
+
     beside = Path(sysconfig.get_path("scripts")) / "py-spy"
     return str(beside) if beside.exists() else shutil.which("py-spy")
 
@@ -64,6 +68,8 @@ def _run(command: list[str], seconds: float, output: int) -> None:
 
     It says when it begins, which on a busy machine is long after it was started.
     """
+    import subprocess
+
     quiet = subprocess.DEVNULL
     try:
         process = subprocess.Popen(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, pass_fds=(output,))

@@ -10,7 +10,6 @@ pausing it: the GIL must be with one thread all the time, and that thread must n
 
 from __future__ import annotations
 
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -111,6 +110,8 @@ def _holder_for(pid: int, poll_s: float) -> tuple[int | None, int]:
 
 
 def _dump(pid: int, timeout_s: float) -> list[_Thread]:
+    import subprocess  # see `py_spy`
+
     program = py_spy.program()
     if program is None:
         raise StacksRefusedError("py-spy is not installed", mend="pip install py-spy")

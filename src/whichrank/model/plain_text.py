@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from whichrank.errors import WhichrankError
+
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:%-]{0,254}")
 _KEY: Final = re.compile(r"(?:(?<=/)|^)[0-9a-fA-F]{64}(?![0-9a-fA-F])")
 _JOB: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -32,6 +34,13 @@ def as_name(text: str) -> str:
 def lines(text: str) -> str:
     """Several lines: breaks and indents stay, what else is not printable is a question mark."""
     return "\n".join(as_name(line.replace("\t", "    ")) for line in text.split("\n"))
+
+
+def error_lines(error: WhichrankError) -> str:
+    """What happened, where, and what mends it, a line each."""
+    said = [f"whichrank: {one_line(error.what)}"]
+    said += [f"  {label} {one_line(text)}" for label, text in (("where:", error.where), ("mend: ", error.mend)) if text]
+    return "\n".join(said)
 
 
 def json_for_a_terminal(data: bytes) -> bytes:

@@ -19,9 +19,7 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -180,6 +178,9 @@ class JobFolder:
 
     def _make(self, owner: Owner) -> None:
         """Folder and owner appear together, so that nobody sees one without the other and takes it for dead."""
+        import shutil  # these two take 0.5 MiB, of which an agent has no use whose run has made the folder
+        import tempfile
+
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=self.path.parent))
         try:
             (fresh / OWNER).touch(mode=0o600)

@@ -1,35 +1,26 @@
-"""The agent as a process: made ready for `whichrank agent`, started and restarted for `whichrank run`.
-
-Restarting costs nothing: rings keep what the agent had not read, and states are reported afresh. An agent that ends
-again and again is tried more and more seldom; the job never hears of it.
-"""
+"""The agent as a process: made ready and run, for `whichrank agent` and for `whichrank run`."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
-from typing import IO, Final
+from types import FrameType
+from typing import Final
 
 from whichrank.agent.agent import Agent
-from whichrank.agent.processes import read
-from whichrank.errors import UsageError
+from whichrank.errors import UsageError, WhichrankError
+from whichrank.model.plain_text import error_lines, without_key
+from whichrank.ring.end_signals import END_SIGNALS, write_end_signal
 from whichrank.ring.folder import SOCKET_NAME, JobFolder, base_folder, checked_job
-from whichrank.server.address import INSECURE, KEY, Endpoint, joined_endpoint
-from whichrank.server.another_job import AnotherJobError
-from whichrank.server.environment import FOLDER, PRELOAD
-from whichrank.server.private_file import open_private
+from whichrank.server.address import INSECURE, Endpoint, joined_endpoint
+from whichrank.server.agent_arguments import AgentArguments
+from whichrank.server.another_job import sent_away
+from whichrank.server.environment import FOLDER
 from whichrank.wire.zmq_transport import ZmqAgentEnd
 
-_LIVED_S: Final = 10.0
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
-_HOPELESS: Final = 5
-_MOST_SAID: Final = 4096
+_END: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def open_agent(
@@ -76,138 +67,46 @@ def leave(folder: JobFolder) -> None:
         folder.remove()
 
 
-def _nowhere() -> IO[bytes] | None:
-    """For what an agent says where there is no log: read if it is sent away."""
-    try:
-        return tempfile.TemporaryFile()
-    except OSError:
-        return None
-
-
-def _handles_sigterm(pid: int) -> bool:
-    """Whether it has got as far as to have a handler; before that SIGTERM would just kill it."""
-    for line in read(f"/proc/{pid}/status").splitlines():
-        if line.startswith(b"SigCgt:"):
-            return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
-    return False
-
-
-class AgentSupervisor:
-    """Keeps one agent running.
+def run_agent(agent: Agent, folder: JobFolder, *, connect: str | None, run_pid: int | None) -> None:
+    """Let it watch until its job is over or a signal asks it to end; then close it.
 
     Args:
-        folder: The job's rings.
-        endpoint: Where the analyzer listens.
-        log: Takes what the agent writes to stderr.
+        agent: Of `open_agent`, as the folder.
+        folder: Of the job.
+        connect: Where the analyzer listens, as the user wrote it.
+        run_pid: See `open_agent`.
 
-    Attributes:
-        starts: How often it was started.
-        hopeless: It has ended at once, several times in a row.
-        is_sent_away: The analyzer is of another job; the agent has left and is not started again.
+    Raises:
+        AnotherJobError: The analyzer is of another job.
     """
 
-    def __init__(self, folder: JobFolder, endpoint: Endpoint, log: Path | None) -> None:
-        self._command = [sys.executable, "-P", "-m", "whichrank", "agent"]
-        self._command += ["--job", folder.job, "--connect", endpoint.address, "--wait", "--run-pid", str(os.getpid())]
-        given_anew = (PRELOAD, KEY, INSECURE)
-        self._environ = {name: value for name, value in os.environ.items() if name not in given_anew}
-        self._environ["WHICHRANK_SHM"] = str(folder.path.parent)
-        self._environ |= {KEY: endpoint.key} if endpoint.key else {INSECURE: "1"}
-        self._log: IO[bytes] | None = open_private(log) if log else _nowhere()
-        self._log_path = log
-        self._process: subprocess.Popen[bytes] | None = None
-        self._started_s = 0.0
-        self._next_s = 0.0
-        self._failures = 0
-        self._asked_to_end = False
-        self._news = ""
-        self.starts = 0
-        self.hopeless = False
-        self.is_sent_away = False
+    def stop(number: int, _: FrameType | None) -> None:
+        if run_pid is None:  # nobody else says that this node is asked to end
+            write_end_signal(folder.path, number)
+        agent.stop()
 
-    @property
-    def pid(self) -> int | None:
-        """The running agent."""
-        return self._process.pid if self._process else None
+    for number in _END:
+        signal.signal(number, stop)
+    signal.pthread_sigmask(
+        signal.SIG_UNBLOCK, END_SIGNALS
+    )  # a run that starts its agent again keeps those of a terminal
+    try:
+        agent.run()
+    finally:
+        agent.close()
+        leave(folder)
+    if agent.another_job:
+        raise sent_away(without_key(connect) if connect else "this machine", agent.another_job)
 
-    def step(self) -> None:
-        """Start it if it does not run and its time has come."""
-        now_s = time.monotonic()
-        if self._process and self._process.poll() is not None:
-            if self._process.returncode == AnotherJobError.exit_code and not self.is_sent_away:
-                self.is_sent_away = True
-                self._news = self._last_said()
-            if self._process.returncode < 0:
-                self._news = f"the agent ended by signal {-self._process.returncode} and is started again"
-            self._process = None
-            self._failures = 0 if now_s - self._started_s > _LIVED_S else self._failures + 1
-            self.hopeless = self.hopeless or self._failures >= _HOPELESS
-            self._next_s = now_s + min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._failures)
-        if self._process is None and now_s >= self._next_s and not self.is_sent_away:
-            self._start(now_s)
 
-    def news(self) -> str:
-        """A sentence on what has befallen it since the last call; mostly empty."""
-        news, self._news = self._news, ""
-        return news
-
-    def end(self) -> bool:
-        """Let it look once more, send what it has, and end; call it until it says True: it has ended.
-
-        An agent that does not run now, or has only just been started, still gets to look: it may be the only one that
-        ever sees a short job.
-        """
-        if self._process is None and not (self._asked_to_end or self.hopeless or self.is_sent_away):
-            self._start(time.monotonic())
-        if not self.is_running():
-            return True
-        if not self._asked_to_end and self._process and _handles_sigterm(self._process.pid):
-            self._asked_to_end = True
-            self._process.terminate()
-        return False
-
-    def is_running(self) -> bool:
-        """Whether it runs now."""
-        return self._process is not None and self._process.poll() is None
-
-    def close(self) -> None:
-        """End it by force if it still runs."""
-        if self._process:
-            if self._process.poll() is None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(1.0)
-            if self._process.poll() is None:
-                self._process.kill()
-                self._process.wait()
-        if self._log:
-            self._log.close()
-        if self._log_path:
-            with contextlib.suppress(OSError):
-                if not self._log_path.stat().st_size:
-                    self._log_path.unlink()
-
-    def _last_said(self) -> str:
-        """The sentence with which the agent ended, and how to mend it."""
-        if self._log is None:
-            return "the analyzer is of another job, so this machine is not watched"
-        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _MOST_SAID))
-        said = self._log.read().decode(errors="replace").rpartition("whichrank: ")[2].strip()
-        return "; to mend it: ".join(part.strip() for part in said.split("\n  mend:", 1))
-
-    def _start(self, now_s: float) -> None:
-        """In a session of its own: Ctrl-C in the terminal is meant for the job, and its last moments are to be seen."""
-        self.starts += 1
-        self._started_s = now_s
-        try:
-            self._process = subprocess.Popen(
-                self._command,
-                env=self._environ,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._log or subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        except OSError:
-            self._failures += 1
-            self.hopeless = self.hopeless or self._failures >= _HOPELESS
-            self._next_s = now_s + _LONGEST_PAUSE_S
+def run_for(arguments: AgentArguments) -> int:
+    """The whole agent of a run; what it exits with."""
+    job, connect, run_pid = arguments
+    insecure = os.environ.get(INSECURE) == "1"
+    try:
+        agent, folder = open_agent(job, connect, stay=True, insecure=insecure, run_pid=run_pid)
+        run_agent(agent, folder, connect=connect, run_pid=run_pid)
+    except WhichrankError as error:
+        print(error_lines(error), file=sys.stderr)
+        return error.exit_code
+    return 0

@@ -15,11 +15,11 @@ from whichrank.model.commands import Leave, Order, Pace, Reply
 from whichrank.model.incident import Incident, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import AnotherJob, Batch
-from whichrank.server.agent_process import AgentSupervisor
 from whichrank.server.another_job import said_where_it_listens
 from whichrank.server.commands import Commands
 from whichrank.server.record import Record
 from whichrank.server.roster import Roster
+from whichrank.server.supervisor import AgentSupervisor
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
 
 MOST_OF_A_NOTE: Final = 300

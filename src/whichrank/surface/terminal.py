@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from whichrank.errors import WhichrankError
-from whichrank.model.plain_text import json_for_a_terminal, lines, one_line
+from whichrank.model.plain_text import error_lines, json_for_a_terminal, lines, one_line
 
 
 def show(text: str = "", *, colour: str | None = None, bold: bool = False, err: bool = False, nl: bool = True) -> None:
@@ -32,9 +32,7 @@ def show_json(data: bytes) -> None:
 
 def show_error(error: WhichrankError) -> None:
     """What happened, where, and what mends it, a line each, on stderr."""
-    said = [one_line(error.what)]
-    said += [f"  {label} {one_line(text)}" for label, text in (("where:", error.where), ("mend: ", error.mend)) if text]
-    click.echo("whichrank: " + "\n".join(said), err=True)
+    click.echo(error_lines(error), err=True)
 
 
 def progress_bar() -> Any:

@@ -13,8 +13,8 @@ from whichrank.model.incident import Incident, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import VERSION, Batch
 from whichrank.server import loop
-from whichrank.server.agent_process import AgentSupervisor
 from whichrank.server.loop import A_STRANGER, OVERDUE_S, QUIET_TICK_S, AnalyzerLoop, Says
+from whichrank.server.supervisor import AgentSupervisor
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
 
 TICK_S = 0.25

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-from types import FrameType
 
 import click
 
@@ -27,14 +25,10 @@ def command(job: str | None, connect: str | None, insecure: bool, stay: bool, ru
     It ends when the processes of all its ranks have ended, or at SIGTERM; with exit code 6 where the analyzer is of
     another job.
     """
-    from whichrank.model.plain_text import without_key
-    from whichrank.ring.end_signals import write_end_signal
     from whichrank.ring.folder import checked_job
     from whichrank.server.address import joined_endpoint
-    from whichrank.server.agent_process import leave, open_agent
-    from whichrank.server.another_job import sent_away
+    from whichrank.server.agent_process import open_agent, run_agent
     from whichrank.surface.origin import named_by_origin
-    from whichrank.surface.run.sender import let_in
 
     if job:
         with named_by_origin("job"):
@@ -46,21 +40,6 @@ def command(job: str | None, connect: str | None, insecure: bool, stay: bool, ru
             from whichrank.surface.run.reach import Reach
 
             Reach(endpoint, say=lambda why: click.echo(f"whichrank: {why}", err=True))
-    let_in()  # a run that starts its agent again keeps them blocked
     agent, folder = open_agent(job, connect, stay=stay, insecure=insecure, run_pid=run_pid)
-
-    def stop(number: int, _: FrameType | None) -> None:
-        if run_pid is None:  # nobody else says that this node is asked to end
-            write_end_signal(folder.path, number)
-        agent.stop()
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, stop)
-    try:
-        agent.run()
-    finally:
-        agent.close()
-        leave(folder)
-    if agent.another_job:
-        raise sent_away(without_key(connect) if connect else "this machine", agent.another_job)
+    run_agent(agent, folder, connect=connect, run_pid=run_pid)
     return 0

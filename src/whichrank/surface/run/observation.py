@@ -29,10 +29,10 @@ from whichrank.server.address import (
     joined_endpoint,
     served_endpoint,
 )
-from whichrank.server.agent_process import AgentSupervisor
 from whichrank.server.loop import AnalyzerLike, AnalyzerLoop
 from whichrank.server.private_file import write_private
 from whichrank.server.record import Record
+from whichrank.server.supervisor import AgentSupervisor
 from whichrank.server.taped import Taped, head_of
 from whichrank.surface.run.console import Console
 from whichrank.surface.run.reach import Reach

@@ -108,9 +108,9 @@ def agent_cost(
         for rank in range(ranks):
             load = [sys.executable, "-m", __name__, str(folder.path), str(rank), str(ranks)]
             stack.enter_context(_process([*load, str(ops_per_s), str(int(frames))], {}))
-        agent = [sys.executable, "-P", "-m", "whichrank", "agent", "--job", folder.job, "--wait"]
-        environ = {"WHICHRANK_SHM": name}
-        pid = stack.enter_context(_process([*agent, "--connect", end.addresses[0]], environ)).pid
+        agent = [sys.executable, "-P", "-m", "whichrank", "agent", "--job", folder.job, "--connect", end.addresses[0]]
+        environ = {"WHICHRANK_SHM": name, "WHICHRANK_INSECURE": "1", "OPENBLAS_NUM_THREADS": "1"}  # as of a run
+        pid = stack.enter_context(_process([*agent, "--wait", "--run-pid", str(os.getpid())], environ)).pid
         _wait_for_ranks(end, ranks)
         earlier, shares, batches = _take(end, settle_s), [], list[Batch]()
         for _ in range(windows):
@@ -134,12 +134,13 @@ def _wait_for_ranks(end: ZmqAnalyzerEnd, ranks: int) -> None:
 
 
 def _take(end: ZmqAnalyzerEnd, seconds: float) -> list[Batch]:
-    """Answer every batch that comes within this time."""
+    """Answer as a server does what comes within this time: batches, not words that all is well."""
     taken: list[Batch] = []
     deadline_s = time.monotonic() + seconds
     while (left_s := deadline_s - time.monotonic()) > 0:
         for batch, _ in end.receive(left_s):
-            end.reply(batch.agent, Reply(_CREDIT, batch.sequence, commands=(_QUIET,)))
+            if not batch.is_well:
+                end.reply(batch.agent, Reply(_CREDIT, batch.sequence, commands=(_QUIET,)))
             taken.append(batch)
     return taken
 
