@@ -29,13 +29,19 @@ static const uint64_t SECOND_NS = 1000 * 1000 * 1000;
 static const uint64_t MS_NS = 1000 * 1000;
 static const uint64_t LATE_NS = 350 * 1000 * 1000; /* of a heartbeat: three are missing */
 
-/* Rows of the tables that are claimed, as bit maps. */
+/* The beginning of a ring, as `wr_ring` has it, with the operations that a rank mostly has in flight: the lowest free
+   row is claimed. It is read at once, since a call of the kernel costs more than these bytes do. */
+enum { AT_ONCE = 8 };
 typedef struct {
-  uint64_t inflight;
-  uint32_t waits, other;
-} used_rows;
+  wr_header header;
+  unsigned char frame[offsetof(wr_ring, inflight_used) - sizeof(wr_header)];
+  uint64_t inflight_used; /* rows that are claimed, as bit maps */
+  uint32_t waits_used, other[3];
+  wr_inflight inflight[AT_ONCE];
+} beginning;
 
-WR_ASSERT(offsetof(wr_ring, waits_used) == offsetof(wr_ring, inflight_used) + offsetof(used_rows, waits), "bit maps");
+WR_ASSERT(offsetof(beginning, waits_used) == offsetof(wr_ring, waits_used), "bit maps");
+WR_ASSERT(offsetof(beginning, inflight) == offsetof(wr_ring, inflight), "operations in flight");
 
 static int read_at(int fd, void *to, size_t size, size_t offset) {
   return pread(fd, to, size, (off_t)offset) == (ssize_t)size;
@@ -44,18 +50,18 @@ static int read_at(int fd, void *to, size_t size, size_t offset) {
 static int lasts(uint64_t since, uint64_t now) { return since && now > since && now - since >= longest_ns; }
 
 /* 1: some operation in flight or some wait lasts; 0: none; -1: it cannot be read. */
-static int any_lasts(int fd, uint64_t now) {
-  used_rows used;
-  wr_inflight op;
+static int any_lasts(int fd, const beginning *ring, uint64_t now) {
+  wr_inflight other;
   wr_wait wait;
-  if (!read_at(fd, &used, sizeof used, offsetof(wr_ring, inflight_used))) return -1;
   for (int i = 0; i < WR_INFLIGHT; i++) {
-    if (!(used.inflight >> i & 1)) continue;
-    if (!read_at(fd, &op, sizeof op, offsetof(wr_ring, inflight) + (size_t)i * sizeof op)) return -1;
-    if (op.state && lasts(op.t_issue_ns, now)) return 1;
+    if (!(ring->inflight_used >> i & 1)) continue;
+    size_t at = offsetof(wr_ring, inflight) + (size_t)i * sizeof other;
+    if (i >= AT_ONCE && !read_at(fd, &other, sizeof other, at)) return -1;
+    const wr_inflight *op = i < AT_ONCE ? &ring->inflight[i] : &other;
+    if (op->state && lasts(op->t_issue_ns, now)) return 1;
   }
   for (int i = 0; i < WR_WAITS; i++) {
-    if (!(used.waits >> i & 1)) continue;
+    if (!(ring->waits_used >> i & 1)) continue;
     if (!read_at(fd, &wait, sizeof wait, offsetof(wr_ring, wait) + (size_t)i * sizeof wait)) return -1;
     if (wait.tid && lasts(wait.since_ns, now)) return 1;
   }
@@ -73,12 +79,13 @@ static int is_well(int stat_fd) {
 }
 
 static int matters(const wr_watched *rank, uint64_t now) {
-  wr_header header;
-  if (!read_at(rank->ring_fd, &header, sizeof header, 0) || header.magic != WR_MAGIC) return 1;
-  if (header.closed_ns + header.exception_ns + header.first_failure_ns + header.init_ns != rank->marks) return 1;
-  if (header.head - rank->head >= most_records) return 1;
-  if (any_lasts(rank->ring_fd, now)) return 1;
-  int is_late = now > header.heartbeat_ns && now - header.heartbeat_ns >= LATE_NS;
+  beginning ring;
+  if (!read_at(rank->ring_fd, &ring, sizeof ring, 0) || ring.header.magic != WR_MAGIC) return 1;
+  const wr_header *h = &ring.header;
+  if (h->closed_ns + h->exception_ns + h->first_failure_ns + h->init_ns != rank->marks) return 1;
+  if (h->head - rank->head >= most_records) return 1;
+  if (any_lasts(rank->ring_fd, &ring, now)) return 1;
+  int is_late = now > h->heartbeat_ns && now - h->heartbeat_ns >= LATE_NS;
   return is_late && !is_well(rank->stat_fd);
 }
 

@@ -107,6 +107,24 @@ TEST(watch_wakes_once_for_an_operation_that_stays_in_flight) {
   end();
 }
 
+TEST(watch_wakes_for_an_operation_however_many_are_in_flight) {
+  enum { MANY = 20 };
+  int slot;
+  wr_ring *ring = begin(&slot);
+  wr_op ops[MANY];
+  for (int i = 0; i < MANY; i++) {
+    ops[i] = op_new(slot, WR_ALL_REDUCE, -1);
+    wr_op_begin(ring, &ops[i]);
+  }
+  for (int i = 0; i < MANY - 1; i++) wr_op_end(ring, &ops[i], WR_DONE);
+  arm(ring);
+  CHECK(is_woken(PATIENCE_MS));
+  wr_op_end(ring, &ops[MANY - 1], WR_DONE);
+  arm(ring);
+  CHECK(!is_woken(QUIET_MS));
+  end();
+}
+
 TEST(watch_wakes_for_a_thread_that_is_blocked) {
   int slot;
   wr_ring *ring = begin(&slot);
