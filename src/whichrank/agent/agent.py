@@ -135,7 +135,8 @@ class Agent:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._watch = NativeWatch(self._wake, SUSPICIOUS_WAIT_NS // 1_000_000)
         self._poller = zmq.Poller()
-        self._poller.register(end.pollable(), zmq.POLLIN)
+        self._pollable = end.pollable()
+        self._poller.register(self._pollable, zmq.POLLIN)
         self._poller.register(self._wake, zmq.POLLIN)
         self._polled_pidfds: set[int] = set()
         self._stopping = False
@@ -158,13 +159,14 @@ class Agent:
         gc.freeze()  # nothing made so far is garbage: leave it out of collections
         _keep_freed_memory()
         while not self._is_over():
-            ready = self._wait(min(self._next_poll_s, self._next_word_s))
+            ready, has_replies = self._wait(min(self._next_poll_s, self._next_word_s))
             if ready & self._polled_pidfds:
                 self._watch.disarm()
                 self._node.note_exits()
             if ready:  # a process has ended, or the watch has seen something
                 self._next_poll_s = 0.0
-            self._hear()
+            if has_replies:
+                self._hear()
             self._catch_up()
             now_s = time.monotonic()
             if self._is_close():
@@ -290,13 +292,14 @@ class Agent:
         soonest_s = max(SOONER_S, self._poll_cost_s / POLLS_AT_MOST)
         return min(pause_s, max(left_s, soonest_s)) if left_s > 0 else pause_s
 
-    def _wait(self, until_s: float) -> set[int]:
+    def _wait(self, until_s: float) -> tuple[set[int], bool]:
+        """What of our own is ready by then, a process that has ended or the wake-up, and whether replies have come."""
         left_ms = max(0, math.ceil((until_s - time.monotonic()) * 1000))
         ready: list[tuple[Any, int]] = self._poller.poll(left_ms)
-        found = {place for place, _ in ready if isinstance(place, int)}
+        found = {place for place, _ in ready}
         if self._wake in found:
             os.eventfd_read(self._wake)
-        return found
+        return found - {self._pollable}, self._pollable in found
 
     def _hear(self) -> None:
         for reply in self._end.receive():
@@ -357,7 +360,7 @@ class Agent:
         if self._stopping or self.another_job:
             return True
         if self._stay:
-            return self._owner_is_gone(now_s) and now_s - self._alive_s > GRACE_S
+            return now_s - self._alive_s > GRACE_S and self._owner_is_gone(now_s)
         if self._node.rings:
             return now_s - self._alive_s > GRACE_S
         return now_s - self._started_s > PATIENCE_S

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from whichrank.agent.rank import RankWatch
 from whichrank.errors import RingFormatError
 from whichrank.model.places import places
-from whichrank.model.rows import CONNECTION, PACE, PACES
+from whichrank.model.rows import PACE, PACES
 from whichrank.ring.reader import Rows
 
 LEAST_BYTES: Final = 1 << 16
@@ -30,6 +30,7 @@ REACH_S: Final = 4.5
 _ENDS: Final = ("local_addr", "remote_addr", "local_port", "remote_port")
 _WIDTH: Final = 40
 _OPEN: Final = 1
+_NOTHING: Final[tuple[Rows, Rows]] = (np.empty(0, f"V{_WIDTH}"), np.empty((0, PACES), PACE))
 
 
 class _Snapshot(NamedTuple):
@@ -42,8 +43,7 @@ class Arrivals:
     """What has come in on the connections of a node, from snapshot to snapshot."""
 
     def __init__(self) -> None:
-        first = _Snapshot(-math.inf, np.empty(0, f"V{_WIDTH}"), np.empty((0, PACES), PACE))
-        self._snapshots: deque[_Snapshot] = deque([first])
+        self._snapshots: deque[_Snapshot] = deque([_Snapshot(-math.inf, *_NOTHING)])
 
     def add_to(self, rows: Rows, watches: Sequence[RankWatch], now_s: float) -> None:
         """Set `arrived_bytes` and `arrival_rate` of rows of TCP_ROW of these ranks, if anything is known.
@@ -56,25 +56,33 @@ class Arrivals:
             watches: The ranks.
             now_s: CLOCK_MONOTONIC.
         """
-        tables, ranks = [np.empty(0, CONNECTION)], [np.empty(0, np.int64)]
+        tables, ranks = list[Rows](), list[NDArray[np.int64]]()
         for watch in (watch for watch in watches if not watch.ended_ns):
             with contextlib.suppress(OSError, RingFormatError):
-                rows_of = watch.reader.connections()
-                tables.append(rows_of[rows_of["state"] == _OPEN])  # the same ends may have been closed and opened again
-                ranks.append(np.full(len(tables[-1]), watch.rank))
+                if (rows_of := watch.reader.connections()).size:
+                    # The same ends may have been closed and opened again.
+                    tables.append(rows_of[rows_of["state"] == _OPEN])
+                    ranks.append(np.full(len(tables[-1]), watch.rank))
+        if not tables:
+            self._note(_Snapshot(now_s, *_NOTHING))
+            return
         table = np.concatenate(tables)
         keys, paces = _keys(table, np.concatenate(ranks)), table["pace"]
-        while len(self._snapshots) > 1 and now_s - self._snapshots[1].at_s >= REACH_S:
-            self._snapshots.popleft()
-        then = self._snapshots[0]
+        then = self._note(_Snapshot(now_s, keys, paces))
         earlier = places(keys, then.keys)
         before = np.zeros((len(table), PACES), PACE)
         before[earlier >= 0] = then.paces[earlier[earlier >= 0]]
-        self._snapshots.append(_Snapshot(now_s, keys, paces))
         at = places(_keys(rows, rows["rank"]), keys)
         known = at >= 0
         rows["arrived_bytes"][known] = paces["bytes"].sum(axis=1)[at[known]]
         rows["arrival_rate"][known] = _usual_pace(paces, before)[at[known]]
+
+    def _note(self, latest: _Snapshot) -> _Snapshot:
+        """Keep the latest snapshot; returns the one that it is compared with."""
+        while len(self._snapshots) > 1 and latest.at_s - self._snapshots[1].at_s >= REACH_S:
+            self._snapshots.popleft()
+        self._snapshots.append(latest)
+        return self._snapshots[0]
 
 
 def _usual_pace(paces: Rows, before: Rows) -> NDArray[np.float64]:

@@ -8,7 +8,6 @@ the reason, never the rank.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from pathlib import Path
 from typing import Final
@@ -32,10 +31,10 @@ class OomWatch:
     def count(self) -> int:
         """Kills since the node started; 0 where the kernel does not say."""
         try:
-            found = re.search(rb"^oom_kill (\d+)$", self._path.read_bytes(), re.MULTILINE)
+            kills = (b"\n" + self._path.read_bytes()).partition(b"\noom_kill ")[2].partition(b"\n")[0]
         except OSError:
             return 0
-        return int(found.group(1)) if found else 0
+        return int(kills) if kills.isdigit() else 0
 
     def poll(self, now_ns: int) -> None:
         """Note the count, once a second at most."""

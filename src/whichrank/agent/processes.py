@@ -186,8 +186,9 @@ def wait_channel(pid: int, tid: int, state: ProcessState) -> WaitChannel:
 
 def io_of(pid: int) -> IoSnapshot:
     """From /proc/PID/io."""
-    found = dict(line.split(b": ") for line in read(f"/proc/{pid}/io").splitlines() if b": " in line)
-    return IoSnapshot(int(found.get(b"wchar", 0)), int(found.get(b"read_bytes", 0)))
+    fields = read(f"/proc/{pid}/io").split()
+    found = dict(zip(fields[::2], fields[1::2], strict=False))
+    return IoSnapshot(int(found.get(b"wchar:", 0)), int(found.get(b"read_bytes:", 0)))
 
 
 def living_children(pid: int) -> list[int]:

@@ -152,7 +152,8 @@ def wait_rows(watches: Sequence[RankWatch], inferred: Sequence[Rows]) -> Rows:
     sizes = [table.size for table in marked]
     rows["rank"] = _ranks([*watches, *watches], [*sizes, *(table.size for table in inferred)])
     rows["comm"] = _comms([*watches, *watches], [*marked, *inferred])
-    rows["comm"][np.isin(rows["row"]["kind"], (Kind.REMOTE_CALL, Kind.MEETING))] = 0
+    kind = rows["row"]["kind"]
+    rows["comm"][(kind == Kind.REMOTE_CALL) | (kind == Kind.MEETING)] = 0
     rows["inferred"][sum(sizes) :] = 1
     return rows
 

@@ -10,7 +10,6 @@ no line of the program, so it is left out.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from whichrank.agent.processes import read
@@ -39,13 +38,13 @@ def training_thread(pid: int, snapshot: RingSnapshot, step_tid: int) -> int:
     """
     if step_tid and _lives(pid, step_tid):
         return step_tid
-    issued = snapshot.comms[snapshot.comms["last_issue_ns"] != 0]
-    if not issued.size:
-        return 0
-    tid = int(issued["last_tid"][issued["last_issue_ns"].argmax()])
-    if not tid or not _lives(pid, tid):
-        return 0
-    return pid if read(f"/proc/{pid}/task/{tid}/comm").startswith(_OF_TORCH) else tid
+    issued_ns = snapshot.comms["last_issue_ns"]
+    latest = issued_ns.argmax() if issued_ns.size else 0
+    tid = int(snapshot.comms["last_tid"][latest]) if issued_ns.any() else 0
+    if tid in (0, pid):
+        return tid
+    name = _name_of(pid, tid)
+    return pid if name.startswith(_OF_TORCH) else tid if name else 0
 
 
 def forget_ended_threads(pid: int, snapshot: RingSnapshot) -> None:
@@ -62,4 +61,9 @@ def forget_ended_threads(pid: int, snapshot: RingSnapshot) -> None:
 
 
 def _lives(pid: int, tid: int) -> bool:
-    return Path(f"/proc/{pid}/task/{tid}").exists()
+    return tid == pid or bool(_name_of(pid, tid))
+
+
+def _name_of(pid: int, tid: int) -> bytes:
+    """With a line break behind it; empty if there is no such thread."""
+    return read(f"/proc/{pid}/task/{tid}/comm")

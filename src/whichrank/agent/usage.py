@@ -78,6 +78,8 @@ class Host:
         self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
         self._polled_ns = 0
         self._shared = Shared(0, 0, 0, 0)
+        self._groups: dict[Path, tuple[float, int]] = {}
+        self._groups_ns = 0
 
     def shared(self) -> Shared:
         """Counters of the node; read once a second at most."""
@@ -86,6 +88,20 @@ class Host:
             self._polled_ns = now_ns
             self._shared = Shared(*self._cpu_ns(), self._stall_ns("memory"), self._stall_ns("io"))
         return self._shared
+
+    def group(self, folder: Path) -> tuple[float, int]:
+        """Cores that a control group may use, and how long it was throttled; ranks that share it read it once a second.
+
+        Without a limit nothing throttles it.
+        """
+        now_ns = time.monotonic_ns()
+        if now_ns - self._groups_ns >= _POLL_EVERY_NS:
+            self._groups_ns = now_ns
+            self._groups.clear()
+        if folder not in self._groups:
+            limit = limit_of(folder)
+            self._groups[folder] = limit, throttled_ns_of(folder) if limit < NO_LIMIT else 0
+        return self._groups[folder]
 
     def clock_mhz(self, core: int) -> float:
         """How fast a core runs now; 0 where the kernel does not say. One file, since reading may disturb the core."""
@@ -143,8 +159,7 @@ class UsageWatch:
             self._is_out_of_sight = self._host.mounts.hides(text, "cpu")
             self.memory.enter(self._host.mounts.groups_of(text, "memory")[:1])
         cpu_ns, delay_ns = self._ran(tid or self._pid)
-        limits = [(limit_of(group), group) for group in self._groups]
-        limited = [group for limit, group in limits if limit < NO_LIMIT]
+        groups = [self._host.group(folder) for folder in self._groups]
         try:
             allowed = len(os.sched_getaffinity(self._pid))
         except OSError:
@@ -152,8 +167,8 @@ class UsageWatch:
         return Usage(
             cpu_ns=cpu_ns,
             delay_ns=delay_ns,
-            throttled_ns=sum(map(throttled_ns_of, limited)),
-            limit_cores=math.nan if self._is_out_of_sight else min((limit for limit, _ in limits), default=NO_LIMIT),
+            throttled_ns=sum(throttled_ns for _, throttled_ns in groups),
+            limit_cores=math.nan if self._is_out_of_sight else min((limit for limit, _ in groups), default=NO_LIMIT),
             allowed_cores=allowed,
             major_faults=process.major_faults,
             read_bytes=io.read_bytes,
