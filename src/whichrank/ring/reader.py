@@ -35,7 +35,7 @@ MOST_RANK: Final = (1 << 31) - 1
 
 _MEMBERS_RANGE: Final = -1
 _NO_PLACES: Final = np.empty(0, np.intp)
-_COMM_CHUNK: Final = 16
+_COMM_CHUNK: Final = 8
 _CONNECTION_CHUNK: Final = 32
 _SEND: Final = int(Kind.SEND)  # Python 3.11 looks members of an enum up anew each time, at a microsecond
 _RANK_BEHIND: Final = "mount or copy the whole file; a ring is removed by `whichrank run` when its process is gone"
@@ -132,7 +132,7 @@ class RingReader:
             self._read_into(scratch.first)
         pairs = scratch.pairs["issued"].nonzero()[0] if self._has_pairs else _NO_PLACES
         if inflight.size or waits.size or pairs.size:
-            self._read_into(scratch.second if pairs.size else scratch.second_without_pairs)
+            self._read_into(*scratch.second_reading(inflight, waits, pairs))
             inflight = unchanged(inflight, scratch.inflight, scratch.inflight_again)
             waits = unchanged(waits, scratch.waits, scratch.waits_again)
             pairs = same_pair(pairs, scratch.pairs, scratch.pairs_again)
@@ -239,7 +239,7 @@ class RingReader:
                 break
         used = rows["state"].nonzero()[0]
         if used.size:
-            again = np.frombuffer(self._read(rows.nbytes, start), dtype)
+            again = np.frombuffer(self._read((int(used[-1]) + 1) * dtype.itemsize, start), dtype)
             used = unchanged(used, rows, again)
         return rows[used], used
 
@@ -305,6 +305,6 @@ class RingReader:
             raise RingFormatError("the ring was cut short while it was read", where=str(self.path), mend=_RANK_BEHIND)
         return content
 
-    def _read_into(self, buffer: bytearray | memoryview) -> None:
-        if os.preadv(self._fd, [buffer], 0) != len(buffer):
+    def _read_into(self, buffer: bytearray | memoryview, at: int = 0) -> None:
+        if os.preadv(self._fd, [buffer], at) != len(buffer):
             raise RingFormatError("the ring was cut short while it was read", where=str(self.path), mend=_RANK_BEHIND)

@@ -56,13 +56,29 @@ class Scratch:
     def __init__(self) -> None:
         self.first, self.second = bytearray(_TABLES_END), bytearray(_TABLES_END)
         self.first_without_pairs = memoryview(self.first)[:_PAIR_AT]
-        self.second_without_pairs = memoryview(self.second)[:_PAIR_AT]
         self.header = np.frombuffer(self.first, HEADER, 1)
         self.frame = np.frombuffer(self.first, FRAME, 1, _FRAME_AT)
         self.splits_head = np.frombuffer(self.first, "u4", 1, _SPLITS_HEAD_AT)
         self.inflight, self.inflight_again = self._views(INFLIGHT_ROW, INFLIGHT, _INFLIGHT_AT)
         self.waits, self.waits_again = self._views(WAIT, WAITS, _WAIT_AT)
         self.pairs, self.pairs_again = self._views(PAIR, PAIRS, _PAIR_AT)
+
+    def second_reading(
+        self, inflight: NDArray[np.intp], waits: NDArray[np.intp], pairs: NDArray[np.intp]
+    ) -> tuple[memoryview, int]:
+        """The part of the second copy that holds these rows, and its place in a ring: mostly the first few of a table.
+
+        Args:
+            inflight: Places of rows that are used, in order.
+            waits: The same.
+            pairs: The same.
+        """
+        tables = ((inflight, self.inflight, _INFLIGHT_AT), (waits, self.waits, _WAIT_AT), (pairs, self.pairs, _PAIR_AT))
+        used = [(places, rows.itemsize, at) for places, rows, at in tables if places.size]
+        places, size, at = used[0]
+        first = at + int(places[0]) * size
+        places, size, at = used[-1]
+        return memoryview(self.second)[first : at + (int(places[-1]) + 1) * size], first
 
     def _views(self, dtype: np.dtype[np.void], count: int, at: int) -> tuple[Rows, Rows]:
         return np.frombuffer(self.first, dtype, count, at), np.frombuffer(self.second, dtype, count, at)
