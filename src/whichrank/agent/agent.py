@@ -72,9 +72,10 @@ PATIENCE_S: Final = 60.0
 """For the first ring, unless told to wait."""
 CATCH_UP_S: Final = 15.0
 """An analyzer that has come back hears first what was put by meanwhile: for so long, then it has to know what is."""
-
-
-KEPT_BYTES: Final = 16 << 20
+KEPT_BYTES: Final = 4 << 20
+"""Of freed memory."""
+LARGE_BYTES: Final = 1 << 20
+"""A buffer of so many bytes, of the records of a busy node, is given back at once: three of them would stay else."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
@@ -401,9 +402,11 @@ def _node_key() -> str:
 def _keep_freed_memory() -> None:
     """Every snapshot needs the same buffers: given back in between, they cost page faults, a third of an agent's time.
 
-    Source: mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD; other C libraries have none.
+    What imports have left is given back. Source: mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, and malloc_trim(3);
+    other C libraries have none.
     """
     with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
-            mallopt(parameter, KEPT_BYTES)
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+        library.mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
+        library.malloc_trim(0)

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
 
 from whichrank.model.commands import Reply
 from whichrank.model.telemetry import RECORD_REPORTED, Batch, CommInfo, Event
@@ -200,21 +201,29 @@ class Outbox:
         if self._put_by:
             self._unpacked = self._unpacked or unpack(self._put_by[0].packed)
             return self._unpacked
-        records, count = [], 0
+        chosen, count = list[Rows](), 0
         for rows in self._records:
             if count and count + rows.size > MOST_RECORDS_PER_BATCH:
                 break
-            records.append(rows)
+            chosen.append(rows)
             count += rows.size
-        return b"".join([rows.data for rows in records])
+        records = b"".join([rows.data for rows in chosen])
+        if chosen:  # kept once: they are many bytes
+            for _ in chosen:
+                self._records.popleft()
+            self._records.appendleft(np.frombuffer(records, RECORD_REPORTED))
+        return records
 
     def _take_records(self, count: int) -> list[Rows]:
-        """Take out at least so many of the oldest that are not put by."""
+        """Take out so many of the oldest that are not put by."""
         taken: list[Rows] = []
+        self._record_count -= count
         while count > 0:
-            taken.append(self._records.popleft())
+            rows = self._records.popleft()
+            if rows.size > count:
+                self._records.appendleft(rows[count:])
+            taken.append(rows[:count])
             count -= taken[-1].size
-            self._record_count -= taken[-1].size
         return taken
 
     def _take_put_by(self) -> _PutBy:
@@ -227,7 +236,7 @@ class Outbox:
         taken = self._take_records(min(self._record_count, PUT_BY_AT_ONCE))
         of_rank: Counter[int] = Counter()
         for rows in taken:
-            of_rank[int(rows["rank"][0])] += rows.size
+            of_rank.update(rows["rank"].tolist())
         self._put_by.append(_PutBy(pack(b"".join([rows.data for rows in taken])), of_rank))
         self._put_by_bytes += len(self._put_by[-1].packed)
         while self._put_by_bytes > MOST_PUT_BY_BYTES:

@@ -73,18 +73,19 @@ _DECODERS: Final = {letter: msgspec.msgpack.Decoder(kind) for letter, kind in _K
 _encoder = msgspec.msgpack.Encoder()
 
 
-def encode(message: Message) -> bytes:
+def encode(message: Message) -> bytearray:
     """The message as bytes.
 
     Raises:
         EnvelopeFormatError: It is longer than a receiver would take.
     """
-    data = _PREFIX[type(message)] + _encoder.encode(message)
+    data = bytearray(_PREFIX[type(message)])
+    _encoder.encode_into(message, data, _PREFIX_BYTES)
     _refuse_long(len(data))
     return data
 
 
-def decode(data: bytes | memoryview) -> Message:
+def decode(data: bytes | bytearray | memoryview) -> Message:
     """The message in `data`, checked.
 
     Raises:

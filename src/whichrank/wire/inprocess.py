@@ -22,7 +22,7 @@ class InProcessAnalyzerEnd:
 
     def __init__(self) -> None:
         self.cut = False
-        self._arrived: deque[tuple[InProcessAgentEnd, bytes]] = deque()
+        self._arrived: deque[tuple[InProcessAgentEnd, bytearray]] = deque()
         self._route: dict[str, InProcessAgentEnd] = {}
         self._seen = Received()
 
@@ -75,7 +75,7 @@ class InProcessAgentEnd:
 
     def __init__(self, analyzer: InProcessAnalyzerEnd) -> None:
         self._analyzer = analyzer
-        self._heard: deque[bytes] = deque()
+        self._heard: deque[bytearray] = deque()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def send(self, batch: Batch) -> bool:
@@ -107,7 +107,7 @@ class InProcessAgentEnd:
             os.close(self._wake)
             self._wake = -1
 
-    def hear(self, data: bytes) -> None:
+    def hear(self, data: bytearray) -> None:
         """Called by the analyzer's end: an answer has come."""
         self._heard.append(data)
         os.eventfd_write(self._wake, 1)

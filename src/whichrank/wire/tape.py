@@ -192,7 +192,7 @@ def _for_its_user(path: str, flags: int) -> int:
     return fd
 
 
-def _check(start: bytes, content: bytes) -> bytes:
+def _check(start: bytes, content: bytes | bytearray) -> bytes:
     return _NUMBER.pack(zlib.crc32(content, zlib.crc32(start)))
 
 
