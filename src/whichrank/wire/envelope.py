@@ -69,6 +69,8 @@ _PREFIX: Final[dict[type[Any], bytes]] = {
     kind: MAGIC + letter + _FORMAT[letter].to_bytes(2, "little") for letter, kind in _KINDS.items()
 }
 _PREFIX_BYTES: Final = 6
+_ROOM: Final = 1 << 15
+"""Of a message beside its records; it grows if that is not enough."""
 _DECODERS: Final = {letter: msgspec.msgpack.Decoder(kind) for letter, kind in _KINDS.items()}
 _encoder = msgspec.msgpack.Encoder()
 
@@ -79,7 +81,9 @@ def encode(message: Message) -> bytearray:
     Raises:
         EnvelopeFormatError: It is longer than a receiver would take.
     """
-    data = bytearray(_PREFIX[type(message)])
+    # Room for the records at once: a buffer that grows to them takes half as much again.
+    data = bytearray(_ROOM + len(message.records) if isinstance(message, Batch) else _ROOM)
+    data[:_PREFIX_BYTES] = _PREFIX[type(message)]
     _encoder.encode_into(message, data, _PREFIX_BYTES)
     _refuse_long(len(data))
     return data
