@@ -72,10 +72,7 @@ PATIENCE_S: Final = 60.0
 """For the first ring, unless told to wait."""
 CATCH_UP_S: Final = 15.0
 """An analyzer that has come back hears first what was put by meanwhile: for so long, then it has to know what is."""
-KEPT_BYTES: Final = 4 << 20
-"""Of freed memory."""
-LARGE_BYTES: Final = 1 << 20
-"""A buffer of so many bytes, of the records of a busy node, is given back at once: three of them would stay else."""
+KEPT_BYTES: Final = 16 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
@@ -231,6 +228,8 @@ class Agent:
         if not is_catching_up:
             rates = self._frames.rates(self._node.watches()).tobytes()
             states = msgspec.structs.replace(states, rates=rates, **reported._asdict())
+        while self._outbox.has_a_portion() and self._send(self._no_states(now_ns), portion=True):
+            pass
         if not (self._outbox.may_send() and self._send(states)):
             self._outbox.put_by()
             return False
@@ -266,8 +265,8 @@ class Agent:
             obeyed=self._orders.take_obeyed(),
         )
 
-    def _send(self, states: Batch) -> bool:
-        batch = self._outbox.fill(states)
+    def _send(self, states: Batch, *, portion: bool = False) -> bool:
+        batch = self._outbox.fill(states, portion=portion)
         if not self._end.send(batch):
             return False
         if self._outbox.is_behind():
@@ -407,6 +406,6 @@ def _keep_freed_memory() -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
-        library.mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
+        for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
+            library.mallopt(parameter, KEPT_BYTES)
         library.malloc_trim(0)

@@ -30,6 +30,8 @@ PUT_BY_AT_ONCE: Final = 4096
 """Records that are packed together, and sent together: enough to repeat themselves."""
 MOST_EVENTS: Final = 1024
 MOST_RECORDS_PER_BATCH: Final = 32_768
+PORTION: Final = 8192
+"""Of more records a part goes before the states, in a batch of its own: buffers stay small, and an agent keeps them."""
 MOST_EVENTS_PER_BATCH: Final = 256
 MOST_EVENT_BYTES_PER_BATCH: Final = 2 << 20
 """Encoded. What a receiver takes is bounded (`wire.envelope.MOST_BYTES`); 16 ranks with 30 threads each have 1 MiB."""
@@ -131,15 +133,19 @@ class Outbox:
         """Nothing that is reported once is unsent; answers may be outstanding."""
         return not (self._put_by or self._records or self._events or self._unreported)
 
-    def fill(self, states: Batch) -> Batch:
-        """The states with the next sequence and as much of what is reported once as a batch may hold.
+    def has_a_portion(self) -> bool:
+        """Whether there are records for a batch of their own, and credit for it and for the states behind it."""
+        return not self._put_by and self._record_count > PORTION and len(self._unanswered) < self._credit - 1
+
+    def fill(self, states: Batch, *, portion: bool = False) -> Batch:
+        """The states with the next sequence and as much of what is reported once as a batch, or a portion, may hold.
 
         It takes nothing out; call `sent` when the transport has taken the batch.
         """
         return msgspec.structs.replace(
             states,
             sequence=self._sequence + 1,
-            records=self._oldest_records(),
+            records=self._oldest_records(PORTION if portion else MOST_RECORDS_PER_BATCH),
             comm_info=_that_fit(self._unreported.values(), _member_count, MOST_MEMBERS_PER_BATCH),
             events=_that_fit(islice(self._events, MOST_EVENTS_PER_BATCH), _encoded_bytes, MOST_EVENT_BYTES_PER_BATCH),
         )
@@ -197,13 +203,13 @@ class Outbox:
         waiting_ns = [now_ns - entry.sent_ns for entry in self._unanswered.values()]
         return max([self.round_trip_ns, *waiting_ns]) if self.round_trip_ns >= 0 else -1
 
-    def _oldest_records(self) -> bytes:
+    def _oldest_records(self, most: int) -> bytes:
         if self._put_by:
             self._unpacked = self._unpacked or unpack(self._put_by[0].packed)
             return self._unpacked
         chosen, count = list[Rows](), 0
         for rows in self._records:
-            if count and count + rows.size > MOST_RECORDS_PER_BATCH:
+            if count and count + rows.size > most:
                 break
             chosen.append(rows)
             count += rows.size

@@ -122,6 +122,24 @@ def test_a_batch_holds_a_part_of_the_records(monkeypatch: pytest.MonkeyPatch) ->
     assert [len(counters(send(outbox))) for _ in range(4)] == [6, 6, 20, 1]
 
 
+def test_many_records_go_in_portions_while_credit_is_left_for_the_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN three bursts, of which a portion holds one, and credit for three batches
+    monkeypatch.setattr(outbox_module, "PORTION", 10)
+    outbox = Outbox()
+    outbox.heard(Reply(3, 0), 0)
+    for first in (1, 9, 17):
+        outbox.add_records(records(8, first=first))
+    # WHEN portions are sent as long as they may be THEN the rest goes with the states, in order
+    portions = []
+    while outbox.has_a_portion():
+        portions.append(outbox.fill(STATES, portion=True))
+        outbox.sent(portions[-1], 0)
+    assert [counters(batch) for batch in portions] == [list(range(1, 9)), list(range(9, 17))]
+    assert outbox.may_send()
+    assert counters(send(outbox)) == list(range(17, 25))
+    assert not outbox.has_a_portion()
+
+
 def test_records_that_are_reported_at_once_are_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox_module, "pack", None)  # a call would raise
     outbox = Outbox()
