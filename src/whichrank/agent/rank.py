@@ -96,7 +96,7 @@ class RankWatch:
         self._usage_watch = UsageWatch(self.pid, host)
         self.io = IoSnapshot(0, 0)
         self.children_cpu_ns = 0
-        self._comm_ids = np.zeros((256, 256), np.uint64)
+        self._comm_ids = np.zeros((1, 256), np.uint64)  # by epoch and slot; the last row, for epochs not seen, is zero
         self._busy_sample: tuple[int, int, dict[int, int], int] | None = None
         self._comm_versions = b""
         self.rank = -1
@@ -188,7 +188,8 @@ class RankWatch:
 
     def comm_ids(self, slots: NDArray[np.uint16], epochs: NDArray[np.uint8]) -> NDArray[np.uint64]:
         """Communicators by slot and epoch, 0 where they came and went between two snapshots."""
-        ids: NDArray[np.uint64] = self._comm_ids[np.minimum(slots, 255), epochs]
+        not_seen = np.intp(len(self._comm_ids) - 1)
+        ids: NDArray[np.uint64] = self._comm_ids[np.minimum(epochs, not_seen), np.minimum(slots, 255)]
         return ids
 
     def comm_info(self, comm: np.void) -> CommInfo:
@@ -232,7 +233,11 @@ class RankWatch:
         if versions != self._comm_versions:
             self.comms_changed = True
             self._comm_versions = versions
-            self._comm_ids[slots, comms["epoch"] & 0xFF] = comms["comm_id"]
+            epochs = comms["epoch"] & 0xFF
+            missing = int(epochs.max(initial=0)) + 2 - len(self._comm_ids)
+            if missing > 0:
+                self._comm_ids = np.concatenate([self._comm_ids, np.zeros((missing, 256), np.uint64)])
+            self._comm_ids[epochs, slots] = comms["comm_id"]
 
     def _open_pidfd(self) -> int:
         if self._stat.snapshot().start_ticks != self.start_ticks:
