@@ -7,6 +7,7 @@ the agents of other machines come to the same end.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
@@ -30,6 +31,8 @@ DRAIN_S: Final = 5.0
 REMOTE_DRAIN_S: Final = 15.0
 QUIET_TICK_S: Final = 1.0
 """Between two ticks while nothing is heard."""
+TIMES_EVERY_S: Final = 15.0
+"""Seconds between two times at which it is written where the time of ranks goes: to find it out costs."""
 WELL_TICK_S: Final = 5.0
 """The same, while all agents say that all is well."""
 OVERDUE_S: Final = 1.2
@@ -122,6 +125,7 @@ class AnalyzerLoop:
         self._record = record
         self._ticked_s = -QUIET_TICK_S
         self._tick_cost_s = 0.0
+        self._wrote_times_s = -math.inf
         self._is_slowness_over = False
         self._has_news = False
         self._heard_s: dict[str, float] = {}
@@ -158,8 +162,7 @@ class AnalyzerLoop:
         if self._tick():
             self._push_pace()
             self._expect_no_more_of_those_who_left()
-            if self._record:
-                self._record.write_times(self._analyzer.times, self._analyzer.links)
+            self._write_times(TIMES_EVERY_S)
 
     def drain(self) -> None:
         """The job has ended: hear every agent out, then come to the final verdict."""
@@ -172,7 +175,18 @@ class AnalyzerLoop:
             self._tick()
         self._take()
         self._report(self._analyzer.finish(time.monotonic()))
+        self._write_times(0.0)
         self._say_how_many_were_refused()
+
+    def _write_times(self, every_s: float) -> None:
+        """Say where the time of ranks goes, for those who watch, if that was not said for so long."""
+        now_s = time.monotonic()
+        if not self._record or now_s - self._wrote_times_s < every_s:
+            return
+        times, links = self._analyzer.times, self._analyzer.links
+        if times or links:
+            self._wrote_times_s = now_s
+            self._record.write_times(times, links)
 
     def _next_tick_s(self) -> float:
         if self._has_news:
