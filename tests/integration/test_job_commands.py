@@ -74,6 +74,23 @@ def test_env_gives_what_ranks_and_agents_need(shm: Path) -> None:
     assert "mode 700" in done.stdout
 
 
+@pytest.mark.parametrize("is_file", [False, True])
+def test_env_takes_where_the_analyzer_listens_from_the_environment(shm: Path, tmp_path: Path, *, is_file: bool) -> None:
+    # GIVEN what a run that serves has written, as a Slurm or Kubernetes secret hands it on
+    key = "ab" * 32
+    join = tmp_path / "join"
+    join.write_text(f"head:1/{key}")
+    done = subprocess.run(
+        [*WHICHRANK, "env"],
+        env={**os.environ, "WHICHRANK_JOIN": f"@{join}" if is_file else f"head:1/{key}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "export WHICHRANK_CONNECT=tcp://head:1" in done.stdout.splitlines()
+    assert f"export WHICHRANK_KEY={key}" in done.stdout.splitlines()
+
+
 def test_env_is_quoted_and_keeps_what_is_preloaded(shm: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WHICHRANK_SHM", str(tmp_path / "a folder; $HOME"))
     done = subprocess.run(

@@ -147,15 +147,14 @@ class Slowness:
     def _add_ends(ops: np.ndarray[Any, Any], done: Completed, store: Store) -> None:
         """Set with whom operations were; of many it is with nobody in particular."""
         ops["peer"] = -1
-        at = np.flatnonzero(done["peer"] >= 0)
+        messages = is_message(done["kind"])
+        at = np.flatnonzero(messages | (done["peer"] >= 0))
         if not len(at):
             return
         comm, place, given = done.comm[at], done.place[at], done["peer"][at].astype(np.int64)
         peer, size = store.comms.members(comm, given), np.maximum(store.comms.size[comm], 1)
-        ops["peer"][at] = peer
-        stage = np.where(is_message(done["kind"][at]), place + 1, 0)
-        offset = (given - place) % size
-        ops["stage"][at] = stage
+        stage, offset = np.where(messages[at], place + 1, 0), (given - place) % size
+        ops["peer"][at], ops["stage"][at] = peer, stage
         ops["offset"][at] = np.where((stage > 0) & (peer >= 0) & (2 * offset != size), offset, 0)
 
     def see(self, states: np.ndarray[Any, Any]) -> None:

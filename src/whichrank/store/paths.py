@@ -63,8 +63,8 @@ class Paths:
                 self.probes.take(node, event.probe, now_s)
         if batch.beside_analyzer:
             self.beside.add(node)
-        rows = batch.connection_rows()
-        if len(rows):
+        if batch.connections:
+            rows = batch.connection_rows()
             age_ns = batch.sent_ns - int(rows["read_ns"].max())
             self._reported_s[agent] = now_s - max(age_ns, 0) / 1e9
             rows = those_that_matter(rows[rows["rank"] >= 0])

@@ -227,11 +227,12 @@ class ZmqAnalyzerEnd:
             socket.bind(address)
         except zmq.ZMQError as error:
             self.close()
-            kind = AddressInUseError if error.errno == errno.EADDRINUSE else WhichrankError
-            raise kind(
+            is_in_use = error.errno == errno.EADDRINUSE
+            mend = "or end the process that uses it" if is_in_use else "one of this machine, such as 0.0.0.0:PORT"
+            raise (AddressInUseError if is_in_use else WhichrankError)(
                 f"the analyzer cannot listen: {os.strerror(error.errno or 0)}",
                 where=address,
-                mend="give another address, or end the process that uses it",
+                mend=f"give another address, {mend}",
             ) from error
         self._poller.register(socket, zmq.POLLIN)
         bound = socket.getsockopt_string(zmq.LAST_ENDPOINT)

@@ -183,7 +183,15 @@ def test_address_in_use_is_one_sentence() -> None:
     with pytest.raises(WhichrankError, match="cannot listen") as refusal:
         ZmqAnalyzerEnd([first.addresses[0]])
     assert refusal.value.where == first.addresses[0]
+    assert "end the process that uses it" in refusal.value.mend
     first.close()
+
+
+@pytest.mark.parametrize("address", ["no-such-host.invalid:5555", "192.0.2.7:5555"])
+def test_an_address_that_this_machine_has_not_is_said_to_be_none_of_it(address: str) -> None:
+    with pytest.raises(WhichrankError, match="cannot listen") as refusal:
+        ZmqAnalyzerEnd([address])
+    assert "one of this machine, such as 0.0.0.0:PORT" in refusal.value.mend
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ import click
 
 @click.command(name="agent")
 @click.option("--job", envvar="WHICHRANK_JOB", help="Name of the job (default: $WHICHRANK_JOB).")
-@click.option("--connect", envvar="WHICHRANK_CONNECT", metavar="ADDR", help="Where the analyzer listens.")
+@click.option(
+    "--connect", envvar=["WHICHRANK_CONNECT", "WHICHRANK_JOIN"], metavar="ADDR", help="Where the analyzer listens."
+)
 @click.option("--insecure", envvar="WHICHRANK_INSECURE", is_flag=True, help="The analyzer asks for no key.")
 @click.option("--wait", "stay", is_flag=True, help="Stay until SIGTERM, also while no rank is there.")
 @click.option("--run-pid", type=int, hidden=True, help="The run that has started it.")

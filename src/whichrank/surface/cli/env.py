@@ -9,7 +9,9 @@ import click
 
 @click.command(name="env")
 @click.option("--job", envvar="WHICHRANK_JOB", help="Name of the job, the same on all nodes (default: a new one).")
-@click.option("--join", metavar="ADDR", help="Where the analyzer listens, for `whichrank agent`.")
+@click.option(
+    "--join", envvar="WHICHRANK_JOIN", metavar="ADDR", help="Where the analyzer listens, for `whichrank agent`."
+)
 @click.option("--insecure", envvar="WHICHRANK_INSECURE", is_flag=True, help="The analyzer asks for no key.")
 def command(job: str | None, join: str | None, insecure: bool) -> None:
     """Print the environment of a watched job, for launchers that cannot be wrapped.
