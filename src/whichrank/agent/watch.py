@@ -22,7 +22,7 @@ from whichrank.sensors.native import load_core
 EVERY_MS: Final = 250
 MOST_RECORDS: Final = RECORDS // 2
 """Of a ring, since the snapshot: it is read before any are overwritten."""
-MOST_OF_A_NODE: Final = 3 * MOST_RECORDS_PER_BATCH // 4
+MOST_OF_A_NODE: Final = MOST_RECORDS_PER_BATCH // 2
 """Of all its rings together: one batch can say them, with what comes until then."""
 MARKS: Final = ("closed_ns", "exception_ns", "first_failure_ns", "init_ns")
 WATCHED: Final = np.dtype([("ring_fd", "i4"), ("stat_fd", "i4"), ("head", "u8"), ("marks", "u8")])

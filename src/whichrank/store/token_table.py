@@ -26,6 +26,7 @@ MEANING: Final = np.dtype([("group", "i8"), ("shape", "i8"), ("closes", "?")])
 same description and size; `closes`: it closes an iteration.
 """
 _UNKNOWN: Final = -2
+"""The key of no communicator, and not what messages have instead of one."""
 
 
 class TokenTable:
