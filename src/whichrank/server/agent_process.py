@@ -87,9 +87,8 @@ def run_agent(agent: Agent, folder: JobFolder, *, connect: str | None, run_pid: 
 
     for number in _END:
         signal.signal(number, stop)
-    signal.pthread_sigmask(
-        signal.SIG_UNBLOCK, END_SIGNALS
-    )  # a run that starts its agent again keeps those of a terminal
+    # A run that starts its agent again keeps those of a terminal.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
     try:
         agent.run()
     finally:

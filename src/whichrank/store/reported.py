@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from whichrank.model.codes import SPLITS, WaitHow
 from whichrank.model.kinds import Kind
 from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS
+from whichrank.model.places import those
 from whichrank.store.communicators import Communicators
 from whichrank.store.completed import Completed
 from whichrank.store.rank_columns import RankColumns
@@ -32,11 +33,11 @@ class Reported:
         self._ranks = ranks
         self._comms = comms
 
-    def known(self, reported: Rows) -> tuple[Rows, NDArray[np.int64], NDArray[np.bool_]]:
-        """The rows of known communicators and ranks, the index of the communicator of each, and which rows they are."""
+    def known(self, reported: Rows) -> tuple[Rows, NDArray[np.int64]]:
+        """The rows of known communicators and ranks, and the index of the communicator of each."""
         comm = self._comms.index(reported["comm"])
         good = (comm >= 0) & self._is_of_job(reported["rank"])
-        return (reported, comm, good) if good.all() else (reported[good], comm[good], good)
+        return those(reported, good), those(comm, good)
 
     def completed(self, reported: Rows) -> tuple[Completed, Rows]:
         """Completed operations, and optimizer steps, which are among these rows of RECORD_REPORTED."""
@@ -56,7 +57,7 @@ class Reported:
 
     def waits(self, reported: Rows) -> Rows:
         """Threads that wait for an operation, rows of WAITS."""
-        reported, comm, _ = self.known(reported)
+        reported, comm = self.known(reported)
         waits, row = np.zeros(len(reported), WAITS), reported["row"]
         for name in ("tid", "counter", "kind", "peer", "tag", "how", "dtype", "reduce_op", "count"):
             waits[name] = row[name]
@@ -91,7 +92,7 @@ class Reported:
 
     def ops(self, reported: Rows, *, failed: bool = False) -> Rows:
         """Operations in flight, or completed ones that failed, rows of OPS."""
-        reported, comm, _ = self.known(reported)
+        reported, comm = self.known(reported)
         ops, row = np.zeros(len(reported), OPS), reported["row"]
         for name in ("counter", "kind", "peer", "dtype", "reduce_op", "count", "flags", "ordinal"):
             ops[name] = row[name]
