@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from whichrank.model.iterations import ITERATION, OP, SPAN_NS, STEP, Ints, Window, key_of
 from whichrank.model.kinds import is_collective, is_message
-from whichrank.model.places import joined, places, those
+from whichrank.model.places import joined, places, put, taken, those
 from whichrank.model.signature import mix
 
 KEPT: Final = 2048
@@ -77,6 +77,8 @@ class Blocked:
             start: Rank and nanoseconds as one number.
             end: The same.
         """
+        if (start < end).all() and (start[1:] >= end[:-1]).all():  # nobody waited for two things at once
+            return cls(start, end - start, np.cumsum(end - start) - (end - start))
         if (start[1:] < start[:-1]).any():
             order = np.argsort(start, kind="stable")
             start, end = start[order], end[order]
@@ -167,16 +169,16 @@ class Iterations:
         """
         if not self._steps:
             return np.zeros(0, OP)
-        steps = np.concatenate(self._steps)
+        steps = joined(self._steps, STEP)
         self._steps = []
         self._grow(int(steps["rank"].max()) + 1)
         has_new = np.zeros(len(self._open), np.bool_)
         has_new[steps["rank"]] = True
-        steps = np.concatenate((self._open[has_new & (self._open["counter"] > 0)], steps))
-        steps = steps[np.lexsort((steps["counter"], steps["rank"]))]
+        steps = joined((taken(self._open, has_new & (self._open["counter"] > 0)), steps), STEP)
+        steps = taken(steps, np.lexsort((steps["counter"], steps["rank"])))
         ops = self._ops[0] if len(self._ops) == 1 else joined(self._ops, OP)
         follows = np.diff(steps["rank"]) == 0
-        begin, end = steps[:-1][follows], steps[1:][follows]
+        begin, end = taken(steps[:-1], follows), taken(steps[1:], follows)
         of = _iteration_of(ops, begin, end)
         settled = self._are_settled(of, begin, end)
         if not settled.all():
@@ -186,10 +188,10 @@ class Iterations:
         last = np.append(np.diff(steps["rank"]) != 0, True)
         now_ns, issued = np.zeros(len(self._open), np.int64), np.full(len(self._open), -1, np.int64)
         now_ns[steps["rank"][last]], issued[steps["rank"][last]] = steps["at_ns"][last], steps["ordinal"][last]
-        self._open[steps["rank"][last]] = steps[last]
+        put(self._open, steps["rank"][last], taken(steps, last))
         known = ops["rank"] < len(issued)
         over = known & (ops["ordinal"] <= issued[ops["rank"] if known.all() else np.where(known, ops["rank"], 0)])
-        self._ops = [ops[~over]] if not over.all() else []
+        self._ops = [taken(ops, ~over)] if not over.all() else []
         self._pending = len(ops) - int(over.sum())
         ops, of = those(ops, over), those(of, over)
         self._infer_blocked(ops, of, now_ns, begin)
@@ -349,7 +351,7 @@ class Iterations:
         self._learn_talks(ops, of, messages[peer[messages] >= 0], begin)
         roots = np.flatnonzero((peer == rank) & is_collective(kind))
         rows["roots"] = _sums(sort[roots], of[roots], len(begin))
-        self.rows[begin["rank"], begin["counter"] % self.kept] = rows
+        put(self.rows, (begin["rank"], begin["counter"] % self.kept), rows)
         np.maximum.at(self.latest, begin["rank"], begin["counter"])
 
     def _learn_talks(self, ops: np.ndarray[Any, Any], of: Ints, at: Ints, begin: np.ndarray[Any, Any]) -> None:

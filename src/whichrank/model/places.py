@@ -44,8 +44,24 @@ def places(wanted: NDArray[Any], among: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def those(rows: np.ndarray[Any, Any], which: NDArray[np.bool_]) -> np.ndarray[Any, Any]:
-    """The rows for which it holds; the same array where it holds for all: rows of many fields are slow to copy."""
-    return rows if which.all() else rows[which]
+    """The rows for which it holds; the same array where it holds for all."""
+    return rows if which.all() else taken(rows, which)
+
+
+def taken(rows: np.ndarray[Any, Any], at: NDArray[Any]) -> np.ndarray[Any, Any]:
+    """Some rows, by their places or by a mask, in a new array: ten times as fast as `rows[at]` of many fields."""
+    some: np.ndarray[Any, Any] = _plain(rows)[at].view(rows.dtype)
+    return some
+
+
+def put(rows: np.ndarray[Any, Any], at: Any, values: np.ndarray[Any, Any]) -> None:
+    """Set some rows, by their places, to rows of the same dtype: ten times as fast as `rows[at] = values`."""
+    _plain(rows)[at] = _plain(values)
+
+
+def _plain(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same memory as rows without fields: NumPy copies those with fields field by field."""
+    return rows.view((np.void, rows.dtype.itemsize)) if rows.dtype.names else rows
 
 
 def joined(parts: Sequence[np.ndarray[Any, Any]], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

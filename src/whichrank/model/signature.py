@@ -32,6 +32,16 @@ _TRAITS[list(BARRIERS)] |= _NO_COUNT
 _TRAITS[list(kinds_that(lambda t: t.uneven))] |= _MAY_BE_UNEVEN
 _TRAITS[list(REDUCING)] |= _HAS_REDUCE_OP
 _TRAITS[[*kinds_that(lambda t: t.addressed), *range(Kind.SEND, 256)]] |= _HAS_PEER
+_NAMED: Final = (
+    np.uint32(0xFF)
+    | np.where(_TRAITS & _NO_COUNT, 0, 0xFF00).astype(np.uint32)
+    | np.where(_TRAITS & _HAS_REDUCE_OP, 0xFF0000, 0).astype(np.uint32)
+)
+"""Of each kind: which bits of kind, type and reduce operation, a byte each, are part of the signature."""
+_PEER: Final = np.where(_TRAITS & _HAS_PEER, -1, 0)
+"""Of each kind: all bits if its peer is part of the signature, else none."""
+_COUNT: Final = np.where(_TRAITS & _NO_COUNT, 0, -1).astype(np.uint64)
+"""Of each kind: all bits if its number of elements is part of the signature, else none."""
 _SEED: Final = np.ones(1, np.uint64)
 
 
@@ -56,12 +66,7 @@ def has_free_sizes(rows: Columns) -> NDArray[np.bool_]:
     Args:
         rows: The fields kind and flags.
     """
-    return _have_free_sizes(_TRAITS[rows["kind"].astype(np.uint8)], rows["flags"])
-
-
-def _have_free_sizes(traits: NDArray[np.uint8], flags: NDArray[Any]) -> NDArray[np.bool_]:
-    if not flags.any():
-        return np.zeros(len(flags), np.bool_)
+    traits, flags = _TRAITS[rows["kind"].astype(np.uint8)], rows["flags"]
     uneven = ((traits & _MAY_BE_UNEVEN) != 0) & ((flags & Flag.UNEVEN) != 0)
     return np.asarray(uneven | ((flags & Flag.FREE_SIZES) != 0))
 
@@ -73,14 +78,16 @@ def signatures(rows: Columns) -> NDArray[np.uint64]:
         rows: The fields kind, dtype, count, reduce_op, peer and flags.
     """
     kind, dtype, reduce_op = (rows[name].astype(np.uint8, copy=False) for name in ("kind", "dtype", "reduce_op"))
-    traits = _TRAITS[kind]
-    is_sized = (traits & _NO_COUNT) == 0
-    named = kind.astype(np.uint64)
-    named |= np.multiply(dtype, is_sized, dtype=np.uint64) << np.uint64(8)
-    named |= np.multiply(reduce_op, (traits & _HAS_REDUCE_OP) != 0, dtype=np.uint64) << np.uint64(16)
-    named |= ((rows["peer"].astype(np.int64) + 1) * ((traits & _HAS_PEER) != 0)).astype(np.uint64) << np.uint64(24)
-    count = rows["count"].astype(np.uint64) * (is_sized & ~_have_free_sizes(traits, rows["flags"]))
-    return mix(mix(named, _SEED), count)
+    named = reduce_op.astype(np.uint32)
+    for part in (dtype, kind):
+        named <<= np.uint32(8)
+        named |= part
+    named &= _NAMED[kind]
+    peer = ((rows["peer"].astype(np.int64) + 1) & _PEER[kind]).view(np.uint64) << np.uint64(24)
+    count = rows["count"].astype(np.uint64) & _COUNT[kind]
+    if rows["flags"].any():
+        count[has_free_sizes(rows)] = 0
+    return mix(mix(peer | named, _SEED), count)
 
 
 def kind_name(kind: int) -> str:

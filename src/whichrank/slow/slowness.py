@@ -199,6 +199,8 @@ class Slowness:
         self._latest_course, self._course_is_known = None, False
         found = self._answer(store, window, now_s)
         self._times_due = store, window
+        if len(ranks) > MOST_TIMES:  # nobody asks for it any more, and it is large
+            self._latest_course, self._course_is_known = None, False
         may_be_reported = self._reported.take(found, now_s)
         self._loader.keep(lambda rank: key_of(rank) in found or not self._reported.is_over(key_of(rank)))
         return [(reported.key, reported.finding) for reported in may_be_reported]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.model.places import taken
 from whichrank.model.signature import signatures
 from whichrank.model.telemetry import RECORD_REPORTED
 
@@ -52,7 +53,7 @@ class Completed:
 
     def rows(self, which: Ints) -> np.ndarray[Any, Any]:
         """Rows of RECORD_REPORTED of some of them, by their places here."""
-        return self._rows[self.places(which)]
+        return taken(self._rows, self.places(which))
 
     def places(self, which: Ints) -> Ints:
         """The places of some of them among the rows, by their places here."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from whichrank.model.codes import SPLITS, WaitHow
 from whichrank.model.kinds import Kind
 from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS
-from whichrank.model.places import those
+from whichrank.model.places import taken, those
 from whichrank.store.communicators import Communicators
 from whichrank.store.completed import Completed
 from whichrank.store.rank_columns import RankColumns
@@ -43,7 +43,7 @@ class Reported:
         """Completed operations, and optimizer steps, which are among these rows of RECORD_REPORTED."""
         rank = reported["rank"].astype(np.int64)
         good, is_step = self._is_of_job(rank), reported["row"]["kind"] == Kind.STEP
-        steps = reported[is_step & good]
+        steps = taken(reported, np.flatnonzero(is_step & good))
         good &= ~is_step
         at = None if good.all() else np.flatnonzero(good)
         slot, ids = reported["row"]["comm_slot"], reported["comm"]

@@ -23,7 +23,7 @@ from whichrank.store.rank_columns import RankColumns
 
 Ints = NDArray[np.int64]
 CELLS = 1 << 14
-"""Rounds times members kept per communicator, at most."""
+"""Rounds times members kept per communicator, at most; how many rounds that are is a power of two."""
 ALL_CELLS = 1 << 24
 """The same over all communicators; beyond it each keeps eight rounds."""
 MOST_ROUNDS = 2048
@@ -42,7 +42,8 @@ class Rounds:
     """The latest completed rounds of every communicator. Grows with the communicators, by at most `ALL_CELLS` cells."""
 
     def __init__(self) -> None:
-        self._depth, self._size = Growing(np.int64), Growing(np.int64)  # rounds kept and members, by communicator
+        self._size = Growing(np.int64)  # members, by communicator
+        self._last = Growing(np.int64)  # rounds kept less one, by communicator: `counter & last` is where one is
         self._slot_at, self._cell_at = Growing(np.int64), Growing(np.int64)
         self._slot_counter, self._slot_sign = Growing(np.uint32), Growing(np.uint32)
         self._slot_reported = Growing(np.uint32)  # counter that the signature is of
@@ -80,33 +81,37 @@ class Rounds:
         """Places of operations, in parts in which no two rounds of a communicator share a slot; earlier ones first."""
         first = np.full(len(self._size.rows), np.iinfo(np.uint32).max, np.uint32)
         np.minimum.at(first, comm, counter)
-        lap = (counter - first[comm]) // self._depth.rows[comm]
-        most = int(lap.max(initial=0))
-        return [np.flatnonzero(lap == number) for number in range(most + 1)] if most else [slice(None)]
+        since, last = counter - first[comm], self._last.rows[comm]
+        if (since <= last).all():
+            return [slice(None)]
+        lap = since // (last + 1)
+        return [np.flatnonzero(lap == number) for number in range(int(lap.max()) + 1)]
 
     def _take(
         self, done: Completed, some: slice | Ints, sign: NDArray[np.uint32], ranks: RankColumns, now_s: float
     ) -> None:
         """Operations of which no two of one member fall on one slot."""
         comm, member, counter, ordinal = done.comm[some], done.place[some], done["counter"][some], done["ordinal"][some]
-        place = counter % self._depth.rows[comm]
+        place = counter & self._last.rows[comm]
         cell = self._cell_at.rows[comm] + place * self._size.rows[comm] + member
         mine = _newest(self._cell_counter.rows, cell, counter)
-        self._cell_sign.rows[cell[mine]], self._cell_ordinal.rows[cell[mine]] = sign[mine], ordinal[mine]
+        cell = those(cell, mine)
+        self._cell_sign.rows[cell], self._cell_ordinal.rows[cell] = those(sign, mine), those(ordinal, mine)
         slot = self._slot_at.rows[comm] + place
         newest = _newest(self._slot_counter.rows, slot, counter)
         # Backwards, so that of several in one place the first one stays.
         first = np.flatnonzero(newest & (self._slot_reported.rows[slot] != counter))[::-1]
-        self._slot_reported.rows[slot[first]], self._slot_sign.rows[slot[first]] = counter[first], sign[first]
-        self._slot_ordinal.rows[slot[first]] = ordinal[first]
-        self._slot_end_s.rows[slot[first]] = ranks.host_s(done.rank[some][first], done["t_end_ns"][some][first])
+        at = slot[first]
+        self._slot_reported.rows[at], self._slot_sign.rows[at] = counter[first], sign[first]
+        self._slot_ordinal.rows[at] = ordinal[first]
+        self._slot_end_s.rows[at] = ranks.host_s(done.rank[some][first], done["t_end_ns"][some][first])
         differs = np.flatnonzero(newest & (self._slot_sign.rows[slot] != sign))
         for key in zip(comm[differs].tolist(), counter[differs].tolist(), strict=True):
             self._suspects.setdefault(key, now_s)
         new = np.concatenate((first, differs))  # the others are as the first in their rounds
         self._remember(sign[new], done, new if isinstance(some, slice) else some[new])
-        at = self._member_at.rows[comm] + member
-        self._compare_places(*(those(column, newest) for column in (comm, at, slot, counter, ordinal)))
+        columns = comm, self._member_at.rows[comm] + member, slot, counter, ordinal
+        self._compare_places(*(columns if newest.all() else (column[newest] for column in columns)))
 
     def forget(self) -> None:
         """A rank's process was replaced: it counts from one again, and so may the others of its communicators."""
@@ -149,6 +154,7 @@ class Rounds:
             return
         is_small = len(self._cell_sign.rows) < ALL_CELLS // 4
         depth = np.clip(CELLS // size, 8, MOST_ROUNDS if is_small else FEW_ROUNDS)
+        depth = 1 << (np.frexp(depth)[1].astype(np.int64) - 1)
         if len(self._cell_sign.rows) + int((depth * size).sum()) > ALL_CELLS:
             depth = np.full(len(size), 8)
         self._slot_at.append(len(self._slot_sign.rows) + np.cumsum(depth) - depth)
@@ -157,7 +163,7 @@ class Rounds:
         for column in (self._behind, self._behind_since):
             column.append(int(size.sum()))
         self._size.append(size)
-        self._depth.append(depth)
+        self._last.append(depth - 1)
         for column in (self._slot_ordinal, self._slot_end_s):
             column.append(int(depth.sum()))
         for column in (self._slot_counter, self._slot_reported, self._slot_sign):
@@ -175,7 +181,8 @@ class Rounds:
         """
         if len(self._said) > MOST_SIGNATURES:
             self._said.clear()
-        for value in np.unique(sign).tolist():
+        starts = np.flatnonzero(np.append(True, sign[1:] != sign[:-1])[: len(sign)])  # of equal ones in a row
+        for value in np.unique(sign[starts]).tolist():
             if value not in self._said:
                 self._said[value] = done.rows(places[np.flatnonzero(sign == value)[:1]])["row"][0]
 
@@ -206,7 +213,7 @@ class Rounds:
         differs = np.zeros(len(comm), np.bool_)
         known = np.flatnonzero(comm < len(self._size.rows))
         of = comm[known]
-        slot = self._slot_at.rows[of] + counter[known] % self._depth.rows[of]
+        slot = self._slot_at.rows[of] + (counter[known] & self._last.rows[of])
         is_other = self._slot_sign.rows[slot] != (sign[known] >> np.uint64(32)).astype(np.uint32)
         differs[known] = (self._slot_reported.rows[slot] == counter[known]) & is_other
         return differs
@@ -215,14 +222,14 @@ class Rounds:
         """When the first member that has reported a round had completed it; 0 if that is not known any more."""
         if comm >= len(self._size.rows):
             return 0.0
-        slot = int(self._slot_at.rows[comm]) + counter % int(self._depth.rows[comm])
+        slot = int(self._slot_at.rows[comm]) + (counter & int(self._last.rows[comm]))
         return float(self._slot_end_s.rows[slot]) if self._slot_reported.rows[slot] == counter else 0.0
 
     def ops_of(self, picture: Picture, comm: int, counter: int) -> np.ndarray[Any, Any]:
         """Rows of OPS: what each member issued that has completed this round. When is not known: `issue_s` is 0."""
         if comm >= len(self._size.rows):
             return np.zeros(0, OPS)
-        size, place = int(self._size.rows[comm]), counter % int(self._depth.rows[comm])
+        size, place = int(self._size.rows[comm]), counter & int(self._last.rows[comm])
         cells = int(self._cell_at.rows[comm]) + place * size + np.arange(size)
         ranks = picture.member_rank[picture.comm_at[comm] : picture.comm_at[comm] + size]
         signs = self._cell_sign.rows[cells]

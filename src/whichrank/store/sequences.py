@@ -184,10 +184,12 @@ class Sequences:
         if not len(rank):
             return
         key = (rank << 32) | ordinals
-        order = np.argsort(key, kind="stable")
-        key = key[order]
-        order = order[np.concatenate(([True], key[1:] != key[:-1]))]  # what is complete may be in flight just before
-        rank, tokens, ordinals = rank[order], tokens[order], ordinals[order]
+        order = np.arange(len(key))
+        if not (key[1:] > key[:-1]).all():
+            order = np.argsort(key, kind="stable")
+            key = key[order]
+            order = order[np.concatenate(([True], key[1:] != key[:-1]))]  # what is complete may be in flight before
+            rank, tokens, ordinals = rank[order], tokens[order], ordinals[order]
         dealt_with, others, to_tell = self._settled.take(rank, ordinals, tokens)
         news = ~dealt_with
         learn(order[news])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from whichrank.detect.usual import UsualWaits
 from whichrank.model.codes import Status
 from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS, Bools, Picture, Recorded
-from whichrank.model.places import those
+from whichrank.model.places import put, taken, those
 from whichrank.model.signature import Columns
 from whichrank.model.telemetry import (
     COMM_ROW,
@@ -231,7 +231,7 @@ class Store:
         splits = self._reported.splits(merged.rows("splits", SPLITS_REPORTED))
         for rank in np.unique(splits["rank"]).tolist():  # all that is known of them, reported once
             self._splits[rank] = splits[splits["rank"] == rank]
-        return ops[np.isin(self.ranks.agent[ops["rank"]], agents)]
+        return taken(ops, np.isin(self.ranks.agent[ops["rank"]], agents)) if len(ops) else ops
 
     def forget_agent(self, agent: str) -> None:
         """Forget the ranks of an agent that turned out to watch another job; what is sent again later is ignored."""
@@ -288,7 +288,7 @@ class Store:
         for restarted in rank[another].tolist():
             self._forget_process(restarted)
         age = (merged.sent_ns[of] - rows["read_ns"].astype(np.int64)) / 1e9
-        columns.rows[rank] = rows
+        put(columns.rows, rank, rows)
         columns.present[rank] = True
         columns.read_s[rank] = now_s - age
         columns.read_after_s[rank] = now_s - age - merged.delay_s[of]
@@ -315,10 +315,10 @@ class Store:
 
     def _take_rates(self, ranks: NDArray[np.int32], rates: np.ndarray[Any, Any]) -> None:
         """The latest window of each rank; none of a rank of this batch that is not sampled."""
-        self.ranks.rates[ranks] = np.zeros(1, RATE_ROW)
+        put(self.ranks.rates, ranks, np.zeros(1, RATE_ROW))
         if len(rates):
             known = rates[np.isin(rates["rank"], ranks)]
-            self.ranks.rates[known["rank"]] = known
+            put(self.ranks.rates, known["rank"], known)
 
     def was_observed(self, rank: int) -> bool:
         """Did an agent look at its process? A recording of operations alone knows none."""
