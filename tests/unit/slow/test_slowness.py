@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from simulated import Call, Compute, Long, Program, Reported, Slower, Wait, ddp, run, tp_pp_dp
 from simulated_job import watch
 
+from whichrank.analyzer import Analyzer
+from whichrank.config import AnalyzerConfig
 from whichrank.model.incident import Cause, Incident, Reason
-from whichrank.model.kinds import Kind
+from whichrank.model.kinds import Kind, is_message
+from whichrank.model.telemetry import Batch
+from whichrank.testbed.bench.synthetic import Shape, SyntheticJob
 
 NOISE = 0.05
 WINDOW_S = 6.0
@@ -349,3 +354,26 @@ def test_a_root_that_becomes_slow_is_named_and_so_is_any_other_rank() -> None:
         0
     }
     assert names(said(with_broadcast(lambda _: 0), lambda rank, *_: 1.5 if rank == 3 else 1.0)) == {3}
+
+
+def from_anyone(batch: Batch) -> Batch:
+    """The same with receives from any source instead of all messages."""
+    rows = batch.record_rows().copy()
+    messages = is_message(rows["row"]["kind"]) & (rows["row"]["kind"] != Kind.STEP)
+    rows["row"]["kind"][messages], rows["row"]["peer"][messages] = Kind.RECV_ANY, -1
+    return msgspec.structs.replace(batch, records=rows.tobytes())
+
+
+def test_stages_that_receive_from_anyone_are_different_positions() -> None:
+    # GIVEN a pipeline of four stages, the middle ones of which differ in nothing but their place
+    job, analyzer = SyntheticJob(Shape(1, 4, 2), slow=0), Analyzer(AnalyzerConfig(), "synthetic", 0.0)
+    for done in range(8):
+        analyzer.feed_all([from_anyone(batch) for batch in job.batches(done, 1, with_comms=not done)], 10.0 * done)
+        analyzer.tick(10.0 * done)
+
+    # THEN ranks of one stage are in one position, and those of others in others
+    window = analyzer.slowness.iterations.window(np.arange(8), 1e9)
+    assert window is not None
+    of_stage = window.position.reshape(4, 2)
+    assert (of_stage[:, 0] == of_stage[:, 1]).all()
+    assert len(set(of_stage[:, 0].tolist())) == 4
