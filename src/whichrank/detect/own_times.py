@@ -182,9 +182,9 @@ class Iterations:
         of = _iteration_of(ops, begin, end)
         settled = self._are_settled(of, begin, end)
         if not settled.all():
-            self._steps.append(end[~settled])
+            self._steps.append(taken(end, ~settled))
             steps = np.delete(steps, np.flatnonzero(follows)[~settled] + 1)
-            of, begin, end = _of_those(of, settled), begin[settled], end[settled]
+            of, begin, end = _of_those(of, settled), taken(begin, settled), taken(end, settled)
         last = np.append(np.diff(steps["rank"]) != 0, True)
         now_ns, issued = np.zeros(len(self._open), np.int64), np.full(len(self._open), -1, np.int64)
         now_ns[steps["rank"][last]], issued[steps["rank"][last]] = steps["at_ns"][last], steps["ordinal"][last]
@@ -197,7 +197,7 @@ class Iterations:
         self._infer_blocked(ops, of, now_ns, begin)
         whole = (end["counter"] == begin["counter"] + 1) & (end["at_ns"] > begin["at_ns"])
         if not whole.all():
-            of, begin, end = _of_those(of, whole), begin[whole], end[whole]
+            of, begin, end = _of_those(of, whole), taken(begin, whole), taken(end, whole)
         if len(begin):
             self._measure(ops, of, begin, end, comm_kinds)
         return ops
@@ -298,7 +298,7 @@ class Iterations:
         issues = np.sort(key_of(ranks, ops["issue_ns"] - ago_ns))
         ends = key_of(ranks[unseen], ops["end_ns"][unseen] - ago_ns[unseen])
         latest = issues[np.searchsorted(issues, ends, side="left") - 1]  # its own issue at the earliest
-        is_early = ops["end_ns"][unseen] <= self._last_issues(ops[unseen], of[unseen], begin)
+        is_early = ops["end_ns"][unseen] <= self._last_issues(taken(ops, unseen), of[unseen], begin)
         ops["blocked_ns"][unseen] = np.where(is_early, 0, np.clip(ends - latest, 0, None))
 
     def _last_issues(self, ops: np.ndarray[Any, Any], of: Ints, begin: np.ndarray[Any, Any]) -> Ints:
@@ -310,7 +310,7 @@ class Iterations:
             begin: Steps that open iterations.
         """
         order = np.lexsort((ops["counter"], ops["comm"], ops["rank"]))
-        at, of = ops[order], of[order]
+        at, of = taken(ops, order), of[order]
         follows = np.zeros(len(at), np.bool_)
         same = (np.diff(at["rank"]) == 0) & (np.diff(at["comm"]) == 0) & (np.diff(of) == 0) & (of[1:] >= 0)
         follows[:-1] = same & (np.diff(at["counter"].astype(np.int64)) == 1)

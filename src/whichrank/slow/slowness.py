@@ -198,9 +198,7 @@ class Slowness:
         self._iteration_s = window.iteration_s
         self._latest_course, self._course_is_known = None, False
         found = self._answer(store, window, now_s)
-        self._times_due = store, window
-        if len(ranks) > MOST_TIMES:  # nobody asks for it any more, and it is large
-            self._latest_course, self._course_is_known = None, False
+        self._owe_times(store, window)
         may_be_reported = self._reported.take(found, now_s)
         self._loader.keep(lambda rank: key_of(rank) in found or not self._reported.is_over(key_of(rank)))
         return [(reported.key, reported.finding) for reported in may_be_reported]
@@ -215,7 +213,7 @@ class Slowness:
         self.window_s, self._iteration_s = window.lasted_s / BACK, window.iteration_s
         self._latest_course, self._course_is_known = None, False
         found = list(self._answer(store, window, picture.now_s).values()) or self._uneven(store, window)
-        self._times_due = store, window
+        self._owe_times(store, window)
         return [(reported.key, reported.finding) for reported in found]
 
     def _uneven(self, store: Store, window: Window) -> list[KeyedFinding]:
@@ -419,12 +417,18 @@ class Slowness:
         ratio[:, ~known] = 1.0
         return np.asarray(own_s * ratio[course.rank, course.iteration])
 
+    def _owe_times(self, store: Store, window: Window) -> None:
+        """They are made when they are asked for; of a large job there are none, and what is large is let go of."""
+        self._times_due = (store, window) if len(window.ranks) <= MOST_TIMES else None
+        if self._times_due is None:
+            self._latest_course, self._course_is_known = None, False
+
     @property
     def times(self) -> tuple[Spent, ...]:
         """Where the latest iterations went, by rank; empty while that is not known. Made when they are asked for."""
         if self._times_due is not None:
             state, window = self._times_due
-            course = self._course(state, window) if len(window.ranks) <= MOST_TIMES else None
+            course = self._course(state, window)
             if course is not None:
                 self._times = times_of(window.ranks, course.spent())
             self._times_due = None

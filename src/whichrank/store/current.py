@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.places import joined
+from whichrank.model.places import joined, taken
 from whichrank.store.growing import Growing
 
 Rows = np.ndarray[Any, Any]
@@ -77,8 +77,7 @@ class Current:
         if not self._is_joined:
             self._join()
         ((rows, agents),) = self._parts.values()
-        own: Rows = rows[agent_of_rank[rows["rank"]] == agents]
-        return own
+        return taken(rows, agent_of_rank[rows["rank"]] == agents)
 
     def _join(self) -> None:
         """Make one part of all, without what agents have said before they spoke again."""
@@ -89,5 +88,5 @@ class Current:
         self._newest += 1
         self._part_of.rows[self._part_of.rows > 0] = self._newest
         self._agents_of = {self._newest: sum(self._agents_of.values())}
-        self._parts = {self._newest: (rows[stands], agents[stands])}
+        self._parts = {self._newest: (taken(rows, stands), agents[stands])}
         self._is_joined = True

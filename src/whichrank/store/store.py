@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from whichrank.detect.usual import UsualWaits
 from whichrank.model.codes import Status
 from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS, Bools, Picture, Recorded
-from whichrank.model.places import put, taken, those
+from whichrank.model.places import put, those
 from whichrank.model.signature import Columns
 from whichrank.model.telemetry import (
     COMM_ROW,
@@ -231,7 +231,7 @@ class Store:
         splits = self._reported.splits(merged.rows("splits", SPLITS_REPORTED))
         for rank in np.unique(splits["rank"]).tolist():  # all that is known of them, reported once
             self._splits[rank] = splits[splits["rank"] == rank]
-        return taken(ops, np.isin(self.ranks.agent[ops["rank"]], agents)) if len(ops) else ops
+        return those(ops, np.isin(self.ranks.agent[ops["rank"]], agents))
 
     def forget_agent(self, agent: str) -> None:
         """Forget the ranks of an agent that turned out to watch another job; what is sent again later is ignored."""
@@ -317,7 +317,7 @@ class Store:
         """The latest window of each rank; none of a rank of this batch that is not sampled."""
         put(self.ranks.rates, ranks, np.zeros(1, RATE_ROW))
         if len(rates):
-            known = rates[np.isin(rates["rank"], ranks)]
+            known = those(rates, np.isin(rates["rank"], ranks))
             put(self.ranks.rates, known["rank"], known)
 
     def was_observed(self, rank: int) -> bool:
