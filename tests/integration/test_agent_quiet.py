@@ -15,7 +15,7 @@ from rank_process import RankProcess, eventually
 
 from whichrank.agent import agent as agent_module
 from whichrank.agent.agent import Agent
-from whichrank.model.commands import Command, Order, Pace, Reply, ReportAgain
+from whichrank.model.commands import Command, Order, Pace, ProbePaths, Reply, ReportAgain
 from whichrank.model.telemetry import Batch, ProcessState
 from whichrank.ring.folder import JobFolder
 from whichrank.wire.zmq_transport import ZmqAgentEnd, ZmqAnalyzerEnd
@@ -126,6 +126,16 @@ def test_an_order_wakes_it(job: Job) -> None:
     job.orders.append(ReportAgain())
     eventually(job.is_awake)
     assert job.batches[-1].comm_info or any(batch.comm_info for batch in job.batches[-3:])
+
+
+def test_it_probes_paths_in_its_sleep(job: Job) -> None:
+    eventually(job.is_asleep)
+    polls = job.agent.polls
+    job.orders.append(ProbePaths(("127.0.0.1",)))
+    eventually(lambda: [job.pump(), any(event.probe for batch in job.batches for event in batch.events)][1])
+    # THEN the answers were told, and it sleeps on
+    eventually(job.is_asleep)
+    assert job.agent.polls == polls + 1
 
 
 def test_a_closer_pace_wakes_it_at_once_and_keeps_it_awake(job: Job) -> None:

@@ -40,7 +40,14 @@ from whichrank.agent.stacks import StackReader
 from whichrank.agent.threads import Subject
 from whichrank.agent.watch import NativeWatch
 from whichrank.model.commands import Leave, Order, Pace, ProbePaths, ReportAgain, SampleThreads, TakeStacks
-from whichrank.model.telemetry import VERSION, AnotherJob, Batch, Event
+from whichrank.model.telemetry import (
+    VERSION,
+    WORD_EVERY_S,
+    WORD_TO_NEIGHBOUR_EVERY_S,
+    AnotherJob,
+    Batch,
+    Event,
+)
 from whichrank.ring.folder import JobFolder, Owner
 from whichrank.wire.transport import AgentEnd
 
@@ -58,10 +65,8 @@ WELL_AFTER_S: Final = 5.0
 """Without anything that may be wrong; then the native watch looks instead of snapshots."""
 UNHEARD_NS: Final = 2_000_000_000
 """Of a batch that is not answered: the analyzer may be lost."""
-WORD_EVERY_S: Final = 1.0
-"""Then it is only said that all is well, so that a silent agent is a lost one (`transport.reach`)."""
-WORD_TO_NEIGHBOUR_EVERY_S: Final = 2.5
-"""The same, on the machine that analyzes: that node is not lost to it."""
+AT_REST: Final = (Pace, ProbePaths)
+"""Orders that say nothing of the ranks of this node: an agent that sleeps obeys them, and sleeps on."""
 ORDINARY_AFTER_NS: Final = 30_000_000_000
 FLUSH_S: Final = 3.0
 OWNER_EVERY_S: Final = 3.0
@@ -115,9 +120,10 @@ class Agent:
         self._poll_every_s = poll_every_s
         self._outbox = Outbox()
         self._node = Node(folder, self._outbox)
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stacks = StackReader()
         self._profiler = Profiler()
-        self._prober = Prober()
+        self._prober = Prober(self._wake_up)
         self._frames = FrameSampler()
         self._orders = Obedience(
             {
@@ -130,7 +136,6 @@ class Agent:
             },
             self._note_disobeyed,
         )
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._watch = NativeWatch(self._wake, SUSPICIOUS_WAIT_NS // 1_000_000)
         self._poller = zmq.Poller()
         self._pollable = end.pollable()
@@ -150,6 +155,9 @@ class Agent:
     def stop(self) -> None:
         """End after one last snapshot; may be called from a signal handler or another thread."""
         self._stopping = True
+        self._wake_up()
+
+    def _wake_up(self) -> None:
         os.eventfd_write(self._wake, 1)
 
     def run(self) -> None:
@@ -276,6 +284,7 @@ class Agent:
 
     def close(self) -> None:
         """Let go of everything."""
+        self._prober.close()
         self._end.close()
         self._watch.close()
         self._frames.close()
@@ -307,7 +316,7 @@ class Agent:
             if reply.resend:
                 self._node.report_again()
             self._orders.obey(reply.commands)
-            if reply.resend or any(not isinstance(command.order, Pace) for command in reply.commands):
+            if reply.resend or any(not isinstance(command.order, AT_REST) for command in reply.commands):
                 self._doubted_s, self._next_poll_s = time.monotonic(), 0.0
 
     def _set_pace(self, order: Pace) -> None:

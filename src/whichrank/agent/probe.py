@@ -14,7 +14,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import Final
 
@@ -35,9 +35,15 @@ _NOT_SENT: Final = frozenset((errno.EADDRNOTAVAIL, errno.EAGAIN, errno.ENOBUFS, 
 
 
 class Prober:
-    """Probes in a thread of its own; one round at a time."""
+    """Probes in a thread of its own; one round at a time.
 
-    def __init__(self) -> None:
+    Args:
+        wake: Called by that thread when answers are there.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake: Callable[[], None] | None = wake
+        self._lock = threading.Lock()
         self._done: SimpleQueue[Event] = SimpleQueue()
         self._asked_s: dict[str, float] = {}
         self._thread: threading.Thread | None = None
@@ -58,9 +64,17 @@ class Prober:
         """What has come of it since this was last asked."""
         return drained(self._done)
 
+    def close(self) -> None:
+        """Nobody is woken any more."""
+        with self._lock:
+            self._wake = None
+
     def _probe(self, targets: list[str]) -> None:
         for result in probe(targets):
             self._done.put(Event("probe", -1, 0, time.monotonic_ns(), probe=result))
+        with self._lock:
+            if self._wake:
+                self._wake()
 
 
 def probe(targets: list[str]) -> list[Probe]:

@@ -20,6 +20,10 @@ from whichrank.model.rows import INFLIGHT_ROW, RECORD, SPLITS_ROW, WAIT
 from whichrank.model.sensors import SENSORS
 
 VERSION: Final = 2
+WORD_EVERY_S: Final = 1.0
+"""An agent that sleeps only says that all is well, so that a silent one is a lost one (`transport.reach`)."""
+WORD_TO_NEIGHBOUR_EVERY_S: Final = 2.5
+"""The same, on the machine that analyzes: that node is not lost to it."""
 
 
 class ProcessState(IntEnum):

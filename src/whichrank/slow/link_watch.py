@@ -8,8 +8,9 @@ from typing import Final
 import numpy as np
 
 from whichrank.locate.slow_links import LOSSY, LinkPast, matrix_of, slow_links, without_paths_back
-from whichrank.model.iterations import Ints, Window
+from whichrank.model.iterations import Bools, Floats, Ints, Window
 from whichrank.model.links import LinkRate, SlowLink, Transfers
+from whichrank.model.places import places
 from whichrank.slow.findings import KeyedFinding, of_links
 from whichrank.store.store import Store
 from whichrank.transport.traffic import Traffic
@@ -20,8 +21,41 @@ MOST_CELLS: Final = 4096
 """Of the matrix, told to those who watch."""
 STALLING: Final = 0.5
 """Share of a window for which connections must stall, before they are reported with no path."""
+MORE: Final = 2.0
+"""Times what a link has lost before while nothing came of it, from which it loses more."""
 DOUBTING: Final = 0.5
 """Share of the time for which connections are looked at more often, at most: a path back may look slow for good."""
+
+
+class UsualLoss:
+    """What links lose while nothing comes of it: a network that is full loses a little for good."""
+
+    def __init__(self) -> None:
+        self._pairs, self._share = np.zeros(0, np.int64), np.zeros(0)
+        self._exceeded: list[tuple[Ints, Floats]] = []
+
+    def is_exceeded(self, transfers: Transfers, between: Bools) -> bool:
+        """Whether a link between nodes has begun to lose more than that, and not for so long yet that it is lossy."""
+        pairs = transfers.src << 32 | transfers.dst
+        at = places(pairs, self._pairs)
+        usual = np.append(self._share, 0.0)[at]
+        more = between & (transfers.resent_lately >= np.maximum(LOSSY, MORE * usual)) & (transfers.resent < LOSSY)
+        if more.any():
+            self._exceeded.append((pairs[more], transfers.resent_lately[more]))
+        return bool(more.any())
+
+    def forget_exceeded(self) -> None:
+        """Something has come of it: it is not what is usual."""
+        self._exceeded.clear()
+
+    def learn(self) -> None:
+        """Nothing has come of what was too much so far."""
+        pairs = np.concatenate([self._pairs, *(of for of, _ in self._exceeded)])
+        share = np.concatenate([self._share, *(of for _, of in self._exceeded)])
+        self._pairs, at = np.unique(pairs, return_inverse=True)
+        self._share = np.zeros(len(self._pairs))
+        np.maximum.at(self._share, at.reshape(-1), share)
+        self._exceeded.clear()
 
 
 class LinkWatch:
@@ -36,6 +70,7 @@ class LinkWatch:
         self._traffic = Traffic()
         self._past = LinkPast()
         self._node = np.zeros(0, np.int64)
+        self._usual_loss = UsualLoss()
         self._is_unsure = False
         self._in_doubt_since_s: float | None = None
         self._stalls_since_s: float | None = None
@@ -78,9 +113,10 @@ class LinkWatch:
         costs = {(link.src, link.dst) for link in slow if link.lost_s >= LOST * transfers.lasted_s}
         sure = self._known([link for link in without_paths_back(slow, node) if (link.src, link.dst) in costs], now_s)
         slow = [link for link in slow if (link.src, link.dst) in costs]
-        has_begun_to_lose = (transfers.resent_lately >= LOSSY) & (transfers.resent < LOSSY)
-        has_begun_to_lose &= node[transfers.src] != node[transfers.dst]
-        self._doubt(now_s, is_unsure=not sure and (bool(slow) or bool(has_begun_to_lose.any())))
+        begins_to_lose = self._usual_loss.is_exceeded(transfers, node[transfers.src] != node[transfers.dst])
+        if sure:
+            self._usual_loss.forget_exceeded()
+        self._doubt(now_s, is_unsure=not sure and (bool(slow) or begins_to_lose))
         worth = [k for k in sure if k.dst not in starved and is_waited_for(k.src, k.dst)]
         self.matrix = matrix_of(transfers.of(~np.isin(transfers.dst, starved)), node, self._past, MOST_CELLS, worth)
         return [of_links(store, window, transfers, worth, node)] if worth else []
@@ -92,8 +128,10 @@ class LinkWatch:
 
     def let_time_pass(self, now_s: float) -> None:
         """Nothing new is known; no doubt lasts for ever."""
-        since_s = self._in_doubt_since_s
+        since_s, was_in_doubt = self._in_doubt_since_s, self.in_doubt
         self.in_doubt = self._is_unsure and since_s is not None and now_s - since_s < self._window_s * DOUBTING
+        if was_in_doubt and not self.in_doubt:
+            self._usual_loss.learn()
 
     def learn(self, transfers: Transfers, *, only_new: bool) -> None:
         """Nothing was slow in this window.

@@ -16,7 +16,7 @@ from whichrank.locate.links import ConnectionEnds, address_text, ends_of, is_loo
 from whichrank.model.evidence import Evidence
 from whichrank.model.incident import Link
 from whichrank.model.picture import Ints, Picture
-from whichrank.model.telemetry import TCP_ROW, Batch
+from whichrank.model.telemetry import TCP_ROW, WORD_EVERY_S, WORD_TO_NEIGHBOUR_EVERY_S, Batch
 from whichrank.store.probes import Probes
 
 STALE_S = 5.0
@@ -28,6 +28,9 @@ LISTED = 16
 
 MOST_OF_A_RANK = 64
 """Connections that are kept of a rank, beside those that are in doubt: the ones over which most has gone."""
+
+LATER_S = WORD_TO_NEIGHBOUR_EVERY_S - WORD_EVERY_S
+"""An agent that sleeps beside the analyzer may be silent for so much longer than others."""
 
 Pair = tuple[int, int, int]
 """Sender, receiver, and retransmissions in a row without an answer."""
@@ -51,18 +54,18 @@ class Paths:
     def note_heard(self, agent: int, now_s: float) -> None:
         """An agent that has spoken before has said that all is well."""
         if agent in self._spoke_s:
-            self._spoke_s[agent] = now_s
+            self._spoke_s[agent] = now_s + self._later_s(self._node_of[agent])
 
     def take(self, batch: Batch, agent: int, now_s: float) -> None:
         """What an agent says of its node and, where it has looked, of connections."""
         node = self._node_number.setdefault(batch.node or batch.host, len(self._node_number))
-        self._node_of[agent], self._spoke_s[agent] = node, now_s
+        if batch.beside_analyzer:
+            self.beside.add(node)
+        self._node_of[agent], self._spoke_s[agent] = node, now_s + self._later_s(node)
         self.name_of[node] = batch.host
         for event in batch.events:
             if event.probe:
                 self.probes.take(node, event.probe, now_s)
-        if batch.beside_analyzer:
-            self.beside.add(node)
         if batch.connections:
             rows = batch.connection_rows()
             age_ns = batch.sent_ns - int(rows["read_ns"].max())
@@ -126,7 +129,7 @@ class Paths:
         heard_s: dict[int, float] = {}
         for agent, node in self._node_of.items():
             heard_s[node] = max(heard_s.get(node, -np.inf), self._spoke_s[agent])
-        return {node: now_s - heard_s[node] for node in np.unique(node_of[node_of >= 0]).tolist()}
+        return {node: max(now_s - heard_s[node], 0.0) for node in np.unique(node_of[node_of >= 0]).tolist()}
 
     @property
     def heard_longest_ago_s(self) -> float:
@@ -175,6 +178,10 @@ class Paths:
         on = {pair: {int(node_of[pair[0]]), int(node_of[pair[1]])} for pair in pairs}
         asked = [set(path) for path in paths]
         return [(*pair, 0) for pair in sorted(pairs) if on[pair] in asked]
+
+    def _later_s(self, node: int) -> float:
+        """By how much later than others an agent of this node says its next word."""
+        return LATER_S if node in self.beside else 0.0
 
     def _address(self, node: int) -> str | None:
         """An address of a node that others can have: the one of most of its connections."""

@@ -41,13 +41,13 @@ def test_what_could_not_be_sent_is_not_counted_as_unanswered(monkeypatch: pytest
 
 
 def test_what_is_no_address_is_left_out() -> None:
-    prober = Prober()
+    prober = Prober(lambda: None)
     prober.ask(["example.org", "127.0.0.1; rm", ""])
     assert prober._thread is None
 
 
 def test_answers_come_as_events_and_the_same_is_not_asked_again_at_once() -> None:
-    prober, reported = Prober(), list[Event]()
+    prober, reported = Prober(lambda: None), list[Event]()
 
     def heard() -> bool:
         reported.extend(prober.events())

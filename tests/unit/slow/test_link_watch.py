@@ -89,6 +89,36 @@ def test_a_link_that_begins_to_lose_data_is_polled_more_closely() -> None:
         assert watch.in_doubt == is_polled
 
 
+def test_what_a_link_loses_for_good_is_doubted_once_and_more_than_that_again() -> None:
+    # GIVEN a link that loses data now and then WHEN it is looked at for three windows
+    watch, (store, window) = LinkWatch(WINDOW_S), job()
+
+    def is_doubted(lately: float, now_s: float) -> bool:
+        seen = transfers(RING, resent_lately={(2, 4): lately}, resent={(2, 4): 0.0})
+        assert watch.examine(store, window, seen, NOBODY, now_s, always) == []
+        return watch.in_doubt
+
+    doubts = [is_doubted(0.05, float(now_s)) for now_s in range(int(3 * WINDOW_S))]
+
+    # THEN nothing has come of the first doubt, so there is no other, until it loses far more
+    assert doubts == [now_s < WINDOW_S / 2 for now_s in range(int(3 * WINDOW_S))]
+    assert not is_doubted(0.09, 40.0)
+    assert is_doubted(0.2, 41.0)
+
+
+def test_a_loss_of_which_something_came_is_not_what_is_usual() -> None:
+    # GIVEN a doubt that ends with a kernel's word
+    watch, (store, window) = LinkWatch(WINDOW_S), job()
+    loses = {"resent_lately": {(2, 4): 0.05}, "resent": {(2, 4): 0.0}}
+    watch.examine(store, window, transfers(RING, **loses), NOBODY, 0.0, always)
+    assert watch.examine(store, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}, **loses), NOBODY, 1.0, always)
+    assert not watch.in_doubt
+    # WHEN the link begins to lose data again THEN it is doubted again
+    watch.examine(store, window, transfers(RING), NOBODY, 5.0, always)
+    watch.examine(store, window, transfers(RING, **loses), NOBODY, WINDOW_S + 1, always)
+    assert watch.in_doubt
+
+
 def test_nothing_slow_is_no_doubt() -> None:
     watch, (store, window) = LinkWatch(WINDOW_S), job()
     assert watch.examine(store, window, transfers(RING), NOBODY, 0.0, always) == []

@@ -12,7 +12,7 @@ from tests.unit.tcp_rows import dead_end, end
 from whichrank.analyzer import Analyzer
 from whichrank.model.commands import Pace, ProbePaths
 from whichrank.model.incident import Cause, Incident
-from whichrank.model.telemetry import TCP_ROW, Event, Probe
+from whichrank.model.telemetry import TCP_ROW, WORD_EVERY_S, WORD_TO_NEIGHBOUR_EVERY_S, Event, Probe
 from whichrank.store.paths import MOST_OF_A_RANK, Paths, those_that_matter
 
 ALL = comm_info(7, [0, 1, 2, 3, 4, 5], "default_pg")
@@ -324,6 +324,27 @@ def test_a_node_that_falls_silent_is_probed_before_anybody_waits_and_not_for_eve
     assert asked
     assert 3.0 <= asked[0] <= 3.5
     assert asked[-1] < 8.0
+
+
+def test_an_agent_that_sleeps_beside_the_analyzer_is_not_taken_for_a_silent_one() -> None:
+    # GIVEN three nodes of which all is well, the first beside the analyzer, whose agent says so more seldom
+    a = analyzer()
+    nodes, there = at_ease()
+    asked: list[int] = []
+    for step in range(40):
+        at_s = step / 4
+        for number, node in enumerate(nodes):
+            beside, every_s = number == 0, WORD_EVERY_S if number else WORD_TO_NEIGHBOUR_EVERY_S
+            if step == 0:
+                fed(a, node, at_s, there[number], beside_analyzer=beside)
+            elif at_s % every_s == 0 and (number or at_s < 6.0):
+                a.feed(node.batch(at_s, is_well=True, sequence=0, ranks=b"", comms=b""), T0 / S + at_s)
+        a.tick(T0 / S + at_s + 0.1)
+        if any(isinstance(order, ProbePaths) and "10.0.0.0" in order.addresses for order in a.orders("b:1")):
+            asked.append(step)
+    # THEN nobody probes its node before it is overdue
+    assert asked
+    assert asked[0] / 4 >= 5.0 + WORD_TO_NEIGHBOUR_EVERY_S
 
 
 def test_a_link_in_doubt_asks_for_connections_and_for_nothing_else() -> None:
