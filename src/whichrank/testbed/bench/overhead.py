@@ -285,17 +285,18 @@ def lab_rows(quick: bool, show_progress: ShowProgress) -> Iterable[Row]:
             show_progress((done + share) / len(lab.WORKLOADS))
 
         cost = lab.lab_cost(workload, lab.QUICK_PAIRS if quick else lab.PAIRS[workload], report_part)
-        yield from rows_of_lab(cost, lab.STEPS)
+        yield from rows_of_lab(cost)
 
 
-def rows_of_lab(cost: LabCost, steps: int) -> list[Row]:
+def rows_of_lab(cost: LabCost) -> list[Row]:
     """The rows of a `LabCost`."""
-    of, job = f"pairs of {steps} iterations", f"{cost.workload}, {cost.layout} on 4 nodes"
+    of, job = f"pairs of {cost.steps} iterations", f"{cost.workload}, {cost.layout} on 4 nodes"
     iteration = f"{job}, {1e3 * cost.iteration_s:.0f} ms an iteration"
     wall = from_paired("lab", f"observer on and off, wall time ({iteration})", cost.wall, of)
     return [
         against(wall, "MegaTrace 0.16 %, Greyhound 0.39 %, CCL-D < 1 %", "≤ 0.1 % of a 100 ms step", 0.1),
         from_paired("lab", f"observer on and off, CPU time of the ranks ({job})", cost.cpu, of),
+        from_paired("lab", f"observer on and off, CPU time of ranks, agents and analyzer ({job})", cost.stolen, of),
         from_samples(
             "lab", f"four agents and the analyzer, share of one core ({job})", "%",
             [100 * share for share in cost.observers], "blocks",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -39,12 +40,12 @@ NODES, RATE = 4, "200mbit"
 WORKLOADS: Final = {"ddp": 8, "3d": 16}
 """Ranks of each: with fewer, 3D would not be tensor parallel."""
 PAIRS: Final = {"ddp": 75, "3d": 25}
-"""Of blocks: about a quarter of an hour each."""
+"""Of blocks: about forty minutes of DDP, twenty of 3D."""
 QUICK_PAIRS = 4
-STEPS: Final = 10
-"""Counted iterations of a block."""
-SETTLE: Final = 3
-"""Iterations not counted before them."""
+COUNTED_S: Final = 10.0
+"""Of a block, at the least: two looks at a job that is well."""
+SETTLE_S: Final = 7.0
+"""Not counted before them: agents that were stopped look closely until all has been well for five seconds."""
 WARM: Final = 10
 _AHEAD: Final = 3
 """An order is on its way while ranks begin so many iterations."""
@@ -60,17 +61,21 @@ class LabCost:
     Attributes:
         workload: Name.
         layout: Its ranks, and how they are arranged.
+        steps: Counted iterations of a block.
         iteration_s: Mean iteration without the observer.
         wall: Added wall time of an iteration.
         cpu: Added CPU time of all ranks.
+        stolen: The same, with that of all agents and the analyzer.
         observers: Share of one core that all agents and the analyzer take together, per block.
     """
 
     workload: str
     layout: str
+    steps: int
     iteration_s: float
     wall: Paired
     cpu: Paired
+    stolen: Paired
     observers: list[float]
 
 
@@ -79,21 +84,19 @@ class _Blocks:
     """A figure of each block, in order: seconds of an iteration, CPU seconds of the ranks and of the observers."""
 
     on: list[bool]
+    steps: int = 0
     wall_s: list[float] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
     observers: list[float] = field(default_factory=list)
 
 
-def lab_cost(
-    workload: str, pairs: int, show_progress: Callable[[float], None] = lambda _: None, steps: int = STEPS
-) -> LabCost:
+def lab_cost(workload: str, pairs: int, show_progress: Callable[[float], None] = lambda _: None) -> LabCost:
     """Measure one workload.
 
     Args:
         workload: Of `WORKLOADS`.
         pairs: Of blocks.
         show_progress: Called with the share that is done.
-        steps: Counted iterations of a block.
 
     Raises:
         NoLabError: No lab can be made here.
@@ -108,15 +111,20 @@ def lab_cost(
         lab = Lab.make(Topology(NODES), RATE)
         stack.callback(lab.close)
         nursery = stack.enter_context(Nursery())
-        blocks = _measure(lab, hub, nursery.path, workload, layout, folder, order_of(pairs), show_progress, steps)
+        blocks = _measure(lab, hub, nursery.path, workload, layout, folder, order_of(pairs), show_progress)
     off, on = blocks_of(blocks.on, blocks.wall_s)
+    cpu_off, cpu_on = blocks_of(blocks.on, blocks.cpu_s)
+    observers = blocks_of(blocks.on, blocks.observers)[1]
+    all_on = [cpu_s + share * wall_s for cpu_s, share, wall_s in zip(cpu_on, observers, on, strict=True)]
     return LabCost(
         workload,
         layout,
+        blocks.steps,
         statistics.fmean(off),
         paired(off, on),
-        paired(*blocks_of(blocks.on, blocks.cpu_s)),
-        blocks_of(blocks.on, blocks.observers)[1],
+        paired(cpu_off, cpu_on),
+        paired(cpu_off, all_on),
+        observers,
     )
 
 
@@ -129,7 +137,6 @@ def _measure(
     folder: Path,
     order: list[bool],
     show_progress: Callable[[float], None],
-    steps: int,
 ) -> _Blocks:
     program, ranks = PROGRAMS[workload], WORKLOADS[workload]
     arguments = ["--layout", layout] if program.has_layout else []
@@ -145,7 +152,7 @@ def _measure(
         ]  # fmt: skip
         stack.callback(end, commands, _END_WITHIN_S)
         try:
-            blocks = _run_blocks(lab, hub, ranks, order, show_progress, steps)
+            blocks = _run_blocks(lab, hub, ranks, order, show_progress)
         except SensorError as error:
             said = (folder / "job.log").read_text(errors="replace").strip()[-2000:]
             raise SensorError(f"{error.what}: {said or 'it says nothing'}", mend="whichrank doctor") from error
@@ -154,11 +161,14 @@ def _measure(
 
 
 def _run_blocks(
-    lab: Lab, hub: Hub, world_size: int, order: list[bool], show_progress: Callable[[float], None], steps: int
+    lab: Lab, hub: Hub, world_size: int, order: list[bool], show_progress: Callable[[float], None]
 ) -> _Blocks:
     if not hub.wait_for(lambda: len(hub.pids) == world_size and hub.iterations.get(0, 0) >= WARM, _BEGIN_WITHIN_S):
         raise SensorError("the timed job of the lab did not begin")
-    blocks, observers, ranks = _Blocks(order), list(_observers(lab, set(hub.pids.values()))), list(hub.pids.values())
+    pace_s = (hub.began_ns[WARM] - hub.began_ns[WARM // 2]) / 1e9 / (WARM - WARM // 2)
+    settle, steps = math.ceil(SETTLE_S / pace_s), math.ceil(COUNTED_S / pace_s)
+    blocks, ranks = _Blocks(order, steps), list(hub.pids.values())
+    observers = list(_observers(lab, set(ranks)))
     with _going_on(observers):
         for number, on in enumerate(order):
             begin = max(hub.iterations.values()) + _AHEAD
@@ -166,7 +176,7 @@ def _run_blocks(
                 hub.order(rank, Order("observe", iteration=begin, params={"on": on}))
             _wait(hub, begin)
             _signal(observers, signal.SIGCONT if on else signal.SIGSTOP)
-            first = begin + SETTLE
+            first = begin + settle
             _wait(hub, first)
             used, watched = _used(ranks), _used(observers)
             _wait(hub, first + steps)
