@@ -67,9 +67,10 @@ def test_a_snapshot_for_slowness_is_measured_only_if_it_names_the_slow_rank() ->
 
 
 def test_what_batches_of_a_second_take_is_measured() -> None:
-    share, *ticks, memory = steady(64, samples=2)
+    share, decoding, *ticks, memory = steady(64, samples=2)
     assert (share.ranks, share.n, share.unit, memory.unit) == (64, 2, "%", "MiB")
     assert 0 < share.low <= share.median <= share.high < 100
+    assert 0 < decoding.median < share.median
     assert [f.what for f in ticks] == ["one tick, all is new", "one tick, nothing is new"]
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from whichrank.errors import WhichrankError
 from whichrank.testbed.bench.overhead_agent import AgentCost
+from whichrank.testbed.bench.overhead_job import JobCost
 from whichrank.testbed.bench.overhead_lab import LabCost
 from whichrank.testbed.bench.overhead_step import StepCost
 from whichrank.testbed.bench.paired import Paired
@@ -30,6 +31,9 @@ QUICK_WINDOWS: Final = 3
 AGENT_QUIET: Final = 0.15
 """Percent of a core that an agent of eight ranks may take (DESIGN section 7), and the same of ranks that are busy."""
 AGENT_BUSY: Final = 0.3
+JOB_QUIET: Final = 0.3
+"""The same, of agent and analyzer together; and of ranks that are busy."""
+JOB_BUSY: Final = 0.6
 BUSY_OPS_PER_S: Final = 500.0
 AGENT_MIB: Final = 40.0
 MOST_OF_A_CORE: Final = 60.0
@@ -167,11 +171,14 @@ def sensor_rows(_quick: bool, show_progress: ShowProgress) -> Iterable[Row]:
 def agent_rows(quick: bool, _report: ShowProgress) -> Iterable[Row]:
     """The agent's share of a core and its memory; and of that what its looks at connections take."""
     from whichrank.testbed.bench import overhead_agent
+    from whichrank.testbed.bench.overhead_job import job_cost
     from whichrank.testbed.bench.overhead_tcp import RANKS, tcp_cost
 
     windows = QUICK_WINDOWS if quick else overhead_agent.WINDOWS
     for ops_per_s in overhead_agent.OPS_PER_S:
         yield from rows_of_agent(overhead_agent.agent_cost(ops_per_s=ops_per_s, windows=windows))
+    for ops_per_s in overhead_agent.OPS_PER_S:
+        yield row_of_job(job_cost(ops_per_s, windows=windows))
     polls = tcp_cost()
     node = f"{RANKS} ranks, {polls.sockets} sockets"
     yield from_samples("agent", f"tcp sensor, one look ({node})", "ms", polls.poll_ms)
@@ -197,6 +204,15 @@ def rows_of_agent(cost: AgentCost) -> list[Row]:
         against(cpu, "CCL-D: 0.3 % of the node's CPU", f"≤ {share:g} % of one core", share),
         against(memory, "", f"≤ {AGENT_MIB:g} MiB", AGENT_MIB),
     ]
+
+
+def row_of_job(cost: JobCost) -> Row:
+    """The row of a `JobCost`."""
+    load = f"{cost.ranks} ranks at {cost.ops_per_s:,} ops/s each"
+    what, of = f"agent and analyzer, share of one core ({load})", f"windows of {cost.window_s:g} s"
+    row = from_samples("agent", what, "%", cost.percent, of)
+    share = JOB_BUSY if cost.ops_per_s > BUSY_OPS_PER_S else JOB_QUIET
+    return against(row, "", f"≤ {share:g} % of one core", share)
 
 
 def analyzer_rows(quick: bool, show_progress: ShowProgress) -> Iterable[Row]:

@@ -46,7 +46,9 @@ START_TIMEOUT_S: Final = 30.0
 IN_FLIGHT: Final = 4
 _CREDIT: Final = 4
 _QUIET: Final = Command(1, Pace(every_s=QUIET_EVERY_S))
+_START_AFTER_S: Final = 2.0
 _BURSTS_PER_S: Final = 100
+_ITERATIONS_PER_S: Final = 3
 _WAIT_EVERY: Final = 10
 
 
@@ -105,22 +107,18 @@ def agent_cost(
         folder = JobFolder.create("cost", owner_pid=os.getpid(), base=Path(name))
         end = ZmqAnalyzerEnd([f"ipc://{name}/analyzer"])
         stack.callback(end.close)
-        for rank in range(ranks):
-            load = [sys.executable, "-m", __name__, str(folder.path), str(rank), str(ranks)]
-            stack.enter_context(_process([*load, str(ops_per_s), str(int(frames))], {}))
+        rank_processes(stack, str(folder.path), ranks, ops_per_s, frames=frames)
         agent = [sys.executable, "-P", "-m", "whichrank", "agent", "--job", folder.job, "--connect", end.addresses[0]]
         environ = {"WHICHRANK_SHM": name, "WHICHRANK_INSECURE": "1", "OPENBLAS_NUM_THREADS": "1"}  # as of a run
         pid = stack.enter_context(_process([*agent, "--wait", "--run-pid", str(os.getpid())], environ)).pid
         _wait_for_ranks(end, ranks)
         earlier, shares, batches = _take(end, settle_s), [], list[Batch]()
         for _ in range(windows):
-            before, start_s = _cpu_s(pid), time.perf_counter()
+            before_ns, start_ns = cpu_ns(pid), time.perf_counter_ns()
             batches += _take(end, window_s)
-            took_s = time.perf_counter() - start_s
-            shares.append(100 * (_cpu_s(pid) - before) / took_s)
+            shares.append(100 * (cpu_ns(pid) - before_ns) / (time.perf_counter_ns() - start_ns))
         low, median, high = statistics.quantiles(shares, n=4, method="inclusive")
-        states = [batch.rank_rows() for batch in (*earlier, *batches) if batch.ranks]
-        first, last = states[0], states[-1]
+        first, last = ([batch for batch in some if batch.ranks][-1].rank_rows() for some in (earlier, batches))
         rate = float(np.mean((last["head"] - first["head"]) / (last["read_ns"] - first["read_ns"]) * 1e9))
         polls, lost = sum(bool(batch.ranks) for batch in batches), int(last["lost_records"].sum())
         return AgentCost(ranks, rate, windows, window_s, polls, median, low, high, _rss_mib(pid), lost)
@@ -145,6 +143,23 @@ def _take(end: ZmqAnalyzerEnd, seconds: float) -> list[Batch]:
     return taken
 
 
+def rank_processes(
+    stack: ExitStack, directory: str, ranks: int, ops_per_s: int, *, frames: bool
+) -> list[subprocess.Popen[bytes]]:
+    """Start processes that issue operations, all from one moment on, until the stack is closed.
+
+    Args:
+        stack: Ends them.
+        directory: Of the job.
+        ranks: How many.
+        ops_per_s: Operations of each per second.
+        frames: Their socket sensors count.
+    """
+    each = (str(ranks), str(ops_per_s), str(int(frames)), str(time.monotonic() + _START_AFTER_S))
+    command = [sys.executable, "-m", __name__, directory]
+    return [stack.enter_context(_process([*command, str(rank), *each], {})) for rank in range(ranks)]
+
+
 @contextmanager
 def _process(command: list[str], environ: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     quiet = subprocess.DEVNULL
@@ -155,9 +170,9 @@ def _process(command: list[str], environ: dict[str, str]) -> Iterator[subprocess
             process.kill()
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_ns(pid: int) -> int:
     """CPU time of all threads of a process; the clock of Linux that clock_getcpuclockid(3) names."""
-    return time.clock_gettime((~pid << 3) | 2)
+    return time.clock_gettime_ns((~pid << 3) | 2)
 
 
 def _rss_mib(pid: int) -> float:
@@ -169,8 +184,11 @@ def _shared_memory() -> str | None:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108  # where rings are in a job
 
 
-def _load(directory: str, rank: int, world: int, ops_per_s: int, frames: bool) -> None:
-    """In a rank process: write operations at an even rate, a hundred bursts a second at most, until killed."""
+def _load(directory: str, rank: int, world: int, ops_per_s: int, frames: bool, start_s: float) -> None:
+    """In a rank process: write operations at an even rate, a hundred bursts a second at most, until the parent ends.
+
+    They come in iterations: each one has the counts of the one before.
+    """
     from whichrank.model.kinds import Kind
     from whichrank.sensors.abi import DONE, WAIT_CALL, Core, Op
     from whichrank.sensors.identity import Identity
@@ -186,13 +204,16 @@ def _load(directory: str, rank: int, world: int, ops_per_s: int, frames: bool) -
     library.wr_heartbeat_start(ring, None)
     if frames:
         core.sensor_set(ring, SOCKET.place, SensorState.ON, b"")
-    bursts_per_s = min(_BURSTS_PER_S, ops_per_s)
+    bursts_per_s, of_iteration = min(_BURSTS_PER_S, ops_per_s), max(1, ops_per_s // _ITERATIONS_PER_S)
     flying: deque[Op] = deque()
-    next_s, number = time.monotonic(), 0
-    while True:
+    next_s, number, parent = start_s, 0, os.getppid()
+    while os.getppid() == parent:
+        time.sleep(max(0.0, next_s - time.monotonic()))
+        next_s += 1 / bursts_per_s
         for _ in range(max(1, ops_per_s // bursts_per_s)):
             number += 1
-            op = Op(comm_slot=slots[number % len(slots)], kind=int(Kind.ALL_REDUCE), dtype=7, peer=-1, count=1024)
+            count = 1024 + number % of_iteration
+            op = Op(comm_slot=slots[number % len(slots)], kind=int(Kind.ALL_REDUCE), dtype=7, peer=-1, count=count)
             core.op_begin(ring, op)
             core.op_issued(ring, op)
             if frames:
@@ -205,9 +226,7 @@ def _load(directory: str, rank: int, world: int, ops_per_s: int, frames: bool) -
                 core.op_end(ring, done, DONE)
                 if row >= 0:
                     core.wait_end(ring, done, row)
-        next_s += 1 / bursts_per_s
-        time.sleep(max(0.0, next_s - time.monotonic()))
 
 
 if __name__ == "__main__":
-    _load(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5] == "1")
+    _load(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5] == "1", float(sys.argv[6]))

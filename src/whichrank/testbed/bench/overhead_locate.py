@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import random
 import resource
 import statistics
 import sys
@@ -27,6 +28,7 @@ from whichrank.hang.order import what_hangs
 from whichrank.model.incident import Cause
 from whichrank.model.telemetry import Batch
 from whichrank.testbed.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
+from whichrank.wire.envelope import decode, encode
 
 RANKS = (64, 512, 4096, 65536)
 WHERE = ("tp", "world", "cycle")
@@ -123,18 +125,23 @@ def steady(ranks: int, samples: int = 5) -> list[Figure]:
     """What an analyzer takes of a core while each agent of eight ranks sends an iteration every second.
 
     The job's operations end on the host and its ranks make steps, so slowness is measured too; periods are known.
-    Without ticks: how many there are is the server's matter, and rows of their own say what one takes, once all agents
-    have sent something new, and before they have. Its memory counts without the batches and the job that makes them.
+    Agents come in any order. Decoding is a row of its own. Without ticks: how many there are is the server's matter,
+    and rows of their own say what one takes, once all agents have sent something new, and before they have. Its memory
+    counts without the batches and the job that makes them.
     """
     shape = Shape.of(ranks)
     ops = len(SyntheticJob(shape).program[0])
     job = SyntheticJob(shape, slow=culprit_of(ranks), op_ns=ITERATION_NS // ops)
     analyzer, shares, new, none = Analyzer(AnalyzerConfig(), "synthetic", 0.0), list[float](), [], []
+    decoded, order = list[float](), random.Random(ranks)
     before_mib, beside_mib = _resident_mib(), 0.0
     for done in range(STEADY_WARM + samples):
         empty_mib = _resident_mib()
         batches = list(job.batches(done, 1, with_comms=done == 0))
         beside_mib = max(beside_mib, _resident_mib() - empty_mib)
+        order.shuffle(batches)
+        if done >= STEADY_WARM:
+            decoded.append(100 * sum(_cpu_s(partial(decode, encode(batch))) for batch in batches))
         gc.collect()
         share = 100 * _cpu_s(partial(_feed, analyzer, batches, float(done)))
         ticks = [1e3 * _cpu_s(partial(analyzer.tick, done + after_s)) for after_s in (0.0, 0.01)]
@@ -144,6 +151,7 @@ def steady(ranks: int, samples: int = 5) -> list[Figure]:
             none.append(ticks[1])
     return [
         figure("one batch a second of each agent", ranks, shares, "%"),
+        figure("decoding one batch a second of each agent", ranks, decoded, "%"),
         figure("one tick, all is new", ranks, new, "ms"),
         figure("one tick, nothing is new", ranks, none, "ms"),
         figure("memory", ranks, [_resident_mib() - before_mib - beside_mib], "MiB"),
