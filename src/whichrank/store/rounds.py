@@ -245,6 +245,7 @@ class Rounds:
 
 
 def _newest(kept: NDArray[np.uint32], at: Ints, counter: NDArray[np.uint32]) -> NDArray[np.bool_]:
-    """Keep the highest counter in each place; which of these are it."""
-    np.maximum.at(kept, at, counter)
-    return np.asarray(kept[at] == counter)
+    """Keep the highest counter in each place, where those of one place are all equal; which of these are it."""
+    newest = counter >= kept[at]
+    kept[those(at, newest)] = those(counter, newest)
+    return newest

@@ -146,7 +146,8 @@ class Store:
         new = [batch for batch in batches if not batch.is_well and self._is_new(batch, now_s)]
         if not new:
             return []
-        together = Merged(new, [self._agents[batch.agent] for batch in new])
+        in_order = sorted(new, key=_lowest_rank)  # neighbours in memory are then taken one after the other
+        together = Merged(in_order, [self._agents[batch.agent] for batch in in_order])
         if not together.has_rank_twice:
             return [self._take(together, now_s)]
         return [self._take(Merged([batch], [self._agents[batch.agent]]), now_s) for batch in new]
@@ -452,6 +453,11 @@ class Store:
             meetings=self._meetings.all(r.agent),
             issuing_tid=r.issuing_tid.copy(),
         )
+
+
+def _lowest_rank(batch: Batch) -> int:
+    """The first rank of which it has something, 0 if there is none: agents give theirs in order."""
+    return int.from_bytes((batch.ranks or batch.records)[: RANK_ROW["rank"].itemsize], "little")
 
 
 def _of_agents(column: Growing, agent: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -98,7 +98,7 @@ def decode(data: bytes | bytearray | memoryview) -> Message:
     _refuse_long(len(data))
     letter = _checked_prefix(bytes(data[:_PREFIX_BYTES]))
     try:
-        message: Message = _DECODERS[letter].decode(data[_PREFIX_BYTES:])
+        message: Message = _DECODERS[letter].decode(memoryview(data)[_PREFIX_BYTES:])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise EnvelopeFormatError(f"the message cannot be read: {error}") from error
     if isinstance(message, Batch):

@@ -47,15 +47,16 @@ def history(seed: int) -> list[list[Batch]]:
                 node.is_(node.ranks[1], ProcessState.STOPPED)
             batch = node.batch(float(time), np.concatenate(parts))
             together += [batch, batch] if rng.random() < 0.1 else [batch]
-        order = rng.permutation(len(together)).tolist()
-        said.append([together[at] for at in order])
+        said.append(together)
     return said
 
 
-def words_of(seed: int, *, at_once: bool) -> tuple[list[Incident], Analyzer]:
-    analyzer = Analyzer(AnalyzerConfig(hang_timeout_s=5.0), "job", 0.0)
+def words_of(seed: int, *, at_once: bool, in_order: bool = True) -> tuple[list[Incident], Analyzer]:
+    analyzer, rng = Analyzer(AnalyzerConfig(hang_timeout_s=5.0), "job", 0.0), np.random.default_rng(seed)
     words: list[Incident] = []
     for time, batches in enumerate(history(seed), start=1):
+        if not in_order:
+            rng.shuffle(batches)
         if at_once:
             analyzer.feed_all(batches, NOW_S + time)
         else:
@@ -80,6 +81,12 @@ def test_what_is_taken_at_once_is_as_if_taken_one_by_one(seed: int) -> None:
         is_table = isinstance(value, np.ndarray) and value.dtype.names is not None
         same = sorted(value.tolist()) == sorted(other.tolist()) if is_table else np.array_equal(value, other)
         assert same, name
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_order_in_which_batches_of_one_time_have_come_is_of_no_matter(seed: int) -> None:
+    (as_they_come, _), (in_order, _) = (words_of(seed, at_once=True, in_order=of) for of in (False, True))
+    assert as_they_come == in_order
 
 
 def test_two_batches_of_one_agent_are_taken_one_after_the_other() -> None:
