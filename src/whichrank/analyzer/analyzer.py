@@ -27,7 +27,6 @@ from whichrank.model.picture import Picture, Recorded
 from whichrank.model.telemetry import Batch
 from whichrank.slow.slowness import Slowness
 from whichrank.store.admission import Admission, Standing
-from whichrank.store.merged import groups
 from whichrank.store.store import Fed, Store
 from whichrank.transport.reach import probe_early
 from whichrank.verdict.ledger import Ledger
@@ -70,9 +69,8 @@ class Analyzer:
 
     def feed_all(self, batches: Sequence[Batch], now_s: float) -> None:
         """Take what agents have sent that has come at one time, but of those that watch another job."""
-        for together in groups([batch for batch in batches if self._admit(batch, now_s)]):
-            for fed in self.store.feed_at_once(together, now_s):
-                self._take(fed, now_s)
+        for fed in self.store.feed_all([batch for batch in batches if self._admit(batch, now_s)], now_s):
+            self._take(fed, now_s)
 
     def _take(self, fed: Fed, now_s: float) -> None:
         """Let those measure who measure as batches come."""

@@ -11,6 +11,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -100,3 +101,31 @@ def groups(batches: Sequence[Batch]) -> list[list[Batch]]:
         found[-1].append(batch)
         names.add(batch.agent)
     return found
+
+
+def with_portions(batches: Sequence[Batch]) -> list[Batch]:
+    """These batches, new ones, in their order; records that were sent before the rest of a batch are in it again."""
+    found: list[Batch] = []
+    before: dict[str, list[Batch]] = {}  # by agent, portions whose rest is to come
+    for batch in batches:
+        portions = before.pop(batch.agent, [])
+        if portions and batch.sequence != portions[-1].sequence + 1:
+            found += portions
+            portions = []
+        portions.append(batch)
+        if _is_portion(batch):
+            before[batch.agent] = portions
+        elif len(portions) == 1:
+            found.append(batch)
+        else:
+            found.append(msgspec.structs.replace(batch, records=b"".join([part.records for part in portions])))
+    return found + [portion for portions in before.values() for portion in portions]
+
+
+def _is_portion(batch: Batch) -> bool:
+    """Whether it has nothing but records (`agent.outbox`)."""
+    others = (
+        batch.ranks, batch.comms, batch.pairs, batch.inflight, batch.waits, batch.rates, batch.connections,
+        batch.splits, batch.comm_info, batch.events,
+    )  # fmt: skip
+    return bool(batch.records) and not any(others)

@@ -7,7 +7,7 @@ read; a batch that was `delay_bound` under way may be that much older, and the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ from whichrank.store.departures import Departures
 from whichrank.store.failures import Failures
 from whichrank.store.growing import Growing
 from whichrank.store.long_ops import LONG_S, LongOps
-from whichrank.store.merged import Merged
+from whichrank.store.merged import Merged, groups, with_portions
 from whichrank.store.op_kinds import OpKinds
 from whichrank.store.op_rates import OpRates
 from whichrank.store.paths import Paths
@@ -133,24 +133,26 @@ class Store:
 
     def feed(self, batch: Batch, now_s: float) -> Fed:
         """Take a batch. One that came before is ignored."""
-        return next(iter(self.feed_at_once([batch], now_s)), _NOTHING)
+        return next(iter(list(self.feed_all([batch], now_s))), _NOTHING)
 
-    def feed_at_once(self, batches: Sequence[Batch], now_s: float) -> list[Fed]:
-        """Take batches of different agents, as one where no two report the same rank.
+    def feed_all(self, batches: Sequence[Batch], now_s: float) -> Iterator[Fed]:
+        """Take batches that have come at one time, as few by themselves as can be; each is taken when it is asked for.
 
-        That takes little longer than the largest of them. Where two do, each is taken by itself: the later one counts.
+        Those of different agents are taken as one, which takes little longer than the largest of them. Where two report
+        the same rank, each is taken by itself: the later one counts.
         """
         for batch in batches:
             if batch.is_well:
                 self._note_well(batch, now_s)
         new = [batch for batch in batches if not batch.is_well and self._is_new(batch, now_s)]
-        if not new:
-            return []
-        in_order = sorted(new, key=_lowest_rank)  # neighbours in memory are then taken one after the other
-        together = Merged(in_order, [self._agents[batch.agent] for batch in in_order])
-        if not together.has_rank_twice:
-            return [self._take(together, now_s)]
-        return [self._take(Merged([batch], [self._agents[batch.agent]]), now_s) for batch in new]
+        for together in groups(with_portions(new)):
+            in_order = sorted(together, key=_lowest_rank)  # neighbours in memory are then taken one after the other
+            merged = Merged(in_order, [self._agents[batch.agent] for batch in in_order])
+            if not merged.has_rank_twice:
+                yield self._take(merged, now_s)
+                continue
+            for batch in together:
+                yield self._take(Merged([batch], [self._agents[batch.agent]]), now_s)
 
     def _is_new(self, batch: Batch, now_s: float) -> bool:
         """Whether it has not come before; its agent gets a number."""

@@ -13,13 +13,17 @@ from whichrank.config import AnalyzerConfig
 from whichrank.model.codes import Status
 from whichrank.model.incident import Incident
 from whichrank.model.telemetry import Batch, ProcessState
-from whichrank.store.merged import Merged, groups
+from whichrank.store.merged import Merged, groups, with_portions
 from whichrank.store.store import Store
 
 NOW_S = T0 / S
 RANKS = 12
 ON_EACH = 3
 WORLD = comm_info(7, list(range(RANKS)))
+
+
+NOTHING_ELSE: dict[str, Any] = {"ranks": b"", "comms": b"", "waits": b"", "inflight": b"", "comm_info": []}
+"""Beside records, in a batch."""
 
 
 def nodes() -> list[Node]:
@@ -96,13 +100,36 @@ def test_two_batches_of_one_agent_are_taken_one_after_the_other() -> None:
     assert groups([]) == []
 
 
+def test_records_that_were_sent_before_their_states_are_taken_with_them() -> None:
+    # GIVEN an agent that has sent two parts of its records before the rest, and what another has sent meanwhile
+    a, b = Node("a:1", [0, 1], 3).comm(WORLD), Node("b:1", [2], 3).comm(WORLD)
+    begin = a.batch(0.5)
+    first, second = (a.batch(1.0, records(rank, 7, 1, 3), **NOTHING_ELSE) for rank in (0, 1))
+    other, rest = b.batch(1.0, records(2, 7, 1, 3)), a.batch(1.0, records(1, 7, 4, 2))
+    lone = a.batch(2.0, records(0, 7, 4, 1), **NOTHING_ELSE)
+    # THEN they are one, and what has no rest yet stays as it is
+    joined = with_portions([first, second, other, rest, lone])
+    assert [batch.agent for batch in joined] == ["b:1", "a:1", "a:1"]
+    assert joined[1].record_rows()["rank"].tolist() == [0, 0, 0, 1, 1, 1, 1, 1]
+    assert (joined[1].sequence, joined[1].ranks) == (rest.sequence, rest.ranks)
+    assert joined[2] is lone
+    # and what has a gap between is not joined
+    assert with_portions([first, rest]) == [first, rest]
+    # WHEN a store takes them, some for a second time THEN it has each once
+    store = Store()
+    list(store.feed_all([begin], NOW_S + 0.5))
+    taken = [fed for some in ([first], [first, second, rest], [rest, lone]) for fed in store.feed_all(some, NOW_S + 2)]
+    assert [len(fed.done) for fed in taken] == [3, 5, 1]
+
+
 def test_of_a_rank_that_two_agents_report_at_once_the_later_one_counts() -> None:
     # GIVEN an agent that was started anew, while a batch of the one before it was under way
     old, new = Node("a:1", [0, 1], 2).comm(WORLD), Node("a:2", [0, 1], 2).comm(WORLD)
     old.did(0, 7, 5)
     new.did(0, 7, 6).waits(1, 7, 7, since_s=0.5)
     store = Store()
-    feds = store.feed_at_once([old.batch(1.0, records(0, 7, 1, 2)), new.batch(1.1, records(0, 7, 3, 2))], NOW_S + 1.1)
+    together = [old.batch(1.0, records(0, 7, 1, 2)), new.batch(1.1, records(0, 7, 3, 2))]
+    feds = list(store.feed_all(together, NOW_S + 1.1))
     # THEN nothing of either is lost, and states are those of the later one
     assert [fed.done["counter"].tolist() for fed in feds] == [[1, 2], [3, 4]]
     assert store.ranks.agent.tolist()[:2] == [store.agent_number("a:2")] * 2
