@@ -42,11 +42,9 @@ class Completed:
     def __getitem__(self, field: str) -> NDArray[Any]:
         """A field of RECORD of each operation, (n,)."""
         if field not in self._columns:
-            if self._whole is None:  # a column that is copied whole is quicker to pick from
-                column = np.ascontiguousarray(self._rows["row"][field])
-            else:
-                column = self._whole[field]
-            self._columns[field] = column if self._at is None else column[self._at]
+            # A column that is copied whole is quicker to pick from.
+            whole = np.ascontiguousarray(self._rows["row"][field]) if self._whole is None else self._whole[field]
+            self._columns[field] = whole if self._at is None else whole[self._at]
         return self._columns[field]
 
     @cached_property
