@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rank_process import RankProcess, eventually
 
@@ -116,9 +117,27 @@ def test_an_operation_that_stays_in_flight_wakes_it(job: Job) -> None:
 
 def test_it_reads_before_records_are_overwritten(job: Job) -> None:
     eventually(job.is_asleep)
+    polls = job.agent.polls
+
+    def are_there(records: int) -> bool:
+        job.pump()
+        return sum(len(batch.record_rows()) for batch in job.batches) >= records
+
     job.ranks[0].do("op 0 5000")
-    eventually(lambda: [job.pump(), sum(len(batch.record_rows()) for batch in job.batches) >= 5010][1])
+    eventually(lambda: are_there(5010))
     assert all(int(row["lost_records"]) == 0 for batch in job.batches for row in batch.rank_rows())
+    # and only them: the node was not looked at
+    assert job.agent.polls == polls
+    assert job.agent._watch.is_armed
+    # but for a communicator of which nothing is known yet
+    for rank in job.ranks:
+        rank.do("comm pp " + str(job.ranks.index(rank)) + f" {WORLD}")
+    job.ranks[0].do("op 1 5000")
+    eventually(lambda: are_there(10010))
+    eventually(lambda: job.agent.polls > polls)
+    records = np.concatenate([batch.record_rows() for batch in job.batches])
+    assert len(np.unique(records["comm"])) == 2
+    assert (records["comm"] != 0).all()
 
 
 def test_an_order_wakes_it(job: Job) -> None:
@@ -157,4 +176,4 @@ def test_an_analyzer_that_answers_no_more_is_noticed(job: Job, monkeypatch: pyte
     eventually(job.is_asleep)
     # WHEN nobody answers any more THEN it looks for itself again
     polls = job.agent.polls
-    eventually(lambda: job.agent.polls > polls + 2 and not job.agent._watch._is_armed)
+    eventually(lambda: job.agent.polls > polls + 2 and not job.agent._watch.is_armed)

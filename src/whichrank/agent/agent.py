@@ -169,8 +169,8 @@ class Agent:
             if ready & self._polled_pidfds:
                 self._watch.disarm()
                 self._node.note_exits()
-            if ready:  # a process has ended, or the watch has seen something
-                self._next_poll_s = 0.0
+            if ready and not (ready == {self._wake} and self._send_records()):
+                self._next_poll_s = 0.0  # a process has ended, or the watch has seen something
             if has_replies:
                 self._hear()
             self._catch_up()
@@ -209,6 +209,15 @@ class Agent:
             self._end.send(msgspec.structs.replace(states, is_well=True))
         elif self._outbox.may_send():
             self._send(states)
+
+    def _send_records(self) -> bool:
+        """Send what fills the rings, and let the watch look on; False if it has seen something else."""
+        if self._stopping or not (self._watch.is_armed and self._node.take_records(self._watch.most_records)):
+            return False
+        while not self._outbox.is_sent():
+            if not (self._outbox.may_send() and self._send(self._no_states(time.monotonic_ns()), portion=True)):
+                return False
+        return self._watch.arm(self._node.watches())
 
     def _word_every_s(self) -> float:
         return WORD_TO_NEIGHBOUR_EVERY_S if self._beside_analyzer else WORD_EVERY_S

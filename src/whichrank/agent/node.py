@@ -21,6 +21,7 @@ from whichrank.agent.rings import Rings
 from whichrank.agent.snapshot import StateColumns, oldest_flight_ns, oldest_wait_ns, record_rows, report
 from whichrank.agent.tcp import Connections
 from whichrank.errors import RingFormatError
+from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import Event
 from whichrank.ring.end_signals import EndSignal, EndSignals
 from whichrank.ring.folder import JobFolder
@@ -93,6 +94,26 @@ class Node:
             if records.size:
                 self._outbox.add_records(record_rows(watch, records))
         self._remove_superseded()
+
+    def take_records(self, least: int) -> bool:
+        """Put what is reported once into the outbox where a ring has so many new records; nothing else is looked at.
+
+        False: no ring has so many, or more is new than records, so the node is to be looked at.
+        """
+        if max((watch.backlog() for watch in self.watches()), default=0) < least:
+            return False
+        are_all = True
+        for watch in self.watches():
+            records = watch.records(RECORDS_PER_POLL)
+            if not records.size:
+                continue
+            rows = record_rows(watch, records)
+            if not rows["comm"][rows["row"]["kind"] != Kind.STEP].all():  # some communicator is newer than the snapshot
+                are_all = False
+                watch.refresh(deep=False)
+                rows = record_rows(watch, records)
+            self._outbox.add_records(rows)
+        return are_all
 
     def note_exits(self) -> None:
         """Look only at processes whose end was just announced, before anybody reaps them."""

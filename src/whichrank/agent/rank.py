@@ -161,6 +161,15 @@ class RankWatch:
                 self.is_cut = True
         return np.empty(0, RECORD)
 
+    def backlog(self) -> int:
+        """How many records have come since they were read last; 0 where that cannot be known any more."""
+        if not self.is_cut:
+            try:
+                return self.reader.backlog()
+            except (RingFormatError, OSError):
+                self.is_cut = True
+        return 0
+
     def splits(self, *, closely: bool) -> Rows:
         """What its latest all-to-alls send to whom and expect of whom, if that is news; else nothing.
 

@@ -38,12 +38,14 @@ class NativeWatch:
 
     Attributes:
         is_there: The loop can be used.
+        is_armed: It looks, or has seen something since `arm`.
+        most_records: New ones of a ring that matter.
     """
 
     def __init__(self, wake_fd: int, longest_ms: int) -> None:
         self._core = _core()
         self.is_there = bool(self._core and not self._core.wr_watch_start(wake_fd, EVERY_MS, longest_ms))
-        self._is_armed = False
+        self.is_armed, self.most_records = False, MOST_RECORDS
 
     def arm(self, watches: Sequence[RankWatch]) -> bool:
         """Look at these ranks until one matters; they stay open until `disarm`. False if that cannot be."""
@@ -53,23 +55,23 @@ class NativeWatch:
         rows["ring_fd"] = [watch.reader.fileno() for watch in watches]
         rows["stat_fd"] = [watch.stat_fd() for watch in watches]
         headers = [watch.snapshot.header for watch in watches]
-        rows["head"] = [header["head"][0] for header in headers]
+        rows["head"] = [watch.reader.cursor for watch in watches]
         rows["marks"] = [sum(int(header[mark][0]) for mark in MARKS) for header in headers]
-        most = max(1, min(MOST_RECORDS, MOST_OF_A_NODE // max(len(rows), 1)))
-        self._is_armed = not self._core.wr_watch_arm(rows.ctypes.data, len(rows), most)
-        return self._is_armed
+        self.most_records = max(1, min(MOST_RECORDS, MOST_OF_A_NODE // max(len(rows), 1)))
+        self.is_armed = not self._core.wr_watch_arm(rows.ctypes.data, len(rows), self.most_records)
+        return self.is_armed
 
     def disarm(self) -> None:
         """Look no more."""
-        if self._is_armed and self._core is not None:
+        if self.is_armed and self._core is not None:
             self._core.wr_watch_disarm()
-            self._is_armed = False
+            self.is_armed = False
 
     def close(self) -> None:
         """End the thread."""
         if self.is_there and self._core is not None:
             self._core.wr_watch_stop()
-            self.is_there = self._is_armed = False
+            self.is_there = self.is_armed = False
 
 
 def _core() -> ctypes.CDLL | None:

@@ -154,6 +154,19 @@ class RingReader:
             int(scratch.splits_head[0]),
         )
 
+    @property
+    def cursor(self) -> int:
+        """How many records of the ring were read or given up."""
+        return self._cursor
+
+    def backlog(self) -> int:
+        """How many records have come since.
+
+        Raises:
+            RingFormatError: The file was cut short while it was read.
+        """
+        return self._head() - self._cursor
+
     def records(self, limit: int = RECORDS) -> Rows:
         """Completed records that are new since the last call, oldest first, `limit` at most.
 

@@ -110,16 +110,21 @@ def with_portions(batches: Sequence[Batch]) -> list[Batch]:
     for batch in batches:
         portions = before.pop(batch.agent, [])
         if portions and batch.sequence != portions[-1].sequence + 1:
-            found += portions
+            found.append(_joined(portions))
             portions = []
         portions.append(batch)
         if _is_portion(batch):
             before[batch.agent] = portions
-        elif len(portions) == 1:
-            found.append(batch)
         else:
-            found.append(msgspec.structs.replace(batch, records=b"".join([part.records for part in portions])))
-    return found + [portion for portions in before.values() for portion in portions]
+            found.append(_joined(portions))
+    return found + [_joined(portions) for portions in before.values()]
+
+
+def _joined(portions: list[Batch]) -> Batch:
+    """The last of them, with the records of all."""
+    if len(portions) == 1:
+        return portions[0]
+    return msgspec.structs.replace(portions[-1], records=b"".join([part.records for part in portions]))
 
 
 def _is_portion(batch: Batch) -> bool:

@@ -113,7 +113,8 @@ def test_records_that_were_sent_before_their_states_are_taken_with_them() -> Non
     assert joined[1].record_rows()["rank"].tolist() == [0, 0, 0, 1, 1, 1, 1, 1]
     assert (joined[1].sequence, joined[1].ranks) == (rest.sequence, rest.ranks)
     assert joined[2] is lone
-    # and what has a gap between is not joined
+    # and of several that have no rest yet the same holds, unless there is a gap
+    assert [batch.record_rows()["rank"].tolist() for batch in with_portions([first, second])] == [[0, 0, 0, 1, 1, 1]]
     assert with_portions([first, rest]) == [first, rest]
     # WHEN a store takes them, some for a second time THEN it has each once
     store = Store()
