@@ -56,6 +56,7 @@ class NoRing:
     """
 
     lost = 0
+    cursor = 0
 
     def __init__(self, found: Found) -> None:
         self.path = Path(f"{found.pid}{SUFFIX}")
@@ -74,6 +75,10 @@ class NoRing:
         comms, inflight = np.empty(0, COMM), np.empty(0, INFLIGHT_ROW)
         waits, pairs = np.empty(0, WAIT), np.empty(0, PAIR)
         return RingSnapshot(time.monotonic_ns(), self._header.copy(), comms, nowhere, inflight, nowhere, waits, pairs)
+
+    def backlog(self) -> int:
+        """None."""
+        return 0
 
     def records(self, limit: int = 0) -> Rows:
         """None."""
