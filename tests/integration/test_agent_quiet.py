@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from rank_process import RankProcess, eventually
 
 from whichrank.agent import agent as agent_module
 from whichrank.agent.agent import Agent
+from whichrank.agent.watch import MOST_RECORDS
 from whichrank.model.commands import Command, Order, Pace, ProbePaths, Reply, ReportAgain
 from whichrank.model.telemetry import Batch, ProcessState
 from whichrank.ring.folder import JobFolder
@@ -119,25 +121,23 @@ def test_it_reads_before_records_are_overwritten(job: Job) -> None:
     eventually(job.is_asleep)
     polls = job.agent.polls
 
-    def are_there(records: int) -> bool:
+    def records() -> np.ndarray[Any, Any]:
         job.pump()
-        return sum(len(batch.record_rows()) for batch in job.batches) >= records
+        return np.concatenate([batch.record_rows() for batch in job.batches])
 
     job.ranks[0].do("op 0 5000")
-    eventually(lambda: are_there(5010))
-    assert all(int(row["lost_records"]) == 0 for batch in job.batches for row in batch.rank_rows())
-    # and only them: the node was not looked at
+    eventually(lambda: len(records()) >= MOST_RECORDS)
+    # THEN they come by themselves: the node is not looked at
+    assert not any(batch.ranks for batch in job.batches if len(batch.record_rows()) >= MOST_RECORDS)
     assert job.agent.polls == polls
-    assert job.agent._watch.is_armed
-    # but for a communicator of which nothing is known yet
-    for rank in job.ranks:
-        rank.do("comm pp " + str(job.ranks.index(rank)) + f" {WORLD}")
+    # WHEN they are of a communicator of which nothing is known yet THEN it is
+    for group_rank, rank in enumerate(job.ranks):
+        rank.do(f"comm pp {group_rank} {WORLD}")
     job.ranks[0].do("op 1 5000")
-    eventually(lambda: are_there(10010))
     eventually(lambda: job.agent.polls > polls)
-    records = np.concatenate([batch.record_rows() for batch in job.batches])
-    assert len(np.unique(records["comm"])) == 2
-    assert (records["comm"] != 0).all()
+    eventually(lambda: len(np.unique(records()["comm"])) == 2)
+    assert (records()["comm"] != 0).all()
+    assert all(int(row["lost_records"]) == 0 for batch in job.batches for row in batch.rank_rows())
 
 
 def test_an_order_wakes_it(job: Job) -> None:
