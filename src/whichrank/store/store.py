@@ -133,7 +133,7 @@ class Store:
 
     def feed(self, batch: Batch, now_s: float) -> Fed:
         """Take a batch. One that came before is ignored."""
-        return next(iter(list(self.feed_all([batch], now_s))), _NOTHING)
+        return next(self.feed_all([batch], now_s), _NOTHING)
 
     def feed_all(self, batches: Sequence[Batch], now_s: float) -> Iterator[Fed]:
         """Take batches that have come at one time, as few by themselves as can be; each is taken when it is asked for.
