@@ -1,8 +1,8 @@
 """Completed rounds: what each member issued in them.
 
-Per communicator the last rounds are kept, per member a signature and an ordinal, written as records come in. All
-records of a batch are taken at once: a *cell* belongs to a (communicator, round, member), a *slot* to a
-(communicator, round); the newest round that falls on either keeps it.
+Of the last rounds of each communicator a *slot* has what the first member that reported it had issued; everybody else
+is held against that at once. What each member issued is asked for in doubt only: the latest operations of all are
+kept as they came, and gone through then.
 """
 
 from __future__ import annotations
@@ -15,47 +15,48 @@ from numpy.typing import NDArray
 from whichrank.model.codes import Status
 from whichrank.model.kinds import is_collective
 from whichrank.model.picture import OPS, Bools, Picture
-from whichrank.model.places import those
 from whichrank.store.communicators import Communicators
 from whichrank.store.completed import Completed
+from whichrank.store.done_lately import DoneLately
 from whichrank.store.growing import Growing
 from whichrank.store.rank_columns import RankColumns
 
 Ints = NDArray[np.int64]
+Counters = NDArray[np.uint32]
 CELLS = 1 << 14
-"""Rounds times members kept per communicator, at most; how many rounds that are is a power of two."""
-ALL_CELLS = 1 << 24
-"""The same over all communicators; beyond it each keeps eight rounds."""
+"""Rounds times members of a communicator that are compared, at most; how many rounds that are is a power of two."""
 MOST_ROUNDS = 2048
 """Kept of a communicator: agents report seconds apart, and a round is compared when all have reported it."""
-FEW_ROUNDS = 256
-"""The same once a quarter of all cells is taken, in a large job."""
+LEAST_ROUNDS = 8
+"""The same of each, however many communicators there are."""
+ALL_SLOTS = 1 << 22
+"""Rounds over all communicators, at most; beyond it each keeps the least."""
+SEEN_SIGNATURES = 1 << 16
+"""Places in which it is looked up whether a signature is new."""
 MOST_SIGNATURES = 1 << 16
 """Of which an operation is remembered for words."""
 SETTLE_S = 0.7
 """After which other members have reported the round too."""
 STEADY_ROUNDS = 8
 """Rounds in which a member was as far from the others as before, for a change to be worth a closer snapshot."""
+_HALF = np.uint64(32)
 
 
 class Rounds:
-    """The latest completed rounds of every communicator. Grows with the communicators, by at most `ALL_CELLS` cells."""
+    """The latest completed rounds of every communicator: at most `ALL_SLOTS`, beyond the least of each."""
 
     def __init__(self) -> None:
         self._size = Growing(np.int64)  # members, by communicator
-        self._last = Growing(np.int64)  # rounds kept less one, by communicator: `counter & last` is where one is
-        self._slot_at, self._cell_at = Growing(np.int64), Growing(np.int64)
-        self._slot_counter, self._slot_sign = Growing(np.uint32), Growing(np.uint32)
-        self._slot_reported = Growing(np.uint32)  # counter that the signature is of
-        self._cell_counter, self._cell_sign, self._cell_ordinal = (
-            Growing(np.uint32),
-            Growing(np.uint32),
-            Growing(np.uint32),
-        )
-        self._slot_ordinal, self._slot_end_s = Growing(np.int64), Growing(np.float64)
-        self._member_at, self._behind, self._behind_since = Growing(np.int64), Growing(np.int64), Growing(np.int64)
+        self._last = Growing(np.uint32)  # rounds kept less one, by communicator: `counter & last` is where one is
+        self._slot_at = Growing(np.int64)  # of each communicator
+        self._first = Growing(np.uint64)  # by slot, what the first member issued: counter and signature as one number
+        self._first_ordinal, self._first_end_s = Growing(np.uint32), Growing(np.float64)
+        self._first_place = Growing(np.int32)  # among those that are taken together
+        self._behind, self._behind_since = Growing(np.int32), Growing(np.uint32)  # by member
+        self._lately = DoneLately()
         self._apart: set[int] = set()
         self._said: dict[int, np.void] = {}
+        self._seen = np.zeros(SEEN_SIGNATURES, np.uint32)
         self._suspects: dict[tuple[int, int], float] = {}
         self._reported: set[int] = set()
 
@@ -68,123 +69,143 @@ class Rounds:
             ranks: Of the job.
             now_s: The time.
         """
-        self._learn(comms)
+        self._learn(comms, ranks.size)
         good = is_collective(done["kind"]) & (done["counter"] > 0)
         good &= (done.place >= 0) & (self._size.rows[done.comm] > 1)
         good &= done["status"] == Status.DONE  # what fails is reported by what becomes of the job
         done = done.those(good)
-        sign = (done.signs >> np.uint64(32)).astype(np.uint32)
-        for some in self._laps(done.comm, done["counter"]):
-            self._take(done, some, sign[some], ranks, now_s)
+        comm, counter, ordinal = done.comm, done["counter"], done["ordinal"]
+        sign = (done.signs >> _HALF).astype(np.uint32)
+        self._lately.keep(ranks.size, comm, done.place, counter, sign, ordinal)
+        last = self._last.rows[comm]
+        slot = self._slot_at.rows[comm] + (counter & last)
+        issued = counter.astype(np.uint64) << _HALF | sign
+        since = counter - _counter_of(self._first.rows[slot])  # a huge number if it is of an earlier round
+        if (since <= last + np.uint32(1)).all():  # no two rounds of them share a slot, and none is too old
+            self._compare(comms, done, slot, issued, since > 0, ranks, now_s)
+            return
+        for of_lap in self._laps(comm, counter):
+            known = _counter_of(self._first.rows[slot])
+            some = of_lap & (counter >= known)
+            is_first = (counter > known)[some]
+            self._compare(comms, done.those(some), slot[some], issued[some], is_first, ranks, now_s)
 
-    def _laps(self, comm: Ints, counter: NDArray[np.uint32]) -> list[slice | Ints]:
-        """Places of operations, in parts in which no two rounds of a communicator share a slot; earlier ones first."""
+    def _laps(self, comm: Ints, counter: Counters) -> list[Bools]:
+        """Which operations are in each part in which no two rounds of a communicator share a slot; earlier ones first.
+
+        Args:
+            comm: Of each, (n,).
+            counter: Of each, (n,).
+
+        Returns:
+            Of each part, (n,).
+        """
         first = np.full(len(self._size.rows), np.iinfo(np.uint32).max, np.uint32)
         np.minimum.at(first, comm, counter)
-        since, last = counter - first[comm], self._last.rows[comm]
-        if (since <= last).all():
-            return [slice(None)]
-        lap = since // (last + 1)
-        return [np.flatnonzero(lap == number) for number in range(int(lap.max()) + 1)]
+        lap = (counter - first[comm]) // (self._last.rows[comm] + np.uint32(1))
+        return [lap == number for number in np.unique(lap).tolist()]
 
-    def _take(
-        self, done: Completed, some: slice | Ints, sign: NDArray[np.uint32], ranks: RankColumns, now_s: float
-    ) -> None:
-        """Operations of which no two of one member fall on one slot."""
-        comm, member, counter, ordinal = done.comm[some], done.place[some], done["counter"][some], done["ordinal"][some]
-        place = counter & self._last.rows[comm]
-        cell = self._cell_at.rows[comm] + place * self._size.rows[comm] + member
-        mine = _newest(self._cell_counter.rows, cell, counter)
-        cell = those(cell, mine)
-        self._cell_sign.rows[cell], self._cell_ordinal.rows[cell] = those(sign, mine), those(ordinal, mine)
-        slot = self._slot_at.rows[comm] + place
-        newest = _newest(self._slot_counter.rows, slot, counter)
-        # Backwards, so that of several in one place the first one stays.
-        first = np.flatnonzero(newest & (self._slot_reported.rows[slot] != counter))[::-1]
-        at = slot[first]
-        self._slot_reported.rows[at], self._slot_sign.rows[at] = counter[first], sign[first]
-        self._slot_ordinal.rows[at] = ordinal[first]
-        self._slot_end_s.rows[at] = ranks.host_s(done.rank[some][first], done["t_end_ns"][some][first])
-        differs = np.flatnonzero(newest & (self._slot_sign.rows[slot] != sign))
-        for key in zip(comm[differs].tolist(), counter[differs].tolist(), strict=True):
-            self._suspects.setdefault(key, now_s)
-        new = np.concatenate((first, differs))  # the others are as the first in their rounds
-        self._remember(sign[new], done, new if isinstance(some, slice) else some[new])
-        columns = comm, self._member_at.rows[comm] + member, slot, counter, ordinal
-        self._compare_places(*(columns if newest.all() else (column[newest] for column in columns)))
+    def _compare(
+        self, comms: Communicators, done: Completed, slot: Ints, issued: NDArray[np.uint64], is_first: Bools,
+        ranks: RankColumns, now_s: float,
+    ) -> None:  # fmt: skip
+        """Hold operations against the first of their rounds.
+
+        Args:
+            comms: The communicators of the job.
+            done: The operations; no two rounds of them share a slot.
+            slot: Of each, (n,).
+            issued: Counter and signature of each as one number, (n,).
+            is_first: Nobody has reported its round before, (n,).
+            ranks: Of the job.
+            now_s: The time.
+        """
+        counter, ordinal = done["counter"], done["ordinal"]
+        first = np.flatnonzero(is_first)
+        if len(first):
+            self._first_place.rows[slot[first[::-1]]] = first[::-1]  # backwards: of several the first one stays
+            first = first[self._first_place.rows[slot[first]] == first]
+            at = slot[first]
+            self._first.rows[at], self._first_ordinal.rows[at] = issued[first], ordinal[first]
+            self._first_end_s.rows[at] = ranks.host_s(done.rank[first], done["t_end_ns"][first])
+            self._remember(done, first, issued[first].astype(np.uint32))
+        differs = np.flatnonzero(self._first.rows[slot] != issued)
+        if len(differs):
+            for key in zip(done.comm[differs].tolist(), counter[differs].tolist(), strict=True):
+                self._suspects.setdefault(key, now_s)
+            self._remember(done, differs, issued[differs].astype(np.uint32))
+        behind = (ordinal - self._first_ordinal.rows[slot]).view(np.int32)
+        member = comms.at[done.comm] + done.place
+        moved = np.flatnonzero(behind != self._behind.rows[member])
+        if len(moved):
+            self._move(done.comm[moved], member[moved], counter[moved], behind[moved])
+
+    def _move(self, comm: Ints, member: Ints, counter: Counters, behind: NDArray[np.int32]) -> None:
+        """Members are no longer where they used to be in a round, against the first that reported it.
+
+        Args:
+            comm: Communicator of each.
+            member: Each of them.
+            counter: The number of the round.
+            behind: By how much its operation has a higher number among all of its rank.
+        """
+        steady = counter.astype(np.int64) - self._behind_since.rows[member] >= STEADY_ROUNDS
+        self._apart.update(np.unique(comm[steady]).tolist())
+        self._behind.rows[member], self._behind_since.rows[member] = behind, counter
 
     def forget(self) -> None:
         """A rank's process was replaced: it counts from one again, and so may the others of its communicators."""
-        for column in (
-            self._slot_counter, self._slot_reported, self._cell_counter, self._behind, self._behind_since,
-        ):  # fmt: skip
+        for column in (self._first, self._behind, self._behind_since):
             column.rows[:] = 0
+        self._lately.forget()
         self._suspects.clear()
         self._apart.clear()
         self._reported.clear()
-
-    def _compare_places(self, comm: Ints, at: Ints, slot: Ints, counter: NDArray[Any], ordinal: NDArray[Any]) -> None:
-        """Which members are no longer where they used to be in a round, against the first that reported it.
-
-        Args:
-            comm: Communicator of each record.
-            at: Its member.
-            slot: Its round.
-            counter: The number of the round.
-            ordinal: The number of the operation among all of its rank.
-        """
-        behind = ordinal.astype(np.int64) - self._slot_ordinal.rows[slot]
-        moved = np.flatnonzero(behind != self._behind.rows[at])
-        if not len(moved):
-            return
-        at, counter = at[moved], counter[moved]
-        steady = counter - self._behind_since.rows[at] >= STEADY_ROUNDS
-        self._apart.update(np.unique(comm[moved][steady]).tolist())
-        self._behind.rows[at], self._behind_since.rows[at] = behind[moved], counter
 
     def take_apart(self) -> set[int]:
         """Communicators of which members have ceased to be at the same operation in each round, since last asked."""
         apart, self._apart = self._apart, set()
         return apart
 
-    def _learn(self, comms: Communicators) -> None:
+    def _learn(self, comms: Communicators, ranks: int) -> None:
         """Make room for communicators that are new."""
         size = comms.size[len(self._size.rows) :]
         if not len(size):
             return
-        is_small = len(self._cell_sign.rows) < ALL_CELLS // 4
-        depth = np.clip(CELLS // size, 8, MOST_ROUNDS if is_small else FEW_ROUNDS)
+        # Those of one rank are few, and most have several members.
+        most = np.clip(2 * ALL_SLOTS // max(ranks, 1), LEAST_ROUNDS, MOST_ROUNDS)
+        depth = np.clip(CELLS // size, LEAST_ROUNDS, most)
         depth = 1 << (np.frexp(depth)[1].astype(np.int64) - 1)
-        if len(self._cell_sign.rows) + int((depth * size).sum()) > ALL_CELLS:
-            depth = np.full(len(size), 8)
-        self._slot_at.append(len(self._slot_sign.rows) + np.cumsum(depth) - depth)
-        self._cell_at.append(len(self._cell_sign.rows) + np.cumsum(depth * size) - depth * size)
-        self._member_at.append(int(self._size.rows.sum()) + np.cumsum(size) - size)
+        if len(self._first.rows) + int(depth.sum()) > ALL_SLOTS:
+            depth = np.full(len(size), LEAST_ROUNDS)
+        self._slot_at.append(len(self._first.rows) + np.cumsum(depth) - depth)
+        self._size.append(size)
+        self._last.append((depth - 1).astype(np.uint32))
+        for column in (self._first, self._first_ordinal, self._first_end_s, self._first_place):
+            column.append(int(depth.sum()))
         for column in (self._behind, self._behind_since):
             column.append(int(size.sum()))
-        self._size.append(size)
-        self._last.append(depth - 1)
-        for column in (self._slot_ordinal, self._slot_end_s):
-            column.append(int(depth.sum()))
-        for column in (self._slot_counter, self._slot_reported, self._slot_sign):
-            column.append(int(depth.sum()))
-        for column in (self._cell_counter, self._cell_sign, self._cell_ordinal):
-            column.append(int((depth * size).sum()))
 
-    def _remember(self, sign: NDArray[np.uint32], done: Completed, places: Ints) -> None:
+    def _remember(self, done: Completed, places: Ints, sign: NDArray[np.uint32]) -> None:
         """One operation of each signature, for words; forgotten when shapes never end.
 
         Args:
-            sign: (n,).
             done: Operations.
-            places: In `done`, of those with these signatures, (n,).
+            places: In `done`, of some of them, (n,).
+            sign: What all members of the round of each must agree on, (n,).
         """
+        at = sign & np.uint32(SEEN_SIGNATURES - 1)
+        may_be_new = np.flatnonzero(self._seen[at] != sign)
+        if not len(may_be_new):
+            return
         if len(self._said) > MOST_SIGNATURES:
             self._said.clear()
-        starts = np.flatnonzero(np.append(True, sign[1:] != sign[:-1])[: len(sign)])  # of equal ones in a row
-        for value in np.unique(sign[starts]).tolist():
+            self._seen[:] = 0
+        self._seen[at[may_be_new]] = sign[may_be_new]
+        values, first = np.unique(sign[may_be_new], return_index=True)
+        for value, place in zip(values.tolist(), places[may_be_new[first]].tolist(), strict=True):
             if value not in self._said:
-                self._said[value] = done.rows(places[np.flatnonzero(sign == value)[:1]])["row"][0]
+                self._said[value] = done.rows(np.array([place]))["row"][0]
 
     @property
     def are_in_doubt(self) -> bool:
@@ -212,10 +233,10 @@ class Rounds:
         """Which of these operations are not what the first member that completed the same round had issued."""
         differs = np.zeros(len(comm), np.bool_)
         known = np.flatnonzero(comm < len(self._size.rows))
-        of = comm[known]
-        slot = self._slot_at.rows[of] + (counter[known] & self._last.rows[of])
-        is_other = self._slot_sign.rows[slot] != (sign[known] >> np.uint64(32)).astype(np.uint32)
-        differs[known] = (self._slot_reported.rows[slot] == counter[known]) & is_other
+        of, number = comm[known], counter[known].astype(np.uint32)
+        first = self._first.rows[self._slot_at.rows[of] + (number & self._last.rows[of])]
+        is_other = first.astype(np.uint32) != (sign[known] >> _HALF).astype(np.uint32)
+        differs[known] = (_counter_of(first) == number) & is_other
         return differs
 
     def completed_s(self, comm: int, counter: int) -> float:
@@ -223,29 +244,26 @@ class Rounds:
         if comm >= len(self._size.rows):
             return 0.0
         slot = int(self._slot_at.rows[comm]) + (counter & int(self._last.rows[comm]))
-        return float(self._slot_end_s.rows[slot]) if self._slot_reported.rows[slot] == counter else 0.0
+        is_known = int(self._first.rows[slot]) >> 32 == counter
+        return float(self._first_end_s.rows[slot]) if is_known else 0.0
 
     def ops_of(self, picture: Picture, comm: int, counter: int) -> np.ndarray[Any, Any]:
         """Rows of OPS: what each member issued that has completed this round. When is not known: `issue_s` is 0."""
-        if comm >= len(self._size.rows):
+        member, signs, ordinals = self._lately.of(comm, counter)
+        if not len(member):
             return np.zeros(0, OPS)
-        size, place = int(self._size.rows[comm]), counter & int(self._last.rows[comm])
-        cells = int(self._cell_at.rows[comm]) + place * size + np.arange(size)
-        ranks = picture.member_rank[picture.comm_at[comm] : picture.comm_at[comm] + size]
-        signs = self._cell_sign.rows[cells]
-        described = np.isin(signs, list(self._said))
-        known = np.flatnonzero((self._cell_counter.rows[cells] == counter) & (ranks >= 0) & described)
+        ranks = picture.member_rank[picture.comm_at[comm] + member]
+        known = np.flatnonzero((ranks >= 0) & np.isin(signs, list(self._said)))
+        known = known[np.argsort(member[known])]
         ops = np.zeros(len(known), OPS)
         ops["rank"], ops["comm"], ops["counter"] = ranks[known], comm, counter
-        ops["ordinal"] = self._cell_ordinal.rows[cells[known]]
+        ops["ordinal"] = ordinals[known]
         for value in np.unique(signs[known]).tolist():
             for name in ("kind", "peer", "dtype", "reduce_op", "count", "flags"):
                 ops[name][signs[known] == value] = self._said[value][name]
         return ops
 
 
-def _newest(kept: NDArray[np.uint32], at: Ints, counter: NDArray[np.uint32]) -> NDArray[np.bool_]:
-    """Keep the highest counter in each place, where those of one place are all equal; which of these are it."""
-    newest = counter >= kept[at]
-    kept[those(at, newest)] = those(counter, newest)
-    return newest
+def _counter_of(issued: NDArray[np.uint64]) -> Counters:
+    """The counter, of a counter and a signature as one number."""
+    return (issued >> _HALF).astype(np.uint32)

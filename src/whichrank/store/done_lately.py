@@ -1,0 +1,72 @@
+"""The latest operations that were completed, as they came: what each member issued in a round is asked in doubt only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Numbers = NDArray[np.uint32]
+KEPT_OF_A_RANK = 1 << 15
+"""Operations, on average: half a minute of a thousand in a second."""
+MOST_KEPT = 1 << 23
+"""Of all ranks together."""
+_AT_FIRST = 1 << 14
+
+
+class DoneLately:
+    """A buffer that is written round: twenty bytes for each operation, as many as the ranks may have together."""
+
+    def __init__(self) -> None:
+        self._columns: list[NDArray[Any]] = [np.zeros(_AT_FIRST, kind) for kind in ("i4", "i4", "u4", "u4", "u4")]
+        self._next = 0  # the place that is written next
+        self._is_full = False
+
+    def keep(self, ranks: int, comm: Ints, member: Ints, counter: Numbers, sign: Numbers, ordinal: Numbers) -> None:
+        """Take completed operations.
+
+        Args:
+            ranks: Of the job.
+            comm: Communicator of each, (n,).
+            member: The group rank of its rank there, (n,).
+            counter: Its number there, (n,).
+            sign: What all members of its round must agree on, (n,).
+            ordinal: Its number among all operations of its rank, (n,).
+        """
+        limit = min(MOST_KEPT, KEPT_OF_A_RANK * ranks)
+        new = [column[-limit:] for column in (comm, member, counter, sign, ordinal)]
+        n = len(new[0])
+        self._make_room(n, limit)
+        size = len(self._columns[0])
+        before_end = min(n, size - self._next)
+        for column, values in zip(self._columns, new, strict=True):
+            column[self._next : self._next + before_end] = values[:before_end]
+            column[: n - before_end] = values[before_end:]
+        self._is_full = self._is_full or self._next + n >= size
+        self._next = (self._next + n) % size
+
+    def of(self, comm: int, counter: int) -> tuple[NDArray[np.int32], Numbers, Numbers]:
+        """Member, signature and ordinal of each operation of one round that is still there."""
+        comms, members, counters, signs, ordinals = self._columns
+        known = len(comms) if self._is_full else self._next
+        at = np.flatnonzero(comms[:known] == comm)
+        at = at[counters[at] == counter]
+        return members[at], signs[at], ordinals[at]
+
+    def forget(self) -> None:
+        """Forget all."""
+        self._next, self._is_full = 0, False
+
+    def _make_room(self, more: int, limit: int) -> None:
+        """Grow to what is wanted, as far as it is allowed."""
+        size = len(self._columns[0])
+        known = size if self._is_full else self._next
+        if size >= limit or known + more <= size:
+            return
+        for at, column in enumerate(self._columns):
+            in_order = np.concatenate((column[self._next :], column[: self._next])) if self._is_full else column
+            self._columns[at] = np.zeros(min(max(2 * size, known + more), limit), column.dtype)
+            self._columns[at][:known] = in_order[:known]
+        self._next, self._is_full = known, False
