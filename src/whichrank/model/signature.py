@@ -82,6 +82,17 @@ def signatures(rows: Columns) -> NDArray[np.uint64]:
     for part in (dtype, kind):
         named <<= np.uint32(8)
         named |= part
+    return signatures_of(named, kind, rows)
+
+
+def signatures_of(named: NDArray[np.uint32], kind: NDArray[np.uint8], rows: Columns) -> NDArray[np.uint64]:
+    """The same, where kind, type and reduce operation of each operation are known as one number.
+
+    Args:
+        named: These three, a byte each, the kind lowest, (n,); changed.
+        kind: (n,).
+        rows: The fields count, peer and flags of them, and the others where flags are set.
+    """
     named &= _NAMED[kind]
     peer = ((rows["peer"].astype(np.int64) + 1) & _PEER[kind]).view(np.uint64) << np.uint64(24)
     count = rows["count"].astype(np.uint64) & _COUNT[kind]

@@ -7,33 +7,71 @@ that what goes through it afterwards touches no more memory than that field has.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.model.places import taken
-from whichrank.model.signature import signatures
+from whichrank.model.rows import RECORD
+from whichrank.model.signature import signatures_of
 from whichrank.model.telemetry import RECORD_REPORTED
 
 Ints = NDArray[np.int64]
+_LAST: Final = ("comm_slot", "epoch", "kind", "dtype", "reduce_op", "flags", "status")
+_SMALL: Final = np.dtype([(name, RECORD[name]) for name in _LAST])
+"""The last fields of a record, eight bytes together, which are copied as one number."""
+_NAMED_AT: Final = np.uint64(24)
+"""The bit of that number at which kind, type and reduce operation begin."""
+_WORD: Final = np.dtype(
+    {
+        "names": ["word"],
+        "formats": ["u8"],
+        "offsets": [RECORD_REPORTED.itemsize - 8],
+        "itemsize": RECORD_REPORTED.itemsize,
+    }
+)
+
+
+class Records:
+    """Rows of RECORD_REPORTED, all fields as columns.
+
+    Args:
+        rows: (n,).
+    """
+
+    def __init__(self, rows: np.ndarray[Any, Any]) -> None:
+        self.rows = rows
+        self._words: NDArray[np.uint64] = np.ascontiguousarray(rows.view(_WORD)["word"])
+        self._columns: dict[str, NDArray[Any]] = {}
+
+    def __getitem__(self, field: str) -> NDArray[Any]:
+        """A field of RECORD, (n,)."""
+        if field not in self._columns:
+            column = self._words.view(_SMALL)[field] if field in _LAST else self.rows["row"][field]
+            self._columns[field] = np.ascontiguousarray(column)
+        return self._columns[field]
+
+    @cached_property
+    def signs(self) -> NDArray[np.uint64]:
+        """Their signatures."""
+        return signatures_of((self._words >> _NAMED_AT).astype(np.uint32), self["kind"], self)
 
 
 class Completed:
     """Completed operations of ranks of the job, on communicators that are known; those of one rank in their order.
 
     Args:
-        rows: Rows of RECORD_REPORTED.
-        at: The places in `rows` of these operations, (n,); None: all of them.
+        records: What agents have sent.
+        at: The places in `records` of these operations, (n,); None: all of them.
         rank: Of each, (n,).
         comm: The index of its communicator, (n,).
         place: The group rank that the rank has there, -1 where no agent has said it, (n,).
     """
 
-    def __init__(self, rows: np.ndarray[Any, Any], at: Ints | None, rank: Ints, comm: Ints, place: Ints) -> None:
-        self._rows, self._at = rows, at
+    def __init__(self, records: Records, at: Ints | None, rank: Ints, comm: Ints, place: Ints) -> None:
+        self._records, self._at = records, at
         self.rank, self.comm, self.place = rank, comm, place
-        self._whole: Completed | None = None  # of which these are some, at `_at`
         self._columns: dict[str, NDArray[Any]] = {}
 
     def __len__(self) -> int:
@@ -41,37 +79,34 @@ class Completed:
 
     def __getitem__(self, field: str) -> NDArray[Any]:
         """A field of RECORD of each operation, (n,)."""
+        if self._at is None:
+            return self._records[field]
         if field not in self._columns:
-            # A column that is copied whole is quicker to pick from.
-            whole = np.ascontiguousarray(self._rows["row"][field]) if self._whole is None else self._whole[field]
-            self._columns[field] = whole if self._at is None else whole[self._at]
+            self._columns[field] = self._records[field][self._at]
         return self._columns[field]
 
     @cached_property
     def signs(self) -> NDArray[np.uint64]:
         """Their signatures."""
-        return signatures(self) if self._whole is None else self._whole.signs[self._at]
+        return self._records.signs if self._at is None else self._records.signs[self._at]
 
     def rows(self, which: Ints) -> np.ndarray[Any, Any]:
         """Rows of RECORD_REPORTED of some of them, by their places here."""
-        return taken(self._rows, self.places(which))
+        return taken(self._records.rows, self.places(which))
 
-    def places(self, which: Ints) -> Ints:
-        """The places of some of them among the rows, by their places here."""
-        at = which if self._at is None else self._at[which]
-        return at if self._whole is None else self._whole.places(at)
+    def places(self, which: NDArray[Any]) -> Ints:
+        """The places of some of them among the records, by their places here."""
+        return which if self._at is None else self._at[which]
 
     def those(self, which: NDArray[np.bool_]) -> Completed:
         """Only those for which it holds."""
         if which.all():
             return self
-        at = np.flatnonzero(which)
-        some = Completed(self._rows, at, self.rank[at], self.comm[at], self.place[at])
-        some._whole = self
-        return some
+        some = np.flatnonzero(which)
+        return Completed(self._records, self.places(some), self.rank[some], self.comm[some], self.place[some])
 
 
 def no_operations() -> Completed:
     """None have been completed."""
     empty = np.zeros(0, np.int64)
-    return Completed(np.zeros(0, RECORD_REPORTED), None, empty, empty, empty)
+    return Completed(Records(np.zeros(0, RECORD_REPORTED)), None, empty, empty, empty)

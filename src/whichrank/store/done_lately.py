@@ -1,4 +1,4 @@
-"""The latest operations that were completed, as they came: what each member issued in a round is asked in doubt only."""
+"""The operations completed last, as they came: what each member issued in a round is asked in doubt only."""
 
 from __future__ import annotations
 

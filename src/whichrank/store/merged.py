@@ -40,8 +40,8 @@ class Merged:
     def __init__(self, batches: Sequence[Batch], agents: Sequence[int]) -> None:
         self.batches = batches
         self.agents: Ints = np.array(agents, np.int64)
-        self.sent_ns: Ints = np.array([_possible(batch.sent_ns) for batch in batches], np.int64)
-        bound_ns = np.array([_possible(batch.delay_bound_ns) for batch in batches], np.int64)
+        self.sent_ns = _possible([batch.sent_ns for batch in batches])
+        bound_ns = _possible([batch.delay_bound_ns for batch in batches])
         self.delay_s = np.where(bound_ns >= 0, bound_ns / 1e9, UNKNOWN_DELAY_S)
 
     def rows(self, column: str, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -85,9 +85,12 @@ class Merged:
         return len(np.unique(rank)) < len(rank)
 
 
-def _possible(ns: int) -> int:
-    """A time that a clock can show: nobody's number makes us fail."""
-    return min(max(ns, -_MOST_NS), _MOST_NS)
+def _possible(ns: list[int]) -> Ints:
+    """Times that a clock can show: nobody's number makes us fail."""
+    try:
+        return np.clip(np.array(ns, np.int64), -_MOST_NS, _MOST_NS)
+    except OverflowError:
+        return np.array([min(max(one, -_MOST_NS), _MOST_NS) for one in ns], np.int64)
 
 
 def groups(batches: Sequence[Batch]) -> list[list[Batch]]:
@@ -129,8 +132,10 @@ def _joined(portions: list[Batch]) -> Batch:
 
 def _is_portion(batch: Batch) -> bool:
     """Whether it has nothing but records (`agent.outbox`)."""
+    if batch.ranks or not batch.records:
+        return False
     others = (
-        batch.ranks, batch.comms, batch.pairs, batch.inflight, batch.waits, batch.rates, batch.connections,
+        batch.comms, batch.pairs, batch.inflight, batch.waits, batch.rates, batch.connections,
         batch.splits, batch.comm_info, batch.events,
     )  # fmt: skip
-    return bool(batch.records) and not any(others)
+    return not any(others)

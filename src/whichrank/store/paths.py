@@ -58,11 +58,10 @@ class Paths:
 
     def take(self, batch: Batch, agent: int, now_s: float) -> None:
         """What an agent says of its node and, where it has looked, of connections."""
-        node = self._node_number.setdefault(batch.node or batch.host, len(self._node_number))
-        if batch.beside_analyzer:
-            self.beside.add(node)
-        self._node_of[agent], self._spoke_s[agent] = node, now_s + self._later_s(node)
-        self.name_of[node] = batch.host
+        node = self._node_of.get(agent)
+        if node is None:
+            node = self._learn_node(batch, agent)
+        self._spoke_s[agent] = now_s + self._later_s(node)
         for event in batch.events:
             if event.probe:
                 self.probes.take(node, event.probe, now_s)
@@ -75,6 +74,14 @@ class Paths:
                 self._lost_s[agent] = self._reported_s[agent]
             self._rows[agent] = rows
             self._joined = None
+
+    def _learn_node(self, batch: Batch, agent: int) -> int:
+        """The node of an agent that was not heard before."""
+        node = self._node_number.setdefault(batch.node or batch.host, len(self._node_number))
+        if batch.beside_analyzer:
+            self.beside.add(node)
+        self._node_of[agent], self.name_of[node] = node, batch.host
+        return node
 
     def forget(self, agent: int) -> None:
         """Forget the connections and the node of an agent that turned out to watch another job."""

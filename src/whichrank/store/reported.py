@@ -15,7 +15,7 @@ from whichrank.model.kinds import Kind
 from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS
 from whichrank.model.places import taken, those
 from whichrank.store.communicators import Communicators
-from whichrank.store.completed import Completed
+from whichrank.store.completed import Completed, Records
 from whichrank.store.rank_columns import RankColumns
 
 Rows = np.ndarray[Any, Any]
@@ -41,19 +41,20 @@ class Reported:
 
     def completed(self, reported: Rows) -> tuple[Completed, Rows]:
         """Completed operations, and optimizer steps, which are among these rows of RECORD_REPORTED."""
+        records = Records(reported)
         rank = reported["rank"].astype(np.int64)
-        good, is_step = self._is_of_job(rank), reported["row"]["kind"] == Kind.STEP
+        good, is_step = self._is_of_job(rank), records["kind"] == Kind.STEP
         steps = taken(reported, np.flatnonzero(is_step & good))
         good &= ~is_step
         at = None if good.all() else np.flatnonzero(good)
-        slot, ids = reported["row"]["comm_slot"], reported["comm"]
+        slot, ids = records["comm_slot"], reported["comm"]
         if at is not None:
             rank, slot, ids = rank[at], slot[at], ids[at]
         comm, place = self._comms.of_ops(rank, slot.astype(np.int64), ids)
         if (unknown := comm < 0).any():
             at = np.flatnonzero(~unknown) if at is None else at[~unknown]
             rank, comm, place = rank[~unknown], comm[~unknown], place[~unknown]
-        return Completed(reported, at, rank, comm, place), steps
+        return Completed(records, at, rank, comm, place), steps
 
     def waits(self, reported: Rows) -> Rows:
         """Threads that wait for an operation, rows of WAITS."""
