@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.iterations import ITERATION, OP, SPAN_NS, STEP, Ints, Window, key_of
+from whichrank.model.iterations import ITERATION, SPAN_NS, STEP, Ints, Ops, Window, key_of
 from whichrank.model.kinds import is_collective, is_message
 from whichrank.model.places import joined, places, put, taken, those
 from whichrank.model.signature import mix
@@ -111,7 +111,7 @@ class Iterations:
         self.rows = np.zeros((0, KEPT), ITERATION)
         self.latest = np.zeros(0, np.int64)
         self._open = np.zeros(0, STEP)  # the step that opened the iteration in which each rank is
-        self._ops: list[np.ndarray[Any, Any]] = []
+        self._ops: list[Ops] = []
         self._steps: list[np.ndarray[Any, Any]] = []
         self._pending = 0
         self._not_waited_for = np.zeros(0, np.uint64)
@@ -133,11 +133,11 @@ class Iterations:
         """The latest iteration of any rank, -1 if there is none."""
         return int(self.latest.max(initial=-1))
 
-    def feed(self, ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any]) -> None:
+    def feed(self, ops: Ops, steps: np.ndarray[Any, Any]) -> None:
         """Take what was completed, each rank's in the order of completion.
 
         Args:
-            ops: Rows of OP.
+            ops: The operations.
             steps: Rows of STEP.
         """
         if len(ops):
@@ -158,17 +158,17 @@ class Iterations:
             self.rows = np.zeros_like(self.rows)
             self.latest[:] = -1
 
-    def measure(self, comm_kinds: NDArray[np.uint64]) -> np.ndarray[Any, Any]:
+    def measure(self, comm_kinds: NDArray[np.uint64]) -> Ops:
         """Measure the iterations that have ended since the last call.
 
         Args:
             comm_kinds: For each communicator a number that is equal for those of the same sort.
 
         Returns:
-            The operations of these iterations, rows of OP.
+            The operations of these iterations.
         """
         if not self._steps:
-            return np.zeros(0, OP)
+            return Ops.joined([])
         steps = joined(self._steps, STEP)
         self._steps = []
         self._grow(int(steps["rank"].max()) + 1)
@@ -176,7 +176,7 @@ class Iterations:
         has_new[steps["rank"]] = True
         steps = joined((taken(self._open, has_new & (self._open["counter"] > 0)), steps), STEP)
         steps = taken(steps, np.lexsort((steps["counter"], steps["rank"])))
-        ops = self._ops[0] if len(self._ops) == 1 else joined(self._ops, OP)
+        ops = Ops.joined(self._ops)
         follows = np.diff(steps["rank"]) == 0
         begin, end = taken(steps[:-1], follows), taken(steps[1:], follows)
         of = _iteration_of(ops, begin, end)
@@ -191,9 +191,9 @@ class Iterations:
         put(self._open, steps["rank"][last], taken(steps, last))
         known = ops["rank"] < len(issued)
         over = known & (ops["ordinal"] <= issued[ops["rank"] if known.all() else np.where(known, ops["rank"], 0)])
-        self._ops = [taken(ops, ~over)] if not over.all() else []
+        self._ops = [ops.taken(~over)] if not over.all() else []
         self._pending = len(ops) - int(over.sum())
-        ops, of = those(ops, over), those(of, over)
+        ops, of = ops.those(over), those(of, over)
         self._infer_blocked(ops, of, now_ns, begin)
         whole = (end["counter"] == begin["counter"] + 1) & (end["at_ns"] > begin["at_ns"])
         if not whole.all():
@@ -281,11 +281,11 @@ class Iterations:
         is_ring &= (rows["turned"] != rows["pattern"]) & ~np.isin(alike, alike[one[goes_out]])
         return np.where(is_ring, alike, -1)
 
-    def _infer_blocked(self, ops: np.ndarray[Any, Any], of: Ints, now_ns: Ints, begin: np.ndarray[Any, Any]) -> None:
+    def _infer_blocked(self, ops: Ops, of: Ints, now_ns: Ints, begin: np.ndarray[Any, Any]) -> None:
         """Set how long ranks were blocked on operations of which they took the future.
 
         Args:
-            ops: Rows of OP, changed in place.
+            ops: Operations, changed in place.
             of: The iteration of each, -1 none.
             now_ns: By rank, a time on its clock that is no earlier than any here.
             begin: Steps that open iterations.
@@ -298,19 +298,19 @@ class Iterations:
         issues = np.sort(key_of(ranks, ops["issue_ns"] - ago_ns))
         ends = key_of(ranks[unseen], ops["end_ns"][unseen] - ago_ns[unseen])
         latest = issues[np.searchsorted(issues, ends, side="left") - 1]  # its own issue at the earliest
-        is_early = ops["end_ns"][unseen] <= self._last_issues(taken(ops, unseen), of[unseen], begin)
+        is_early = ops["end_ns"][unseen] <= self._last_issues(ops.taken(unseen), of[unseen], begin)
         ops["blocked_ns"][unseen] = np.where(is_early, 0, np.clip(ends - latest, 0, None))
 
-    def _last_issues(self, ops: np.ndarray[Any, Any], of: Ints, begin: np.ndarray[Any, Any]) -> Ints:
+    def _last_issues(self, ops: Ops, of: Ints, begin: np.ndarray[Any, Any]) -> Ints:
         """When the last of the operations was issued before which a rank does not wait for this one.
 
         Args:
-            ops: Rows of OP of which the future was taken.
+            ops: Operations of which the future was taken.
             of: The iteration of each, -1 none.
             begin: Steps that open iterations.
         """
         order = np.lexsort((ops["counter"], ops["comm"], ops["rank"]))
-        at, of = taken(ops, order), of[order]
+        at, of = ops.taken(order), of[order]
         follows = np.zeros(len(at), np.bool_)
         same = (np.diff(at["rank"]) == 0) & (np.diff(at["comm"]) == 0) & (np.diff(of) == 0) & (of[1:] >= 0)
         follows[:-1] = same & (np.diff(at["counter"].astype(np.int64)) == 1)
@@ -327,7 +327,7 @@ class Iterations:
         return issued
 
     def _measure(
-        self, ops: np.ndarray[Any, Any], of: Ints, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any],
+        self, ops: Ops, of: Ints, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any],
         kinds: NDArray[np.uint64],
     ) -> None:  # fmt: skip
         """Iterations from `begin` to `end`, sorted by rank and number; `of` says in which each operation is."""
@@ -339,7 +339,7 @@ class Iterations:
         rows["total_s"] = (end["at_ns"] - begin["at_ns"]) / 1e9
         rows["own_s"] = rows["total_s"] - _blocked_ns(ops, of, begin, end, zero_ns) / 1e9
         inside = of >= 0
-        ops, of = those(ops, inside), those(of, inside)
+        ops, of = ops.those(inside), those(of, inside)
         rank, kind, peer, offset = (ops[name] for name in ("rank", "kind", "peer", "offset"))
         messages = np.flatnonzero(is_message(kind))
         rows["messages"] = np.bincount(of[messages], minlength=len(begin))
@@ -354,11 +354,11 @@ class Iterations:
         put(self.rows, (begin["rank"], begin["counter"] % self.kept), rows)
         np.maximum.at(self.latest, begin["rank"], begin["counter"])
 
-    def _learn_talks(self, ops: np.ndarray[Any, Any], of: Ints, at: Ints, begin: np.ndarray[Any, Any]) -> None:
+    def _learn_talks(self, ops: Ops, of: Ints, at: Ints, begin: np.ndarray[Any, Any]) -> None:
         """Take who has exchanged messages with whom; of a rank that does as before nothing is new.
 
         Args:
-            ops: Rows of OP.
+            ops: The operations.
             of: The iteration of each.
             at: Places of the messages among them.
             begin: Steps that open iterations, sorted by rank and number.
@@ -390,19 +390,17 @@ class Iterations:
         self._talked = np.append(self._talked, np.zeros(size - have, np.uint64))
 
 
-def _blocked_ns(
-    ops: np.ndarray[Any, Any], of: Ints, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any], zero_ns: Ints
-) -> Ints:
+def _blocked_ns(ops: Ops, of: Ints, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any], zero_ns: Ints) -> Ints:
     """For how long a thread was blocked in operations, in each iteration.
 
     Args:
-        ops: Rows of OP.
+        ops: The operations.
         of: The iteration of each, -1 none.
         begin: Steps that open iterations, sorted by rank and number.
         end: Steps that end them.
         zero_ns: By rank, when the first of its iterations began.
     """
-    rank, end_ns, blocked_ns = ops["rank"].astype(np.int64), ops["end_ns"].copy(), ops["blocked_ns"].copy()
+    rank, end_ns, blocked_ns = ops["rank"].astype(np.int64, copy=False), ops["end_ns"], ops["blocked_ns"]
     counts = (blocked_ns > 0) & (end_ns > zero_ns[rank])
     waited = np.flatnonzero(counts)
     rank, end_ns, blocked_ns, step_of = (those(column, counts) for column in (rank, end_ns, blocked_ns, of))
@@ -435,11 +433,11 @@ def _sums(values: NDArray[np.uint64], of: Ints, size: int) -> NDArray[np.uint64]
     return sums
 
 
-def _iteration_of(ops: np.ndarray[Any, Any], begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> Ints:
+def _iteration_of(ops: Ops, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> Ints:
     """In which of these iterations each operation was issued, -1 none. Iterations are sorted by rank and number."""
     if not len(begin) or not len(ops):
         return np.full(len(ops), -1)
-    rank, ordinal = ops["rank"].astype(np.int64), ops["ordinal"].astype(np.int64)
+    rank, ordinal = ops["rank"].astype(np.int64, copy=False), ops["ordinal"].astype(np.int64)
     ranks, first, count = np.unique(begin["rank"], return_index=True, return_counts=True)
     size = max(int(ranks[-1]), int(rank.max())) + 1
     first_of, count_of = np.zeros(size, np.int64), np.zeros(size, np.int64)

@@ -6,6 +6,7 @@ rank's own clock and are never compared with another's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -53,6 +54,53 @@ ITERATION: Final = np.dtype(
     ]
 )
 """One iteration of one rank."""
+
+
+class Ops:
+    """Completed operations, each field of OP a column: what goes through one touches no more memory than it has.
+
+    Args:
+        columns: By name, (n,) each; integers may have more bits than in OP.
+    """
+
+    def __init__(self, columns: dict[str, NDArray[Any]]) -> None:
+        self._columns = columns
+
+    @classmethod
+    def of_rows(cls, rows: np.ndarray[Any, Any]) -> Ops:
+        """From rows of OP."""
+        return cls({name: np.ascontiguousarray(rows[name]) for name in OP.names or ()})
+
+    @classmethod
+    def joined(cls, parts: Sequence[Ops]) -> Ops:
+        """One after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return cls.of_rows(np.zeros(0, OP))
+        return cls({name: np.concatenate([part[name] for part in parts]) for name in OP.names or ()})
+
+    def __len__(self) -> int:
+        return len(self._columns["rank"])
+
+    def __getitem__(self, field: str) -> NDArray[Any]:
+        return self._columns[field]
+
+    def taken(self, which: NDArray[Any]) -> Ops:
+        """Some of them, by their places or by a mask."""
+        at = np.flatnonzero(which) if which.dtype == np.bool_ else which
+        return Ops({name: column[at] for name, column in self._columns.items()})
+
+    def those(self, which: Bools) -> Ops:
+        """Those for which it holds; the same where it holds for all."""
+        return self if which.all() else self.taken(which)
+
+    def rows(self) -> np.ndarray[Any, Any]:
+        """Rows of OP."""
+        rows = np.empty(len(self), OP)
+        for name, column in self._columns.items():
+            rows[name] = column
+        return rows
 
 
 def key_of(rank: NDArray[Any], at_ns: Ints) -> Ints:

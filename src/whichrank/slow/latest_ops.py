@@ -8,8 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from whichrank.locate.critical_path import Course, course_of
-from whichrank.model.iterations import OP, STEP, Ints, Window
-from whichrank.model.places import joined
+from whichrank.model.iterations import STEP, Ints, Ops, Window
 
 KEPT_OPS: Final = 1 << 18
 """More are kept only for the fewest iterations that say something."""
@@ -27,7 +26,7 @@ class LatestOps:
     """Kept in the order in which they came."""
 
     def __init__(self) -> None:
-        self._ops: deque[tuple[int, np.ndarray[Any, Any]]] = deque()  # with the latest iteration that was over by then
+        self._ops: deque[tuple[int, Ops]] = deque()  # with the latest iteration that was over by then
         self._kept_ops = 0
         self._steps: deque[np.ndarray[Any, Any]] = deque()
         self._kept_steps = self._ranks = 0
@@ -44,8 +43,8 @@ class LatestOps:
         while self._kept_steps - len(self._steps[0]) >= wanted:
             self._kept_steps -= len(self._steps.popleft())
 
-    def keep_ops(self, ops: np.ndarray[Any, Any], iteration: int) -> None:
-        """Take rows of OP.
+    def keep_ops(self, ops: Ops, iteration: int) -> None:
+        """Take operations.
 
         Args:
             ops: Of iterations that are over.
@@ -93,8 +92,8 @@ class LatestOps:
             return None
         whole = whole[-self._as_many(steps, whole) :]
         steps = steps[np.isin(steps["counter"], whole)]
-        ops = joined([part for iteration, part in self._ops if iteration >= whole[0]], OP)
-        return course_of(ops, steps, comm_size)
+        ops = Ops.joined([part for iteration, part in self._ops if iteration >= whole[0]])
+        return course_of(ops.rows(), steps, comm_size)
 
     @staticmethod
     def _as_many(steps: np.ndarray[Any, Any], whole: Ints) -> int:

@@ -36,7 +36,7 @@ from whichrank.locate.workload import work_of
 from whichrank.model.codes import Flag, Status
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Spent
-from whichrank.model.iterations import OP, STEP, Excess, Floats, Ints, Window
+from whichrank.model.iterations import STEP, Excess, Floats, Ints, Ops, Window
 from whichrank.model.kinds import is_message
 from whichrank.model.picture import Picture
 from whichrank.model.sensors import runs_on_device
@@ -127,14 +127,12 @@ class Slowness:
         if self._device.all():
             return  # nothing would be claimed
         done, steps = fed.done.those(fed.done["status"] == Status.DONE), fed.steps
-        ops = np.zeros(len(done), OP)
-        for name in ("counter", "ordinal", "count", "kind"):
-            ops[name] = done[name]
-        ops["rank"], ops["comm"] = done.rank, done.comm
-        ops["issue_ns"], ops["end_ns"] = done["t_issue_ns"], done["t_end_ns"]
-        np.multiply(done["wait_us"], 1000, out=ops["blocked_ns"], dtype=np.int64)
-        self._add_ends(ops, done, store)
-        ops["future"] = (done["flags"] & Flag.FUTURE_TAKEN) > 0
+        columns = {name: done[name] for name in ("counter", "ordinal", "count", "kind")}
+        columns |= {"rank": done.rank, "comm": done.comm}
+        columns |= {"issue_ns": done["t_issue_ns"].view(np.int64), "end_ns": done["t_end_ns"].view(np.int64)}
+        columns["blocked_ns"] = np.multiply(done["wait_us"], 1000, dtype=np.int64)
+        columns["future"] = (done["flags"] & Flag.FUTURE_TAKEN) > 0
+        ops = Ops(columns | self._ends(done, store))
         marks = np.zeros(len(steps), STEP)
         marks["rank"], marks["at_ns"] = steps["rank"], steps["row"]["t_end_ns"]
         marks["counter"], marks["ordinal"] = steps["row"]["counter"], steps["row"]["ordinal"]
@@ -144,18 +142,20 @@ class Slowness:
             self._measure()
 
     @staticmethod
-    def _add_ends(ops: np.ndarray[Any, Any], done: Completed, store: Store) -> None:
-        """Set with whom operations were; of many it is with nobody in particular."""
-        ops["peer"] = -1
+    def _ends(done: Completed, store: Store) -> dict[str, NDArray[Any]]:
+        """With whom operations were, as columns of OP; of many it is with nobody in particular."""
+        ends: dict[str, NDArray[Any]] = {"peer": np.full(len(done), -1, np.int32)}
+        ends |= {name: np.zeros(len(done), np.uint16) for name in ("stage", "offset")}
         messages = is_message(done["kind"])
         at = np.flatnonzero(messages | (done["peer"] >= 0))
         if not len(at):
-            return
+            return ends
         comm, place, given = done.comm[at], done.place[at], done["peer"][at].astype(np.int64)
         peer, size = store.comms.members(comm, given), np.maximum(store.comms.size[comm], 1)
         stage, offset = np.where(messages[at], place + 1, 0), (given - place) % size
-        ops["peer"][at], ops["stage"][at] = peer, stage
-        ops["offset"][at] = np.where((stage > 0) & (peer >= 0) & (2 * offset != size), offset, 0)
+        ends["peer"][at], ends["stage"][at] = peer, stage
+        ends["offset"][at] = np.where((stage > 0) & (peer >= 0) & (2 * offset != size), offset, 0)
+        return ends
 
     def see(self, states: np.ndarray[Any, Any]) -> None:
         """Take the states of ranks: rows of RANK_ROW, no rank twice."""

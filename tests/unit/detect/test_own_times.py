@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from simulated import Call, Compute, Program, Wait, ddp, run, tp_pp_dp
 
 from whichrank.detect.own_times import KEPT, Blocked, Iterations
-from whichrank.model.iterations import OP, STEP, key_of
+from whichrank.model.iterations import OP, STEP, Ops, key_of
 from whichrank.model.kinds import Kind
 
 MS = 1_000_000
@@ -19,7 +19,7 @@ KINDS = np.arange(4000, dtype=np.uint64) // 1000 + np.uint64(1)
 def measured(*batches: tuple[np.ndarray, np.ndarray]) -> Iterations:
     known = Iterations()
     for ops, steps in batches:
-        known.feed(ops, steps)
+        known.feed(Ops.of_rows(ops), steps)
         known.measure(KINDS)
     return known
 
@@ -183,15 +183,15 @@ def test_an_iteration_is_measured_when_all_of_its_operations_are_known() -> None
     ops["end_ns"][1] = 1 + 110 * MS
     known = Iterations()
     # WHEN that is not reported yet THEN the iteration is not either
-    known.feed(ops[:1], steps)
+    known.feed(Ops.of_rows(ops[:1]), steps)
     known.measure(KINDS)
     assert known.newest == -1
     # BUT as soon as it is, and the rank was blocked up to its step and no longer
-    known.feed(ops[1:], next_steps[:0])
+    known.feed(Ops.of_rows(ops[1:]), next_steps[:0])
     known.measure(KINDS)
     assert known.newest == 1
     assert known.rows["own_s"][0, 1] == pytest.approx(0.025, abs=1e-4)
-    known.feed(next_ops, next_steps[1:])
+    known.feed(Ops.of_rows(next_ops), next_steps[1:])
     known.measure(KINDS)
     assert known.rows["pattern"][0, 1] == known.rows["pattern"][0, 2] > 0
 
@@ -200,7 +200,7 @@ def test_an_operation_that_is_never_reported_holds_an_iteration_up_until_the_nex
     known = Iterations()
     for iteration in range(4):
         ops, steps = two_buckets(0, 25, iteration)
-        known.feed(ops[:1], steps[1 if iteration else 0 :])
+        known.feed(Ops.of_rows(ops[:1]), steps[1 if iteration else 0 :])
         known.measure(KINDS)
         assert known.newest == (iteration if iteration else -1)
 
@@ -209,7 +209,7 @@ def test_ranks_that_make_no_steps_fill_no_memory() -> None:
     known = Iterations()
     ops = np.zeros(1 << 18, OP)
     for _ in range(8):
-        known.feed(ops, np.zeros(0, STEP))
+        known.feed(Ops.of_rows(ops), np.zeros(0, STEP))
     assert sum(map(len, known._ops)) <= 1 << 20
 
 
@@ -218,7 +218,8 @@ def test_a_new_process_begins_anew() -> None:
     known = measured((ops, steps))
     known.forget()
     assert known.window(np.arange(2), 60.0) is None
-    known.feed(*run(ddp(2), 8).arrays())
+    ops, steps = run(ddp(2), 8).arrays()
+    known.feed(Ops.of_rows(ops), steps)
     known.measure(np.ones(1, np.uint64))
     window = known.window(np.arange(2), 60.0)
     assert window is not None

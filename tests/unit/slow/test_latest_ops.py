@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from whichrank.model.iterations import OP, STEP, Window
+from whichrank.model.iterations import OP, STEP, Ops, Window
 from whichrank.model.kinds import Kind
 from whichrank.slow import latest_ops
 from whichrank.slow.latest_ops import FEWEST, LatestOps
@@ -31,7 +31,7 @@ def fed(ranks: int, iterations: int) -> Iterator[tuple[LatestOps, int]]:
         steps["rank"], steps["counter"], steps["ordinal"] = np.arange(ranks), iteration, iteration * EACH
         steps["at_ns"] = iteration * S
         latest.keep_steps(steps)
-        latest.keep_ops(ops.reshape(-1), iteration - 1)  # it is named by the step that opens it
+        latest.keep_ops(Ops.of_rows(ops.reshape(-1)), iteration - 1)  # it is named by the step that opens it
         yield latest, iteration
 
 
