@@ -10,7 +10,7 @@ from typing import Final
 from whichrank.analyzer.endings import Endings
 from whichrank.analyzer.hangs import Hangs
 from whichrank.analyzer.parts import Parts
-from whichrank.analyzer.rest import rests_until_s
+from whichrank.analyzer.rest import is_at_ease, rests_until_s
 from whichrank.analyzer.slowdowns import Slowdowns
 from whichrank.config import AnalyzerConfig
 from whichrank.hang.case import Case
@@ -74,7 +74,6 @@ class Analyzer:
 
     def _take(self, fed: Fed, now_s: float) -> None:
         """Let those measure who measure as batches come."""
-        self._rests_until_s = -math.inf
         for rank in fed.restarted:
             self.case.skews.forget(rank)
         if fed.restarted:
@@ -82,6 +81,8 @@ class Analyzer:
         self.case.peers.watch(self.store.rounds.take_apart(), now_s)
         self._slowdowns.unless_failed(lambda: self.slowness.feed(self.store, fed))
         self._slowdowns.unless_failed(lambda: self.slowness.see(fed.states))
+        if not (fed.only_completed and is_at_ease(self._parts, self.slowness)):
+            self._rests_until_s = -math.inf
 
     def admits(self, agent: str) -> bool:
         """Whether what this agent has sent last was taken: it watches no other job."""

@@ -1,7 +1,8 @@
 """Until when a job needs no look, if nothing comes: nobody is late, and nobody can be before that time.
 
 What a snapshot has shown changes when batches come, and otherwise only because time passes: a wait gets old enough to
-count, an agent falls silent, slowness is due. The earliest of these is known. While a wait counts, or anything is
+count, an agent falls silent, slowness is due. The earliest of these is known. Operations that went well, and nothing
+else, change it only where they make somebody suspect something. While a wait counts, or anything is
 suspected, open, or not known yet, the job is looked at in each tick.
 """
 
@@ -34,14 +35,14 @@ def rests_until_s(parts: Parts, slowness: Slowness, picture: Picture, now_s: flo
     """
     store = parts.store
     counts_s = float(picture.waits["since_s"].min(initial=np.inf)) + ASK_AFTER_S
-    if counts_s <= now_s or not (_is_at_ease(parts, slowness) and _all_is_well(picture)):
+    if counts_s <= now_s or not (is_at_ease(parts, slowness) and _all_is_well(picture)):
         return now_s
     silent_s = min(float(store.spoke_s().min(initial=np.inf)) + FRESH_S, store.paths.heard_longest_ago_s + UNUSUAL_S)
     still_s = max(store.last_completion_s, store.first_seen_s) + ASK_AT_SHARE * parts.config.hang_timeout_s
     return min(now_s + MOST_S, counts_s, silent_s, still_s, slowness.due_s)
 
 
-def _is_at_ease(parts: Parts, slowness: Slowness) -> bool:
+def is_at_ease(parts: Parts, slowness: Slowness) -> bool:
     """Is nothing suspected, open, or about to be?"""
     store = parts.store
     return (

@@ -116,7 +116,7 @@ def with_portions(batches: Sequence[Batch]) -> list[Batch]:
             found.append(_joined(portions))
             portions = []
         portions.append(batch)
-        if _is_portion(batch):
+        if is_portion(batch):
             before[batch.agent] = portions
         else:
             found.append(_joined(portions))
@@ -130,8 +130,8 @@ def _joined(portions: list[Batch]) -> Batch:
     return msgspec.structs.replace(portions[-1], records=b"".join([part.records for part in portions]))
 
 
-def _is_portion(batch: Batch) -> bool:
-    """Whether it has nothing but records (`agent.outbox`)."""
+def is_portion(batch: Batch) -> bool:
+    """Whether it has nothing but records: of many an agent sends a part before the rest (`agent.outbox`)."""
     if batch.ranks or not batch.records:
         return False
     others = (

@@ -40,7 +40,7 @@ from whichrank.store.departures import Departures
 from whichrank.store.failures import Failures
 from whichrank.store.growing import Growing
 from whichrank.store.long_ops import LONG_S, LongOps
-from whichrank.store.merged import Merged, groups, with_portions
+from whichrank.store.merged import Merged, groups, is_portion, with_portions
 from whichrank.store.op_kinds import OpKinds
 from whichrank.store.op_rates import OpRates
 from whichrank.store.paths import Paths
@@ -67,12 +67,14 @@ class Fed:
         steps: Optimizer steps, rows of RECORD_REPORTED.
         states: Of ranks, rows of RANK_ROW; no rank twice.
         restarted: Ranks whose process was replaced by another.
+        only_completed: It had nothing but operations and steps, and none has failed.
     """
 
     done: Completed
     steps: np.ndarray[Any, Any]
     states: np.ndarray[Any, Any]
     restarted: frozenset[int] = frozenset()
+    only_completed: bool = False
 
 
 _NOTHING = Fed(no_operations(), _NO_RECORDS, np.zeros(0, RANK_ROW))
@@ -192,7 +194,7 @@ class Store:
             flight = self._take_what_is_now(merged, speaking)
         for batch, agent in zip(merged.batches, merged.agents.tolist(), strict=True):
             self.paths.take(batch, agent, now_s)
-        done, steps = self._take_records(merged)
+        done, steps, have_failed = self._take_records(merged)
         for batch in merged.batches:
             for event in batch.events:
                 if event.kind in ("signal", "asked"):
@@ -209,14 +211,17 @@ class Store:
             self.sequences.expect_loss(rank)
         self.sequences.add_comms(self.comms.info)
         self.sequences.steps.feed(steps["rank"], steps["row"])
-        under_way = Issued(flight["rank"], flight["comm"], flight)
-        self.sequences.feed_together([Issued(done.rank, done.comm, done), under_way])
+        issued = [Issued(done.rank, done.comm, done)]
+        if len(flight):
+            issued.append(Issued(flight["rank"], flight["comm"], flight))
+        self.sequences.feed_together(issued)
         if len(done):
             self.rounds.feed(self.comms, done, self.ranks, now_s)
             self.usual_waits.add(done.comm, done["wait_us"])
         if len(rows):
             self._op_rates.feed(rows["rank"], rows["ordinal"], now_s)
-        return Fed(done, steps, rows, restarted)
+        only_completed = not have_failed and all(map(is_portion, merged.batches))
+        return Fed(done, steps, rows, restarted, only_completed)
 
     def _take_what_is_now(self, merged: Merged, speaking: NDArray[np.int64]) -> np.ndarray[Any, Any]:
         """What the ranks of agents do at this moment, instead of what they did before. Returns operations, as OPS."""
@@ -327,11 +332,11 @@ class Store:
         """Did an agent look at its process? A recording of operations alone knows none."""
         return self.recorded is None or bool(self.ranks.rows["state"][rank] != ProcessState.UNKNOWN)
 
-    def _take_records(self, merged: Merged) -> tuple[Completed, np.ndarray[Any, Any]]:
-        """Take completed operations. Returns them, and the optimizer steps among the records."""
+    def _take_records(self, merged: Merged) -> tuple[Completed, np.ndarray[Any, Any], bool]:
+        """Take completed operations. Returns them, the steps among the records, and whether any has failed."""
         rows = merged.rows("records", RECORD_REPORTED)
         if not len(rows):
-            return no_operations(), _NO_RECORDS
+            return no_operations(), _NO_RECORDS, False
         done, steps = self._reported.completed(rows)
         well = done.those(done["status"] == Status.DONE)
         if len(well) < len(done):
@@ -342,7 +347,7 @@ class Store:
         if len(well):
             self._take_times(well, merged)
         self.kinds.add(done.comm, done["kind"])
-        return done, steps
+        return done, steps, len(well) < len(done)
 
     def _take_times(self, done: Completed, merged: Merged) -> None:
         """When operations were issued and completed."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 import pytest
-from batches import T0, Node, S, comm_info
+from batches import T0, Node, S, comm_info, records
 
 from whichrank.analyzer import Analyzer, analyzer
 from whichrank.config import AnalyzerConfig
@@ -80,3 +81,44 @@ def test_what_is_said_and_when_is_as_without_rest(
 def test_a_job_that_is_well_is_looked_at_when_something_has_come_and_no_more() -> None:
     _, looks = said(goes_on)
     assert looks <= np.ceil(400 / 20) + 400 * 0.05 / 5.0 + 1
+
+
+@pytest.mark.parametrize("odd", [False, True])
+def test_operations_that_go_well_are_no_reason_to_look_unless_they_contradict(
+    monkeypatch: pytest.MonkeyPatch, *, odd: bool
+) -> None:
+    # GIVEN a job that is well, of which records come between two snapshots; in some of them a rank took the maximum
+    def job() -> tuple[list[tuple[int, str]], int]:
+        watch, node = Analyzer(AnalyzerConfig(), "job", 0.0), Node("a:1", RANKS, 4).comm(comm_info(7, RANKS))
+        for rank in RANKS:
+            node.did(rank, 7, 40)
+        watch.feed(node.batch(0.0, np.concatenate([records(rank, 7, 1, 40) for rank in RANKS])), NOW_S)
+        found, looks = [], 0
+        look = Store.picture
+
+        def counted(store: Store, now_s: float) -> object:
+            nonlocal looks
+            looks += 1
+            return look(store, now_s)
+
+        monkeypatch.setattr(Store, "picture", counted)
+        for tick in range(60):
+            at_s = 0.05 * tick
+            if tick and tick % 4 == 0:
+                rows = [records(rank, 7, 5 * tick + 21, 20) for rank in RANKS]
+                if odd and tick == 32:
+                    rows[2]["row"]["reduce_op"][-1] = 4
+                whole = node.batch(at_s, np.concatenate(rows))
+                portion = msgspec.structs.replace(whole, ranks=b"", comms=b"", comm_info=[])
+                watch.feed(portion, NOW_S + at_s)
+            found += [(tick, str(i.cause)) for i in watch.tick(NOW_S + at_s)]
+        monkeypatch.setattr(Store, "picture", look)
+        return found, looks
+
+    at_rest, looks = job()
+    monkeypatch.setattr(analyzer, "is_at_ease", lambda *_: False)
+    always, all_looks = job()
+    # THEN the same is said in the same tick, with fewer looks
+    assert at_rest == always
+    assert bool(at_rest) == odd
+    assert looks < all_looks
