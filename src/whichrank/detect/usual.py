@@ -48,7 +48,7 @@ class UsualWaits:
         square = np.square(wait_us.astype(np.float32) + np.float32(1))
         place = np.minimum((square.view(np.int32) >> EXPONENT_AT) - EXPONENT_OF_1, BINS - 1)
         np.add.at(self._counts.reshape(-1), comm * BINS + place, np.float32(1))
-        np.add.at(self._total, comm, 1.0)
+        self._total += np.bincount(comm, minlength=len(self._total))
         full = np.flatnonzero(self._total > MEMORY)
         self._counts[full] /= 2
         self._total[full] /= 2

@@ -47,8 +47,8 @@ class Communicators:
         self.member_seen = np.zeros(0, np.bool_)
         self._place_key = self._place = np.zeros(0, np.int64)  # communicator and rank, ascending; and its group rank
         self._ids = Growing(np.uint64)
-        self._comm_of = Growing(np.int32)  # by member
-        self._in_slot = np.full((0, 1), -1, np.int32)  # by rank and slot of its ring: the member that it is there
+        self._comm_of = Growing(np.int64)  # by member
+        self._in_slot = np.full((0, 1), -1, np.int64)  # by rank and slot of its ring: the member that it is there
 
     def add(self, reported: list[CommInfo], ranks: RankColumns) -> None:
         """Learn communicators; what cannot be one is left out, so that nobody's numbers make us allocate."""
@@ -62,7 +62,7 @@ class Communicators:
         if not new or total > MAX_MEMBERSHIPS:
             return
         self._ids.append(np.array(list(new), np.uint64))
-        self._comm_of.append(np.repeat(np.arange(len(self.info), len(self.info) + len(new), dtype=np.int32), sizes))
+        self._comm_of.append(np.repeat(np.arange(len(self.info), len(self.info) + len(new)), sizes))
         for comm_id, info in new.items():
             self._index[comm_id] = len(self.info)
             self.info.append(info)
@@ -125,7 +125,7 @@ class Communicators:
         most = int(slot[fits].max(initial=0)) + 1
         if ranks > have[0] or most > have[1]:
             slots = have[1] if most <= have[1] else min(max(most, 2 * have[1]), MOST_SLOTS)
-            table = np.full((max(ranks, have[0]), slots), -1, np.int32)
+            table = np.full((max(ranks, have[0]), slots), -1, np.int64)
             table[: have[0], : have[1]] = self._in_slot
             self._in_slot = table
         self._in_slot[rank[fits], slot[fits]] = member[fits]
@@ -146,9 +146,12 @@ class Communicators:
         slots = self._in_slot.shape[1]
         inside = (rank >= 0) & (rank < len(self._in_slot)) & (slot < slots)
         at = rank * slots + slot
-        member = self._in_slot.reshape(-1)[at if inside.all() else np.where(inside, at, 0)].astype(np.int64)
-        comm = self._comm_of.rows[member].astype(np.int64)
-        found = inside & (member >= 0) & (self._ids.rows[comm] == ids)
+        all_inside = bool(inside.all())
+        member = self._in_slot.reshape(-1)[at if all_inside else np.where(inside, at, 0)]
+        comm = self._comm_of.rows[member]
+        found = (member >= 0) & (self._ids.rows[comm] == ids)
+        if not all_inside:
+            found &= inside
         place = member - self.at[comm]
         if not found.all():
             others = np.flatnonzero(~found)

@@ -76,13 +76,18 @@ class Settled:
             ranks whose sequences are to be told.
         """
         self._grow(int(rank[-1]) + 1)
-        inside = self._at[rank] != _OUT
-        come = inside & (ordinals >= self._next[rank])
-        of, issued, what = those(rank, come), those(ordinals, come), those(tokens, come)
-        if not len(of):
-            return inside, [], []
-        starts = np.flatnonzero(np.concatenate(([True], of[1:] != of[:-1])))
-        ranks, counts = of[starts], np.diff(np.append(starts, len(of)))
+        # Those of a rank are in order: if the first has come anew, all have.
+        starts, inside, of, issued, what = _starts(rank), np.ones(len(rank), np.bool_), rank, ordinals, tokens
+        ranks = rank[starts]
+        if not ((self._at[ranks] != _OUT) & (ordinals[starts] >= self._next[ranks])).all():
+            inside = self._at[rank] != _OUT
+            come = inside & (ordinals >= self._next[rank])
+            of, issued, what = those(rank, come), those(ordinals, come), those(tokens, come)
+            if not len(of):
+                return inside, [], []
+            starts = _starts(of)
+            ranks = of[starts]
+        counts = np.diff(np.append(starts, len(of)))
         place, length, first = self._place[ranks], self._length[ranks], self._next[ranks]
         in_period = np.arange(len(of)) + np.repeat(place - starts, counts)
         if (place + counts > length).any():
@@ -128,3 +133,8 @@ class Settled:
             zeros = np.zeros(more, np.int64)
             self._length, self._place = np.append(self._length, zeros), np.append(self._place, zeros)
             self._next, self._untold = np.append(self._next, zeros), np.append(self._untold, zeros)
+
+
+def _starts(rank: NDArray[Any]) -> NDArray[np.int64]:
+    """Where the operations of each rank begin."""
+    return np.flatnonzero(np.concatenate(([True], rank[1:] != rank[:-1])))
