@@ -14,6 +14,7 @@ KEPT_OF_A_RANK = 1 << 15
 MOST_KEPT = 1 << 23
 """Of all ranks together."""
 _AT_FIRST = 1 << 14
+"""Room at first: most jobs are small."""
 
 
 class DoneLately:
