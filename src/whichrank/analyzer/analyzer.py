@@ -81,7 +81,7 @@ class Analyzer:
         self.case.peers.watch(self.store.rounds.take_apart(), now_s)
         self._slowdowns.unless_failed(lambda: self.slowness.feed(self.store, fed))
         self._slowdowns.unless_failed(lambda: self.slowness.see(fed.states))
-        if not (fed.only_completed and is_at_ease(self._parts, self.slowness)):
+        if fed.restarted or not (fed.only_completed and is_at_ease(self._parts, self.slowness)):
             self._rests_until_s = -math.inf
 
     def admits(self, agent: str) -> bool:

@@ -48,7 +48,7 @@ class Communicators:
         self._place_key = self._place = np.zeros(0, np.int64)  # communicator and rank, ascending; and its group rank
         self._ids = Growing(np.uint64)
         self._comm_of = Growing(np.int64)  # by member
-        self._in_slot = np.full((0, 1), -1, np.int64)  # by rank and slot of its ring: the member that it is there
+        self._in_slot = np.full((0, 1), -1, np.int32)  # by rank and slot of its ring: the member that it is there
 
     def add(self, reported: list[CommInfo], ranks: RankColumns) -> None:
         """Learn communicators; what cannot be one is left out, so that nobody's numbers make us allocate."""
@@ -125,7 +125,7 @@ class Communicators:
         most = int(slot[fits].max(initial=0)) + 1
         if ranks > have[0] or most > have[1]:
             slots = have[1] if most <= have[1] else min(max(most, 2 * have[1]), MOST_SLOTS)
-            table = np.full((max(ranks, have[0]), slots), -1, np.int64)
+            table = np.full((max(ranks, have[0]), slots), -1, np.int32)
             table[: have[0], : have[1]] = self._in_slot
             self._in_slot = table
         self._in_slot[rank[fits], slot[fits]] = member[fits]

@@ -49,11 +49,17 @@ class DoneLately:
         self._next = (self._next + n) % size
 
     def of(self, comm: int, counter: int) -> tuple[NDArray[np.int32], Numbers, Numbers]:
-        """Member, signature and ordinal of each operation of one round that is still there."""
+        """Member, signature and ordinal of each operation of one round that is still there, of each member once.
+
+        An agent that is started anew reports what the ring still has once more: what came last counts.
+        """
         comms, members, counters, signs, ordinals = self._columns
         known = len(comms) if self._is_full else self._next
         at = np.flatnonzero(comms[:known] == comm)
         at = at[counters[at] == counter]
+        newest_first = at[np.argsort((at - self._next) % len(comms))][::-1]
+        _, once = np.unique(members[newest_first], return_index=True)
+        at = newest_first[once]
         return members[at], signs[at], ordinals[at]
 
     def forget(self) -> None:

@@ -56,7 +56,7 @@ class Rounds:
         self._lately = DoneLately()
         self._apart: set[int] = set()
         self._said: dict[int, np.void] = {}
-        self._seen = np.zeros(SEEN_SIGNATURES, np.uint32)
+        self._seen = _none_seen()
         self._suspects: dict[tuple[int, int], float] = {}
         self._reported: set[int] = set()
 
@@ -81,14 +81,29 @@ class Rounds:
         slot = self._slot_at.rows[comm] + (counter & last)
         issued = counter.astype(np.uint64) << _HALF | sign
         since = counter - _counter_of(self._first.rows[slot])  # a huge number if it is of an earlier round
-        if (since <= last + np.uint32(1)).all():  # no two rounds of them share a slot, and none is too old
-            self._compare(comms, done, slot, issued, since > 0, ranks, now_s)
+        is_first = since > 0
+        if (since <= last + np.uint32(1)).all() and not self._share_slots(slot, is_first):
+            self._compare(comms, done, slot, issued, is_first, ranks, now_s)
             return
         for of_lap in self._laps(comm, counter):
             known = _counter_of(self._first.rows[slot])
             some = of_lap & (counter >= known)
             is_first = (counter > known)[some]
             self._compare(comms, done.those(some), slot[some], issued[some], is_first, ranks, now_s)
+
+    def _share_slots(self, slot: Ints, is_first: Bools) -> bool:
+        """Whether a round that is known already and a newer one share a slot; a newer one is the next one there.
+
+        Args:
+            slot: Of each operation, (n,).
+            is_first: Its round is newer than the one that is known, (n,).
+        """
+        if is_first.all() or not is_first.any():
+            return False
+        known, marks = slot[~is_first], self._first_place.rows  # written anew by `_compare`
+        marks[known] = 0
+        marks[slot[is_first]] = 1
+        return bool(marks[known].any())
 
     def _laps(self, comm: Ints, counter: Counters) -> list[Bools]:
         """Which operations are in each part in which no two rounds of a communicator share a slot; earlier ones first.
@@ -200,7 +215,7 @@ class Rounds:
             return
         if len(self._said) > MOST_SIGNATURES:
             self._said.clear()
-            self._seen[:] = 0
+            self._seen = _none_seen()
         self._seen[at[may_be_new]] = sign[may_be_new]
         values, first = np.unique(sign[may_be_new], return_index=True)
         for value, place in zip(values.tolist(), places[may_be_new[first]].tolist(), strict=True):
@@ -247,14 +262,20 @@ class Rounds:
         is_known = int(self._first.rows[slot]) >> 32 == counter
         return float(self._first_end_s.rows[slot]) if is_known else 0.0
 
+    def _may_be_completed(self, comm: int, counter: int) -> bool:
+        """Whether anybody has completed this round, or one that has taken its slot."""
+        if comm >= len(self._size.rows):
+            return False
+        slot = int(self._slot_at.rows[comm]) + (counter & int(self._last.rows[comm]))
+        return int(self._first.rows[slot]) >> 32 >= counter
+
     def ops_of(self, picture: Picture, comm: int, counter: int) -> np.ndarray[Any, Any]:
         """Rows of OPS: what each member issued that has completed this round. When is not known: `issue_s` is 0."""
-        member, signs, ordinals = self._lately.of(comm, counter)
-        if not len(member):
+        if not self._may_be_completed(comm, counter):
             return np.zeros(0, OPS)
+        member, signs, ordinals = self._lately.of(comm, counter)
         ranks = picture.member_rank[picture.comm_at[comm] + member]
         known = np.flatnonzero((ranks >= 0) & np.isin(signs, list(self._said)))
-        known = known[np.argsort(member[known])]
         ops = np.zeros(len(known), OPS)
         ops["rank"], ops["comm"], ops["counter"] = ranks[known], comm, counter
         ops["ordinal"] = ordinals[known]
@@ -267,3 +288,8 @@ class Rounds:
 def _counter_of(issued: NDArray[np.uint64]) -> Counters:
     """The counter, of a counter and a signature as one number."""
     return (issued >> _HALF).astype(np.uint32)
+
+
+def _none_seen() -> NDArray[np.uint32]:
+    """Of each place where a signature is looked up one that has another place."""
+    return np.arange(SEEN_SIGNATURES, dtype=np.uint32) ^ np.uint32(1)

@@ -136,6 +136,39 @@ def test_one_odd_round_is_found_however_many_come_at_once(rounds_each: int) -> N
     assert not job.analyzer.pace.closely
 
 
+def test_a_late_round_is_not_held_against_the_one_that_takes_its_place() -> None:
+    # GIVEN a node that is as many rounds ahead as are kept, and batches of both that come at once
+    job = Job()
+    job.reports(1, MOST_ROUNDS, node=0)
+    parts = [
+        reported.batch(1.0, np.concatenate([records(rank, 7, first, 99) for rank in reported.ranks]))
+        for reported, first in zip(job.nodes, (MOST_ROUNDS + 1, 1), strict=True)
+    ]
+    job.analyzer.feed_all(parts, job.now_s)
+    # THEN nobody is suspected, and what really contradicts later is found
+    assert not job.analyzer.pace.closely
+    assert not job.said()
+    job.reports(100, MOST_ROUNDS + 100, node=1)
+    job.reports(MOST_ROUNDS + 100, 100, {0: {"reduce_op": 4}}, node=0)
+    (incident,) = job.said()
+    assert [c.rank for c in incident.culprits] == [0]
+
+
+def test_an_agent_that_is_started_anew_and_reports_again_counts_once() -> None:
+    # GIVEN two of five ranks on a node whose agent is started anew, and reads their rings from the beginning
+    members = [0, 1, 2, 3, 4]
+    comm, analyzer = comm_info(7, members), Analyzer(AnalyzerConfig(), "job", 0.0)
+    for at_s, agent, ranks in ((0.0, "a:1", [0, 1]), (0.1, "a:2", [0, 1]), (0.2, "b:1", [2, 3, 4])):
+        node, odd = Node(agent, ranks, 5).comm(comm), {"reduce_op": 4} if 0 in ranks else {}
+        for rank in ranks:
+            node.did(rank, 7, 1)
+        analyzer.feed(node.batch(at_s, np.concatenate([records(rank, 7, 1, 1, **odd) for rank in ranks])), NOW_S + at_s)
+    # THEN these two are the minority
+    said = [i for tick in range(30) for i in analyzer.tick(NOW_S + 0.2 + tick / 10) if i.kind == "failed"]
+    assert [[c.rank for c in i.culprits] for i in said] == [[0, 1]]
+    assert list(said[0].victims.ranks) == [2, 3, 4]
+
+
 def test_two_without_a_past_are_candidates() -> None:
     job = Job([0, 2])
     for node in job.nodes:
