@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from whichrank.model.iterations import ITERATION, SPAN_NS, STEP, Ints, Ops, Window, key_of
 from whichrank.model.kinds import is_collective, is_message
-from whichrank.model.places import joined, places, put, taken, those
+from whichrank.model.places import joined, places, put, starts, taken, those
 from whichrank.model.signature import mix
 
 KEPT: Final = 2048
@@ -426,8 +426,8 @@ def _sums(values: NDArray[np.uint64], of: Ints, size: int) -> NDArray[np.uint64]
     """
     sums = np.zeros(size, np.uint64)
     if len(of) and (of[1:] >= of[:-1]).all():  # as it is where each rank has been reported once
-        starts = np.flatnonzero(np.concatenate(([True], of[1:] != of[:-1])))
-        sums[of[starts]] = np.add.reduceat(values, starts)
+        begins = starts(of)
+        sums[of[begins]] = np.add.reduceat(values, begins)
     else:
         np.add.at(sums, of, values)  # quick on a column of its own only
     return sums

@@ -43,6 +43,11 @@ def places(wanted: NDArray[Any], among: NDArray[Any]) -> NDArray[np.int64]:
     return at
 
 
+def starts(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Where each run of equal values begins, (n,)."""
+    return np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1]))[: len(values)])
+
+
 def those(rows: np.ndarray[Any, Any], which: NDArray[np.bool_]) -> np.ndarray[Any, Any]:
     """The rows for which it holds; the same array where it holds for all."""
     return rows if which.all() else taken(rows, which)

@@ -258,16 +258,17 @@ class Rounds:
         """When the first member that has reported a round had completed it; 0 if that is not known any more."""
         if comm >= len(self._size.rows):
             return 0.0
-        slot = int(self._slot_at.rows[comm]) + (counter & int(self._last.rows[comm]))
+        slot = self._slot(comm, counter)
         is_known = int(self._first.rows[slot]) >> 32 == counter
         return float(self._first_end_s.rows[slot]) if is_known else 0.0
 
+    def _slot(self, comm: int, counter: int) -> int:
+        """Where a round is, if it is known."""
+        return int(self._slot_at.rows[comm]) + (counter & int(self._last.rows[comm]))
+
     def _may_be_completed(self, comm: int, counter: int) -> bool:
         """Whether anybody has completed this round, or one that has taken its slot."""
-        if comm >= len(self._size.rows):
-            return False
-        slot = int(self._slot_at.rows[comm]) + (counter & int(self._last.rows[comm]))
-        return int(self._first.rows[slot]) >> 32 >= counter
+        return comm < len(self._size.rows) and int(self._first.rows[self._slot(comm, counter)]) >> 32 >= counter
 
     def ops_of(self, picture: Picture, comm: int, counter: int) -> np.ndarray[Any, Any]:
         """Rows of OPS: what each member issued that has completed this round. When is not known: `issue_s` is 0."""

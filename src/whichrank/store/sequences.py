@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from whichrank.detect.period import MOST_KEPT, Sequence
 from whichrank.model.kinds import is_collective, is_message
 from whichrank.model.picture import Bools
+from whichrank.model.places import starts
 from whichrank.model.roles import role_of_description
 from whichrank.model.sequence import Shapes, Tokens
 from whichrank.model.signature import Columns, mix, signatures
@@ -200,8 +201,8 @@ class Sequences:
         rank, tokens, ordinals = rank[news], tokens[news], ordinals[news]
         if not len(rank):
             return
-        starts = np.flatnonzero(np.concatenate(([True], rank[1:] != rank[:-1]))).tolist()
-        for begin, end in zip(starts, [*starts[1:], len(rank)], strict=True):
+        begins = starts(rank).tolist()
+        for begin, end in zip(begins, [*begins[1:], len(rank)], strict=True):
             self._feed(int(rank[begin]), ordinals[begin:end], tokens[begin:end])
 
     def _feed(self, rank: int, ordinals: NDArray[np.int64], tokens: Tokens) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.detect.period import Sequence
-from whichrank.model.places import those
+from whichrank.model.places import starts, those
 from whichrank.model.sequence import Tokens
 
 MOST_TOKENS: Final = 1 << 26
@@ -77,24 +77,24 @@ class Settled:
         """
         self._grow(int(rank[-1]) + 1)
         # Those of a rank are in order: if the first has come anew, all have.
-        starts, inside, of, issued, what = _starts(rank), np.ones(len(rank), np.bool_), rank, ordinals, tokens
-        ranks = rank[starts]
-        if not ((self._at[ranks] != _OUT) & (ordinals[starts] >= self._next[ranks])).all():
+        begins, inside, of, issued, what = starts(rank), np.ones(len(rank), np.bool_), rank, ordinals, tokens
+        ranks = rank[begins]
+        if not ((self._at[ranks] != _OUT) & (ordinals[begins] >= self._next[ranks])).all():
             inside = self._at[rank] != _OUT
             come = inside & (ordinals >= self._next[rank])
             of, issued, what = those(rank, come), those(ordinals, come), those(tokens, come)
             if not len(of):
                 return inside, [], []
-            starts = _starts(of)
-            ranks = of[starts]
-        counts = np.diff(np.append(starts, len(of)))
+            begins = starts(of)
+            ranks = of[begins]
+        counts = np.diff(np.append(begins, len(of)))
         place, length, first = self._place[ranks], self._length[ranks], self._next[ranks]
-        in_period = np.arange(len(of)) + np.repeat(place - starts, counts)
+        in_period = np.arange(len(of)) + np.repeat(place - begins, counts)
         if (place + counts > length).any():
             in_period %= np.repeat(length, counts)
         expected = self._periods[in_period + np.repeat(self._at[ranks], counts)]
-        well = np.logical_and.reduceat(what == expected, starts)
-        well &= (issued[starts] == first) & (issued[starts + counts - 1] == first + counts - 1)  # none is missing
+        well = np.logical_and.reduceat(what == expected, begins)
+        well &= (issued[begins] == first) & (issued[begins + counts - 1] == first + counts - 1)  # none is missing
         go_on, n = ranks[well], counts[well]
         self._next[go_on] += n
         self._untold[go_on] += n
@@ -133,8 +133,3 @@ class Settled:
             zeros = np.zeros(more, np.int64)
             self._length, self._place = np.append(self._length, zeros), np.append(self._place, zeros)
             self._next, self._untold = np.append(self._next, zeros), np.append(self._untold, zeros)
-
-
-def _starts(rank: NDArray[Any]) -> NDArray[np.int64]:
-    """Where the operations of each rank begin."""
-    return np.flatnonzero(np.concatenate(([True], rank[1:] != rank[:-1])))
