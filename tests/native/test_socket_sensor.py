@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.sensors.native import CORE, SOCKET, native_path
+from whichrank.native import CORE, SOCKET, native_path
 
 HERE = Path(__file__).parent
 

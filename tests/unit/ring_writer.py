@@ -26,7 +26,7 @@ from functools import cache
 from pathlib import Path
 
 from whichrank.errors import NativeLibraryError
-from whichrank.sensors.native import CORE, native_path
+from whichrank.native import CORE, native_path
 
 NATIVE = Path(__file__).parents[2] / "native"
 ALL_REDUCE, SEND = 1, 32

@@ -14,25 +14,26 @@ SOURCE = Path(__file__).parents[2] / "src" / "whichrank"
 
 # Room -> the rooms that it may import from. `errors` and the root (for `__version__`) are open to all.
 ARROWS: dict[str, set[str]] = {
-    "model": set(),
+    "columns": {"native"},
+    "model": {"columns"},
     "ring": {"model"},
     "wire": {"model"},
     "intake": {"model"},
-    "detect": {"model", "config"},
+    "detect": {"model", "columns", "config"},
     "locate": {"model", "config"},
-    "store": {"model", "detect", "locate"},
+    "store": {"model", "columns", "detect", "locate"},
     "transport": {"model", "locate", "store"},
     "slow": {"model", "detect", "locate", "store", "transport"},
     "hang": {"model", "detect", "locate", "store", "transport"},
     "verdict": {"model", "detect", "store"},
     "analyzer": {"model", "detect", "locate", "store", "transport", "slow", "hang", "verdict", "config"},
-    "sensors": {"model", "ring", "config"},
-    "agent": {"model", "ring", "sensors", "wire", "config"},
-    "server": {"model", "ring", "wire", "sensors", "intake", "analyzer", "agent", "config"},
+    "sensors": {"model", "ring", "config", "native"},
+    "agent": {"model", "ring", "sensors", "wire", "config", "native"},
+    "server": {"model", "ring", "wire", "sensors", "intake", "analyzer", "agent", "config", "native"},
     "testbed": {"model", "ring", "wire", "sensors", "intake", "detect", "locate", "store", "hang", "slow", "transport"}
-    | {"analyzer", "agent", "config"},
+    | {"analyzer", "agent", "config", "native"},
     "surface": {"model", "ring", "wire", "sensors", "intake", "locate", "store", "hang", "verdict", "analyzer"}
-    | {"agent", "server", "testbed", "config"},
+    | {"agent", "server", "testbed", "config", "native"},
 }
 # The same inside of the testbed: jobs to break, then nodes for them, then scores.
 INSIDE_TESTBED = {"demo": {"demo"}, "lab": {"demo", "lab"}, "bench": {"demo", "lab", "bench"}}

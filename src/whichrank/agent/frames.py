@@ -21,8 +21,8 @@ from whichrank.model.codes import SensorState
 from whichrank.model.rows import FRAME, FRAME_CHANNELS
 from whichrank.model.sensors import SOCKET
 from whichrank.model.telemetry import RATE_ROW
+from whichrank.native import load_core
 from whichrank.ring.reader import Rows
-from whichrank.sensors.native import load_core
 
 PERIOD_US: Final = 1000
 BURST_MS: Final = 40

@@ -16,8 +16,8 @@ import numpy as np
 from whichrank.agent.outbox import MOST_RECORDS_PER_BATCH
 from whichrank.agent.rank import RankWatch
 from whichrank.errors import NativeLibraryError
+from whichrank.native import load_core
 from whichrank.ring.layout import RECORDS
-from whichrank.sensors.native import load_core
 
 EVERY_MS: Final = 250
 MOST_RECORDS: Final = RECORDS // 2

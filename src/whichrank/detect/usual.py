@@ -10,17 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.columns.counts import count_waits
+
 BINS = 64
 """Two per octave of microseconds: up to 71 minutes, where the ring's own count ends."""
 LEAST = 100
 """Operations before a percentile of one in a hundred means anything."""
 MEMORY = 8192
 """Operations of a communicator after which the older ones count half."""
-
-EXPONENT_AT = 23
-"""The bit of a number of 32 bits at which its exponent begins (IEEE 754)."""
-EXPONENT_OF_1 = 127
-"""The exponent of 1, as it is written there."""
 
 
 class UsualWaits:
@@ -44,11 +41,7 @@ class UsualWaits:
             more = max(more, len(self._counts))
             self._counts = np.concatenate((self._counts, np.zeros((more, BINS), np.float32)))
             self._total = np.append(self._total, np.zeros(more))
-        # The exponent of a square is twice that of its root, rounded down: no logarithm is as quick.
-        square = np.square(wait_us.astype(np.float32) + np.float32(1))
-        place = np.minimum((square.view(np.int32) >> EXPONENT_AT) - EXPONENT_OF_1, BINS - 1)
-        np.add.at(self._counts.reshape(-1), comm * BINS + place, np.float32(1))
-        self._total += np.bincount(comm, minlength=len(self._total))
+        count_waits(comm, wait_us, self._counts, self._total)
         full = np.flatnonzero(self._total > MEMORY)
         self._counts[full] /= 2
         self._total[full] /= 2

@@ -7,11 +7,12 @@ own input is known there (DESIGN 5.2, question 3).
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.columns.records import signatures as signs_of
 from whichrank.model.codes import UNNUMBERED, Flag
 from whichrank.model.kinds import BARRIERS, REDUCING, ROOTED, Kind, kinds_that
 
@@ -25,24 +26,13 @@ DTYPES = {
 UNKNOWN_REDUCE_OP = 255
 REDUCE_OPS = {0: "sum", 1: "avg", 2: "product", 3: "min", 4: "max", 5: "band", 6: "bor", 7: "bxor", 8: "premul_sum"}
 
-_NO_COUNT, _MAY_BE_UNEVEN, _HAS_REDUCE_OP, _HAS_PEER = (1 << bit for bit in range(4))
-_TRAITS = np.zeros(256, np.uint8)
-"""Of each kind; of one that is not known the peer is part of the signature."""
-_TRAITS[list(BARRIERS)] |= _NO_COUNT
-_TRAITS[list(kinds_that(lambda t: t.uneven))] |= _MAY_BE_UNEVEN
-_TRAITS[list(REDUCING)] |= _HAS_REDUCE_OP
-_TRAITS[[*kinds_that(lambda t: t.addressed), *range(Kind.SEND, 256)]] |= _HAS_PEER
-_NAMED: Final = (
-    np.uint32(0xFF)
-    | np.where(_TRAITS & _NO_COUNT, 0, 0xFF00).astype(np.uint32)
-    | np.where(_TRAITS & _HAS_REDUCE_OP, 0xFF0000, 0).astype(np.uint32)
-)
-"""Of each kind: which bits of kind, type and reduce operation, a byte each, are part of the signature."""
-_PEER: Final = np.where(_TRAITS & _HAS_PEER, -1, 0)
-"""Of each kind: all bits if its peer is part of the signature, else none."""
-_COUNT: Final = np.where(_TRAITS & _NO_COUNT, 0, -1).astype(np.uint64)
-"""Of each kind: all bits if its number of elements is part of the signature, else none."""
-_SEED: Final = np.ones(1, np.uint64)
+_SIZED, _MAY_BE_UNEVEN, _HAS_REDUCE_OP, _HAS_PEER = (1 << bit for bit in range(4))
+PARTS = np.full(256, _SIZED, np.uint8)
+"""What is part of the signature, by kind (`enum wr_part` of `columns.h`); of one that is not known the peer is."""
+PARTS[list(BARRIERS)] = 0
+PARTS[list(kinds_that(lambda t: t.uneven))] |= _MAY_BE_UNEVEN
+PARTS[list(REDUCING)] |= _HAS_REDUCE_OP
+PARTS[[*kinds_that(lambda t: t.addressed), *range(Kind.SEND, 256)]] |= _HAS_PEER
 
 
 def mix(a: NDArray[np.uint64], b: NDArray[Any]) -> NDArray[np.uint64]:
@@ -66,8 +56,8 @@ def has_free_sizes(rows: Columns) -> NDArray[np.bool_]:
     Args:
         rows: The fields kind and flags.
     """
-    traits, flags = _TRAITS[rows["kind"].astype(np.uint8)], rows["flags"]
-    uneven = ((traits & _MAY_BE_UNEVEN) != 0) & ((flags & Flag.UNEVEN) != 0)
+    parts, flags = PARTS[rows["kind"].astype(np.uint8)], rows["flags"]
+    uneven = ((parts & _MAY_BE_UNEVEN) != 0) & ((flags & Flag.UNEVEN) != 0)
     return np.asarray(uneven | ((flags & Flag.FREE_SIZES) != 0))
 
 
@@ -77,28 +67,7 @@ def signatures(rows: Columns) -> NDArray[np.uint64]:
     Args:
         rows: The fields kind, dtype, count, reduce_op, peer and flags.
     """
-    kind, dtype, reduce_op = (rows[name].astype(np.uint8, copy=False) for name in ("kind", "dtype", "reduce_op"))
-    named = reduce_op.astype(np.uint32)
-    for part in (dtype, kind):
-        named <<= np.uint32(8)
-        named |= part
-    return signatures_of(named, kind, rows)
-
-
-def signatures_of(named: NDArray[np.uint32], kind: NDArray[np.uint8], rows: Columns) -> NDArray[np.uint64]:
-    """The same, where kind, type and reduce operation of each operation are known as one number.
-
-    Args:
-        named: These three, a byte each, the kind lowest, (n,); changed.
-        kind: (n,).
-        rows: The fields count, peer and flags of them, and the others where flags are set.
-    """
-    named &= _NAMED[kind]
-    peer = ((rows["peer"].astype(np.int64) + 1) & _PEER[kind]).view(np.uint64) << np.uint64(24)
-    count = rows["count"].astype(np.uint64) & _COUNT[kind]
-    if rows["flags"].any():
-        count[has_free_sizes(rows)] = 0
-    return mix(mix(peer | named, _SEED), count)
+    return signs_of(PARTS, *(rows[name] for name in ("kind", "dtype", "reduce_op", "peer", "flags", "count")))
 
 
 def kind_name(kind: int) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whichrank.model.codes import SensorState, Status, WaitHow
-from whichrank.sensors.native import CORE, native_path
+from whichrank.native import CORE, native_path
 
 if TYPE_CHECKING:
     from whichrank.sensors.identity import Identity

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whichrank.errors import SensorError
+from whichrank.native import C10D_SOURCE, INCLUDE, load_core, native_path
 from whichrank.ring.trust import unsafe_file, unsafe_folder
 from whichrank.sensors import groups, meetings, remote, steps
-from whichrank.sensors.native import C10D_SOURCE, INCLUDE, load_core, native_path
 
 if TYPE_CHECKING:
     from whichrank.sensors.identity import Identity

@@ -9,7 +9,7 @@ import ctypes
 import gc
 from time import monotonic_ns
 
-from whichrank.sensors.native import load_core, on_ring
+from whichrank.native import load_core, on_ring
 
 
 def watch() -> None:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from whichrank.sensors.native import load_core
+from whichrank.native import load_core
 
 _MARK: Final = "_whichrank_meets"
 _OF_ALL: Final = "default_pg"

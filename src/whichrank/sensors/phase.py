@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from whichrank.sensors.native import loaded_core, on_ring
+from whichrank.native import loaded_core, on_ring
 
 _open: list[str] = []
 

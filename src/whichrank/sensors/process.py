@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from whichrank.native import load_core, on_ring
 from whichrank.sensors import c10d, exceptions, garbage_collector, sent_signals
 from whichrank.sensors.identity import RANK_PID, identity_of
-from whichrank.sensors.native import load_core, on_ring
 from whichrank.sensors.place import make_place
 
 

@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from whichrank.sensors.native import load_core, on_ring
+from whichrank.native import load_core, on_ring
 
 UNKNOWN: Final = -1
 MOST_TARGETS: Final = 4

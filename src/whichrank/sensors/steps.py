@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whichrank.sensors.native import load_core, on_ring
+from whichrank.native import load_core, on_ring
 
 
 def watch() -> None:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from whichrank.errors import NativeLibraryError
+from whichrank.native import SOCKET, native_path
 from whichrank.ring.folder import JobFolder
-from whichrank.sensors.native import SOCKET, native_path
 from whichrank.server.place import absolute
 
 JOB, FOLDER, CONNECT, DISABLE = "WHICHRANK_JOB", "WHICHRANK_DIR", "WHICHRANK_CONNECT", "WHICHRANK_DISABLE"

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.columns.records import Slots, find_comms
 from whichrank.model.places import places_in_sorted, those, values_of
 from whichrank.model.telemetry import CommInfo
 from whichrank.store.growing import Growing
@@ -88,8 +89,8 @@ class Communicators:
         if not self.info:
             return False
         rows = those(rows, (rows["rank"] >= 0) & (rows["rank"] < ranks.size))
-        rank, slot = rows["rank"].astype(np.int64), rows["slot"].astype(np.int64)
-        comm, place = self.of_ops(rank, slot, rows["comm_id"])
+        rank, slot = rows["rank"].astype(np.int64), np.ascontiguousarray(rows["slot"])
+        comm, place = self.of_ops(rank, slot, np.ascontiguousarray(rows["comm_id"]))
         inside = (comm >= 0) & (rows["group_rank"] < self.size[comm])
         rows, rank, slot, comm, place = (those(column, inside) for column in (rows, rank, slot, comm, place))
         at = self.at[comm] + rows["group_rank"]
@@ -131,7 +132,7 @@ class Communicators:
         self._in_slot[rank[fits], slot[fits]] = member[fits]
 
     def of_ops(
-        self, rank: NDArray[np.int64], slot: NDArray[Any], ids: NDArray[np.uint64]
+        self, rank: NDArray[np.int64], slot: NDArray[np.uint16], ids: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The communicator of each operation, -1 unknown, and the group rank of its rank there, -1 not said.
 
@@ -140,21 +141,14 @@ class Communicators:
             slot: In which slot of its ring the communicator was: where that is known, nothing is searched, (n,).
             ids: The communicator's id, (n,).
         """
-        if not self.info or not self._in_slot.size or not len(ids):
-            comm = self.index(ids)
-            return comm, self.group_ranks(comm, rank)
-        slots = self._in_slot.shape[1]
-        inside = (rank >= 0) & (rank < len(self._in_slot)) & (slot < slots)
-        at = rank * slots + slot
-        all_inside = bool(inside.all())
-        member = self._in_slot.reshape(-1)[at if all_inside else np.where(inside, at, 0)]
-        comm = self._comm_of.rows[member]
-        found = (member >= 0) & (self._ids.rows[comm] == ids)
-        if not all_inside:
-            found &= inside
-        place = member - self.at[comm]
-        if not found.all():
-            others = np.flatnonzero(~found)
+        table = Slots.of(
+            ranks=len(self._in_slot), slots=self._in_slot.shape[1], members=len(self._comm_of.rows),
+            comms=len(self.info), in_slot=self._in_slot, comm_of=self._comm_of.rows, member_at=self.at,
+            id=self._ids.rows,
+        )  # fmt: skip
+        comm, place, missing = find_comms(table, rank, slot, ids)
+        if missing:
+            others = np.flatnonzero(comm < 0)
             comm[others] = self.index(ids[others])
             place[others] = self.group_ranks(comm[others], rank[others])
         return comm, place

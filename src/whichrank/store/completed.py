@@ -7,30 +7,17 @@ that what goes through it afterwards touches no more memory than that field has.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.columns.records import take_apart
 from whichrank.model.places import taken
-from whichrank.model.rows import RECORD
-from whichrank.model.signature import signatures_of
+from whichrank.model.signature import PARTS
 from whichrank.model.telemetry import RECORD_REPORTED
 
 Ints = NDArray[np.int64]
-_LAST: Final = ("comm_slot", "epoch", "kind", "dtype", "reduce_op", "flags", "status")
-_SMALL: Final = np.dtype([(name, RECORD[name]) for name in _LAST])
-"""The last fields of a record, eight bytes together, which are copied as one number."""
-_NAMED_AT: Final = np.uint64(24)
-"""The bit of that number at which kind, type and reduce operation begin."""
-_WORD: Final = np.dtype(
-    {
-        "names": ["word"],
-        "formats": ["u8"],
-        "offsets": [RECORD_REPORTED.itemsize - 8],
-        "itemsize": RECORD_REPORTED.itemsize,
-    }
-)
 
 
 class Records:
@@ -38,24 +25,28 @@ class Records:
 
     Args:
         rows: (n,).
+        ranks: Of the job.
+
+    Attributes:
+        rank: Of each, (n,).
+        comm_id: Of each, (n,).
+        signs: Their signatures.
+        others: How many are of no rank of the job, or no operations.
     """
 
-    def __init__(self, rows: np.ndarray[Any, Any]) -> None:
+    def __init__(self, rows: np.ndarray[Any, Any], ranks: int) -> None:
         self.rows = rows
-        self._words: NDArray[np.uint64] = np.ascontiguousarray(rows.view(_WORD)["word"])
-        self._columns: dict[str, NDArray[Any]] = {}
+        self._columns, self.others = take_apart(rows, PARTS, ranks)
+        self._columns["count"] = self._columns.pop("elements")
+        self.rank: Ints = self._columns.pop("rank")
+        self.comm_id: NDArray[np.uint64] = self._columns.pop("comm_id")
+        self.signs: NDArray[np.uint64] = self._columns.pop("sign")
 
     def __getitem__(self, field: str) -> NDArray[Any]:
         """A field of RECORD, (n,)."""
         if field not in self._columns:
-            column = self._words.view(_SMALL)[field] if field in _LAST else self.rows["row"][field]
-            self._columns[field] = np.ascontiguousarray(column)
+            self._columns[field] = np.ascontiguousarray(self.rows["row"][field])
         return self._columns[field]
-
-    @cached_property
-    def signs(self) -> NDArray[np.uint64]:
-        """Their signatures."""
-        return signatures_of((self._words >> _NAMED_AT).astype(np.uint32), self["kind"], self)
 
 
 class Completed:
@@ -109,4 +100,4 @@ class Completed:
 def no_operations() -> Completed:
     """None have been completed."""
     empty = np.zeros(0, np.int64)
-    return Completed(Records(np.zeros(0, RECORD_REPORTED)), None, empty, empty, empty)
+    return Completed(Records(np.zeros(0, RECORD_REPORTED), 0), None, empty, empty, empty)

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.columns.rounds import Lately
+
 Ints = NDArray[np.int64]
 Numbers = NDArray[np.uint32]
 KEPT_OF_A_RANK = 1 << 15
@@ -25,28 +27,18 @@ class DoneLately:
         self._next = 0  # the place that is written next
         self._is_full = False
 
-    def keep(self, ranks: int, comm: Ints, member: Ints, counter: Numbers, sign: Numbers, ordinal: Numbers) -> None:
-        """Take completed operations.
+    def room_for(self, more: int, ranks: int) -> Lately:
+        """The buffer for whoever has this many operations of a job of this many ranks to write."""
+        self._make_room(more, min(MOST_KEPT, KEPT_OF_A_RANK * ranks))
+        comm, member, counter, sign, ordinal = self._columns
+        return Lately.of(
+            size=len(comm), next=self._next, comm=comm, member=member, counter=counter, sign=sign, ordinal=ordinal
+        )
 
-        Args:
-            ranks: Of the job.
-            comm: Communicator of each, (n,).
-            member: The group rank of its rank there, (n,).
-            counter: Its number there, (n,).
-            sign: What all members of its round must agree on, (n,).
-            ordinal: Its number among all operations of its rank, (n,).
-        """
-        limit = min(MOST_KEPT, KEPT_OF_A_RANK * ranks)
-        new = [column[-limit:] for column in (comm, member, counter, sign, ordinal)]
-        n = len(new[0])
-        self._make_room(n, limit)
-        size = len(self._columns[0])
-        before_end = min(n, size - self._next)
-        for column, values in zip(self._columns, new, strict=True):
-            column[self._next : self._next + before_end] = values[:before_end]
-            column[: n - before_end] = values[before_end:]
-        self._is_full = self._is_full or self._next + n >= size
-        self._next = (self._next + n) % size
+    def written(self, lately: Lately, count: int) -> None:
+        """So many were written there."""
+        self._is_full = self._is_full or self._next + count >= lately.size
+        self._next = lately.next
 
     def of(self, comm: int, counter: int) -> tuple[NDArray[np.int32], Numbers, Numbers]:
         """Member, signature and ordinal of each operation of one round that is still there, of each member once.

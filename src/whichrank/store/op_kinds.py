@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.columns.counts import count_kinds
+
 KINDS: Final = 64
 """More than there are: a kind is a byte on the wire, and of others nothing is counted."""
 
@@ -27,10 +29,7 @@ class OpKinds:
         more = int(comm.max(initial=-1)) + 1 - len(self._counts)
         if more > 0:
             self._counts = np.concatenate((self._counts, np.zeros((max(more, len(self._counts)), KINDS), np.uint32)))
-        counted = kind < KINDS
-        if not counted.all():
-            comm, kind = comm[counted], kind[counted]
-        np.add.at(self._counts.reshape(-1), comm * KINDS + kind, np.uint32(1))
+        count_kinds(comm, kind, self._counts)
 
     def of(self, comm: int) -> dict[int, int]:
         """How many of each kind a communicator has completed."""

@@ -41,16 +41,14 @@ class Reported:
 
     def completed(self, reported: Rows) -> tuple[Completed, Rows]:
         """Completed operations, and optimizer steps, which are among these rows of RECORD_REPORTED."""
-        records = Records(reported)
-        rank = reported["rank"].astype(np.int64)
-        good, is_step = self._is_of_job(rank), records["kind"] == Kind.STEP
-        steps = taken(reported, np.flatnonzero(is_step & good))
-        good &= ~is_step
-        at = None if good.all() else np.flatnonzero(good)
-        slot, ids = records["comm_slot"], reported["comm"]
-        if at is not None:
+        records = Records(reported, self._ranks.size)
+        rank, slot, ids, at = records.rank, records["comm_slot"], records.comm_id, None
+        steps = reported[:0]
+        if records.others:
+            good, is_step = self._is_of_job(rank), records["kind"] == Kind.STEP
+            steps, at = taken(reported, np.flatnonzero(is_step & good)), np.flatnonzero(good & ~is_step)
             rank, slot, ids = rank[at], slot[at], ids[at]
-        comm, place = self._comms.of_ops(rank, slot.astype(np.int64), ids)
+        comm, place = self._comms.of_ops(rank, slot, ids)
         if (unknown := comm < 0).any():
             at = np.flatnonzero(~unknown) if at is None else at[~unknown]
             rank, comm, place = rank[~unknown], comm[~unknown], place[~unknown]

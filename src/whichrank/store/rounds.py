@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.codes import Status
-from whichrank.model.kinds import is_collective
+from whichrank.columns.rounds import Rounds as Table
+from whichrank.columns.rounds import hold_rounds
 from whichrank.model.picture import OPS, Bools, Picture
 from whichrank.store.communicators import Communicators
 from whichrank.store.completed import Completed
@@ -23,7 +23,7 @@ from whichrank.store.rank_columns import RankColumns
 
 Ints = NDArray[np.int64]
 Counters = NDArray[np.uint32]
-CELLS = 1 << 14
+MOST_COMPARED = 1 << 14
 """Rounds times members of a communicator that are compared, at most; how many rounds that are is a power of two."""
 MOST_ROUNDS = 2048
 """Kept of a communicator: agents report seconds apart, and a round is compared when all have reported it."""
@@ -51,7 +51,7 @@ class Rounds:
         self._slot_at = Growing(np.int64)  # of each communicator
         self._first = Growing(np.uint64)  # by slot, what the first member issued: counter and signature as one number
         self._first_ordinal, self._first_end_s = Growing(np.uint32), Growing(np.float64)
-        self._first_place = Growing(np.int32)  # among those that are taken together
+        self._lowest = Growing(np.uint32)  # by communicator, of what is taken together
         self._behind, self._behind_since = Growing(np.int32), Growing(np.uint32)  # by member
         self._lately = DoneLately()
         self._apart: set[int] = set()
@@ -70,103 +70,25 @@ class Rounds:
             now_s: The time.
         """
         self._learn(comms, ranks.size)
-        good = is_collective(done["kind"]) & (done["counter"] > 0)
-        good &= (done.place >= 0) & (self._size.rows[done.comm] > 1)
-        good &= done["status"] == Status.DONE  # what fails is reported by what becomes of the job
-        done = done.those(good)
-        comm, counter, ordinal = done.comm, done["counter"], done["ordinal"]
-        sign = (done.signs >> _HALF).astype(np.uint32)
-        self._lately.keep(ranks.size, comm, done.place, counter, sign, ordinal)
-        last = self._last.rows[comm]
-        slot = self._slot_at.rows[comm] + (counter & last)
-        issued = counter.astype(np.uint64) << _HALF | sign
-        since = counter - _counter_of(self._first.rows[slot])  # a huge number if it is of an earlier round
-        is_first = since > 0
-        if (since <= last + np.uint32(1)).all() and not self._share_slots(slot, is_first):
-            self._compare(comms, done, slot, issued, is_first, ranks, now_s)
-            return
-        for of_lap in self._laps(comm, counter):
-            known = _counter_of(self._first.rows[slot])
-            some = of_lap & (counter >= known)
-            is_first = (counter > known)[some]
-            self._compare(comms, done.those(some), slot[some], issued[some], is_first, ranks, now_s)
-
-    def _share_slots(self, slot: Ints, is_first: Bools) -> bool:
-        """Whether a round that is known already and a newer one share a slot; a newer one is the next one there.
-
-        Args:
-            slot: Of each operation, (n,).
-            is_first: Its round is newer than the one that is known, (n,).
-        """
-        if is_first.all() or not is_first.any():
-            return False
-        known, marks = slot[~is_first], self._first_place.rows  # written anew by `_compare`
-        marks[known] = 0
-        marks[slot[is_first]] = 1
-        return bool(marks[known].any())
-
-    def _laps(self, comm: Ints, counter: Counters) -> list[Bools]:
-        """Which operations are in each part in which no two rounds of a communicator share a slot; earlier ones first.
-
-        Args:
-            comm: Of each, (n,).
-            counter: Of each, (n,).
-
-        Returns:
-            Of each part, (n,).
-        """
-        first = np.full(len(self._size.rows), np.iinfo(np.uint32).max, np.uint32)
-        np.minimum.at(first, comm, counter)
-        lap = (counter - first[comm]) // (self._last.rows[comm] + np.uint32(1))
-        return [lap == number for number in np.unique(lap).tolist()]
-
-    def _compare(
-        self, comms: Communicators, done: Completed, slot: Ints, issued: NDArray[np.uint64], is_first: Bools,
-        ranks: RankColumns, now_s: float,
-    ) -> None:  # fmt: skip
-        """Hold operations against the first of their rounds.
-
-        Args:
-            comms: The communicators of the job.
-            done: The operations; no two rounds of them share a slot.
-            slot: Of each, (n,).
-            issued: Counter and signature of each as one number, (n,).
-            is_first: Nobody has reported its round before, (n,).
-            ranks: Of the job.
-            now_s: The time.
-        """
-        counter, ordinal = done["counter"], done["ordinal"]
-        first = np.flatnonzero(is_first)
-        if len(first):
-            self._first_place.rows[slot[first[::-1]]] = first[::-1]  # backwards: of several the first one stays
-            first = first[self._first_place.rows[slot[first]] == first]
-            at = slot[first]
-            self._first.rows[at], self._first_ordinal.rows[at] = issued[first], ordinal[first]
-            self._first_end_s.rows[at] = ranks.host_s(done.rank[first], done["t_end_ns"][first])
-            self._remember(done, first, issued[first].astype(np.uint32))
-        differs = np.flatnonzero(self._first.rows[slot] != issued)
-        if len(differs):
-            for key in zip(done.comm[differs].tolist(), counter[differs].tolist(), strict=True):
-                self._suspects.setdefault(key, now_s)
-            self._remember(done, differs, issued[differs].astype(np.uint32))
-        behind = (ordinal - self._first_ordinal.rows[slot]).view(np.int32)
-        member = comms.at[done.comm] + done.place
-        moved = np.flatnonzero(behind != self._behind.rows[member])
-        if len(moved):
-            self._move(done.comm[moved], member[moved], counter[moved], behind[moved])
-
-    def _move(self, comm: Ints, member: Ints, counter: Counters, behind: NDArray[np.int32]) -> None:
-        """Members are no longer where they used to be in a round, against the first that reported it.
-
-        Args:
-            comm: Communicator of each.
-            member: Each of them.
-            counter: The number of the round.
-            behind: By how much its operation has a higher number among all of its rank.
-        """
-        steady = counter.astype(np.int64) - self._behind_since.rows[member] >= STEADY_ROUNDS
-        self._apart.update(np.unique(comm[steady]).tolist())
-        self._behind.rows[member], self._behind_since.rows[member] = behind, counter
+        table = Table.of(
+            comms=len(self._size.rows), slots=len(self._first.rows), members=len(self._behind.rows), ranks=ranks.size,
+            seen_size=SEEN_SIGNATURES, size=self._size.rows, last=self._last.rows, slot_at=self._slot_at.rows,
+            member_at=comms.at, lowest=self._lowest.rows, offset_s=ranks.offset_s, first=self._first.rows,
+            first_ordinal=self._first_ordinal.rows, first_end_s=self._first_end_s.rows, behind=self._behind.rows,
+            behind_since=self._behind_since.rows, seen=self._seen, steady=STEADY_ROUNDS,
+        )  # fmt: skip
+        columns = {name: done[name] for name in ("counter", "ordinal", "kind", "status")}
+        lately = self._lately.room_for(len(done), ranks.size)
+        news = hold_rounds(
+            table, lately, rank=done.rank, comm=done.comm, place=done.place, sign=done.signs, end_ns=done["t_end_ns"],
+            **columns,
+        )  # fmt: skip
+        self._lately.written(lately, news.taken)
+        if len(news.unseen):
+            self._remember(done, news.unseen)
+        for key in zip(done.comm[news.differing].tolist(), done["counter"][news.differing].tolist(), strict=True):
+            self._suspects.setdefault(key, now_s)
+        self._apart.update(news.apart.tolist())
 
     def forget(self) -> None:
         """A rank's process was replaced: it counts from one again, and so may the others of its communicators."""
@@ -189,36 +111,32 @@ class Rounds:
             return
         # Those of one rank are few, and most have several members.
         most = np.clip(2 * ALL_SLOTS // max(ranks, 1), LEAST_ROUNDS, MOST_ROUNDS)
-        depth = np.clip(CELLS // size, LEAST_ROUNDS, most)
+        depth = np.clip(MOST_COMPARED // size, LEAST_ROUNDS, most)
         depth = 1 << (np.frexp(depth)[1].astype(np.int64) - 1)
         if len(self._first.rows) + int(depth.sum()) > ALL_SLOTS:
             depth = np.full(len(size), LEAST_ROUNDS)
+        depth = np.where(size > 1, depth, 1)  # a rank alone is compared with nobody
         self._slot_at.append(len(self._first.rows) + np.cumsum(depth) - depth)
         self._size.append(size)
         self._last.append((depth - 1).astype(np.uint32))
-        for column in (self._first, self._first_ordinal, self._first_end_s, self._first_place):
+        self._lowest.append(len(size))
+        for column in (self._first, self._first_ordinal, self._first_end_s):
             column.append(int(depth.sum()))
         for column in (self._behind, self._behind_since):
             column.append(int(size.sum()))
 
-    def _remember(self, done: Completed, places: Ints, sign: NDArray[np.uint32]) -> None:
+    def _remember(self, done: Completed, places: Ints) -> None:
         """One operation of each signature, for words; forgotten when shapes never end.
 
         Args:
             done: Operations.
-            places: In `done`, of some of them, (n,).
-            sign: What all members of the round of each must agree on, (n,).
+            places: In `done`, of those whose signature may be new, (n,).
         """
-        at = sign & np.uint32(SEEN_SIGNATURES - 1)
-        may_be_new = np.flatnonzero(self._seen[at] != sign)
-        if not len(may_be_new):
-            return
         if len(self._said) > MOST_SIGNATURES:
             self._said.clear()
             self._seen = _none_seen()
-        self._seen[at[may_be_new]] = sign[may_be_new]
-        values, first = np.unique(sign[may_be_new], return_index=True)
-        for value, place in zip(values.tolist(), places[may_be_new[first]].tolist(), strict=True):
+        values, first = np.unique((done.signs[places] >> _HALF).astype(np.uint32), return_index=True)
+        for value, place in zip(values.tolist(), places[first].tolist(), strict=True):
             if value not in self._said:
                 self._said[value] = done.rows(np.array([place]))["row"][0]
 

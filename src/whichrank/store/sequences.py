@@ -184,14 +184,13 @@ class Sequences:
         """
         if not len(rank):
             return
-        key = (rank << 32) | ordinals
-        order = np.arange(len(key))
-        if not (key[1:] > key[:-1]).all():
-            order = np.argsort(key, kind="stable")
-            key = key[order]
-            order = order[np.concatenate(([True], key[1:] != key[:-1]))]  # what is complete may be in flight before
-            rank, tokens, ordinals = rank[order], tokens[order], ordinals[order]
-        dealt_with, others, to_tell = self._settled.take(rank, ordinals, tokens)
+        order = np.arange(len(rank))
+        if (taken := self._settled.take(rank, ordinals, tokens)) is None:
+            order = _each_once(rank << 32 | ordinals)
+            rank, ordinals, tokens = rank[order], ordinals[order], tokens[order]
+            taken = self._settled.take(rank, ordinals, tokens)
+        assert taken is not None, "in order, each once"
+        dealt_with, others, to_tell = taken
         news = ~dealt_with
         learn(order[news])
         for of in others:
@@ -277,3 +276,10 @@ class Sequences:
         if s is None or not s.is_whole or len(np.unique(self.groups_of(s.template))) < LEAST_GROUPS:
             return None
         return s.iterations()
+
+
+def _each_once(key: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of these keys in their order, of equal ones the first: what is complete may be in flight before."""
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    return np.asarray(order[np.concatenate(([True], key[1:] != key[:-1]))])

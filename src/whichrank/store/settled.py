@@ -8,13 +8,13 @@ is told, when something else comes than its period says. Whoever asks for the se
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.columns.periods import Periods, hold_periods
 from whichrank.detect.period import Sequence
-from whichrank.model.places import starts, those
 from whichrank.model.sequence import Tokens
 
 MOST_TOKENS: Final = 1 << 26
@@ -67,42 +67,19 @@ class Settled:
         return np.unique(self._periods[: self._used])
 
     def take(
-        self, rank: NDArray[Any], ordinals: NDArray[np.int64], tokens: Tokens
-    ) -> tuple[NDArray[np.bool_], list[int], list[int]]:
+        self, rank: NDArray[np.int64], ordinals: NDArray[np.int64], tokens: Tokens
+    ) -> tuple[NDArray[np.bool_], list[int], list[int]] | None:
         """Take operations, by rank and ordinal, each once.
 
         Returns:
-            Which of them are dealt with; ranks in the table that have issued something else, which have to leave; and
-            ranks whose sequences are to be told.
+            None if they are in another order; nothing is taken then. Else which of them are dealt with; ranks in the
+            table that have issued something else, which have to leave; and ranks whose sequences are to be told.
         """
-        self._grow(int(rank[-1]) + 1)
-        # Those of a rank are in order: if the first has come anew, all have.
-        begins, inside, of, issued, what = starts(rank), np.ones(len(rank), np.bool_), rank, ordinals, tokens
-        ranks = rank[begins]
-        if not ((self._at[ranks] != _OUT) & (ordinals[begins] >= self._next[ranks])).all():
-            inside = self._at[rank] != _OUT
-            come = inside & (ordinals >= self._next[rank])
-            of, issued, what = those(rank, come), those(ordinals, come), those(tokens, come)
-            if not len(of):
-                return inside, [], []
-            begins = starts(of)
-            ranks = of[begins]
-        counts = np.diff(np.append(begins, len(of)))
-        place, length, first = self._place[ranks], self._length[ranks], self._next[ranks]
-        in_period = np.arange(len(of)) + np.repeat(place - begins, counts)
-        if (place + counts > length).any():
-            in_period %= np.repeat(length, counts)
-        expected = self._periods[in_period + np.repeat(self._at[ranks], counts)]
-        well = np.logical_and.reduceat(what == expected, begins)
-        well &= (issued[begins] == first) & (issued[begins + counts - 1] == first + counts - 1)  # none is missing
-        go_on, n = ranks[well], counts[well]
-        self._next[go_on] += n
-        self._untold[go_on] += n
-        self._place[go_on] = (self._place[go_on] + n) % self._length[go_on]
-        others = ranks[~well]
-        if len(others):
-            inside &= ~np.isin(rank, others)
-        return inside, others.tolist(), go_on[self._untold[go_on] >= TELL_AFTER].tolist()
+        table = Periods.of(
+            ranks=len(self._at), tokens=len(self._periods), at=self._at, length=self._length, place=self._place,
+            next=self._next, untold=self._untold, periods=self._periods,
+        )  # fmt: skip
+        return hold_periods(table, rank, ordinals, tokens, TELL_AFTER)
 
     def tell(self, rank: int, sequence: Sequence) -> None:
         """Tell its sequence what has come; it stays in the table."""

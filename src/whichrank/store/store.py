@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.columns.records import runs_of
 from whichrank.detect.usual import UsualWaits
 from whichrank.model.codes import Status
 from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS, Bools, Picture, Recorded
@@ -351,19 +352,15 @@ class Store:
 
     def _take_times(self, done: Completed, merged: Merged) -> None:
         """When operations were issued and completed."""
-        rank, issue_ns, end_ns = done.rank, done["t_issue_ns"].astype(np.int64), done["t_end_ns"].astype(np.int64)
-        starts = np.flatnonzero(np.diff(rank, prepend=-1))  # those of one rank follow each other
-        ranks = rank[starts]
+        issue_ns, end_ns = done["t_issue_ns"].view(np.int64), done["t_end_ns"].view(np.int64)
+        starts, last_issue_ns, last_end_ns, long = runs_of(done.rank, issue_ns, end_ns, int(LONG_S * 1e9))
+        ranks = done.rank[starts]
         delay_s = merged.delay_s[merged.batch_at("records", RECORD_REPORTED, done.places(starts))]
-        went_on_s = self.ranks.host_s(ranks, np.maximum.reduceat(issue_ns, starts)) - delay_s
-        np.maximum.at(self.ranks.went_on_s, ranks, went_on_s)
-        ended_s = self.ranks.host_s(ranks, np.maximum.reduceat(end_ns, starts))
-        self.last_completion_s = max(self.last_completion_s, float(ended_s.max()))
-        long = np.flatnonzero(end_ns - issue_ns >= LONG_S * 1e9)
+        np.maximum.at(self.ranks.went_on_s, ranks, self.ranks.host_s(ranks, last_issue_ns) - delay_s)
+        self.last_completion_s = max(self.last_completion_s, float(self.ranks.host_s(ranks, last_end_ns).max()))
         if len(long):
-            self.long_ops.add(
-                rank[long], self.ranks.host_s(rank[long], issue_ns[long]), self.ranks.host_s(rank[long], end_ns[long])
-            )
+            rank = done.rank[long]
+            self.long_ops.add(rank, self.ranks.host_s(rank, issue_ns[long]), self.ranks.host_s(rank, end_ns[long]))
 
     def _take_end_signal(self, event: Event, batch: Batch, now_s: float) -> None:
         """At the earliest time that it can have been: its consequences on other nodes may have travelled faster."""

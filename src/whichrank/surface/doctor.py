@@ -21,12 +21,13 @@ from typing import Literal
 
 import msgspec
 
+from whichrank import native
 from whichrank.config import load_config
 from whichrank.errors import ConfigError, NativeLibraryError, SensorError
 from whichrank.model.sensors import C10D, SOCKET
 from whichrank.ring.folder import base_folder
 from whichrank.ring.trust import unsafe_folder
-from whichrank.sensors import c10d, native
+from whichrank.sensors import c10d
 from whichrank.server.place import absolute
 
 MEBIBYTE = 1 << 20

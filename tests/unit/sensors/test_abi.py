@@ -14,10 +14,10 @@ import torch
 from whichrank.model.codes import Flag, SensorState, Status, WaitHow
 from whichrank.model.kinds import Kind
 from whichrank.model.sensors import SENSORS
+from whichrank.native import INCLUDE, load_core, native_path
 from whichrank.ring import layout
 from whichrank.sensors import abi
 from whichrank.sensors.arguments import DTYPE_NUMBERS
-from whichrank.sensors.native import INCLUDE, load_core, native_path
 
 # The names of c10::ScalarType that are not those of torch.dtype in lower case.
 C10_NAMES = {"byte": "uint8", "char": "int8", "short": "int16", "int": "int32", "long": "int64"}

@@ -13,7 +13,7 @@ from whichrank.model.rows import HEADER
 PROGRAM = """
 import ctypes, gc, sys, time
 from whichrank.sensors import garbage_collector
-from whichrank.sensors.native import load_core
+from whichrank.native import load_core
 from whichrank.sensors.identity import Identity
 
 core = load_core()

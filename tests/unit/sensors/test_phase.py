@@ -8,7 +8,7 @@ from pathlib import Path
 
 IN_A_WATCHED_PROCESS = """
 import ctypes, sys, whichrank
-from whichrank.sensors.native import load_core
+from whichrank.native import load_core
 
 class Identity(ctypes.Structure):
     _fields_ = [(n, ctypes.c_int32) for n in ("rank", "local_rank", "world", "local_world", "restarts")]
@@ -37,7 +37,7 @@ assert not marked("failing-x") and not marked("checkpoint-x")
 
 IN_ANY_OTHER_PROCESS = """
 import whichrank
-from whichrank.sensors.native import loaded_core
+from whichrank.native import loaded_core
 with whichrank.phase("checkpoint"):
     assert loaded_core() is None
 """

@@ -42,7 +42,7 @@ def test_communicators_by_slot_are_those_by_id(seed: int) -> None:
     ids = rng.integers(1, 15, 200).astype(np.uint64)
     rank = rng.integers(-1, RANKS + 2, 200)
     slot = np.array([slots.get((r, c), 7) for r, c in zip(rank.tolist(), ids.tolist(), strict=True)])
-    slot = np.where(rng.random(200) < 0.2, rng.integers(0, 1000, 200), slot)
+    slot = np.where(rng.random(200) < 0.2, rng.integers(0, 1000, 200), slot).astype(np.uint16)
     # THEN each is found as it is by searching
     comm, place = comms.of_ops(rank, slot, ids)
     assert comm.tolist() == comms.index(ids).tolist()
@@ -88,7 +88,7 @@ def test_kinds_are_counted_and_what_is_none_is_not() -> None:
 
 
 def test_nothing_is_found_before_anything_is_known() -> None:
-    comm, place = Communicators().of_ops(np.array([0]), np.array([0]), np.array([7], np.uint64))
+    comm, place = Communicators().of_ops(np.array([0]), np.zeros(1, np.uint16), np.array([7], np.uint64))
     assert (comm.tolist(), place.tolist()) == ([-1], [-1])
     assert not len(no_operations().rows(np.zeros(0, np.int64)))
     assert no_operations().rows(np.zeros(0, np.int64)).dtype == RECORD_REPORTED

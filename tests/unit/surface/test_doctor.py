@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from whichrank import native
 from whichrank.errors import NativeLibraryError
-from whichrank.sensors import native
 from whichrank.surface import doctor
 from whichrank.surface.cli import main
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final
 
 from whichrank.errors import NativeLibraryError
-from whichrank.sensors.native import SOCKET, native_path
+from whichrank.native import SOCKET, native_path
 from whichrank.testbed.bench.launch import job_environment
 from whichrank.testbed.demo.folders import new_folder
 

@@ -190,9 +190,9 @@ def _load(directory: str, rank: int, world: int, ops_per_s: int, frames: bool, s
     They come in iterations: each one has the counts of the one before.
     """
     from whichrank.model.kinds import Kind
+    from whichrank.native import CORE, native_path
     from whichrank.sensors.abi import DONE, WAIT_CALL, Core, Op
     from whichrank.sensors.identity import Identity
-    from whichrank.sensors.native import CORE, native_path
 
     core = Core()
     ring = core.open_ring(directory.encode(), Identity(rank, rank, world, world, 0, b"host", b"cost"))

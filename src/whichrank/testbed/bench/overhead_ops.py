@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from whichrank.errors import SensorError
+from whichrank.native import CORE, INCLUDE, native_path
 from whichrank.sensors import c10d
-from whichrank.sensors.native import CORE, INCLUDE, native_path
 
 VARIANTS = ("cpp", "python")
 BACKENDS = {"fake": (1, 400, 200), "gloo": (2, 120, 50)}  # processes, pairs of blocks, operations in a block

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from whichrank.errors import SensorError
-from whichrank.sensors.native import CORE, INCLUDE, SOCKET, native_path
+from whichrank.native import CORE, INCLUDE, SOCKET, native_path
 from whichrank.testbed.bench.overhead_ops import Cost, cost_of
 
 TIMEOUT_S = 120

@@ -21,6 +21,7 @@ from whichrank.errors import NativeLibraryError
 
 CORE = "libwhichrank.so"
 SOCKET = "libwhichrank_socket.so"
+COLUMNS = "libwhichrank_columns.so"
 C10D_SOURCE = "c10d_sensor.cpp"
 INCLUDE = "include"
 
@@ -60,11 +61,24 @@ def load_core() -> ctypes.CDLL:
     Raises:
         NativeLibraryError: It is not installed, or does not load on this machine.
     """
-    path = native_path(CORE)
+    return _declared(load(CORE, ctypes.RTLD_GLOBAL))
+
+
+def load(name: str, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
+    """A library of the native part.
+
+    Args:
+        name: Of its file.
+        mode: As dlopen knows it.
+
+    Raises:
+        NativeLibraryError: It is not installed, or does not load on this machine.
+    """
+    path = native_path(name)
     try:
-        return _declared(ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL))
+        return ctypes.CDLL(str(path), mode=mode)
     except OSError as error:
-        raise NativeLibraryError(f"{CORE} does not load: {error}", where=str(path), mend=MEND) from error
+        raise NativeLibraryError(f"{name} does not load: {error}", where=str(path), mend=MEND) from error
 
 
 def on_ring(core: ctypes.CDLL, name: str, *arguments: Any) -> Callable[..., None]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import whichrank
+from whichrank import native
 from whichrank.errors import NativeLibraryError
-from whichrank.sensors import native
 
 
 def test_installed_files_are_found() -> None:
