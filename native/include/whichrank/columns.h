@@ -157,7 +157,7 @@ typedef struct {
   int64_t *differing;       /* out, room for `count`: places of those that are not what the first had issued */
   int64_t *moved;           /* scratch, room for `count` */
   int64_t *apart;           /* out, room for `count`: communicators of which a member has moved after it was steady */
-  size_t taken, unseens, differings, moves, aparts; /* out: how many */
+  size_t taken, unseens, differings, moves, aparts; /* out: how many; moves: scratch */
 } wr_completed;
 
 /* Hold operations against the first of their rounds. 0, or EDOM if they are in several laps: then only `lap` is set, and

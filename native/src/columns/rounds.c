@@ -45,8 +45,9 @@ static void hold(const wr_rounds *t, wr_completed *o, size_t i) {
   size_t slot = (size_t)t->slot_at[comm] + (counter & t->last[comm]);
   uint64_t issued = (uint64_t)counter << 32 | sign;
   uint32_t known = (uint32_t)(t->first[slot] >> 32);
-  if (counter < known) return; /* its slot has a later round */
-  int is_first = counter > known, differs = !is_first && t->first[slot] != issued;
+  int32_t since = (int32_t)(counter - known); /* counters go round */
+  if (since < 0 && known) return;             /* its slot has a later round */
+  int is_first = counter != known, differs = !is_first && t->first[slot] != issued;
   if (is_first) {
     t->first[slot] = issued;
     t->first_ordinal[slot] = o->ordinal[i];
@@ -64,7 +65,7 @@ static void hold(const wr_rounds *t, wr_completed *o, size_t i) {
   o->moved[o->moves++] = (int64_t)i;
 }
 
-/* Members are no longer where they were before this batch. */
+/* Members are no longer where they were before this lap. */
 static void move(const wr_rounds *t, wr_completed *o) {
   for (size_t j = 0; j < o->moves; j++) {
     int64_t i = o->moved[j], since = t->behind_since[t->member_at[o->comm[i]] + o->place[i]];
@@ -75,6 +76,7 @@ static void move(const wr_rounds *t, wr_completed *o) {
     t->behind[member] = (int32_t)o->lap[i];
     t->behind_since[member] = o->counter[i];
   }
+  o->moves = 0;
 }
 
 int wr_hold_rounds(const wr_rounds *t, wr_lately *l, wr_completed *o) {
@@ -85,9 +87,13 @@ int wr_hold_rounds(const wr_rounds *t, wr_lately *l, wr_completed *o) {
     o->taken++;
     if (l->size) keep(l, o, i);
   }
+  uint32_t lap = 0;
   for (size_t j = 0; j < o->count; j++) {
     size_t i = o->order ? (size_t)o->order[j] : j;
-    if (i < o->count && o->lap[i] != LEFT_OUT) hold(t, o, i);
+    if (i >= o->count || o->lap[i] == LEFT_OUT) continue;
+    if (o->lap[i] != lap) move(t, o);
+    lap = o->lap[i];
+    hold(t, o, i);
   }
   move(t, o);
   return 0;

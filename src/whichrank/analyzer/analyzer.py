@@ -10,7 +10,6 @@ from typing import Final
 from whichrank.analyzer.endings import Endings
 from whichrank.analyzer.hangs import Hangs
 from whichrank.analyzer.parts import Parts
-from whichrank.analyzer.portions import Portions
 from whichrank.analyzer.rest import is_at_ease, rests_until_s
 from whichrank.analyzer.slowdowns import Slowdowns
 from whichrank.config import AnalyzerConfig
@@ -52,7 +51,6 @@ class Analyzer:
     def __init__(self, config: AnalyzerConfig, job: str, utc_offset_s: float, *, is_live: bool = False) -> None:
         self._admission = Admission(job) if is_live else None
         self.store = Store()
-        self._portions = Portions()
         self.case = Case(self.store)
         self.ledger = Ledger(job, utc_offset_s, self.store)
         self.slowness = Slowness(config.slow_window_s)
@@ -71,9 +69,6 @@ class Analyzer:
 
     def feed_all(self, batches: Sequence[Batch], now_s: float) -> None:
         """Take what agents have sent that has come at one time, but of those that watch another job."""
-        self._feed_now(self._portions.with_rest(batches, now_s), now_s)
-
-    def _feed_now(self, batches: Sequence[Batch], now_s: float) -> None:
         for fed in self.store.feed_all([batch for batch in batches if self._admit(batch, now_s)], now_s):
             self._take(fed, now_s)
 
@@ -108,8 +103,6 @@ class Analyzer:
         """Look at the job, unless nothing can have changed. Returns incidents that are new or have changed."""
         if self._admission:
             self._admission.begin(now_s)
-        if due := self._portions.due(now_s):
-            self._feed_now(due, now_s)
         if not self.store.ranks.size or now_s < self._rests_until_s:
             return []
         picture = self.store.picture(now_s)
@@ -137,7 +130,6 @@ class Analyzer:
 
     def finish(self, now_s: float) -> list[Incident]:
         """The job has ended and its rings were drained: the last word."""
-        self._feed_now(self._portions.all(), now_s)
         if not self.store.ranks.size:
             return []
         picture = self.store.picture(now_s)
@@ -151,7 +143,6 @@ class Analyzer:
             now_s: When it was made.
             recorded: What is known of it.
         """
-        self._feed_now(self._portions.all(), now_s)
         if not self.store.ranks.size:
             return []
         self.store.recorded = recorded

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from batches import T0, Node, S, comm_info, records
 
-from whichrank.analyzer import Analyzer, analyzer, portions
+from whichrank.analyzer import Analyzer, analyzer
 from whichrank.config import AnalyzerConfig
 from whichrank.model.telemetry import ProcessState
 from whichrank.store.store import Store
@@ -87,10 +87,7 @@ def test_a_job_that_is_well_is_looked_at_when_something_has_come_and_no_more() -
 def test_operations_that_go_well_are_no_reason_to_look_unless_they_contradict(
     monkeypatch: pytest.MonkeyPatch, *, odd: bool
 ) -> None:
-    # GIVEN a job that is well and so busy that operations are taken without the rest of their batch; in some of them a
-    # rank took the maximum
-    monkeypatch.setattr(portions, "MOST_WAITING", 0)
-
+    # GIVEN a job that is well, of which records come between two snapshots; in some of them a rank took the maximum
     def job() -> tuple[list[tuple[int, str]], int]:
         watch, node = Analyzer(AnalyzerConfig(), "job", 0.0), Node("a:1", RANKS, 4).comm(comm_info(7, RANKS))
         for rank in RANKS:

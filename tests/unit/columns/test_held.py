@@ -188,3 +188,8 @@ def test_a_member_that_moves_after_it_was_steady_is_reported_once() -> None:
     assert job.hold(ops(range(7, 9), 1)).apart.tolist() == [2, 2]
     assert job.behind[4:].tolist() == [0, 1, 0, 0]
     assert not len(job.hold(ops(range(9, 11), 0)).apart)  # too soon to mean anything
+    # AND one that was elsewhere for one of several laps only is where it was
+    moved = np.concatenate((ops(range(11, 14), 0), ops(range(14, 15), 1), ops(range(15, 30), 0)))
+    job.hold(moved)
+    assert not job.behind.any()
+    assert job.since[5] == 26  # the last of the next lap
