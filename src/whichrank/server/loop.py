@@ -43,7 +43,7 @@ NEIGHBOUR_OVERDUE_S: Final = 2.8
 """The same, of the agent of this machine."""
 TICKS_OF_A_CORE: Final = 0.2
 """What ticks may cost while nothing is suspected: of a job of 65,536 ranks one takes a quarter of a second."""
-BURST_S: Final = 0.02
+BURST_S: Final = 0.05
 """In which an agent of a busy job sends several batches, one after the other: taken together they cost less."""
 LONGEST_WAIT_S: Final = 1.0
 """Between two looks whether the agent of this machine still runs."""
@@ -160,8 +160,6 @@ class AnalyzerLoop:
         if self._agent.hopeless and not self._said_no_agent:
             self._said_no_agent = True
             self._console.say("the agent does not start, so the job runs unobserved (see agent.log, whichrank doctor)")
-        if self._pace is None or not self._pace.closely:
-            time.sleep(BURST_S)
         self._take()
         if self._tick():
             self._push_pace()
@@ -239,6 +237,9 @@ class AnalyzerLoop:
     def _take(self, wait_s: float = 0.0) -> None:
         """Every batch is answered, also one that the analyzer fails on: its agent would wait for ever."""
         arrivals = self._end.receive(wait_s)
+        if any(batch.records and not batch.ranks for batch, _ in arrivals):  # more of a busy agent is on its way
+            time.sleep(BURST_S)
+            arrivals += self._end.receive(0.0)
         now_s, faults = time.monotonic(), list[Exception]()
         for batch, is_new in arrivals:
             if batch.is_well and is_new:
