@@ -76,7 +76,7 @@ class Analyzer:
         """Let those measure who measure as batches come."""
         for rank in fed.restarted:
             self.case.skews.forget(rank)
-        if fed.restarted:
+        if fed.restarted or fed.begins_anew:
             self.slowness.forget()
         self.case.peers.watch(self.store.rounds.take_apart(), now_s)
         self._slowdowns.unless_failed(lambda: self.slowness.feed(self.store, fed))

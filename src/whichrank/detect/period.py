@@ -369,6 +369,12 @@ class Sequence:
             return self.last_ordinal // self.period
         return self._lost_up_to // self.period + self._iterations_before + int((self.tokens == marks[-1]).sum())
 
+    def count_before(self, token: int, ordinal: int) -> int:
+        """How often a token, which comes once in the period, came before an operation; about, where some were lost."""
+        kept = self.tokens[: max(0, ordinal - self._first)]
+        lost = self._lost_up_to // self.period if self.period else 0
+        return lost + self._iterations_before + int((kept == token).sum())
+
     def _widen(self) -> None:
         """Three equal edits at equal distances: the period is that distance."""
         if len(self.edits) < REPEATS or self.is_whole:

@@ -7,9 +7,13 @@ into a graph and no graph breaks; such steps are not seen.
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import Any, Final
 
 from whichrank.native import load_core, on_ring
+
+SWITCH: Final = "WHICHRANK_STEPS"
+"""Set to 0, no optimizer step is noted: iterations are found by operations, as where optimizers are not torch's."""
 
 
 def watch() -> None:
@@ -18,6 +22,8 @@ def watch() -> None:
     Raises:
         NativeLibraryError: The core library is not there.
     """
+    if os.environ.get(SWITCH) == "0":
+        return
     try:
         from torch.compiler import is_compiling
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook

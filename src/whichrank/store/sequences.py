@@ -27,6 +27,8 @@ from whichrank.model.stable_hash import stable_hash
 from whichrank.model.telemetry import CommInfo
 from whichrank.store.completed import Completed
 from whichrank.store.growing import Growing
+from whichrank.store.marks import Marks
+from whichrank.store.rank_columns import RankColumns
 from whichrank.store.settled import Settled
 from whichrank.store.steps import Steps
 from whichrank.store.token_table import MEANING, TokenTable
@@ -69,11 +71,13 @@ class Sequences:
 
     Attributes:
         steps: Optimizer steps of all ranks.
+        marks: Where iterations begin, of ranks that make none.
         edited: Ranks that have issued something else than their period says, for whoever deals with that to take out.
     """
 
     def __init__(self) -> None:
         self.steps = Steps()
+        self.marks = Marks()
         self.edited: set[int] = set()
         self._of: dict[int, Sequence] = {}
         self._settled = Settled()
@@ -157,8 +161,12 @@ class Sequences:
         """Take completed operations or operations in flight of any ranks."""
         self.feed_together([Issued(rank, comm, ops)])
 
-    def feed_together(self, parts: list[Issued]) -> None:
-        """The same of several parts: what has completed and what is in flight belong together, else there is a gap."""
+    def feed_together(self, parts: list[Issued]) -> list[Tokens]:
+        """The same of several parts: what has completed and what is in flight belong together, else there is a gap.
+
+        Returns:
+            The tokens of each part.
+        """
         of_parts = [self.tokens_of(part) for part in parts]
         begins = np.cumsum([0, *map(len, of_parts)])
 
@@ -169,6 +177,7 @@ class Sequences:
         rank = np.concatenate([part.rank.astype(np.int64) for part in parts])
         ordinals = np.concatenate([part.ops["ordinal"].astype(np.int64) for part in parts])
         self.feed_tokens(rank, ordinals, np.concatenate(of_parts), learn)
+        return of_parts
 
     def feed_tokens(
         self, rank: NDArray[np.int64], ordinals: NDArray[np.int64], tokens: Tokens,
@@ -213,6 +222,20 @@ class Sequences:
             self.edited.add(rank)
         if sequence.is_settled:
             self._settled.enter(rank, sequence)
+            self._tell_marks(rank, sequence)
+
+    def _tell_marks(self, rank: int, sequence: Sequence) -> None:
+        period = sequence.template
+        if self.marks.wants(rank, period):
+            self.marks.learn(rank, period, self.shapes_of(period), self.groups_of(period))
+
+    def beginnings(self, done: Completed, tokens: Tokens, ranks: RankColumns) -> np.ndarray[Any, Any]:
+        """The iterations that begin with some of these operations, of ranks that make no steps, as `Marks.feed`."""
+        begun = self.marks.feed(done, tokens, ranks, self.count_before)
+        for rank in self.marks.take_waiting():
+            if self._settled.has(rank):
+                self._tell_marks(rank, self.sequence(rank))
+        return begun
 
     def sequence(self, rank: int) -> Sequence:
         """The sequence of a rank."""
@@ -226,6 +249,7 @@ class Sequences:
     def expect_loss(self, rank: int) -> None:
         """Operations of this rank were lost: the gap that the next ones leave will never be filled."""
         sequence = self.sequence(rank)
+        self.marks.lose(rank)
         sequence.expect_loss()
         if self._settled.has(rank):
             self._settled.leave(rank, sequence)
@@ -237,6 +261,7 @@ class Sequences:
     def forget(self, rank: int) -> None:
         """The rank's process was replaced."""
         self.steps.forget(rank)
+        self.marks.forget(rank)
         self._of.pop(rank, None)
         self._settled.forget(rank)
         self.edited.discard(rank)
@@ -264,6 +289,10 @@ class Sequences:
         """Operations on a communicator in one iteration of a rank, by its period; 0 while that is not known."""
         s = self.sequence(rank) if rank in self._of else None
         return int(np.count_nonzero(self.groups_of(s.template) == key)) if s else 0
+
+    def count_before(self, rank: int, token: int, ordinal: int) -> int:
+        """How often a rank has issued a token, once in each period, before the operation with this ordinal."""
+        return self.sequence(rank).count_before(token, ordinal)
 
     def iteration_of(self, rank: int) -> int | None:
         """Iterations that a rank has completed: its optimizer's steps, else as its period says; None if neither does.

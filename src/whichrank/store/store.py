@@ -18,7 +18,7 @@ from whichrank.columns.records import runs_of
 from whichrank.detect.usual import UsualWaits
 from whichrank.model.codes import Status
 from whichrank.model.picture import MEETINGS, OPS, PAIRS, REMOTE, SPLITS_OF, WAITS, Bools, Picture, Recorded
-from whichrank.model.places import put, those
+from whichrank.model.places import joined, put, those
 from whichrank.model.signature import Columns
 from whichrank.model.telemetry import (
     COMM_ROW,
@@ -65,10 +65,11 @@ class Fed:
 
     Attributes:
         done: Completed operations of processes that live.
-        steps: Optimizer steps, rows of RECORD_REPORTED.
+        steps: Optimizer steps, or what iterations of ranks that make none begin with, rows of RECORD_REPORTED.
         states: Of ranks, rows of RANK_ROW; no rank twice.
         restarted: Ranks whose process was replaced by another.
         only_completed: It had nothing but operations and steps, and none has failed.
+        begins_anew: Iterations begin with something else than before: they are measured anew.
     """
 
     done: Completed
@@ -76,6 +77,7 @@ class Fed:
     states: np.ndarray[Any, Any]
     restarted: frozenset[int] = frozenset()
     only_completed: bool = False
+    begins_anew: bool = False
 
 
 _NOTHING = Fed(no_operations(), _NO_RECORDS, np.zeros(0, RANK_ROW))
@@ -211,18 +213,26 @@ class Store:
         for rank in lossy:
             self.sequences.expect_loss(rank)
         self.sequences.add_comms(self.comms.info)
-        self.sequences.steps.feed(steps["rank"], steps["row"])
+        self.sequences.marks.note_steps(steps["rank"])
         issued = [Issued(done.rank, done.comm, done)]
         if len(flight):
             issued.append(Issued(flight["rank"], flight["comm"], flight))
-        self.sequences.feed_together(issued)
+        tokens = self.sequences.feed_together(issued)[0]
+        marks = self.sequences.beginnings(done, tokens, self.ranks)
+        self.sequences.steps.feed(steps["rank"], steps["row"])
+        steps = joined((steps, marks), RECORD_REPORTED) if len(marks) else steps
         if len(done):
             self.rounds.feed(self.comms, done, self.ranks, now_s)
             self.usual_waits.add(done.comm, done["wait_us"])
         if len(rows):
             self._op_rates.feed(rows["rank"], rows["ordinal"], now_s)
         only_completed = not have_failed and all(map(is_portion, merged.batches))
-        return Fed(done, steps, rows, restarted, only_completed)
+        return Fed(done, steps, rows, restarted, only_completed, self._begin_anew())
+
+    def _begin_anew(self) -> bool:
+        """Whether iterations begin with something else than before; what was known of them is forgotten."""
+        begun_anew, self.sequences.marks.begun_anew = self.sequences.marks.begun_anew, False
+        return begun_anew
 
     def _take_what_is_now(self, merged: Merged, speaking: NDArray[np.int64]) -> np.ndarray[Any, Any]:
         """What the ranks of agents do at this moment, instead of what they did before. Returns operations, as OPS."""

@@ -1,0 +1,155 @@
+"""Where iterations begin without optimizer steps: with one operation of each period, the same for all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from batches import T0, Node, S, comm_info, records
+
+from whichrank.model.kinds import Kind
+from whichrank.store import marks as module
+from whichrank.store.store import Fed, Store
+
+RANKS = [0, 1, 2, 3]
+NOW_S = T0 / S
+PERIOD_S = 0.2
+SIZES = (10, 20, 30)
+"""Of the operations of an iteration; a rank computes before the second one."""
+
+
+class Job:
+    """Four ranks of a data-parallel job; iterations of a fifth of a second."""
+
+    def __init__(self, sizes: Sequence[int] = SIZES, pause_before: int = 1) -> None:
+        self.sizes, self.pause_before = sizes, pause_before
+        self.store = Store()
+        self.nodes = [
+            Node(f"{rank}:1", [rank], 4, clock_s=100.0 * rank).comm(comm_info(7, RANKS, "mesh_dp")) for rank in RANKS
+        ]
+        self.before = 2  # operations before the first iteration
+        self.fed: list[Fed] = []
+        for node in self.nodes:
+            self.feed(node, 0.0, records(node.ranks[0], 7, 1, self.before, kind=Kind.BROADCAST))
+
+    def rows(self, rank: int, first: int, last: int) -> np.ndarray[Any, Any]:
+        """What a rank does in these iterations, from 0."""
+        each = len(self.sizes)
+        rows = records(rank, 7, self.before + 1 + first * each, (last - first) * each)
+        rows["row"]["count"] = np.tile(self.sizes, last - first)
+        at_s = np.add.outer(np.arange(first, last) * PERIOD_S, np.arange(each) * 0.001)
+        at_s[:, self.pause_before :] += 0.15
+        rows["row"]["t_issue_ns"] = [self.nodes[rank].ns(1.0 + one) for one in at_s.reshape(-1).tolist()]
+        rows["row"]["t_end_ns"] = rows["row"]["t_issue_ns"] + 1000
+        return rows
+
+    def feed(self, node: Node, at_s: float, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        self.fed.append(self.store.feed(node.batch(at_s, rows), NOW_S + at_s))
+        return self.fed[-1].steps
+
+    def go_on(self, first: int, last: int, *ranks: int) -> dict[int, np.ndarray[Any, Any]]:
+        """The iterations that begin, by rank."""
+        at_s = 1.0 + last * PERIOD_S
+        return {rank: self.feed(self.nodes[rank], at_s, self.rows(rank, first, last)) for rank in ranks or RANKS}
+
+
+def numbers(steps: np.ndarray[Any, Any]) -> list[int]:
+    return steps["row"]["counter"].tolist()
+
+
+def test_an_iteration_begins_where_ranks_compute_and_has_its_number() -> None:
+    job = Job()
+    # GIVEN that too little is known at first
+    assert not any(len(steps) for steps in job.go_on(0, 10).values())
+    # WHEN it has gone on for three seconds
+    job.go_on(10, 30)
+    for rank, steps in job.go_on(30, 40).items():
+        # THEN each iteration begins with the operation behind the pause, and is numbered from 0
+        assert numbers(steps) == list(range(30, 40))
+        assert (steps["rank"] == rank).all()
+        assert steps["row"]["ordinal"].tolist() == [2 + 3 * i + 1 for i in range(30, 40)]
+        expected_ns = job.rows(rank, 30, 40)["row"]["t_issue_ns"][1::3]
+        assert steps["row"]["t_issue_ns"].tolist() == expected_ns.tolist()
+    assert not any(fed.begins_anew for fed in job.fed)
+
+
+def test_ranks_that_come_later_or_have_lost_operations_count_as_the_others_do() -> None:
+    job = Job()
+    job.go_on(0, 30, 0, 1, 2)
+    job.go_on(30, 40, 0, 1, 2)
+    # WHEN a rank is heard late, and one loses operations
+    node = job.nodes[3]
+    late = [job.feed(node, 9.0 + i, job.rows(3, 10 * i, 10 * i + 10)) for i in range(4)]
+    job.nodes[1].is_(1, job.nodes[1].row[1].get("state", 1), lost_records=50)
+    job.feed(job.nodes[1], 12.5, job.rows(1, 45, 50))
+    lossy = job.feed(job.nodes[1], 13.0, job.rows(1, 50, 60))
+    # THEN their numbers are those of the others
+    assert numbers(late[-1]) == list(range(30, 40))
+    assert numbers(lossy) in ([], list(range(50, 60)))
+    assert numbers(job.go_on(60, 62, 0)[0])[-1:] != [61]  # rank 0 has lost nothing: it counts on from 40
+    assert numbers(job.feed(job.nodes[2], 14.0, job.rows(2, 40, 45))) == list(range(40, 45))
+
+
+def test_operations_that_are_all_alike_begin_an_iteration_after_each_long_pause() -> None:
+    job = Job((10, 10, 10, 10), pause_before=2)
+    job.go_on(0, 10)
+    job.go_on(10, 30)
+    for steps in job.go_on(30, 40).values():
+        assert numbers(steps) == list(range(30, 40))
+        assert np.diff(steps["row"]["ordinal"]).tolist() == [4] * 9
+        assert steps["row"]["ordinal"][0] == 2 + 4 * 30 + 2
+
+
+def test_whoever_makes_steps_needs_no_marks() -> None:
+    job = Job()
+    job.go_on(0, 30)
+    job.go_on(30, 35)
+    step = records(0, 7, 1, 1, kind=Kind.STEP, ordinal=107)
+    assert numbers(job.feed(job.nodes[0], 8.0, step)) == [1]
+    assert job.fed[-1].begins_anew
+    assert not any(fed.begins_anew for fed in job.fed[:-1])
+    steps = job.go_on(35, 45)
+    assert [len(steps[rank]) for rank in RANKS] == [0, 10, 10, 10]
+
+
+def test_another_period_begins_anew() -> None:
+    job = Job()
+    job.go_on(0, 30)
+    assert numbers(job.go_on(30, 32)[0]) == [30, 31]
+    # WHEN the program goes on to another phase
+    job.sizes = (40, 50, 60)
+    job.go_on(32, 50)
+    job.go_on(50, 60)
+    assert any(fed.begins_anew for fed in job.fed)
+    job.go_on(60, 80)
+    # THEN its iterations are counted on
+    after = numbers(job.go_on(80, 85)[0])
+    assert np.diff(after).tolist() == [1] * 4
+    assert after[0] > 31
+
+
+def test_what_is_learnt_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_LOOKED_AT", 60)
+    job = Job()
+    job.go_on(0, 10)
+    marks = job.store.sequences.marks
+    assert marks._learning
+    # WHEN the rank that is looked at goes on to something that is never the same
+    rows = job.rows(0, 10, 40)
+    rows["row"]["count"] = 1000 + np.arange(len(rows))
+    job.feed(job.nodes[0], 9.0, rows)
+    assert not marks._learning
+    # AND no more sorts are looked at at one time than there should be: the others come later
+    monkeypatch.setattr(module, "MOST_AT_ONCE", 0)
+    waits = Job()
+    waits.go_on(0, 30)
+    assert not waits.store.sequences.marks._learning
+    assert waits.store.sequences.marks._waiting == set(RANKS)
+    monkeypatch.setattr(module, "MOST_AT_ONCE", 64)
+    # AND a process that is replaced is looked at no more
+    job = Job()
+    job.go_on(0, 10)
+    job.store.sequences.forget(0)
+    assert not job.store.sequences.marks._learning
