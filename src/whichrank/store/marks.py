@@ -40,6 +40,8 @@ REGULAR: Final = 0.9
 """Share of them that come at the same distance."""
 MOST_ALIKE: Final = 256
 """Operations of an iteration in which all are alike."""
+ALIKE_S: Final = 0.5
+"""Seconds of operations that are all alike, without such pauses, that count as an iteration."""
 MOST_LOOKED_AT: Final = 1 << 16
 """Operations in which it is looked for, at most."""
 REFERENCES: Final = 64
@@ -109,18 +111,19 @@ class _Beginning:
 def _every(pause_ns: Ints) -> int:
     """How many operations are in an iteration, if all are alike: the distance of pauses that are much longer than most.
 
+    Where there are none, as many as come in a while: half a second of such a job is like the next.
+
     Args:
-        pause_ns: The time before each of them, (n,).
+        pause_ns: The time before each of them, (n,), n > 0.
     """
-    if not len(pause_ns):
-        return 1
     least_ns = max(LONG_PAUSE * float(np.median(pause_ns)), float(np.quantile(pause_ns, LONGEST)) / 2)
     long = np.flatnonzero(pause_ns > least_ns)
     apart = np.diff(long)
-    if len(long) < LEAST_PAUSES or not len(apart):
-        return 1
-    usual = int(np.median(apart))
-    return usual if (apart == usual).mean() >= REGULAR and usual <= MOST_ALIKE else 1
+    if len(long) >= LEAST_PAUSES:
+        usual = int(np.median(apart))
+        if usual <= MOST_ALIKE and (apart == usual).mean() >= REGULAR:
+            return usual
+    return max(1, round(ALIKE_S * 1e9 / float(pause_ns.mean())))
 
 
 class Marks:

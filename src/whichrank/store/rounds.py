@@ -23,10 +23,9 @@ from whichrank.store.rank_columns import RankColumns
 
 Ints = NDArray[np.int64]
 Counters = NDArray[np.uint32]
-MOST_COMPARED = 1 << 14
-"""Rounds times members of a communicator that are compared, at most; how many rounds that are is a power of two."""
-MOST_ROUNDS = 2048
-"""Kept of a communicator: agents report seconds apart, and a round is compared when all have reported it."""
+MOST_ROUNDS = 8192
+"""Kept of a communicator, a power of two: agents report up to five seconds apart, and a round is compared when all have
+reported it."""
 LEAST_ROUNDS = 8
 """The same of each, however many communicators there are."""
 ALL_SLOTS = 1 << 22
@@ -110,12 +109,10 @@ class Rounds:
         if not len(size):
             return
         # Those of one rank are few, and most have several members.
-        most = np.clip(2 * ALL_SLOTS // max(ranks, 1), LEAST_ROUNDS, MOST_ROUNDS)
-        depth = np.clip(MOST_COMPARED // size, LEAST_ROUNDS, most)
-        depth = 1 << (np.frexp(depth)[1].astype(np.int64) - 1)
+        most = min(max(2 * ALL_SLOTS // max(ranks, 1), LEAST_ROUNDS), MOST_ROUNDS)
+        depth = np.where(size > 1, 1 << (most.bit_length() - 1), 1)  # a rank alone is compared with nobody
         if len(self._first.rows) + int(depth.sum()) > ALL_SLOTS:
-            depth = np.full(len(size), LEAST_ROUNDS)
-        depth = np.where(size > 1, depth, 1)  # a rank alone is compared with nobody
+            depth = np.minimum(depth, LEAST_ROUNDS)
         self._slot_at.append(len(self._first.rows) + np.cumsum(depth) - depth)
         self._size.append(size)
         self._last.append((depth - 1).astype(np.uint32))

@@ -102,6 +102,15 @@ def test_operations_that_are_all_alike_begin_an_iteration_after_each_long_pause(
         assert steps["row"]["ordinal"][0] == 2 + 4 * 30 + 2
 
 
+def test_half_a_second_of_what_is_always_alike_is_an_iteration() -> None:
+    job = Job((10,), pause_before=1)  # one in a fifth of a second
+    job.go_on(0, 30)
+    for steps in job.go_on(30, 60).values():
+        assert set(np.diff(steps["row"]["ordinal"]).tolist()) == {2}
+        assert np.diff(numbers(steps)).tolist() == [1] * (len(steps) - 1)
+        assert 14 <= len(steps) <= 16
+
+
 def test_whoever_makes_steps_needs_no_marks() -> None:
     job = Job()
     job.go_on(0, 30)
