@@ -72,12 +72,14 @@ class LatestOps:
         """Communicators of the operations that came last."""
         return np.unique(self._ops[-1][1]["comm"]) if self._ops else np.zeros(0, np.int64)
 
-    def course(self, window: Window, comm_size: Ints) -> Course | None:
+    def course(self, window: Window, comm_size: Ints, most_ops: int | None = None) -> Course | None:
         """The latest iterations of the window, as events; None if there are not two in a row.
 
         Args:
             window: Whose ranks are numbered.
             comm_size: Of each communicator.
+            most_ops: Operations that are gone through, as many as are kept if it is None; more only for the fewest
+                iterations that say something.
         """
         last = int(window.iteration[-1]) + 1
         steps = np.concatenate([np.zeros(0, STEP), *self._steps])
@@ -90,14 +92,14 @@ class LatestOps:
         whole = whole[breaks[-1] + 1 :] if len(breaks) else whole
         if len(whole) < 2:
             return None
-        whole = whole[-self._as_many(steps, whole) :]
+        whole = whole[-self._as_many(steps, whole, KEPT_OPS if most_ops is None else most_ops) :]
         steps = steps[np.isin(steps["counter"], whole)]
         ops = Ops.joined([part for iteration, part in self._ops if iteration >= whole[0]])
         return course_of(ops.rows(), steps, comm_size)
 
     @staticmethod
-    def _as_many(steps: np.ndarray[Any, Any], whole: Ints) -> int:
+    def _as_many(steps: np.ndarray[Any, Any], whole: Ints, most_ops: int) -> int:
         """How many iterations are gone through: fewer where there is much to do in each; and the one that opens."""
         of_rank = steps[(steps["rank"] == steps["rank"][0]) & np.isin(steps["counter"], whole)]
         each = int(np.ptp(of_rank["ordinal"])) // (len(whole) - 1) * len(np.unique(steps["rank"]))
-        return int(np.clip(KEPT_OPS // max(each, 1), FEWEST, REPLAYED)) + 1
+        return int(np.clip(most_ops // max(each, 1), FEWEST, REPLAYED)) + 1

@@ -77,6 +77,8 @@ UNEVEN: Final = 0.15
 """The same for work that is uneven."""
 MOST_TIMES: Final = 4096
 """Ranks of which it is reported where their time goes."""
+TIMES_OPS: Final = 1 << 13
+"""Operations by which that is found out: it is done four times a minute."""
 MEASURED: Final = 1 << 15
 """Operations that are measured at once: of more the columns do not fit into a cache."""
 BACK: Final = 2
@@ -427,8 +429,10 @@ class Slowness:
     def times(self) -> tuple[Spent, ...]:
         """Where the latest iterations went, by rank; empty while that is not known. Made when they are asked for."""
         if self._times_due is not None:
-            state, window = self._times_due
-            course = self._course(state, window)
+            store, window = self._times_due
+            course = self._latest_course
+            if not self._course_is_known:
+                course = self._latest.course(window, store.comms.size, TIMES_OPS)
             if course is not None:
                 self._times = times_of(window.ranks, course.spent())
             self._times_due = None
