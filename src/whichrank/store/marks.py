@@ -40,8 +40,8 @@ REGULAR: Final = 0.9
 """Share of them that come at the same distance."""
 MOST_ALIKE: Final = 256
 """Operations of an iteration in which all are alike."""
-ALIKE_S: Final = 0.05
-"""Seconds from one operation to the next, from which each is an iteration where all are alike, without such pauses."""
+ALIKE_S: Final = 0.5
+"""Seconds of operations that are all alike, without such pauses, that count as an iteration."""
 MOST_LOOKED_AT: Final = 1 << 16
 """Operations in which it is looked for, at most."""
 REFERENCES: Final = 64
@@ -90,7 +90,7 @@ class _Learning:
             return _Beginning(self.shape[token])
         every = _every(pause_ns)
         latest_ns = pause_ns[-every:]
-        return _Beginning(self.shape[token], every, int(counter[-every:][latest_ns.argmax()]) % max(every, 1))
+        return _Beginning(self.shape[token], every, int(counter[-every:][latest_ns.argmax()]) % every)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class _Beginning:
 
     Attributes:
         shape: Of the operation.
-        every: Where all operations are alike: how many are in an iteration, 0 not known.
+        every: Where all operations are alike: how many are in an iteration.
         phase: And the counter of the first of them, modulo that.
     """
 
@@ -111,7 +111,7 @@ class _Beginning:
 def _every(pause_ns: Ints) -> int:
     """How many operations are in an iteration, if all are alike: the distance of pauses that are much longer than most.
 
-    Where there are none, each is one, if it takes as long as an iteration may; else 0, it is not known.
+    Where there are none, as many as come in a while: half a second of such a job is like the next.
 
     Args:
         pause_ns: The time before each of them, (n,), n > 0.
@@ -123,7 +123,7 @@ def _every(pause_ns: Ints) -> int:
         usual = int(np.median(apart))
         if usual <= MOST_ALIKE and (apart == usual).mean() >= REGULAR:
             return usual
-    return 1 if float(np.median(pause_ns)) >= ALIKE_S * 1e9 else 0
+    return max(1, round(ALIKE_S * 1e9 / float(pause_ns.mean())))
 
 
 class Marks:
@@ -199,7 +199,7 @@ class Marks:
         return sorted(waiting)
 
     def _begin_with(self, first: _Beginning, rank: int, period: Tokens, shapes: Shapes, groups: Ints) -> None:
-        if first.every and not self._makes_steps[rank]:
+        if not self._makes_steps[rank]:
             at = np.flatnonzero(shapes == first.shape)[0]
             self._begins[rank], self._each[rank] = int(period[at]), int((groups == groups[at]).sum()) * first.every
             self._every[rank], self._phase[rank] = first.every, first.phase
