@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.columns.library import address, loops
+from whichrank.columns.library import addresses, loops
 
 
 def count_waits(
@@ -22,8 +20,8 @@ def count_waits(
         total: Of each communicator, added to, (communicators,).
     """
     comms, bins = counts.shape
-    at = _addresses((comm, np.int64), (wait_us, np.uint32))
-    loops().wr_count_waits(len(comm), *at, comms, bins, *_addresses((counts, np.float32), (total, np.float64)))
+    at = addresses((comm, np.int64), (wait_us, np.uint32))
+    loops().wr_count_waits(len(comm), *at, comms, bins, *addresses((counts, np.float32), (total, np.float64)))
 
 
 def count_kinds(comm: NDArray[np.int64], kind: NDArray[np.uint8], counts: NDArray[np.uint32]) -> None:
@@ -34,9 +32,5 @@ def count_kinds(comm: NDArray[np.int64], kind: NDArray[np.uint8], counts: NDArra
         kind: Of each, (n,).
         counts: Added to, (communicators, kinds); other kinds are not counted.
     """
-    at = _addresses((comm, np.int64), (kind, np.uint8))
-    loops().wr_count_kinds(len(comm), *at, *counts.shape, *_addresses((counts, np.uint32)))
-
-
-def _addresses(*columns: tuple[NDArray[Any], Any]) -> list[int]:
-    return [address(column, np.dtype(of)) for column, of in columns]
+    at = addresses((comm, np.int64), (kind, np.uint8))
+    loops().wr_count_kinds(len(comm), *at, *counts.shape, *addresses((counts, np.uint32)))

@@ -54,6 +54,11 @@ def address(column: NDArray[Any], dtype: np.dtype[Any]) -> int:
     return int(column.__array_interface__["data"][0])
 
 
+def addresses(*columns: tuple[NDArray[Any], Any]) -> list[int]:
+    """Of several, each with its type."""
+    return [address(column, np.dtype(of)) for column, of in columns]
+
+
 @cache
 def loops() -> ctypes.CDLL:
     """The library, loaded once per process.

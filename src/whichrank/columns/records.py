@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.columns.library import Struct, address, fields, loops
+from whichrank.columns.library import Struct, address, addresses, fields, loops
 
 Ints = NDArray[np.int64]
 _TYPES: Final = {
@@ -105,8 +105,7 @@ def find_comms(table: Slots, rank: Ints, slot: NDArray[np.uint16], ids: NDArray[
         how many these are.
     """
     comm, place = np.empty((2, len(rank)), np.int64)
-    columns = ((rank, np.int64), (slot, np.uint16), (ids, np.uint64), (comm, np.int64), (place, np.int64))
-    at = [address(column, np.dtype(of)) for column, of in columns]
+    at = addresses((rank, np.int64), (slot, np.uint16), (ids, np.uint64), (comm, np.int64), (place, np.int64))
     return comm, place, int(loops().wr_find_comms(ctypes.byref(table), len(rank), *at))
 
 

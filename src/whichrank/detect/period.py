@@ -367,7 +367,7 @@ class Sequence:
         marks = once[self._closes(once)].tolist() or once.tolist()
         if not marks:
             return self.last_ordinal // self.period
-        return self._lost_up_to // self.period + self._iterations_before + int((self.tokens == marks[-1]).sum())
+        return self.count_before(marks[-1], self.last_ordinal + 1)
 
     def count_before(self, token: int, ordinal: int) -> int:
         """How often a token, which comes once in the period, came before an operation; about, where some were lost."""

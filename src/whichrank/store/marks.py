@@ -127,11 +127,7 @@ def _every(pause_ns: Ints) -> int:
 
 
 class Marks:
-    """Of all ranks six numbers, of all communicators two.
-
-    Attributes:
-        begun_anew: Iterations begin with something else than before, for whoever measures them to take out.
-    """
+    """Of all ranks six numbers, of all communicators two."""
 
     def __init__(self) -> None:
         self._begins = np.zeros(0, np.int64)  # by rank, the token with which its iterations begin, -1 none
@@ -146,7 +142,7 @@ class Marks:
         self._waiting: set[int] = set()  # ranks, for one of these
         self._has_decided = False
         self._references: deque[tuple[float, int]] = deque(maxlen=REFERENCES)  # when, and which number
-        self.begun_anew = False
+        self._begun_anew = False
 
     # ---- learning ----------------------------------------------------------------------------------------------------
 
@@ -156,7 +152,7 @@ class Marks:
             return
         self._grow(int(ranks.max()) + 1)
         if not self._makes_steps[ranks].all():
-            self.begun_anew = self.begun_anew or bool((self._number[ranks] >= 0).any())
+            self._begun_anew = self._begun_anew or bool((self._number[ranks] >= 0).any())
             self._makes_steps[ranks] = True
             self._begins[ranks], self._number[ranks] = -1, -1
 
@@ -176,7 +172,7 @@ class Marks:
             groups: The key of the communicator of each, (p,).
         """
         self._grow(rank + 1)
-        self.begun_anew = self.begun_anew or bool(self._begins[rank] >= 0)
+        self._begun_anew = self._begun_anew or bool(self._begins[rank] >= 0)
         self._begins[rank] = -1
         values, count = np.unique(shapes, return_counts=True)
         once = np.flatnonzero(np.isin(shapes, values[count == 1]))
@@ -197,6 +193,11 @@ class Marks:
             return []
         waiting, self._waiting, self._has_decided = self._waiting, set(), False
         return sorted(waiting)
+
+    def take_begun_anew(self) -> bool:
+        """Whether iterations begin with something else than before, since last asked."""
+        begun_anew, self._begun_anew = self._begun_anew, False
+        return begun_anew
 
     def _begin_with(self, first: _Beginning, rank: int, period: Tokens, shapes: Shapes, groups: Ints) -> None:
         if not self._makes_steps[rank]:

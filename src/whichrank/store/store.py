@@ -227,12 +227,7 @@ class Store:
         if len(rows):
             self._op_rates.feed(rows["rank"], rows["ordinal"], now_s)
         only_completed = not have_failed and all(map(is_portion, merged.batches))
-        return Fed(done, steps, rows, restarted, only_completed, self._begin_anew())
-
-    def _begin_anew(self) -> bool:
-        """Whether iterations begin with something else than before; what was known of them is forgotten."""
-        begun_anew, self.sequences.marks.begun_anew = self.sequences.marks.begun_anew, False
-        return begun_anew
+        return Fed(done, steps, rows, restarted, only_completed, self.sequences.marks.take_begun_anew())
 
     def _take_what_is_now(self, merged: Merged, speaking: NDArray[np.int64]) -> np.ndarray[Any, Any]:
         """What the ranks of agents do at this moment, instead of what they did before. Returns operations, as OPS."""
