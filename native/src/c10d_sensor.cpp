@@ -353,6 +353,7 @@ void before_call(size_t id, const c10::IValue* arguments, Call& call) noexcept t
   fill_op(call.own, kOperators[id], p, arguments, in, out, splits, timeout_ms);
   if (gloo) call.tracked = std::make_shared<Tracked>(ring, call.own);
   else call.own.flags |= WR_FLAG_END_INFERRED; // nothing to wait on from the host: what is known is that it was issued
+  if (__builtin_expect(__atomic_load_n(&ring->gate_closed, __ATOMIC_RELAXED), 0)) wr_gate_pass(ring);
   wr_op_begin(ring, &call.op());
   call.op().split_in = call.op().split_out = nullptr;
   call.ring = ring;

@@ -14,10 +14,11 @@ const char *wr_layout_json(void) {
   int at = snprintf(text, sizeof text, "{");
   VALUE(WR_MAGIC); VALUE(WR_VERSION); VALUE(WR_COMMS); VALUE(WR_INFLIGHT); VALUE(WR_WAITS); VALUE(WR_PAIRS);
   VALUE(WR_CONNECTIONS); VALUE(WR_PACES); VALUE(WR_SPLITS); VALUE(WR_SPLIT_ROWS); VALUE(WR_MEMBERS); VALUE(WR_RECORDS); VALUE(WR_COMM_WINDOW); VALUE(WR_PAIR_WINDOW);
+  VALUE(WR_PASSES); VALUE(WR_SIZES); VALUE(WR_RESULTS); SIZE(wr_gate); SIZE(wr_pass);
   SIZE(wr_header); SIZE(wr_frame); SIZE(wr_block); SIZE(wr_channel); SIZE(wr_inflight); SIZE(wr_wait); SIZE(wr_pair); SIZE(wr_splits);
   SIZE(wr_connection); SIZE(wr_pace); SIZE(wr_comm); SIZE(wr_record); SIZE(wr_ring); SIZE(wr_sensor_status); SIZE(wr_op);
   OFFSET(wr_ring, header); OFFSET(wr_ring, frame); OFFSET(wr_ring, frame_peer); OFFSET(wr_ring, inflight_used);
-  OFFSET(wr_ring, waits_used); OFFSET(wr_ring, splits_head); OFFSET(wr_ring, step_tid); OFFSET(wr_ring, splits);
+  OFFSET(wr_ring, waits_used); OFFSET(wr_ring, splits_head); OFFSET(wr_ring, step_tid); OFFSET(wr_ring, gate_closed); OFFSET(wr_ring, gate); OFFSET(wr_ring, splits);
   OFFSET(wr_ring, inflight); OFFSET(wr_ring, wait); OFFSET(wr_ring, pair);
   OFFSET(wr_ring, connection); OFFSET(wr_ring, comm); OFFSET(wr_ring, members); OFFSET(wr_ring, record);
   OFFSET(wr_header, pid); OFFSET(wr_header, pid_start_ticks); OFFSET(wr_header, heartbeat_ns);
@@ -43,6 +44,9 @@ const char *wr_layout_json(void) {
   OFFSET(wr_connection, last_receive_ns); OFFSET(wr_connection, pace);
   OFFSET(wr_record, t_issue_ns); OFFSET(wr_record, count); OFFSET(wr_record, counter); OFFSET(wr_record, wait_us);
   OFFSET(wr_record, comm_slot); OFFSET(wr_record, status);
+  OFFSET(wr_gate, at_ordinal); OFFSET(wr_gate, test); OFFSET(wr_gate, test_bytes); OFFSET(wr_gate, test_pass);
+  OFFSET(wr_gate, steps); OFFSET(wr_gate, arrived_ns); OFFSET(wr_gate, opened); OFFSET(wr_gate, result_s);
+  OFFSET(wr_gate, problem);
   text[at - 1] = '}';
   return text;
 }

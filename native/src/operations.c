@@ -422,7 +422,9 @@ void wr_step(wr_ring *ring) {
   STORE(&ring->step_tid, this_thread());
   if (__atomic_exchange_n(&stepped_at, ordinal, __ATOMIC_ACQ_REL) == ordinal) return;
   uint64_t now = wr_now_ns();
-  wr_record record = {.t_issue_ns = now, .t_end_ns = now, .counter = __atomic_add_fetch(&steps, 1, __ATOMIC_RELAXED),
+  uint32_t count = __atomic_add_fetch(&steps, 1, __ATOMIC_RELAXED);
+  STORE_RELEASE(&ring->gate.steps, count);
+  wr_record record = {.t_issue_ns = now, .t_end_ns = now, .counter = count,
                       .ordinal = (uint32_t)ordinal, .peer = -1, .comm_slot = UINT16_MAX, .kind = WR_STEP,
                       .status = WR_DONE};
   wr_push(ring, &record);

@@ -31,7 +31,7 @@ extern "C" {
 #define WR_API __attribute__((visibility("default")))
 
 #define WR_MAGIC UINT64_C(0x31474e4952485257) /* "WRHRING1" little endian */
-#define WR_VERSION 2u
+#define WR_VERSION 3u
 
 enum {
   WR_COMMS = 256,          /* communicators alive at once */
@@ -48,6 +48,9 @@ enum {
   WR_PACES = 8,            /* classes of pace at which data came in, see wr_pace */
   WR_COMM_WINDOW = 1024,   /* out-of-order completions tracked per communicator */
   WR_PAIR_WINDOW = 256,    /* and per pair */
+  WR_PASSES = 8,           /* of a test of links: 3 round a ring and 4 along a tree at most */
+  WR_SIZES = 4,            /* of what is sent in each */
+  WR_RESULTS = 96,         /* times that a test takes */
 };
 
 /* Kinds of operation. Point-to-point kinds are >= WR_SEND. */
@@ -230,6 +233,42 @@ typedef struct {
   uint8_t epoch, kind, dtype, reduce_op, flags, status;
 } wr_record;
 
+/* The gate: where a process waits before its next operation while it is closed. All ranks of a job are kept from the same
+ * point of their programs on, so that none waits in an operation that another has not entered.
+ *
+ * The agent writes the first part, then the word `gate_closed` of the ring: an operation reads this one word. While it
+ * is set, who has come as far as told waits here. The gate opens by itself if nobody renews it: whoever closed it may be
+ * dead. */
+enum wr_opened { WR_OPENED_NOT = 0, WR_OPENED_TOLD = 1, WR_OPENED_NOT_RENEWED = 2, WR_OPENED_TOO_LONG = 3 };
+enum wr_test { WR_TEST_NONE = 0, WR_TEST_COMPUTE = 1, WR_TEST_MEMORY = 2, WR_TEST_LINKS = 3 };
+
+/* What a process does in one pass of a test of links: `peer` is a rank of the communicator, -1: nothing. */
+typedef struct { int32_t peer; uint32_t sends; } wr_pass;
+
+typedef struct {
+  /* by the agent */
+  uint32_t pause;          /* its number, from 1 */
+  uint32_t renewals;       /* another value: it is still wanted */
+  uint64_t at_ordinal;     /* keep back what comes after this operation; 0: see at_step */
+  uint32_t at_step;        /* keep back what comes after this optimizer step; 0: see at_ordinal */
+  uint32_t longest_ms;     /* however often it is renewed */
+  uint32_t test;           /* number of the test that the process is to make in this pause, from 1; written last */
+  uint32_t test_kind, test_slot, test_repeats, test_passes, test_sizes;
+  uint64_t test_bytes[WR_SIZES];
+  wr_pass test_pass[WR_PASSES];
+  /* by the process */
+  uint64_t arrived_ns, arrived_ordinal, opened_ns;
+  uint32_t steps;          /* optimizer steps made */
+  uint32_t claimed;        /* the pause in which some thread was first to come */
+  uint32_t arrived;        /* the pause in which it waits, or has waited; written after its time and ordinal */
+  uint32_t opened_by;      /* enum wr_opened */
+  uint32_t opened;         /* the pause that is over for it; written last */
+  uint32_t tested;         /* number of the test that it has made; written last */
+  uint32_t results;
+  float result_s[WR_RESULTS];
+  char problem[100];       /* why there are none */
+} wr_gate;
+
 typedef struct {
   wr_header header;
   wr_frame frame;
@@ -238,7 +277,7 @@ typedef struct {
   uint32_t waits_used;
   uint32_t splits_head;    /* all-to-alls begun; wraps */
   uint32_t step_tid;       /* thread that made the latest optimizer step, 0 none */
-  uint32_t reserved;
+  uint32_t gate_closed;    /* see wr_gate; 0: open */
   wr_inflight inflight[WR_INFLIGHT];
   wr_wait wait[WR_WAITS];
   wr_pair pair[WR_PAIRS];
@@ -247,6 +286,7 @@ typedef struct {
   wr_splits splits[WR_SPLIT_ROWS];
   int32_t members[WR_MEMBERS];
   wr_record record[WR_RECORDS];
+  wr_gate gate;
 } wr_ring;
 
 WR_ASSERT(sizeof(wr_trace_id) == 16, "trace id");
@@ -346,6 +386,16 @@ WR_API wr_trace_id wr_trace(const wr_ring *ring, int comm_slot, uint32_t counter
 WR_API void wr_step(wr_ring *ring);
 /* The garbage collector has kept the process for so long. */
 WR_API void wr_collected(wr_ring *ring, uint64_t ns);
+
+/* ---- the gate ------------------------------------------------------------------------------------------------------ */
+
+/* Before an operation: wait where the gate is closed and this process has come as far as told. Not to be called with
+ * Python's lock held. */
+WR_API void wr_gate_pass(wr_ring *ring);
+/* Whether it is closed: what an operation asks first. */
+WR_API int wr_gate_is_closed(const wr_ring *ring);
+/* What makes a test, in the thread that waits first; it fills `results`, `result_s` and `problem`. NULL: nobody does. */
+WR_API void wr_gate_set_tester(void (*test)(wr_gate *gate));
 
 /* ---- transport ------------------------------------------------------------------------------------- */
 

@@ -217,3 +217,36 @@ RECORD = np.dtype(
         ("status", "u1"),
     ]
 )
+PASSES, SIZES, RESULTS = 8, 4, 96
+PASS = np.dtype([("peer", "i4"), ("sends", "u4")])
+GATE = np.dtype(
+    [
+        # by the agent
+        ("pause", "u4"),
+        ("renewals", "u4"),
+        ("at_ordinal", "u8"),
+        ("at_step", "u4"),
+        ("longest_ms", "u4"),
+        ("test", "u4"),
+        ("test_kind", "u4"),
+        ("test_slot", "u4"),
+        ("test_repeats", "u4"),
+        ("test_passes", "u4"),
+        ("test_sizes", "u4"),
+        ("test_bytes", "u8", (SIZES,)),
+        ("test_pass", PASS, (PASSES,)),
+        # by the process
+        ("arrived_ns", "u8"),
+        ("arrived_ordinal", "u8"),
+        ("opened_ns", "u8"),
+        ("steps", "u4"),
+        ("claimed", "u4"),
+        ("arrived", "u4"),
+        ("opened_by", "u4"),
+        ("opened", "u4"),
+        ("tested", "u4"),
+        ("results", "u4"),
+        ("result_s", "f4", (RESULTS,)),
+        ("problem", "S100"),
+    ]
+)

@@ -16,6 +16,7 @@ from whichrank.model.rows import (
     FRAME,
     FRAME_BLOCKS,
     FRAME_CHANNELS,
+    GATE,
     HEADER,
     INFLIGHT_ROW,
     PAIR,
@@ -25,7 +26,7 @@ from whichrank.model.rows import (
 )
 
 MAGIC: Final = 0x31474E4952485257
-VERSION: Final = 2
+VERSION: Final = 3
 COMMS: Final = 256
 INFLIGHT: Final = 64
 WAITS: Final = 32
@@ -44,7 +45,7 @@ RING: Final = np.dtype(
         ("waits_used", "u4"),
         ("splits_head", "u4"),
         ("step_tid", "u4"),  # thread that made the latest optimizer step, 0 none
-        ("reserved", "u4"),
+        ("gate_closed", "u4"),  # 0: open
         ("inflight", INFLIGHT_ROW, (INFLIGHT,)),
         ("wait", WAIT, (WAITS,)),
         ("pair", PAIR, (PAIRS,)),
@@ -53,5 +54,6 @@ RING: Final = np.dtype(
         ("splits", SPLITS_ROW, (SPLIT_ROWS,)),
         ("members", "i4", (MEMBERS,)),
         ("record", RECORD, (RECORDS,)),
+        ("gate", GATE),
     ]
 )

@@ -1,6 +1,7 @@
 """The core library as Python sees it: `wr_op`, and the calls that the Python sensor makes.
 
-The hot calls go through `ctypes.PyDLL`: they never block, so letting go of the GIL around each would only cost.
+The hot calls go through `ctypes.PyDLL`: they never block, so letting go of the GIL around each would only cost. The
+gate is none of them: while it is closed, the call waits.
 """
 
 from __future__ import annotations
@@ -86,6 +87,9 @@ class Core:
         self.op_end = call("wr_op_end", None, ring, op, number)
         self.wait_begin = call("wr_wait_begin", number, ring, op, number)
         self.wait_end = call("wr_wait_end", None, ring, op, number)
+        self.gate_is_closed = call("wr_gate_is_closed", number, ring)
+        self.gate_pass = ctypes.CDLL(str(native_path(CORE)))["wr_gate_pass"]  # it may wait: without the GIL
+        self.gate_pass.restype, self.gate_pass.argtypes = None, (ring,)
 
     def open_ring(self, directory: bytes, identity: Identity) -> int:
         """The ring of this process, made on first call; 0 if it cannot be made."""

@@ -258,6 +258,8 @@ class Sensor:
                 entry.filled = tuple([tensor.untyped_storage()._cdata for tensor in reading.filled])
                 if self._is_waited_for_unseen():
                     entry.op.flags |= _TAKEN
+            if self.core.gate_is_closed(ring):
+                self.core.gate_pass(ring)
             self.core.op_begin(ring, entry.op)
         except Exception:
             return None

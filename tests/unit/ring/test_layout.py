@@ -27,6 +27,8 @@ STRUCTS = {
     "wr_record": rows.RECORD,
     "wr_splits": rows.SPLITS_ROW,
     "wr_sensor_status": rows.SENSOR,
+    "wr_gate": rows.GATE,
+    "wr_pass": rows.PASS,
     "wr_ring": layout.RING,
 }
 # Fields that the header names as one and Python as its parts.

@@ -200,10 +200,10 @@ def test_short_file_is_refused(writer: RingWriter, size: int) -> None:
         RingReader(writer.path)
 
 
-@pytest.mark.parametrize(("version", "age"), [(3, "newer"), (1, "older")])
+@pytest.mark.parametrize(("version", "age"), [(4, "newer"), (2, "older")])
 def test_other_version_is_refused(writer: RingWriter, version: int, age: str) -> None:
     patch(writer.path, "header", version.to_bytes(4, "little"), 8)
-    with pytest.raises(RingFormatError, match=f"format {version}, {age} than the 2") as refusal:
+    with pytest.raises(RingFormatError, match=f"format {version}, {age} than the 3") as refusal:
         RingReader(writer.path)
     assert "pip install" in refusal.value.mend
 
