@@ -135,6 +135,10 @@ void wr_comm_close(wr_ring *ring, int slot) {
   pthread_mutex_unlock(&opening);
 }
 
+const char *wr_comm_name(const wr_ring *ring, int slot) {
+  return slot >= 0 && slot < WR_COMMS && LOAD(&ring->comm[slot].state) == 1 ? ring->comm[slot].name : NULL;
+}
+
 void wr_comm_set_timeout(wr_ring *ring, int slot, uint32_t timeout_ms) {
   if (slot < 0 || slot >= WR_COMMS) return;
   pthread_mutex_lock(&opening); /* so that the slot is not given to another meanwhile */

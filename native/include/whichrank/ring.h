@@ -353,6 +353,8 @@ WR_API int wr_heartbeat_start(wr_ring *ring, void (*on_beat)(void));
 WR_API int wr_comm_open(wr_ring *ring, const char *name, const char *desc, const char *backend, uint32_t size,
                         uint32_t group_rank, const int32_t *members, uint32_t timeout_ms);
 WR_API void wr_comm_close(wr_ring *ring, int slot);
+/* Its name, NULL if there is none of this number. */
+WR_API const char *wr_comm_name(const wr_ring *ring, int slot);
 /* Its timeout was changed: operations issued from now on have this one. */
 WR_API void wr_comm_set_timeout(wr_ring *ring, int slot, uint32_t timeout_ms);
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from whichrank.native import load_core, on_ring
-from whichrank.sensors import c10d, exceptions, garbage_collector, sent_signals
+from whichrank.sensors import c10d, exceptions, garbage_collector, sent_signals, tester
 from whichrank.sensors.identity import RANK_PID, identity_of
 from whichrank.sensors.place import make_place
 
@@ -38,6 +38,7 @@ def enable() -> None:
     _unless_it_fails("times of garbage collection", garbage_collector.watch)
     core.wr_ring_close.restype = None
     atexit.register(core.wr_ring_close)
+    _unless_it_fails("tests while training is paused", tester.watch)
     _unless_it_fails("signals that are sent", lambda: sent_signals.watch(Path(os.environ["WHICHRANK_DIR"])))
     note = on_ring(core, "wr_note_exception", ctypes.c_char_p)
     # Last, so that one is noted before the end.

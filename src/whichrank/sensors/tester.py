@@ -1,0 +1,217 @@
+"""What a rank measures while it waits at the gate: its own speed, and the links of its process groups.
+
+Asked from outside through the ring (`wr_gate`), made in the thread that waits, with the device and the process groups
+that training uses. Nothing of training is touched: no random number is drawn, no operation is counted, memory is given
+back. Speed is measured for a while and not for so much work, so a slow rank takes no longer than the others; messages
+are as large as told. Implements the benchmarks of Greyhound, section 4.3.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from whichrank.native import load_core
+
+PASSES, SIZES, RESULTS = 8, 4, 96
+COMPUTE, MEMORY, LINKS = 1, 2, 3
+WHILE_S: Final = 0.15
+"""For so long one thing is measured: one and a half periods of a CPU limit, and many turns of the scheduler."""
+TYPES: Final = ("float32", "bfloat16", "float16")
+"""Of the numbers that are multiplied, in the order of results."""
+CPU_SIDE: Final = 256
+"""Of the matrices that a CPU multiplies: fits into its cache, milliseconds each."""
+GPU_SIDE: Final = 4096
+COPIED: Final = 1 << 24
+"""Floats that are copied to measure memory: 64 MiB, more than a cache holds."""
+TAG: Final = 0x7761
+"""Of messages between two processes that test their link: no program is likely to use it."""
+
+
+class Pass(ctypes.Structure):
+    """`wr_pass`."""
+
+    _fields_ = (("peer", ctypes.c_int32), ("sends", ctypes.c_uint32))
+
+
+class Gate(ctypes.Structure):
+    """`wr_gate`."""
+
+    _fields_ = (
+        ("pause", ctypes.c_uint32),
+        ("renewals", ctypes.c_uint32),
+        ("at_ordinal", ctypes.c_uint64),
+        ("at_step", ctypes.c_uint32),
+        ("longest_ms", ctypes.c_uint32),
+        ("test", ctypes.c_uint32),
+        ("test_kind", ctypes.c_uint32),
+        ("test_slot", ctypes.c_uint32),
+        ("test_repeats", ctypes.c_uint32),
+        ("test_passes", ctypes.c_uint32),
+        ("test_sizes", ctypes.c_uint32),
+        ("test_bytes", ctypes.c_uint64 * SIZES),
+        ("test_pass", Pass * PASSES),
+        ("arrived_ns", ctypes.c_uint64),
+        ("arrived_ordinal", ctypes.c_uint64),
+        ("opened_ns", ctypes.c_uint64),
+        ("steps", ctypes.c_uint32),
+        ("claimed", ctypes.c_uint32),
+        ("arrived", ctypes.c_uint32),
+        ("opened_by", ctypes.c_uint32),
+        ("opened", ctypes.c_uint32),
+        ("tested", ctypes.c_uint32),
+        ("results", ctypes.c_uint32),
+        ("result_s", ctypes.c_float * RESULTS),
+        ("problem", ctypes.c_char * 100),
+    )
+
+
+_CALL = ctypes.CFUNCTYPE(None, ctypes.POINTER(Gate))
+_call: Any = None  # must live as long as the process
+
+
+def watch() -> None:
+    """Make the tests that are asked for at the gate, from now on.
+
+    Raises:
+        NativeLibraryError: The core library is not there.
+    """
+    global _call
+    core = load_core()
+    core.wr_gate_set_tester.argtypes, core.wr_gate_set_tester.restype = (_CALL,), None
+    core.wr_comm_name.argtypes, core.wr_comm_name.restype = (ctypes.c_void_p, ctypes.c_int), ctypes.c_char_p
+    if _call is None:
+        _call = _CALL(_answer)
+    core.wr_gate_set_tester(_call)
+
+
+def _answer(pointer: Any) -> None:
+    """Make the test that stands in the gate, and write down what it took, or why there is nothing."""
+    gate = pointer.contents
+    gate.results, gate.problem = 0, b""
+    try:
+        times = _measured(gate)
+        gate.result_s[: len(times)] = times
+        gate.results = len(times)
+    except Exception as error:  # never break training
+        gate.problem = f"{type(error).__name__}: {error}".encode(errors="replace")[:99]
+
+
+def _measured(gate: Gate) -> list[float]:
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    device = _device(torch)
+    repeats = max(1, int(gate.test_repeats))
+    plain = torch.autocast(device.type, enabled=False)
+    with torch.no_grad(), _disable_current_modes(), plain:
+        if gate.test_kind == COMPUTE:
+            return multiplied(torch, device, min(repeats, RESULTS // len(TYPES)))
+        if gate.test_kind == MEMORY:
+            return copied(torch, device, min(repeats, RESULTS))
+        if gate.test_kind == LINKS:
+            return _linked(torch, device, gate, repeats)
+    raise ValueError(f"test {gate.test_kind} is not known here")
+
+
+def _device(torch: Any) -> Any:
+    """The device that this process trains on, as far as it is known: CUDA once it is in use, else the CPU.
+
+    Raises:
+        RuntimeError: A CUDA graph is being recorded: nothing may be measured meanwhile.
+    """
+    if not torch.cuda.is_initialized():
+        return torch.device("cpu")
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError("a CUDA graph is being recorded")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def multiplied(torch: Any, device: Any, repeats: int) -> list[float]:
+    """Seconds that one product of square matrices takes: `repeats` values of each of TYPES.
+
+    0 where the device has no such type, or takes too long for it.
+    """
+    side = CPU_SIDE if device.type == "cpu" else GPU_SIDE
+    times: list[float] = []
+    for name in TYPES:
+        try:
+            factor = torch.full((side, side), 0.5, dtype=getattr(torch, name), device=device)
+            product = torch.empty_like(factor)
+            multiply = _until_done(torch, device, lambda f=factor, p=product: torch.mm(f, f, out=p))
+            multiply()  # the first one makes what the others only use
+            began = time.perf_counter()
+            multiply()
+            is_emulated = time.perf_counter() - began > WHILE_S / 2
+            times += [0.0 if is_emulated else _each(multiply) for _ in range(repeats)]
+        except RuntimeError:  # this device has none of that type
+            times += [0.0] * repeats
+    return times
+
+
+def copied(torch: Any, device: Any, repeats: int) -> list[float]:
+    """Seconds that a copy of COPIED floats takes, `repeats` values."""
+    source = torch.zeros(COPIED, dtype=torch.float32, device=device)
+    target = torch.empty_like(source)
+    copy = _until_done(torch, device, lambda: target.copy_(source))
+    copy()
+    return [_each(copy) for _ in range(repeats)]
+
+
+def _until_done(torch: Any, device: Any, launch: Callable[[], object]) -> Callable[[], None]:
+    """Launch it, and wait until the device has done it."""
+
+    def call() -> None:
+        launch()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    return call
+
+
+def _each(call: Callable[[], None]) -> float:
+    """Seconds that a call takes, over as many as fit into WHILE_S."""
+    began, count = time.perf_counter(), 0
+    while (took := time.perf_counter() - began) < WHILE_S:
+        call()
+        count += 1
+    return took / count
+
+
+def _linked(torch: Any, device: Any, gate: Gate, repeats: int) -> list[float]:
+    """Seconds that messages to this process took: of each pass, size and repeat; 0 where it has sent or done nothing."""
+    core = load_core()
+    name = core.wr_comm_name(core.wr_process_ring(), int(gate.test_slot))
+    if not name:
+        raise ValueError("the communicator is gone")
+    from torch._C._distributed_c10d import _resolve_process_group
+
+    group = _resolve_process_group(name.decode())
+    sizes = [int(gate.test_bytes[i]) for i in range(min(int(gate.test_sizes), SIZES))]
+    passes = [gate.test_pass[i] for i in range(min(int(gate.test_passes), PASSES))]
+    repeats = min(repeats, RESULTS // max(1, len(sizes) * len(passes)))
+    devices = {place.type for place in group._device_types}
+    place = device if device.type in devices else torch.device("cpu")
+    backend = group._get_backend(place)  # below the dispatcher: no sensor counts these messages
+    word = torch.zeros(1, dtype=torch.uint8, device=place)
+    room = torch.zeros(max(sizes, default=1), dtype=torch.uint8, device=place)
+    times: list[float] = []
+    for one in passes:
+        for size in sizes:
+            for _ in range(repeats):
+                if one.peer < 0 or one.peer >= group.size() or one.peer == group.rank():
+                    times.append(0.0)
+                elif one.sends:
+                    backend.recv([word], one.peer, TAG).wait()
+                    backend.send([room[:size]], one.peer, TAG).wait()
+                    times.append(0.0)
+                else:
+                    began = time.perf_counter()
+                    backend.send([word], one.peer, TAG).wait()
+                    backend.recv([room[:size]], one.peer, TAG).wait()
+                    if place.type == "cuda":
+                        torch.cuda.synchronize(place)
+                    times.append(time.perf_counter() - began)
+    return times

@@ -1,0 +1,62 @@
+"""What a rank measures at the gate: of itself, and nothing that training would notice."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+
+import pytest
+from ring_writer import core
+
+from whichrank.model import rows
+from whichrank.sensors import tester
+
+torch = pytest.importorskip("torch")
+
+
+def asked(kind: int, **fields: int) -> tester.Gate:
+    gate = tester.Gate(test_kind=kind, test_repeats=2)
+    for name, value in fields.items():
+        setattr(gate, name, value)
+    tester._answer(ctypes.pointer(gate))
+    return gate
+
+
+def test_gate_is_the_compilers() -> None:
+    reported: dict[str, int] = json.loads(core().wr_layout_json())
+    assert ctypes.sizeof(tester.Gate) == reported["sizeof.wr_gate"]
+    assert rows.GATE.fields is not None
+    for name, *_ in tester.Gate._fields_:
+        assert getattr(tester.Gate, name).offset == rows.GATE.fields[name][1]
+    assert (tester.PASSES, tester.SIZES, tester.RESULTS) == (rows.PASSES, rows.SIZES, rows.RESULTS)
+
+
+def test_speed_is_measured_and_training_does_not_notice() -> None:
+    before = torch.get_rng_state()
+    gate = asked(tester.COMPUTE)
+    assert gate.problem == b""
+    assert gate.results == 2 * len(tester.TYPES)
+    assert 0 < gate.result_s[0] < 10
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.is_grad_enabled()
+
+
+def test_precision_of_training_does_not_change_what_is_measured() -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        factor = torch.ones(8, 8)
+        tester._answer(ctypes.pointer(tester.Gate(test_kind=tester.COMPUTE, test_repeats=1)))
+        assert torch.mm(factor, factor).dtype == torch.bfloat16  # as before
+
+
+def test_memory_is_measured() -> None:
+    gate = asked(tester.MEMORY)
+    assert (gate.results, gate.problem) == (2, b"")
+    assert gate.result_s[1] > 0
+
+
+@pytest.mark.parametrize(("kind", "why"), [(77, b"test 77"), (tester.LINKS, b"")])
+def test_what_cannot_be_measured_is_said(kind: int, why: bytes) -> None:
+    gate = asked(kind, test_slot=999)
+    assert gate.results == 0
+    assert gate.problem
+    assert why in gate.problem
