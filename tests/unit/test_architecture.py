@@ -26,10 +26,11 @@ ARROWS: dict[str, set[str]] = {
     "slow": {"model", "detect", "locate", "store", "transport"},
     "hang": {"model", "detect", "locate", "store", "transport"},
     "verdict": {"model", "detect", "store"},
+    "act": {"model"},
     "analyzer": {"model", "detect", "locate", "store", "transport", "slow", "hang", "verdict", "config"},
     "sensors": {"model", "ring", "config", "native"},
     "agent": {"model", "ring", "sensors", "wire", "config", "native"},
-    "server": {"model", "ring", "wire", "sensors", "intake", "analyzer", "agent", "config", "native"},
+    "server": {"model", "ring", "wire", "sensors", "intake", "analyzer", "agent", "act", "config"} | {"native"},
     "testbed": {"model", "ring", "wire", "sensors", "intake", "detect", "locate", "store", "hang", "slow", "transport"}
     | {"analyzer", "agent", "config", "native"},
     "surface": {"model", "ring", "wire", "sensors", "intake", "locate", "store", "hang", "verdict", "analyzer"}
@@ -41,7 +42,7 @@ INSIDE_TESTBED = {"demo": {"demo"}, "lab": {"demo", "lab"}, "bench": {"demo", "l
 OPENS_TESTBED = ("testbed", "surface/cli", "surface/trial")
 
 # What decides can be tested with plain data: no I/O, no thread, no clock of its own.
-SANS_IO = ("model", "detect", "locate", "store", "transport", "slow", "hang", "verdict", "analyzer")
+SANS_IO = ("model", "detect", "locate", "store", "transport", "slow", "hang", "verdict", "act", "analyzer")
 IMPURE_MODULES = {
     *("asyncio", "concurrent", "ctypes", "fcntl", "glob", "http", "io", "logging", "mmap", "multiprocessing", "os"),
     *("pathlib", "psutil", "queue", "random", "requests", "select", "selectors", "shutil", "signal", "socket", "ssl"),

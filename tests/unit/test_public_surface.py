@@ -75,6 +75,7 @@ COMMAND_LINE = {
         "JOB_COMMAND",
     ],
     "stacks": ["JOB", "--suspects", "--rank", "--all-frames", "--json"],
+    "validate": ["RUN", "--ranks", "--sizes", "--max-pause", "--json"],
     "watch": ["JOB", "--once", "--json"],
     "why": ["TARGET", "--json"],
 }

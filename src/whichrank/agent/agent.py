@@ -29,6 +29,8 @@ import msgspec
 import zmq
 
 from whichrank.agent.frames import FrameSampler
+from whichrank.agent.gates import EVERY_S as LOOK_AT_GATES_EVERY_S
+from whichrank.agent.gates import Gates
 from whichrank.agent.launch import LaunchReader
 from whichrank.agent.node import Node
 from whichrank.agent.obedience import Obedience
@@ -39,7 +41,7 @@ from whichrank.agent.snapshot import is_irregular
 from whichrank.agent.stacks import StackReader
 from whichrank.agent.threads import Subject
 from whichrank.agent.watch import NativeWatch
-from whichrank.model.commands import Leave, Order, Pace, ProbePaths, ReportAgain, SampleThreads, TakeStacks
+from whichrank.model.commands import HoldGate, Leave, Order, Pace, ProbePaths, ReportAgain, SampleThreads, TakeStacks
 from whichrank.model.telemetry import (
     VERSION,
     WORD_EVERY_S,
@@ -65,7 +67,7 @@ WELL_AFTER_S: Final = 5.0
 """Without anything that may be wrong; then the native watch looks instead of snapshots."""
 UNHEARD_NS: Final = 2_000_000_000
 """Of a batch that is not answered: the analyzer may be lost."""
-AT_REST: Final = (Pace, ProbePaths)
+AT_REST: Final = (Pace, ProbePaths, HoldGate)
 """Orders that say nothing of the ranks of this node: an agent that sleeps obeys them, and sleeps on."""
 ORDINARY_AFTER_NS: Final = 30_000_000_000
 FLUSH_S: Final = 3.0
@@ -73,6 +75,8 @@ OWNER_EVERY_S: Final = 3.0
 """Whether the run that has started us is still there."""
 GRACE_S: Final = 3.0
 """A launcher that restarts its ranks needs a moment between two generations."""
+GATE_SWITCH: Final = "WHICHRANK_GATE"
+"""Set to 0, the ranks of this node are never made to wait."""
 PATIENCE_S: Final = 60.0
 """For the first ring, unless told to wait."""
 CATCH_UP_S: Final = 15.0
@@ -125,6 +129,7 @@ class Agent:
         self._profiler = Profiler()
         self._prober = Prober(self._wake_up)
         self._frames = FrameSampler()
+        self._gates = Gates()
         self._orders = Obedience(
             {
                 Pace: self._set_pace,
@@ -132,6 +137,7 @@ class Agent:
                 SampleThreads: self._sample_threads,
                 ProbePaths: self._probe_paths,
                 ReportAgain: self._report_again,
+                HoldGate: self._hold_gate,
                 Leave: self._leave,
             },
             self._note_disobeyed,
@@ -148,7 +154,7 @@ class Agent:
         self._longest_wait_ns = 0
         self._poll_cost_s = 0.0
         self._doubted_s = time.monotonic()
-        self._next_poll_s, self._next_word_s = 0.0, math.inf
+        self._next_poll_s, self._next_word_s, self._next_gates_s = 0.0, math.inf, math.inf
         self._started_s = self._alive_s = time.monotonic()
         self._next_owner_poll_s = 0.0
 
@@ -165,7 +171,7 @@ class Agent:
         gc.freeze()  # nothing made so far is garbage: leave it out of collections
         _keep_freed_memory()
         while not self._is_over():
-            ready, has_replies = self._wait(min(self._next_poll_s, self._next_word_s))
+            ready, has_replies = self._wait(min(self._next_poll_s, self._next_word_s, self._next_gates_s))
             if ready & self._polled_pidfds:
                 self._watch.disarm()
                 self._node.note_exits()
@@ -175,6 +181,8 @@ class Agent:
                 self._hear()
             self._catch_up()
             now_s = time.monotonic()
+            if now_s >= self._next_gates_s:
+                self._look_at_gates(now_s)
             if self._is_close():
                 self._next_poll_s = min(self._next_poll_s, now_s + POLL_CLOSELY_EVERY_S)
             if now_s >= self._next_poll_s:
@@ -200,6 +208,13 @@ class Agent:
         if not (is_sure and self._longest_wait_ns < SUSPICIOUS_WAIT_NS and self._node.is_well(SUSPICIOUS_WAIT_NS)):
             self._doubted_s = now_s
         return self._pace.every_s > self._poll_every_s and now_s - self._doubted_s >= WELL_AFTER_S
+
+    def _look_at_gates(self, now_s: float) -> None:
+        """Renew the gates that are held, and say how far ranks are."""
+        rows = self._gates.tick(now_s)
+        self._next_gates_s = now_s + LOOK_AT_GATES_EVERY_S if self._gates.are_held else math.inf
+        if rows:  # no number: who does not hear this one hears the next
+            self._end.send(msgspec.structs.replace(self._no_states(time.monotonic_ns()), is_well=True, gates=rows))
 
     def _say_well(self, now_s: float) -> None:
         """Say that all is well, without a look at it; what is still to be reported goes first."""
@@ -297,6 +312,7 @@ class Agent:
         self._end.close()
         self._watch.close()
         self._frames.close()
+        self._gates.open()
         self._node.close()
         os.close(self._wake)
 
@@ -343,6 +359,12 @@ class Agent:
     def _report_again(self, _: ReportAgain) -> None:
         self._outbox.report_again()
         self._node.report_again()
+
+    def _hold_gate(self, order: HoldGate) -> None:
+        if os.environ.get(GATE_SWITCH) == "0":
+            return
+        self._gates.obey(order, self._node.watches(), time.monotonic())
+        self._next_gates_s = 0.0
 
     def _note_disobeyed(self, order: Order, error: Exception) -> None:
         why = f"{type(error).__name__}: {error}".splitlines()[0]

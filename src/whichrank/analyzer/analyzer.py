@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from whichrank.analyzer.endings import Endings
 from whichrank.analyzer.hangs import Hangs
+from whichrank.analyzer.job_now import job_now
 from whichrank.analyzer.parts import Parts
 from whichrank.analyzer.rest import is_at_ease, rests_until_s
 from whichrank.analyzer.slowdowns import Slowdowns
@@ -22,6 +25,7 @@ from whichrank.locate.fronts import with_fronts
 from whichrank.model.commands import Leave, Order, Pace, ProbePaths, ReportAgain
 from whichrank.model.evidence import TIME_BLOCKED
 from whichrank.model.incident import Incident, Spent
+from whichrank.model.job_now import JobNow
 from whichrank.model.links import LinkRate
 from whichrank.model.picture import Picture, Recorded
 from whichrank.model.telemetry import Batch
@@ -176,6 +180,15 @@ class Analyzer:
         if self._admission is not None and self._admission.take_again(agent):
             orders.append(ReportAgain())
         return orders
+
+    def job_now(self) -> JobNow:
+        """What must be known of the job to pause it."""
+        return job_now(self.store)
+
+    @property
+    def ended_ranks(self) -> list[int]:
+        """Whose processes have ended."""
+        return np.flatnonzero(self.store.ranks.have_ended()).tolist()
 
     @property
     def pace(self) -> Pace:

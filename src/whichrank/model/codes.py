@@ -53,3 +53,20 @@ class SensorState(IntEnum):
     ON = 1
     FALLBACK = 2
     FAILED = 3
+
+
+class GateTest(IntEnum):
+    """What a rank measures while it waits at the gate."""
+
+    COMPUTE = 1
+    MEMORY = 2
+    LINKS = 3
+
+
+class Opened(IntEnum):
+    """Why a rank has gone on."""
+
+    NOT = 0
+    TOLD = 1
+    NOT_RENEWED = 2
+    TOO_LONG = 3

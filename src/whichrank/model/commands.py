@@ -47,13 +47,51 @@ class ReportAgain(msgspec.Struct, frozen=True, tag="again"):
     """Report all communicators and states again: what was sent before was not taken."""
 
 
+class RankTest(msgspec.Struct, frozen=True):
+    """What one rank measures while it waits at the gate."""
+
+    rank: int
+    number: int
+    """By which the rank tells tests apart, from 1."""
+    kind: int
+    """Of `model.codes.GateTest`."""
+    repeats: int
+    comm_id: int = 0
+    """Whose links are tested."""
+    sizes: tuple[int, ...] = ()
+    """Bytes of the messages."""
+    passes: tuple[tuple[int, bool], ...] = ()
+    """In each: with which place of the communicator, -1 none, and whether it sends."""
+
+
+class HoldGate(msgspec.Struct, frozen=True, tag="gate"):
+    """How the gates of all ranks of this node should be, for a moment: who is not told so again opens them.
+
+    One of these replaces the one before it.
+    """
+
+    pause: int
+    """Its number, from 1; another one for each pause."""
+    renewal: int
+    """Another one each time."""
+    longest_s: float = 0.0
+    """A rank goes on after so long, whatever is told."""
+    at_step: int = 0
+    """Keep back what comes after this optimizer step; 0: only report how far ranks have come."""
+    at_ordinals: tuple[tuple[int, int], ...] = ()
+    """The same by operations, for ranks that make no steps: rank, and the last operation that it may begin."""
+    tests: tuple[RankTest, ...] = ()
+    is_over: bool = False
+    """Open all gates, and report no more."""
+
+
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
     """End: this agent watches another job, so nothing that it sends is taken."""
 
     because: AnotherJob
 
 
-Order = Pace | TakeStacks | SampleThreads | ProbePaths | ReportAgain | Leave
+Order = Pace | TakeStacks | SampleThreads | ProbePaths | ReportAgain | HoldGate | Leave
 
 
 class Command(msgspec.Struct, frozen=True):

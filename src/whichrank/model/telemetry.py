@@ -16,7 +16,7 @@ from typing import Final, Literal
 import msgspec
 import numpy as np
 
-from whichrank.model.rows import INFLIGHT_ROW, RECORD, SPLITS_ROW, WAIT
+from whichrank.model.rows import GATE, INFLIGHT_ROW, RECORD, SPLITS_ROW, WAIT
 from whichrank.model.sensors import SENSORS
 
 VERSION: Final = 2
@@ -141,6 +141,9 @@ INFLIGHT_REPORTED = np.dtype([("rank", "i4"), ("pad", "u4"), ("comm", "u8"), ("r
 WAIT_REPORTED = np.dtype([("rank", "i4"), ("inferred", "u4"), ("comm", "u8"), ("row", WAIT)])
 RECORD_REPORTED = np.dtype([("rank", "i4"), ("pad", "u4"), ("comm", "u8"), ("row", RECORD)])
 SPLITS_REPORTED = np.dtype([("rank", "i4"), ("pad", "u4"), ("row", SPLITS_ROW)])
+
+# How far each rank is at a gate, while one is held (`model.commands.HoldGate`).
+GATE_REPORTED = np.dtype([("rank", "i4"), ("pad", "u4"), ("ordinal", "u8"), ("gate", GATE)])
 
 # What the frame sampler saw in its latest window (CCL-D section 4.1.2), summed over the channels of a rank.
 RATE_ROW = np.dtype(
@@ -358,6 +361,8 @@ class Batch(msgspec.Struct, frozen=True):
     is_well: bool = False
     """Only a word that nothing has happened that matters: what was said before stands, and is not read again yet. It
     has no number (sequence 0) and needs no answer."""
+    gates: bytes = b""
+    """Of ranks whose gates are held."""
 
     def rank_rows(self) -> np.ndarray:
         """Rows of RANK_ROW."""
@@ -386,6 +391,10 @@ class Batch(msgspec.Struct, frozen=True):
     def rate_rows(self) -> np.ndarray:
         """Rows of RATE_ROW, of the ranks whose frames are sampled."""
         return np.frombuffer(self.rates, RATE_ROW)
+
+    def gate_rows(self) -> np.ndarray:
+        """Rows of GATE_REPORTED."""
+        return np.frombuffer(self.gates, GATE_REPORTED)
 
     def splits_rows(self) -> np.ndarray:
         """Rows of SPLITS_REPORTED."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from whichrank.native import load_core
@@ -140,7 +141,7 @@ def multiplied(torch: Any, device: Any, repeats: int) -> list[float]:
         try:
             factor = torch.full((side, side), 0.5, dtype=getattr(torch, name), device=device)
             product = torch.empty_like(factor)
-            multiply = _until_done(torch, device, lambda f=factor, p=product: torch.mm(f, f, out=p))
+            multiply = _until_done(torch, device, partial(torch.mm, factor, factor, out=product))
             multiply()  # the first one makes what the others only use
             began = time.perf_counter()
             multiply()
@@ -181,7 +182,7 @@ def _each(call: Callable[[], None]) -> float:
 
 
 def _linked(torch: Any, device: Any, gate: Gate, repeats: int) -> list[float]:
-    """Seconds that messages to this process took: of each pass, size and repeat; 0 where it has sent or done nothing."""
+    """Seconds that messages to this process took: of each pass, size and repeat; 0 where it took none."""
     core = load_core()
     name = core.wr_comm_name(core.wr_process_ring(), int(gate.test_slot))
     if not name:
@@ -194,7 +195,7 @@ def _linked(torch: Any, device: Any, gate: Gate, repeats: int) -> list[float]:
     repeats = min(repeats, RESULTS // max(1, len(sizes) * len(passes)))
     devices = {place.type for place in group._device_types}
     place = device if device.type in devices else torch.device("cpu")
-    backend = group._get_backend(place)  # below the dispatcher: no sensor counts these messages
+    backend: Any = group._get_backend(place)  # below the dispatcher: no sensor counts these messages
     word = torch.zeros(1, dtype=torch.uint8, device=place)
     room = torch.zeros(max(sizes, default=1), dtype=torch.uint8, device=place)
     times: list[float] = []

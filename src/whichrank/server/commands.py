@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
-from whichrank.model.commands import Command, Order, Pace
+from whichrank.model.commands import Command, HoldGate, Order, Pace
 
 MOST_PENDING: Final = 64
 """For one agent; the oldest is dropped."""
@@ -18,8 +18,9 @@ _NUMBERS_OF_A_SERVER: Final = 20
 class Commands:
     """Gives each order a number, and sends it until its agent has given that back.
 
-    An order that is on its way already is not given again, and of paces only the latest counts. Grows with the number
-    of agents, of which the transport takes `wire.transport.MOST_AGENTS`, by at most `MOST_PENDING` commands each.
+    An order that is on its way already is not given again, and of paces, and of what gates are to do, only the latest
+    counts. Grows with the number of agents, of which the transport takes `wire.transport.MOST_AGENTS`, by at most
+    `MOST_PENDING` commands each.
     """
 
     def __init__(self) -> None:
@@ -52,6 +53,9 @@ class Commands:
                 return
             self._pace[agent] = order
             for number in [n for n, known in pending.items() if isinstance(known, Pace)]:
+                del pending[number]
+        elif isinstance(order, HoldGate):
+            for number in [n for n, known in pending.items() if isinstance(known, HoldGate)]:
                 del pending[number]
         elif order in pending.values():
             return

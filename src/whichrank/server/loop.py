@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 from whichrank.model.commands import Leave, Order, Pace, Reply
 from whichrank.model.incident import Incident, Spent
+from whichrank.model.job_now import JobNow
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import AnotherJob, Batch
 from whichrank.server.another_job import said_where_it_listens
@@ -21,6 +22,8 @@ from whichrank.server.commands import Commands
 from whichrank.server.record import Record
 from whichrank.server.roster import Roster
 from whichrank.server.supervisor import AgentSupervisor
+from whichrank.server.validations import TELL_EVERY_S, Validations
+from whichrank.server.validations_file import Validated
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
 
 MOST_OF_A_NOTE: Final = 300
@@ -81,6 +84,13 @@ class AnalyzerLike(Protocol):
     def times(self) -> tuple[Spent, ...]:
         """Where an iteration goes, by rank; empty while that is not known."""
 
+    def job_now(self) -> JobNow:
+        """What must be known of the job to pause it."""
+
+    @property
+    def ended_ranks(self) -> list[int]:
+        """Whose processes have ended."""
+
     @property
     def links(self) -> tuple[LinkRate, ...]:
         """What goes from rank to rank between nodes, the slowest first; empty while that is not known."""
@@ -94,6 +104,9 @@ class Says(Protocol):
 
     def incident(self, incident: Incident) -> None:
         """One that is new or has changed."""
+
+    def validated(self, result: Validated) -> None:
+        """What a validation says."""
 
 
 class AnalyzerLoop:
@@ -139,6 +152,7 @@ class AnalyzerLoop:
         self._said_refusals = 0
         self._said_strangers = False
         self._pace: Pace | None = None
+        self._validations = Validations()
         self._acknowledged: dict[str, int] = {}
 
     def pollables(self) -> Sequence[Any]:
@@ -149,6 +163,8 @@ class AnalyzerLoop:
         """Seconds until `step` has something to do even if no batch comes."""
         now_s = time.monotonic()
         due_s, tick_s = self._next_word_s() - now_s, self._next_tick_s() - now_s
+        if self._validations.is_under_way:
+            tick_s = min(tick_s, TELL_EVERY_S / 2)
         most_s = min(due_s, LONGEST_WAIT_S) if due_s > 0 else self._tick_s  # the agent may need us meanwhile
         return max(0.0, min(tick_s, most_s))
 
@@ -161,6 +177,7 @@ class AnalyzerLoop:
             self._said_no_agent = True
             self._console.say("the agent does not start, so the job runs unobserved (see agent.log, whichrank doctor)")
         self._take()
+        self._validate()
         if self._tick():
             self._push_pace()
             self._expect_no_more_of_those_who_left()
@@ -215,9 +232,35 @@ class AnalyzerLoop:
         if pace in (None, self._pace):
             return
         for agent in self._end.agents():
-            if agent not in self._sent_away and agent in self._acknowledged:
-                commands = self._commands.give(agent, [self._pace], ())
-                self._end.reply(agent, Reply(CREDIT, self._acknowledged[agent], commands=commands))
+            self._push(agent, self._pace)
+
+    def _push(self, agent: str, order: Order) -> None:
+        """Tell an agent at once, without a batch of its own that this would answer."""
+        if agent not in self._sent_away and agent in self._acknowledged:
+            commands = self._commands.give(agent, [order], ())
+            self._end.reply(agent, Reply(CREDIT, self._acknowledged[agent], commands=commands))
+
+    def _validate(self) -> None:
+        """Begin a validation that is asked for, tell agents what gates are to do, and say what came of it."""
+        now_s = time.monotonic()
+        if not self._validations.is_under_way:
+            asked = self._record.take_asked() if self._record else None
+            if asked is None:
+                return
+            problem = self._validations.begin(asked, self._analyzer.job_now(), now_s)
+            if problem:
+                self._say_validated(Validated(asked=asked, paused_s=0.0, problem=problem))
+                return
+        self._validations.lose(self._analyzer.ended_ranks, now_s)
+        for agent, order in self._validations.orders(now_s).items():
+            self._push(agent, order)
+        if result := self._validations.take_result():
+            self._say_validated(result)
+
+    def _say_validated(self, result: Validated) -> None:
+        self._console.validated(result)
+        if self._record:
+            self._record.write_validated(result)
 
     def _tick(self) -> bool:
         """Let the analyzer examine the job, if that is due."""
@@ -256,6 +299,7 @@ class AnalyzerLoop:
         if arrivals:
             with _kept_for(faults):
                 self._analyzer.feed_all([batch for batch, is_new in arrivals if not (batch.is_well and is_new)], now_s)
+            self._validations.feed([batch for batch, _ in arrivals if batch.gates], now_s)
         for batch, is_new in arrivals:
             if batch.is_well and is_new:  # it has reported to another server
                 self._end.reply(batch.agent, Reply(CREDIT, 0, resend=True))

@@ -23,6 +23,7 @@ from whichrank.model.plain_text import without_key
 from whichrank.server.incidents_file import FILE_NAME, JOB_FILE, job_of, read_incidents
 from whichrank.server.private_file import make_private, open_private, write_private
 from whichrank.server.times_file import TIMES_FILE, encode_times
+from whichrank.server.validations_file import Asked, Validated, add_result, take_asked
 
 _MOST_KEPT = 1000
 
@@ -133,6 +134,17 @@ class Record:
         with contextlib.suppress(OSError):
             write_private(part, encode_times(times, links))
             part.replace(self.folder / TIMES_FILE)
+
+    def take_asked(self) -> Asked | None:
+        """A validation that somebody asks for, once."""
+        return take_asked(self.folder)
+
+    def write_validated(self, result: Validated) -> None:
+        """Write down what came of it."""
+        try:
+            add_result(self.folder, result)
+        except OSError as error:
+            self.fault = error.strerror or str(error)
 
     def close(self, summary: JobSummary) -> None:
         """Write `job.json` and close."""

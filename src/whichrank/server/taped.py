@@ -12,6 +12,7 @@ from whichrank.config import AnalyzerConfig
 from whichrank.errors import EnvelopeFormatError
 from whichrank.model.commands import Order, Pace
 from whichrank.model.incident import Incident, Spent
+from whichrank.model.job_now import JobNow
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import Batch
 from whichrank.server.loop import AnalyzerLike
@@ -57,6 +58,15 @@ class Taped:
         self._keep("finish", now_s)
         self.close()
         return self._analyzer.finish(now_s)
+
+    def job_now(self) -> JobNow:
+        """What must be known of the job to pause it."""
+        return self._analyzer.job_now()
+
+    @property
+    def ended_ranks(self) -> list[int]:
+        """Whose processes have ended."""
+        return self._analyzer.ended_ranks
 
     @property
     def slowness_failed(self) -> Exception | None:

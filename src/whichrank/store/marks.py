@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.model.job_now import Beginnings
 from whichrank.model.kinds import Kind, is_collective
 from whichrank.model.places import starts, those
 from whichrank.model.sequence import Shapes, Tokens
@@ -134,6 +135,7 @@ class Marks:
         self._each = np.zeros(0, np.int64)  # by rank, operations in a period on the communicator of that token
         self._every, self._phase = np.zeros(0, np.int64), np.zeros(0, np.int64)  # by rank (`_Beginning`)
         self._number, self._ordinal = np.zeros(0, np.int64), np.zeros(0, np.int64)  # of the latest mark, -1 none
+        self._length = np.zeros(0, np.int64)  # operations from the mark before it to the latest one, 0 not known
         self._makes_steps = np.zeros(0, np.bool_)
         self._counter_at = np.zeros(0, np.int64)  # by communicator, of the latest mark
         self._number_at = np.zeros(0, np.int64)
@@ -198,6 +200,17 @@ class Marks:
         """Whether iterations begin with something else than before, since last asked."""
         begun_anew, self._begun_anew = self._begun_anew, False
         return begun_anew
+
+    def beginnings(self, ranks: NDArray[Any]) -> Beginnings | None:
+        """Where iterations of these ranks begin; None where that is not known of all of them.
+
+        Args:
+            ranks: (R,).
+        """
+        if not len(ranks) or int(ranks.max()) >= len(self._number):
+            return None
+        number, ordinal, length = self._number[ranks], self._ordinal[ranks], self._length[ranks]
+        return Beginnings(number, ordinal - 1, length) if (number >= 0).all() and (length > 0).all() else None
 
     def _begin_with(self, first: _Beginning, rank: int, period: Tokens, shapes: Shapes, groups: Ints) -> None:
         if not self._makes_steps[rank]:
@@ -306,6 +319,8 @@ class Marks:
             if not self._references:
                 self._references.extend(zip(at_s[part].tolist(), marks["number"][part].tolist(), strict=True))
         last = begins + count - 1
+        apart, ops = marks["number"][last] - before, marks["ordinal"][last] + 1 - self._ordinal[ranks]
+        self._length[ranks] = np.where((before >= 0) & (apart > 0), ops // np.maximum(apart, 1), self._length[ranks])
         self._number[ranks], self._ordinal[ranks] = marks["number"][last], marks["ordinal"][last] + 1
 
     def _learn_numbers(self, marks: np.ndarray[Any, Any], comm: Ints, counter: Ints, which: NDArray[np.bool_]) -> None:
@@ -342,5 +357,5 @@ class Marks:
             self._begins = np.append(self._begins, zeros - 1)
             self._each, self._number = np.append(self._each, zeros), np.append(self._number, zeros - 1)
             self._every, self._phase = np.append(self._every, zeros + 1), np.append(self._phase, zeros)
-            self._ordinal = np.append(self._ordinal, zeros)
+            self._ordinal, self._length = np.append(self._ordinal, zeros), np.append(self._length, zeros)
             self._makes_steps = np.append(self._makes_steps, zeros > 0)

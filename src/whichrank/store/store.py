@@ -394,6 +394,10 @@ class Store:
         """The number that an agent's ranks carry, -1 unknown."""
         return self._agents.get(agent, -1)
 
+    def agent_names(self) -> list[str]:
+        """Of all agents, by their numbers."""
+        return list(self._agents)
+
     def frontier(self, comm: int, rank: int) -> tuple[int, int]:
         """Operations that a rank has issued and completed on a communicator, as reported last."""
         return self.comms.frontier(comm, rank)

@@ -15,9 +15,11 @@ from typing import Any, Final
 import msgspec
 
 from whichrank.errors import EnvelopeFormatError
-from whichrank.model.commands import Leave, ProbePaths, Reply, SampleThreads, TakeStacks
+from whichrank.model.commands import HoldGate, Leave, ProbePaths, Reply, SampleThreads, TakeStacks
+from whichrank.model.rows import PASSES, SIZES
 from whichrank.model.telemetry import (
     COMM_ROW,
+    GATE_REPORTED,
     INFLIGHT_REPORTED,
     PAIR_ROW,
     RANK_ROW,
@@ -31,7 +33,7 @@ from whichrank.model.telemetry import (
 )
 
 MAGIC: Final = b"WRE"
-REPLY_VERSION: Final = 3
+REPLY_VERSION: Final = 4
 """Of a `Reply`; that of the others is `VERSION`, which tapes have too."""
 MOST_BYTES: Final = 16 << 20
 """More than an agent puts into a batch. Whoever sends more is cut off by ZeroMQ, so rubbish cannot fill the memory."""
@@ -52,6 +54,7 @@ _ROW_BYTES: Final = {
     "rates": RATE_ROW.itemsize,
     "connections": TCP_ROW.itemsize,
     "splits": SPLITS_REPORTED.itemsize,
+    "gates": GATE_REPORTED.itemsize,
 }
 
 
@@ -162,6 +165,12 @@ def _check_reply(reply: Reply) -> None:
             _check_count("addresses", order.addresses, MOST_EVENTS)
             for address in order.addresses:
                 _check_text("address", address, MOST_NAME)
+        elif isinstance(order, HoldGate):
+            _check_count("at_ordinals", order.at_ordinals, MOST_EVENTS)
+            _check_count("tests", order.tests, MOST_EVENTS)
+            for test in order.tests:
+                _check_count("sizes", test.sizes, SIZES)
+                _check_count("passes", test.passes, PASSES)
         elif isinstance(order, Leave):
             for text in (order.because.job, order.because.theirs, order.because.ours):
                 _check_text("because", text, MOST_NAME)

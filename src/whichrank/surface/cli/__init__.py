@@ -36,6 +36,7 @@ COMMANDS = {
     "report": "whichrank.surface.cli.report",
     "run": "whichrank.surface.cli.run",
     "stacks": "whichrank.surface.cli.stacks",
+    "validate": "whichrank.surface.cli.validate",
     "watch": "whichrank.surface.cli.watch",
     "why": "whichrank.surface.cli.why",
 }

@@ -11,7 +11,9 @@ import click
 
 from whichrank.model.incident import Incident
 from whichrank.model.plain_text import one_line
+from whichrank.server.validations_file import Validated
 from whichrank.surface.lines import for_stream
+from whichrank.surface.validated import sentence_of
 from whichrank.verdict.words.text import headline, paragraph
 
 _COLOUR = {"alert": "red", "notice": "yellow"}
@@ -51,6 +53,10 @@ class Console:
         if self._colour:
             title = click.style(title, fg=_COLOUR[incident.severity], bold=is_alert)
         self._print(f"{title}\n{for_stream(paragraph(incident), self._stream)}" if is_alert else title)
+
+    def validated(self, result: Validated) -> None:
+        """What a validation says."""
+        self.say(sentence_of(result))
 
     def _print(self, text: str) -> None:
         if self._stream is None:

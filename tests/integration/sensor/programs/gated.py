@@ -1,4 +1,7 @@
-"""Data parallel, tensor parallel and a message round the ranks in each of 150 iterations; says what came of it."""
+"""Data parallel, tensor parallel and a message round the ranks in each iteration; says what came of it.
+
+$ITERATIONS says how many there are.
+"""
 
 import hashlib
 import os
@@ -19,7 +22,7 @@ model = DistributedDataParallel(layers, process_group=across[rank % 2])
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 numbers = torch.Generator().manual_seed(rank)
 taken = torch.zeros(8, 64)
-for _ in range(150):
+for _ in range(int(os.environ.get("ITERATIONS", "150"))):
     given = torch.randn(8, 64, generator=numbers)
     if rank % 2 == 0:
         dist.send(given, rank + 1)

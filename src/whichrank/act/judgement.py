@@ -1,0 +1,158 @@
+"""What a validation says: which ranks are slow by themselves, which links are, or that all are well.
+
+A rank is held against the others that were measured with it, and a link against the other links: none had anything else
+to do. What differs by no more than the repeats of one and the same says nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whichrank.act.validation import Measured
+
+Floats = NDArray[np.float64]
+SLOWER: Final = 1.1
+"""Times the median, from which a rank is slow (Greyhound, section 4.3)."""
+SLOWER_LINK: Final = 1.5
+"""The same of a link: on a machine that computes as well a message takes more or less by chance."""
+SPREADS: Final = 1.0
+"""Times what the repeats of one usually differ by, by which it must be beyond the others besides."""
+LEAST: Final = 3
+"""Measured together, for a median to say something."""
+
+
+@dataclass(frozen=True)
+class SlowRank:
+    """A rank that takes longer than the others for the same work, with the job at rest.
+
+    Attributes:
+        rank: Which.
+        what: `compute` or `memory`.
+        factor: Times as long as the others usually take.
+    """
+
+    rank: int
+    what: str
+    factor: float
+
+
+@dataclass(frozen=True)
+class SlowLink:
+    """A link on which a message takes longer than on the others of its group.
+
+    Attributes:
+        src: Global rank that sent.
+        dst: And that received.
+        factor: Times the median.
+        bytes_per_s: What it lets through.
+        usual_bytes_per_s: The median.
+    """
+
+    src: int
+    dst: int
+    factor: float
+    bytes_per_s: float
+    usual_bytes_per_s: float
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a validation says.
+
+    Attributes:
+        ranks: Slow ones, the slowest first.
+        links: The same.
+        problems: By rank, why it could not be measured.
+        measured_ranks: How many were.
+        measured_links: The same.
+        seen_from: A rank that computes so many times as long would have been named; 0: too little was measured.
+    """
+
+    ranks: tuple[SlowRank, ...]
+    links: tuple[SlowLink, ...]
+    problems: dict[int, str]
+    measured_ranks: int
+    measured_links: int
+    seen_from: float
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether enough was measured and nothing is slow."""
+        enough = self.measured_ranks >= LEAST or self.measured_links >= LEAST
+        return enough and not (self.ranks or self.links or self.problems)
+
+
+def judge(measured: Measured) -> Judgement:
+    """Say what is slow."""
+    compute = _compared(measured.compute_s.transpose(1, 0, 2), SLOWER)
+    memory = _compared(measured.memory_s[None], SLOWER)
+    slow = [SlowRank(int(measured.ranks[at]), "compute", factor) for at, factor in compute.items()]
+    slow += [SlowRank(int(measured.ranks[at]), "memory", f) for at, f in memory.items() if at not in compute]
+    links, count = _slow_links(measured)
+    limits = [_limit(kind, SLOWER) for kind in _known(measured.compute_s.transpose(1, 0, 2))]
+    return Judgement(
+        ranks=tuple(sorted(slow, key=lambda one: -one.factor)),
+        links=tuple(sorted(links, key=lambda one: -one.factor)),
+        problems=dict(measured.problems),
+        measured_ranks=int(np.isfinite(measured.compute_s).any(axis=(1, 2)).sum()),
+        measured_links=count,
+        seen_from=max(limits, default=0.0),
+    )
+
+
+def _compared(times: Floats, slower: float) -> dict[int, float]:
+    """Which take longer than the others by more than chance, and how many times as long.
+
+    The best repeat of one is held against the usual repeat of the others, and it must be longer by as much as one's own
+    repeats differ: where many share a core they differ by a half. Of several kinds of measurements all must say so.
+
+    Args:
+        times: Of each kind, of each that is compared, of each repeat, (k, n, repeats); NaN: not measured.
+        slower: Times as long, from which it counts.
+    """
+    least = np.min([_factors(kind, slower) for kind in _known(times)] or [np.zeros(times.shape[1])], axis=0)
+    return {int(at): float(least[at]) for at in np.flatnonzero(least > 0)}
+
+
+def _known(times: Floats) -> list[Floats]:
+    """The kinds of which enough were measured."""
+    return [kind for kind in times if np.isfinite(kind).all(axis=1).sum() >= LEAST]
+
+
+def _limit(kind: Floats, slower: float) -> float:
+    """Times as long, from which one of these (n, repeats) counts as slow."""
+    known = kind[np.isfinite(kind).all(axis=1)]
+    return slower + SPREADS * float(np.median(np.ptp(known, axis=1) / np.median(known, axis=1)))
+
+
+def _factors(times: Floats, slower: float) -> Floats:
+    """Of one kind, (n, repeats): times as long as the others, 0 where that is no more than chance, (n,)."""
+    measured = np.isfinite(times).all(axis=1)
+    factors = np.zeros(len(times))
+    known = times[measured]
+    usual = np.median(known, axis=1)
+    ratio = known.min(axis=1) / np.array([np.median(np.delete(usual, at)) for at in range(len(known))])
+    factors[measured] = np.where(ratio >= _limit(times, slower), ratio, 0.0)
+    return factors
+
+
+def _slow_links(measured: Measured) -> tuple[list[SlowLink], int]:
+    """Of each link the largest message counts. How many links were measured is said, too."""
+    each: dict[tuple[int, int], tuple[int, list[float]]] = {}
+    for src, dst, size, seconds in measured.links:
+        if np.isfinite(seconds).all() and size >= each.get((src, dst), (0, []))[0]:
+            each[src, dst] = size, seconds
+    if not each:
+        return [], 0
+    repeats = min(len(seconds) for _, seconds in each.values())
+    times = np.array([np.array(seconds[:repeats]) / size for size, seconds in each.values()])
+    usual = np.median(times, axis=1)
+    found = []
+    for at, factor in _compared(times[None], SLOWER_LINK).items():
+        src, dst = list(each)[at]
+        found.append(SlowLink(src, dst, factor, 1 / float(usual[at]), 1 / float(np.median(np.delete(usual, at)))))
+    return found, len(each)

@@ -1,0 +1,28 @@
+"""What is known of the job now, for those who pause it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whichrank.model.job_now import Group, JobNow
+from whichrank.store.store import Store
+
+
+def job_now(store: Store) -> JobNow:
+    """Of the ranks that live."""
+    living = store.ranks.present & ~store.ranks.have_ended()
+    ranks = np.flatnonzero(living)
+    names = store.agent_names()
+    agents = {int(rank): names[int(store.ranks.agent[rank])] for rank in ranks if store.ranks.agent[rank] >= 0}
+    groups: dict[tuple[int, ...], Group] = {}
+    for info, at, size in zip(store.comms.info, store.comms.at, store.comms.size, strict=True):
+        members = tuple(store.comms.member_rank[at : at + size].tolist())
+        if size > 1 and set(members) <= agents.keys():
+            groups[members] = Group(info.comm_id, info.name, members)  # the latest one: others may be closed
+    return JobNow(
+        tuple(ranks.tolist()),
+        agents,
+        tuple(groups.values()),
+        store.iteration_s(),
+        store.sequences.marks.beginnings(ranks),
+    )

@@ -1,0 +1,60 @@
+"""What must be known of a job to pause it: its ranks, who watches them, its communicators, its iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Beginnings:
+    """Where iterations of ranks begin that make no optimizer steps.
+
+    Attributes:
+        number: Of the latest iteration that is known of each rank, (R,).
+        ordinal: Operations begun before it, (R,).
+        each: Operations of an iteration, (R,).
+    """
+
+    number: Ints
+    ordinal: Ints
+    each: Ints
+
+
+@dataclass(frozen=True)
+class Group:
+    """A communicator.
+
+    Attributes:
+        comm_id: Its number.
+        name: As the program calls it.
+        members: Global ranks by place.
+    """
+
+    comm_id: int
+    name: str
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class JobNow:
+    """What is known of a job when it is to be paused.
+
+    Attributes:
+        ranks: That live, in order.
+        agent_of: The agent of each of them.
+        groups: Its communicators, but for those that hold the same ranks as another one.
+        iteration_s: How long an iteration takes; 0: not known.
+        beginnings: Of iterations, where ranks make no optimizer steps.
+    """
+
+    ranks: tuple[int, ...]
+    agent_of: Mapping[int, str]
+    groups: tuple[Group, ...]
+    iteration_s: float
+    beginnings: Beginnings | None

@@ -1,0 +1,40 @@
+"""What a validation says, in words and as a table."""
+
+from __future__ import annotations
+
+from whichrank.model.plain_text import one_line
+from whichrank.server.validations_file import Validated
+
+
+def sentence_of(result: Validated) -> str:
+    """In one line."""
+    if result.problem:
+        paused = f"; training was paused for {result.paused_s:.1f} s" if result.paused_s else ""
+        return f"validation: given up, {one_line(result.problem)}{paused}"
+    found = [
+        *(f"rank {one.rank} takes {one.factor:.1f} times as long as the others for the same {_WORK[one.what]}"
+          for one in result.slow_ranks),
+        *(f"from rank {one.src} to rank {one.dst} {_rate(one.bytes_per_s)} go through, on the other links"
+          f" {_rate(one.usual_bytes_per_s)}" for one in result.slow_links),
+        *(f"rank {rank} could not be measured ({one_line(why)})" for rank, why in sorted(result.problems.items())),
+    ]  # fmt: skip
+    if not found:
+        found = [
+            f"nothing is {result.seen_from:.1f} times as slow as the rest, or more"
+            if result.is_healthy
+            else "too little was measured to compare"
+        ]
+    counts = f"{result.measured_ranks} ranks and {result.measured_links} links were measured"
+    return f"validation: {'; '.join(found)} ({counts}; training was paused for {result.paused_s:.1f} s)"
+
+
+_WORK = {"compute": "computation", "memory": "copy of memory"}
+
+
+def _rate(bytes_per_s: float) -> str:
+    """Bytes per second with a unit that people read."""
+    for unit in ("B/s", "KB/s", "MB/s"):
+        if bytes_per_s < 1000:
+            return f"{bytes_per_s:.3g} {unit}"
+        bytes_per_s /= 1000
+    return f"{bytes_per_s:.3g} GB/s"

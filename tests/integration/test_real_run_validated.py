@@ -1,0 +1,69 @@
+"""`whichrank validate` on a run that goes on: training waits, its ranks are measured, and it goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).with_name("outside")))
+from watched import RANKS, Watched
+
+from whichrank.testbed.demo import workloads
+
+pytestmark = pytest.mark.integration
+
+HEALTHY, SLOW, NOT_KNOWN = 0, 4, 5
+
+
+def validate(job: Watched, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "whichrank",
+        "validate",
+        str(next(job.folder.glob("whichrank-out/*"))),
+        "--json",
+        *options,
+    ]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def steps_said(job: Watched) -> int:
+    return len(job.said("stdout").splitlines())
+
+
+def test_running_job_is_measured_and_goes_on(tmp_path: Path) -> None:
+    script = Path(workloads.__path__[0]) / "ddp.py"
+    with Watched(tmp_path, ["torchrun", "--nproc-per-node", str(RANKS), str(script), "--steps", "100000"]) as job:
+        job.until(lambda: steps_said(job) > 3, "steps")
+        # WHEN it is measured twice, once with some ranks only
+        for options, ranks in (((), RANKS), (("--ranks", "0,1", "--sizes", "1"), 2)):
+            done = validate(job, *options)
+            said = json.loads(done.stdout)
+            # THEN all of them are, and nothing went wrong
+            assert said["problem"] == "", done
+            assert said["problems"] == {}
+            assert said["measured_ranks"] == ranks
+            assert said["measured_links"] == RANKS
+            assert 0 < said["paused_s"] <= 10
+            assert done.returncode in (HEALTHY, SLOW, NOT_KNOWN)
+        # AND training goes on
+        before = steps_said(job)
+        job.until(lambda: steps_said(job) > before + 1, "more steps")
+        assert "whichrank: validation: " in job.said("stderr")
+        job.process.send_signal(signal.SIGTERM)
+        job.wait()
+        # AND nothing was reported of it as a fault
+        assert "ALERT" not in job.said("stderr")
+
+
+def test_run_that_is_not_there_is_said(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "whichrank", "validate", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "no folder of a run" in done.stderr

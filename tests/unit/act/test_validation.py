@@ -1,0 +1,170 @@
+"""A pause and what is measured in it, on ranks that do as their gates are told, or do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ranks_at_gates import TICK_S, Rank, rows_of
+
+from whichrank.act.judgement import Judgement, judge
+from whichrank.act.pause import Pause, Phase
+from whichrank.act.validation import Measured, Validation
+from whichrank.model.job_now import Beginnings, Group
+
+SIZES = (1 << 20, 1 << 22)
+
+
+def run(ranks: list[Rank], validation: Validation, seconds: float = 30.0, hurt=lambda now_s: None) -> list[Phase]:
+    """Let all go on until it is over; the phases that were gone through."""
+    phases: list[Phase] = []
+    now_s, order = 0.0, None
+    while now_s < seconds and not validation.is_over:
+        hurt(now_s)
+        for rank in ranks:
+            rank.go_on(order, now_s)
+        validation.feed(rows_of([rank for rank in ranks if not rank.is_dead]), now_s)
+        order = validation.order()
+        now_s += TICK_S
+        if not phases or phases[-1] is not validation.pause.phase:
+            phases.append(validation.pause.phase)
+    return phases
+
+
+def validation_of(ranks: list[Rank], *, beginnings: Beginnings | None = None, longest_s: float = 10.0) -> Validation:
+    pause = Pause(
+        7,
+        [rank.rank for rank in ranks],
+        0.0,
+        iteration_s=ranks[0].iteration_s,
+        longest_s=longest_s,
+        beginnings=beginnings,
+    )
+    group = Group(99, "world", tuple(rank.rank for rank in ranks))
+    return Validation(pause, [rank.rank for rank in ranks], [group], SIZES)
+
+
+def judged(ranks: list[Rank]) -> Judgement:
+    validation = validation_of(ranks)
+    run(ranks, validation)
+    assert validation.pause.problem == ""
+    return judge(validation.measured)
+
+
+def test_all_ranks_are_measured_at_the_same_step_and_go_on() -> None:
+    ranks = [Rank(rank, steps=10 + rank % 2) for rank in range(8)]
+    validation = validation_of(ranks)
+    phases = run(ranks, validation)
+    assert phases[-4:] == [Phase.CLOSING, Phase.CLOSED, Phase.OPENING, Phase.OVER]
+    assert len({int(rank.row["gate"]["arrived_ordinal"]) for rank in ranks}) == 1
+    assert validation.pause.problem == ""
+    assert 0 < validation.pause.paused_s < 2
+    assert np.isfinite(validation.measured.compute_s).all()
+    assert sorted((src, dst) for src, dst, size, _ in validation.measured.links if size == SIZES[0]) == sorted(
+        (rank, (rank + 1) % 8) for rank in range(8)
+    )
+    assert judge(validation.measured).is_healthy
+
+
+def test_ranks_without_steps_wait_at_the_same_iteration() -> None:
+    # GIVEN ranks that issue other numbers of operations in an iteration
+    ranks = [Rank(rank, makes_steps=False, each=3 + rank) for rank in range(4)]
+    known = Beginnings(np.full(4, 5), np.array([5 * rank.each for rank in ranks]), np.array([r.each for r in ranks]))
+    validation = validation_of(ranks, beginnings=known)
+    phases = run(ranks, validation)
+    assert Phase.CLOSED in phases
+    assert validation.pause.problem == ""
+    assert len({int(rank.row["gate"]["arrived_ordinal"]) // rank.each for rank in ranks}) == 1
+
+
+def test_job_whose_iterations_are_not_known_is_not_paused() -> None:
+    ranks = [Rank(rank, makes_steps=False) for rank in range(4)]
+    validation = validation_of(ranks)
+    phases = run(ranks, validation)
+    assert Phase.CLOSING not in phases
+    assert "not known" in validation.pause.problem
+
+
+def test_rank_that_does_not_come_ends_the_pause() -> None:
+    ranks = [Rank(rank, ignores=rank == 2) for rank in range(4)]
+    validation = validation_of(ranks)
+    run(ranks, validation)
+    assert validation.is_over
+    assert validation.pause.problem == "rank 2 did not come so far"
+
+
+def test_rank_that_ends_or_is_silent_is_not_waited_for() -> None:
+    for ends in (True, False):
+        ranks = [Rank(rank) for rank in range(4)]
+        validation = validation_of(ranks)
+
+        def hurt(
+            now_s: float, ranks: list[Rank] = ranks, validation: Validation = validation, ends: bool = ends
+        ) -> None:
+            if validation.pause.phase is Phase.CLOSED:
+                ranks[1].is_dead = True
+                if ends:
+                    validation.pause.lose(1, "has ended", now_s)
+
+        run(ranks, validation, hurt=hurt)
+        assert validation.is_over
+        assert validation.pause.problem == ("rank 1 has ended" if ends else "nothing was heard of rank 1")
+
+
+def test_rank_that_goes_on_by_itself_ends_the_pause() -> None:
+    ranks = [Rank(rank) for rank in range(4)]
+    validation = validation_of(ranks)
+
+    def hurt(now_s: float) -> None:
+        if validation.pause.phase is Phase.CLOSED:
+            ranks[3].row["gate"]["opened"] = 7
+
+    run(ranks, validation, hurt=hurt)
+    assert validation.pause.problem == "rank 3 went on by itself"
+
+
+def test_slow_rank_and_slow_link_are_found() -> None:
+    ranks = [
+        Rank(rank, compute_s=0.005 if rank == 5 else 0.002, link_s=0.1 if rank == 3 else 0.01) for rank in range(8)
+    ]
+    said = judged(ranks)
+    assert [(one.rank, one.what) for one in said.ranks] == [(5, "compute")]
+    assert said.ranks[0].factor == pytest.approx(2.5)
+    assert [(one.src, one.dst) for one in said.links] == [(2, 3)]
+    assert said.links[0].bytes_per_s == pytest.approx(SIZES[-1] / 0.1)
+    assert not said.is_healthy
+
+
+def measured(compute_s: np.ndarray) -> Measured:
+    count = len(compute_s)
+    return Measured(np.arange(count), compute_s, np.full((count, 3), 0.02))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_chance_names_nobody(seed: int) -> None:
+    # GIVEN eight ranks that share two cores: repeats differ by a half
+    rng = np.random.default_rng(seed)
+    noise = rng.uniform(1.0, 1.6, (8, 3, 3))
+    assert judge(measured(0.002 * noise)).ranks == ()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rank_that_gets_a_third_is_found_in_the_same_noise(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    noise = rng.uniform(1.0, 1.6, (8, 3, 3))
+    noise[4] *= 3
+    noise[:, 2] = np.nan  # no such numbers on this device
+    assert [(one.rank, one.what) for one in judge(measured(0.002 * noise)).ranks] == [(4, "compute")]
+
+
+def test_too_few_to_compare_say_nothing() -> None:
+    said = judge(measured(np.array([np.full((3, 3), 0.002), np.full((3, 3), 0.02)])))
+    assert said.ranks == ()
+    assert not said.is_healthy
+
+
+def test_rank_that_could_not_measure_is_no_healthy_one() -> None:
+    some = measured(np.full((4, 3, 3), 0.002))
+    some.compute_s[1] = np.nan
+    some.problems[1] = "RuntimeError: a CUDA graph is being recorded"
+    said = judge(some)
+    assert (said.measured_ranks, said.ranks, said.is_healthy) == (3, (), False)
