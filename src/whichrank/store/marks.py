@@ -1,9 +1,12 @@
 """Where iterations begin, of ranks that make no optimizer steps: with an operation that comes once in each period.
 
 It is the one before which a rank most likely computes: the longest time passes before it is issued. All ranks with the
-same period, in whatever rotation, take the same one. Iterations have the same numbers on all ranks: where one begins
-with a collective, a member takes its number from those that were there before, by the operation's own counter; else a
-rank takes the number of the iteration in which another rank was at that time.
+same period, in whatever rotation, take the same one. Where a period is several iterations, since there is a log in
+some of them, it is one that comes once in each of these (`detect.inner_periods`).
+
+Iterations have the same numbers on all ranks: where one begins with a collective, a member takes its number from those
+that were there before, by the operation's own counter; else a rank takes the number of the iteration in which another
+rank was at that time.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.detect.inner_periods import inner_periods
+from whichrank.model.iterations import Bools
 from whichrank.model.kinds import Kind, is_collective
 from whichrank.model.places import starts, those
 from whichrank.model.sequence import Shapes, Tokens
@@ -42,6 +47,12 @@ MOST_ALIKE: Final = 256
 """Operations of an iteration in which all are alike."""
 ALIKE_S: Final = 0.5
 """Seconds of operations that are all alike, without such pauses, that count as an iteration."""
+EVEN: Final = 1.5
+"""Times the lower quartile of the lengths of iterations that their upper one is at most; layers forward and backward
+differ by a factor of two."""
+EVEN_IF_CLOSED: Final = 4.0
+"""The same where each has an operation that closes an iteration: what is to be told apart are buckets of one iteration.
+"""
 MOST_LOOKED_AT: Final = 1 << 16
 """Operations in which it is looked for, at most."""
 REFERENCES: Final = 64
@@ -60,14 +71,17 @@ class _Learning:
 
     Attributes:
         rank: Whose operations are looked at.
-        shape: Of each token with which it may begin.
+        shape: Of each token with which it may begin, in sets: of iterations that are shorter than the period, and last
+            of the period itself.
+        even: Times the lower quartile of the lengths of iterations that their upper one is at most.
         least: Operations that are looked at, at least.
         seen: These: token, counter and time of issue of each, in parts.
         count: How many these are.
     """
 
     rank: int
-    shape: dict[int, int]
+    shape: list[dict[int, int]]
+    even: float
     least: int
     seen: list[tuple[Tokens, Ints, Ints]] = field(default_factory=list)
     count: int = 0
@@ -80,17 +94,21 @@ class _Learning:
         lasted_ns = int(self.seen[-1][2][-1]) - int(self.seen[0][2][0]) if self.seen else 0
         return self.count >= self.least and lasted_ns >= LEARNT_IN_S * 1e9
 
-    def beginning(self) -> _Beginning:
-        """With what iterations begin."""
+    def beginning(self) -> _Beginning | None:
+        """With what iterations begin; None where that cannot be said."""
         tokens, counter, issue_ns = (np.concatenate(column) for column in zip(*self.seen, strict=True))
         pause_ns = np.diff(issue_ns)
-        before = {token: pause_ns[tokens[1:] == token] for token in self.shape}
-        token = max(before, key=lambda one: float(np.median(before[one])) if len(before[one]) else -1.0)
-        if len(np.unique(tokens)) > 1:
-            return _Beginning(self.shape[token])
-        every = _every(pause_ns)
-        latest_ns = pause_ns[-every:]
-        return _Beginning(self.shape[token], every, int(counter[-every:][latest_ns.argmax()]) % every)
+        for may_begin in self.shape:
+            before = {token: pause_ns[tokens[1:] == token] for token in may_begin}
+            token = max(before, key=lambda one: float(np.median(before[one])) if len(before[one]) else -1.0, default=-1)
+            if may_begin is not self.shape[-1] and not _are_even(issue_ns[tokens == token], self.even):
+                continue
+            if len(np.unique(tokens)) > 1:
+                return _Beginning(may_begin[token]) if may_begin else None
+            every = _every(pause_ns)
+            latest_ns = pause_ns[-every:]
+            return _Beginning(may_begin[token], every, int(counter[-every:][latest_ns.argmax()]) % every)
+        return None
 
 
 @dataclass(frozen=True)
@@ -106,6 +124,14 @@ class _Beginning:
     shape: int
     every: int = 1
     phase: int = 0
+
+
+def _are_even(at_ns: Ints, most: float) -> bool:
+    """Whether about the same time passes from each of these moments to the next, (n,), as EVEN has it."""
+    if len(at_ns) <= LEAST_PAUSES:
+        return False
+    short, long = np.quantile(np.diff(at_ns), (0.25, 0.75))
+    return bool(long <= most * short)
 
 
 def _every(pause_ns: Ints) -> int:
@@ -131,14 +157,15 @@ class Marks:
 
     def __init__(self) -> None:
         self._begins = np.zeros(0, np.int64)  # by rank, the token with which its iterations begin, -1 none
-        self._each = np.zeros(0, np.int64)  # by rank, operations in a period on the communicator of that token
+        self._each = np.zeros(0)  # by rank, operations in an iteration on the communicator of that token
         self._every, self._phase = np.zeros(0, np.int64), np.zeros(0, np.int64)  # by rank (`_Beginning`)
         self._number, self._ordinal = np.zeros(0, np.int64), np.zeros(0, np.int64)  # of the latest mark, -1 none
         self._makes_steps = np.zeros(0, np.bool_)
+        self._is_alike = np.zeros(0, np.bool_)  # by rank, whether the period with that token had no other
         self._counter_at = np.zeros(0, np.int64)  # by communicator, of the latest mark
         self._number_at = np.zeros(0, np.int64)
         self._learning: dict[int, _Learning] = {}
-        self._first: dict[int, _Beginning] = {}  # by sort of period
+        self._first: dict[int, _Beginning | None] = {}  # by sort of period, None if it cannot be said
         self._waiting: set[int] = set()  # ranks, for one of these
         self._has_decided = False
         self._references: deque[tuple[float, int]] = deque(maxlen=REFERENCES)  # when, and which number
@@ -162,29 +189,40 @@ class Marks:
             return True
         return not self._makes_steps[rank] and (period == self._begins[rank]).sum() != 1
 
-    def learn(self, rank: int, period: Tokens, shapes: Shapes, groups: Ints) -> None:
-        """A rank is settled, and its period is wanted.
+    def learn(self, rank: int, period: Tokens, shapes: Shapes, groups: Ints, closes: Bools) -> None:
+        """A rank is settled, and its period is wanted. Until more is known its iterations begin as before, if they can.
 
         Args:
             rank: Which.
             period: Its tokens, from anywhere on, (p,).
             shapes: What each is on any communicator like its own, (p,).
-            groups: The key of the communicator of each, (p,).
+            groups: The key of the communicator of each, -1 of messages, (p,).
+            closes: Whether each closes an iteration, (p,).
         """
         self._grow(rank + 1)
-        self._begun_anew = self._begun_anew or bool(self._begins[rank] >= 0)
-        self._begins[rank] = -1
-        values, count = np.unique(shapes, return_counts=True)
-        once = np.flatnonzero(np.isin(shapes, values[count == 1]))
-        if not len(once):
-            return
+        if self._begins[rank] >= 0 and not (period == self._begins[rank]).any():
+            self._begins[rank], self._number[rank], self._begun_anew = -1, -1, True
         sort = stable_hash(np.sort(shapes))
         if sort in self._first:
             self._begin_with(self._first[sort], rank, period, shapes, groups)
             return
         if sort not in self._learning and len(self._learning) < MOST_AT_ONCE and len(self._first) < MOST_SORTS:
-            may_begin = dict(zip(period[once].tolist(), shapes[once].tolist(), strict=True))
-            self._learning[sort] = _Learning(rank, may_begin, LEARNT_IN * len(period) + 1)
+            values, count = np.unique(shapes, return_counts=True)
+            may_begin = [*inner_periods(shapes, groups, closes), set(values[count == 1].tolist())]
+            by_token = dict(zip(period.tolist(), shapes.tolist(), strict=True))
+            now = by_token.get(int(self._begins[rank]))
+            if now is not None and not self._is_alike[rank] and any(now in some for some in may_begin):
+                self._first[sort] = _Beginning(now)  # a log came into its period, or another one
+                self._begin_with(self._first[sort], rank, period, shapes, groups)
+                return
+            shape = [{token: one for token, one in by_token.items() if one in some} for some in may_begin]
+            if any(shape):
+                even = EVEN_IF_CLOSED if closes.any() else EVEN
+                self._learning[sort] = _Learning(rank, shape, even, LEARNT_IN * len(period) + 1)
+            else:
+                self._first[sort] = None
+                self._begin_with(None, rank, period, shapes, groups)
+                return
         self._waiting.add(rank)
 
     def take_waiting(self) -> list[int]:
@@ -199,14 +237,23 @@ class Marks:
         begun_anew, self._begun_anew = self._begun_anew, False
         return begun_anew
 
-    def _begin_with(self, first: _Beginning, rank: int, period: Tokens, shapes: Shapes, groups: Ints) -> None:
-        if not self._makes_steps[rank]:
-            at = np.flatnonzero(shapes == first.shape)[0]
-            self._begins[rank], self._each[rank] = int(period[at]), int((groups == groups[at]).sum()) * first.every
+    def _begin_with(self, first: _Beginning | None, rank: int, period: Tokens, shapes: Shapes, groups: Ints) -> None:
+        if self._makes_steps[rank]:
+            return
+        before = int(self._begins[rank]), int(self._every[rank]), int(self._phase[rank])
+        if first is None:
+            self._begins[rank] = -1
+        else:
+            at = np.flatnonzero(shapes == first.shape)
+            on_it = (groups == groups[at[0]]).sum()
+            self._begins[rank], self._each[rank] = int(period[at[0]]), on_it * first.every / len(at)
             self._every[rank], self._phase[rank] = first.every, first.phase
+            self._is_alike[rank] = len(np.unique(shapes)) == 1
+        if before[0] >= 0 and before != (self._begins[rank], self._every[rank], self._phase[rank]):
+            self._begun_anew, self._number[rank] = True, -1
 
-    def _look(self, done: Completed, tokens: Tokens) -> None:
-        """See operations of ranks by which it is learnt with what iterations begin."""
+    def look(self, done: Completed, tokens: Tokens) -> None:
+        """See completed operations, (n,): by those of some ranks it is learnt with what iterations begin."""
         for sort, of in list(self._learning.items()):
             at = np.flatnonzero(done.rank == of.rank)
             at = at[np.argsort(done["ordinal"][at], kind="stable")]
@@ -242,10 +289,9 @@ class Marks:
             ranks: Of the job.
             count_before: How often a rank has issued this token before the operation with this ordinal.
         """
-        if not len(done) or not (self._learning or (self._begins >= 0).any()):
+        if not len(done) or not (self._begins >= 0).any():
             return np.zeros(0, RECORD_REPORTED)
         self._grow(int(done.rank.max()) + 1)
-        self._look(done, tokens)
         at = np.flatnonzero(tokens == self._begins[done.rank])
         at = at[done["counter"][at] % self._every[done.rank[at]] == self._phase[done.rank[at]]]
         at = at[done["ordinal"][at] > self._ordinal[done.rank[at]]]
@@ -324,7 +370,7 @@ class Marks:
             count: How many iterations have begun before, by the rank alone.
         """
         if comm >= 0 and self._number_at[comm] >= 0:
-            apart = (counter - int(self._counter_at[comm])) / max(int(self._each[rank]), 1)
+            apart = (counter - int(self._counter_at[comm])) / max(float(self._each[rank]), 1.0)
             return max(0, int(self._number_at[comm]) + round(apart))
         if not self._references:
             return count
@@ -340,7 +386,9 @@ class Marks:
             more = max(more, len(self._begins))
             zeros = np.zeros(more, np.int64)
             self._begins = np.append(self._begins, zeros - 1)
-            self._each, self._number = np.append(self._each, zeros), np.append(self._number, zeros - 1)
+            self._each, self._number = np.append(self._each, zeros * 1.0), np.append(self._number, zeros - 1)
             self._every, self._phase = np.append(self._every, zeros + 1), np.append(self._phase, zeros)
             self._ordinal = np.append(self._ordinal, zeros)
-            self._makes_steps = np.append(self._makes_steps, zeros > 0)
+            self._makes_steps, self._is_alike = (
+                np.append(column, zeros > 0) for column in (self._makes_steps, self._is_alike)
+            )
