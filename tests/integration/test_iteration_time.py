@@ -20,8 +20,8 @@ NEAR = 0.25
 def test_a_script_that_was_not_written_for_it_tells_its_iterations(
     has_steps: bool, found_by: str, nursery: Path
 ) -> None:
-    # GIVEN a script that trains with DDP, with and without optimizer steps
-    compared = compare("functional", nursery, has_steps=has_steps, run_s=RUN_S)
+    # GIVEN a script that trains with DDP and logs in each tenth step, with and without optimizer steps
+    compared = compare("ddp", nursery, has_steps=has_steps, run_s=RUN_S)
     # THEN iterations are found by what there is, and there are as many as the ranks have begun
     assert compared.found_by == found_by
     assert compared.iterations >= 4 * compared.ranks

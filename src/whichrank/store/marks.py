@@ -12,7 +12,7 @@ rank was at that time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -126,6 +126,12 @@ class _Beginning:
     phase: int = 0
 
 
+def _each_s(references: Iterable[tuple[float, int]]) -> float:
+    """Seconds from one of these iterations to the next, by when they began and their numbers; one at least."""
+    known_s, number = (np.array(column) for column in zip(*references, strict=True))
+    return float(np.ptp(known_s) / max(np.ptp(number), 1))
+
+
 def _are_even(at_ns: Ints, most: float) -> bool:
     """Whether about the same time passes from each of these moments to the next, (n,), as EVEN has it."""
     if len(at_ns) <= LEAST_PAUSES:
@@ -169,6 +175,7 @@ class Marks:
         self._waiting: set[int] = set()  # ranks, for one of these
         self._has_decided = False
         self._references: deque[tuple[float, int]] = deque(maxlen=REFERENCES)  # when, and which number
+        self._references_now = 0  # how many of them are of iterations that begin as they do now
         self._begun_anew = False
 
     # ---- learning ----------------------------------------------------------------------------------------------------
@@ -235,7 +242,14 @@ class Marks:
     def take_begun_anew(self) -> bool:
         """Whether iterations begin with something else than before, since last asked."""
         begun_anew, self._begun_anew = self._begun_anew, False
+        if begun_anew:
+            self._references_now = 0
         return begun_anew
+
+    def iteration_s(self) -> float:
+        """Seconds from one iteration to the next, by the latest ones of some rank; 0 while that is not known."""
+        latest = list(self._references)[len(self._references) - min(self._references_now, REFERENCES) :]
+        return _each_s(latest) if latest else 0.0
 
     def _begin_with(self, first: _Beginning | None, rank: int, period: Tokens, shapes: Shapes, groups: Ints) -> None:
         if self._makes_steps[rank]:
@@ -338,7 +352,7 @@ class Marks:
         self._learn_numbers(marks, comm, counter, np.repeat(before >= 0, count))
         if len(known):
             part = slice(int(begins[known[0]]), int(begins[known[0]] + count[known[0]]))
-            self._references.extend(zip(at_s[part].tolist(), marks["number"][part].tolist(), strict=True))
+            self._refer_to(at_s[part], marks["number"][part])
         for one in np.flatnonzero(before < 0).tolist():
             part = slice(int(begins[one]), int(begins[one] + count[one]))
             first = part.start
@@ -350,9 +364,14 @@ class Marks:
             marks["number"][part] += number
             self._learn_numbers(marks[part], comm[part], counter[part], np.ones(int(count[one]), np.bool_))
             if not self._references:
-                self._references.extend(zip(at_s[part].tolist(), marks["number"][part].tolist(), strict=True))
+                self._refer_to(at_s[part], marks["number"][part])
         last = begins + count - 1
         self._number[ranks], self._ordinal[ranks] = marks["number"][last], marks["ordinal"][last] + 1
+
+    def _refer_to(self, at_s: Floats, number: Ints) -> None:
+        """By these others are numbered: when they began, and their numbers, (n,)."""
+        self._references.extend(zip(at_s.tolist(), number.tolist(), strict=True))
+        self._references_now += len(number)
 
     def _learn_numbers(self, marks: np.ndarray[Any, Any], comm: Ints, counter: Ints, which: NDArray[np.bool_]) -> None:
         """The numbers of some marks count for others on their communicators."""
@@ -374,11 +393,10 @@ class Marks:
             return max(0, int(self._number_at[comm]) + round(apart))
         if not self._references:
             return count
-        known_s, number = (np.array(column) for column in zip(*self._references, strict=True))
-        nearest = int(np.argmin(np.abs(known_s - at_s)))
-        each = np.ptp(known_s) / max(np.ptp(number), 1)
-        off = round((at_s - known_s[nearest]) / each) if each > 0 else 0
-        return max(0, int(number[nearest]) + off)
+        nearest_s, number = min(self._references, key=lambda known: abs(known[0] - at_s))
+        each_s = _each_s(self._references)
+        off = round((at_s - nearest_s) / each_s) if each_s > 0 else 0
+        return max(0, number + off)
 
     def _grow(self, ranks: int) -> None:
         more = ranks - len(self._begins)

@@ -163,6 +163,20 @@ def test_a_log_in_each_tenth_iteration_ends_none() -> None:
     assert not any(fed.begins_anew for fed in job.fed)
 
 
+def test_an_iteration_takes_as_long_as_from_one_beginning_to_the_next() -> None:
+    # GIVEN a job with a log in each tenth iteration: its period takes ten times as long
+    job = Job(desc="default_pg")
+    with_logs(job, 0, 100)
+    assert job.store.sequences.period_of(0) > len(job.sizes)
+    # THEN this is what an iteration takes
+    assert job.store.iteration_s() == pytest.approx(PERIOD_S, rel=0.01)
+    # WHEN the program goes on to another phase THEN nothing of the one before counts
+    job.sizes = (40, 50)
+    for first in range(150, 250, 10):
+        job.go_on(first, first + 10)
+    assert job.store.iteration_s() == pytest.approx(PERIOD_S, rel=0.01)
+
+
 def test_layers_are_no_iterations_though_little_else_is_in_one() -> None:
     # GIVEN iterations of the same layer, forward and then backward, and one operation that no layer has
     job = Job((10, 11) * 16 + (20,), desc="mesh_tp")

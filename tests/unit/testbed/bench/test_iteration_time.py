@@ -37,17 +37,17 @@ def test_true_iterations_are_those_that_belong_to_what_was_found() -> None:
     assert sorted(true_iterations_s(began, None).tolist()) == [0.1] * 10 + [0.25] * 2 + [0.3] * 2
 
 
-RIGHT = Compared("ddp", 4, True, "steps", 0.1, 0.1009, 0.009, 400, 0.1)
+RIGHT = Compared("ddp", 4, True, "steps", 0.1, 0.1009, 0.009, -0.02, 400, 0.1)
 
 
 def test_what_is_off_by_more_than_a_percent_stands_out() -> None:
     wrong = replace(RIGHT, ours_s=0.2, off=1.0, found_by="operations")
-    missing = replace(RIGHT, ours_s=None, off=None, found_by="nothing")
+    missing = replace(RIGHT, ours_s=None, off=None, median_off=None, found_by="nothing")
     assert [one.is_right for one in (RIGHT, wrong, missing)] == [True, False, False]
     assert iterations_table([RIGHT, wrong, missing]).splitlines()[2:] == [
-        "| ddp | 4 | steps | 100.00 | 100.90 | +0.90% | 400 | 100.00 |",
-        "| ddp | 4 | operations | 100.00 | 200.00 | +100.00% (**too much**) | 400 | 100.00 |",
-        "| ddp | 4 | nothing | 100.00 | - | - (**too much**) | 400 | 100.00 |",
+        "| ddp | 4 | steps | 100.00 | 100.90 | +0.90% | -2.00% | 400 | 100.00 |",
+        "| ddp | 4 | operations | 100.00 | 200.00 | +100.00% (**too much**) | -2.00% | 400 | 100.00 |",
+        "| ddp | 4 | nothing | 100.00 | - | - (**too much**) | - | 400 | 100.00 |",
     ]
 
 
