@@ -5,9 +5,10 @@ these one would be measured. So operations are looked for that come again and ag
 operations behind them nearly each time.
 
 Example: in `a b a b a b a b x`, where `x` is a log, `a` and `b` come four times, and the usual `a b` three times of
-these: either may begin an iteration. Layers repeat themselves too, inside of an iteration. What only they do is told
-apart by communicators: an iteration has them all, or at least that which closes it. The rest is for whoever knows
-times: iterations are all about as long, and layers are not, since the backward pass takes twice as long.
+these: either may begin an iteration. Layers repeat themselves too, inside of an iteration. They are told from
+iterations by communicators: an iteration has them all, or at least that which closes it. On a single communicator one
+operation again and again is taken for layers. The rest is for whoever knows times: iterations are all about as long,
+and layers are not, since the backward pass takes twice as long.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def inner_periods(shapes: Shapes, groups: Ints, closes: Bools) -> list[set[int]]
     found: dict[int, set[int]] = {}
     values, counts = np.unique(shapes, return_counts=True)
     for shape, count in zip(values.tolist(), counts.tolist(), strict=True):
-        if count > 1 and _is_iteration(_usual_places(shapes, shape), groups, closes):
+        if count > 1 and _is_iteration(_usual_places(shapes, shape), shapes, groups, closes):
             found.setdefault(count, set()).add(shape)
     return [found[count] for count in sorted(found, reverse=True)]
 
@@ -57,10 +58,10 @@ def _usual_places(shapes: Shapes, shape: int) -> Ints:
     return np.arange(begins[which], ends[which]) % len(shapes)
 
 
-def _is_iteration(places: Ints, groups: Ints, closes: Bools) -> bool:
-    """Whether what is in these places may be an iteration, by its communicators."""
+def _is_iteration(places: Ints, shapes: Shapes, groups: Ints, closes: Bools) -> bool:
+    """Whether what is in these places may be an iteration, by its operations and their communicators."""
     if not len(places):
         return False
     if closes.any():
         return bool(closes[places].any())
-    return bool(np.isin(groups[groups >= 0], groups[places]).all())
+    return len(np.unique(shapes[places])) > 1 and bool(np.isin(groups[groups >= 0], groups[places]).all())

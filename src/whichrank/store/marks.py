@@ -74,7 +74,7 @@ class _Learning:
         shape: Of each token with which it may begin, in sets: of iterations that are shorter than the period, and last
             of the period itself.
         even: Times the lower quartile of the lengths of iterations that their upper one is at most.
-        least: Operations that are looked at, at least.
+        length: Operations of a period.
         seen: These: token, counter and time of issue of each, in parts.
         count: How many these are.
     """
@@ -82,7 +82,7 @@ class _Learning:
     rank: int
     shape: list[dict[int, int]]
     even: float
-    least: int
+    length: int
     seen: list[tuple[Tokens, Ints, Ints]] = field(default_factory=list)
     count: int = 0
 
@@ -92,7 +92,7 @@ class _Learning:
             self.seen.append((tokens, counter, issue_ns))
             self.count += len(tokens)
         lasted_ns = int(self.seen[-1][2][-1]) - int(self.seen[0][2][0]) if self.seen else 0
-        return self.count >= self.least and lasted_ns >= LEARNT_IN_S * 1e9
+        return self.count > LEARNT_IN * self.length and lasted_ns >= LEARNT_IN_S * 1e9
 
     def beginning(self) -> _Beginning | None:
         """With what iterations begin; None where that cannot be said."""
@@ -101,8 +101,10 @@ class _Learning:
         for may_begin in self.shape:
             before = {token: pause_ns[tokens[1:] == token] for token in may_begin}
             token = max(before, key=lambda one: float(np.median(before[one])) if len(before[one]) else -1.0, default=-1)
-            if may_begin is not self.shape[-1] and not _are_even(issue_ns[tokens == token], self.even):
-                continue
+            if may_begin is not self.shape[-1]:
+                at_ns = issue_ns[tokens == token]
+                if not _are_even(at_ns, round(len(at_ns) * self.length / len(tokens)), self.even):
+                    continue
             if len(np.unique(tokens)) > 1:
                 return _Beginning(may_begin[token]) if may_begin else None
             every = _every(pause_ns)
@@ -132,11 +134,20 @@ def _each_s(references: Iterable[tuple[float, int]]) -> float:
     return float(np.ptp(known_s) / max(np.ptp(number), 1))
 
 
-def _are_even(at_ns: Ints, most: float) -> bool:
-    """Whether about the same time passes from each of these moments to the next, (n,), as EVEN has it."""
-    if len(at_ns) <= LEAST_PAUSES:
+def _are_even(at_ns: Ints, in_period: int, most: float) -> bool:
+    """Whether about the same time passes from each of these moments to the next.
+
+    Each length is the median over periods, as on a busy machine single ones differ by more than layers do.
+
+    Args:
+        at_ns: The moments, (n,).
+        in_period: How many are in a period.
+        most: As EVEN.
+    """
+    if not 0 < in_period < len(at_ns):
         return False
-    short, long = np.quantile(np.diff(at_ns), (0.25, 0.75))
+    lasted_ns = np.diff(at_ns)[-((len(at_ns) - 1) // in_period) * in_period :].reshape(-1, in_period)
+    short, long = np.quantile(np.median(lasted_ns, axis=0), (0.25, 0.75))
     return bool(long <= most * short)
 
 
@@ -225,7 +236,7 @@ class Marks:
             shape = [{token: one for token, one in by_token.items() if one in some} for some in may_begin]
             if any(shape):
                 even = EVEN_IF_CLOSED if closes.any() else EVEN
-                self._learning[sort] = _Learning(rank, shape, even, LEARNT_IN * len(period) + 1)
+                self._learning[sort] = _Learning(rank, shape, even, len(period))
             else:
                 self._first[sort] = None
                 self._begin_with(None, rank, period, shapes, groups)

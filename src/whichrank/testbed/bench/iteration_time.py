@@ -2,13 +2,11 @@
 
 Each workload runs healthy under `whichrank run`, on this machine. Its ranks report over the demo's control channel when
 each of their iterations begins; nothing that whichrank reads carries that. The telemetry is recorded, and gone through
-again by an analyzer of this process. Its window of iterations is that by which slowness is judged. To each of them
-belongs the true iteration in which its middle lies, so what else the machine does is in both, and what the window
-leaves out (iterations with a log) is left out of both.
-
-An iteration of whichrank begins elsewhere than the true one: at an optimizer step, or at an operation. So single ones
-differ, and on a busy machine they spread differently: means are compared. That of medians stands beside it, since a
-verdict gives the median.
+again by an analyzer of this process. Its window of iterations is that by which slowness is judged. From the first one
+to the last the ranks have gone through so many iterations of theirs; the time in between is divided by either number.
+So what else the machine does is in both. Beside it stand medians: of the window, which a verdict gives and from which
+iterations with a log are left out, and of the true iterations in that span. These differ on a busy machine, since an
+iteration of whichrank begins elsewhere than the true one: at an optimizer step, or at an operation.
 """
 
 from __future__ import annotations
@@ -101,11 +99,11 @@ class Compared:
         ranks: World size.
         has_steps: Its ranks were to note optimizer steps.
         found_by: What iterations were found by; "nothing": none were found.
-        true_s: Mean of the true iterations that belong to them, of all if none were found; seconds.
-        ours_s: Mean of those that were found, None if none were.
+        true_s: Mean of the true iterations in the span, of all if none were found; seconds.
+        ours_s: Mean of those that were found there, None if none were.
         off: Share by which ours is longer than the true one.
         median_off: The same of medians.
-        iterations: How many these are, of all ranks.
+        iterations: True ones in the span, of all ranks.
         expected_s: What `Store.iteration_s` says, by which notices are put off; 0 if it is not known.
     """
 
@@ -169,21 +167,31 @@ def compare(name: str, nursery: Path, *, has_steps: bool = True, run_s: float = 
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     window = analyzer.slowness.iterations.window(np.arange(workload.ranks), BACK * SLOW_WINDOW_S)
-    truth_s = true_iterations_s(began, window)
-    true_s = float(truth_s.mean()) if len(truth_s) else 0.0
-    ours_s = float(window.total_s.mean()) if window else None
-    is_known = window is not None and len(truth_s) > 0
+    return _compared(name, workload.ranks, began, analyzer, window, has_steps=has_steps)
+
+
+def _compared(
+    name: str, ranks: int, began: Mapping[int, Ints], analyzer: Analyzer, window: Window | None, *, has_steps: bool
+) -> Compared:
+    truth_s, expected_s = true_iterations_s(began, window), analyzer.store.iteration_s()
+    if window is None:
+        mean_s = float(truth_s.mean()) if len(truth_s) else 0.0
+        return Compared(name, ranks, has_steps, "nothing", mean_s, None, None, None, len(truth_s), expected_s)
+    spans = spans_of(began, window)
+    by_steps = analyzer.store.sequences.steps.count(int(window.ranks[0])) > 0
+    true_s, ours_s = spans.lasted_s / max(spans.true, 1.0), spans.lasted_s / spans.found
+    median_s = float(np.median(truth_s)) if len(truth_s) else np.inf
     return Compared(
         workload=name,
-        ranks=workload.ranks,
+        ranks=ranks,
         has_steps=has_steps,
-        found_by=_found_by(analyzer, window),
+        found_by="steps" if by_steps else "operations",
         true_s=true_s,
         ours_s=ours_s,
-        off=ours_s / true_s - 1.0 if ours_s is not None and is_known else None,
-        median_off=window.iteration_s / float(np.median(truth_s)) - 1.0 if window is not None and is_known else None,
-        iterations=len(truth_s),
-        expected_s=analyzer.store.iteration_s(),
+        off=ours_s / true_s - 1.0,
+        median_off=window.iteration_s / median_s - 1.0,
+        iterations=round(spans.true),
+        expected_s=expected_s,
     )
 
 
@@ -198,8 +206,40 @@ def _gone_through(tape: Tape) -> Analyzer:
     return analyzer
 
 
+@dataclass(frozen=True)
+class Spans:
+    """The same span of time of each rank, divided into iterations by whichrank and by the ranks; all ranks added up.
+
+    Attributes:
+        lasted_s: Seconds.
+        found: Iterations that whichrank has counted in them.
+        true: Iterations that the ranks have gone through; parts count as parts.
+    """
+
+    lasted_s: float
+    found: int
+    true: float
+
+
+def spans_of(began: Mapping[int, Ints], window: Window) -> Spans:
+    """From the first iteration of a window to its last one.
+
+    Args:
+        began: By rank, when each iteration began, nanoseconds on its clock.
+        window: What was found.
+    """
+    first_ns = window.end_ns[:, 0] - (window.total_s[:, 0] * 1e9).astype(np.int64)
+    last_ns = window.end_ns[:, -1]
+    true = 0.0
+    for rank, *ends_ns in zip(window.ranks.tolist(), first_ns.tolist(), last_ns.tolist(), strict=True):
+        first, last = np.interp(ends_ns, began[rank], np.arange(len(began[rank])))
+        true += float(last - first)
+    found = int(window.iteration[-1] - window.iteration[0]) + 1
+    return Spans(float((last_ns - first_ns).sum()) / 1e9, found * len(window.ranks), true)
+
+
 def true_iterations_s(began: Mapping[int, Ints], window: Window | None) -> NDArray[np.float64]:
-    """How long the true iterations took in which the middles of those of a window lie, of all its ranks.
+    """How long the true iterations took that lie in the span of a window by most of their time, of all its ranks.
 
     Args:
         began: By rank, when each iteration began, nanoseconds on its clock.
@@ -207,20 +247,12 @@ def true_iterations_s(began: Mapping[int, Ints], window: Window | None) -> NDArr
     """
     found = [np.zeros(0)]
     for index, rank in enumerate(window.ranks.tolist() if window else sorted(began)):
-        at_ns = began[rank]
-        took_ns = np.diff(at_ns)
+        took_ns, middle_ns = np.diff(began[rank]), (began[rank][1:] + began[rank][:-1]) // 2
         if window:
-            middle_ns = window.end_ns[index] - (window.total_s[index] * 1e9 / 2).astype(np.int64)
-            place = np.searchsorted(at_ns, middle_ns, side="right") - 1
-            took_ns = took_ns[place[(place >= 0) & (place < len(took_ns))]]
+            first_ns = window.end_ns[index, 0] - window.total_s[index, 0] * 1e9
+            took_ns = took_ns[(middle_ns >= first_ns) & (middle_ns <= window.end_ns[index, -1])]
         found.append(took_ns / 1e9)
     return np.concatenate(found)
-
-
-def _found_by(analyzer: Analyzer, window: Window | None) -> str:
-    if window is None:
-        return "nothing"
-    return "steps" if analyzer.store.sequences.steps.count(int(window.ranks[0])) else "operations"
 
 
 def _run(workload: Workload, folder: Path, nursery: Path, *, has_steps: bool, run_s: float) -> dict[int, Ints]:
@@ -260,7 +292,7 @@ def _run(workload: Workload, folder: Path, nursery: Path, *, has_steps: bool, ru
 def iterations_table(results: Sequence[Compared]) -> str:
     """Markdown: a row for each workload."""
     lines = [
-        "| workload | ranks | found by | true, ms | whichrank, ms | off | median off | true iterations | expected, ms |",
+        "| workload | ranks | found by | true, ms | whichrank, ms | off | median off | iterations | expected, ms |",
         "|---|--:|---|--:|--:|--:|--:|--:|--:|",
     ]
     for one in results:

@@ -10,7 +10,13 @@ import pytest
 
 from whichrank.model.iterations import Window
 from whichrank.surface.cli import main
-from whichrank.testbed.bench.iteration_time import WORKLOADS, Compared, iterations_table, true_iterations_s
+from whichrank.testbed.bench.iteration_time import (
+    WORKLOADS,
+    Compared,
+    iterations_table,
+    spans_of,
+    true_iterations_s,
+)
 from whichrank.testbed.lab.programs import PROGRAMS
 
 MS = 1_000_000
@@ -27,14 +33,18 @@ def window_of(*end_ms: int, total_s: float = 0.1) -> Window:
     )  # fmt: skip
 
 
-def test_true_iterations_are_those_that_belong_to_what_was_found() -> None:
-    # GIVEN true iterations of 100 ms, of which the first and the fifth took longer
-    began = {rank: np.array([0, 300, 400, 500, 600, 850, 950, 1050]) * MS for rank in range(2)}
-    # THEN those count in which the middles of what was found lie, of both ranks; the fifth was not found
-    found_s = true_iterations_s(began, window_of(530, 630, 980))
-    assert found_s.tolist() == [0.1] * 6
-    # AND without a window all do
-    assert sorted(true_iterations_s(began, None).tolist()) == [0.1] * 10 + [0.25] * 2 + [0.3] * 2
+def test_a_span_is_divided_by_either_number() -> None:
+    # GIVEN true iterations of 100 ms with a slow start, and three that were found from 430 to 730 ms
+    began = {rank: np.array([0, 300, 400, 500, 600, 700, 800]) * MS for rank in range(2)}
+    window = window_of(530, 630, 730)
+    # THEN both say three for each rank
+    spans = spans_of(began, window)
+    assert (spans.found, spans.lasted_s, spans.true) == (6, pytest.approx(0.6), pytest.approx(6.0))
+    # AND of true iterations those count that lie in it by most of their time
+    assert true_iterations_s(began, window).tolist() == [0.1] * 6
+    assert sorted(true_iterations_s(began, None).tolist()) == [0.1] * 10 + [0.3] * 2
+    # WHEN two are taken for one THEN there are half as many
+    assert (spans_of(began, window_of(530, 730, total_s=0.2)).found, spans.true) == (4, pytest.approx(6.0))
 
 
 RIGHT = Compared("ddp", 4, True, "steps", 0.1, 0.1009, 0.009, -0.02, 400, 0.1)
