@@ -25,6 +25,9 @@ from whichrank.model.sequence import Shapes
 USUAL: Final = 0.75
 """Share of the repetitions that are alike: a log in every fourth iteration, or less often. In the others is more."""
 
+LITTLE: Final = 0.2
+"""Share of a period that is more than the usual repetition over and over: a log has few operations."""
+
 
 def inner_periods(shapes: Shapes, groups: Ints, closes: Bools) -> list[set[int]]:
     """Which operations may begin an iteration that is shorter than a period.
@@ -52,9 +55,10 @@ def _usual_places(shapes: Shapes, shape: int) -> Ints:
     round_twice = np.concatenate((shapes, shapes))
     parts = [round_twice[begin:end].tobytes() for begin, end in pairwise([int(begins[0]), *ends])]
     usual, count = Counter(parts).most_common(1)[0]
-    if count < USUAL * len(parts) or len(usual) > min(map(len, parts)):
-        return np.zeros(0, np.int64)
     which = parts.index(usual)
+    more = len(shapes) - len(parts) * int(ends[which] - begins[which])
+    if count < USUAL * len(parts) or len(usual) > min(map(len, parts)) or more > LITTLE * len(shapes):
+        return np.zeros(0, np.int64)
     return np.arange(begins[which], ends[which]) % len(shapes)
 
 

@@ -238,8 +238,9 @@ class Marks:
                 even = EVEN_IF_CLOSED if closes.any() else EVEN
                 self._learning[sort] = _Learning(rank, shape, even, len(period))
             else:
-                self._first[sort] = None
-                self._begin_with(None, rank, period, shapes, groups)
+                if now is None or self._is_alike[rank]:  # else they go on to begin as they did
+                    self._first[sort] = None
+                    self._begin_with(None, rank, period, shapes, groups)
                 return
         self._waiting.add(rank)
 

@@ -29,6 +29,7 @@ def inner(period: str, groups: dict[str, int], closing: str = "") -> list[str]:
         ("abx" + "ab" * 2, {}, "", []),  # every third has something else: that is no log
         ("ttttttttd", {"t": TP, "d": DP}, "d", []),  # layers, and what closes the iteration
         ("t" * 16 + "b", {}, "", []),  # layers that have one operation each
+        ("ab" * 10 + "xyzuvw", {}, "", []),  # and much else behind them
         ("srsrsrsrb", {"s": MESSAGES, "r": MESSAGES}, "", []),  # microbatches, and a broadcast
         ("srsra" * 10 + "x", {"s": MESSAGES, "r": MESSAGES}, "", ["a"]),  # a ring, and a log
     ],

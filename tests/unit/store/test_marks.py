@@ -139,14 +139,14 @@ def test_another_period_begins_anew() -> None:
     assert after[0] > 31
 
 
-def with_logs(job: Job, first: int, last: int) -> None:
+def with_logs(job: Job, first: int, last: int, count: int = 99) -> None:
     """Iterations, each tenth of which has a log: what else the ranks do is shifted by one operation."""
     for begin in range(first, last, 10):
         job.go_on(begin, begin + 10)
         for node in job.nodes:
             rank = node.ranks[0]
             log = records(rank, 7, job.before + 1 + (begin + 10) * len(job.sizes), 1)
-            log["row"]["count"] = 99
+            log["row"]["count"] = count
             log["row"]["t_issue_ns"] = log["row"]["t_end_ns"] = node.ns(1.0 + (begin + 10) * PERIOD_S - 0.04)
             job.feed(node, 1.0 + (begin + 10) * PERIOD_S, log)
         job.before += 1
@@ -160,6 +160,18 @@ def test_a_log_in_each_tenth_iteration_ends_none() -> None:
     for steps in job.go_on(100, 109).values():
         assert np.diff(numbers(steps)).tolist() == [1] * 8
         assert np.diff(steps["row"]["ordinal"]).tolist() == [3] * 8
+    assert not any(fed.begins_anew for fed in job.fed)
+
+
+def test_a_log_that_is_like_the_only_operation_that_may_begin_one_loses_nothing() -> None:
+    # GIVEN iterations in which one operation comes once, before which the ranks compute
+    job = Job((10, 10, 20, 10), pause_before=2, desc="default_pg")
+    job.go_on(0, 30)
+    assert job.go_on(30, 40)[0]["row"]["counter"].tolist() == list(range(30, 40))
+    # WHEN a log has the same form from now on
+    with_logs(job, 40, 140, count=20)
+    # THEN iterations are still found
+    assert len(job.go_on(140, 145)[0]) == 5
     assert not any(fed.begins_anew for fed in job.fed)
 
 
