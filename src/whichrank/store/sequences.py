@@ -227,15 +227,16 @@ class Sequences:
     def _tell_marks(self, rank: int, sequence: Sequence) -> None:
         period = sequence.template
         if self.marks.wants(rank, period):
-            self.marks.learn(rank, period, self.shapes_of(period), self.groups_of(period))
+            closes = self._table.close(period)
+            self.marks.learn(rank, period, self.shapes_of(period), self.groups_of(period), closes)
 
     def beginnings(self, done: Completed, tokens: Tokens, ranks: RankColumns) -> np.ndarray[Any, Any]:
         """The iterations that begin with some of these operations, of ranks that make no steps, as `Marks.feed`."""
-        begun = self.marks.feed(done, tokens, ranks, self.count_before)
+        self.marks.look(done, tokens)
         for rank in self.marks.take_waiting():
             if self._settled.has(rank):
                 self._tell_marks(rank, self.sequence(rank))
-        return begun
+        return self.marks.feed(done, tokens, ranks, self.count_before)
 
     def sequence(self, rank: int) -> Sequence:
         """The sequence of a rank."""

@@ -413,10 +413,13 @@ class Store:
     def iteration_s(self) -> float:
         """Seconds that an iteration takes, the median over some ranks; 0 while it is not known.
 
-        By the optimizer's steps; else by the operations of a period and how many a rank issues in a second.
+        By the optimizer's steps, else by where iterations begin; until that is known by the operations of a period and
+        how many a rank issues in a second.
         """
         if by_steps := self.sequences.steps.iteration_s(RANKS_ASKED):
             return by_steps
+        if by_marks := self.sequences.marks.iteration_s():
+            return by_marks
         periods = ((self.sequences.period_of(rank), rate) for rank, rate in self._op_rates.known(RANKS_ASKED))
         known = [period / rate for period, rate in periods if period]
         return float(np.median(known)) if known else 0.0

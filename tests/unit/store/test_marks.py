@@ -23,11 +23,11 @@ SIZES = (10, 20, 30)
 class Job:
     """Four ranks of a data-parallel job; iterations of a fifth of a second."""
 
-    def __init__(self, sizes: Sequence[int] = SIZES, pause_before: int = 1) -> None:
+    def __init__(self, sizes: Sequence[int] = SIZES, pause_before: int = 1, desc: str = "mesh_dp") -> None:
         self.sizes, self.pause_before = sizes, pause_before
         self.store = Store()
         self.nodes = [
-            Node(f"{rank}:1", [rank], 4, clock_s=100.0 * rank).comm(comm_info(7, RANKS, "mesh_dp")) for rank in RANKS
+            Node(f"{rank}:1", [rank], 4, clock_s=100.0 * rank).comm(comm_info(7, RANKS, desc)) for rank in RANKS
         ]
         self.before = 2  # operations before the first iteration
         self.fed: list[Fed] = []
@@ -137,6 +137,89 @@ def test_another_period_begins_anew() -> None:
     after = numbers(job.go_on(80, 85)[0])
     assert np.diff(after).tolist() == [1] * 4
     assert after[0] > 31
+
+
+def with_logs(job: Job, first: int, last: int, count: int = 99) -> None:
+    """Iterations, each tenth of which has a log: what else the ranks do is shifted by one operation."""
+    for begin in range(first, last, 10):
+        job.go_on(begin, begin + 10)
+        for node in job.nodes:
+            rank = node.ranks[0]
+            log = records(rank, 7, job.before + 1 + (begin + 10) * len(job.sizes), 1)
+            log["row"]["count"] = count
+            log["row"]["t_issue_ns"] = log["row"]["t_end_ns"] = node.ns(1.0 + (begin + 10) * PERIOD_S - 0.04)
+            job.feed(node, 1.0 + (begin + 10) * PERIOD_S, log)
+        job.before += 1
+
+
+def test_a_log_in_each_tenth_iteration_ends_none() -> None:
+    # GIVEN a job of one communicator that has a log in each tenth iteration from the beginning on
+    job = Job(desc="default_pg")
+    with_logs(job, 0, 100)
+    # THEN iterations are still iterations
+    for steps in job.go_on(100, 109).values():
+        assert np.diff(numbers(steps)).tolist() == [1] * 8
+        assert np.diff(steps["row"]["ordinal"]).tolist() == [3] * 8
+    assert not any(fed.begins_anew for fed in job.fed)
+
+
+def test_a_log_that_is_like_the_only_operation_that_may_begin_one_loses_nothing() -> None:
+    # GIVEN iterations in which one operation comes once, before which the ranks compute
+    job = Job((10, 10, 20, 10), pause_before=2, desc="default_pg")
+    job.go_on(0, 30)
+    assert job.go_on(30, 40)[0]["row"]["counter"].tolist() == list(range(30, 40))
+    # WHEN a log has the same form from now on
+    with_logs(job, 40, 140, count=20)
+    # THEN iterations are still found
+    assert len(job.go_on(140, 145)[0]) == 5
+    assert not any(fed.begins_anew for fed in job.fed)
+
+
+def test_an_iteration_takes_as_long_as_from_one_beginning_to_the_next() -> None:
+    # GIVEN a job with a log in each tenth iteration: its period takes ten times as long
+    job = Job(desc="default_pg")
+    with_logs(job, 0, 100)
+    assert job.store.sequences.period_of(0) > len(job.sizes)
+    # THEN this is what an iteration takes
+    assert job.store.iteration_s() == pytest.approx(PERIOD_S, rel=0.01)
+    # WHEN the program goes on to another phase THEN nothing of the one before counts
+    job.sizes = (40, 50)
+    for first in range(150, 250, 10):
+        job.go_on(first, first + 10)
+    assert job.store.iteration_s() == pytest.approx(PERIOD_S, rel=0.01)
+
+
+def test_layers_are_no_iterations_though_little_else_is_in_one() -> None:
+    # GIVEN iterations of the same layer, forward and then backward, and one operation that no layer has
+    job = Job((10, 11) * 16 + (20,), desc="mesh_tp")
+    each = np.concatenate((np.tile((0.003, 0.001), 8), np.tile((0.008, 0.001), 8), [0.001]))
+    rows = Job.rows
+
+    def uneven(self: Job, rank: int, first: int, last: int) -> np.ndarray[Any, Any]:
+        made = rows(self, rank, first, last)
+        at_s = np.add.outer(np.arange(first, last) * PERIOD_S, np.cumsum(each)).reshape(-1)
+        made["row"]["t_issue_ns"] = [self.nodes[rank].ns(1.0 + one) for one in at_s.tolist()]
+        made["row"]["t_end_ns"] = made["row"]["t_issue_ns"] + 1000
+        return made
+
+    job.rows = uneven.__get__(job)  # type: ignore[method-assign]
+    # WHEN they were looked at THEN an iteration has them all
+    for begin in range(0, 60, 10):
+        job.go_on(begin, begin + 10)
+    for steps in job.go_on(60, 70).values():
+        assert np.diff(steps["row"]["ordinal"]).tolist() == [33] * 9
+
+
+def test_a_log_that_comes_later_changes_nothing() -> None:
+    # GIVEN a job of one communicator, whose iterations are known
+    job = Job(desc="default_pg")
+    job.go_on(0, 30)
+    assert numbers(job.go_on(30, 40)[0]) == list(range(30, 40))
+    # WHEN it has a log in each tenth from now on, so that it repeats itself after ten
+    with_logs(job, 40, 140)
+    # THEN they begin as before, are counted on, and nothing begins anew
+    assert numbers(job.go_on(140, 145)[0]) == list(range(140, 145))
+    assert not any(fed.begins_anew for fed in job.fed)
 
 
 def test_what_is_learnt_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,12 @@ from whichrank.errors import EnvelopeFormatError
 from whichrank.model import telemetry
 from whichrank.model.commands import (
     Command,
+    HoldGate,
     Leave,
     Order,
     Pace,
     ProbePaths,
+    RankTest,
     Reply,
     ReportAgain,
     SampleThreads,
@@ -65,6 +67,7 @@ FULL = batch(
 ORDERS: list[Order] = [
     Pace(closely=True), TakeStacks((1, 2)), SampleThreads((3,), 2.0), ProbePaths(("10.0.0.1:29400",)), ReportAgain(),
     Leave(AnotherJob("b", "rank", "3", "")),
+    HoldGate(5, 9, longest_s=2.5, at_step=7, tests=(RankTest(1, 3, 3, 3, 1 << 63, (1, 2), ((0, True), (-1, False))),)),
 ]  # fmt: skip
 REPLY = Reply(4, 7, resend=True, commands=tuple(Command(1 << 50 | i, order) for i, order in enumerate(ORDERS)))
 
@@ -137,6 +140,10 @@ def test_every_order_is_there() -> None:
         [ProbePaths(("x",) * 20_000)],
         [TakeStacks((1,) * 20_000)],
         [Leave(AnotherJob("x" * 300, "rank", "", ""))],
+        [HoldGate(1, 1, at_ordinals=((0, 1),) * 20_000)],
+        [HoldGate(1, 1, tests=(RankTest(0, 1, 1, 3),) * 20_000)],
+        [HoldGate(1, 1, tests=(RankTest(0, 1, 3, 3, 7, (1,) * 5, ()),))],
+        [HoldGate(1, 1, tests=(RankTest(0, 1, 3, 3, 7, (1,), ((1, True),) * 9),))],
         [ReportAgain()] * 300,
     ],
 )

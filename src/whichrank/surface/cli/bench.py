@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from whichrank.surface.cli.bench_dumps import dumps, reading
+from whichrank.surface.cli.bench_iterations import iterations
 from whichrank.surface.numbers import WholeNumber
 from whichrank.surface.terminal import progress_bar
 
@@ -32,6 +33,9 @@ def campaign_options(function: Callable[..., int]) -> Callable[..., int]:
         click.option(
             "--keep", type=click.Path(path_type=Path), default=None, help="Keep runs that did not agree here."
         ),
+        click.option(
+            "--no-steps", is_flag=True, help="Ranks note no optimizer steps: iterations are found by operations."
+        ),
         click.option("--json", "as_json", is_flag=True, help="Print all results as JSON."),
     ):
         function = option(function)
@@ -42,23 +46,27 @@ def campaign_options(function: Callable[..., int]) -> Callable[..., int]:
 @click.option("--slow", is_flag=True, help="The slowdowns, in each magnitude, instead of hangs and failures.")
 @campaign_options
 def demo(
-    slow: bool, seeds: int, faults: tuple[str, ...], results: Path | None, keep: Path | None, as_json: bool
-) -> int:
+    slow: bool, seeds: int, faults: tuple[str, ...], results: Path | None, keep: Path | None, no_steps: bool,
+    as_json: bool,
+) -> int:  # fmt: skip
     """Every fault and every healthy run of the demo, several seeds each; prints the accuracy table."""
     from whichrank.testbed.bench.campaign import demo_plan, slow_plan
 
-    if slow:
-        return _campaign(slow_plan(seeds, faults), results or Path("whichrank-out/bench-slow.jsonl"), keep, as_json)
-    return _campaign(demo_plan(seeds, faults=faults), results or Path("whichrank-out/bench-demo.jsonl"), keep, as_json)
+    plan = slow_plan(seeds, faults) if slow else demo_plan(seeds, faults=faults)
+    path = results or Path(f"whichrank-out/bench-{'slow' if slow else 'demo'}.jsonl")
+    return _campaign(plan, path, keep, no_steps=no_steps, as_json=as_json)
 
 
 @command.command("matrix")
 @campaign_options
-def matrix(seeds: int, faults: tuple[str, ...], results: Path | None, keep: Path | None, as_json: bool) -> int:
+def matrix(
+    seeds: int, faults: tuple[str, ...], results: Path | None, keep: Path | None, no_steps: bool, as_json: bool
+) -> int:
     """Death, async and skew matrix; prints the accuracy table."""
     from whichrank.testbed.bench.campaign import matrix_plan
 
-    return _campaign(matrix_plan(seeds, faults), results or Path("whichrank-out/bench-matrix.jsonl"), keep, as_json)
+    path = results or Path("whichrank-out/bench-matrix.jsonl")
+    return _campaign(matrix_plan(seeds, faults), path, keep, no_steps=no_steps, as_json=as_json)
 
 
 @command.command("overhead")
@@ -98,13 +106,16 @@ def overhead(as_json: bool, quick: bool, names: tuple[str, ...]) -> int:
     return 5 if results["skipped"] else 0
 
 
-def _campaign(plan: list[Any], path: Path, keep: Path | None, as_json: bool) -> int:
+def _campaign(plan: list[Any], path: Path, keep: Path | None, *, no_steps: bool, as_json: bool) -> int:
+    import dataclasses
+
     import msgspec
 
     from whichrank.sensors.c10d import torch_folder
     from whichrank.testbed.bench.campaign import done_in, key_of, run_campaign
     from whichrank.testbed.bench.tables import accuracy_table
 
+    plan = [dataclasses.replace(setup, has_steps=not no_steps) for setup in plan]
     torch_folder()  # without torch every trial would only say that no fault was done
     with progress_bar() as progress:
         bar = progress.add_task("trials", total=len(plan))
@@ -123,4 +134,5 @@ def _campaign(plan: list[Any], path: Path, keep: Path | None, as_json: bool) -> 
 
 
 command.add_command(dumps)
+command.add_command(iterations)
 command.add_command(reading)

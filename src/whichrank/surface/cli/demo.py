@@ -20,11 +20,13 @@ from whichrank.surface.numbers import Seconds, WholeNumber
 )  # fmt: skip
 @click.option("--layout", default="", help="Such as tp2-pp2-dp2; drawn by the seed if not given.")
 @click.option("--hang-timeout", type=Seconds(min=1), default=8.0, show_default=True, help="Seconds.")
+@click.option("--no-steps", is_flag=True, help="Ranks note no optimizer steps: iterations are found by operations.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option("--list", "list_faults", is_flag=True, help="List the faults and end.")
 def command(
-    fault: str, ranks: int, seed: int, launcher: str, layout: str, hang_timeout: float, as_json: bool, list_faults: bool
-) -> int:
+    fault: str, ranks: int, seed: int, launcher: str, layout: str, hang_timeout: float, no_steps: bool, as_json: bool,
+    list_faults: bool,
+) -> int:  # fmt: skip
     """Run a real data x tensor x pipeline parallel job over Gloo, break it, and see whether whichrank names the rank.
 
     The job computes a little and sleeps a fixed device time, so that eight ranks behave like devices on two cores. The
@@ -47,8 +49,12 @@ def command(
         become_root_of_a_namespace(sys.argv[1:])
     leave_on_signals()
 
-    setup = Setup(fault, ranks, seed, launcher, layout, hang_timeout_s=hang_timeout)  # type: ignore[arg-type]  # click has checked it
+    setup = Setup(
+        fault, ranks, seed, launcher, layout,  # type: ignore[arg-type]  # click has checked it
+        hang_timeout_s=hang_timeout, has_steps=not no_steps,
+    )  # fmt: skip
     said = f"{ranks} ranks under 'whichrank run', fault '{fault}', seed {seed}, hang timeout {hang_timeout:g} s"
+    said += setup.switched
     return run_and_show(setup, "demo", said, "whichrank demo --layout tp2-pp2-dp2 --ranks 8", as_json=as_json)
 
 

@@ -28,11 +28,12 @@ from whichrank.surface.terminal import progress_bar
     is_flag=True,
     help="Run nothing: methods go through the recordings in --keep again, and what they find replaces what they found.",
 )
+@click.option("--no-steps", is_flag=True, help="Ranks note no optimizer steps: iterations are found by operations.")
 @click.option("--picture", "picture_path", type=click.Path(path_type=Path), help="Write the first table as SVG.")
 @click.option("--json", "as_json", is_flag=True, help="Print all runs as JSON.")
 def score(
     scenarios: str | None, seeds: int, methods: str, launcher: Any, results: Path | None, keep: Path | None,
-    again: bool, picture_path: Path | None, as_json: bool,
+    again: bool, no_steps: bool, picture_path: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run the catalogue, let each method go through a recording of each scenario, and print the tables.
 
@@ -46,12 +47,13 @@ def score(
     from whichrank.testbed.bench.methods.campaign import OURS, done_in, plan
     from whichrank.testbed.bench.methods.tables import class_table, methods_table, picture, scenario_table, verdict_of
     from whichrank.testbed.bench.results_file import ready_picture
+    from whichrank.testbed.bench.tables import NO_STEPS
     from whichrank.testbed.lab.scenarios import chosen
 
     names = _methods(methods)
     if scenarios is not None and not _names(scenarios):  # a variable of the shell that is not set
         raise UsageError("--scenarios names none", mend="leave it out for all, or whichrank lab list")
-    todo = plan(chosen(_names(scenarios or "")), seeds, launcher)
+    todo = plan(chosen(_names(scenarios or "")), seeds, launcher, has_steps=not no_steps)
     path = results or Path("whichrank-out/lab-score.jsonl")
     if picture_path:
         ready_picture(picture_path)
@@ -64,7 +66,7 @@ def score(
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(runs) + b"\n")
     else:
-        tables = (class_table(runs), scenario_table(runs), methods_table(runs))
+        tables = (class_table(runs), scenario_table(runs), methods_table(runs), NO_STEPS if no_steps else "")
         click.echo("\n\n".join(filter(None, tables)))
     if picture_path:
         picture_path.write_text(picture(runs), encoding="utf-8")

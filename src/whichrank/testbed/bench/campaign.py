@@ -58,7 +58,8 @@ def slow_plan(seeds: int, faults: Iterable[str] = ()) -> list[Setup]:
 def key_of(setup: dict[str, Any]) -> str:
     """What makes two trials the same."""
     names = ("fault", "seed", "ranks", "launcher", "variant", "hang_timeout_s")
-    return "/".join([*(str(setup[name]) for name in names), *setup["job_args"], setup.get("workload", "")])
+    switch = [] if setup.get("has_steps", True) else ["no-steps"]  # a file of before has no such field
+    return "/".join([*(str(setup[name]) for name in names), *setup["job_args"], setup.get("workload", ""), *switch])
 
 
 def done_in(path: Path) -> dict[str, dict[str, Any]]:
@@ -103,8 +104,13 @@ def run_campaign(
                 result = Trial(setup, folder, nursery=nursery.path).run()
                 append_result(path, result)
                 if keep and not result.agree:
-                    keep_run(folder, keep / f"{setup.fault}-{setup.seed}-{setup.launcher}")
+                    keep_run(folder, keep / _folder_of(setup))
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
             show_progress(number, len(plan), result)
             yield result
+
+
+def _folder_of(setup: Setup) -> str:
+    switch = "" if setup.has_steps else "-no-steps"
+    return f"{setup.fault}-{setup.seed}-{setup.launcher}{switch}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whichrank.errors import UsageError
+from whichrank.sensors.steps import SWITCH
 from whichrank.testbed.bench.judge import Verdict
 from whichrank.testbed.bench.launch import Launcher
 from whichrank.testbed.demo.fault import Fault
@@ -55,6 +56,18 @@ class Setup:
     """That the job runs before anything is done to it, beside some iterations."""
     at_leisure: bool = False
     """Go on after the fault for as long as others are patient: a hang timeout, or windows that recur."""
+    has_steps: bool = True
+    """The ranks note optimizer steps; without them iterations are found by operations."""
+
+    @property
+    def switched(self) -> str:
+        """What is switched off in the ranks, as the end of a sentence."""
+        return "" if self.has_steps else ", without optimizer steps"
+
+    def environment(self) -> dict[str, str]:
+        """The variables that the job is started with."""
+        switch = {} if self.has_steps else {SWITCH: "0"}
+        return {"WHICHRANK_NOTICE_MIN_S": str(self.notice_min_s), **switch}
 
 
 @dataclass(frozen=True)

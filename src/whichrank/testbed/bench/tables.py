@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,12 +13,29 @@ from whichrank.testbed.demo.slow import SLOW
 
 Results = Sequence[dict[str, Any]]
 
+NO_STEPS: Final = "Optimizer steps were not noted: iterations were found by their operations."
+"""Stands below each table of such runs; they share none with others."""
 _COSTS = (("below 10%", -np.inf, 0.1), ("10% to 20%", 0.1, 0.2), ("20% to 50%", 0.2, 0.5), ("from 50%", 0.5, np.inf))
 """Shares by which iterations are longer: from a fifth on a slowdown is to be found within two windows."""
 
 
 def accuracy_table(results: Results) -> str:
-    """Markdown: one row per fault; right, unknown, missed, wrong names and false alarms counted apart."""
+    """Markdown: one row per fault; right, unknown, missed, wrong names and false alarms counted apart.
+
+    Runs whose ranks noted no optimizer steps have a table of their own, which says so.
+    """
+    with_steps = [result for result in results if _has_steps(result)]
+    without = [result for result in results if not _has_steps(result)]
+    tables = [_accuracy_of(with_steps)] if with_steps or not without else []
+    tables += [f"{_accuracy_of(without)} {NO_STEPS}"] if without else []
+    return "\n\n".join(tables)
+
+
+def _has_steps(result: dict[str, Any]) -> bool:
+    return bool(result["setup"].get("has_steps", True))  # a file of before has no such field
+
+
+def _accuracy_of(results: Results) -> str:
     groups: dict[str, list[dict[str, Any]]] = {}
     for result in results:
         variant = f" {result['setup']['variant']}" if result["fault"] in SLOW else ""

@@ -157,9 +157,7 @@ class Trial:
             injector.start()
             with (self.folder / "job.log").open("wb") as log:
                 launch = self._launch(injector, nodes)
-                environment = launch.environment(
-                    {**injector.env(), "WHICHRANK_NOTICE_MIN_S": str(self.setup.notice_min_s)}
-                )
+                environment = launch.environment({**injector.env(), **self.setup.environment()})
                 process = self._start(launch.command(0), environment, log)
                 for number in range(1, self._nodes):
                     if self.fault.is_elastic and number == self._nodes - 1:

@@ -37,6 +37,7 @@ class Hub:
         self.facts: dict[int, dict[str, Any]] = {}
         self.iterations: dict[int, int] = {}
         self.began_ns: dict[int, int] = {}  # when the first rank began each iteration, CLOCK_MONOTONIC
+        self.began_of: dict[int, dict[int, int]] = {}  # by rank, when it began each, on the same clock
         self.sites: dict[int, list[dict[str, Any]]] = {}
         self.events: dict[int, dict[str, Any]] = {}
         self._settings = settings
@@ -151,6 +152,7 @@ class Hub:
         if message["type"] == "iteration":
             self.iterations[rank] = int(message["iteration"])
             at_ns = int(message["ns"])  # by the rank: it may be read much later
+            self.began_of.setdefault(rank, {})[self.iterations[rank]] = at_ns
             self.began_ns[self.iterations[rank]] = min(at_ns, self.began_ns.get(self.iterations[rank], at_ns))
             if "sites" in message:
                 self.sites[rank] = message["sites"]

@@ -29,6 +29,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from whichrank.testbed.demo.ask import Owner, ask
 from whichrank.testbed.demo.ports import free_port
@@ -214,11 +215,15 @@ def call_hook() -> None:
         traceback.print_exc()
 
 
-def run_program(command: list[str]) -> None:
+def run_program(command: list[str], names: dict[str, Any] | None = None) -> None:
     """Run ``-m MODULE ARGS``, ``SCRIPT.py ARGS`` or ``MODULE ARGS`` as ``__main__``.
 
     What it raises is left to the interpreter, so that exit hooks, destructors and the exit code are those of an
     ordinary program.
+
+    Args:
+        command: See above.
+        names: Globals that it begins with.
     """
     program, arguments = command[0], command[1:]
     if program == "-m":
@@ -230,9 +235,9 @@ def run_program(command: list[str]) -> None:
             sys.path.insert(0, here)
         else:
             sys.path[0] = here
-        runpy.run_path(program, run_name="__main__")
+        runpy.run_path(program, names, run_name="__main__")
     else:
-        runpy.run_module(program, run_name="__main__", alter_sys=True)
+        runpy.run_module(program, names, run_name="__main__", alter_sys=True)
 
 
 def load() -> None:

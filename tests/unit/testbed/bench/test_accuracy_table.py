@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whichrank.testbed.bench.tables import accuracy_table
+from whichrank.testbed.bench.tables import NO_STEPS, accuracy_table
 
 
 def result(verdict: str, longer: float | None = None, kind: str = "slow") -> dict[str, Any]:
@@ -33,6 +33,19 @@ def test_slowdowns_are_counted_by_what_they_cost_too() -> None:
         "| 20% to 50% | 2 | 1 | 1 | 0 | 0 |",
         "| from 50% | 2 | 1 | 0 | 0 | 1 |",
     ]
+
+
+def test_runs_without_steps_have_a_table_of_their_own() -> None:
+    # GIVEN runs with steps, one of them of a file that does not say so, and runs without
+    usual, before, without = result("right"), result("right"), result("missed")
+    usual["setup"]["has_steps"], without["setup"]["has_steps"] = True, False
+    # THEN no row counts both
+    table, other = accuracy_table([usual, without, before]).split(f" {NO_STEPS}")[0].split("s).\n\n")
+    assert "| **all** | 2 | 0 | 2 |" in table
+    assert "| **all** | 1 | 0 | 0 | 0 | 1 |" in other
+    # AND one table alone says what it is of
+    assert accuracy_table([without]).endswith(NO_STEPS)
+    assert NO_STEPS not in accuracy_table([usual])
 
 
 def test_where_nothing_is_known_of_the_cost_there_is_no_such_table() -> None:

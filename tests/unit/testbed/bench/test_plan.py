@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
+import msgspec
 import pytest
 
-from whichrank.testbed.bench.methods.campaign import NOT_DONE, OURS, Planned, Run, heard_of, left, plan
+from whichrank.testbed.bench.campaign import key_of
+from whichrank.testbed.bench.methods.campaign import (
+    NOT_DONE,
+    OURS,
+    Planned,
+    Run,
+    done_in,
+    heard_of,
+    left,
+    plan,
+    setup_of,
+)
 from whichrank.testbed.bench.methods.score import METHODS, Outcome
+from whichrank.testbed.bench.setup import Setup
 from whichrank.testbed.lab.scenarios import CLAIMED, SCENARIOS
 
 
@@ -29,7 +43,8 @@ def test_what_others_claim_is_heard_in_every_run() -> None:
 def ran(planned: Planned, *heard_by: str, verdict: str = "right") -> Run:
     outcomes = {name: Outcome("right") for name in (*heard_by, OURS)}
     name, seed, launcher = planned.scenario.name, planned.seed, planned.launcher
-    return Run(name, "H1", seed, "ddp", launcher, verdict, False, None, 1.0, outcomes, {}, [])
+    has_steps = planned.has_steps
+    return Run(name, "H1", seed, "ddp", launcher, verdict, False, None, 1.0, outcomes, {}, [], has_steps=has_steps)
 
 
 def test_torchrun_does_for_either_launcher_and_preloaded_only_for_itself() -> None:
@@ -39,6 +54,38 @@ def test_torchrun_does_for_either_launcher_and_preloaded_only_for_itself() -> No
     # THEN what has run under torchrun is not run again, and what has not is
     assert left(quick, {run.key: ran(run) for run in usual}, ()) == []
     assert left(usual, {run.key: ran(run) for run in quick}, ()) == usual[:1]
+
+
+def test_a_run_without_steps_is_another_run() -> None:
+    # GIVEN all runs of two scenarios with optimizer steps, in a file
+    usual, without = plan(SCENARIOS[:2], 2), plan(SCENARIOS[:2], 2, has_steps=False)
+    known = {run.key: run for run in map(ran, usual)}
+    # WHEN they are asked for without THEN all are to be run, and stand beside the others
+    assert left(without, known, ()) == without
+    assert [setup_of(planned, is_heard=False).has_steps for planned in (usual[0], without[0])] == [True, False]
+    assert known | {run.key: run for run in map(ran, without)} != known
+    assert left(without, known | {run.key: run for run in map(ran, without)}, ()) == []
+
+
+def test_a_run_of_before_had_steps(tmp_path: Path) -> None:
+    # GIVEN a line of a file that does not say whether
+    line = msgspec.to_builtins(ran(plan(SCENARIOS[:1], 1)[0])) | {"workload": SCENARIOS[0].workload(0)}
+    del line["has_steps"]
+    (tmp_path / "results.jsonl").write_bytes(msgspec.json.encode(line) + b"\n")
+    # THEN it is one with steps
+    assert [key[2] for key in done_in(tmp_path / "results.jsonl")] == [True]
+
+
+def test_a_trial_of_the_demo_without_steps_is_another_trial() -> None:
+    usual, without = Setup("stop"), Setup("stop", has_steps=False)
+    keys = [key_of(msgspec.to_builtins(setup)) for setup in (usual, without)]
+    assert keys[0] != keys[1]
+    before = msgspec.to_builtins(usual)
+    del before["has_steps"]
+    assert key_of(before) == keys[0]
+    # AND its ranks are reported so
+    assert "WHICHRANK_STEPS" not in usual.environment()
+    assert without.environment()["WHICHRANK_STEPS"] == "0"
 
 
 def test_what_is_left_is_what_was_not_done_and_what_was_not_heard() -> None:

@@ -56,6 +56,7 @@ class Run(msgspec.Struct, frozen=True):
         outcomes: By method, ours too: on the recording.
         truth: What was done, None if nothing was.
         error: Why nothing was done, if that is known.
+        has_steps: Its ranks noted optimizer steps.
     """
 
     scenario: str
@@ -71,6 +72,12 @@ class Run(msgspec.Struct, frozen=True):
     truth: dict[str, Any] | None
     incidents: list[dict[str, Any]]
     error: str = ""
+    has_steps: bool = True
+
+    @property
+    def key(self) -> tuple[str, int, bool]:
+        """As `Planned.key`."""
+        return self.scenario, self.seed, self.has_steps
 
     @property
     def was_done(self) -> bool:
@@ -85,46 +92,53 @@ class Planned(NamedTuple):
         may_be_heard: By every method, with patience after the fault, if no run of the scenario has been yet; else it is
             for ours alone.
         launcher: Of its ranks; torchrun does for either.
+        has_steps: They note optimizer steps.
     """
 
     scenario: Scenario
     seed: int
     may_be_heard: bool
     launcher: Launcher
+    has_steps: bool = True
 
     @property
-    def key(self) -> tuple[str, int]:
+    def key(self) -> tuple[str, int, bool]:
         """Under which a results file knows it."""
-        return self.scenario.name, self.seed
+        return self.scenario.name, self.seed, self.has_steps
 
 
-def plan(scenarios: Iterable[Scenario], seeds: int, launcher: Launcher | None = None) -> list[Planned]:
+def plan(
+    scenarios: Iterable[Scenario], seeds: int, launcher: Launcher | None = None, *, has_steps: bool = True
+) -> list[Planned]:
     """All scenarios with the first seed, then with the next. One run of each is heard, not of the same seed for all.
 
     Args:
         scenarios: Of the catalogue.
         seeds: From 0 on.
         launcher: Of every run; None: torchrun for the first seed, preloaded for the others.
+        has_steps: Ranks note optimizer steps.
     """
     place = {scenario: i for i, scenario in enumerate(SCENARIOS)}
     every = list(scenarios)
     return [
         Planned(
-            s, seed, s.is_claim or seed >= place[s] % seeds, launcher or ("preloaded" if seed else "torchrun")
+            s, seed, s.is_claim or seed >= place[s] % seeds, launcher or ("preloaded" if seed else "torchrun"),
+            has_steps,
         )
         for seed in range(seeds)
         for s in every
     ]  # fmt: skip
 
 
-def setup_of(scenario: Scenario, seed: int, launcher: Launcher, *, is_heard: bool) -> Setup:
+def setup_of(planned: Planned, *, is_heard: bool) -> Setup:
     """How a scenario is run: one agent on each of four nodes."""
+    scenario, seed = planned.scenario, planned.seed
     workload = scenario.workload(seed)
     return Setup(
-        scenario.fault, RANKS, seed, launcher, variant=scenario.variant,
+        scenario.fault, RANKS, seed, planned.launcher, variant=scenario.variant,
         workload=workload, topology=Topology(), rate=RATE, record=True, at_leisure=is_heard,
         quiet_s=_quiet_s(scenario, workload, is_heard=is_heard),
-        job_args=job_args_of(scenario),
+        job_args=job_args_of(scenario), has_steps=planned.has_steps,
     )  # fmt: skip
 
 
@@ -147,18 +161,18 @@ def _quiet_s(scenario: Scenario, workload: str, *, is_heard: bool) -> float:
     return (HEARD_QUIET_S if is_heard else QUIET_S) if needs_it else 0.0
 
 
-def done_in(path: Path) -> dict[tuple[str, int], Run]:
-    """Runs that a file holds, by scenario and seed; without those that are other ones by now.
+def done_in(path: Path) -> dict[tuple[str, int, bool], Run]:
+    """Runs that a file holds, by `Run.key`; without those that are other ones by now.
 
     Raises:
         UsageError: It cannot be read.
         FormatError: It holds something else.
     """
     runs = read_results(path, msgspec.json.Decoder(Run).decode)
-    return {(run.scenario, run.seed): run for run in runs if _is_current(run)}
+    return {run.key: run for run in runs if _is_current(run)}
 
 
-def left(todo: Iterable[Planned], known: Mapping[tuple[str, int], Run], methods: Sequence[str]) -> list[Planned]:
+def left(todo: Iterable[Planned], known: Mapping[tuple[str, int, bool], Run], methods: Sequence[str]) -> list[Planned]:
     """The runs of a plan that are still to be done.
 
     Args:
@@ -182,7 +196,7 @@ def left(todo: Iterable[Planned], known: Mapping[tuple[str, int], Run], methods:
     return found
 
 
-def heard_of(todo: Iterable[Planned], known: Mapping[tuple[str, int], Run], methods: Sequence[str]) -> set[str]:
+def heard_of(todo: Iterable[Planned], known: Mapping[tuple[str, int, bool], Run], methods: Sequence[str]) -> set[str]:
     """The scenarios of a plan of which these methods have gone through a run already: one that is in the plan."""
     runs = (known.get(planned.key) for planned in todo)
     return {run.scenario for run in runs if run and _hears(run, methods)}
@@ -241,7 +255,7 @@ def run_all(
 
 def hear_again(
     todo: Sequence[Planned],
-    known: Mapping[tuple[str, int], Run],
+    known: Mapping[tuple[str, int, bool], Run],
     methods: Sequence[str],
     path: Path,
     keep: Path,
@@ -284,13 +298,13 @@ def hear_again(
 
 
 def _kept(keep: Path, run: Run) -> Path:
-    return keep / f"{run.scenario.replace(' ', '-')}-{run.seed}"
+    return keep / f"{run.scenario.replace(' ', '-')}-{run.seed}{'' if run.has_steps else '-no-steps'}"
 
 
 def run_one(planned: Planned, methods: Sequence[str], folder: Path, nursery: Path) -> Run:
     """Run a scenario once, with preloaded launchers of this nursery, and let the methods go through its recording."""
     scenario, seed = planned.scenario, planned.seed
-    setup = setup_of(scenario, seed, planned.launcher, is_heard=bool(methods))
+    setup = setup_of(planned, is_heard=bool(methods))
     said, flows = dict[str, list[Word]](), Flows()
 
     def train_again(network: Network) -> None:
@@ -317,6 +331,7 @@ def run_one(planned: Planned, methods: Sequence[str], folder: Path, nursery: Pat
         truth=result.truth,
         incidents=result.incidents,
         error=result.error,
+        has_steps=setup.has_steps,
     )
 
 

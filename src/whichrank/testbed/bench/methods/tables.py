@@ -18,6 +18,7 @@ from whichrank.model.incident import Incident
 from whichrank.testbed.bench.judge import right_names
 from whichrank.testbed.bench.methods.campaign import OURS, Run
 from whichrank.testbed.bench.methods.claims import due_of
+from whichrank.testbed.bench.tables import NO_STEPS
 from whichrank.testbed.demo.plan import Truth
 from whichrank.testbed.lab.scenarios import CLAIMED, CLASSES, SCENARIOS
 
@@ -232,6 +233,8 @@ def picture(runs: Sequence[Run]) -> str:
         "green: right; red: wrong name or false alarm; grey: nothing, or nobody named. Lab: real processes, Gloo.",
         f"Of others: {OTHERS}, on the runs that their sources claim; - where a source claims nothing.",
     )
+    if any(not run.has_steps for run in runs):
+        legend = (f"{legend[0]} {NO_STEPS}", legend[1])
     for line, text in enumerate(legend):
         parts.append(f'<text x="10" y="{height - 28 + 16 * line}" fill="#555">{escape(text)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
