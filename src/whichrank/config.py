@@ -30,7 +30,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -58,8 +58,14 @@ _TEXT_TAKES: Final = {
     "output_dir": "the path of a folder",
     "serve": "HOST:PORT",
     "join": "HOST:PORT, HOST:PORT/KEY or @FILE",
+    "validate": "off or auto",
 }
-_EXAMPLE: Final = {"output_dir": "whichrank-out/mine", "serve": "0.0.0.0:29480", "join": "HOST:29480"}
+_EXAMPLE: Final = {
+    "output_dir": "whichrank-out/mine",
+    "serve": "0.0.0.0:29480",
+    "join": "HOST:29480",
+    "validate": "off",
+}
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,6 +95,9 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     record: bool = False
     """True: keep all that the analyzer is reported in `telemetry.tape`, for `whichrank replay` (no unit)."""
+
+    validate: Literal["off", "auto"] = "off"
+    """`auto`: an alert that names slow ranks or links may pause training for seconds, to prove it (no unit)."""
 
 
 class AnalyzerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -306,9 +315,11 @@ def _in_flags(name: str) -> _Place:
 
 
 def _example(name: str) -> str:
-    """A value that a setting may have: the default, if it has one."""
+    """A value that a setting may have: the default, if it has one that can be written."""
     default = _DEFAULT.get(name)
-    return _EXAMPLE.get(name, "") if default is None else "true" if isinstance(default, bool) else f"{default:g}"
+    if name in _EXAMPLE or default is None:
+        return _EXAMPLE.get(name, "")
+    return "true" if isinstance(default, bool) else f"{default:g}"
 
 
 def _converted(name: str, value: object, place: _Place, *, strict: bool) -> object:

@@ -77,6 +77,7 @@ COMMAND_LINE = {
     "report": ["PATHS", "-o/--output", "--redact", "--force"],
     "run": [
         *("--hang-timeout", "--slow-window", "--output", "--serve", "--join", "--insecure", "--quiet", "--record"),
+        "--validate",
         "JOB_COMMAND",
     ],
     "stacks": ["JOB", "--suspects", "--rank", "--all-frames", "--json"],

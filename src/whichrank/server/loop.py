@@ -119,6 +119,7 @@ class AnalyzerLoop:
         tick_s: Seconds between two ticks, at least; there is none without news, but for one now and then.
         console: Says incidents.
         record: Writes them; None if there is no place.
+        may_pause: Training may be paused for some seconds to prove what is slow.
     """
 
     def __init__(
@@ -129,6 +130,8 @@ class AnalyzerLoop:
         tick_s: float,
         console: Says,
         record: Record | None,
+        *,
+        may_pause: bool = False,
     ) -> None:
         self.seen = Roster()
         self.alerts: dict[str, None] = {}
@@ -152,7 +155,7 @@ class AnalyzerLoop:
         self._said_refusals = 0
         self._said_strangers = False
         self._pace: Pace | None = None
-        self._validations = Validations()
+        self._validations = Validations(may_pause=may_pause)
         self._acknowledged: dict[str, int] = {}
 
     def pollables(self) -> Sequence[Any]:
@@ -245,12 +248,10 @@ class AnalyzerLoop:
         now_s = time.monotonic()
         if not self._validations.is_under_way:
             asked = self._record.take_asked() if self._record else None
-            if asked is None:
+            if asked is None and not self._validations.are_wanted(now_s):
                 return
-            problem = self._validations.begin(asked, self._analyzer.job_now(), now_s)
-            if problem:
-                self._say_validated(Validated(asked=asked, paused_s=0.0, problem=problem))
-                return
+            self._validations.begin(asked, self._analyzer.job_now(), now_s)
+            self._console.say("training is paused for some seconds, to measure ranks and links")
         self._validations.lose(self._analyzer.ended_ranks, now_s)
         for agent, order in self._validations.orders(now_s).items():
             self._push(agent, order)
@@ -353,6 +354,7 @@ class AnalyzerLoop:
                 self._console.say(f"on {batch.host}: {event.text[:MOST_OF_A_NOTE]}")
 
     def _report(self, incidents: list[Incident]) -> None:
+        self._validations.note(incidents)
         for incident in incidents:
             if incident.severity == "alert":
                 self.alerts[incident.id] = None

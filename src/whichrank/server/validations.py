@@ -6,16 +6,18 @@ One at a time. While none is under way this costs nothing.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from whichrank.act.judgement import judge
 from whichrank.act.pause import Pause
+from whichrank.act.policy import Policy, to_be_measured
 from whichrank.act.validation import Validation
 from whichrank.model.commands import HoldGate
+from whichrank.model.incident import Incident
 from whichrank.model.job_now import JobNow
 from whichrank.model.telemetry import Batch
-from whichrank.server.validations_file import Asked, Validated, validated
+from whichrank.server.validations_file import MOST_OF_AN_ID, MOST_SUSPECTS, Asked, Validated, validated
 
 TELL_EVERY_S: Final = 0.1
 """Agents open gates that they are not told to hold for 0.4 s."""
@@ -26,11 +28,17 @@ MOST_PAUSES: Final = 1 << 20
 
 
 class Validations:
-    """None is under way at first."""
+    """None is under way at first.
 
-    def __init__(self) -> None:
+    Args:
+        may_pause: Training may be paused without being asked.
+    """
+
+    def __init__(self, *, may_pause: bool) -> None:
+        self._policy = Policy(is_on=may_pause)
         self._asked: Asked | None = None
         self._validation: Validation | None = None
+        self._refused: Validated | None = None
         self._agent_of: Mapping[int, str] = {}
         self._told_s = 0.0
         self._number = secrets.randbelow(MOST_PAUSES)
@@ -40,12 +48,30 @@ class Validations:
         """Whether gates are held, or are to be."""
         return self._validation is not None
 
-    def begin(self, asked: Asked, job: JobNow, now_s: float) -> str:
-        """Begin one. Returns why that cannot be, empty if it can."""
-        if self._validation is not None:
-            return "a validation is under way"
+    def note(self, incidents: Sequence[Incident]) -> None:
+        """Incidents are new or have changed: one of them may have to be proved."""
+        self._policy.note(incidents)
+
+    def are_wanted(self, now_s: float) -> bool:
+        """Whether an incident is to be proved now."""
+        return self._policy.wants(now_s)
+
+    def begin(self, asked: Asked | None, job: JobNow, now_s: float) -> None:
+        """Begin the one that is asked for, or else the one that an incident wants.
+
+        Args:
+            asked: By a user.
+            job: As it is now.
+            now_s: And when that is.
+        """
+        if asked is None:
+            incident = self._policy.take(now_s)
+            if incident is None:
+                return
+            asked = Asked(why=incident.id[:MOST_OF_AN_ID], suspects=to_be_measured(incident, job)[:MOST_SUSPECTS])
         if len(job.ranks) < 2 or job.iteration_s <= 0:
-            return "the iterations of this job are not known yet"
+            self._refused = Validated(asked=asked, paused_s=0.0, problem="the iterations of this job are not known yet")
+            return
         self._number = self._number % MOST_PAUSES + 1
         pause = Pause(
             self._number,
@@ -60,7 +86,6 @@ class Validations:
         self._asked, self._agent_of = asked, job.agent_of
         self._validation = Validation(pause, suspects, groups, asked.sizes or SIZES)
         self._told_s = -1.0
-        return ""
 
     def feed(self, batches: Iterable[Batch], now_s: float) -> None:
         """Take what agents say of gates."""
@@ -86,6 +111,9 @@ class Validations:
 
     def take_result(self) -> Validated | None:
         """What came of it, once, when it is over."""
+        refused, self._refused = self._refused, None
+        if refused is not None:
+            return refused
         validation, asked = self._validation, self._asked
         if validation is None or asked is None or not validation.is_over:
             return None

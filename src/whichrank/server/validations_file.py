@@ -24,6 +24,7 @@ ASKED_FILE: Final = "validate.json"
 RESULTS_FILE: Final = "validations.jsonl"
 LONGEST_S: Final = 10.0
 """Training is never paused for longer, whatever is asked."""
+MOST_OF_AN_ID: Final = 64
 MOST_SUSPECTS: Final = 1 << 16
 MOST_SIZE: Final = 1 << 28
 MOST_BYTES: Final = 1 << 22
@@ -35,14 +36,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A validation that somebody wants."""
 
     schema: Literal["whichrank.validate/1"] = "whichrank.validate/1"
-    id: Annotated[str, Meta(max_length=64)] = ""
+    id: Annotated[str, Meta(max_length=MOST_OF_AN_ID)] = ""
     """By which who asks finds the result."""
     suspects: Annotated[tuple[int, ...], Meta(max_length=MOST_SUSPECTS)] = ()
     """Ranks to be measured; all if there are none."""
     sizes: Annotated[tuple[Size, ...], Meta(max_length=SIZES)] = ()
     """Bytes of messages on links; those that fit the job if there are none."""
     longest_s: Annotated[float, Meta(gt=0, le=LONGEST_S)] = LONGEST_S
-    why: Annotated[str, Meta(max_length=64)] = ""
+    why: Annotated[str, Meta(max_length=MOST_OF_AN_ID)] = ""
     """The id of the incident that it is for; empty: a user wants it."""
 
 

@@ -18,6 +18,7 @@ import click
 @click.option("--insecure", is_flag=True, default=None, help="Serve or join without a key: trust the network.")
 @click.option("--quiet", is_flag=True, default=None, help="Print nothing but alerts.")
 @click.option("--record", is_flag=True, default=None, help="Keep the telemetry too, for `whichrank replay`.")
+@click.option("--validate", type=click.Choice(["off", "auto"]), help="Pause training to prove what is slow (off).")
 @click.argument("job_command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     hang_timeout: float | None,
@@ -28,6 +29,7 @@ def command(
     insecure: bool | None,
     quiet: bool | None,
     record: bool | None,
+    validate: str | None,
     job_command: tuple[str, ...],
 ) -> int:
     """Run a job and name the rank that hangs it, live.
@@ -59,6 +61,7 @@ def command(
         "insecure": insecure,
         "quiet": quiet,
         "record": record,
+        "validate": validate,
     }
     checks: dict[str, Callable[[str], object]] = {
         "serve": partial(checked_address, "--serve"),

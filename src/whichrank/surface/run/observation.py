@@ -147,7 +147,9 @@ class Observation:
         if self._config.run.record and record:
             analyzer = self._taped(analyzer, record.folder, offset_s)
         tick_s = self._config.analyzer.tick_s
-        self.loop = AnalyzerLoop(self._end, analyzer, agent, tick_s, self._console, record)
+        self.loop = AnalyzerLoop(
+            self._end, analyzer, agent, tick_s, self._console, record, may_pause=self._config.run.validate == "auto"
+        )
         for socket in self.loop.pollables():
             self._poller.register(socket, zmq.POLLIN)
         self.loop.step()

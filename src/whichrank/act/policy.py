@@ -1,0 +1,67 @@
+"""When a validation may pause training without being asked: of what, how often.
+
+Off unless the user says so. A slowdown that names nobody has nothing to be proved, and one that was validated lately is
+not validated again: training would stand still more than it was slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from whichrank.model.incident import Incident
+from whichrank.model.job_now import JobNow
+
+EVERY_S: Final = 600.0
+"""Between two validations that nobody has asked for: ten seconds of pause each are 1.7 % at most."""
+ALL_OF: Final = 256
+"""Ranks of a job that are all measured; of a larger one those that share a communicator with a suspect."""
+
+
+class Policy:
+    """Of one job.
+
+    Args:
+        is_on: Whether training may be paused without being asked.
+    """
+
+    def __init__(self, *, is_on: bool) -> None:
+        self._is_on = is_on
+        self._wanted: Incident | None = None
+        self._validated: set[str] = set()
+        self._latest_s = -EVERY_S
+
+    def note(self, incidents: Iterable[Incident]) -> None:
+        """Incidents are new or have changed."""
+        for incident in incidents if self._is_on else ():
+            if self._wanted is not None and incident.id == self._wanted.id and incident.status != "open":
+                self._wanted = None  # it is over
+            elif self._is_to_be_proved(incident):
+                self._wanted = incident
+
+    def wants(self, now_s: float) -> bool:
+        """Whether an incident is to be validated now."""
+        return self._wanted is not None and now_s - self._latest_s >= EVERY_S
+
+    def take(self, now_s: float) -> Incident | None:
+        """The incident that is to be validated now, once."""
+        if self._wanted is None or not self.wants(now_s):
+            return None
+        incident, self._wanted, self._latest_s = self._wanted, None, now_s
+        self._validated.add(incident.id)
+        return incident
+
+    def _is_to_be_proved(self, incident: Incident) -> bool:
+        named = incident.culprits or incident.links
+        is_alert = incident.kind == "slow" and incident.severity == "alert" and incident.status == "open"
+        return bool(named) and is_alert and incident.id not in self._validated
+
+
+def to_be_measured(incident: Incident, job: JobNow) -> tuple[int, ...]:
+    """Ranks that are measured for an incident: those that it names, and others to hold them against."""
+    if len(job.ranks) <= ALL_OF:
+        return job.ranks
+    named = {culprit.rank for culprit in incident.culprits}
+    named |= {rank for link in incident.links for rank in (link.src, link.dst)}
+    together = {rank for group in job.groups if named & set(group.members) for rank in group.members[:ALL_OF]}
+    return tuple(sorted(together | named))
