@@ -39,6 +39,11 @@ LEAST_KNOWN: Final = 8
 """Values of the known run from which its median is compared too: of fewer it follows the noise."""
 DRIFT_CHECK_EVERY: Final = 8
 """Values between two checks of a series that is no candidate: a drift is slow, and a check costs a sort."""
+DRIFT_WINDOW: Final = 16
+"""Latest values of which a drift is seen."""
+DRIFT_SPREADS: Final = 1.75
+"""Spreads by which their median must differ from the level: five standard errors of medians of 16 and of 64 values,
+since a drift is looked for all the time."""
 LEAST_SPREAD: Final = 0.01
 """Smallest spread that is believed, as a share of the level: eight equal values do not mean that there is no noise."""
 BLOCK: Final = 2048
@@ -157,33 +162,35 @@ class ChangePoints:
         at = np.flatnonzero(is_candidate | is_due)
         if not len(at):
             return _joined([])
-        of, is_candidate = of[at], is_candidate[at]
-        began = np.where(is_candidate, began[at], np.maximum(self._known[of], seen[at] - KEPT))
-        is_run_of_level = began == self._began[of]
-        changes = self._verify(of[~is_run_of_level], began[~is_run_of_level])
+        of, is_candidate, began, seen = of[at], is_candidate[at], began[at], seen[at]
+        may_drift = seen - DRIFT_WINDOW >= np.maximum(self._known[of], self._began[of] + 1)
+        at = np.flatnonzero(is_candidate | may_drift)
+        changes = self._verify(of[at], np.where(is_candidate, began, seen - DRIFT_WINDOW)[at], is_candidate[at])
         self._refine(of[~is_candidate & ~np.isin(of, changes.series)])
         return changes
 
-    def _verify(self, of: Ints, began: Ints) -> Changes:
+    def _verify(self, of: Ints, began: Ints, is_candidate: Bools) -> Changes:
         """Compare the latest run of each of these series with the level before it.
 
-        That is the level that was reported last, or else that of the known run, if one of them differs by enough. A run
-        that differs from neither becomes the known one.
+        That is the level that was reported last or, for a candidate, that of the known run, if one of them differs by
+        enough. The run of a candidate that differs from neither becomes the known one.
 
         Args:
             of: Which series, (n,).
             began: The number of the first value of the latest run, (n,).
+            is_candidate: Else these are its latest values, and it may have drifted, (n,).
         """
         values, number = self._latest(of)
         level = self.level[of]
         is_new = number >= began
-        is_known = (number >= np.maximum(self._known[of], 0)) & ~is_new
+        is_known = (number >= self._known[of]) & ~is_new
         has_known = is_known.sum(axis=0) >= LEAST_KNOWN
         after = medians(values, is_new)
         known_level = np.where(has_known, medians(values, is_known), level)
-        before = np.where(self._differs(level, after), level, known_level)
+        before = np.where(is_candidate & ~self._differs(level, after), known_level, level)
         differs = self._differs(before, after)
-        self._known[of[~differs]] = began[~differs]
+        goes_on = ~differs & is_candidate
+        self._known[of[goes_on]] = began[goes_on]
         at = np.flatnonzero(differs)
         if not len(at):
             return _joined([])
@@ -191,8 +198,10 @@ class ChangePoints:
         values, number, is_new, is_known = values[:, at], number[:, at], is_new[:, at], is_known[:, at]
         of_what = [number < 0, is_new, is_known, number >= self._began[of], number >= self._before_began[of]]
         its_level = np.select(of_what, [np.nan, after[at], known_level, level, self._before[of]], np.nan)
-        is_real = is_shift(values, its_level, is_new, before[at], after[at])
-        return self._report(of[is_real], began[is_real], before[at][is_real], after[at][is_real])
+        before, after = before[at], after[at]
+        least, spreads = self._least_change * np.abs(before), np.where(is_candidate[at], 1.0, DRIFT_SPREADS)
+        is_real = is_shift(values, its_level, is_new, before, after, least, spreads)
+        return self._report(of[is_real], began[is_real], before[is_real], after[is_real])
 
     def _differs(self, before: Floats, after: Floats) -> Bools:
         change = np.abs(after - before)

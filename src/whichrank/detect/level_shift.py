@@ -23,13 +23,23 @@ LEAST_VALUES: Final = 3
 CHANCE: Final = 1e-5
 """Likelihood that three values are that far off by chance, below which they are a new level. Three suffice if none of
 the 45 values before was so far off."""
+MEDIAN_ERROR: Final = 1.25
+"""Standard error of a median of n normal values, in their standard deviation divided by the root of n."""
 SIGMA_PER_MAD: Final = 1.4826
 """Standard deviations in one median absolute deviation, of normal values."""
 _WAYS = np.array([[comb(n, k) for k in range(KEPT + 1)] for n in range(KEPT + 1)], np.float64)
 """In how many ways k of n values can be hits, at [n, k]."""
 
 
-def is_shift(values: Floats, its_level: Floats, is_new: Bools, before: Floats, after: Floats) -> Bools:
+def is_shift(
+    values: Floats,
+    its_level: Floats,
+    is_new: Bools,
+    before: Floats,
+    after: Floats,
+    least_change: Floats,
+    least_spreads: Floats,
+) -> Bools:
     """Whether the new level of each series is more than noise.
 
     Args:
@@ -38,9 +48,11 @@ def is_shift(values: Floats, its_level: Floats, is_new: Bools, before: Floats, a
         is_new: Values of the new level, at least one for each series, (m, n).
         before: The level before, (n,).
         after: The new level, (n,).
+        least_change: How much the levels must differ, beyond the standard error of the new one, (n,).
+        least_spreads: How much they must differ, in spreads of the values around their levels, (n,).
 
     Returns:
-        True where the levels differ by more than the values do from theirs, and the new level would hardly come by
+        True where the levels differ by so much, and the new level would hardly come by
         chance, (n,). Of a longer run the chance must be smaller, since it had more places to begin: with length^-2.
     """
     size, direction = np.abs(after - before), np.sign(after - before)
@@ -52,7 +64,8 @@ def is_shift(values: Floats, its_level: Floats, is_new: Bools, before: Floats, a
     usual_share = ((is_hit & is_earlier).sum(axis=0) + 1) / (is_earlier.sum(axis=0) + 2)
     length = is_new.sum(axis=0)
     chance = at_least((is_hit & is_new).sum(axis=0), length, usual_share)
-    return np.asarray((size >= spread) & (chance <= CHANCE * (LEAST_VALUES / length) ** 2))
+    least = np.maximum(least_change + MEDIAN_ERROR * spread / np.sqrt(length), least_spreads * spread)
+    return np.asarray((size >= least) & (chance <= CHANCE * (LEAST_VALUES / length) ** 2))
 
 
 def medians(values: Floats, which: Bools) -> Floats:

@@ -14,8 +14,9 @@ def shift(old: list[float], new: list[float]) -> bool:
     """Whether the new values are another level than 1.0, to which the old ones belong."""
     values = np.array([*old, *new])[:, None]
     is_new = np.arange(len(values))[:, None] >= len(old)
-    after = np.median(new)
-    return bool(is_shift(values, np.where(is_new, after, 1.0), is_new, np.array([1.0]), np.array([after]))[0])
+    before, after = np.ones(1), np.array([np.median(new)])
+    its_level = np.where(is_new, after, before)
+    return bool(is_shift(values, its_level, is_new, before, after, np.full(1, 0.1), np.ones(1))[0])
 
 
 def test_medians_of_some_values_of_each_column() -> None:
@@ -55,7 +56,7 @@ def test_values_that_do_not_count_change_nothing() -> None:
     its_level = np.where(is_new, 1.5, 1.0)
     its_level[:30] = np.nan
     values[:30] = 99.0
-    fifteen = is_shift(values, its_level, is_new, np.array([1.0]), np.array([1.5]))
+    fifteen = is_shift(values, its_level, is_new, np.array([1.0]), np.array([1.5]), np.full(1, 0.1), np.ones(1))
     assert fifteen.tolist() == [shift([1.0] * 15, [1.5] * 3)]
 
 
@@ -63,3 +64,11 @@ def test_levels_that_differ_by_less_than_the_noise_are_one() -> None:
     rng = np.random.default_rng(0)
     assert not shift(list(rng.normal(1.0, 0.5, 32)), list(rng.normal(1.2, 0.5, 32)))
     assert shift(list(rng.normal(1.0, 0.5, 32)), list(rng.normal(2.5, 0.5, 32)))
+
+
+def test_the_standard_error_of_few_values_comes_on_top_of_the_least_change() -> None:
+    rng = np.random.default_rng(0)
+    noise = 0.05 * rng.standard_normal(48)
+    new = 1.13 + 0.05 * np.resize([-1, 0, 1], 16)
+    assert not shift(list(1 + noise), list(new[:3]))
+    assert shift(list(1 + noise), list(new))

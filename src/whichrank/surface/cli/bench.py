@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from whichrank.surface.cli.bench_dumps import dumps, reading
+from whichrank.surface.cli.bench_fail_slow import fail_slow
 from whichrank.surface.numbers import WholeNumber
 from whichrank.surface.terminal import progress_bar
 
@@ -124,3 +125,4 @@ def _campaign(plan: list[Any], path: Path, keep: Path | None, as_json: bool) -> 
 
 command.add_command(dumps)
 command.add_command(reading)
+command.add_command(fail_slow)

@@ -23,6 +23,8 @@ class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         values: Seconds of each iteration, or whatever an annotated series is of.
         changes: The numbers of the first values of new levels: of the first iteration that ended after a fault was set
             or taken away.
+        begins: Of changes that are gradual: when each begins, so that it may be reported from then on. Empty if all are
+            sharp.
         run: The run of the lab that it is of; its ranks share what happens to it. Empty for other sources.
         magnitude: How strong the fault was, in the words of the fault.
         others_cores: Cores that programs outside of the run took around the end of each iteration. Empty for other
@@ -34,6 +36,7 @@ class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: str
     values: list[float]
     changes: list[int]
+    begins: list[int] = []
     run: str = ""
     magnitude: str = ""
     others_cores: list[float] = []
