@@ -39,6 +39,7 @@ COMMAND_LINE = {
     "bench": [],
     "bench demo": ["--slow", "--json", "--keep", "--results", "--fault", "--seeds"],
     "bench dumps": ["--case", "--recorded", "--json"],
+    "bench fail-slow": ["--series", "--seed", "--annotated", "--recorded", "--record", "--runs", "--json"],
     "bench matrix": ["--json", "--keep", "--results", "--fault", "--seeds"],
     "bench overhead": ["--json", "--quick", "--only"],
     "bench reading": ["--entries", "--trace-mb", "--json"],

@@ -158,16 +158,21 @@ class ChangePoints:
         seen = self.seen[of]
         likelihood, began = self._runs.begun_after(_as_slice(of), self._known[of])
         is_candidate = (likelihood >= CANDIDATE_LIKELIHOOD) & (seen - began >= LEAST_VALUES)
-        is_due = (seen + of) % DRIFT_CHECK_EVERY == 0  # not all series at the same value
-        at = np.flatnonzero(is_candidate | is_due)
-        if not len(at):
-            return _joined([])
-        of, is_candidate, began, seen = of[at], is_candidate[at], began[at], seen[at]
-        may_drift = seen - DRIFT_WINDOW >= np.maximum(self._known[of], self._began[of] + 1)
-        at = np.flatnonzero(is_candidate | may_drift)
-        changes = self._verify(of[at], np.where(is_candidate, began, seen - DRIFT_WINDOW)[at], is_candidate[at])
-        self._refine(of[~is_candidate & ~np.isin(of, changes.series)])
+        due = np.flatnonzero(((seen + of) % DRIFT_CHECK_EVERY == 0) & ~is_candidate)  # not all at the same value
+        due_of = of[due]
+        drifts = due[self._may_have_drifted(due_of)]
+        began[drifts] = seen[drifts] - DRIFT_WINDOW
+        at = np.concatenate((np.flatnonzero(is_candidate), drifts))
+        changes = self._verify(of[at], began[at], is_candidate[at]) if len(at) else _joined([])
+        self._refine(due_of[~np.isin(due_of, changes.series)])
         return changes
+
+    def _may_have_drifted(self, of: Ints) -> Bools:
+        """Whether the latest values of these series, of one run, are off their level, (n,)."""
+        values, number = self._latest(of, DRIFT_WINDOW)
+        is_one_run = number[-1] >= np.maximum(self._known[of], self._began[of] + 1)
+        is_off: Bools = self._differs(self.level[of], np.median(values, axis=0))
+        return np.asarray(is_one_run & is_off)
 
     def _verify(self, of: Ints, began: Ints, is_candidate: Bools) -> Changes:
         """Compare the latest run of each of these series with the level before it.
@@ -221,9 +226,9 @@ class ChangePoints:
             values, number = self._latest(of)
             self.level[of] = medians(values, number >= self._began[of])
 
-    def _latest(self, of: Ints) -> tuple[Floats, Ints]:
-        """The latest values of these series and their numbers, (KEPT, n) each; negative numbers are of no value."""
-        number = self.seen[of] - 1 - np.arange(KEPT)[:, None]
+    def _latest(self, of: Ints, count: int = KEPT) -> tuple[Floats, Ints]:
+        """The latest values of these series and their numbers, (count, n) each; negative numbers are of no value."""
+        number = self.seen[of] - 1 - np.arange(count)[:, None]
         return self._values[number % KEPT, of], number
 
 

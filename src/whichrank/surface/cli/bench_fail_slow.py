@@ -38,12 +38,14 @@ def fail_slow(
     from whichrank.surface.leave import leave_on_signals
     from whichrank.testbed.bench.fail_slow import table
     from whichrank.testbed.bench.fail_slow.annotated import read_annotated
+    from whichrank.testbed.bench.fail_slow.methods import require_ruptures
     from whichrank.testbed.bench.fail_slow.series import read_series
     from whichrank.testbed.bench.fail_slow.simulated import simulate
 
     leave_on_signals()
+    require_ruptures()  # now, and not after minutes
     by_people = read_annotated(annotated) if annotated else []
-    counted, disturbed, faint = table.usable(read_series(recorded) if recorded else [])
+    quiet, busy, faint = table.sort_recorded(read_series(recorded) if recorded else [])
     results: dict[str, Any] = {}
     with progress_bar() as progress:
         bars: dict[str, Any] = {}
@@ -58,20 +60,21 @@ def fail_slow(
             return show_progress
 
         results["simulated"] = table.score_all(simulate(series, seed), show("simulated"))
-        if counted:
-            results["recorded"] = table.score_all(counted, show("recorded"))
+        for name, some in (("recorded", quiet), ("recorded_busy", busy)):
+            if some:
+                results[name] = table.score_all(some, show(name))
         if by_people:
             results["annotated"] = table.agree_all(by_people, show("annotated"))
         results["cost"] = table.bank_cost(1 << 16)
-    left_out = {"disturbed": len(disturbed), "faint": len(faint)}
     if as_json:
-        sys.stdout.buffer.write(msgspec.json.encode({**results, "left_out": left_out}) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode({**results, "recorded_faint": len(faint)}) + b"\n")
         return 0
     parts = [table.DEFINITIONS, table.score_table("Simulated", results["simulated"])]
-    if counted:
-        runs_counted = len({one.run for one in counted})
-        parts.append(table.score_table("Recorded in the lab", results["recorded"], runs_counted))
-    parts += filter(None, [table.left_out_sentence(recorded is not None, **left_out)])
+    parts.append(table.recorded_sentence(len(quiet), len(busy), len(faint)))
+    titles = {"recorded": "Recorded, quiet machine", "recorded_busy": "Recorded beside other programs"}
+    for name, some in (("recorded", quiet), ("recorded_busy", busy)):
+        if some:
+            parts.append(table.score_table(titles[name], results[name], len({one.run for one in some})))
     parts.append(table.agreement_table(results["annotated"]) if by_people else table.NO_ANNOTATED)
     parts.append(table.cost_line(results["cost"]))
     click.echo("\n\n".join(parts))

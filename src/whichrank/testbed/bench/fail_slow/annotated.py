@@ -1,4 +1,4 @@
-"""Series that people have annotated: the change-point data sets of the Alan Turing Institute (Turing Change Point Dataset).
+"""Series that people have annotated: from the Turing Change Point Dataset of the Alan Turing Institute.
 
 They are no iteration times: quality of products, a drill hole, a runner. Each was annotated by five people, who do not
 agree. Nothing of them is in this repository; `--annotated FOLDER` names a folder with `annotations.json`

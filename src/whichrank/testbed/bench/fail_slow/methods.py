@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,8 @@ WINDOW: Final = 10
 """Values of the sliding window, and on each side of a change that BOCD+V verifies."""
 CUSUM_THRESHOLD: Final = 8.0
 """Standard deviations. With the usual 5, one quiet series in three has a report."""
-_BOCD_SIGMA: Final = 0.01
-"""The standard deviation that the prior of `Bocd` expects, of values of about 1."""
+_BOCD_SIGMA: Final = 0.03
+"""Standard deviation of the values that `Bocd` is given, as a share of their level: it finds more than with 0.01."""
 
 
 class Report(NamedTuple):
@@ -117,21 +117,31 @@ def cusum(values: Floats) -> list[Report]:
     return reports
 
 
+def require_ruptures() -> Any:
+    """The class of `ruptures` that PELT is; it takes half a second to import, so it is only here.
+
+    Raises:
+        UsageError: It is not installed.
+    """
+    try:
+        from ruptures import KernelCPD
+    except ImportError as error:
+        raise UsageError("PELT needs ruptures, which is not installed", mend="pip install ruptures") from error
+    return KernelCPD
+
+
 def pelt(values: Floats) -> list[Report]:
     """See the module.
 
     Raises:
         UsageError: `ruptures` is not installed.
     """
-    try:
-        from ruptures import KernelCPD
-    except ImportError as error:
-        raise UsageError("PELT needs ruptures, which is not installed", mend="pip install ruptures") from error
+    kernel_cpd = require_ruptures()
     steps = np.diff(values)
     sigma = SIGMA_PER_MAD * float(np.median(np.abs(steps - np.median(steps)))) / np.sqrt(2)
     sigma = max(sigma, LEAST_SPREAD * abs(float(np.median(values))))
     # With a linear kernel it is PELT under least squares, in C.
-    cuts = KernelCPD(kernel="linear", min_size=3).fit(values).predict(pen=3 * sigma**2 * np.log(len(values)))
+    cuts = kernel_cpd(kernel="linear", min_size=3).fit(values).predict(pen=3 * sigma**2 * np.log(len(values)))
     edges = [0, *cuts]
     medians = [float(np.median(values[a:b])) for a, b in pairwise(edges)]
     return [Report(at, at) for at, levels in zip(edges[1:], pairwise(medians), strict=False) if _differ(*levels)]

@@ -24,15 +24,14 @@ TITLES: Final = {
     "pelt": "PELT (offline)",
     OURS: "whichrank",
 }
-STEADY_OTHERS: Final = 0.5
-"""Cores. Where the load of other programs changes by more within a recorded run, the run is left out: it has slowdowns
-of which nobody has the truth."""
-
+QUIET_OTHERS: Final = 0.3
+"""Cores. A run beside which other programs took more at any time has slowdowns of which nobody has the truth, so it
+stands in a table of its own."""
 DEFINITIONS: Final = (
-    f"A change is found if it is reported with one of the {WITHIN} values that follow it. Accuracy: series with all changes"
-    " found and nothing else reported. False positive: a series without a change that has a report, of those without."
-    " False negative: a series in which a change is not found, of those with changes. Delay: iterations of the new level"
-    " that the method has seen when it reports, the first one counted as 1; sharp changes only."
+    f"A change is found if it is reported with one of the {WITHIN} values that follow it. Accuracy: series with all"
+    " changes found and nothing else reported. False positive: a series without a change that has a report, of those"
+    " without. False negative: a series in which a change is not found, of those with changes. Delay: iterations of the"
+    " new level that the method has seen when it reports, the first one counted as 1; sharp changes only."
 )
 NO_ANNOTATED: Final = "Annotated series: left out; name a folder of them with --annotated FOLDER."
 
@@ -88,22 +87,18 @@ def _reports(method: str, values: list[np.ndarray], show_progress: Progress) -> 
     return reports
 
 
-def usable(series: Sequence[Series]) -> tuple[list[Series], list[Series], list[Series]]:
-    """Sort recorded series, by what is known without any method.
+def sort_recorded(series: Sequence[Series]) -> tuple[list[Series], list[Series], list[Series]]:
+    """Sort recorded series by what is known without any method.
 
     Returns:
-        Those that count; those beside which the load of other programs changed; those whose fault made less than a tenth
-        of difference, by the medians before, within and after it, so that nothing need be reported.
+        Those of a quiet machine; those beside which other programs ran; and of both those whose fault made less than a
+        tenth of difference, by the medians before, within and after it, so that nothing need be reported.
     """
-    counted, disturbed, faint = list[Series](), list[Series](), list[Series]()
+    quiet, busy, faint = list[Series](), list[Series](), list[Series]()
     for one in series:
-        if one.others_cores and max(one.others_cores) - min(one.others_cores) > STEADY_OTHERS:
-            disturbed.append(one)
-        elif _is_faint(one):
-            faint.append(one)
-        else:
-            counted.append(one)
-    return counted, disturbed, faint
+        where = faint if _is_faint(one) else busy if max(one.others_cores, default=0.0) > QUIET_OTHERS else quiet
+        where.append(one)
+    return quiet, busy, faint
 
 
 def _is_faint(series: Series) -> bool:
@@ -143,8 +138,8 @@ def agreement_table(results: dict[str, dict[str, Any]]) -> str:
     """Markdown: for each annotated series the places that are right, of those reported, and the recall."""
     names = list(results[OURS])
     lines = [
-        f"Annotated series: n = {len(names)}, places within {MARGIN} values of one of an annotator's; right of reported,"
-        " and the mean share of an annotator's places that is found",
+        f"Annotated series: n = {len(names)}, places within {MARGIN} values of one of an annotator's; right of those"
+        " reported, and the mean share of an annotator's places that is found",
         "",
         f"| method | {' | '.join(names)} |",
         "|---" * (len(names) + 1) + "|",
@@ -194,12 +189,18 @@ def _share(count: int, of: int) -> str:
     return f"{count / of:.1%} ({count}/{of})" if of else "-"
 
 
-def left_out_sentence(is_recorded: bool, *, disturbed: int, faint: int) -> str:
-    """What is not in the table of recorded series; empty if it is all there."""
-    if not is_recorded:
+def recorded_sentence(quiet: int, busy: int, faint: int) -> str:
+    """What is in which table of recorded series, and what in none.
+
+    Args:
+        quiet: Series of a quiet machine.
+        busy: Series beside which other programs ran.
+        faint: Series whose fault made no difference.
+    """
+    if not quiet + busy + faint:
         return "Recorded in the lab: left out; record runs with --record FOLDER, and name them with --recorded FOLDER."
-    reasons = [
-        f"{disturbed} series of runs beside which the load of other programs changed by more than {STEADY_OTHERS} cores",
-        f"{faint} series in which the fault made less than a tenth of difference",
-    ]
-    return f"Left out of the recorded series: {', and '.join(reasons)}." if disturbed or faint else ""
+    return (
+        f"Recorded series: {quiet} of a quiet machine, {busy} beside which other programs took more than {QUIET_OTHERS}"
+        f" cores (their slowdowns are real, and nobody has the truth of them); {faint} are left out, since their fault"
+        " made less than a tenth of difference."
+    )
