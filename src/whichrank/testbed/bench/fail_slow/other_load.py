@@ -19,8 +19,9 @@ SAMPLE_S: Final = 1.0
 SPAN_S: Final = 5.0
 """Over which the load of others is a mean: about twenty iterations."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
-_IDLE: Final = (3, 4)
-"""Fields of the first line of /proc/stat that are no work: idle and iowait."""
+_NOT_OTHERS: Final = (3, 4, 5, 6)
+"""Fields of the first line of /proc/stat that are no work of a process: idle, iowait, and interrupts of both kinds,
+which are mostly of the run's own packets."""
 _PARENT, _USER, _CHILDREN_SYSTEM = 1, 11, 14
 """Fields of /proc/PID/stat behind the name: parent; user, system, and both of children that were waited for."""
 
@@ -58,7 +59,7 @@ class OtherLoad:
 def others_s() -> float:
     """CPU seconds since boot of all but this process and its descendants."""
     fields = [int(text) for text in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    busy = sum(ticks for at, ticks in enumerate(fields) if at not in _IDLE)
+    busy = sum(ticks for at, ticks in enumerate(fields) if at not in _NOT_OTHERS)
     return (busy - _ticks_of_descendants(os.getpid())) / _TICKS
 
 
