@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from whichrank.surface.cli.bench_dumps import dumps, reading
+from whichrank.surface.cli.bench_fail_slow import fail_slow
 from whichrank.surface.cli.bench_iterations import iterations
 from whichrank.surface.numbers import WholeNumber
 from whichrank.surface.terminal import progress_bar
@@ -136,3 +137,4 @@ def _campaign(plan: list[Any], path: Path, keep: Path | None, *, no_steps: bool,
 command.add_command(dumps)
 command.add_command(iterations)
 command.add_command(reading)
+command.add_command(fail_slow)
