@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,19 +19,16 @@ from whichrank.testbed.demo import workloads
 pytestmark = pytest.mark.integration
 
 HEALTHY, SLOW, NOT_KNOWN = 0, 4, 5
+PAUSED = "training is paused"
+
+
+def command(job: Watched, *options: str) -> list[str]:
+    run = next(job.folder.glob("whichrank-out/*"))
+    return [sys.executable, "-m", "whichrank", "validate", str(run), "--json", *options]
 
 
 def validate(job: Watched, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "whichrank",
-        "validate",
-        str(next(job.folder.glob("whichrank-out/*"))),
-        "--json",
-        *options,
-    ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command(job, *options), capture_output=True, text=True, timeout=120, check=False)
 
 
 def steps_said(job: Watched) -> int:
@@ -56,14 +54,24 @@ def test_running_job_is_measured_and_goes_on(tmp_path: Path) -> None:
         before = steps_said(job)
         job.until(lambda: steps_said(job) > before + 1, "more steps")
         assert "whichrank: validation: " in job.said("stderr")
-        job.process.send_signal(signal.SIGTERM)
-        job.wait()
         # AND nothing was reported of it as a fault
-        assert "ALERT" not in job.said("stderr")
+        assert job.alerts() == []
+
+        # WHEN a rank dies while all are kept
+        said = job.said("stderr").count(PAUSED)
+        with subprocess.Popen(command(job), stdout=subprocess.PIPE, text=True) as asking:
+            job.until(lambda: job.said("stderr").count(PAUSED) > said, "the pause")
+            os.kill(job.pids()[2], signal.SIGKILL)
+            answer = json.loads(asking.communicate(timeout=120)[0])
+        # THEN nobody waits for it, and it is named as ever
+        assert answer["problem"] != ""
+        assert asking.returncode == NOT_KNOWN
+        job.until(lambda: any(culprit.rank == 2 for word in job.alerts() for culprit in word.culprits), "an alert")
+        job.wait()
 
 
 def test_run_that_is_not_there_is_said(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "whichrank", "validate", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    asked = [sys.executable, "-m", "whichrank", "validate", str(tmp_path)]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "no folder of a run" in done.stderr

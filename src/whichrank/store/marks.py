@@ -179,6 +179,7 @@ class Marks:
         self._every, self._phase = np.zeros(0, np.int64), np.zeros(0, np.int64)  # by rank (`_Beginning`)
         self._number, self._ordinal = np.zeros(0, np.int64), np.zeros(0, np.int64)  # of the latest mark, -1 none
         self._length = np.zeros(0, np.int64)  # operations from the mark before it to the latest one, 0 not known
+        self._shape = np.zeros(0, np.int64)  # by rank, of the operation with which its iterations begin
         self._makes_steps = np.zeros(0, np.bool_)
         self._is_alike = np.zeros(0, np.bool_)  # by rank, whether the period with that token had no other
         self._counter_at = np.zeros(0, np.int64)  # by communicator, of the latest mark
@@ -261,7 +262,10 @@ class Marks:
         return begun_anew
 
     def beginnings(self, ranks: NDArray[Any]) -> Beginnings | None:
-        """Where iterations of these ranks begin; None where that is not known of all of them.
+        """Where iterations of these ranks begin.
+
+        None where that is not known of all of them, or where some begin with another operation: what one has entered
+        there another may have not.
 
         Args:
             ranks: (R,).
@@ -269,7 +273,8 @@ class Marks:
         if not len(ranks) or int(ranks.max()) >= len(self._number):
             return None
         number, ordinal, length = self._number[ranks], self._ordinal[ranks], self._length[ranks]
-        return Beginnings(number, ordinal - 1, length) if (number >= 0).all() and (length > 0).all() else None
+        is_known = (number >= 0).all() and (length > 0).all() and (self._shape[ranks] == self._shape[ranks[0]]).all()
+        return Beginnings(number, ordinal - 1, length) if is_known else None
 
     def iteration_s(self) -> float:
         """Seconds from one iteration to the next, by the latest ones of some rank; 0 while that is not known."""
@@ -287,7 +292,7 @@ class Marks:
             on_it = (groups == groups[at[0]]).sum()
             self._begins[rank], self._each[rank] = int(period[at[0]]), on_it * first.every / len(at)
             self._every[rank], self._phase[rank] = first.every, first.phase
-            self._is_alike[rank] = len(np.unique(shapes)) == 1
+            self._is_alike[rank], self._shape[rank] = len(np.unique(shapes)) == 1, first.shape
         if before[0] >= 0 and before != (self._begins[rank], self._every[rank], self._phase[rank]):
             self._begun_anew, self._number[rank] = True, -1
 
@@ -433,6 +438,7 @@ class Marks:
             self._begins = np.append(self._begins, zeros - 1)
             self._each, self._number = np.append(self._each, zeros * 1.0), np.append(self._number, zeros - 1)
             self._every, self._phase = np.append(self._every, zeros + 1), np.append(self._phase, zeros)
+            self._shape = np.append(self._shape, zeros)
             self._ordinal, self._length = np.append(self._ordinal, zeros), np.append(self._length, zeros)
             self._makes_steps, self._is_alike = (
                 np.append(column, zeros > 0) for column in (self._makes_steps, self._is_alike)

@@ -245,3 +245,22 @@ def test_what_is_learnt_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     job.go_on(0, 10)
     job.store.sequences.forget(0)
     assert not job.store.sequences.marks._learning
+
+
+def test_it_is_known_behind_which_operation_all_could_be_kept() -> None:
+    job = Job()
+    marks = job.store.sequences.marks
+    assert marks.beginnings(np.array(RANKS)) is None
+    for first in range(0, 60, 10):
+        job.go_on(first, first + 10)
+    # GIVEN iterations that are known THEN the next one begins as many operations further on
+    known = marks.beginnings(np.array(RANKS))
+    assert known is not None
+    assert known.each.tolist() == [len(SIZES)] * len(RANKS)
+    assert len(set(known.number.tolist())) == 1
+    assert known.ordinal.tolist() == [job.before + 59 * len(SIZES) + job.pause_before] * len(RANKS)
+    # AND not where some rank begins with another operation
+    marks._shape[2] += 1
+    assert marks.beginnings(np.array(RANKS)) is None
+    # AND not of a rank that is not known
+    assert marks.beginnings(np.array([0, 99])) is None
