@@ -255,13 +255,13 @@ class AnalyzerLoop:
         self._validations.lose(self._analyzer.ended_ranks, now_s)
         for agent, order in self._validations.orders(now_s).items():
             self._push(agent, order)
-        if result := self._validations.take_result():
-            self._say_validated(result)
-
-    def _say_validated(self, result: Validated) -> None:
-        self._console.validated(result)
-        if self._record:
-            self._record.write_validated(result)
+        if over := self._validations.take_result():
+            result, incident = over
+            self._console.validated(result)
+            if self._record:
+                self._record.write_validated(result)
+            if incident is not None:
+                self._write([incident])
 
     def _tick(self) -> bool:
         """Let the analyzer examine the job, if that is due."""
@@ -354,7 +354,9 @@ class AnalyzerLoop:
                 self._console.say(f"on {batch.host}: {event.text[:MOST_OF_A_NOTE]}")
 
     def _report(self, incidents: list[Incident]) -> None:
-        self._validations.note(incidents)
+        self._write(self._validations.note(incidents))
+
+    def _write(self, incidents: list[Incident]) -> None:
         for incident in incidents:
             if incident.severity == "alert":
                 self.alerts[incident.id] = None

@@ -17,6 +17,7 @@ from whichrank.model.commands import HoldGate
 from whichrank.model.incident import Incident
 from whichrank.model.job_now import JobNow
 from whichrank.model.telemetry import Batch
+from whichrank.server.proved import with_facts
 from whichrank.server.validations_file import MOST_OF_AN_ID, MOST_SUSPECTS, Asked, Validated, validated
 
 TELL_EVERY_S: Final = 0.1
@@ -39,6 +40,8 @@ class Validations:
         self._asked: Asked | None = None
         self._validation: Validation | None = None
         self._refused: Validated | None = None
+        self._incident: Incident | None = None  # the one that is being proved
+        self._proved: dict[str, Validated] = {}  # by the id of an incident
         self._agent_of: Mapping[int, str] = {}
         self._told_s = 0.0
         self._number = secrets.randbelow(MOST_PAUSES)
@@ -48,9 +51,17 @@ class Validations:
         """Whether gates are held, or are to be."""
         return self._validation is not None
 
-    def note(self, incidents: Sequence[Incident]) -> None:
-        """Incidents are new or have changed: one of them may have to be proved."""
+    def note(self, incidents: Sequence[Incident]) -> list[Incident]:
+        """Incidents are new or have changed: one of them may have to be proved.
+
+        Returns:
+            The same, with what is known of them by validations.
+        """
         self._policy.note(incidents)
+        for incident in incidents:
+            if self._incident is not None and incident.id == self._incident.id:
+                self._incident = incident
+        return [with_facts(one, self._proved[one.id]) if one.id in self._proved else one for one in incidents]
 
     def are_wanted(self, now_s: float) -> bool:
         """Whether an incident is to be proved now."""
@@ -68,6 +79,7 @@ class Validations:
             incident = self._policy.take(now_s)
             if incident is None:
                 return
+            self._incident = incident
             asked = Asked(why=incident.id[:MOST_OF_AN_ID], suspects=to_be_measured(incident, job)[:MOST_SUSPECTS])
         if len(job.ranks) < 2 or job.iteration_s <= 0:
             self._refused = Validated(asked=asked, paused_s=0.0, problem="the iterations of this job are not known yet")
@@ -109,10 +121,20 @@ class Validations:
         order = self._validation.order()
         return {agent: _of_ranks(order, ranks) for agent, ranks in _by_agent(self._agent_of).items()}
 
-    def take_result(self) -> Validated | None:
-        """What came of it, once, when it is over."""
-        refused, self._refused = self._refused, None
-        if refused is not None:
+    def take_result(self) -> tuple[Validated, Incident | None] | None:
+        """What came of it, once, when it is over; and the incident that it was for, as it is now."""
+        result = self._result()
+        if result is None:
+            return None
+        incident, self._incident = self._incident, None
+        if incident is not None:
+            self._proved[incident.id] = result
+            incident = with_facts(incident, result)
+        return result, incident
+
+    def _result(self) -> Validated | None:
+        if self._refused is not None:
+            refused, self._refused = self._refused, None
             return refused
         validation, asked = self._validation, self._asked
         if validation is None or asked is None or not validation.is_over:
