@@ -27,6 +27,10 @@ CPU_SIDE: Final = 256
 GPU_SIDE: Final = 4096
 COPIED: Final = 1 << 24
 """Floats that are copied to measure memory: 64 MiB, more than a cache holds."""
+MEET_WITHIN_S: Final = 3.0
+"""In which all members of a group must be ready for its test: agents hear of it within a tenth of a second."""
+MEET_EVERY_S: Final = 0.02
+"""Between two looks whether they are: a thousand ranks ask the store 50,000 times a second, for a moment."""
 TAG: Final = 0x7761
 """Of messages between two processes that test their link: no program is likely to use it."""
 
@@ -182,7 +186,12 @@ def _each(call: Callable[[], None]) -> float:
 
 
 def _linked(torch: Any, device: Any, gate: Gate, repeats: int) -> list[float]:
-    """Seconds that messages to this process took: of each pass, size and repeat; 0 where it took none."""
+    """Seconds that messages to this process took: of each pass, size and repeat; 0 where it took none.
+
+    Raises:
+        ValueError: The communicator is gone.
+        TimeoutError: Not all of its members are here.
+    """
     core = load_core()
     name = core.wr_comm_name(core.wr_process_ring(), int(gate.test_slot))
     if not name:
@@ -196,6 +205,7 @@ def _linked(torch: Any, device: Any, gate: Gate, repeats: int) -> list[float]:
     devices = {place.type for place in group._device_types}
     place = device if device.type in devices else torch.device("cpu")
     backend: Any = group._get_backend(place)  # below the dispatcher: no sensor counts these messages
+    _meet(group.size(), f"whichrank/{gate.pause}/{gate.test}/{name.decode()}")
     word = torch.zeros(1, dtype=torch.uint8, device=place)
     room = torch.zeros(max(sizes, default=1), dtype=torch.uint8, device=place)
     times: list[float] = []
@@ -216,3 +226,31 @@ def _linked(torch: Any, device: Any, gate: Gate, repeats: int) -> list[float]:
                         torch.cuda.synchronize(place)
                     times.append(time.perf_counter() - began)
     return times
+
+
+def _meet(size: int, key: str) -> None:
+    """Wait until all members are here, or none of them goes on: who sends to one that does not receive waits for ever.
+
+    They decide it in the store of the job, by one key that is written once. The last to come decides for it, and who
+    has waited for long enough decides against it; whoever comes too late, or lets nobody wait, finds that decided.
+
+    Args:
+        size: Members.
+        key: Of their own in the store.
+
+    Raises:
+        TimeoutError: Not all have come: nobody begins.
+    """
+    from torch.distributed.distributed_c10d import _get_default_store
+
+    store: Any = _get_default_store()
+    decision = f"{key}/decision"
+    if store.add(f"{key}/here", 1) == size:
+        store.compare_set(decision, "", "go")
+    deadline = time.monotonic() + MEET_WITHIN_S
+    while not store.check([decision]):
+        if time.monotonic() > deadline:
+            store.compare_set(decision, "", "no")
+        time.sleep(MEET_EVERY_S)
+    if store.get(decision) != b"go":
+        raise TimeoutError("the other ranks of the group were not there in time")

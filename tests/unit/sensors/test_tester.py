@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import json
+import threading
+import time
 
 import pytest
 from ring_writer import core
@@ -60,3 +62,31 @@ def test_what_cannot_be_measured_is_said(kind: int, why: bytes) -> None:
     assert gate.results == 0
     assert gate.problem
     assert why in gate.problem
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.15, 0.2, 0.21, 0.25, 0.6])
+def test_all_members_begin_or_none(late_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN four members of a group, one of them late, perhaps too late
+    from torch.distributed import HashStore, distributed_c10d
+
+    store = HashStore()
+    monkeypatch.setattr(distributed_c10d, "_get_default_store", lambda: store)
+    monkeypatch.setattr(tester, "MEET_WITHIN_S", 0.2)
+    said: dict[int, bool] = {}
+
+    def come(member: int) -> None:
+        time.sleep(late_s if member == 2 else 0.0)
+        try:
+            tester._meet(4, "whichrank/1/1/world")
+            said[member] = True
+        except TimeoutError:
+            said[member] = False
+
+    members = [threading.Thread(target=come, args=(member,)) for member in range(4)]
+    for member in members:
+        member.start()
+    for member in members:
+        member.join()
+    # THEN they agree
+    assert len(said) == 4
+    assert len(set(said.values())) == 1
