@@ -11,7 +11,7 @@
 
 enum { LOOK_NS = 1000 * 1000 };                   /* between two looks at what is told */
 static const uint64_t RENEWED_NS = 600 * 1000 * 1000; /* a gate that is not renewed for so long opens */
-static const uint64_t LONGEST_MS = 30 * 1000;     /* whatever is told */
+static const uint64_t LONGEST_MS = 10 * 1000;     /* whatever is told */
 
 static void (*tester)(wr_gate *);
 
@@ -39,25 +39,41 @@ static void make_test(wr_gate *g) {
   STORE_RELEASE(&g->tested, number);
 }
 
+/* What a thread that waits has seen. */
+typedef struct {
+  uint32_t pause, renewals;
+  uint64_t began, renewed, longest_ns;
+} waiting;
+
+static __thread waiting *here; /* set while this thread waits, and makes a test */
+
+/* Why it opens now; WR_OPENED_NOT: it does not. */
+static uint32_t opens(const wr_ring *ring, waiting *w) {
+  if (!is_still_closed(ring, w->pause)) return WR_OPENED_TOLD;
+  uint64_t now = wr_now_ns();
+  uint32_t latest = LOAD(&ring->gate.renewals);
+  if (latest != w->renewals) w->renewed = now;
+  w->renewals = latest;
+  if (now - w->renewed >= RENEWED_NS) return WR_OPENED_NOT_RENEWED;
+  return now - w->began >= w->longest_ns ? WR_OPENED_TOO_LONG : WR_OPENED_NOT;
+}
+
+int wr_gate_is_wanted(const wr_ring *ring) { return here && opens(ring, here) == WR_OPENED_NOT; }
+
 /* Why it opens; the thread that has come first makes what tests are told. */
 static uint32_t wait_until_open(wr_ring *ring, uint32_t pause, int is_first) {
-  wr_gate *g = &ring->gate;
-  uint64_t began = wr_now_ns(), renewed = began;
-  uint64_t longest_ms = LOAD(&g->longest_ms);
+  uint64_t now = wr_now_ns(), longest_ms = LOAD(&ring->gate.longest_ms);
   if (longest_ms > LONGEST_MS) longest_ms = LONGEST_MS;
-  uint32_t renewals = LOAD(&g->renewals);
-  while (is_still_closed(ring, pause)) {
-    if (is_first) make_test(g);
-    uint64_t now = wr_now_ns();
-    uint32_t latest = LOAD(&g->renewals);
-    if (latest != renewals) renewed = now;
-    renewals = latest;
-    if (now - renewed >= RENEWED_NS) return WR_OPENED_NOT_RENEWED;
-    if (now - began >= longest_ms * 1000 * 1000) return WR_OPENED_TOO_LONG;
+  waiting w = {pause, LOAD(&ring->gate.renewals), now, now, longest_ms * 1000 * 1000};
+  uint32_t why;
+  here = &w;
+  while ((why = opens(ring, &w)) == WR_OPENED_NOT) {
+    if (is_first) make_test(&ring->gate);
     struct timespec look = {0, LOOK_NS};
     nanosleep(&look, NULL);
   }
-  return WR_OPENED_TOLD;
+  here = NULL;
+  return why;
 }
 
 static void note_opened(wr_ring *ring, uint32_t why) {

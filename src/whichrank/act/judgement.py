@@ -6,6 +6,7 @@ to do. What differs by no more than the repeats of one and the same says nothing
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,8 +16,16 @@ from numpy.typing import NDArray
 from whichrank.act.validation import Measured
 
 Floats = NDArray[np.float64]
-SLOWER: Final = 1.1
-"""Times the median, from which a rank is slow (Greyhound, section 4.3)."""
+SLOWER: Final = 1.2
+"""Times the others, from which a rank is slow. Greyhound says 1.1 (section 4.3); devices of one make differ."""
+SLOWER_MEMORY: Final = 1.6
+"""The same of copies of memory: which node of memory and which pages a process has got makes a quarter and more."""
+MOST: Final = 0.25
+"""Share of what is compared that may be slow; of more it is another sort."""
+SIGMAS: Final = 5.0
+"""Robust standard deviations of the others, by which it must be beyond them."""
+SIGMA_PER_MAD: Final = 1.4826
+"""Standard deviations in one median absolute deviation, of normal values."""
 SLOWER_LINK: Final = 1.5
 """The same of a link: on a machine that computes as well a message takes more or less by chance."""
 SPREADS: Final = 1.0
@@ -82,17 +91,22 @@ class Judgement:
     @property
     def is_healthy(self) -> bool:
         """Whether enough was measured and nothing is slow."""
-        enough = self.measured_ranks >= LEAST or self.measured_links >= LEAST
+        enough = self.measured_ranks >= LEAST and self.seen_from > 0 and not 0 < self.measured_links < LEAST
         return enough and not (self.ranks or self.links or self.problems)
 
 
-def judge(measured: Measured) -> Judgement:
-    """Say what is slow."""
+def judge(measured: Measured, node_of: Mapping[int, str]) -> Judgement:
+    """Say what is slow.
+
+    Args:
+        measured: In a validation.
+        node_of: Where each rank is.
+    """
     compute = _compared(measured.compute_s.transpose(1, 0, 2), SLOWER)
-    memory = _compared(measured.memory_s[None], SLOWER)
+    memory = _compared(measured.memory_s[None], SLOWER_MEMORY)
     slow = [SlowRank(int(measured.ranks[at]), "compute", factor) for at, factor in compute.items()]
     slow += [SlowRank(int(measured.ranks[at]), "memory", f) for at, f in memory.items() if at not in compute]
-    links, count = _slow_links(measured)
+    links, count = _slow_links(measured, node_of)
     limits = [_limit(kind, SLOWER) for kind in _known(measured.compute_s.transpose(1, 0, 2))]
     return Judgement(
         ranks=tuple(sorted(slow, key=lambda one: -one.factor)),
@@ -109,13 +123,15 @@ def _compared(times: Floats, slower: float) -> dict[int, float]:
 
     The best repeat of one is held against the usual repeat of the others, and it must be longer by as much as one's own
     repeats differ: where many share a core they differ by a half. Of several kinds of measurements all must say so.
+    Where it is so of many, they are of another sort and not slow.
 
     Args:
         times: Of each kind, of each that is compared, of each repeat, (k, n, repeats); NaN: not measured.
         slower: Times as long, from which it counts.
     """
     least = np.min([_factors(kind, slower) for kind in _known(times)] or [np.zeros(times.shape[1])], axis=0)
-    return {int(at): float(least[at]) for at in np.flatnonzero(least > 0)}
+    found = np.flatnonzero(least > 0)
+    return {int(at): float(least[at]) for at in found} if len(found) <= max(1, MOST * times.shape[1]) else {}
 
 
 def _known(times: Floats) -> list[Floats]:
@@ -124,9 +140,12 @@ def _known(times: Floats) -> list[Floats]:
 
 
 def _limit(kind: Floats, slower: float) -> float:
-    """Times as long, from which one of these (n, repeats) counts as slow."""
+    """Times as long, from which one of these (n, repeats) counts as slow: beyond what repeats and others differ by."""
     known = kind[np.isfinite(kind).all(axis=1)]
-    return slower + SPREADS * float(np.median(np.ptp(known, axis=1) / np.median(known, axis=1)))
+    usual = np.median(known, axis=1)
+    within = float(np.median(np.ptp(known, axis=1) / usual))
+    apart = SIGMA_PER_MAD * float(np.median(np.abs(usual - np.median(usual)))) / float(np.median(usual))
+    return max(slower + SPREADS * within, 1.0 + SIGMAS * apart)
 
 
 def _factors(times: Floats, slower: float) -> Floats:
@@ -140,19 +159,31 @@ def _factors(times: Floats, slower: float) -> Floats:
     return factors
 
 
-def _slow_links(measured: Measured) -> tuple[list[SlowLink], int]:
-    """Of each link the largest message counts. How many links were measured is said, too."""
+def _slow_links(measured: Measured, node_of: Mapping[int, str]) -> tuple[list[SlowLink], int]:
+    """Of each link the largest messages count. Links within nodes are held against each other, and those between nodes.
+
+    How many links were measured is said, too.
+    """
     each: dict[tuple[int, int], tuple[int, list[float]]] = {}
     for src, dst, size, seconds in measured.links:
-        if np.isfinite(seconds).all() and size >= each.get((src, dst), (0, []))[0]:
-            each[src, dst] = size, seconds
-    if not each:
-        return [], 0
-    repeats = min(len(seconds) for _, seconds in each.values())
-    times = np.array([np.array(seconds[:repeats]) / size for size, seconds in each.values()])
-    usual = np.median(times, axis=1)
+        known = [one for one in seconds if np.isfinite(one)]
+        if known and size >= each.get((src, dst), (0, []))[0]:
+            each[src, dst] = size, known
     found = []
-    for at, factor in _compared(times[None], SLOWER_LINK).items():
-        src, dst = list(each)[at]
-        found.append(SlowLink(src, dst, factor, 1 / float(usual[at]), 1 / float(np.median(np.delete(usual, at)))))
+    for is_within in (True, False):
+        sort = {pair: at for pair, at in each.items() if (node_of.get(pair[0]) == node_of.get(pair[1])) == is_within}
+        found += _slow_of_a_sort(sort)
     return found, len(each)
+
+
+def _slow_of_a_sort(each: Mapping[tuple[int, int], tuple[int, list[float]]]) -> list[SlowLink]:
+    """Of links that are alike: bytes and seconds of each."""
+    if len(each) < LEAST:
+        return []
+    repeats = max(len(seconds) for _, seconds in each.values())
+    times = np.array([np.resize(seconds, repeats) / size for size, seconds in each.values()])
+    usual, pairs = np.median(times, axis=1), list(each)
+    return [
+        SlowLink(*pairs[at], factor, 1 / float(usual[at]), 1 / float(np.median(np.delete(usual, at))))
+        for at, factor in _compared(times[None], SLOWER_LINK).items()
+    ]

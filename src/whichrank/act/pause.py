@@ -28,6 +28,8 @@ LATE: Final = 3.0
 """Times as long as the iterations should take that are left, in which all must have come."""
 LATE_S: Final = 2.0
 """And so many seconds."""
+LATEST_S: Final = 40.0
+"""For longer nobody waits that all come: who asks has given up by then."""
 SILENT_S: Final = 1.0
 """After which nobody renews the gate of a rank of which nothing is heard: it has gone on."""
 OPEN_WITHIN_S: Final = 1.0
@@ -161,6 +163,10 @@ class Pause:
         if (steps > 0).all():
             self._at_step = int(steps.max()) + ahead
             left = self._at_step - int(steps.min())
+            if np.ptp(steps) > ahead:
+                self._at_step = 0
+                self.open("its ranks have made different numbers of optimizer steps", now_s)
+                return
         elif self._beginnings is not None:
             known = self._beginnings
             now = known.number + (self._rows["ordinal"].astype(np.int64) - known.ordinal) // np.maximum(known.each, 1)
@@ -169,6 +175,10 @@ class Pause:
             left = target - int(now.min())
         else:
             self.open("where iterations of this job begin is not known", now_s)
+            return
+        if LATE * left * self._iteration_s > LATEST_S:
+            self._at_step, self._at_ordinals = 0, self._at_ordinals[:0]
+            self.open("its iterations take too long to wait for the next one", now_s)
             return
         self.phase = Phase.CLOSING
         self._arrive_by_s = now_s + LATE_S + LATE * left * self._iteration_s

@@ -18,12 +18,14 @@ from whichrank.act.pause import Pause, Phase
 from whichrank.model.codes import GateTest
 from whichrank.model.commands import HoldGate, RankTest
 from whichrank.model.job_now import Group
-from whichrank.model.rows import PASSES, RESULTS
+from whichrank.model.rows import RESULTS
 
 REPEATS: Final = 3
-"""Greyhound, section 6."""
-MOST_OF_A_LINK: Final = RESULTS // PASSES
-"""Times of one pass that a rank can report."""
+"""Greyhound, section 6. Of ranks one by one, with the other tests in between: what disturbs one lasts for a moment."""
+MOST_GROUPS: Final = 200
+"""Communicators whose links are tested: ranks tell 255 tests of a pause apart."""
+TYPES: Final = 3
+"""Of numbers that are multiplied."""
 
 
 @dataclass
@@ -48,6 +50,7 @@ class Measured:
 @dataclass(frozen=True)
 class _Test:
     kind: GateTest
+    turn: int = 0
     group: Group | None = None
     passes: tuple[Pass, ...] = ()
 
@@ -65,11 +68,13 @@ class Validation:
     def __init__(self, pause: Pause, suspects: Sequence[int], groups: Sequence[Group], sizes: Sequence[int]) -> None:
         self.pause = pause
         self._suspects, self._sizes = sorted(set(suspects)), tuple(sizes)
-        self._tests = [_Test(GateTest.COMPUTE), _Test(GateTest.MEMORY)]
-        self._tests += [_Test(GateTest.LINKS, group, tuple(ring_passes(len(group.members)))) for group in groups]
+        alone = (GateTest.COMPUTE, GateTest.MEMORY)
+        self._tests = [_Test(kind, turn) for turn in range(REPEATS) for kind in alone]
+        for group in groups[:MOST_GROUPS]:
+            self._tests.append(_Test(GateTest.LINKS, 0, group, tuple(ring_passes(len(group.members)))))
         self._number = 0  # of the test that is under way, from 1
-        count = len(pause.ranks)
-        self.measured = Measured(pause.ranks, np.full((count, 3, REPEATS), np.nan), np.full((count, REPEATS), np.nan))
+        nothing = np.full((len(pause.ranks), TYPES, REPEATS), np.nan)
+        self.measured = Measured(pause.ranks, nothing, nothing[:, 0].copy())
 
     @property
     def is_over(self) -> bool:
@@ -119,7 +124,7 @@ class Validation:
     def _told(self, test: _Test) -> list[RankTest]:
         number = self._id(self._number)
         if test.group is None:
-            return [RankTest(rank, number, int(test.kind), REPEATS) for rank in self._suspects]
+            return [RankTest(rank, number, int(test.kind), 1) for rank in self._suspects]
         told = []
         for place, rank in enumerate(test.group.members):
             roles: list[tuple[int, bool]] = []
@@ -138,10 +143,10 @@ class Validation:
                 self.measured.problems[int(row["rank"])] = problem
             times = gate["result_s"][: min(int(gate["results"]), RESULTS)].astype(np.float64)
             times = np.where(times > 0, times, np.nan)
-            if test.kind is GateTest.COMPUTE and len(times) == 3 * REPEATS:
-                self.measured.compute_s[place] = times.reshape(3, REPEATS)
-            elif test.kind is GateTest.MEMORY and len(times) == REPEATS:
-                self.measured.memory_s[place] = times
+            if test.kind is GateTest.COMPUTE and len(times) == TYPES:
+                self.measured.compute_s[place, :, test.turn] = times
+            elif test.kind is GateTest.MEMORY and len(times) == 1:
+                self.measured.memory_s[place, test.turn] = times[0]
             elif test.group is not None:
                 self._keep_links(test, int(row["rank"]), times)
 

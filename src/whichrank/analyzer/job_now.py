@@ -18,7 +18,8 @@ def job_now(store: Store) -> JobNow:
     for info, at, size in zip(store.comms.info, store.comms.at, store.comms.size, strict=True):
         members = tuple(store.comms.member_rank[at : at + size].tolist())
         if size > 1 and set(members) <= agents.keys():
-            groups[members] = Group(info.comm_id, info.name, members)  # the latest one: others may be closed
+            # Of those with the same members the latest one: others may be closed.
+            groups[members] = Group(info.comm_id, info.name, members, info.backend)
     return JobNow(
         tuple(ranks.tolist()),
         agents,

@@ -34,11 +34,13 @@ class Group:
         comm_id: Its number.
         name: As the program calls it.
         members: Global ranks by place.
+        backend: What moves its data.
     """
 
     comm_id: int
     name: str
     members: tuple[int, ...]
+    backend: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ are as large as told. Implements the benchmarks of Greyhound, section 4.3.
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -27,6 +28,8 @@ CPU_SIDE: Final = 256
 GPU_SIDE: Final = 4096
 COPIED: Final = 1 << 24
 """Floats that are copied to measure memory: 64 MiB, more than a cache holds."""
+LINK_S: Final = 0.4
+"""After which no further message is asked for on a link."""
 MEET_WITHIN_S: Final = 3.0
 """In which all members of a group must be ready for its test: agents hear of it within a tenth of a second."""
 MEET_EVERY_S: Final = 0.02
@@ -75,6 +78,7 @@ class Gate(ctypes.Structure):
 
 _CALL = ctypes.CFUNCTYPE(None, ctypes.POINTER(Gate))
 _call: Any = None  # must live as long as the process
+is_at_gate = False  # a test is made for a gate, and not by itself
 
 
 def watch() -> None:
@@ -86,6 +90,7 @@ def watch() -> None:
     global _call
     core = load_core()
     core.wr_gate_set_tester.argtypes, core.wr_gate_set_tester.restype = (_CALL,), None
+    core.wr_gate_is_wanted.argtypes, core.wr_gate_is_wanted.restype = (ctypes.c_void_p,), ctypes.c_int
     core.wr_comm_name.argtypes, core.wr_comm_name.restype = (ctypes.c_void_p, ctypes.c_int), ctypes.c_char_p
     if _call is None:
         _call = _CALL(_answer)
@@ -94,20 +99,28 @@ def watch() -> None:
 
 def _answer(pointer: Any) -> None:
     """Make the test that stands in the gate, and write down what it took, or why there is nothing."""
+    global is_at_gate
     gate = pointer.contents
     gate.results, gate.problem = 0, b""
     try:
+        is_at_gate = bool(load_core().wr_process_ring())
         times = _measured(gate)
         gate.result_s[: len(times)] = times
         gate.results = len(times)
-    except Exception as error:  # never break training
+    except BaseException as error:  # never break training
         gate.problem = f"{type(error).__name__}: {error}".encode(errors="replace")[:99]
+        if not isinstance(error, Exception):  # Ctrl-C is the program's: it gets it when it goes on
+            raised = ctypes.py_object(type(error))
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), raised)
 
 
 def _measured(gate: Gate) -> list[float]:
     import torch
+    from torch.distributed import distributed_c10d
     from torch.utils._python_dispatch import _disable_current_modes
 
+    if getattr(distributed_c10d._world, "pg_coalesce_state", None):
+        raise RuntimeError("the rank waits inside of a batch of operations")
     device = _device(torch)
     repeats = max(1, int(gate.test_repeats))
     plain = torch.autocast(device.type, enabled=False)
@@ -180,9 +193,26 @@ def _each(call: Callable[[], None]) -> float:
     """Seconds that a call takes, over as many as fit into WHILE_S."""
     began, count = time.perf_counter(), 0
     while (took := time.perf_counter() - began) < WHILE_S:
+        _refuse_unwanted()
         call()
         count += 1
     return took / count
+
+
+def _is_unwanted() -> bool:
+    """Whether the gate is to open."""
+    core = load_core()
+    return is_at_gate and not core.wr_gate_is_wanted(core.wr_process_ring())
+
+
+def _refuse_unwanted() -> None:
+    """Raise if the gate is to open: training is to go on.
+
+    Raises:
+        InterruptedError: It is.
+    """
+    if _is_unwanted():
+        raise InterruptedError("training was to go on")
 
 
 def _linked(torch: Any, device: Any, gate: Gate, repeats: int) -> list[float]:
@@ -202,29 +232,46 @@ def _linked(torch: Any, device: Any, gate: Gate, repeats: int) -> list[float]:
     sizes = [int(gate.test_bytes[i]) for i in range(min(int(gate.test_sizes), SIZES))]
     passes = [gate.test_pass[i] for i in range(min(int(gate.test_passes), PASSES))]
     repeats = min(repeats, RESULTS // max(1, len(sizes) * len(passes)))
-    devices = {place.type for place in group._device_types}
-    place = device if device.type in devices else torch.device("cpu")
-    backend: Any = group._get_backend(place)  # below the dispatcher: no sensor counts these messages
+    backend: Any = group._get_backend(device)  # below the dispatcher: no sensor counts these messages
+    if backend.name() != "gloo" or not sizes:
+        raise RuntimeError(f"links of {backend.name()} are not measured yet")
+    word = torch.ones(1, dtype=torch.uint8)
+    room = torch.zeros(max(sizes), dtype=torch.uint8)
     _meet(group.size(), f"whichrank/{gate.pause}/{gate.test}/{name.decode()}")
-    word = torch.zeros(1, dtype=torch.uint8, device=place)
-    room = torch.zeros(max(sizes, default=1), dtype=torch.uint8, device=place)
     times: list[float] = []
     for one in passes:
-        for size in sizes:
-            for _ in range(repeats):
-                if one.peer < 0 or one.peer >= group.size() or one.peer == group.rank():
-                    times.append(0.0)
-                elif one.sends:
-                    backend.recv([word], one.peer, TAG).wait()
-                    backend.send([room[:size]], one.peer, TAG).wait()
-                    times.append(0.0)
-                else:
-                    began = time.perf_counter()
-                    backend.send([word], one.peer, TAG).wait()
-                    backend.recv([room[:size]], one.peer, TAG).wait()
-                    if place.type == "cuda":
-                        torch.cuda.synchronize(place)
-                    times.append(time.perf_counter() - began)
+        if one.peer < 0 or one.peer >= group.size() or one.peer == group.rank():
+            took = []
+        elif one.sends:
+            took = _send_as_told(backend, one.peer, word, room, sizes, repeats)
+        else:
+            took = _receive_for_a_while(backend, one.peer, word, room, sizes, repeats)
+        times += took + [0.0] * (len(sizes) * repeats - len(took))
+    return times
+
+
+def _send_as_told(backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int) -> list[float]:
+    """Send what the peer asks for, until it asks no more. Nothing is measured here."""
+    for size in [size for size in sizes for _ in range(repeats)]:
+        backend.recv([word], peer, TAG).wait()
+        if not int(word[0]):
+            break
+        backend.send([room[:size]], peer, TAG).wait()
+    return []
+
+
+def _receive_for_a_while(backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int) -> list[float]:
+    """Ask for messages, the small ones first, until LINK_S have passed: a slow link takes no longer than others."""
+    began, times = time.perf_counter(), list[float]()
+    for size in [size for size in sizes for _ in range(repeats)]:
+        asked = time.perf_counter()
+        is_enough = asked - began > LINK_S
+        word[0] = not is_enough
+        backend.send([word], peer, TAG).wait()
+        if is_enough:
+            break
+        backend.recv([room[:size]], peer, TAG).wait()
+        times.append(time.perf_counter() - asked)
     return times
 
 
@@ -249,7 +296,7 @@ def _meet(size: int, key: str) -> None:
         store.compare_set(decision, "", "go")
     deadline = time.monotonic() + MEET_WITHIN_S
     while not store.check([decision]):
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline or _is_unwanted():
             store.compare_set(decision, "", "no")
         time.sleep(MEET_EVERY_S)
     if store.get(decision) != b"go":

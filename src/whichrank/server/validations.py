@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from whichrank.act.judgement import judge
+from whichrank.act.judgement import LEAST, judge
 from whichrank.act.pause import Pause
 from whichrank.act.policy import Policy, to_be_measured
 from whichrank.act.validation import Validation
@@ -24,6 +24,8 @@ TELL_EVERY_S: Final = 0.1
 """Agents open gates that they are not told to hold for 0.4 s."""
 SIZES: Final = (1 << 20, 2 << 20, 4 << 20)
 """Bytes of messages on links: a sixteenth of what Greyhound takes (section 6), for links of ten gigabits and less."""
+MOST_RANKS: Final = 2048
+"""Agents of more cannot be told often enough what gates are to do."""
 MOST_PAUSES: Final = 1 << 20
 """Numbers of pauses, of which one is drawn: a job may have been paused by an analyzer before this one."""
 
@@ -81,8 +83,8 @@ class Validations:
                 return
             self._incident = incident
             asked = Asked(why=incident.id[:MOST_OF_AN_ID], suspects=to_be_measured(incident, job)[:MOST_SUSPECTS])
-        if len(job.ranks) < 2 or job.iteration_s <= 0:
-            self._refused = Validated(asked=asked, paused_s=0.0, problem="the iterations of this job are not known yet")
+        if problem := _why_not(asked, job):
+            self._refused = Validated(asked=asked, paused_s=0.0, problem=problem)
             return
         self._number = self._number % MOST_PAUSES + 1
         pause = Pause(
@@ -93,8 +95,8 @@ class Validations:
             longest_s=asked.longest_s,
             beginnings=job.beginnings,
         )
-        suspects = [rank for rank in asked.suspects if rank in job.agent_of] or list(job.ranks)
-        groups = [group for group in job.groups if set(group.members) & set(suspects)]
+        suspects = asked.suspects or job.ranks
+        groups = [group for group in job.groups if set(group.members) & set(suspects) and group.backend == "gloo"]
         self._asked, self._agent_of = asked, job.agent_of
         self._validation = Validation(pause, suspects, groups, asked.sizes or SIZES)
         self._told_s = -1.0
@@ -143,7 +145,21 @@ class Validations:
         paused_s, problem = validation.pause.paused_s, validation.pause.problem
         if problem:
             return Validated(asked=asked, paused_s=paused_s, problem=problem)
-        return validated(asked, judge(validation.measured), paused_s)
+        return validated(asked, judge(validation.measured, self._agent_of), paused_s)
+
+
+def _why_not(asked: Asked, job: JobNow) -> str:
+    """Why a job cannot be measured so; empty if it can."""
+    unknown = [rank for rank in asked.suspects if rank not in job.agent_of]
+    if unknown:
+        return f"rank {unknown[0]} is none that runs"
+    if job.iteration_s <= 0:
+        return "the iterations of this job are not known yet"
+    if len(job.ranks) < LEAST:
+        return f"of fewer than {LEAST} ranks none can be held against others"
+    if len(job.ranks) > MOST_RANKS:
+        return f"a job of more than {MOST_RANKS:,} ranks cannot be paused yet"
+    return ""
 
 
 def _by_agent(agent_of: Mapping[int, str]) -> dict[str, set[int]]:

@@ -12,6 +12,7 @@ from whichrank.act.validation import Measured, Validation
 from whichrank.model.job_now import Beginnings, Group
 
 SIZES = (1 << 20, 1 << 22)
+NODES = dict.fromkeys(range(64), "a")
 
 
 def run(ranks: list[Rank], validation: Validation, seconds: float = 30.0, hurt=lambda now_s: None) -> list[Phase]:
@@ -47,7 +48,7 @@ def judged(ranks: list[Rank]) -> Judgement:
     validation = validation_of(ranks)
     run(ranks, validation)
     assert validation.pause.problem == ""
-    return judge(validation.measured)
+    return judge(validation.measured, NODES)
 
 
 def test_all_ranks_are_measured_at_the_same_step_and_go_on() -> None:
@@ -62,7 +63,7 @@ def test_all_ranks_are_measured_at_the_same_step_and_go_on() -> None:
     assert sorted((src, dst) for src, dst, size, _ in validation.measured.links if size == SIZES[0]) == sorted(
         (rank, (rank + 1) % 8) for rank in range(8)
     )
-    assert judge(validation.measured).is_healthy
+    assert judge(validation.measured, NODES).is_healthy
 
 
 def test_ranks_without_steps_wait_at_the_same_iteration() -> None:
@@ -144,7 +145,7 @@ def test_chance_names_nobody(seed: int) -> None:
     # GIVEN eight ranks that share two cores: repeats differ by a half
     rng = np.random.default_rng(seed)
     noise = rng.uniform(1.0, 1.6, (8, 3, 3))
-    assert judge(measured(0.002 * noise)).ranks == ()
+    assert judge(measured(0.002 * noise), NODES).ranks == ()
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -153,11 +154,11 @@ def test_rank_that_gets_a_third_is_found_in_the_same_noise(seed: int) -> None:
     noise = rng.uniform(1.0, 1.6, (8, 3, 3))
     noise[4] *= 3
     noise[:, 2] = np.nan  # no such numbers on this device
-    assert [(one.rank, one.what) for one in judge(measured(0.002 * noise)).ranks] == [(4, "compute")]
+    assert [(one.rank, one.what) for one in judge(measured(0.002 * noise), NODES).ranks] == [(4, "compute")]
 
 
 def test_too_few_to_compare_say_nothing() -> None:
-    said = judge(measured(np.array([np.full((3, 3), 0.002), np.full((3, 3), 0.02)])))
+    said = judge(measured(np.array([np.full((3, 3), 0.002), np.full((3, 3), 0.02)])), NODES)
     assert said.ranks == ()
     assert not said.is_healthy
 
@@ -166,5 +167,51 @@ def test_rank_that_could_not_measure_is_no_healthy_one() -> None:
     some = measured(np.full((4, 3, 3), 0.002))
     some.compute_s[1] = np.nan
     some.problems[1] = "RuntimeError: a CUDA graph is being recorded"
-    said = judge(some)
+    said = judge(some, NODES)
     assert (said.measured_ranks, said.ranks, said.is_healthy) == (3, (), False)
+
+
+def links(rates: dict[tuple[int, int], float]) -> Measured:
+    some = measured(np.full((16, 3, 3), 0.002))
+    some.links += [(src, dst, 1 << 22, [(1 << 22) / rate] * 3) for (src, dst), rate in rates.items()]
+    return some
+
+
+def test_links_between_nodes_are_not_held_against_those_within() -> None:
+    # GIVEN a ring of two nodes with eight ranks each, all well
+    rates = {(rank, (rank + 1) % 16): 1e8 if rank in (7, 15) else 1e10 for rank in range(16)}
+    node_of = {rank: "a" if rank < 8 else "b" for rank in range(16)}
+    assert judge(links(rates), node_of).links == ()
+    # AND one within a node that is slow
+    rates[3, 4] = 1e9
+    assert [(one.src, one.dst) for one in judge(links(rates), node_of).links] == [(3, 4)]
+
+
+def test_devices_of_two_sorts_are_not_slow() -> None:
+    times = np.full((8, 3, 3), 0.002)
+    times[4:] *= 1.4
+    assert judge(measured(times), NODES).ranks == ()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_memory_that_is_a_quarter_slower_names_nobody(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    some = measured(0.002 * rng.uniform(1.0, 1.02, (16, 3, 3)))
+    some.memory_s[:] = 0.02 * np.where(rng.random(16) < 0.15, 1.25, 1.0)[:, None]
+    assert judge(some, NODES).ranks == ()
+
+
+def test_ranks_that_are_steps_apart_are_not_paused() -> None:
+    ranks = [Rank(rank, steps=10 if rank else 5000) for rank in range(4)]
+    validation = validation_of(ranks)
+    phases = run(ranks, validation)
+    assert Phase.CLOSING not in phases
+    assert "different numbers" in validation.pause.problem
+
+
+def test_iterations_of_minutes_are_not_waited_for() -> None:
+    ranks = [Rank(rank, iteration_s=60.0) for rank in range(4)]
+    validation = validation_of(ranks)
+    phases = run(ranks, validation)
+    assert Phase.CLOSING not in phases
+    assert "too long" in validation.pause.problem
