@@ -30,7 +30,7 @@ COPIED: Final = 1 << 24
 """Floats that are copied to measure memory: 64 MiB, more than a cache holds."""
 LINK_S: Final = 0.4
 """After which no further message is asked for on a link."""
-MEET_WITHIN_S: Final = 3.0
+MEET_WITHIN_S: Final = 1.0
 """In which all members of a group must be ready for its test: agents hear of it within a tenth of a second."""
 MEET_EVERY_S: Final = 0.02
 """Between two looks whether they are: a thousand ranks ask the store 50,000 times a second, for a moment."""

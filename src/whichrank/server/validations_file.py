@@ -130,7 +130,7 @@ def results_in(folder: Path) -> list[Validated]:
     try:
         with open_regular(path) as file:
             content = file.read(MOST_BYTES)
-        return [_validated.decode(line) for line in content.splitlines() if line]
+        return [_validated.decode(line) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, msgspec.DecodeError) as error:
