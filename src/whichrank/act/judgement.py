@@ -20,14 +20,14 @@ SLOWER: Final = 1.2
 """Times the others, from which a rank is slow. Greyhound says 1.1 (section 4.3); devices of one make differ."""
 SLOWER_MEMORY: Final = 1.6
 """The same of copies of memory: which node of memory and which pages a process has got makes a quarter and more."""
+SLOWER_LINK: Final = 1.5
+"""The same of a link: on a machine that computes as well a message takes more or less by chance."""
 MOST: Final = 0.25
 """Share of what is compared that may be slow; of more it is another sort."""
 SIGMAS: Final = 5.0
 """Robust standard deviations of the others, by which it must be beyond them."""
 SIGMA_PER_MAD: Final = 1.4826
 """Standard deviations in one median absolute deviation, of normal values."""
-SLOWER_LINK: Final = 1.5
-"""The same of a link: on a machine that computes as well a message takes more or less by chance."""
 SPREADS: Final = 1.0
 """Times what the repeats of one usually differ by, by which it must be beyond the others besides."""
 LEAST: Final = 3
@@ -51,7 +51,7 @@ class SlowRank:
 
 @dataclass(frozen=True)
 class SlowLink:
-    """A link on which a message takes longer than on the others of its group.
+    """A link on which a message takes longer than on others of its sort, within nodes or between them.
 
     Attributes:
         src: Global rank that sent.

@@ -161,12 +161,11 @@ class Pause:
         ahead = 1 + math.ceil(AHEAD_S / self._iteration_s)
         steps = self._rows["gate"]["steps"].astype(np.int64)
         if (steps > 0).all():
-            self._at_step = int(steps.max()) + ahead
-            left = self._at_step - int(steps.min())
             if np.ptp(steps) > ahead:
-                self._at_step = 0
                 self.open("its ranks have made different numbers of optimizer steps", now_s)
                 return
+            self._at_step = int(steps.max()) + ahead
+            left = self._at_step - int(steps.min())
         elif self._beginnings is not None:
             known = self._beginnings
             now = known.number + (self._rows["ordinal"].astype(np.int64) - known.ordinal) // np.maximum(known.each, 1)

@@ -81,11 +81,6 @@ class Validation:
         """Whether nothing more is asked."""
         return self.pause.phase is Phase.OVER
 
-    @property
-    def progress(self) -> tuple[int, int]:
-        """Tests that are done, and all."""
-        return max(0, self._number - 1), len(self._tests)
-
     def feed(self, rows: np.ndarray[Any, Any], now_s: float) -> None:
         """Take what ranks say of their gates: rows of GATE_REPORTED."""
         self.pause.feed(rows, now_s)

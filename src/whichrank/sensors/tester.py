@@ -15,10 +15,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from whichrank.model.codes import GateTest
 from whichrank.native import load_core
 
 PASSES, SIZES, RESULTS = 8, 4, 96
-COMPUTE, MEMORY, LINKS = 1, 2, 3
+COMPUTE, MEMORY, LINKS = int(GateTest.COMPUTE), int(GateTest.MEMORY), int(GateTest.LINKS)
 WHILE_S: Final = 0.15
 """For so long one thing is measured: one and a half periods of a CPU limit, and many turns of the scheduler."""
 TYPES: Final = ("float32", "bfloat16", "float16")
@@ -240,24 +241,23 @@ def _linked(torch: Any, device: Any, gate: Gate, repeats: int) -> list[float]:
     _meet(group.size(), f"whichrank/{gate.pause}/{gate.test}/{name.decode()}")
     times: list[float] = []
     for one in passes:
-        if one.peer < 0 or one.peer >= group.size() or one.peer == group.rank():
-            took = []
-        elif one.sends:
-            took = _send_as_told(backend, one.peer, word, room, sizes, repeats)
-        else:
+        took: list[float] = []
+        has_peer = 0 <= one.peer < group.size() and one.peer != group.rank()
+        if has_peer and one.sends:
+            _send_as_told(backend, one.peer, word, room, sizes, repeats)
+        elif has_peer:
             took = _receive_for_a_while(backend, one.peer, word, room, sizes, repeats)
         times += took + [0.0] * (len(sizes) * repeats - len(took))
     return times
 
 
-def _send_as_told(backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int) -> list[float]:
+def _send_as_told(backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int) -> None:
     """Send what the peer asks for, until it asks no more. Nothing is measured here."""
     for size in [size for size in sizes for _ in range(repeats)]:
         backend.recv([word], peer, TAG).wait()
         if not int(word[0]):
             break
         backend.send([room[:size]], peer, TAG).wait()
-    return []
 
 
 def _receive_for_a_while(backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int) -> list[float]:

@@ -9,6 +9,8 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from whichrank.act.judgement import LEAST, judge
 from whichrank.act.pause import Pause
 from whichrank.act.policy import Policy, to_be_measured
@@ -171,12 +173,8 @@ def _by_agent(agent_of: Mapping[int, str]) -> dict[str, set[int]]:
 
 def _of_ranks(order: HoldGate, ranks: set[int]) -> HoldGate:
     """The part of an order that is for these ranks."""
-    return HoldGate(
-        pause=order.pause,
-        renewal=order.renewal,
-        longest_s=order.longest_s,
-        at_step=order.at_step,
+    return msgspec.structs.replace(
+        order,
         at_ordinals=tuple(one for one in order.at_ordinals if one[0] in ranks),
         tests=tuple(test for test in order.tests if test.rank in ranks),
-        is_over=order.is_over,
     )
