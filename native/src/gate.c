@@ -58,7 +58,7 @@ static uint32_t opens(const wr_ring *ring, waiting *w) {
   return now - w->began >= w->longest_ns ? WR_OPENED_TOO_LONG : WR_OPENED_NOT;
 }
 
-int wr_gate_is_wanted(const wr_ring *ring) { return here && opens(ring, here) == WR_OPENED_NOT; }
+int wr_gate_is_opening(const wr_ring *ring) { return here && opens(ring, here) != WR_OPENED_NOT; }
 
 /* Why it opens; the thread that has come first makes what tests are told. */
 static uint32_t wait_until_open(wr_ring *ring, uint32_t pause, int is_first) {

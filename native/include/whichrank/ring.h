@@ -396,8 +396,8 @@ WR_API void wr_collected(wr_ring *ring, uint64_t ns);
 WR_API void wr_gate_pass(wr_ring *ring);
 /* Whether it is closed: what an operation asks first. */
 WR_API int wr_gate_is_closed(const wr_ring *ring);
-/* Inside of a test: whether it is still closed, renewed, and not for too long. */
-WR_API int wr_gate_is_wanted(const wr_ring *ring);
+/* Inside of a test: whether it opens: told, no longer renewed, or too long closed. 0 in a thread that does not wait. */
+WR_API int wr_gate_is_opening(const wr_ring *ring);
 /* What makes a test, in the thread that waits first; it fills `results`, `result_s` and `problem`. NULL: nobody does. */
 WR_API void wr_gate_set_tester(void (*test)(wr_gate *gate));
 

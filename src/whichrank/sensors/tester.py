@@ -79,7 +79,6 @@ class Gate(ctypes.Structure):
 
 _CALL = ctypes.CFUNCTYPE(None, ctypes.POINTER(Gate))
 _call: Any = None  # must live as long as the process
-is_at_gate = False  # a test is made for a gate, and not by itself
 
 
 def watch() -> None:
@@ -91,7 +90,7 @@ def watch() -> None:
     global _call
     core = load_core()
     core.wr_gate_set_tester.argtypes, core.wr_gate_set_tester.restype = (_CALL,), None
-    core.wr_gate_is_wanted.argtypes, core.wr_gate_is_wanted.restype = (ctypes.c_void_p,), ctypes.c_int
+    core.wr_gate_is_opening.argtypes, core.wr_gate_is_opening.restype = (ctypes.c_void_p,), ctypes.c_int
     core.wr_comm_name.argtypes, core.wr_comm_name.restype = (ctypes.c_void_p, ctypes.c_int), ctypes.c_char_p
     if _call is None:
         _call = _CALL(_answer)
@@ -100,11 +99,9 @@ def watch() -> None:
 
 def _answer(pointer: Any) -> None:
     """Make the test that stands in the gate, and write down what it took, or why there is nothing."""
-    global is_at_gate
     gate = pointer.contents
     gate.results, gate.problem = 0, b""
     try:
-        is_at_gate = bool(load_core().wr_process_ring())
         times = _measured(gate)
         gate.result_s[: len(times)] = times
         gate.results = len(times)
@@ -194,25 +191,25 @@ def _each(call: Callable[[], None]) -> float:
     """Seconds that a call takes, over as many as fit into WHILE_S."""
     began, count = time.perf_counter(), 0
     while (took := time.perf_counter() - began) < WHILE_S:
-        _refuse_unwanted()
+        _refuse_if_opening()
         call()
         count += 1
     return took / count
 
 
-def _is_unwanted() -> bool:
-    """Whether the gate is to open."""
+def _is_opening() -> bool:
+    """Whether the gate opens: training goes on."""
     core = load_core()
-    return is_at_gate and not core.wr_gate_is_wanted(core.wr_process_ring())
+    return bool(core.wr_gate_is_opening(core.wr_process_ring()))
 
 
-def _refuse_unwanted() -> None:
-    """Raise if the gate is to open: training is to go on.
+def _refuse_if_opening() -> None:
+    """Raise if the gate opens: training goes on.
 
     Raises:
-        InterruptedError: It is.
+        InterruptedError: It does.
     """
-    if _is_unwanted():
+    if _is_opening():
         raise InterruptedError("training was to go on")
 
 
@@ -296,7 +293,7 @@ def _meet(size: int, key: str) -> None:
         store.compare_set(decision, "", "go")
     deadline = time.monotonic() + MEET_WITHIN_S
     while not store.check([decision]):
-        if time.monotonic() > deadline or _is_unwanted():
+        if time.monotonic() > deadline or _is_opening():
             store.compare_set(decision, "", "no")
         time.sleep(MEET_EVERY_S)
     if store.get(decision) != b"go":

@@ -42,11 +42,10 @@ def test_a_limited_link_raises_exactly_its_own_cells(tmp_path: Path, nursery: Pa
     said = Path(result.log).read_text(errors="replace")[-3000:]
     assert result.truth is not None, said
     sources, targets = result.truth["sources"], result.truth["targets"]
-    assert raised, (result.verdict, result.truth, result.incidents, cells, said)
     assert {cell for cell in raised if cell[0] not in sources and cell[1] not in targets} == set(), cells
     # AND they are reported, and nothing else is
     reported = {(link["src"], link["dst"]) for incident in result.incidents for link in incident["links"]}
-    assert result.verdict in ("right", "late"), (result.verdict, result.truth, result.incidents, cells)
+    assert (reported != set(), result.verdict in ("right", "late")) == (True, True), (result.verdict, cells, said)
     assert {link for link in reported if link[0] not in sources and link[1] not in targets} == set(), cells
 
 
