@@ -430,4 +430,12 @@ void wr_step(wr_ring *ring) {
   wr_push(ring, &record);
 }
 
+void wr_work(wr_ring *ring, uint64_t elements, uint32_t length) {
+  uint64_t now = wr_now_ns();
+  wr_record record = {.t_issue_ns = now, .t_end_ns = now, .count = elements, .counter = length,
+                      .ordinal = (uint32_t)LOAD(&ring->header.ordinal), .peer = -1, .comm_slot = UINT16_MAX,
+                      .kind = WR_WORK, .status = WR_DONE};
+  wr_push(ring, &record);
+}
+
 void wr_forget_thread(void) { thread_id = 0; }

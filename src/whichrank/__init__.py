@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         WhichrankError,
     )
     from whichrank.model.incident import Culprit, Incident, decode_incident, encode_incident
+    from whichrank.sensors.backward import tokens
     from whichrank.sensors.phase import phase
     from whichrank.verdict.words.text import headline, paragraph
 
@@ -44,6 +45,7 @@ __all__ = [
     "load_config",
     "paragraph",
     "phase",
+    "tokens",
 ]
 
 _HOME = {
@@ -55,6 +57,7 @@ _HOME = {
     **dict.fromkeys(("Culprit", "Incident", "decode_incident", "encode_incident"), "whichrank.model.incident"),
     **dict.fromkeys(("headline", "paragraph"), "whichrank.verdict.words.text"),
     "phase": "whichrank.sensors.phase",
+    "tokens": "whichrank.sensors.backward",
 }
 
 

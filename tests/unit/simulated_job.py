@@ -29,6 +29,7 @@ def watch(
     stolen_s: Callable[[int, float], float] | None = None,
     every_s: float = EVERY_S,
     again: Reported | None = None,
+    given: Callable[[int, int], tuple[int, int]] | None = None,
 ) -> list[Incident]:
     """Everything that an analyzer says, in order.
 
@@ -38,6 +39,7 @@ def watch(
         stolen_s: How much CPU time the hypervisor has taken from the node of a rank by then, seconds.
         every_s: Time between batches.
         again: All its processes are replaced by those of this one.
+        given: How many numbers a rank is given in an iteration, and the length of their sequences.
     """
     analyzer = Analyzer(AnalyzerConfig(slow_window_s=window_s), "job", 0.0)
     said: list[Incident] = []
@@ -45,7 +47,7 @@ def watch(
     for life, one in enumerate([reported] if again is None else [reported, again]):
         ops, steps = one.arrays()
         infos = _comms(ops)
-        rows, at_s = _records(one, ops, steps, infos, begin_s)
+        rows, at_s = _records(one, ops, steps, infos, begin_s, given)
         ranks = np.unique(ops["rank"]).tolist()
         nodes = [
             _node(those, len(ranks), infos)
@@ -73,7 +75,12 @@ def watch(
 
 
 def _records(
-    reported: Reported, ops: np.ndarray, steps: np.ndarray, infos: dict[int, CommInfo], begin_s: float
+    reported: Reported,
+    ops: np.ndarray,
+    steps: np.ndarray,
+    infos: dict[int, CommInfo],
+    begin_s: float,
+    given: Callable[[int, int], tuple[int, int]] | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows of RECORD_REPORTED in the order of their ends, and when each ended, seconds."""
     member = {(c, r): info.members.index(r) for c, info in infos.items() for r in info.members}
@@ -90,6 +97,13 @@ def _records(
     marks["row"]["kind"], marks["row"]["status"], marks["row"]["peer"] = Kind.STEP, Status.DONE, -1
     marks["row"]["counter"], marks["row"]["ordinal"] = steps["counter"], steps["ordinal"]
     marks["row"]["t_issue_ns"] = marks["row"]["t_end_ns"] = steps["at_ns"]
+    if given:
+        notes = marks.copy()
+        notes["row"]["kind"] = Kind.WORK
+        notes["row"]["t_issue_ns"] = notes["row"]["t_end_ns"] = steps["at_ns"] + 1000
+        for note in notes:
+            note["row"]["count"], note["row"]["counter"] = given(int(note["rank"]), int(note["row"]["counter"]))
+        rows = np.concatenate((rows, notes))
     rows = np.concatenate((rows, marks)) if WITH_STEPS else rows
     for name in ("t_issue_ns", "t_start_ns", "t_end_ns"):
         rows["row"][name] += np.uint64(begin_s * S)

@@ -30,6 +30,7 @@ PUBLIC_NAMES = [
     "load_config",
     "paragraph",
     "phase",
+    "tokens",
 ]
 
 # Command -> its arguments and options. A change here is a change for users: say it in CHANGELOG.md.

@@ -62,6 +62,7 @@ enum wr_kind {
   WR_REMOTE_CALL = 40,     /* no operation: a call by torch.distributed.rpc, among the wait rows only */
   WR_MEETING = 42,         /* no operation: a communicator is being made, among the wait rows only */
   WR_STEP = 48,            /* no operation: an optimizer step, among the records */
+  WR_WORK = 49,            /* no operation: what a backward pass is given, among the records */
 };
 
 enum wr_flag {
@@ -386,6 +387,9 @@ WR_API wr_trace_id wr_trace(const wr_ring *ring, int comm_slot, uint32_t counter
 /* The optimizer makes a step: a record of kind WR_STEP, whose `counter` counts the steps of this process and whose
  * `ordinal` is that of the operation begun last. Several without an operation in between are one. */
 WR_API void wr_step(wr_ring *ring);
+/* A backward pass begins, or the program says what it computes: a record of kind WR_WORK, with `elements` as its `count`
+ * and `length`, that of the sequences among them, as its `counter`; 0: not known. */
+WR_API void wr_work(wr_ring *ring, uint64_t elements, uint32_t length);
 /* The garbage collector has kept the process for so long. */
 WR_API void wr_collected(wr_ring *ring, uint64_t ns);
 

@@ -36,7 +36,7 @@ void wr_take_apart(const wr_reported *rows, const uint8_t *parts, size_t ranks, 
     c->flags[i] = r->flags;
     c->status[i] = r->status;
     c->sign[i] = signature(parts[r->kind], r->kind, r->dtype, r->reduce_op, r->peer, r->flags, r->count);
-    c->others += rows[i].rank < 0 || (size_t)rows[i].rank >= ranks || r->kind == WR_STEP;
+    c->others += rows[i].rank < 0 || (size_t)rows[i].rank >= ranks || r->kind >= WR_STEP;
   }
 }
 

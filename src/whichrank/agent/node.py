@@ -108,7 +108,7 @@ class Node:
             if not records.size:
                 continue
             rows = record_rows(watch, records)
-            if not rows["comm"][rows["row"]["kind"] != Kind.STEP].all():  # some communicator is newer than the snapshot
+            if not rows["comm"][rows["row"]["kind"] < Kind.STEP].all():  # some communicator is newer than the snapshot
                 are_all = False
                 watch.refresh(deep=False)
                 rows = record_rows(watch, records)

@@ -170,7 +170,7 @@ def record_rows(watch: RankWatch, records: Rows) -> Rows:
     rows = _around(records, RECORD_REPORTED)
     rows["rank"] = watch.rank
     rows["comm"] = watch.comm_ids(records["comm_slot"], records["epoch"])
-    rows["comm"][records["kind"] == Kind.STEP] = 0
+    rows["comm"][records["kind"] >= Kind.STEP] = 0
     return rows
 
 

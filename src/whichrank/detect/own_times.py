@@ -22,10 +22,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.detect.given import Given
 from whichrank.model.iterations import ITERATION, SPAN_NS, STEP, Ints, Ops, Window, key_of
 from whichrank.model.kinds import is_collective, is_message
 from whichrank.model.places import joined, places, put, starts, taken, those
 from whichrank.model.signature import mix
+from whichrank.model.work import Work
 
 KEPT: Final = 2048
 """Iterations of each rank, at most."""
@@ -115,6 +117,7 @@ class Iterations:
         self._steps: list[np.ndarray[Any, Any]] = []
         self._pending = 0
         self._not_waited_for = np.zeros(0, np.uint64)
+        self._given = Given()
         self._talks = np.zeros(0, np.int64)  # who has sent to whom, or received from whom
         self._talked = np.zeros(0, np.uint64)  # with whom each rank did in the latest iteration, as one number
 
@@ -133,13 +136,16 @@ class Iterations:
         """The latest iteration of any rank, -1 if there is none."""
         return int(self.latest.max(initial=-1))
 
-    def feed(self, ops: Ops, steps: np.ndarray[Any, Any]) -> None:
+    def feed(self, ops: Ops, steps: np.ndarray[Any, Any], given: np.ndarray[Any, Any] | None = None) -> None:
         """Take what was completed, each rank's in the order of completion.
 
         Args:
             ops: The operations.
             steps: Rows of STEP.
+            given: Rows of GIVEN.
         """
+        if given is not None:
+            self._given.feed(given)
         if len(ops):
             self._ops.append(ops)
             self._pending += len(ops)
@@ -154,6 +160,7 @@ class Iterations:
         self._open = np.zeros_like(self._open)
         self._not_waited_for, self._talks = np.zeros(0, np.uint64), np.zeros(0, np.int64)
         self._talked[:] = 0
+        self._given.forget()
         if self.newest >= 0:
             self.rows = np.zeros_like(self.rows)
             self.latest[:] = -1
@@ -261,6 +268,7 @@ class Iterations:
             position=np.unique(rows["pattern"][:, 0], return_inverse=True)[1].reshape(-1),
             lasted_s=lasted_s,
             ring=self._rings(ranks, rows[:, 0]),
+            given=_given_in(rows),
         )
 
     def _rings(self, ranks: Ints, rows: np.ndarray[Any, Any]) -> Ints:
@@ -338,6 +346,8 @@ class Iterations:
         rows["iteration"], rows["end_ns"] = begin["counter"], end["at_ns"]
         rows["total_s"] = (end["at_ns"] - begin["at_ns"]) / 1e9
         rows["own_s"] = rows["total_s"] - _blocked_ns(ops, of, begin, end, zero_ns) / 1e9
+        given = self._given.of(begin, end)
+        rows["elements"], rows["length"] = given.elements, given.lengths
         inside = of >= 0
         ops, of = ops.those(inside), those(of, inside)
         rank, kind, peer, offset = (ops[name] for name in ("rank", "kind", "peer", "offset"))
@@ -388,6 +398,13 @@ class Iterations:
         self.latest = np.append(self.latest, np.full(size - have, -1, np.int64))
         self._open = np.concatenate((self._open, np.zeros(size - have, STEP)))
         self._talked = np.append(self._talked, np.zeros(size - have, np.uint64))
+
+
+def _given_in(rows: np.ndarray[Any, Any]) -> Work | None:
+    """What was given in these iterations, None if it was never noted."""
+    if not rows["elements"].any():
+        return None
+    return Work(rows["elements"].astype(np.float64), rows["length"].astype(np.float64))
 
 
 def _blocked_ns(ops: Ops, of: Ints, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any], zero_ns: Ints) -> Ints:

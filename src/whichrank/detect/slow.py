@@ -21,6 +21,7 @@ import numpy as np
 from whichrank.model.incident import FaultClass
 from whichrank.model.iterations import Excess, Floats, Ints, Window
 from whichrank.model.picture import Bools
+from whichrank.model.work import Work
 
 EXCESS: Final = 0.05
 """Share of an iteration from which an excess may matter."""
@@ -264,6 +265,7 @@ class Past:
 
     def __init__(self) -> None:
         self.own_s = np.zeros(0)
+        self._given = Work(np.zeros(0), np.zeros(0))  # at that time; 0 where it is not known
         self.iteration_s = np.inf
         self.without_cpu_s = 0.0
         self.transfer_s = np.inf
@@ -279,26 +281,49 @@ class Past:
         self.transfer_s = min(self.transfer_s, transfer_s)
         size = int(window.ranks.max()) + 1
         if size > len(self.own_s):
-            self.own_s = np.append(self.own_s, np.full(size - len(self.own_s), np.inf))
+            more = np.zeros(size - len(self.own_s))
+            self.own_s = np.append(self.own_s, more + np.inf)
+            self._given = Work(np.append(self._given.elements, more), np.append(self._given.lengths, more))
         own_s = np.median(window.own_s, axis=1)
-        self.own_s[window.ranks] = np.minimum(self.own_s[window.ranks], own_s)
+        less = own_s < self.own_s[window.ranks]
+        self.own_s[window.ranks[less]] = own_s[less]
+        given = _given_usually(window)[less]
+        self._given.elements[window.ranks[less]] = given.elements
+        self._given.lengths[window.ranks[less]] = given.lengths
         if window.iteration_s < self.iteration_s:
             self.iteration_s, self.without_cpu_s = window.iteration_s, without_cpu * window.iteration_s
 
-    def grown(self, ranks: Ints, own_s: Floats) -> Floats:
-        """Times its past that each rank's own time is; 1 where there is none.
+    def grown(self, window: Window) -> Floats:
+        """Times its past that each rank's own time is, beyond what it may take for what it is given; 1 without a past.
 
         Args:
-            ranks: (R,).
-            own_s: Their own time in each iteration, (R, n).
+            window: Iterations of R ranks.
+
+        Returns:
+            (R,).
         """
-        own_s = np.median(own_s, axis=1)
-        known = np.full(len(ranks), np.inf)
-        inside = ranks < len(self.own_s)
-        known[inside] = self.own_s[ranks[inside]]
+        own_s = np.median(window.own_s, axis=1)
+        known = np.full(len(own_s), np.inf)
+        inside = window.ranks < len(self.own_s)
+        known[inside] = self.own_s[window.ranks[inside]]
         good = np.isfinite(known) & (known > 0)
-        grown: Floats = np.divide(own_s, known, out=np.ones(len(own_s)), where=good)
+        grown: Floats = np.divide(own_s, known * self.longer(window), out=np.ones(len(own_s)), where=good)
         return grown
+
+    def longer(self, window: Window) -> Floats:
+        """Times its past that each rank may take for what it is given now, (R,); 1 where that is not known."""
+        longer = np.ones(len(window.ranks))
+        inside = window.ranks < len(self.own_s)
+        then = self._given[window.ranks[inside]]
+        longer[inside] = _given_usually(window)[inside].longer_than(then)
+        return longer
+
+
+def _given_usually(window: Window) -> Work:
+    """What each rank is given in most iterations, (R,)."""
+    if window.given is None:
+        return Work(np.zeros(len(window.ranks)), np.zeros(len(window.ranks)))
+    return window.given.median()
 
 
 def class_of(waiting_s: float, transfer_s: float, past: Past) -> tuple[float, FaultClass] | None:
@@ -333,9 +358,9 @@ def beyond_past(
         window_s: Seconds of one window.
         suspects: Beyond their peers; some may be returned with what they were as usual, if no peer of theirs is sound.
     """
-    late = window.since(window_s, LEAST)
-    grown = past.grown(window.ranks, window.own_s[:, late:])
-    usual_s = np.median(window.own_s[:, late:], axis=1) / grown
+    recent = window.last(window_s, LEAST)
+    grown = past.grown(recent)
+    usual_s = np.median(recent.own_s, axis=1) / grown
 
     def slower(those: Bools) -> list[Suspect]:
         likely = np.flatnonzero(those & (grown >= GREW)).tolist()
@@ -398,9 +423,13 @@ def _stands_out(over_s: Floats, place: int, window: Window) -> bool:
 
 
 def all_slower(window: Window, past: Past) -> float:
-    """Times its past that the job's computation takes on every rank alike; 1 if it does not, or explains too little."""
-    grown = past.grown(window.ranks, window.own_s)
-    factor, longer = float(np.median(grown)), window.iteration_s / past.iteration_s
+    """Times its past that computation takes on every rank alike, beyond what it may take for what ranks are given.
+
+    1 if it does not, or explains too little.
+    """
+    grown = past.grown(window)
+    factor = float(np.median(grown))
+    longer = window.iteration_s / past.iteration_s / float(np.median(past.longer(window)))
     alike = longer >= ALL_GREW and float(np.quantile(grown, 0.1)) >= GREW
     return factor if alike and longer - 1.0 <= EXPLAINED * (factor - 1.0) else 1.0
 

@@ -32,8 +32,8 @@ CPU_S: Final = 600
 """What it may take for one item, at most: a gigabyte takes a tenth of it."""
 AHEAD: Final = 4
 """Items that are begun before an earlier one is done, for each process."""
-KILLED_S: Final = 1.0
-"""A process that is killed is gone by then, unless it waits for a disk."""
+KILLED_S: Final = 10.0
+"""A process that is killed is gone by then, however busy the machine is, unless it waits for a disk."""
 _PROGRAM: Final = "import sys; sys.path[:] = sys.argv[2:]; from whichrank.intake.workers import serve; serve()"
 
 

@@ -10,16 +10,11 @@ fault: what goes with it is told apart (`locate.workload`).
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
+from whichrank.locate.workload import given_work
 from whichrank.model.iterations import Excess, Floats, Window
-
-MORE: Final = 1.03
-"""A rank that has so much more to do than its peers is compared by it."""
-STEEPEST: Final = 2
-"""Computation grows at most with this power of the size of a batch: attention does with the length of its rows."""
+from whichrank.model.work import longer_for
 
 
 def excess_of(window: Window, work: Floats | None = None) -> Excess:
@@ -27,11 +22,11 @@ def excess_of(window: Window, work: Floats | None = None) -> Excess:
 
     Args:
         window: Iterations.
-        work: How much each rank has to do in proportion to its position, (R,).
+        work: How much each rank has to do in proportion to its position, by its operations, (R,).
     """
-    if work is None:
-        work = np.ones(len(window.ranks))
-    more = np.where(work >= MORE, work**STEEPEST, 1.0)[:, None] - 1.0
+    more, longer = given_work(window)
+    if work is not None:
+        more, longer = np.maximum(more, work[:, None]), np.maximum(longer, longer_for(work)[:, None])
     excess, by_work, usual = np.zeros_like(window.own_s), np.zeros_like(window.own_s), window.own_s.copy()
     has_peers = np.zeros(len(window.ranks), np.bool_)
     for position in range(int(window.position.max(initial=-1)) + 1):
@@ -42,8 +37,8 @@ def excess_of(window: Window, work: Floats | None = None) -> Excess:
         own = window.own_s[mine]
         usual[mine] = np.quantile(own, 0.5, axis=0, method="lower")
         excess[mine] = own - usual[mine]
-        by_work[mine] = np.clip(usual[mine] * more[mine], 0.0, np.maximum(excess[mine], 0.0))
-    return Excess(excess, by_work, usual, has_peers, work)
+        by_work[mine] = np.clip(usual[mine] * (longer[mine] - 1.0), 0.0, np.maximum(excess[mine], 0.0))
+    return Excess(excess, by_work, usual, has_peers, np.median(more, axis=1))
 
 
 def does_more_by_design(window: Window, index: int, suspects: list[int]) -> bool:

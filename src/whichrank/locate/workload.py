@@ -1,4 +1,6 @@
-"""Whether a rank has more to do than others in the same position, by the sizes of its operations.
+"""Whether a rank has more to do than others in the same position: by what it is given, or by its operations' sizes.
+
+What it is given is seen where torch computes gradients (`sensors.backward`); where it is not, operations say something.
 
 What ranks in the same position exchange for training itself has the same size on all of them, gradients above all.
 Sizes that differ go with their batches: activations in tensor and pipeline parallelism, tokens in an all-to-all. So the
@@ -13,10 +15,29 @@ from typing import Final
 import numpy as np
 
 from whichrank.locate.critical_path import ISSUE, Course
-from whichrank.model.iterations import Floats, Ints
+from whichrank.model.iterations import Floats, Ints, Window
 
 MATTERS: Final = 0.01
 """Share of all elements from which differing ones say something of the computation."""
+
+
+def given_work(window: Window) -> tuple[Floats, Floats]:
+    """How much each rank is given beside its position in each iteration, and how much longer that may take.
+
+    Returns:
+        Times what is usual, (R, n) each; 1 where it is not known of the whole position.
+    """
+    more, longer = np.ones(window.own_s.shape), np.ones(window.own_s.shape)
+    if window.given is None:
+        return more, longer
+    for number in np.unique(window.position).tolist():
+        mine = np.flatnonzero(window.position == number)
+        given = window.given[mine]
+        known = (given.elements > 0).all(axis=0)
+        usual = given.middle()
+        more[mine] = np.where(known, given.times(usual), 1.0)
+        longer[mine] = np.where(known, given.longer_than(usual), 1.0)
+    return more, longer
 
 
 def work_of(course: Course, position: Ints) -> Floats:

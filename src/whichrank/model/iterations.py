@@ -14,6 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.model.work import Work
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -40,6 +42,8 @@ OP: Final = np.dtype(
 """A completed operation."""
 STEP: Final = np.dtype([("rank", "i8"), ("counter", "i8"), ("ordinal", "i8"), ("at_ns", "i8")])
 """The end of an iteration: the step's number, the operations begun before it, when it was made."""
+GIVEN: Final = np.dtype([("rank", "i8"), ("at_ns", "i8"), ("elements", "f8"), ("length", "f8")])
+"""What a rank is given to compute, and when; the length of its sequences, 0 where it is not known."""
 
 ITERATION: Final = np.dtype(
     [
@@ -47,6 +51,8 @@ ITERATION: Final = np.dtype(
         ("end_ns", "i8"),  # on the rank's own clock
         ("total_s", "f4"),
         ("own_s", "f4"),
+        ("elements", "f4"),  # that it was given to compute; 0 not known
+        ("length", "f4"),  # of the sequences among them; 0 not known
         ("messages", "i4"),  # operations to or from one rank
         ("pattern", "u8"),  # which kinds of operations on which kinds of communicators, in any order
         ("turned", "u8"),  # the same as it looks from where the rank stands: alike all round a ring
@@ -123,6 +129,7 @@ class Window:
         roots: A number for each rank, equal for ranks that are roots of the same sorts of operations; 0 of none, (R,).
         lasted_s: Seconds from the first to the last iteration.
         ring: A number for each rank, equal for those that send and receive alike all round a ring, -1 for others, (R,).
+        given: What each rank was given to compute, (R, n); None where nothing is known of it.
     """
 
     ranks: Ints
@@ -135,6 +142,7 @@ class Window:
     roots: NDArray[np.uint64]
     lasted_s: float
     ring: Ints
+    given: Work | None = None
 
     @cached_property
     def iteration_s(self) -> float:
@@ -161,6 +169,7 @@ class Window:
             total_s=self.total_s[:, first:],
             own_s=self.own_s[:, first:],
             lasted_s=float(self.total_s[0, first:].sum()),
+            given=self.given[:, first:] if self.given is not None else None,
         )
 
     def peers_of(self, index: int) -> Ints:

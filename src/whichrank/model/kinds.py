@@ -43,7 +43,8 @@ class Kind(IntEnum):
     REMOTE_CALL = 40  # no operation: a call by torch.distributed.rpc, among the waits only
     OUTSIDE = 41  # no operation, and in no ring: a receive from another process, seen by the agent
     MEETING = 42  # no operation: a communicator is being made, among the waits only
-    STEP = 48  # no operation: an optimizer step, among the records
+    STEP = 48  # no operation: an optimizer step, among the records; so is all from here on
+    WORK = 49  # no operation: what a backward pass is given
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from whichrank.errors import SensorError
 from whichrank.native import C10D_SOURCE, INCLUDE, load_core, native_path
 from whichrank.ring.trust import unsafe_file, unsafe_folder
-from whichrank.sensors import groups, meetings, remote, steps
+from whichrank.sensors import backward, groups, meetings, remote, steps
 
 if TYPE_CHECKING:
     from whichrank.sensors.identity import Identity
@@ -206,6 +206,7 @@ def switch_on(directory: bytes, identity: Identity, open_now: bool) -> None:
         sensor.wr_c10d_open_ring()
     _follow_groups()
     steps.watch()
+    backward.watch()
     remote.watch(sensor.wr_c10d_open_ring)
     meetings.watch()
     _sensor = sensor

@@ -34,7 +34,7 @@ from whichrank.errors import SensorError
 from whichrank.model.codes import Flag
 from whichrank.model.kinds import Kind
 from whichrank.model.sensors import C10D
-from whichrank.sensors import groups, marks, meetings, remote, steps
+from whichrank.sensors import backward, groups, marks, meetings, remote, steps
 from whichrank.sensors.abi import DONE, DROPPED, FAILED, SENSOR_FALLBACK, WAIT_ENTRY, Core
 from whichrank.sensors.arguments import LONGEST_TIMEOUT_MS, Group, Operator, operators
 from whichrank.sensors.in_flight import InFlight
@@ -120,6 +120,7 @@ class Sensor:
         marks.claim_sends(self, ProcessGroup)
         groups.watch(self.open_group, self.retime_groups, self.close_group)
         steps.watch()
+        backward.watch()
         remote.watch(self.open_ring)
         meetings.watch()
         os.register_at_fork(after_in_child=self._forget_in_child)

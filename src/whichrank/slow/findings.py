@@ -349,7 +349,7 @@ def of_imbalance(
     by_work = more > 1.03
     if by_work:
         evidence.append(
-            Evidence(what=f"data in the operations of {_ranks(as_heavy)}", value=round(more, 2),
+            Evidence(what=f"data of {_ranks(as_heavy)}", value=round(more, 2),
                      unit="times that of the others")
         )  # fmt: skip
     begun = _longer_since(window)

@@ -36,7 +36,7 @@ from whichrank.locate.workload import work_of
 from whichrank.model.codes import Flag, Status
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Spent
-from whichrank.model.iterations import STEP, Excess, Floats, Ints, Ops, Window
+from whichrank.model.iterations import GIVEN, STEP, Excess, Floats, Ints, Ops, Window
 from whichrank.model.kinds import is_message
 from whichrank.model.picture import Picture
 from whichrank.model.sensors import runs_on_device
@@ -138,7 +138,10 @@ class Slowness:
         marks = np.zeros(len(steps), STEP)
         marks["rank"], marks["at_ns"] = steps["rank"], steps["row"]["t_end_ns"]
         marks["counter"], marks["ordinal"] = steps["row"]["counter"], steps["row"]["ordinal"]
-        self.iterations.feed(ops, marks)
+        given = np.zeros(len(fed.given), GIVEN)
+        given["rank"], given["at_ns"] = fed.given["rank"], fed.given["row"]["t_issue_ns"]
+        given["elements"], given["length"] = fed.given["row"]["count"], fed.given["row"]["counter"]
+        self.iterations.feed(ops, marks, given)
         self._latest.keep_steps(marks)
         if self.iterations.pending > self._measure_at:  # of many ranks more come between two snapshots than can be kept
             self._measure()

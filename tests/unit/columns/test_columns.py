@@ -28,7 +28,7 @@ def rows_of(rng: np.random.Generator, n: int) -> np.ndarray[Any, Any]:
     rows = np.frombuffer(rng.bytes(n * RECORD_REPORTED.itemsize), RECORD_REPORTED).copy()
     rows["rank"] = rng.integers(-1, 5, n)
     usual = rng.random(n) < 0.8
-    rows["row"]["kind"][usual] = rng.choice([*TRAITS, Kind.STEP], n)[usual]
+    rows["row"]["kind"][usual] = rng.choice([*TRAITS, Kind.STEP, Kind.WORK], n)[usual]
     return rows
 
 
@@ -62,7 +62,7 @@ def test_rows_are_taken_apart(seed: int, n: int) -> None:
     for name, column in columns.items():
         assert column.dtype == rows["row"][name].dtype
         assert column.tolist() == rows["row"][name].tolist()
-    is_op = (rows["rank"] >= 0) & (rows["rank"] < 3) & (rows["row"]["kind"] != Kind.STEP)
+    is_op = (rows["rank"] >= 0) & (rows["rank"] < 3) & (rows["row"]["kind"] < Kind.STEP)
     assert others == n - int(is_op.sum())
 
 

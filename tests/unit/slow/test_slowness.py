@@ -247,6 +247,56 @@ def _part(part: Compute | Call | Wait, factor: float, steepness: int) -> Compute
     return part
 
 
+@pytest.mark.parametrize("longer", [False, True], ids=["more rows", "longer rows"])
+def test_more_tokens_are_no_fault_where_nothing_that_is_exchanged_tells(longer: bool) -> None:
+    # GIVEN plain data parallelism, in which one rank is given twice as much and takes so much longer
+    factor = 4.0 if longer else 2.0
+    job = run(ddp(8), 100, factors(lambda rank, *_: factor if rank == 5 else 1.0))
+    incidents = watch(job, WINDOW_S, given=lambda rank, _: (2000, 20) if rank == 5 else (1000, 20))
+    # THEN the work is told to be uneven, for this reason
+    assert {(i.cause, i.reason, i.severity) for i in incidents} == {(Cause.IMBALANCE, Reason.MORE_TOKENS, "notice")}
+
+
+def test_as_many_tokens_in_longer_sequences_are_no_fault() -> None:
+    job = run(ddp(8), 100, factors(lambda rank, *_: 1.9 if rank == 5 else 1.0))
+    incidents = watch(job, WINDOW_S, given=lambda rank, _: (1000, 40) if rank == 5 else (1000, 20))
+    assert {i.cause for i in incidents} == {Cause.IMBALANCE}
+    assert names(incidents) == set()
+
+
+def test_more_tokens_do_not_excuse_what_takes_much_longer() -> None:
+    job = run(ddp(8), 100, factors(lambda rank, *_: 3.0 if rank == 5 else 1.0))
+    assert names(watch(job, WINDOW_S, given=lambda rank, _: (1200, 20) if rank == 5 else (1000, 20))) == {5}
+
+
+def test_a_slow_rank_among_such_as_are_given_as_much_is_named() -> None:
+    # GIVEN batches of any size, padded to the longest: all ranks are given another amount each time
+    sizes = np.random.default_rng(5).uniform(0.5, 1.5, (8, 400))
+    job = run(ddp(8), 300, factors(lambda rank, i, _: sizes[rank, i] * (2.5 if rank == 5 and i >= 150 else 1.0)))
+    given = lambda rank, i: (int(1000 * sizes[rank, i]), 0)  # noqa: E731
+    assert names(watch(job, WINDOW_S, given=given)) == {5}
+    # BUT where none is slow, none is named
+    job = run(ddp(8), 300, factors(lambda rank, i, _: sizes[rank, i]))
+    assert names(watch(job, WINDOW_S, given=given)) == set()
+
+
+def test_longer_sequences_on_all_ranks_are_no_slowdown() -> None:
+    # GIVEN sequences that are twice as long from some iteration on: computation takes twice to four times as long
+    for factor in (2.0, 3.0, 4.0):
+        job = run(ddp(8), 200, factors(lambda _, i, __, f=factor: f if i >= 90 else 1.0))
+        assert watch(job, WINDOW_S, given=lambda _, i: (2000, 40) if i >= 90 else (1000, 20)) == []
+    # BUT what takes longer than that explains is one
+    job = run(ddp(8), 200, factors(lambda _, i, __: 8.0 if i >= 90 else 1.0))
+    (incident,) = watch(job, WINDOW_S, given=lambda _, i: (2000, 40) if i >= 90 else (1000, 20))
+    assert (incident.cause, incident.culprits) == (Cause.COMPUTE_SLOW, ())
+
+
+def test_a_rank_without_peers_that_is_given_more_than_before_is_not_slow() -> None:
+    pipeline = tp_pp_dp(1, 4, 1)
+    job = run(pipeline, 180, factors(lambda rank, i, _: 1.5 if rank == 2 and i >= 80 else 1.0))
+    assert names(watch(job, WINDOW_S, given=lambda rank, i: (1500 if rank == 2 and i >= 80 else 1000, 20))) == set()
+
+
 def test_all_slower_alike_is_reported_with_the_factor_and_without_a_name() -> None:
     (incident,) = said(ddp(8), lambda _, i, __: 1.5 if i >= 90 else 1.0, 200)
     assert (incident.cause, incident.culprits) == (Cause.COMPUTE_SLOW, ())
