@@ -37,7 +37,11 @@ class Drag:
         self._stage = stage
         self._load = Load(**settings["load"]) if settings.get("load") else None
         self._since = 0
-        self.rows = self._load.rows if self._load else 1.0
+
+    @property
+    def rows(self) -> float:
+        """Of a batch, in proportion to the usual."""
+        return self._load.rows if self._load else 1.0
 
     def at_start_of(self, iteration: int) -> None:
         """Do what is due before the first operation of `iteration`."""

@@ -18,7 +18,7 @@ class Load:
         off: iterations in between.
         after: iterations before the first of them.
         data_s: that the next batch takes, before each iteration.
-        rows: of its batch, in proportion to those of the others; from the start on only.
+        rows: of its batch, in proportion to the usual.
         objects: in cycles, made in each iteration for the collector to find.
     """
 

@@ -30,6 +30,9 @@ class Pipeline:
         microbatches: per iteration.
         rows: of each.
         schedule: 1f1b or gpipe.
+
+    Attributes:
+        rows: of each microbatch of the next iteration.
     """
 
     def __init__(
@@ -44,7 +47,7 @@ class Pipeline:
         self._comms = comms
         self._stage = stage
         self._microbatches = microbatches
-        self._rows = rows
+        self.rows = rows
         self._schedule = schedule
         self._held: deque[tuple[Tensor, Tensor]] = deque()
         self._sends: dict[int, tuple[Handle, Tensor]] = {}
@@ -85,9 +88,9 @@ class Pipeline:
     def _forward(self, iteration: int, number: int) -> None:
         if self._before < 0:
             source = torch.Generator().manual_seed((iteration * 1000 + number) * 64 + self._replica)
-            x = torch.randn(self._rows, WIDTH, generator=source)
+            x = torch.randn(self.rows, WIDTH, generator=source)
         else:
-            x = torch.empty(self._rows, WIDTH)
+            x = torch.empty(self.rows, WIDTH)
             self._comms.recv(x, self._before)
         x.requires_grad_(self._before >= 0)
         out: Tensor = self._stage(x)

@@ -200,11 +200,10 @@ def drag(scene: Scene) -> Strike | None:
     victims = scene.plan.victims
     if name == "absorbed":
         victims = tuple(v for v in victims if scene.layout.index(v, "pp") < scene.layout.pp - 1)
-    chosen = (
-        victims if name == "slow-every-rank" else victims[:2] if name in ("two-slow", "two-causes") else victims[:1]
-    )
+    all_of_them, two_of_them = name in ("slow-every-rank", "longer-sequences"), name in ("two-slow", "two-causes")
+    chosen = victims if all_of_them else victims[:2] if two_of_them else victims[:1]
     for place, victim in enumerate(chosen):
-        scene.order(victim, iteration, PLACE, **load_of(name, variant, second=place == 1 and name != "slow-every-rank"))
+        scene.order(victim, iteration, PLACE, **load_of(name, variant, second=place == 1 and two_of_them))
     strike = scene.wait_until_now(chosen[0])
     if strike is not None:
         strike.victims = () if scene.fault.healthy or name == "slow-every-rank" else chosen

@@ -29,8 +29,8 @@ _DEVICE = ("--device-ms", "6")
 _HOST_MS = 20.0
 """Computation on the host in one piece, which other processes can hold up; the other ranks still fit on one core."""
 _PIPELINES = ("pp2-dp4", "pp4-dp2", "tp2-pp2-dp2")
-_SHARDED = ("tp2-dp4", "pp2-dp4", "tp2-pp2-dp2")
-"""Where operations within a replica say how many rows it has."""
+_REPLICATED = ("dp8", "tp2-dp4", "pp2-dp4", "tp2-pp2-dp2")
+"""Where one replica can have more rows than another, and operations within it say so in all but the first."""
 _SPREAD = ("dp8", "tp2-dp4")
 """Whose data-parallel rings go through all nodes; tensor-parallel groups stay within one."""
 _NODES = 4
@@ -88,7 +88,9 @@ SLOW: dict[str, Fault] = {
         Fault("long-last-stage", "The last pipeline stage has more to do, by design.", "healthy", "hello",
               (Variant("x2.5", "uneven", ""),), causes=IMBALANCE, layouts=_PIPELINES),
         Fault("more-tokens", "The batches of one replica have more rows than those of the others.", "healthy", "hello",
-              (Variant("x1.5", "uneven", ""), Variant("x2", "uneven", "")), causes=IMBALANCE, layouts=_SHARDED),
+              (Variant("x1.5", "uneven", ""), Variant("x2", "uneven", "")), causes=IMBALANCE, layouts=_REPLICATED),
+        Fault("longer-sequences", "All batches have more rows from some iteration on.", "healthy", "drag",
+              (Variant("x1.5", "none", ""), Variant("x2", "none", "")), do="drag"),
         Fault("wander", "The device of one rank after the other takes longer, for some iterations each.", "healthy",
               "hello", (Variant("x1.5", "uneven", ""), Variant("x2", "uneven", "")), causes=IMBALANCE),
         Fault("absorbed", "A rank is slower, and the long last stage hides it.", "healthy", "drag",
@@ -115,6 +117,8 @@ def load_of(fault: str, variant: str, second: bool = False) -> dict[str, Any]:
         return asdict(Load(data_s=(factor - 1) * ITERATION_S))
     if fault == "gc-storm":
         return asdict(Load(objects=int(variant.removesuffix("k")) * 1000))
+    if fault == "longer-sequences":
+        return asdict(Load(factor, rows=factor))
     if fault == "flap":
         return asdict(Load(factor, on=8, off=14))
     if fault == "slow-layers":

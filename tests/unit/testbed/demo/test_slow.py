@@ -11,7 +11,7 @@ from whichrank.testbed.demo.slow import SLOW, added_s_at_most, load_of, settings
 
 ASKED = {
     "slow-compute", "slow-layers", "slow-start", "flap", "slow-data", "gc-storm", "two-slow", "slow-every-rank",
-    "long-last-stage", "absorbed", "cpu-limit", "cpu-contention", "more-tokens", "wander",
+    "long-last-stage", "absorbed", "cpu-limit", "cpu-contention", "more-tokens", "wander", "longer-sequences",
     "slow-link", "slow-link-and-compute", "slow-compute-nodes", "slow-inbound", "lossy-link",
 }  # fmt: skip
 

@@ -75,7 +75,7 @@ KINDS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "switch slow": ("congested-spine",),
     "rank and link slow": ("slow-link-and-compute",),
     "all slow": ("slow-every-rank",),
-    "uneven work": ("more-tokens", "wander", "long-last-stage", "absorbed"),
+    "uneven work": ("more-tokens", "longer-sequences", "wander", "long-last-stage", "absorbed"),
     "healthy": (
         "none", "jitter", "gc", "late-checkpoint", "rank0-eval", "first-compile", "log-gather", "elastic-join",
         "reroute",

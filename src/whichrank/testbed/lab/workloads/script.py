@@ -58,7 +58,6 @@ class Script:
 
     Attributes:
         device: of this rank.
-        rows: of its batch, in proportion to those of the others.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -71,7 +70,7 @@ class Script:
         dist.init_process_group("gloo", timeout=self.timeout)
         self.device = Device(args.device_ms / 1e3)
         self._drag = Drag(self._seat, self._settings, self.device)
-        self.device.load = self.rows = self._drag.rows
+        self.device.load = self._drag.rows
         self._errands = Errands(
             self.rank, self._seat, self._settings, {"observe": lambda params: c10d.observe(params["on"])}
         )
@@ -79,6 +78,11 @@ class Script:
         self._started_s = time.monotonic()
         self._is_over = False
         self._digest = hashlib.sha256()
+
+    @property
+    def rows(self) -> float:
+        """Of this rank's batch, in proportion to the usual."""
+        return self._drag.rows
 
     @property
     def timeout(self) -> timedelta:
@@ -99,6 +103,7 @@ class Script:
             self._seat.report("iteration", iteration=iteration, **extra)
             self._errands.at_start_of(iteration)
             self._drag.at_start_of(iteration)
+            self.device.load = self.rows
             if self._errands.left_out != iteration:
                 prepare_batch(self.args.host_ms / 1e3)
                 yield iteration
