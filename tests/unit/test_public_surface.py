@@ -58,7 +58,7 @@ COMMAND_LINE = {
     "lab list": [],
     "lab run": [
         *("--scenario", "--workload", "--seed", "--ranks", "--lab", "--nodes", "--leaves", "--spines", "--ports"),
-        *("--rate", "--launcher", "--no-steps", "--keep", "--json"),
+        *("--rate", "--launcher", "--validate", "--slow-window", "--no-steps", "--keep", "--json"),
     ],
     "lab score": [
         "--scenarios",

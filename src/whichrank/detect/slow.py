@@ -302,20 +302,21 @@ class Past:
         Returns:
             (R,).
         """
-        own_s = np.median(window.own_s, axis=1)
-        known = np.full(len(own_s), np.inf)
+        known = np.full(len(window.ranks), np.inf)
         inside = window.ranks < len(self.own_s)
         known[inside] = self.own_s[window.ranks[inside]]
         good = np.isfinite(known) & (known > 0)
-        grown: Floats = np.divide(own_s, known * self.longer(window), out=np.ones(len(own_s)), where=good)
+        own_s = np.median(window.own_s / self.longer(window), axis=1)
+        grown: Floats = np.divide(own_s, known, out=np.ones(len(own_s)), where=good)
         return grown
 
     def longer(self, window: Window) -> Floats:
-        """Times its past that each rank may take for what it is given now, (R,); 1 where that is not known."""
-        longer = np.ones(len(window.ranks))
+        """Times its past that each rank may take for what it is given in each iteration, (R, n); 1 where not known."""
+        longer = np.ones(window.own_s.shape)
         inside = window.ranks < len(self.own_s)
-        then = self._given[window.ranks[inside]]
-        longer[inside] = _given_usually(window)[inside].longer_than(then)
+        if window.given is not None:
+            then = self._given[window.ranks[inside]]
+            longer[inside] = window.given[inside].longer_than(then[:, None])
         return longer
 
 
@@ -429,7 +430,7 @@ def all_slower(window: Window, past: Past) -> float:
     """
     grown = past.grown(window)
     factor = float(np.median(grown))
-    longer = window.iteration_s / past.iteration_s / float(np.median(past.longer(window)))
+    longer = float(np.median(window.total_s / past.longer(window))) / past.iteration_s
     alike = longer >= ALL_GREW and float(np.quantile(grown, 0.1)) >= GREW
     return factor if alike and longer - 1.0 <= EXPLAINED * (factor - 1.0) else 1.0
 

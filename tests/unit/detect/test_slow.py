@@ -10,6 +10,7 @@ import pytest
 from whichrank.detect.slow import Past, all_slower, beyond_past, beyond_peers, beyond_ring, class_of
 from whichrank.locate.selftime import excess_of
 from whichrank.model.iterations import Window
+from whichrank.model.work import Work
 
 RANKS = 4
 
@@ -173,3 +174,18 @@ def test_pauses_that_all_ranks_have_make_none_slower_than_it_was() -> None:
     alone_s[2, 1::4] = 0.25
     alone_s[2, 20:24] = 0.1
     assert suspects(alone_s) == [2]
+
+
+def test_what_a_rank_is_given_counts_in_each_iteration_and_not_in_the_middle_of_all() -> None:
+    # GIVEN a past, and a window of which almost half has twice as long rows, and the rest some noise
+    n = 17
+    known, now = Past(), iterations(0.16, 0.2, n)
+    usual = Work(np.full((RANKS, 40), 1e3), np.full((RANKS, 40), 20.0))
+    known.learn(replace(iterations(0.09, 0.12), given=usual), without_cpu=0.0, transfer_s=0.02)
+    now.own_s[:, :9] = np.linspace(0.09, 0.14, 9)
+    more = np.tile(np.where(np.arange(n) < 9, 1.0, 2.0), (RANKS, 1))
+    # THEN the longest of that noise, which is in the middle of all, is no slowdown
+    assert known.grown(replace(now, given=Work(1e3 * more, 20 * more))) == pytest.approx(1.0)
+    assert known.grown(replace(now, given=Work(1e3 * more, 0 * more))) == pytest.approx(1.0)
+    # BUT it is where nothing is known of them
+    assert known.grown(now) == pytest.approx(0.14 / 0.09)

@@ -45,12 +45,28 @@ def network_options(function: Callable[..., Any]) -> Callable[..., Any]:
     "--launcher", type=click.Choice(["preloaded", "torchrun"]), default="preloaded", show_default=True,
     help="preloaded: torch is imported once and the ranks are forked.",
 )  # fmt: skip
+@click.option(
+    "--validate",
+    type=click.Choice(["off", "auto"]),
+    default="off",
+    show_default=True,
+    help="Pause training to prove what is slow, and wait for what comes of it.",
+)
+@click.option(
+    "--slow-window",
+    type=click.FloatRange(1.0, 3600.0),
+    metavar="S",
+    default=10.0,
+    show_default=True,
+    help="Seconds over which a slowdown is judged.",
+)
 @click.option("--no-steps", is_flag=True, help="Ranks note no optimizer steps: iterations are found by operations.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep what the run wrote here, with its telemetry.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def run(
     scenario: str, workload: str, seed: int, ranks: int, lab: str | None, nodes: int, leaves: int, spines: int,
-    ports: int, rate: str, launcher: str, no_steps: bool, keep: Path | None, as_json: bool,
+    ports: int, rate: str, launcher: str, validate: str, slow_window: float, no_steps: bool, keep: Path | None,
+    as_json: bool,
 ) -> int:  # fmt: skip
     """Run a real job over a lab of its own, break it, and see whether whichrank names what is at fault.
 
@@ -86,7 +102,7 @@ def run(
         wanted.fault, ranks, seed, launcher,  # type: ignore[arg-type]  # click has checked it
         variant=wanted.variant, workload=job, topology=topology, rate=checked_rate(rate), lab=lab or "",
         record=keep is not None, job_args=job_args_of(wanted), quiet_s=quiet_of_claim_s(wanted),
-        has_steps=not no_steps,
+        has_steps=not no_steps, validates=validate == "auto", slow_window_s=slow_window,
     )  # fmt: skip
     where = f"in the lab '{lab}'" if lab else f"on {nodes} nodes, cables of {rate}"
     said = f"{ranks} ranks of '{job}' {where}, scenario '{scenario}', seed {seed}{setup.switched}"

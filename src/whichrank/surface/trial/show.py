@@ -12,8 +12,10 @@ import msgspec
 
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.model.plain_text import one_line
+from whichrank.server.validations_file import Validated
 from whichrank.surface.terminal import show
 from whichrank.surface.trial.words import agreement, cost_reported, truth_reported, wrapped
+from whichrank.surface.validated import sentence_of
 from whichrank.testbed.bench.results_file import keep_run, ready_empty_folder
 from whichrank.testbed.bench.setup import Result, Setup, known_faults
 from whichrank.testbed.bench.trial import Trial
@@ -107,6 +109,12 @@ def _report(trial: Trial, result: Result, *, as_json: bool) -> None:
         show(wrapped(paragraph(incident), to_terminal=to_terminal))
     if not incidents:
         show("  no incident")
+    if result.validation:
+        said = sentence_of(msgspec.convert(result.validation, Validated))
+        when = "" if result.seconds_to_validated is None else f", {result.seconds_to_validated:.1f} s after the fault"
+        show("\nThe proof:\n" + wrapped(f"{said}{when}.", to_terminal=to_terminal))
+    elif result.setup["validates"]:
+        show("\nThe proof:\n  nothing was validated")
     truth = f"{truth_reported(result.truth, known_faults())} {cost_reported(result)}".rstrip()
     show("\nThe truth:\n" + wrapped(truth, to_terminal=to_terminal))
     if result.error:

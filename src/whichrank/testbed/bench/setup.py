@@ -56,6 +56,8 @@ class Setup:
     """That the job runs before anything is done to it, beside some iterations."""
     at_leisure: bool = False
     """Go on after the fault for as long as others are patient: a hang timeout, or windows that recur."""
+    validates: bool = False
+    """Training may be paused to prove what is slow, and the trial waits for what comes of it."""
     has_steps: bool = True
     """The ranks note optimizer steps; without them iterations are found by operations."""
 
@@ -95,6 +97,10 @@ class Result:
     """Of iterations before the fault."""
     went_on: bool | None = None
     """Iterations began long after nothing came through any more on some ways; None for other faults."""
+    validation: dict[str, Any] | None = None
+    """What the first one said that was made; None: none was."""
+    seconds_to_validated: float | None = None
+    """From the fault to then (looked at every 0.1 s)."""
     error: str = ""
     """Why nothing was done to the job, if that is known."""
     log: str = field(default="", compare=False)

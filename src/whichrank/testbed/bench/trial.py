@@ -49,6 +49,9 @@ AT_LEISURE_S = 1.5 * HANG_TIMEOUT_S
 """One seed in five of the demo, and what others hear in the lab, is watched so long after its alert: what is said when
 patience ends must be right too."""
 LEISURELY_SEEDS = 5
+VALIDATED_WITHIN_S = 30.0
+"""After an alert, what it names has been validated, or is not: a pause lasts ten seconds at most."""
+VALIDATIONS_FILE = "validations.jsonl"
 WINDOWS_OF_OTHERS = 2.6
 """Two whole ones, and a part of one before."""
 WINDOWS_OF_HEALTHY = 3.5
@@ -99,6 +102,7 @@ class Trial:
         self._afterwards = afterwards
         self._nursery = nursery
         self._alert_at_s: float | None = None
+        self._validated_at_s: float | None = None
         self._joined: list[subprocess.Popen[bytes]] = []
         self._layout = setup.layout or self._drawn_layout()
         self._incidents_path = folder / "incidents.jsonl"
@@ -195,6 +199,7 @@ class Trial:
         job += self.setup.job_args
         options = ["--hang-timeout", str(self.setup.hang_timeout_s), "--slow-window", str(self.setup.slow_window_s)]
         options += ["--record"] if self.setup.record else []
+        options += ["--validate", "auto"] if self.setup.validates else []
         is_elastic = self.fault.is_elastic
         return Launch(
             job, self.setup.ranks, self.folder, self.setup.launcher, options, nodes, is_elastic, self._nursery
@@ -256,6 +261,7 @@ class Trial:
             if injector.has_given_up:
                 self._say(f"fault '{self.setup.fault}' could not be done")
                 return
+            self._look_for_validation()
             if alert_s is None and self._sees_alert() and self._all_reported(truth):
                 alert_s = now_s
             if self._is_healthy:
@@ -264,6 +270,7 @@ class Trial:
                 over = now_s - started_s > START_LIMIT_S
             elif alert_s is not None:
                 over = now_s - alert_s > after_s and now_s - reported_s > self._leisure_s
+                over &= not self._waits_for_validation(now_s - alert_s)
             else:
                 over = now_s - reported_s > self._patience_s
             if over:
@@ -282,6 +289,23 @@ class Trial:
         if seen and self._alert_at_s is None:
             self._alert_at_s = time.time()
         return seen
+
+    def _look_for_validation(self) -> None:
+        if self.setup.validates and self._validated_at_s is None and self._validation() is not None:
+            self._validated_at_s = time.time()
+
+    def _waits_for_validation(self, since_alert_s: float) -> bool:
+        wanted = self.setup.validates and self._validated_at_s is None
+        return wanted and since_alert_s < VALIDATED_WITHIN_S
+
+    def _validation(self) -> dict[str, Any] | None:
+        """What the first one said, None if there is none yet."""
+        try:
+            content = (self.folder / VALIDATIONS_FILE).read_bytes()
+        except FileNotFoundError:
+            return None
+        first, ended, _ = content.partition(b"\n")
+        return msgspec.json.decode(first, type=dict[str, Any]) if ended else None
 
     def _end(self, process: subprocess.Popen[bytes], injector: Injector) -> None:
         """End the job: launchers first, then whoever does not obey."""
@@ -332,9 +356,11 @@ class Trial:
     def _judge(self, truth: Truth | None, longer: float | None, at_most: float | None) -> Result:
         words, incidents = self._every_word(), self.incidents()
         alerts = [i for i in incidents if i.severity == "alert"]
-        to_alert = located = None
-        if truth and alerts:
-            at = datetime.fromisoformat(truth.at_utc)
+        to_alert = located = to_validated = None
+        at = datetime.fromisoformat(truth.at_utc) if truth else None
+        if at and self._validated_at_s is not None:
+            to_validated = round(self._validated_at_s - at.timestamp(), 3)
+        if at and alerts:
             if self._alert_at_s is not None:  # else it came only when the job was being ended
                 to_alert = round(self._alert_at_s - at.timestamp(), 3)
             place = [(i.located - at).total_seconds() for i in alerts if i.located]
@@ -353,6 +379,8 @@ class Trial:
             reason_agrees=reason_agrees(truth, alerts),
             seconds_to_alert=to_alert,
             seconds_to_located=located,
+            validation=self._validation() if self.setup.validates else None,
+            seconds_to_validated=to_validated,
             longer=None if longer is None else round(longer, 3),
             longer_at_most=None if at_most is None else round(at_most, 3),
             too_small=too_small,
