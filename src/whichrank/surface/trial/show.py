@@ -113,7 +113,7 @@ def _report(trial: Trial, result: Result, *, as_json: bool) -> None:
         said = sentence_of(msgspec.convert(result.validation, Validated))
         when = "" if result.seconds_to_validated is None else f", {result.seconds_to_validated:.1f} s after the fault"
         show("\nThe proof:\n" + wrapped(f"{said}{when}.", to_terminal=to_terminal))
-    elif result.setup["validates"]:
+    elif trial.setup.validates:
         show("\nThe proof:\n  nothing was validated")
     truth = f"{truth_reported(result.truth, known_faults())} {cost_reported(result)}".rstrip()
     show("\nThe truth:\n" + wrapped(truth, to_terminal=to_terminal))
