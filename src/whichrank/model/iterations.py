@@ -95,13 +95,6 @@ class Ops:
         """Those for which it holds; the same where it holds for all."""
         return self if which.all() else self.taken(which)
 
-    def rows(self) -> np.ndarray[Any, Any]:
-        """Rows of OP."""
-        rows = np.empty(len(self), OP)
-        for name, column in self._columns.items():
-            rows[name] = column
-        return rows
-
 
 def key_of(rank: NDArray[Any], at_ns: Ints) -> Ints:
     """A rank and a time since some zero of its own as one number, sorted by rank first."""
