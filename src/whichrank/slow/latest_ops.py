@@ -70,7 +70,7 @@ class LatestOps:
 
     def comms(self) -> Ints:
         """Communicators of the operations that came last."""
-        return np.unique(self._ops[-1][1]["comm"]) if self._ops else np.zeros(0, np.int64)
+        return np.flatnonzero(np.bincount(self._ops[-1][1]["comm"])) if self._ops else np.zeros(0, np.int64)
 
     def course(self, window: Window, comm_size: Ints, most_ops: int | None = None) -> Course | None:
         """The latest iterations of the window, as events; None if there are not two in a row.
