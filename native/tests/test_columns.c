@@ -194,3 +194,36 @@ TEST(columns_rounds_leave_out_what_fits_nowhere) {
   CHECK_EQUAL(wr_hold_rounds(&r.table, &lately, &c.done), 0);
   CHECK_EQUAL(c.done.taken, 1);
 }
+
+TEST(columns_iterations_are_found_by_the_number_of_the_operation) {
+  /* rank 0 has two iterations, rank 1 none, rank 2 one; what the table says of rank 3 is no place in it */
+  int64_t first[5] = {0, 2, 2, 3, FAR}, begin[3] = {4, 6, 0}, end[3] = {6, 9, 3};
+  wr_iterations table = {4, 3, first, begin, end};
+  int64_t rank[11] = {0, 0, 0, 0, 0, 1, 2, 3, 4, -1, FAR}, of[11];
+  uint32_t ordinal[11] = {9, 4, 5, 7, 10, 5, UINT32_MAX, 1, 1, 1, 1};
+  wr_find_iterations(&table, 11, rank, ordinal, of);
+  CHECK(of[0] == 1 && of[1] == -1 && of[2] == 0 && of[3] == 1);
+  for (int i = 4; i < 11; i++) CHECK_EQUAL(of[i], -1);
+  first[0] = -1, first[1] = FAR;
+  wr_find_iterations(&table, 1, rank, ordinal, of);
+  CHECK_EQUAL(of[0], -1);
+  table.iterations = 0, first[0] = first[1] = 0;
+  wr_find_iterations(&table, 1, rank, ordinal, of);
+  CHECK_EQUAL(of[0], -1);
+}
+
+TEST(columns_iterations_are_added_up) {
+  int64_t of[7] = {0, 0, 0, -1, FAR, 1, 1}, rank[7] = {3, 3, 3, 3, 3, 3, 3}, comm[7] = {0, 0, 0, 0, 0, FAR, -1};
+  int32_t peer[7] = {3, 3, -1, 3, 3, 3, 3};
+  uint16_t stage[7] = {0, 2, 2}, offset[7] = {0, 1, 0};
+  uint8_t kind[7] = {1, WR_SEND, WR_SEND, 1, 1, 1, 1};
+  uint64_t sort[1] = {77}, messages[2] = {0}, pattern[2] = {0}, turned[2] = {0}, roots[2] = {0}, talks[2] = {0};
+  wr_sums s = {7,    2,    1,        of,      rank,   comm,  peer,  stage, offset,
+               kind, sort, messages, pattern, turned, roots, talks, 9};
+  wr_sum_iterations(&s);
+  uint64_t root = wr_mix(77, 1 << 16), sent = wr_mix(77, WR_SEND << 16 | 2);
+  CHECK(messages[0] == 2 && pattern[0] == root + 2 * sent && roots[0] == root);
+  CHECK_EQUAL(turned[0], root + sent + wr_mix(77, WR_SEND << 16 | 1 << 15 | 1));
+  CHECK(talks[0] == wr_mix(3, 1) && s.addressed == 1);
+  CHECK(messages[1] + pattern[1] + turned[1] + roots[1] + talks[1] == 0);
+}

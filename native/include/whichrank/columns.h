@@ -16,6 +16,12 @@
 extern "C" {
 #endif
 
+/* Mix `b` into the hash `a`, as `mix` of `model/signature.py` does. */
+static inline uint64_t wr_mix(uint64_t a, uint64_t b) {
+  uint64_t h = (a ^ b) * 0x9E3779B97F4A7C15u;
+  return h ^ h >> 29;
+}
+
 /* ---- records ------------------------------------------------------------------------------------------------------ */
 
 /* A completed operation as agents send it: RECORD_REPORTED of `model/telemetry.py`. */
@@ -163,6 +169,41 @@ typedef struct {
 /* Hold operations against the first of their rounds. 0, or EDOM if they are in several laps: then only `lap` is set, and
  * they are to be given once more with their order. */
 WR_API int wr_hold_rounds(const wr_rounds *table, wr_lately *lately, wr_completed *done);
+
+/* ---- iterations --------------------------------------------------------------------------------------------------- */
+
+/* Iterations of ranks (`detect/own_times.py`), by rank and number: those of a rank follow each other. */
+typedef struct {
+  size_t ranks, iterations;
+  const int64_t *first;     /* by rank, and one more at the end: its first iteration */
+  const int64_t *begin;     /* by iteration: how many operations its rank had issued when it began */
+  const int64_t *end;       /* by iteration: the same when it was over */
+} wr_iterations;
+
+/* In which iteration each operation was issued, by its number among all of its rank; -1 none. */
+WR_API void wr_find_iterations(const wr_iterations *table, size_t count, const int64_t *rank, const uint32_t *ordinal,
+                               int64_t *of);
+
+/* Operations, in which iteration each is, and what those of each iteration add up to, modulo 2^64. */
+typedef struct {
+  size_t count, iterations, comms;
+  const int64_t *iteration; /* of each; -1 none: it is left out */
+  const int64_t *rank, *comm;
+  const int32_t *peer;      /* the other end of a message, or the root; -1 not known, or none */
+  const uint16_t *stage;    /* of a message: the rank's own place in the communicator, from 1 */
+  const uint16_t *offset;   /* of a message: from there to the peer's, counted round; 0 not known */
+  const uint8_t *kind;
+  const uint64_t *sort;     /* by communicator: equal for those of the same sort */
+  uint64_t *messages;       /* out, `iterations`, as the others: how many there are, */
+  uint64_t *pattern;        /* all operations, by sort of communicator, kind and stage, */
+  uint64_t *turned;         /* the same, but messages by their offset where that is known, */
+  uint64_t *roots;          /* collectives of which the rank is the root, */
+  uint64_t *talks;          /* messages of which the other end is known, by that */
+  size_t addressed;         /* out: how many messages these are in all */
+} wr_sums;
+
+/* `messages` and those behind it are added to. */
+WR_API void wr_sum_iterations(wr_sums *sums);
 
 #ifdef __cplusplus
 }

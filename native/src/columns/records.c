@@ -2,11 +2,6 @@
 
 enum { SEED = 1 };
 
-static uint64_t mix(uint64_t a, uint64_t b) { /* as `mix` of `model/signature.py` */
-  uint64_t h = (a ^ b) * 0x9E3779B97F4A7C15u;
-  return h ^ h >> 29;
-}
-
 static uint64_t signature(uint8_t parts, uint8_t kind, uint8_t dtype, uint8_t reduce_op, int32_t peer, uint8_t flags,
                           uint64_t elements) {
   uint64_t named = kind;
@@ -15,7 +10,7 @@ static uint64_t signature(uint8_t parts, uint8_t kind, uint8_t dtype, uint8_t re
   if (parts & WR_PEER) named |= (uint64_t)((int64_t)peer + 1) << 24;
   if (!(parts & WR_COUNT) || flags & WR_FLAG_FREE_SIZES || (parts & WR_MAY_BE_UNEVEN && flags & WR_FLAG_UNEVEN))
     elements = 0;
-  return mix(mix(named, SEED), elements);
+  return wr_mix(wr_mix(named, SEED), elements);
 }
 
 void wr_take_apart(const wr_reported *rows, const uint8_t *parts, size_t ranks, wr_columns *c) {

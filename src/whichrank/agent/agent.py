@@ -270,8 +270,8 @@ class Agent:
         return not is_catching_up
 
     def _catch_up(self) -> None:
-        """Tell records that were put by, as fast as they are answered."""
-        while self._outbox.may_catch_up() and self._send(self._no_states(time.monotonic_ns())):
+        """Send records that were put by, and those that came meanwhile, as fast as they are answered."""
+        while self._outbox.may_catch_up() and self._send(self._no_states(time.monotonic_ns()), portion=True):
             pass
 
     def _is_catching_up(self) -> bool:

@@ -117,8 +117,12 @@ class Outbox:
         return bool(self._put_by)
 
     def may_catch_up(self) -> bool:
-        """Whether records were put by and credit is left for more than the next snapshot."""
-        return self.is_behind() and len(self._unanswered) < self._credit - 1
+        """Whether there are older records than the next snapshot's, and credit for more than that.
+
+        Records that were put by go first. The rest goes too, but for a portion: else the records of the next snapshot
+        would be more than a batch holds, those would be put by in turn, and the agent would stay behind for ever.
+        """
+        return (self.is_behind() or self._record_count > PORTION) and len(self._unanswered) < self._credit - 1
 
     def has_waited_ns(self, now_ns: int) -> int:
         """For how long the oldest batch has not been answered; 0 if all were."""

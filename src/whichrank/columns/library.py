@@ -77,4 +77,6 @@ def loops() -> ctypes.CDLL:
     library.wr_count_kinds.argtypes = (ctypes.c_size_t, *[ctypes.c_void_p] * 2, *two, ctypes.c_void_p)
     library.wr_hold_periods.argtypes = (ctypes.c_void_p,) * 2
     library.wr_hold_rounds.argtypes = (ctypes.c_void_p,) * 3
+    library.wr_find_iterations.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_void_p] * 3)
+    library.wr_sum_iterations.argtypes = (ctypes.c_void_p,)
     return library

@@ -22,10 +22,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.columns.iterations import find_iterations, sum_iterations
 from whichrank.detect.given import Given
 from whichrank.model.iterations import ITERATION, SPAN_NS, STEP, Ints, Ops, Window, key_of
-from whichrank.model.kinds import is_collective, is_message
-from whichrank.model.places import joined, places, put, starts, taken, those
+from whichrank.model.kinds import is_message
+from whichrank.model.places import joined, places, put, taken, those
 from whichrank.model.signature import mix
 from whichrank.model.work import Work
 
@@ -45,10 +46,6 @@ SEEN_LATE_NS: Final = 1_000_000
 """And so long before its end, which is seen late."""
 MOST_SORTS: Final = 1 << 14
 """Operations of an iteration that are known not to be waited for before the next."""
-FROM_HERE: Final = 1 << 15
-"""Marks an offset between places, beside places."""
-FEW_ITERATIONS: Final = 8
-"""Of a rank, through which one goes quicker than one searches."""
 LEAST_RING: Final = 3
 """Two ranks that exchange messages may as well be two stages."""
 MOST_TALKS: Final = 1 << 20
@@ -348,40 +345,34 @@ class Iterations:
         rows["own_s"] = rows["total_s"] - _blocked_ns(ops, of, begin, end, zero_ns) / 1e9
         given = self._given.of(begin, end)
         rows["elements"], rows["length"] = given.elements, given.lengths
-        inside = of >= 0
-        ops, of = ops.those(inside), those(of, inside)
-        rank, kind, peer, offset = (ops[name] for name in ("rank", "kind", "peer", "offset"))
-        messages = np.flatnonzero(is_message(kind))
-        rows["messages"] = np.bincount(of[messages], minlength=len(begin))
-        sort = mix(kinds[ops["comm"]], kind.astype(np.uint64) << np.uint64(16) | ops["stage"])
-        rows["pattern"] = _sums(sort, of, len(begin))
-        turned, at = sort.copy(), messages[offset[messages] > 0]
-        turned[at] = mix(kinds[ops["comm"][at]], kind[at].astype(np.uint64) << np.uint64(16) | FROM_HERE | offset[at])
-        rows["turned"] = _sums(turned, of, len(begin))
-        self._learn_talks(ops, of, messages[peer[messages] >= 0], begin)
-        roots = np.flatnonzero((peer == rank) & is_collective(kind))
-        rows["roots"] = _sums(sort[roots], of[roots], len(begin))
+        names = ("rank", "comm", "peer", "stage", "offset", "kind")
+        sums = sum_iterations(of, len(begin), kinds, **{name: ops[name] for name in names})
+        rows["messages"], rows["pattern"] = sums.messages, sums.pattern
+        rows["turned"], rows["roots"] = sums.turned, sums.roots
+        if sums.addressed:
+            self._learn_talks(ops, of, sums.talks, begin)
         put(self.rows, (begin["rank"], begin["counter"] % self.kept), rows)
         np.maximum.at(self.latest, begin["rank"], begin["counter"])
 
-    def _learn_talks(self, ops: Ops, of: Ints, at: Ints, begin: np.ndarray[Any, Any]) -> None:
+    def _learn_talks(self, ops: Ops, of: Ints, with_whom: NDArray[np.uint64], begin: np.ndarray[Any, Any]) -> None:
         """Take who has exchanged messages with whom; of a rank that does as before nothing is new.
 
         Args:
             ops: The operations.
-            of: The iteration of each.
-            at: Places of the messages among them.
+            of: The iteration of each, -1 none.
+            with_whom: Of each iteration a number that says with whom its rank did.
             begin: Steps that open iterations, sorted by rank and number.
         """
-        if not len(at):
-            return
-        with_whom = _sums(mix(ops["peer"][at].astype(np.uint64), np.ones(1, np.uint64)), of[at], len(begin))
         is_first = np.append(True, np.diff(begin["rank"]) != 0)
         before = np.where(is_first, self._talked[begin["rank"]], np.append(with_whom[:1], with_whom[:-1]))
         self._talked[begin["rank"]] = with_whom  # of several of a rank the latest one stays
-        at = at[(with_whom != before)[of[at]]]
+        is_new = with_whom != before
+        if not is_new.any():
+            return
+        at = np.flatnonzero(is_message(ops["kind"]) & (ops["peer"] >= 0) & (of >= 0))
+        at = at[is_new[of[at]]]
         if len(at):
-            talks = np.unique(ops["rank"][at].astype(np.int64) << 32 | ops["peer"][at])
+            talks = np.unique(ops["rank"][at] << 32 | ops["peer"][at])
             self._talks = np.union1d(self._talks, talks)[:MOST_TALKS]
 
     def _grow(self, size: int) -> None:
@@ -417,7 +408,7 @@ def _blocked_ns(ops: Ops, of: Ints, begin: np.ndarray[Any, Any], end: np.ndarray
         end: Steps that end them.
         zero_ns: By rank, when the first of its iterations began.
     """
-    rank, end_ns, blocked_ns = ops["rank"].astype(np.int64, copy=False), ops["end_ns"], ops["blocked_ns"]
+    rank, end_ns, blocked_ns = ops["rank"], ops["end_ns"], ops["blocked_ns"]
     counts = (blocked_ns > 0) & (end_ns > zero_ns[rank])
     waited = np.flatnonzero(counts)
     rank, end_ns, blocked_ns, step_of = (those(column, counts) for column in (rank, end_ns, blocked_ns, of))
@@ -433,43 +424,10 @@ def _blocked_ns(ops: Ops, of: Ints, begin: np.ndarray[Any, Any], end: np.ndarray
     return blocked.until(to_key) - blocked.until(from_key)
 
 
-def _sums(values: NDArray[np.uint64], of: Ints, size: int) -> NDArray[np.uint64]:
-    """The sums modulo 2^64 of the values of each group.
-
-    Args:
-        values: (n,).
-        of: The group of each, (n,).
-        size: How many groups there are.
-    """
-    sums = np.zeros(size, np.uint64)
-    if len(of) and (of[1:] >= of[:-1]).all():  # as it is where each rank has been reported once
-        begins = starts(of)
-        sums[of[begins]] = np.add.reduceat(values, begins)
-    else:
-        np.add.at(sums, of, values)  # quick on a column of its own only
-    return sums
-
-
 def _iteration_of(ops: Ops, begin: np.ndarray[Any, Any], end: np.ndarray[Any, Any]) -> Ints:
     """In which of these iterations each operation was issued, -1 none. Iterations are sorted by rank and number."""
-    if not len(begin) or not len(ops):
-        return np.full(len(ops), -1)
-    rank, ordinal = ops["rank"].astype(np.int64, copy=False), ops["ordinal"].astype(np.int64)
-    ranks, first, count = np.unique(begin["rank"], return_index=True, return_counts=True)
-    size = max(int(ranks[-1]), int(rank.max())) + 1
-    first_of, count_of = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    first_of[ranks], count_of[ranks] = first, count
-    of, count = first_of[rank], count_of[rank]
-    begins, ends = begin["ordinal"].copy(), end["ordinal"].copy()
-    if count.max() <= FEW_ITERATIONS:
-        last = of + count - 1
-        for _ in range(int(count.max()) - 1):
-            of += (of < last) & (ordinal > ends[of])
-    else:
-        key = begin["rank"] << 32 | begins
-        of = np.maximum(np.searchsorted(key, rank << 32 | ordinal, side="left") - 1, of)
-    inside = (count > 0) & (ordinal > begins[of]) & (ordinal <= ends[of])
-    return np.where(inside, of, -1)
+    rank, since, until = map(np.ascontiguousarray, (begin["rank"], begin["ordinal"], end["ordinal"]))
+    return find_iterations(ops["rank"], ops["ordinal"], rank, since, until)
 
 
 def _of_those(of: Ints, which: NDArray[np.bool_]) -> Ints:

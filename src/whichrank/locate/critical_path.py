@@ -14,7 +14,7 @@ fall into step, does not count. All ranks go one event further at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.model.iterations import SPAN_NS, Floats, Ints, key_of
+from whichrank.model.iterations import SPAN_NS, Floats, Ints, Ops, key_of
 from whichrank.model.kinds import BARRIERS, FROM_ROOT, TO_ROOT, Kind, is_collective, is_message
 from whichrank.model.signature import mix
 
@@ -222,11 +222,11 @@ class Course:
         return np.asarray(done.max(axis=0))
 
 
-def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size: Ints) -> Course | None:
+def course_of(parts: Sequence[Ops], steps: np.ndarray[Any, Any], comm_size: Ints) -> Course | None:
     """The events of consecutive iterations.
 
     Args:
-        ops: Rows of OP.
+        parts: Operations, in parts; others than those of these iterations are left out.
         steps: Rows of STEP, of each rank the same number, with consecutive counters; the first one opens.
         comm_size: Members of each communicator.
 
@@ -237,13 +237,10 @@ def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size:
     if not len(ranks) or count.min() < 2 or count.min() != count.max():
         return None
     steps = steps[np.lexsort((steps["counter"], steps["rank"]))].reshape(len(ranks), -1)
-    at = np.searchsorted(ranks, ops["rank"])
-    at[at == len(ranks)] = 0
-    inside = (ranks[at] == ops["rank"]) & (ops["ordinal"] > steps["ordinal"][at, 0])
-    inside &= ops["ordinal"] <= steps["ordinal"][at, -1]
-    ops, at = ops[inside], at[inside]
+    ops = Ops.joined([part.those(_are_inside(part, ranks, steps["ordinal"])) for part in parts])
     if not len(ops):
         return None
+    at = np.searchsorted(ranks, ops["rank"])
     of, count_in = _rounds(ops)
     size = np.zeros(len(count_in), np.int64)
     size[of] = np.where(is_collective(ops["kind"]), comm_size[ops["comm"]], 2)
@@ -271,7 +268,7 @@ def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size:
     issued_ns = np.minimum(ops["issue_ns"], steps["at_ns"][at, -1])
     begin = np.concatenate((issued_ns, ops["end_ns"][blocked] - ops["blocked_ns"][blocked], ends))
     finish = np.concatenate((issued_ns, ops["end_ns"][blocked], ends))
-    order = np.lexsort((what, begin, rank))
+    order = np.lexsort((begin, rank))  # at one time in the order of `what`, in which they are already
     rank, what, op, begin, finish = rank[order], what[order], op[order], begin[order], finish[order]
     starts = np.append(True, np.diff(rank) != 0)
     opened = steps["at_ns"][:, 0]
@@ -303,10 +300,24 @@ def course_of(ops: np.ndarray[Any, Any], steps: np.ndarray[Any, Any], comm_size:
     )
 
 
-def _rounds_before(of: Ints, ops: np.ndarray[Any, Any], rounds: int) -> Ints:
+def _are_inside(ops: Ops, ranks: Ints, steps: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which operations are of these ranks, and between their first and last step.
+
+    Args:
+        ops: Operations, (n,).
+        ranks: Sorted, (R,).
+        steps: For each step the number of the last operation before it, (R, steps).
+    """
+    at = np.searchsorted(ranks, ops["rank"])
+    at[at == len(ranks)] = 0
+    inside = (ranks[at] == ops["rank"]) & (ops["ordinal"] > steps[at, 0]) & (ops["ordinal"] <= steps[at, -1])
+    return np.asarray(inside)
+
+
+def _rounds_before(of: Ints, ops: Ops, rounds: int) -> Ints:
     """Of each round of a collective the one before it on the same communicator, -1 none."""
     collective = np.flatnonzero(is_collective(ops["kind"]))
-    key, first = np.unique(_in_turn(ops[collective]), return_index=True)
+    key, first = np.unique(_in_turn(ops)[collective], return_index=True)
     mine = of[collective[first]]
     after = np.full(rounds, -1, np.int64)
     follows = np.flatnonzero(np.diff(key) == 1)
@@ -314,7 +325,7 @@ def _rounds_before(of: Ints, ops: np.ndarray[Any, Any], rounds: int) -> Ints:
     return after
 
 
-def _since_the_one_before(ops: np.ndarray[Any, Any]) -> Floats:
+def _since_the_one_before(ops: Ops) -> Floats:
     """Seconds that each operation lasted since the rank's one before it on the same communicator had ended.
 
     Below zero if it ended before that one.
@@ -329,12 +340,12 @@ def _since_the_one_before(ops: np.ndarray[Any, Any]) -> Floats:
     return np.asarray((end_ns - begun_ns) / 1e9)
 
 
-def _in_turn(ops: np.ndarray[Any, Any]) -> Ints:
+def _in_turn(ops: Ops) -> Ints:
     """A number for each collective, one higher for the next one of its communicator."""
     return np.asarray(ops["comm"].astype(np.int64) << 32 | ops["counter"])
 
 
-def _shorten_messages(transfer_s: Floats, of: Ints, ops: np.ndarray[Any, Any], lasted_s: Floats) -> None:
+def _shorten_messages(transfer_s: Floats, of: Ints, ops: Ops, lasted_s: Floats) -> None:
     """Transfers between two ranks: as short as the shortest receives of as much: their senders were early.
 
     The end of an asynchronous send is known only when it is waited for, so of one round neither side says how long the
@@ -343,7 +354,7 @@ def _shorten_messages(transfer_s: Floats, of: Ints, ops: np.ndarray[Any, Any], l
     Args:
         transfer_s: Of each round, changed in place.
         of: The round of each operation.
-        ops: Rows of OP.
+        ops: The operations.
         lasted_s: Of each operation.
     """
     receives = np.flatnonzero(ops["kind"] == Kind.RECV)
@@ -353,7 +364,7 @@ def _shorten_messages(transfer_s: Floats, of: Ints, ops: np.ndarray[Any, Any], l
         transfer_s[of[mine]] = np.minimum(transfer_s[of[mine]], shortest_s)
 
 
-def _needs(ops: np.ndarray[Any, Any], whole: NDArray[np.bool_]) -> Ints:
+def _needs(ops: Ops, whole: NDArray[np.bool_]) -> Ints:
     """Whom each operation waits for: 0 nobody who is known, 1 all members, 2 the root."""
     kind, is_root = ops["kind"], ops["peer"] == ops["rank"]
     needs = np.where(np.isin(kind, _FROM_ROOT), np.where(is_root, 0, 2), 1)
@@ -362,7 +373,7 @@ def _needs(ops: np.ndarray[Any, Any], whole: NDArray[np.bool_]) -> Ints:
     return needs
 
 
-def _rounds(ops: np.ndarray[Any, Any]) -> tuple[Ints, Ints]:
+def _rounds(ops: Ops) -> tuple[Ints, Ints]:
     """Index of each operation's round, and operations of each round."""
     is_send, is_recv = ops["kind"] == Kind.SEND, ops["kind"] == Kind.RECV
     source = np.where(is_send, ops["rank"], np.where(is_recv, ops["peer"], -1)).astype(np.int64) + 1
@@ -373,7 +384,7 @@ def _rounds(ops: np.ndarray[Any, Any]) -> tuple[Ints, Ints]:
     return of.reshape(-1).astype(np.int64), count.astype(np.int64)
 
 
-def _which_of_tags(key: NDArray[np.uint64], ops: np.ndarray[Any, Any]) -> Ints:
+def _which_of_tags(key: NDArray[np.uint64], ops: Ops) -> Ints:
     """Messages are counted by tag, which no record has: those of a rank with the same key, in the order of issue."""
     which = np.zeros(len(ops), np.int64)
     messages = np.flatnonzero(is_message(ops["kind"]))

@@ -24,8 +24,8 @@ SPAN_NS: Final = 1 << 43
 
 OP: Final = np.dtype(
     [
-        ("rank", "i4"),
-        ("comm", "i4"),
+        ("rank", "i8"),
+        ("comm", "i8"),
         ("counter", "u4"),
         ("ordinal", "u4"),
         ("issue_ns", "i8"),
@@ -36,7 +36,7 @@ OP: Final = np.dtype(
         ("stage", "u2"),  # of send/recv: the rank's own place in the communicator, from 1
         ("offset", "u2"),  # of send/recv: from there to the peer's, counted round; 0 not known, or the same both ways
         ("kind", "u1"),
-        ("future", "u1"),  # 1: only its future was waited for, which nobody sees
+        ("future", "?"),  # only its future was waited for, which nobody sees
     ]
 )
 """A completed operation."""
@@ -66,7 +66,7 @@ class Ops:
     """Completed operations, each field of OP a column: what goes through one touches no more memory than it has.
 
     Args:
-        columns: By name, (n,) each; integers may have more bits than in OP.
+        columns: By name, (n,) each, of the types that they have in OP.
     """
 
     def __init__(self, columns: dict[str, NDArray[Any]]) -> None:
@@ -100,13 +100,6 @@ class Ops:
     def those(self, which: Bools) -> Ops:
         """Those for which it holds; the same where it holds for all."""
         return self if which.all() else self.taken(which)
-
-    def rows(self) -> np.ndarray[Any, Any]:
-        """Rows of OP."""
-        rows = np.empty(len(self), OP)
-        for name, column in self._columns.items():
-            rows[name] = column
-        return rows
 
 
 def key_of(rank: NDArray[Any], at_ns: Ints) -> Ints:

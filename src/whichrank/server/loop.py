@@ -279,7 +279,10 @@ class AnalyzerLoop:
         return True
 
     def _take(self, wait_s: float = 0.0) -> None:
-        """Every batch is answered, also one that the analyzer fails on: its agent would wait for ever."""
+        """Every batch is answered, also one that the analyzer fails on: its agent would wait for ever.
+
+        Of several batches of an agent that is known the answer to the last one answers all.
+        """
         arrivals = self._end.receive(wait_s)
         if any(batch.records and not batch.ranks for batch, _ in arrivals):  # more of a busy agent is on its way
             time.sleep(BURST_S)
@@ -301,7 +304,11 @@ class AnalyzerLoop:
             with _kept_for(faults):
                 self._analyzer.feed_all([batch for batch, is_new in arrivals if not (batch.is_well and is_new)], now_s)
             self._validations.feed([batch for batch, _ in arrivals if batch.gates], now_s)
+        last = {batch.agent: batch.sequence for batch, _ in arrivals if not batch.is_well}
         for batch, is_new in arrivals:
+            if not (batch.is_well or is_new) and batch.sequence < last[batch.agent]:
+                self._commands.give(batch.agent, (), batch.obeyed)
+                continue
             if batch.is_well and is_new:  # it has reported to another server
                 self._end.reply(batch.agent, Reply(CREDIT, 0, resend=True))
                 continue

@@ -23,7 +23,7 @@ from whichrank.model.plain_text import without_key
 from whichrank.server.incidents_file import FILE_NAME, JOB_FILE, job_of, read_incidents
 from whichrank.server.private_file import make_private, open_private, write_private
 from whichrank.server.times_file import TIMES_FILE, encode_times
-from whichrank.server.validations_file import Asked, Validated, add_result, take_asked
+from whichrank.server.validations_file import ASKED_FILE, Asked, Validated, add_result, take_asked
 
 _MOST_KEPT = 1000
 
@@ -63,6 +63,7 @@ class Record:
         self.folder = folder
         self.incidents_path = folder / FILE_NAME
         self._file: IO[bytes] = open_private(self.incidents_path)
+        self._asked_path = str(folder / ASKED_FILE)
         self._latest: dict[str, bytes] = {}
         self._times: tuple[tuple[Spent, ...], tuple[LinkRate, ...]] = ((), ())
         self.fault = ""
@@ -137,6 +138,8 @@ class Record:
 
     def take_asked(self) -> Asked | None:
         """A validation that somebody asks for, once."""
+        if not os.access(self._asked_path, os.F_OK):  # each turn of the loop asks, and to fail to open it costs more
+            return None
         return take_asked(self.folder)
 
     def write_validated(self, result: Validated) -> None:

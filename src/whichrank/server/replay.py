@@ -90,5 +90,5 @@ def settings_of(tape: Tape, path: Path) -> AnalyzerConfig:
 def _feed(analyzer: Analyzer, batches: list[Batch], now_s: float) -> None:
     """Feed as it was fed: the orders to the agents were taken then, which has effects too."""
     analyzer.feed_all(batches, now_s)
-    for batch in batches:
-        analyzer.orders(batch.agent)
+    for agent in dict.fromkeys(batch.agent for batch in batches):
+        analyzer.orders(agent)

@@ -70,7 +70,7 @@ class LatestOps:
 
     def comms(self) -> Ints:
         """Communicators of the operations that came last."""
-        return np.unique(self._ops[-1][1]["comm"]) if self._ops else np.zeros(0, np.int64)
+        return np.flatnonzero(np.bincount(self._ops[-1][1]["comm"])) if self._ops else np.zeros(0, np.int64)
 
     def course(self, window: Window, comm_size: Ints, most_ops: int | None = None) -> Course | None:
         """The latest iterations of the window, as events; None if there are not two in a row.
@@ -94,8 +94,7 @@ class LatestOps:
             return None
         whole = whole[-self._as_many(steps, whole, KEPT_OPS if most_ops is None else most_ops) :]
         steps = steps[np.isin(steps["counter"], whole)]
-        ops = Ops.joined([part for iteration, part in self._ops if iteration >= whole[0]])
-        return course_of(ops.rows(), steps, comm_size)
+        return course_of([part for iteration, part in self._ops if iteration >= whole[0]], steps, comm_size)
 
     @staticmethod
     def _as_many(steps: np.ndarray[Any, Any], whole: Ints, most_ops: int) -> int:

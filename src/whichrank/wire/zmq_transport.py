@@ -146,10 +146,11 @@ class ZmqAnalyzerEnd:
 
     def receive(self, timeout_s: float) -> list[Arrival]:
         """See `transport.AnalyzerEnd`."""
-        self._poller.poll(max(0, round(timeout_s * 1000)))
+        ready = dict(self._poller.poll(max(0, round(timeout_s * 1000))))
         arrivals: list[Arrival] = []
         for socket, gate in self._doors:
-            arrivals += self._arrivals(socket)
+            if socket in ready:
+                arrivals += self._arrivals(socket)
             if gate:
                 gate.count()
         return arrivals

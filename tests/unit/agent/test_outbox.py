@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from whichrank.agent import outbox as outbox_module
-from whichrank.agent.outbox import MOST_EVENTS, PUT_BY_AT_ONCE, RESEND_AFTER_NS, Outbox
+from whichrank.agent.outbox import MOST_EVENTS, PORTION, PUT_BY_AT_ONCE, RESEND_AFTER_NS, Outbox
 from whichrank.model.commands import Reply
 from whichrank.model.telemetry import RECORD_REPORTED, Batch, CommInfo, Event
 from whichrank.ring.reader import Rows
@@ -184,6 +184,26 @@ def test_catching_up_leaves_credit_for_the_next_snapshot() -> None:
         sent += 1
     assert sent == 2
     assert outbox.may_send()
+
+
+def test_a_busy_node_is_behind_for_a_moment_only() -> None:
+    # GIVEN more records at once than a batch holds, and credit for four batches
+    outbox = Outbox()
+    outbox.heard(Reply(4, 0), 0)
+    for rank in range(8):
+        outbox.add_records(records(PORTION, rank))
+    assert outbox.is_behind()
+    # WHEN what is sent is answered at once
+    while outbox.may_catch_up():
+        batch = outbox.fill(STATES, portion=True)
+        outbox.sent(batch, 0)
+        outbox.heard(Reply(4, batch.sequence), 0)
+    # THEN the next snapshot, as large as one of eight ranks with 1,000 operations a second, goes in one batch
+    for rank in range(8):
+        outbox.add_records(records(1000, rank))
+    assert not outbox.is_behind()
+    send(outbox)
+    assert outbox.is_sent()
 
 
 def test_what_is_put_by_is_bounded_and_what_goes_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from simulated import Call, Compute, Program, Wait, ddp, run, tp_pp_dp
 
 from whichrank.locate.critical_path import Course, as_its_peers, course_of
-from whichrank.model.iterations import OP, STEP
+from whichrank.model.iterations import OP, STEP, Ops
 from whichrank.model.kinds import Kind
 
 FIRST, LAST = 3, 9
@@ -22,7 +22,7 @@ def course(programs: list[Program], factors: dict[int, float]) -> Course:
     size = np.zeros(int(ops["comm"].max()) + 1, np.int64)
     for comm in np.unique(ops["comm"]):
         size[comm] = len(np.unique(ops["rank"][ops["comm"] == comm]))
-    made = course_of(ops, steps[(steps["counter"] >= FIRST) & (steps["counter"] <= LAST)], size)
+    made = course_of([Ops.of_rows(ops)], steps[(steps["counter"] >= FIRST) & (steps["counter"] <= LAST)], size)
     assert made is not None
     return made
 
@@ -117,7 +117,7 @@ def test_a_broadcast_waits_for_its_root_only() -> None:
         return [*own, Compute(0.02)]
 
     ops, steps = run([program(rank) for rank in range(3)], 8).arrays()
-    made = course_of(ops, steps[(steps["counter"] >= 2) & (steps["counter"] <= 6)], np.array([3]))
+    made = course_of([Ops.of_rows(ops)], steps[(steps["counter"] >= 2) & (steps["counter"] <= 6)], np.array([3]))
     assert made is not None
     needs = {int(made.ranks[r]): set(made.needs[(made.rank == r) & (made.what == 1)].tolist()) for r in range(3)}
     assert needs == {0: {0}, 1: {2}, 2: {2}}
@@ -132,8 +132,20 @@ def test_ranks_that_would_wait_for_ever_are_not_a_number() -> None:
 
 def test_too_few_steps_are_no_course() -> None:
     ops, steps = run(ddp(2), 5).arrays()
-    assert course_of(ops, steps[steps["counter"] == 2], np.array([2])) is None
-    assert course_of(ops, steps[:0], np.array([2])) is None
+    assert course_of([Ops.of_rows(ops)], steps[steps["counter"] == 2], np.array([2])) is None
+    assert course_of([Ops.of_rows(ops)], steps[:0], np.array([2])) is None
+
+
+def test_operations_in_parts_are_the_same_as_all_at_once() -> None:
+    ops, steps = run(tp_pp_dp(), 8).arrays()
+    steps, size = steps[(steps["counter"] >= 2) & (steps["counter"] <= 6)], np.full(ops["comm"].max() + 1, 2)
+    cut = len(ops) // 3
+    at_once = course_of([Ops.of_rows(ops)], steps, size)
+    in_parts = course_of([Ops.of_rows(ops[:cut]), Ops.of_rows(ops[cut:cut]), Ops.of_rows(ops[cut:])], steps, size)
+    assert at_once is not None
+    assert in_parts is not None
+    for name, values in vars(at_once).items():
+        np.testing.assert_array_equal(values, getattr(in_parts, name), err_msg=name)
 
 
 def test_a_wait_that_is_seen_to_begin_after_the_last_step_is_not_of_these_iterations() -> None:
@@ -143,7 +155,7 @@ def test_a_wait_that_is_seen_to_begin_after_the_last_step_is_not_of_these_iterat
     last = steps[(steps["rank"] == 1) & (steps["counter"] == 6)][0]
     mine = np.flatnonzero((ops["rank"] == 1) & (ops["ordinal"] <= last["ordinal"]))[-1]
     ops["end_ns"][mine], ops["blocked_ns"][mine] = last["at_ns"] + 196_000, 81_000
-    made = course_of(ops, steps, np.array([4]))
+    made = course_of([Ops.of_rows(ops)], steps, np.array([4]))
 
     # THEN it is left out, and what is asked of the others can be answered
     assert made is not None
@@ -151,7 +163,7 @@ def test_a_wait_that_is_seen_to_begin_after_the_last_step_is_not_of_these_iterat
     assert np.isfinite(made.replay(as_its_peers(made, np.array([1]), np.array([0, 2, 3]))))
     # AND the same if its issue is seen late
     ops["issue_ns"][mine], ops["blocked_ns"][mine] = last["at_ns"] + 5, 0
-    made = course_of(ops, steps, np.array([4]))
+    made = course_of([Ops.of_rows(ops)], steps, np.array([4]))
     assert made is not None
     assert int(made.iteration.max()) == made.iterations - 1
 
@@ -161,7 +173,7 @@ def test_an_asynchronous_operation_blocks_where_it_is_waited_for() -> None:
     early: Program = [Call(0, later="x"), Compute(0.03), Wait("x")]
     late: Program = [Compute(0.05), Call(0, later="x"), Wait("x")]
     ops, steps = run([early, late], 8).arrays()
-    made = course_of(ops, steps[(steps["counter"] >= 2) & (steps["counter"] <= 6)], np.array([2]))
+    made = course_of([Ops.of_rows(ops)], steps[(steps["counter"] >= 2) & (steps["counter"] <= 6)], np.array([2]))
     assert made is not None
 
     # THEN it would take as long as the early one computes if the late one were at once there
@@ -184,7 +196,7 @@ def two_collectives(every_ms: int, issue_ms: list[list[int]], end_ms: list[int],
     number, of = (np.array(column) for column in zip(*product(range(7), range(2)), strict=True))
     steps["rank"], steps["counter"], steps["ordinal"] = of, number + 1, 2 * number
     steps["at_ns"] = S + every_ms * number * MS
-    made = course_of(ops, steps, np.array([2]))
+    made = course_of([Ops.of_rows(ops)], steps, np.array([2]))
     assert made is not None
     return made
 
@@ -207,7 +219,7 @@ def test_a_collective_that_overtakes_another_does_not_stand_in_line_for_it() -> 
 
 def test_iterations_without_operations_are_no_course() -> None:
     ops, steps = run(ddp(2), 5).arrays()
-    assert course_of(ops[:0], steps, np.array([2])) is None
+    assert course_of([Ops.of_rows(ops[:0])], steps, np.array([2])) is None
 
 
 def test_messages_of_two_tags_are_rounds_of_their_own() -> None:
@@ -216,7 +228,7 @@ def test_messages_of_two_tags_are_rounds_of_their_own() -> None:
                 [Compute(0.02), Call(0, Kind.RECV, 0), Call(0, Kind.RECV, 0)]]  # fmt: skip
     ops, steps = run(programs, 8).arrays()
     ops["counter"] = (ops["counter"] + 1) // 2
-    made = course_of(ops, steps[(steps["counter"] >= 2) & (steps["counter"] <= 6)], np.array([2]))
+    made = course_of([Ops.of_rows(ops)], steps[(steps["counter"] >= 2) & (steps["counter"] <= 6)], np.array([2]))
     assert made is not None
     assert set(made.members.tolist()) == {2}
     # WHEN the sender is quicker THEN so is the receiver

@@ -195,6 +195,28 @@ def test_a_word_that_all_is_well_is_no_news_and_needs_no_answer(
     assert [(reply.acknowledged, len(reply.commands)) for reply in end.replies] == [(1, 1), (1, 0)]
 
 
+def test_batches_that_come_together_are_answered_once_but_for_the_first_of_an_agent(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN an agent that is heard for the first time, by its fifth batch, and by two more behind it
+    end, polls = End(), Snapshots()
+    running = AnalyzerLoop(
+        cast(ZmqAnalyzerEnd, end), polls, cast(AgentSupervisor, Agent()), TICK_S, cast(Says, None), None
+    )
+    monkeypatch.setattr(polls, "orders", lambda _agent: [Pace(closely=True)])
+    end.waiting += [(replace(BATCH, sequence=number), number == 5) for number in (5, 6, 7)]
+    running.step()
+    # THEN the first one is answered by itself: what was sent before it is to be sent again, but none of these three
+    assert [(reply.acknowledged, reply.resend) for reply in end.replies] == [(5, True), (7, False)]
+    # WHEN the first of three others says that a command was obeyed THEN the one answer does not give it again
+    number = end.commands[-1].number
+    end.replies.clear()
+    end.waiting += [(replace(BATCH, sequence=8, obeyed=(number,)), False)]
+    end.waiting += [(replace(BATCH, sequence=number), False) for number in (9, 10)]
+    running.step()
+    assert [(reply.acknowledged, reply.commands) for reply in end.replies] == [(10, ())]
+
+
 def test_a_word_of_an_agent_that_is_not_known_asks_it_to_report_again(clock: list[float]) -> None:
     end = End()
     running = AnalyzerLoop(
