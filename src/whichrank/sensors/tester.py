@@ -1,15 +1,15 @@
 """What a rank measures while it waits at the gate: its own speed, and the links of its process groups.
 
-Asked from outside through the ring (`wr_gate`), made in the thread that waits, with the device and the process groups
-that training uses. Nothing of training is touched: no random number is drawn, no operation is counted, memory is given
-back. Speed is measured for a while and not for so much work, so a slow rank takes no longer than the others; messages
-are as large as told. Implements the benchmarks of Greyhound, section 4.3.
+Asked from outside through the ring (`wr_gate`), made with the device and the process groups that training uses. The
+core makes each test in a thread of its own, in which Python runs no handlers of signals and none of the program's modes
+(autocast, inference, functions that are replaced) holds. Nothing of training is touched: no random number is drawn, no
+operation is counted, memory is given back. Speed is measured for a while and not for so much work, so a slow rank takes
+no longer than the others; messages are as large as told. Implements the benchmarks of Greyhound, section 4.3.
 """
 
 from __future__ import annotations
 
 import ctypes
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -78,7 +78,9 @@ class Gate(ctypes.Structure):
 
 
 _CALL = ctypes.CFUNCTYPE(None, ctypes.POINTER(Gate))
-_call: Any = None  # must live as long as the process
+_QUESTION = ctypes.CFUNCTYPE(ctypes.c_int)
+_call: Any = None  # must live as long as the process, as must these
+_questions: dict[Any, Any] = {}
 
 
 def watch() -> None:
@@ -90,6 +92,7 @@ def watch() -> None:
     global _call
     core = load_core()
     core.wr_gate_set_tester.argtypes, core.wr_gate_set_tester.restype = (_CALL,), None
+    core.wr_gate_ask.argtypes, core.wr_gate_ask.restype = (_QUESTION,), ctypes.c_int
     core.wr_gate_is_opening.argtypes, core.wr_gate_is_opening.restype = (ctypes.c_void_p,), ctypes.c_int
     core.wr_comm_name.argtypes, core.wr_comm_name.restype = (ctypes.c_void_p, ctypes.c_int), ctypes.c_char_p
     if _call is None:
@@ -107,22 +110,17 @@ def _answer(pointer: Any) -> None:
         gate.results = len(times)
     except BaseException as error:  # never break training
         gate.problem = f"{type(error).__name__}: {error}".encode(errors="replace")[:99]
-        if not isinstance(error, Exception):  # Ctrl-C is the program's: it gets it when it goes on
-            raised = ctypes.py_object(type(error))
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), raised)
 
 
 def _measured(gate: Gate) -> list[float]:
     import torch
     from torch.distributed import distributed_c10d
-    from torch.utils._python_dispatch import _disable_current_modes
 
     if getattr(distributed_c10d._world, "pg_coalesce_state", None):
         raise RuntimeError("the rank waits inside of a batch of operations")
     device = _device(torch)
     repeats = max(1, int(gate.test_repeats))
-    plain = torch.autocast(device.type, enabled=False)
-    with torch.no_grad(), _disable_current_modes(), plain:
+    with torch.no_grad():
         if gate.test_kind == COMPUTE:
             return multiplied(torch, device, min(repeats, RESULTS // len(TYPES)))
         if gate.test_kind == MEMORY:
@@ -136,13 +134,29 @@ def _device(torch: Any) -> Any:
     """The device that this process trains on, as far as it is known: CUDA once it is in use, else the CPU.
 
     Raises:
-        RuntimeError: A CUDA graph is being recorded: nothing may be measured meanwhile.
+        RuntimeError: A CUDA graph is being recorded: nothing may be measured meanwhile. Or training goes on.
     """
     if not torch.cuda.is_initialized():
         return torch.device("cpu")
-    if torch.cuda.is_current_stream_capturing():
+    if _asked_of_training(torch._C._cuda_isCurrentStreamCapturing):
         raise RuntimeError("a CUDA graph is being recorded")
-    return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cuda", _asked_of_training(torch._C._cuda_getDevice))
+
+
+def _asked_of_training(builtin: Any) -> int:
+    """What a function of C returns in the thread that trains: device and stream are each thread's own.
+
+    A function of C, since for one of Python the interpreter would run handlers of signals there.
+
+    Raises:
+        InterruptedError: Training goes on.
+    """
+    if builtin not in _questions:
+        _questions[builtin] = _QUESTION(builtin)
+    said: int = load_core().wr_gate_ask(_questions[builtin])
+    if said < 0:
+        raise InterruptedError("training was to go on")
+    return said
 
 
 def multiplied(torch: Any, device: Any, repeats: int) -> list[float]:
