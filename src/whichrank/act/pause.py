@@ -2,7 +2,8 @@
 
 First it is asked how far ranks have come. Then all are kept behind an iteration that none has reached: an optimizer
 step, or so many operations. When all have come there nobody is in an operation, since no rank has begun one that
-another keeps back. Whatever is not as it should be ends the pause: the job goes on, and why is said.
+another keeps back. Where there are no steps it is inferred which operations are the same iteration's, so there what
+is in flight must be complete besides. Whatever is not as it should be ends the pause: the job goes on, and why is said.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ LATEST_S: Final = 40.0
 """For longer nobody waits that all come: who asks has given up by then."""
 SILENT_S: Final = 1.0
 """After which nobody renews the gate of a rank of which nothing is heard: it has gone on."""
+COMPLETE_WITHIN_S: Final = 1.0
+"""In which operations that are in flight must be complete when all have come: nobody computes, so nothing else is."""
 OPEN_WITHIN_S: Final = 1.0
 """In which all must have said that they have gone on."""
 
@@ -80,7 +83,7 @@ class Pause:
         self._heard_s = np.full(len(self.ranks), -np.inf)
         self._at_step = 0
         self._at_ordinals: Ints = np.zeros(0, np.int64)
-        self._arrive_by_s = math.inf
+        self._arrive_by_s = self._came_s = math.inf
         self._renewal = 0
 
     def feed(self, rows: np.ndarray[Any, Any], now_s: float) -> None:
@@ -188,7 +191,11 @@ class Pause:
             astray = gates["steps"] != self._at_step
         else:
             astray = gates["arrived_ordinal"].astype(np.int64) != self._at_ordinals
+        in_flight = (self._rows["in_flight"] > 0) & (not self._at_step)
+        self._came_s = min(self._came_s, now_s)
         if astray.any():
             self.open(f"rank {self.ranks[astray][0]} waits at another point than the others", now_s)
-        else:
+        elif not in_flight.any():
             self.phase, self._since_s = Phase.CLOSED, now_s
+        elif now_s - self._came_s > COMPLETE_WITHIN_S:
+            self.open(f"rank {self.ranks[in_flight][0]} has an operation in flight that does not complete", now_s)

@@ -110,6 +110,7 @@ class Gates:
             with contextlib.suppress(OSError, RingFormatError):
                 rows[read]["gate"] = gate.read()
                 rows[read]["rank"], rows[read]["ordinal"] = rank, gate.ordinal()
+                rows[read]["in_flight"] = gate.in_flight()  # after the gate: what was begun before it arrived
                 read += 1
         return rows[:read]
 

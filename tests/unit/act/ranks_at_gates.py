@@ -27,6 +27,7 @@ class Rank:
     link_s: float = 0.01
     is_dead: bool = False
     ignores: bool = False
+    in_flight: int = 0
     since_s: float = 0.0
     row: Any = field(default_factory=lambda: np.zeros(1, GATE_REPORTED)[0])
 
@@ -51,6 +52,7 @@ class Rank:
                 gate["arrived_ordinal"] = self.steps * self.each
                 break
         self.row["rank"], self.row["ordinal"] = self.rank, self.steps * self.each
+        self.row["in_flight"] = self.in_flight
         gate["steps"] = self.steps if self.makes_steps else 0
 
     def _is_told(self, order: HoldGate) -> bool:

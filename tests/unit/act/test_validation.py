@@ -69,12 +69,29 @@ def test_all_ranks_are_measured_at_the_same_step_and_go_on() -> None:
 def test_ranks_without_steps_wait_at_the_same_iteration() -> None:
     # GIVEN ranks that issue other numbers of operations in an iteration
     ranks = [Rank(rank, makes_steps=False, each=3 + rank) for rank in range(4)]
-    known = Beginnings(np.full(4, 5), np.array([5 * rank.each for rank in ranks]), np.array([r.each for r in ranks]))
-    validation = validation_of(ranks, beginnings=known)
+    validation = validation_of(ranks, beginnings=known_of(ranks))
     phases = run(ranks, validation)
     assert Phase.CLOSED in phases
     assert validation.pause.problem == ""
     assert len({int(rank.row["gate"]["arrived_ordinal"]) // rank.each for rank in ranks}) == 1
+
+
+def known_of(ranks: list[Rank]) -> Beginnings:
+    count = len(ranks)
+    return Beginnings(np.full(count, 5), np.array([5 * rank.each for rank in ranks]), np.array([r.each for r in ranks]))
+
+
+def test_without_steps_nothing_is_measured_while_an_operation_is_in_flight() -> None:
+    # GIVEN a rank that has begun an operation which no other has
+    ranks = [Rank(rank, makes_steps=False, in_flight=int(rank == 2)) for rank in range(4)]
+    validation = validation_of(ranks, beginnings=known_of(ranks))
+    phases = run(ranks, validation)
+    assert Phase.CLOSED not in phases
+    assert validation.pause.problem == "rank 2 has an operation in flight that does not complete"
+    # AND where optimizer steps say that all are as far, it is one that others have begun as well
+    ranks = [Rank(rank, in_flight=int(rank == 2)) for rank in range(4)]
+    validation = validation_of(ranks)
+    assert Phase.CLOSED in run(ranks, validation)
 
 
 def test_job_whose_iterations_are_not_known_is_not_paused() -> None:

@@ -51,6 +51,7 @@ def test_it_is_said_how_far_ranks_are_before_they_are_kept(watches: list[Any]) -
     said = rows(gates.tick(0.1))
     assert said["rank"].tolist() == [0, 1]
     assert said["ordinal"].tolist() == [1, 1]
+    assert said["in_flight"].tolist() == [0, 0]
     assert not gate_of(watches[0]).is_closed()
 
 
