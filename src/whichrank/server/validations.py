@@ -6,13 +6,13 @@ One at a time. While none is under way this costs nothing.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from whichrank.act.judgement import LEAST, judge
-from whichrank.act.pause import Pause
+from whichrank.act.pause import Pause, Phase
 from whichrank.act.policy import Policy, to_be_measured
 from whichrank.act.validation import Validation
 from whichrank.model.commands import HoldGate
@@ -44,6 +44,7 @@ class Validations:
         self._asked: Asked | None = None
         self._validation: Validation | None = None
         self._refused: Validated | None = None
+        self._is_pause_said = False
         self._incident: Incident | None = None  # the one that is being proved
         self._proved: dict[str, Validated] = {}  # by the id of an incident
         self._agent_of: Mapping[int, str] = {}
@@ -54,6 +55,28 @@ class Validations:
     def is_under_way(self) -> bool:
         """Whether gates are held, or are to be."""
         return self._validation is not None
+
+    @property
+    def asked_id(self) -> str:
+        """By which who asked finds the result; empty if nobody did."""
+        return self._asked.id if self._asked is not None else ""
+
+    def has_paused(self) -> bool:
+        """Whether all ranks wait, once."""
+        is_closed = self._validation is not None and self._validation.pause.phase is Phase.CLOSED
+        is_news, self._is_pause_said = is_closed and not self._is_pause_said, self._is_pause_said or is_closed
+        return is_news
+
+    def give_up(self, why: str, now_s: float) -> None:
+        """Let all ranks go on."""
+        if self._validation is not None:
+            self._validation.pause.open(why, now_s)
+
+    def drop(self, why: str) -> None:
+        """Ask and tell nothing more: ranks whose gates nobody holds go on by themselves."""
+        if self._asked is not None:
+            self._refused = Validated(asked=self._asked, paused_s=0.0, problem=why)
+        self._validation = self._asked = None
 
     def note(self, incidents: Sequence[Incident]) -> list[Incident]:
         """Incidents are new or have changed: one of them may have to be proved.
@@ -71,22 +94,27 @@ class Validations:
         """Whether an incident is to be proved now."""
         return self._policy.wants(now_s)
 
-    def begin(self, asked: Asked | None, job: JobNow, now_s: float) -> None:
+    def begin(self, asked: Asked | None, job_now: Callable[[], JobNow], now_s: float) -> None:
         """Begin the one that is asked for, or else the one that an incident wants.
 
         Args:
             asked: By a user.
-            job: As it is now.
+            job_now: The job as it is now.
             now_s: And when that is.
         """
+        incident = None
         if asked is None:
-            incident = self._policy.take(now_s)
+            incident = self._incident = self._policy.take(now_s)
             if incident is None:
                 return
-            self._incident = incident
-            asked = Asked(why=incident.id[:MOST_OF_AN_ID], suspects=to_be_measured(incident, job)[:MOST_SUSPECTS])
+            asked = Asked(why=incident.id[:MOST_OF_AN_ID])
+        self._asked, self._is_pause_said = asked, False
+        job = job_now()
+        if incident is not None:
+            asked = msgspec.structs.replace(asked, suspects=to_be_measured(incident, job)[:MOST_SUSPECTS])
+            self._asked = asked
         if problem := _why_not(asked, job):
-            self._refused = Validated(asked=asked, paused_s=0.0, problem=problem)
+            self.drop(problem)
             return
         self._number = self._number % MOST_PAUSES + 1
         pause = Pause(
@@ -99,7 +127,7 @@ class Validations:
         )
         suspects = asked.suspects or job.ranks
         groups = [group for group in job.groups if set(group.members) & set(suspects) and group.backend == "gloo"]
-        self._asked, self._agent_of = asked, job.agent_of
+        self._agent_of = job.agent_of
         self._validation = Validation(pause, suspects, groups, asked.sizes or SIZES)
         self._told_s = -1.0
 

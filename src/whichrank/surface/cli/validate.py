@@ -34,6 +34,7 @@ def command(run: Path | None, ranks: str | None, sizes: str | None, max_pause: f
 
     from whichrank.errors import UsageError
     from whichrank.server.validations_file import MOST_SIZE, Asked
+    from whichrank.surface.leave import leave_on_signals
     from whichrank.surface.validated import sentence_of
     from whichrank.surface.validating import ask_and_wait, folder_of
 
@@ -44,6 +45,7 @@ def command(run: Path | None, ranks: str | None, sizes: str | None, max_pause: f
     )
     if len(asked.sizes) > 4 or any(not 0 < size <= MOST_SIZE for size in asked.sizes):
         raise UsageError("--sizes has one to four numbers from 1 to 256", mend="whichrank validate --sizes 1,2,4")
+    leave_on_signals()
     result = ask_and_wait(folder_of(run), asked, max_pause + PATIENCE_S, talk)
     if as_json:
         show_json(msgspec.json.encode(result))
