@@ -83,6 +83,7 @@ class Pause:
         self._heard_s = np.full(len(self.ranks), -np.inf)
         self._at_step = 0
         self._at_ordinals: Ints = np.zeros(0, np.int64)
+        self._at_ordinal: dict[int, int] = {}  # the same by rank
         self._arrive_by_s = self._came_s = math.inf
         self._renewal = 0
 
@@ -119,16 +120,22 @@ class Pause:
         lasted_ns = gates["opened_ns"].astype(np.int64) - gates["arrived_ns"].astype(np.int64)
         return float(lasted_ns[waited].max(initial=0)) / 1e9
 
-    def order(self, tests: Sequence[RankTest] = ()) -> HoldGate:
-        """How gates should be now: to be said again several times a second."""
+    def left_s(self, now_s: float) -> float:
+        """Seconds that ranks still wait, while they do."""
+        return self._since_s + self._longest_s - now_s
+
+    def renew(self) -> None:
+        """Orders are another renewal from now on."""
         self._renewal += 1
-        ordinals = zip(self.ranks.tolist(), self._at_ordinals.tolist(), strict=True) if len(self._at_ordinals) else ()
+
+    def order(self, ranks: Sequence[int], tests: Sequence[RankTest] = ()) -> HoldGate:
+        """How the gates of these ranks should be now: to be said again several times a second."""
         return HoldGate(
             pause=self.number,
             renewal=self._renewal,
             longest_s=self._longest_s,
             at_step=self._at_step,
-            at_ordinals=tuple(ordinals),
+            at_ordinals=tuple((rank, self._at_ordinal[rank]) for rank in ranks if rank in self._at_ordinal),
             tests=tuple(tests) if self.phase is Phase.CLOSED else (),
             is_over=self.phase in (Phase.OPENING, Phase.OVER),
         )
@@ -174,12 +181,13 @@ class Pause:
             now = known.number + (self._rows["ordinal"].astype(np.int64) - known.ordinal) // np.maximum(known.each, 1)
             target = int(now.max()) + ahead
             self._at_ordinals = known.ordinal + (target - known.number) * known.each
+            self._at_ordinal = dict(zip(self.ranks.tolist(), self._at_ordinals.tolist(), strict=True))
             left = target - int(now.min())
         else:
             self.open("where iterations of this job begin is not known", now_s)
             return
         if LATE * left * self._iteration_s > LATEST_S:
-            self._at_step, self._at_ordinals = 0, self._at_ordinals[:0]
+            self._at_step, self._at_ordinals, self._at_ordinal = 0, self._at_ordinals[:0], {}
             self.open("its iterations take too long to wait for the next one", now_s)
             return
         self.phase = Phase.CLOSING

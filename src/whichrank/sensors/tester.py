@@ -30,7 +30,7 @@ GPU_SIDE: Final = 4096
 COPIED: Final = 1 << 24
 """Floats that are copied to measure memory: 64 MiB, more than a cache holds."""
 LINK_S: Final = 0.4
-"""After which no further message is asked for on a link."""
+"""In which a message must be likely to come to be asked for on a link."""
 MEET_WITHIN_S: Final = 1.0
 """In which all members of a group must be ready for its test: agents hear of it within a tenth of a second."""
 MEET_EVERY_S: Final = 0.02
@@ -103,16 +103,26 @@ def watch() -> None:
 def _answer(pointer: Any) -> None:
     """Make the test that stands in the gate, and write down what it took, or why there is nothing."""
     gate = pointer.contents
+    times: list[float] = []
     gate.results, gate.problem = 0, b""
     try:
-        times = _measured(gate)
-        gate.result_s[: len(times)] = times
-        gate.results = len(times)
+        _measure(gate, times)
     except BaseException as error:  # never break training
         gate.problem = f"{type(error).__name__}: {error}".encode(errors="replace")[:99]
+    gate.result_s[: len(times)] = times
+    gate.results = len(times)
 
 
-def _measured(gate: Gate) -> list[float]:
+def _measure(gate: Gate, times: list[float]) -> None:
+    """Make the test that stands in the gate.
+
+    Args:
+        gate: With the test.
+        times: What it took is put here, as far as it goes if the test fails.
+
+    Raises:
+        Exception: Why there is nothing, or no more.
+    """
     import torch
     from torch.distributed import distributed_c10d
 
@@ -122,12 +132,13 @@ def _measured(gate: Gate) -> list[float]:
     repeats = max(1, int(gate.test_repeats))
     with torch.no_grad():
         if gate.test_kind == COMPUTE:
-            return multiplied(torch, device, min(repeats, RESULTS // len(TYPES)))
-        if gate.test_kind == MEMORY:
-            return copied(torch, device, min(repeats, RESULTS))
-        if gate.test_kind == LINKS:
-            return _linked(torch, device, gate, repeats)
-    raise ValueError(f"test {gate.test_kind} is not known here")
+            times += multiplied(torch, device, min(repeats, RESULTS // len(TYPES)))
+        elif gate.test_kind == MEMORY:
+            times += copied(torch, device, min(repeats, RESULTS))
+        elif gate.test_kind == LINKS:
+            _link(torch, device, gate, repeats, times)
+        else:
+            raise ValueError(f"test {gate.test_kind} is not known here")
 
 
 def _device(torch: Any) -> Any:
@@ -227,8 +238,8 @@ def _refuse_if_opening() -> None:
         raise InterruptedError("training was to go on")
 
 
-def _linked(torch: Any, device: Any, gate: Gate, repeats: int) -> list[float]:
-    """Seconds that messages to this process took: of each pass, size and repeat; 0 where it took none.
+def _link(torch: Any, device: Any, gate: Gate, repeats: int, times: list[float]) -> None:
+    """Seconds that messages to this process took: of each pass, size and repeat; 0 where there was none.
 
     Raises:
         ValueError: The communicator is gone.
@@ -250,16 +261,15 @@ def _linked(torch: Any, device: Any, gate: Gate, repeats: int) -> list[float]:
     word = torch.ones(1, dtype=torch.uint8)
     room = torch.zeros(max(sizes), dtype=torch.uint8)
     _meet(group.size(), f"whichrank/{gate.pause}/{gate.test}/{name.decode()}")
-    times: list[float] = []
-    for one in passes:
-        took: list[float] = []
+    times += [0.0] * (len(passes) * len(sizes) * repeats)
+    for number, one in enumerate(passes):
         has_peer = 0 <= one.peer < group.size() and one.peer != group.rank()
         if has_peer and one.sends:
             _send_as_told(backend, one.peer, word, room, sizes, repeats)
         elif has_peer:
             took = _receive_for_a_while(backend, one.peer, word, room, sizes, repeats)
-        times += took + [0.0] * (len(sizes) * repeats - len(took))
-    return times
+            at = number * len(sizes) * repeats
+            times[at : at + len(took)] = took
 
 
 def _send_as_told(backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int) -> None:
@@ -272,17 +282,18 @@ def _send_as_told(backend: Any, peer: int, word: Any, room: Any, sizes: list[int
 
 
 def _receive_for_a_while(backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int) -> list[float]:
-    """Ask for messages, the small ones first, until LINK_S have passed: a slow link takes no longer than others."""
-    began, times = time.perf_counter(), list[float]()
+    """Ask for messages, the small ones first, while they fit into LINK_S: a slow link takes no longer than others."""
+    began, times, byte_s = time.perf_counter(), list[float](), 0.0
     for size in [size for size in sizes for _ in range(repeats)]:
         asked = time.perf_counter()
-        is_enough = asked - began > LINK_S
+        is_enough = asked + size * byte_s - began > LINK_S
         word[0] = not is_enough
         backend.send([word], peer, TAG).wait()
         if is_enough:
             break
         backend.recv([room[:size]], peer, TAG).wait()
         times.append(time.perf_counter() - asked)
+        byte_s = times[-1] / size
     return times
 
 

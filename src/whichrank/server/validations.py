@@ -10,24 +10,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from whichrank.act.judgement import LEAST, judge
 from whichrank.act.pause import Pause, Phase
 from whichrank.act.policy import Policy, to_be_measured
-from whichrank.act.validation import Validation
+from whichrank.act.validation import Validation, links_of
 from whichrank.model.commands import HoldGate
 from whichrank.model.incident import Incident
 from whichrank.model.job_now import JobNow
-from whichrank.model.telemetry import Batch
+from whichrank.model.telemetry import GATE_REPORTED, Batch
 from whichrank.server.proved import with_facts
 from whichrank.server.validations_file import MOST_OF_AN_ID, MOST_SUSPECTS, Asked, Validated, validated
 
 TELL_EVERY_S: Final = 0.1
 """Agents open gates that they are not told to hold for 0.4 s."""
-SIZES: Final = (1 << 20, 2 << 20, 4 << 20)
-"""Bytes of messages on links: a sixteenth of what Greyhound takes (section 6), for links of ten gigabits and less."""
-MOST_RANKS: Final = 2048
-"""Agents of more cannot be told often enough what gates are to do."""
+SIZES: Final = (1 << 20, 16 << 20, 32 << 20, 64 << 20)
+"""Bytes of messages on links: those of Greyhound (section 6), and a small one before them. Of a link that needs longer
+for one than there is time no larger ones are asked: then the small one says how quick it is."""
+MOST_RANKS: Final = 4096
+"""Agents open gates of which they hear nothing for 0.4 s. To take the results of a test over links takes 0.15 s of so
+many ranks, and 0.5 s of twice as many."""
 MOST_PAUSES: Final = 1 << 20
 """Numbers of pauses, of which one is drawn: a job may have been paused by an analyzer before this one."""
 
@@ -48,6 +51,7 @@ class Validations:
         self._incident: Incident | None = None  # the one that is being proved
         self._proved: dict[str, Validated] = {}  # by the id of an incident
         self._agent_of: Mapping[int, str] = {}
+        self._ranks_of: Mapping[str, Sequence[int]] = {}
         self._told_s = 0.0
         self._number = secrets.randbelow(MOST_PAUSES)
 
@@ -127,16 +131,15 @@ class Validations:
         )
         suspects = asked.suspects or job.ranks
         groups = [group for group in job.groups if set(group.members) & set(suspects) and group.backend == "gloo"]
-        self._agent_of = job.agent_of
-        self._validation = Validation(pause, suspects, groups, asked.sizes or SIZES)
+        self._agent_of, self._ranks_of = job.agent_of, _by_agent(job.agent_of)
+        self._validation = Validation(pause, suspects, links_of(groups, job.carried), asked.sizes or SIZES)
         self._told_s = -1.0
 
     def feed(self, batches: Iterable[Batch], now_s: float) -> None:
         """Take what agents say of gates."""
-        if self._validation is not None:
-            for batch in batches:
-                if batch.gates:
-                    self._validation.feed(batch.gate_rows(), now_s)
+        rows = b"".join(batch.gates for batch in batches)
+        if self._validation is not None and rows:
+            self._validation.feed(np.frombuffer(rows, GATE_REPORTED), now_s)
 
     def lose(self, ranks: Iterable[int], now_s: float) -> None:
         """These ranks have ended: nobody waits for them."""
@@ -150,8 +153,7 @@ class Validations:
             return {}
         self._told_s = now_s
         self._validation.advance(now_s)
-        order = self._validation.order()
-        return {agent: _of_ranks(order, ranks) for agent, ranks in _by_agent(self._agent_of).items()}
+        return self._validation.orders(self._ranks_of)
 
     def take_result(self) -> tuple[Validated, Incident | None] | None:
         """What came of it, once, when it is over; and the incident that it was for, as it is now."""
@@ -173,9 +175,8 @@ class Validations:
             return None
         self._validation = self._asked = None
         paused_s, problem = validation.pause.paused_s, validation.pause.problem
-        if problem:
-            return Validated(asked=asked, paused_s=paused_s, problem=problem)
-        return validated(asked, judge(validation.measured, self._agent_of), paused_s)
+        measured = validation.measured
+        return validated(asked, judge(measured, self._agent_of), paused_s, problem, measured.left_out_links)
 
 
 def _why_not(asked: Asked, job: JobNow) -> str:
@@ -192,17 +193,8 @@ def _why_not(asked: Asked, job: JobNow) -> str:
     return ""
 
 
-def _by_agent(agent_of: Mapping[int, str]) -> dict[str, set[int]]:
-    ranks: dict[str, set[int]] = {}
+def _by_agent(agent_of: Mapping[int, str]) -> dict[str, list[int]]:
+    ranks: dict[str, list[int]] = {}
     for rank, agent in agent_of.items():
-        ranks.setdefault(agent, set()).add(rank)
+        ranks.setdefault(agent, []).append(rank)
     return ranks
-
-
-def _of_ranks(order: HoldGate, ranks: set[int]) -> HoldGate:
-    """The part of an order that is for these ranks."""
-    return msgspec.structs.replace(
-        order,
-        at_ordinals=tuple(one for one in order.at_ordinals if one[0] in ranks),
-        tests=tuple(test for test in order.tests if test.rank in ranks),
-    )

@@ -66,28 +66,32 @@ class Validated(msgspec.Struct, frozen=True, kw_only=True):
     """By rank, why it could not be measured."""
     measured_ranks: int = 0
     measured_links: int = 0
+    left_out_links: int = 0
+    """For which no time was left."""
     seen_from: float = 0.0
     """A rank that computes so many times as long would have been named; 0: too little was measured."""
     is_healthy: bool = False
-    """Enough was measured, and nothing is slow."""
+    """Enough was measured, nothing is slow, and it was not given up."""
 
 
 _asked = msgspec.json.Decoder(Asked)
 _validated = msgspec.json.Decoder(Validated)
 
 
-def validated(asked: Asked, judgement: Judgement, paused_s: float) -> Validated:
-    """What a judgement says."""
+def validated(asked: Asked, judgement: Judgement, paused_s: float, problem: str, left_out_links: int) -> Validated:
+    """What a judgement says, also one of what was measured until it was given up."""
     return Validated(
         asked=asked,
         paused_s=paused_s,
+        problem=problem,
+        left_out_links=left_out_links,
         slow_ranks=judgement.ranks,
         slow_links=judgement.links,
         problems=judgement.problems,
         measured_ranks=judgement.measured_ranks,
         measured_links=judgement.measured_links,
         seen_from=judgement.seen_from,
-        is_healthy=judgement.is_healthy,
+        is_healthy=judgement.is_healthy and not problem,
     )
 
 

@@ -28,6 +28,8 @@ class Rank:
     is_dead: bool = False
     ignores: bool = False
     in_flight: int = 0
+    is_stuck: bool = False
+    tests: int = 0
     since_s: float = 0.0
     row: Any = field(default_factory=lambda: np.zeros(1, GATE_REPORTED)[0])
 
@@ -62,6 +64,9 @@ class Rank:
 
     def _make(self, test: RankTest) -> None:
         gate = self.row["gate"]
+        if self.is_stuck:
+            return
+        self.tests += 1
         if test.kind == GateTest.COMPUTE:
             times = [self.compute_s] * 3 * test.repeats
         elif test.kind == GateTest.MEMORY:

@@ -145,7 +145,7 @@ def test_fault_of_ours_ends_the_validation_alone(where: str, run: Run, monkeypat
     def fail(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(validations.Validation, "feed" if where == "feed" else "order", fail)
+    monkeypatch.setattr(validations.Validation, "feed" if where == "feed" else "orders", fail)
     if where == "begin":
         monkeypatch.setattr(run.analyzer, "job_now", fail)
     ask(run.record.folder, Asked(id="one"))
