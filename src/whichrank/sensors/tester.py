@@ -126,6 +126,7 @@ def _measure(gate: Gate, times: list[float]) -> None:
     import torch
     from torch.distributed import distributed_c10d
 
+    torch.get_num_threads()  # so that this thread gets as many of OpenMP as training has
     if getattr(distributed_c10d._world, "pg_coalesce_state", None):
         raise RuntimeError("the rank waits inside of a batch of operations")
     device = _device(torch)
@@ -183,9 +184,12 @@ def multiplied(torch: Any, device: Any, repeats: int) -> list[float]:
             product = torch.empty_like(factor)
             multiply = _until_done(torch, device, partial(torch.mm, factor, factor, out=product))
             multiply()  # the first one makes what the others only use
-            began = time.perf_counter()
+            used = (
+                time.thread_time if device.type == "cpu" else time.perf_counter
+            )  # it may be slow, and kept from its CPU
+            began = used()
             multiply()
-            is_emulated = time.perf_counter() - began > WHILE_S / 2
+            is_emulated = used() - began > WHILE_S / 2
             times += [0.0 if is_emulated else _each(multiply) for _ in range(repeats)]
         except RuntimeError:  # this device has none of that type
             times += [0.0] * repeats
@@ -274,6 +278,8 @@ def _link(torch: Any, device: Any, gate: Gate, repeats: int, times: list[float])
 
 def _send_as_told(backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int) -> None:
     """Send what the peer asks for, until it asks no more. Nothing is measured here."""
+    backend.recv([word], peer, TAG).wait()
+    backend.send([word], peer, TAG).wait()
     for size in [size for size in sizes for _ in range(repeats)]:
         backend.recv([word], peer, TAG).wait()
         if not int(word[0]):
@@ -282,10 +288,17 @@ def _send_as_told(backend: Any, peer: int, word: Any, room: Any, sizes: list[int
 
 
 def _receive_for_a_while(backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int) -> list[float]:
-    """Ask for messages, the small ones first, while they fit into LINK_S: a slow link takes no longer than others."""
-    began, times, byte_s = time.perf_counter(), list[float](), 0.0
+    """Ask for messages, the small ones first, while they fit into LINK_S: a slow link takes no longer than others.
+
+    Time counts once the peer is there: it may still have to do with a slow link, in the pass before.
+    """
+    backend.send([word], peer, TAG).wait()
+    backend.recv([word], peer, TAG).wait()
+    began, times = time.perf_counter(), list[float]()
     for size in [size for size in sizes for _ in range(repeats)]:
         asked = time.perf_counter()
+        of_latest = times[(len(times) - 1) // repeats * repeats :]
+        byte_s = min(of_latest) / sizes[(len(times) - 1) // repeats] if times else 0.0
         is_enough = asked + size * byte_s - began > LINK_S
         word[0] = not is_enough
         backend.send([word], peer, TAG).wait()
@@ -293,7 +306,6 @@ def _receive_for_a_while(backend: Any, peer: int, word: Any, room: Any, sizes: l
             break
         backend.recv([room[:size]], peer, TAG).wait()
         times.append(time.perf_counter() - asked)
-        byte_s = times[-1] / size
     return times
 
 
