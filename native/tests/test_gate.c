@@ -2,6 +2,7 @@
 #define _GNU_SOURCE 1
 #include <pthread.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "atomics.h"
@@ -23,7 +24,20 @@ static void op_done(wr_ring *ring, int slot) {
   wr_op_end(ring, &op, WR_DONE);
 }
 
-static void *pass(void *ring) {
+static void *pass(void *of) {
+  prctl(PR_SET_NAME, "pt_autograd_0"); /* one of those that train */
+  wr_gate_pass(of);
+  return NULL;
+}
+
+static void *pass_beside(void *ring) {
+  wr_gate_pass(ring);
+  return NULL;
+}
+
+static void *pass_as_stepping(void *of) {
+  wr_ring *ring = of;
+  STORE(&ring->step_tid, (uint32_t)gettid());
   wr_gate_pass(ring);
   return NULL;
 }
@@ -70,6 +84,21 @@ TEST(gate_opens_when_told) {
   pthread_join(thread, NULL);
   CHECK(ring->gate.opened == 5 && ring->gate.opened_by == WR_OPENED_TOLD);
   CHECK(ring->gate.opened_ns > ring->gate.arrived_ns);
+}
+
+TEST(gate_neither_keeps_nor_counts_a_thread_that_does_not_train) {
+  wr_ring *ring = ring_new();
+  op_done(ring, comm_new(ring, 8));
+  shut(ring, 5, 0, 1, 30000);
+  pthread_t beside, trains;
+  pthread_create(&beside, NULL, pass_beside, ring);
+  pthread_join(beside, NULL);
+  CHECK_EQUAL(LOAD(&ring->gate.arrived), 0);
+  pthread_create(&trains, NULL, pass_as_stepping, ring); /* not the main thread, but the one that makes steps */
+  while (LOAD_ACQUIRE(&ring->gate.arrived) != 5) usleep(MS);
+  STORE(&ring->gate_closed, 0u);
+  pthread_join(trains, NULL);
+  CHECK_EQUAL(LOAD(&ring->gate.opened), 5);
 }
 
 TEST(gate_opens_for_another_pause) {
@@ -165,6 +194,68 @@ TEST(gate_has_a_test_made_once) {
   pthread_join(other, NULL);
   wr_gate_set_tester(NULL);
   CHECK_EQUAL(LOAD(&tests_made), 1);
+}
+
+static pthread_t answered_by, asked_by;
+static int asked, answer;
+
+static int question(void) {
+  answered_by = pthread_self();
+  return 42;
+}
+
+static void ask(wr_gate *gate) {
+  (void)gate;
+  asked_by = pthread_self();
+  asked = !wr_gate_is_opening(tested_ring);
+  answer = wr_gate_ask(question);
+}
+
+TEST(gate_has_the_thread_that_trains_answer) {
+  wr_ring *ring = tested_ring = ring_new();
+  op_done(ring, comm_new(ring, 8));
+  CHECK_EQUAL(wr_gate_ask(question), -1); /* this thread makes no test */
+  wr_gate_set_tester(ask);
+  shut(ring, 1, 0, 1, 30000);
+  pthread_t thread = one_waits(ring, 1);
+  STORE_RELEASE(&ring->gate.test, 3u);
+  while (LOAD_ACQUIRE(&ring->gate.tested) != 3) {
+    ADD(&ring->gate.renewals, 1);
+    usleep(MS);
+  }
+  STORE(&ring->gate_closed, 0u);
+  pthread_join(thread, NULL);
+  wr_gate_set_tester(NULL);
+  CHECK(asked && answer == 42);
+  CHECK(pthread_equal(answered_by, thread) && !pthread_equal(asked_by, thread));
+}
+
+static uint32_t is_stuck;
+
+static void get_stuck(wr_gate *gate) {
+  while (LOAD_ACQUIRE(&is_stuck)) usleep(MS);
+  gate->results = wr_gate_is_opening(tested_ring) ? 1 : 0;
+}
+
+TEST(gate_lets_go_though_a_test_hangs) {
+  wr_ring *ring = tested_ring = ring_new();
+  op_done(ring, comm_new(ring, 8));
+  wr_gate_set_tester(get_stuck);
+  STORE_RELEASE(&is_stuck, 1u);
+  shut(ring, 1, 0, 1, 30000);
+  pthread_t thread = one_waits(ring, 1);
+  STORE_RELEASE(&ring->gate.test, 9u);
+  for (int i = 0; i < 20; i++) {
+    ADD(&ring->gate.renewals, 1);
+    usleep(MS);
+  }
+  STORE(&ring->gate_closed, 0u);
+  pthread_join(thread, NULL); /* training goes on */
+  CHECK(LOAD(&ring->gate.opened) == 1 && LOAD(&ring->gate.tested) == 0);
+  STORE_RELEASE(&is_stuck, 0u);
+  while (LOAD_ACQUIRE(&ring->gate.tested) != 9) usleep(MS);
+  CHECK_EQUAL(ring->gate.results, 1); /* it has been told that the gate opens */
+  wr_gate_set_tester(NULL);
 }
 
 TEST(gate_keeps_all_threads_and_lets_all_go) {

@@ -238,7 +238,7 @@ typedef struct {
  * point of their programs on, so that none waits in an operation that another has not entered.
  *
  * The agent writes the first part, then the word `gate_closed` of the ring: an operation reads this one word. While it
- * is set, who has come as far as told waits here. The gate opens by itself if nobody renews it: whoever closed it may be
+ * is set, a thread that trains and has come as far as told waits here. The gate opens by itself if nobody renews it: whoever closed it may be
  * dead. */
 enum wr_opened { WR_OPENED_NOT = 0, WR_OPENED_TOLD = 1, WR_OPENED_NOT_RENEWED = 2, WR_OPENED_TOO_LONG = 3 };
 enum wr_test { WR_TEST_NONE = 0, WR_TEST_COMPUTE = 1, WR_TEST_MEMORY = 2, WR_TEST_LINKS = 3 };
@@ -395,15 +395,19 @@ WR_API void wr_collected(wr_ring *ring, uint64_t ns);
 
 /* ---- the gate ------------------------------------------------------------------------------------------------------ */
 
-/* Before an operation: wait where the gate is closed and this process has come as far as told. Not to be called with
- * Python's lock held. */
+/* Before an operation: wait where the gate is closed and this process has come as far as told. Only a thread that trains
+ * waits: the main one, the one that makes optimizer steps, and those of autograd. Not to be called with Python's lock
+ * held. */
 WR_API void wr_gate_pass(wr_ring *ring);
 /* Whether it is closed: what an operation asks first. */
 WR_API int wr_gate_is_closed(const wr_ring *ring);
-/* Inside of a test: whether it opens: told, no longer renewed, or too long closed. 0 in a thread that does not wait. */
-WR_API int wr_gate_is_opening(const wr_ring *ring);
-/* What makes a test, in the thread that waits first; it fills `results`, `result_s` and `problem`. NULL: nobody does. */
+/* What makes a test, in a thread of its own while the process waits; it fills `results`, `result_s` and `problem`. NULL:
+ * nobody does. */
 WR_API void wr_gate_set_tester(void (*test)(wr_gate *gate));
+/* Inside of a test: whether training goes on: told, no longer renewed, or too long closed. 0 in any other thread. */
+WR_API int wr_gate_is_opening(const wr_ring *ring);
+/* Inside of a test: what `question` returns in the thread that trains; -1 if that goes on, and in any other thread. */
+WR_API int wr_gate_ask(int (*question)(void));
 
 /* ---- transport ------------------------------------------------------------------------------------- */
 

@@ -6,6 +6,7 @@ to do. What differs by no more than the repeats of one and the same says nothing
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -166,7 +167,7 @@ def _slow_links(measured: Measured, node_of: Mapping[int, str]) -> tuple[list[Sl
     """
     each: dict[tuple[int, int], tuple[int, list[float]]] = {}
     for src, dst, size, seconds in measured.links:
-        known = [one for one in seconds if np.isfinite(one)]
+        known = [one for one in seconds if math.isfinite(one)]
         if known and size >= each.get((src, dst), (0, []))[0]:
             each[src, dst] = size, known
     found = []

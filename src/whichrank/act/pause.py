@@ -2,7 +2,8 @@
 
 First it is asked how far ranks have come. Then all are kept behind an iteration that none has reached: an optimizer
 step, or so many operations. When all have come there nobody is in an operation, since no rank has begun one that
-another keeps back. Whatever is not as it should be ends the pause: the job goes on, and why is said.
+another keeps back. Where there are no steps it is inferred which operations are the same iteration's, so there what
+is in flight must be complete besides. Whatever is not as it should be ends the pause: the job goes on, and why is said.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ LATEST_S: Final = 40.0
 """For longer nobody waits that all come: who asks has given up by then."""
 SILENT_S: Final = 1.0
 """After which nobody renews the gate of a rank of which nothing is heard: it has gone on."""
+COMPLETE_WITHIN_S: Final = 1.0
+"""In which operations that are in flight must be complete when all have come: nobody computes, so nothing else is."""
 OPEN_WITHIN_S: Final = 1.0
 """In which all must have said that they have gone on."""
 
@@ -80,7 +83,8 @@ class Pause:
         self._heard_s = np.full(len(self.ranks), -np.inf)
         self._at_step = 0
         self._at_ordinals: Ints = np.zeros(0, np.int64)
-        self._arrive_by_s = math.inf
+        self._at_ordinal: dict[int, int] = {}  # the same by rank
+        self._arrive_by_s = self._came_s = math.inf
         self._renewal = 0
 
     def feed(self, rows: np.ndarray[Any, Any], now_s: float) -> None:
@@ -116,16 +120,22 @@ class Pause:
         lasted_ns = gates["opened_ns"].astype(np.int64) - gates["arrived_ns"].astype(np.int64)
         return float(lasted_ns[waited].max(initial=0)) / 1e9
 
-    def order(self, tests: Sequence[RankTest] = ()) -> HoldGate:
-        """How gates should be now: to be said again several times a second."""
+    def left_s(self, now_s: float) -> float:
+        """Seconds that ranks still wait, while they do."""
+        return self._since_s + self._longest_s - now_s
+
+    def renew(self) -> None:
+        """Orders are another renewal from now on."""
         self._renewal += 1
-        ordinals = zip(self.ranks.tolist(), self._at_ordinals.tolist(), strict=True) if len(self._at_ordinals) else ()
+
+    def order(self, ranks: Sequence[int], tests: Sequence[RankTest] = ()) -> HoldGate:
+        """How the gates of these ranks should be now: to be said again several times a second."""
         return HoldGate(
             pause=self.number,
             renewal=self._renewal,
             longest_s=self._longest_s,
             at_step=self._at_step,
-            at_ordinals=tuple(ordinals),
+            at_ordinals=tuple((rank, self._at_ordinal[rank]) for rank in ranks if rank in self._at_ordinal),
             tests=tuple(tests) if self.phase is Phase.CLOSED else (),
             is_over=self.phase in (Phase.OPENING, Phase.OVER),
         )
@@ -171,12 +181,13 @@ class Pause:
             now = known.number + (self._rows["ordinal"].astype(np.int64) - known.ordinal) // np.maximum(known.each, 1)
             target = int(now.max()) + ahead
             self._at_ordinals = known.ordinal + (target - known.number) * known.each
+            self._at_ordinal = dict(zip(self.ranks.tolist(), self._at_ordinals.tolist(), strict=True))
             left = target - int(now.min())
         else:
             self.open("where iterations of this job begin is not known", now_s)
             return
         if LATE * left * self._iteration_s > LATEST_S:
-            self._at_step, self._at_ordinals = 0, self._at_ordinals[:0]
+            self._at_step, self._at_ordinals, self._at_ordinal = 0, self._at_ordinals[:0], {}
             self.open("its iterations take too long to wait for the next one", now_s)
             return
         self.phase = Phase.CLOSING
@@ -188,7 +199,11 @@ class Pause:
             astray = gates["steps"] != self._at_step
         else:
             astray = gates["arrived_ordinal"].astype(np.int64) != self._at_ordinals
+        in_flight = (self._rows["in_flight"] > 0) & (not self._at_step)
+        self._came_s = min(self._came_s, now_s)
         if astray.any():
             self.open(f"rank {self.ranks[astray][0]} waits at another point than the others", now_s)
-        else:
+        elif not in_flight.any():
             self.phase, self._since_s = Phase.CLOSED, now_s
+        elif now_s - self._came_s > COMPLETE_WITHIN_S:
+            self.open(f"rank {self.ranks[in_flight][0]} has an operation in flight that does not complete", now_s)

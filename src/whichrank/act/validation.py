@@ -1,19 +1,20 @@
 """A validation: the job is paused, ranks of suspect groups are measured, and the job goes on.
 
-Computation and memory of all these ranks at once; then the links of their groups, in passes that do not overlap, each
-group after those that it shares ranks with. Source: Greyhound, section 4.3.
+Computation and memory of all these ranks at once; then the links of their groups, in passes that do not overlap, groups
+that share no rank at one time. Of what takes longer than the pause may, the last links are left out.
+Source: Greyhound, section 4.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.act.passes import Pass, ring_passes
+from whichrank.act.passes import Pass, in_use, passes_over, ring
 from whichrank.act.pause import Pause, Phase
 from whichrank.model.codes import GateTest
 from whichrank.model.commands import HoldGate, RankTest
@@ -22,10 +23,16 @@ from whichrank.model.rows import RESULTS
 
 REPEATS: Final = 3
 """Greyhound, section 6. Of ranks one by one, with the other tests in between: what disturbs one lasts for a moment."""
-MOST_GROUPS: Final = 200
-"""Communicators whose links are tested: ranks tell 255 tests of a pause apart."""
+MOST_TESTS: Final = 200
+"""Of a pause: ranks tell 255 apart."""
 TYPES: Final = 3
 """Of numbers that are multiplied."""
+ALONE_S: Final = 1.0
+"""What a test of computation or memory may take, until all have said that they have made it."""
+PASS_S: Final = 0.5
+"""The same of a pass over links: a rank asks for no further message after 0.4 s."""
+MARGIN_S: Final = 0.5
+"""Before ranks go on by themselves."""
 
 
 @dataclass
@@ -38,6 +45,7 @@ class Measured:
         memory_s: A copy of memory, (R, repeats).
         links: Sender and receiver, global ranks; bytes; seconds of each repeat.
         problems: By rank, why it could not measure.
+        left_out_links: For which no time was left.
     """
 
     ranks: NDArray[np.int64]
@@ -45,14 +53,28 @@ class Measured:
     memory_s: NDArray[np.float64]
     links: list[tuple[int, int, int, list[float]]] = field(default_factory=list)
     problems: dict[int, str] = field(default_factory=dict)
+    left_out_links: int = 0
+
+
+@dataclass(frozen=True)
+class GroupLinks:
+    """Links of a communicator that are to be tested."""
+
+    group: Group
+    passes: tuple[Pass, ...]
 
 
 @dataclass(frozen=True)
 class _Test:
+    """What is measured at one time: by all suspects alone, or on the links of groups that share no rank."""
+
     kind: GateTest
     turn: int = 0
-    group: Group | None = None
-    passes: tuple[Pass, ...] = ()
+    groups: tuple[GroupLinks, ...] = ()
+
+    @property
+    def lasts_s(self) -> float:
+        return PASS_S * (1 + max(len(one.passes) for one in self.groups)) if self.groups else ALONE_S
 
 
 class Validation:
@@ -61,18 +83,23 @@ class Validation:
     Args:
         pause: Of all its ranks.
         suspects: Ranks that are measured.
-        groups: Whose links are.
+        links: That are.
         sizes: Bytes of the messages.
     """
 
-    def __init__(self, pause: Pause, suspects: Sequence[int], groups: Sequence[Group], sizes: Sequence[int]) -> None:
+    def __init__(
+        self, pause: Pause, suspects: Sequence[int], links: Sequence[GroupLinks], sizes: Sequence[int]
+    ) -> None:
         self.pause = pause
         self._suspects, self._sizes = sorted(set(suspects)), tuple(sizes)
         alone = (GateTest.COMPUTE, GateTest.MEMORY)
         self._tests = [_Test(kind, turn) for turn in range(REPEATS) for kind in alone]
-        for group in groups[:MOST_GROUPS]:
-            self._tests.append(_Test(GateTest.LINKS, 0, group, tuple(ring_passes(len(group.members)))))
+        self._tests += [_Test(GateTest.LINKS, 0, groups) for groups in at_one_time(links)]
+        del self._tests[MOST_TESTS:]
         self._number = 0  # of the test that is under way, from 1
+        self._told: dict[int, RankTest] = {}  # and what each rank does in it
+        self._takes: dict[int, list[tuple[int, int]]] = {}  # and from whom in which pass it receives
+        self._asked = np.zeros(len(pause.ranks), np.bool_)
         nothing = np.full((len(pause.ranks), TYPES, REPEATS), np.nan)
         self.measured = Measured(pause.ranks, nothing, nothing[:, 0].copy())
 
@@ -90,71 +117,131 @@ class Validation:
         """Time goes on: ask for the next test if this one is done, and open behind the last."""
         self.pause.advance(now_s)
         while self.pause.phase is Phase.CLOSED:
-            if self._number == 0:
-                self._number = 1
-            test = self._tests[self._number - 1]
-            rows = self.pause.rows
-            asked = np.isin(self.pause.ranks, self._asked(test))
-            if not (rows["gate"]["tested"][asked] == self._id(self._number)).all():
-                return
-            self._keep(test, rows[asked])
-            if self._number == len(self._tests):
-                self.pause.open("", now_s)
-                return
+            if self._number:
+                have_made_it = self._have_made_it()
+                if not have_made_it[self._asked].all():
+                    return
+                self._keep(self._asked)
+            self._go_on(now_s)
+        if self._told:  # it was given up: what is there counts
+            self._keep(self._asked & self._have_made_it(), are_problems_ours=True)
+            self._told = {}
+
+    def orders(self, ranks_of: Mapping[str, Sequence[int]]) -> dict[str, HoldGate]:
+        """How gates should be now: for each agent what its own ranks are to do.
+
+        Args:
+            ranks_of: By agent.
+        """
+        self.pause.renew()
+        return {
+            agent: self.pause.order(ranks, [self._told[rank] for rank in ranks if rank in self._told])
+            for agent, ranks in ranks_of.items()
+        }
+
+    def _go_on(self, now_s: float) -> None:
+        """Ask for the next test for which there is time, or open."""
+        self._told, left_s = {}, self.pause.left_s(now_s) - MARGIN_S
+        while self._number < len(self._tests):
             self._number += 1
+            test = self._tests[self._number - 1]
+            if not test.groups or test.lasts_s <= left_s:
+                self._told = self._all_told(test)
+                self._asked = np.isin(self.pause.ranks, list(self._told))
+                return
+            self.measured.left_out_links += sum(len(one) for links in test.groups for one in links.passes)
+        self.pause.open("", now_s)
 
-    def order(self) -> HoldGate:
-        """How gates should be now."""
-        if self.pause.phase is not Phase.CLOSED or not self._number:
-            return self.pause.order()
-        return self.pause.order(self._told(self._tests[self._number - 1]))
+    def _have_made_it(self) -> NDArray[np.bool_]:
+        """Which ranks have made the test that is under way."""
+        made: NDArray[np.bool_] = self.pause.rows["gate"]["tested"] == self._id()
+        return made
 
-    def _asked(self, test: _Test) -> list[int]:
-        return self._suspects if test.group is None else list(test.group.members)
+    def _id(self) -> int:
+        """Of the test that is under way. Ranks tell tests apart by it, also those of two pauses."""
+        return (self.pause.number << 8 | self._number) & 0xFFFFFFFF
 
-    def _id(self, number: int) -> int:
-        """Ranks tell tests apart by it, also those of two pauses."""
-        return (self.pause.number << 8 | number) & 0xFFFFFFFF
-
-    def _told(self, test: _Test) -> list[RankTest]:
-        number = self._id(self._number)
-        if test.group is None:
-            return [RankTest(rank, number, int(test.kind), 1) for rank in self._suspects]
-        told = []
-        for place, rank in enumerate(test.group.members):
-            roles: list[tuple[int, bool]] = []
-            for one in test.passes:
-                sends = [receiver for sender, receiver in one if sender == place]
-                takes = [sender for sender, receiver in one if receiver == place]
-                roles.append((sends[0], True) if sends else (takes[0], False) if takes else (-1, False))
-            told.append(RankTest(rank, number, int(test.kind), REPEATS, test.group.comm_id, self._sizes, tuple(roles)))
+    def _all_told(self, test: _Test) -> dict[int, RankTest]:
+        kind, number = int(test.kind), self._id()
+        if not test.groups:
+            return {rank: RankTest(rank, number, kind, 1) for rank in self._suspects}
+        told, self._takes = dict[int, RankTest](), {}
+        for links in test.groups:
+            members, comm_id = links.group.members, links.group.comm_id
+            for rank, roles in zip(members, _roles(links), strict=True):
+                told[rank] = RankTest(rank, number, kind, REPEATS, comm_id, self._sizes, roles)
+                self._takes[rank] = [
+                    (at, members[peer]) for at, (peer, sends) in enumerate(roles) if peer >= 0 and not sends
+                ]
         return told
 
-    def _keep(self, test: _Test, rows: np.ndarray[Any, Any]) -> None:
-        at = np.searchsorted(self.pause.ranks, rows["rank"])
-        for place, row in zip(at.tolist(), rows, strict=True):
-            gate = row["gate"]
-            if problem := bytes(gate["problem"]).decode(errors="replace"):
-                self.measured.problems[int(row["rank"])] = problem
-            times = gate["result_s"][: min(int(gate["results"]), RESULTS)].astype(np.float64)
-            times = np.where(times > 0, times, np.nan)
-            if test.kind is GateTest.COMPUTE and len(times) == TYPES:
-                self.measured.compute_s[place, :, test.turn] = times
-            elif test.kind is GateTest.MEMORY and len(times) == 1:
-                self.measured.memory_s[place, test.turn] = times[0]
-            elif test.group is not None:
-                self._keep_links(test, int(row["rank"]), times)
+    def _keep(self, which: NDArray[np.bool_], *, are_problems_ours: bool = False) -> None:
+        """Keep what these ranks have measured, and what kept them from it unless that was the end of the pause."""
+        test, at = self._tests[self._number - 1], np.flatnonzero(which)
+        ranks, gates = self.pause.ranks[at], self.pause.rows["gate"][at]
+        if not are_problems_ours:
+            for place in np.flatnonzero(gates["problem"] != b"").tolist():
+                self.measured.problems[int(ranks[place])] = gates["problem"][place].decode(errors="replace")
+        times = np.where(gates["result_s"] > 0, gates["result_s"].astype(np.float64), np.nan)
+        count = gates["results"]
+        if test.kind is GateTest.COMPUTE:
+            self.measured.compute_s[at[count == TYPES], :, test.turn] = times[count == TYPES, :TYPES]
+        elif test.kind is GateTest.MEMORY:
+            self.measured.memory_s[at[count == 1], test.turn] = times[count == 1, 0]
+        else:
+            for rank, seconds, length in zip(ranks.tolist(), times, count.tolist(), strict=True):
+                self._keep_links(rank, seconds[: min(length, RESULTS)])
 
-    def _keep_links(self, test: _Test, rank: int, times: NDArray[np.float64]) -> None:
-        group, sizes = test.group, self._sizes
-        if group is None or not len(times) or len(times) % (len(test.passes) * len(sizes)):
+    def _keep_links(self, rank: int, times: NDArray[np.float64]) -> None:
+        passes = len(self._told[rank].passes)
+        if not len(times) or len(times) % (passes * len(self._sizes)):
             return
-        here = group.members.index(rank)
-        by_pass = times.reshape(len(test.passes), len(sizes), -1)
-        for one, measured in zip(test.passes, by_pass, strict=True):
-            for sender, receiver in one:
-                if receiver == here:
-                    self.measured.links += [
-                        (group.members[sender], rank, size, seconds.tolist())
-                        for size, seconds in zip(sizes, measured, strict=True)
-                    ]
+        by_pass = times.reshape(passes, len(self._sizes), -1)
+        for at, sender in self._takes[rank]:
+            self.measured.links += [
+                (sender, rank, size, seconds) for size, seconds in zip(self._sizes, by_pass[at].tolist(), strict=True)
+            ]
+
+
+def links_of(groups: Iterable[Group], carried: Mapping[int, Mapping[int, int]]) -> list[GroupLinks]:
+    """Links of communicators that are to be tested: those in use where they are known, else a ring.
+
+    Small communicators come first. A pair of ranks is tested in one of them only: it is the same link in another one.
+
+    Args:
+        groups: The communicators.
+        carried: Bytes, by sending and by receiving rank.
+    """
+    found: list[GroupLinks] = []
+    taken: set[tuple[int, int]] = set()
+    for group in sorted(groups, key=lambda one: len(one.members)):
+        members = group.members
+        links = in_use(carried, members) or ring(len(members))
+        links = [(src, dst) for src, dst in links if (members[src], members[dst]) not in taken]
+        taken |= {(members[src], members[dst]) for src, dst in links}
+        if passes := passes_over(links):
+            found.append(GroupLinks(group, tuple(passes)))
+    return found
+
+
+def at_one_time(links: Iterable[GroupLinks]) -> list[tuple[GroupLinks, ...]]:
+    """Put each group with the first others that it shares no rank with."""
+    together: list[list[GroupLinks]] = []
+    busy: list[set[int]] = []
+    for one in links:
+        at = next((at for at, ranks in enumerate(busy) if ranks.isdisjoint(one.group.members)), len(busy))
+        if at == len(busy):
+            together.append([])
+            busy.append(set())
+        together[at].append(one)
+        busy[at].update(one.group.members)
+    return [tuple(groups) for groups in together]
+
+
+def _roles(links: GroupLinks) -> list[tuple[tuple[int, bool], ...]]:
+    """By place in the communicator, what it does in each pass: with which place, -1 none, and whether it sends."""
+    roles = [[(-1, False)] * len(links.passes) for _ in links.group.members]
+    for at, one in enumerate(links.passes):
+        for sender, receiver in one:
+            roles[sender][at], roles[receiver][at] = (receiver, True), (sender, False)
+    return [tuple(one) for one in roles]

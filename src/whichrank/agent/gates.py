@@ -21,6 +21,8 @@ from whichrank.ring.gate import RingGate
 
 EVERY_S: Final = 0.05
 """Between two looks at gates that are held."""
+SAID_S: Final = 0.25
+"""So often it is said how far ranks are while nothing changes."""
 TOLD_S: Final = 0.4
 """The analyzer must say again in so long what it has said: with the rank's own patience that is a second."""
 
@@ -36,6 +38,7 @@ class Gates:
         self._asked: dict[int, int] = {}  # number of the test that a rank was asked for
         self._slots: dict[int, dict[int, int]] = {}  # by rank and communicator
         self._count = 0
+        self._said, self._said_s = b"", 0.0
 
     @property
     def are_held(self) -> bool:
@@ -58,10 +61,11 @@ class Gates:
                 self._tell(rank, gate, order)
 
     def tick(self, now_s: float) -> bytes:
-        """Renew what is held; rows of GATE_REPORTED of these ranks."""
+        """Renew what is held; rows of GATE_REPORTED of these ranks, if that is news."""
         if self._order is None:
             return b""
         rows = self._read()
+        rows["gate"]["renewals"] = 0  # by ourselves
         if now_s - self._told_s > TOLD_S:
             self.open()
         elif not self._order.is_over:
@@ -69,7 +73,11 @@ class Gates:
             for rank in self._shut:
                 with contextlib.suppress(OSError):
                     self._gates[rank].renew(self._count)
-        return rows.tobytes()
+        said = rows.tobytes()
+        if said == self._said and now_s - self._said_s < SAID_S:
+            return b""
+        self._said, self._said_s = said, now_s
+        return said
 
     def open(self) -> None:
         """Let all ranks go on, and hold nothing any more."""
@@ -110,6 +118,7 @@ class Gates:
             with contextlib.suppress(OSError, RingFormatError):
                 rows[read]["gate"] = gate.read()
                 rows[read]["rank"], rows[read]["ordinal"] = rank, gate.ordinal()
+                rows[read]["in_flight"] = gate.in_flight()  # after the gate: what was begun before it arrived
                 read += 1
         return rows[:read]
 

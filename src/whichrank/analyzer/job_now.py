@@ -26,4 +26,5 @@ def job_now(store: Store) -> JobNow:
         tuple(groups.values()),
         store.iteration_s(),
         store.sequences.marks.beginnings(ranks),
+        store.paths.carried(),
     )

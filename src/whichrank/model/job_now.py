@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,7 @@ class JobNow:
         groups: Its communicators, but for those that hold the same ranks as another one.
         iteration_s: How long an iteration takes; 0: not known.
         beginnings: Of iterations, where ranks make no optimizer steps.
+        carried: Bytes that went over connections, by sending and by receiving rank, where both are known.
     """
 
     ranks: tuple[int, ...]
@@ -60,3 +61,4 @@ class JobNow:
     groups: tuple[Group, ...]
     iteration_s: float
     beginnings: Beginnings | None
+    carried: Mapping[int, Mapping[int, int]] = field(default_factory=dict)

@@ -142,8 +142,9 @@ WAIT_REPORTED = np.dtype([("rank", "i4"), ("inferred", "u4"), ("comm", "u8"), ("
 RECORD_REPORTED = np.dtype([("rank", "i4"), ("pad", "u4"), ("comm", "u8"), ("row", RECORD)])
 SPLITS_REPORTED = np.dtype([("rank", "i4"), ("pad", "u4"), ("row", SPLITS_ROW)])
 
-# How far each rank is at a gate, while one is held (`model.commands.HoldGate`).
-GATE_REPORTED = np.dtype([("rank", "i4"), ("pad", "u4"), ("ordinal", "u8"), ("gate", GATE)])
+# How far each rank is at a gate, while one is held (`model.commands.HoldGate`). `in_flight` counts operations that are
+# not complete, of those whose end is seen.
+GATE_REPORTED = np.dtype([("rank", "i4"), ("in_flight", "u4"), ("ordinal", "u8"), ("gate", GATE)])
 
 # What the frame sampler saw in its latest window (CCL-D section 4.1.2), summed over the channels of a rank.
 RATE_ROW = np.dtype(

@@ -14,12 +14,14 @@ from typing import Any, Final
 import numpy as np
 
 from whichrank.errors import RingFormatError
-from whichrank.model.rows import GATE, HEADER, PASSES, SIZES
-from whichrank.ring.layout import MAGIC, RING, VERSION
+from whichrank.model.codes import Flag
+from whichrank.model.rows import GATE, HEADER, INFLIGHT_ROW, PASSES, SIZES
+from whichrank.ring.layout import INFLIGHT, MAGIC, RING, VERSION
 from whichrank.ring.tables import offset
 
 _GATE_AT: Final = offset("gate")
 _CLOSED_AT: Final = offset("gate_closed")
+_INFLIGHT_AT: Final = offset("inflight")
 _ORDINAL_AT: Final = offset("ordinal", HEADER)
 
 
@@ -62,6 +64,11 @@ class RingGate:
     def ordinal(self) -> int:
         """Operations that the rank has begun."""
         return int.from_bytes(self._pread(8, _ORDINAL_AT), "little")
+
+    def in_flight(self) -> int:
+        """Operations that are not complete, of those whose end is seen."""
+        rows = np.frombuffer(self._pread(INFLIGHT * INFLIGHT_ROW.itemsize, _INFLIGHT_AT), INFLIGHT_ROW)
+        return int(((rows["state"] != 0) & (rows["flags"] & Flag.END_INFERRED == 0)).sum())
 
     def shut(self, pause: int, *, longest_s: float, at_step: int = 0, at_ordinal: int = 0) -> None:
         """Keep the rank from what comes after an optimizer step, or after an operation.

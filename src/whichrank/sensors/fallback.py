@@ -225,9 +225,12 @@ class Sensor:
         inside = operator.kind == Kind.MONITORED_BARRIER
 
         def kernel(keyset: Any, *arguments: Any, **named: Any) -> Any:
-            entry = self._begin(operator, arguments) if self.enabled else None
+            entry = self._entry(operator, arguments) if self.enabled else None
             if entry is None:
                 return redispatch(keyset & below, *arguments, **named)
+            if self.core.gate_is_closed(entry.ring):
+                self.core.gate_pass(entry.ring)  # what a handler of a signal raises behind it is the program's
+            self.core.op_begin(entry.ring, entry.op)
             row = self.core.wait_begin(entry.ring, entry.op, WAIT_ENTRY) if inside else -1
             try:
                 result = redispatch(keyset & below, *arguments, **named)
@@ -245,8 +248,8 @@ class Sensor:
 
         return kernel
 
-    def _begin(self, operator: Operator, arguments: tuple[Any, ...]) -> InFlight | None:
-        """Enter the operation in the ring. Fails open: None leaves it unobserved."""
+    def _entry(self, operator: Operator, arguments: tuple[Any, ...]) -> InFlight | None:
+        """What the ring is to hold of the operation. Fails open: None leaves it unobserved."""
         try:
             process_group = self._unbox_group(arguments[operator.group])
             group = self.groups.get(id(process_group)) or self.open_group(process_group)
@@ -259,9 +262,6 @@ class Sensor:
                 entry.filled = tuple([tensor.untyped_storage()._cdata for tensor in reading.filled])
                 if self._is_waited_for_unseen():
                     entry.op.flags |= _TAKEN
-            if self.core.gate_is_closed(ring):
-                self.core.gate_pass(ring)
-            self.core.op_begin(ring, entry.op)
         except Exception:
             return None
         return entry

@@ -1,15 +1,15 @@
 """What a rank measures while it waits at the gate: its own speed, and the links of its process groups.
 
-Asked from outside through the ring (`wr_gate`), made in the thread that waits, with the device and the process groups
-that training uses. Nothing of training is touched: no random number is drawn, no operation is counted, memory is given
-back. Speed is measured for a while and not for so much work, so a slow rank takes no longer than the others; messages
-are as large as told. Implements the benchmarks of Greyhound, section 4.3.
+Asked from outside through the ring (`wr_gate`), made with the device and the process groups that training uses. The
+core makes each test in a thread of its own, in which Python runs no handlers of signals and none of the program's modes
+(autocast, inference, functions that are replaced) holds. Nothing of training is touched: no random number is drawn, no
+operation is counted, memory is given back. Speed is measured for a while and not for so much work, so a slow rank takes
+no longer than the others; messages are as large as told. Implements the benchmarks of Greyhound, section 4.3.
 """
 
 from __future__ import annotations
 
 import ctypes
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -30,7 +30,7 @@ GPU_SIDE: Final = 4096
 COPIED: Final = 1 << 24
 """Floats that are copied to measure memory: 64 MiB, more than a cache holds."""
 LINK_S: Final = 0.4
-"""After which no further message is asked for on a link."""
+"""In which a message must be likely to come to be asked for on a link."""
 MEET_WITHIN_S: Final = 1.0
 """In which all members of a group must be ready for its test: agents hear of it within a tenth of a second."""
 MEET_EVERY_S: Final = 0.02
@@ -78,7 +78,9 @@ class Gate(ctypes.Structure):
 
 
 _CALL = ctypes.CFUNCTYPE(None, ctypes.POINTER(Gate))
-_call: Any = None  # must live as long as the process
+_QUESTION = ctypes.CFUNCTYPE(ctypes.c_int)
+_call: Any = None  # must live as long as the process, as must these
+_questions: dict[Any, Any] = {}
 
 
 def watch() -> None:
@@ -90,6 +92,7 @@ def watch() -> None:
     global _call
     core = load_core()
     core.wr_gate_set_tester.argtypes, core.wr_gate_set_tester.restype = (_CALL,), None
+    core.wr_gate_ask.argtypes, core.wr_gate_ask.restype = (_QUESTION,), ctypes.c_int
     core.wr_gate_is_opening.argtypes, core.wr_gate_is_opening.restype = (ctypes.c_void_p,), ctypes.c_int
     core.wr_comm_name.argtypes, core.wr_comm_name.restype = (ctypes.c_void_p, ctypes.c_int), ctypes.c_char_p
     if _call is None:
@@ -100,49 +103,72 @@ def watch() -> None:
 def _answer(pointer: Any) -> None:
     """Make the test that stands in the gate, and write down what it took, or why there is nothing."""
     gate = pointer.contents
+    times: list[float] = []
     gate.results, gate.problem = 0, b""
     try:
-        times = _measured(gate)
-        gate.result_s[: len(times)] = times
-        gate.results = len(times)
+        _measure(gate, times)
     except BaseException as error:  # never break training
         gate.problem = f"{type(error).__name__}: {error}".encode(errors="replace")[:99]
-        if not isinstance(error, Exception):  # Ctrl-C is the program's: it gets it when it goes on
-            raised = ctypes.py_object(type(error))
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), raised)
+    gate.result_s[: len(times)] = times
+    gate.results = len(times)
 
 
-def _measured(gate: Gate) -> list[float]:
+def _measure(gate: Gate, times: list[float]) -> None:
+    """Make the test that stands in the gate.
+
+    Args:
+        gate: With the test.
+        times: What it took is put here, as far as it goes if the test fails.
+
+    Raises:
+        Exception: Why there is nothing, or no more.
+    """
     import torch
     from torch.distributed import distributed_c10d
-    from torch.utils._python_dispatch import _disable_current_modes
 
+    torch.get_num_threads()  # so that this thread gets as many of OpenMP as training has
     if getattr(distributed_c10d._world, "pg_coalesce_state", None):
         raise RuntimeError("the rank waits inside of a batch of operations")
     device = _device(torch)
     repeats = max(1, int(gate.test_repeats))
-    plain = torch.autocast(device.type, enabled=False)
-    with torch.no_grad(), _disable_current_modes(), plain:
+    with torch.no_grad():
         if gate.test_kind == COMPUTE:
-            return multiplied(torch, device, min(repeats, RESULTS // len(TYPES)))
-        if gate.test_kind == MEMORY:
-            return copied(torch, device, min(repeats, RESULTS))
-        if gate.test_kind == LINKS:
-            return _linked(torch, device, gate, repeats)
-    raise ValueError(f"test {gate.test_kind} is not known here")
+            times += multiplied(torch, device, min(repeats, RESULTS // len(TYPES)))
+        elif gate.test_kind == MEMORY:
+            times += copied(torch, device, min(repeats, RESULTS))
+        elif gate.test_kind == LINKS:
+            _link(torch, device, gate, repeats, times)
+        else:
+            raise ValueError(f"test {gate.test_kind} is not known here")
 
 
 def _device(torch: Any) -> Any:
     """The device that this process trains on, as far as it is known: CUDA once it is in use, else the CPU.
 
     Raises:
-        RuntimeError: A CUDA graph is being recorded: nothing may be measured meanwhile.
+        RuntimeError: A CUDA graph is being recorded: nothing may be measured meanwhile. Or training goes on.
     """
     if not torch.cuda.is_initialized():
         return torch.device("cpu")
-    if torch.cuda.is_current_stream_capturing():
+    if _asked_of_training(torch._C._cuda_isCurrentStreamCapturing):
         raise RuntimeError("a CUDA graph is being recorded")
-    return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cuda", _asked_of_training(torch._C._cuda_getDevice))
+
+
+def _asked_of_training(builtin: Any) -> int:
+    """What a function of C returns in the thread that trains: device and stream are each thread's own.
+
+    A function of C, since for one of Python the interpreter would run handlers of signals there.
+
+    Raises:
+        InterruptedError: Training goes on.
+    """
+    if builtin not in _questions:
+        _questions[builtin] = _QUESTION(builtin)
+    said: int = load_core().wr_gate_ask(_questions[builtin])
+    if said < 0:
+        raise InterruptedError("training was to go on")
+    return said
 
 
 def multiplied(torch: Any, device: Any, repeats: int) -> list[float]:
@@ -158,9 +184,12 @@ def multiplied(torch: Any, device: Any, repeats: int) -> list[float]:
             product = torch.empty_like(factor)
             multiply = _until_done(torch, device, partial(torch.mm, factor, factor, out=product))
             multiply()  # the first one makes what the others only use
-            began = time.perf_counter()
+            used = (
+                time.thread_time if device.type == "cpu" else time.perf_counter
+            )  # it may be slow, and kept from its CPU
+            began = used()
             multiply()
-            is_emulated = time.perf_counter() - began > WHILE_S / 2
+            is_emulated = used() - began > WHILE_S / 2
             times += [0.0 if is_emulated else _each(multiply) for _ in range(repeats)]
         except RuntimeError:  # this device has none of that type
             times += [0.0] * repeats
@@ -213,8 +242,8 @@ def _refuse_if_opening() -> None:
         raise InterruptedError("training was to go on")
 
 
-def _linked(torch: Any, device: Any, gate: Gate, repeats: int) -> list[float]:
-    """Seconds that messages to this process took: of each pass, size and repeat; 0 where it took none.
+def _link(torch: Any, device: Any, gate: Gate, repeats: int, times: list[float]) -> None:
+    """Seconds that messages to this process took: of each pass, size and repeat; 0 where there was none.
 
     Raises:
         ValueError: The communicator is gone.
@@ -236,20 +265,21 @@ def _linked(torch: Any, device: Any, gate: Gate, repeats: int) -> list[float]:
     word = torch.ones(1, dtype=torch.uint8)
     room = torch.zeros(max(sizes), dtype=torch.uint8)
     _meet(group.size(), f"whichrank/{gate.pause}/{gate.test}/{name.decode()}")
-    times: list[float] = []
-    for one in passes:
-        took: list[float] = []
+    times += [0.0] * (len(passes) * len(sizes) * repeats)
+    for number, one in enumerate(passes):
         has_peer = 0 <= one.peer < group.size() and one.peer != group.rank()
         if has_peer and one.sends:
             _send_as_told(backend, one.peer, word, room, sizes, repeats)
         elif has_peer:
             took = _receive_for_a_while(backend, one.peer, word, room, sizes, repeats)
-        times += took + [0.0] * (len(sizes) * repeats - len(took))
-    return times
+            at = number * len(sizes) * repeats
+            times[at : at + len(took)] = took
 
 
 def _send_as_told(backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int) -> None:
     """Send what the peer asks for, until it asks no more. Nothing is measured here."""
+    backend.recv([word], peer, TAG).wait()
+    backend.send([word], peer, TAG).wait()
     for size in [size for size in sizes for _ in range(repeats)]:
         backend.recv([word], peer, TAG).wait()
         if not int(word[0]):
@@ -258,11 +288,18 @@ def _send_as_told(backend: Any, peer: int, word: Any, room: Any, sizes: list[int
 
 
 def _receive_for_a_while(backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int) -> list[float]:
-    """Ask for messages, the small ones first, until LINK_S have passed: a slow link takes no longer than others."""
+    """Ask for messages, the small ones first, while they fit into LINK_S: a slow link takes no longer than others.
+
+    Time counts once the peer is there: it may still have to do with a slow link, in the pass before.
+    """
+    backend.send([word], peer, TAG).wait()
+    backend.recv([word], peer, TAG).wait()
     began, times = time.perf_counter(), list[float]()
     for size in [size for size in sizes for _ in range(repeats)]:
         asked = time.perf_counter()
-        is_enough = asked - began > LINK_S
+        of_latest = times[(len(times) - 1) // repeats * repeats :]
+        byte_s = min(of_latest) / sizes[(len(times) - 1) // repeats] if times else 0.0
+        is_enough = asked + size * byte_s - began > LINK_S
         word[0] = not is_enough
         backend.send([word], peer, TAG).wait()
         if is_enough:

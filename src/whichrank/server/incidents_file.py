@@ -10,6 +10,7 @@ Only regular files are read: a pipe would keep us waiting for whoever writes to 
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -44,6 +45,8 @@ class JobFile(msgspec.Struct, frozen=True):
     world_size: int | None = None
     """None: not known."""
     hosts: tuple[str, ...] = ()
+    ended: datetime | None = None
+    """None: it runs, or was killed."""
 
 
 def read_incidents(path: Path) -> Reading:

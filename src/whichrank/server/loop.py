@@ -51,6 +51,8 @@ BURST_S: Final = 0.05
 LONGEST_WAIT_S: Final = 1.0
 """Between two looks whether the agent of this machine still runs."""
 _HEARD_LATELY_S: Final = 5.0
+THE_END: Final = "the job has ended"
+A_FAULT: Final = "a fault of whichrank"
 A_STRANGER: Final = (
     "a connection without the key of this job was refused (if it was a machine of the job: give it the file `join` of"
     " this run with --join @FILE, or the same WHICHRANK_KEY)"
@@ -188,6 +190,7 @@ class AnalyzerLoop:
 
     def drain(self) -> None:
         """The job has ended: hear every agent out, then come to the final verdict."""
+        self._end_validations()
         start_s = time.monotonic()
         while (waited_s := time.monotonic() - start_s) < REMOTE_DRAIN_S:
             has_local = waited_s < DRAIN_S and not self._agent.end()
@@ -244,17 +247,37 @@ class AnalyzerLoop:
             self._end.reply(agent, Reply(CREDIT, self._acknowledged[agent], commands=commands))
 
     def _validate(self) -> None:
-        """Begin a validation that is asked for, tell agents what gates are to do, and say what came of it."""
-        now_s = time.monotonic()
+        """Go on with the validation that is under way, or begin the one that is asked for.
+
+        Raises:
+            Exception: A fault of ours; the validation is over.
+        """
+        self._say_validated()  # of one that was dropped since
+        try:
+            self._go_on_validating(time.monotonic())
+        except Exception:
+            self._validations.drop(A_FAULT)
+            raise
+        finally:
+            self._say_validated()
+
+    def _go_on_validating(self, now_s: float) -> None:
+        """Begin a validation that is asked for, tell agents what gates are to do, and give up what nobody wants."""
+        asked = self._record.asked() if self._record else None
         if not self._validations.is_under_way:
-            asked = self._record.take_asked() if self._record else None
             if asked is None and not self._validations.are_wanted(now_s):
                 return
-            self._validations.begin(asked, self._analyzer.job_now(), now_s)
-            self._console.say("training is paused for some seconds, to measure ranks and links")
+            self._validations.begin(asked, self._analyzer.job_now, now_s)
+        elif self._validations.asked_id and (asked is None or asked.id != self._validations.asked_id):
+            self._validations.give_up("who asked for it has left", now_s)
         self._validations.lose(self._analyzer.ended_ranks, now_s)
         for agent, order in self._validations.orders(now_s).items():
             self._push(agent, order)
+        if self._validations.has_paused():
+            self._console.say("training is paused for some seconds, to measure ranks and links")
+
+    def _say_validated(self) -> None:
+        """Say and write what came of a validation that is over."""
         if over := self._validations.take_result():
             result, incident = over
             self._console.validated(result)
@@ -262,6 +285,14 @@ class AnalyzerLoop:
                 self._record.write_validated(result)
             if incident is not None:
                 self._write([incident])
+
+    def _end_validations(self) -> None:
+        """Answer whoever asks for one: the job has ended."""
+        self._validations.drop(THE_END)
+        self._say_validated()
+        asked = self._record.asked() if self._record else None
+        if asked is not None and self._record:
+            self._record.write_validated(Validated(asked=asked, paused_s=0.0, problem=THE_END))
 
     def _tick(self) -> bool:
         """Let the analyzer examine the job, if that is due."""
@@ -303,7 +334,8 @@ class AnalyzerLoop:
         if arrivals:
             with _kept_for(faults):
                 self._analyzer.feed_all([batch for batch, is_new in arrivals if not (batch.is_well and is_new)], now_s)
-            self._validations.feed([batch for batch, _ in arrivals if batch.gates], now_s)
+            with _kept_for(faults):
+                self._feed_gates([batch for batch, _ in arrivals if batch.gates], now_s)
         last = {batch.agent: batch.sequence for batch, _ in arrivals if not batch.is_well}
         for batch, is_new in arrivals:
             if not (batch.is_well or is_new) and batch.sequence < last[batch.agent]:
@@ -329,6 +361,13 @@ class AnalyzerLoop:
         self._say_refused()
         if faults:
             raise faults[0]
+
+    def _feed_gates(self, batches: Sequence[Batch], now_s: float) -> None:
+        try:
+            self._validations.feed(batches, now_s)
+        except Exception:
+            self._validations.drop(A_FAULT)
+            raise
 
     def _say_refused(self) -> None:
         for why in self._end.refusals[self._said_refusals :]:

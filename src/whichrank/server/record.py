@@ -23,7 +23,15 @@ from whichrank.model.plain_text import without_key
 from whichrank.server.incidents_file import FILE_NAME, JOB_FILE, job_of, read_incidents
 from whichrank.server.private_file import make_private, open_private, write_private
 from whichrank.server.times_file import TIMES_FILE, encode_times
-from whichrank.server.validations_file import ASKED_FILE, Asked, Validated, add_result, take_asked
+from whichrank.server.validations_file import (
+    ASKED_FILE,
+    Asked,
+    Validated,
+    add_result,
+    asked_in,
+    remove_request,
+    take_back,
+)
 
 _MOST_KEPT = 1000
 
@@ -66,6 +74,7 @@ class Record:
         self._asked_path = str(folder / ASKED_FILE)
         self._latest: dict[str, bytes] = {}
         self._times: tuple[tuple[Spent, ...], tuple[LinkRate, ...]] = ((), ())
+        self._answered = ""  # id of the request that was answered last
         self.fault = ""
 
     @property
@@ -83,6 +92,7 @@ class Record:
             self._end_last_line()
         self._keep_job_file()
         self._write_job_file(summary)
+        remove_request(self.folder)  # it was for another run
         return older
 
     def _end_last_line(self) -> None:
@@ -136,18 +146,22 @@ class Record:
             write_private(part, encode_times(times, links))
             part.replace(self.folder / TIMES_FILE)
 
-    def take_asked(self) -> Asked | None:
-        """A validation that somebody asks for, once."""
+    def asked(self) -> Asked | None:
+        """The validation that somebody asks for; it lies there until it is answered or taken back."""
         if not os.access(self._asked_path, os.F_OK):  # each turn of the loop asks, and to fail to open it costs more
             return None
-        return take_asked(self.folder)
+        asked = asked_in(self.folder)
+        return asked if asked is None or asked.id != self._answered else None
 
     def write_validated(self, result: Validated) -> None:
-        """Write down what came of it."""
+        """Write down what came of one, and let others ask."""
+        self._answered = result.asked.id or self._answered  # where it cannot be removed it is not answered again
         try:
             add_result(self.folder, result)
         except OSError as error:
             self.fault = error.strerror or str(error)
+        if result.asked.id:
+            take_back(self.folder, result.asked.id)
 
     def close(self, summary: JobSummary) -> None:
         """Write `job.json` and close."""

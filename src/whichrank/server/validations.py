@@ -6,28 +6,31 @@ One at a time. While none is under way this costs nothing.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from whichrank.act.judgement import LEAST, judge
-from whichrank.act.pause import Pause
+from whichrank.act.pause import Pause, Phase
 from whichrank.act.policy import Policy, to_be_measured
-from whichrank.act.validation import Validation
+from whichrank.act.validation import Validation, links_of
 from whichrank.model.commands import HoldGate
 from whichrank.model.incident import Incident
 from whichrank.model.job_now import JobNow
-from whichrank.model.telemetry import Batch
+from whichrank.model.telemetry import GATE_REPORTED, Batch
 from whichrank.server.proved import with_facts
 from whichrank.server.validations_file import MOST_OF_AN_ID, MOST_SUSPECTS, Asked, Validated, validated
 
 TELL_EVERY_S: Final = 0.1
 """Agents open gates that they are not told to hold for 0.4 s."""
-SIZES: Final = (1 << 20, 2 << 20, 4 << 20)
-"""Bytes of messages on links: a sixteenth of what Greyhound takes (section 6), for links of ten gigabits and less."""
-MOST_RANKS: Final = 2048
-"""Agents of more cannot be told often enough what gates are to do."""
+SIZES: Final = (1 << 20, 16 << 20, 32 << 20, 64 << 20)
+"""Bytes of messages on links: those of Greyhound (section 6), and a small one before them. Of a link that needs longer
+for one than there is time no larger ones are asked: then the small one says how quick it is."""
+MOST_RANKS: Final = 4096
+"""Agents open gates of which they hear nothing for 0.4 s. To take the results of a test over links takes 0.15 s of so
+many ranks, and 0.5 s of twice as many."""
 MOST_PAUSES: Final = 1 << 20
 """Numbers of pauses, of which one is drawn: a job may have been paused by an analyzer before this one."""
 
@@ -44,9 +47,11 @@ class Validations:
         self._asked: Asked | None = None
         self._validation: Validation | None = None
         self._refused: Validated | None = None
+        self._is_pause_said = False
         self._incident: Incident | None = None  # the one that is being proved
         self._proved: dict[str, Validated] = {}  # by the id of an incident
         self._agent_of: Mapping[int, str] = {}
+        self._ranks_of: Mapping[str, Sequence[int]] = {}
         self._told_s = 0.0
         self._number = secrets.randbelow(MOST_PAUSES)
 
@@ -54,6 +59,28 @@ class Validations:
     def is_under_way(self) -> bool:
         """Whether gates are held, or are to be."""
         return self._validation is not None
+
+    @property
+    def asked_id(self) -> str:
+        """By which who asked finds the result; empty if nobody did."""
+        return self._asked.id if self._asked is not None else ""
+
+    def has_paused(self) -> bool:
+        """Whether all ranks wait, once."""
+        is_closed = self._validation is not None and self._validation.pause.phase is Phase.CLOSED
+        is_news, self._is_pause_said = is_closed and not self._is_pause_said, self._is_pause_said or is_closed
+        return is_news
+
+    def give_up(self, why: str, now_s: float) -> None:
+        """Let all ranks go on."""
+        if self._validation is not None:
+            self._validation.pause.open(why, now_s)
+
+    def drop(self, why: str) -> None:
+        """Ask and tell nothing more: ranks whose gates nobody holds go on by themselves."""
+        if self._asked is not None:
+            self._refused = Validated(asked=self._asked, paused_s=0.0, problem=why)
+        self._validation = self._asked = None
 
     def note(self, incidents: Sequence[Incident]) -> list[Incident]:
         """Incidents are new or have changed: one of them may have to be proved.
@@ -71,22 +98,27 @@ class Validations:
         """Whether an incident is to be proved now."""
         return self._policy.wants(now_s)
 
-    def begin(self, asked: Asked | None, job: JobNow, now_s: float) -> None:
+    def begin(self, asked: Asked | None, job_now: Callable[[], JobNow], now_s: float) -> None:
         """Begin the one that is asked for, or else the one that an incident wants.
 
         Args:
             asked: By a user.
-            job: As it is now.
+            job_now: The job as it is now.
             now_s: And when that is.
         """
+        incident = None
         if asked is None:
-            incident = self._policy.take(now_s)
+            incident = self._incident = self._policy.take(now_s)
             if incident is None:
                 return
-            self._incident = incident
-            asked = Asked(why=incident.id[:MOST_OF_AN_ID], suspects=to_be_measured(incident, job)[:MOST_SUSPECTS])
+            asked = Asked(why=incident.id[:MOST_OF_AN_ID])
+        self._asked, self._is_pause_said = asked, False
+        job = job_now()
+        if incident is not None:
+            asked = msgspec.structs.replace(asked, suspects=to_be_measured(incident, job)[:MOST_SUSPECTS])
+            self._asked = asked
         if problem := _why_not(asked, job):
-            self._refused = Validated(asked=asked, paused_s=0.0, problem=problem)
+            self.drop(problem)
             return
         self._number = self._number % MOST_PAUSES + 1
         pause = Pause(
@@ -99,16 +131,15 @@ class Validations:
         )
         suspects = asked.suspects or job.ranks
         groups = [group for group in job.groups if set(group.members) & set(suspects) and group.backend == "gloo"]
-        self._asked, self._agent_of = asked, job.agent_of
-        self._validation = Validation(pause, suspects, groups, asked.sizes or SIZES)
+        self._agent_of, self._ranks_of = job.agent_of, _by_agent(job.agent_of)
+        self._validation = Validation(pause, suspects, links_of(groups, job.carried), asked.sizes or SIZES)
         self._told_s = -1.0
 
     def feed(self, batches: Iterable[Batch], now_s: float) -> None:
         """Take what agents say of gates."""
-        if self._validation is not None:
-            for batch in batches:
-                if batch.gates:
-                    self._validation.feed(batch.gate_rows(), now_s)
+        rows = b"".join(batch.gates for batch in batches)
+        if self._validation is not None and rows:
+            self._validation.feed(np.frombuffer(rows, GATE_REPORTED), now_s)
 
     def lose(self, ranks: Iterable[int], now_s: float) -> None:
         """These ranks have ended: nobody waits for them."""
@@ -122,8 +153,7 @@ class Validations:
             return {}
         self._told_s = now_s
         self._validation.advance(now_s)
-        order = self._validation.order()
-        return {agent: _of_ranks(order, ranks) for agent, ranks in _by_agent(self._agent_of).items()}
+        return self._validation.orders(self._ranks_of)
 
     def take_result(self) -> tuple[Validated, Incident | None] | None:
         """What came of it, once, when it is over; and the incident that it was for, as it is now."""
@@ -145,9 +175,8 @@ class Validations:
             return None
         self._validation = self._asked = None
         paused_s, problem = validation.pause.paused_s, validation.pause.problem
-        if problem:
-            return Validated(asked=asked, paused_s=paused_s, problem=problem)
-        return validated(asked, judge(validation.measured, self._agent_of), paused_s)
+        measured = validation.measured
+        return validated(asked, judge(measured, self._agent_of), paused_s, problem, measured.left_out_links)
 
 
 def _why_not(asked: Asked, job: JobNow) -> str:
@@ -164,17 +193,8 @@ def _why_not(asked: Asked, job: JobNow) -> str:
     return ""
 
 
-def _by_agent(agent_of: Mapping[int, str]) -> dict[str, set[int]]:
-    ranks: dict[str, set[int]] = {}
+def _by_agent(agent_of: Mapping[int, str]) -> dict[str, list[int]]:
+    ranks: dict[str, list[int]] = {}
     for rank, agent in agent_of.items():
-        ranks.setdefault(agent, set()).add(rank)
+        ranks.setdefault(agent, []).append(rank)
     return ranks
-
-
-def _of_ranks(order: HoldGate, ranks: set[int]) -> HoldGate:
-    """The part of an order that is for these ranks."""
-    return msgspec.structs.replace(
-        order,
-        at_ordinals=tuple(one for one in order.at_ordinals if one[0] in ranks),
-        tests=tuple(test for test in order.tests if test.rank in ranks),
-    )

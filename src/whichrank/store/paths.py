@@ -111,6 +111,17 @@ class Paths:
             self._joined = ends_of(rows, node, np.isin(agent, losing)), agent, rows
         return self._joined
 
+    def carried(self) -> dict[int, dict[int, int]]:
+        """Bytes that the kernels of receivers have acknowledged since connections were made, by sender and receiver."""
+        ends, _, rows = self.joined()
+        known = (ends.peer >= 0) & (ends.peer != ends.rank)
+        carried: dict[int, dict[int, int]] = {}
+        sizes = rows["info"]["bytes_acked"][known].tolist()
+        for src, dst, size in zip(ends.rank[known].tolist(), ends.peer[known].tolist(), sizes, strict=True):
+            to = carried.setdefault(src, {})
+            to[dst] = to.get(dst, 0) + size
+        return carried
+
     def wanted(self, agent: int) -> list[str]:
         """Addresses at which this agent is to probe now."""
         return self.probes.take_wanted(self._node_of[agent]) if agent in self._node_of else []

@@ -8,9 +8,10 @@ from whichrank.server.validations_file import Validated
 
 def sentence_of(result: Validated) -> str:
     """In one line."""
-    if result.problem:
-        paused = f"; training was paused for {result.paused_s:.1f} s" if result.paused_s else ""
-        return f"validation: given up, {one_line(result.problem)}{paused}"
+    paused = f"training was paused for {result.paused_s:.1f} s"
+    counts = f"{result.measured_ranks} ranks and {result.measured_links} links were measured"
+    if result.left_out_links:
+        counts += f", for {result.left_out_links} links no time was left"
     found = [
         *(f"rank {one.rank} takes {one.factor:.1f} times as long as the others for the same {_WORK[one.what]}"
           for one in result.slow_ranks),
@@ -21,11 +22,17 @@ def sentence_of(result: Validated) -> str:
     if not found:
         found = [
             f"nothing is {result.seen_from:.1f} times as slow as the rest, or more"
-            if result.is_healthy
+            if result.seen_from
             else "too little was measured to compare"
         ]
-    counts = f"{result.measured_ranks} ranks and {result.measured_links} links were measured"
-    return f"validation: {'; '.join(found)} ({counts}; training was paused for {result.paused_s:.1f} s)"
+    if not result.problem:
+        return f"validation: {'; '.join(found)} ({counts}; {paused})"
+    said = [f"given up, {one_line(result.problem)}"]
+    if result.measured_ranks or result.measured_links:
+        said.append(f"until then {counts}: {'; '.join(found)}")
+    if result.paused_s:
+        said.append(paused)
+    return f"validation: {'; '.join(said)}"
 
 
 _WORK = {"compute": "computation", "memory": "copy of memory"}

@@ -27,6 +27,9 @@ class Rank:
     link_s: float = 0.01
     is_dead: bool = False
     ignores: bool = False
+    in_flight: int = 0
+    is_stuck: bool = False
+    tests: int = 0
     since_s: float = 0.0
     row: Any = field(default_factory=lambda: np.zeros(1, GATE_REPORTED)[0])
 
@@ -51,6 +54,7 @@ class Rank:
                 gate["arrived_ordinal"] = self.steps * self.each
                 break
         self.row["rank"], self.row["ordinal"] = self.rank, self.steps * self.each
+        self.row["in_flight"] = self.in_flight
         gate["steps"] = self.steps if self.makes_steps else 0
 
     def _is_told(self, order: HoldGate) -> bool:
@@ -60,6 +64,9 @@ class Rank:
 
     def _make(self, test: RankTest) -> None:
         gate = self.row["gate"]
+        if self.is_stuck:
+            return
+        self.tests += 1
         if test.kind == GateTest.COMPUTE:
             times = [self.compute_s] * 3 * test.repeats
         elif test.kind == GateTest.MEMORY:

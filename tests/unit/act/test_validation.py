@@ -8,7 +8,7 @@ from ranks_at_gates import TICK_S, Rank, rows_of
 
 from whichrank.act.judgement import Judgement, judge
 from whichrank.act.pause import Pause, Phase
-from whichrank.act.validation import Measured, Validation
+from whichrank.act.validation import Measured, Validation, at_one_time, links_of
 from whichrank.model.job_now import Beginnings, Group
 
 SIZES = (1 << 20, 1 << 22)
@@ -24,7 +24,7 @@ def run(ranks: list[Rank], validation: Validation, seconds: float = 30.0, hurt=l
         for rank in ranks:
             rank.go_on(order, now_s)
         validation.feed(rows_of([rank for rank in ranks if not rank.is_dead]), now_s)
-        order = validation.order()
+        order = validation.orders({"a": [rank.rank for rank in ranks]})["a"]
         now_s += TICK_S
         if not phases or phases[-1] is not validation.pause.phase:
             phases.append(validation.pause.phase)
@@ -41,7 +41,7 @@ def validation_of(ranks: list[Rank], *, beginnings: Beginnings | None = None, lo
         beginnings=beginnings,
     )
     group = Group(99, "world", tuple(rank.rank for rank in ranks))
-    return Validation(pause, [rank.rank for rank in ranks], [group], SIZES)
+    return Validation(pause, [rank.rank for rank in ranks], links_of([group], {}), SIZES)
 
 
 def judged(ranks: list[Rank]) -> Judgement:
@@ -69,12 +69,29 @@ def test_all_ranks_are_measured_at_the_same_step_and_go_on() -> None:
 def test_ranks_without_steps_wait_at_the_same_iteration() -> None:
     # GIVEN ranks that issue other numbers of operations in an iteration
     ranks = [Rank(rank, makes_steps=False, each=3 + rank) for rank in range(4)]
-    known = Beginnings(np.full(4, 5), np.array([5 * rank.each for rank in ranks]), np.array([r.each for r in ranks]))
-    validation = validation_of(ranks, beginnings=known)
+    validation = validation_of(ranks, beginnings=known_of(ranks))
     phases = run(ranks, validation)
     assert Phase.CLOSED in phases
     assert validation.pause.problem == ""
     assert len({int(rank.row["gate"]["arrived_ordinal"]) // rank.each for rank in ranks}) == 1
+
+
+def known_of(ranks: list[Rank]) -> Beginnings:
+    count = len(ranks)
+    return Beginnings(np.full(count, 5), np.array([5 * rank.each for rank in ranks]), np.array([r.each for r in ranks]))
+
+
+def test_without_steps_nothing_is_measured_while_an_operation_is_in_flight() -> None:
+    # GIVEN a rank that has begun an operation which no other has
+    ranks = [Rank(rank, makes_steps=False, in_flight=int(rank == 2)) for rank in range(4)]
+    validation = validation_of(ranks, beginnings=known_of(ranks))
+    phases = run(ranks, validation)
+    assert Phase.CLOSED not in phases
+    assert validation.pause.problem == "rank 2 has an operation in flight that does not complete"
+    # AND where optimizer steps say that all are as far, it is one that others have begun as well
+    ranks = [Rank(rank, in_flight=int(rank == 2)) for rank in range(4)]
+    validation = validation_of(ranks)
+    assert Phase.CLOSED in run(ranks, validation)
 
 
 def test_job_whose_iterations_are_not_known_is_not_paused() -> None:
@@ -121,6 +138,78 @@ def test_rank_that_goes_on_by_itself_ends_the_pause() -> None:
 
     run(ranks, validation, hurt=hurt)
     assert validation.pause.problem == "rank 3 went on by itself"
+
+
+def test_what_was_measured_until_it_was_given_up_counts() -> None:
+    # GIVEN a rank that ends while links are tested, and one that is slow
+    ranks = [Rank(rank, compute_s=0.005 if rank == 5 else 0.002) for rank in range(8)]
+    validation = validation_of(ranks)
+
+    def hurt(now_s: float) -> None:
+        if np.isfinite(validation.measured.memory_s).all() and not ranks[1].is_dead:
+            ranks[1].is_dead = True
+            for rank in ranks[2:]:
+                rank.is_stuck = True
+        elif ranks[1].is_dead:
+            validation.pause.lose(1, "has ended", now_s)
+
+    run(ranks, validation, hurt=hurt)
+    assert validation.pause.problem == "rank 1 has ended"
+    said = judge(validation.measured, NODES)
+    assert [(one.rank, one.what) for one in said.ranks] == [(5, "compute")]
+    assert (said.measured_ranks, said.measured_links, said.problems) == (8, 1, {})
+
+
+def test_links_for_which_no_time_is_left_are_left_out() -> None:
+    ranks = [Rank(rank) for rank in range(8)]
+    validation = validation_of(ranks, longest_s=1.6)
+    run(ranks, validation)
+    assert validation.pause.problem == ""
+    assert validation.measured.left_out_links == 8
+    assert np.isfinite(validation.measured.compute_s).all()
+
+
+def test_groups_that_share_no_rank_are_tested_at_one_time() -> None:
+    # GIVEN four groups of rows and four of columns
+    rows = [Group(at, "tp", tuple(range(4 * at, 4 * at + 4))) for at in range(4)]
+    columns = [Group(10 + at, "dp", tuple(range(at, 16, 4))) for at in range(4)]
+    together = at_one_time(links_of([*rows, *columns], {}))
+    assert [{one.group.name for one in groups} for groups in together] == [{"tp"}, {"dp"}]
+    assert [len(groups) for groups in together] == [4, 4]
+    # WHEN they are tested
+    ranks = [Rank(rank) for rank in range(16)]
+    pause = Pause(7, range(16), 0.0, iteration_s=0.1, longest_s=10.0)
+    validation = Validation(pause, range(16), links_of([*rows, *columns], {}), SIZES)
+    run(ranks, validation)
+    # THEN each rank has made one test of each kind of group, and all links are measured
+    measured = {(src, dst) for src, dst, *_ in validation.measured.links}
+    assert len(measured) == 2 * 16
+    assert {rank.tests for rank in ranks} == {3 + 3 + 2}
+
+
+def test_pair_is_tested_in_the_smallest_group_that_has_it() -> None:
+    half, world = Group(1, "tp", (0, 1)), Group(2, "world", (0, 1, 2, 3))
+    links = links_of([world, half], {})
+    assert [(one.group.name, sorted(pair for each in one.passes for pair in each)) for one in links] == [
+        ("tp", [(0, 1), (1, 0)]),
+        ("world", [(1, 2), (2, 3), (3, 0)]),
+    ]
+
+
+def test_agent_is_told_only_what_its_own_ranks_do() -> None:
+    ranks = [Rank(rank, makes_steps=False) for rank in range(4)]
+    validation = validation_of(ranks, beginnings=known_of(ranks))
+    agents = {"a": [0, 1], "b": [2, 3]}
+    orders = validation.orders(agents)
+    now_s = 0.0
+    while not orders["b"].tests:
+        for rank in ranks:
+            rank.go_on(orders["a" if rank.rank < 2 else "b"], now_s)
+        validation.feed(rows_of(ranks), now_s)
+        orders, now_s = validation.orders(agents), now_s + TICK_S
+    for agent, own in agents.items():
+        assert [test.rank for test in orders[agent].tests] == own
+        assert [rank for rank, _ in orders[agent].at_ordinals] == own
 
 
 def test_slow_rank_and_slow_link_are_found() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ring_writer import RingWriter
 
-from whichrank.agent.gates import TOLD_S, Gates
+from whichrank.agent.gates import SAID_S, TOLD_S, Gates
 from whichrank.model.codes import GateTest
 from whichrank.model.commands import HoldGate, RankTest
 from whichrank.model.telemetry import GATE_REPORTED
@@ -51,6 +51,7 @@ def test_it_is_said_how_far_ranks_are_before_they_are_kept(watches: list[Any]) -
     said = rows(gates.tick(0.1))
     assert said["rank"].tolist() == [0, 1]
     assert said["ordinal"].tolist() == [1, 1]
+    assert said["in_flight"].tolist() == [0, 0]
     assert not gate_of(watches[0]).is_closed()
 
 
@@ -66,9 +67,20 @@ def test_gates_are_closed_renewed_and_opened_as_told(watches: list[Any]) -> None
     # WHEN it is told that the pause is over THEN gates are open, and ranks are still reported for a while
     gates.obey(HoldGate(7, 2, is_over=True), watches, 0.2)
     assert not gate_of(watches[1]).is_closed()
-    assert len(rows(gates.tick(0.3))) == 2
+    assert len(rows(gates.tick(0.15 + SAID_S))) == 2
     gates.tick(0.3 + 2 * TOLD_S)
     assert not gates.are_held
+
+
+def test_what_has_not_changed_is_said_seldom(watches: list[Any]) -> None:
+    gates = Gates()
+    gates.obey(HoldGate(7, 1, longest_s=5.0, at_step=12), watches, 0.0)
+    assert len(rows(gates.tick(0.1))) == 2
+    assert gates.tick(0.15) == b""
+    watches[1].writer.op(0)
+    assert rows(gates.tick(0.2))["ordinal"].tolist() == [1, 2]
+    assert gates.tick(0.25) == b""
+    assert len(rows(gates.tick(0.2 + SAID_S))) == 2
 
 
 def test_ranks_without_steps_are_kept_by_operations(watches: list[Any]) -> None:

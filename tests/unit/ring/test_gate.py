@@ -11,6 +11,7 @@ import pytest
 from ring_writer import RingWriter, core
 
 from whichrank.errors import RingFormatError
+from whichrank.model.codes import Flag
 from whichrank.model.rows import GATE, PASSES
 from whichrank.ring.gate import RingGate
 from whichrank.ring.layout import RING
@@ -54,6 +55,16 @@ def test_rank_that_has_come_so_far_waits_until_it_is_not_renewed(writer: RingWri
     passes(writer)
     row = gate.read()
     assert (int(row["arrived"]), int(row["opened"]), int(row["opened_by"])) == (2, 2, 2)
+
+
+def test_operations_in_flight_are_counted_if_their_end_is_seen(writer: RingWriter, gate: RingGate) -> None:
+    slot = writer.comm("world", [0, 1])
+    writer.begin(slot, flags=int(Flag.END_INFERRED))
+    assert gate.in_flight() == 0
+    op = writer.begin(slot)
+    assert gate.in_flight() == 1
+    writer.end(op)
+    assert gate.in_flight() == 0
 
 
 def test_test_is_asked_for_within_its_bounds(writer: RingWriter, gate: RingGate) -> None:

@@ -6,6 +6,7 @@ import ctypes
 import json
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from ring_writer import core
@@ -48,6 +49,47 @@ def test_precision_of_training_does_not_change_what_is_measured() -> None:
         factor = torch.ones(8, 8)
         tester._answer(ctypes.pointer(tester.Gate(test_kind=tester.COMPUTE, test_repeats=1)))
         assert torch.mm(factor, factor).dtype == torch.bfloat16  # as before
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_rank_that_is_kept_from_its_cpu_is_slow_and_lacks_no_type(is_busy: bool) -> None:
+    # GIVEN a product that takes long, since its thread must wait for a CPU or has much to do
+    def multiply(*_: object, **__: object) -> None:
+        began = time.thread_time()
+        while is_busy and time.thread_time() - began < tester.WHILE_S:
+            pass
+        time.sleep(tester.WHILE_S)
+
+    slow = SimpleNamespace(
+        **{name: getattr(torch, name) for name in ("full", "empty_like", *tester.TYPES)}, mm=multiply
+    )
+    times = tester.multiplied(slow, torch.device("cpu"), 1)
+    # THEN it counts in the one case, and is a type that the CPU only emulates in the other
+    assert [took > 0 for took in times] == [not is_busy] * len(tester.TYPES)
+
+
+def test_messages_are_timed_once_the_peer_is_there() -> None:
+    # GIVEN a peer that still has to do elsewhere, and sends at 1 GB/s then
+    class Backend:
+        def __init__(self) -> None:
+            self.received: list[int] = []
+
+        def send(self, *_: object) -> SimpleNamespace:
+            return SimpleNamespace(wait=lambda: None)
+
+        def recv(self, tensors: list[torch.Tensor], *_: object) -> SimpleNamespace:
+            self.received.append(tensors[0].numel())
+            seconds = 0.3 if len(self.received) == 1 else tensors[0].numel() / 1e9
+            return SimpleNamespace(wait=lambda: time.sleep(seconds))
+
+    backend, word, room = Backend(), torch.ones(1, dtype=torch.uint8), torch.zeros(8 << 20, dtype=torch.uint8)
+    times = tester._receive_for_a_while(backend, 1, word, room, [1 << 20, 8 << 20], 2)
+    # THEN that is not taken for a slow link
+    assert backend.received[1:] == [1 << 20, 1 << 20, 8 << 20, 8 << 20]
+    assert len(times) == 4
+    # AND of a slow one no message is asked for that would take too long
+    tester_room = torch.zeros(1 << 29, dtype=torch.uint8)
+    assert len(tester._receive_for_a_while(Backend(), 1, word, tester_room, [1 << 20, 1 << 29], 2)) == 2
 
 
 def test_memory_is_measured() -> None:
