@@ -10,10 +10,12 @@ A job that logs in every tenth iteration repeats itself only after ten. Its peri
 these one would be measured. So n-grams are looked for that come again and again in a period, with the same operations
 behind them nearly each time.
 
-Example: in `a b a b a b a b x`, where `x` is a log, `a` and `b` come four times, and the usual `a b` three times of
-these: either may begin an iteration. Layers repeat themselves too, inside of an iteration. They are told from
-iterations by communicators: an iteration has them all, or at least that which closes it. A loop of messages is taken
-for microbatches if there are others outside of it: a log is no message. The rest is for whoever knows times: iterations
+Example: in `a b a b a b a b x`, where `x` is a log and `b` closes an iteration, `a` and `b` come four times, and the
+usual `a b` three times of these: either may begin an iteration. Layers repeat themselves too, inside of an iteration.
+They are told from iterations by communicators: an iteration has them all, or at least that which closes it. A loop of
+messages is taken for microbatches if there are others outside of it: a log is no message. Where no operation closes an
+iteration, one more behind a few repetitions is taken for what ends an iteration of as many microbatches: people log in
+every tenth or hundredth iteration, and divide batches by powers of two. The rest is for whoever knows times: iterations
 are all about as long, and layers are not, since the backward pass takes twice as long.
 """
 
@@ -37,6 +39,9 @@ USUAL: Final = 0.75
 """Share of the repetitions that are alike: a log in every fourth iteration, or less often. In the others is more."""
 LITTLE: Final = 0.2
 """Share of a period that is more than the usual repetition over and over: a log has few operations."""
+LOG_EVERY: Final = 10
+"""Iterations from one log to the next, at least, where no operation closes an iteration; and no power of two: so often
+microbatches come in an iteration."""
 LONGEST: Final = 8
 """Operations of an n-gram: a layer more or less is seen in so many."""
 
@@ -79,11 +84,16 @@ def root_of(period: Tokens) -> Tokens:
 
 
 def may_go_on(ngram: Ngram, shapes: Shapes, groups: Ints, closes: Bools) -> bool:
-    """Whether iterations that have begun with an n-gram may do so in another period too, whose arguments these are."""
+    """Whether iterations that have begun with an n-gram may do so in another period too, whose arguments these are.
+
+    A log that came into it may be on a communicator of its own.
+    """
     places = places_of(ngram, shapes)
-    return len(places) == 1 or (
-        len(places) > 1 and len(_of_iterations(places[None, :], shapes, groups, closes, len(ngram))) > 0
-    )
+    if len(places) < 2:
+        return len(places) == 1
+    in_usual = np.isin(groups, groups[_usual_places(shapes, places)])
+    columns = shapes, np.where(in_usual, groups, groups[places[0]]), closes
+    return len(_of_iterations(places[None, :], *columns, len(ngram))) > 0
 
 
 def places_of(ngram: Ngram, shapes: Shapes) -> Ints:
@@ -161,4 +171,6 @@ def _is_iteration(places: Ints, count: int, shapes: Shapes, groups: Ints, closes
         return False
     if closes.any() and not closes.all():
         return bool(closes[places].any())
+    if count < LOG_EVERY or count & (count - 1) == 0:
+        return False
     return bool(np.isin(groups[groups >= 0], groups[places]).all())

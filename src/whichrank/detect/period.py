@@ -38,8 +38,8 @@ MAX_PERIOD = 4096
 """Tokens. A longer iteration is not found by its tokens, but by optimizer steps."""
 TAIL = 8
 """Latest tokens that are compared for all candidates at once."""
-PHASE_REPEATS = 256
-"""A period that held this often was the iteration, not a loop inside it."""
+PHASE_REPEATS = 128
+"""A period that held this often was the iteration, not a loop inside it: models have fewer layers."""
 MOST_KEPT = 16384
 """Tokens of a rank: enough for three of the longest periods, and some."""
 FIRST_ROOM = 512
@@ -271,7 +271,7 @@ class Sequence:
     def _found(self) -> int:
         """The shortest period that is long enough, else one that is no loop inside an iteration.
 
-        It is none if it has an operation that closes an iteration.
+        It is none if it has an operation that closes an iteration, or has come often enough.
         """
         x = self.tokens
         likely = _likely_periods(x)
@@ -279,7 +279,9 @@ class Sequence:
         if p := _shortest(x, likely[long_enough]):
             return p
         p = _shortest(x, likely[~long_enough])
-        return p if self._closes(x[len(x) - p :]).any() else 0
+        often = x[len(x) - PHASE_REPEATS * p :] if len(x) >= PHASE_REPEATS * p else x[:0]
+        has_held = p > 0 and len(often) > 0 and np.array_equal(often[p:], often[:-p])
+        return p if has_held or self._closes(x[len(x) - p :]).any() else 0
 
     def _take_edit(self, at: int) -> bool:
         """Explain the mismatch at `at` by edits. False: wait for more operations, or learn anew.

@@ -51,6 +51,8 @@ MOST_LOOPS: Final = 4096
 """Microbatches of an iteration."""
 ROUNDS: Final = 32
 """Latest beginnings on each communicator, by which members have the same numbers."""
+_AWAY: Final = -1
+"""Instead of the operations in an iteration: the rank does something else in between."""
 _MARK: Final = np.dtype(
     [("rank", "i8"), ("number", "i8"), ("ordinal", "i8"), ("at_ns", "i8"), ("comm", "i8"), ("counter", "i8"),
      ("token", "u4")]
@@ -105,7 +107,7 @@ class Marks:
         self._alike = np.zeros(0)  # by rank, operations in an iteration that have that token
         self._every, self._phase = np.zeros(0, np.int64), np.zeros(0, np.int64)  # by rank (`Beginning`)
         self._number, self._ordinal = np.zeros(0, np.int64), np.zeros(0, np.int64)  # of the latest mark, -1 none
-        self._length = np.zeros(0, np.int64)  # operations from the mark before it to the latest one, 0 not known
+        self._length = np.zeros(0, np.int64)  # operations between the latest two marks, 0 not known
         self._sort = np.zeros(0, np.int64)  # by rank, of that with which its iterations begin
         self._period = np.zeros(0, np.int64)  # by rank, a number for its period, however rotated
         self._makes_steps = np.zeros(0, np.bool_)
@@ -151,7 +153,7 @@ class Marks:
         """
         self._grow(rank + 1)
         if self._begins[rank] >= 0 and not (period.tokens == self._begins[rank]).any():
-            self._begins[rank], self._number[rank], self._begun_anew = -1, -1, True
+            self._length[rank] = _AWAY  # an evaluation may be over before anything is known of it
         number, period = _number_of(period.tokens), period.root()
         sort = period.sort()
         first = self._first.get(sort)
@@ -386,7 +388,8 @@ class Marks:
                 self._references.add(sort, at_s[part], marks["number"][part])
         last = begins + count - 1
         apart, ops = marks["number"][last] - before, marks["ordinal"][last] + 1 - self._ordinal[ranks]
-        self._length[ranks] = np.where((before >= 0) & (apart > 0), ops // np.maximum(apart, 1), self._length[ranks])
+        length = np.where((before >= 0) & (apart > 0), ops // np.maximum(apart, 1), self._length[ranks])
+        self._length[ranks] = np.where(self._length[ranks] == _AWAY, 0, length)
         self._number[ranks], self._ordinal[ranks] = marks["number"][last], marks["ordinal"][last] + 1
 
     def _as_others(self, marks: np.ndarray[Any, Any]) -> Ints:

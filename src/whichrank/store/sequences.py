@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.detect.period import MOST_KEPT, Sequence
-from whichrank.model.kinds import is_collective, is_message
+from whichrank.model.kinds import Kind, is_message
 from whichrank.model.picture import Bools
 from whichrank.model.places import starts
 from whichrank.model.roles import role_of_description
@@ -33,6 +33,8 @@ from whichrank.store.settled import Settled
 from whichrank.store.steps import Steps
 from whichrank.store.token_table import MEANING, TokenTable
 
+CLOSING: Final = frozenset({Kind.ALL_REDUCE, Kind.ALL_REDUCE_COALESCED, Kind.REDUCE})
+"""What sums gradients over data-parallel ranks closes an iteration. FSDP scatters and gathers, layer by layer."""
 LEAST_GROUPS = 2
 """That alternate in a period: else it may be a layer and no iteration."""
 MOST_TOKENS = 1 << 27
@@ -118,7 +120,7 @@ class Sequences:
         for row, at in enumerate(which[first[unknown]].tolist()):
             comm, kind = int(issued.comm[at]), int(issued.ops["kind"][at])
             description, size = self._desc[comm]
-            closes = role_of_description(description) in ("dp", "edp") and is_collective(kind)
+            closes = role_of_description(description) in ("dp", "edp") and kind in CLOSING
             sign = (kind, int(issued.ops["count"][at])) if is_message(kind) else (int(issued.signs[at]),)
             group = -1 if is_message(kind) else self._comm_key[comm]
             peer = int(issued.ops["peer"][at]) if is_message(kind) else -1

@@ -43,7 +43,11 @@ def inner(period: str, groups: dict[str, int], closing: str = "") -> list[str]:
         ("abc", {}, "", []),  # each comes once
         ("abx" + "ab" * 2, {}, "", []),  # every third has something else: that is no log
         ("ttttttttd", {"t": TP, "d": DP}, "d", []),  # layers, and what closes the iteration
-        ("t" * 16 + "b", {}, "", ["t"]),  # layers that have one operation each, or iterations
+        ("t" * 10 + "b", {}, "", ["t"]),  # layers that have one operation each, or iterations
+        ("t" * 16 + "b", {}, "", []),  # so many are layers, or microbatches
+        ("gstu" * 32 + "m", {}, "", []),
+        ("gstu" * 9 + "m", {}, "", []),  # a log in every ninth iteration is not usual
+        ("gsd" * 4 + "m", {"d": DP}, "d", ["d g s"]),  # but for where each closes an iteration
         ("sr" + "srqu" * 7 + "qu", dict.fromkeys("srqu", MESSAGES), "", []),  # microbatches of 1F1B
         ("ab" * 10 + "xyzuvw", {}, "", []),  # and much else behind them
         ("srsrsrsrb", {"s": MESSAGES, "r": MESSAGES}, "", []),  # microbatches, and a broadcast
@@ -78,6 +82,8 @@ def test_what_began_iterations_may_go_on_when_a_log_has_come() -> None:
     assert may_go_on((a,), *columns("abc" * 10 + "c", {}))
     assert may_go_on((b, c), *columns("abc" * 10 + "c", {}))
     assert not may_go_on((c,), *columns("abc" * 10 + "c", {}))
+    # AND the log may be of another communicator
+    assert may_go_on((b,), *columns("abc" * 10 + "x", {"x": DP}))
     # WHEN the log hides one of ten THEN not
     assert not may_go_on((b, c), *columns("abc" * 9 + "abxc", {}))
 

@@ -131,12 +131,31 @@ def test_another_period_begins_anew() -> None:
     job.sizes = (40, 50, 60)
     job.go_on(32, 50)
     job.go_on(50, 60)
-    assert any(fed.begins_anew for fed in job.fed)
+    assert job.store.sequences.marks.beginnings(np.array(RANKS)) is None
     job.go_on(60, 80)
     # THEN its iterations are counted on
+    assert any(fed.begins_anew for fed in job.fed)
     after = numbers(job.go_on(80, 85)[0])
     assert np.diff(after).tolist() == [1] * 4
     assert after[0] > 31
+
+
+def test_what_is_over_soon_does_not_make_iterations_begin_anew() -> None:
+    # GIVEN an evaluation of two seconds
+    job = Job()
+    job.go_on(0, 30)
+    job.go_on(30, 40)
+    job.sizes = (40, 40, 40)
+    job.go_on(40, 50)
+    # WHEN training goes on THEN it does so with the next numbers, and the evaluation is part of an iteration
+    job.sizes = SIZES
+    for steps in job.go_on(50, 53).values():
+        assert numbers(steps) == [40, 41, 42]
+    assert not any(fed.begins_anew for fed in job.fed)
+    job.go_on(53, 55)
+    known = job.store.sequences.marks.beginnings(np.array(RANKS))
+    assert known is not None
+    assert known.each.tolist() == [len(SIZES)] * len(RANKS)
 
 
 def with_logs(job: Job, first: int, last: int, count: int = 99) -> None:
