@@ -10,8 +10,9 @@ again and nothing is claimed.
 
 An inner loop repeats too (microbatches within an iteration), and what closes the iteration then looks like an extra
 edit at equal distances; three of them make that distance the period, unless the period has a closing operation
-already. Also, a period that breaks soon is followed only by one that is longer than the whole run that it explained;
-one that held for hundreds of repetitions was the iteration, and what follows is another phase.
+already. Other edits may come in between: in 1F1B the way into the loop is one, and the way out of it another. Also, a
+period that breaks soon is followed only by one that is longer than the whole run that it explained; one that held for
+hundreds of repetitions was the iteration, and what follows is another phase.
 """
 
 from __future__ import annotations
@@ -37,14 +38,16 @@ MAX_PERIOD = 4096
 """Tokens. A longer iteration is not found by its tokens, but by optimizer steps."""
 TAIL = 8
 """Latest tokens that are compared for all candidates at once."""
-PHASE_REPEATS = 256
-"""A period that held this often was the iteration, not a loop inside it."""
+PHASE_REPEATS = 128
+"""A period that held this often was the iteration, not a loop inside it: models have fewer layers."""
 MOST_KEPT = 16384
 """Tokens of a rank: enough for three of the longest periods, and some."""
 FIRST_ROOM = 512
 """Tokens that fit at first: a large job has many ranks, and most sequences are short when it begins."""
 MOST_EDITS = 256
 """Kept of each rank."""
+WIDENED_BY = 32
+"""Latest departures by which a loop is told from an iteration: a schedule has several of them in each iteration."""
 MOST_AHEAD = 1024
 """Operations behind a gap, from which it is a loss."""
 MOST_STALLED = 8
@@ -116,6 +119,7 @@ class Sequence:
         self._since = 0  # index at which the present period was learnt
         self.edits: list[Edit] = []
         self.edit_index: list[int] = []
+        self._departed: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []  # index, missing, extra
 
     @property
     def last_ordinal(self) -> int:
@@ -211,8 +215,7 @@ class Sequence:
         self._try_at = 0
         self._at_least = 1
         self._ahead = {o: t for o, t in self._ahead.items() if o > up_to_ordinal}
-        self.edits.clear()
-        self.edit_index.clear()
+        self._forget_edits()
 
     def _append(self, tokens: Tokens) -> None:
         if len(tokens) > self._keep:
@@ -228,6 +231,7 @@ class Sequence:
             self._since -= drop
             self._try_at -= drop
             self.edit_index = [i - drop for i in self.edit_index]
+            self._departed = [(i - drop, missing, extra) for i, missing, extra in self._departed if i >= drop]
         if self._n + len(tokens) > len(self._x):
             room = np.zeros(min(self._keep, max(2 * len(self._x), self._n + len(tokens))), np.uint32)
             room[: self._n] = self._x[: self._n]
@@ -267,7 +271,7 @@ class Sequence:
     def _found(self) -> int:
         """The shortest period that is long enough, else one that is no loop inside an iteration.
 
-        It is none if it has an operation that closes an iteration.
+        It is none if it has an operation that closes an iteration, or has come often enough.
         """
         x = self.tokens
         likely = _likely_periods(x)
@@ -275,7 +279,9 @@ class Sequence:
         if p := _shortest(x, likely[long_enough]):
             return p
         p = _shortest(x, likely[~long_enough])
-        return p if self._closes(x[len(x) - p :]).any() else 0
+        often = x[len(x) - PHASE_REPEATS * p :] if len(x) >= PHASE_REPEATS * p else x[:0]
+        has_held = p > 0 and len(often) > 0 and np.array_equal(often[p:], often[:-p])
+        return p if has_held or self._closes(x[len(x) - p :]).any() else 0
 
     def _take_edit(self, at: int) -> bool:
         """Explain the mismatch at `at` by edits. False: wait for more operations, or learn anew.
@@ -298,16 +304,17 @@ class Sequence:
             self._relearn()
             return False
         for index, shift, q in found:
-            if shift % self.period == 0:
-                continue  # whole iterations too many cannot be seen: these were other operations in the same places
             # In a short iteration one too few of this may be one too many of that: then it is said to be both.
             either = len(found) == 1 and self._fits(usual, index, q, -shift)
             few, many = (abs(shift), abs(shift)) if either else (max(-shift, 0), max(shift, 0))
             missing = tuple(int(usual[(q + k) % self.period]) for k in range(few))
             extra = tuple(self._x[index : index + many].tolist())
+            self._departed.append((index, missing, extra))
+            if shift % self.period == 0:
+                continue  # whole iterations too many cannot be seen: these were other operations in the same places
             self.edits.append(Edit(self._first + index, missing, extra, self.period))
             self.edit_index.append(index)
-        del self.edits[:-MOST_EDITS], self.edit_index[:-MOST_EDITS]
+        del self.edits[:-MOST_EDITS], self.edit_index[:-MOST_EDITS], self._departed[:-WIDENED_BY]
         self._checked = found[-1][0] + max(found[-1][1], 0) + self.period
         self._widen()
         return True
@@ -376,22 +383,27 @@ class Sequence:
         return lost + self._iterations_before + int((kept == token).sum())
 
     def _widen(self) -> None:
-        """Three equal edits at equal distances: the period is that distance."""
-        if len(self.edits) < REPEATS or self.is_whole:
+        """Three equal departures at equal distances: the period is that distance.
+
+        Others may come in between, so the latest is held against those like it: of the period `ab`, ``ababb abaab ababb
+        abaab ababb`` has an extra `b` in each iteration, and an extra `a`.
+        """
+        if len(self._departed) < REPEATS or self.is_whole:
             return
-        a, b, c = self.edits[-REPEATS:]
-        i, j, k = self.edit_index[-REPEATS:]
-        wide = k - j
-        if (
-            (a.missing, a.extra) != (b.missing, b.extra)
-            or (b.missing, b.extra) != (c.missing, c.extra)
-            or j - i != wide
-        ):
-            return
-        if wide > self.period and np.array_equal(self._x[j:k], self._x[i:j]):
-            self.period, self._since = wide, k
-            self.edits.clear()
-            self.edit_index.clear()
+        k, *what = self._departed[-1]
+        like = [index for index, *other in self._departed if other == what]
+        for back in range(1, (len(like) - 1) // 2 + 1):
+            j, i = like[-1 - back], like[-1 - 2 * back]
+            wide = k - j
+            if j - i == wide > self.period and np.array_equal(self._x[j:k], self._x[i:j]):
+                self.period, self._since = wide, k
+                self._forget_edits()
+                return
+
+    def _forget_edits(self) -> None:
+        self.edits.clear()
+        self.edit_index.clear()
+        self._departed.clear()
 
     def _relearn(self) -> None:
         explained = self._checked - self._since

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.detect.period import MOST_KEPT, Sequence
-from whichrank.model.kinds import is_collective, is_message
+from whichrank.model.kinds import Kind, is_message
 from whichrank.model.picture import Bools
 from whichrank.model.places import starts
 from whichrank.model.roles import role_of_description
@@ -27,12 +27,14 @@ from whichrank.model.stable_hash import stable_hash
 from whichrank.model.telemetry import CommInfo
 from whichrank.store.completed import Completed
 from whichrank.store.growing import Growing
-from whichrank.store.marks import Marks
+from whichrank.store.marks import Marks, Period
 from whichrank.store.rank_columns import RankColumns
 from whichrank.store.settled import Settled
 from whichrank.store.steps import Steps
 from whichrank.store.token_table import MEANING, TokenTable
 
+CLOSING: Final = frozenset({Kind.ALL_REDUCE, Kind.ALL_REDUCE_COALESCED, Kind.REDUCE})
+"""What sums gradients over data-parallel ranks closes an iteration. FSDP scatters and gathers, layer by layer."""
 LEAST_GROUPS = 2
 """That alternate in a period: else it may be a layer and no iteration."""
 MOST_TOKENS = 1 << 27
@@ -118,10 +120,11 @@ class Sequences:
         for row, at in enumerate(which[first[unknown]].tolist()):
             comm, kind = int(issued.comm[at]), int(issued.ops["kind"][at])
             description, size = self._desc[comm]
-            closes = role_of_description(description) in ("dp", "edp") and is_collective(kind)
+            closes = role_of_description(description) in ("dp", "edp") and kind in CLOSING
             sign = (kind, int(issued.ops["count"][at])) if is_message(kind) else (int(issued.signs[at]),)
             group = -1 if is_message(kind) else self._comm_key[comm]
-            meanings[row] = group, stable_hash(description, size, *sign), closes
+            peer = int(issued.ops["peer"][at]) if is_message(kind) else -1
+            meanings[row] = self._comm_key[comm], group, stable_hash(description, size, *sign), peer, closes
         self._table.add(values[unknown], meanings, self._settled.tokens)
 
     @property
@@ -227,8 +230,51 @@ class Sequences:
     def _tell_marks(self, rank: int, sequence: Sequence) -> None:
         period = sequence.template
         if self.marks.wants(rank, period):
-            closes = self._table.close(period)
-            self.marks.learn(rank, period, self.shapes_of(period), self.groups_of(period), closes)
+            shapes, peers = self._ends_of(rank, period)
+            groups, closes = self.groups_of(period), self._table.close(period)
+            self.marks.learn(rank, Period(period, shapes, groups, closes, peers))
+
+    def _ends_of(self, rank: int, period: Tokens) -> tuple[Shapes, NDArray[np.int64]]:
+        """The shapes of operations, where messages differ by the way to the peer; the peers of messages, -1 of others.
+
+        Example: all ranks of a ring send to the one after them, so all do the same; and a stage of a pipeline does
+        something else with the stage before it than with the one behind it.
+        """
+        shapes, (comms, places) = self.shapes_of(period), self._table.peers_of(period)
+        peers = np.full(len(period), -1, np.int64)
+        for key, place in np.unique(np.stack((comms, places), axis=1)[places >= 0], axis=0).tolist():
+            members = self._members.get(key, [])
+            if place < len(members) and rank in members:
+                at = (comms == key) & (places == place)
+                offset = (place - members.index(rank)) % len(members)
+                shapes[at] = (mix(shapes[at].view(np.uint64), np.full(1, offset)) >> np.uint64(1)).view(np.int64)
+                peers[at] = members[place]
+        return shapes, peers
+
+    def before(
+        self, rank: NDArray[np.int64], ordinal: NDArray[np.int64], count: int
+    ) -> tuple[NDArray[np.uint32], Bools, Bools]:
+        """The tokens of the operations before some.
+
+        Args:
+            rank: Who has issued these, (n,).
+            ordinal: How many operations of the rank were begun before each of them, (n,).
+            count: How many are wanted.
+
+        Returns:
+            The tokens, the nearest first, (n, count); where they are known, (n,); where they may be known later, (n,).
+        """
+        tokens, is_known = self._settled.before(rank, ordinal, count)
+        is_late = np.zeros(len(rank), np.bool_)
+        for at in np.flatnonzero(~is_known).tolist():
+            sequence = self._of.get(int(rank[at]))
+            if sequence is None:
+                continue
+            end = int(ordinal[at]) - (sequence.last_ordinal - len(sequence.tokens))
+            is_late[at] = end > len(sequence.tokens)
+            if count <= end and not is_late[at]:
+                tokens[at], is_known[at] = sequence.tokens[end - count : end][::-1], True
+        return tokens, is_known, is_late
 
     def beginnings(self, done: Completed, tokens: Tokens, ranks: RankColumns) -> np.ndarray[Any, Any]:
         """The iterations that begin with some of these operations, of ranks that make no steps, as `Marks.feed`."""
@@ -236,7 +282,7 @@ class Sequences:
         for rank in self.marks.take_waiting():
             if self._settled.has(rank):
                 self._tell_marks(rank, self.sequence(rank))
-        return self.marks.feed(done, tokens, ranks, self.count_before)
+        return self.marks.feed(done, tokens, ranks, self.count_before, self.before)
 
     def sequence(self, rank: int) -> Sequence:
         """The sequence of a rank."""

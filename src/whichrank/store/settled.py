@@ -26,7 +26,7 @@ _OUT: Final = -1
 
 
 class Settled:
-    """The table. At most `MOST_TOKENS` tokens, and five numbers for each rank."""
+    """The table. At most `MOST_TOKENS` tokens, and six numbers for each rank."""
 
     def __init__(self) -> None:
         self._at = np.zeros(0, np.int64)  # where the period of a rank begins in `_periods`
@@ -34,6 +34,7 @@ class Settled:
         self._place = np.zeros(0, np.int64)  # in it, of what comes next
         self._next = np.zeros(0, np.int64)  # ordinal of what comes next
         self._untold = np.zeros(0, np.int64)
+        self._since = np.zeros(0, np.int64)  # ordinal of the first operation for which the period is known to hold
         self._periods = np.zeros(0, np.uint32)
         self._used = 0
 
@@ -50,6 +51,7 @@ class Settled:
         self._periods[self._used : self._used + len(period)] = period
         self._at[rank], self._length[rank], self._place[rank] = self._used, len(period), 0
         self._next[rank], self._untold[rank] = sequence.last_ordinal + 1, 0
+        self._since[rank] = self._next[rank] - len(period)
         self._used += len(period)
 
     def leave(self, rank: int, sequence: Sequence) -> None:
@@ -81,6 +83,31 @@ class Settled:
         )  # fmt: skip
         return hold_periods(table, rank, ordinals, tokens, TELL_AFTER)
 
+    def before(
+        self, rank: NDArray[np.int64], ordinal: NDArray[np.int64], count: int
+    ) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
+        """The tokens of the operations before some, as `Sequences.before`; known by the periods of ranks in the table.
+
+        Args:
+            rank: Who has issued these, (n,).
+            ordinal: How many operations of the rank were begun before each of them, (n,).
+            count: How many are wanted.
+
+        Returns:
+            The tokens, the nearest first, (n, count), and where they are known, (n,).
+        """
+        tokens, is_known = np.zeros((len(rank), count), np.uint32), np.zeros(len(rank), np.bool_)
+        inside = np.flatnonzero(rank < len(self._at))
+        inside = inside[self._at[rank[inside]] != _OUT]
+        of, first = rank[inside], ordinal[inside] - count + 1
+        holds = (first >= self._since[of]) & (ordinal[inside] < self._next[of])
+        inside, of = inside[holds], of[holds]
+        back = self._next[of] - ordinal[inside]
+        place = (self._place[of] - back)[:, None] - np.arange(count)
+        tokens[inside] = self._periods[self._at[of][:, None] + place % self._length[of][:, None]]
+        is_known[inside] = True
+        return tokens, is_known
+
     def tell(self, rank: int, sequence: Sequence) -> None:
         """Tell its sequence what has come; it stays in the table."""
         if self._untold[rank]:
@@ -110,3 +137,4 @@ class Settled:
             zeros = np.zeros(more, np.int64)
             self._length, self._place = np.append(self._length, zeros), np.append(self._place, zeros)
             self._next, self._untold = np.append(self._next, zeros), np.append(self._untold, zeros)
+            self._since = np.append(self._since, zeros)

@@ -18,12 +18,13 @@ from whichrank.model.places import places_in_sorted
 from whichrank.model.sequence import Shapes, Tokens
 
 MOST_OF_A_GENERATION: Final = 1 << 19
-"""Tokens; of two generations 22 MiB."""
-MEANING: Final = np.dtype([("group", "i8"), ("shape", "i8"), ("closes", "?")])
+"""Tokens; of two generations 34 MiB."""
+MEANING: Final = np.dtype([("comm", "i8"), ("group", "i8"), ("shape", "i8"), ("peer", "i4"), ("closes", "?")])
 """Of one token.
 
-`group` is the key of its communicator, -1 of a message, which has none; `shape` what it is on any communicator of the
-same description and size; `closes`: it closes an iteration.
+`comm` is the key of its communicator; `group` the same, but -1 of a message, in which not all take part; `shape` what
+it is on any communicator of the same description and size; `peer` the place there of the other end of a message, -1 of
+other operations; `closes`: it closes an iteration.
 """
 _UNKNOWN: Final = -2
 """The key of no communicator, and not what messages have instead of one."""
@@ -43,6 +44,7 @@ class TokenTable:
         self._most = most
         self.version = 0
         self._tokens = np.zeros(0, np.uint32)
+        self._comms, self._peers = np.zeros(0, np.int64), np.zeros(0, np.int32)
         self._groups, self._shapes = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._closes, self._is_new = np.zeros(0, np.bool_), np.zeros(0, np.bool_)
         self._new = 0  # how many are of the present generation
@@ -78,6 +80,8 @@ class TokenTable:
             some, of_some = some[order], of_some[order]
             at = np.searchsorted(self._tokens, some)
             self._tokens = np.insert(self._tokens, at, some)
+            self._comms = np.insert(self._comms, at, of_some["comm"])
+            self._peers = np.insert(self._peers, at, of_some["peer"])
             self._groups = np.insert(self._groups, at, of_some["group"])
             self._shapes = np.insert(self._shapes, at, of_some["shape"])
             self._closes = np.insert(self._closes, at, of_some["closes"])
@@ -89,6 +93,7 @@ class TokenTable:
         """Begin a new generation."""
         kept = self._is_new
         self._tokens, self._groups = self._tokens[kept], self._groups[kept]
+        self._comms, self._peers = self._comms[kept], self._peers[kept]
         self._shapes, self._closes = self._shapes[kept], self._closes[kept]
         self._is_new, self._new = np.zeros(len(self._tokens), np.bool_), 0
         at = places_in_sorted(in_use, self._tokens)
@@ -121,6 +126,11 @@ class TokenTable:
     def shapes_of(self, tokens: Tokens) -> Shapes:
         """As `shape_of`, for each of these."""
         return self._found(tokens, self._shapes, tokens.astype(np.int64))
+
+    def peers_of(self, tokens: Tokens) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """The communicator of each message and the place of its other end there; both -1 of what is no message."""
+        peers = self._found(tokens, self._peers, -1)
+        return np.where(peers >= 0, self._found(tokens, self._comms, -1), -1), peers
 
     def close(self, tokens: Tokens) -> Bools:
         """Which of these close an iteration."""

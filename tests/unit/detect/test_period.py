@@ -219,3 +219,20 @@ def test_iterations_are_counted_by_their_closing_operation() -> None:
     inner = fed("ab" * 9, Sequence(closes=lambda token: token == ord("x")))
     assert inner.period == 2
     assert inner.iterations() is None
+
+
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_a_loop_of_one_operation_is_no_iteration_if_something_closes_it(batch: int) -> None:
+    # GIVEN layers of one operation each, and a loss at the end THEN they are an iteration, and nothing departed from it
+    s = fed(("a" * 16 + "b") * 12, batch=batch)
+    assert s.period == 17
+    assert edits(s) == []
+
+
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_a_schedule_departs_from_its_loop_at_both_ends(batch: int) -> None:
+    # GIVEN a middle stage of 1F1B: two forward (`rs`), one backward (`xy`) and forward in turn, two backward
+    iteration = "rsrs" + "xyrs" * 6 + "xyxy"
+    s = fed(iteration * 12, batch=batch)
+    assert s.period == len(iteration)
+    assert edits(s) == []

@@ -131,12 +131,31 @@ def test_another_period_begins_anew() -> None:
     job.sizes = (40, 50, 60)
     job.go_on(32, 50)
     job.go_on(50, 60)
-    assert any(fed.begins_anew for fed in job.fed)
+    assert job.store.sequences.marks.beginnings(np.array(RANKS)) is None
     job.go_on(60, 80)
     # THEN its iterations are counted on
+    assert any(fed.begins_anew for fed in job.fed)
     after = numbers(job.go_on(80, 85)[0])
     assert np.diff(after).tolist() == [1] * 4
     assert after[0] > 31
+
+
+def test_what_is_over_soon_does_not_make_iterations_begin_anew() -> None:
+    # GIVEN an evaluation of two seconds
+    job = Job()
+    job.go_on(0, 30)
+    job.go_on(30, 40)
+    job.sizes = (40, 40, 40)
+    job.go_on(40, 50)
+    # WHEN training goes on THEN it does so with the next numbers, and the evaluation is part of an iteration
+    job.sizes = SIZES
+    for steps in job.go_on(50, 53).values():
+        assert numbers(steps) == [40, 41, 42]
+    assert not any(fed.begins_anew for fed in job.fed)
+    job.go_on(53, 55)
+    known = job.store.sequences.marks.beginnings(np.array(RANKS))
+    assert known is not None
+    assert known.each.tolist() == [len(SIZES)] * len(RANKS)
 
 
 def with_logs(job: Job, first: int, last: int, count: int = 99) -> None:
@@ -170,9 +189,11 @@ def test_a_log_that_is_like_the_only_operation_that_may_begin_one_loses_nothing(
     assert job.go_on(30, 40)[0]["row"]["counter"].tolist() == list(range(30, 40))
     # WHEN a log has the same form from now on
     with_logs(job, 40, 140, count=20)
-    # THEN iterations are still found
-    assert len(job.go_on(140, 145)[0]) == 5
-    assert not any(fed.begins_anew for fed in job.fed)
+    # THEN iterations begin with another one, and a log ends none
+    assert any(fed.begins_anew for fed in job.fed)
+    for steps in job.go_on(140, 149).values():
+        assert np.diff(numbers(steps)).tolist() == [1] * 8
+        assert np.diff(steps["row"]["ordinal"]).tolist() == [4] * 8
 
 
 def test_an_iteration_takes_as_long_as_from_one_beginning_to_the_next() -> None:
@@ -187,6 +208,88 @@ def test_an_iteration_takes_as_long_as_from_one_beginning_to_the_next() -> None:
     for first in range(150, 250, 10):
         job.go_on(first, first + 10)
     assert job.store.iteration_s() == pytest.approx(PERIOD_S, rel=0.01)
+
+
+def test_iterations_begin_with_operations_in_a_row_where_none_comes_once() -> None:
+    # GIVEN layers that are gathered forward, and gathered and scattered backward
+    job = Job((10, 10, 10, 20, 10, 20, 20), pause_before=0)
+    job.go_on(0, 30)
+    first = job.before + 30 * 7 + 6  # the second scatter in a row
+    for rank, steps in job.go_on(30, 40).items():
+        assert numbers(steps) == list(range(30, 40))
+        assert steps["row"]["ordinal"].tolist() == list(range(first, first + 70, 7))
+        assert (steps["rank"] == rank).all()
+    # WHEN the operation before the last one is reported late THEN the iteration begins late, and is counted
+    rows = job.rows(0, 40, 42)
+    late = [5]
+    assert numbers(job.feed(job.nodes[0], 9.5, np.delete(rows, late))) == []
+    assert numbers(job.feed(job.nodes[0], 9.6, rows[late])) == [40, 41]
+    # AND a log in each tenth iteration ends none
+    job.before += 2
+    job.go_on(42, 50)
+    with_logs(job, 50, 150)
+    for steps in job.go_on(150, 159).values():
+        assert np.diff(numbers(steps)).tolist() == [1] * 8
+        assert np.diff(steps["row"]["ordinal"]).tolist() == [7] * 8
+
+
+class Pipeline:
+    """Two ranks: the first sends eight microbatches and then receives as many, the second one answers each."""
+
+    MICROBATCHES = 8
+
+    def __init__(self) -> None:
+        self.store = Store()
+        self.nodes = [Node(f"{rank}:1", [rank], 2).comm(comm_info(7, [0, 1], "pp")) for rank in (0, 1)]
+
+    def rows(self, rank: int, first: int, last: int) -> np.ndarray[Any, Any]:
+        many = self.MICROBATCHES
+        sends = [True] * many + [False] * many if rank == 0 else [False, True] * many
+        rows = records(rank, 7, 1, 2 * many * (last - first), ordinal=1 + 2 * many * first, peer=1 - rank)
+        is_send = np.tile(sends, last - first)
+        rows["row"]["kind"] = np.where(is_send, Kind.SEND, Kind.RECV)
+        for which in (is_send, ~is_send):
+            rows["row"]["counter"][which] = many * first + 1 + np.arange(which.sum())
+        each_s = np.full(2 * many, 0.01)
+        each_s[0] = 0.05
+        begins_s = np.arange(first, last)[:, None] * each_s.sum() + np.cumsum(each_s)
+        rows["row"]["t_issue_ns"] = [T0 + int(at_s * S) for at_s in begins_s.reshape(-1).tolist()]
+        rows["row"]["t_end_ns"] = rows["row"]["t_issue_ns"] + 1000
+        return rows
+
+    def go_on(self, first: int, last: int, *ranks: int) -> list[np.ndarray[Any, Any]]:
+        return [
+            self.store.feed(self.nodes[rank].batch(0.2 * last, self.rows(rank, first, last)), NOW_S + 0.2 * last).steps
+            for rank in ranks or (0, 1)
+        ]
+
+
+def test_a_stage_that_repeats_itself_with_each_microbatch_begins_iterations_as_often_as_the_one_before_it() -> None:
+    job = Pipeline()
+    for first in range(0, 40, 5):
+        job.go_on(first, first + 5)
+    # GIVEN that the first stage was found to send eight in an iteration
+    for first in range(40, 80, 5):
+        job.go_on(first, first + 5)
+    # THEN an iteration of the second one is eight of its periods, and has the number of the first one's
+    assert [job.store.sequences.period_of(rank) for rank in (0, 1)] == [16, 2]
+    first, second = job.go_on(80, 85)
+    assert numbers(first) == numbers(second)
+    assert np.diff(numbers(second)).tolist() == [1] * 4
+    assert np.diff(second["row"]["ordinal"]).tolist() == [16] * 4
+    # AND it begins where that stage waits for the first microbatch
+    assert (second["row"]["ordinal"] % 16 == 0).all()
+    assert job.store.iteration_s() == pytest.approx(0.2, rel=0.01)
+
+
+def test_members_have_the_same_number_for_the_same_operation() -> None:
+    job = Job()
+    job.go_on(0, 30)
+    job.go_on(30, 32)
+    # WHEN one has lost count
+    job.store.sequences.marks._number[2] -= 1
+    # THEN it goes on with the number of the others
+    assert {tuple(numbers(steps)) for steps in job.go_on(32, 34).values()} == {(32, 33)}
 
 
 def test_layers_are_no_iterations_though_little_else_is_in_one() -> None:
@@ -260,7 +363,7 @@ def test_it_is_known_behind_which_operation_all_could_be_kept() -> None:
     assert len(set(known.number.tolist())) == 1
     assert known.ordinal.tolist() == [job.before + 59 * len(SIZES) + job.pause_before] * len(RANKS)
     # AND not where some rank begins with another operation
-    marks._shape[2] += 1
+    marks._sort[2] += 1
     assert marks.beginnings(np.array(RANKS)) is None
     # AND not of a rank that is not known
     assert marks.beginnings(np.array([0, 99])) is None

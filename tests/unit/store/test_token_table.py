@@ -96,3 +96,14 @@ def test_as_a_dictionary_that_forgets_in_two_generations(seed: int) -> None:
         probed = tokens(range(300))
         known = [token in new | old for token in range(300)]
         assert (table.shapes_of(probed) != probed)[1:].tolist() == known[1:]
+
+
+def test_with_whom_messages_are_exchanged() -> None:
+    table = TokenTable(most=50)
+    meanings = np.zeros(3, MEANING)
+    meanings["comm"], meanings["peer"] = (70, 70, 80), (2, -1, 0)
+    table.add(tokens([4, 5, 6]), meanings, lambda: tokens([]))
+    learn(table, range(100, 150), in_use=[4, 6])
+    comms, places = table.peers_of(tokens([6, 4, 99]))
+    assert comms.tolist() == [80, 70, -1]
+    assert places.tolist() == [0, 2, -1]
