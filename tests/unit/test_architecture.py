@@ -34,7 +34,7 @@ ARROWS: dict[str, set[str]] = {
     "testbed": {"model", "ring", "wire", "sensors", "intake", "detect", "locate", "store", "hang", "slow", "transport"}
     | {"analyzer", "agent", "config", "native"},
     "surface": {"model", "ring", "wire", "sensors", "intake", "locate", "store", "hang", "verdict", "analyzer"}
-    | {"agent", "server", "testbed", "config", "native"},
+    | {"agent", "server", "act", "testbed", "config", "native"},
 }
 # The same inside of the testbed: jobs to break, then nodes for them, then scores.
 INSIDE_TESTBED = {"demo": {"demo"}, "lab": {"demo", "lab"}, "bench": {"demo", "lab", "bench"}}

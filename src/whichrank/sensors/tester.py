@@ -3,40 +3,25 @@
 Asked from outside through the ring (`wr_gate`), made with the device and the process groups that training uses. The
 core makes each test in a thread of its own, in which Python runs no handlers of signals and none of the program's modes
 (autocast, inference, functions that are replaced) holds. Nothing of training is touched: no random number is drawn, no
-operation is counted, memory is given back. Speed is measured for a while and not for so much work, so a slow rank takes
-no longer than the others; messages are as large as told. Implements the benchmarks of Greyhound, section 4.3.
+operation is counted, memory is given back. Messages are as large as told; how speed is measured says `speeds`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 from whichrank.model.codes import GateTest
 from whichrank.native import load_core
+from whichrank.sensors.speeds import TYPES, copied, multiplied, receive_for_a_while, send_as_told
 
 PASSES, SIZES, RESULTS = 8, 4, 96
 COMPUTE, MEMORY, LINKS = int(GateTest.COMPUTE), int(GateTest.MEMORY), int(GateTest.LINKS)
-WHILE_S: Final = 0.15
-"""For so long one thing is measured: one and a half periods of a CPU limit, and many turns of the scheduler."""
-TYPES: Final = ("float32", "bfloat16", "float16")
-"""Of the numbers that are multiplied, in the order of results."""
-CPU_SIDE: Final = 256
-"""Of the matrices that a CPU multiplies: fits into its cache, milliseconds each."""
-GPU_SIDE: Final = 4096
-COPIED: Final = 1 << 24
-"""Floats that are copied to measure memory: 64 MiB, more than a cache holds."""
-LINK_S: Final = 0.4
-"""In which a message must be likely to come to be asked for on a link."""
 MEET_WITHIN_S: Final = 1.0
 """In which all members of a group must be ready for its test: agents hear of it within a tenth of a second."""
 MEET_EVERY_S: Final = 0.02
 """Between two looks whether they are: a thousand ranks ask the store 50,000 times a second, for a moment."""
-TAG: Final = 0x7761
-"""Of messages between two processes that test their link: no program is likely to use it."""
 
 
 class Pass(ctypes.Structure):
@@ -133,9 +118,9 @@ def _measure(gate: Gate, times: list[float]) -> None:
     repeats = max(1, int(gate.test_repeats))
     with torch.no_grad():
         if gate.test_kind == COMPUTE:
-            times += multiplied(torch, device, min(repeats, RESULTS // len(TYPES)))
+            times += multiplied(torch, device, min(repeats, RESULTS // len(TYPES)), _refuse_if_opening)
         elif gate.test_kind == MEMORY:
-            times += copied(torch, device, min(repeats, RESULTS))
+            times += copied(torch, device, min(repeats, RESULTS), _refuse_if_opening)
         elif gate.test_kind == LINKS:
             _link(torch, device, gate, repeats, times)
         else:
@@ -169,61 +154,6 @@ def _asked_of_training(builtin: Any) -> int:
     if said < 0:
         raise InterruptedError("training was to go on")
     return said
-
-
-def multiplied(torch: Any, device: Any, repeats: int) -> list[float]:
-    """Seconds that one product of square matrices takes: `repeats` values of each of TYPES.
-
-    0 where the device has no such type, or takes too long for it.
-    """
-    side = CPU_SIDE if device.type == "cpu" else GPU_SIDE
-    times: list[float] = []
-    for name in TYPES:
-        try:
-            factor = torch.full((side, side), 0.5, dtype=getattr(torch, name), device=device)
-            product = torch.empty_like(factor)
-            multiply = _until_done(torch, device, partial(torch.mm, factor, factor, out=product))
-            multiply()  # the first one makes what the others only use
-            used = (
-                time.thread_time if device.type == "cpu" else time.perf_counter
-            )  # it may be slow, and kept from its CPU
-            began = used()
-            multiply()
-            is_emulated = used() - began > WHILE_S / 2
-            times += [0.0 if is_emulated else _each(multiply) for _ in range(repeats)]
-        except RuntimeError:  # this device has none of that type
-            times += [0.0] * repeats
-    return times
-
-
-def copied(torch: Any, device: Any, repeats: int) -> list[float]:
-    """Seconds that a copy of COPIED floats takes, `repeats` values."""
-    source = torch.zeros(COPIED, dtype=torch.float32, device=device)
-    target = torch.empty_like(source)
-    copy = _until_done(torch, device, lambda: target.copy_(source))
-    copy()
-    return [_each(copy) for _ in range(repeats)]
-
-
-def _until_done(torch: Any, device: Any, launch: Callable[[], object]) -> Callable[[], None]:
-    """Launch it, and wait until the device has done it."""
-
-    def call() -> None:
-        launch()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-
-    return call
-
-
-def _each(call: Callable[[], None]) -> float:
-    """Seconds that a call takes, over as many as fit into WHILE_S."""
-    began, count = time.perf_counter(), 0
-    while (took := time.perf_counter() - began) < WHILE_S:
-        _refuse_if_opening()
-        call()
-        count += 1
-    return took / count
 
 
 def _is_opening() -> bool:
@@ -269,44 +199,11 @@ def _link(torch: Any, device: Any, gate: Gate, repeats: int, times: list[float])
     for number, one in enumerate(passes):
         has_peer = 0 <= one.peer < group.size() and one.peer != group.rank()
         if has_peer and one.sends:
-            _send_as_told(backend, one.peer, word, room, sizes, repeats)
+            send_as_told(backend, one.peer, word, room, sizes, repeats)
         elif has_peer:
-            took = _receive_for_a_while(backend, one.peer, word, room, sizes, repeats)
+            took = receive_for_a_while(backend, one.peer, word, room, sizes, repeats)
             at = number * len(sizes) * repeats
             times[at : at + len(took)] = took
-
-
-def _send_as_told(backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int) -> None:
-    """Send what the peer asks for, until it asks no more. Nothing is measured here."""
-    backend.recv([word], peer, TAG).wait()
-    backend.send([word], peer, TAG).wait()
-    for size in [size for size in sizes for _ in range(repeats)]:
-        backend.recv([word], peer, TAG).wait()
-        if not int(word[0]):
-            break
-        backend.send([room[:size]], peer, TAG).wait()
-
-
-def _receive_for_a_while(backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int) -> list[float]:
-    """Ask for messages, the small ones first, while they fit into LINK_S: a slow link takes no longer than others.
-
-    Time counts once the peer is there: it may still have to do with a slow link, in the pass before.
-    """
-    backend.send([word], peer, TAG).wait()
-    backend.recv([word], peer, TAG).wait()
-    began, times = time.perf_counter(), list[float]()
-    for size in [size for size in sizes for _ in range(repeats)]:
-        asked = time.perf_counter()
-        of_latest = times[(len(times) - 1) // repeats * repeats :]
-        byte_s = min(of_latest) / sizes[(len(times) - 1) // repeats] if times else 0.0
-        is_enough = asked + size * byte_s - began > LINK_S
-        word[0] = not is_enough
-        backend.send([word], peer, TAG).wait()
-        if is_enough:
-            break
-        backend.recv([room[:size]], peer, TAG).wait()
-        times.append(time.perf_counter() - asked)
-    return times
 
 
 def _meet(size: int, key: str) -> None:

@@ -15,8 +15,8 @@ def sentence_of(result: Validated) -> str:
     found = [
         *(f"rank {one.rank} takes {one.factor:.1f} times as long as the others for the same {_WORK[one.what]}"
           for one in result.slow_ranks),
-        *(f"from rank {one.src} to rank {one.dst} {_rate(one.bytes_per_s)} go through, on the other links"
-          f" {_rate(one.usual_bytes_per_s)}" for one in result.slow_links),
+        *(f"from rank {one.src} to rank {one.dst} {rate_of(one.bytes_per_s)} go through, on the other links"
+          f" {rate_of(one.usual_bytes_per_s)}" for one in result.slow_links),
         *(f"rank {rank} could not be measured ({one_line(why)})" for rank, why in sorted(result.problems.items())),
     ]  # fmt: skip
     if not found:
@@ -38,7 +38,7 @@ def sentence_of(result: Validated) -> str:
 _WORK = {"compute": "computation", "memory": "copy of memory"}
 
 
-def _rate(bytes_per_s: float) -> str:
+def rate_of(bytes_per_s: float) -> str:
     """Bytes per second with a unit that people read."""
     for unit in ("B/s", "KB/s", "MB/s"):
         if bytes_per_s < 1000:

@@ -12,7 +12,7 @@ import pytest
 from ring_writer import core
 
 from whichrank.model import rows
-from whichrank.sensors import tester
+from whichrank.sensors import speeds, tester
 
 torch = pytest.importorskip("torch")
 
@@ -38,7 +38,7 @@ def test_speed_is_measured_and_training_does_not_notice() -> None:
     before = torch.get_rng_state()
     gate = asked(tester.COMPUTE)
     assert gate.problem == b""
-    assert gate.results == 2 * len(tester.TYPES)
+    assert gate.results == 2 * len(speeds.TYPES)
     assert 0 < gate.result_s[0] < 10
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.is_grad_enabled()
@@ -56,16 +56,16 @@ def test_rank_that_is_kept_from_its_cpu_is_slow_and_lacks_no_type(is_busy: bool)
     # GIVEN a product that takes long, since its thread must wait for a CPU or has much to do
     def multiply(*_: object, **__: object) -> None:
         began = time.thread_time()
-        while is_busy and time.thread_time() - began < tester.WHILE_S:
+        while is_busy and time.thread_time() - began < speeds.WHILE_S:
             pass
-        time.sleep(tester.WHILE_S)
+        time.sleep(speeds.WHILE_S)
 
     slow = SimpleNamespace(
-        **{name: getattr(torch, name) for name in ("full", "empty_like", *tester.TYPES)}, mm=multiply
+        **{name: getattr(torch, name) for name in ("full", "empty_like", *speeds.TYPES)}, mm=multiply
     )
-    times = tester.multiplied(slow, torch.device("cpu"), 1)
+    times = speeds.multiplied(slow, torch.device("cpu"), 1, lambda: None)
     # THEN it counts in the one case, and is a type that the CPU only emulates in the other
-    assert [took > 0 for took in times] == [not is_busy] * len(tester.TYPES)
+    assert [took > 0 for took in times] == [not is_busy] * len(speeds.TYPES)
 
 
 def test_messages_are_timed_once_the_peer_is_there() -> None:
@@ -83,13 +83,13 @@ def test_messages_are_timed_once_the_peer_is_there() -> None:
             return SimpleNamespace(wait=lambda: time.sleep(seconds))
 
     backend, word, room = Backend(), torch.ones(1, dtype=torch.uint8), torch.zeros(8 << 20, dtype=torch.uint8)
-    times = tester._receive_for_a_while(backend, 1, word, room, [1 << 20, 8 << 20], 2)
+    times = speeds.receive_for_a_while(backend, 1, word, room, [1 << 20, 8 << 20], 2)
     # THEN that is not taken for a slow link
     assert backend.received[1:] == [1 << 20, 1 << 20, 8 << 20, 8 << 20]
     assert len(times) == 4
     # AND of a slow one no message is asked for that would take too long
     tester_room = torch.zeros(1 << 29, dtype=torch.uint8)
-    assert len(tester._receive_for_a_while(Backend(), 1, word, tester_room, [1 << 20, 1 << 29], 2)) == 2
+    assert len(speeds.receive_for_a_while(Backend(), 1, word, tester_room, [1 << 20, 1 << 29], 2)) == 2
 
 
 def test_memory_is_measured() -> None:

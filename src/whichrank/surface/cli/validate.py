@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from whichrank.surface.terminal import show, show_json, talk
 
@@ -14,22 +15,67 @@ PATIENCE_S = 60.0
 """Beyond the longest pause: until the run has heard of it, and ranks have come so far."""
 
 
-@click.command(name="validate")
+LIMIT_S = 30.0
+
+
+class _BeforeLauncher(click.Command):
+    """What stands behind `--` is a launcher, with options of its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the launcher, and parse what is before it."""
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta["launcher"] = tuple(args[at + 1 :]) if at < len(args) else None
+        return super().parse_args(ctx, args[:at])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """As it is written."""
+        return [*super().collect_usage_pieces(ctx), "[-- LAUNCHER...]"]
+
+
+@click.command(name="validate", cls=_BeforeLauncher)
 @click.argument("run", metavar="[RUN]", type=click.Path(path_type=Path), required=False)
 @click.option("--ranks", metavar="N,N,...", help="Measure only these ranks and their links (default: all).")
 @click.option("--sizes", metavar="MIB,MIB,...", help="Messages on links, in MiB, four at most (default: 1,16,32,64).")
 @click.option("--max-pause", type=click.FloatRange(0.1, 10.0), default=10.0, show_default=True, metavar="S",
               help="Pause training for so many seconds at most.")  # fmt: skip
+@click.option(
+    "--floor",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With a launcher: the least that each device must do.",
+)
+@click.option(
+    "--learn",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With a launcher: write what these devices do into FILE, as a floor.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(run: Path | None, ranks: str | None, sizes: str | None, max_pause: float, as_json: bool) -> int:
-    """Pause a running job, measure its ranks and links, and let it go on.
+@click.pass_context
+def command(
+    ctx: click.Context, run: Path | None, ranks: str | None, sizes: str | None, max_pause: float, floor: Path | None,
+    learn: Path | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Pause a running job, measure its ranks and links, and let it go on. Or measure before a job.
 
     RUN is the folder that the run writes into (default: that of the newest run here). All ranks wait behind the same
     iteration, in no operation: for some seconds they multiply matrices, copy memory and send messages over the
     process groups of the job. Then training goes on from where it was; what it computes is the same bit for bit.
 
+    With a launcher behind `--` no job is paused: it starts a program that measures, in place of a training script. A
+    script of torchrun's and its arguments may stand there, and are left out.
+
+    \b
+        whichrank validate --learn floors.json -- torchrun --nproc-per-node 8
+        whichrank validate --floor floors.json -- torchrun --nproc-per-node 8 train.py
+
     Exit codes: 0 all is as quick, 4 a rank or a link is slow, 5 nothing could be said.
     """
+    launcher = ctx.meta["launcher"]
+    if launcher is not None:
+        _refuse_beside_launcher(ctx, "run", "ranks", "max_pause")
+        return _check(launcher, _numbers("--sizes", sizes), floor, learn, as_json=as_json)
+    _refuse_without_launcher(ctx, "floor", "learn")
     import msgspec
 
     from whichrank.errors import UsageError
@@ -67,3 +113,69 @@ def _numbers(option: str, text: str | None) -> tuple[int, ...]:
             f"{option} takes whole numbers with commas between them", mend=f"whichrank validate {option} 1,2"
         )
     return tuple(map(int, parts))
+
+
+def _check(
+    launcher: tuple[str, ...], sizes: tuple[int, ...], floor: Path | None, learn: Path | None, *, as_json: bool
+) -> int:
+    """Measure before a job."""
+    import msgspec
+
+    from whichrank.act.check import judge_check, learned
+    from whichrank.errors import UsageError
+    from whichrank.server.validations_file import MOST_SIZE
+    from whichrank.surface.checked import as_plain, sentence_of_check, table_of
+    from whichrank.surface.checking import EXAMPLE, command_of, read_floors, run_check, write_floors
+    from whichrank.surface.leave import leave_on_signals
+
+    if not launcher:
+        raise UsageError("nothing stands behind `--`", mend=EXAMPLE)
+    if len(sizes) > 4 or any(not 0 < size << 20 <= MOST_SIZE for size in sizes):
+        raise UsageError("--sizes has one to four numbers from 1 to 256", mend="whichrank validate --sizes 1,2,4")
+    floors, before = read_floors(floor), read_floors(learn, may_be_new=True)
+    options = ["--limit", str(LIMIT_S)]
+    options += ["--sizes", ",".join(str(size << 20) for size in sizes)] if sizes else []
+    command = command_of(launcher, options)
+    leave_on_signals()
+    talk("check: processes start, compute, copy memory and send messages for some seconds")
+    checked = run_check(command, LIMIT_S, lambda line: show(line, err=True))
+    judged = judge_check(checked, floors)
+    if as_json:
+        show_json(msgspec.json.encode(as_plain(checked, judged)))
+    else:
+        if judged.speeds:
+            show(table_of(judged))
+        show(sentence_of_check(checked, judged, floors))
+    if learn is not None and judged.speeds and not judged.is_slow:
+        write_floors(learn, learned(judged.speeds, before))
+        talk(f"check: what these devices do is in {learn}")
+    if checked.late:
+        return EXIT_INCOMPLETE
+    if judged.is_slow:
+        return EXIT_SLOW
+    is_known = judged.is_compared or any(one.device in floors.devices for one in judged.speeds) or learn is not None
+    has_problem = any(one.problem for one in judged.speeds)
+    return 0 if is_known and not has_problem else EXIT_INCOMPLETE
+
+
+def _refuse_beside_launcher(ctx: click.Context, *names: str) -> None:
+    from whichrank.errors import UsageError
+    from whichrank.surface.checking import EXAMPLE
+
+    for name in _given(ctx, names):
+        raise UsageError(f"{name} is of a job that runs, and no launcher may stand beside it", mend=EXAMPLE)
+
+
+def _refuse_without_launcher(ctx: click.Context, *names: str) -> None:
+    from whichrank.errors import UsageError
+    from whichrank.surface.checking import EXAMPLE
+
+    for name in _given(ctx, names):
+        raise UsageError(f"{name} needs a launcher behind `--`", mend=EXAMPLE)
+
+
+def _given(ctx: click.Context, names: tuple[str, ...]) -> list[str]:
+    """Those that stand on the command line, as they are written there."""
+    written = {"run": "RUN", "max_pause": "--max-pause"}
+    given = [name for name in names if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE]
+    return [written.get(name, f"--{name}") for name in given]
