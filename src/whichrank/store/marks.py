@@ -316,6 +316,7 @@ class Marks:
         self._grow(int(done.rank.max()) + 1)
         at = np.flatnonzero(tokens == self._begins[done.rank])
         at = at[done["counter"][at] % self._every[done.rank[at]] == self._phase[done.rank[at]]]
+        at = self._without_others(at, done, tokens)
         marks = np.zeros(len(at), _MARK)
         marks["rank"], marks["ordinal"] = done.rank[at], done["ordinal"][at].astype(np.int64) - 1
         marks["at_ns"], marks["token"] = done["t_issue_ns"][at].astype(np.int64), tokens[at]
@@ -331,6 +332,16 @@ class Marks:
         steps["row"]["counter"], steps["row"]["ordinal"] = marks["number"], marks["ordinal"]
         steps["row"]["t_issue_ns"] = steps["row"]["t_end_ns"] = marks["at_ns"]
         return those(steps, marks["number"] > 0)  # nobody sees what is before the first
+
+    def _without_others(self, at: Ints, done: Completed, tokens: Tokens) -> Ints:
+        """Those operations that may begin an iteration by the one before, where that is next to it in the batch."""
+        rank, ordinal = done.rank, done["ordinal"]
+        has_more = self._behinds[rank[at]] > 0
+        if not has_more.any():
+            return at
+        follows = has_more & (rank[at - 1] == rank[at]) & (ordinal[at - 1] + np.uint32(1) == ordinal[at])
+        may_begin_one = ~follows | (tokens[at - 1] == self._behind[rank[at], 0])
+        return taken(at, may_begin_one)
 
     def _begin_iterations(self, marks: np.ndarray[Any, Any], before: Before) -> np.ndarray[Any, Any]:
         """Those that have the operations before them with which iterations begin.
