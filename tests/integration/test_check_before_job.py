@@ -46,7 +46,9 @@ def test_ranks_are_measured_and_the_script_of_the_job_is_not_run(tmp_path: Path)
 def test_a_process_that_does_not_come_is_named(tmp_path: Path) -> None:
     # GIVEN a launcher of which rank 1 stands still
     stand_still = tmp_path / "sitecustomize.py"
-    stand_still.write_text("import os, signal\nif os.environ.get('RANK') == '1': os.kill(os.getpid(), signal.SIGSTOP)\n")
+    stand_still.write_text(
+        "import os, signal\nif os.environ.get('RANK') == '1': os.kill(os.getpid(), signal.SIGSTOP)\n"
+    )
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     process = subprocess.Popen(
         validate("--", *TORCHRUN), env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

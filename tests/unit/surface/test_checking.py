@@ -54,9 +54,15 @@ def saying(*lines: str, code: int = 0) -> list[str]:
 
 def test_what_rank_0_says_is_heard_among_what_the_launcher_says() -> None:
     said: list[str] = []
-    ours = LINE_BEGINS + msgspec.json.encode(Checked(world=3, late=(2,), late_in="end")).decode()
+    ours = LINE_BEGINS + msgspec.json.encode(Checked(world=3)).decode()
     found = run_check(saying("hello", f"[0]: {ours}", "bye"), 5.0, said.append)
-    assert (found.world, found.late, said) == (3, (2,), ["hello", "bye"])
+    assert (found.world, found.late, said) == (3, (), ["hello", "bye"])
+
+
+def test_a_launcher_that_waits_for_who_does_not_come_is_ended() -> None:
+    ours = LINE_BEGINS + msgspec.json.encode(Checked(world=3, late=(2,), late_in="end")).decode()
+    program = f"import time; print({ours!r}, flush=True); time.sleep(1000)"
+    assert run_check([sys.executable, "-c", program], 900.0, lambda _: None).late == (2,)
 
 
 @pytest.mark.parametrize(("command", "why"), [(saying("no", code=3), "exit code 3"), (saying("well"), "rank 0")])

@@ -15,9 +15,6 @@ PATIENCE_S = 60.0
 """Beyond the longest pause: until the run has heard of it, and ranks have come so far."""
 
 
-LIMIT_S = 30.0
-
-
 class _BeforeLauncher(click.Command):
     """What stands behind `--` is a launcher, with options of its own."""
 
@@ -74,7 +71,9 @@ def command(
     launcher = ctx.meta["launcher"]
     if launcher is not None:
         _refuse_beside_launcher(ctx, "run", "ranks", "max_pause")
-        return _check(launcher, _numbers("--sizes", sizes), floor, learn, as_json=as_json)
+        from whichrank.surface.before_job import check
+
+        return check(launcher, _numbers("--sizes", sizes), floor, learn, as_json=as_json)
     _refuse_without_launcher(ctx, "floor", "learn")
     import msgspec
 
@@ -113,49 +112,6 @@ def _numbers(option: str, text: str | None) -> tuple[int, ...]:
             f"{option} takes whole numbers with commas between them", mend=f"whichrank validate {option} 1,2"
         )
     return tuple(map(int, parts))
-
-
-def _check(
-    launcher: tuple[str, ...], sizes: tuple[int, ...], floor: Path | None, learn: Path | None, *, as_json: bool
-) -> int:
-    """Measure before a job."""
-    import msgspec
-
-    from whichrank.act.check import judge_check, learned
-    from whichrank.errors import UsageError
-    from whichrank.server.validations_file import MOST_SIZE
-    from whichrank.surface.checked import as_plain, sentence_of_check, table_of
-    from whichrank.surface.checking import EXAMPLE, command_of, read_floors, run_check, write_floors
-    from whichrank.surface.leave import leave_on_signals
-
-    if not launcher:
-        raise UsageError("nothing stands behind `--`", mend=EXAMPLE)
-    if len(sizes) > 4 or any(not 0 < size << 20 <= MOST_SIZE for size in sizes):
-        raise UsageError("--sizes has one to four numbers from 1 to 256", mend="whichrank validate --sizes 1,2,4")
-    floors, before = read_floors(floor), read_floors(learn, may_be_new=True)
-    options = ["--limit", str(LIMIT_S)]
-    options += ["--sizes", ",".join(str(size << 20) for size in sizes)] if sizes else []
-    command = command_of(launcher, options)
-    leave_on_signals()
-    talk("check: processes start, compute, copy memory and send messages for some seconds")
-    checked = run_check(command, LIMIT_S, lambda line: show(line, err=True))
-    judged = judge_check(checked, floors)
-    if as_json:
-        show_json(msgspec.json.encode(as_plain(checked, judged)))
-    else:
-        if judged.speeds:
-            show(table_of(judged))
-        show(sentence_of_check(checked, judged, floors))
-    if learn is not None and judged.speeds and not judged.is_slow:
-        write_floors(learn, learned(judged.speeds, before))
-        talk(f"check: what these devices do is in {learn}")
-    if checked.late:
-        return EXIT_INCOMPLETE
-    if judged.is_slow:
-        return EXIT_SLOW
-    is_known = judged.is_compared or any(one.device in floors.devices for one in judged.speeds) or learn is not None
-    has_problem = any(one.problem for one in judged.speeds)
-    return 0 if is_known and not has_problem else EXIT_INCOMPLETE
 
 
 def _refuse_beside_launcher(ctx: click.Context, *names: str) -> None:
