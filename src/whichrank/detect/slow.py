@@ -56,6 +56,10 @@ FEW_ALIKE: Final = 4
 """Of so many ranks one may be apart from the others, with all that are like it."""
 CHANCE: Final = 1e-6
 """How likely its bouts may be, if it had them as the other ranks have."""
+CHANCE_IF_HELD: Final = 1e-3
+"""The same of a rank that its node says is held back: two witnesses, of which neither needs to be so sure."""
+SURE_IF_HELD: Final = 3.0
+"""Instead of SURE, of such a rank."""
 _SIGMA_OF_MAD: Final = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
 _MEDIAN_OF_MEAN: Final = 1.2533
@@ -96,13 +100,14 @@ class Suspect:
         return (self.usual_s + self.excess_s) / self.usual_s if self.usual_s > 0 else float("inf")
 
 
-def beyond_peers(window: Window, excess: Excess, window_s: float) -> list[Suspect]:
+def beyond_peers(window: Window, excess: Excess, window_s: float, *, are_held: bool = False) -> list[Suspect]:
     """Ranks whose own time is longer than that of their position, the longest first.
 
     Args:
         window: Iterations of two windows.
         excess: Of each rank.
         window_s: Seconds of one window.
+        are_held: Only such are asked for as their node says are held back: so few iterations are enough.
     """
     over_s = excess.excess_s - excess.by_work_s
     # A pause counts as no longer than an iteration.
@@ -113,9 +118,11 @@ def beyond_peers(window: Window, excess: Excess, window_s: float) -> list[Suspec
     likely = np.flatnonzero(excess.has_peers & closer).tolist()
     if not likely:
         return []
-    losses = _Losses(capped_s, is_bout)
+    losses = _Losses(capped_s, is_bout, CHANCE_IF_HELD if are_held else CHANCE)
+    sure = SURE_IF_HELD if are_held else SURE
     found = [
-        _suspect(window, index, over_s[index], excess.usual_s[index], "peers", window_s, losses) for index in likely
+        _suspect(window, index, over_s[index], excess.usual_s[index], "peers", window_s, losses, sure)
+        for index in likely
     ]
     return sorted((s for s in found if s), key=lambda suspect: -suspect.excess_s)
 
@@ -135,10 +142,11 @@ class _Losses:
     Args:
         lost_s: By rank and iteration.
         is_bout: The same: it is much too long.
+        chance: How likely it may be that one stands out.
     """
 
-    def __init__(self, lost_s: Floats, is_bout: Bools) -> None:
-        self._lost_s = lost_s
+    def __init__(self, lost_s: Floats, is_bout: Bools, chance: float = CHANCE) -> None:
+        self._lost_s, self._log_chance = lost_s, math.log(chance)
         self._left = np.arange(lost_s.shape[1], 0, -1)
         self._mean_s = np.cumsum(lost_s[:, ::-1], axis=1)[:, ::-1] / self._left
         self._bouts = np.cumsum(is_bout[:, ::-1], axis=1)[:, ::-1]
@@ -153,7 +161,7 @@ class _Losses:
             return False
         count, bouts = int(self._left[onset]), float(self._bouts[index, onset])
         usual = (float(self._all_bouts[onset]) - bouts + 1) / ((len(self._mean_s) - 1) * count + 2)
-        return _log_chance(bouts / count, usual, count) <= math.log(CHANCE)
+        return _log_chance(bouts / count, usual, count) <= self._log_chance
 
     def is_far(self, index: int, onset: int) -> bool:
         """Is it far from what the others lose since then, in the mean or in each iteration?"""
@@ -173,7 +181,7 @@ class _Losses:
             return False
         log_chance = _log_paths(ranks, alike) - _log_paths(ranks * count, alike * count)
         means_s = others_s.mean(axis=1)
-        return log_chance <= math.log(CHANCE) and float(since_s[index].mean()) >= STANDS_OUT * float(means_s.max())
+        return log_chance <= self._log_chance and float(since_s[index].mean()) >= STANDS_OUT * float(means_s.max())
 
 
 def _log_paths(many: int, few: int) -> float:
@@ -189,11 +197,11 @@ def _log_chance(share: float, usual: float, count: int) -> float:
     return -count * (share * math.log(share / usual) + rest)
 
 
-def _is_sure(excess_s: Floats) -> bool:
+def _is_sure(excess_s: Floats, sure: float) -> bool:
     """Is the median that much above what its own spread makes of so few iterations?"""
     middle_s, count = float(np.median(excess_s)), len(excess_s)
     spread_s = float(np.median(np.abs(excess_s - middle_s))) * _SIGMA_OF_MAD * _MEDIAN_OF_MEAN
-    return middle_s * math.sqrt(count) >= SURE * (1 + FEW / count) * spread_s
+    return middle_s * math.sqrt(count) >= sure * (1 + FEW / count) * spread_s
 
 
 def _least_bout_s(window: Window) -> float:
@@ -221,6 +229,7 @@ def _suspect(
     against: str,
     window_s: float,
     losses: _Losses | None = None,
+    sure: float = SURE,
 ) -> Suspect | None:
     """The rank with this excess in each iteration, if that is more than noise.
 
@@ -232,6 +241,7 @@ def _suspect(
         against: `peers`, `past` or `ring`.
         window_s: Seconds of one window.
         losses: Of all ranks, to compare with.
+        sure: Standard errors, as SURE.
     """
     least_s = _least_s(window)
     late = window.since(window_s, LEAST)
@@ -240,7 +250,7 @@ def _suspect(
     lasts = len(since_s) >= LEAST_SINCE and float(window.total_s[index, onset:].sum()) >= PART * window_s
     share = float((since_s >= least_s / 2).mean()) if len(since_s) else 0.0
     steady = lasts and share >= STEADY and float(np.median(since_s)) >= least_s
-    if steady and (_is_sure(since_s) or (losses is not None and losses.is_far(index, onset))):
+    if steady and (_is_sure(since_s, sure) or (losses is not None and losses.is_far(index, onset))):
         usual = float(np.median(usual_s[onset:]))
         return Suspect(index, float(np.median(since_s)), usual, against, share, onset)
     bouts = over_s >= _least_bout_s(window)

@@ -35,7 +35,7 @@ from whichrank.locate.selftime import does_more_by_design, excess_of
 from whichrank.locate.workload import work_of
 from whichrank.model.codes import Flag, Status
 from whichrank.model.finding import Finding
-from whichrank.model.incident import Spent
+from whichrank.model.incident import Reason, Spent
 from whichrank.model.iterations import GIVEN, STEP, Excess, Floats, Ints, Ops, Window
 from whichrank.model.kinds import is_message
 from whichrank.model.picture import Picture
@@ -256,11 +256,11 @@ class Slowness:
         excess = excess_of(window)
         # Of short iterations not so many are kept that they fill a window.
         window_s = min(self.window_s, self.iterations.kept * window.iteration_s / BACK)
-        suspects = beyond_peers(window, excess, window_s)
+        suspects = self._beyond_peers(window, excess, window_s)
         course = self._course(store, window) if suspects else None
         if course is not None:
             excess = excess_of(window, work_of(course, window.position))
-            suspects = beyond_peers(window, excess, window_s)
+            suspects = self._beyond_peers(window, excess, window_s)
         against_past = beyond_past(window, excess, self.past, window_s, suspects)
         without_peers = {suspect.index for suspect in against_past}
         suspects = [suspect for suspect in suspects if suspect.index not in without_peers] + against_past
@@ -295,6 +295,16 @@ class Slowness:
                 self.past.learn(recent, self._rates(recent, 0).without_cpu(), transfer_s)
                 self._learned_s = now_s
         return {one.key: one for one in reported}
+
+    def _beyond_peers(self, window: Window, excess: Excess, window_s: float) -> list[Suspect]:
+        """Ranks that are longer than their peers; or else such as a limit on their CPU time holds back."""
+        if suspects := beyond_peers(window, excess, window_s):
+            return suspects
+        return [
+            suspect
+            for suspect in beyond_peers(window, excess, window_s, are_held=True)
+            if self._reason(window, suspect, in_loader=0.0).reason == Reason.CPU_LIMIT
+        ]
 
     def _still(self, window: Window, suspects: list[Suspect], now_s: float) -> list[KeyedFinding]:
         """What was reported before, if it is of the same ranks and not long ago: to judge it again costs more."""
@@ -340,15 +350,17 @@ class Slowness:
 
     def _why(self, window: Window, suspect: Suspect, suspects: list[int]) -> Why:
         """What its node and its stacks say of it, since it began."""
-        rates = self._rates(window, suspect.onset)
-        index, usual = suspect.index, np.mean if suspect.comes_and_goes else np.median
-        excess = suspect.excess_s / float(usual(window.total_s[index, suspect.onset :]))
-        rank = int(window.ranks[index])
-        peers = window.peers_of(index)
-        why = why_slow(rates, index, peers, rank, excess, self._loader.share(rank))
+        rank, peers = int(window.ranks[suspect.index]), window.peers_of(suspect.index)
+        why = self._reason(window, suspect, self._loader.share(rank))
         sound = window.ranks[peers[~np.isin(peers, suspects)]].tolist()
         self._loader.note(rank, sound[0] if sound else None, is_explained=why.reason is not None)
         return why
+
+    def _reason(self, window: Window, suspect: Suspect, in_loader: float) -> Why:
+        rates = self._rates(window, suspect.onset)
+        index, usual = suspect.index, np.mean if suspect.comes_and_goes else np.median
+        excess = suspect.excess_s / float(usual(window.total_s[index, suspect.onset :]))
+        return why_slow(rates, index, window.peers_of(index), int(window.ranks[index]), excess, in_loader)
 
     @staticmethod
     def _all_as_usual(window: Window, course: Course, suspects: list[Suspect]) -> Floats:

@@ -64,7 +64,7 @@ def test_all_ranks_wait_at_the_same_point_and_go_on(variant: str, tmp_path: Path
             # THEN all have come exactly so far, and none is in an operation
             rings = job.rings()
             assert [int(ring.raw["gate"]["steps"]) for ring in rings] == [step] * RANKS
-            assert [len(ring.waits) for ring in rings] == [0] * RANKS
+            assert [[str(wait) for wait in ring.waits] for ring in rings] == [[]] * RANKS
             for gate in all_of:
                 gate.open()
         rings = job.finish()

@@ -189,3 +189,20 @@ def test_what_a_rank_is_given_counts_in_each_iteration_and_not_in_the_middle_of_
     assert known.grown(replace(now, given=Work(1e3 * more, 0 * more))) == pytest.approx(1.0)
     # BUT it is where nothing is known of them
     assert known.grown(now) == pytest.approx(0.14 / 0.09)
+
+
+def test_a_rank_that_its_node_says_is_held_back_needs_fewer_iterations() -> None:
+    # GIVEN a rank that takes longer in four iterations of eight ranks, as much as they vary
+    rng = np.random.default_rng(2)
+    own_s = np.abs(rng.normal(0.14, 0.005, (8, 9)))
+    own_s[4, 5:] += [0.18, 0.47, 0.35, 0.39]
+    total_s = np.full((8, 9), 1.3)
+    window = Window(
+        np.arange(8), np.arange(9), np.tile((np.cumsum(total_s[0]) * 1e9).astype(np.int64), (8, 1)), total_s, own_s,
+        np.zeros(8, np.int64), np.zeros(8, np.bool_), np.zeros(8, np.uint64), float(total_s[0].sum()), np.full(8, -1),
+    )  # fmt: skip
+    # THEN that alone is not enough, and beside another witness it is; of no other rank is it so
+    assert beyond_peers(window, excess_of(window), 5.0) == []
+    assert [s.index for s in beyond_peers(window, excess_of(window), 5.0, are_held=True)] == [4]
+    own_s[4, 5:] -= [0.18, 0.47, 0.35, 0.39]
+    assert beyond_peers(window, excess_of(window), 5.0, are_held=True) == []
