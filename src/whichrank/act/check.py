@@ -99,7 +99,7 @@ def judge_check(checked: Checked, floors: Floors) -> CheckJudgement:
         alike = judge(_measured([one for one in checked.ranks if one.device == device]), {})
         ranks += alike.ranks
         is_compared |= alike.seen_from > 0
-    links = judge(_links(checked), {one.rank: one.host for one in checked.ranks})
+    links = judge(_links(checked, {one.rank for one in ranks}), {one.rank: one.host for one in checked.ranks})
     below = {one.rank: one.least_of(floors.devices[one.device]) for one in speeds if one.device in floors.devices}
     return CheckJudgement(
         speeds=speeds,
@@ -153,8 +153,9 @@ def _measured(ranks: list[CheckedRank]) -> Measured:
     return Measured(np.array([one.rank for one in ranks]), compute, memory)
 
 
-def _links(checked: Checked) -> Measured:
-    """The links of all, as of a validation."""
+def _links(checked: Checked, slow: set[int]) -> Measured:
+    """The links of all but slow ranks, as of a validation."""
     nothing = np.full((0, len(TYPES), 0), np.nan)
-    links = [(link.src, one.rank, link.bytes, list(link.seconds)) for one in checked.ranks for link in one.links]
+    each = ((link.src, one.rank, link.bytes, list(link.seconds)) for one in checked.ranks for link in one.links)
+    links = [link for link in each if slow.isdisjoint(link[:2])]
     return Measured(np.zeros(0, np.int64), nothing, nothing[:, 0].copy(), links)

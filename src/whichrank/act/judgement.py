@@ -7,7 +7,7 @@ to do. What differs by no more than the repeats of one and the same says nothing
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -107,7 +107,8 @@ def judge(measured: Measured, node_of: Mapping[int, str]) -> Judgement:
     memory = _compared(measured.memory_s[None], SLOWER_MEMORY)
     slow = [SlowRank(int(measured.ranks[at]), "compute", factor) for at, factor in compute.items()]
     slow += [SlowRank(int(measured.ranks[at]), "memory", f) for at, f in memory.items() if at not in compute]
-    links, count = _slow_links(measured, node_of)
+    ends = {one.rank for one in slow}  # who is slow reads and sends slowly: of its links that says nothing
+    links, count = _slow_links([one for one in measured.links if ends.isdisjoint(one[:2])], node_of)
     limits = [_limit(kind, SLOWER) for kind in _known(measured.compute_s.transpose(1, 0, 2))]
     return Judgement(
         ranks=tuple(sorted(slow, key=lambda one: -one.factor)),
@@ -160,13 +161,15 @@ def _factors(times: Floats, slower: float) -> Floats:
     return factors
 
 
-def _slow_links(measured: Measured, node_of: Mapping[int, str]) -> tuple[list[SlowLink], int]:
+def _slow_links(
+    measured: Iterable[tuple[int, int, int, list[float]]], node_of: Mapping[int, str]
+) -> tuple[list[SlowLink], int]:
     """Of each link the largest messages count. Links within nodes are held against each other, and those between nodes.
 
     How many links were measured is said, too.
     """
     each: dict[tuple[int, int], tuple[int, list[float]]] = {}
-    for src, dst, size, seconds in measured.links:
+    for src, dst, size, seconds in measured:
         known = [one for one in seconds if math.isfinite(one)]
         if known and size >= each.get((src, dst), (0, []))[0]:
             each[src, dst] = size, known

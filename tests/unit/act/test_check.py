@@ -38,6 +38,15 @@ def test_a_slow_rank_and_a_slow_link_are_found() -> None:
     assert [(one.src, one.dst) for one in judged.links] == [(5, 6)]
 
 
+def test_links_of_a_slow_rank_are_not_blamed() -> None:
+    # GIVEN a rank that is slow, also in reading what it is sent
+    judged = judge_check(
+        checked(*(rank(r, 9.0 if r == 3 else 1.0, 4.0 if r == 3 else 1.0) for r in range(8))), Floors()
+    )
+    assert [one.rank for one in judged.ranks] == [3]
+    assert judged.links == ()
+
+
 def test_devices_of_another_name_are_not_held_against_each_other() -> None:
     judged = judge_check(checked(*(rank(r, 3.0 if r >= 4 else 1.0, device=f"of {r // 4}") for r in range(8))), Floors())
     assert judged.ranks == ()
