@@ -99,7 +99,8 @@ def judge_check(checked: Checked, floors: Floors) -> CheckJudgement:
         alike = judge(_measured([one for one in checked.ranks if one.device == device]), {})
         ranks += alike.ranks
         is_compared |= alike.seen_from > 0
-    links = judge(_links(checked, {one.rank for one in ranks}), {one.rank: one.host for one in checked.ranks})
+    slow = {one.rank for one in ranks if one.what == "compute"}
+    links = judge(_links(checked, slow), {one.rank: one.host for one in checked.ranks})
     below = {one.rank: one.least_of(floors.devices[one.device]) for one in speeds if one.device in floors.devices}
     return CheckJudgement(
         speeds=speeds,

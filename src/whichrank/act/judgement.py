@@ -107,7 +107,7 @@ def judge(measured: Measured, node_of: Mapping[int, str]) -> Judgement:
     memory = _compared(measured.memory_s[None], SLOWER_MEMORY)
     slow = [SlowRank(int(measured.ranks[at]), "compute", factor) for at, factor in compute.items()]
     slow += [SlowRank(int(measured.ranks[at]), "memory", f) for at, f in memory.items() if at not in compute]
-    ends = {one.rank for one in slow}  # who is slow reads and sends slowly: of its links that says nothing
+    ends = {one.rank for one in slow if one.what == "compute"}  # it reads and sends slowly: that says nothing of links
     links, count = _slow_links([one for one in measured.links if ends.isdisjoint(one[:2])], node_of)
     limits = [_limit(kind, SLOWER) for kind in _known(measured.compute_s.transpose(1, 0, 2))]
     return Judgement(

@@ -29,8 +29,8 @@ TYPES: Final = 3
 """Of numbers that are multiplied."""
 ALONE_S: Final = 1.0
 """What a test of computation or memory usually takes, until all have said that they have made it."""
-LONG_ALONE_S: Final = 2.5
-"""Both of them, from which they are not made again: a rank that takes so long is far from chance."""
+ALL_ALONE_S: Final = 2.5
+"""All of these, likely: what would take longer is not made again. A rank that takes so long is far from chance."""
 PASS_S: Final = 0.5
 """The same of a pass over links: a rank asks for no further message after 0.4 s."""
 MARGIN_S: Final = 0.5
@@ -160,11 +160,11 @@ class Validation:
         self.pause.open("", now_s)
 
     def _is_enough(self, test: _Test, now_s: float) -> bool:
-        """Whether computation and memory are not measured once more: the first time has taken too long."""
-        if test.turn == 1 and test.kind is GateTest.COMPUTE and now_s - self._closed_s > LONG_ALONE_S:
-            self.measured.compute_s = self.measured.compute_s[:, :, :1]
-            self.measured.memory_s = self.measured.memory_s[:, :1]
-        return test.turn >= int(self.measured.memory_s.shape[1])
+        """Whether computation and memory are not measured once more: so far it has taken too long."""
+        turn, measured = test.turn, self.measured
+        if turn and test.kind is GateTest.COMPUTE and (now_s - self._closed_s) * (turn + 1) / turn > ALL_ALONE_S:
+            measured.compute_s, measured.memory_s = measured.compute_s[:, :, :turn], measured.memory_s[:, :turn]
+        return turn >= int(measured.memory_s.shape[1])
 
     def _have_made_it(self) -> NDArray[np.bool_]:
         """Which ranks have made the test that is under way."""

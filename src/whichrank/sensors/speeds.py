@@ -23,7 +23,9 @@ COPIED: Final = 1 << 24
 LINK_S: Final = 0.4
 """In which a message must be likely to come to be asked for on a link."""
 LONGEST_S: Final = 0.5
-"""After which no further type of numbers is tried, and no more memory is prepared: a rank has a hundredth of a CPU."""
+"""After which no further type of numbers is tried: a rank has some hundredths of a CPU."""
+PREPARED_S: Final = 1.5
+"""In which memory is prepared: less of it would fit into a cache, and be copied faster. Many ranks may share a CPU."""
 PIECE: Final = 1 << 20
 """Floats that are prepared at once."""
 TAG: Final = 0x7761
@@ -80,7 +82,7 @@ def copied(torch: Any, device: Any, repeats: int, refuse: Callable[[], None]) ->
     source = torch.empty(COPIED, dtype=torch.float32, device=device)
     target = torch.empty_like(source)
     began, ready = time.perf_counter(), 0
-    while ready < COPIED and time.perf_counter() - began < LONGEST_S:
+    while ready < COPIED and time.perf_counter() - began < PREPARED_S:
         refuse()
         source[ready : ready + PIECE] = 0.0
         target[ready : ready + PIECE] = 0.0
