@@ -41,6 +41,7 @@ COMMAND_LINE = {
     "bench demo": ["--slow", "--json", "--no-steps", "--keep", "--results", "--fault", "--seeds"],
     "bench dumps": ["--case", "--recorded", "--json"],
     "bench fail-slow": ["--series", "--seed", "--annotated", "--recorded", "--record", "--runs", "--json"],
+    "bench gate": ["--pauses", "--only", "--json"],
     "bench iterations": ["--only", "--no-steps", "--json"],
     "bench matrix": ["--json", "--no-steps", "--keep", "--results", "--fault", "--seeds"],
     "bench overhead": ["--json", "--quick", "--only"],

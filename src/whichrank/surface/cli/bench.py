@@ -10,6 +10,7 @@ import click
 
 from whichrank.surface.cli.bench_dumps import dumps, reading
 from whichrank.surface.cli.bench_fail_slow import fail_slow
+from whichrank.surface.cli.bench_gate import gate
 from whichrank.surface.cli.bench_iterations import iterations
 from whichrank.surface.numbers import WholeNumber
 from whichrank.surface.terminal import progress_bar
@@ -138,3 +139,4 @@ command.add_command(dumps)
 command.add_command(iterations)
 command.add_command(reading)
 command.add_command(fail_slow)
+command.add_command(gate)

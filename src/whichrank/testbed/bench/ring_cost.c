@@ -27,12 +27,33 @@ static void op_begin_end(void) {
   wr_op_end(ring, &op, WR_DONE);
 }
 
+/* As the sensor asks before each operation. */
+static void gated_op_begin_end(void) {
+  if (__builtin_expect(__atomic_load_n(&ring->gate_closed, __ATOMIC_RELAXED), 0)) wr_gate_pass(ring);
+  op_begin_end();
+}
+
+static double ns_each(void (*call)(void)) {
+  uint64_t start = wr_now_ns();
+  for (int i = 0; i < CALLS; i++) call();
+  return (double)(wr_now_ns() - start) / CALLS;
+}
+
+/* By how much one call takes longer than another, by turns. */
+static void compare(const char *name, void (*with)(void), void (*without)(void)) {
+  printf("\"%s\": [", name);
+  for (int run = -2; run < RUNS; run++) {
+    double first = ns_each(run % 2 ? with : without), second = ns_each(run % 2 ? without : with);
+    if (run >= 0) printf("%s%.2f", run ? ", " : "", run % 2 ? first - second : second - first);
+  }
+  printf("]");
+}
+
 static void measure(const char *name, void (*call)(void)) {
   printf("\"%s\": [", name);
   for (int run = -2; run < RUNS; run++) {
-    uint64_t start = wr_now_ns();
-    for (int i = 0; i < CALLS; i++) call();
-    if (run >= 0) printf("%s%.2f", run ? ", " : "", (double)(wr_now_ns() - start) / CALLS);
+    double ns = ns_each(call);
+    if (run >= 0) printf("%s%.2f", run ? ", " : "", ns);
   }
   printf("]");
 }
@@ -48,6 +69,8 @@ int main(int count, char **arguments) {
   measure("trace ID", trace_id);
   printf(", ");
   measure("op begin and end", op_begin_end);
+  printf(", ");
+  compare("open gate, added to an op", gated_op_begin_end, op_begin_end);
   printf("}\n");
   return 0;
 }
