@@ -25,6 +25,8 @@ class Rank:
     makes_steps: bool = True
     compute_s: float = 0.002
     link_s: float = 0.01
+    test_s: float = 0.0
+    testing: tuple[int, float] = (0, 0.0)
     is_dead: bool = False
     ignores: bool = False
     in_flight: int = 0
@@ -44,7 +46,10 @@ class Rank:
         if waits and order:
             for test in order.tests:
                 if test.rank == self.rank and gate["tested"] != test.number:
-                    self._make(test)
+                    if self.testing[0] != test.number:
+                        self.testing = test.number, now_s
+                    if now_s - self.testing[1] >= self.test_s:
+                        self._make(test)
             return
         while now_s - self.since_s >= self.iteration_s:
             self.since_s += self.iteration_s
