@@ -18,6 +18,7 @@ from whichrank.ring.gate import RingGate
 pytestmark = pytest.mark.integration
 
 RANKS = 4
+AHEAD = 10  # steps: so many are left to ranks while their gates are closed one by one
 TOLD, NOT_RENEWED = 1, 2
 
 
@@ -29,7 +30,7 @@ def gates(job: Job) -> list[RingGate]:
 
 def shut(job: Job, all_of: list[RingGate], pause: int) -> int:
     """Keep all ranks behind a step that none has made; returns which."""
-    step = max(int(gate.read()["steps"]) for gate in all_of) + 3
+    step = max(int(gate.read()["steps"]) for gate in all_of) + AHEAD
     for gate in all_of:
         gate.shut(pause, longest_s=20, at_step=step)
     renew_until(job, all_of, "arrived", pause)
@@ -55,9 +56,9 @@ def said(folder: Path) -> list[str]:
 def test_all_ranks_wait_at_the_same_point_and_go_on(variant: str, tmp_path: Path, nursery: Path) -> None:
     # GIVEN a job that is kept back again and again, and one that is not
     plain, paused = tmp_path / "plain", tmp_path / "paused"
-    with forked("gated", RANKS, plain, variant, nursery) as job:
+    with forked("gated", RANKS, plain, variant, nursery, ITERATIONS="400") as job:
         job.finish()
-    with forked("gated", RANKS, paused, variant, nursery) as job:
+    with forked("gated", RANKS, paused, variant, nursery, ITERATIONS="400") as job:
         all_of = gates(job)
         for pause in range(1, 11):
             step = shut(job, all_of, pause)
