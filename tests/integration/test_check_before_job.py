@@ -51,7 +51,11 @@ def test_a_process_that_does_not_come_is_named(tmp_path: Path) -> None:
     )
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     process = subprocess.Popen(
-        validate("--", *TORCHRUN), env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        validate("--wait", "15", "--", *TORCHRUN),
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     try:
         out, _ = process.communicate(timeout=PATIENCE_S)

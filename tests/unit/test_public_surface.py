@@ -84,7 +84,7 @@ COMMAND_LINE = {
         "JOB_COMMAND",
     ],
     "stacks": ["JOB", "--suspects", "--rank", "--all-frames", "--json"],
-    "validate": ["RUN", "--ranks", "--sizes", "--max-pause", "--floor", "--learn", "--json"],
+    "validate": ["RUN", "--ranks", "--sizes", "--max-pause", "--wait", "--floor", "--learn", "--json"],
     "watch": ["JOB", "--once", "--json"],
     "why": ["TARGET", "--json"],
 }

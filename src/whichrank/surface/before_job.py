@@ -17,18 +17,23 @@ from whichrank.surface.terminal import show, show_json, talk
 
 EXIT_SLOW: Final = 4
 EXIT_INCOMPLETE: Final = 5
-LIMIT_S: Final = 30.0
-"""For which ranks wait for each other in each part: `import torch` takes as long on a slow file system."""
 
 
 def check(
-    launcher: tuple[str, ...], sizes: tuple[int, ...], floor: Path | None, learn: Path | None, *, as_json: bool
+    launcher: tuple[str, ...],
+    sizes: tuple[int, ...],
+    wait_s: float,
+    floor: Path | None,
+    learn: Path | None,
+    *,
+    as_json: bool,
 ) -> int:
     """Measure before a job, and show what came of it.
 
     Args:
         launcher: Its words.
         sizes: Of messages, MiB; none: those that fit the device.
+        wait_s: For which ranks wait for each other in each part.
         floor: File with the least that devices must do.
         learn: File to which what they do is written.
         as_json: Print one JSON object.
@@ -44,12 +49,12 @@ def check(
     if len(sizes) > 4 or any(not 0 < size << 20 <= MOST_SIZE for size in sizes):
         raise UsageError("--sizes has one to four numbers from 1 to 256", mend="whichrank validate --sizes 1,2,4")
     floors, before = read_floors(floor), read_floors(learn, may_be_new=True)
-    options = ["--limit", str(LIMIT_S)]
+    options = ["--limit", str(wait_s)]
     options += ["--sizes", ",".join(str(size << 20) for size in sizes)] if sizes else []
     command = command_of(launcher, options)
     leave_on_signals()
     talk("check: processes start, compute, copy memory and send messages for some seconds")
-    checked = run_check(command, LIMIT_S, lambda line: show(line, err=True))
+    checked = run_check(command, wait_s, lambda line: show(line, err=True))
     judged = judge_check(checked, floors)
     if as_json:
         show_json(msgspec.json.encode(as_plain(checked, judged)))

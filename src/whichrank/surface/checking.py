@@ -111,6 +111,7 @@ def run_check(command: Sequence[str], limit_s: float, say: Callable[[str], None]
             elif len(content) <= MOST_LINE:
                 found = msgspec.json.decode(content, type=Checked)
                 if found.late:  # it would wait for them
+                    say("ranks did not come, so the launcher is ended; it may take half a minute to end them")
                     break
         code = process.wait() if not (found and found.late) else 0
     except (ValueError, msgspec.DecodeError) as error:

@@ -97,7 +97,8 @@ def test_floors_are_kept_for_their_user(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        ["validate", "--floor", "f"], ["validate", "--learn", "f"], ["validate", "run", "--", "torchrun"],
+        ["validate", "--floor", "f"], ["validate", "--wait", "3"],
+        ["validate", "--learn", "f"], ["validate", "run", "--", "torchrun"],
         ["validate", "--ranks", "1", "--", "torchrun"], ["validate", "--max-pause", "3", "--", "torchrun"],
         ["validate", "--"], ["validate", "--sizes", "0", "--", "torchrun"],
     ],

@@ -36,6 +36,14 @@ class _BeforeLauncher(click.Command):
 @click.option("--max-pause", type=click.FloatRange(0.1, 10.0), default=10.0, show_default=True, metavar="S",
               help="Pause training for so many seconds at most.")  # fmt: skip
 @click.option(
+    "--wait",
+    type=click.FloatRange(1.0, 3600.0),
+    default=30.0,
+    show_default=True,
+    metavar="S",
+    help="With a launcher: ranks wait for each other for so long.",
+)
+@click.option(
     "--floor",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -50,8 +58,8 @@ class _BeforeLauncher(click.Command):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def command(
-    ctx: click.Context, run: Path | None, ranks: str | None, sizes: str | None, max_pause: float, floor: Path | None,
-    learn: Path | None, as_json: bool,
+    ctx: click.Context, run: Path | None, ranks: str | None, sizes: str | None, max_pause: float, wait: float,
+    floor: Path | None, learn: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Pause a running job, measure its ranks and links, and let it go on. Or measure before a job.
 
@@ -73,8 +81,8 @@ def command(
         _refuse_beside_launcher(ctx, "run", "ranks", "max_pause")
         from whichrank.surface.before_job import check
 
-        return check(launcher, _numbers("--sizes", sizes), floor, learn, as_json=as_json)
-    _refuse_without_launcher(ctx, "floor", "learn")
+        return check(launcher, _numbers("--sizes", sizes), wait, floor, learn, as_json=as_json)
+    _refuse_without_launcher(ctx, "wait", "floor", "learn")
     import msgspec
 
     from whichrank.errors import UsageError
