@@ -14,13 +14,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.act.validation import Measured
+from whichrank.act.validation import REPEATS, Measured
 
 Floats = NDArray[np.float64]
 SLOWER: Final = 1.2
 """Times the others, from which a rank is slow. Greyhound says 1.1 (section 4.3); devices of one make differ."""
 SLOWER_MEMORY: Final = 1.6
 """The same of copies of memory: which node of memory and which pages a process has got makes a quarter and more."""
+SLOWER_ONCE: Final = 2.0
+"""The same of computation that was not repeated as often as it should be. Copies of memory then say nothing."""
 SLOWER_LINK: Final = 1.5
 """The same of a link: on a machine that computes as well a message takes more or less by chance."""
 MOST: Final = 0.25
@@ -103,13 +105,16 @@ def judge(measured: Measured, node_of: Mapping[int, str]) -> Judgement:
         measured: In a validation.
         node_of: Where each rank is.
     """
-    compute = _compared(measured.compute_s.transpose(1, 0, 2), SLOWER)
-    memory = _compared(measured.memory_s[None], SLOWER_MEMORY)
+    is_repeated = measured.memory_s.shape[1] >= REPEATS
+    compute = _compared(measured.compute_s.transpose(1, 0, 2), SLOWER if is_repeated else SLOWER_ONCE)
+    memory = _compared(measured.memory_s[None], SLOWER_MEMORY) if is_repeated else {}
     slow = [SlowRank(int(measured.ranks[at]), "compute", factor) for at, factor in compute.items()]
     slow += [SlowRank(int(measured.ranks[at]), "memory", f) for at, f in memory.items() if at not in compute]
     ends = {one.rank for one in slow if one.what == "compute"}  # it reads and sends slowly: that says nothing of links
     links, count = _slow_links([one for one in measured.links if ends.isdisjoint(one[:2])], node_of)
-    limits = [_limit(kind, SLOWER) for kind in _known(measured.compute_s.transpose(1, 0, 2))]
+    limits = [
+        _limit(kind, SLOWER if is_repeated else SLOWER_ONCE) for kind in _known(measured.compute_s.transpose(1, 0, 2))
+    ]
     return Judgement(
         ranks=tuple(sorted(slow, key=lambda one: -one.factor)),
         links=tuple(sorted(links, key=lambda one: -one.factor)),
