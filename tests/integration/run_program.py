@@ -12,6 +12,7 @@ import click
 
 from whichrank.errors import WhichrankError
 from whichrank.model.commands import Order, Pace
+from whichrank.model.finding import Blame
 from whichrank.model.incident import Cause, Culprit, Incident
 from whichrank.model.telemetry import Batch, ProcessState
 from whichrank.surface.cli.run import command
@@ -53,6 +54,10 @@ class SmallAnalyzer:
 
     times = ()
     links = ()
+    changes = ()
+
+    def culprit(self, blame: Blame) -> Culprit:
+        return Culprit(rank=blame.rank, confidence=blame.confidence, why="")
 
     def finish(self, now_s: float) -> list[Incident]:
         return self.tick(now_s)

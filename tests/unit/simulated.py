@@ -214,12 +214,12 @@ class Long(Reported):
 
     Args:
         own_s: Shape (iterations, operations, ranks): seconds of each rank's own before each operation.
-        transfer_s: Of each operation.
+        transfer_s: Of each operation, or for each by itself, (iterations, operations).
     """
 
     on_one_node = True
 
-    def __init__(self, own_s: np.ndarray, transfer_s: float = 0.002) -> None:
+    def __init__(self, own_s: np.ndarray, transfer_s: float | np.ndarray = 0.002) -> None:
         super().__init__()
         iterations, count, ranks = own_s.shape
         end_s = np.cumsum((own_s.max(axis=2) + transfer_s).reshape(-1)).reshape(iterations, count, 1)

@@ -15,7 +15,8 @@ import numpy as np
 
 from whichrank.act.judgement import SlowLink, SlowRank, judge
 from whichrank.act.validation import Measured
-from whichrank.model.check import TYPES, Checked, CheckedRank
+from whichrank.model.check import Checked, CheckedRank
+from whichrank.model.codes import MULTIPLIED
 
 LEARNED: Final = 0.9
 """Share of what devices of one name do in the middle, below which one is too slow (Greyhound, section 4.3)."""
@@ -131,7 +132,7 @@ def _middle(alike: list[Speed], name: str) -> float:
 
 
 def _speed(one: CheckedRank, checked: Checked) -> Speed:
-    kinds = [[s for s in one.compute_s[at :: len(TYPES)] if s > 0] for at in range(len(TYPES))]
+    kinds = [[s for s in one.compute_s[at :: len(MULTIPLIED)] if s > 0] for at in range(len(MULTIPLIED))]
     flops = [2 * checked.side**3 / min(kind) if kind else 0.0 for kind in kinds]
     link = next((link.bytes / min(link.seconds) for link in reversed(one.links) if link.seconds), 0.0)
     memory = _BYTES * checked.copied / min(one.memory_s) if one.memory_s else 0.0
@@ -144,11 +145,11 @@ def _speed(one: CheckedRank, checked: Checked) -> Speed:
 def _measured(ranks: list[CheckedRank]) -> Measured:
     """The speeds of these ranks, as of a validation."""
     repeats = max((len(one.memory_s) for one in ranks), default=0)
-    compute = np.full((len(ranks), len(TYPES), repeats), np.nan)
+    compute = np.full((len(ranks), len(MULTIPLIED), repeats), np.nan)
     memory = np.full((len(ranks), repeats), np.nan)
     for at, one in enumerate(ranks):
-        if len(one.compute_s) == len(TYPES) * repeats:
-            compute[at] = np.array(one.compute_s).reshape(repeats, len(TYPES)).T
+        if len(one.compute_s) == len(MULTIPLIED) * repeats:
+            compute[at] = np.array(one.compute_s).reshape(repeats, len(MULTIPLIED)).T
         memory[at, : len(one.memory_s)] = one.memory_s
     compute[compute <= 0] = np.nan
     return Measured(np.array([one.rank for one in ranks]), compute, memory)
@@ -156,7 +157,7 @@ def _measured(ranks: list[CheckedRank]) -> Measured:
 
 def _links(checked: Checked, slow: set[int]) -> Measured:
     """The links of all but slow ranks, as of a validation."""
-    nothing = np.full((0, len(TYPES), 0), np.nan)
+    nothing = np.full((0, len(MULTIPLIED), 0), np.nan)
     each = ((link.src, one.rank, link.bytes, list(link.seconds)) for one in checked.ranks for link in one.links)
     links = [link for link in each if slow.isdisjoint(link[:2])]
     return Measured(np.zeros(0, np.int64), nothing, nothing[:, 0].copy(), links)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.act.validation import REPEATS, Measured
+from whichrank.model.spread import SIGMA_PER_MAD
 
 Floats = NDArray[np.float64]
 SLOWER: Final = 1.2
@@ -29,8 +30,6 @@ MOST: Final = 0.25
 """Share of what is compared that may be slow; of more it is another sort."""
 SIGMAS: Final = 5.0
 """Robust standard deviations of the others, by which it must be beyond them."""
-SIGMA_PER_MAD: Final = 1.4826
-"""Standard deviations in one median absolute deviation, of normal values."""
 SPREADS: Final = 1.0
 """Times what the repeats of one usually differ by, by which it must be beyond the others besides."""
 LEAST: Final = 3

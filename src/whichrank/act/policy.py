@@ -1,7 +1,7 @@
 """When a validation may pause training without being asked: of what, how often.
 
-Off unless the user says so. A slowdown that names nobody has nothing to be proved, and one that was validated lately is
-not validated again: training would stand still more than it was slow.
+Off unless the user says so. What is proved is an alert that names ranks or links, or that iterations take longer and
+nothing explains it. What was validated lately is not validated again: training would stand still more than it was slow.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from whichrank.model.incident import Incident
+from whichrank.model.incident import Cause, Incident
 from whichrank.model.job_now import JobNow
 
 EVERY_S: Final = 600.0
@@ -52,9 +52,10 @@ class Policy:
         return incident
 
     def _is_to_be_proved(self, incident: Incident) -> bool:
-        named = incident.culprits or incident.links
-        is_alert = incident.kind == "slow" and incident.severity == "alert" and incident.status == "open"
-        return bool(named) and is_alert and incident.id not in self._validated
+        if incident.kind != "slow" or incident.status != "open" or incident.id in self._validated:
+            return False
+        is_unexplained = incident.cause == Cause.UNKNOWN and not incident.candidates
+        return is_unexplained or (incident.severity == "alert" and bool(incident.culprits or incident.links))
 
 
 def to_be_measured(incident: Incident, job: JobNow) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from whichrank.act.passes import Pass, in_use, passes_over, ring
 from whichrank.act.pause import Pause, Phase
-from whichrank.model.codes import GateTest
+from whichrank.model.codes import MULTIPLIED, GateTest
 from whichrank.model.commands import HoldGate, RankTest
 from whichrank.model.job_now import Group
 from whichrank.model.rows import RESULTS
@@ -25,8 +25,6 @@ REPEATS: Final = 3
 """Greyhound, section 6. Of ranks one by one, with the other tests in between: what disturbs one lasts for a moment."""
 MOST_TESTS: Final = 200
 """Of a pause: ranks tell 255 apart."""
-TYPES: Final = 3
-"""Of numbers that are multiplied."""
 ALONE_S: Final = 1.0
 """What a test of computation or memory usually takes, until all have said that they have made it."""
 ALL_ALONE_S: Final = 2.5
@@ -103,7 +101,7 @@ class Validation:
         self._told: dict[int, RankTest] = {}  # and what each rank does in it
         self._takes: dict[int, list[tuple[int, int]]] = {}  # and from whom in which pass it receives
         self._asked = np.zeros(len(pause.ranks), np.bool_)
-        nothing = np.full((len(pause.ranks), TYPES, REPEATS), np.nan)
+        nothing = np.full((len(pause.ranks), len(MULTIPLIED), REPEATS), np.nan)
         self.measured = Measured(pause.ranks, nothing, nothing[:, 0].copy())
 
     @property
@@ -199,7 +197,8 @@ class Validation:
         times = np.where(gates["result_s"] > 0, gates["result_s"].astype(np.float64), np.nan)
         count = gates["results"]
         if test.kind is GateTest.COMPUTE:
-            self.measured.compute_s[at[count == TYPES], :, test.turn] = times[count == TYPES, :TYPES]
+            is_whole = count == len(MULTIPLIED)
+            self.measured.compute_s[at[is_whole], :, test.turn] = times[is_whole, : len(MULTIPLIED)]
         elif test.kind is GateTest.MEMORY:
             self.measured.memory_s[at[count == 1], test.turn] = times[count == 1, 0]
         else:

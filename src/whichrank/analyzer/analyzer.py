@@ -22,9 +22,11 @@ from whichrank.hang.order import what_hangs
 from whichrank.hang.recorded import but_for_consequences, of_a_moment
 from whichrank.hang.wrong_data import wrong_data
 from whichrank.locate.fronts import with_fronts
+from whichrank.model.changes import LevelChange
 from whichrank.model.commands import Leave, Order, Pace, ProbePaths, ReportAgain
 from whichrank.model.evidence import TIME_BLOCKED
-from whichrank.model.incident import Incident, Spent
+from whichrank.model.finding import Blame
+from whichrank.model.incident import Culprit, Incident, Spent
 from whichrank.model.job_now import JobNow
 from whichrank.model.links import LinkRate
 from whichrank.model.picture import Picture, Recorded
@@ -185,6 +187,10 @@ class Analyzer:
         """What must be known of the job to pause it."""
         return job_now(self.store)
 
+    def culprit(self, blame: Blame) -> Culprit:
+        """A rank that is blamed, with what is known of where it is."""
+        return self.ledger.culprit(blame)
+
     @property
     def ended_ranks(self) -> list[int]:
         """Whose processes have ended."""
@@ -205,6 +211,16 @@ class Analyzer:
     def links(self) -> tuple[LinkRate, ...]:
         """What goes from rank to rank between nodes, the slowest first; empty while that is not known."""
         return self.slowness.links.matrix
+
+    @property
+    def changes(self) -> tuple[LevelChange, ...]:
+        """From when on iterations took longer, or less long, than before; the latest ones, in order."""
+        return tuple(
+            LevelChange(
+                at=self.ledger.utc(one.at_s), iteration=one.iteration, before_s=one.before_s, after_s=one.after_s
+            )
+            for one in self.slowness.track.changes
+        )
 
     @property
     def slowness_failed(self) -> Exception | None:

@@ -57,14 +57,16 @@ class Slowdowns:
         ranks, seconds = self._slowness.want_profiles(self._parts.store, now_s)
         self._parts.asked.want_samples(ranks, seconds)
         changed = self._keep(self._slowness.examine(self._parts.store, picture, now_s), now_s)
-        return changed + self._parts.ledger.drop(self._slowness.is_over, now_s)
+        relieved_s = self._slowness.track.relieved_s(now_s - self._slowness.window_s)
+        return changed + self._parts.ledger.drop(self._slowness.is_over, now_s, relieved_s)
 
     def _keep(self, found: list[tuple[str, Finding]], now_s: float) -> list[Incident]:
         """Incidents of what is slow, as much worth as is known of them."""
         changed = []
         for key, finding in found:
             is_meant = finding.cause == Cause.UNKNOWN and len(finding.candidates) == 1
+            is_unexplained = finding.cause == Cause.UNKNOWN and not finding.candidates
             nobodys = finding.cause == Cause.IMBALANCE or is_meant or (finding.reason and not finding.culprits)
-            severity: Severity = "notice" if nobodys else "alert"
+            severity: Severity = "notice" if nobodys or is_unexplained else "alert"
             changed += self._parts.ledger.keep(key, finding, severity, now_s, 2 * self._slowness.window_s)
         return changed

@@ -25,9 +25,10 @@ from typing import Final
 
 import numpy as np
 
-from whichrank.detect.level_shift import KEPT, LEAST_VALUES, SIGMA_PER_MAD, is_shift, medians
+from whichrank.detect.level_shift import KEPT, LEAST_VALUES, is_shift, medians
 from whichrank.detect.run_lengths import RUNS, RunLengths
 from whichrank.model.iterations import Bools, Floats, Ints
+from whichrank.model.spread import SIGMA_PER_MAD
 
 LEAST_CHANGE: Final = 0.1
 """Share by which a level must change to be reported (Greyhound section 4.2)."""

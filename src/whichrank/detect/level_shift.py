@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from whichrank.model.iterations import Bools, Floats, Ints
+from whichrank.model.spread import SIGMA_PER_MAD
 
 KEPT: Final = 64
 """Latest values of a series that are compared: twice the length from which a median is good to a fifth of the noise."""
@@ -25,8 +26,6 @@ CHANCE: Final = 1e-5
 the 45 values before was so far off."""
 MEDIAN_ERROR: Final = 1.25
 """Standard error of a median of n normal values, in their standard deviation divided by the root of n."""
-SIGMA_PER_MAD: Final = 1.4826
-"""Standard deviations in one median absolute deviation, of normal values."""
 _WAYS = np.array([[comb(n, k) for k in range(KEPT + 1)] for n in range(KEPT + 1)], np.float64)
 """In how many ways k of n values can be hits, at [n, k]."""
 

@@ -250,7 +250,8 @@ class Iterations:
         together = mix(rows["pattern"], np.arange(len(ranks), dtype=np.uint64)[:, None])
         whole = np.bitwise_xor.reduce(together, axis=0)
         values, count = np.unique(whole, return_counts=True)
-        usual = whole == values[np.argmax(count)]
+        pattern = values[np.argmax(count)]
+        usual = whole == pattern
         rows = rows[:, usual]
         if usual.sum() < least:
             return None
@@ -266,6 +267,7 @@ class Iterations:
             lasted_s=lasted_s,
             ring=self._rings(ranks, rows[:, 0]),
             given=_given_in(rows),
+            pattern=int(pattern),
         )
 
     def _rings(self, ranks: Ints, rows: np.ndarray[Any, Any]) -> Ints:

@@ -21,6 +21,7 @@ import numpy as np
 from whichrank.model.incident import FaultClass
 from whichrank.model.iterations import Excess, Floats, Ints, Window
 from whichrank.model.picture import Bools
+from whichrank.model.spread import SIGMA_PER_MAD
 from whichrank.model.work import Work
 
 EXCESS: Final = 0.05
@@ -60,8 +61,6 @@ CHANCE_IF_HELD: Final = 1e-3
 """The same of a rank that its node says is held back: two witnesses, of which neither needs to be so sure."""
 SURE_IF_HELD: Final = 3.0
 """Instead of SURE, of such a rank."""
-_SIGMA_OF_MAD: Final = 1.4826
-"""Standard deviation of a normal distribution over its median absolute deviation."""
 _MEDIAN_OF_MEAN: Final = 1.2533
 """Of normal noise: its deviation in median deviations, and the error of a median in that of a mean."""
 GREW: Final = 1.1
@@ -200,7 +199,7 @@ def _log_chance(share: float, usual: float, count: int) -> float:
 def _is_sure(excess_s: Floats, sure: float) -> bool:
     """Is the median that much above what its own spread makes of so few iterations?"""
     middle_s, count = float(np.median(excess_s)), len(excess_s)
-    spread_s = float(np.median(np.abs(excess_s - middle_s))) * _SIGMA_OF_MAD * _MEDIAN_OF_MEAN
+    spread_s = float(np.median(np.abs(excess_s - middle_s))) * SIGMA_PER_MAD * _MEDIAN_OF_MEAN
     return middle_s * math.sqrt(count) >= sure * (1 + FEW / count) * spread_s
 
 

@@ -8,8 +8,6 @@ import msgspec
 
 LINE_BEGINS: Final = "whichrank-check: "
 """What stands before it; a launcher may put words of its own in front."""
-TYPES: Final = ("float32", "bfloat16", "float16")
-"""Of the numbers that are multiplied, in the order of `compute_s`."""
 
 
 class CheckedLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +25,7 @@ class CheckedRank(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     device: str
     compute_s: tuple[float, ...] = ()
-    """A product of matrices: each of TYPES, and that once for each repeat."""
+    """A product of matrices: each of MULTIPLIED, and that once for each repeat."""
     memory_s: tuple[float, ...] = ()
     """A copy of memory, of each repeat."""
     links: tuple[CheckedLink, ...] = ()

@@ -122,6 +122,7 @@ class Says(StrEnum):
     SLOW_TOGETHER = "slow_together"
     SENDS_AT = "sends_at"
     RECEIVES_AT = "receives_at"
+    SLOW_AT_REST = "slow_at_rest"
 
     # Why it is slow
     STOPPED_AGAIN_AND_AGAIN = "stopped_again_and_again"
@@ -149,6 +150,7 @@ class Says(StrEnum):
     SEE_LAUNCHER = "see_launcher"
     PING = "ping"
     RECORD_AGAIN = "record_again"
+    MEASURE_AT_REST = "measure_at_rest"
 
 
 class Clause(Struct, frozen=True, forbid_unknown_fields=True):

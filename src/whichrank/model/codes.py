@@ -63,6 +63,10 @@ class GateTest(IntEnum):
     LINKS = 3
 
 
+MULTIPLIED: Final = ("float32", "bfloat16", "float16")
+"""Types of the numbers that a rank multiplies to measure how fast it computes, in the order of results."""
+
+
 class Opened(IntEnum):
     """Why a rank has gone on."""
 

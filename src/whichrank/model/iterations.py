@@ -123,6 +123,7 @@ class Window:
         lasted_s: Seconds from the first to the last iteration.
         ring: A number for each rank, equal for those that send and receive alike all round a ring, -1 for others, (R,).
         given: What each rank was given to compute, (R, n); None where nothing is known of it.
+        pattern: A number for these operations, equal in windows that have the same.
     """
 
     ranks: Ints
@@ -136,6 +137,7 @@ class Window:
     lasted_s: float
     ring: Ints
     given: Work | None = None
+    pattern: int = 0
 
     @cached_property
     def iteration_s(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_OF_PROCESSES: Final = re.compile(r"whichrank stacks|\bkill -|\bss -|while it stands still")
+_OF_PROCESSES: Final = re.compile(r"whichrank (?:stacks|validate)|\bkill -|\bss -|while it stands still")
 
 
 def needs_processes(step: str) -> bool:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from whichrank.model.codes import MULTIPLIED
+
 WHILE_S: Final = 0.15
 """For so long one thing is measured: one and a half periods of a CPU limit, and many turns of the scheduler."""
-TYPES: Final = ("float32", "bfloat16", "float16")
-"""Of the numbers that are multiplied, in the order of results."""
 CPU_SIDE: Final = 256
 """Of the matrices that a CPU multiplies: fits into its cache, milliseconds each."""
 GPU_SIDE: Final = 4096
@@ -33,7 +33,7 @@ TAG: Final = 0x7761
 
 
 def multiplied(torch: Any, device: Any, repeats: int, refuse: Callable[[], None]) -> list[float]:
-    """Seconds that one product of square matrices takes: `repeats` values of each of TYPES.
+    """Seconds that one product of square matrices takes: `repeats` values of each of MULTIPLIED.
 
     0 where the device has no such type, only emulates it, or is so slow that other types have taken all the time.
 
@@ -47,7 +47,7 @@ def multiplied(torch: Any, device: Any, repeats: int, refuse: Callable[[], None]
     times: list[float] = []
     used = time.thread_time if device.type == "cpu" else time.perf_counter  # it may be kept from its CPU
     began = time.perf_counter()
-    for name in TYPES:
+    for name in MULTIPLIED:
         if time.perf_counter() - began > LONGEST_S * (1 + repeats):
             times += [0.0] * repeats
             continue

@@ -12,9 +12,9 @@ import ctypes
 import time
 from typing import Any, Final
 
-from whichrank.model.codes import GateTest
+from whichrank.model.codes import MULTIPLIED, GateTest
 from whichrank.native import load_core
-from whichrank.sensors.speeds import TYPES, copied, multiplied, receive_for_a_while, send_as_told
+from whichrank.sensors.speeds import copied, multiplied, receive_for_a_while, send_as_told
 
 PASSES, SIZES, RESULTS = 8, 4, 96
 COMPUTE, MEMORY, LINKS = int(GateTest.COMPUTE), int(GateTest.MEMORY), int(GateTest.LINKS)
@@ -118,7 +118,7 @@ def _measure(gate: Gate, times: list[float]) -> None:
     repeats = max(1, int(gate.test_repeats))
     with torch.no_grad():
         if gate.test_kind == COMPUTE:
-            times += multiplied(torch, device, min(repeats, RESULTS // len(TYPES)), _refuse_if_opening)
+            times += multiplied(torch, device, min(repeats, RESULTS // len(MULTIPLIED)), _refuse_if_opening)
         elif gate.test_kind == MEMORY:
             times += copied(torch, device, min(repeats, RESULTS), _refuse_if_opening)
         elif gate.test_kind == LINKS:

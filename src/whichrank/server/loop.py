@@ -12,8 +12,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
+from whichrank.model.changes import LevelChange
 from whichrank.model.commands import Leave, Order, Pace, Reply
-from whichrank.model.incident import Incident, Spent
+from whichrank.model.finding import Blame
+from whichrank.model.incident import Culprit, Incident, Spent
 from whichrank.model.job_now import JobNow
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import AnotherJob, Batch
@@ -22,6 +24,7 @@ from whichrank.server.commands import Commands
 from whichrank.server.record import Record
 from whichrank.server.roster import Roster
 from whichrank.server.supervisor import AgentSupervisor
+from whichrank.server.times_file import Times
 from whichrank.server.validations import TELL_EVERY_S, Validations
 from whichrank.server.validations_file import Validated
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
@@ -89,6 +92,9 @@ class AnalyzerLike(Protocol):
     def job_now(self) -> JobNow:
         """What must be known of the job to pause it."""
 
+    def culprit(self, blame: Blame) -> Culprit:
+        """A rank that is blamed, with what is known of where it is."""
+
     @property
     def ended_ranks(self) -> list[int]:
         """Whose processes have ended."""
@@ -96,6 +102,10 @@ class AnalyzerLike(Protocol):
     @property
     def links(self) -> tuple[LinkRate, ...]:
         """What goes from rank to rank between nodes, the slowest first; empty while that is not known."""
+
+    @property
+    def changes(self) -> tuple[LevelChange, ...]:
+        """From when on iterations took longer, or less long, than before; the latest ones, in order."""
 
 
 class Says(Protocol):
@@ -157,7 +167,7 @@ class AnalyzerLoop:
         self._said_refusals = 0
         self._said_strangers = False
         self._pace: Pace | None = None
-        self._validations = Validations(may_pause=may_pause)
+        self._validations = Validations(may_pause=may_pause, name=analyzer.culprit)
         self._acknowledged: dict[str, int] = {}
 
     def pollables(self) -> Sequence[Any]:
@@ -208,10 +218,10 @@ class AnalyzerLoop:
         now_s = time.monotonic()
         if not self._record or now_s - self._wrote_times_s < every_s:
             return
-        times, links = self._analyzer.times, self._analyzer.links
-        if times or links:
+        times = Times(self._analyzer.times, self._analyzer.links, self._analyzer.changes)
+        if times.are_known:
             self._wrote_times_s = now_s
-            self._record.write_times(times, links)
+            self._record.write_times(times)
 
     def _next_tick_s(self) -> float:
         if self._has_news:

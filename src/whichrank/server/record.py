@@ -17,12 +17,11 @@ from typing import IO
 import msgspec
 
 from whichrank.errors import WhichrankError
-from whichrank.model.incident import Incident, Spent, encode_incident
-from whichrank.model.links import LinkRate
+from whichrank.model.incident import Incident, encode_incident
 from whichrank.model.plain_text import without_key
 from whichrank.server.incidents_file import FILE_NAME, JOB_FILE, job_of, read_incidents
 from whichrank.server.private_file import make_private, open_private, write_private
-from whichrank.server.times_file import TIMES_FILE, encode_times
+from whichrank.server.times_file import TIMES_FILE, Times, encode_times
 from whichrank.server.validations_file import (
     ASKED_FILE,
     Asked,
@@ -73,7 +72,7 @@ class Record:
         self._file: IO[bytes] = open_private(self.incidents_path)
         self._asked_path = str(folder / ASKED_FILE)
         self._latest: dict[str, bytes] = {}
-        self._times: tuple[tuple[Spent, ...], tuple[LinkRate, ...]] = ((), ())
+        self._times = Times()
         self._answered = ""  # id of the request that was answered last
         self.fault = ""
 
@@ -136,14 +135,14 @@ class Record:
             self.fault = error.strerror or str(error)
         return True
 
-    def write_times(self, times: tuple[Spent, ...], links: tuple[LinkRate, ...] = ()) -> None:
+    def write_times(self, times: Times) -> None:
         """Replace the file that says where the time of ranks goes, if that has changed. It is for those who watch."""
-        if (times is self._times[0] and links is self._times[1]) or not (times or links):
+        if times == self._times:
             return
-        self._times = times, links
+        self._times = times
         part = self.folder / f"{TIMES_FILE}.part"
         with contextlib.suppress(OSError):
-            write_private(part, encode_times(times, links))
+            write_private(part, encode_times(times))
             part.replace(self.folder / TIMES_FILE)
 
     def asked(self) -> Asked | None:

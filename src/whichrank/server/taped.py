@@ -10,8 +10,10 @@ import msgspec
 
 from whichrank.config import AnalyzerConfig
 from whichrank.errors import EnvelopeFormatError
+from whichrank.model.changes import LevelChange
 from whichrank.model.commands import Order, Pace
-from whichrank.model.incident import Incident, Spent
+from whichrank.model.finding import Blame
+from whichrank.model.incident import Culprit, Incident, Spent
 from whichrank.model.job_now import JobNow
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import Batch
@@ -63,6 +65,10 @@ class Taped:
         """What must be known of the job to pause it."""
         return self._analyzer.job_now()
 
+    def culprit(self, blame: Blame) -> Culprit:
+        """A rank that is blamed, with what is known of where it is."""
+        return self._analyzer.culprit(blame)
+
     @property
     def ended_ranks(self) -> list[int]:
         """Whose processes have ended."""
@@ -87,6 +93,11 @@ class Taped:
     def links(self) -> tuple[LinkRate, ...]:
         """What goes from rank to rank between nodes."""
         return self._analyzer.links
+
+    @property
+    def changes(self) -> tuple[LevelChange, ...]:
+        """From when on iterations took longer, or less long, than before."""
+        return self._analyzer.changes
 
     def close(self) -> None:
         """End the tape."""

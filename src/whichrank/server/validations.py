@@ -20,7 +20,7 @@ from whichrank.model.commands import HoldGate
 from whichrank.model.incident import Incident
 from whichrank.model.job_now import JobNow
 from whichrank.model.telemetry import GATE_REPORTED, Batch
-from whichrank.server.proved import with_facts
+from whichrank.server.proved import Name, with_result
 from whichrank.server.validations_file import MOST_OF_AN_ID, MOST_SUSPECTS, Asked, Validated, validated
 
 TELL_EVERY_S: Final = 0.1
@@ -40,9 +40,11 @@ class Validations:
 
     Args:
         may_pause: Training may be paused without being asked.
+        name: Says of a rank that is blamed where it is.
     """
 
-    def __init__(self, *, may_pause: bool) -> None:
+    def __init__(self, *, may_pause: bool, name: Name) -> None:
+        self._name = name
         self._policy = Policy(is_on=may_pause)
         self._asked: Asked | None = None
         self._validation: Validation | None = None
@@ -92,7 +94,9 @@ class Validations:
         for incident in incidents:
             if self._incident is not None and incident.id == self._incident.id:
                 self._incident = incident
-        return [with_facts(one, self._proved[one.id]) if one.id in self._proved else one for one in incidents]
+        return [
+            with_result(one, self._proved[one.id], self._name) if one.id in self._proved else one for one in incidents
+        ]
 
     def are_wanted(self, now_s: float) -> bool:
         """Whether an incident is to be proved now."""
@@ -163,7 +167,7 @@ class Validations:
         incident, self._incident = self._incident, None
         if incident is not None:
             self._proved[incident.id] = result
-            incident = with_facts(incident, result)
+            incident = with_result(incident, result, self._name)
         return result, incident
 
     def _result(self) -> Validated | None:

@@ -17,6 +17,7 @@ from whichrank.model.incident import Cause, FaultClass, Link, Reason, Spent
 from whichrank.model.iterations import Excess, Floats, Ints, Window
 from whichrank.model.links import SlowLink, Transfers
 from whichrank.slow.reasons import Why
+from whichrank.slow.track import Change
 from whichrank.store.store import Store
 
 LISTED = 16
@@ -384,6 +385,23 @@ def of_all(store: Store, window: Window, factor: float, before_s: float, why: Wh
         iteration=_number(window, begun),
     )
     return KeyedFinding("all", finding)
+
+
+def of_unexplained(window: Window, longer: Change) -> KeyedFinding:
+    """Iterations take longer than they did, and no rank, no link and no work explains it."""
+    finding = Finding(
+        cause=Cause.UNKNOWN,
+        kind="slow",
+        victims=tuple(window.ranks.tolist()),
+        onset_s=longer.at_s,
+        evidence=(
+            Evidence(what="iteration time", value=_round(window.iteration_s), unit="s"),
+            Evidence(what="iteration time before", value=_round(longer.before_s), unit="s"),
+        ),
+        iteration=longer.iteration,
+        next=(clause(Says.MEASURE_AT_REST),),
+    )
+    return KeyedFinding("iterations", finding)
 
 
 def _begun(window: Window, suspect: Suspect) -> int:

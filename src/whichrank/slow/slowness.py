@@ -51,6 +51,7 @@ from whichrank.slow.findings import (
     of_rank,
     of_stage,
     of_tied,
+    of_unexplained,
     times_of,
 )
 from whichrank.slow.latest_ops import LatestOps
@@ -59,6 +60,7 @@ from whichrank.slow.loader_share import LoaderShare
 from whichrank.slow.node_usage import NodeUsage, Rates
 from whichrank.slow.reasons import Why, why_all_slow, why_slow, why_uneven
 from whichrank.slow.steady_findings import SteadyFindings
+from whichrank.slow.track import Track
 from whichrank.slow.turns import Turns
 from whichrank.store.completed import Completed
 from whichrank.store.store import Fed, Store
@@ -75,6 +77,9 @@ STARVED: Final = 0.1
 """Seconds per second for which a rank has no CPU, beyond most ranks, from which it gets less than most."""
 UNEVEN: Final = 0.15
 """The same for work that is uneven."""
+UNEXPLAINED: Final = 1.25
+"""Times what iterations took before, from which it is said that they take longer though nothing explains it. Machines
+that are shared do as much by themselves for a tenth."""
 MOST_TIMES: Final = 4096
 """Ranks of which it is reported where their time goes."""
 TIMES_OPS: Final = 1 << 13
@@ -110,6 +115,7 @@ class Slowness:
         self.usage = NodeUsage()
         self.links = LinkWatch(window_s)
         self._sound: set[int] = set()  # ranks that were as quick as their peers for a while
+        self.track = Track()
         self._loader = LoaderShare()
         self._reported = SteadyFindings(window_s)
         self._turns = Turns(window_s)
@@ -200,6 +206,7 @@ class Slowness:
             self.links.let_time_pass(now_s)
             return []
         self._newest = int(window.iteration[-1])
+        self.track.feed(window, float(store.ranks.offset_s[int(window.ranks[0])]))
         self._iteration_s = window.iteration_s
         self._latest_course, self._course_is_known = None, False
         found = self._answer(store, window, now_s)
@@ -286,6 +293,7 @@ class Slowness:
         )
         if not reported and recent.lasted_s >= window_s * PART:  # the first iterations are like no later one
             reported = self._nobody(store, recent, excess.last(len(recent.iteration)), take_turns=take_turns)
+            reported = reported or self._unexplained(recent, now_s)
         if not suspects and not reported:
             is_due = now_s - self._learned_s >= self.window_s
             self.links.learn(transfers, only_new=not is_due)
@@ -401,6 +409,15 @@ class Slowness:
             return []
         why = why_all_slow(self._rates(window, 0), window, self.past, factor)
         return [of_all(store, window, factor, self.past.iteration_s, why)]
+
+    def _unexplained(self, window: Window, now_s: float) -> list[KeyedFinding]:
+        """Iterations have taken longer for a whole window, and that is all that is known."""
+        longer = self.track.longer
+        if longer is None or now_s - longer.at_s < self.window_s:
+            return []
+        if longer.after_s < UNEXPLAINED * longer.before_s or window.iteration_s < UNEXPLAINED * longer.before_s:
+            return []
+        return [of_unexplained(window, longer)]
 
     def _starved(self, window: Window) -> Ints:
         """Ranks that get less CPU than most: at what pace they read says nothing of the way to them."""

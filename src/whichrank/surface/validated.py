@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from whichrank.model.plain_text import one_line
 from whichrank.server.validations_file import Validated
+
+EXIT_SLOW: Final = 4
+EXIT_INCOMPLETE: Final = 5
+
+
+def exit_code(*, is_slow: bool, is_known: bool) -> int:
+    """Of `whichrank validate`: 0 all is as quick, 4 a rank or a link is slow, 5 nothing could be said."""
+    if is_slow:
+        return EXIT_SLOW
+    return 0 if is_known else EXIT_INCOMPLETE
 
 
 def sentence_of(result: Validated) -> str:

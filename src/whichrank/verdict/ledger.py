@@ -155,7 +155,7 @@ class Ledger:
         return changed + self._ended([i for i in self.incidents.values() if i.status == "open"], Event.ENDED, now_s)
 
     def _ended(self, incidents: list[Incident], event: Event, now_s: float) -> list[Incident]:
-        changed = [_over(i, event, self.utc(now_s)) for i in incidents]
+        changed = [_over(i, event, max(self.utc(now_s), i.detected)) for i in incidents]
         self.incidents.update({i.id: i for i in changed})
         return changed
 
@@ -217,10 +217,16 @@ class Ledger:
                 return self._kept.pop(of_several)
         return None
 
-    def drop(self, is_over: Callable[[str], bool], now_s: float) -> list[Incident]:
-        """End those of the incidents that are kept by a key that are over."""
+    def drop(self, is_over: Callable[[str], bool], now_s: float, ended_s: float | None = None) -> list[Incident]:
+        """End those of the incidents that are kept by a key that are over.
+
+        Args:
+            is_over: By key.
+            now_s: The time.
+            ended_s: When it was over, where that is known; it is seen late.
+        """
         over = [key for key in self._kept if is_over(key)]
-        changed = self._ended([self._kept.pop(key) for key in over], Event.OVER, now_s)
+        changed = self._ended([self._kept.pop(key) for key in over], Event.OVER, now_s if ended_s is None else ended_s)
         self._over.update({key: (incident, now_s) for key, incident in zip(over, changed, strict=True)})
         return changed
 
@@ -252,8 +258,8 @@ class Ledger:
             cause=finding.cause,
             reason=finding.reason,
             fault_class=finding.fault_class,
-            culprits=tuple(self._culprit(b) for b in finding.culprits),
-            candidates=tuple(self._culprit(b, MOST_OF_A_CANDIDATE) for b in finding.candidates),
+            culprits=tuple(self.culprit(b) for b in finding.culprits),
+            candidates=tuple(self.culprit(b, MOST_OF_A_CANDIDATE) for b in finding.candidates),
             links=self._scoped(finding.links),
             communicator=self._communicator(finding.comm),
             op=self._op(finding),
@@ -271,7 +277,8 @@ class Ledger:
             complete=finding.complete,
         )
 
-    def _culprit(self, blame: Blame, most: float = 1.0) -> Culprit:
+    def culprit(self, blame: Blame, most: float = 1.0) -> Culprit:
+        """A rank that is blamed, with what is known of where it is; no more sure of it than `most`."""
         rank = blame.rank
         seen = rank < self._store.ranks.size and self._store.ranks.present[rank]
         return Culprit(

@@ -53,7 +53,7 @@ def ran(setup: Setup, folder: Path, nursery: Path) -> tuple[Result, set[Cell], d
     """The result; the ways between nodes, by sender and receiver, on which data have arrived slowly; and all, by the
     share of the time that they took at the end."""
     result = Trial(setup, folder, nursery=nursery).run()
-    _, links = read_times(folder)
+    links = read_times(folder).links
     cells = {(link.src, link.dst): link.busy for link in links if link.paced}
     return result, {cell for cell, busy in cells.items() if busy >= LOST}, cells
 

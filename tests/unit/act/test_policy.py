@@ -56,6 +56,15 @@ def test_what_names_nobody_or_is_over_is_not_proved() -> None:
     assert policy.take(1e6) is None
 
 
+def test_longer_iterations_that_nothing_explains_are_looked_into() -> None:
+    policy = Policy(is_on=True)
+    policy.note([changed(severity="notice", cause=Cause.UNKNOWN, culprits=(), candidates=SLOW.culprits)])
+    assert policy.take(1e6) is None
+    unexplained = changed(severity="notice", cause=Cause.UNKNOWN, culprits=())
+    policy.note([unexplained])
+    assert policy.take(1e6) == unexplained
+
+
 def job(ranks: int) -> JobNow:
     groups = tuple(Group(at, "tp", tuple(range(at, at + 8))) for at in range(0, ranks, 8))
     return JobNow(tuple(range(ranks)), dict.fromkeys(range(ranks), "a"), groups, 0.1, None)

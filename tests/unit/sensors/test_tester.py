@@ -12,6 +12,7 @@ import pytest
 from ring_writer import core
 
 from whichrank.model import rows
+from whichrank.model.codes import MULTIPLIED
 from whichrank.sensors import speeds, tester
 
 torch = pytest.importorskip("torch")
@@ -38,7 +39,7 @@ def test_speed_is_measured_and_training_does_not_notice() -> None:
     before = torch.get_rng_state()
     gate = asked(tester.COMPUTE)
     assert gate.problem == b""
-    assert gate.results == 2 * len(speeds.TYPES)
+    assert gate.results == 2 * len(MULTIPLIED)
     assert 0 < gate.result_s[0] < 10
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.is_grad_enabled()
@@ -60,12 +61,10 @@ def test_rank_that_is_kept_from_its_cpu_is_slow_and_lacks_no_type(is_busy: bool)
             pass
         time.sleep(speeds.WHILE_S)
 
-    slow = SimpleNamespace(
-        **{name: getattr(torch, name) for name in ("full", "empty_like", *speeds.TYPES)}, mm=multiply
-    )
+    slow = SimpleNamespace(**{name: getattr(torch, name) for name in ("full", "empty_like", *MULTIPLIED)}, mm=multiply)
     times = speeds.multiplied(slow, torch.device("cpu"), 1, lambda: None)
     # THEN it counts in the one case, and is a type that the CPU only emulates in the other
-    assert [took > 0 for took in times] == [not is_busy] * len(speeds.TYPES)
+    assert [took > 0 for took in times] == [not is_busy] * len(MULTIPLIED)
 
 
 def test_messages_are_timed_once_the_peer_is_there() -> None:

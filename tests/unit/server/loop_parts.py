@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from whichrank.model.changes import LevelChange
 from whichrank.model.commands import Command, Order, Pace, Reply
-from whichrank.model.incident import Incident, Spent
+from whichrank.model.finding import Blame
+from whichrank.model.incident import Culprit, Incident, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import VERSION, Batch
 
@@ -44,6 +46,7 @@ class Snapshots:
 
     times: tuple[Spent, ...] = ()
     links: tuple[LinkRate, ...] = ()
+    changes: tuple[LevelChange, ...] = ()
 
     def __init__(self) -> None:
         self.at: list[float] = []
@@ -57,6 +60,9 @@ class Snapshots:
         return []
 
     pace = Pace(every_s=5.0)
+
+    def culprit(self, blame: Blame) -> Culprit:
+        return Culprit(rank=blame.rank, confidence=blame.confidence, why="")
 
     def orders(self, _agent: str) -> list[Order]:
         return []

@@ -12,6 +12,7 @@ import pytest
 from whichrank.model.incident import Spent
 from whichrank.server.private_file import make_private, open_private, write_private
 from whichrank.server.record import JobSummary, Record, utc_now
+from whichrank.server.times_file import Times
 from whichrank.wire.tape import Head, TapeWriter
 
 
@@ -34,7 +35,7 @@ def test_all_that_a_run_writes_is_for_its_user_alone(tmp_path: Path) -> None:
     folder = shared / "whichrank-out" / "job"
     record = Record(folder)
     record.begin(JobSummary(job="j", command=["a"], started=utc_now()))
-    record.write_times((Spent(rank=0, own_s=1.0, transfer_s=0.0, waiting_s=0.0),))
+    record.write_times(Times((Spent(rank=0, own_s=1.0, transfer_s=0.0, waiting_s=0.0),)))
     record.close(JobSummary(job="j", command=["a"], started=utc_now()))
     TapeWriter(folder / "telemetry.tape", Head("j", 0.0, {})).close()
     # THEN

@@ -303,6 +303,34 @@ def test_all_slower_alike_is_reported_with_the_factor_and_without_a_name() -> No
     assert incident.evidence[0].value == pytest.approx(1.5, abs=0.05)
 
 
+def longer_transfers(since: int, until: int, iterations: int, factor: float) -> Long:
+    """Eight ranks whose transfers take so many times as long in these iterations, and no kernel says of which way."""
+    own_s = np.random.default_rng(3).normal(0.06, 0.002, (iterations, 1, 8))
+    transfer_s = np.full((iterations, 1), 0.04)
+    transfer_s[since:until] *= factor
+    return Long(own_s, transfer_s)
+
+
+def test_longer_iterations_that_nothing_explains_are_a_notice(*, with_steps: bool) -> None:
+    # GIVEN transfers that take longer on all ranks
+    (begun, over) = watch(longer_transfers(150, 400, 600, 2.0), WINDOW_S)
+    # THEN that is said, since when, and what would decide it; and when it was over, which is known later
+    assert (begun.severity, begun.cause, begun.culprits, begun.candidates) == ("notice", Cause.UNKNOWN, (), ())
+    assert begun.stage is not None
+    assert begun.stage.iteration == pytest.approx(150 if with_steps else 30, abs=6)  # without: five together
+    reported = {e.what: e.value for e in begun.evidence}
+    assert reported["iteration time"] / reported["iteration time before"] == pytest.approx(1.4, abs=0.05)
+    assert "whichrank validate" in begun.next[0]
+    assert (over.id, over.status, over.next) == (begun.id, "recovered", ())
+    assert over.ended is not None
+    assert over.onset is not None
+    assert (over.ended - over.onset).total_seconds() == pytest.approx(250 * 0.14, abs=2.0)
+
+
+def test_iterations_that_are_a_little_longer_are_no_notice() -> None:
+    assert watch(longer_transfers(150, 400, 600, 1.4), WINDOW_S) == []
+
+
 def step_at_s(reported: Reported, number: int) -> float:
     """When rank 0 made this step."""
     steps = reported.arrays()[1]

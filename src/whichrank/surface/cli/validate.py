@@ -9,8 +9,6 @@ from click.core import ParameterSource
 
 from whichrank.surface.terminal import show, show_json, talk
 
-EXIT_SLOW = 4
-EXIT_INCOMPLETE = 5
 PATIENCE_S = 60.0
 """Beyond the longest pause: until the run has heard of it, and ranks have come so far."""
 
@@ -78,35 +76,30 @@ def command(
     """
     launcher = ctx.meta["launcher"]
     if launcher is not None:
-        _refuse_beside_launcher(ctx, "run", "ranks", "max_pause")
+        _refuse(ctx, ("run", "ranks", "max_pause"), "is of a job that runs, and no launcher may stand beside it")
         from whichrank.surface.before_job import check
 
-        return check(launcher, _numbers("--sizes", sizes), wait, floor, learn, as_json=as_json)
-    _refuse_without_launcher(ctx, "wait", "floor", "learn")
+        return check(launcher, _sizes(sizes), wait, floor, learn, as_json=as_json)
+    _refuse(ctx, ("wait", "floor", "learn"), "needs a launcher behind `--`")
     import msgspec
 
-    from whichrank.errors import UsageError
-    from whichrank.server.validations_file import MOST_SIZE, Asked
+    from whichrank.server.validations_file import Asked
     from whichrank.surface.leave import leave_on_signals
-    from whichrank.surface.validated import sentence_of
+    from whichrank.surface.validated import exit_code, sentence_of
     from whichrank.surface.validating import ask_and_wait, folder_of
 
     asked = Asked(
         suspects=_numbers("--ranks", ranks),
-        sizes=tuple(size << 20 for size in _numbers("--sizes", sizes)),
+        sizes=_sizes(sizes),
         longest_s=max_pause,
     )
-    if len(asked.sizes) > 4 or any(not 0 < size <= MOST_SIZE for size in asked.sizes):
-        raise UsageError("--sizes has one to four numbers from 1 to 256", mend="whichrank validate --sizes 1,2,4")
     leave_on_signals()
     result = ask_and_wait(folder_of(run), asked, max_pause + PATIENCE_S, talk)
     if as_json:
         show_json(msgspec.json.encode(result))
     else:
         show(sentence_of(result))
-    if result.slow_ranks or result.slow_links:
-        return EXIT_SLOW
-    return 0 if result.is_healthy else EXIT_INCOMPLETE
+    return exit_code(is_slow=bool(result.slow_ranks or result.slow_links), is_known=result.is_healthy)
 
 
 def _numbers(option: str, text: str | None) -> tuple[int, ...]:
@@ -122,24 +115,24 @@ def _numbers(option: str, text: str | None) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def _refuse_beside_launcher(ctx: click.Context, *names: str) -> None:
+def _sizes(text: str | None) -> tuple[int, ...]:
+    """Of messages, bytes."""
+    from whichrank.errors import UsageError
+    from whichrank.model.rows import SIZES
+    from whichrank.server.validations_file import MOST_SIZE
+
+    sizes = tuple(size << 20 for size in _numbers("--sizes", text))
+    if len(sizes) > SIZES or any(not 0 < size <= MOST_SIZE for size in sizes):
+        raise UsageError("--sizes has one to four numbers from 1 to 256", mend="whichrank validate --sizes 1,2,4")
+    return sizes
+
+
+def _refuse(ctx: click.Context, names: tuple[str, ...], why: str) -> None:
+    """Refuse those of these options that stand on the command line."""
     from whichrank.errors import UsageError
     from whichrank.surface.checking import EXAMPLE
 
-    for name in _given(ctx, names):
-        raise UsageError(f"{name} is of a job that runs, and no launcher may stand beside it", mend=EXAMPLE)
-
-
-def _refuse_without_launcher(ctx: click.Context, *names: str) -> None:
-    from whichrank.errors import UsageError
-    from whichrank.surface.checking import EXAMPLE
-
-    for name in _given(ctx, names):
-        raise UsageError(f"{name} needs a launcher behind `--`", mend=EXAMPLE)
-
-
-def _given(ctx: click.Context, names: tuple[str, ...]) -> list[str]:
-    """Those that stand on the command line, as they are written there."""
     written = {"run": "RUN", "max_pause": "--max-pause"}
-    given = [name for name in names if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE]
-    return [written.get(name, f"--{name}") for name in given]
+    for name in names:
+        if ctx.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+            raise UsageError(f"{written.get(name, f'--{name}')} {why}", mend=EXAMPLE)

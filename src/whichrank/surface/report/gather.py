@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from whichrank.analyzer import Analyzer
+from whichrank.model.changes import LevelChange
 from whichrank.model.incident import Incident
 from whichrank.model.links import LinkRate
 from whichrank.model.signature import kind_name
@@ -69,6 +70,7 @@ class Gathered:
         comms: Names of communicators, by number.
         operations: The sorts of operations that took longest.
         links: Rates from rank to rank between nodes.
+        changes: From when on iterations took longer, or less long, than before.
         utc_offset_s: From the analyzer's clock to UTC; None if that is not known.
         end_s: Until when the job was observed, on the analyzer's clock. None if nothing says it, as in dumps: then it
             is not known how long anything that had not ended lasted.
@@ -95,6 +97,7 @@ class Gathered:
     seen: int
     complete_since_s: float = -np.inf
     more_hosts: tuple[str, ...] = ()
+    changes: tuple[LevelChange, ...] = ()
     missing: str = ""
     is_whole: bool = True
     left_open: str = ""
@@ -173,6 +176,7 @@ class Gatherer:
             comms=tuple(store.comms.name(comm) for comm in range(len(store.comms.info))),
             operations=self._operations(spans),
             links=self._analyzer.links,
+            changes=self._analyzer.changes,
             utc_offset_s=utc_offset_s,
             end_s=now_s if knows_end else None,
             seen=self._buffer.seen + int(spans["open"].sum()),

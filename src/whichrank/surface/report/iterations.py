@@ -7,13 +7,14 @@ from typing import Final
 
 import numpy as np
 
+from whichrank.model.changes import LevelChange
 from whichrank.model.incident import Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.picture import Floats, Ints
 from whichrank.surface.report.axis import WIDTH, Bar, Tick, chart, legend
 from whichrank.surface.report.html import Html, el, table
 from whichrank.surface.report.scene import MOST_LANES, Heat
-from whichrank.surface.report.units import Unit, counted, day, unit_of, utc
+from whichrank.surface.report.units import Unit, counted, day, moment, unit_of, utc
 
 LEVELS: Final = 8
 """Shades of a cell."""
@@ -119,6 +120,20 @@ def times(spent: Sequence[Spent], named: frozenset[int]) -> Html | None:
     return el("div", el("p", more, class_="soft") if more else None,
               legend(*PARTS),
               table(head, rows, [2, 3, 4]), class_="times")  # fmt: skip
+
+
+def change_table(changes: Sequence[LevelChange]) -> Html | None:
+    """From when on iterations took longer, or less long; None where they never did."""
+    if not changes:
+        return None
+    unit = unit_of([min(min(one.before_s, one.after_s) for one in changes)])
+    rows = [
+        [moment(one.at), f"{one.iteration:,}", unit.text(one.before_s), unit.text(one.after_s),
+         f"{one.after_s / one.before_s:.2f}"]
+        for one in changes
+    ]  # fmt: skip
+    head = ["from", "iteration", f"before, {unit.name}", f"from then on, {unit.name}", "times as long"]
+    return table(head, rows, [1, 2, 3, 4], "When iterations took longer, or less long, by a tenth or more")
 
 
 def link_table(links: Sequence[LinkRate], caption: str = "The slowest transfers between nodes") -> Html | None:

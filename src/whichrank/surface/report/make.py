@@ -164,20 +164,21 @@ def _of_record(path: Path, why: str = "") -> Source:
     """
     reading = read_incidents(path)
     about = job_file(path.parent)
-    times, links = read_times(path.parent)
+    times = read_times(path.parent)
     named = [one for incident in reading.incidents for one in (*incident.culprits, *incident.candidates)]
-    scenes = tuple(Scene(times=tuple(times.values()) if one.kind == "slow" else ()) for one in reading.incidents)
+    scenes = tuple(Scene(times=times.ranks if one.kind == "slow" else ()) for one in reading.incidents)
     gathered = Gathered(
         job=reading.job,
         world_size=about.world_size or 0,
         hosts={one.rank: one.host for one in named if one.host},
         incidents=reading.incidents,
         scenes=scenes,
-        job_scene=None if scenes else Scene(times=tuple(times.values())),
+        job_scene=None if scenes else Scene(times=times.ranks),
         spans=np.zeros(0, SPAN),
         comms=(),
         operations=(),
-        links=links,
+        links=times.links,
+        changes=times.changes,
         utc_offset_s=None,
         end_s=None,
         seen=0,

@@ -16,7 +16,7 @@ from whichrank import __version__
 from whichrank.model.incident import Incident
 from whichrank.surface.report.gather import Gathered, Operations
 from whichrank.surface.report.html import Html, el, join, section, table
-from whichrank.surface.report.iterations import heat_maps, link_table, times
+from whichrank.surface.report.iterations import change_table, heat_maps, link_table, times
 from whichrank.surface.report.lanes import View, lanes
 from whichrank.surface.report.units import counted, moment, unit_of
 from whichrank.surface.report.verdict import article
@@ -122,6 +122,8 @@ def _job(gathered: Gathered) -> Iterable[Html]:
                 yield section(title, body)
     if gathered.operations and gathered.has_times:
         yield section("Operations that took longest, of the whole job", _operations(gathered.operations))
+    if changes := change_table(gathered.changes):
+        yield section("How long iterations took", changes)
     if links := link_table(gathered.links):
         yield section("Transfers between nodes", links)
 

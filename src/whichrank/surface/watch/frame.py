@@ -12,6 +12,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
+from whichrank.model.changes import LevelChange
 from whichrank.model.incident import Incident, Role
 from whichrank.model.links import LinkRate
 
@@ -112,6 +113,8 @@ class JobNow(Struct, frozen=True, kw_only=True):
     communicators: tuple[CommunicatorNow, ...] = ()
     links: tuple[LinkRate, ...] = ()
     """Between nodes, as far as a rate is known, the slowest first."""
+    changes: tuple[LevelChange, ...] = ()
+    """From when on iterations took longer, or less long, than before; the latest ones, in order."""
     recorded: bool = False
     """Its incidents are written on this machine; false where another run analyzes it."""
     incidents: tuple[Incident, ...] = ()

@@ -20,7 +20,7 @@ from whichrank.model.sensors import SENSORS
 from whichrank.ring.folder import JobFolder
 from whichrank.ring.reader import Scratch
 from whichrank.server.incidents_file import FILE_NAME, job_of, read_incidents
-from whichrank.server.times_file import read_times
+from whichrank.server.times_file import Times, read_times
 from whichrank.surface.here import AWAITED_AFTER_S, JobHere
 from whichrank.surface.watch.communicators import communicators_now
 from whichrank.surface.watch.frame import JobNow, Mark
@@ -71,9 +71,10 @@ class JobReader:
         recorded, faults = self.read_incidents()
         incidents = self.incidents
         marks = {**marks, **named_ranks(incidents)}
-        times, links = read_times(Path(self._output)) if self._output else ({}, ())
+        times = read_times(Path(self._output)) if self._output else Times()
+        spent = times.by_rank()
         iteration_of = here.store.iteration_of
-        rows = [rank_now(one, marks, iteration_of(rank), times.get(rank)) for rank, one in ranks.items()]
+        rows = [rank_now(one, marks, iteration_of(rank), spent.get(rank)) for rank, one in ranks.items()]
         world_size = max((int(watch.snapshot.header["world_size"][0]) for watch in chosen), default=0)
         return JobNow(
             job=printable(self.folder.job),
@@ -84,7 +85,8 @@ class JobReader:
             ops_per_s=self._ops_per_s(sum(row.ops for row in rows)),
             ranks=interesting_first(rows, ranks),
             communicators=communicators_now(ranks, here.infos, here.kinds(), world_size),
-            links=links,
+            links=times.links,
+            changes=times.changes,
             recorded=recorded,
             incidents=urgent_first(incidents),
             sensors=_sensors(chosen),

@@ -14,11 +14,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from whichrank.model.changes import LevelChange
 from whichrank.model.incident import Incident
 from whichrank.model.links import LinkRate, rate_text
 from whichrank.surface.watch.frame import Frame, JobNow
 from whichrank.surface.watch.tables import communicators_table, ranks_table
 from whichrank.surface.watch.words import printable, short_duration
+from whichrank.verdict.words.amounts import duration
 from whichrank.verdict.words.details import next_steps
 from whichrank.verdict.words.text import headline, who
 
@@ -82,6 +84,8 @@ def _brief(job: JobNow, at: datetime) -> list[RenderableType]:
 def _job(job: JobNow, at: datetime, width: int, lines: int) -> list[RenderableType]:
     head = [_job_line(job, at), *_incidents(job, at, width, lines)]
     head += [Text(f"! {fault}", style="yellow", no_wrap=True, overflow="ellipsis") for fault in job.faults[:2]]
+    if job.changes:
+        head.append(_change(job.changes[-1]))
     if job.links:
         head.append(_links(job.links))
     if len(job.faults) > 2:
@@ -105,6 +109,18 @@ def _job(job: JobNow, at: datetime, width: int, lines: int) -> list[RenderableTy
     ranks = _ranks(job, width, left - for_comms)
     comms = _comms(job, width, for_comms - 1) if for_comms else []
     return [*head, Text(""), *ranks, *([Text(""), *comms] if comms else [])]
+
+
+def _change(latest: LevelChange) -> Text:
+    """What iterations take, and since when."""
+    since = latest.at.astimezone().strftime("%H:%M:%S")
+    now, before = duration(latest.after_s), duration(latest.before_s)
+    return Text(
+        f"iterations take {now}, {before} until iteration {latest.iteration:,} at {since}",
+        style="dim",
+        no_wrap=True,
+        overflow="ellipsis",
+    )
 
 
 def _links(links: tuple[LinkRate, ...]) -> Text:

@@ -10,7 +10,6 @@ agents of all nodes; not what computation pays.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import shutil
@@ -25,6 +24,7 @@ from typing import Final
 from whichrank.errors import SensorError
 from whichrank.testbed.bench.launch import Launch, end
 from whichrank.testbed.bench.nursery import Nursery
+from whichrank.testbed.bench.observed import check_observed
 from whichrank.testbed.bench.overhead_step import blocks_of
 from whichrank.testbed.bench.paired import Paired, paired
 from whichrank.testbed.bench.step_job import cpu_s, order_of
@@ -156,7 +156,7 @@ def _measure(
         except SensorError as error:
             said = (folder / "job.log").read_text(errors="replace").strip()[-2000:]
             raise SensorError(f"{error.what}: {said or 'it says nothing'}", mend="whichrank doctor") from error
-    _check_healthy(folder, ranks)
+    check_observed(folder, ranks, ["c10d"])
     return blocks
 
 
@@ -219,18 +219,3 @@ def _signal(pids: Sequence[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def _check_healthy(folder: Path, ranks: int) -> None:
-    """See in `job.json` that all ranks were observed, and that nothing was wrong.
-
-    Raises:
-        SensorError: It was not so.
-    """
-    summary = json.loads((folder / "job.json").read_bytes())
-    if summary["ranks"] != list(range(ranks)) or summary["sensors"]["c10d"] != {"on": ranks}:
-        found = f"ranks {summary['ranks']}, sensors {summary['sensors']}"
-        raise SensorError("the timed job was not observed in full", where=found, mend="whichrank doctor")
-    reported = [json.loads(line) for line in (folder / "incidents.jsonl").read_bytes().splitlines()]
-    if alerts := [one for one in reported if one["severity"] == "alert"]:
-        raise SensorError("the timed job had incidents, so it was no healthy run", where=str(alerts[0]))

@@ -28,6 +28,7 @@ from pathlib import Path
 
 from whichrank.errors import SensorError
 from whichrank.testbed.bench.launch import own_environment
+from whichrank.testbed.bench.observed import check_observed
 from whichrank.testbed.bench.paired import Paired, paired
 from whichrank.testbed.bench.step_job import RANKS, STEP_S, Plan, StepTimes
 
@@ -208,22 +209,8 @@ def _run(folder: Path, plan: Plan, *, observed: bool) -> tuple[StepTimes, float]
         reported = (folder / "job.log").read_text(errors="replace").strip()[-2000:] or "it says nothing"
         raise SensorError(f"the timed training job failed (exit code {code}): {reported}", mend="whichrank doctor")
     if observed:
-        check_observed(json.loads((output / "job.json").read_bytes()))
+        check_observed(output, RANKS, ["c10d", "socket"])
     return StepTimes(**json.loads(result.read_bytes())), took_s
-
-
-def check_observed(summary: dict[str, object]) -> None:
-    """See in `job.json` that the cost was that of a job watched in full, and of a healthy one.
-
-    Raises:
-        SensorError: A rank or a sensor was missing, or there was an incident.
-    """
-    wanted = {"c10d": {"on": RANKS}, "socket": {"on": RANKS}}
-    if summary.get("ranks") != list(range(RANKS)) or summary.get("sensors") != wanted:
-        found = f"ranks {summary.get('ranks')}, sensors {summary.get('sensors')}"
-        raise SensorError("the timed job was not observed in full", where=found, mend="whichrank doctor")
-    if summary.get("incidents"):
-        raise SensorError("the timed job had incidents, so it was no healthy run", where=str(summary["incidents"]))
 
 
 def _environment() -> dict[str, str]:

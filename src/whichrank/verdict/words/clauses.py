@@ -108,6 +108,8 @@ _OF_A_RANK: Final[Mapping[Says, str]] = {
                         "{ranks:another}",
     Says.SENDS_AT: "it [sends|sent] to other nodes at {rate:rate} instead of the usual {usual:rate}",
     Says.RECEIVES_AT: "it [receives|received] from other nodes at {rate:rate} instead of the usual {usual:rate}",
+    Says.SLOW_AT_REST: "with the job at rest it [takes|took] {times:g} times as long as the others for the same "
+                       "computation",
     Says.STOPPED_AGAIN_AND_AGAIN: "its process [is|was] suspended and continued again and again",
     Says.COLLECTS_GARBAGE: "its garbage collector [takes|took] {share:percent} of its time",
     Says.LIMITED_BY_GROUP: "its control group [limits|limited] it to {cores:cores} while its peers "
@@ -138,6 +140,7 @@ _ADVICE: Final[Mapping[Says, str]] = {
     Says.SEE_LAUNCHER: "see what ended the whole job: the launcher's log, the scheduler, dmesg",
     Says.PING: "see from a third machine which side of these paths is out of reach: ping",
     Says.RECORD_AGAIN: "record it again while it stands still",
+    Says.MEASURE_AT_REST: "pause training for some seconds and measure all ranks and links: whichrank validate",
 }  # fmt: skip
 """What to do next."""
 

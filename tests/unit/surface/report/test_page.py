@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from incident_cases import EVERY, RANK_5, SLOW, UNKNOWN, not_entered
 from taped_run import page_at, two_hangs
 
 from whichrank.hang.who_waits import Waiting
+from whichrank.model.changes import LevelChange
 from whichrank.model.evidence import Evidence
 from whichrank.model.incident import Culprit, Incident, Spent, Victims
 from whichrank.model.links import LinkRate
@@ -234,6 +236,13 @@ def test_a_quantity_has_one_unit(folder: Path) -> None:
     assert "rate, Mbit/s" in text
     assert "\n16,000.0\n80%" in text
     assert "\n80.0\nnot known" in text
+
+
+def test_it_is_said_from_when_on_iterations_took_longer(folder: Path) -> None:
+    change = LevelChange(at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), iteration=1204, before_s=0.5, after_s=0.75)
+    text = text_of(page_of(dataclasses.replace(gather([folder]).gathered, changes=(change,))))
+    assert "How long iterations took" in text
+    assert "2026-01-02 03:04:05.000 UTC\n1,204\n500\n750\n1.50" in text
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -10,6 +10,7 @@ import pytest
 from incident_cases import RECOVERED, not_entered
 from rich.console import Console, RenderableType
 
+from whichrank.model.changes import LevelChange
 from whichrank.surface.watch.frame import CommunicatorNow, Frame, JobNow, Mark, Operation, RankNow
 from whichrank.surface.watch.tables import compact, ranks_table
 from whichrank.surface.watch.view import page, screen
@@ -182,3 +183,13 @@ def test_ranks_in_short(ranks: tuple[int, ...], text: str) -> None:
 )
 def test_durations_in_short(seconds: float, text: str) -> None:
     assert short_duration(seconds) == text
+
+
+def test_it_is_said_what_iterations_take_and_since_when() -> None:
+    changes = tuple(
+        LevelChange(at=AT - timedelta(minutes=ago), iteration=1000 - ago, before_s=0.5, after_s=0.75) for ago in (9, 2)
+    )
+    one = msgspec.structs.replace(job(4), changes=changes)
+    said = [line for line in lines_of(page(frame(one), 120), 120) if line.startswith("iterations take")]
+    since = (AT - timedelta(minutes=2)).astimezone().strftime("%H:%M:%S")
+    assert [line.rstrip() for line in said] == [f"iterations take 750 ms, 500 ms until iteration 998 at {since}"]

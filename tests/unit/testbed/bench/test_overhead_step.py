@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.errors import SensorError
 from whichrank.sensors import c10d
-from whichrank.testbed.bench.overhead_step import blocks_of, check_observed
+from whichrank.testbed.bench.overhead_step import blocks_of
 from whichrank.testbed.bench.step_job import Plan, Switch, cpu_s, order_of
 
 
@@ -79,27 +78,3 @@ def test_cpu_time_of_another_process(sleeper: subprocess.Popen[bytes]) -> None:
     while (used_s := cpu_s(sleeper.pid)) == 0 and time.monotonic() < deadline_s:
         time.sleep(0.01)
     assert 0 < used_s < 5
-
-
-def test_watched_in_full() -> None:
-    sensors = {"c10d": {"on": 2}, "socket": {"on": 2}}
-    check_observed({"ranks": [0, 1], "sensors": sensors, "incidents": []})
-
-
-@pytest.mark.parametrize(
-    "summary",
-    [
-        {"ranks": [0], "sensors": {"c10d": {"on": 2}, "socket": {"on": 2}}},
-        {"ranks": [0, 1], "sensors": {"c10d": {"fallback": 2}, "socket": {"on": 2}}},
-        {"ranks": [0, 1], "sensors": {"c10d": {"on": 2}, "socket": {"on": 1, "absent": 1}}},
-    ],
-)
-def test_cost_of_a_job_that_was_watched_in_part_is_refused(summary: dict[str, object]) -> None:
-    with pytest.raises(SensorError, match="not observed in full"):
-        check_observed(summary)
-
-
-def test_cost_of_a_job_with_an_incident_is_refused() -> None:
-    sensors = {"c10d": {"on": 2}, "socket": {"on": 2}}
-    with pytest.raises(SensorError, match="had incidents"):
-        check_observed({"ranks": [0, 1], "sensors": sensors, "incidents": ["i-1"]})

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.detect.change_points import LEAST_CHANGE, LEAST_SPREAD, WARM_UP, ChangePoints
-from whichrank.detect.level_shift import SIGMA_PER_MAD
 from whichrank.errors import UsageError
+from whichrank.model.spread import SIGMA_PER_MAD
 from whichrank.testbed.bench.methods.bocd import YOUNG, Bocd
 
 Floats = NDArray[np.float64]
