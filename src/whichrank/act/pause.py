@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.model.commands import HoldGate, RankTest
-from whichrank.model.job_now import Beginnings
+from whichrank.model.job_now import Beginnings, Stepped
 from whichrank.model.telemetry import GATE_REPORTED
 
 Ints = NDArray[np.int64]
@@ -59,6 +59,7 @@ class Pause:
         iteration_s: How long an iteration takes.
         longest_s: Ranks go on after so long in any case.
         beginnings: Of iterations, where ranks make no optimizer steps.
+        stepped: The latest steps, as far as they are known: how long the present iteration has lasted.
 
     Attributes:
         problem: Why it was given up; empty while it was not.
@@ -73,11 +74,14 @@ class Pause:
         iteration_s: float,
         longest_s: float,
         beginnings: Beginnings | None = None,
+        stepped: Stepped | None = None,
     ) -> None:
         self.number, self.ranks, self.phase, self.problem = number, np.asarray(ranks), Phase.LOOKING, ""
         self._since_s = now_s
         self._iteration_s, self._longest_s = max(iteration_s, 1e-4), longest_s
-        self._beginnings = beginnings
+        self._beginnings, self._stepped = beginnings, stepped
+        if stepped is not None and stepped.lasted_s:
+            self._iteration_s = max(stepped.lasted_s, 1e-4)  # it may have become slow just now
         self._rows = np.zeros(len(self.ranks), GATE_REPORTED)
         self._rows["rank"] = -1
         self._heard_s = np.full(len(self.ranks), -np.inf)
@@ -171,6 +175,8 @@ class Pause:
         ahead = 1 + math.ceil(AHEAD_S / self._iteration_s)
         steps = self._rows["gate"]["steps"].astype(np.int64)
         if (steps > 0).all():
+            if self._have_just_begun(steps, now_s):
+                ahead = 1
             if np.ptp(steps) > ahead:
                 self.open("its ranks have made different numbers of optimizer steps", now_s)
                 return
@@ -192,6 +198,19 @@ class Pause:
             return
         self.phase = Phase.CLOSING
         self._arrive_by_s = now_s + LATE_S + LATE * left * self._iteration_s
+
+    def _have_just_begun(self, steps: Ints, now_s: float) -> bool:
+        """Whether all ranks are in the same iteration, and so much of it is left that they hear of it before its end.
+
+        Args:
+            steps: Made by each, as they say themselves, (R,).
+            now_s: The time.
+        """
+        known = self._stepped
+        if known is None or np.ptp(steps) or (known.number != steps).any():
+            return False
+        left_s = float(known.at_s.min()) + known.lasted_s - now_s
+        return left_s >= AHEAD_S
 
     def _hold(self, now_s: float) -> None:
         gates = self._rows["gate"]

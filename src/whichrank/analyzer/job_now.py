@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from whichrank.model.job_now import Group, JobNow
+from whichrank.model.job_now import Group, JobNow, Stepped
 from whichrank.store.store import Store
 
 
@@ -26,5 +27,15 @@ def job_now(store: Store) -> JobNow:
         tuple(groups.values()),
         store.iteration_s(),
         store.sequences.marks.beginnings(ranks),
+        _stepped(store, ranks),
         store.paths.carried(),
     )
+
+
+def _stepped(store: Store, ranks: NDArray[np.int64]) -> Stepped | None:
+    latest = store.sequences.steps.latest(ranks)
+    if not latest.number.any():
+        return None
+    at_s = latest.at_ns / 1e9 + store.ranks.offset_s[ranks]
+    lasted_ns = latest.lasted_ns[latest.lasted_ns > 0]
+    return Stepped(latest.number, at_s, float(np.median(lasted_ns)) / 1e9 if len(lasted_ns) else 0.0)

@@ -61,6 +61,8 @@ CHANCE_IF_HELD: Final = 1e-3
 """The same of a rank that its node says is held back: two witnesses, of which neither needs to be so sure."""
 SURE_IF_HELD: Final = 3.0
 """Instead of SURE, of such a rank."""
+LEAST_SINCE_IF_HELD: Final = 2
+"""Instead of LEAST_SINCE: iterations may take seconds then."""
 _MEDIAN_OF_MEAN: Final = 1.2533
 """Of normal noise: its deviation in median deviations, and the error of a median in that of a mean."""
 GREW: Final = 1.1
@@ -118,9 +120,9 @@ def beyond_peers(window: Window, excess: Excess, window_s: float, *, are_held: b
     if not likely:
         return []
     losses = _Losses(capped_s, is_bout, CHANCE_IF_HELD if are_held else CHANCE)
-    sure = SURE_IF_HELD if are_held else SURE
+    asked = _Asked(SURE_IF_HELD, LEAST_SINCE_IF_HELD, 1.0) if are_held else _Asked()
     found = [
-        _suspect(window, index, over_s[index], excess.usual_s[index], "peers", window_s, losses, sure)
+        _suspect(window, index, over_s[index], excess.usual_s[index], "peers", window_s, losses, asked)
         for index in likely
     ]
     return sorted((s for s in found if s), key=lambda suspect: -suspect.excess_s)
@@ -133,6 +135,22 @@ def _may_be_steady(window: Window, over_s: Floats, late: int, window_s: float) -
     late_s, least_s = over_s[:, late:], _least_s(window)
     is_often = (late_s >= least_s / 2).sum(axis=1) >= STEADY * fewest
     return np.asarray(is_often & ((late_s >= least_s).sum(axis=1) >= fewest // 2))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """How much evidence is enough.
+
+    Attributes:
+        sure: Standard errors of the median above zero.
+        iterations: In which it is so.
+        of_latest: Share of the latest excess half of which says in which it is so: where few are enough, one that is a
+            little long by chance must not count as the first.
+    """
+
+    sure: float = SURE
+    iterations: int = LEAST_SINCE
+    of_latest: float = 0.0
 
 
 class _Losses:
@@ -228,7 +246,7 @@ def _suspect(
     against: str,
     window_s: float,
     losses: _Losses | None = None,
-    sure: float = SURE,
+    asked: _Asked = _Asked(),
 ) -> Suspect | None:
     """The rank with this excess in each iteration, if that is more than noise.
 
@@ -240,16 +258,16 @@ def _suspect(
         against: `peers`, `past` or `ring`.
         window_s: Seconds of one window.
         losses: Of all ranks, to compare with.
-        sure: Standard errors, as SURE.
+        asked: How much evidence is enough.
     """
     least_s = _least_s(window)
     late = window.since(window_s, LEAST)
-    onset = late + began_at(over_s[late:] - least_s / 2)
+    onset = late + began_at(over_s[late:] - max(least_s, asked.of_latest * float(over_s[-1])) / 2)
     since_s = over_s[onset:]
-    lasts = len(since_s) >= LEAST_SINCE and float(window.total_s[index, onset:].sum()) >= PART * window_s
+    lasts = len(since_s) >= asked.iterations and float(window.total_s[index, onset:].sum()) >= PART * window_s
     share = float((since_s >= least_s / 2).mean()) if len(since_s) else 0.0
     steady = lasts and share >= STEADY and float(np.median(since_s)) >= least_s
-    if steady and (_is_sure(since_s, sure) or (losses is not None and losses.is_far(index, onset))):
+    if steady and (_is_sure(since_s, asked.sure) or (losses is not None and losses.is_far(index, onset))):
         usual = float(np.median(usual_s[onset:]))
         return Suspect(index, float(np.median(since_s)), usual, against, share, onset)
     bouts = over_s >= _least_bout_s(window)

@@ -27,6 +27,21 @@ class Beginnings:
 
 
 @dataclass(frozen=True)
+class Stepped:
+    """The latest optimizer step of each rank.
+
+    Attributes:
+        number: From 1; 0: none is known, (R,).
+        at_s: When it was made, on the clock of the analyzer, (R,).
+        lasted_s: Since the one before it, the median over ranks; 0: not known.
+    """
+
+    number: Ints
+    at_s: NDArray[np.float64]
+    lasted_s: float
+
+
+@dataclass(frozen=True)
 class Group:
     """A communicator.
 
@@ -53,6 +68,7 @@ class JobNow:
         groups: Its communicators, but for those that hold the same ranks as another one.
         iteration_s: How long an iteration takes; 0: not known.
         beginnings: Of iterations, where ranks make no optimizer steps.
+        stepped: The latest steps; None where none is known.
         carried: Bytes that went over connections, by sending and by receiving rank, where both are known.
     """
 
@@ -61,4 +77,5 @@ class JobNow:
     groups: tuple[Group, ...]
     iteration_s: float
     beginnings: Beginnings | None
+    stepped: Stepped | None = None
     carried: Mapping[int, Mapping[int, int]] = field(default_factory=dict)

@@ -132,6 +132,7 @@ class Validations:
             iteration_s=job.iteration_s,
             longest_s=asked.longest_s,
             beginnings=job.beginnings,
+            stepped=job.stepped,
         )
         suspects = asked.suspects or job.ranks
         groups = [group for group in job.groups if set(group.members) & set(suspects) and group.backend == "gloo"]

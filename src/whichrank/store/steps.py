@@ -7,6 +7,7 @@ iterations are counted by their period, if at all.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,21 @@ from numpy.typing import NDArray
 
 KEPT = 64
 """Of each rank."""
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """The latest steps of some ranks.
+
+    Attributes:
+        number: Of each, from 1; 0: none is known, (R,).
+        at_ns: When it was made, on the clock of its host, (R,).
+        lasted_ns: Since the one before it; 0: not known, (R,).
+    """
+
+    number: NDArray[np.int64]
+    at_ns: NDArray[np.int64]
+    lasted_ns: NDArray[np.int64]
 
 
 class Steps:
@@ -79,6 +95,18 @@ class Steps:
         first, last, at_ns = first[several], last[several], self._at_ns[several]
         row = np.arange(len(several))
         return float(np.median((at_ns[row, last % KEPT] - at_ns[row, first % KEPT]) / (last - first))) / 1e9
+
+    def latest(self, ranks: NDArray[np.int64]) -> Stepped:
+        """The latest step of each of these ranks; of one that was not reported 0."""
+        count, at_ns, lasted_ns = (np.zeros(len(ranks), np.int64) for _ in range(3))
+        known = np.flatnonzero(ranks < len(self._count))
+        rank = ranks[known]
+        count[known] = self._count[rank]
+        at_ns[known] = self._at_ns[rank, count[known] % KEPT]
+        before = self._counter[rank, (count[known] - 1) % KEPT] == count[known] - 1
+        has_before = before & (count[known] > 1)
+        lasted_ns[known] = np.where(has_before, at_ns[known] - self._at_ns[rank, (count[known] - 1) % KEPT], 0)
+        return Stepped(count, at_ns, lasted_ns)
 
     def _known(self, rank: int) -> NDArray[np.int64]:
         """The latest steps of a rank that were reported, oldest first."""

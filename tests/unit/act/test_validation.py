@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from ranks_at_gates import TICK_S, Rank, rows_of
@@ -9,7 +11,7 @@ from ranks_at_gates import TICK_S, Rank, rows_of
 from whichrank.act.judgement import Judgement, judge
 from whichrank.act.pause import Pause, Phase
 from whichrank.act.validation import Measured, Validation, at_one_time, links_of
-from whichrank.model.job_now import Beginnings, Group
+from whichrank.model.job_now import Beginnings, Group, Stepped
 
 SIZES = (1 << 20, 1 << 22)
 NODES = dict.fromkeys(range(64), "a")
@@ -303,6 +305,28 @@ def test_memory_that_is_a_quarter_slower_names_nobody(seed: int) -> None:
     some = measured(0.002 * rng.uniform(1.0, 1.02, (16, 3, 3)))
     some.memory_s[:] = 0.02 * np.where(rng.random(16) < 0.15, 1.25, 1.0)[:, None]
     assert judge(some, NODES).ranks == ()
+
+
+def at_which_step(now_s: float, **stepped: object) -> int:
+    """The step behind which four ranks are kept that take two seconds for one, and all of which have made ten."""
+    known = Stepped(np.full(4, 10), np.full(4, 0.0), 2.0)
+    ranks = [Rank(rank, iteration_s=2.0) for rank in range(4)]
+    pause = Pause(7, range(4), now_s, iteration_s=0.5, longest_s=10.0, stepped=dataclasses.replace(known, **stepped))
+    for rank in ranks:
+        rank.go_on(None, 0.0)
+    pause.feed(rows_of(ranks), now_s)
+    assert pause.phase is Phase.CLOSING
+    return pause.order([0]).at_step
+
+
+def test_ranks_wait_behind_the_iteration_in_which_they_are_where_enough_of_it_is_left() -> None:
+    assert at_which_step(now_s=1.4) == 11
+    # else behind the next one: they might have ended this one before they hear of it
+    assert at_which_step(now_s=1.6) == 12
+    assert at_which_step(now_s=1.0, number=np.array([10, 10, 10, 9])) == 12
+    assert at_which_step(now_s=1.0, at_s=np.array([0.0, 0.0, 0.0, -0.6])) == 12
+    # and how long iterations take now counts, not what they took before
+    assert at_which_step(now_s=1.9, lasted_s=0.2) == 14
 
 
 def test_ranks_that_are_steps_apart_are_not_paused() -> None:

@@ -206,3 +206,19 @@ def test_a_rank_that_its_node_says_is_held_back_needs_fewer_iterations() -> None
     assert [s.index for s in beyond_peers(window, excess_of(window), 5.0, are_held=True)] == [4]
     own_s[4, 5:] -= [0.18, 0.47, 0.35, 0.39]
     assert beyond_peers(window, excess_of(window), 5.0, are_held=True) == []
+
+
+@pytest.mark.parametrize(
+    ("are_held", "slow", "found"), [(True, 2, [3]), (True, 1, []), (False, 2, []), (False, 5, [3])]
+)
+def test_rank_that_is_held_back_is_found_by_two_iterations(*, are_held: bool, slow: int, found: list[int]) -> None:
+    # GIVEN iterations of half a second, and of two seconds since a rank is limited
+    rng = np.random.default_rng(5)
+    own_s = 0.4 + rng.normal(0.0, 0.01, (8, 16))
+    own_s[3, -slow:] += 1.5 + rng.normal(0.0, 0.05, slow)
+    total_s = np.where(np.arange(16) < 16 - slow, 0.5, 2.0) * np.ones((8, 1))
+    window = Window(
+        np.arange(8), np.arange(16), (1e9 * np.cumsum(total_s, axis=1)).astype(np.int64), total_s, own_s,
+        np.zeros(8, np.int64), np.zeros(8, np.bool_), np.zeros(8, np.uint64), float(total_s[0].sum()), np.full(8, -1),
+    )  # fmt: skip
+    assert [s.index for s in beyond_peers(window, excess_of(window), 5.0, are_held=are_held)] == found

@@ -66,3 +66,12 @@ def test_a_new_process_begins_anew() -> None:
     steps.forget(1)
     steps.forget(77)
     assert (steps.count(1), steps.iteration_of(1, 5)) == (0, None)
+
+
+def test_latest_step_and_how_long_its_iteration_took() -> None:
+    latest = stepped(2, range(1, 6)).latest(np.array([0, 2, 9]))
+    assert latest.number.tolist() == [0, 5, 0]
+    assert latest.at_ns.tolist() == [0, 5_000_000 * MS + 5 * 200 * MS, 0]
+    assert latest.lasted_ns.tolist() == [0, 200 * MS, 0]
+    assert stepped(0, range(1, 2)).latest(np.array([0])).lasted_ns.tolist() == [0]
+    assert stepped(0, range(1, 9, 2)).latest(np.array([0])).lasted_ns.tolist() == [0]
