@@ -6,12 +6,14 @@ import dataclasses
 import shutil
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
 from whichrank.errors import UsageError, WhichrankError
 from whichrank.model.plain_text import one_line
+from whichrank.server.times_file import read_times
 from whichrank.server.validations_file import Validated
 from whichrank.surface.terminal import show
 from whichrank.surface.trial.words import agreement, cost_reported, truth_reported, wrapped
@@ -21,6 +23,7 @@ from whichrank.testbed.bench.setup import Result, Setup, known_faults
 from whichrank.testbed.bench.trial import Trial
 from whichrank.testbed.demo.folders import keep as keep_folder
 from whichrank.testbed.demo.folders import new_folder
+from whichrank.verdict.words.amounts import duration
 from whichrank.verdict.words.text import headline, paragraph
 from whichrank.wire.tape import FILE_NAME
 
@@ -102,6 +105,8 @@ def _report(trial: Trial, result: Result, *, as_json: bool) -> None:
         return
     to_terminal = sys.stdout.isatty()
     incidents = trial.incidents()
+    if trial.setup.validates:
+        _show_the_way(trial, result, to_terminal=to_terminal)
     show("\nThe verdict:")
     for incident in incidents:
         title = wrapped(headline(incident), to_terminal=to_terminal)
@@ -109,12 +114,6 @@ def _report(trial: Trial, result: Result, *, as_json: bool) -> None:
         show(wrapped(paragraph(incident), to_terminal=to_terminal))
     if not incidents:
         show("  no incident")
-    if result.validation:
-        said = sentence_of(msgspec.convert(result.validation, Validated))
-        when = "" if result.seconds_to_validated is None else f", {result.seconds_to_validated:.1f} s after the fault"
-        show("\nThe proof:\n" + wrapped(f"{said}{when}.", to_terminal=to_terminal))
-    elif trial.setup.validates:
-        show("\nThe proof:\n  nothing was validated")
     truth = f"{truth_reported(result.truth, known_faults())} {cost_reported(result)}".rstrip()
     show("\nThe truth:\n" + wrapped(truth, to_terminal=to_terminal))
     if result.error:
@@ -123,3 +122,33 @@ def _report(trial: Trial, result: Result, *, as_json: bool) -> None:
         seconds, noise, count = result.pace
         show(f"\nUndisturbed, an iteration took {seconds:.2f} s (median of {count}; half of them within ±{noise:.1%}).")
     show(f"\n{agreement(result)}")
+
+
+def _show_the_way(trial: Trial, result: Result, *, to_terminal: bool) -> None:
+    """How it came to the verdict: iterations became longer, who or what was named, and what was measured then."""
+    fault_at = datetime.fromisoformat(str(result.truth["at_utc"])) if result.truth else None
+    tracked = [
+        f"an iteration took {duration(one.before_s)}, and {duration(one.after_s)} from iteration {one.iteration:,} on"
+        f"{_later(None if fault_at is None else (one.at - fault_at).total_seconds())}"
+        for one in read_times(trial.folder).changes
+    ]
+    alert = next((one for one in trial.incidents() if one.severity == "alert"), None)
+    named = f"{headline(alert)}{_later(result.seconds_to_alert)}" if alert else "no alert"
+    validated = "nothing was measured"
+    if result.validation:
+        said = sentence_of(msgspec.convert(result.validation, Validated))
+        validated = f"{said}{_later(result.seconds_to_validated)}"
+    for title, lines in (
+        ("Tracked", tracked or ["iterations took as long all the time"]),
+        ("Suspected", [named]),
+        ("Measured with the job at rest", [validated]),
+    ):
+        show(f"\n{title}:")
+        for line in lines:
+            show(wrapped(f"{line}.", to_terminal=to_terminal))
+
+
+def _later(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f", {abs(seconds):.1f} s {'after' if seconds >= 0 else 'before'} the fault"
