@@ -158,11 +158,18 @@ class Validation:
         self.pause.open("", now_s)
 
     def _is_enough(self, test: _Test, now_s: float) -> bool:
-        """Whether computation and memory are not measured once more: so far it has taken too long."""
-        turn, measured = test.turn, self.measured
-        if turn and test.kind is GateTest.COMPUTE and (now_s - self._closed_s) * (turn + 1) / turn > ALL_ALONE_S:
+        """Whether computation or memory is not measured once more: so far it has taken too long.
+
+        A copy of memory says nothing unless it is repeated: where there is no time for that it is not made at all.
+        """
+        turn, measured, took_s = test.turn, self.measured, now_s - self._closed_s
+        of_memory = test.kind is GateTest.MEMORY
+        if of_memory and not turn and took_s * REPEATS > ALL_ALONE_S:
+            measured.compute_s, measured.memory_s = measured.compute_s[:, :, :1], measured.memory_s[:, :0]
+        elif turn and not of_memory and took_s * (turn + 1) / turn > ALL_ALONE_S:
             measured.compute_s, measured.memory_s = measured.compute_s[:, :, :turn], measured.memory_s[:, :turn]
-        return turn >= int(measured.memory_s.shape[1])
+        made = measured.memory_s if of_memory else measured.compute_s
+        return turn >= int(made.shape[-1])
 
     def _have_made_it(self) -> NDArray[np.bool_]:
         """Which ranks have made the test that is under way."""

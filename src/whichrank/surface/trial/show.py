@@ -139,7 +139,10 @@ def _show_the_way(trial: Trial, result: Result, *, to_terminal: bool) -> None:
         said = sentence_of(msgspec.convert(result.validation, Validated))
         validated = f"{said}{_later(result.seconds_to_validated)}"
     for title, lines in (
-        ("Tracked", tracked or ["iterations took as long all the time"]),
+        (
+            "Tracked",
+            tracked or ["no change was proved: of few iterations before the fault or after it, more are asked for"],
+        ),
         ("Suspected", [named]),
         ("Measured with the job at rest", [validated]),
     ):
