@@ -141,7 +141,7 @@ def _show_the_way(trial: Trial, result: Result, *, to_terminal: bool) -> None:
     for title, lines in (
         (
             "Tracked",
-            tracked or ["no change was proved: of few iterations before the fault or after it, more are asked for"],
+            tracked or ["no change is proved yet: too few iterations are known before the fault, or after it"],
         ),
         ("Suspected", [named]),
         ("Measured with the job at rest", [validated]),
