@@ -50,7 +50,21 @@ def test_the_sums() -> None:
         Found(True, 0, 0, (3, 4)),
         Found(True, 1, 0, (5,)),
         Found(True, 0, 1, ()),
+        Found(True, 0, 0, (), within=2),
     ]
     assert score(found) == Score(
-        right=2, series=5, false_positive=1, healthy=2, false_negative=1, changing=3, delay=4.0
+        right=3, strictly_right=2, series=6, false_positive=1, healthy=2, false_negative=1, changing=4, delay=4.0
     )
+
+
+def test_what_varies_while_a_fault_lasts_is_no_false_report_where_hindsight_shows_it() -> None:
+    values = [0.3] * 40 + [0.7] * 30 + [1.2] * 30 + [0.3] * 20
+    recorded = Series("one", "congestion", values, [40, 100], run="run-1")
+    onset, relief, varied = Report(40, 42), Report(100, 102), Report(70, 72)
+    found = found_in(recorded, [onset, varied, relief], "cusum")
+    assert found == Found(True, 0, 0, (3, 3), within=1)
+    # BUT not where nothing changed, before or after the fault, or in what was simulated
+    for report in (Report(85, 88), Report(20, 22), Report(69, 140)):
+        assert found_in(recorded, [onset, report, relief], "cusum").false == 1
+    simulated = Series("one", "step", values, [40, 100])
+    assert found_in(simulated, [onset, varied, relief], "cusum").false == 1
