@@ -21,9 +21,9 @@ KEPT: Final = 64
 """Latest values of a series that are compared: twice the length from which a median is good to a fifth of the noise."""
 LEAST_VALUES: Final = 3
 """Values of a new level, at the least: one or two slow iterations are a pause."""
-CHANCE: Final = 3.1e-5
+CHANCE: Final = 3.3e-5
 """Likelihood that three values are that far off by chance, below which they are a new level. Three suffice if none of
-the 30 values before was so far off."""
+the 30 values before was so far off, or one of 61."""
 MEDIAN_ERROR: Final = 1.25
 """Standard error of a median of n normal values, in their standard deviation divided by the root of n."""
 _WAYS = np.array([[comb(n, k) for k in range(KEPT + 1)] for n in range(KEPT + 1)], np.float64)
