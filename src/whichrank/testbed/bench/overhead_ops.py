@@ -98,7 +98,7 @@ def _sensor_cost(variant: str, backend: str) -> Cost:
         }
         environment.pop("WHICHRANK_DISABLE", None)
         if variant == "python":
-            environment["WHICHRANK_CACHE"] = "/dev/null/nowhere"  # the C++ sensor can neither be found nor built
+            environment["WHICHRANK_CACHE"] = "/proc/nowhere"  # the C++ sensor can neither be found nor built
         command = [
             sys.executable,
             "-m",
