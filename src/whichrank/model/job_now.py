@@ -33,7 +33,7 @@ class Stepped:
     Attributes:
         number: From 1; 0: none is known, (R,).
         at_s: When it was made, on the clock of the analyzer, (R,).
-        lasted_s: Since the one before it, the median over ranks; 0: not known.
+        lasted_s: What the latest two iterations took, the shorter one, the median over ranks; 0: not known.
     """
 
     number: Ints

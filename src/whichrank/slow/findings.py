@@ -8,7 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from whichrank.detect.slow import GREW, LongStage, Suspect, began_at
+from whichrank.detect.nobody import LongStage
+from whichrank.detect.slow import GREW, Suspect, began_at
 from whichrank.locate.slow_links import rates_of
 from whichrank.model.clause import Clause, Says, clause
 from whichrank.model.evidence import ALSO_SLOW, COMPARED_OVER, HOW_OTHERS_LOST, ONLY_SLOW_ONE, SLOW_ITERATIONS, Evidence

@@ -15,19 +15,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.detect.nobody import all_slower, long_stage, moving
 from whichrank.detect.own_times import MOST_PENDING, Iterations
 from whichrank.detect.slow import (
     LEAST,
     PART,
     Past,
     Suspect,
-    all_slower,
     beyond_past,
     beyond_peers,
     beyond_ring,
     class_of,
-    long_stage,
-    moving,
 )
 from whichrank.detect.tied import tied
 from whichrank.locate.critical_path import Course, as_all_usually, as_its_peers

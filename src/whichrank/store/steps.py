@@ -24,7 +24,8 @@ class Stepped:
     Attributes:
         number: Of each, from 1; 0: none is known, (R,).
         at_ns: When it was made, on the clock of its host, (R,).
-        lasted_ns: Since the one before it; 0: not known, (R,).
+        lasted_ns: What the latest two iterations took, the shorter one: a single long one says nothing of the next. 0:
+            not known, (R,).
     """
 
     number: NDArray[np.int64]
@@ -103,9 +104,10 @@ class Steps:
         rank = ranks[known]
         count[known] = self._count[rank]
         at_ns[known] = self._at_ns[rank, count[known] % KEPT]
-        before = self._counter[rank, (count[known] - 1) % KEPT] == count[known] - 1
-        has_before = before & (count[known] > 1)
-        lasted_ns[known] = np.where(has_before, at_ns[known] - self._at_ns[rank, (count[known] - 1) % KEPT], 0)
+        three = count[known, None] - np.arange(3)
+        has_three = (self._counter[rank[:, None], three % KEPT] == three).all(axis=1) & (count[known] > 2)
+        shorter_ns = -np.diff(self._at_ns[rank[:, None], three % KEPT], axis=1).max(axis=1, initial=-(1 << 62))
+        lasted_ns[known] = np.where(has_three, shorter_ns, 0)
         return Stepped(count, at_ns, lasted_ns)
 
     def _known(self, rank: int) -> NDArray[np.int64]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whichrank.detect.slow import Past, all_slower, beyond_past, beyond_peers, beyond_ring, class_of
+from whichrank.detect.nobody import all_slower
+from whichrank.detect.slow import Past, beyond_past, beyond_peers, beyond_ring, class_of
 from whichrank.locate.selftime import excess_of
 from whichrank.model.iterations import Window
 from whichrank.model.work import Work

@@ -73,5 +73,13 @@ def test_latest_step_and_how_long_its_iteration_took() -> None:
     assert latest.number.tolist() == [0, 5, 0]
     assert latest.at_ns.tolist() == [0, 5_000_000 * MS + 5 * 200 * MS, 0]
     assert latest.lasted_ns.tolist() == [0, 200 * MS, 0]
-    assert stepped(0, range(1, 2)).latest(np.array([0])).lasted_ns.tolist() == [0]
+    assert stepped(0, range(1, 3)).latest(np.array([0])).lasted_ns.tolist() == [0]
     assert stepped(0, range(1, 9, 2)).latest(np.array([0])).lasted_ns.tolist() == [0]
+
+
+def test_single_long_iteration_does_not_say_how_long_the_next_one_takes() -> None:
+    steps = stepped(0, range(1, 6))
+    late = np.zeros(1, RECORD)
+    late["counter"], late["t_issue_ns"] = 6, 5_000_000 * MS + 9000 * MS
+    steps.feed(np.zeros(1, np.int64), late)
+    assert steps.latest(np.array([0])).lasted_ns.tolist() == [200 * MS]

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from whichrank.detect.slow import ALL_GREW
+from whichrank.detect.nobody import ALL_GREW
 from whichrank.model.incident import Incident, Link
 from whichrank.slow.slowness import EFFECT
 from whichrank.testbed.demo.fault import Fault
