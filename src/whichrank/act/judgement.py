@@ -105,15 +105,14 @@ def judge(measured: Measured, node_of: Mapping[int, str]) -> Judgement:
         node_of: Where each rank is.
     """
     is_repeated = measured.memory_s.shape[1] >= REPEATS
-    compute = _compared(measured.compute_s.transpose(1, 0, 2), SLOWER if is_repeated else SLOWER_ONCE)
+    slower, kinds = SLOWER if is_repeated else SLOWER_ONCE, measured.compute_s.transpose(1, 0, 2)
+    compute = _compared(kinds, slower)
     memory = _compared(measured.memory_s[None], SLOWER_MEMORY) if is_repeated else {}
     slow = [SlowRank(int(measured.ranks[at]), "compute", factor) for at, factor in compute.items()]
     slow += [SlowRank(int(measured.ranks[at]), "memory", f) for at, f in memory.items() if at not in compute]
     ends = {one.rank for one in slow if one.what == "compute"}  # it reads and sends slowly: that says nothing of links
     links, count = _slow_links([one for one in measured.links if ends.isdisjoint(one[:2])], node_of)
-    limits = [
-        _limit(kind, SLOWER if is_repeated else SLOWER_ONCE) for kind in _known(measured.compute_s.transpose(1, 0, 2))
-    ]
+    limits = [_limit(kind, slower) for kind in _known(kinds)]
     return Judgement(
         ranks=tuple(sorted(slow, key=lambda one: -one.factor)),
         links=tuple(sorted(links, key=lambda one: -one.factor)),

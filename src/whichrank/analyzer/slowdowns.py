@@ -64,9 +64,8 @@ class Slowdowns:
         """Incidents of what is slow, as much worth as is known of them."""
         changed = []
         for key, finding in found:
-            is_meant = finding.cause == Cause.UNKNOWN and len(finding.candidates) == 1
-            is_unexplained = finding.cause == Cause.UNKNOWN and not finding.candidates
-            nobodys = finding.cause == Cause.IMBALANCE or is_meant or (finding.reason and not finding.culprits)
-            severity: Severity = "notice" if nobodys or is_unexplained else "alert"
+            may_be_none = finding.cause == Cause.UNKNOWN and len(finding.candidates) < 2  # meant, or unexplained
+            nobodys = finding.cause == Cause.IMBALANCE or may_be_none or (finding.reason and not finding.culprits)
+            severity: Severity = "notice" if nobodys else "alert"
             changed += self._parts.ledger.keep(key, finding, severity, now_s, 2 * self._slowness.window_s)
         return changed

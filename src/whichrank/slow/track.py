@@ -68,6 +68,7 @@ class Track:
 
     Attributes:
         changes: The latest ones, in order.
+        longer: Since when iterations take longer than they have, by a tenth or more; None where they do not.
     """
 
     def __init__(self) -> None:
@@ -82,15 +83,10 @@ class Track:
         self._each = 0  # iterations in one value
         self._since = 0  # the number of the first value of the present level
         self._least_s = np.inf  # the least level that was left
-        self._longer: Change | None = None  # since when they take longer than that
+        self.longer: Change | None = None
         self._waiting: list[tuple[int, float, float]] = []  # iterations of the next value: number, beginning, seconds
         self._of_value = np.zeros((KEPT, 2))  # by number of a value modulo KEPT: iteration, beginning
         self._others: list[_Sort] = []  # of another sort, in a row
-
-    @property
-    def longer(self) -> Change | None:
-        """Since when iterations take longer than they have, by a tenth or more; None where they do not."""
-        return self._longer
 
     def relieved_s(self, since_s: float) -> float | None:
         """When iterations became quicker, on the clock of the analyzer; None if they have not since then."""
@@ -164,10 +160,10 @@ class Track:
     def _note(self, change: Change) -> None:
         """Whether iterations take longer than they have, since when."""
         if change.after_s < (1 + LEAST_CHANGE) * self._least_s:
-            self._longer = None
+            self.longer = None
             return
-        since = self._longer or change
-        self._longer = Change(since.iteration, since.at_s, self._least_s, change.after_s)
+        since = self.longer or change
+        self.longer = Change(since.iteration, since.at_s, self._least_s, change.after_s)
 
 
 def _sort_of(window: Window, column: int) -> _Sort:
