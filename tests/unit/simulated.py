@@ -47,6 +47,8 @@ class Wait:
 Program = list[Compute | Call | Wait]
 Slower = Callable[[int, int, Compute], float]
 """Rank, iteration and what it computes: the seconds that it takes."""
+Longer = Callable[[int, int], float]
+"""Communicator and number of an operation: times as long as its transfer takes."""
 
 
 @dataclass
@@ -93,14 +95,16 @@ class Reported:
         return 5_000_000_000_000 + np.asarray(rank, np.int64) * 3_700_000_000_000
 
 
-def run(programs: list[Program], iterations: int, slower: Slower | None = None, transfer: float = 1.0) -> Reported:
+def run(
+    programs: list[Program], iterations: int, slower: Slower | None = None, transfer: float | Longer = 1.0
+) -> Reported:
     """Run all programs; communicator `c` has as members the ranks that call it.
 
     Args:
         programs: One iteration of each rank.
         iterations: How many.
         slower: Changes what ranks compute.
-        transfer: Factor of all transfers.
+        transfer: Factor of all transfers, or of each.
     """
     members: dict[int, set[int]] = defaultdict(set)
     for rank, program in enumerate(programs):
@@ -119,7 +123,10 @@ def run(programs: list[Program], iterations: int, slower: Slower | None = None, 
     def end_of(key: tuple[int, ...], call: Call) -> float | None:
         there = issued[key]
         needed = len(members[call.comm]) if call.kind < Kind.SEND else 2
-        return max(there.values()) + call.transfer_s * transfer if len(there) == needed else None
+        if len(there) < needed:
+            return None
+        times = transfer if isinstance(transfer, float) else transfer(call.comm, key[-1])
+        return max(there.values()) + call.transfer_s * times
 
     def finish(rank: int, key: tuple[int, ...], call: Call, issue_s: float, ordinal: int, end_s: float) -> None:
         blocked_s = max(0.0, end_s - now[rank])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from whichrank.act.judgement import LEAST
 from whichrank.model.incident import Cause, Incident
 from whichrank.model.job_now import JobNow
 
@@ -59,10 +60,27 @@ class Policy:
 
 
 def to_be_measured(incident: Incident, job: JobNow) -> tuple[int, ...]:
-    """Ranks that are measured for an incident: those that it names, and others to hold them against."""
+    """Ranks that are measured for an incident: those that it names, and others to hold them against.
+
+    Of a large job in which nobody is named those are measured whose communicators take longer than comparable ones
+    (Greyhound, section 4.3); all, if there are none.
+    """
     if len(job.ranks) <= ALL_OF:
         return job.ranks
     named = {culprit.rank for culprit in incident.culprits}
     named |= {rank for link in incident.links for rank in (link.src, link.dst)}
+    if not named:
+        return _of_long_groups(job)
     together = {rank for group in job.groups if named & set(group.members) for rank in group.members[:ALL_OF]}
     return tuple(sorted(together | named))
+
+
+def _of_long_groups(job: JobNow) -> tuple[int, ...]:
+    """Ranks of the communicators that take longest, as many as may be measured at once; all ranks, if there are none."""
+    ranks: set[int] = set()
+    for members in job.long_groups:
+        if len(ranks.union(members)) <= ALL_OF and set(members) <= job.agent_of.keys():
+            ranks.update(members)
+    if 0 < len(ranks) < LEAST:
+        ranks.update(r for group in job.groups if ranks & set(group.members) for r in group.members[:ALL_OF])
+    return tuple(sorted(ranks)) or job.ranks

@@ -185,7 +185,7 @@ class Analyzer:
 
     def job_now(self) -> JobNow:
         """What must be known of the job to pause it."""
-        return job_now(self.store)
+        return job_now(self.store, self.slowness.long_groups)
 
     def culprit(self, blame: Blame) -> Culprit:
         """A rank that is blamed, with what is known of where it is."""

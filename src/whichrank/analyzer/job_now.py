@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.locate.comparable import LongGroup
 from whichrank.model.job_now import Group, JobNow, Stepped
 from whichrank.store.store import Store
 
 
-def job_now(store: Store) -> JobNow:
-    """Of the ranks that live."""
+def job_now(store: Store, long_groups: Sequence[LongGroup]) -> JobNow:
+    """Of the ranks that live.
+
+    Args:
+        store: The job.
+        long_groups: Communicators that take longer than comparable ones, the longest first.
+    """
     living = store.ranks.present & ~store.ranks.have_ended()
     ranks = np.flatnonzero(living)
     names = store.agent_names()
     agents = {int(rank): names[int(store.ranks.agent[rank])] for rank in ranks if store.ranks.agent[rank] >= 0}
     groups: dict[tuple[int, ...], Group] = {}
-    for info, at, size in zip(store.comms.info, store.comms.at, store.comms.size, strict=True):
-        members = tuple(store.comms.member_rank[at : at + size].tolist())
-        if size > 1 and set(members) <= agents.keys():
+    for comm, info in enumerate(store.comms.info):
+        members = store.comms.members_of(comm)
+        if len(members) > 1 and set(members) <= agents.keys():
             # Of those with the same members the latest one: others may be closed.
             groups[members] = Group(info.comm_id, info.name, members, info.backend)
     return JobNow(
@@ -29,6 +37,7 @@ def job_now(store: Store) -> JobNow:
         store.sequences.marks.beginnings(ranks),
         _stepped(store, ranks),
         store.paths.carried(),
+        tuple(store.comms.members_of(group.comm) for group in long_groups),
     )
 
 

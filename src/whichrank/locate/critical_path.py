@@ -222,6 +222,36 @@ class Course:
         return np.asarray(done.max(axis=0))
 
 
+@dataclass(frozen=True)
+class Whole:
+    """Consecutive iterations.
+
+    Attributes:
+        ranks: In order, (R,).
+        steps: Rows of STEP by rank, (R, iterations + 1).
+        ops: The operations of these iterations.
+    """
+
+    ranks: Ints
+    steps: np.ndarray[Any, Any]
+    ops: Ops
+
+
+def whole_iterations(parts: Sequence[Ops], steps: np.ndarray[Any, Any]) -> Whole | None:
+    """Steps by rank, and the operations between them; None if there are no iterations, or no operations in them.
+
+    Args:
+        parts: Operations, in parts; others than those of these iterations are left out.
+        steps: Rows of STEP, of each rank the same number, with consecutive counters; the first one opens.
+    """
+    ranks, count = np.unique(steps["rank"], return_counts=True)
+    if not len(ranks) or count.min() < 2 or count.min() != count.max():
+        return None
+    steps = steps[np.lexsort((steps["counter"], steps["rank"]))].reshape(len(ranks), -1)
+    ops = Ops.joined([part.those(_are_inside(part, ranks, steps["ordinal"])) for part in parts])
+    return Whole(ranks, steps, ops) if len(ops) else None
+
+
 def course_of(parts: Sequence[Ops], steps: np.ndarray[Any, Any], comm_size: Ints) -> Course | None:
     """The events of consecutive iterations.
 
@@ -233,25 +263,22 @@ def course_of(parts: Sequence[Ops], steps: np.ndarray[Any, Any], comm_size: Ints
     Returns:
         None if there are no iterations, or no operations in them.
     """
-    ranks, count = np.unique(steps["rank"], return_counts=True)
-    if not len(ranks) or count.min() < 2 or count.min() != count.max():
+    whole = whole_iterations(parts, steps)
+    if whole is None:
         return None
-    steps = steps[np.lexsort((steps["counter"], steps["rank"]))].reshape(len(ranks), -1)
-    ops = Ops.joined([part.those(_are_inside(part, ranks, steps["ordinal"])) for part in parts])
-    if not len(ops):
-        return None
+    ranks, steps, ops = whole.ranks, whole.steps, whole.ops
     at = np.searchsorted(ranks, ops["rank"])
     of, count_in = _rounds(ops)
     size = np.zeros(len(count_in), np.int64)
     size[of] = np.where(is_collective(ops["kind"]), comm_size[ops["comm"]], 2)
-    whole = count_in == size
+    is_whole = count_in == size
     # A future is seen to be ready a moment after the step that waited for it may have been counted: not of these steps.
     blocked = np.flatnonzero((ops["blocked_ns"] > 0) & (ops["end_ns"] - ops["blocked_ns"] < steps["at_ns"][at, -1]))
     lasted_s = np.maximum(ops["end_ns"] - ops["issue_ns"], 0) / 1e9
     transfer_s = np.full(len(count_in), np.inf)
     np.minimum.at(transfer_s, of, lasted_s)
     longest_s = np.full(len(count_in), -np.inf)
-    collective = is_collective(ops["kind"]) & whole[of]
+    collective = is_collective(ops["kind"]) & is_whole[of]
     np.maximum.at(longest_s, of[collective], lasted_s[collective])
     spread_s = np.where(np.isfinite(longest_s), longest_s - transfer_s, np.nan)
     after, since_s = _rounds_before(of, ops, len(count_in)), _since_the_one_before(ops)
@@ -286,7 +313,7 @@ def course_of(parts: Sequence[Ops], steps: np.ndarray[Any, Any], comm_size: Ints
         gap=issued - np.maximum.accumulate(np.where(opens, issued, 0)),
         elements=np.where(what == ISSUE, ops["count"][op], 0).astype(np.float64),
         round=np.where(op >= 0, of[op], -1),
-        needs=np.where(what == BLOCK, _needs(ops, whole[of])[op], 0),
+        needs=np.where(what == BLOCK, _needs(ops, is_whole[of])[op], 0),
         lasted_s=(finish - begin) / 1e9,
         is_root=(op >= 0) & (ops["peer"] == ops["rank"])[op],
         first=np.append(np.flatnonzero(starts), len(rank)),

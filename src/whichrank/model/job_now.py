@@ -70,6 +70,7 @@ class JobNow:
         beginnings: Of iterations, where ranks make no optimizer steps.
         stepped: The latest steps; None where none is known.
         carried: Bytes that went over connections, by sending and by receiving rank, where both are known.
+        long_groups: Members of communicators that take longer than comparable ones, the longest first.
     """
 
     ranks: tuple[int, ...]
@@ -79,3 +80,4 @@ class JobNow:
     beginnings: Beginnings | None
     stepped: Stepped | None = None
     carried: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    long_groups: tuple[tuple[int, ...], ...] = ()

@@ -10,6 +10,7 @@ import numpy as np
 
 from whichrank.detect.nobody import LongStage
 from whichrank.detect.slow import GREW, Suspect, began_at
+from whichrank.locate.comparable import LongGroup
 from whichrank.locate.slow_links import rates_of
 from whichrank.model.clause import Clause, Says, clause
 from whichrank.model.evidence import ALSO_SLOW, COMPARED_OVER, HOW_OTHERS_LOST, ONLY_SLOW_ONE, SLOW_ITERATIONS, Evidence
@@ -26,6 +27,8 @@ LISTED = 16
 _COMPUTE: Final[FaultClass] = "S1"
 _MIXED: Final[FaultClass] = "S3"
 _NO_CPU: Final = frozenset({Reason.CPU_LIMIT, Reason.CPU_CONTENTION, Reason.STOPPED})
+MOST_GROUPS = 4
+"""Communicators that take longer, in one verdict."""
 AS_MUCH = 0.97
 """Of the most work that a rank has, from which another has as much."""
 MOST = 0.6
@@ -388,8 +391,15 @@ def of_all(store: Store, window: Window, factor: float, before_s: float, why: Wh
     return KeyedFinding("all", finding)
 
 
-def of_unexplained(window: Window, longer: Change) -> KeyedFinding:
-    """Iterations take longer than they did, and no rank, no link and no work explains it."""
+def of_unexplained(store: Store, window: Window, longer: Change, groups: Sequence[LongGroup]) -> KeyedFinding:
+    """Iterations take longer than they did, and no rank, no link and no work explains it.
+
+    Args:
+        store: The job.
+        window: The iterations of this time.
+        longer: Since when.
+        groups: Communicators that take longer than comparable ones, the longest first.
+    """
     finding = Finding(
         cause=Cause.UNKNOWN,
         kind="slow",
@@ -398,11 +408,22 @@ def of_unexplained(window: Window, longer: Change) -> KeyedFinding:
         evidence=(
             Evidence(what="iteration time", value=_round(window.iteration_s), unit="s"),
             Evidence(what="iteration time before", value=_round(longer.before_s), unit="s"),
+            *(_long_group(store, group) for group in groups[:MOST_GROUPS]),
         ),
         iteration=longer.iteration,
         next=(clause(Says.MEASURE_AT_REST),),
     )
     return KeyedFinding("iterations", finding)
+
+
+def _long_group(store: Store, group: LongGroup) -> Evidence:
+    others = "a comparable communicator" if group.comparable == 1 else f"{group.comparable} comparable communicators"
+    return Evidence(
+        what=f"time in operations of {store.comms.name(group.comm)}",
+        value=round(group.times, 2),
+        unit=f"times that of {others}",
+        where=_ranks(list(store.comms.members_of(group.comm))),
+    )
 
 
 def _begun(window: Window, suspect: Suspect) -> int:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from whichrank.locate.comparable import LongGroup, long_groups
 from whichrank.locate.critical_path import Course, course_of
 from whichrank.model.iterations import STEP, Ints, Ops, Window
 
@@ -81,6 +82,21 @@ class LatestOps:
             most_ops: Operations that are gone through, as many as are kept if it is None; more only for the fewest
                 iterations that say something.
         """
+        latest = self._latest(window, most_ops)
+        return None if latest is None else course_of(*latest, comm_size)
+
+    def long_groups(self, window: Window, comm_size: Ints) -> list[LongGroup]:
+        """Communicators that take longer than comparable ones in the latest iterations of the window.
+
+        Args:
+            window: Whose ranks are looked at.
+            comm_size: Of each communicator.
+        """
+        latest = self._latest(window)
+        return [] if latest is None else long_groups(*latest, comm_size, window.iteration_s)
+
+    def _latest(self, window: Window, most_ops: int | None = None) -> tuple[list[Ops], np.ndarray[Any, Any]] | None:
+        """Operations and steps of the latest iterations of the window; None if there are not two in a row."""
         last = int(window.iteration[-1]) + 1
         steps = np.concatenate([np.zeros(0, STEP), *self._steps])
         steps = steps[np.isin(steps["rank"], window.ranks) & (steps["counter"] <= last)]
@@ -94,7 +110,7 @@ class LatestOps:
             return None
         whole = whole[-self._as_many(steps, whole, KEPT_OPS if most_ops is None else most_ops) :]
         steps = steps[np.isin(steps["counter"], whole)]
-        return course_of([part for iteration, part in self._ops if iteration >= whole[0]], steps, comm_size)
+        return [part for iteration, part in self._ops if iteration >= whole[0]], steps
 
     @staticmethod
     def _as_many(steps: np.ndarray[Any, Any], whole: Ints, most_ops: int) -> int:

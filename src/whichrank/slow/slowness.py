@@ -28,6 +28,7 @@ from whichrank.detect.slow import (
     class_of,
 )
 from whichrank.detect.tied import tied
+from whichrank.locate.comparable import LongGroup
 from whichrank.locate.critical_path import Course, as_all_usually, as_its_peers
 from whichrank.locate.selftime import does_more_by_design, excess_of
 from whichrank.locate.workload import work_of
@@ -93,6 +94,9 @@ class Slowness:
 
     Args:
         window_s: Seconds over which a slowdown is judged.
+
+    Attributes:
+        long_groups: Communicators that took longer than comparable ones when iterations last did for no known reason.
     """
 
     def __init__(self, window_s: float) -> None:
@@ -114,6 +118,7 @@ class Slowness:
         self.links = LinkWatch(window_s)
         self._sound: set[int] = set()  # ranks that were as quick as their peers for a while
         self.track = Track()
+        self.long_groups: list[LongGroup] = []
         self._loader = LoaderShare()
         self._reported = SteadyFindings(window_s)
         self._turns = Turns(window_s)
@@ -291,7 +296,7 @@ class Slowness:
         )
         if not reported and recent.lasted_s >= window_s * PART:  # the first iterations are like no later one
             reported = self._nobody(store, recent, excess.last(len(recent.iteration)), take_turns=take_turns)
-            reported = reported or self._unexplained(recent, now_s)
+            reported = reported or self._unexplained(store, recent, now_s)
         if not suspects and not reported:
             is_due = now_s - self._learned_s >= self.window_s
             self.links.learn(transfers, only_new=not is_due)
@@ -408,14 +413,15 @@ class Slowness:
         why = why_all_slow(self._rates(window, 0), window, self.past, factor)
         return [of_all(store, window, factor, self.past.iteration_s, why)]
 
-    def _unexplained(self, window: Window, now_s: float) -> list[KeyedFinding]:
-        """Iterations have taken longer for a whole window, and that is all that is known."""
+    def _unexplained(self, store: Store, window: Window, now_s: float) -> list[KeyedFinding]:
+        """Iterations have taken longer for a whole window; all that is known is which communicators take longer."""
         longer = self.track.longer
         if longer is None or now_s - longer.at_s < self.window_s:
             return []
         if longer.after_s < UNEXPLAINED * longer.before_s or window.iteration_s < UNEXPLAINED * longer.before_s:
             return []
-        return [of_unexplained(window, longer)]
+        self.long_groups = self._latest.long_groups(window, store.comms.size)
+        return [of_unexplained(store, window, longer, self.long_groups)]
 
     def _starved(self, window: Window) -> Ints:
         """Ranks that get less CPU than most: at what pace they read says nothing of the way to them."""

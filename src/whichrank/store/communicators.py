@@ -167,6 +167,11 @@ class Communicators:
         good = (group_rank >= 0) & (group_rank < self.size[comm])
         return np.where(good, self.member_rank[self.at[comm] + np.where(good, group_rank, 0)], -1)
 
+    def members_of(self, comm: int) -> tuple[int, ...]:
+        """Global ranks of the members of one communicator by place, -1 where it is not known."""
+        at, size = int(self.at[comm]), int(self.size[comm])
+        return tuple(self.member_rank[at : at + size].tolist())
+
     def frontier(self, comm: int, rank: int) -> tuple[int, int]:
         """Operations that a rank has issued and completed on a communicator, as reported last."""
         at, size = int(self.at[comm]), int(self.size[comm])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -74,3 +75,16 @@ def test_of_a_large_job_those_are_measured_that_share_a_communicator() -> None:
     assert to_be_measured(SLOW, job(16)) == tuple(range(16))
     assert to_be_measured(SLOW, job(1024)) == tuple(range(8))
     assert np.isin(3, to_be_measured(SLOW, job(1024)))
+
+
+def test_of_a_large_job_in_which_nobody_is_named_those_are_measured_whose_communicators_take_longer() -> None:
+    # GIVEN iterations that take longer, and nothing explains it
+    unexplained = changed(severity="notice", cause=Cause.UNKNOWN, culprits=())
+    large = job(1024)
+    # WHEN no communicator takes longer than comparable ones THEN all ranks are measured
+    assert to_be_measured(unexplained, large) == large.ranks
+    # WHEN some do THEN their members are, but for one that is too large and one of which a rank has ended
+    groups = (tuple(range(40, 48)), tuple(range(512)), (3, 1024), (80, 81))
+    assert to_be_measured(unexplained, replace(large, long_groups=groups)) == (*range(40, 48), 80, 81)
+    # WHEN there are too few of them to hold one against others THEN those that share a communicator are measured too
+    assert to_be_measured(unexplained, replace(large, long_groups=((80, 81),))) == tuple(range(80, 88))

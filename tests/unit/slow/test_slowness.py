@@ -21,6 +21,8 @@ from whichrank.testbed.bench.synthetic import Shape, SyntheticJob
 
 NOISE = 0.05
 WINDOW_S = 6.0
+DP = 2001
+"""Of ranks 1 and 3 in `tp_pp_dp`."""
 LAYOUTS: dict[str, Callable[[], list[Program]]] = {"dp8": lambda: ddp(8), "tp2-pp2-dp2": tp_pp_dp}
 
 
@@ -325,6 +327,18 @@ def test_longer_iterations_that_nothing_explains_are_a_notice(*, with_steps: boo
     assert over.ended is not None
     assert over.onset is not None
     assert (over.ended - over.onset).total_seconds() == pytest.approx(250 * 0.14, abs=2.0)
+
+
+def test_which_communicator_takes_longer_than_comparable_ones_is_reported() -> None:
+    # GIVEN three kinds of parallelism, and a data-parallel communicator whose transfers take much longer in the end
+    reported = run(tp_pp_dp(), 160, factors(lambda *_: 1.0), lambda comm, i: 40.0 if comm == DP and i > 80 else 1.0)
+    # WHEN it is watched THEN nobody is named, and the notice names that communicator alone
+    (incident,) = watch(reported, WINDOW_S)
+    assert (incident.severity, incident.cause, incident.culprits) == ("notice", Cause.UNKNOWN, ())
+    (fact,) = [fact for fact in incident.evidence if fact.what.startswith("time in operations")]
+    assert fact.where == "ranks 1 and 3"
+    assert fact.unit == "times that of 3 comparable communicators"
+    assert float(fact.value) > 5.0
 
 
 def test_iterations_that_are_a_little_longer_are_no_notice() -> None:
