@@ -253,7 +253,7 @@ class Agent:
             if not self._end.send(batch):
                 break
         reported, self._longest_wait_ns = self._node.reported(
-            closely=close, connections_closely=close or self._pace.connections
+            closely=close, connections_closely=close or self._pace.connections, every_s=self._pace.every_s
         )
         is_catching_up = self._is_catching_up()
         states = self._no_states(now_ns)

@@ -122,12 +122,18 @@ class Node:
                 watch.note_end_if_over()
                 self._report_end(path, watch)
 
-    def reported(self, *, closely: bool, connections_closely: bool) -> tuple[StateColumns, int]:
-        """State columns of the latest snapshots, and how long the longest wait lasts, in ns."""
+    def reported(self, *, closely: bool, connections_closely: bool, every_s: float) -> tuple[StateColumns, int]:
+        """State columns of the latest snapshots, and how long the longest wait lasts, in ns.
+
+        Args:
+            closely: Something is suspected.
+            connections_closely: A link is in doubt, or that.
+            every_s: Seconds between two snapshots while all is well; 0: not known.
+        """
         watches = self.watches()
         inferred = [self._inferred.get(watch.path, _none(watch)) for watch in watches]
         lost = [watch.reader.lost + self._outbox.dropped_records[watch.rank] for watch in watches]
-        connections = self._connections.rows(watches, closely=connections_closely)
+        connections = self._connections.rows(watches, closely=connections_closely, every_s=every_s)
         splits = [watch.splits(closely=closely) for watch in watches]
         return report(watches, inferred, lost, connections, splits), oldest_wait_ns(watches, inferred)
 

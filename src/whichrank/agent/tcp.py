@@ -27,6 +27,7 @@ from whichrank.model.telemetry import TCP_INFO, TCP_ROW
 from whichrank.ring.reader import Rows
 
 EVERY_NS: Final = 5_000_000_000
+"""While all is well, at most: where slowness is judged over a short window, as often as the rest is read."""
 CLOSELY_EVERY_NS: Final = 500_000_000
 """While something is suspected, and when groups were made, since connections are made then; later less and less."""
 _ABOUT: Final = 0.9
@@ -75,17 +76,19 @@ class Connections:
         """Groups were made: poll soon."""
         self._every_ns = CLOSELY_EVERY_NS
 
-    def rows(self, watches: Sequence[RankWatch], *, closely: bool) -> Rows:
+    def rows(self, watches: Sequence[RankWatch], *, closely: bool, every_s: float) -> Rows:
         """Rows of TCP_ROW of connections of these ranks; none once the latest snapshot was reported often enough.
 
         Args:
             watches: The ranks.
             closely: Something is suspected, or a link is in doubt.
+            every_s: Seconds between two snapshots while all is well; 0: not known.
         """
         now_ns = time.monotonic_ns()
         if self._failed:
             return self._latest
-        if now_ns - self._last_ns < (_ABOUT * CLOSELY_EVERY_NS if closely else self._every_ns):
+        quiet_ns = max(CLOSELY_EVERY_NS, min(self._every_ns, int(every_s * 1e9) or EVERY_NS))
+        if now_ns - self._last_ns < (_ABOUT * CLOSELY_EVERY_NS if closely else quiet_ns):
             self._report_again -= 1
             return self._latest if self._report_again >= 0 else self._latest[:0]
         self._last_ns, self._report_again = now_ns, REPORTED - 1

@@ -71,7 +71,7 @@ def test_a_stopped_rank_without_a_ring_is_watched(folder: JobFolder) -> None:
         assert [(watch.rank, watch.has_ring) for watch in node] == [(0, True), (1, True), (2, False)]
         assert (node.watches()[2].pid, node.watches()[2].process.state) == (server.pid, ProcessState.STOPPED)
         assert node.rings == 2
-        reported, _ = node.reported(closely=True, connections_closely=True)
+        reported, _ = node.reported(closely=True, connections_closely=True, every_s=5.0)
         assert reported.ranks
 
         # WHEN it is killed, THEN its end is seen

@@ -30,7 +30,7 @@ class Me:
 
 def rows_of(*ranks: Me) -> np.ndarray[Any, Any]:
     connections = Connections()
-    rows = connections.rows(cast("list[RankWatch]", list(ranks)), closely=False)
+    rows = connections.rows(cast("list[RankWatch]", list(ranks)), closely=False, every_s=5.0)
     connections.close()
     return rows
 
@@ -87,12 +87,12 @@ def test_it_polls_seldom_and_more_often_on_suspicion(monkeypatch: pytest.MonkeyP
 
     seen: set[int] = set()
 
-    def polls(seconds: int, closely: bool = False) -> int:
+    def polls(seconds: int, closely: bool = False, every_s: float = 5.0) -> int:
         """How often it looks in this time, asked four times a second."""
         nonlocal now_ns
         read = set()
         for _ in range(4 * seconds):
-            read.update(connections.rows(ranks, closely=closely)["read_ns"].tolist())
+            read.update(connections.rows(ranks, closely=closely, every_s=every_s)["read_ns"].tolist())
             now_ns += second // 4
         new = read - seen
         seen.update(read)
@@ -104,11 +104,14 @@ def test_it_polls_seldom_and_more_often_on_suspicion(monkeypatch: pytest.MonkeyP
     assert polls(10, closely=True) == 20
     connections.expect_new()
     assert polls(4) == 3
+    # where slowness is judged over a short window as often as the rest is read, but no more than twice a second
+    assert polls(12, every_s=0.75) == 16
+    assert polls(12, every_s=0.1) == 24
     # an agent's look that comes a little sooner than half a second after the last one counts
     now_ns += 10 * second
     soon = set[int]()
     for _ in range(10):
-        soon.update(connections.rows(ranks, closely=True)["read_ns"].tolist())
+        soon.update(connections.rows(ranks, closely=True, every_s=5.0)["read_ns"].tolist())
         now_ns += round(0.49 * second)
     assert len(soon - seen) == 10
     connections.close()
@@ -118,7 +121,7 @@ def test_it_polls_seldom_and_more_often_on_suspicion(monkeypatch: pytest.MonkeyP
 def test_a_snapshot_is_reported_more_than_once_since_a_batch_may_find_no_taker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic_ns", lambda: 100 * CLOSELY_EVERY_NS)
     connections, ranks = Connections(), cast("list[RankWatch]", [Me(0)])
-    reported = [len(connections.rows(ranks, closely=False)) > 0 for _ in range(REPORTED + 2)]
+    reported = [len(connections.rows(ranks, closely=False, every_s=5.0)) > 0 for _ in range(REPORTED + 2)]
     assert reported == [True] * REPORTED + [False] * 2
     connections.close()
 
@@ -131,8 +134,8 @@ def test_a_kernel_that_does_not_answer_ends_it_quietly(monkeypatch: pytest.Monke
     connections, ranks = Connections(), cast("list[RankWatch]", [Me(0)])
     with monkeypatch.context() as patch:
         patch.setattr(socket, "socket", refuse)
-        assert len(connections.rows(ranks, closely=False)) == 0
-    assert len(connections.rows(ranks, closely=True)) == 0
+        assert len(connections.rows(ranks, closely=False, every_s=5.0)) == 0
+    assert len(connections.rows(ranks, closely=True, every_s=5.0)) == 0
 
 
 @pytest.mark.usefixtures("pair")
@@ -140,8 +143,8 @@ def test_a_kernel_that_fails_once_is_asked_again(monkeypatch: pytest.MonkeyPatch
     connections, ranks = Connections(), cast("list[RankWatch]", [Me(0)])
     with monkeypatch.context() as patch:
         patch.setattr(connections, "_dump", lambda _: (_ for _ in ()).throw(OSError(errno.ENOBUFS, "no buffer space")))
-        assert len(connections.rows(ranks, closely=False)) == 0
+        assert len(connections.rows(ranks, closely=False, every_s=5.0)) == 0
     connections.expect_new()
     monkeypatch.setattr("time.monotonic_ns", lambda: 1 << 62)
-    assert len(connections.rows(ranks, closely=False)) > 0
+    assert len(connections.rows(ranks, closely=False, every_s=5.0)) > 0
     connections.close()
