@@ -85,6 +85,10 @@ class CheckJudgement:
         """Whether something is."""
         return bool(self.ranks or self.links or self.below)
 
+    def has_floor(self, floors: Floors) -> bool:
+        """Whether the device of any rank has one."""
+        return any(one.device in floors.devices for one in self.speeds)
+
 
 def judge_check(checked: Checked, floors: Floors) -> CheckJudgement:
     """Say what is slow.

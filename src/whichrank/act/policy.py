@@ -76,7 +76,7 @@ def to_be_measured(incident: Incident, job: JobNow) -> tuple[int, ...]:
 
 
 def _of_long_groups(job: JobNow) -> tuple[int, ...]:
-    """Ranks of the communicators that take longest, as many as may be measured at once; all ranks, if there are none."""
+    """Ranks of the communicators that take longest, as many as may be measured at once; all, if there are none."""
     ranks: set[int] = set()
     for members in job.long_groups:
         if len(ranks.union(members)) <= ALL_OF and set(members) <= job.agent_of.keys():

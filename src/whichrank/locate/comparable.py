@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,9 @@ class LongGroup:
     comparable: int
 
 
-def long_groups(parts: Sequence[Ops], steps: NDArray[np.void], comm_size: Ints, iteration_s: float) -> list[LongGroup]:
+def long_groups(
+    parts: Sequence[Ops], steps: np.ndarray[Any, Any], comm_size: Ints, iteration_s: float
+) -> list[LongGroup]:
     """Communicators that take longer than comparable ones, the longest first.
 
     Args:
@@ -59,13 +61,13 @@ def long_groups(parts: Sequence[Ops], steps: NDArray[np.void], comm_size: Ints, 
     comms, of = np.unique(ops["comm"], return_inverse=True)
     of = of.reshape(-1)
     moved = _moved(ops, of, len(comms), comm_size[comms], iterations)
-    in_operations_s = np.bincount(of, np.maximum(ops["end_ns"] - ops["issue_ns"], 0) / 1e9, len(comms))
-    in_operations_s /= comm_size[comms] * iterations
+    lasted_s = np.bincount(of, np.maximum(ops["end_ns"] - ops["issue_ns"], 0) / 1e9, len(comms))
+    in_operations_s: Floats = lasted_s / (comm_size[comms] * iterations)
     found = []
     for one in np.unique(moved):
         alike = np.flatnonzero(moved == one)
         usual_s = float(np.median(in_operations_s[alike]))
-        more_s: Floats = in_operations_s[alike] - usual_s
+        more_s = in_operations_s[alike] - usual_s
         is_long = (more_s > (LONGER - 1) * usual_s) & (more_s >= MATTERS * iteration_s) & (usual_s > 0)
         found += [
             LongGroup(int(comms[at]), float(in_operations_s[at]) / usual_s, len(alike) - 1)

@@ -18,7 +18,7 @@ KEPT = 64
 
 
 @dataclass(frozen=True)
-class Stepped:
+class LatestSteps:
     """The latest steps of some ranks.
 
     Attributes:
@@ -97,7 +97,7 @@ class Steps:
         row = np.arange(len(several))
         return float(np.median((at_ns[row, last % KEPT] - at_ns[row, first % KEPT]) / (last - first))) / 1e9
 
-    def latest(self, ranks: NDArray[np.int64]) -> Stepped:
+    def latest(self, ranks: NDArray[np.int64]) -> LatestSteps:
         """The latest step of each of these ranks; of one that was not reported 0."""
         count, at_ns, lasted_ns = (np.zeros(len(ranks), np.int64) for _ in range(3))
         known = np.flatnonzero(ranks < len(self._count))
@@ -108,7 +108,7 @@ class Steps:
         has_three = (self._counter[rank[:, None], three % KEPT] == three).all(axis=1) & (count[known] > 2)
         shorter_ns = -np.diff(self._at_ns[rank[:, None], three % KEPT], axis=1).max(axis=1, initial=-(1 << 62))
         lasted_ns[known] = np.where(has_three, shorter_ns, 0)
-        return Stepped(count, at_ns, lasted_ns)
+        return LatestSteps(count, at_ns, lasted_ns)
 
     def _known(self, rank: int) -> NDArray[np.int64]:
         """The latest steps of a rank that were reported, oldest first."""

@@ -59,7 +59,7 @@ def check(
     if learn is not None and judged.speeds and not judged.is_slow:
         write_floors(learn, learned(judged.speeds, before))
         talk(f"check: what these devices do is in {learn}")
-    is_known = judged.is_compared or any(one.device in floors.devices for one in judged.speeds) or learn is not None
+    is_known = judged.is_compared or judged.has_floor(floors) or learn is not None
     has_problem = any(one.problem for one in judged.speeds)
     is_complete = is_known and not has_problem and not checked.late
     return exit_code(is_slow=judged.is_slow and not checked.late, is_known=is_complete)

@@ -60,7 +60,7 @@ def sentence_of_check(checked: Checked, judged: CheckJudgement, floors: Floors) 
             f" {checked.world - len(checked.late)} ranks waited: nothing can be said of the others"
         )
     wrong = wrong_of(judged)
-    has_floor = any(one.device in floors.devices for one in judged.speeds)
+    has_floor = judged.has_floor(floors)
     if wrong:
         plural = "s" * (len(wrong) > 1)
         return f"check: something is wrong with rank{plural} {ranges(sorted(wrong))}, of {checked.world} in all"
