@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -63,6 +64,35 @@ def test_a_process_that_does_not_come_is_named(tmp_path: Path) -> None:
         process.kill()
     assert "rank 1 did not come to 'start'" in out
     assert process.returncode == 5
+
+
+MPIRUN = """for rank in 0 1 2; do
+  OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_LOCAL_RANK=$rank OMPI_COMM_WORLD_SIZE=3 "$@" & pids="$pids $!"
+done
+code=0; for pid in $pids; do wait $pid || code=1; done; exit $code"""
+"""Says what Open MPI's says, and fails if a process fails."""
+
+
+def test_ranks_that_open_mpi_starts_are_measured_and_end_well() -> None:
+    # GIVEN processes of which rank 0 has the store in it
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    command = validate("--json", "--", "bash", "-c", MPIRUN, "mpirun")
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=PATIENCE_S)
+    # THEN all are measured, and none of them finds the store gone
+    said = json.loads(done.stdout)
+    assert [one["problem"] for one in said["ranks"]] == ["", "", ""], done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 4)  # whether one is slow is the machine's
+
+
+def test_it_is_said_where_rank_0_is_missing_from_the_environment() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MASTER_")}
+    command = validate("--", "bash", "-c", MPIRUN, "mpirun")
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=PATIENCE_S)
+    assert "export MASTER_ADDR=HOST MASTER_PORT=29500" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:

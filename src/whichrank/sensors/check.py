@@ -25,14 +25,17 @@ from whichrank.sensors import speeds
 
 EVERY_S: Final = 0.05
 """Between two looks whether the others have come."""
+LEAVE_S: Final = 5.0
+"""For which the others are waited for in the end, if some have not come."""
 CPU_SIZES: Final = (1 << 20, 2 << 20, 4 << 20)
 """Bytes of messages between processes that communicate from the CPU: for links of ten gigabits and less."""
 GPU_SIZES: Final = (16 << 20, 32 << 20, 64 << 20)
 """The same from a GPU: Greyhound, section 6."""
 _PREFIX: Final = "whichrank/check"
-_RANK: Final = ("RANK", "SLURM_PROCID")
-_WORLD: Final = ("WORLD_SIZE", "SLURM_NTASKS")
-_LOCAL: Final = ("LOCAL_RANK", "SLURM_LOCALID")
+_RANK: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+_WORLD: Final = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+_LOCAL: Final = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+"""What torchrun, Open MPI, MPICH and Slurm set; a launcher within an allocation of Slurm sets its own besides."""
 
 
 class LateError(Exception):
@@ -73,6 +76,14 @@ class Meetings:
             time.sleep(EVERY_S)
         return [bytes(self._store.get(key)) for key in keys]
 
+    def leave(self) -> None:
+        """Say that this one leaves. Rank 0, whose process may have the store, goes last: others still read in it."""
+        keys = [f"{_PREFIX}/left/{rank}" for rank in range(self._size)]
+        self._store.set(keys[self._rank], b"")
+        deadline = time.monotonic() + min(self._limit_s, LEAVE_S)
+        while self._rank == 0 and not self._store.check(keys) and time.monotonic() < deadline:
+            time.sleep(EVERY_S)
+
 
 def main(argv: list[str] | None = None) -> int:
     """Measure, and as rank 0 print what all have found. Exit code 0: it is printed, whatever it is."""
@@ -92,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
         torch.cuda.set_device(device)
     limit = timedelta(seconds=args.limit)
     store = TCPStore(
-        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), wait_for_workers=False, timeout=limit,
+        *_master(), wait_for_workers=False, timeout=limit,
         is_master=rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True", multi_tenant=True,
     )  # fmt: skip
     meetings = Meetings(store, rank, size, args.limit)
@@ -107,6 +118,7 @@ def main(argv: list[str] | None = None) -> int:
     if rank == 0:
         sys.stdout.write(LINE_BEGINS + msgspec.json.encode(checked).decode() + "\n")
         sys.stdout.flush()
+    meetings.leave()
     os._exit(0)  # whoever has not come would be waited for
 
 
@@ -140,6 +152,21 @@ def _measured(
 
 def _go_on() -> None:
     """Nobody waits for training here."""
+
+
+def _master() -> tuple[str, int]:
+    """Where rank 0 is to be found.
+
+    Raises:
+        SystemExit: Neither the launcher nor the user has said it.
+    """
+    address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
+    if not address or not port.isdecimal():
+        sys.exit(
+            "check: nobody says where rank 0 is: export MASTER_ADDR=HOST MASTER_PORT=29500 before `whichrank validate`;"
+            " with mpirun also `-x MASTER_ADDR -x MASTER_PORT`"
+        )
+    return address, int(port)
 
 
 def _number_of(names: tuple[str, ...]) -> int:
