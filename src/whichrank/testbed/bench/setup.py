@@ -26,6 +26,9 @@ HANG_TIMEOUT_S = 8.0
 NOTICE_MIN_S = 4.0
 SLOW_WINDOW_S = 10.0
 """Shorter than the defaults, so that a trial takes seconds."""
+KNOWN_WINDOWS = 2.0
+"""Windows for which a job runs well before it is made slow, where that is to be validated: what its iterations take is
+known then."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,11 @@ class Setup:
     """Training may be paused to prove what is slow, and the trial waits for what comes of it."""
     has_steps: bool = True
     """The ranks note optimizer steps; without them iterations are found by operations."""
+
+    @property
+    def known_s(self) -> float:
+        """Seconds for which nothing is done to the job."""
+        return max(self.quiet_s, KNOWN_WINDOWS * self.slow_window_s * self.validates)
 
     @property
     def switched(self) -> str:

@@ -154,7 +154,7 @@ class Trial:
         injector = Injector(
             self.fault, self.setup.ranks, self.setup.seed, self._layout if has_layout else None,
             variant=self.setup.variant or None, hold_s=0.7 * self.setup.hang_timeout_s, nodes=nodes,
-            quiet_s=self.setup.quiet_s,
+            quiet_s=self.setup.known_s,
         )  # fmt: skip
         process: subprocess.Popen[bytes] | None = None
         try:
