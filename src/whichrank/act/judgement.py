@@ -7,7 +7,7 @@ to do. What differs by no more than the repeats of one and the same says nothing
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from whichrank.act.validation import REPEATS, Measured
 from whichrank.model.spread import SIGMA_PER_MAD
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 SLOWER: Final = 1.2
 """Times the others, from which a rank is slow. Greyhound says 1.1 (section 4.3); devices of one make differ."""
 SLOWER_MEMORY: Final = 1.6
@@ -97,12 +98,13 @@ class Judgement:
         return enough and not (self.ranks or self.links or self.problems)
 
 
-def judge(measured: Measured, node_of: Mapping[int, str]) -> Judgement:
+def judge(measured: Measured, node_of: Mapping[int, str], named: Set[tuple[int, int]] = frozenset()) -> Judgement:
     """Say what is slow.
 
     Args:
         measured: In a validation.
         node_of: Where each rank is.
+        named: Links, sender and receiver, that the incident names which is to be proved.
     """
     is_repeated = measured.memory_s.shape[1] >= REPEATS
     slower, kinds = SLOWER if is_repeated else SLOWER_ONCE, measured.compute_s.transpose(1, 0, 2)
@@ -111,7 +113,7 @@ def judge(measured: Measured, node_of: Mapping[int, str]) -> Judgement:
     slow = [SlowRank(int(measured.ranks[at]), "compute", factor) for at, factor in compute.items()]
     slow += [SlowRank(int(measured.ranks[at]), "memory", f) for at, f in memory.items() if at not in compute]
     ends = {one.rank for one in slow if one.what == "compute"}  # it reads and sends slowly: that says nothing of links
-    links, count = _slow_links([one for one in measured.links if ends.isdisjoint(one[:2])], node_of)
+    links, count = _slow_links([one for one in measured.links if ends.isdisjoint(one[:2])], node_of, named)
     limits = [_limit(kind, slower) for kind in _known(kinds)]
     return Judgement(
         ranks=tuple(sorted(slow, key=lambda one: -one.factor)),
@@ -165,7 +167,7 @@ def _factors(times: Floats, slower: float) -> Floats:
 
 
 def _slow_links(
-    measured: Iterable[tuple[int, int, int, list[float]]], node_of: Mapping[int, str]
+    measured: Iterable[tuple[int, int, int, list[float]]], node_of: Mapping[int, str], named: Set[tuple[int, int]]
 ) -> tuple[list[SlowLink], int]:
     """Of each link the largest messages count. Links within nodes are held against each other, and those between nodes.
 
@@ -179,18 +181,37 @@ def _slow_links(
     found = []
     for is_within in (True, False):
         sort = {pair: at for pair, at in each.items() if (node_of.get(pair[0]) == node_of.get(pair[1])) == is_within}
-        found += _slow_of_a_sort(sort)
+        found += _slow_of_a_sort(sort, named)
     return found, len(each)
 
 
-def _slow_of_a_sort(each: Mapping[tuple[int, int], tuple[int, list[float]]]) -> list[SlowLink]:
+def _slow_of_a_sort(
+    each: Mapping[tuple[int, int], tuple[int, list[float]]], named: Set[tuple[int, int]]
+) -> list[SlowLink]:
     """Of links that are alike: bytes and seconds of each."""
     if len(each) < LEAST:
         return []
     repeats = max(len(seconds) for _, seconds in each.values())
     times = np.array([np.resize(seconds, repeats) / size for size, seconds in each.values()])
     usual, pairs = np.median(times, axis=1), list(each)
-    return [
+    slow = _compared(times[None], SLOWER_LINK)
+    found = [
         SlowLink(*pairs[at], factor, 1 / float(usual[at]), 1 / float(np.median(np.delete(usual, at))))
-        for at, factor in _compared(times[None], SLOWER_LINK).items()
+        for at, factor in slow.items()
     ]
+    for at in [at for at, pair in enumerate(pairs) if pair in named and at not in slow]:
+        quick = _quicker_half(usual, at)
+        if times[at].min() >= SLOWER_LINK * times[quick].max():
+            quick_s = float(np.median(usual[quick]))
+            found.append(SlowLink(*pairs[at], float(usual[at]) / quick_s, 1 / float(usual[at]), 1 / quick_s))
+    return found
+
+
+def _quicker_half(usual: Floats, at: int) -> Ints:
+    """Which of the others take least, half of them and two at least, (n,).
+
+    One that the job found to be slow is held against these: where a node's traffic is held back several links are slow,
+    and are no sort of their own. For that it must be slower in each repeat than all of these in each.
+    """
+    others = np.delete(np.arange(len(usual)), at)
+    return others[np.argsort(usual[others], kind="stable")][: max(2, math.ceil(len(others) / 2))]

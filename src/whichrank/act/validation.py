@@ -7,7 +7,7 @@ Source: Greyhound, section 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from whichrank.act.passes import Pass, in_use, passes_over, ring
 from whichrank.act.pause import Pause, Phase
-from whichrank.model.codes import MULTIPLIED, GateTest
+from whichrank.model.codes import MULTIPLIED, GateTest, link_s
 from whichrank.model.commands import HoldGate, RankTest
 from whichrank.model.job_now import Group
 from whichrank.model.rows import RESULTS
@@ -29,8 +29,10 @@ ALONE_S: Final = 1.0
 """What a test of computation or memory usually takes, until all have said that they have made it."""
 ALL_ALONE_S: Final = 2.5
 """All of these, likely: what would take longer is not made again. A rank that takes so long is far from chance."""
-PASS_S: Final = 0.5
-"""The same of a pass over links: a rank asks for no further message after 0.4 s."""
+LATER_S: Final = 0.1
+"""By which a pass over links lasts longer than messages are asked for."""
+MUCH_SLOWER: Final = 2.0
+"""Times the others, from which a rank computes so slowly that nothing is asked of its links: they would be slow too."""
 MARGIN_S: Final = 0.5
 """Before ranks go on by themselves."""
 
@@ -55,6 +57,15 @@ class Measured:
     problems: dict[int, str] = field(default_factory=dict)
     left_out_links: int = 0
 
+    def computing_slowly(self, times: float) -> set[int]:
+        """Ranks that take so many times as long as usual for products of every type of numbers."""
+        is_known: NDArray[np.bool_] = np.all(np.any(np.isfinite(self.compute_s), axis=2), axis=1)
+        if not is_known.any():
+            return set()
+        usual_s = np.nanmedian(self.compute_s[is_known], axis=2)
+        is_slow: NDArray[np.bool_] = np.all(usual_s >= times * np.median(usual_s, axis=0), axis=1)
+        return set(self.ranks[is_known][is_slow].tolist())
+
 
 @dataclass(frozen=True)
 class GroupLinks:
@@ -74,7 +85,9 @@ class _Test:
 
     @property
     def lasts_s(self) -> float:
-        return PASS_S * (1 + max(len(one.passes) for one in self.groups)) if self.groups else ALONE_S
+        """What it takes, likely."""
+        passes = [len(one.passes) for one in self.groups]
+        return max((1 + of_one) * (LATER_S + link_s(of_one)) for of_one in passes) if passes else ALONE_S
 
 
 class Validation:
@@ -185,9 +198,10 @@ class Validation:
         if not test.groups:
             return {rank: RankTest(rank, number, kind, 1) for rank in self._suspects}
         told, self._takes = dict[int, RankTest](), {}
+        slow = self.measured.computing_slowly(MUCH_SLOWER)
         for links in test.groups:
             members, comm_id = links.group.members, links.group.comm_id
-            for rank, roles in zip(members, _roles(links), strict=True):
+            for rank, roles in zip(members, _roles(links, slow), strict=True):
                 told[rank] = RankTest(rank, number, kind, REPEATS, comm_id, self._sizes, roles)
                 self._takes[rank] = [
                     (at, members[peer]) for at, (peer, sends) in enumerate(roles) if peer >= 0 and not sends
@@ -258,10 +272,17 @@ def at_one_time(links: Iterable[GroupLinks]) -> list[tuple[GroupLinks, ...]]:
     return [tuple(groups) for groups in together]
 
 
-def _roles(links: GroupLinks) -> list[tuple[tuple[int, bool], ...]]:
-    """By place in the communicator, what it does in each pass: with which place, -1 none, and whether it sends."""
-    roles = [[(-1, False)] * len(links.passes) for _ in links.group.members]
+def _roles(links: GroupLinks, without: Set[int]) -> list[tuple[tuple[int, bool], ...]]:
+    """By place in the communicator, what it does in each pass: with which place, -1 none, and whether it sends.
+
+    Args:
+        links: Of the communicator.
+        without: Global ranks of which no links are tested.
+    """
+    members = links.group.members
+    roles = [[(-1, False)] * len(links.passes) for _ in members]
     for at, one in enumerate(links.passes):
         for sender, receiver in one:
-            roles[sender][at], roles[receiver][at] = (receiver, True), (sender, False)
+            if without.isdisjoint((members[sender], members[receiver])):
+                roles[sender][at], roles[receiver][at] = (receiver, True), (sender, False)
     return [tuple(one) for one in roles]

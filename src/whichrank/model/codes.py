@@ -67,6 +67,17 @@ MULTIPLIED: Final = ("float32", "bfloat16", "float16")
 """Types of the numbers that a rank multiplies to measure how fast it computes, in the order of results."""
 
 
+LINKS_S: Final = 3.0
+"""Seconds in which messages are asked for on all links of a test, pass by pass."""
+LINK_S: Final = 1.0
+"""The same of one pass, at most: flows of others take turns for tenths of a second."""
+
+
+def link_s(passes: int) -> float:
+    """Seconds in which messages are asked for in each of so many passes."""
+    return min(LINK_S, LINKS_S / max(1, passes))
+
+
 class Opened(IntEnum):
     """Why a rank has gone on."""
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from whichrank.model.check import LINE_BEGINS, Checked, CheckedLink, CheckedRank
+from whichrank.model.codes import LINK_S
 from whichrank.sensors import speeds
 
 EVERY_S: Final = 0.05
@@ -215,7 +216,7 @@ def _links(
             if rank == sender:
                 speeds.send_as_told(backend, receiver, word, room, sizes, repeats)
             elif rank == receiver:
-                took = speeds.receive_for_a_while(backend, sender, word, room, sizes, repeats)
+                took = speeds.receive_for_a_while(backend, sender, word, room, sizes, repeats, LINK_S)
                 links += [
                     CheckedLink(src=sender, bytes=one, seconds=tuple(took[at * repeats : (at + 1) * repeats]))
                     for at, one in enumerate(sizes)

@@ -20,8 +20,6 @@ CPU_SIDE: Final = 256
 GPU_SIDE: Final = 4096
 COPIED: Final = 1 << 24
 """Floats that are copied to measure memory: 64 MiB, more than a cache holds."""
-LINK_S: Final = 0.4
-"""In which a message must be likely to come to be asked for on a link."""
 LONGEST_S: Final = 0.5
 """After which no further type of numbers is tried: a rank has some hundredths of a CPU."""
 PREPARED_S: Final = 1.5
@@ -123,8 +121,10 @@ def send_as_told(backend: Any, peer: int, word: Any, room: Any, sizes: list[int]
         backend.send([room[:size]], peer, TAG).wait()
 
 
-def receive_for_a_while(backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int) -> list[float]:
-    """Ask for messages, the small ones first, while they fit into LINK_S: a slow link takes no longer than others.
+def receive_for_a_while(
+    backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int, lasts_s: float
+) -> list[float]:
+    """Ask for messages, the small ones first, while they fit into `lasts_s`: a slow link takes no longer than others.
 
     Time counts once the peer is there: it may still have to do with a slow link, in the pass before.
     """
@@ -135,7 +135,7 @@ def receive_for_a_while(backend: Any, peer: int, word: Any, room: Any, sizes: li
         asked = time.perf_counter()
         of_latest = times[(len(times) - 1) // repeats * repeats :]
         byte_s = min(of_latest) / sizes[(len(times) - 1) // repeats] if times else 0.0
-        is_enough = asked + size * byte_s - began > LINK_S
+        is_enough = asked + size * byte_s - began > lasts_s
         word[0] = not is_enough
         backend.send([word], peer, TAG).wait()
         if is_enough:

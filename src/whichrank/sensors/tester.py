@@ -12,7 +12,7 @@ import ctypes
 import time
 from typing import Any, Final
 
-from whichrank.model.codes import MULTIPLIED, GateTest
+from whichrank.model.codes import MULTIPLIED, GateTest, link_s
 from whichrank.native import load_core
 from whichrank.sensors.speeds import copied, multiplied, receive_for_a_while, send_as_told
 
@@ -201,7 +201,7 @@ def _link(torch: Any, device: Any, gate: Gate, repeats: int, times: list[float])
         if has_peer and one.sends:
             send_as_told(backend, one.peer, word, room, sizes, repeats)
         elif has_peer:
-            took = receive_for_a_while(backend, one.peer, word, room, sizes, repeats)
+            took = receive_for_a_while(backend, one.peer, word, room, sizes, repeats, link_s(len(passes)))
             at = number * len(sizes) * repeats
             times[at : at + len(took)] = took
 

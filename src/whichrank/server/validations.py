@@ -25,9 +25,9 @@ from whichrank.server.validations_file import MOST_OF_AN_ID, MOST_SUSPECTS, Aske
 
 TELL_EVERY_S: Final = 0.1
 """Agents open gates that they are not told to hold for 0.4 s."""
-SIZES: Final = (1 << 20, 16 << 20, 32 << 20, 64 << 20)
-"""Bytes of messages on links: those of Greyhound (section 6), and a small one before them. Of a link that needs longer
-for one than there is time no larger ones are asked: then the small one says how quick it is."""
+SIZES: Final = (1 << 20, 4 << 20, 16 << 20, 64 << 20)
+"""Bytes of messages on links: the smallest and the largest of Greyhound (section 6), and small ones before them. Of a
+link that needs longer for one than there is time no larger ones are asked: then a small one says how quick it is."""
 MOST_RANKS: Final = 4096
 """Agents open gates of which they hear nothing for 0.4 s. To take the results of a test over links takes 0.15 s of so
 many ranks, and 0.5 s of twice as many."""
@@ -181,7 +181,9 @@ class Validations:
         self._validation = self._asked = None
         paused_s, problem = validation.pause.paused_s, validation.pause.problem
         measured = validation.measured
-        return validated(asked, judge(measured, self._agent_of), paused_s, problem, measured.left_out_links)
+        named = {(link.src, link.dst) for link in (self._incident.links if self._incident else ())}
+        judged = judge(measured, self._agent_of, named)
+        return validated(asked, judged, paused_s, problem, measured.left_out_links)
 
 
 def _why_not(asked: Asked, job: JobNow) -> str:

@@ -293,6 +293,39 @@ def test_links_between_nodes_are_not_held_against_those_within() -> None:
     assert [(one.src, one.dst) for one in judge(links(rates), node_of).links] == [(3, 4)]
 
 
+def congested(slow: list[float]) -> Measured:
+    """Four links between nodes, two of which share a cable with flows of others; megabytes per second, by repeat."""
+    some = measured(np.full((8, 3, 3), 0.002))
+    rates = {(0, 7): [20.2, 20.4, 16.6], (2, 1): [22.6, 21.9, 19.3], (4, 3): [4.3, 3.9, 3.9], (6, 5): slow}
+    some.links += [(*pair, 1 << 20, [(1 << 20) / (rate * 1e6) for rate in each]) for pair, each in rates.items()]
+    return some
+
+
+def test_link_that_the_job_found_slow_is_held_against_the_quicker_half() -> None:
+    # GIVEN half of the links between nodes, which are slow
+    node_of = {rank: str(rank // 2) for rank in range(8)}
+    # WHEN the incident names none THEN they may be of another sort
+    assert judge(congested([4.0, 3.5, 3.0]), node_of).links == ()
+    # WHEN it names one of them THEN that one is slow
+    (found,) = judge(congested([4.0, 3.5, 3.0]), node_of, {(6, 5)}).links
+    assert (found.src, found.dst) == (6, 5)
+    assert found.bytes_per_s == pytest.approx(3.5e6)
+    assert found.usual_bytes_per_s == pytest.approx(21e6, rel=0.1)
+    # WHEN one message was nearly as quick as the slowest of the others THEN it is not known
+    assert judge(congested([13.0, 3.5, 3.0]), node_of, {(6, 5)}).links == ()
+    # WHEN it names a sound one THEN that is not slow
+    assert judge(congested([4.0, 3.5, 3.0]), node_of, {(0, 7)}).links == ()
+
+
+def test_links_of_a_rank_that_computes_slowly_are_not_tested() -> None:
+    ranks = [Rank(rank, compute_s=0.02 if rank == 5 else 0.002) for rank in range(8)]
+    validation = validation_of(ranks)
+    run(ranks, validation)
+    tested = {pair[:2] for pair in validation.measured.links}
+    assert len(tested) == 6
+    assert not any(5 in pair for pair in tested)
+
+
 def test_devices_of_two_sorts_are_not_slow() -> None:
     times = np.full((8, 3, 3), 0.002)
     times[4:] *= 1.4
