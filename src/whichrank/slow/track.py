@@ -80,11 +80,11 @@ class Track:
         """Nothing is known of what iterations of this sort take."""
         self._bank = ChangePoints(1)
         self._sort = sort
-        self._each = 0  # iterations in one value
         self._since = 0  # the number of the first value of the present level
         self._least_s = np.inf  # the least level that was left
         self.longer: Change | None = None
         self._waiting: list[tuple[int, float, float]] = []  # iterations of the next value: number, beginning, seconds
+        self._waiting_s = 0.0
         self._of_value = np.zeros((KEPT, 2))  # by number of a value modulo KEPT: iteration, beginning
         self._others: list[_Sort] = []  # of another sort, in a row
 
@@ -110,14 +110,12 @@ class Track:
         total_s = np.median(window.total_s[:, at], axis=0)
         began_s = window.end_ns[0, at] / 1e9 - window.total_s[0, at] + offset_s
         found = []
-        for place, (column, seconds, begin_s) in enumerate(
-            zip(at.tolist(), total_s.tolist(), began_s.tolist(), strict=True)
-        ):
+        for column, seconds, begin_s in zip(at.tolist(), total_s.tolist(), began_s.tolist(), strict=True):
             if not self._is_of_sort(_sort_of(window, column)):
                 continue
-            self._each = self._each or max(1, round(SAMPLE_S / float(np.median(total_s[place:]))))
             self._waiting.append((int(window.iteration[column]), begin_s, seconds))
-            if len(self._waiting) >= self._each:
+            self._waiting_s += seconds
+            if self._waiting_s + seconds / 2 >= SAMPLE_S:  # another one would be further from it
                 found += self._take()
         self.changes.extend(found)
         return found
@@ -144,6 +142,7 @@ class Track:
         self._of_value[number % KEPT] = first, begin_s
         value = float(np.median([seconds for _, _, seconds in self._waiting]))
         self._waiting.clear()
+        self._waiting_s = 0.0
         changes = self._bank.feed(np.array([value]))
         found = []
         for at, before_s, after_s in zip(
