@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -18,7 +18,6 @@ from whichrank.act.validation import REPEATS, Measured
 from whichrank.model.spread import SIGMA_PER_MAD
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 SLOWER: Final = 1.2
 """Times the others, from which a rank is slow. Greyhound says 1.1 (section 4.3); devices of one make differ."""
 SLOWER_MEMORY: Final = 1.6
@@ -173,11 +172,11 @@ def _slow_links(
 
     How many links were measured is said, too.
     """
-    each: dict[tuple[int, int], tuple[int, list[float]]] = {}
+    each: dict[tuple[int, int], _Link] = {}
     for src, dst, size, seconds in measured:
         known = [one for one in seconds if math.isfinite(one)]
-        if known and size >= each.get((src, dst), (0, []))[0]:
-            each[src, dst] = size, known
+        if known:
+            each.setdefault((src, dst), _Link()).add(size, known)
     found = []
     for is_within in (True, False):
         sort = {pair: at for pair, at in each.items() if (node_of.get(pair[0]) == node_of.get(pair[1])) == is_within}
@@ -185,33 +184,56 @@ def _slow_links(
     return found, len(each)
 
 
-def _slow_of_a_sort(
-    each: Mapping[tuple[int, int], tuple[int, list[float]]], named: Set[tuple[int, int]]
-) -> list[SlowLink]:
-    """Of links that are alike: bytes and seconds of each."""
+@dataclass
+class _Link:
+    """What went over one.
+
+    Attributes:
+        size: Bytes of the largest messages.
+        seconds: What each of these took.
+        all_bytes: Of all messages.
+        all_s: What they took.
+    """
+
+    size: int = 0
+    seconds: list[float] = field(default_factory=list)
+    all_bytes: int = 0
+    all_s: float = 0.0
+
+    def add(self, size: int, seconds: list[float]) -> None:
+        """Messages of one size."""
+        self.all_bytes += size * len(seconds)
+        self.all_s += sum(seconds)
+        if size >= self.size:
+            self.size, self.seconds = size, seconds
+
+
+def _slow_of_a_sort(each: Mapping[tuple[int, int], _Link], named: Set[tuple[int, int]]) -> list[SlowLink]:
+    """Of links that are alike."""
     if len(each) < LEAST:
         return []
-    repeats = max(len(seconds) for _, seconds in each.values())
-    times = np.array([np.resize(seconds, repeats) / size for size, seconds in each.values()])
+    repeats = max(len(link.seconds) for link in each.values())
+    times = np.array([np.resize(link.seconds, repeats) / link.size for link in each.values()])
     usual, pairs = np.median(times, axis=1), list(each)
-    slow = _compared(times[None], SLOWER_LINK)
     found = [
         SlowLink(*pairs[at], factor, 1 / float(usual[at]), 1 / float(np.median(np.delete(usual, at))))
-        for at, factor in slow.items()
+        for at, factor in _compared(times[None], SLOWER_LINK).items()
     ]
-    for at in [at for at, pair in enumerate(pairs) if pair in named and at not in slow]:
-        quick = _quicker_half(usual, at)
-        if times[at].min() >= SLOWER_LINK * times[quick].max():
-            quick_s = float(np.median(usual[quick]))
-            found.append(SlowLink(*pairs[at], float(usual[at]) / quick_s, 1 / float(usual[at]), 1 / quick_s))
-    return found
+    known = {(one.src, one.dst) for one in found}
+    return found + [one for one in _named_that_are_slow(each, named) if (one.src, one.dst) not in known]
 
 
-def _quicker_half(usual: Floats, at: int) -> Ints:
-    """Which of the others take least, half of them and two at least, (n,).
+def _named_that_are_slow(each: Mapping[tuple[int, int], _Link], named: Set[tuple[int, int]]) -> list[SlowLink]:
+    """Links that the job found to be slow, and that are slower at rest than the quicker half of the others.
 
-    One that the job found to be slow is held against these: where a node's traffic is held back several links are slow,
-    and are no sort of their own. For that it must be slower in each repeat than all of these in each.
+    Where a node's traffic is held back, half of all links may be slow and are no sort of their own. Flows of others
+    take turns for tenths of a second, so what counts is all that went over in the time.
     """
-    others = np.delete(np.arange(len(usual)), at)
-    return others[np.argsort(usual[others], kind="stable")][: max(2, math.ceil(len(others) / 2))]
+    rates = {pair: link.all_bytes / link.all_s for pair, link in each.items()}
+    others = sorted((rate for pair, rate in rates.items() if pair not in named), reverse=True)
+    quick = others[: max(2, math.ceil(len(others) / 2))]
+    if len(quick) < 2:
+        return []
+    usual = float(np.median(quick))
+    slow = [pair for pair in rates if pair in named and SLOWER_LINK * rates[pair] <= quick[-1]]
+    return [SlowLink(*pair, usual / rates[pair], rates[pair], usual) for pair in slow]
