@@ -77,6 +77,8 @@ class Judgement:
     Attributes:
         ranks: Slow ones, the slowest first.
         links: The same.
+        unclear_links: That the job found slow and that are slower than the quickest one at rest; too few others are
+            quick to say that these are the slow ones. Held against the quickest.
         problems: By rank, why it could not be measured.
         measured_ranks: How many were.
         measured_links: The same.
@@ -89,12 +91,13 @@ class Judgement:
     measured_ranks: int
     measured_links: int
     seen_from: float
+    unclear_links: tuple[SlowLink, ...] = ()
 
     @property
     def is_healthy(self) -> bool:
         """Whether enough was measured and nothing is slow."""
         enough = self.measured_ranks >= LEAST and self.seen_from > 0 and not 0 < self.measured_links < LEAST
-        return enough and not (self.ranks or self.links or self.problems)
+        return enough and not (self.ranks or self.links or self.unclear_links or self.problems)
 
 
 def judge(measured: Measured, node_of: Mapping[int, str], named: Set[tuple[int, int]] = frozenset()) -> Judgement:
@@ -112,7 +115,7 @@ def judge(measured: Measured, node_of: Mapping[int, str], named: Set[tuple[int, 
     slow = [SlowRank(int(measured.ranks[at]), "compute", factor) for at, factor in compute.items()]
     slow += [SlowRank(int(measured.ranks[at]), "memory", f) for at, f in memory.items() if at not in compute]
     ends = {one.rank for one in slow if one.what == "compute"}  # it reads and sends slowly: that says nothing of links
-    links, count = _slow_links([one for one in measured.links if ends.isdisjoint(one[:2])], node_of, named)
+    links, unclear, count = _slow_links([one for one in measured.links if ends.isdisjoint(one[:2])], node_of, named)
     limits = [_limit(kind, slower) for kind in _known(kinds)]
     return Judgement(
         ranks=tuple(sorted(slow, key=lambda one: -one.factor)),
@@ -121,6 +124,7 @@ def judge(measured: Measured, node_of: Mapping[int, str], named: Set[tuple[int, 
         measured_ranks=int(np.isfinite(measured.compute_s).any(axis=(1, 2)).sum()),
         measured_links=count,
         seen_from=max(limits, default=0.0),
+        unclear_links=tuple(sorted(unclear, key=lambda one: -one.factor)),
     )
 
 
@@ -167,21 +171,23 @@ def _factors(times: Floats, slower: float) -> Floats:
 
 def _slow_links(
     measured: Iterable[tuple[int, int, int, list[float]]], node_of: Mapping[int, str], named: Set[tuple[int, int]]
-) -> tuple[list[SlowLink], int]:
-    """Of each link the largest messages count. Links within nodes are held against each other, and those between nodes.
+) -> tuple[list[SlowLink], list[SlowLink], int]:
+    """Slow links, those of which it is not clear, and how many were measured.
 
-    How many links were measured is said, too.
+    Of each link the largest messages count. Links within nodes are held against each other, and those between nodes.
     """
     each: dict[tuple[int, int], _Link] = {}
     for src, dst, size, seconds in measured:
         known = [one for one in seconds if math.isfinite(one)]
         if known:
             each.setdefault((src, dst), _Link()).add(size, known)
-    found = []
+    found, unclear = list[SlowLink](), list[SlowLink]()
     for is_within in (True, False):
         sort = {pair: at for pair, at in each.items() if (node_of.get(pair[0]) == node_of.get(pair[1])) == is_within}
-        found += _slow_of_a_sort(sort, named)
-    return found, len(each)
+        slow = _slow_of_a_sort(sort, named)
+        found += slow
+        unclear += _unclear(sort, named - {(one.src, one.dst) for one in slow})
+    return found, unclear, len(each)
 
 
 @dataclass
@@ -207,6 +213,11 @@ class _Link:
         if size >= self.size:
             self.size, self.seconds = size, seconds
 
+    @property
+    def rate(self) -> float:
+        """Bytes per second, of all."""
+        return self.all_bytes / self.all_s
+
 
 def _slow_of_a_sort(each: Mapping[tuple[int, int], _Link], named: Set[tuple[int, int]]) -> list[SlowLink]:
     """Of links that are alike."""
@@ -229,7 +240,7 @@ def _named_that_are_slow(each: Mapping[tuple[int, int], _Link], named: Set[tuple
     Where a node's traffic is held back, half of all links may be slow and are no sort of their own. Flows of others
     take turns for tenths of a second, so what counts is all that went over in the time.
     """
-    rates = {pair: link.all_bytes / link.all_s for pair, link in each.items()}
+    rates = {pair: link.rate for pair, link in each.items()}
     others = sorted((rate for pair, rate in rates.items() if pair not in named), reverse=True)
     quick = others[: max(2, math.ceil(len(others) / 2))]
     if len(quick) < 2:
@@ -237,3 +248,10 @@ def _named_that_are_slow(each: Mapping[tuple[int, int], _Link], named: Set[tuple
     usual = float(np.median(quick))
     slow = [pair for pair in rates if pair in named and SLOWER_LINK * rates[pair] <= quick[-1]]
     return [SlowLink(*pair, usual / rates[pair], rates[pair], usual) for pair in slow]
+
+
+def _unclear(each: Mapping[tuple[int, int], _Link], named: Set[tuple[int, int]]) -> list[SlowLink]:
+    """Links that the job found to be slow and that nothing shows to be so, though one is far quicker."""
+    most = max((link.rate for link in each.values()), default=0.0)
+    likely = {pair: link.rate for pair, link in each.items() if pair in named and SLOWER_LINK * link.rate <= most}
+    return [SlowLink(*pair, most / rate, rate, most) for pair, rate in likely.items()]

@@ -124,6 +124,10 @@ def _facts(incident: Incident, result: Validated) -> Iterator[Evidence]:
         where = f"rank {link.src} to rank {link.dst}"
         yield Evidence(what=f"rate {AT_REST}", value=round(link.bytes_per_s), unit="B/s", where=where)
         yield Evidence(what=f"rate of other links {AT_REST}", value=round(link.usual_bytes_per_s), unit="B/s")
+    for link in result.unclear_links:
+        where = f"rank {link.src} to rank {link.dst}"
+        yield Evidence(what=f"rate {AT_REST}", value=round(link.bytes_per_s), unit="B/s", where=where)
+        yield Evidence(what=f"rate of the quickest link {AT_REST}", value=round(link.usual_bytes_per_s), unit="B/s")
     slow = {one.rank for one in result.slow_ranks}
     for culprit in incident.culprits:
         if result.seen_from and culprit.rank not in slow and culprit.rank not in result.problems:

@@ -29,11 +29,15 @@ def sentence_of(result: Validated) -> str:
           for one in result.slow_ranks),
         *(f"from rank {one.src} to rank {one.dst} {rate_of(one.bytes_per_s)} go through, on the other links"
           f" {rate_of(one.usual_bytes_per_s)}" for one in result.slow_links),
+        *(f"from rank {one.src} to rank {one.dst} {rate_of(one.bytes_per_s)} go through, on the quickest link"
+          f" {rate_of(one.usual_bytes_per_s)}: too few others are quick to say that it is slow"
+          for one in result.unclear_links),
         *(f"rank {rank} could not be measured ({one_line(why)})" for rank, why in sorted(result.problems.items())),
     ]  # fmt: skip
     if not found:
         found = [
-            f"nothing is {result.seen_from:.1f} times as slow as the rest, or more"
+            f"no rank takes {result.seen_from:.1f} times as long as the rest, or more"
+            f"{', and no link is slow' * (result.measured_links > 0)}"
             if result.seen_from
             else "too little was measured to compare"
         ]

@@ -314,8 +314,10 @@ def test_link_that_the_job_found_slow_is_held_against_the_quicker_half() -> None
     # WHEN it was slow for a moment THEN it is not, and the other one stands out by itself
     (found,) = judge(congested([20.0, 9.0, 22.0]), node_of, {(6, 5)}).links
     assert (found.src, found.dst) == (4, 3)
-    # WHEN it names all but one THEN there is too little to hold them against
-    assert judge(congested([4.0, 3.5, 3.0]), node_of, {(6, 5), (4, 3), (2, 1)}).links == ()
+    # WHEN it names all but one THEN there is too little to hold them against, and it is not said that all is well
+    said = judge(congested([4.0, 3.5, 3.0]), node_of, {(6, 5), (4, 3), (2, 1)})
+    assert (said.links, said.is_healthy) == ((), False)
+    assert [(one.src, one.dst) for one in said.unclear_links] == [(6, 5), (4, 3)]
     # WHEN it names a sound one THEN that is not slow
     assert judge(congested([4.0, 3.5, 3.0]), node_of, {(0, 7)}).links == ()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from whichrank.act.judgement import SlowRank
+from whichrank.act.judgement import SlowLink, SlowRank
 from whichrank.server.validations_file import Asked, Validated
 from whichrank.surface.validated import sentence_of
 
 SLOW = (SlowRank(2, "compute", 3.0),)
+LINK = (SlowLink(6, 5, 2.5, 8e6, 20e6),)
 
 
 @pytest.mark.parametrize(
@@ -16,8 +17,13 @@ SLOW = (SlowRank(2, "compute", 3.0),)
     [
         (
             Validated(asked=Asked(), paused_s=2.04, measured_ranks=4, measured_links=4, seen_from=1.5, is_healthy=True),
-            "validation: nothing is 1.5 times as slow as the rest, or more (4 ranks and 4 links were measured;"
-            " training was paused for 2.0 s)",
+            "validation: no rank takes 1.5 times as long as the rest, or more, and no link is slow (4 ranks and 4 links"
+            " were measured; training was paused for 2.0 s)",
+        ),
+        (
+            Validated(asked=Asked(), paused_s=2, measured_ranks=4, measured_links=4, seen_from=1.5, unclear_links=LINK),
+            "validation: from rank 6 to rank 5 8 MB/s go through, on the quickest link 20 MB/s: too few others are quick"
+            " to say that it is slow (4 ranks and 4 links were measured; training was paused for 2.0 s)",
         ),
         (
             Validated(
