@@ -22,8 +22,8 @@ LINK = (SlowLink(6, 5, 2.5, 8e6, 20e6),)
         ),
         (
             Validated(asked=Asked(), paused_s=2, measured_ranks=4, measured_links=4, seen_from=1.5, unclear_links=LINK),
-            "validation: from rank 6 to rank 5 8 MB/s go through, on the quickest link 20 MB/s: too few others are quick"
-            " to say that it is slow (4 ranks and 4 links were measured; training was paused for 2.0 s)",
+            "validation: from rank 6 to rank 5 8 MB/s go through, on the quickest link 20 MB/s: too few others are"
+            " quick to say that it is slow (4 ranks and 4 links were measured; training was paused for 2.0 s)",
         ),
         (
             Validated(
