@@ -231,23 +231,20 @@ def _slow_of_a_sort(each: Mapping[tuple[int, int], _Link], named: Set[tuple[int,
         for at, factor in _compared(times[None], SLOWER_LINK).items()
     ]
     known = {(one.src, one.dst) for one in found}
-    return found + [one for one in _named_that_are_slow(each, named) if (one.src, one.dst) not in known]
+    return found + [one for one in _as_slow_as_named(each, named) if (one.src, one.dst) not in known]
 
 
-def _named_that_are_slow(each: Mapping[tuple[int, int], _Link], named: Set[tuple[int, int]]) -> list[SlowLink]:
-    """Links that the job found to be slow, and that are slower at rest than the quicker half of the others.
+def _as_slow_as_named(each: Mapping[tuple[int, int], _Link], named: Set[tuple[int, int]]) -> list[SlowLink]:
+    """Links that are slower at rest than the quicker half, if the job found one of them to be slow.
 
     Where a node's traffic is held back, half of all links may be slow and are no sort of their own. Flows of others
     take turns for tenths of a second, so what counts is all that went over in the time.
     """
     rates = {pair: link.rate for pair, link in each.items()}
-    others = sorted((rate for pair, rate in rates.items() if pair not in named), reverse=True)
-    quick = others[: max(2, math.ceil(len(others) / 2))]
-    if len(quick) < 2:
-        return []
+    quick = sorted(rates.values(), reverse=True)[: math.ceil(len(rates) / 2)]
     usual = float(np.median(quick))
-    slow = [pair for pair in rates if pair in named and SLOWER_LINK * rates[pair] <= quick[-1]]
-    return [SlowLink(*pair, usual / rates[pair], rates[pair], usual) for pair in slow]
+    slow = {pair: rate for pair, rate in rates.items() if SLOWER_LINK * rate <= quick[-1]}
+    return [SlowLink(*pair, usual / rate, rate, usual) for pair, rate in slow.items()] if named & slow.keys() else []
 
 
 def _unclear(each: Mapping[tuple[int, int], _Link], named: Set[tuple[int, int]]) -> list[SlowLink]:

@@ -183,7 +183,7 @@ class Ledger:
             return []  # one of its candidates has been named since: the same incident
         before, ended_s = self._over.get(key, (None, 0.0))
         comes_again = before is not None and now_s - ended_s <= again_s
-        known = self._kept.get(key) or (None if comes_again else self._taken_up_by_name(key, finding))
+        known = self._kept.get(key) or (None if comes_again else self._explained_now(key, finding))
         if known and not _says_more(finding, severity, known):
             return []
         said = (key, finding.cause, finding.reason, finding.names or frozenset(b.rank for b in finding.candidates))
@@ -204,17 +204,22 @@ class Ledger:
         self.incidents[incident.id] = incident
         return [incident]
 
-    def _taken_up_by_name(self, key: str, finding: Finding) -> Incident | None:
-        """An open incident one of whose candidates is named now, as slow itself: it becomes the incident of this."""
-        if not finding.names or finding.cause not in (Cause.COMPUTE_SLOW, Cause.MIXED_SLOW):
-            return None
-        for of_several, incident in self._kept.items():
+    def _explained_now(self, key: str, finding: Finding) -> Incident | None:
+        """An open incident that this explains: it becomes the incident of this.
+
+        It is one of whose candidates one is named now, as slow itself, or one for which there was no reason at all.
+        """
+        is_slow_rank = bool(finding.names) and finding.cause in (Cause.COMPUTE_SLOW, Cause.MIXED_SLOW)
+        for of_before, incident in self._kept.items():
+            if incident.cause != Cause.UNKNOWN or incident.kind != "slow":
+                continue
             candidates = {candidate.rank for candidate in incident.candidates}
-            if incident.cause == Cause.UNKNOWN and finding.names <= candidates:
-                self._taken_over[of_several] = key
+            is_one_of_them = is_slow_rank and finding.names <= candidates
+            if is_one_of_them or (not candidates and (is_slow_rank or finding.links)):
+                self._taken_over[of_before] = key
                 while len(self._taken_over) > MOST_NOTICED:
                     del self._taken_over[next(iter(self._taken_over))]
-                return self._kept.pop(of_several)
+                return self._kept.pop(of_before)
         return None
 
     def drop(self, is_over: Callable[[str], bool], now_s: float, ended_s: float | None = None) -> list[Incident]:

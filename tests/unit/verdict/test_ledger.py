@@ -593,6 +593,28 @@ def test_one_of_two_that_is_named_takes_their_incident_over() -> None:
     assert a.ledger.keep("ranks 1 and 2", open_question, "alert", NOW_S + 7.0, 10.0) == []
 
 
+@pytest.mark.parametrize(
+    ("key", "explanation", "is_the_same"),
+    [
+        ("rank 1", {"cause": Cause.COMPUTE_SLOW, "culprits": (Blame(1, 0.9, AWAITED),)}, True),
+        ("links", {"cause": Cause.COMMUNICATION_SLOW, "links": (Link(src=1, dst=2, end="path"),)}, True),
+        ("imbalance", {"cause": Cause.IMBALANCE}, False),
+    ],
+)
+def test_what_explains_long_iterations_is_their_incident(
+    key: str, explanation: dict[str, object], *, is_the_same: bool
+) -> None:
+    # GIVEN iterations that take longer, for no reason that is known
+    a = analyzer_with_world(iteration=40)
+    unexplained = Finding(cause=Cause.UNKNOWN, kind="slow", iteration=18, onset_s=NOW_S)
+    (first,) = a.ledger.keep("iterations", unexplained, "notice", NOW_S + 1.0, 10.0)
+    # WHEN it is found who or what is slow THEN that is no second incident
+    (second,) = a.ledger.keep(key, replace(unexplained, **explanation), "alert", NOW_S + 5.0, 10.0)
+    assert (second.id == first.id) == is_the_same
+    # AND it ends when that is over, and not when iterations are explained
+    assert (a.ledger.drop(lambda key: key == "iterations", NOW_S + 6.0) == []) == is_the_same
+
+
 def test_what_comes_again_is_the_same_incident_and_takes_no_other_over() -> None:
     # GIVEN a rank that was slow and is not, and that may have waited for another since
     a = analyzer_with_world(iteration=40)
