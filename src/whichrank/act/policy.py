@@ -55,7 +55,7 @@ class Policy:
     def _is_to_be_proved(self, incident: Incident) -> bool:
         if incident.kind != "slow" or incident.status != "open" or incident.id in self._validated:
             return False
-        is_unexplained = incident.cause == Cause.UNKNOWN and not incident.candidates
+        is_unexplained = incident.cause == Cause.UNKNOWN and not (incident.candidates or incident.reason)
         return is_unexplained or (incident.severity == "alert" and bool(incident.culprits or incident.links))
 
 

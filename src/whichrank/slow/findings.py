@@ -391,7 +391,7 @@ def of_all(store: Store, window: Window, factor: float, before_s: float, why: Wh
     return KeyedFinding("all", finding)
 
 
-def of_unexplained(store: Store, window: Window, longer: Change, groups: Sequence[LongGroup]) -> KeyedFinding:
+def of_unexplained(store: Store, window: Window, longer: Change, groups: Sequence[LongGroup], why: Why) -> KeyedFinding:
     """Iterations take longer than they did, and no rank, no link and no work explains it.
 
     Args:
@@ -399,19 +399,22 @@ def of_unexplained(store: Store, window: Window, longer: Change, groups: Sequenc
         window: The iterations of this time.
         longer: Since when.
         groups: Communicators that take longer than comparable ones, the longest first.
+        why: What their nodes say of it; then there is nothing to be measured.
     """
     finding = Finding(
         cause=Cause.UNKNOWN,
         kind="slow",
+        reason=why.reason,
         victims=tuple(window.ranks.tolist()),
         onset_s=longer.at_s,
         evidence=(
             Evidence(what="iteration time", value=_round(window.iteration_s), unit="s"),
             Evidence(what="iteration time before", value=_round(longer.before_s), unit="s"),
+            *why.evidence,
             *(_long_group(store, group) for group in groups[:MOST_GROUPS]),
         ),
         iteration=longer.iteration,
-        next=(clause(Says.MEASURE_AT_REST),),
+        next=() if why.reason else (clause(Says.MEASURE_AT_REST),),
     )
     return KeyedFinding("iterations", finding)
 

@@ -231,6 +231,20 @@ def why_uneven(rates: Rates, lost: float) -> Why:
     return _no_cpus(without_cpu) if without_cpu >= EXPLAINS * lost else Why()
 
 
+def why_longer(rates: Rates, window: Window, past: Past, longer_s: float) -> Why:
+    """The reason why iterations take longer by so much, if the nodes have it: less CPU than there was.
+
+    Args:
+        rates: Of all ranks in the window.
+        window: Iterations.
+        past: As it was.
+        longer_s: Seconds per iteration.
+    """
+    without_cpu = rates.without_cpu()
+    more_s = without_cpu * window.iteration_s - past.without_cpu_s
+    return _no_cpus(without_cpu) if more_s >= EXPLAINS * longer_s else Why()
+
+
 def _no_cpus(without_cpu: float) -> Why:
     fact = Evidence(what="ready, and without a CPU", value=round(without_cpu, 3), unit="s/s", where="in the median")
     return Why(Reason.CPU_CONTENTION, (), (fact,))

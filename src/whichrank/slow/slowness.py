@@ -57,7 +57,7 @@ from whichrank.slow.latest_ops import LatestOps
 from whichrank.slow.link_watch import LinkWatch
 from whichrank.slow.loader_share import LoaderShare
 from whichrank.slow.node_usage import NodeUsage, Rates
-from whichrank.slow.reasons import Why, why_all_slow, why_slow, why_uneven
+from whichrank.slow.reasons import Why, why_all_slow, why_longer, why_slow, why_uneven
 from whichrank.slow.steady_findings import SteadyFindings
 from whichrank.slow.track import Track
 from whichrank.slow.turns import Turns
@@ -421,7 +421,8 @@ class Slowness:
         if longer.after_s < UNEXPLAINED * longer.before_s or window.iteration_s < UNEXPLAINED * longer.before_s:
             return []
         self.long_groups = self._latest.long_groups(window, store.comms.size)
-        return [of_unexplained(store, window, longer, self.long_groups)]
+        why = why_longer(self._rates(window, 0), window, self.past, window.iteration_s - longer.before_s)
+        return [of_unexplained(store, window, longer, self.long_groups, why)]
 
     def _starved(self, window: Window) -> Ints:
         """Ranks that get less CPU than most: at what pace they read says nothing of the way to them."""

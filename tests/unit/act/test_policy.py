@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from whichrank.act.policy import EVERY_S, Policy, to_be_measured
-from whichrank.model.incident import Cause, Culprit, Incident
+from whichrank.model.incident import Cause, Culprit, Incident, Reason
 from whichrank.model.job_now import Group, JobNow
 
 SLOW = Incident(
@@ -62,6 +62,8 @@ def test_longer_iterations_that_nothing_explains_are_looked_into() -> None:
     policy.note([changed(severity="notice", cause=Cause.UNKNOWN, culprits=(), candidates=SLOW.culprits)])
     assert policy.take(1e6) is None
     unexplained = changed(severity="notice", cause=Cause.UNKNOWN, culprits=())
+    policy.note([changed(severity="notice", cause=Cause.UNKNOWN, culprits=(), reason=Reason.CPU_CONTENTION)])
+    assert policy.take(1e6) is None
     policy.note([unexplained])
     assert policy.take(1e6) == unexplained
 

@@ -329,6 +329,16 @@ def test_longer_iterations_that_nothing_explains_are_a_notice(*, with_steps: boo
     assert (over.ended - over.onset).total_seconds() == pytest.approx(250 * 0.14, abs=2.0)
 
 
+def test_longer_iterations_with_less_cpu_are_explained_and_nothing_is_to_be_measured() -> None:
+    # GIVEN transfers that take longer from some iteration on, on nodes that have less CPU time since then
+    reported = run(ddp(8), 260, factors(lambda *_: 1.0), lambda _, i: 25.0 if i > 4 * 120 else 1.0)
+    slow_from_s = step_at_s(reported, 120)
+    (incident,) = watch(reported, WINDOW_S, lambda _, now_s: 0.3 * max(0.0, now_s - slow_from_s))
+    # THEN the notice has that reason, and does not advise to measure
+    assert (incident.severity, incident.cause, incident.culprits) == ("notice", Cause.UNKNOWN, ())
+    assert (incident.reason, incident.next) == (Reason.CPU_CONTENTION, ())
+
+
 def test_which_communicator_takes_longer_than_comparable_ones_is_reported() -> None:
     # GIVEN three kinds of parallelism, and a data-parallel communicator whose transfers take much longer in the end
     reported = run(tp_pp_dp(), 160, factors(lambda *_: 1.0), lambda comm, i: 40.0 if comm == DP and i > 80 else 1.0)
