@@ -191,10 +191,13 @@ def _words(view: View, never_ends: bool) -> list[Html]:
 def _then(view: View) -> dict[int, np.void]:
     """Of each rank the operation in which it is at the right edge, or comes to be later.
 
-    That is the one in which it waits; of others that of the verdict, else the first.
+    That is the one in which it waits; of others that of the verdict, else the first. Of what is slow it is the first:
+    ranks wait in another one when it is reported.
     """
     spans = view.scene.spans
-    what = {rank: one.what for one in view.scene.waits for rank in one.ranks.tolist()}
+    is_slow = view.incident is not None and view.incident.kind == "slow"
+    waits_now = () if is_slow else view.scene.waits
+    what = {rank: one.what for one in waits_now for rank in one.ranks.tolist()}
     there = np.flatnonzero(spans["end_s"] > view.scene.view_s[1])
     waits = [what.get(int(span["rank"])) in _texts(view, span) for span in spans[there]]
     order = np.lexsort((spans["start_s"][there], ~_in_round(view.scene)[there], np.logical_not(waits)))[::-1]
