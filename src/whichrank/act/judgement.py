@@ -9,15 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.act.validation import REPEATS, Measured
+from whichrank.act.validation import MOST, REPEATS, Measured
 from whichrank.model.spread import SIGMA_PER_MAD
 
 Floats = NDArray[np.float64]
+Pair: TypeAlias = frozenset[int]
+"""Both ends of a link, global ranks."""
 SLOWER: Final = 1.2
 """Times the others, from which a rank is slow. Greyhound says 1.1 (section 4.3); devices of one make differ."""
 SLOWER_MEMORY: Final = 1.6
@@ -26,8 +28,8 @@ SLOWER_ONCE: Final = 2.0
 """The same of computation that was not repeated as often as it should be. Copies of memory then say nothing."""
 SLOWER_LINK: Final = 1.5
 """The same of a link: on a machine that computes as well a message takes more or less by chance."""
-MOST: Final = 0.25
-"""Share of what is compared that may be slow; of more it is another sort."""
+FAR_SLOWER: Final = 2.0
+"""Times the quickest link, from which it is not clear that a link is sound which the job found to be slow."""
 SIGMAS: Final = 5.0
 """Robust standard deviations of the others, by which it must be beyond them."""
 SPREADS: Final = 1.0
@@ -77,8 +79,10 @@ class Judgement:
     Attributes:
         ranks: Slow ones, the slowest first.
         links: The same.
-        unclear_links: That the job found slow and that are slower than the quickest one at rest; too few others are
+        unclear_links: That the job found slow and that are far slower than the quickest one at rest; too few others are
             quick to say that these are the slow ones. Held against the quickest.
+        compared_links: Of the measured ones those of which enough are alike.
+        missed_links: That the job found slow and that were not measured.
         problems: By rank, why it could not be measured.
         measured_ranks: How many were.
         measured_links: The same.
@@ -92,21 +96,26 @@ class Judgement:
     measured_links: int
     seen_from: float
     unclear_links: tuple[SlowLink, ...] = ()
+    compared_links: int = 0
+    missed_links: int = 0
 
     @property
     def is_healthy(self) -> bool:
         """Whether enough was measured and nothing is slow."""
-        enough = self.measured_ranks >= LEAST and self.seen_from > 0 and not 0 < self.measured_links < LEAST
-        return enough and not (self.ranks or self.links or self.unclear_links or self.problems)
+        is_enough = self.measured_ranks >= LEAST and self.seen_from > 0
+        is_enough &= self.compared_links > 0 or not self.measured_links
+        is_clear = not (self.unclear_links or self.missed_links or self.problems)
+        return is_enough and is_clear and not (self.ranks or self.links)
 
 
-def judge(measured: Measured, node_of: Mapping[int, str], named: Set[tuple[int, int]] = frozenset()) -> Judgement:
+def judge(measured: Measured, node_of: Mapping[int, str], named: Set[Pair] = frozenset()) -> Judgement:
     """Say what is slow.
 
     Args:
         measured: In a validation.
         node_of: Where each rank is.
-        named: Links, sender and receiver, that the incident names which is to be proved.
+        named: Links that the incident names which is to be proved, each by its two ends: which way is slow may not be
+            known.
     """
     is_repeated = measured.memory_s.shape[1] >= REPEATS
     slower, kinds = SLOWER if is_repeated else SLOWER_ONCE, measured.compute_s.transpose(1, 0, 2)
@@ -115,16 +124,22 @@ def judge(measured: Measured, node_of: Mapping[int, str], named: Set[tuple[int, 
     slow = [SlowRank(int(measured.ranks[at]), "compute", factor) for at, factor in compute.items()]
     slow += [SlowRank(int(measured.ranks[at]), "memory", f) for at, f in memory.items() if at not in compute]
     ends = {one.rank for one in slow if one.what == "compute"}  # it reads and sends slowly: that says nothing of links
-    links, unclear, count = _slow_links([one for one in measured.links if ends.isdisjoint(one[:2])], node_of, named)
+    links, sorts = _links_by_sort([one for one in measured.links if ends.isdisjoint(one[:2])], node_of)
+    found = [one for sort in sorts for one in _slow_of_a_sort(sort, named)]
+    known = {frozenset((one.src, one.dst)) for one in found}
+    unclear = [one for sort in sorts for one in _unclear(sort, named - known)]
+    tested = {frozenset(pair) for pair in links}
     limits = [_limit(kind, slower) for kind in _known(kinds)]
     return Judgement(
         ranks=tuple(sorted(slow, key=lambda one: -one.factor)),
-        links=tuple(sorted(links, key=lambda one: -one.factor)),
+        links=tuple(sorted(found, key=lambda one: -one.factor)),
         problems=dict(measured.problems),
         measured_ranks=int(np.isfinite(measured.compute_s).any(axis=(1, 2)).sum()),
-        measured_links=count,
+        measured_links=len(links),
         seen_from=max(limits, default=0.0),
         unclear_links=tuple(sorted(unclear, key=lambda one: -one.factor)),
+        compared_links=sum(len(sort) for sort in sorts if len(sort) >= LEAST),
+        missed_links=sum(pair not in tested and pair.isdisjoint(ends) for pair in named),
     )
 
 
@@ -132,15 +147,15 @@ def _compared(times: Floats, slower: float) -> dict[int, float]:
     """Which take longer than the others by more than chance, and how many times as long.
 
     The best repeat of one is held against the usual repeat of the others, and it must be longer by as much as one's own
-    repeats differ: where many share a core they differ by a half. Of several kinds of measurements all must say so.
-    Where it is so of many, they are of another sort and not slow.
+    repeats differ: where many share a core they differ by a half. Of several kinds of measurements all must say so that
+    were made of it: what is very slow has no time for all. Where it is so of many, they are another sort and not slow.
 
     Args:
         times: Of each kind, of each that is compared, of each repeat, (k, n, repeats); NaN: not measured.
         slower: Times as long, from which it counts.
     """
-    least = np.min([_factors(kind, slower) for kind in _known(times)] or [np.zeros(times.shape[1])], axis=0)
-    found = np.flatnonzero(least > 0)
+    least = np.min([_factors(kind, slower) for kind in _known(times)] or [np.full(times.shape[1], np.inf)], axis=0)
+    found = np.flatnonzero((least > 0) & np.isfinite(least))
     return {int(at): float(least[at]) for at in found} if len(found) <= max(1, MOST * times.shape[1]) else {}
 
 
@@ -159,9 +174,9 @@ def _limit(kind: Floats, slower: float) -> float:
 
 
 def _factors(times: Floats, slower: float) -> Floats:
-    """Of one kind, (n, repeats): times as long as the others, 0 where that is no more than chance, (n,)."""
+    """Of one kind, (n, repeats): times as long as the others, 0 if that is no more than chance, (n,); not made: inf."""
     measured = np.isfinite(times).all(axis=1)
-    factors = np.zeros(len(times))
+    factors = np.full(len(times), np.inf)
     known = times[measured]
     usual = np.median(known, axis=1)
     ratio = known.min(axis=1) / np.array([np.median(np.delete(usual, at)) for at in range(len(known))])
@@ -169,25 +184,19 @@ def _factors(times: Floats, slower: float) -> Floats:
     return factors
 
 
-def _slow_links(
-    measured: Iterable[tuple[int, int, int, list[float]]], node_of: Mapping[int, str], named: Set[tuple[int, int]]
-) -> tuple[list[SlowLink], list[SlowLink], int]:
-    """Slow links, those of which it is not clear, and how many were measured.
-
-    Of each link the largest messages count. Links within nodes are held against each other, and those between nodes.
-    """
+def _links_by_sort(
+    measured: Iterable[tuple[int, int, int, list[float]]], node_of: Mapping[int, str]
+) -> tuple[dict[tuple[int, int], _Link], list[dict[tuple[int, int], _Link]]]:
+    """Links by sender and receiver: all of them; and apart, those within nodes and those between them."""
     each: dict[tuple[int, int], _Link] = {}
     for src, dst, size, seconds in measured:
         known = [one for one in seconds if math.isfinite(one)]
         if known:
             each.setdefault((src, dst), _Link()).add(size, known)
-    found, unclear = list[SlowLink](), list[SlowLink]()
-    for is_within in (True, False):
-        sort = {pair: at for pair, at in each.items() if (node_of.get(pair[0]) == node_of.get(pair[1])) == is_within}
-        slow = _slow_of_a_sort(sort, named)
-        found += slow
-        unclear += _unclear(sort, named - {(one.src, one.dst) for one in slow})
-    return found, unclear, len(each)
+    return each, [
+        {pair: at for pair, at in each.items() if (node_of.get(pair[0]) == node_of.get(pair[1])) == is_within}
+        for is_within in (True, False)
+    ]
 
 
 @dataclass
@@ -219,8 +228,8 @@ class _Link:
         return self.all_bytes / self.all_s
 
 
-def _slow_of_a_sort(each: Mapping[tuple[int, int], _Link], named: Set[tuple[int, int]]) -> list[SlowLink]:
-    """Of links that are alike."""
+def _slow_of_a_sort(each: Mapping[tuple[int, int], _Link], named: Set[Pair]) -> list[SlowLink]:
+    """Of links that are alike: by the largest messages, and for named ones by all that went over in the time."""
     if len(each) < LEAST:
         return []
     repeats = max(len(link.seconds) for link in each.values())
@@ -231,11 +240,11 @@ def _slow_of_a_sort(each: Mapping[tuple[int, int], _Link], named: Set[tuple[int,
         for at, factor in _compared(times[None], SLOWER_LINK).items()
     ]
     known = {(one.src, one.dst) for one in found}
-    return found + [one for one in _as_slow_as_named(each, named) if (one.src, one.dst) not in known]
+    return found + [one for one in _named_that_are_slow(each, named) if (one.src, one.dst) not in known]
 
 
-def _as_slow_as_named(each: Mapping[tuple[int, int], _Link], named: Set[tuple[int, int]]) -> list[SlowLink]:
-    """Links that are slower at rest than the quicker half, if the job found one of them to be slow.
+def _named_that_are_slow(each: Mapping[tuple[int, int], _Link], named: Set[Pair]) -> list[SlowLink]:
+    """Links that the job found to be slow, and that are slower at rest than the quicker half of all.
 
     Where a node's traffic is held back, half of all links may be slow and are no sort of their own. Flows of others
     take turns for tenths of a second, so what counts is all that went over in the time.
@@ -243,12 +252,12 @@ def _as_slow_as_named(each: Mapping[tuple[int, int], _Link], named: Set[tuple[in
     rates = {pair: link.rate for pair, link in each.items()}
     quick = sorted(rates.values(), reverse=True)[: math.ceil(len(rates) / 2)]
     usual = float(np.median(quick))
-    slow = {pair: rate for pair, rate in rates.items() if SLOWER_LINK * rate <= quick[-1]}
-    return [SlowLink(*pair, usual / rate, rate, usual) for pair, rate in slow.items()] if named & slow.keys() else []
+    slow = {pair: rate for pair, rate in rates.items() if frozenset(pair) in named and SLOWER_LINK * rate <= quick[-1]}
+    return [SlowLink(*pair, usual / rate, rate, usual) for pair, rate in slow.items()]
 
 
-def _unclear(each: Mapping[tuple[int, int], _Link], named: Set[tuple[int, int]]) -> list[SlowLink]:
+def _unclear(each: Mapping[tuple[int, int], _Link], named: Set[Pair]) -> list[SlowLink]:
     """Links that the job found to be slow and that nothing shows to be so, though one is far quicker."""
     most = max((link.rate for link in each.values()), default=0.0)
-    likely = {pair: link.rate for pair, link in each.items() if pair in named and SLOWER_LINK * link.rate <= most}
+    likely = {p: link.rate for p, link in each.items() if frozenset(p) in named and FAR_SLOWER * link.rate <= most}
     return [SlowLink(*pair, most / rate, rate, most) for pair, rate in likely.items()]

@@ -82,5 +82,8 @@ def _of_long_groups(job: JobNow) -> tuple[int, ...]:
         if len(ranks.union(members)) <= ALL_OF and set(members) <= job.agent_of.keys():
             ranks.update(members)
     if 0 < len(ranks) < LEAST:
-        ranks.update(r for group in job.groups if ranks & set(group.members) for r in group.members[:ALL_OF])
+        few = frozenset(ranks)
+        for group in job.groups:
+            if few & set(group.members) and len(ranks.union(group.members)) <= ALL_OF:
+                ranks.update(group.members)
     return tuple(sorted(ranks)) or job.ranks

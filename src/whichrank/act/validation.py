@@ -33,6 +33,8 @@ LATER_S: Final = 0.1
 """By which a pass over links lasts longer than messages are asked for."""
 MUCH_SLOWER: Final = 2.0
 """Times the others, from which a rank computes so slowly that nothing is asked of its links: they would be slow too."""
+MOST: Final = 0.25
+"""Share of what is compared that may be slow; of more it is another sort."""
 MARGIN_S: Final = 0.5
 """Before ranks go on by themselves."""
 
@@ -58,13 +60,18 @@ class Measured:
     left_out_links: int = 0
 
     def computing_slowly(self, times: float) -> set[int]:
-        """Ranks that take so many times as long as usual for products of every type of numbers."""
-        is_known: NDArray[np.bool_] = np.all(np.any(np.isfinite(self.compute_s), axis=2), axis=1)
-        if not is_known.any():
-            return set()
-        usual_s = np.nanmedian(self.compute_s[is_known], axis=2)
-        is_slow: NDArray[np.bool_] = np.all(usual_s >= times * np.median(usual_s, axis=0), axis=1)
-        return set(self.ranks[is_known][is_slow].tolist())
+        """Ranks that take so many times as long as usual for products of every type of numbers that was measured.
+
+        None, if there are more than a few: then they are another sort of device.
+        """
+        least = np.full(len(self.ranks), np.inf)  # of the types, (R,)
+        for times_s in self.compute_s.transpose(1, 0, 2):
+            made = np.flatnonzero(np.isfinite(times_s).any(axis=1))
+            if len(made):
+                usual_s = np.nanmedian(times_s[made], axis=1)
+                least[made] = np.minimum(least[made], usual_s / np.median(usual_s))
+        slow = self.ranks[np.isfinite(least) & (least >= times)].tolist()
+        return set(slow) if len(slow) <= max(1, MOST * len(self.ranks)) else set()
 
 
 @dataclass(frozen=True)

@@ -66,14 +66,28 @@ def long_groups(
     found = []
     for one in np.unique(moved):
         alike = np.flatnonzero(moved == one)
-        usual_s = float(np.median(in_operations_s[alike]))
+        usual_s = _median_of_others(in_operations_s[alike])
         more_s = in_operations_s[alike] - usual_s
         is_long = (more_s > (LONGER - 1) * usual_s) & (more_s >= MATTERS * iteration_s) & (usual_s > 0)
         found += [
-            LongGroup(int(comms[at]), float(in_operations_s[at]) / usual_s, len(alike) - 1)
-            for at in alike[is_long].tolist()
+            LongGroup(int(comms[alike[at]]), float(in_operations_s[alike[at]] / usual_s[at]), len(alike) - 1)
+            for at in np.flatnonzero(is_long).tolist()
         ]
     return sorted(found, key=lambda group: -group.times)
+
+
+def _median_of_others(values: Floats) -> Floats:
+    """Of each the median without it, infinite for one alone, (n,)."""
+    count = len(values)
+    if count < 2:
+        return np.full(count, np.inf)
+    order = np.argsort(values, kind="stable")
+    place = np.empty(count, np.int64)
+    place[order] = np.arange(count)
+    low, high = (count - 2) // 2, (count - 1) // 2  # of those left, in order
+    in_order = values[order]
+    middle = [in_order[at + (place <= at)] for at in (low, high)]
+    return np.asarray((middle[0] + middle[1]) / 2)
 
 
 def _moved(ops: Ops, of: Ints, comms: int, size: Ints, iterations: int) -> NDArray[np.uint64]:

@@ -42,6 +42,11 @@ def with_result(incident: Incident, result: Validated, name: Name) -> Incident:
     return msgspec.structs.replace(_judged(incident, _Slow.of(result), name), evidence=evidence)
 
 
+def with_pause(incident: Incident, result: Validated) -> Incident:
+    """The incident with how long training waited, and nothing else: what was measured says nothing of who is named."""
+    return msgspec.structs.replace(incident, evidence=(*incident.evidence, *_pause(result)))
+
+
 @dataclass(frozen=True)
 class _Slow:
     """What is slow at rest.
@@ -135,5 +140,9 @@ def _facts(incident: Incident, result: Validated) -> Iterator[Evidence]:
             yield Evidence(what=f"time for the same computation {AT_REST}", value=value, where=f"rank {culprit.rank}")
     if result.is_healthy and incident.links and not result.left_out_links:
         yield Evidence(what=f"slow links {AT_REST}", value="none")
+    yield from _pause(result)
+
+
+def _pause(result: Validated) -> Iterator[Evidence]:
     if result.paused_s:
         yield Evidence(what="training paused to measure", value=round(result.paused_s, 2), unit="s")

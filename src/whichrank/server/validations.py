@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,7 +20,7 @@ from whichrank.model.commands import HoldGate
 from whichrank.model.incident import Incident
 from whichrank.model.job_now import JobNow
 from whichrank.model.telemetry import GATE_REPORTED, Batch
-from whichrank.server.proved import Name, with_result
+from whichrank.server.proved import Name, with_pause, with_result
 from whichrank.server.validations_file import MOST_OF_AN_ID, MOST_SUSPECTS, Asked, Validated, validated
 
 TELL_EVERY_S: Final = 0.1
@@ -51,7 +51,7 @@ class Validations:
         self._refused: Validated | None = None
         self._is_pause_said = False
         self._incident: Incident | None = None  # the one that is being proved
-        self._proved: dict[str, Validated] = {}  # by the id of an incident
+        self._proved: dict[str, _Proof] = {}  # by the id of an incident
         self._agent_of: Mapping[int, str] = {}
         self._ranks_of: Mapping[str, Sequence[int]] = {}
         self._told_s = 0.0
@@ -94,9 +94,17 @@ class Validations:
         for incident in incidents:
             if self._incident is not None and incident.id == self._incident.id:
                 self._incident = incident
-        return [
-            with_result(one, self._proved[one.id], self._name) if one.id in self._proved else one for one in incidents
-        ]
+        return [self._with_proof(one) for one in incidents]
+
+    def _with_proof(self, incident: Incident) -> Incident:
+        """An incident with what its validation says, which may have been made before anybody was named."""
+        proof = self._proved.get(incident.id)
+        if proof is None:
+            return incident
+        is_about_it = proof.names_somebody or not _names_somebody(incident)
+        if is_about_it or proof.result.slow_ranks or proof.result.slow_links:
+            return with_result(incident, proof.result, self._name)
+        return with_pause(incident, proof.result)
 
     def are_wanted(self, now_s: float) -> bool:
         """Whether an incident is to be proved now."""
@@ -167,7 +175,7 @@ class Validations:
             return None
         incident, self._incident = self._incident, None
         if incident is not None:
-            self._proved[incident.id] = result
+            self._proved[incident.id] = _Proof(result, _names_somebody(incident))
             incident = with_result(incident, result, self._name)
         return result, incident
 
@@ -181,9 +189,20 @@ class Validations:
         self._validation = self._asked = None
         paused_s, problem = validation.pause.paused_s, validation.pause.problem
         measured = validation.measured
-        named = {(link.src, link.dst) for link in (self._incident.links if self._incident else ())}
+        named = {frozenset((link.src, link.dst)) for link in (self._incident.links if self._incident else ())}
         judged = judge(measured, self._agent_of, named)
         return validated(asked, judged, paused_s, problem, measured.left_out_links)
+
+
+class _Proof(NamedTuple):
+    """What came of a validation, and whether the incident that it was for named a rank or a link then."""
+
+    result: Validated
+    names_somebody: bool
+
+
+def _names_somebody(incident: Incident) -> bool:
+    return bool(incident.culprits or incident.links)
 
 
 def _why_not(asked: Asked, job: JobNow) -> str:

@@ -68,6 +68,10 @@ class Validated(msgspec.Struct, frozen=True, kw_only=True):
     """By rank, why it could not be measured."""
     measured_ranks: int = 0
     measured_links: int = 0
+    compared_links: int = 0
+    """Of the measured ones those of which enough are alike."""
+    missed_links: int = 0
+    """That the job found slow and that were not measured."""
     left_out_links: int = 0
     """For which no time was left."""
     seen_from: float = 0.0
@@ -93,6 +97,8 @@ def validated(asked: Asked, judgement: Judgement, paused_s: float, problem: str,
         problems=judgement.problems,
         measured_ranks=judgement.measured_ranks,
         measured_links=judgement.measured_links,
+        compared_links=judgement.compared_links,
+        missed_links=judgement.missed_links,
         seen_from=judgement.seen_from,
         is_healthy=judgement.is_healthy and not problem,
     )

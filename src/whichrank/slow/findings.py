@@ -425,7 +425,7 @@ def _long_group(store: Store, group: LongGroup) -> Evidence:
         what=f"time in operations of {store.comms.name(group.comm)}",
         value=round(group.times, 2),
         unit=f"times that of {others}",
-        where=_ranks(list(store.comms.members_of(group.comm))),
+        where=_ranks([rank for rank in store.comms.members_of(group.comm) if rank >= 0]),
     )
 
 

@@ -296,6 +296,7 @@ class Slowness:
         )
         if not reported and recent.lasted_s >= window_s * PART:  # the first iterations are like no later one
             reported = self._nobody(store, recent, excess.last(len(recent.iteration)), take_turns=take_turns)
+            self.long_groups = []
             reported = reported or self._unexplained(store, recent, now_s)
         if not suspects and not reported:
             is_due = now_s - self._learned_s >= self.window_s

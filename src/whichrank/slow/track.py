@@ -22,6 +22,8 @@ from whichrank.model.work import MORE
 
 SAMPLE_S: Final = 0.5
 """Seconds of iterations in one value, about; one iteration where it takes longer."""
+LATEST: Final = 5
+"""Iterations that say how many of them make a value: a single long one is no reason for a value of its own."""
 MOST_CHANGES: Final = 64
 """That are remembered."""
 
@@ -84,7 +86,7 @@ class Track:
         self._least_s = np.inf  # the least level that was left
         self.longer: Change | None = None
         self._waiting: list[tuple[int, float, float]] = []  # iterations of the next value: number, beginning, seconds
-        self._waiting_s = 0.0
+        self._latest_s: deque[float] = deque(maxlen=LATEST)
         self._of_value = np.zeros((KEPT, 2))  # by number of a value modulo KEPT: iteration, beginning
         self._others: list[_Sort] = []  # of another sort, in a row
 
@@ -114,8 +116,8 @@ class Track:
             if not self._is_of_sort(_sort_of(window, column)):
                 continue
             self._waiting.append((int(window.iteration[column]), begin_s, seconds))
-            self._waiting_s += seconds
-            if self._waiting_s + seconds / 2 >= SAMPLE_S:  # another one would be further from it
+            self._latest_s.append(seconds)
+            if len(self._waiting) >= SAMPLE_S / float(np.median(self._latest_s)) - 0.5:  # the nearest whole number
                 found += self._take()
         self.changes.extend(found)
         return found
@@ -142,7 +144,6 @@ class Track:
         self._of_value[number % KEPT] = first, begin_s
         value = float(np.median([seconds for _, _, seconds in self._waiting]))
         self._waiting.clear()
-        self._waiting_s = 0.0
         changes = self._bank.feed(np.array([value]))
         found = []
         for at, before_s, after_s in zip(

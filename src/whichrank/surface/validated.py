@@ -37,7 +37,7 @@ def sentence_of(result: Validated) -> str:
     if not found:
         found = [
             f"no rank takes {result.seen_from:.1f} times as long as the rest, or more"
-            f"{', and no link is slow' * (result.measured_links > 0)}"
+            f"{', and no link is slow' * (result.compared_links > 0 and not result.missed_links)}"
             if result.seen_from
             else "too little was measured to compare"
         ]

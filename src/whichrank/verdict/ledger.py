@@ -183,7 +183,7 @@ class Ledger:
             return []  # one of its candidates has been named since: the same incident
         before, ended_s = self._over.get(key, (None, 0.0))
         comes_again = before is not None and now_s - ended_s <= again_s
-        known = self._kept.get(key) or (None if comes_again else self._explained_now(key, finding))
+        known = self._kept.get(key) or (None if comes_again else self._explained_now(key, finding, again_s))
         if known and not _says_more(finding, severity, known):
             return []
         said = (key, finding.cause, finding.reason, finding.names or frozenset(b.rank for b in finding.candidates))
@@ -204,10 +204,11 @@ class Ledger:
         self.incidents[incident.id] = incident
         return [incident]
 
-    def _explained_now(self, key: str, finding: Finding) -> Incident | None:
+    def _explained_now(self, key: str, finding: Finding, near_s: float) -> Incident | None:
         """An open incident that this explains: it becomes the incident of this.
 
-        It is one of whose candidates one is named now, as slow itself, or one for which there was no reason at all.
+        It is one of whose candidates one is named now, as slow itself, or one for which there was no reason at all and
+        that began at about the same time.
         """
         is_slow_rank = bool(finding.names) and finding.cause in (Cause.COMPUTE_SLOW, Cause.MIXED_SLOW)
         for of_before, incident in self._kept.items():
@@ -215,7 +216,9 @@ class Ledger:
                 continue
             candidates = {candidate.rank for candidate in incident.candidates}
             is_one_of_them = is_slow_rank and finding.names <= candidates
-            if is_one_of_them or (not candidates and (is_slow_rank or finding.links)):
+            onset, began = self.utc(finding.onset_s), incident.onset
+            is_near = onset is not None and began is not None and abs((onset - began).total_seconds()) <= near_s
+            if is_one_of_them or (not candidates and is_near and (is_slow_rank or finding.links)):
                 self._taken_over[of_before] = key
                 while len(self._taken_over) > MOST_NOTICED:
                     del self._taken_over[next(iter(self._taken_over))]

@@ -88,5 +88,9 @@ def test_of_a_large_job_in_which_nobody_is_named_those_are_measured_whose_commun
     # WHEN some do THEN their members are, but for one that is too large and one of which a rank has ended
     groups = (tuple(range(40, 48)), tuple(range(512)), (3, 1024), (80, 81))
     assert to_be_measured(unexplained, replace(large, long_groups=groups)) == (*range(40, 48), 80, 81)
+    # WHEN groups overlap THEN it does not go from group to group
+    data = tuple(Group(2000 + at, "dp", tuple(range(at, 1024, 8))) for at in range(8))
+    overlapping = replace(large, groups=(*large.groups, *data), long_groups=((80, 592),))
+    assert len(to_be_measured(unexplained, overlapping)) <= 8 + 8 + 128
     # WHEN there are too few of them to hold one against others THEN those that share a communicator are measured too
     assert to_be_measured(unexplained, replace(large, long_groups=((80, 81),))) == tuple(range(80, 88))

@@ -307,20 +307,51 @@ def test_link_that_the_job_found_slow_is_held_against_the_quicker_half() -> None
     node_of = {rank: str(rank // 2) for rank in range(8)}
     # WHEN the incident names none THEN they may be of another sort
     assert judge(congested([4.0, 3.5, 3.0]), node_of).links == ()
-    # WHEN it names one of them THEN both are slow
-    found = judge(congested([4.0, 3.5, 3.0]), node_of, {(6, 5)}).links
-    assert [(one.src, one.dst) for one in found] == [(6, 5), (4, 3)]
-    assert found[0].bytes_per_s == pytest.approx(3.5e6, rel=0.05)
-    assert found[0].usual_bytes_per_s == pytest.approx(20e6, rel=0.05)
+    # WHEN it names one of them, by whichever end THEN that one is slow
+    (found,) = judge(congested([4.0, 3.5, 3.0]), node_of, {frozenset((5, 6))}).links
+    assert (found.src, found.dst) == (6, 5)
+    assert found.bytes_per_s == pytest.approx(3.5e6, rel=0.05)
+    assert found.usual_bytes_per_s == pytest.approx(20e6, rel=0.05)
     # WHEN it was slow for a moment THEN it is not, and the other one stands out by itself
-    (one,) = judge(congested([20.0, 9.0, 22.0]), node_of, {(6, 5)}).links
+    (one,) = judge(congested([20.0, 9.0, 22.0]), node_of, {frozenset((6, 5))}).links
     assert (one.src, one.dst) == (4, 3)
     # WHEN most are slower than the quickest one THEN nothing shows which are slow, and it is not said that all is well
-    said = judge(congested([8.0, 9.0, 8.0], others=[9.0, 8.0, 10.0]), node_of, {(6, 5)})
+    said = judge(congested([8.0, 9.0, 8.0], others=[9.0, 8.0, 10.0]), node_of, {frozenset((6, 5))})
     assert (said.links, said.is_healthy) == ((), False)
     assert [(one.src, one.dst) for one in said.unclear_links] == [(6, 5)]
     # WHEN it names a sound one THEN that is not slow
-    assert judge(congested([4.0, 3.5, 3.0]), node_of, {(0, 7)}).links == ()
+    assert judge(congested([4.0, 3.5, 3.0]), node_of, {frozenset((0, 7))}).links == ()
+    # WHEN it names one that was not measured THEN nothing is said of it, nor that all is well
+    said = judge(congested([20.0] * 3), node_of, {frozenset((1, 6))})
+    assert (said.missed_links, said.is_healthy) == (1, False)
+
+
+def test_named_link_that_is_as_quick_as_the_others_of_its_sort_is_sound() -> None:
+    node_of = {rank: str(rank // 2) for rank in range(16)}
+    rates = {(rank, (rank + 1) % 16): 2e7 for rank in range(1, 16, 2)}
+    rates[3, 4] = 3.1e7
+    said = judge(links(rates), node_of, {frozenset((5, 6))})
+    assert (said.links, said.unclear_links, said.is_healthy) == ((), (), True)
+
+
+def test_too_few_links_of_a_sort_are_not_compared() -> None:
+    said = judge(links({(0, 1): 2e8, (1, 0): 2e6}), NODES)
+    assert (said.measured_links, said.compared_links, said.is_healthy) == (2, 0, False)
+
+
+def test_rank_that_had_no_time_for_all_types_of_numbers_is_slow_and_its_links_are_not_tested() -> None:
+    # GIVEN a rank that is twenty times as slow, of which one type was not measured
+    some = measured(np.full((8, 3, 3), 0.002))
+    some.compute_s[5] *= 20
+    some.compute_s[5, 2] = np.nan
+    assert some.computing_slowly(2.0) == {5}
+    assert [one.rank for one in judge(some, NODES).ranks] == [5]
+    # WHEN no rank has this type THEN it is the same
+    some.compute_s[:, 2] = np.nan
+    assert some.computing_slowly(2.0) == {5}
+    # WHEN three of eight are as slow THEN they are another sort
+    some.compute_s[:3] *= 20
+    assert some.computing_slowly(2.0) == set()
 
 
 def test_links_of_a_rank_that_computes_slowly_are_not_tested() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from simulated import Call, Compute, Program, run
 
-from whichrank.locate.comparable import LongGroup, long_groups
+from whichrank.locate.comparable import LongGroup, _median_of_others, long_groups
 from whichrank.model.iterations import Ops
 
 MS = 1e-3
@@ -48,7 +48,15 @@ def test_one_that_moves_something_else_is_not_comparable() -> None:
     assert long_in(replicas({2: 5000}), {2: 5.0}) == []
     # WHEN there is another like it, which is quick THEN it takes longer
     (found,) = long_in(replicas({2: 5000, 3: 5000}), {2: 5.0})
-    assert (found.comm, found.comparable) == (2, 1)
+    assert (found.comm, round(found.times, 2), found.comparable) == (2, 5.0, 1)
+
+
+def test_each_is_held_against_the_median_of_the_others() -> None:
+    rng = np.random.default_rng(3)
+    for count in range(2, 9):
+        values = rng.uniform(1.0, 5.0, count)
+        expected = [np.median(np.delete(values, at)) for at in range(count)]
+        assert np.allclose(_median_of_others(values), expected)
 
 
 def test_those_that_move_something_else_in_each_iteration_are_not_comparable() -> None:

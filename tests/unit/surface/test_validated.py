@@ -16,7 +16,9 @@ LINK = (SlowLink(6, 5, 2.5, 8e6, 20e6),)
     ("result", "sentence"),
     [
         (
-            Validated(asked=Asked(), paused_s=2.04, measured_ranks=4, measured_links=4, seen_from=1.5, is_healthy=True),
+            Validated(
+                asked=Asked(), paused_s=2.04, measured_ranks=4, measured_links=4, compared_links=4, seen_from=1.5
+            ),
             "validation: no rank takes 1.5 times as long as the rest, or more, and no link is slow (4 ranks and 4 links"
             " were measured; training was paused for 2.0 s)",
         ),

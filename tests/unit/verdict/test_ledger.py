@@ -599,6 +599,11 @@ def test_one_of_two_that_is_named_takes_their_incident_over() -> None:
         ("rank 1", {"cause": Cause.COMPUTE_SLOW, "culprits": (Blame(1, 0.9, AWAITED),)}, True),
         ("links", {"cause": Cause.COMMUNICATION_SLOW, "links": (Link(src=1, dst=2, end="path"),)}, True),
         ("imbalance", {"cause": Cause.IMBALANCE}, False),
+        (
+            "rank 1",
+            {"cause": Cause.COMPUTE_SLOW, "culprits": (Blame(1, 0.9, AWAITED),), "onset_s": NOW_S + 3600},
+            False,
+        ),
     ],
 )
 def test_what_explains_long_iterations_is_their_incident(

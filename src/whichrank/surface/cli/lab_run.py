@@ -71,8 +71,8 @@ def run(
     """Run a real job over a lab of its own, break it, and see whether whichrank names what is at fault.
 
     Each node has its own `whichrank run` with an agent; the first one analyzes. The lab is removed at the end; one
-    that is up stays, what was done to its network is undone. With --validate auto nothing is done for two windows, so
-    that it is known what iterations take. Exit code 0: verdict and truth agree; 1: they do not.
+    that is up stays, but what was done to its network is undone. With --validate auto nothing is done for two windows,
+    so that it is known what iterations take. Exit code 0: verdict and truth agree; 1: they do not.
     """
     from whichrank.sensors.c10d import torch_folder
     from whichrank.surface.leave import leave_on_signals

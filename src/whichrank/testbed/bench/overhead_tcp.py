@@ -76,7 +76,7 @@ def tcp_cost(ranks: int = RANKS, connections: int = CONNECTIONS, polls: int = PO
         for _ in range(polls + 1):
             connected = Connections()
             before_s = time.thread_time()
-            reported = len(connected.rows(cast(Any, watches), closely=True))
+            reported = len(connected.rows(cast(Any, watches), closely=True, every_s=EVERY_NS / 1e9))
             taken_s.append(time.thread_time() - before_s)
             connected.close()
     if not reported:
