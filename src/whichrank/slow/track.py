@@ -22,8 +22,8 @@ from whichrank.model.work import MORE
 
 SAMPLE_S: Final = 0.5
 """Seconds of iterations in one value, about; one iteration where it takes longer."""
-LATEST: Final = 5
-"""Iterations that say how many of them make a value: a single long one is no reason for a value of its own."""
+LATEST: Final = 4
+"""Iterations of which the shortest says how many of them make a value: a single long one is no value by itself."""
 MOST_CHANGES: Final = 64
 """That are remembered."""
 
@@ -117,7 +117,7 @@ class Track:
                 continue
             self._waiting.append((int(window.iteration[column]), begin_s, seconds))
             self._latest_s.append(seconds)
-            if len(self._waiting) >= SAMPLE_S / float(np.median(self._latest_s)) - 0.5:  # the nearest whole number
+            if len(self._waiting) >= SAMPLE_S / max(min(self._latest_s), 1e-9) - 0.5:  # the nearest whole number
                 found += self._take()
         self.changes.extend(found)
         return found

@@ -217,7 +217,7 @@ class Ledger:
             candidates = {candidate.rank for candidate in incident.candidates}
             is_one_of_them = is_slow_rank and finding.names <= candidates
             onset, began = self.utc(finding.onset_s), incident.onset
-            is_near = onset is not None and began is not None and abs((onset - began).total_seconds()) <= near_s
+            is_near = began is not None and abs((onset - began).total_seconds()) <= near_s
             if is_one_of_them or (not candidates and is_near and (is_slow_rank or finding.links)):
                 self._taken_over[of_before] = key
                 while len(self._taken_over) > MOST_NOTICED:

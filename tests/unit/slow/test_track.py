@@ -129,3 +129,22 @@ def _again() -> Window:
         own_s=total_s, position=np.zeros(RANKS, np.int64), in_pipeline=np.zeros(RANKS, np.bool_),
         roots=np.zeros(RANKS, np.uint64), lasted_s=27.0, ring=np.full(RANKS, -1),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("share", "seconds"), [(0.1, 2.0), (0.15, 1.0)])
+def test_single_long_iterations_are_no_change(seed: int, share: float, seconds: float) -> None:
+    rng, job = np.random.default_rng(seed), Job()
+    for is_long in rng.random(1500) < share:
+        job.run(1, seconds if is_long else 0.1, poll=1)
+    assert job.changes == []
+
+
+def test_change_to_long_iterations_is_known_after_a_few_of_them() -> None:
+    # GIVEN iterations of which five make a value
+    job = Job()
+    job.run(300, 0.1)
+    # WHEN each takes as long as two values THEN each is one soon: the change is known after eight instead of fifteen
+    job.run(8, 1.0, poll=1)
+    (onset,) = job.changes
+    assert onset.after_s == pytest.approx(1.0, rel=0.02)
