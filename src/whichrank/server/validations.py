@@ -210,6 +210,8 @@ def _why_not(asked: Asked, job: JobNow) -> str:
     unknown = [rank for rank in asked.suspects if rank not in job.agent_of]
     if unknown:
         return f"rank {unknown[0]} is none that runs"
+    if not job.ranks:
+        return "no rank of this job is seen"
     if job.iteration_s <= 0:
         return "the iterations of this job are not known yet"
     if len(job.ranks) < LEAST:

@@ -31,9 +31,10 @@ class Analyzed(Snapshots):
 
     ended_ranks: Sequence[int] = ()
     iteration_s = 0.1
+    ranks = RANKS
 
     def job_now(self) -> JobNow:
-        ranks = tuple(range(RANKS))
+        ranks = tuple(range(self.ranks))
         group = Group(9, "world", ranks, "gloo")
         return JobNow(ranks, dict.fromkeys(ranks, "h:1"), (group,), self.iteration_s, None)
 
@@ -107,12 +108,16 @@ def test_pause_is_said_when_all_ranks_wait(run: Run) -> None:
     assert run.console.said == ["training is paused for some seconds, to measure ranks and links"]
 
 
-def test_pause_that_is_refused_is_not_said(run: Run) -> None:
-    run.analyzer.iteration_s = 0.0
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [("iteration_s", "the iterations of this job are not known yet"), ("ranks", "no rank of this job is seen")],
+)
+def test_pause_that_is_refused_is_not_said(what: str, why: str, run: Run) -> None:
+    setattr(run.analyzer, what, 0)
     ask(run.record.folder, Asked(id="one"))
     run.step()
     assert run.console.said == []
-    assert [result.problem for result in run.console.results] == ["the iterations of this job are not known yet"]
+    assert [result.problem for result in run.console.results] == [why]
     assert [result.asked.id for result in run.results.read()] == ["one"]
 
 
