@@ -273,9 +273,11 @@ def test_a_doubt_about_connections_asks_for_nothing_else(watched: Watched, monke
     asked, polls = list[bool](), list[bool]()
     rows, refresh = Connections.rows, Node.refresh
 
-    def rows_noted(self: Connections, watches: Sequence[RankWatch], *, closely: bool) -> np.ndarray[Any, Any]:
+    def rows_noted(
+        self: Connections, watches: Sequence[RankWatch], *, closely: bool, every_s: float
+    ) -> np.ndarray[Any, Any]:
         asked.append(closely)
-        return rows(self, watches, closely=closely)
+        return rows(self, watches, closely=closely, every_s=every_s)
 
     def refresh_noted(self: Node, *, deep: bool) -> None:
         polls.append(deep)
