@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.act.validation import MOST, REPEATS, Measured
+from whichrank.act.validation import REPEATS, Measured, are_few
 from whichrank.model.spread import SIGMA_PER_MAD
 
 Floats = NDArray[np.float64]
@@ -156,7 +156,7 @@ def _compared(times: Floats, slower: float) -> dict[int, float]:
     """
     least = np.min([_factors(kind, slower) for kind in _known(times)] or [np.full(times.shape[1], np.inf)], axis=0)
     found = np.flatnonzero((least > 0) & np.isfinite(least))
-    return {int(at): float(least[at]) for at in found} if len(found) <= max(1, MOST * times.shape[1]) else {}
+    return {int(at): float(least[at]) for at in found} if are_few(len(found), times.shape[1]) else {}
 
 
 def _known(times: Floats) -> list[Floats]:

@@ -39,6 +39,11 @@ MARGIN_S: Final = 0.5
 """Before ranks go on by themselves."""
 
 
+def are_few(slow: int, compared: int) -> bool:
+    """Whether so many of those compared may be slow: of more it is another sort."""
+    return slow <= max(1, MOST * compared)
+
+
 @dataclass
 class Measured:
     """What came of a validation. Times are seconds; NaN where nothing was measured.
@@ -71,7 +76,7 @@ class Measured:
                 usual_s = np.nanmedian(times_s[made], axis=1)
                 least[made] = np.minimum(least[made], usual_s / np.median(usual_s))
         slow = self.ranks[np.isfinite(least) & (least >= times)].tolist()
-        return set(slow) if len(slow) <= max(1, MOST * len(self.ranks)) else set()
+        return set(slow) if are_few(len(slow), len(self.ranks)) else set()
 
 
 @dataclass(frozen=True)

@@ -87,10 +87,12 @@ class Connections:
         now_ns = time.monotonic_ns()
         if self._failed:
             return self._latest
-        asked_ns = int(every_s * 1e9) or EVERY_NS
-        often_ns = _ABOUT * max(CLOSELY_EVERY_NS, min(asked_ns, EVERY_NS))
-        quiet_ns = min(self._every_ns, often_ns) if asked_ns < EVERY_NS else self._every_ns
-        if now_ns - self._last_ns < (_ABOUT * CLOSELY_EVERY_NS if closely else quiet_ns):
+        least_ns: float = self._every_ns
+        if closely:
+            least_ns = _ABOUT * CLOSELY_EVERY_NS
+        elif 0 < every_s * 1e9 < EVERY_NS:
+            least_ns = min(self._every_ns, _ABOUT * max(CLOSELY_EVERY_NS, every_s * 1e9))
+        if now_ns - self._last_ns < least_ns:
             self._report_again -= 1
             return self._latest if self._report_again >= 0 else self._latest[:0]
         self._last_ns, self._report_again = now_ns, REPORTED - 1

@@ -317,9 +317,9 @@ class Ledger:
             return None
         info = self._store.comms.info[comm]
         role, sure = infer_role(info.desc, info.members, self._store.ranks.size, self._store.kinds.of(comm))
-        at, size = int(self._store.comms.at[comm]), int(self._store.comms.size[comm])
-        members = [int(m) for m in self._store.comms.member_rank[at : at + size] if m >= 0]
-        if self._store.recorded is not None and len(members) < size:
+        places = self._store.comms.members_of(comm)
+        members = [member for member in places if member >= 0]
+        if self._store.recorded is not None and len(members) < len(places):
             members = []  # how many there are is not known either
         name = info.desc if info.desc not in ("", "undefined") else info.name
         return Communicator(
