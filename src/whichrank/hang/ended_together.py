@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whichrank.hang.case import Case
-from whichrank.locate.deaths import TOGETHER_S, fact_of_end, how_it_ended, killed
+from whichrank.locate.deaths import TOGETHER_S, fact_of_end, how_it_ended, killed, raised_of_its_own
 from whichrank.model.clause import Says, clause
 from whichrank.model.ends import Ends
 from whichrank.model.evidence import Evidence
@@ -18,10 +18,16 @@ AT_ONCE_S = 0.1
 
 
 def all_ended_together(picture: Picture, ends: Ends, own: Bools) -> bool:
-    """Most ranks were ended from outside within a second: somebody ended the job, no rank did."""
+    """Most ranks were ended from outside within a second: somebody ended the job, no rank did.
+
+    Not where a rank had raised an exception of its own before: whoever started them ended the others because of it.
+    """
     silent = killed_at_once(ends, own)
+    if silent.sum() < 2 or 2 * silent.sum() <= picture.present.sum():
+        return False
     times = ends.ended_s[silent]
-    return bool(silent.sum() > 1 and 2 * silent.sum() > picture.present.sum() and np.ptp(times) <= TOGETHER_S)
+    before = own & raised_of_its_own(ends) & (ends.exception_s < times.min())
+    return bool(np.ptp(times) <= TOGETHER_S and not before.any())
 
 
 def killed_at_once(ends: Ends, own: Bools) -> Bools:

@@ -99,8 +99,11 @@ def gave_up_a_connection(ends: Ends) -> Bools:
 
 
 def asked_to_end(ends: Ends) -> Bools:
-    """Ranks that a launcher, a terminal or the user ended: by signal, or by the exception or exit that it becomes."""
-    exited = _exit_codes(ends.status) >= 0
+    """Ranks that a launcher, a terminal or the user ended: by signal, or by the exception or exit that it becomes.
+
+    One that was asked and has ended since, in a way that is not known, is among them.
+    """
+    exited = ends.gone & ((_exit_codes(ends.status) >= 0) | (ends.status < 0))
     exited &= (ends.exception_s == 0) | _after_asked(ends, ends.exception_s)
     return np.asarray(_signalled(ends) | _interrupted(ends) | (_after_asked(ends, ends.ended_s) & exited))
 
@@ -183,6 +186,11 @@ def raised(ends: Ends) -> Bools:
     """Ranks that raised an exception of their own before any of their operations failed, ended or not."""
     own = ends.exception.where(lambda text: not lost_connection(text) and not _INTERRUPTED.search(text))
     return np.asarray(own & (ends.exception_s > 0) & ~failed_first(ends) & ~_after_asked(ends, ends.exception_s))
+
+
+def raised_of_its_own(ends: Ends) -> Bools:
+    """Of those, ranks whose exception cannot be what became of another rank's end."""
+    return np.asarray(raised(ends) & ~ends.exception.where(_is_of_a_connection))
 
 
 def raised_by_itself(ends: Ends) -> Bools:

@@ -337,6 +337,25 @@ def test_one_that_died_of_something_else_before_is_not_hidden_by_the_others() ->
     assert [c.rank for c in said[-1].culprits] == [2]
 
 
+@pytest.mark.parametrize(("raised_s", "named"), [(1.2, {2}), (1.5, set())])
+@pytest.mark.parametrize("in_operation", [False, True])
+def test_who_raised_before_the_launcher_ended_the_others_is_named_though_their_ends_are_not_known(
+    in_operation: bool, raised_s: float, named: set[int]
+) -> None:
+    # GIVEN a rank that raises and the others, which the launcher ends unseen: how they ended cannot be had any more
+    n = node("a:1")
+    events = [raises(n, 2, raised_s, "KeyError: 'missing' at data.py:7")]
+    for rank in (0, 1, 3):
+        if in_operation:
+            n.waits(rank, 7, 6, since_s=1.1)
+        n.is_(rank, ProcessState.GONE, ended_ns=n.ns(1.4 + rank / 1000), exit_status=-1)
+        events.append(Event("exit", rank, 100 + rank, n.ns(1.4 + rank / 1000), status=-1))
+    said = end_of(n, *events)
+    # THEN it is named if it was the first
+    assert {c.rank for c in said[-1].culprits} == named
+    assert all({c.rank for c in i.culprits} <= named for i in said)
+
+
 def test_all_ranks_that_report_a_lost_peer_at_one_place_have_lost_none() -> None:
     # GIVEN a backend that none of the ranks can use
     n = node("a:1")

@@ -273,6 +273,10 @@ def test_exit_that_a_launchers_signal_asked_for_is_no_death_of_its_own() -> None
     assert own(died(11.0, code(1), asked_s=10.5, **raised), ALIVE) == []
     assert own(died(11.0, code(1), asked_s=10.95, **raised), ALIVE) == [0]
     assert own(died(11.0, signal.SIGSEGV, asked_s=10.5), ALIVE) == [0]
+    # ALSO if it is not known how it ended, unless that was before
+    assert own(died(11.0, -1, asked_s=10.5), ALIVE) == []
+    assert own(died(11.0, -1, asked_s=11.5), ALIVE) == [0]
+    assert own({"status": -1, "asked_s": 10.5}, ALIVE) == []
 
 
 KILLED = [died(10.0 + k / 1000, signal.SIGKILL) for k in range(3)]
