@@ -52,6 +52,14 @@ TEST(connection_sums_up_the_pace_at_which_data_came_in) {
   wr_pace *slow = &c->pace[wr_pace_class(1000, 2 * MS)], *fast = &c->pace[wr_pace_class(1000000, MS)];
   CHECK(slow->bytes == 2000 && slow->ns == 4 * MS && fast->bytes == 1000000 && fast->ns == MS && slow < fast);
   CHECK(c->pace[0].bytes == 1 && c->pace[0].ns == 9 * MS);
+  wr_endpoints b = to_port(2000);
+  wr_connection *other = &ring->connection[wr_connection_open(ring->connection, &b, 10)];
+  wr_connection_count(other, 1, 500, 40 * MS);
+  wr_connection_count(other, 1, 1000, 42 * MS);
+  wr_pace all[WR_PACES];
+  wr_arrivals(ring, all); /* of all connections */
+  wr_pace *both = &all[wr_pace_class(1000, 2 * MS)];
+  CHECK(both->bytes == 3000 && both->ns == 6 * MS && all[0].bytes == 1 && all[wr_pace_class(1000000, MS)].ns == MS);
   wr_connection_close(c);
   for (uint16_t i = 2; i < WR_CONNECTIONS + 2; i++) { /* the row is given to another connection */
     wr_endpoints e = to_port(i);

@@ -413,6 +413,8 @@ WR_API int wr_gate_ask(int (*question)(void));
 
 /* Count one message on a channel of the current block; `connection` is a row of the connection table. */
 WR_API void wr_frame_count(wr_ring *ring, int connection, int received);
+/* What has come in on all connections so far, by the class of its pace. */
+WR_API void wr_arrivals(const wr_ring *ring, wr_pace paces[WR_PACES]);
 
 /* The layout as JSON: sizes, offsets, constants. For the test that compares it with Python's. */
 WR_API const char *wr_layout_json(void);

@@ -7,7 +7,7 @@ to do. What differs by no more than the repeats of one and the same says nothing
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -79,6 +79,8 @@ class Judgement:
     Attributes:
         ranks: Slow ones, the slowest first.
         links: The same.
+        sound_links: That the job found slow and that are about as quick as the others at rest; held against the quicker
+            half of them.
         unclear_links: That the job found slow and that are far slower than the quickest one at rest; too few others are
             quick to say that these are the slow ones. Held against the quickest.
         compared_links: Of the measured ones those of which enough are alike.
@@ -95,6 +97,7 @@ class Judgement:
     measured_ranks: int
     measured_links: int
     seen_from: float
+    sound_links: tuple[SlowLink, ...] = ()
     unclear_links: tuple[SlowLink, ...] = ()
     compared_links: int = 0
     missed_links: int = 0
@@ -124,10 +127,14 @@ def judge(measured: Measured, node_of: Mapping[int, str], named: Set[Pair] = fro
     slow = [SlowRank(int(measured.ranks[at]), "compute", factor) for at, factor in compute.items()]
     slow += [SlowRank(int(measured.ranks[at]), "memory", f) for at, f in memory.items() if at not in compute]
     ends = {one.rank for one in slow if one.what == "compute"}  # it reads and sends slowly: that says nothing of links
-    links, sorts = _links_by_sort([one for one in measured.links if ends.isdisjoint(one[:2])], node_of)
+    links, sorts = _links_by_sort(measured, ends, node_of)
     found = [one for sort in sorts for one in _slow_of_a_sort(sort, named)]
     known = {frozenset((one.src, one.dst)) for one in found}
     unclear = [one for sort in sorts for one in _unclear(sort, named - known)]
+    known |= {frozenset((one.src, one.dst)) for one in unclear}
+    sound = [
+        one for sort in sorts if len(sort) >= LEAST for one in _held_against_the_quick(_rates(sort), named - known)
+    ]
     tested = {frozenset(pair) for pair in links}
     limits = [_limit(kind, slower) for kind in _known(kinds)]
     return Judgement(
@@ -137,6 +144,7 @@ def judge(measured: Measured, node_of: Mapping[int, str], named: Set[Pair] = fro
         measured_ranks=int(np.isfinite(measured.compute_s).any(axis=(1, 2)).sum()),
         measured_links=len(links),
         seen_from=max(limits, default=0.0),
+        sound_links=tuple(sorted(sound, key=lambda one: -one.factor)),
         unclear_links=tuple(sorted(unclear, key=lambda one: -one.factor)),
         compared_links=sum(len(sort) for sort in sorts if len(sort) >= LEAST),
         missed_links=sum(pair not in tested and pair.isdisjoint(ends) for pair in named),
@@ -185,14 +193,14 @@ def _factors(times: Floats, slower: float) -> Floats:
 
 
 def _links_by_sort(
-    measured: Iterable[tuple[int, int, int, list[float]]], node_of: Mapping[int, str]
+    measured: Measured, without: Set[int], node_of: Mapping[int, str]
 ) -> tuple[dict[tuple[int, int], _Link], list[dict[tuple[int, int], _Link]]]:
-    """Links by sender and receiver: all of them; and apart, those within nodes and those between them."""
+    """Links by sender and receiver, without those of some ranks: all; and those within nodes apart from the others."""
     each: dict[tuple[int, int], _Link] = {}
-    for src, dst, size, seconds in measured:
+    for src, dst, size, seconds in measured.links:
         known = [one for one in seconds if math.isfinite(one)]
-        if known:
-            each.setdefault((src, dst), _Link()).add(size, known)
+        if known and without.isdisjoint((src, dst)):
+            each.setdefault((src, dst), _Link(measured.arrivals.get((src, dst), math.nan))).add(size, known)
     return each, [
         {pair: at for pair, at in each.items() if (node_of.get(pair[0]) == node_of.get(pair[1])) == is_within}
         for is_within in (True, False)
@@ -204,12 +212,14 @@ class _Link:
     """What went over one.
 
     Attributes:
+        arrival: Bytes per second at which the middle byte came in, NaN not known.
         size: Bytes of the largest messages.
         seconds: What each of these took.
         all_bytes: Of all messages.
         all_s: What they took.
     """
 
+    arrival: float
     size: int = 0
     seconds: list[float] = field(default_factory=list)
     all_bytes: int = 0
@@ -247,13 +257,40 @@ def _named_that_are_slow(each: Mapping[tuple[int, int], _Link], named: Set[Pair]
     """Links that the job found to be slow, and that are slower at rest than the quicker half of all.
 
     Where a node's traffic is held back, half of all links may be slow and are no sort of their own. Flows of others
-    take turns for tenths of a second, so what counts is all that went over in the time.
+    take turns for tenths of a second, so what counts is all that went over in the time. Or, if the pace at which data
+    came in is known of all of them, that pace, of a link that is not in the quicker half: by it a path that is shared
+    shows in moments in which it has the most.
     """
-    rates = {pair: link.rate for pair, link in each.items()}
-    quick = sorted(rates.values(), reverse=True)[: math.ceil(len(rates) / 2)]
-    usual = float(np.median(quick))
-    slow = {pair: rate for pair, rate in rates.items() if frozenset(pair) in named and SLOWER_LINK * rate <= quick[-1]}
-    return [SlowLink(*pair, usual / rate, rate, usual) for pair, rate in slow.items()]
+    rates, paces = _rates(each), {pair: link.arrival for pair, link in each.items()}
+    found = {(one.src, one.dst): one for one in _slower_than_the_quick(rates, named)}
+    if all(map(math.isfinite, paces.values())):
+        least = _quicker_half(rates)[-1]
+        by_pace = {(one.src, one.dst): one for one in _slower_than_the_quick(paces, named)}
+        found |= {
+            pair: one for pair, one in by_pace.items() if pair not in found and rates[pair] < min(least, paces[pair])
+        }
+    return list(found.values())
+
+
+def _rates(each: Mapping[tuple[int, int], _Link]) -> dict[tuple[int, int], float]:
+    return {pair: link.rate for pair, link in each.items()}
+
+
+def _slower_than_the_quick(rates: Mapping[tuple[int, int], float], named: Set[Pair]) -> list[SlowLink]:
+    """Named links that are slower than all of the quicker half."""
+    least = _quicker_half(rates)[-1]
+    return [one for one in _held_against_the_quick(rates, named) if SLOWER_LINK * one.bytes_per_s <= least]
+
+
+def _held_against_the_quick(rates: Mapping[tuple[int, int], float], named: Set[Pair]) -> list[SlowLink]:
+    """Named links beside the quicker half of all."""
+    usual = float(np.median(_quicker_half(rates)))
+    return [SlowLink(*pair, usual / rate, rate, usual) for pair, rate in rates.items() if frozenset(pair) in named]
+
+
+def _quicker_half(rates: Mapping[tuple[int, int], float]) -> list[float]:
+    """The quickest first."""
+    return sorted(rates.values(), reverse=True)[: math.ceil(len(rates) / 2)]
 
 
 def _unclear(each: Mapping[tuple[int, int], _Link], named: Set[Pair]) -> list[SlowLink]:

@@ -7,6 +7,7 @@ Source: Greyhound, section 4.3.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from whichrank.act.passes import Pass, in_use, passes_over, ring
 from whichrank.act.pause import Pause, Phase
-from whichrank.model.codes import MULTIPLIED, GateTest, link_s
+from whichrank.model.codes import MIB, MULTIPLIED, GateTest, link_s
 from whichrank.model.commands import HoldGate, RankTest
 from whichrank.model.job_now import Group
 from whichrank.model.rows import RESULTS
@@ -53,6 +54,8 @@ class Measured:
         compute_s: A product of matrices, by rank, type of numbers and repeat, (R, 3, repeats).
         memory_s: A copy of memory, (R, repeats).
         links: Sender and receiver, global ranks; bytes; seconds of each repeat.
+        arrivals: By sender and receiver, bytes per second at which their middle byte came in, where that is known: late
+            acknowledgements do not change it.
         problems: By rank, why it could not measure.
         left_out_links: For which no time was left.
     """
@@ -61,6 +64,7 @@ class Measured:
     compute_s: NDArray[np.float64]
     memory_s: NDArray[np.float64]
     links: list[tuple[int, int, int, list[float]]] = field(default_factory=list)
+    arrivals: dict[tuple[int, int], float] = field(default_factory=dict)
     problems: dict[int, str] = field(default_factory=dict)
     left_out_links: int = 0
 
@@ -240,10 +244,13 @@ class Validation:
 
     def _keep_links(self, rank: int, times: NDArray[np.float64]) -> None:
         passes = len(self._told[rank].passes)
+        arrived, times = times[:passes], times[passes:]
         if not len(times) or len(times) % (passes * len(self._sizes)):
             return
         by_pass = times.reshape(passes, len(self._sizes), -1)
         for at, sender in self._takes[rank]:
+            if math.isfinite(arrived[at]):
+                self.measured.arrivals[sender, rank] = MIB / float(arrived[at])
             self.measured.links += [
                 (sender, rank, size, seconds) for size, seconds in zip(self._sizes, by_pass[at].tolist(), strict=True)
             ]

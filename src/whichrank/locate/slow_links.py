@@ -182,12 +182,13 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
     receiver came late and found them ready; the sender's kernel never sees more than it carries, and less where
     messages are small or answers late. So where the pace of arrival is known, a path is slow if that pace is below what
     kernels have seen, of this way or in the middle of those like it, and below the usual pace; or below the one pace
-    that all paths like it have, and it had itself. The kernels must agree
-    that it is the path and not a receiver that seldom gets to read: bytes wait on the way rather than at its end, or
-    the sender's kernel delivers as slowly. A receiver that has to wait for a CPU finds much of its data ready: where
-    the pace is much slower than usual still, and the sender's kernel slower than it was itself, and the others are at
-    their pace, that kernel says what the path costs. A path that loses data is seen by what is sent again, one that
-    stalls, or is slow now and then, by its sender's kernel.
+    that all paths like it have, and it had itself. It is not if its kernel sees half of the usual pace go over and
+    more: a sender may pace what it sends. The kernels must agree that it is the path and not a receiver that seldom
+    gets to read: bytes wait on the way rather than at its end, or the sender's kernel delivers as slowly. A receiver
+    that has to wait for a CPU finds much of its data ready: where the pace is much slower than usual still, and the
+    sender's kernel slower than it was itself, and the others are at their pace, that kernel says what the path costs.
+    A path that loses data is seen by what is sent again, one that stalls, or is slow now and then, by its sender's
+    kernel.
 
     Where no pace is known, the sender's kernel is asked alone (beside paths with a pace only whether it was faster),
     and the link's end is where it sees the fault: bytes wait to be sent, an end limits, or its estimate of the rate is
@@ -226,7 +227,7 @@ def slow_links(transfers: Transfers, node: Ints, past: LinkPast) -> list[SlowLin
         found.setdefault(i, link)
     least_s = LEAST_ACTIVE * transfers.lasted_s
     for i, link in by_arrival.items():
-        if link.lost_s < least_s:
+        if link.lost_s < least_s or now.by_kernel[i] >= SLOWER * link.usual:
             continue
         usual = _usual(transfers, between, now.at_least, before.at_least, i)
         if link.rate < BOUND * usual or _had_the_pace_of_all(transfers, between, now, before, i):

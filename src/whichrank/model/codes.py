@@ -65,7 +65,8 @@ class GateTest(IntEnum):
 
 MULTIPLIED: Final = ("float32", "bfloat16", "float16")
 """Types of the numbers that a rank multiplies to measure how fast it computes, in the order of results."""
-
+MIB: Final = 1 << 20
+"""Of which a rank says how long it took to come in, at the pace at which it came."""
 
 LINKS_S: Final = 3.0
 """Seconds in which messages are asked for on all links of a test, pass by pass."""

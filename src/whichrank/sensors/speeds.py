@@ -26,6 +26,8 @@ PREPARED_S: Final = 1.5
 """In which memory is prepared: less of it would fit into a cache, and be copied faster. Many ranks may share a CPU."""
 PIECE: Final = 1 << 20
 """Floats that are prepared at once."""
+LEAST_PACED: Final = 1 << 16
+"""Bytes that must have come in for their pace to mean anything."""
 TAG: Final = 0x7761
 """Of messages between two processes that test their link: no program is likely to use it."""
 
@@ -143,3 +145,16 @@ def receive_for_a_while(
         backend.recv([room[:size]], peer, TAG).wait()
         times.append(time.perf_counter() - asked)
     return times
+
+
+def usual_pace(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> float:
+    """Bytes per second at which the middle byte came in, between two readings of all classes; 0 for too few bytes."""
+    came = [
+        (max(0, now - then), max(1, ns - then_ns)) for (then, then_ns), (now, ns) in zip(before, after, strict=True)
+    ]
+    total, so_far = sum(size for size, _ in came), 0
+    for size, ns in came if total >= LEAST_PACED else ():
+        so_far += size
+        if 2 * so_far >= total:
+            return size * 1e9 / ns
+    return 0.0

@@ -12,11 +12,11 @@ import ctypes
 import time
 from typing import Any, Final
 
-from whichrank.model.codes import MULTIPLIED, GateTest, link_s
+from whichrank.model.codes import MIB, MULTIPLIED, GateTest, link_s
 from whichrank.native import load_core
-from whichrank.sensors.speeds import copied, multiplied, receive_for_a_while, send_as_told
+from whichrank.sensors.speeds import copied, multiplied, receive_for_a_while, send_as_told, usual_pace
 
-PASSES, SIZES, RESULTS = 8, 4, 96
+PASSES, SIZES, RESULTS, PACES = 8, 4, 96, 8
 COMPUTE, MEMORY, LINKS = int(GateTest.COMPUTE), int(GateTest.MEMORY), int(GateTest.LINKS)
 MEET_WITHIN_S: Final = 1.0
 """In which all members of a group must be ready for its test: agents hear of it within a tenth of a second."""
@@ -79,6 +79,7 @@ def watch() -> None:
     core.wr_gate_set_tester.argtypes, core.wr_gate_set_tester.restype = (_CALL,), None
     core.wr_gate_ask.argtypes, core.wr_gate_ask.restype = (_QUESTION,), ctypes.c_int
     core.wr_gate_is_opening.argtypes, core.wr_gate_is_opening.restype = (ctypes.c_void_p,), ctypes.c_int
+    core.wr_arrivals.argtypes, core.wr_arrivals.restype = (ctypes.c_void_p, ctypes.c_void_p), None
     core.wr_comm_name.argtypes, core.wr_comm_name.restype = (ctypes.c_void_p, ctypes.c_int), ctypes.c_char_p
     if _call is None:
         _call = _CALL(_answer)
@@ -173,7 +174,9 @@ def _refuse_if_opening() -> None:
 
 
 def _link(torch: Any, device: Any, gate: Gate, repeats: int, times: list[float]) -> None:
-    """Seconds that messages to this process took: of each pass, size and repeat; 0 where there was none.
+    """Of each pass the pace at which messages came in, in seconds per MiB; then what they took, in seconds.
+
+    The latter of each pass, size and repeat. 0 where there was none, or where the pace is not known.
 
     Raises:
         ValueError: The communicator is gone.
@@ -188,22 +191,32 @@ def _link(torch: Any, device: Any, gate: Gate, repeats: int, times: list[float])
     group = _resolve_process_group(name.decode())
     sizes = [int(gate.test_bytes[i]) for i in range(min(int(gate.test_sizes), SIZES))]
     passes = [gate.test_pass[i] for i in range(min(int(gate.test_passes), PASSES))]
-    repeats = min(repeats, RESULTS // max(1, len(sizes) * len(passes)))
+    repeats = min(repeats, (RESULTS - len(passes)) // max(1, len(sizes) * len(passes)))
     backend: Any = group._get_backend(device)  # below the dispatcher: no sensor counts these messages
     if backend.name() != "gloo" or not sizes:
         raise RuntimeError(f"links of {backend.name()} are not measured yet")
     word = torch.ones(1, dtype=torch.uint8)
     room = torch.zeros(max(sizes), dtype=torch.uint8)
     _meet(group.size(), f"whichrank/{gate.pause}/{gate.test}/{name.decode()}")
-    times += [0.0] * (len(passes) * len(sizes) * repeats)
+    times += [0.0] * (len(passes) * (1 + len(sizes) * repeats))
     for number, one in enumerate(passes):
         has_peer = 0 <= one.peer < group.size() and one.peer != group.rank()
         if has_peer and one.sends:
             send_as_told(backend, one.peer, word, room, sizes, repeats)
         elif has_peer:
+            before = _arrivals()
             took = receive_for_a_while(backend, one.peer, word, room, sizes, repeats, link_s(len(passes)))
-            at = number * len(sizes) * repeats
+            rate = usual_pace(before, _arrivals())
+            times[number] = MIB / rate if rate else 0.0
+            at = len(passes) + number * len(sizes) * repeats
             times[at : at + len(took)] = took
+
+
+def _arrivals() -> list[tuple[int, int]]:
+    """What has come in on all connections of this process: bytes and nanoseconds, by the class of its pace."""
+    core, paces = load_core(), (ctypes.c_uint64 * (2 * PACES))()
+    core.wr_arrivals(core.wr_process_ring(), paces)
+    return list(zip(paces[::2], paces[1::2], strict=True))
 
 
 def _meet(size: int, key: str) -> None:

@@ -4,6 +4,7 @@
   A rank that is slow by what it does, data or Python, computes as well as others at rest.
 - It shows another rank to be slow, and the one that is named to be sound, of which no other evidence is known: either
   may be the one.
+- It shows some of the named links to be slow, and others to be as quick as the rest: the former stand.
 - It shows other links to be slow than those named, or the rank at one end of them: these are named.
 - The incident names nobody: what is slow at rest is named.
 """
@@ -55,16 +56,19 @@ class _Slow:
         ranks: By rank, times as long as others for the same computation. What a copy of memory takes names nobody: it
             goes by which pages a process has got.
         links: Sender and receiver.
+        sound: Both ends of named links that are not.
     """
 
     ranks: dict[int, float]
     links: list[tuple[int, int]]
+    sound: set[frozenset[int]]
 
     @classmethod
     def of(cls, result: Validated) -> _Slow:
         return cls(
             {one.rank: one.factor for one in result.slow_ranks if one.what == "compute"},
             [(one.src, one.dst) for one in result.slow_links],
+            {frozenset((one.src, one.dst)) for one in result.sound_links},
         )
 
 
@@ -81,7 +85,8 @@ def _judged(incident: Incident, slow: _Slow, name: Name) -> Incident:
     ends = {rank for link in incident.links for rank in (link.src, link.dst)}
     known = {frozenset((link.src, link.dst)) for link in incident.links}
     if incident.links and any(frozenset(link) in known for link in slow.links):
-        return incident
+        stand = tuple(link for link in incident.links if frozenset((link.src, link.dst)) not in slow.sound)
+        return msgspec.structs.replace(incident, links=stand)
     is_unnamed = not (incident.culprits or incident.links or incident.candidates)
     if slow.ranks and (is_unnamed or ends & slow.ranks.keys()):
         return _changed(incident, Cause.COMPUTE_SLOW, culprits=_culprits(slow, name))
@@ -133,6 +138,9 @@ def _facts(incident: Incident, result: Validated) -> Iterator[Evidence]:
         where = f"rank {link.src} to rank {link.dst}"
         yield Evidence(what=f"rate {AT_REST}", value=round(link.bytes_per_s), unit="B/s", where=where)
         yield Evidence(what=f"rate of the quickest link {AT_REST}", value=round(link.usual_bytes_per_s), unit="B/s")
+    for link in result.sound_links if result.slow_links else ():
+        where = f"rank {link.src} to rank {link.dst}"
+        yield Evidence(what=f"rate {AT_REST}, as others", value=round(link.bytes_per_s), unit="B/s", where=where)
     slow = {one.rank for one in result.slow_ranks}
     for culprit in incident.culprits:
         if result.seen_from and culprit.rank not in slow and culprit.rank not in result.problems:

@@ -62,6 +62,8 @@ class Validated(msgspec.Struct, frozen=True, kw_only=True):
     """Why it was given up; empty if it was not."""
     slow_ranks: tuple[SlowRank, ...] = ()
     slow_links: tuple[SlowLink, ...] = ()
+    sound_links: tuple[SlowLink, ...] = ()
+    """That the job found slow and that are about as quick as the quicker half of the others."""
     unclear_links: tuple[SlowLink, ...] = ()
     """That the job found slow and that are slower than the quickest one, with nothing to show that they are slow."""
     problems: dict[int, str] = {}
@@ -93,6 +95,7 @@ def validated(asked: Asked, judgement: Judgement, paused_s: float, problem: str,
         left_out_links=left_out_links,
         slow_ranks=judgement.ranks,
         slow_links=judgement.links,
+        sound_links=judgement.sound_links,
         unclear_links=judgement.unclear_links,
         problems=judgement.problems,
         measured_ranks=judgement.measured_ranks,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from whichrank.model.codes import GateTest, Opened
+from whichrank.model.codes import MIB, GateTest, Opened
 from whichrank.model.commands import HoldGate, RankTest
 from whichrank.model.telemetry import GATE_REPORTED
 
@@ -77,7 +77,8 @@ class Rank:
         elif test.kind == GateTest.MEMORY:
             times = [0.02] * test.repeats
         else:
-            times = [
+            paces = [0.0 if sends or peer < 0 else self.link_s * MIB / test.sizes[-1] for peer, sends in test.passes]
+            times = paces + [
                 0.0 if sends or peer < 0 else self.link_s * size / test.sizes[-1]
                 for peer, sends in test.passes
                 for size in test.sizes

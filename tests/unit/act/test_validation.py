@@ -321,9 +321,33 @@ def test_link_that_the_job_found_slow_is_held_against_the_quicker_half() -> None
     assert [(one.src, one.dst) for one in said.unclear_links] == [(6, 5)]
     # WHEN it names a sound one THEN that is not slow
     assert judge(congested([4.0, 3.5, 3.0]), node_of, {frozenset((0, 7))}).links == ()
+    # AND what was measured of a sound one is kept
+    said = judge(congested([4.0, 3.5, 3.0]), node_of, {frozenset((0, 7)), frozenset((5, 6))})
+    assert [(one.src, one.dst) for one in said.sound_links] == [(0, 7)]
     # WHEN it names one that was not measured THEN nothing is said of it, nor that all is well
     said = judge(congested([20.0] * 3), node_of, {frozenset((1, 6))})
     assert (said.missed_links, said.is_healthy) == (1, False)
+
+
+def test_link_on_which_data_come_in_slowly_is_slow_though_it_has_most_of_the_way_at_times() -> None:
+    # GIVEN flows of others that give way for a moment, so that what goes over differs by less than half
+    node_of = {rank: str(rank // 2) for rank in range(8)}
+    paces = {(0, 7): 25.4e6, (2, 1): 26e6, (4, 3): 11e6, (6, 5): 11.6e6}
+
+    def is_slow(slow: float, paces: dict[tuple[int, int], float]) -> bool:
+        some = congested([slow] * 3, others=[14.5] * 3)
+        some.arrivals |= paces
+        said = judge(some, node_of, {frozenset((6, 5))})
+        assert (6, 5) in {(one.src, one.dst) for one in (*said.links, *said.sound_links)}
+        return (6, 5) in {(one.src, one.dst) for one in said.links}
+
+    # THEN the pace at which data came in says that the link is shared
+    assert is_slow(11.0, paces)
+    # BUT not if it is not known of all, or is that of others, or if more went over, or as much as over others
+    assert not is_slow(11.0, {pair: pace for pair, pace in paces.items() if pair != (2, 1)})
+    assert not is_slow(11.0, paces | {(6, 5): 20e6})
+    assert not is_slow(12.0, paces)
+    assert not is_slow(15.0, paces | {(6, 5): 16e6})
 
 
 def test_named_link_that_is_as_quick_as_the_others_of_its_sort_is_sound() -> None:

@@ -32,7 +32,8 @@ def test_gate_is_the_compilers() -> None:
     assert rows.GATE.fields is not None
     for name, *_ in tester.Gate._fields_:
         assert getattr(tester.Gate, name).offset == rows.GATE.fields[name][1]
-    assert (tester.PASSES, tester.SIZES, tester.RESULTS) == (rows.PASSES, rows.SIZES, rows.RESULTS)
+    assert (tester.PASSES, tester.SIZES) == (rows.PASSES, rows.SIZES)
+    assert (tester.RESULTS, tester.PACES) == (rows.RESULTS, rows.PACES)
 
 
 def test_speed_is_measured_and_training_does_not_notice() -> None:
@@ -89,6 +90,15 @@ def test_messages_are_timed_once_the_peer_is_there() -> None:
     # AND of a slow one no message is asked for that would take too long
     tester_room = torch.zeros(1 << 29, dtype=torch.uint8)
     assert len(speeds.receive_for_a_while(Backend(), 1, word, tester_room, [1 << 20, 1 << 29], 2, 0.4)) == 2
+
+
+def test_pace_is_that_of_the_middle_byte() -> None:
+    before = [(1000, 10), (0, 0), (0, 0)]
+    after = [(2000, 1_000_010), (90_000, 9_000_000), (40_000, 4_000)]
+    assert speeds.usual_pace(before, after) == pytest.approx(1e7)
+    # BUT few bytes say nothing, nor a row that was given to another connection meanwhile
+    assert speeds.usual_pace(before, before) == 0.0
+    assert speeds.usual_pace(after, before) == 0.0
 
 
 def test_memory_is_measured() -> None:

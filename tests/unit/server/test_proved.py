@@ -106,6 +106,20 @@ def test_link_that_is_slow_at_rest_stands() -> None:
         assert judged(LINKS, slow_links=(slow, *SLOW_5_TO_6)).links == LINKS.links
 
 
+def test_link_that_is_as_quick_as_others_at_rest_is_left_out_if_another_named_one_is_slow() -> None:
+    # GIVEN two named links, one of which is slow at rest
+    both = msgspec.structs.replace(LINKS, links=(*LINKS.links, Link(src=7, dst=0)))
+    slow, sound = (SlowLink(1, 2, 4.0, 25e6, 1e8),), (SlowLink(7, 0, 1.1, 9e7, 1e8),)
+    said = judged(both, slow_links=slow, sound_links=sound)
+    # THEN the other one is no fault any more, and why is said
+    assert said.links == LINKS.links
+    assert ("rate with the job at rest, as others", 9e7, "rank 7 to rank 0") in [
+        (fact.what, fact.value, fact.where) for fact in said.evidence
+    ]
+    # WHEN none of them is slow at rest THEN both stand: it may have been over by then
+    assert judged(both, sound_links=sound).links == both.links
+
+
 def test_link_gives_way_to_another_that_is_slow_at_rest() -> None:
     assert [(link.src, link.dst) for link in judged(LINKS, slow_links=SLOW_5_TO_6).links] == [(5, 6)]
 

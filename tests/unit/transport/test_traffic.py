@@ -287,6 +287,17 @@ def test_the_one_pace_of_all_paths_is_what_they_carry_though_kernels_see_less() 
     assert slow_links(transfers(kernel | {(2, 4): 6.0}, arrival=uneven, unacked_bytes=waiting), NODE, past) == []
 
 
+@pytest.mark.parametrize(("kernel", "is_slow"), [(4.0, True), (14.3, False)])
+def test_a_path_over_which_more_goes_than_data_seem_to_come_is_not_slow(kernel: float, is_slow: bool) -> None:
+    # GIVEN cables of 25 MB/s, of which kernels see 19, and data of one sender that come at 12, since it paces them
+    past, usual, even = LinkPast(), dict.fromkeys(RING, 19.3), dict.fromkeys(RING, 25.4 * MB)
+    past.learn(transfers(usual, arrival=even), NODE)
+    waiting = {(2, 4): 230_000.0}
+    now = transfers(usual | {(2, 4): kernel}, arrival=even | {(2, 4): 12.2 * MB}, unacked_bytes=waiting)
+    # THEN its path is slow if its kernel sees no more than that, either
+    assert [(link.src, link.dst) for link in slow_links(now, NODE, past)] == [(2, 4)] * is_slow
+
+
 def test_a_path_that_was_hardly_used_before_can_have_become_slow() -> None:
     # GIVEN a sound path on which something was under way for less than a fiftieth of the time
     past = LinkPast()

@@ -30,7 +30,7 @@ class _BeforeLauncher(click.Command):
 @click.command(name="validate", cls=_BeforeLauncher)
 @click.argument("run", metavar="[RUN]", type=click.Path(path_type=Path), required=False)
 @click.option("--ranks", metavar="N,N,...", help="Measure only these ranks and their links (default: all).")
-@click.option("--sizes", metavar="MIB,MIB,...", help="Messages on links, in MiB, four at most (default: 1,16,32,64).")
+@click.option("--sizes", metavar="MIB,MIB,...", help="Messages on links, in MiB, four at most (default: 1,4,16,64).")
 @click.option("--max-pause", type=click.FloatRange(0.1, 10.0), default=10.0, show_default=True, metavar="S",
               help="Pause training for so many seconds at most.")  # fmt: skip
 @click.option(
