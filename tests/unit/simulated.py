@@ -38,13 +38,20 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Pass:
+    """A backward pass begins, or ends."""
+
+    ends: bool
+
+
+@dataclass(frozen=True)
 class Wait:
     """Wait for the operation of this name."""
 
     later: str
 
 
-Program = list[Compute | Call | Wait]
+Program = list[Compute | Call | Wait | Pass]
 Slower = Callable[[int, int, Compute], float]
 """Rank, iteration and what it computes: the seconds that it takes."""
 Longer = Callable[[int, int], float]
@@ -57,6 +64,8 @@ class Reported:
 
     ops: list[tuple[int, ...]] = field(default_factory=list)
     steps: list[tuple[int, ...]] = field(default_factory=list)
+    passes: list[tuple[int, int, int]] = field(default_factory=list)
+    """Rank, begin and end of its backward passes, ns."""
     on_one_node: ClassVar[bool] = False
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
@@ -112,6 +121,7 @@ def run(
             if isinstance(call, Call) and call.kind < Kind.SEND:
                 members[call.comm].add(rank)
     n = len(programs)
+    began = [0] * n
     now, ordinal = [0.0] * n, [0] * n
     at = [[0, 0] for _ in range(n)]  # iteration, place in the program
     counters: dict[tuple[int, ...], int] = defaultdict(int)
@@ -153,6 +163,12 @@ def run(
                 call = program[place]
                 if isinstance(call, Compute):
                     now[rank] += slower(rank, iteration, call) if slower else call.seconds
+                elif isinstance(call, Pass):
+                    at_ns = int(now[rank] * 1e9) + int(Reported.clock(rank))
+                    if not call.ends:
+                        began[rank] = at_ns
+                    else:
+                        reported.passes.append((rank, began[rank], at_ns))
                 elif isinstance(call, Call):
                     pair = (
                         (call.comm,)
@@ -187,8 +203,10 @@ def run(
 def ddp(ranks: int, own_s: float = 0.08, buckets: int = 4) -> list[Program]:
     """Data parallel: forward, backward with asynchronous all-reduces, optimizer."""
     program: Program = [Compute(own_s / 4, "forward")]
+    program += [Pass(ends=False)]
     for bucket in range(buckets):
         program += [Compute(own_s / 2 / buckets, "backward"), Call(0, later=f"bucket {bucket}")]
+    program += [Pass(ends=True)]
     program += [Wait(f"bucket {bucket}") for bucket in range(buckets)]
     program += [Compute(own_s / 4, "optimizer")]
     return [list(program) for _ in range(ranks)]
@@ -258,5 +276,6 @@ class Long(Reported):
 def _block(pipe: int, source: int | None, what: str, seconds: float, tensor: int, target: int | None) -> Program:
     """The forward or backward of a microbatch."""
     block: Program = [] if source is None else [Call(pipe, Kind.RECV, source)]
-    block += [Compute(seconds, what), Call(tensor)]
+    work: Program = [Compute(seconds, what), Call(tensor)]
+    block += [Pass(ends=False), *work, Pass(ends=True)] if what == "backward" else work
     return block if target is None else [*block, Call(pipe, Kind.SEND, target)]

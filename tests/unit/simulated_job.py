@@ -104,6 +104,11 @@ def _records(
         for note in notes:
             note["row"]["count"], note["row"]["counter"] = given(int(note["rank"]), int(note["row"]["counter"]))
         rows = np.concatenate((rows, notes))
+    passes = np.zeros(len(reported.passes), RECORD_REPORTED)
+    passes["row"]["kind"], passes["row"]["status"], passes["row"]["peer"] = Kind.PASS, Status.DONE, -1
+    for note, (rank, begin_ns, end_ns) in zip(passes, reported.passes, strict=True):
+        note["rank"], note["row"]["t_issue_ns"], note["row"]["t_end_ns"] = rank, begin_ns, end_ns
+    rows = np.concatenate((rows, passes))
     rows = np.concatenate((rows, marks)) if WITH_STEPS else rows
     for name in ("t_issue_ns", "t_start_ns", "t_end_ns"):
         rows["row"][name] += np.uint64(begin_s * S)

@@ -24,6 +24,7 @@ ARROWS: dict[str, set[str]] = {
     "store": {"model", "columns", "detect", "locate"},
     "transport": {"model", "locate", "store"},
     "slow": {"model", "detect", "locate", "store", "transport"},
+    "stage": {"model", "detect", "locate", "store"},
     "hang": {"model", "detect", "locate", "store", "transport"},
     "verdict": {"model", "detect", "store"},
     "act": {"model"},
@@ -42,7 +43,7 @@ INSIDE_TESTBED = {"demo": {"demo"}, "lab": {"demo", "lab"}, "bench": {"demo", "l
 OPENS_TESTBED = ("testbed", "surface/cli", "surface/trial")
 
 # What decides can be tested with plain data: no I/O, no thread, no clock of its own.
-SANS_IO = ("model", "detect", "locate", "store", "transport", "slow", "hang", "verdict", "act", "analyzer")
+SANS_IO = ("model", "detect", "locate", "store", "transport", "slow", "stage", "hang", "verdict", "act", "analyzer")
 IMPURE_MODULES = {
     *("asyncio", "concurrent", "ctypes", "fcntl", "glob", "http", "io", "logging", "mmap", "multiprocessing", "os"),
     *("pathlib", "psutil", "queue", "random", "requests", "select", "selectors", "shutil", "signal", "socket", "ssl"),

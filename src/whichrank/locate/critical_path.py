@@ -45,6 +45,9 @@ class Course:
     Attributes:
         rank: Index of the rank of each event.
         what: ISSUE, BLOCK or END (of an iteration).
+        begin_ns: When the event begins, on the clock of its rank.
+        op: Index of the operation, -1 for END.
+        ops: Operations of these iterations.
         own_s: Seconds of the rank's own before the event.
         iteration: In which it is, from 0.
         gap: Operations that the rank has issued before it in this iteration.
@@ -65,6 +68,9 @@ class Course:
 
     rank: Ints
     what: Ints
+    begin_ns: Ints
+    op: Ints
+    ops: Ops
     own_s: Floats
     iteration: Ints
     gap: Ints
@@ -308,6 +314,9 @@ def course_of(parts: Sequence[Ops], steps: np.ndarray[Any, Any], comm_size: Ints
     return Course(
         rank=rank,
         what=what,
+        begin_ns=begin,
+        op=op,
+        ops=ops,
         own_s=np.maximum(begin - before, 0) / 1e9,
         iteration=iteration,
         gap=issued - np.maximum.accumulate(np.where(opens, issued, 0)),

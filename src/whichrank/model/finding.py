@@ -42,6 +42,7 @@ class Finding:
     times: tuple[Spent, ...] = ()
     links: tuple[Link, ...] = ()
     phase: str | None = None
+    microbatch: int | None = None
     iteration: int | None = None
     """In which it happened, from 0, where that is known and is not the present one."""
     waited_for: frozenset[int] = frozenset()

@@ -45,6 +45,9 @@ STEP: Final = np.dtype([("rank", "i8"), ("counter", "i8"), ("ordinal", "i8"), ("
 GIVEN: Final = np.dtype([("rank", "i8"), ("at_ns", "i8"), ("elements", "f8"), ("length", "f8")])
 """What a rank is given to compute, and when; the length of its sequences, 0 where it is not known."""
 
+PASS: Final = np.dtype([("rank", "i8"), ("begin_ns", "i8"), ("end_ns", "i8")])
+"""A backward pass."""
+
 ITERATION: Final = np.dtype(
     [
         ("iteration", "i8"),  # number of the step that opens it

@@ -1,9 +1,12 @@
-"""Tells the ring what each backward pass is given: how many numbers, and how long their sequences are.
+"""Tells the ring what each backward pass is given (how many numbers, how long their sequences are), and when it was.
 
 A rank that has more to compute than its peers is not slow, and in plain data parallelism nothing that ranks exchange
 tells it apart. So the first tensor with rows, sequences and features is looked up in the graph that goes backward, from
 the loss on, and its shape is written down. Which one that is follows from the graph and not from sizes, so it is the
 same one on all ranks. Nothing is computed, and no saved tensor is unpacked.
+
+When it began and ended says which part of an iteration a rank was slow in. That of a device is when the host was done
+with it.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import time
 from typing import Any, Final
 
 from whichrank.native import load_core, loaded_core, on_ring
@@ -43,18 +47,24 @@ def watch() -> None:
         return
 
     note = on_ring(load_core(), "wr_work", ctypes.c_uint64, ctypes.c_uint32)
+    note_end = on_ring(load_core(), "wr_backward", ctypes.c_uint64)
     plain = torch.autograd.backward
     paths = Paths()
 
     @functools.wraps(plain)
     def backward(*arguments: Any, **named: Any) -> Any:
         # Not within another one, as of a checkpoint; and what is compiled is to have nothing of this in its graph.
-        if not (is_compiling() or _is_told) and _current_graph_task_id() == -1:
+        if is_compiling() or _current_graph_task_id() != -1:
+            return plain(*arguments, **named)
+        if not _is_told:
             with contextlib.suppress(Exception):  # never break training: it is not known then
                 shape = _given(arguments[0] if arguments else named["tensors"], paths)
                 if shape:
                     note(*_size_of(shape))
-        return plain(*arguments, **named)
+        began_ns = time.monotonic_ns()
+        made = plain(*arguments, **named)
+        note_end(began_ns)
+        return made
 
     torch.autograd.backward = backward
 

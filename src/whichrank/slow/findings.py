@@ -11,6 +11,7 @@ import numpy as np
 from whichrank.detect.nobody import LongStage
 from whichrank.detect.slow import GREW, Suspect, began_at
 from whichrank.locate.comparable import LongGroup
+from whichrank.locate.phases import SlowPart
 from whichrank.locate.slow_links import rates_of
 from whichrank.model.clause import Clause, Says, clause
 from whichrank.model.evidence import ALSO_SLOW, COMPARED_OVER, HOW_OTHERS_LOST, ONLY_SLOW_ONE, SLOW_ITERATIONS, Evidence
@@ -107,6 +108,7 @@ def of_rank(
     cost: Cost,
     spent: Floats,
     kind: tuple[float, FaultClass] | None,
+    part: SlowPart | None,
     *,
     slow: Sequence[int],
     meant: bool,
@@ -121,6 +123,7 @@ def of_rank(
         cost: What that costs.
         spent: Own time, transfer and waiting of each rank per iteration since it is slow, seconds, (R, 3).
         kind: P and the class, see `class_of`.
+        part: Of its iterations, in which it is slow.
         slow: All ranks that are slow, itself among them: none of them is slowed down by another.
         meant: It may be that the program gives it more to do: nobody is named.
     """
@@ -149,6 +152,11 @@ def of_rank(
     ]
     if also:
         evidence.append(Evidence(what=ALSO_SLOW, value=_ranks(also)))
+    if part and part.phase:
+        where_extra = "after its last backward pass" if part.phase == "optimizer" else f"in {part.phase} passes"
+        evidence.append(
+            Evidence(what=f"extra time {where_extra}", value=round(100 * part.share), unit="%", where=where)
+        )
     cause, fault_class = Cause.COMPUTE_SLOW, _COMPUTE
     if kind:
         evidence.append(
@@ -180,7 +188,8 @@ def of_rank(
         reason=reason.reason,
         evidence=(*evidence, *reason.evidence),
         times=times,
-        phase="data" if reason.reason == Reason.DATA_WAIT else None,
+        phase="data" if reason.reason == Reason.DATA_WAIT else part.phase if part else None,
+        microbatch=part.microbatch if part else None,
         iteration=_number(window, begun),
     )
     return KeyedFinding(key_of(rank), finding)

@@ -1,4 +1,4 @@
-"""Operations and optimizer steps of a job's latest iterations, of all ranks: what can be gone through again."""
+"""Operations, optimizer steps and backward passes of a job's latest iterations, of all ranks: to go through again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from whichrank.locate.comparable import LongGroup, long_groups
 from whichrank.locate.critical_path import Course, course_of
-from whichrank.model.iterations import STEP, Ints, Ops, Window
+from whichrank.model.iterations import PASS, STEP, Ints, Ops, Window
 
 KEPT_OPS: Final = 1 << 18
 """More are kept only for the fewest iterations that say something."""
@@ -17,6 +17,8 @@ MOST_OPS: Final = 1 << 22
 """More are never kept: of a larger job nothing is gone through again."""
 KEPT_STEPS: Final = 1 << 16
 """Optimizer steps, over all ranks; more where there are more ranks than that."""
+KEPT_PASSES: Final = 1 << 18
+"""Backward passes, over all ranks: of some iterations, where they have many microbatches."""
 REPLAYED: Final = 12
 """Iterations that are gone through again, at most."""
 FEWEST: Final = 4
@@ -31,6 +33,8 @@ class LatestOps:
         self._kept_ops = 0
         self._steps: deque[np.ndarray[Any, Any]] = deque()
         self._kept_steps = self._ranks = 0
+        self._passes: deque[np.ndarray[Any, Any]] = deque()
+        self._kept_passes = 0
         self._whole_from = 0  # the first iteration from which on no operation was let go
 
     def keep_steps(self, steps: np.ndarray[Any, Any]) -> None:
@@ -43,6 +47,18 @@ class LatestOps:
         wanted = max(KEPT_STEPS, (REPLAYED + 2) * self._ranks)
         while self._kept_steps - len(self._steps[0]) >= wanted:
             self._kept_steps -= len(self._steps.popleft())
+
+    def keep_passes(self, passes: np.ndarray[Any, Any]) -> None:
+        """Take rows of PASS."""
+        if len(passes):
+            self._passes.append(passes)
+            self._kept_passes += len(passes)
+        while self._passes and self._kept_passes - len(self._passes[0]) >= KEPT_PASSES:
+            self._kept_passes -= len(self._passes.popleft())
+
+    def passes(self) -> np.ndarray[Any, Any]:
+        """Those that are kept, rows of PASS."""
+        return np.concatenate([np.zeros(0, PASS), *self._passes])
 
     def keep_ops(self, ops: Ops, iteration: int) -> None:
         """Take operations.
@@ -67,7 +83,8 @@ class LatestOps:
         """A rank's process was replaced: iterations from before that cannot be gone through with it."""
         self._ops.clear()
         self._steps.clear()
-        self._kept_ops = self._kept_steps = self._whole_from = 0
+        self._passes.clear()
+        self._kept_ops = self._kept_steps = self._kept_passes = self._whole_from = 0
 
     def comms(self) -> Ints:
         """Communicators of the operations that came last."""

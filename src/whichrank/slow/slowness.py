@@ -9,6 +9,7 @@ On devices the host runs far ahead of what it issues, so its waits say little: t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -30,17 +31,18 @@ from whichrank.detect.slow import (
 from whichrank.detect.tied import tied
 from whichrank.locate.comparable import LongGroup
 from whichrank.locate.critical_path import Course, as_all_usually, as_its_peers
+from whichrank.locate.phases import SlowPart, slow_part
 from whichrank.locate.selftime import does_more_by_design, excess_of
 from whichrank.locate.workload import work_of
-from whichrank.model.codes import Flag, Status
+from whichrank.model.codes import Status
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Reason, Spent
-from whichrank.model.iterations import GIVEN, STEP, Excess, Floats, Ints, Ops, Window
-from whichrank.model.kinds import is_message
+from whichrank.model.iterations import Excess, Floats, Ints, Window
 from whichrank.model.picture import Picture
 from whichrank.model.sensors import runs_on_device
 from whichrank.model.signature import mix
 from whichrank.model.stable_hash import stable_hash
+from whichrank.slow.fed_rows import given_of, ops_of, passes_of, steps_of
 from whichrank.slow.findings import (
     Cost,
     KeyedFinding,
@@ -61,7 +63,6 @@ from whichrank.slow.reasons import Why, why_all_slow, why_longer, why_slow, why_
 from whichrank.slow.steady_findings import SteadyFindings
 from whichrank.slow.track import Track
 from whichrank.slow.turns import Turns
-from whichrank.store.completed import Completed
 from whichrank.store.store import Fed, Store
 
 POLLS: Final = 8
@@ -137,39 +138,12 @@ class Slowness:
         self._learn_comms(store)
         if self._device.all():
             return  # nothing would be claimed
-        done, steps = fed.done.those(fed.done["status"] == Status.DONE), fed.steps
-        columns = {name: done[name] for name in ("counter", "ordinal", "count", "kind")}
-        columns |= {"rank": done.rank, "comm": done.comm}
-        columns |= {"issue_ns": done["t_issue_ns"].view(np.int64), "end_ns": done["t_end_ns"].view(np.int64)}
-        columns["blocked_ns"] = np.multiply(done["wait_us"], 1000, dtype=np.int64)
-        columns["future"] = (done["flags"] & Flag.FUTURE_TAKEN) > 0
-        ops = Ops(columns | self._ends(done, store))
-        marks = np.zeros(len(steps), STEP)
-        marks["rank"], marks["at_ns"] = steps["rank"], steps["row"]["t_end_ns"]
-        marks["counter"], marks["ordinal"] = steps["row"]["counter"], steps["row"]["ordinal"]
-        given = np.zeros(len(fed.given), GIVEN)
-        given["rank"], given["at_ns"] = fed.given["rank"], fed.given["row"]["t_issue_ns"]
-        given["elements"], given["length"] = fed.given["row"]["count"], fed.given["row"]["counter"]
-        self.iterations.feed(ops, marks, given)
-        self._latest.keep_steps(marks)
+        ops, steps = ops_of(fed.done.those(fed.done["status"] == Status.DONE), store.comms), steps_of(fed.steps)
+        self.iterations.feed(ops, steps, given_of(fed.given))
+        self._latest.keep_steps(steps)
+        self._latest.keep_passes(passes_of(fed.passes))
         if self.iterations.pending > self._measure_at:  # of many ranks more come between two snapshots than can be kept
             self._measure()
-
-    @staticmethod
-    def _ends(done: Completed, store: Store) -> dict[str, NDArray[Any]]:
-        """With whom operations were, as columns of OP; of many it is with nobody in particular."""
-        ends: dict[str, NDArray[Any]] = {"peer": np.full(len(done), -1, np.int32)}
-        ends |= {name: np.zeros(len(done), np.uint16) for name in ("stage", "offset")}
-        messages = is_message(done["kind"])
-        at = np.flatnonzero(messages | (done["peer"] >= 0))
-        if not len(at):
-            return ends
-        comm, place, given = done.comm[at], done.place[at], done["peer"][at].astype(np.int64)
-        peer, size = store.comms.members(comm, given), np.maximum(store.comms.size[comm], 1)
-        stage, offset = np.where(messages[at], place + 1, 0), (given - place) % size
-        ends["peer"][at], ends["stage"][at] = peer, stage
-        ends["offset"][at] = np.where((stage > 0) & (peer >= 0) & (2 * offset != size), offset, 0)
-        return ends
 
     def see(self, states: np.ndarray[Any, Any]) -> None:
         """Take the states of ranks: rows of RANK_ROW, no rank twice."""
@@ -349,8 +323,10 @@ class Slowness:
                 may_be_meant = why.reason is None and int(window.ranks[suspect.index]) not in self._sound
                 meant = may_be_meant and does_more_by_design(window, suspect.index, [s.index for s in suspects])
                 spent = course.spent(since)
+                in_data = why.reason is Reason.DATA_WAIT
+                part = None if in_data else self._part(window, course, suspect, since, slow)
                 reported[suspect.index] = of_rank(
-                    store, window, suspect, why, cost, spent, kind, slow=slow, meant=meant
+                    store, window, suspect, why, cost, spent, kind, part, slow=slow, meant=meant
                 )
         unexplained = [s for s in suspects if s.index in reported and reported[s.index].finding.reason is None]
         for group in tied(window, unexplained):
@@ -359,6 +335,16 @@ class Slowness:
             both = of_tied([reported.pop(suspect.index) for suspect in group])
             reported[group[0].index] = both
         return list(reported.values())
+
+    def _part(
+        self, window: Window, course: Course, suspect: Suspect, since: int, slow: Sequence[int]
+    ) -> SlowPart | None:
+        """In which part of its iterations a rank is slow."""
+        index = suspect.index
+        peers = window.peers_of(index) if suspect.against == "peers" else np.zeros(0, np.int64)
+        sound = peers[~np.isin(window.ranks[peers], slow)]
+        is_pipeline = bool(window.in_pipeline[index] and window.ring[index] < 0)
+        return slow_part(course, index, sound, self._latest.passes(), since, is_pipeline=is_pipeline)
 
     def _why(self, window: Window, suspect: Suspect, suspects: list[int]) -> Why:
         """What its node and its stacks say of it, since it began."""

@@ -1,8 +1,8 @@
 """In which order each rank of a pipeline works on its microbatches.
 
 A *block* is one piece of work: the forward or backward pass of one microbatch through one pipeline stage, or the half
-of a backward pass that makes the gradient of the input, or of the weights, where a schedule tells them apart. A rank may
-hold several stages.
+of a backward pass that makes the gradient of the input, or of the weights, where a schedule tells them apart. A rank
+may hold several stages.
 
 GPipe, 1F1B and interleaved 1F1B are made here; any other schedule (zero bubble, DualPipe-V, one's own) is read from the
 CSV in which `torch.distributed.pipelining` writes them, a line for each rank: ``0F0,0F1,,0B0``.
@@ -116,7 +116,9 @@ class Schedule:
             (weight, (Phase.INPUT,), 0),
         ):
             at = np.flatnonzero(which)
-            needed = np.max([self._place(phase, self.stage[at] + step, self.microbatch[at]) for phase in phases], axis=0)
+            needed = np.max(
+                [self._place(phase, self.stage[at] + step, self.microbatch[at]) for phase in phases], axis=0
+            )
             if (needed < 0).any():
                 block = int(at[np.argmin(needed)])
                 raise ScheduleError(f"{self.name_of(block)} needs a block that no rank is to do")
@@ -249,7 +251,9 @@ def _made(work: Iterable[Iterable[list[Block]]]) -> Schedule:
     stages, microbatches = int(stage.max()) + 1, int(microbatch.max()) + 1
     if len(Phase) * stages * microbatches > 4 * MOST_BLOCKS:
         raise ScheduleError(f"it has {stages:,} stages and {microbatches:,} microbatches: too many")
-    _, at, count = np.unique((phase * stages + stage) * microbatches + microbatch, return_index=True, return_counts=True)
+    _, at, count = np.unique(
+        (phase * stages + stage) * microbatches + microbatch, return_index=True, return_counts=True
+    )
     schedule = Schedule(rank, stage, phase, microbatch, turn)
     if count.max() > 1:
         raise ScheduleError(f"{schedule.name_of(int(at[count.argmax()]))} is to be done twice")

@@ -39,22 +39,23 @@ class Reported:
         good = (comm >= 0) & self._is_of_job(reported["rank"])
         return those(reported, good), those(comm, good)
 
-    def completed(self, reported: Rows) -> tuple[Completed, Rows, Rows]:
-        """Completed operations, optimizer steps, and what ranks were given: all among these rows of RECORD_REPORTED."""
+    def completed(self, reported: Rows) -> tuple[Completed, Rows, Rows, Rows]:
+        """Completed operations, optimizer steps, what ranks were given, backward passes: rows of RECORD_REPORTED."""
         records = Records(reported, self._ranks.size)
         rank, slot, ids, at = records.rank, records["comm_slot"], records.comm_id, None
-        steps = given = reported[:0]
+        steps = given = passes = reported[:0]
         if records.others:
             good, kind = self._is_of_job(rank), records["kind"]
             steps = taken(reported, np.flatnonzero(good & (kind == Kind.STEP)))
             given = taken(reported, np.flatnonzero(good & (kind == Kind.WORK)))
+            passes = taken(reported, np.flatnonzero(good & (kind == Kind.PASS)))
             at = np.flatnonzero(good & (kind < Kind.STEP))
             rank, slot, ids = rank[at], slot[at], ids[at]
         comm, place = self._comms.of_ops(rank, slot, ids)
         if (unknown := comm < 0).any():
             at = np.flatnonzero(~unknown) if at is None else at[~unknown]
             rank, comm, place = rank[~unknown], comm[~unknown], place[~unknown]
-        return Completed(records, at, rank, comm, place), steps, given
+        return Completed(records, at, rank, comm, place), steps, given, passes
 
     def waits(self, reported: Rows) -> Rows:
         """Threads that wait for an operation, rows of WAITS."""

@@ -69,6 +69,7 @@ class Fed:
         done: Completed operations of processes that live.
         steps: Optimizer steps, or what iterations of ranks that make none begin with, rows of RECORD_REPORTED.
         given: What ranks were given to compute, rows of RECORD_REPORTED.
+        passes: Backward passes that are over, rows of RECORD_REPORTED.
         states: Of ranks, rows of RANK_ROW; no rank twice.
         restarted: Ranks whose process was replaced by another.
         only_completed: It had nothing but operations and steps, and none has failed.
@@ -78,13 +79,14 @@ class Fed:
     done: Completed
     steps: np.ndarray[Any, Any]
     given: np.ndarray[Any, Any]
+    passes: np.ndarray[Any, Any]
     states: np.ndarray[Any, Any]
     restarted: frozenset[int] = frozenset()
     only_completed: bool = False
     begins_anew: bool = False
 
 
-_NOTHING = Fed(no_operations(), _NO_RECORDS, _NO_RECORDS, np.zeros(0, RANK_ROW))
+_NOTHING = Fed(no_operations(), _NO_RECORDS, _NO_RECORDS, _NO_RECORDS, np.zeros(0, RANK_ROW))
 
 
 class Store:
@@ -201,7 +203,7 @@ class Store:
             flight = self._take_what_is_now(merged, speaking)
         for batch, agent in zip(merged.batches, merged.agents.tolist(), strict=True):
             self.paths.take(batch, agent, now_s)
-        done, steps, given, have_failed = self._take_records(merged)
+        done, steps, given, passes, have_failed = self._take_records(merged)
         for batch in merged.batches:
             for event in batch.events:
                 if event.kind in ("signal", "asked"):
@@ -231,7 +233,7 @@ class Store:
         if len(rows):
             self._op_rates.feed(rows["rank"], rows["ordinal"], now_s)
         only_completed = not have_failed and all(map(is_portion, merged.batches))
-        return Fed(done, steps, given, rows, restarted, only_completed, self.sequences.marks.take_begun_anew())
+        return Fed(done, steps, given, passes, rows, restarted, only_completed, self.sequences.marks.take_begun_anew())
 
     def _take_what_is_now(self, merged: Merged, speaking: NDArray[np.int64]) -> np.ndarray[Any, Any]:
         """What the ranks of agents do at this moment, instead of what they did before. Returns operations, as OPS."""
@@ -342,12 +344,12 @@ class Store:
         """Did an agent look at its process? A recording of operations alone knows none."""
         return self.recorded is None or bool(self.ranks.rows["state"][rank] != ProcessState.UNKNOWN)
 
-    def _take_records(self, merged: Merged) -> tuple[Completed, Rows, Rows, bool]:
-        """Take completed operations. Returns them, the steps and what was given, and whether any has failed."""
+    def _take_records(self, merged: Merged) -> tuple[Completed, Rows, Rows, Rows, bool]:
+        """Take completed operations. Returns them, steps, what was given, backward passes, whether any has failed."""
         rows = merged.rows("records", RECORD_REPORTED)
         if not len(rows):
-            return no_operations(), _NO_RECORDS, _NO_RECORDS, False
-        done, steps, given = self._reported.completed(rows)
+            return no_operations(), _NO_RECORDS, _NO_RECORDS, _NO_RECORDS, False
+        done, steps, given, passes = self._reported.completed(rows)
         well = done.those(done["status"] == Status.DONE)
         if len(well) < len(done):
             failed = done.rows(np.flatnonzero(done["status"] == Status.FAILED))
@@ -357,7 +359,7 @@ class Store:
         if len(well):
             self._take_times(well, merged)
         self.kinds.add(done.comm, done["kind"])
-        return done, steps, given, len(well) < len(done)
+        return done, steps, given, passes, len(well) < len(done)
 
     def _take_times(self, done: Completed, merged: Merged) -> None:
         """When operations were issued and completed."""

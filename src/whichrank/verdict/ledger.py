@@ -357,7 +357,9 @@ class Ledger:
         op = None
         if finding.op and role:
             op = f"{op_name(finding.op['kind'], finding.op['counter'])} on {self._store.comms.name(finding.comm)}"
-        return Stage(iteration=iteration, phase=phase, op=op) if iteration is not None or phase or op else None
+        if iteration is None and not phase and not op:
+            return None
+        return Stage(iteration=iteration, phase=phase, microbatch=finding.microbatch, op=op)
 
     def _sensors(self) -> tuple[SensorReport, ...]:
         rows = self._store.ranks.rows[self._store.ranks.present]

@@ -114,7 +114,9 @@ def test_longer_transfers_of_a_rank_without_cpu_are_no_slow_communication(
     suspect = Suspect(2, 0.5, 0.5, "peers", 1.0, 0)
     why = Why(reason, (clause(Says.WAITS_FOR_DATA),) if reason else (), ())
     cost = Cost(now_s=1.0, best_s=0.5, alone_s=1.0, has_others=False)
-    finding = of_rank(store, window, suspect, why, cost, np.ones((6, 3)), (0.5, "S3"), slow=[2], meant=False).finding
+    finding = of_rank(
+        store, window, suspect, why, cost, np.ones((6, 3)), (0.5, "S3"), None, slow=[2], meant=False
+    ).finding
     # THEN both are slow, unless it gets too little CPU for either
     assert (finding.cause, finding.fault_class) == (cause, fault_class)
 
@@ -139,7 +141,7 @@ def test_a_verdict_has_one_number_for_each_quantity(peers: int, comes_and_goes: 
     spent = np.tile([0.8, 0.1, 0.3], (peers + 1, 1))  # another window's own time
     cost = Cost(now_s=1.2, best_s=0.5, alone_s=1.2, has_others=False)
     finding = of_rank(
-        store, window, suspect, Why(), cost, spent, None, slow=[int(window.ranks[suspect.index])], meant=False
+        store, window, suspect, Why(), cost, spent, None, None, slow=[int(window.ranks[suspect.index])], meant=False
     ).finding
     # THEN own times are the same in evidence and times, for the rank and for its peers, and add up to the iteration
     evidence = {fact.what: fact.value for fact in finding.evidence}
@@ -163,7 +165,16 @@ def test_a_rank_that_was_slow_in_all_that_is_known_began_nobody_knows_when() -> 
     suspect = Suspect(2, 1.0, 1.0, "peers", 1.0, 0)
     cost = Cost(now_s=2.0, best_s=1.0, alone_s=2.0, has_others=False)
     finding = of_rank(
-        store, window, suspect, Why(), cost, np.ones((6, 3)), None, slow=[int(window.ranks[suspect.index])], meant=False
+        store,
+        window,
+        suspect,
+        Why(),
+        cost,
+        np.ones((6, 3)),
+        None,
+        None,
+        slow=[int(window.ranks[suspect.index])],
+        meant=False,
     ).finding
     assert finding.iteration is None
 
@@ -173,7 +184,9 @@ def test_of_two_slow_ranks_none_is_slowed_down_by_the_other() -> None:
     store, window = job()
     suspect = Suspect(2, 1.0, 1.0, "peers", 1.0, 0)
     cost = Cost(now_s=0.416, best_s=0.306, alone_s=0.413, has_others=True)
-    finding = of_rank(store, window, suspect, Why(), cost, np.ones((6, 3)), None, slow=[2, 3], meant=False).finding
+    finding = of_rank(
+        store, window, suspect, Why(), cost, np.ones((6, 3)), None, None, slow=[2, 3], meant=False
+    ).finding
     # THEN the other one is no victim, and what it would be like with one of them or none is said as that
     assert finding.victims == (0, 1, 4, 5)
     said = "it and rank 3 make an iteration take 416 ms instead of 306 ms"

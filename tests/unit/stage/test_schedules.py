@@ -79,7 +79,9 @@ def test_same_order_as_torchs(name: str, ours: Any, ranks: int, microbatches: in
     assert names(ours(ranks, microbatches)) == computations(torch_order(name, ranks, 1, microbatches))
 
 
-@pytest.mark.parametrize(("ranks", "per_rank", "microbatches"), [(2, 2, 4), (4, 2, 8), (4, 3, 10), (4, 2, 4), (8, 2, 16)])
+@pytest.mark.parametrize(
+    ("ranks", "per_rank", "microbatches"), [(2, 2, 4), (4, 2, 8), (4, 3, 10), (4, 2, 4), (8, 2, 16)]
+)
 def test_interleaved_in_the_same_order_as_torchs(ranks: int, per_rank: int, microbatches: int) -> None:
     expected = computations(torch_order("Interleaved1F1B", ranks, per_rank, microbatches))
     assert names(interleaved(ranks, per_rank, microbatches)) == expected

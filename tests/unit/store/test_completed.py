@@ -57,13 +57,16 @@ def test_columns_are_those_of_the_rows() -> None:
     rng = np.random.default_rng(1)
     comms, ranks, _ = job(rng)
     rows = np.concatenate([records(r, 1 + r % 3, 1, 30, ordinal=1 + 30 * r) for r in range(RANKS)]).copy()
-    rows["row"]["kind"] = rng.choice([Kind.ALL_REDUCE, Kind.SEND, Kind.STEP, Kind.WORK, Kind.BARRIER], len(rows))
+    rows["row"]["kind"] = rng.choice(
+        [Kind.ALL_REDUCE, Kind.SEND, Kind.STEP, Kind.WORK, Kind.PASS, Kind.BARRIER], len(rows)
+    )
     rows["row"]["peer"], rows["row"]["count"] = rng.integers(-1, 5, len(rows)), rng.integers(0, 99, len(rows))
     rows["rank"][::17] = -1
-    done, steps, given = Reported(ranks, comms).completed(rows)
+    done, steps, given, passes = Reported(ranks, comms).completed(rows)
     of_job = rows[rows["rank"] >= 0]
     assert steps.tobytes() == of_job[of_job["row"]["kind"] == Kind.STEP].tobytes()
     assert given.tobytes() == of_job[of_job["row"]["kind"] == Kind.WORK].tobytes()
+    assert passes.tobytes() == of_job[of_job["row"]["kind"] == Kind.PASS].tobytes()
     expected = of_job[of_job["row"]["kind"] < Kind.STEP]
     for _ in range(3):
         assert len(done) == len(expected)

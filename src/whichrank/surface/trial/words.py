@@ -31,6 +31,8 @@ _MAGNITUDE: Final = {
     "slow-compute-nodes": _TIMES_AS_LONG,
     "two-slow": "the slower one of {who} computes {n} times as long",
     "slow-every-rank": "every rank computes {n} times as long",
+    "slow-forward": "{who} compute{s} forward passes {n} times as long",
+    "slow-backward": "{who} compute{s} backward passes {n} times as long",
     "slow-layers": "{who} compute{s} the first layer {n} times as long",
     "flap": "{who} compute{s} {n} times as long in some iterations",
     "slow-data": "{who} wait{s} {n} ms for the next batch",

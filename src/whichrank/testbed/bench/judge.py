@@ -126,6 +126,18 @@ def right_names(truth: Truth, words: Sequence[Incident]) -> tuple[bool | None, b
     )
 
 
+def is_phase_right(truth: Truth, words: Sequence[Incident]) -> bool | None:
+    """Whether the last phase that was said of a rank at fault is the right one; None where none is known to be right.
+
+    Where none was said, it is not.
+    """
+    of_these = [word for word in words if {one.rank for one in word.culprits} & set(truth.culprits)]
+    if not truth.phase or not of_these:
+        return None
+    said = [word.stage.phase for word in of_these if word.stage and word.stage.phase]
+    return bool(said) and said[-1] == truth.phase
+
+
 def _named(words: Sequence[Incident]) -> set[int]:
     return {c.rank for w in words for c in w.culprits}
 

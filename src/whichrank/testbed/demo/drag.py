@@ -19,8 +19,8 @@ from whichrank.testbed.demo.seat import Seat
 class Computing(Protocol):
     """What has a device."""
 
-    def slow_down(self, factor: float, layers: int) -> None:
-        """From now on the device takes so many times as long in the first layers; 0 layers: in all."""
+    def slow_down(self, factor: float, layers: int, phase: str) -> None:
+        """From now on the device takes so many times as long in the first layers, and in one phase or in both."""
 
 
 class Drag:
@@ -54,7 +54,7 @@ class Drag:
             return
         passed = iteration - self._since - load.after
         is_on = not load.on or passed % (load.on + load.off) < load.on
-        self._stage.slow_down(load.factor if is_on else 1.0, load.layers)
+        self._stage.slow_down(load.factor if is_on else 1.0, load.layers, load.phase)
         if is_on and load.data_s:
             next_batch(load.data_s)
         if is_on and load.objects:

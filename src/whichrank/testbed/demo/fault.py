@@ -93,6 +93,7 @@ class Fault:
         do: the order that a rank receives, for faults inside the program.
         causes: right values of `cause`, the best first.
         reasons: right values of `reason`.
+        phase: right value of the phase in which a rank is slow; empty: none.
         hard: whether it is hard evidence.
         variants: at least one.
         settings: told to every rank when it says hello, before anything else.
@@ -117,6 +118,7 @@ class Fault:
     do: str = ""
     causes: tuple[str, ...] = NONE
     reasons: tuple[str, ...] = ()
+    phase: str = ""
     hard: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
     module: str = "whichrank.testbed.demo.job"

@@ -206,6 +206,7 @@ class Injector:
             sources=strike.sources,
             targets=strike.targets,
             pairs=strike.pairs,
+            phase=self.fault.phase,
         )
 
     def _iteration_s(self, before_ns: int) -> float:

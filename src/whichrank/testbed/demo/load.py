@@ -14,6 +14,7 @@ class Load:
     Args:
         factor: of the device time of its layers.
         layers: how many of them, from the first on; 0: all.
+        phase: in which it is longer, ``forward`` or ``backward``; empty: in both.
         on: iterations in a row that are slow; 0: all.
         off: iterations in between.
         after: iterations before the first of them.
@@ -24,6 +25,7 @@ class Load:
 
     factor: float = 1.0
     layers: int = 0
+    phase: str = ""
     on: int = 0
     off: int = 0
     after: int = 0

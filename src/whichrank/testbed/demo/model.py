@@ -25,15 +25,15 @@ class _Device(torch.autograd.Function):
     """Device time of a layer: once on the way forward, twice on the way back."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, device_s: float) -> Tensor:
-        ctx.device_s = device_s
-        time.sleep(device_s)
+    def forward(ctx: Any, x: Tensor, forward_s: float, backward_s: float) -> Tensor:
+        ctx.backward_s = backward_s
+        time.sleep(forward_s)
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        time.sleep(2 * ctx.device_s)
-        return grad, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        time.sleep(ctx.backward_s)
+        return grad, None, None
 
 
 class _Enter(torch.autograd.Function):
@@ -75,14 +75,14 @@ class ParallelLayer(nn.Module):
         self.down = nn.Parameter(torch.randn(WIDTH // shards, WIDTH) * WIDTH**-0.5)
         self._comms = comms
         self._shards = shards
-        self.device_s = device_s
+        self.forward_s, self.backward_s = device_s, 2 * device_s
 
     def forward(self, x: Tensor) -> Tensor:
         """Shape (rows, WIDTH) in and out."""
         hidden = torch.nn.functional.rms_norm(x, (WIDTH,), self.gain)
         if self._shards > 1:
             hidden = _apply(_Enter, hidden, self._comms)
-        hidden = _apply(_Device, torch.relu(hidden @ self.up), self.device_s)
+        hidden = _apply(_Device, torch.relu(hidden @ self.up), self.forward_s, self.backward_s)
         hidden = hidden @ self.down
         if self._shards > 1:
             hidden = _apply(_Leave, hidden, self._comms)
@@ -108,11 +108,13 @@ class Stage(nn.Module):
             x = layer(x)
         return x
 
-    def slow_down(self, factor: float, layers: int) -> None:
-        """From now on the device takes so many times as long in the first layers; 0 layers: in all."""
+    def slow_down(self, factor: float, layers: int, phase: str) -> None:
+        """From now on the device takes so many times as long in the first layers; 0: in all; in one phase, or both."""
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, ParallelLayer)
-            layer.device_s = self._device_s * (factor if not layers or number < layers else 1.0)
+            slower = factor if not layers or number < layers else 1.0
+            layer.forward_s = self._device_s * (slower if phase != "backward" else 1.0)
+            layer.backward_s = 2 * self._device_s * (slower if phase != "forward" else 1.0)
 
     def buckets(self, ragged: bool) -> list[list[nn.Parameter]]:
         """Parameters whose gradients are reduced together: a bucket per layer; if `ragged`, another for all gains."""

@@ -65,6 +65,7 @@ class Truth:
         sources: ranks of which what they send to other nodes was slowed; they may be named.
         targets: the same of what other nodes send to them.
         pairs: of ranks between which nothing comes through, or all comes more slowly; the lower one first.
+        phase: in which a rank is slow; empty: none is right.
     """
 
     fault: str
@@ -87,6 +88,7 @@ class Truth:
     sources: tuple[int, ...] = ()
     targets: tuple[int, ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()
+    phase: str = ""
 
     @property
     def slows_links(self) -> bool:

@@ -20,10 +20,12 @@ MAGNITUDES = ("x1.1", "x1.2", "x1.5", "x2", "x5")
 ITERATION_S = 0.25
 """About what an iteration of the demo takes."""
 _OF_DEVICES = (
-    "slow-compute", "slow-layers", "slow-start", "flap", "slow-data", "slow-compute-nodes", "two-slow",
-    "slow-every-rank",
+    "slow-compute", "slow-layers", "slow-forward", "slow-backward", "slow-start", "flap", "slow-data",
+    "slow-compute-nodes", "two-slow", "slow-every-rank",
 )  # fmt: skip
 """Faults that add device time to ranks, or a wait for data, and nothing else."""
+PHASES = {"slow-forward": 1 / 3, "slow-backward": 2 / 3}
+"""Faults of one phase, and its share of the device time."""
 _DEVICE = ("--device-ms", "6")
 """So the device takes most of an iteration, as it should, and two cores are not the bottleneck."""
 _HOST_MS = 20.0
@@ -55,13 +57,17 @@ SLOW: dict[str, Fault] = {
               _magnitudes(), do="drag", causes=COMPUTE_SLOW),
         Fault("slow-layers", "Only the first layer that a rank holds takes longer.", "in-program", "drag",
               (Variant("x2", "slow", ""), Variant("x5", "slow", "")), do="drag", causes=COMPUTE_SLOW),
+        Fault("slow-forward", "The device of one rank takes longer in forward passes only.", "in-program", "drag",
+              (Variant("x3", "slow", ""), Variant("x5", "slow", "")), do="drag", causes=COMPUTE_SLOW, phase="forward"),
+        Fault("slow-backward", "The device of one rank takes longer in backward passes only.", "in-program", "drag",
+              (Variant("x2", "slow", ""), Variant("x3", "slow", "")), do="drag", causes=COMPUTE_SLOW, phase="backward"),
         Fault("slow-start", "The device of one rank takes longer from the first iteration on.", "in-program", "hello",
               _magnitudes(), causes=COMPUTE_SLOW),
         Fault("flap", "The device of one rank is slow for some iterations, and for some it is not.", "in-program",
               "drag", (Variant("x2", "slow", ""), Variant("x5", "slow", "")), do="drag", causes=COMPUTE_SLOW),
         Fault("slow-data", "One rank waits for its next batch in each iteration.", "in-program", "drag",
               (Variant("x1.2", "slow", ""), Variant("x1.5", "slow", ""), Variant("x2", "slow", "")), do="drag",
-              causes=COMPUTE_SLOW, reasons=("waiting for data",)),
+              causes=COMPUTE_SLOW, reasons=("waiting for data",), phase="data"),
         Fault("gc-storm", "One rank makes garbage in each iteration, and collects it.", "in-program", "drag",
               tuple(Variant(f"{n}k", "slow", "") for n in (40, 100, 300)), do="drag", causes=COMPUTE_SLOW,
               reasons=("garbage collection",)),
@@ -123,6 +129,8 @@ def load_of(fault: str, variant: str, second: bool = False) -> dict[str, Any]:
         return asdict(Load(factor, on=8, off=14))
     if fault == "slow-layers":
         return asdict(Load(factor, layers=1))
+    if fault in PHASES:
+        return asdict(Load(factor, phase=fault.removeprefix("slow-")))
     return asdict(Load(1 + 0.8 * (factor - 1) if second else factor))
 
 
@@ -137,7 +145,7 @@ def added_s_at_most(fault: str, variant: str, device_s: float) -> float | None:
     if fault not in _OF_DEVICES:
         return None
     load = Load(**load_of(fault, variant))
-    return load.data_s or ((load.factor - 1) * device_s if device_s else None)
+    return load.data_s or ((load.factor - 1) * device_s * PHASES.get(fault, 1.0) if device_s else None)
 
 
 def settings_of(fault: str, variant: str, rank: int, victim: int, layout: Layout) -> dict[str, Any]:

@@ -93,6 +93,8 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario("partition", "H3"),
     Scenario("slow-compute", "S1", variant="x2"),
     Scenario("slow-layers", "S1", variant="x5"),
+    Scenario("slow-forward", "S1", variant="x5"),
+    Scenario("slow-backward", "S1", variant="x3"),
     Scenario("slow-start", "S1", variant="x2"),
     Scenario("flap", "S1", variant="x5"),
     Scenario("slow-data", "S1", variant="x2"),

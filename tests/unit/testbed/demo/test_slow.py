@@ -13,6 +13,7 @@ ASKED = {
     "slow-compute", "slow-layers", "slow-start", "flap", "slow-data", "gc-storm", "two-slow", "slow-every-rank",
     "long-last-stage", "absorbed", "cpu-limit", "cpu-contention", "more-tokens", "wander", "longer-sequences",
     "slow-link", "slow-link-and-compute", "slow-compute-nodes", "slow-inbound", "lossy-link",
+    "slow-forward", "slow-backward",
 }  # fmt: skip
 
 

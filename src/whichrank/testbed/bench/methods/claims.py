@@ -65,7 +65,7 @@ KINDS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "node lost": ("unplugged", "mute-node"),
     "link dead": ("one-way", "lost-flow"),
     "switch dead": ("dead-spine", "partition"),
-    "rank slow": ("slow-compute", "slow-layers", "flap"),
+    "rank slow": ("slow-compute", "slow-layers", "slow-forward", "slow-backward", "flap"),
     "rank lacks CPU": ("cpu-limit", "cpu-contention"),
     "rank waits for data": ("slow-data",),
     "rank collects garbage": ("gc-storm",),

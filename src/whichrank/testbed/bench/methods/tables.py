@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from whichrank.model.incident import Incident
-from whichrank.testbed.bench.judge import right_names
+from whichrank.testbed.bench.judge import is_phase_right, right_names
 from whichrank.testbed.bench.methods.campaign import OURS, Run
 from whichrank.testbed.bench.methods.claims import due_of
 from whichrank.testbed.bench.tables import NO_STEPS
@@ -143,9 +143,9 @@ def scenario_table(runs: Sequence[Run]) -> str:
     """Markdown: a row for each scenario, on whichrank alone."""
     lines = [
         "| scenario | class | n | under torchrun | right | unknown | missed | late | several | wrong cause "
-        "| wrong name | false alarm | ranks right | links right | class right | absorbed | detected, median (max) s "
-        "| located, ms | iterations longer |",
-        "|---|---|" + "--:|" * 17,
+        "| wrong name | false alarm | ranks right | links right | phase right | class right | absorbed "
+        "| detected, median (max) s | located, ms | iterations longer |",
+        "|---|---|" + "--:|" * 18,
     ]
     lines += [_row(name, _column(mine[0]), mine) for name, mine in _by_scenario(runs)]
     lines.append(_row("**all**", "", runs))
@@ -193,17 +193,18 @@ def _row(name: str, column: str, runs: Sequence[Run]) -> str:
     return f"| {name} | {column} | {' | '.join(cells)} |"
 
 
-def _names(runs: Iterable[Run]) -> tuple[str, str]:
-    """Of the runs whose alerts name ranks, and of those whose alerts name links: in how many all are at fault."""
-    known = [
-        right_names(
-            msgspec.convert(run.truth, Truth),
-            [word for word in msgspec.convert(run.incidents, list[Incident]) if word.severity == "alert"],
-        )
-        for run in runs
-        if run.truth is not None
-    ]
-    return _share(ranks for ranks, _ in known), _share(links for _, links in known)
+def _names(runs: Iterable[Run]) -> tuple[str, str, str]:
+    """Of the runs whose alerts name ranks, and of those whose alerts name links: in how many all are at fault.
+
+    And of those that name the slow rank, and in which one phase is at fault: in how many it was said.
+    """
+    known = []
+    for run in (run for run in runs if run.truth is not None):
+        truth = msgspec.convert(run.truth, Truth)
+        alerts = [word for word in msgspec.convert(run.incidents, list[Incident]) if word.severity == "alert"]
+        known.append((*right_names(truth, alerts), is_phase_right(truth, alerts)))
+    ranks, links, phases = zip(*known, strict=True) if known else ((), (), ())
+    return _share(ranks), _share(links), _share(phases)
 
 
 def _share(known: Iterable[bool | None]) -> str:

@@ -22,29 +22,30 @@ class Device:
         self._layer_s = layer_s
         self._factor = 1.0
         self._slow_layers = 0
+        self._slow_phase = ""
         self.load = 1.0
         """Rows of this rank's batch, in proportion to the usual."""
 
-    def slow_down(self, factor: float, layers: int) -> None:
-        """From now on it takes so many times as long in the first layers; 0 layers: in all."""
-        self._factor, self._slow_layers = factor, layers
+    def slow_down(self, factor: float, layers: int, phase: str) -> None:
+        """From now on it takes so many times as long in the first layers; 0: in all; in one phase; empty: in both."""
+        self._factor, self._slow_layers, self._slow_phase = factor, layers, phase
 
-    def time_s(self, layer: int) -> float:
-        """Of this layer forward, now."""
-        slow = not self._slow_layers or layer < self._slow_layers
-        return self._layer_s * self.load * (self._factor if slow else 1.0)
+    def time_s(self, layer: int, phase: str) -> float:
+        """Of this layer forward or backward, now."""
+        is_slow = (not self._slow_layers or layer < self._slow_layers) and self._slow_phase in ("", phase)
+        return self._layer_s * self.load * (self._factor if is_slow else 1.0) * (2 if phase == "backward" else 1)
 
 
 class _Work(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, device: Device, layer: int) -> Tensor:
         ctx.device, ctx.layer = device, layer
-        time.sleep(device.time_s(layer))
+        time.sleep(device.time_s(layer, "forward"))
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        time.sleep(2 * ctx.device.time_s(ctx.layer))
+        time.sleep(ctx.device.time_s(ctx.layer, "backward"))
         return grad, None, None
 
 

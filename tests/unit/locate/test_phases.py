@@ -1,0 +1,102 @@
+"""In which part of its iterations a slow rank takes longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from simulated import Compute, Program, ddp, run, tp_pp_dp
+
+from whichrank.locate.critical_path import Course, course_of
+from whichrank.locate.phases import SlowPart, own_by_part, slow_part
+from whichrank.model.iterations import PASS, Ops
+
+ITERATIONS = 6
+
+
+def made(programs: list[Program], slower: Callable[[int, int, Compute], float]) -> tuple[Course, np.ndarray]:
+    """The course of a job and its backward passes."""
+    reported = run(programs, ITERATIONS + 2, slower)
+    ops, steps = reported.arrays()
+    steps = steps[(steps["counter"] >= 1) & (steps["counter"] <= ITERATIONS + 1)]
+    size = np.array([len(np.unique(ops["rank"][ops["comm"] == comm])) for comm in range(int(ops["comm"].max()) + 1)])
+    course = course_of([Ops.of_rows(ops)], steps, size)
+    assert course is not None
+    passes = np.array(reported.passes, np.int64).view([(name, "i8") for name in ("rank", "begin_ns", "end_ns")])
+    return course, passes.reshape(-1).astype(PASS)
+
+
+def part_of(programs: list[Program], rank: int, peers: list[int], what: str, batch: int | None = None) -> SlowPart:
+    """Where a rank is slow that takes three times as long for one sort of work, or for that of one microbatch."""
+    seen: dict[tuple[int, int, str], int] = {}
+
+    def slower(at: int, iteration: int, work: Compute) -> float:
+        number = seen[at, iteration, work.what] = seen.get((at, iteration, work.what), -1) + 1
+        is_slow = at == rank and what in (work.what, "all") and batch in (None, number)
+        return work.seconds * (3 if is_slow else 1)
+
+    course, passes = made(programs, slower)
+    is_pipeline = any(course.ops["kind"] >= 32)
+    found = slow_part(course, rank, np.array(peers), passes, 0, is_pipeline=is_pipeline)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("what", ["forward", "backward", "optimizer"])
+def test_phase_of_data_parallel_ranks(what: str) -> None:
+    found = part_of(ddp(4), 2, [0, 1, 3], what)
+    assert (found.phase, found.microbatch) == (what, None)
+    assert found.share == pytest.approx(1.0)
+
+
+def test_what_is_slow_in_all_of_it_has_no_phase() -> None:
+    found = part_of(ddp(4), 2, [0, 1, 3], "all")
+    assert (found.phase, found.microbatch) == (None, None)
+    assert found.share < 0.8
+
+
+@pytest.mark.parametrize("what", ["forward", "backward"])
+@pytest.mark.parametrize("stage", range(4))
+def test_phase_of_each_stage_of_a_pipeline(stage: int, what: str) -> None:
+    found = part_of(tp_pp_dp(tp=1, pp=4, dp=2), 2 * stage, [2 * stage + 1], what)
+    assert (found.phase, found.microbatch) == (what, None)
+
+
+@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("what", ["forward", "backward"])
+@pytest.mark.parametrize(("pp", "stage"), [(2, 0), (2, 1), (4, 0), (4, 1), (4, 2), (4, 3)])
+def test_microbatch_of_each_stage_of_a_pipeline(pp: int, stage: int, what: str, batch: int) -> None:
+    found = part_of(tp_pp_dp(tp=1, pp=pp, dp=2), 2 * stage, [2 * stage + 1], what, batch)
+    assert (found.phase, found.microbatch) == (what, batch)
+
+
+def test_own_time_adds_up() -> None:
+    course, passes = made(tp_pp_dp(tp=2, pp=2, dp=2), lambda _, __, work: work.seconds)
+    for index in range(8):
+        parts = own_by_part(course, index, passes, is_pipeline=True)
+        assert parts is not None
+        of_rank = course.rank == index
+        whole = np.bincount(course.iteration[of_rank], course.own_s[of_rank])
+        np.testing.assert_allclose(parts.sum(axis=(1, 2)), whole, atol=1e-6)
+
+
+def test_without_peers_its_own_past_says_where() -> None:
+    course, passes = made(
+        ddp(4), lambda at, n, work: work.seconds * (3 if at == 2 and n > 4 and work.what == "backward" else 1)
+    )
+    since = 5 - 1
+    found = slow_part(course, 2, np.zeros(0, np.int64), passes, since, is_pipeline=False)
+    assert found is not None
+    assert found.phase == "backward"
+    # BUT not where nothing is known of it
+    assert slow_part(course, 2, np.zeros(0, np.int64), passes, 1, is_pipeline=False) is None
+
+
+def test_nothing_is_said_where_no_pass_was_noted_or_nothing_is_longer() -> None:
+    course, passes = made(ddp(4), lambda _, __, work: work.seconds)
+    peers = np.array([0, 1, 3])
+    assert slow_part(course, 2, peers, passes[passes["rank"] != 2], 0, is_pipeline=False) is None
+    assert slow_part(course, 2, peers, passes[:0], 0, is_pipeline=False) is None
+    quicker, passes = made(ddp(4), lambda at, _, work: work.seconds * (0.5 if at == 2 else 1))
+    assert slow_part(quicker, 2, peers, passes, 0, is_pipeline=False) is None
