@@ -19,6 +19,7 @@ from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, FaultClass, Link, Reason, Spent
 from whichrank.model.iterations import Excess, Floats, Ints, Window
 from whichrank.model.links import SlowLink, Transfers
+from whichrank.slow.directions import phase_of_links
 from whichrank.slow.reasons import Why
 from whichrank.slow.track import Change
 from whichrank.store.store import Store
@@ -309,6 +310,7 @@ def of_links(store: Store, window: Window, transfers: Transfers, slow: list[Slow
         victims=tuple(sorted(set(window.ranks.tolist()) - ranks)),
         onset_s=_time_s(store, window, begun),
         evidence=tuple(evidence),
+        phase=phase_of_links(store, slow),
         iteration=_number(window, begun),
     )
     return KeyedFinding("links", finding)

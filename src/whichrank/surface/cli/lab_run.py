@@ -114,7 +114,7 @@ def _workload(scenario: Scenario, workload: str, seed: int) -> str:
     from whichrank.errors import UsageError
     from whichrank.testbed.lab.programs import PROGRAMS
 
-    fit = scenario.workloads
+    fit = [name for name in PROGRAMS if scenario.fits(name)]
     if workload in PROGRAMS and workload not in fit:
         what = f"nothing would come of the scenario '{scenario.name}' in the workload '{workload}'"
         raise UsageError(what, mend=f"--workload {' or '.join(fit)}")

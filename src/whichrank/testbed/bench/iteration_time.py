@@ -75,7 +75,9 @@ def _script(name: str, *more: str) -> Workload:
 def _of_lab(name: str) -> Workload:
     program = PROGRAMS[name]
     ranks = RANKS_OF_DEMO if program.has_layout else RANKS
-    return Workload(("-m", program.module, *(("--layout", program.layout(ranks).name) * program.has_layout)), ranks)
+    return Workload(
+        ("-m", program.module, *program.args, *(("--layout", program.layout(ranks).name) * program.has_layout)), ranks
+    )
 
 
 WORKLOADS: Final[Mapping[str, Workload]] = {

@@ -410,7 +410,7 @@ def _program(workload: str) -> Program | None:
 
 def _on(fault: Fault, program: Program | None) -> Fault:
     """The fault, done to this program."""
-    return replace(fault, module=program.module, job_args=(), layouts=()) if program else fault
+    return replace(fault, module=program.module, job_args=program.args, layouts=()) if program else fault
 
 
 def _plain(incident: Incident) -> dict[str, Any]:

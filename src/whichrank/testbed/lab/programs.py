@@ -18,12 +18,14 @@ class Program:
     Attributes:
         module: To run under a launcher.
         description: One line.
+        args: That it takes besides.
         has_layout: It takes `--layout`.
         ranks: It needs a multiple of so many.
     """
 
     module: str
     description: str
+    args: tuple[str, ...] = ()
     has_layout: bool = False
     ranks: int = 2
 
@@ -47,6 +49,13 @@ PROGRAMS: Final[dict[str, Program]] = {
     "3d": Program(
         f"{_PACKAGE}.threed",
         "pipeline (four stages, 1F1B of torch.distributed.pipelining) x data, from 16 ranks on x tensor parallel",
+        has_layout=True,
+        ranks=_PIPELINE_STAGES,
+    ),
+    "pipeline": Program(
+        f"{_PACKAGE}.threed",
+        "the same with 32 times as much between the stages, so that links of the pipeline matter",
+        args=("--rows", "256"),
         has_layout=True,
         ranks=_PIPELINE_STAGES,
     ),

@@ -18,6 +18,8 @@ CLASSES: Final[tuple[Class, ...]] = ("H1", "H2", "H3", "S1", "S2", "S3")
 _ALL: Final = ("ddp", "fsdp", "3d", "ring", "moe")
 _SYNCHRONOUS: Final = ("ddp", "fsdp", "ring", "moe")
 """Without a pipeline: its bubbles hide a part of what is slow, and it sends too little for a slow link to matter."""
+_SENDING: Final = (*_SYNCHRONOUS, "pipeline")
+"""With one whose stages send so much that their links matter."""
 _BUCKETS: Final = ("3d", "ring", "moe")
 """Whose scripts issue the reductions of gradients themselves."""
 _PIPELINE: Final = ("3d",)
@@ -61,6 +63,10 @@ class Scenario:
         is_of_a_process = self.fault == "stop-in-op"
         return (self.fault_class in ("H3", "S2", "S3") and not is_of_a_process) or self.fault == "none"
 
+    def fits(self, workload: str) -> bool:
+        """Whether it has its effect there."""
+        return workload in self.workloads or (workload == "pipeline" and "3d" in self.workloads)
+
     def workload(self, seed: int) -> str:
         """The one that a seed runs."""
         return self.workloads[seed % len(self.workloads)]
@@ -103,8 +109,8 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario("cpu-contention", "S1", ("ddp", "fsdp"), variant="4"),
     Scenario("two-slow", "S1", variant="x2"),
     Scenario("two-causes", "S1", variant="x2"),
-    Scenario("slow-link", "S2", _SYNCHRONOUS, variant="50mbit", is_quick=True),
-    Scenario("slow-inbound", "S2", _SYNCHRONOUS, variant="50mbit"),
+    Scenario("slow-link", "S2", _SENDING, variant="50mbit", is_quick=True),
+    Scenario("slow-inbound", "S2", _SENDING, variant="50mbit"),
     Scenario("lossy-link", "S2"),
     Scenario("congested", "S2"),
     Scenario("congested-spine", "S2"),

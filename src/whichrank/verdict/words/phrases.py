@@ -122,6 +122,12 @@ _SLOWLY: Final = {
 """What a rank does slowly that is no computation."""
 _HELD_UP: Final = frozenset({Reason.STOPPED, Reason.GIL_HELD, Reason.MEMORY_PRESSURE})
 """Reasons for which a rank is slow without that its computation is."""
+_PARTS: Final = {
+    "forward": " in {its} forward passes",
+    "backward": " in {its} backward passes",
+    "optimizer": " after {its} last backward pass",
+}
+"""Of an iteration, in which alone a rank computes slowly."""
 
 _NO_NAME: Final = {
     Cause.NOT_ENTERED: Tenses("not all ranks have entered {op}", "not all ranks had entered {op}"),
@@ -216,6 +222,8 @@ def _slow_predicate(incident: Incident, *, is_one: bool) -> str:
         said += " held up in each iteration"
     else:
         said = "computed slowly" if over else f"compute{'s' * is_one} slowly"
+        if incident.stage and incident.stage.phase in _PARTS:
+            said += _PARTS[incident.stage.phase].format(its="its" if is_one else "their")
     if incident.cause == Cause.MIXED_SLOW:
         said += f", and communication {'was' if over else 'is'} slow besides"
     return said

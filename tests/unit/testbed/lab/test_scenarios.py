@@ -15,9 +15,14 @@ def test_each_scenario_is_a_fault_of_the_lab_in_workloads_of_the_lab() -> None:
 
 def test_a_fault_is_done_where_something_comes_of_it() -> None:
     assert workloads_of("absorbed") == ("3d",)
-    assert workloads_of("stop") == tuple(PROGRAMS)
+    assert workloads_of("stop") == tuple(name for name in PROGRAMS if name != "pipeline")
     assert workloads_of("skip-op") == ("3d",)
-    assert workloads_of("a fault that no scenario has") == tuple(PROGRAMS)
+    assert workloads_of("a fault that no scenario has") == workloads_of("stop")
+    # AND in the pipeline that sends more, wherever it is in the other one, and where links matter
+    known = known_as(lab_faults())
+    assert [name for name in ("stop", "skip-op", "slow-link", "wrong-root") if known[name].fits("pipeline")] == [
+        "stop", "skip-op", "slow-link",
+    ]  # fmt: skip
 
 
 def test_each_command_has_the_faults_that_its_jobs_can_have() -> None:

@@ -145,8 +145,28 @@ def test_who_waits_in_an_operation_is_said_as_it_is(case: Incident, said: str) -
 )
 def test_what_a_slow_rank_does_slowly_depends_on_the_reason(cause: Cause, reason: Reason | None, said: str) -> None:
     # GIVEN a slow rank, and why THEN one that waits for data is not said to compute slowly
-    case = incident(cause, kind="slow", reason=reason, culprits=(Culprit(rank=5, confidence=0.9, why=""),))
+    five = (Culprit(rank=5, confidence=0.9, why=""),)
+    case = incident(cause, kind="slow", reason=reason, culprits=five, stage=Stage(iteration=7))
     assert headline(case) == f"ALERT slowdown: rank 5 {said}"
+
+
+@pytest.mark.parametrize(
+    ("phase", "said", "where"),
+    [
+        ("forward", "in its forward passes", "iteration 7, forward of microbatch 2"),
+        ("backward", "in its backward passes", "iteration 7, backward of microbatch 2"),
+        ("optimizer", "after its last backward pass", "iteration 7, optimizer of microbatch 2"),
+    ],
+)
+def test_phase_in_which_alone_a_rank_is_slow_is_said(phase: str, said: str, where: str) -> None:
+    case = incident(
+        Cause.COMPUTE_SLOW,
+        kind="slow",
+        culprits=(Culprit(rank=5, confidence=0.9, why=""),),
+        stage=Stage(iteration=7, phase=phase, microbatch=2),
+    )
+    assert headline(case) == f"ALERT slowdown: rank 5 computes slowly {said}"
+    assert where in paragraph(case)
 
 
 @pytest.mark.parametrize(

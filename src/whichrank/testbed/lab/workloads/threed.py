@@ -20,6 +20,7 @@ from whichrank.testbed.lab.workloads.script import Script, reduce_gradients, run
 _LAYERS = 2
 """Of each pipeline stage."""
 _ROWS = 8
+"""Of a microbatch, unless told otherwise."""
 _SPLIT = {"up": ColwiseParallel(), "down": RowwiseParallel()}
 
 
@@ -37,7 +38,7 @@ def train(script: Script) -> None:
     stage = PipelineStage(model, pp, layout.pp, torch.device("cpu"), group=mesh.get_group("pp"))
     schedule = Schedule1F1B(stage, 2 * layout.pp, loss_fn=_loss)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    rows = _ROWS * 2 * layout.pp
+    rows = script.args.rows * 2 * layout.pp
     target = torch.full((round(rows * script.rows), WIDTH), 0.5)
     for iteration in script.iterations():
         optimizer.zero_grad()
@@ -70,7 +71,8 @@ def _loss(out: Tensor, target: Tensor) -> Tensor:
 def main(argv: list[str] | None = None) -> int:
     """Run one rank."""
     layout = {"type": Layout.parse, "default": Layout(tp=2, pp=4, dp=2), "help": "e.g. tp2-pp4-dp2"}
-    return run("threed", train, argv, layout=layout)
+    rows = {"type": int, "default": _ROWS, "help": "of a microbatch"}
+    return run("threed", train, argv, layout=layout, rows=rows)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,36 @@
+"""Which passes a slow link of a pipeline holds up: forward ones go to the next stage, backward ones back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from whichrank.model.links import SlowLink
+from whichrank.model.roles import infer_role
+from whichrank.store.store import Store
+
+
+def phase_of_links(store: Store, links: Sequence[SlowLink]) -> str | None:
+    """Forward or backward, if all of these links join neighbouring stages, and that way; None otherwise.
+
+    Args:
+        store: The job.
+        links: Slow ones.
+    """
+    found = {_phase_of(store, link) for link in links}
+    return found.pop() if len(found) == 1 else None
+
+
+def _phase_of(store: Store, link: SlowLink) -> str | None:
+    comms = store.comms
+    for comm in (np.searchsorted(comms.at, np.flatnonzero(comms.member_rank == link.src), side="right") - 1).tolist():
+        members = comms.members_of(comm)
+        if link.dst not in members:
+            continue
+        info = comms.info[comm]
+        role, _ = infer_role(info.desc, info.members, store.ranks.size, store.kinds.of(comm))
+        if role == "pp":
+            step = members.index(link.dst) - members.index(link.src)
+            return {1: "forward", -1: "backward"}.get(step)
+    return None
