@@ -27,6 +27,7 @@ def watch(
     reported: Reported,
     window_s: float = 4.0,
     stolen_s: Callable[[int, float], float] | None = None,
+    throttled_s: Callable[[int, float], float] | None = None,
     every_s: float = EVERY_S,
     again: Reported | None = None,
     given: Callable[[int, int], tuple[int, int]] | None = None,
@@ -37,6 +38,7 @@ def watch(
         reported: The job.
         window_s: Of slowness.
         stolen_s: How much CPU time the hypervisor has taken from the node of a rank by then, seconds.
+        throttled_s: How long a control group has kept a rank from its CPU by then, seconds.
         every_s: Time between batches.
         again: All its processes are replaced by those of this one.
         given: How many numbers a rank is given in an iteration, and the length of their sequences.
@@ -65,6 +67,10 @@ def watch(
                     worked = {"main_cpu_ns": int(now_s * S), "node_ns": int(now_s * S)}
                     taken = {"stolen_ns": int(stolen_s(node.ranks[0], now_s) * S), **worked}
                     node.is_(node.ranks[0], ProcessState.SLEEPING, usage_ns=node.ns(now_s), **taken)
+                if throttled_s:
+                    held = throttled_s(node.ranks[0], now_s)
+                    limit = {"limit_cores": 0.03 if held else np.inf, "allowed_cores": 2, "throttled_ns": int(held * S)}
+                    node.is_(node.ranks[0], ProcessState.SLEEPING, usage_ns=node.ns(now_s), **limit)
                 batches.append(node.batch(now_s, news[np.isin(news["rank"], node.ranks)]))
             analyzer.feed_all(batches, T0 / S + now_s)
             said += analyzer.tick(T0 / S + now_s)

@@ -75,6 +75,8 @@ EFFECT: Final = 0.05
 """Share by which iterations take longer because of a rank, for it to be reported."""
 STARVED: Final = 0.1
 """Seconds per second for which a rank has no CPU, beyond most ranks, from which it gets less than most."""
+HELD_BACK: Final = 0.5
+"""Seconds per second for which a rank is throttled, from which its transfers are as slow as its computation."""
 UNEVEN: Final = 0.15
 """The same for work that is uneven."""
 UNEXPLAINED: Final = 1.25
@@ -315,19 +317,20 @@ class Slowness:
         slow = window.ranks[[s.index for s in judged]].tolist()
         kind = class_of(*course.lost_in_collectives(), self.past)
         for suspect, alone in zip(judged, each_alone, strict=True):
-            if course.pace(alone) - best_s >= EFFECT * best_s:
-                since = course.since(int(window.iteration[suspect.onset]), int(window.iteration[-1]))
-                now_s, usual_s, alone_s = (course.pace(ends, since) for ends in (now, best, alone))
-                cost = Cost(now_s, usual_s, alone_s, len(suspects) > 1)
-                why = self._why(window, suspect, [s.index for s in suspects])
-                may_be_meant = why.reason is None and int(window.ranks[suspect.index]) not in self._sound
-                meant = may_be_meant and does_more_by_design(window, suspect.index, [s.index for s in suspects])
-                spent = course.spent(since)
-                in_data = why.reason is Reason.DATA_WAIT
-                part = None if in_data else self._part(window, course, suspect, since, slow)
-                reported[suspect.index] = of_rank(
-                    store, window, suspect, why, cost, spent, kind, part, slow=slow, meant=meant
-                )
+            why = self._why(window, suspect, [s.index for s in suspects])
+            before_s = self._before_limit(window, suspect, why, course.pace(now))
+            if before_s is None and course.pace(alone) - best_s < EFFECT * best_s:
+                continue
+            since = course.since(int(window.iteration[suspect.onset]), int(window.iteration[-1]))
+            now_s, usual_s, alone_s = (course.pace(ends, since) for ends in (now, best, alone))
+            cost = Cost(now_s, usual_s if before_s is None else min(usual_s, before_s), alone_s, len(suspects) > 1)
+            may_be_meant = why.reason is None and int(window.ranks[suspect.index]) not in self._sound
+            meant = may_be_meant and does_more_by_design(window, suspect.index, [s.index for s in suspects])
+            in_data = why.reason is Reason.DATA_WAIT
+            part = None if in_data else self._part(window, course, suspect, since, slow)
+            reported[suspect.index] = of_rank(
+                store, window, suspect, why, cost, course.spent(since), kind, part, slow=slow, meant=meant
+            )
         unexplained = [s for s in suspects if s.index in reported and reported[s.index].finding.reason is None]
         for group in tied(window, unexplained):
             if all(not self._reported.is_over(reported[s.index].key) for s in group):
@@ -335,6 +338,16 @@ class Slowness:
             both = of_tied([reported.pop(suspect.index) for suspect in group])
             reported[group[0].index] = both
         return list(reported.values())
+
+    def _before_limit(self, window: Window, suspect: Suspect, why: Why, now_s: float) -> float | None:
+        """What iterations took before, if they are longer now and a limit holds the rank back most of the time.
+
+        Who gets no CPU sends and receives slowly too, so that its own time tells little of what it costs.
+        """
+        if why.reason is not Reason.CPU_LIMIT or not now_s >= (1 + EFFECT) * self.past.iteration_s:
+            return None
+        throttled = self._rates(window, suspect.onset).throttled[suspect.index]
+        return self.past.iteration_s if throttled >= HELD_BACK else None
 
     def _part(
         self, window: Window, course: Course, suspect: Suspect, since: int, slow: Sequence[int]

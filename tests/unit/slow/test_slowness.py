@@ -489,3 +489,27 @@ def test_stages_that_receive_from_anyone_are_different_positions() -> None:
     of_stage = window.position.reshape(4, 2)
     assert (of_stage[:, 0] == of_stage[:, 1]).all()
     assert len(set(of_stage[:, 0].tolist())) == 4
+
+
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_limited_rank_costs_what_its_transfers_take_longer_too(is_limited: bool) -> None:
+    # GIVEN a rank that takes longer for backward passes, and at the same time a transfer behind the first of them that
+    # takes so long that the others cost nothing
+    def longer(rank: int, iteration: int, work: Compute) -> float:
+        return work.seconds * (3 if rank == 2 and iteration >= 200 and work.what == "backward" else 1)
+
+    job = run(ddp(4, own_s=0.04), 250, longer, lambda _, number: 150.0 if number > 800 and number % 4 == 1 else 1.0)
+    began_s = next(at_ns for rank, step, _, at_ns in job.steps if (rank, step) == (2, 200)) - Reported.clock(2)
+
+    # WHEN a limit holds the rank back most of the time since then, or nothing is known of it
+    def throttled_s(rank: int, now_s: float) -> float:
+        return 0.9 * max(0.0, now_s - began_s / 1e9) if rank == 2 and is_limited else 0.0
+
+    incidents = watch(job, throttled_s=throttled_s)
+    # THEN it is named with the limit, and costs what iterations take longer than before
+    named = [one for one in incidents if one.culprits]
+    assert bool(named) == is_limited
+    for one in named:
+        assert ([c.rank for c in one.culprits], one.reason) == ([2], Reason.CPU_LIMIT)
+        usual_s = next(e.value for e in one.evidence if e.what == "iteration time if this rank were not slow")
+        assert usual_s == pytest.approx(0.05, abs=0.01)

@@ -67,7 +67,12 @@ class Setup:
     @property
     def known_s(self) -> float:
         """Seconds for which nothing is done to the job."""
-        return max(self.quiet_s, KNOWN_WINDOWS * self.slow_window_s * self.validates)
+        return max(self.quiet_s, KNOWN_WINDOWS * self.slow_window_s * self.validates, self.found_s)
+
+    @property
+    def found_s(self) -> float:
+        """Seconds more in which iterations are found that no optimizer step marks: it takes a dozen of them."""
+        return 0.0 if self.has_steps else self.slow_window_s
 
     @property
     def switched(self) -> str:

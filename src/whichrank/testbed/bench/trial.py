@@ -227,13 +227,13 @@ class Trial:
         """So long a healthy job trains."""
         usual_s = HEALTHY_IN_LAB_S if self._program else HEALTHY_S
         longer_s = WINDOWS_OF_HEALTHY * self.setup.slow_window_s if self.setup.at_leisure else usual_s
-        return longer_s + (usual_s if self.fault.is_elastic else 0.0)
+        return longer_s + self.setup.found_s + (usual_s if self.fault.is_elastic else 0.0)
 
     @property
     def _patience_s(self) -> float:
         """So long after the fault nothing more is to come."""
         if self.fault.is_slow:
-            return 2.5 * self.setup.slow_window_s
+            return 2.5 * self.setup.slow_window_s + self.setup.found_s
         return 3 * self.setup.hang_timeout_s + 10
 
     @property
