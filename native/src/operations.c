@@ -438,8 +438,8 @@ void wr_work(wr_ring *ring, uint64_t elements, uint32_t length) {
   wr_push(ring, &record);
 }
 
-void wr_backward(wr_ring *ring, uint64_t began_ns) {
-  wr_record record = {.t_issue_ns = began_ns, .t_end_ns = wr_now_ns(), .ordinal = (uint32_t)LOAD(&ring->header.ordinal),
+void wr_backward(wr_ring *ring, uint64_t began_ns, uint64_t ended_ns) {
+  wr_record record = {.t_issue_ns = began_ns, .t_end_ns = ended_ns, .ordinal = (uint32_t)LOAD(&ring->header.ordinal),
                       .peer = -1, .comm_slot = UINT16_MAX, .kind = WR_PASS, .status = WR_DONE};
   wr_push(ring, &record);
 }

@@ -63,7 +63,7 @@ enum wr_kind {
   WR_MEETING = 42,         /* no operation: a communicator is being made, among the wait rows only */
   WR_STEP = 48,            /* no operation: an optimizer step, among the records */
   WR_WORK = 49,            /* no operation: what a backward pass is given, among the records */
-  WR_PASS = 50,            /* no operation: a backward pass that is over, among the records */
+  WR_PASS = 50,            /* no operation: a backward pass begins, or is over, among the records */
 };
 
 enum wr_flag {
@@ -391,8 +391,9 @@ WR_API void wr_step(wr_ring *ring);
 /* A backward pass begins, or the program says what it computes: a record of kind WR_WORK, with `elements` as its `count`
  * and `length`, that of the sequences among them, as its `counter`; 0: not known. */
 WR_API void wr_work(wr_ring *ring, uint64_t elements, uint32_t length);
-/* A backward pass that began then, by CLOCK_MONOTONIC, is over: a record of kind WR_PASS from its begin to its end. */
-WR_API void wr_backward(wr_ring *ring, uint64_t began_ns);
+/* A backward pass begins, or one that began then is over: a record of kind WR_PASS with these times, by CLOCK_MONOTONIC;
+ * `ended_ns` 0: it begins. */
+WR_API void wr_backward(wr_ring *ring, uint64_t began_ns, uint64_t ended_ns);
 /* The garbage collector has kept the process for so long. */
 WR_API void wr_collected(wr_ring *ring, uint64_t ns);
 

@@ -45,7 +45,7 @@ class Kind(IntEnum):
     MEETING = 42  # no operation: a communicator is being made, among the waits only
     STEP = 48  # no operation: an optimizer step, among the records; so is all from here on
     WORK = 49  # no operation: what a backward pass is given
-    PASS = 50  # no operation: a backward pass, from its begin to its end
+    PASS = 50  # no operation: a backward pass begins (its end is 0), or is over
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def watch() -> None:
         return
 
     note = on_ring(load_core(), "wr_work", ctypes.c_uint64, ctypes.c_uint32)
-    note_end = on_ring(load_core(), "wr_backward", ctypes.c_uint64)
+    note_pass = on_ring(load_core(), "wr_backward", ctypes.c_uint64, ctypes.c_uint64)
     plain = torch.autograd.backward
     paths = Paths()
 
@@ -62,8 +62,9 @@ def watch() -> None:
                 if shape:
                     note(*_size_of(shape))
         began_ns = time.monotonic_ns()
+        note_pass(began_ns, 0)
         made = plain(*arguments, **named)
-        note_end(began_ns)
+        note_pass(began_ns, time.monotonic_ns())
         return made
 
     torch.autograd.backward = backward

@@ -67,11 +67,12 @@ def given_of(rows: Rows) -> Rows:
 
 
 def passes_of(rows: Rows) -> Rows:
-    """Backward passes, rows of PASS.
+    """Backward passes that are over, rows of PASS.
 
     Args:
-        rows: Of RECORD_REPORTED.
+        rows: Of RECORD_REPORTED, of passes that begin too.
     """
+    rows = rows[rows["row"]["t_end_ns"] > 0]
     passes = np.zeros(len(rows), PASS)
     passes["rank"], passes["begin_ns"], passes["end_ns"] = (
         rows["rank"],

@@ -44,6 +44,7 @@ from whichrank.store.long_ops import LONG_S, LongOps
 from whichrank.store.merged import Merged, groups, is_portion, with_portions
 from whichrank.store.op_kinds import OpKinds
 from whichrank.store.op_rates import OpRates
+from whichrank.store.passes import Passes
 from whichrank.store.paths import Paths
 from whichrank.store.rank_columns import MAX_WORLD, RankColumns, are_over
 from whichrank.store.reported import Reported
@@ -69,7 +70,7 @@ class Fed:
         done: Completed operations of processes that live.
         steps: Optimizer steps, or what iterations of ranks that make none begin with, rows of RECORD_REPORTED.
         given: What ranks were given to compute, rows of RECORD_REPORTED.
-        passes: Backward passes that are over, rows of RECORD_REPORTED.
+        passes: Backward passes that begin or are over, rows of RECORD_REPORTED.
         states: Of ranks, rows of RANK_ROW; no rank twice.
         restarted: Ranks whose process was replaced by another.
         only_completed: It had nothing but operations and steps, and none has failed.
@@ -107,6 +108,7 @@ class Store:
         stacks: Of ranks that were asked: when they were sampled, the stacks, and why there are none.
         profiles: Samples of the main thread of ranks that were asked.
         kinds: How many operations of each kind a communicator has completed.
+        passes: How far each rank is in its iteration.
     """
 
     def __init__(self) -> None:
@@ -135,6 +137,7 @@ class Store:
         self.stacks: dict[int, tuple[float, list[Stack], str]] = {}
         self.profiles: dict[int, tuple[int, list[Stack]]] = {}
         self.kinds = OpKinds()
+        self.passes = Passes()
         self.last_completion_s = 0.0
         self.last_call_s = 0.0  # when the latest wait for a remote call began
         self.first_seen_s = 0.0
@@ -212,6 +215,7 @@ class Store:
         restarted, self._restarted = frozenset(self._restarted), set()
         for rank in restarted:
             self.sequences.forget(rank)
+            self.passes.forget(rank)
         if restarted:
             self.rounds.forget()
         # What an earlier process of the rank did may come late.
@@ -227,6 +231,7 @@ class Store:
         marks = self.sequences.beginnings(done, tokens, self.ranks)
         self.sequences.steps.feed(steps["rank"], steps["row"])
         steps = joined((steps, marks), RECORD_REPORTED) if len(marks) else steps
+        self.passes.feed(passes, steps, done, self.comms)
         if len(done):
             self.rounds.feed(self.comms, done, self.ranks, now_s)
             self.usual_waits.add(done.comm, done["wait_us"])

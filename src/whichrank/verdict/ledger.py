@@ -352,6 +352,9 @@ class Ledger:
         phase = finding.phase or ("data" if finding.reason == Reason.DATA_WAIT else None)
         if phase is None and finding.reason == Reason.CHECKPOINT:
             phase = "checkpoint"
+        microbatch = finding.microbatch
+        if phase is None and finding.kind == "hang" and is_present and len(finding.culprits) == 1:
+            phase, microbatch = self._store.passes.part_of(finding.culprits[0].rank) or (None, None)
         if phase is None and role and role.role in ("dp", "edp"):
             phase = "dp_sync"
         op = None
@@ -359,7 +362,7 @@ class Ledger:
             op = f"{op_name(finding.op['kind'], finding.op['counter'])} on {self._store.comms.name(finding.comm)}"
         if iteration is None and not phase and not op:
             return None
-        return Stage(iteration=iteration, phase=phase, microbatch=finding.microbatch, op=op)
+        return Stage(iteration=iteration, phase=phase, microbatch=microbatch, op=op)
 
     def _sensors(self) -> tuple[SensorReport, ...]:
         rows = self._store.ranks.rows[self._store.ranks.present]
