@@ -101,6 +101,7 @@ class Learning:
         closes: Whether it has an operation that closes an iteration.
         length: Operations of a period.
         loops: How often it goes round in an iteration, as far as other ranks say.
+        each: Operations of an iteration while it was known with what these began; 0: it was not.
         seen: Operations: token, ordinal, counter and time of issue of each, in parts.
         count: How many these are.
     """
@@ -111,6 +112,7 @@ class Learning:
     closes: bool
     length: int
     loops: int = 1
+    each: int = 0
     seen: list[tuple[Tokens, Ints, Ints, Ints]] = field(default_factory=list)
     count: int = 0
 
@@ -135,10 +137,9 @@ class Learning:
             long = max(found, key=lambda one: one.pause_ns, default=_Pause(None, np.zeros(0, np.int64), 0.0))
             if long.begins is None or not _explain(shapes, long.at):
                 continue
-            at_ns = issue_ns[long.at]
-            if ngrams is self.may_begin[-1] or self._are_iterations(
-                at_ns, round(len(at_ns) * self.length / len(shapes))
-            ):
+            in_period = round(len(long.at) * self.length / len(shapes))
+            is_as_before = in_period > 0 and self.length // in_period == self.each
+            if ngrams is self.may_begin[-1] or is_as_before or self._are_iterations(issue_ns[long.at], in_period):
                 return long.begins
         return None
 

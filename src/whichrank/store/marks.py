@@ -105,6 +105,7 @@ class Marks:
         self._behinds = np.zeros(0, np.int64)  # how many of these count
         self._each = np.zeros(0)  # by rank, operations in an iteration on the communicator of that token
         self._alike = np.zeros(0)  # by rank, operations in an iteration that have that token
+        self._ops = np.zeros(0)  # by rank, operations in an iteration
         self._every, self._phase = np.zeros(0, np.int64), np.zeros(0, np.int64)  # by rank (`Beginning`)
         self._number, self._ordinal = np.zeros(0, np.int64), np.zeros(0, np.int64)  # of the latest mark, -1 none
         self._length = np.zeros(0, np.int64)  # operations between the latest two marks, 0 not known
@@ -175,8 +176,9 @@ class Marks:
             if any(ngrams):
                 shape_of = dict(zip(period.tokens.tolist(), period.shapes.tolist(), strict=True))
                 self._learning[sort] = Learning(
-                    rank, ngrams, shape_of, bool(period.closes.any()), len(period.tokens), self._loops.get(sort, 1)
-                )
+                    rank, ngrams, shape_of, bool(period.closes.any()), len(period.tokens), self._loops.get(sort, 1),
+                    round(self._ops[rank]) if now is not None and now.every == 1 else 0,
+                )  # fmt: skip
             else:
                 if now is None or now.every > 1:  # else they go on to begin as they did
                     self._first[sort] = None
@@ -233,6 +235,7 @@ class Marks:
             self._behind[rank, :behinds] = period.tokens[(place - 1 - np.arange(behinds)) % len(period.tokens)]
             self._each[rank] = (period.groups == period.groups[place]).sum() / iterations
             self._alike[rank] = (period.tokens == token).sum() / iterations
+            self._ops[rank] = len(period.tokens) / iterations
             self._every[rank], self._phase[rank], self._sort[rank] = first.every, first.phase, first.sort
             self._now[first.sort] = first
             self._note_messages(rank, period, sort, iterations, first.loops)
@@ -451,6 +454,7 @@ class Marks:
             self._behind = np.concatenate((self._behind, np.zeros((more, LONGEST - 1), np.uint32)))
             self._each, self._number = np.append(self._each, zeros * 1.0), np.append(self._number, zeros - 1)
             self._alike, self._behinds = np.append(self._alike, zeros + 1.0), np.append(self._behinds, zeros)
+            self._ops = np.append(self._ops, zeros * 1.0)
             self._every, self._phase = np.append(self._every, zeros + 1), np.append(self._phase, zeros)
             self._sort, self._period = np.append(self._sort, zeros), np.append(self._period, zeros)
             self._ordinal, self._length = np.append(self._ordinal, zeros), np.append(self._length, zeros)

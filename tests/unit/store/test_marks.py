@@ -30,18 +30,24 @@ class Job:
             Node(f"{rank}:1", [rank], 4, clock_s=100.0 * rank).comm(comm_info(7, RANKS, desc)) for rank in RANKS
         ]
         self.before = 2  # operations before the first iteration
+        self.uneven_from = 1 << 30  # from this iteration on the first five of ten take five times as long
         self.fed: list[Fed] = []
         for node in self.nodes:
             self.feed(node, 0.0, records(node.ranks[0], 7, 1, self.before, kind=Kind.BROADCAST))
+
+    def start_s(self, iteration: int) -> float:
+        """When an iteration begins."""
+        tens, rest = divmod(max(0, iteration - self.uneven_from), 10)
+        return 1.0 + PERIOD_S * (iteration + 4 * (5 * tens + min(rest, 5)))
 
     def rows(self, rank: int, first: int, last: int) -> np.ndarray[Any, Any]:
         """What a rank does in these iterations, from 0."""
         each = len(self.sizes)
         rows = records(rank, 7, self.before + 1 + first * each, (last - first) * each)
         rows["row"]["count"] = np.tile(self.sizes, last - first)
-        at_s = np.add.outer(np.arange(first, last) * PERIOD_S, np.arange(each) * 0.001)
+        at_s = np.add.outer([self.start_s(at) for at in range(first, last)], np.arange(each) * 0.001)
         at_s[:, self.pause_before :] += 0.15
-        rows["row"]["t_issue_ns"] = [self.nodes[rank].ns(1.0 + one) for one in at_s.reshape(-1).tolist()]
+        rows["row"]["t_issue_ns"] = [self.nodes[rank].ns(one) for one in at_s.reshape(-1).tolist()]
         rows["row"]["t_end_ns"] = rows["row"]["t_issue_ns"] + 1000
         return rows
 
@@ -51,7 +57,7 @@ class Job:
 
     def go_on(self, first: int, last: int, *ranks: int) -> dict[int, np.ndarray[Any, Any]]:
         """The iterations that begin, by rank."""
-        at_s = 1.0 + last * PERIOD_S
+        at_s = self.start_s(last)
         return {rank: self.feed(self.nodes[rank], at_s, self.rows(rank, first, last)) for rank in ranks or RANKS}
 
 
@@ -166,8 +172,8 @@ def with_logs(job: Job, first: int, last: int, count: int = 99) -> None:
             rank = node.ranks[0]
             log = records(rank, 7, job.before + 1 + (begin + 10) * len(job.sizes), 1)
             log["row"]["count"] = count
-            log["row"]["t_issue_ns"] = log["row"]["t_end_ns"] = node.ns(1.0 + (begin + 10) * PERIOD_S - 0.04)
-            job.feed(node, 1.0 + (begin + 10) * PERIOD_S, log)
+            log["row"]["t_issue_ns"] = log["row"]["t_end_ns"] = node.ns(job.start_s(begin + 10) - 0.04)
+            job.feed(node, job.start_s(begin + 10), log)
         job.before += 1
 
 
@@ -182,12 +188,14 @@ def test_a_log_in_each_tenth_iteration_ends_none() -> None:
     assert not any(fed.begins_anew for fed in job.fed)
 
 
-def test_a_log_that_is_like_the_only_operation_that_may_begin_one_loses_nothing() -> None:
+@pytest.mark.parametrize("is_uneven", [False, True])
+def test_a_log_that_is_like_the_only_operation_that_may_begin_one_loses_nothing(is_uneven: bool) -> None:
     # GIVEN iterations in which one operation comes once, before which the ranks compute
     job = Job((10, 10, 20, 10), pause_before=2, desc="default_pg")
     job.go_on(0, 30)
     assert job.go_on(30, 40)[0]["row"]["counter"].tolist() == list(range(30, 40))
-    # WHEN a log has the same form from now on
+    # WHEN a log has the same form from now on, perhaps while a link is slow in turns
+    job.uneven_from = 40 if is_uneven else job.uneven_from
     with_logs(job, 40, 140, count=20)
     # THEN iterations begin with another one, and a log ends none
     assert any(fed.begins_anew for fed in job.fed)
@@ -241,6 +249,11 @@ class Pipeline:
     def __init__(self) -> None:
         self.store = Store()
         self.nodes = [Node(f"{rank}:1", [rank], 2).comm(comm_info(7, [0, 1], "pp")) for rank in (0, 1)]
+
+    def start_s(self, iteration: int) -> float:
+        """When an iteration begins."""
+        tens, rest = divmod(max(0, iteration - self.uneven_from), 10)
+        return 1.0 + PERIOD_S * (iteration + 4 * (5 * tens + min(rest, 5)))
 
     def rows(self, rank: int, first: int, last: int) -> np.ndarray[Any, Any]:
         many = self.MICROBATCHES
