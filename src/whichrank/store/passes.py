@@ -88,16 +88,19 @@ class Passes:
 
     def _sends_ahead(self, done: Completed, comms: Communicators) -> Ints:
         """Places of messages to the next stage of a pipeline, among completed operations."""
-        for info in comms.info[len(self._is_pipeline) :]:
-            self._is_pipeline = np.append(self._is_pipeline, role_of_description(info.desc) == "pp")
+        if new := comms.info[len(self._is_pipeline) :]:
+            of_new = [role_of_description(info.desc) == "pp" for info in new]
+            self._is_pipeline = np.append(self._is_pipeline, of_new)
         at = np.flatnonzero(done["kind"] == Kind.SEND)
         at = at[self._is_pipeline[done.comm[at]]]
         size, place = comms.size[done.comm[at]], done.place[at]
         step = (done["peer"][at].astype(np.int64) - place) % np.maximum(size, 1)
-        return at[np.where(size == 2, place == 0, step == 1)]
+        found: Ints = at[(place >= 0) & np.where(size == 2, place == 0, step == 1)]
+        return found
 
     def _count(self, rank: Ints) -> Ints:
-        return np.bincount(rank, minlength=len(self._usual))
+        count: Ints = np.bincount(rank, minlength=len(self._usual))
+        return count
 
     def _grow(self, size: int) -> None:
         more = size - len(self._usual)

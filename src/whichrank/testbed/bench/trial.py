@@ -227,7 +227,7 @@ class Trial:
         """So long a healthy job trains."""
         usual_s = HEALTHY_IN_LAB_S if self._program else HEALTHY_S
         longer_s = WINDOWS_OF_HEALTHY * self.setup.slow_window_s if self.setup.at_leisure else usual_s
-        return longer_s + self.setup.found_s + (usual_s if self.fault.is_elastic else 0.0)
+        return longer_s + 2 * self.setup.found_s + (usual_s if self.fault.is_elastic else 0.0)
 
     @property
     def _patience_s(self) -> float:
