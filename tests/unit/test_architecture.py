@@ -32,13 +32,26 @@ ARROWS: dict[str, set[str]] = {
     "sensors": {"model", "ring", "config", "native"},
     "agent": {"model", "ring", "sensors", "wire", "config", "native"},
     "server": {"model", "ring", "wire", "sensors", "intake", "analyzer", "agent", "act", "config"} | {"native"},
-    "testbed": {"model", "ring", "wire", "sensors", "intake", "detect", "locate", "store", "hang", "slow", "transport"}
+    "testbed": {
+        "model",
+        "ring",
+        "wire",
+        "sensors",
+        "intake",
+        "detect",
+        "locate",
+        "store",
+        "hang",
+        "slow",
+        "transport",
+        "stage",
+    }
     | {"analyzer", "agent", "config", "native"},
     "surface": {"model", "ring", "wire", "sensors", "intake", "locate", "store", "hang", "verdict", "analyzer"}
     | {"agent", "server", "act", "testbed", "config", "native"},
 }
 # The same inside of the testbed: jobs to break, then nodes for them, then scores.
-INSIDE_TESTBED = {"demo": {"demo"}, "lab": {"demo", "lab"}, "bench": {"demo", "lab", "bench"}}
+INSIDE_TESTBED = {"demo": {"demo"}, "lab": {"demo", "lab"}, "sim": {"sim"}, "bench": {"demo", "lab", "sim", "bench"}}
 # Nothing but the command line and its screen of a trial knows the testbed.
 OPENS_TESTBED = ("testbed", "surface/cli", "surface/trial")
 

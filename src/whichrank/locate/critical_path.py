@@ -299,7 +299,9 @@ def course_of(parts: Sequence[Ops], steps: np.ndarray[Any, Any], comm_size: Ints
     what = np.repeat((ISSUE, BLOCK, END), (len(at), len(blocked), len(ends)))
     op = np.concatenate((np.arange(len(at)), blocked, np.full(len(ends), -1)))
     issued_ns = np.minimum(ops["issue_ns"], steps["at_ns"][at, -1])
-    begin = np.concatenate((issued_ns, ops["end_ns"][blocked] - ops["blocked_ns"][blocked], ends))
+    # Nobody is blocked on what is not issued, though microseconds may be rounded up.
+    blocked_ns = np.maximum(ops["end_ns"][blocked] - ops["blocked_ns"][blocked], issued_ns[blocked])
+    begin = np.concatenate((issued_ns, blocked_ns, ends))
     finish = np.concatenate((issued_ns, ops["end_ns"][blocked], ends))
     order = np.lexsort((begin, rank))  # at one time in the order of `what`, in which they are already
     rank, what, op, begin, finish = rank[order], what[order], op[order], begin[order], finish[order]

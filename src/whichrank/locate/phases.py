@@ -75,8 +75,8 @@ def slow_part(
         return None
     now = np.median(mine[since:], axis=0)
     both = _padded([now, usual])
-    excess = np.maximum(both[0] - both[1], 0.0)
-    by_phase = excess.sum(axis=1)
+    excess = both[0] - both[1]  # chance makes some parts longer and others shorter: their sum is near zero
+    by_phase = np.maximum(excess.sum(axis=1), 0.0)
     total = float(by_phase.sum())
     if total <= 0:
         return None

@@ -319,7 +319,7 @@ class Slowness:
         for suspect, alone in zip(judged, each_alone, strict=True):
             why = self._why(window, suspect, [s.index for s in suspects])
             before_s = self._before_limit(window, suspect, why, course.pace(now))
-            if before_s is None and course.pace(alone) - best_s < EFFECT * best_s:
+            if before_s is None and not course.pace(alone) - best_s >= EFFECT * best_s:  # nor where it is not known
                 continue
             since = course.since(int(window.iteration[suspect.onset]), int(window.iteration[-1]))
             now_s, usual_s, alone_s = (course.pace(ends, since) for ends in (now, best, alone))
