@@ -30,6 +30,10 @@ SLOWER_LINK: Final = 1.5
 """The same of a link: on a machine that computes as well a message takes more or less by chance."""
 FAR_SLOWER: Final = 2.0
 """Times the quickest link, from which it is not clear that a link is sound which the job found to be slow."""
+ABOUT_AS_QUICK: Final = 1.2
+"""Times what a link takes that the quicker half take, up to which it is sound."""
+CLEARLY: Final = 1.1
+"""Times as quick as a link all of the quicker half are at least, for the pace at which its data came in to count."""
 SIGMAS: Final = 5.0
 """Robust standard deviations of the others, by which it must be beyond them."""
 SPREADS: Final = 1.0
@@ -79,8 +83,8 @@ class Judgement:
     Attributes:
         ranks: Slow ones, the slowest first.
         links: The same.
-        sound_links: That the job found slow and that are about as quick as the others at rest; held against the quicker
-            half of them.
+        sound_links: That the job found slow and that are about as quick at rest as the quicker half of their sort; only
+            where it found another one of that sort which is slow.
         unclear_links: That the job found slow and that are far slower than the quickest one at rest; too few others are
             quick to say that these are the slow ones. Held against the quickest.
         compared_links: Of the measured ones those of which enough are alike.
@@ -132,8 +136,13 @@ def judge(measured: Measured, node_of: Mapping[int, str], named: Set[Pair] = fro
     known = {frozenset((one.src, one.dst)) for one in found}
     unclear = [one for sort in sorts for one in _unclear(sort, named - known)]
     known |= {frozenset((one.src, one.dst)) for one in unclear}
+    slow_named = {(one.src, one.dst) for one in found if frozenset((one.src, one.dst)) in named}
     sound = [
-        one for sort in sorts if len(sort) >= LEAST for one in _held_against_the_quick(_rates(sort), named - known)
+        one
+        for sort in sorts
+        if not slow_named.isdisjoint(sort)
+        for one in _held_against_the_quick(_rates(sort), named - known)
+        if one.factor <= ABOUT_AS_QUICK
     ]
     tested = {frozenset(pair) for pair in links}
     limits = [_limit(kind, slower) for kind in _known(kinds)]
@@ -267,7 +276,9 @@ def _named_that_are_slow(each: Mapping[tuple[int, int], _Link], named: Set[Pair]
         least = _quicker_half(rates)[-1]
         by_pace = {(one.src, one.dst): one for one in _slower_than_the_quick(paces, named)}
         found |= {
-            pair: one for pair, one in by_pace.items() if pair not in found and rates[pair] < min(least, paces[pair])
+            pair: one
+            for pair, one in by_pace.items()
+            if pair not in found and CLEARLY * rates[pair] <= least and rates[pair] < paces[pair]
         }
     return list(found.values())
 

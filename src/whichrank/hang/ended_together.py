@@ -20,13 +20,13 @@ AT_ONCE_S = 0.1
 def all_ended_together(picture: Picture, ends: Ends, own: Bools) -> bool:
     """Most ranks were ended from outside within a second: somebody ended the job, no rank did.
 
-    Not where a rank had raised an exception of its own before: whoever started them ended the others because of it.
+    Not where a rank had raised an exception of its own before that: whoever started them ended the others for it.
     """
     silent = killed_at_once(ends, own)
     if silent.sum() < 2 or 2 * silent.sum() <= picture.present.sum():
         return False
     times = ends.ended_s[silent]
-    before = own & raised_of_its_own(ends) & (ends.exception_s < times.min())
+    before = own & raised_of_its_own(ends) & (ends.exception_s < times.min() - AT_ONCE_S)
     return bool(np.ptp(times) <= TOGETHER_S and not before.any())
 
 

@@ -38,6 +38,8 @@ _LISTENING = re.compile(r"failed to (listen|bind)|eaddrinuse|address already in 
 """Where it was raised: the words of a path say nothing."""
 _INTERRUPTED = re.compile(r"^(KeyboardInterrupt|SignalException)\b")
 """What Ctrl-C, or a launcher's signal, becomes in Python."""
+_WORKER = re.compile(r"DataLoader worker|exited unexpectedly|killed by signal", re.IGNORECASE)
+"""A child of the rank has ended, perhaps with all others."""
 _TIMEOUT = re.compile(r"timed? ?out|timeout", re.IGNORECASE)
 SIGNALS = {
     1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
@@ -190,7 +192,8 @@ def raised(ends: Ends) -> Bools:
 
 def raised_of_its_own(ends: Ends) -> Bools:
     """Of those, ranks whose exception cannot be what became of another rank's end."""
-    return np.asarray(raised(ends) & ~ends.exception.where(_is_of_a_connection))
+    follows = ends.exception.where(lambda text: _is_of_a_connection(text) or bool(_WORKER.search(text)))
+    return np.asarray(raised(ends) & ~follows)
 
 
 def raised_by_itself(ends: Ends) -> Bools:

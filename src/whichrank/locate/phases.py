@@ -6,6 +6,14 @@ what comes before that: its data), or behind the last one: the optimizer. The mi
 passes before it; of a forward pass in a pipeline the number of messages to the next stage, since these run ahead. What
 a piece takes beyond the median of comparable ranks says where the rank is slow.
 
+Example: a rank takes 30 ms longer than its peers, 29 of them in the backward pass of its third microbatch of eight:
+backward, microbatch 2.
+
+A wrong stage misleads, so nothing is said unless iterations end with an optimizer step, have equally many passes, and
+what is longer here is at least half of the rank's excess. Passes that torch does not see (the halves of a zero-bubble
+schedule) show by a rank that sends more messages to a neighbour than it has passes. Where a pipeline goes round several
+times, a pass is that of a microbatch through one of several stages: then no microbatch is said.
+
 Implements the drill-down of MegaTrace, section III.C, without a schedule that one would have to be told.
 """
 
@@ -15,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whichrank.locate.critical_path import END, ISSUE, Course
 from whichrank.model.iterations import Floats, Ints
@@ -25,6 +34,10 @@ NAMES: Final = ("forward", "backward", "optimizer")
 """Of phases, as incidents say them."""
 MOSTLY: Final = 0.8
 """Share of the excess that must be in one phase, or in one microbatch of it, for it to be named."""
+ENOUGH: Final = 0.5
+"""Share of what a rank takes longer in all that must be seen here: of less it may be chance where it lies."""
+LEAST_ITERATIONS: Final = 2
+"""In which as many passes are known as usual."""
 MOST_PEERS: Final = 8
 """That are looked at: each is gone through event by event."""
 MOST_MICROBATCHES: Final = 1 << 10
@@ -46,18 +59,45 @@ class SlowPart:
     share: float
 
 
+@dataclass(frozen=True)
+class Own:
+    """Own time of a rank.
+
+    Attributes:
+        seconds: By iteration, phase and microbatch, (iterations, 3, M).
+        passes: Backward passes of each iteration, (iterations,).
+        sent: Messages to the next and to the previous stage in each, (iterations, 2); all 0 of no pipeline.
+        goes_round: Messages go from the last stage to the first one.
+    """
+
+    seconds: Floats
+    passes: Ints
+    sent: Ints
+    goes_round: bool
+
+
 def slow_part(
-    course: Course, index: int, peers: Ints, passes: np.ndarray[Any, Any], since: int, *, is_pipeline: bool
+    course: Course,
+    index: int,
+    peers: Ints,
+    passes: np.ndarray[Any, Any],
+    since: int,
+    excess_s: float,
+    *,
+    is_pipeline: bool,
+    comes_and_goes: bool = False,
 ) -> SlowPart | None:
     """Where in its iterations a rank takes longer than comparable ones, or than it did before.
 
     Args:
-        course: Some iterations.
+        course: Some iterations, each of which an optimizer step ends.
         index: Of the rank.
         peers: Indices of comparable ranks that are not slow; if there are none it is held against its own past.
-        passes: Rows of PASS.
+        passes: Rows of PASS, sorted by rank and begin.
         since: The first iteration in which it is slow, from 0.
+        excess_s: What it takes longer per iteration.
         is_pipeline: Its messages go to other stages of a pipeline.
+        comes_and_goes: It is as usual in most iterations, so the mean counts.
 
     Returns:
         None where it is not known.
@@ -65,44 +105,59 @@ def slow_part(
     mine = own_by_part(course, index, passes, is_pipeline=is_pipeline)
     if mine is None:
         return None
+    usual_count = int(np.bincount(mine.passes[mine.passes > 0]).argmax())
+    whole = mine.passes == usual_count
+    if whole[since:].sum() < LEAST_ITERATIONS or not _has_all_passes(mine, whole):
+        return None
+    middle = np.mean if comes_and_goes else np.median
     others = [own_by_part(course, peer, passes, is_pipeline=is_pipeline) for peer in peers[:MOST_PEERS].tolist()]
-    known = [np.median(part[since:], axis=0) for part in others if part is not None]
+    known = [
+        middle(one.seconds[since:][both], axis=0)
+        for one in others
+        if one is not None and (both := (whole & (one.passes == usual_count))[since:]).sum() >= LEAST_ITERATIONS
+    ]
     if known:
         usual = np.median(_padded(known), axis=0)
-    elif since >= 2:
-        usual = np.median(mine[:since], axis=0)
+    elif len(peers) == 0 and whole[:since].sum() >= LEAST_ITERATIONS:
+        usual = np.median(mine.seconds[:since][whole[:since]], axis=0)
     else:
         return None
-    now = np.median(mine[since:], axis=0)
-    both = _padded([now, usual])
-    excess = both[0] - both[1]  # chance makes some parts longer and others shorter: their sum is near zero
+    both_s = _padded([middle(mine.seconds[since:][whole[since:]], axis=0), usual])
+    excess = both_s[0] - both_s[1]  # chance makes some parts longer and others shorter: their sum is near zero
     by_phase = np.maximum(excess.sum(axis=1), 0.0)
     total = float(by_phase.sum())
-    if total <= 0:
+    if total <= 0 or total < ENOUGH * excess_s:
         return None
     phase = int(by_phase.argmax())
     share = float(by_phase[phase]) / total
     if share < MOSTLY:
         return SlowPart(None, None, share)
-    of_phase = excess[phase]
-    batch = int(of_phase.argmax())
-    is_one = phase != OPTIMIZER and (now[phase] > 0).sum() > 1 and of_phase[batch] >= MOSTLY * by_phase[phase]
+    batch = int(excess[phase].argmax())
+    has_numbers = phase != OPTIMIZER and usual_count > 1 and not mine.goes_round
+    is_one = has_numbers and (both_s[0][phase] > 0).sum() > 1 and excess[phase][batch] >= MOSTLY * by_phase[phase]
     return SlowPart(NAMES[phase], batch if is_one else None, share)
 
 
-def own_by_part(course: Course, index: int, passes: np.ndarray[Any, Any], *, is_pipeline: bool) -> Floats | None:
-    """Seconds of a rank's own by iteration, phase and microbatch, (iterations, 3, M); None without backward passes.
+def _has_all_passes(own: Own, whole: NDArray[np.bool_]) -> bool:
+    """Whether each message to a neighbour stands for a pass that was noted, in these iterations."""
+    sent = own.sent[whole]
+    return bool(((sent == 0) | (sent == own.passes[whole, None])).all())
+
+
+def own_by_part(course: Course, index: int, passes: np.ndarray[Any, Any], *, is_pipeline: bool) -> Own | None:
+    """What a rank takes of its own in which part; None without backward passes.
 
     Args:
         course: Some iterations.
         index: Of the rank.
-        passes: Rows of PASS.
+        passes: Rows of PASS, sorted by rank and begin.
         is_pipeline: Its messages go to other stages of a pipeline.
     """
     events = slice(int(course.first[index]), int(course.first[index + 1]))
     what, iteration, until = course.what[events], course.iteration[events], course.begin_ns[events]
     since = until - np.round(course.own_s[events] * 1e9).astype(np.int64)
-    mine = np.sort(passes[passes["rank"] == course.ranks[index]], order="begin_ns")
+    first, last = np.searchsorted(passes["rank"], course.ranks[index] + np.arange(2))
+    mine = passes[first:last]
     mine = mine[(mine["end_ns"] > since[0]) & (mine["begin_ns"] < until[-1])]
     if not len(mine):
         return None
@@ -115,36 +170,43 @@ def own_by_part(course: Course, index: int, passes: np.ndarray[Any, Any], *, is_
     begin = np.maximum(since[event], np.concatenate(([since[0]], cuts))[place])
     end = np.minimum(until[event], np.concatenate((cuts, [until[-1]]))[place])
     seconds = np.maximum(end - begin, 0) / 1e9
-    of = iteration[event]
-    over, within = place // 2, place % 2 == 1  # passes that have begun before it and are over, and whether it is in one
-    begun = np.searchsorted(
-        cuts[1::2], until[what == END], side="right"
-    )  # passes that are over by each iteration's end
-    before = np.concatenate(([np.searchsorted(cuts[1::2], since[0], side="right")], begun[:-1]))
-    number, count = over - before[of], (begun - before)[of]
-    sent = _sent_ahead(course, events) if is_pipeline else np.zeros(len(until), np.int64)
-    ahead = sent[event] if sent.any() else number
+    # How many passes are over before a piece, and whether it is in one.
+    over, within = place // 2, place % 2 == 1
+    ends = cuts[1::2]
+    by_end = np.searchsorted(ends, until[what == END], side="right")
+    before = np.concatenate(([np.searchsorted(ends, since[0], side="right")], by_end[:-1]))
+    of, counts = iteration[event], by_end - before
+    number, count = over - before[of], counts[of]
+    ahead, sent, goes_round = _sent(course, events) if is_pipeline else (number, np.zeros((len(counts), 2), int), False)
+    ahead = ahead[event] if sent[:, 0].any() else number
     phase = np.where(within, BACKWARD, np.where(number >= count, OPTIMIZER, FORWARD))
     batch = np.clip(np.where(within, number, np.where(phase == FORWARD, ahead, 0)), 0, MOST_MICROBATCHES - 1)
     batch = np.where(phase == FORWARD, np.minimum(batch, np.maximum(count - 1, 0)), batch)
     parts = np.zeros((course.iterations, len(NAMES), int(batch.max()) + 1))
     np.add.at(parts, (of, phase, batch), seconds)
-    return parts
+    return Own(parts, counts, sent, goes_round)
 
 
-def _sent_ahead(course: Course, events: slice) -> Ints:
-    """How many messages went to a later place of their communicator in the iteration before each event, (n,)."""
-    ops, op = course.ops, course.op[events]
+def _sent(course: Course, events: slice) -> tuple[Ints, Ints, bool]:
+    """Messages of a rank to its neighbours in a pipeline.
+
+    Returns:
+        Of each event how many went to the next stage in its iteration before it, (n,); of each iteration how many went
+        to the next and to the previous one, (iterations, 2); whether some go from the last stage to the first.
+    """
+    ops, op, iteration = course.ops, course.op[events], course.iteration[events]
     is_send = (course.what[events] == ISSUE) & (op >= 0) & (ops["kind"][op] == Kind.SEND)
     place, offset = ops["stage"][op].astype(np.int64), ops["offset"][op].astype(np.int64)
-    # Of two members the offset says nothing: the first one sends to a later place. Round a larger one the last member
-    # sends to the first, with as small an offset, what is a step ahead in a pipeline that goes round several times.
+    # Of two members the offset says nothing: the first one sends to a later place.
     ahead = is_send & np.where(offset > 0, offset == 1, place == 1)
+    to_both = [np.bincount(iteration[which], minlength=course.iterations) for which in (ahead, is_send & ~ahead)]
     sent = np.cumsum(ahead) - ahead
-    iteration = course.iteration[events]
     starts = np.flatnonzero(np.append(True, np.diff(iteration) != 0))
-    counted: Ints = sent - np.repeat(sent[starts], np.diff(np.append(starts, len(sent))))
-    return counted
+    so_far = sent - np.repeat(sent[starts], np.diff(np.append(starts, len(sent))))
+    mine = np.unique(ops["comm"][op[is_send]])
+    theirs = np.isin(ops["comm"], mine) & (ops["kind"] == Kind.SEND)
+    goes_round = bool((theirs & (ops["stage"] == ops["stage"][theirs].max(initial=0)) & (ops["offset"] == 1)).any())
+    return so_far, np.stack(to_both, axis=1), goes_round
 
 
 def _padded(parts: list[Floats]) -> Floats:

@@ -63,9 +63,10 @@ def watch() -> None:
                     note(*_size_of(shape))
         began_ns = time.monotonic_ns()
         note_pass(began_ns, 0)
-        made = plain(*arguments, **named)
-        note_pass(began_ns, time.monotonic_ns())
-        return made
+        try:
+            return plain(*arguments, **named)
+        finally:
+            note_pass(began_ns, time.monotonic_ns())
 
     torch.autograd.backward = backward
 

@@ -148,13 +148,17 @@ def receive_for_a_while(
 
 
 def usual_pace(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> float:
-    """Bytes per second at which the middle byte came in, between two readings of all classes; 0 for too few bytes."""
-    came = [
-        (max(0, now - then), max(1, ns - then_ns)) for (then, then_ns), (now, ns) in zip(before, after, strict=True)
-    ]
+    """Bytes per second at which the middle byte came in, between two readings of all classes; 0: not known.
+
+    It is not of few bytes, nor where a sum is less than before: a connection has taken the place of another one.
+    """
+    both = zip(before, after, strict=True)
+    came = [(now - then, ns - then_ns) for (then, then_ns), (now, ns) in both]
     total, so_far = sum(size for size, _ in came), 0
-    for size, ns in came if total >= LEAST_PACED else ():
+    if total < LEAST_PACED or min(min(one) for one in came) < 0:
+        return 0.0
+    for size, ns in came:
         so_far += size
         if 2 * so_far >= total:
-            return size * 1e9 / ns
+            return size * 1e9 / max(1, ns)
     return 0.0

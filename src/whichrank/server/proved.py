@@ -20,7 +20,7 @@ import msgspec
 from whichrank.model.clause import Says, clause
 from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame
-from whichrank.model.incident import Cause, Culprit, FaultClass, Incident, Link
+from whichrank.model.incident import Cause, Culprit, FaultClass, Incident, Link, Stage
 from whichrank.server.validations_file import Validated
 
 Name: TypeAlias = Callable[[Blame], Culprit]
@@ -86,7 +86,8 @@ def _judged(incident: Incident, slow: _Slow, name: Name) -> Incident:
     known = {frozenset((link.src, link.dst)) for link in incident.links}
     if incident.links and any(frozenset(link) in known for link in slow.links):
         stand = tuple(link for link in incident.links if frozenset((link.src, link.dst)) not in slow.sound)
-        return msgspec.structs.replace(incident, links=stand)
+        stage = incident.stage if len(stand) == len(incident.links) else _without_phase(incident.stage)
+        return msgspec.structs.replace(incident, links=stand, stage=stage)
     is_unnamed = not (incident.culprits or incident.links or incident.candidates)
     if slow.ranks and (is_unnamed or ends & slow.ranks.keys()):
         return _changed(incident, Cause.COMPUTE_SLOW, culprits=_culprits(slow, name))
@@ -111,10 +112,16 @@ def _changed(
         cause=cause,
         fault_class=classes.get(cause),
         severity="alert" if named else incident.severity,
+        stage=_without_phase(incident.stage),
         culprits=culprits,
         candidates=candidates,
         links=links,
     )
+
+
+def _without_phase(stage: Stage | None) -> Stage | None:
+    """The stage without what was said of the phase of others."""
+    return msgspec.structs.replace(stage, phase=None, microbatch=None) if stage else None
 
 
 def _culprits(slow: _Slow, name: Name) -> tuple[Culprit, ...]:

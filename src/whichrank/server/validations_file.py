@@ -63,7 +63,7 @@ class Validated(msgspec.Struct, frozen=True, kw_only=True):
     slow_ranks: tuple[SlowRank, ...] = ()
     slow_links: tuple[SlowLink, ...] = ()
     sound_links: tuple[SlowLink, ...] = ()
-    """That the job found slow and that are about as quick as the quicker half of the others."""
+    """That the job found slow and that are about as quick as the quicker half of the others, where one is slow."""
     unclear_links: tuple[SlowLink, ...] = ()
     """That the job found slow and that are slower than the quickest one, with nothing to show that they are slow."""
     problems: dict[int, str] = {}

@@ -30,5 +30,6 @@ def _phase_of(store: Store, link: SlowLink) -> str | None:
             continue
         if role_of_description(comms.info[comm].desc) == "pp":  # a role that is guessed may be that of a ring
             step = members.index(link.dst) - members.index(link.src)
-            return {1: "forward", -1: "backward"}.get(step)
+            # Of two, each is before and behind the other where a rank holds several stages.
+            return {1: "forward", -1: "backward"}.get(step) if len(members) > 2 else None
     return None

@@ -216,6 +216,8 @@ def of_tied(reported: list[KeyedFinding]) -> KeyedFinding:
         first,
         cause=Cause.UNKNOWN,
         fault_class=None,
+        phase=None,
+        microbatch=None,
         culprits=(),
         candidates=tuple(replace(blame, confidence=0.5, why=(*blame.why, doubt)) for blame in blames),
         next=tuple(clause(Says.STACKS_OF_RANK, rank=blame.rank) for blame in blames),

@@ -57,8 +57,9 @@ class LatestOps:
             self._kept_passes -= len(self._passes.popleft())
 
     def passes(self) -> np.ndarray[Any, Any]:
-        """Those that are kept, rows of PASS."""
-        return np.concatenate([np.zeros(0, PASS), *self._passes])
+        """Those that are kept, rows of PASS, sorted by rank and begin."""
+        passes = np.concatenate([np.zeros(0, PASS), *self._passes])
+        return passes[np.lexsort((passes["begin_ns"], passes["rank"]))]
 
     def keep_ops(self, ops: Ops, iteration: int) -> None:
         """Take operations.

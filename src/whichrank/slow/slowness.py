@@ -9,7 +9,6 @@ On devices the host runs far ahead of what it issues, so its waits say little: t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -31,7 +30,6 @@ from whichrank.detect.slow import (
 from whichrank.detect.tied import tied
 from whichrank.locate.comparable import LongGroup
 from whichrank.locate.critical_path import Course, as_all_usually, as_its_peers
-from whichrank.locate.phases import SlowPart, slow_part
 from whichrank.locate.selftime import does_more_by_design, excess_of
 from whichrank.locate.workload import work_of
 from whichrank.model.codes import Status
@@ -59,6 +57,7 @@ from whichrank.slow.latest_ops import LatestOps
 from whichrank.slow.link_watch import LinkWatch
 from whichrank.slow.loader_share import LoaderShare
 from whichrank.slow.node_usage import NodeUsage, Rates
+from whichrank.slow.parts import part_of
 from whichrank.slow.reasons import Why, why_all_slow, why_longer, why_slow, why_uneven
 from whichrank.slow.steady_findings import SteadyFindings
 from whichrank.slow.track import Track
@@ -316,10 +315,14 @@ class Slowness:
         reported: dict[int, KeyedFinding] = {}
         slow = window.ranks[[s.index for s in judged]].tolist()
         kind = class_of(*course.lost_in_collectives(), self.past)
+        passes = self._latest.passes()
         for suspect, alone in zip(judged, each_alone, strict=True):
+            has_effect = course.pace(alone) - best_s >= EFFECT * best_s  # no, where it is not known
+            if not has_effect and not course.pace(now) >= (1 + EFFECT) * self.past.iteration_s:
+                continue
             why = self._why(window, suspect, [s.index for s in suspects])
             before_s = self._before_limit(window, suspect, why, course.pace(now))
-            if before_s is None and not course.pace(alone) - best_s >= EFFECT * best_s:  # nor where it is not known
+            if not has_effect and before_s is None:
                 continue
             since = course.since(int(window.iteration[suspect.onset]), int(window.iteration[-1]))
             now_s, usual_s, alone_s = (course.pace(ends, since) for ends in (now, best, alone))
@@ -327,7 +330,7 @@ class Slowness:
             may_be_meant = why.reason is None and int(window.ranks[suspect.index]) not in self._sound
             meant = may_be_meant and does_more_by_design(window, suspect.index, [s.index for s in suspects])
             in_data = why.reason is Reason.DATA_WAIT
-            part = None if in_data else self._part(window, course, suspect, since, slow)
+            part = None if in_data else part_of(store, window, course, suspect, since, slow, passes)
             reported[suspect.index] = of_rank(
                 store, window, suspect, why, cost, course.spent(since), kind, part, slow=slow, meant=meant
             )
@@ -348,16 +351,6 @@ class Slowness:
             return None
         throttled = self._rates(window, suspect.onset).throttled[suspect.index]
         return self.past.iteration_s if throttled >= HELD_BACK else None
-
-    def _part(
-        self, window: Window, course: Course, suspect: Suspect, since: int, slow: Sequence[int]
-    ) -> SlowPart | None:
-        """In which part of its iterations a rank is slow."""
-        index = suspect.index
-        peers = window.peers_of(index) if suspect.against == "peers" else np.zeros(0, np.int64)
-        sound = peers[~np.isin(window.ranks[peers], slow)]
-        is_pipeline = bool(window.in_pipeline[index] and window.ring[index] < 0)
-        return slow_part(course, index, sound, self._latest.passes(), since, is_pipeline=is_pipeline)
 
     def _why(self, window: Window, suspect: Suspect, suspects: list[int]) -> Why:
         """What its node and its stacks say of it, since it began."""

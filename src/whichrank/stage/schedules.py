@@ -29,7 +29,9 @@ MOST_BLOCKS: Final = 1 << 20
 """Of one schedule."""
 MOST_AT_ONCE: Final = 2
 """Blocks that are done in alternation."""
-_ACTION: Final = re.compile(r"(\d{1,6})(F|B|I|W|SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD)(\d{0,6})")
+_ACTION: Final = re.compile(
+    r"([0-9]{1,6})(F|B|I|W|SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD)([0-9]{0,6})"
+)
 _BOTH: Final = re.compile(r"\(([^()]*)\)OVERLAP_F_B")
 _LETTERS: Final = "FBIW"
 
@@ -126,6 +128,23 @@ class Schedule:
             after.append(at)
         return np.concatenate(before), np.concatenate(after)
 
+    @cached_property
+    def levels(self) -> Ints:
+        """How many blocks must be done one after the other before each, (n,); -1 of one that waits for itself."""
+        before, after = self.edges
+        order = np.argsort(before, kind="stable")
+        bounds = np.searchsorted(before[order], np.arange(len(self.rank) + 1))
+        missing, levels = np.bincount(after, minlength=len(self.rank)), np.full(len(self.rank), -1, np.int64)
+        ready, level = np.flatnonzero(missing == 0), 0
+        while len(ready):
+            levels[ready] = level
+            count = bounds[ready + 1] - bounds[ready]
+            at = np.repeat(bounds[ready] - np.cumsum(count) + count, count) + np.arange(count.sum())
+            followers = after[order[at]]
+            np.subtract.at(missing, followers, 1)
+            ready, level = np.unique(followers[missing[followers] == 0]), level + 1
+        return levels
+
     def name_of(self, block: int) -> str:
         """As in torch's CSV: ``2F0`` is the forward pass of microbatch 0 through stage 2."""
         return f"{self.stage[block]}{_LETTERS[self.phase[block]]}{self.microbatch[block]}"
@@ -145,7 +164,12 @@ class Schedule:
 
 
 def gpipe(ranks: int, microbatches: int) -> Schedule:
-    """All forward passes, then all backward passes."""
+    """All forward passes, then all backward passes.
+
+    Raises:
+        ScheduleError: There are too few ranks or microbatches, or too many.
+    """
+    _check(ranks, 1, microbatches)
     return _made(
         [[(rank, phase, batch)] for phase in (Phase.FORWARD, Phase.BACKWARD) for batch in range(microbatches)]
         for rank in range(ranks)
@@ -153,7 +177,11 @@ def gpipe(ranks: int, microbatches: int) -> Schedule:
 
 
 def one_f_one_b(ranks: int, microbatches: int) -> Schedule:
-    """As many forward passes as there are stages behind, then one of each in turn, then the backward passes left."""
+    """As many forward passes as there are stages behind, then one of each in turn, then the backward passes left.
+
+    Raises:
+        ScheduleError: There are too few ranks or microbatches, or too many.
+    """
     return interleaved(ranks, 1, microbatches)
 
 
@@ -168,8 +196,9 @@ def interleaved(ranks: int, stages_per_rank: int, microbatches: int) -> Schedule
         microbatches: A multiple of the number of rounds, which is `microbatches // ranks`.
 
     Raises:
-        ScheduleError: Microbatches cannot be shared out evenly.
+        ScheduleError: Microbatches cannot be shared out evenly, or there are too few of anything, or too many.
     """
+    _check(ranks, stages_per_rank, microbatches)
     rounds = max(1, microbatches // ranks) if stages_per_rank > 1 else 1
     if microbatches % rounds:
         raise ScheduleError(f"{microbatches} microbatches cannot be shared out among {rounds} rounds")
@@ -193,6 +222,13 @@ def interleaved(ranks: int, stages_per_rank: int, microbatches: int) -> Schedule
     return _made(map(work_of, range(ranks)))
 
 
+def _check(ranks: int, stages_per_rank: int, microbatches: int) -> None:
+    if min(ranks, stages_per_rank, microbatches) < 1:
+        raise ScheduleError("a pipeline has one rank, one stage on each and one microbatch at the least")
+    if ranks > MOST_RANKS or 2 * ranks * stages_per_rank * microbatches > MOST_BLOCKS:
+        raise ScheduleError(f"it has more than {MOST_RANKS:,} ranks or {MOST_BLOCKS:,} blocks")
+
+
 def from_csv(lines: Iterable[str]) -> Schedule:
     """Read a schedule as `torch.distributed.pipelining` writes it, with or without its communication.
 
@@ -204,10 +240,16 @@ def from_csv(lines: Iterable[str]) -> Schedule:
     """
     work = list[list[list[Block]]]()
     blocks = 0
-    for number, row in enumerate(csv.reader(lines)):
+    for number, line in enumerate(lines):
         if number >= MOST_RANKS:
             raise ScheduleError(f"it has more than {MOST_RANKS:,} lines")
+        try:
+            row = next(csv.reader([line]), [])
+        except csv.Error as error:
+            raise ScheduleError(f"line {number + 1} is no CSV: {error}") from error
         mine = [turn for cell in row if (turn := _turn_of(cell.strip(), number + 1))]
+        if not mine:
+            raise ScheduleError(f"line {number + 1} has no forward or backward pass: each rank has a line of its own")
         blocks += sum(map(len, mine))
         if blocks > MOST_BLOCKS:
             raise ScheduleError(f"it has more than {MOST_BLOCKS:,} blocks")
@@ -257,5 +299,12 @@ def _made(work: Iterable[Iterable[list[Block]]]) -> Schedule:
     schedule = Schedule(rank, stage, phase, microbatch, turn)
     if count.max() > 1:
         raise ScheduleError(f"{schedule.name_of(int(at[count.argmax()]))} is to be done twice")
-    _ = schedule.edges
+    halves = phase[:, None] == np.array([Phase.INPUT, Phase.WEIGHT])
+    place = stage * microbatches + microbatch
+    if (both := np.isin(place[phase == Phase.BACKWARD], place[halves.any(axis=1)])).any():
+        block = int(np.flatnonzero(phase == Phase.BACKWARD)[both.argmax()])
+        raise ScheduleError(f"{schedule.name_of(block)} is to be done in halves as well")
+    if (schedule.levels < 0).any():
+        block = int(schedule.levels.argmin())
+        raise ScheduleError(f"{schedule.name_of(block)} needs a block that comes only after it")
     return schedule

@@ -220,6 +220,7 @@ class Store:
             self.rounds.forget()
         # What an earlier process of the rank did may come late.
         done = done.those(done["t_issue_ns"] > self.ranks.rows["created_ns"][done.rank])
+        passes = those(passes, passes["row"]["t_issue_ns"] > self.ranks.rows["created_ns"][passes["rank"]])
         for rank in lossy:
             self.sequences.expect_loss(rank)
         self.sequences.add_comms(self.comms.info)
@@ -230,8 +231,8 @@ class Store:
         tokens = self.sequences.feed_together(issued)[0]
         marks = self.sequences.beginnings(done, tokens, self.ranks)
         self.sequences.steps.feed(steps["rank"], steps["row"])
-        steps = joined((steps, marks), RECORD_REPORTED) if len(marks) else steps
         self.passes.feed(passes, steps, done, self.comms)
+        steps = joined((steps, marks), RECORD_REPORTED) if len(marks) else steps
         if len(done):
             self.rounds.feed(self.comms, done, self.ranks, now_s)
             self.usual_waits.add(done.comm, done["wait_us"])

@@ -337,7 +337,19 @@ def test_one_that_died_of_something_else_before_is_not_hidden_by_the_others() ->
     assert [c.rank for c in said[-1].culprits] == [2]
 
 
-@pytest.mark.parametrize(("raised_s", "named"), [(1.2, {2}), (1.5, set())])
+def test_what_a_dead_worker_makes_a_rank_raise_says_nothing_of_who_killed_them_all() -> None:
+    # GIVEN somebody who kills all processes, also the data loader's, and a rank that notices that before it is killed
+    n = node("a:1")
+    text = "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed. at data.py:7"
+    events = [raises(n, 2, 1.2, text)]
+    for rank in (0, 1, 3):
+        n.is_(rank, ProcessState.GONE, ended_ns=n.ns(1.4), exit_status=9)
+        events.append(Event("exit", rank, 100 + rank, n.ns(1.4), status=9))
+    # THEN it is not named
+    assert not any(i.culprits for i in end_of(n, *events))
+
+
+@pytest.mark.parametrize(("raised_s", "named"), [(1.2, {2}), (1.38, set()), (1.5, set())])
 @pytest.mark.parametrize("in_operation", [False, True])
 def test_who_raised_before_the_launcher_ended_the_others_is_named_though_their_ends_are_not_known(
     in_operation: bool, raised_s: float, named: set[int]

@@ -8,7 +8,7 @@ import msgspec
 
 from whichrank.act.judgement import SlowLink, SlowRank
 from whichrank.model.finding import Blame
-from whichrank.model.incident import Cause, Culprit, Incident, Link, Reason, decode_incident, encode_incident
+from whichrank.model.incident import Cause, Culprit, Incident, Link, Reason, Stage, decode_incident, encode_incident
 from whichrank.server.proved import with_result
 from whichrank.server.validations_file import Asked, Validated
 
@@ -118,6 +118,16 @@ def test_link_that_is_as_quick_as_others_at_rest_is_left_out_if_another_named_on
     ]
     # WHEN none of them is slow at rest THEN both stand: it may have been over by then
     assert judged(both, sound_links=sound).links == both.links
+
+
+def test_phase_of_one_is_not_said_of_another() -> None:
+    # GIVEN a link of which the phase is known WHEN another link or a rank takes its place
+    stage = Stage(iteration=7, phase="forward", microbatch=2)
+    known = msgspec.structs.replace(LINKS, stage=stage)
+    for said in (judged(known, slow_links=SLOW_5_TO_6), judged(known, slow_ranks=(SlowRank(2, "compute", 3.0),))):
+        assert said.stage == Stage(iteration=7)
+    # BUT it stays where the link stands
+    assert judged(known, slow_links=(SlowLink(1, 2, 4.0, 25e6, 1e8),)).stage == stage
 
 
 def test_link_gives_way_to_another_that_is_slow_at_rest() -> None:

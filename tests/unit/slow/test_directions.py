@@ -37,5 +37,11 @@ def test_links_to_the_next_stage_carry_forward_passes(pairs: list[tuple[int, int
     assert of(*pairs) == phase
 
 
+def test_two_stages_are_before_and_behind_each_other() -> None:
+    store = Store()
+    store.feed(Node("a:1", [0, 1], 2).comm(comm_info(7, [0, 1], "mesh_pp")).batch(1.0), 1.0)
+    assert phase_of_links(store, [SlowLink(0, 1, 1.0, 2.0, "path", 1.0, 0, 1)]) is None
+
+
 def test_links_of_no_pipeline_have_no_phase() -> None:
     assert of((2, 4), pipeline="mesh_dp") is None

@@ -116,16 +116,14 @@ def test_communication_among_the_actions_is_passed_over() -> None:
 
 def is_acyclic(schedule: Schedule) -> bool:
     before, after = schedule.edges
-    missing = np.bincount(after, minlength=len(schedule.rank))
-    ready, done = np.flatnonzero(missing == 0).tolist(), 0
-    while ready:
-        block = ready.pop()
-        done += 1
-        for follower in after[before == block].tolist():
-            missing[follower] -= 1
-            if not missing[follower]:
-                ready.append(follower)
-    return done == len(schedule.rank)
+    return bool((schedule.levels[before] < schedule.levels[after]).all())
+
+
+def test_levels_count_what_must_be_done_before() -> None:
+    # GIVEN two ranks and two microbatches THEN the last backward pass comes behind five others
+    schedule = gpipe(2, 2)
+    levels = {schedule.name_of(block): int(level) for block, level in enumerate(schedule.levels)}
+    assert levels == {"0F0": 0, "0F1": 1, "1F0": 1, "1F1": 2, "1B0": 3, "1B1": 4, "0B0": 4, "0B1": 5}
 
 
 def test_dependencies_are_those_of_a_pipeline() -> None:
@@ -144,7 +142,13 @@ def test_dependencies_are_those_of_a_pipeline() -> None:
     ("lines", "why"),
     [
         ([], "no blocks"),
-        (["", ","], "no blocks"),
+        (["0F0,0B0", ","], "line 2 has no forward or backward pass"),
+        (["", "0F0,0B0"], "line 1 has no forward or backward pass"),
+        (["0" * 200_000], "line 1 is no CSV"),
+        (["0B0,0F0"], "needs a block that comes only after it"),
+        (["0F0,0B0,0F1,0B1", "1F1,1B1,1F0,1B0"], "needs a block that comes only after it"),
+        (["0F0,0B0,0I0,0W0"], "0B0 is to be done in halves as well"),
+        (["\u0660F\u0660"], "is no action"),
         (["0F0,0X0"], "line 1: '0X0' is no action"),
         (["0F0", "0F"], "line 2: '0F' names no microbatch"),
         (["0F0,0F0"], "0F0 is to be done twice"),
@@ -157,6 +161,15 @@ def test_dependencies_are_those_of_a_pipeline() -> None:
 def test_what_is_no_schedule_is_refused_with_its_reason(lines: list[str], why: str) -> None:
     with pytest.raises(ScheduleError, match=why.replace("(", r"\(")):
         from_csv(lines)
+
+
+@pytest.mark.parametrize("sizes", [(0, 2, 4), (2, 0, 4), (2, 2, 0), (-1, 1, 2), (4096, 1, 3000), (5000, 1, 1)])
+def test_what_is_no_pipeline_is_refused(sizes: tuple[int, int, int]) -> None:
+    with pytest.raises(ScheduleError):
+        interleaved(*sizes)
+    if sizes[1] == 1:
+        with pytest.raises(ScheduleError):
+            gpipe(sizes[0], sizes[2])
 
 
 def test_microbatches_that_cannot_be_shared_out_are_refused() -> None:

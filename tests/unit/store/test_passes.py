@@ -9,7 +9,7 @@ import pytest
 from batches import Node, comm_info, records
 
 from whichrank.model.kinds import Kind
-from whichrank.model.telemetry import RECORD_REPORTED
+from whichrank.model.telemetry import RECORD_REPORTED, ProcessState
 from whichrank.store.store import Store
 
 Rows = np.ndarray
@@ -53,40 +53,61 @@ def part(*rows: Rows, rank: int = 2, whole: bool = True) -> tuple[str, int | Non
     return store.passes.part_of(rank)
 
 
-BEFORE = [begins(2, 10), ends(2, 20), begins(2, 30), ends(2, 40), begins(2, 50), ends(2, 60), step(2, 70, 1)]
-"""An iteration of three passes."""
+def iteration(rank: int, at_ms: float, number: int, passes: int) -> list[Rows]:
+    """Passes of 10 ms each, and a step."""
+    found = [one(rank, at_ms + 20 * k + 10 * n) for k in range(passes) for n, one in enumerate((begins, ends))]
+    return [*found, step(rank, at_ms + 20 * passes, number)]
+
+
+THREE = [*iteration(2, 100, 1, 3), *iteration(2, 200, 2, 3), *iteration(2, 300, 3, 3)]
+"""Gradients of three microbatches are added up; at 400 ms the next iteration is under way."""
+ONE = [*iteration(2, 100, 1, 1), *iteration(2, 200, 2, 1), *iteration(2, 300, 3, 1)]
 
 
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize(
-    ("since", "expected"),
+    ("before", "since", "expected"),
     [
-        ([], ("forward", 0)),
-        ([sends(2, 2, 75, 1)], ("forward", 1)),
-        ([sends(2, 2, 75, 1), sends(2, 2, 76, 2), sends(2, 2, 77, 3)], ("forward", 2)),
-        ([sends(2, 0, 75, 1)], ("forward", 0)),
-        ([begins(2, 80)], ("backward", 0)),
-        ([begins(2, 80), ends(2, 90)], ("forward", 1)),
-        ([begins(2, 80), ends(2, 90), begins(2, 95)], ("backward", 1)),
-        ([begins(2, 80), ends(2, 90), begins(2, 95), ends(2, 96), begins(2, 97), ends(2, 98)], ("optimizer", None)),
-        ([begins(2, 80), ends(2, 90), step(2, 100, 2)], ("forward", None)),
-        ([begins(2, 80), ends(2, 90), begins(2, 91), ends(2, 92), step(2, 100, 2), begins(2, 101)], ("backward", 0)),
+        (THREE, [begins(2, 410)], ("backward", 0)),
+        (THREE, [begins(2, 410), ends(2, 420)], ("forward", 1)),
+        (THREE, [begins(2, 410), ends(2, 420), begins(2, 430)], ("backward", 1)),
+        (THREE, [row for k in range(3) for row in (begins(2, 410 + 20 * k), ends(2, 420 + 20 * k))],
+         ("optimizer", None)),
+        (THREE, [row for k in range(4) for row in (begins(2, 410 + 20 * k), ends(2, 420 + 20 * k))], None),
+        (THREE, [begins(2, 410), ends(2, 420), step(2, 430, 4), begins(2, 440)], ("backward", None)),
+        (THREE, iteration(2, 410, 4, 2), None),
+        (ONE, [], None),  # it may evaluate or save something
+        (ONE, [begins(2, 410)], ("backward", None)),
+        (ONE, [begins(2, 410), ends(2, 420)], ("optimizer", None)),
+        # A rank of a pipeline, which may hold several stages
+        (THREE, [sends(2, 2, 410, 1)], ("forward", None)),
+        (THREE, [sends(2, 0, 410, 1)], None),
+        (THREE, [sends(2, 2, 410, 1), begins(2, 420)], ("backward", None)),
+        # Two optimizers in turn
+        ([*iteration(2, 100, 1, 2), *iteration(2, 200, 2, 1), *iteration(2, 300, 3, 2)], [begins(2, 410), ends(2, 420)],
+         None),
     ],
-)
-def test_part_of_an_iteration(since: list[Rows], expected: tuple[str, int | None], whole: bool) -> None:
-    assert part(*BEFORE, *since, whole=whole) == expected
-
-
-def test_single_microbatch_has_no_number() -> None:
-    assert part(begins(2, 10), ends(2, 20), step(2, 70, 1), begins(2, 80)) == ("backward", None)
-    assert part(begins(2, 10), ends(2, 20), step(2, 70, 1)) == ("forward", None)
+)  # fmt: skip
+def test_part_of_an_iteration(
+    before: list[Rows], since: list[Rows], expected: tuple[str, int | None] | None, whole: bool
+) -> None:
+    assert part(*before, *since, whole=whole) == expected
 
 
 def test_what_is_not_known_is_not_said() -> None:
-    assert part(*BEFORE, rank=3) is None
-    assert part(*BEFORE, rank=99) is None
-    assert part(begins(2, 10), ends(2, 20)) is None
-    assert part(begins(2, 10)) == ("backward", None)
+    assert part(*THREE, rank=3) is None
+    assert part(*THREE, rank=99) is None
+    # Without a step, nothing is known
+    assert part(begins(2, 10), ends(2, 20), begins(2, 30)) is None
+
+
+def test_pass_of_an_earlier_process_is_not_of_this_one() -> None:
+    # GIVEN a rank that was started again, and a pass of its earlier process that is reported late
+    store, node = Store(), Node("a:1", list(range(8)), 8).comm(PIPELINE)
+    store.feed(node.batch(1.0, np.concatenate(THREE)), 1.0)
+    node.is_(2, ProcessState.SLEEPING, pid=999, created_ns=500 * MS)
+    store.feed(node.batch(2.0, begins(2, 410)), 2.0)
+    assert store.passes.part_of(2) is None
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -13,7 +13,7 @@ import msgspec
 from whichrank.detect.nobody import ALL_GREW
 from whichrank.model.incident import Incident, Link
 from whichrank.slow.slowness import EFFECT
-from whichrank.testbed.demo.fault import Fault
+from whichrank.testbed.demo.fault import ALL_PHASES, Fault
 from whichrank.testbed.demo.plan import Truth
 
 Verdict = Literal[
@@ -127,15 +127,15 @@ def right_names(truth: Truth, words: Sequence[Incident]) -> tuple[bool | None, b
 
 
 def is_phase_right(truth: Truth, words: Sequence[Incident]) -> bool | None:
-    """Whether the last phase that was said of a rank at fault is the right one; None where none is known to be right.
+    """Whether each phase that was said of a rank at fault is the right one; None where none is known to be right.
 
-    Where none was said, it is not.
+    Where none was said, it is not, unless the rank is slow in all of them.
     """
     of_these = [word for word in words if {one.rank for one in word.culprits} & set(truth.culprits)]
     if not truth.phase or not of_these:
         return None
-    said = [word.stage.phase for word in of_these if word.stage and word.stage.phase]
-    return bool(said) and said[-1] == truth.phase
+    said = {word.stage.phase for word in of_these if word.stage and word.stage.phase}
+    return said == (set() if truth.phase == ALL_PHASES else {truth.phase})
 
 
 def _named(words: Sequence[Incident]) -> set[int]:

@@ -52,6 +52,8 @@ INCONSISTENT = ("inconsistent",)
 EXITED = ("process_exit",)
 NONE = ("none",)
 STOPPED_INSIDE = ("device", "not_entered")
+ALL_PHASES = "all"
+"""A rank is slow in all phases, so that none of them is the right one."""
 STOPPED_ANYWHERE = ("not_entered", "device")
 """Stopped outside of any call; an asynchronous operation of its own may be under way, and then counts as entered."""
 
@@ -93,7 +95,7 @@ class Fault:
         do: the order that a rank receives, for faults inside the program.
         causes: right values of `cause`, the best first.
         reasons: right values of `reason`.
-        phase: right value of the phase in which a rank is slow; empty: none.
+        phase: right value of the phase in which a rank is slow, or `ALL_PHASES`; empty: not known.
         hard: whether it is hard evidence.
         variants: at least one.
         settings: told to every rank when it says hello, before anything else.

@@ -65,7 +65,7 @@ class Truth:
         sources: ranks of which what they send to other nodes was slowed; they may be named.
         targets: the same of what other nodes send to them.
         pairs: of ranks between which nothing comes through, or all comes more slowly; the lower one first.
-        phase: in which a rank is slow; empty: none is right.
+        phase: in which a rank is slow, or `ALL_PHASES`; empty: not known.
     """
 
     fault: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from whichrank.testbed.demo.fault import Fault, Variant
+from whichrank.testbed.demo.fault import ALL_PHASES, Fault, Variant
 from whichrank.testbed.demo.layout import Layout
 from whichrank.testbed.demo.load import Load
 
@@ -54,7 +54,7 @@ SLOW: dict[str, Fault] = {
     fault.name: replace(fault, job_args=fault.job_args or _DEVICE)
     for fault in (
         Fault("slow-compute", "The device of one rank takes longer, from some iteration on.", "in-program", "drag",
-              _magnitudes(), do="drag", causes=COMPUTE_SLOW),
+              _magnitudes(), do="drag", causes=COMPUTE_SLOW, phase=ALL_PHASES),
         Fault("slow-layers", "Only the first layer that a rank holds takes longer.", "in-program", "drag",
               (Variant("x2", "slow", ""), Variant("x5", "slow", "")), do="drag", causes=COMPUTE_SLOW),
         Fault("slow-forward", "The device of one rank takes longer in forward passes only.", "in-program", "drag",

@@ -123,7 +123,7 @@ _SLOWLY: Final = {
 _HELD_UP: Final = frozenset({Reason.STOPPED, Reason.GIL_HELD, Reason.MEMORY_PRESSURE})
 """Reasons for which a rank is slow without that its computation is."""
 _PARTS: Final = {
-    "forward": " in {its} forward passes",
+    "forward": " before {its} backward passes",
     "backward": " in {its} backward passes",
     "optimizer": " after {its} last backward pass",
 }

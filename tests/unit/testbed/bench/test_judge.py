@@ -7,8 +7,16 @@ from typing import Any
 import pytest
 from tests.unit.incident_cases import incident
 
-from whichrank.model.incident import Cause, Culprit, Incident, Link, Reason
-from whichrank.testbed.bench.judge import Ran, Verdict, agrees, is_too_small, judge, reason_agrees
+from whichrank.model.incident import Cause, Culprit, Incident, Link, Reason, Stage
+from whichrank.testbed.bench.judge import (
+    Ran,
+    Verdict,
+    agrees,
+    is_phase_right,
+    is_too_small,
+    judge,
+    reason_agrees,
+)
 from whichrank.testbed.demo.faults import CATALOGUE
 from whichrank.testbed.demo.plan import Truth
 from whichrank.testbed.demo.slow import SLOW
@@ -130,6 +138,22 @@ def test_what_costs_less_than_is_reported_is_too_small(
 def test_silence_agrees_with_what_is_too_small_and_a_report_does_too() -> None:
     assert [v for v in Verdict.__args__ if agrees(v, too_small=True)] == ["right", "missed", "late"]  # type: ignore[attr-defined]
     assert [v for v in Verdict.__args__ if agrees(v, too_small=False)] == ["right"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("phase", "phases", "right"),
+    [
+        ("", ["forward"], None),
+        ("forward", ["forward", "forward"], True),
+        ("forward", ["backward", "forward"], False),
+        ("forward", [None], False),
+        ("all", [None], True),
+        ("all", [None, "backward"], False),
+    ],
+)
+def test_each_phase_that_is_said_must_be_right(phase: str, phases: list[str | None], right: bool | None) -> None:
+    words = [said(Cause.COMPUTE_SLOW, stage=Stage(phase=one)) for one in phases]
+    assert is_phase_right(truth("stop", phase=phase), words) is right
 
 
 def test_reasons() -> None:

@@ -153,7 +153,7 @@ def test_what_a_slow_rank_does_slowly_depends_on_the_reason(cause: Cause, reason
 @pytest.mark.parametrize(
     ("phase", "said", "where"),
     [
-        ("forward", "in its forward passes", "iteration 7, forward of microbatch 2"),
+        ("forward", "before its backward passes", "iteration 7, forward of microbatch 2"),
         ("backward", "in its backward passes", "iteration 7, backward of microbatch 2"),
         ("optimizer", "after its last backward pass", "iteration 7, optimizer of microbatch 2"),
     ],
