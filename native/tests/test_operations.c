@@ -504,6 +504,18 @@ TEST(pair_table_full_is_counted) {
   CHECK_EQUAL(ring->header.head, WR_PAIRS + 40);
 }
 
+TEST(backward_passes_are_records_of_their_begin_and_end) {
+  wr_ring *ring = ring_new();
+  wr_record begins, ends;
+  wr_backward(ring, 1000, 0);
+  wr_backward(ring, 1000, 2500);
+  REQUIRE(read_record(ring, 0, &begins) == 1);
+  REQUIRE(read_record(ring, 1, &ends) == 1);
+  CHECK(begins.kind == WR_PASS && begins.t_issue_ns == 1000 && !begins.t_end_ns);
+  CHECK(ends.kind == WR_PASS && ends.t_issue_ns == 1000 && ends.t_end_ns == 2500);
+  CHECK(ends.comm_slot == UINT16_MAX && ends.peer == -1 && ends.status == WR_DONE);
+}
+
 TEST(optimizer_steps_are_records_and_count_once_between_operations) {
   wr_ring *ring = ring_new();
   int slot = comm_new(ring, 8);

@@ -139,9 +139,12 @@ def slow_part(
 
 
 def _has_all_passes(own: Own, whole: NDArray[np.bool_]) -> bool:
-    """Whether each message to a neighbour stands for a pass that was noted, in these iterations."""
-    sent = own.sent[whole]
-    return bool(((sent == 0) | (sent == own.passes[whole, None])).all())
+    """Whether each message to a neighbour stands for a pass that was noted, in these iterations.
+
+    Where a pipeline goes round several times, the last of a rank's stages sends nothing ahead.
+    """
+    most = own.sent[whole].max(axis=1)
+    return bool(((most == 0) | (most == own.passes[whole])).all())
 
 
 def own_by_part(course: Course, index: int, passes: np.ndarray[Any, Any], *, is_pipeline: bool) -> Own | None:
