@@ -91,6 +91,9 @@ def _facts(gathered: Gathered, incident: Incident, *, has_end: bool) -> Html:
         rows.append(("Communicator", f"{incident.communicator.name}{role}{listed}"))
     if incident.stage and incident.stage.iteration is not None:
         rows.append(("Iteration", f"{incident.stage.iteration:,}"))
+    if incident.stage and incident.stage.phase:
+        of_batch = f" of microbatch {incident.stage.microbatch}" if incident.stage.microbatch is not None else ""
+        rows.append(("Phase", f"{incident.stage.phase}{of_batch}"))
     if not incident.complete:
         rows.append(("Missing", "of some ranks nothing was read"))
     rows.append(("Incident", incident.id))

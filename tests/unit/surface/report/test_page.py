@@ -23,7 +23,7 @@ from taped_run import page_at, two_hangs
 from whichrank.hang.who_waits import Waiting
 from whichrank.model.changes import LevelChange
 from whichrank.model.evidence import Evidence
-from whichrank.model.incident import Culprit, Incident, Spent, Victims
+from whichrank.model.incident import Culprit, Incident, Spent, Stage, Victims
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import Stack
 from whichrank.surface.report.gather import Gathered
@@ -243,6 +243,14 @@ def test_it_is_said_from_when_on_iterations_took_longer(folder: Path) -> None:
     text = text_of(page_of(dataclasses.replace(gather([folder]).gathered, changes=(change,))))
     assert "How long iterations took" in text
     assert "2026-01-02 03:04:05.000 UTC\n1,204\n500\n750\n1.50" in text
+
+
+def test_phase_and_microbatch_are_on_the_page(folder: Path) -> None:
+    gathered = gather([folder]).gathered
+    for microbatch, said in ((2, "Phase\nbackward of microbatch 2"), (None, "Phase\nbackward\n")):
+        stage = Stage(iteration=60, phase="backward", microbatch=microbatch)
+        page = page_of(with_incidents(gathered, msgspec.structs.replace(SLOW, stage=stage), scenes=gathered.scenes))
+        assert said in text_of(page)
 
 
 @pytest.mark.parametrize("name", EVERY)
