@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.model.codes import Status
-from whichrank.model.iterations import PASS
 from whichrank.model.kinds import Kind
 from whichrank.model.rows import RECORD
 from whichrank.stage.schedules import Schedule
@@ -110,6 +109,11 @@ class Run:
         self._ordinal = [0] * layout.pp
         self.done = 0
 
+    @property
+    def ordinals(self) -> NDArray[np.int64]:
+        """Operations so far of each rank of a pipeline rank, (pp,)."""
+        return np.array(self._ordinal, np.int64)
+
     def iterate(self) -> Iteration:
         """The next iteration of all ranks."""
         size, n = self.layout.pp, self.layout.per_stage
@@ -117,7 +121,7 @@ class Run:
         ops: list[list[Rows]] = [[] for _ in range(size)]
         slots: list[list[int]] = [[] for _ in range(size)]
         passes: list[list[Floats]] = [[] for _ in range(size)]
-        steps_s, before = [np.zeros(n)] * size, list(self._ordinal)
+        before = list(self._ordinal)
         self._pause()
         moved = True
         while moved:
@@ -131,9 +135,8 @@ class Run:
                     at[rank] += 1
                     moved = True
         assert at == [len(program) for program in self.programs], "the schedule waits for itself"
-        for rank in range(size):
-            steps_s[rank] = self._now[rank].copy()
         self.done += 1
+        steps_s = [now.copy() for now in self._now]
         made = [np.stack(rows) if rows else np.zeros((0, n), RECORD) for rows in ops]
         spans = [np.stack(one).reshape(-1, 2, n).transpose(0, 2, 1) if one else np.zeros((0, n, 2)) for one in passes]
         return Iteration(self.done, made, [np.array(one, np.int64) for one in slots], spans, steps_s, before)
@@ -194,18 +197,3 @@ class Run:
         rows["kind"], rows["dtype"], rows["status"] = kind, FLOAT32, Status.DONE
         ops.append(rows)
         slots.append(slot)
-
-
-def passes_of(iteration: Iteration, rank: int, first: int) -> Rows:
-    """Backward passes of a pipeline rank, rows of PASS.
-
-    Args:
-        iteration: In which.
-        rank: Of the pipeline.
-        first: Global rank of its first rank.
-    """
-    spans = iteration.passes[rank]
-    rows = np.zeros(spans.shape[:2], PASS)
-    rows["rank"] = first + np.arange(spans.shape[1])
-    rows["begin_ns"], rows["end_ns"] = np.round(spans[..., 0] * 1e9), np.round(spans[..., 1] * 1e9)
-    return rows.reshape(-1)

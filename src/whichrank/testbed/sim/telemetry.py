@@ -138,7 +138,7 @@ class Agents:
         rows["pid"], rows["state"], rows["exit_status"] = ranks + 1000, ProcessState.SLEEPING, -1
         rows["read_ns"] = rows["heartbeat_ns"] = now_ns - 1_000_000
         rows["created_ns"] = rows["init_ns"] = int((BEGIN_S - 1) * NS) + offset_ns
-        rows["ordinal"] = rows["head"] = np.array(self._run._ordinal)[ranks // self._layout.per_stage]
+        rows["ordinal"] = rows["head"] = self._run.ordinals[ranks // self._layout.per_stage]
         rows["sensor"][:, C10D.place] = SensorState.ON
         return rows
 
