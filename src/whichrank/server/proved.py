@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from whichrank.act.judgement import SlowLink
 from whichrank.model.clause import Says, clause
 from whichrank.model.evidence import Evidence
 from whichrank.model.finding import Blame
@@ -138,16 +139,13 @@ def _facts(incident: Incident, result: Validated) -> Iterator[Evidence]:
         what = f"time for the same {'computation' if one.what == 'compute' else 'copy of memory'} {AT_REST}"
         yield Evidence(what=what, value=round(one.factor, 2), unit="times that of others", where=f"rank {one.rank}")
     for link in result.slow_links:
-        where = f"rank {link.src} to rank {link.dst}"
-        yield Evidence(what=f"rate {AT_REST}", value=round(link.bytes_per_s), unit="B/s", where=where)
+        yield _rate(link, f"rate {AT_REST}")
         yield Evidence(what=f"rate of other links {AT_REST}", value=round(link.usual_bytes_per_s), unit="B/s")
     for link in result.unclear_links:
-        where = f"rank {link.src} to rank {link.dst}"
-        yield Evidence(what=f"rate {AT_REST}", value=round(link.bytes_per_s), unit="B/s", where=where)
+        yield _rate(link, f"rate {AT_REST}")
         yield Evidence(what=f"rate of the quickest link {AT_REST}", value=round(link.usual_bytes_per_s), unit="B/s")
     for link in result.sound_links if result.slow_links else ():
-        where = f"rank {link.src} to rank {link.dst}"
-        yield Evidence(what=f"rate {AT_REST}, as others", value=round(link.bytes_per_s), unit="B/s", where=where)
+        yield _rate(link, f"rate {AT_REST}, as others")
     slow = {one.rank for one in result.slow_ranks}
     for culprit in incident.culprits:
         if result.seen_from and culprit.rank not in slow and culprit.rank not in result.problems:
@@ -156,6 +154,10 @@ def _facts(incident: Incident, result: Validated) -> Iterator[Evidence]:
     if result.is_healthy and incident.links and not result.left_out_links:
         yield Evidence(what=f"slow links {AT_REST}", value="none")
     yield from _pause(result)
+
+
+def _rate(link: SlowLink, what: str) -> Evidence:
+    return Evidence(what=what, value=round(link.bytes_per_s), unit="B/s", where=f"rank {link.src} to rank {link.dst}")
 
 
 def _pause(result: Validated) -> Iterator[Evidence]:
