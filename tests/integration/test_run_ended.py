@@ -57,6 +57,23 @@ if __name__ == "__main__":
     mp.spawn(train, (sys.argv[1], sys.argv[2]), nprocs=3)
 """
 
+SPAWNS = """
+import os, sys, time, torch, torch.distributed as dist, torch.multiprocessing as mp
+def train(rank, port):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE="3")
+    dist.init_process_group("gloo")
+    for step in range(100000):
+        dist.all_reduce(torch.ones(100))
+        time.sleep(0.02)
+        if step == 20 and rank == 2:
+            print("UNDER WAY", os.getpid(), flush=True)
+if __name__ == "__main__":
+    try:
+        mp.spawn(train, (sys.argv[1],), nprocs=3)
+    finally:
+        open("over", "w").close()
+"""
+
 
 class Run:
     """A script under `whichrank run`, in a session and process group of its own."""
@@ -78,7 +95,7 @@ class Run:
             )
 
     def under_way(self) -> int:
-        """Wait until it is; the pid of rank 0."""
+        """Wait until it is; the pid that the script says."""
         deadline_s = time.monotonic() + PATIENCE_S
         while b"\n" not in (said := (self.folder / "stdout").read_bytes()):
             assert self.process.poll() is None
@@ -86,6 +103,11 @@ class Run:
             time.sleep(0.1)
         time.sleep(1.0)  # an agent looks for new ranks twice a second
         return int(said.split()[2])
+
+    def agents(self) -> list[int]:
+        """Pids of its agents."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return [int(pid) for pid in children if b"\0agent\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
     def incidents(self) -> list[Incident]:
         """What was found, each incident as it was said last, once all has ended."""
@@ -154,3 +176,21 @@ def test_ranks_that_are_forked_and_end_in_order_have_not_failed(tmp_path: Path) 
     done = subprocess.run([*run, str(script), str(free_port())], capture_output=True, text=True, check=True)
     # THEN nothing is said of them
     assert "watched 2 ranks; no alert" in done.stderr, done.stderr
+
+
+def test_a_death_that_a_late_agent_sees_together_with_what_followed_is_named(tmp_path: Path) -> None:
+    # GIVEN an agent that gets no time WHEN a rank is killed, and its launcher has ended the others for it
+    run = Run(tmp_path, SPAWNS)
+    try:
+        killed, (agent,) = run.under_way(), run.agents()
+        os.kill(agent, signal.SIGSTOP)
+        os.kill(killed, signal.SIGKILL)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not (tmp_path / "over").exists() and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+        os.kill(agent, signal.SIGCONT)
+        # THEN that rank is named all the same
+        (found,) = run.incidents()
+        assert [(culprit.rank, found.cause) for culprit in found.culprits] == [(2, "process_exit")]
+    finally:
+        run.process.kill()

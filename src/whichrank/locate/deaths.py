@@ -115,6 +115,15 @@ def _after_asked(ends: Ends, at_s: Floats) -> Bools:
     return np.asarray((ends.asked_s > 0) & (at_s > ends.asked_s))
 
 
+def _left_out(ends: Ends) -> Bools:
+    """Ranks that have ended, and that nobody asked to, though ranks of their node were asked.
+
+    They had ended before, even if an agent that came late saw all of it at once; or they are who asked.
+    """
+    asked = ends.asked_s > 0
+    return np.asarray(ends.gone & ~asked & np.isin(ends.node, ends.node[asked]))
+
+
 def asked_to_end_s(ends: Ends) -> Floats:
     """When that was, where it was: of its exception, when it was raised, since the process may take long to end."""
     return np.where(_interrupted(ends) & (ends.exception_s > 0), ends.exception_s, ends.ended_s)
@@ -232,10 +241,9 @@ def own_deaths(ends: Ends) -> Bools:
     own &= ~_reports_a_loss(ends)
     # The launcher kills who did not obey: SIGKILL after others were terminated is no death of its own.
     if launcher.any():
-        own &= ~(
-            (killed(ends) | _crashed_in_teardown(ends))
-            & (ends.ended_s > ends.ended_s[launcher & ends.gone].min(initial=np.inf))
-        )
+        first_s = ends.ended_s[launcher & ends.gone].min(initial=np.inf)
+        seen_late = _left_out(ends) & (ends.ended_s <= first_s + TOGETHER_S)
+        own &= ~((killed(ends) | _crashed_in_teardown(ends)) & (ends.ended_s > first_s) & ~seen_late)
     return _without_doubtful(np.asarray(own | raised(ends)), ends)
 
 

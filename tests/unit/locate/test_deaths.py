@@ -76,6 +76,16 @@ def test_sigkill_after_the_launcher_has_terminated_others_is_its_doing() -> None
     assert own(died(10.0, signal.SIGKILL), died(10.2, signal.SIGTERM)) == [0]
 
 
+def test_a_killed_rank_that_no_launcher_asked_had_ended_before_those_that_it_did() -> None:
+    # GIVEN an agent that came late and saw all ends at once
+    asked, killed = died(10.0, signal.SIGTERM, asked_s=9.0), died(10.001, signal.SIGKILL)
+    assert own(asked, killed, asked) == [1]
+    # BUT not if it was asked too, was killed later, or is on another node
+    assert own(asked, {**killed, "asked_s": 9.0}, asked) == []
+    assert own(asked, {**killed, "ended_s": 40.0}, asked) == []
+    assert own(asked, {**killed, "node": 1}, asked) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
 def test_a_crash_in_the_teardown_that_a_launcher_began_is_its_doing(number: int) -> None:
     assert own(died(10.0, code(1)), died(10.2, signal.SIGTERM), died(10.3, number, closed_s=10.25)) == [0]
