@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from whichrank.model.codes import Status
 from whichrank.model.kinds import Kind
 from whichrank.model.rows import RECORD
+from whichrank.stage.layout import Layout
 from whichrank.stage.schedules import Schedule
-from whichrank.testbed.sim.layout import Layout
 from whichrank.testbed.sim.program import Do, Item, program_of
 
 Floats = NDArray[np.float64]

@@ -21,7 +21,7 @@ from whichrank.model.telemetry import (
     CommInfo,
     ProcessState,
 )
-from whichrank.testbed.sim.layout import Layout
+from whichrank.stage.layout import Layout
 from whichrank.testbed.sim.run import BEGIN_S, DP, PP, TP, WORLD, Iteration, Run
 
 Ints = NDArray[np.int64]

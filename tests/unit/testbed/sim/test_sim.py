@@ -7,11 +7,10 @@ import pytest
 
 from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
-from whichrank.errors import UsageError
 from whichrank.model.incident import Incident
 from whichrank.model.kinds import Kind
+from whichrank.stage.layout import Layout
 from whichrank.stage.schedules import Schedule, gpipe, interleaved, one_f_one_b
-from whichrank.testbed.sim.layout import MOST_RANKS, Layout
 from whichrank.testbed.sim.program import Item
 from whichrank.testbed.sim.run import Floats, Iteration, Run, Slower, Times
 from whichrank.testbed.sim.telemetry import Agents
@@ -32,21 +31,6 @@ def said(layout: str, schedule: Schedule, slower: Slower | None, iterations: int
         if analyzer.slowness_failed:
             raise analyzer.slowness_failed
     return found
-
-
-def test_layout_is_read_and_names_itself() -> None:
-    layout = Layout.parse("tp2-cp2-pp4-dp8")
-    assert (layout.ranks, layout.name) == (128, "tp2-cp2-dp8-pp4")
-    assert Layout.parse(layout.name) == layout
-    # Rank 37: tensor 1, context 0, data 1 (of 4), stage 1
-    assert [int(layout.place(role)[37]) for role in ("tp", "cp", "dp", "pp")] == [1, 0, 1, 1]
-    assert int(layout.group("pp")[37]) == 5
-
-
-@pytest.mark.parametrize("name", ["", "tp0", "tp2-tp2", "xp2", "tp2pp2", f"dp{MOST_RANKS + 1}", "tp-2"])
-def test_what_is_no_layout_is_refused(name: str) -> None:
-    with pytest.raises(UsageError):
-        Layout.parse(name)
 
 
 def spans(iteration: Iteration, stage: int, kind: Kind) -> Floats:
