@@ -107,7 +107,8 @@ class Layout:
 
     def replica(self) -> Ints:
         """Of each rank its place among those that reduce gradients together, in data and context, (R,)."""
-        return self.place("dp") * self.cp + self.place("cp")
+        replica: Ints = self.place("dp") * self.cp + self.place("cp")
+        return replica
 
     def group(self, role: str) -> Ints:
         """A number for the group of each rank: its first member, (R,)."""
@@ -119,4 +120,5 @@ class Layout:
     def _at(self, tp: Ints, cp: Ints, dp: Ints, pp: Ints) -> Ints:
         """The ranks at these places."""
         places = {"tp": tp, "cp": cp, "dp": dp, "pp": pp}
-        return np.sum([places[one] * self.stride(one) for one in DIMENSIONS], axis=0, dtype=np.int64)
+        ranks: Ints = np.sum([places[one] * self.stride(one) for one in DIMENSIONS], axis=0, dtype=np.int64)
+        return ranks
