@@ -71,7 +71,8 @@ class Layout:
             if found is None or found[1] in degrees:
                 raise UsageError(f"'{name}' is no layout: tpN, cpN, dpN, ppN, epN with - between", mend="tp2-pp4-dp4")
             degrees[found[1]] = int(found[2])
-        return cls(*(degrees.get(role, 1) for role in ROLES))
+        tp, cp, dp, pp, ep = (degrees.get(role, 1) for role in ROLES)
+        return cls(tp, cp, dp, pp, ep)
 
     @property
     def name(self) -> str:
