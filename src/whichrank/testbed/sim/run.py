@@ -2,7 +2,8 @@
 
 A collective ends for all of its group when the last has entered it and the transfer is done, a receive once its message
 was sent and has come; a send keeps nobody. Own times vary by chance (log-normal), and pauses come now and then to any
-rank, as a garbage collector's do.
+rank, as a garbage collector's do. A rank that hangs takes for ever: its clock is infinite from then on, and so is that
+of everyone who waits for it.
 """
 
 from __future__ import annotations
@@ -15,23 +16,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.model.codes import Status
-from whichrank.model.kinds import Kind
 from whichrank.model.rows import RECORD
 from whichrank.stage.layout import Layout
 from whichrank.stage.schedules import Schedule
-from whichrank.testbed.sim.program import Do, Item, program_of
+from whichrank.testbed.sim.clocks import BEGIN_S
+from whichrank.testbed.sim.program import (
+    BACKWARD,
+    CP,
+    DP,
+    EP,
+    HAS_RECORD,
+    OPTIMIZER,
+    PP,
+    TP,
+    WORLD,
+    Do,
+    Item,
+    program_of,
+)
 
+Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Rows = np.ndarray[Any, Any]
-TP, DP, PP, WORLD = range(4)
-"""Slots of communicators in a ring."""
-BEGIN_S: Final = 1000.0
-"""On the clocks of all nodes, but for their offsets."""
 FLOAT32: Final = 6
-Slower = Callable[[int, Item, int, Floats], Floats]
-"""Changes own times of the ranks of a pipeline rank: iteration, item, pipeline rank, seconds (n,)."""
-LongerLink = Callable[[int, Item, int, Floats], Floats]
-"""The same of what a message to them takes."""
+ELEMENTS: Final = {TP: 1 << 16, DP: 1 << 20, PP: 1 << 12, WORLD: 1, CP: 1 << 14, EP: 1 << 14}
+"""Of an operation, by slot."""
+Change = Callable[[int, Item, int, Floats], Floats]
+"""Seconds that something takes the ranks of a pipeline rank, made longer or not.
+
+The arguments are the number of the iteration, the item, the pipeline rank, and seconds by rank, (n,).
+"""
+Message = tuple[int, tuple[int, int, int]]
+"""Who receives it, and its key."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +58,7 @@ class Times:
     Attributes:
         forward_s: Of one layer; backward takes twice as long.
         optimizer_s: Behind the reduction of gradients.
-        share_s: The transfer of an all-reduce within a tensor-parallel group.
+        share_s: The transfer of an operation within a tensor-, context- or expert-parallel group.
         message_s: Of a message to a neighbour.
         reduce_s: Of the reduction of gradients.
         spread: Of own times: the standard deviation of their logarithm.
@@ -58,6 +75,16 @@ class Times:
     pause_s: float = 0.02
     pauses: float = 0.01
 
+    def transfer_s(self, slot: int) -> float:
+        """Of an operation on the communicator in this slot."""
+        return {PP: self.message_s, DP: self.reduce_s}.get(slot, self.share_s)
+
+    def own_s(self, item: Item) -> float:
+        """Of computing."""
+        if item.phase == OPTIMIZER:
+            return self.optimizer_s
+        return self.forward_s * (2 if item.phase == BACKWARD else 1)
+
 
 @dataclass(frozen=True)
 class Iteration:
@@ -65,135 +92,179 @@ class Iteration:
 
     Attributes:
         number: From 1.
-        ops: Records of operations, (items, n) for each pipeline rank.
-        slots: The slot of each of these operations, (items,) for each.
-        passes: Begin and end of backward passes, (passes, n, 2) seconds for each.
+        ops: Records of operations in order, (n, items) for each pipeline rank. One that was not begun has no issue, one
+            that is not over has no end.
+        passes: Begin and end of backward passes, (n, passes, 2) seconds for each.
+        passes_at: How many operations of the iteration were begun before, (passes, 2) for each.
         steps_s: When it was over, (n,) for each.
-        ordinal: Operations of each of these ranks before it.
     """
 
     number: int
     ops: list[Rows]
-    slots: list[NDArray[np.int64]]
     passes: list[Floats]
+    passes_at: list[Ints]
     steps_s: list[Floats]
-    ordinal: list[int]
+
+    @property
+    def is_whole(self) -> bool:
+        """All ranks are through."""
+        return all(bool(np.isfinite(steps_s).all()) for steps_s in self.steps_s)
 
 
 class Run:
     """Of one job.
 
     Args:
-        layout: Of its ranks.
+        layout: Of its ranks, in the usual order.
         schedule: Of its pipelines.
         layers: Of each stage.
         times: What things take.
         seed: Of chance.
-        slower: Makes a rank compute longer.
-        longer: Makes messages take longer.
+        slower: Changes own times; where it makes one infinite, the rank hangs there.
+        longer: The same of transfers, by the rank at which they end. That of a collective is as long as the longest.
     """
 
     def __init__(
         self, layout: Layout, schedule: Schedule, layers: int = 2, times: Times = Times(), seed: int = 0,
-        slower: Slower | None = None, longer: LongerLink | None = None,
+        slower: Change | None = None, longer: Change | None = None,
     ) -> None:  # fmt: skip
         self.layout, self.times = layout, times
         self._rng = np.random.default_rng(seed)
         self._slower, self._longer = slower, longer
-        self.programs = [
-            program_of(schedule, rank, layers, shares=layout.tp > 1, reduces=layout.dp * layout.cp > 1)
-            for rank in range(layout.pp)
-        ]
+        self.programs = [program_of(schedule, rank, layers, layout) for rank in range(layout.pp)]
+        self._places = [_places(program) for program in self.programs]
         self._now = np.full((layout.pp, layout.per_stage), BEGIN_S)
-        self._counters: list[dict[tuple[int, int, int], int]] = [{} for _ in range(layout.pp)]
-        self._ordinal = [0] * layout.pp
         self.done = 0
-
-    @property
-    def ordinals(self) -> NDArray[np.int64]:
-        """Operations so far of each rank of a pipeline rank, (pp,)."""
-        return np.array(self._ordinal, np.int64)
 
     def iterate(self) -> Iteration:
         """The next iteration of all ranks."""
-        size, n = self.layout.pp, self.layout.per_stage
-        at, sent = [0] * size, dict[tuple[int, tuple[int, int, int]], Floats]()
-        ops: list[list[Rows]] = [[] for _ in range(size)]
-        slots: list[list[int]] = [[] for _ in range(size)]
-        passes: list[list[Floats]] = [[] for _ in range(size)]
-        before = list(self._ordinal)
-        self._pause()
+        self.done += 1
+        sent: dict[Message, Floats] = {}
+        ops = [self._template(rank) for rank in range(self.layout.pp)]
+        passes: list[list[Floats]] = [[] for _ in ops]
+        pauses = self._rng.random(self._now.shape) < self.times.pauses
+        self._now += np.where(pauses, self.times.pause_s, 0.0)
+        at = [0] * self.layout.pp
         moved = True
         while moved:
             moved = False
             for rank, program in enumerate(self.programs):
-                while at[rank] < len(program):
-                    item = program[at[rank]]
-                    if item.do is Do.RECEIVE and (rank, item.key) not in sent:
-                        break
-                    self._do(rank, item, sent, ops[rank], slots[rank], passes[rank])
+                while at[rank] < len(program) and self._can(rank, program[at[rank]], sent):
+                    self._do(rank, at[rank], sent, ops[rank], passes[rank])
                     at[rank] += 1
                     moved = True
+            if self._are_all_at(at, WORLD):
+                self._share_all(at, ops)
+                moved = True
         assert at == [len(program) for program in self.programs], "the schedule waits for itself"
-        self.done += 1
-        steps_s = [now.copy() for now in self._now]
-        made = [np.stack(rows) if rows else np.zeros((0, n), RECORD) for rows in ops]
-        spans = [np.stack(one).reshape(-1, 2, n).transpose(0, 2, 1) if one else np.zeros((0, n, 2)) for one in passes]
-        return Iteration(self.done, made, [np.array(one, np.int64) for one in slots], spans, steps_s, before)
+        n = self.layout.per_stage
+        spans = [np.stack(one, axis=1).reshape(n, -1, 2) if one else np.zeros((n, 0, 2)) for one in passes]
+        at_ops = [places.of_passes for places in self._places]
+        return Iteration(self.done, ops, spans, at_ops, [now.copy() for now in self._now])
 
-    def _pause(self) -> None:
-        pauses = self._rng.random(self._now.shape) < self.times.pauses
-        self._now += np.where(pauses, self.times.pause_s, 0.0)
+    def _template(self, rank: int) -> Rows:
+        """Records of an iteration without their times."""
+        rows = np.zeros((self.layout.per_stage, len(self._places[rank].row)), RECORD)
+        rows[:] = self._places[rank].row
+        rows["counter"] += ((self.done - 1) * self._places[rank].each).astype(np.uint32)
+        rows["ordinal"] += np.uint32((self.done - 1) * rows.shape[1])
+        rows["seq"] = rows["ordinal"]
+        return rows
 
-    def _do(
-        self, rank: int, item: Item, sent: dict[tuple[int, tuple[int, int, int]], Floats], ops: list[Rows],
-        slots: list[int], passes: list[Floats],
-    ) -> None:  # fmt: skip
-        now, times = self._now[rank], self.times
+    def _can(self, rank: int, item: Item, sent: dict[Message, Floats]) -> bool:
+        if item.do is Do.SHARE:
+            return item.slot != WORLD  # for this all pipeline ranks must have come
+        return item.do is not Do.RECEIVE or (rank, item.key) in sent
+
+    def _do(self, rank: int, at: int, sent: dict[Message, Floats], ops: Rows, passes: list[Floats]) -> None:
+        now, item = self._now[rank], self.programs[rank][at]
+        place = self._places[rank].of_item[at]
         if item.do is Do.OWN:
-            usual_s = times.optimizer_s if item.phase == 2 else times.forward_s * (2 if item.phase else 1)
-            own_s = usual_s * np.exp(self._rng.normal(0.0, times.spread, len(now)))
+            own_s = self.times.own_s(item) * np.exp(self._rng.normal(0.0, self.times.spread, len(now)))
             self._now[rank] = now + (self._slower(self.done, item, rank, own_s) if self._slower else own_s)
         elif item.do is Do.SHARE:
-            self._collective(rank, TP, "tp", 1 << 16, times.share_s, ops, slots)
-        elif item.do is Do.REDUCE:
-            self._collective(rank, DP, "dp", 1 << 20, times.reduce_s, ops, slots)
+            end_s = self._end_of_group(item.slot, now) + self._end_of_group(item.slot, self._transfer(item, rank))
+            _note(ops, place, now, end_s, end_s)
+            self._now[rank] = end_s
         elif item.do is Do.SEND:
-            took_s = np.full(len(now), times.message_s)
-            took_s = self._longer(self.done, item, rank, took_s) if self._longer else took_s
-            sent[item.peer, item.key] = now + took_s
-            self._note(rank, PP, Kind.SEND, item.peer, 1 << 12, now, now + took_s, now, ops, slots)
+            sent[item.peer, item.key] = end_s = now + self._transfer(item, rank)
+            _note(ops, place, now, end_s, now)
         elif item.do is Do.RECEIVE:
             end_s = np.maximum(now, sent.pop((rank, item.key)))
-            self._note(rank, PP, Kind.RECV, item.peer, 1 << 12, now, end_s, end_s, ops, slots)
+            _note(ops, place, now, end_s, end_s)
             self._now[rank] = end_s
         elif item.do in (Do.BEGIN, Do.END):
             passes.append(now.copy())
 
-    def _collective(
-        self, rank: int, slot: int, role: str, elements: int, transfer_s: float, ops: list[Rows], slots: list[int]
-    ) -> None:
-        layout, now = self.layout, self._now[rank]
-        shape = (layout.dp * layout.cp, layout.tp)
-        entered = now.reshape(shape).max(axis=1 if role == "tp" else 0, keepdims=True)
-        end_s = (np.broadcast_to(entered, shape) + transfer_s).reshape(-1).copy()
-        self._note(rank, slot, Kind.ALL_REDUCE, -1, elements, now, end_s, end_s, ops, slots)
-        self._now[rank] = end_s
+    def _transfer(self, item: Item, rank: int) -> Floats:
+        took_s = np.full(self.layout.per_stage, self.times.transfer_s(item.slot))
+        return self._longer(self.done, item, rank, took_s) if self._longer else took_s
 
-    def _note(
-        self, rank: int, slot: int, kind: Kind, peer: int, elements: int, issue_s: Floats, end_s: Floats,
-        until_s: Floats, ops: list[Rows], slots: list[int],
-    ) -> None:  # fmt: skip
-        """A record of each of these ranks, of an operation in which they were blocked until then."""
-        key = (slot, int(kind) if kind >= Kind.SEND else 0, peer)
-        counter = self._counters[rank][key] = self._counters[rank].get(key, 0) + 1
-        self._ordinal[rank] += 1
-        rows = np.zeros(len(issue_s), RECORD)
-        rows["t_issue_ns"] = rows["t_start_ns"] = np.round(issue_s * 1e9)
-        rows["t_end_ns"] = np.round(end_s * 1e9)
-        rows["wait_us"] = (until_s - issue_s) * 1e6
-        rows["count"], rows["counter"], rows["ordinal"] = elements, counter, self._ordinal[rank]
-        rows["seq"], rows["peer"], rows["comm_slot"] = self._ordinal[rank], peer, slot
-        rows["kind"], rows["dtype"], rows["status"] = kind, FLOAT32, Status.DONE
-        ops.append(rows)
-        slots.append(slot)
+    def _end_of_group(self, slot: int, seconds: Floats) -> Floats:
+        """The largest of each group, for each of its members, (n,)."""
+        layout = self.layout
+        if slot == EP:
+            parts = seconds.reshape(-1, layout.ep, layout.tp)
+            axes: tuple[int, ...] = (1,)
+        else:
+            parts = seconds.reshape(layout.dp, layout.cp, layout.tp)
+            axes = {TP: (2,), CP: (1,), DP: (0, 1)}[slot]
+        return np.broadcast_to(parts.max(axis=axes, keepdims=True), parts.shape).reshape(-1)
+
+    def _are_all_at(self, at: list[int], slot: int) -> bool:
+        return all(
+            place < len(program) and program[place].do is Do.SHARE and program[place].slot == slot
+            for place, program in zip(at, self.programs, strict=True)
+        )
+
+    def _share_all(self, at: list[int], ops: list[Rows]) -> None:
+        """An operation of the world, at which all pipeline ranks are."""
+        took_s = max(float(self._transfer(self.programs[r][at[r]], r).max()) for r in range(self.layout.pp))
+        end_s = np.full(self.layout.per_stage, float(self._now.max()) + took_s)
+        for rank in range(self.layout.pp):
+            _note(ops[rank], self._places[rank].of_item[at[rank]], self._now[rank], end_s, end_s)
+            self._now[rank] = end_s
+            at[rank] += 1
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Of the operations of a program.
+
+    Attributes:
+        of_item: The place of each item among the operations, -1 of one that is none.
+        of_passes: How many operations come before begin and end of each backward pass, (passes, 2).
+        row: Records of them in the first iteration, (items,).
+        each: By how much the counter of each grows with an iteration, (items,).
+    """
+
+    of_item: list[int]
+    of_passes: Ints
+    row: Rows
+    each: Ints
+
+
+def _places(program: list[Item]) -> _Places:
+    found = [item for item in program if item.do in HAS_RECORD]
+    count = np.cumsum([item.do in HAS_RECORD for item in program])
+    of_item = [int(at) - 1 if item.do in HAS_RECORD else -1 for item, at in zip(program, count, strict=True)]
+    row, each = np.zeros(len(found), RECORD), np.zeros(len(found), np.int64)
+    numbers: dict[tuple[int, int, int], list[int]] = {}
+    for at, item in enumerate(found):
+        line = item.slot, int(item.kind) if item.slot == PP else 0, item.peer
+        numbers.setdefault(line, []).append(at)
+        row[at]["counter"], row[at]["comm_slot"] = len(numbers[line]), item.slot
+        row[at]["kind"], row[at]["peer"], row[at]["count"] = item.kind, item.peer, ELEMENTS[item.slot]
+    for places in numbers.values():
+        each[places] = len(places)
+    row["ordinal"], row["dtype"], row["status"] = np.arange(1, len(found) + 1), FLOAT32, Status.DONE
+    of_passes = [int(at) for item, at in zip(program, count, strict=True) if item.do in (Do.BEGIN, Do.END)]
+    return _Places(of_item, np.array(of_passes, np.int64).reshape(-1, 2), row, each)
+
+
+def _note(ops: Rows, at: int, issue_s: Floats, end_s: Floats, until_s: Floats) -> None:
+    """The times of an operation in which the ranks were blocked until then; 0 is never."""
+    rows, has_begun, is_over = ops[:, at], np.isfinite(issue_s), np.isfinite(end_s)
+    rows["t_issue_ns"] = rows["t_start_ns"] = np.round(np.where(has_begun, issue_s, 0.0) * 1e9)
+    rows["t_end_ns"] = np.round(np.where(is_over, end_s, 0.0) * 1e9)
+    rows["wait_us"] = np.where(is_over, np.where(is_over, until_s, 0.0) - np.where(has_begun, issue_s, 0.0), 0.0) * 1e6

@@ -12,13 +12,13 @@ from whichrank.model.kinds import Kind
 from whichrank.stage.layout import Layout
 from whichrank.stage.schedules import Schedule, gpipe, interleaved, one_f_one_b
 from whichrank.testbed.sim.program import Item
-from whichrank.testbed.sim.run import Floats, Iteration, Run, Slower, Times
+from whichrank.testbed.sim.run import Change, Floats, Iteration, Run, Times
 from whichrank.testbed.sim.telemetry import Agents
 
 QUIET = Times(spread=0.0, pauses=0.0)
 
 
-def said(layout: str, schedule: Schedule, slower: Slower | None, iterations: int = 40) -> list[Incident]:
+def said(layout: str, schedule: Schedule, slower: Change | None, iterations: int = 40) -> list[Incident]:
     """What an analyzer says of a job whose iterations take about a second."""
     run = Run(Layout.parse(layout), schedule, slower=slower)
     agents, analyzer = Agents(run), Analyzer(AnalyzerConfig(slow_window_s=4.0), "simulated", 0.0)
@@ -35,7 +35,7 @@ def said(layout: str, schedule: Schedule, slower: Slower | None, iterations: int
 
 def spans(iteration: Iteration, stage: int, kind: Kind) -> Floats:
     """Issue and end of the operations of one kind of the first rank of a stage, seconds, (n, 2)."""
-    ops = iteration.ops[stage][:, 0]
+    ops = iteration.ops[stage][0]
     ops = ops[ops["kind"] == kind]
     return np.stack((ops["t_issue_ns"], ops["t_end_ns"]), axis=1) / 1e9
 
