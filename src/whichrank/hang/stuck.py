@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from whichrank.hang.awaited import part_of_wait
 from whichrank.hang.case import LISTED, Case
 from whichrank.locate import waitgraph
 from whichrank.model.clause import Says, clause
@@ -39,6 +40,7 @@ def stuck(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
     is_numbered = bool((waits["counter"] < UNNUMBERED).all())  # else the ends may be of two messages
     # Where nobody looked at sockets, a device that stands still looks the same as a path that carries nothing.
     open_question = not dead and (any_source or bool(apart) or not is_numbered or picture.recorded is not None)
+    phase, microbatch = part_of_wait(case, oldest)
     pairs = {(src, dst) for src, dst, _ in dead} or (set() if any_source else {p for p in pairs if min(p) >= 0})
     return Finding(
         cause=Cause.UNKNOWN if open_question else Cause.TRANSPORT,
@@ -48,6 +50,8 @@ def stuck(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
         ),
         comm=comm,
         op=case.op_of(oldest),
+        phase=phase,
+        microbatch=microbatch,
         victims=tuple(int(r) for r in graph.waiting if int(r) not in apart),
         onset_s=float(oldest["since_s"]),
         hard=bool(dead),

@@ -353,9 +353,11 @@ class Ledger:
         if phase is None and finding.reason == Reason.CHECKPOINT:
             phase = "checkpoint"
         microbatch = finding.microbatch
-        if phase is None and finding.kind == "hang" and is_present and len(finding.culprits) == 1:
-            phase, microbatch = self._store.passes.part_of(finding.culprits[0].rank) or (None, None)
-        if phase is None and role and role.role in ("dp", "edp"):
+        if phase is None and finding.kind != "slow" and is_present and len(finding.culprits) == 1:
+            rank = finding.culprits[0].rank
+            phase, microbatch = self._store.passes.part_of(rank, self._store.ordinal(rank)) or (None, None)
+        is_inside = finding.cause not in (Cause.NOT_ENTERED, Cause.PROCESS_EXIT)
+        if phase is None and role and role.role in ("dp", "edp") and is_inside:
             phase = "dp_sync"
         op = None
         if finding.op and role:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
@@ -43,14 +44,24 @@ def sends(rank: int, to: int, at_ms: float, counter: int) -> Rows:
     return records(rank, 7, counter, 1, kind=Kind.SEND, peer=to, t_issue_ns=at_ns, t_end_ns=at_ns + 1)
 
 
+def numbered(rows: Iterable[Rows]) -> list[Rows]:
+    """Operations of each rank are numbered by time, and marks have the number of the operation before them."""
+    found, count = [row.copy() for row in rows], Counter[int]()
+    for row in sorted(found, key=lambda row: int(max(row["row"]["t_issue_ns"][0], row["row"]["t_end_ns"][0]))):
+        count[int(row["rank"][0])] += row["row"]["kind"][0] < Kind.STEP
+        row["row"]["ordinal"] = count[int(row["rank"][0])]
+    return found
+
+
 def part(*rows: Rows, rank: int = 2, whole: bool = True) -> tuple[str, int | None] | None:
     """Told at once, or one by one."""
+    rows = tuple(numbered(rows))
     store, node = Store(), Node("a:1", list(range(8)), 8).comm(PIPELINE)
     store.feed(node.batch(0.1), 0.1)
     parts = [np.concatenate(rows)] if whole else list(rows)
     for number, one in enumerate(parts):
         store.feed(node.batch(1.0 + number, one), 1.0 + number)
-    return store.passes.part_of(rank)
+    return store.passes.part_of(rank, store.ordinal(rank))
 
 
 def iteration(rank: int, at_ms: float, number: int, passes: int) -> list[Rows]:
@@ -107,7 +118,7 @@ def test_pass_of_an_earlier_process_is_not_of_this_one() -> None:
     store.feed(node.batch(1.0, np.concatenate(THREE)), 1.0)
     node.is_(2, ProcessState.SLEEPING, pid=999, created_ns=500 * MS)
     store.feed(node.batch(2.0, begins(2, 410)), 2.0)
-    assert store.passes.part_of(2) is None
+    assert store.passes.part_of(2, store.ordinal(2)) is None
 
 
 @pytest.mark.parametrize("seed", range(20))

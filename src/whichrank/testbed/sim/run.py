@@ -106,6 +106,12 @@ class Iteration:
     steps_s: list[Floats]
 
     @property
+    def has_moved(self) -> bool:
+        """Some rank has begun an operation, or is through."""
+        some = any(bool((ops["t_issue_ns"] > 0).any()) for ops in self.ops)
+        return some or any(bool(np.isfinite(steps_s).any()) for steps_s in self.steps_s)
+
+    @property
     def is_whole(self) -> bool:
         """All ranks are through."""
         return all(bool(np.isfinite(steps_s).all()) for steps_s in self.steps_s)
@@ -121,16 +127,22 @@ class Run:
         times: What things take.
         seed: Of chance.
         slower: Changes own times; where it makes one infinite, the rank hangs there.
-        longer: The same of transfers, by the rank at which they end. That of a collective is as long as the longest.
+
+    Attributes:
+        slower: The same.
+        longer: Changes what transfers take: of a message by its sender; of a collective the longest one counts.
+        programs: Items of each pipeline rank.
+        done: Iterations.
     """
 
     def __init__(
         self, layout: Layout, schedule: Schedule, layers: int = 2, times: Times = Times(), seed: int = 0,
-        slower: Change | None = None, longer: Change | None = None,
+        slower: Change | None = None,
     ) -> None:  # fmt: skip
         self.layout, self.times = layout, times
         self._rng = np.random.default_rng(seed)
-        self._slower, self._longer = slower, longer
+        self.slower = slower
+        self.longer: Change | None = None
         self.programs = [program_of(schedule, rank, layers, layout) for rank in range(layout.pp)]
         self._places = [_places(program) for program in self.programs]
         self._now = np.full((layout.pp, layout.per_stage), BEGIN_S)
@@ -181,7 +193,7 @@ class Run:
         place = self._places[rank].of_item[at]
         if item.do is Do.OWN:
             own_s = self.times.own_s(item) * np.exp(self._rng.normal(0.0, self.times.spread, len(now)))
-            self._now[rank] = now + (self._slower(self.done, item, rank, own_s) if self._slower else own_s)
+            self._now[rank] = now + (self.slower(self.done, item, rank, own_s) if self.slower else own_s)
         elif item.do is Do.SHARE:
             end_s = self._end_of_group(item.slot, now) + self._end_of_group(item.slot, self._transfer(item, rank))
             _note(ops, place, now, end_s, end_s)
@@ -198,7 +210,7 @@ class Run:
 
     def _transfer(self, item: Item, rank: int) -> Floats:
         took_s = np.full(self.layout.per_stage, self.times.transfer_s(item.slot))
-        return self._longer(self.done, item, rank, took_s) if self._longer else took_s
+        return self.longer(self.done, item, rank, took_s) if self.longer else took_s
 
     def _end_of_group(self, slot: int, seconds: Floats) -> Floats:
         """The largest of each group, for each of its members, (n,)."""
