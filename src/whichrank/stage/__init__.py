@@ -1,6 +1,7 @@
 """At which stage of the training it happened, and what fixing it would buy (DESIGN 5.3 and 5.4).
 
 `layout` says how ranks are arranged, `schedules` in which order those of a pipeline work on microbatches; `graph` is
-what a schedule makes of the durations of its blocks, in the order of `levels`: critical path, slack, halt point.
+what a schedule makes of the durations of its blocks, in the order of `levels`: critical path, slack, halt point;
+`expected` learns how long each block should take.
 Implements MegaTrace, section III.C. Sans-I/O. May be imported from here by `analyzer`, `verdict` and `surface`.
 """
