@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from step_jobs import BACKWARD_S, FORWARD_S, TP, job
 
+from whichrank.intake.op_spans import read_parquet
+from whichrank.intake.span_ops import step_ops_of
 from whichrank.model.step_ops import StepOps
 from whichrank.stage import what_if as module
 from whichrank.stage.what_if import WhatIf
 from whichrank.stage.why_slow import Explanation, explain
+
+RECORDED = Path(__file__).parents[4] / "shared" / "data" / "what_if_AR"
 
 
 def ones(stage: Any, *_: Any) -> Any:
@@ -142,3 +147,16 @@ def test_the_makespan_is_that_of_the_schedule() -> None:
     what_if = WhatIf(job(4, 2, 8, 2, ones, noise=0.0))
     bare_s = (8 + 4 - 1) * (FORWARD_S + BACKWARD_S)
     assert bare_s < what_if.actual_s < 1.1 * bare_s
+
+
+def test_the_published_recording() -> None:
+    """Published: S 1.973, Mw 1.00, Ms 0.00; one worker, of replica 0 and stage 0, computes slowly."""
+    files = sorted(RECORDED.glob("*.parquet"))
+    if not files:
+        pytest.skip("the recordings of others are not here (../shared/data)")
+    pytest.importorskip("pyarrow")
+    what_if = WhatIf(step_ops_of(read_parquet(files[0].read_bytes())))
+    assert what_if.slowdown == pytest.approx(1.97, abs=0.01)
+    assert what_if.slowest_workers.share == pytest.approx(1.0, abs=0.005)
+    assert what_if.last_stage.share == pytest.approx(0.0, abs=0.005)
+    assert explain(what_if) == (Explanation.RANKS, (0,))
