@@ -46,10 +46,12 @@ class Bought:
     Attributes:
         saved_s: Seconds of each step; below zero where others are longer in an ideal step.
         share: Of the slowdown: 1.0 all of it; 0.0 as well where there is none.
+        usual_share: The median over steps of the same, to which pauses in few steps add nothing.
     """
 
     saved_s: float
     share: float
+    usual_share: float
 
 
 class WhatIf:
@@ -70,12 +72,12 @@ class WhatIf:
     @cached_property
     def actual_s(self) -> float:
         """Mean seconds of a step without pauses for which no operation accounts."""
-        return float(self._step_s(self.ops.lasted_s[None])[0])
+        return float(self._actual_s.mean())
 
     @cached_property
     def ideal_s(self) -> float:
         """Seconds of a step without stragglers."""
-        return float(self._step_s(self._ideal_s[None])[0])
+        return float(self._steps_s(self._ideal_s).mean())
 
     @property
     def slowdown(self) -> float:
@@ -159,7 +161,7 @@ class WhatIf:
         """
         counted = np.flatnonzero((self.ops.microbatch >= 0) & ~self.ops.is_transfer)
         if not len(counted):
-            return Bought(0.0, 0.0)
+            return Bought(0.0, 0.0, 0.0)
         lasted_s = self.ops.lasted_s[:, counted]
         own = _groups(self.ops.rank[counted], self.ops.what[counted])
         ratio = lasted_s / np.maximum(_means(lasted_s, own), np.finfo(np.float64).tiny)
@@ -173,9 +175,15 @@ class WhatIf:
         return self._bought(evened_s)
 
     def _bought(self, lasted_s: Floats) -> Bought:
-        saved_s = self.actual_s - float(self._step_s(lasted_s[None])[0])
-        lost_s = self.actual_s - self.ideal_s
-        return Bought(saved_s, saved_s / lost_s if lost_s > 0 else 0.0)
+        saved_s, lost_s = self._actual_s - self._steps_s(lasted_s), self._actual_s - self.ideal_s
+        share = saved_s.mean() / lost_s.mean() if lost_s.mean() > 0 else 0.0
+        shares = np.divide(saved_s, lost_s, out=np.zeros_like(lost_s), where=lost_s > 0)
+        return Bought(float(saved_s.mean()), float(share), float(np.median(shares)))
+
+    @cached_property
+    def _actual_s(self) -> Floats:
+        """Seconds of each step as it was, (steps,)."""
+        return self._steps_s(self.ops.lasted_s)
 
     @cached_property
     def _ideal_s(self) -> Floats:
@@ -199,13 +207,13 @@ class WhatIf:
         found = list[Floats]()
         for first in range(0, len(parts), at_once):
             as_it_was = of == parts[first : first + at_once, None, None]
-            found.append(self._step_s(np.where(as_it_was, self.ops.lasted_s, self._ideal_s)))
+            found.append(self._steps_s(np.where(as_it_was, self.ops.lasted_s, self._ideal_s)).mean(axis=1))
         return np.concatenate(found)[at.reshape(-1)]
 
-    def _step_s(self, lasted_s: Floats) -> Floats:
-        """Mean seconds of a step with each of some durations, (k, steps, n) to (k,)."""
+    def _steps_s(self, lasted_s: Floats) -> Floats:
+        """Seconds of each step with these durations, (..., steps, n) to (..., steps)."""
         meetings_s = np.zeros((*lasted_s.shape[:-1], self._meetings))
-        return np.asarray(self._graph.makespan(np.concatenate((lasted_s, meetings_s), axis=-1)).mean(axis=-1))
+        return self._graph.makespan(np.concatenate((lasted_s, meetings_s), axis=-1))
 
 
 def _graph_of(ops: StepOps, meetings: int) -> Graph:

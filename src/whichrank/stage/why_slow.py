@@ -2,8 +2,9 @@
 
 Where fixing a few workers buys most of the slowdown, these are faulty. Where fixing the last pipeline stage does, and
 no single worker, the model is cut unevenly (the last stage computes the loss as well). Where it is the longest
-microbatches, sequences are. Work that is uneven is no rank's fault. A worker without another one in its stage is never
-named: a stage that is longer by design looks the same.
+microbatches, sequences are; this is asked first, since the rank that has the longest one now and then looks slow. Work
+that is uneven is no rank's fault. A worker without another one in its stage is never named: a stage that is longer by
+design looks the same. Nor is one that paused in few of the steps.
 
 Source: "Understanding Stragglers in Large Model Training Using What-if Analysis" (OSDI 2025), section 5.
 """
@@ -15,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from whichrank.stage.what_if import WhatIf
+from whichrank.stage.what_if import Bought, WhatIf
 
 LEAST_SLOWDOWN: Final = 1.1
 """S from which a job is slow (as published)."""
@@ -42,15 +43,20 @@ def explain(what_if: WhatIf) -> tuple[Explanation, tuple[int, ...]]:
     """Why a job is slow, and which ranks are faulty, the slowest first; none for any other reason."""
     if what_if.slowdown < LEAST_SLOWDOWN:
         return Explanation.NONE, ()
-    last_stage = what_if.last_stage.share >= MOST_OF_IT
-    ranks = what_if.slowest_workers.share >= MOST_OF_IT and _have_peers(what_if)
-    if ranks and not (last_stage and what_if.slowest_worker.share < MOST_OF_IT):
+    if _explains(what_if.longest_microbatches):
+        return Explanation.SEQUENCES, ()
+    last_stage = _explains(what_if.last_stage)
+    ranks = _explains(what_if.slowest_workers) and _have_peers(what_if)
+    if ranks and not (last_stage and not _explains(what_if.slowest_worker)):
         return Explanation.RANKS, _needed(what_if)
     if last_stage:
         return Explanation.LAST_STAGE, ()
-    if what_if.longest_microbatches.share >= MOST_OF_IT:
-        return Explanation.SEQUENCES, ()
     return Explanation.SPREAD, ()
+
+
+def _explains(fix: Bought) -> bool:
+    """Does it buy most of the slowdown, on the whole and in most steps?"""
+    return min(fix.share, fix.usual_share) >= MOST_OF_IT
 
 
 def _have_peers(what_if: WhatIf) -> bool:
@@ -64,6 +70,6 @@ def _needed(what_if: WhatIf) -> tuple[int, ...]:
     """The fewest of the slowest workers that explain the slowdown when they are fixed."""
     slowest = what_if.slowest
     for count in range(1, len(slowest)):
-        if what_if.buys(what_if.of_ranks(slowest[:count])).share >= MOST_OF_IT:
+        if _explains(what_if.buys(what_if.of_ranks(slowest[:count]))):
             return tuple(slowest[:count].tolist())
     return tuple(slowest.tolist())
