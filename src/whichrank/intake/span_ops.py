@@ -16,7 +16,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.errors import FormatError
 from whichrank.intake.op_spans import MESSAGES, ROUNDS, Spans
 from whichrank.model.kinds import Kind
 from whichrank.model.step_ops import StepOps
@@ -30,13 +29,11 @@ PER_MICROBATCH: Final = ("forward-compute", "backward-compute")
 _COMPUTING: Final = -1
 
 
-def step_ops_of(spans: Spans) -> StepOps:
-    """The operations of the steps that have the usual ones.
-
-    Raises:
-        FormatError: No two steps have the same operations.
-    """
+def step_ops_of(spans: Spans) -> StepOps | None:
+    """The operations of the steps that have the usual ones; None if no two have the same."""
     rows, steps = _alike(spans)
+    if len(steps) < 2:
+        return None
     first = rows[0]
     rank, what = spans.rank[first], spans.what[first]
     start_s, end_s = spans.start_s[rows], (spans.start_s + spans.lasted_s)[rows]
@@ -65,9 +62,7 @@ def _alike(spans: Spans) -> tuple[Ints, Ints]:
     steps, first = np.unique(spans.step[order], return_index=True)
     key = spans.rank[order] * len(spans.names) + spans.what[order]
     kinds = [mine.tobytes() for mine in np.split(key, first[1:])]
-    usual, count = Counter(kinds).most_common(1)[0]
-    if count < 2:
-        raise FormatError("no two of its steps have the same operations, so nothing says how long one should take")
+    usual = Counter(kinds).most_common(1)[0][0]
     kept = [mine for mine, kind in zip(np.split(order, first[1:]), kinds, strict=True) if kind == usual]
     return np.stack(kept), steps[[kind == usual for kind in kinds]]
 
@@ -102,23 +97,28 @@ def _meetings(spans: Spans, rows: Ints, number: Ints) -> Ints:
 
 
 def _needs(names: tuple[str, ...], rank: Ints, what: Ints, start_s: Floats, end_s: Floats) -> tuple[Ints, Ints]:
-    """Of each operation the latest one of each stream of its worker that was over when it began."""
+    """Of each operation the latest one of each stream of its worker that was over when it began.
+
+    What takes no time may be over when another one begins, and the other way round: only the earlier one is needed.
+    """
     apart = np.array([name in MESSAGES or name in ROUNDS for name in names])
     sends = np.array([name in MESSAGES and MESSAGES[name][0] == Kind.SEND for name in names])
     stream = np.where(apart[what], what, _COMPUTING)
     before, after = list[Ints](), list[Ints]()
     for worker in np.unique(rank).tolist():
         mine = np.flatnonzero(rank == worker)
+        mine = mine[np.lexsort((end_s[mine], start_s[mine]))]
+        turn = np.arange(len(mine))
         for one in np.unique(stream[mine]).tolist():
-            done = mine[stream[mine] == one]
-            done = done[np.lexsort((end_s[done], start_s[done]))]
+            is_done = stream[mine] == one
+            done, others = mine[is_done], mine[~is_done]
             before.append(done[:-1])
             after.append(done[1:])
-            others = mine[stream[mine] != one]
             if one != _COMPUTING and sends[one]:
                 continue
             over = np.maximum.accumulate(end_s[done])
             latest = np.searchsorted(over, start_s[others] + OVER_S, side="right") - 1
+            latest = np.minimum(latest, np.searchsorted(turn[is_done], turn[~is_done]) - 1)
             before.append(done[latest[latest >= 0]])
             after.append(others[latest >= 0])
     return np.concatenate(before), np.concatenate(after)

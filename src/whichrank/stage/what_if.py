@@ -81,8 +81,8 @@ class WhatIf:
 
     @property
     def slowdown(self) -> float:
-        """S: how many times longer a step is than without stragglers."""
-        return self.actual_s / self.ideal_s
+        """S: how many times longer a step is than without stragglers; 1.0 where nothing takes any time."""
+        return self.actual_s / self.ideal_s if self.ideal_s > 0 else 1.0
 
     @cached_property
     def workers(self) -> Ints:

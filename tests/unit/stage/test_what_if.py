@@ -155,7 +155,9 @@ def test_the_published_recording() -> None:
     if not files:
         pytest.skip("the recordings of others are not here (../shared/data)")
     pytest.importorskip("pyarrow")
-    what_if = WhatIf(step_ops_of(read_parquet(files[0].read_bytes())))
+    ops = step_ops_of(read_parquet(files[0].read_bytes()))
+    assert ops is not None
+    what_if = WhatIf(ops)
     assert what_if.slowdown == pytest.approx(1.97, abs=0.01)
     assert what_if.slowest_workers.share == pytest.approx(1.0, abs=0.005)
     assert what_if.last_stage.share == pytest.approx(0.0, abs=0.005)
