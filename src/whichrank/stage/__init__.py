@@ -5,5 +5,5 @@ what a schedule makes of the durations of its blocks, in the order of `levels`: 
 `expected` learns how long each block should take, `straggler` names who put an iteration off. Implements MegaTrace,
 section III.C. `what_if` says what fixing something would buy, `why_slow` from that whether ranks are faulty or work is
 uneven, as the what-if study of stragglers (OSDI 2025) defines it. Sans-I/O. May be imported from here by `analyzer`,
-`verdict` and `surface`.
+`verdict`, `server` and `surface`.
 """

@@ -35,8 +35,8 @@ SLOWEST_PERCENT: Final = 3
 MOST_EXACT: Final = 64
 """Workers of which it is gone through what is due to each alone. Where k are faulty, up to k * k share a replica with
 one of them and a stage with one, and look alike before that."""
-MOST_AT_ONCE: Final = 1 << 24
-"""Durations that are gone through in one pass, at most: 128 MiB."""
+MOST_AT_ONCE: Final = 1 << 22
+"""Durations that are gone through in one pass, at most: 32 MiB."""
 
 
 @dataclass(frozen=True)
