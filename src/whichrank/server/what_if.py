@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
 import msgspec
 import numpy as np
 
 from whichrank.intake.recording import Recording
-from whichrank.stage.what_if import WhatIf
+from whichrank.model.step_ops import StepOps
+from whichrank.stage.what_if import MOST_EXACT, WhatIf
 from whichrank.stage.why_slow import explain
+
+MOST_DURATIONS: Final = 1 << 29
+"""That are gone through in all passes together, which takes about ten seconds; of a longer recording some steps, evenly
+spread, say as much."""
+LEAST_STEPS: Final = 2
+"""Of which it is said: one step alone is no usual one."""
 
 
 class Bill(msgspec.Struct, frozen=True):
@@ -43,18 +53,23 @@ class Bill(msgspec.Struct, frozen=True):
 
 
 def bill_of(recording: Recording) -> Bill | None:
-    """What stragglers cost; None where the recording does not say what needs what, or contradicts itself in that."""
-    if recording.ops is None:
+    """What stragglers cost a job.
+
+    Returns:
+        None where the recording does not say which operation needs which, contradicts itself in that, or is too large.
+    """
+    ops = _fitting(recording.ops) if recording.ops is not None else None
+    if ops is None:
         return None
     try:
-        what_if = WhatIf(recording.ops)
+        what_if = WhatIf(ops)
     except ValueError:
         return None
     explanation, faulty = explain(what_if)
-    stages = [what_if.buys(what_if.of_stage(stage)).share for stage in np.unique(recording.ops.stage).tolist()]
+    stages = [what_if.buys(what_if.of_stage(stage)).share for stage in np.unique(ops.stage).tolist()]
     return Bill(
         job=recording.job,
-        steps=len(recording.ops.steps),
+        steps=len(ops.steps),
         step_s=what_if.actual_s,
         ideal_step_s=what_if.ideal_s,
         slowdown=what_if.slowdown,
@@ -66,3 +81,13 @@ def bill_of(recording: Recording) -> Bill | None:
         explanation=explanation.value,
         faulty_ranks=faulty,
     )
+
+
+def _fitting(ops: StepOps) -> StepOps | None:
+    """As many of the steps as can be gone through; None if not even `LEAST_STEPS` can."""
+    passes = len(np.unique(ops.replica)) + 2 * len(np.unique(ops.stage)) + MOST_EXACT
+    most = MOST_DURATIONS // (passes * len(ops.rank))
+    if most < LEAST_STEPS:
+        return None
+    kept = slice(None, None, -(-len(ops.steps) // most))
+    return replace(ops, lasted_s=ops.lasted_s[kept], steps=ops.steps[kept])

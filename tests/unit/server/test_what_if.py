@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from span_jobs import DP, STEPS, job, noise
+from span_jobs import DP, PP, STEPS, job, noise
 
 from whichrank.intake.op_spans import COLUMNS, Spans
 from whichrank.intake.read import _of_spans
+from whichrank.server import what_if as module
 from whichrank.server.what_if import bill_of
+from whichrank.stage.what_if import MOST_EXACT
 from whichrank.surface.cli import main
 
 SLOW = 4 * 2 + 1 * 4 * DP
@@ -42,6 +44,20 @@ def test_a_slow_worker_and_what_it_costs() -> None:
     assert bill.slowest_ranks_share > 0.9
     assert len(bill.stage_shares) == 2
     assert bill.stage_shares[1] == bill.last_stage_share
+
+
+def test_of_a_large_recording_some_steps_are_gone_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = _of_spans(job(slow_worker()), "table")
+    assert recording.ops is not None
+    passes = DP + 2 * PP + MOST_EXACT
+    # GIVEN room for five of the twelve steps THEN every third one is taken, and says the same
+    monkeypatch.setattr(module, "MOST_DURATIONS", 5 * passes * len(recording.ops.rank))
+    bill = bill_of(recording)
+    assert bill is not None
+    assert (bill.steps, bill.faulty_ranks) == (4, (SLOW,))
+    # AND of one that is too large for two steps nothing is said
+    monkeypatch.setattr(module, "MOST_DURATIONS", passes * len(recording.ops.rank))
+    assert bill_of(recording) is None
 
 
 def test_analyze_says_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
