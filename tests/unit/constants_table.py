@@ -10,7 +10,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "whichrank"
 PAGE = ROOT / "docs" / "reference" / "constants.md"
-ROOMS = ("detect", "locate", "store", "hang", "slow", "transport", "verdict", "analyzer")
+ROOMS = ("detect", "locate", "store", "hang", "slow", "stage", "transport", "verdict", "analyzer")
 
 HEAD = """# Constants
 

@@ -31,7 +31,8 @@ ARROWS: dict[str, set[str]] = {
     "analyzer": {"model", "detect", "locate", "store", "transport", "slow", "hang", "verdict", "config"},
     "sensors": {"model", "ring", "config", "native"},
     "agent": {"model", "ring", "sensors", "wire", "config", "native"},
-    "server": {"model", "ring", "wire", "sensors", "intake", "analyzer", "agent", "act", "config"} | {"native"},
+    "server": {"model", "ring", "wire", "sensors", "intake", "analyzer", "agent", "act", "config"}
+    | {"native", "stage"},
     "testbed": {
         "model",
         "ring",

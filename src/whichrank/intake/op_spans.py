@@ -36,7 +36,7 @@ PAUSE: Final = 0.005
 """Share of a step from which a pause matters."""
 ALL_PAUSE_S: Final = 1e-3
 _FORWARD, _BACKWARD = 1, -1
-_MESSAGES: Final = {
+MESSAGES: Final = {
     "forward-send": (Kind.SEND, _FORWARD),
     "forward-recv": (Kind.RECV, -_FORWARD),
     "backward-send": (Kind.SEND, _BACKWARD),
@@ -44,7 +44,7 @@ _MESSAGES: Final = {
 }
 UNTRACED: Final = "untraced barrier"
 _FAR_S: Final = 1e7
-_ROUNDS: Final = {
+ROUNDS: Final = {
     UNTRACED: (Kind.BARRIER, "dp"),
     "params-all-gather": (Kind.ALL_GATHER, "dp"),
     "grads-reduce-scatter": (Kind.REDUCE_SCATTER, "dp"),
@@ -239,14 +239,14 @@ def _place(
     name: str, groups: dict[tuple[str, int], CommInfo], dp: int, stage: int, rank: int
 ) -> tuple[int, CommInfo, int] | None:
     """Kind, communicator and peer of an operation of this name; None if it is the worker's own time."""
-    if name in _MESSAGES:
-        kind, side = _MESSAGES[name]
+    if name in MESSAGES:
+        kind, side = MESSAGES[name]
         info = groups["pp", dp]
         peer = info.members.index(rank) + side
         return (int(kind), info, peer) if 0 <= peer < info.size else None
-    if name not in _ROUNDS:
+    if name not in ROUNDS:
         return None
-    kind, role = _ROUNDS[name]
+    kind, role = ROUNDS[name]
     key = (role, {"dp": stage, "embedding": dp, "world": 0}[role])
     info = groups[key]
     return (int(kind), info, -1) if rank in info.members and info.size > 1 else None

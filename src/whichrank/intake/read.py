@@ -38,6 +38,7 @@ from whichrank.intake.plain_text import for_people
 from whichrank.intake.ras import Ras, Snapshots
 from whichrank.intake.recording import Intake, Note, Recording, State
 from whichrank.intake.sources import Refused, Source, files_in, opened
+from whichrank.intake.span_ops import step_ops_of
 from whichrank.intake.workers import CPU_S, each
 from whichrank.model.picture import Recorded
 
@@ -379,7 +380,7 @@ def _of_inspected(found: Sequence[tuple[Note, Inspected]], notes: Iterable[Note]
 def _of_spans(spans: Spans, name: str) -> Recording:
     """The job whose operations are in a table."""
     batches, now_s = op_spans.batches_of(spans)
-    return Recording(name, "op_spans", batches, now_s, None, {}, about=_ONLY_TIMES)
+    return Recording(name, "op_spans", batches, now_s, None, {}, about=_ONLY_TIMES, ops=step_ops_of(spans))
 
 
 def _several_jobs(what: str, one: str, other: str) -> UsageError:

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from whichrank.model.picture import Recorded
+from whichrank.model.step_ops import StepOps
 from whichrank.model.telemetry import Batch
 
 State = Literal["read", "empty", "damaged", "ignored"]
@@ -47,6 +48,7 @@ class Recording:
         remarks: What else the user is to know of it, in sentences that begin small and have no full stop.
         left_open: Where nothing is found, why it may not show who waits for whom, a sentence like that; empty if nobody
             waits then.
+        ops: What its workers do in each step, for a what-if analysis; None where the recording does not say it.
     """
 
     job: str
@@ -59,6 +61,7 @@ class Recording:
     about: Recorded = field(default_factory=Recorded)
     remarks: tuple[str, ...] = ()
     left_open: str = ""
+    ops: StepOps | None = None
 
 
 @dataclass(frozen=True)

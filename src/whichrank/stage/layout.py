@@ -19,6 +19,7 @@ from whichrank.errors import UsageError
 
 Ints = NDArray[np.int64]
 MOST_RANKS: Final = 1 << 17
+"""Of one job; what is larger is a slip of the pen."""
 DIMENSIONS: Final = ("tp", "cp", "dp", "pp")
 """In the usual order, the fastest first."""
 ROLES: Final = (*DIMENSIONS, "ep")

@@ -22,6 +22,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.stage.levels import levels_of
+
 Ints = NDArray[np.int64]
 MOST_RANKS: Final = 4096
 """Of one pipeline."""
@@ -131,19 +133,7 @@ class Schedule:
     @cached_property
     def levels(self) -> Ints:
         """How many blocks must be done one after the other before each, (n,); -1 of one that waits for itself."""
-        before, after = self.edges
-        order = np.argsort(before, kind="stable")
-        bounds = np.searchsorted(before[order], np.arange(len(self.rank) + 1))
-        missing, levels = np.bincount(after, minlength=len(self.rank)), np.full(len(self.rank), -1, np.int64)
-        ready, level = np.flatnonzero(missing == 0), 0
-        while len(ready):
-            levels[ready] = level
-            count = bounds[ready + 1] - bounds[ready]
-            at = np.repeat(bounds[ready] - np.cumsum(count) + count, count) + np.arange(count.sum())
-            followers = after[order[at]]
-            np.subtract.at(missing, followers, 1)
-            ready, level = np.unique(followers[missing[followers] == 0]), level + 1
-        return levels
+        return levels_of(*self.edges, len(self.rank))
 
     def name_of(self, block: int) -> str:
         """As in torch's CSV: ``2F0`` is the forward pass of microbatch 0 through stage 2."""

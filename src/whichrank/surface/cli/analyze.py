@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
     from whichrank.intake.recording import Intake, Note
     from whichrank.model.incident import Incident
+    from whichrank.server.what_if import Bill
 
 _LISTED = 8
 
 
 @click.command(name="analyze")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print {incidents, intake} as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print {incidents, intake, what_if} as JSON.")
 def command(paths: tuple[Path, ...], as_json: bool) -> int:
     """Say what recordings of a job say: who hangs it, and why.
 
@@ -71,12 +72,15 @@ def _found(paths: tuple[Path, ...], note: Callable[[Note], None]) -> tuple[tuple
 
 def _print(incidents: tuple[Incident, ...], intake: Intake, *, as_json: bool, is_complete: bool) -> int:
     """All that is to be said; returns the exit code."""
+    from whichrank.server.what_if import bill_of
+    from whichrank.surface.bill import sentences_of
     from whichrank.surface.cli.why import EXIT_INCOMPLETE, exit_code_of, print_text
     from whichrank.surface.pipe import reader_may_leave
 
     left_open = [] if incidents else [one.left_open for one in intake.recordings if one.left_open]
+    bills = [bill for one in intake.recordings if (bill := bill_of(one)) is not None]
     if as_json:
-        _print_json(incidents, intake.notes)
+        _print_json(incidents, intake.notes, bills)
     else:
         with reader_may_leave():
             if incidents:
@@ -85,18 +89,20 @@ def _print(incidents: tuple[Incident, ...], intake: Intake, *, as_json: bool, is
                 show("This recording does not show which rank waits for which.")
             else:
                 show("Nobody waits for anybody in this recording, and no rank is slow.")
+            for sentence in (sentence for bill in bills for sentence in sentences_of(bill)):
+                show(sentence)
     for sentence in (*_sentences(intake), *left_open):
         talk(sentence)
     return exit_code_of(incidents) or (0 if is_complete and not left_open else EXIT_INCOMPLETE)
 
 
-def _print_json(incidents: Sequence[Incident], notes: Sequence[Note]) -> None:
+def _print_json(incidents: Sequence[Incident], notes: Sequence[Note], bills: Sequence[Bill] = ()) -> None:
     import msgspec
 
     from whichrank.surface.pipe import reader_may_leave
 
     with reader_may_leave():
-        show_json(msgspec.json.encode({"incidents": incidents, "intake": notes}))
+        show_json(msgspec.json.encode({"incidents": incidents, "intake": notes, "what_if": bills}))
 
 
 def _sentences(intake: Intake) -> list[str]:
