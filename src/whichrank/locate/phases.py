@@ -107,7 +107,8 @@ def slow_part(
         return None
     usual_count = int(np.bincount(mine.passes[mine.passes > 0]).argmax())
     whole = mine.passes == usual_count
-    if whole[since:].sum() < LEAST_ITERATIONS or not _has_all_passes(mine, whole):
+    between_two = _goes_round_between_two(mine, whole)
+    if whole[since:].sum() < LEAST_ITERATIONS or not (_has_all_passes(mine, whole) or between_two):
         return None
     middle = np.mean if comes_and_goes else np.median
     others = [own_by_part(course, peer, passes, is_pipeline=is_pipeline) for peer in peers[:MOST_PEERS].tolist()]
@@ -133,7 +134,7 @@ def slow_part(
     if share < MOSTLY:
         return SlowPart(None, None, share)
     batch = int(excess[phase].argmax())
-    has_numbers = phase != OPTIMIZER and usual_count > 1 and not mine.goes_round
+    has_numbers = phase != OPTIMIZER and usual_count > 1 and not (mine.goes_round or between_two)
     is_one = has_numbers and (both_s[0][phase] > 0).sum() > 1 and excess[phase][batch] >= MOSTLY * by_phase[phase]
     return SlowPart(NAMES[phase], batch if is_one else None, share)
 
@@ -145,6 +146,19 @@ def _has_all_passes(own: Own, whole: NDArray[np.bool_]) -> bool:
     """
     most = own.sent[whole].max(axis=1)
     return bool(((most == 0) | (most == own.passes[whole])).all())
+
+
+def _goes_round_between_two(own: Own, whole: NDArray[np.bool_]) -> bool:
+    """Whether two ranks hold several stages each, by their messages, all of which go to the same neighbour.
+
+    Of v stages with M microbatches each a rank has v * M passes. All its stages but one exchange a message with the
+    other rank in both directions, and one in one direction only: that makes (2 * v - 1) * M.
+    """
+    passes, sent = own.passes[whole], own.sent[whole].sum(axis=1)
+    batches = 2 * passes - sent
+    fits = (batches > 0) & (own.sent[whole].min(axis=1) == 0)
+    each = passes[fits] // batches[fits]
+    return bool(fits.all() and ((each > 1) & (each * batches[fits] == passes[fits])).all())
 
 
 def own_by_part(course: Course, index: int, passes: np.ndarray[Any, Any], *, is_pipeline: bool) -> Own | None:
