@@ -18,6 +18,8 @@ from typing import Final
 
 import numpy as np
 
+from whichrank.detect.lately import LostLately
+from whichrank.detect.losses import CHANCE, STANDS_OUT, STEADY, Before, Losses
 from whichrank.model.incident import FaultClass
 from whichrank.model.iterations import Excess, Floats, Window
 from whichrank.model.picture import Bools
@@ -34,8 +36,6 @@ OFTEN: Final = 0.15
 """Share of the iterations that such bouts must make up."""
 BOUTS: Final = 3
 """Times that it must have come."""
-STEADY: Final = 0.75
-"""Share of the iterations since it began in which a steady slowdown shows."""
 PART: Final = 0.25
 """Share of a window for which it must have lasted."""
 LEAST: Final = 5
@@ -47,16 +47,10 @@ SURE: Final = 5.0
 Where its spread is large, it must be far from what any other rank has, but for few that are like it."""
 FEW: Final = 8.0
 """Of few iterations more are asked for: SURE * (1 + FEW / n) is about Student's quantile of one in a million."""
-STANDS_OUT: Final = 3.0
-"""Times what any other rank loses that one which comes and goes must lose, or one of a ring."""
 COMPUTE: Final = 0.6
 """Share of own time in what is lost, above which it is S1: the rank computes slowly."""
 COMMUNICATION: Final = 0.4
 """Shares of waiting in what collectives lose, above which computation is slow and below which communication is."""
-FEW_ALIKE: Final = 4
-"""Of so many ranks one may be apart from the others, with all that are like it."""
-CHANCE: Final = 1e-6
-"""How likely its bouts may be, if it had them as the other ranks have."""
 CHANCE_IF_HELD: Final = 1e-3
 """The same of a rank that its node says is held back: two witnesses, of which neither needs to be so sure."""
 SURE_IF_HELD: Final = 3.0
@@ -97,25 +91,30 @@ class Suspect:
         return (self.usual_s + self.excess_s) / self.usual_s if self.usual_s > 0 else float("inf")
 
 
-def beyond_peers(window: Window, excess: Excess, window_s: float, *, are_held: bool = False) -> list[Suspect]:
+def beyond_peers(
+    window: Window, excess: Excess, window_s: float, lately: LostLately, *, are_held: bool = False
+) -> list[Suspect]:
     """Ranks whose own time is longer than that of their position, the longest first.
 
     Args:
         window: Iterations of two windows.
         excess: Of each rank.
         window_s: Seconds of one window.
+        lately: What ranks lost before it.
         are_held: Only such are asked for as their node says are held back: so few iterations are enough.
     """
     over_s = excess.excess_s - excess.by_work_s
     # A pause counts as no longer than an iteration.
     capped_s, is_bout = np.clip(over_s, 0.0, window.iteration_s), over_s >= _least_bout_s(window)
+    lately.take(window, capped_s)
     late = window.since(window_s, LEAST)
     enough = np.maximum(capped_s[:, late:].mean(axis=1), capped_s.mean(axis=1)) >= PART * _least_s(window)
     closer = enough & (_may_be_steady(window, over_s, late, window_s) | (is_bout.mean(axis=1) >= OFTEN))
     likely = np.flatnonzero(excess.has_peers & closer).tolist()
     if not likely:
         return []
-    losses = _Losses(capped_s, is_bout, CHANCE_IF_HELD if are_held else CHANCE)
+    before = Before(window, lately)
+    losses = Losses(capped_s, is_bout, CHANCE_IF_HELD if are_held else CHANCE, before)
     asked = _Asked(SURE_IF_HELD, LEAST_SINCE_IF_HELD, 1.0) if are_held else _Asked()
     found = [
         _suspect(window, index, over_s[index], excess.usual_s[index], "peers", window_s, losses, asked)
@@ -149,67 +148,6 @@ class _Asked:
     of_latest: float = 0.0
 
 
-class _Losses:
-    """What all ranks lose, from each column of a window to its end.
-
-    Args:
-        lost_s: By rank and iteration.
-        is_bout: The same: it is much too long.
-        chance: How likely it may be that one stands out.
-    """
-
-    def __init__(self, lost_s: Floats, is_bout: Bools, chance: float = CHANCE) -> None:
-        self._lost_s, self._log_chance = lost_s, math.log(chance)
-        self._left = np.arange(lost_s.shape[1], 0, -1)
-        self._mean_s = np.cumsum(lost_s[:, ::-1], axis=1)[:, ::-1] / self._left
-        self._bouts = np.cumsum(is_bout[:, ::-1], axis=1)[:, ::-1]
-        self._all_bouts = self._bouts.sum(axis=0)
-        self._most_s = -np.partition(-self._mean_s, min(1, len(lost_s) - 1), axis=0)[:2]
-
-    def stands_out(self, index: int, onset: int) -> bool:
-        """Does no other rank lose nearly as much since then, and is it no chance? Else work moves from rank to rank."""
-        mine_s, most_s = self._mean_s[index, onset], self._most_s[:, onset]
-        others_s = most_s[-1] if mine_s >= most_s[0] else most_s[0]
-        if len(self._mean_s) < 2 or mine_s < STANDS_OUT * others_s:
-            return False
-        count, bouts = int(self._left[onset]), float(self._bouts[index, onset])
-        usual = (float(self._all_bouts[onset]) - bouts + 1) / ((len(self._mean_s) - 1) * count + 2)
-        return _log_chance(bouts / count, usual, count) <= self._log_chance
-
-    def is_far(self, index: int, onset: int) -> bool:
-        """Is it far from what the others lose since then, in the mean or in each iteration?"""
-        return self.stands_out(index, onset) or self.is_apart(index, onset)
-
-    def is_apart(self, index: int, onset: int) -> bool:
-        """Has it lost more in each iteration since then than any other in any of them, but for few that are like it?
-
-        Its own spread may be large then. Noise would put these of all losses on top once in so many ways to choose.
-        """
-        since_s = self._lost_s[:, onset:]
-        ranks, count = since_s.shape
-        least_s = float(since_s[index].min())
-        is_alike = since_s.min(axis=1) >= least_s / 2
-        alike, others_s = int(is_alike.sum()), since_s[~is_alike]
-        if not alike <= ranks // FEW_ALIKE or least_s <= others_s.max():
-            return False
-        log_chance = _log_paths(ranks, alike) - _log_paths(ranks * count, alike * count)
-        means_s = others_s.mean(axis=1)
-        return log_chance <= self._log_chance and float(since_s[index].mean()) >= STANDS_OUT * float(means_s.max())
-
-
-def _log_paths(many: int, few: int) -> float:
-    """The logarithm of the number of ways to choose a few of many."""
-    return math.lgamma(many + 1) - math.lgamma(few + 1) - math.lgamma(many - few + 1)
-
-
-def _log_chance(share: float, usual: float, count: int) -> float:
-    """The logarithm of the chance of such a share of `count` or more where `usual` is expected; Chernoff's bound."""
-    if share <= usual:
-        return 0.0
-    rest = (1 - share) * math.log((1 - share) / (1 - usual)) if share < 1 else 0.0
-    return -count * (share * math.log(share / usual) + rest)
-
-
 def _is_sure(excess_s: Floats, sure: float) -> bool:
     """Is the median that much above what its own spread makes of so few iterations?"""
     middle_s, count = float(np.median(excess_s)), len(excess_s)
@@ -241,7 +179,7 @@ def _suspect(
     usual_s: Floats,
     against: str,
     window_s: float,
-    losses: _Losses | None = None,
+    losses: Losses | None = None,
     asked: _Asked = _Asked(),
 ) -> Suspect | None:
     """The rank with this excess in each iteration, if that is more than noise.
@@ -264,8 +202,9 @@ def _suspect(
     share = float((since_s >= least_s / 2).mean()) if len(since_s) else 0.0
     steady = lasts and share >= STEADY and float(np.median(since_s)) >= least_s
     if steady and (_is_sure(since_s, asked.sure) or (losses is not None and losses.is_far(index, onset))):
-        usual = float(np.median(usual_s[onset:]))
-        return Suspect(index, float(np.median(since_s)), usual, against, share, onset)
+        excess_s, usual = float(np.median(since_s)), float(np.median(usual_s[onset:]))
+        if losses is None or not losses.moves(index, onset, excess_s):
+            return Suspect(index, excess_s, usual, against, share, onset)
     bouts = over_s >= _least_bout_s(window)
     comes = int((bouts[1:] & ~bouts[:-1]).sum()) + int(bouts[0])
     mean_s = float(np.clip(over_s, 0.0, window.iteration_s).mean())
@@ -391,7 +330,7 @@ def beyond_past(
         if not likely:
             return []
         over_s = window.own_s - usual_s[:, None]
-        losses = _Losses(np.clip(over_s, 0.0, window.iteration_s), over_s >= _least_bout_s(window))
+        losses = Losses(np.clip(over_s, 0.0, window.iteration_s), over_s >= _least_bout_s(window))
         found = []
         for index in likely:
             others = np.delete(grown, index)
@@ -428,7 +367,7 @@ def beyond_ring(window: Window, excess: Excess, window_s: float) -> list[Suspect
         mine = np.flatnonzero(rings == ring)
         usual_s = np.quantile(window.own_s[mine], 0.5, axis=0, method="lower")
         over_s = window.own_s[mine] - usual_s
-        losses = _Losses(np.clip(over_s, 0.0, window.iteration_s), over_s >= _least_bout_s(window))
+        losses = Losses(np.clip(over_s, 0.0, window.iteration_s), over_s >= _least_bout_s(window))
         for place in np.unique([np.argmax(np.median(over_s[:, since:], axis=1)) for since in (late, -LEAST)]).tolist():
             suspect = _suspect(window, int(mine[place]), over_s[place], usual_s, "ring", window_s)
             if suspect is None:

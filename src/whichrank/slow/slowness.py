@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.detect.lately import LostLately
 from whichrank.detect.nobody import all_slower, long_stage, moving
 from whichrank.detect.own_times import MOST_PENDING, Iterations
 from whichrank.detect.slow import (
@@ -123,6 +124,7 @@ class Slowness:
         self.long_groups: list[LongGroup] = []
         self._loader = LoaderShare()
         self._reported = SteadyFindings(window_s)
+        self._lately = LostLately()
         self._turns = Turns(window_s)
         self._latest_course: Course | None = None
         self._course_is_known = False
@@ -285,11 +287,11 @@ class Slowness:
 
     def _beyond_peers(self, window: Window, excess: Excess, window_s: float) -> list[Suspect]:
         """Ranks that are longer than their peers; or else such as a limit on their CPU time holds back."""
-        if suspects := beyond_peers(window, excess, window_s):
+        if suspects := beyond_peers(window, excess, window_s, self._lately):
             return suspects
         return [
             suspect
-            for suspect in beyond_peers(window, excess, window_s, are_held=True)
+            for suspect in beyond_peers(window, excess, window_s, self._lately, are_held=True)
             if self._reason(window, suspect, in_loader=0.0).reason == Reason.CPU_LIMIT
         ]
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from whichrank.detect.lately import LostLately
 from whichrank.detect.nobody import all_slower
 from whichrank.detect.slow import Past, beyond_past, beyond_peers, beyond_ring, class_of
 from whichrank.locate.selftime import excess_of
@@ -84,7 +85,7 @@ def slower(own_s: dict[int, float]) -> list[tuple[int, str, float]]:
     known.learn(replace(before, position=position), without_cpu=0.0, transfer_s=0.02)
     window = replace(now, position=position, own_s=own)
     excess = excess_of(window)
-    suspects = beyond_peers(window, excess, 6.0)
+    suspects = beyond_peers(window, excess, 6.0, LostLately())
     found = beyond_past(window, excess, known, 6.0, suspects)
     names = {suspect.index for suspect in found}
     both = [suspect for suspect in suspects if suspect.index not in names] + found
@@ -103,7 +104,7 @@ def test_two_ranks_that_are_apart_from_all_others_are_slow_however_much_they_var
             np.arange(8), np.arange(n), np.tile(np.arange(n) * 2_000_000_000, (8, 1)), np.full((8, n), 2.0), own_s,
             np.zeros(8, np.int64), np.zeros(8, np.bool_), np.zeros(8, np.uint64), n * 2.0, np.full(8, -1),
         )  # fmt: skip
-        return sorted(suspect.index for suspect in beyond_peers(window, excess_of(window), 10.0))
+        return sorted(suspect.index for suspect in beyond_peers(window, excess_of(window), 10.0, LostLately()))
 
     assert suspects(own_s) == [3, 4]
     # BUT three of eight are no exception, and one that is not above all others in each of them is noise
@@ -203,10 +204,10 @@ def test_a_rank_that_its_node_says_is_held_back_needs_fewer_iterations() -> None
         np.zeros(8, np.int64), np.zeros(8, np.bool_), np.zeros(8, np.uint64), float(total_s[0].sum()), np.full(8, -1),
     )  # fmt: skip
     # THEN that alone is not enough, and beside another witness it is; of no other rank is it so
-    assert beyond_peers(window, excess_of(window), 5.0) == []
-    assert [s.index for s in beyond_peers(window, excess_of(window), 5.0, are_held=True)] == [4]
+    assert beyond_peers(window, excess_of(window), 5.0, LostLately()) == []
+    assert [s.index for s in beyond_peers(window, excess_of(window), 5.0, LostLately(), are_held=True)] == [4]
     own_s[4, 5:] -= [0.18, 0.47, 0.35, 0.39]
-    assert beyond_peers(window, excess_of(window), 5.0, are_held=True) == []
+    assert beyond_peers(window, excess_of(window), 5.0, LostLately(), are_held=True) == []
 
 
 @pytest.mark.parametrize(
@@ -222,4 +223,4 @@ def test_rank_that_is_held_back_is_found_by_two_iterations(*, are_held: bool, sl
         np.arange(8), np.arange(16), (1e9 * np.cumsum(total_s, axis=1)).astype(np.int64), total_s, own_s,
         np.zeros(8, np.int64), np.zeros(8, np.bool_), np.zeros(8, np.uint64), float(total_s[0].sum()), np.full(8, -1),
     )  # fmt: skip
-    assert [s.index for s in beyond_peers(window, excess_of(window), 5.0, are_held=are_held)] == found
+    assert [s.index for s in beyond_peers(window, excess_of(window), 5.0, LostLately(), are_held=are_held)] == found

@@ -99,11 +99,11 @@ class Fault:
         if self.where == "sequences":  # of all, longer and shorter as it comes
             of_all = np.random.default_rng(iteration).uniform(*LONGEST_SEQUENCES)
             return own_s * float(of_all) * (self.factor if iteration >= self.onset else 1.0)
-        # Another replica has the longest sequences each time.
+        # Another replica has the longest sequences each time, from the beginning.
         layout = run.layout
         heavy = np.random.default_rng(iteration).integers(layout.dp)
         replica = np.arange(layout.per_stage) // (layout.tp * layout.cp)
-        return own_s * np.where((replica == heavy) & (iteration >= self.onset), self.factor, 1.0)
+        return own_s * np.where(replica == heavy, self.factor, 1.0)
 
 
 def draw_slow(run: Run, rng: np.random.Generator, factors: tuple[float, ...], onset: int) -> Fault:
@@ -191,7 +191,7 @@ def draw_imbalance(run: Run, rng: np.random.Generator, onset: int) -> Fault:
     Args:
         run: The job.
         rng: Of chance.
-        onset: The first iteration in which it is, but for one by design.
+        onset: The first iteration in which all sequences are longer; other imbalances are from the beginning.
     """
     kinds: list[Where] = ["sequences"]
     kinds += ["last stage"] if run.layout.pp > 1 else []
