@@ -2,70 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_groups import MEGATRON, MESH, Described, along, communicators, groups_made
 
 from whichrank.model.kinds import Kind
-from whichrank.model.telemetry import CommInfo
-from whichrank.stage.groups import groups_of
 from whichrank.stage.layout import DIMENSIONS, ROLES, Layout
 from whichrank.stage.learned import Learned, Reason, learn
 from whichrank.stage.schedules import one_f_one_b
-from whichrank.store.communicators import Communicators
-from whichrank.store.op_kinds import OpKinds
-from whichrank.store.rank_columns import RankColumns
 from whichrank.testbed.demo.layout import layouts
 from whichrank.testbed.sim.run import Run
 from whichrank.testbed.sim.telemetry import Agents
 
-MEGATRON = {
-    "tp": "TENSOR_MODEL_PARALLEL_GROUP",
-    "cp": "CONTEXT_PARALLEL_GROUP",
-    "dp": "DATA_PARALLEL_GROUP",
-    "pp": "PIPELINE_MODEL_PARALLEL_GROUP",
-    "ep": "EXPERT_MODEL_PARALLEL_GROUP",
-}
-MESH = {role: f"mesh_{role}" for role in ROLES}
 OPERATIONS = {"tp": Kind.ALL_REDUCE, "dp": Kind.ALL_REDUCE, "pp": Kind.SEND, "ep": Kind.ALL_TO_ALL}
-Described = tuple[str, Sequence[int]]
-
-
-def of_labels(labels: np.ndarray) -> list[list[int]]:
-    order = np.argsort(labels, kind="stable")
-    return [part.tolist() for part in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)]
-
-
-def along(layout: Layout, *roles: str) -> list[list[int]]:
-    """Groups along several dimensions."""
-    labels = np.arange(layout.ranks)
-    for role in roles:
-        labels = labels - layout.place(role) * layout.stride(role)
-    return of_labels(labels)
-
-
-def communicators(layout: Layout, names: Mapping[str, str] = MEGATRON) -> list[Described]:
-    found: list[Described] = [("default_pg", range(layout.ranks))]
-    for role in ROLES:
-        if role in names and layout.degree(role) > 1:
-            found += [(names[role], members) for members in of_labels(layout.group(role))]
-    return found
 
 
 def learned(
     groups: Iterable[Described], ranks: int, operations: Mapping[int, Mapping[Kind, int]] | None = None
 ) -> Learned:
-    comms, kinds, columns = Communicators(), OpKinds(), RankColumns()
-    columns.grow(ranks)
-    infos = [CommInfo(n + 1, str(n), desc, "nccl", len(all_), 0, list(all_)) for n, (desc, all_) in enumerate(groups)]
-    comms.add(infos, columns)
-    for comm, counts in (operations or {}).items():
-        for kind, count in counts.items():
-            kinds.add(np.full(count, comm, np.int64), np.full(count, kind, np.uint8))
-    return learn(groups_of(comms, kinds, ranks))
+    return learn(groups_made(groups, ranks, operations))
 
 
 def degrees_of(layout: Layout) -> dict[str, int]:
