@@ -25,8 +25,9 @@ from whichrank.store.op_kinds import OpKinds
 
 Ints = NDArray[np.int64]
 LEAST_CONFIDENCE: Final = 0.6
-"""In a role that is told from operations, to learn from it (0 to 1): below, tensor and data are told apart by whether
-ranks are neighbours, which is wrong where a pipeline is the only other dimension."""
+"""In a role that is told from operations, to learn from it (0 to 1). Below, tensor and data are told apart by whether
+ranks are neighbours, which is wrong where a pipeline is the only other dimension. Above, a pipeline may still be a ring
+that exchanges messages: `Learned.confidence` says so."""
 _DATA_PARTS: Final = ("replicate", "shard")
 """Words that tell the two data-parallel dimensions of HSDP apart."""
 
