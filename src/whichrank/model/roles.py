@@ -27,8 +27,8 @@ _WORDS: tuple[tuple[Role, frozenset[str]], ...] = (
     ("dp", _DATA_WORDS),
 )
 _EXPERT_WORDS = frozenset({"expert", "ep", "edp", "etp"})
-_PART_WORDS = frozenset({"hierarchical", "hybrid", "partial", "remat"})
-"""Of groups that go along a part of a dimension only, or along one that no layout has."""
+_OTHER_WORDS = frozenset({"hierarchical", "hybrid", "partial", "remat", "bootstrap"})
+"""Of groups that go along a part of a dimension, along one that no layout has, or over all ranks."""
 UNDESCRIBED = frozenset({"", "undefined", "default_pg", "mesh_default"})
 MOST_KINDS: Final = 256
 """A kind is a byte on the wire."""
@@ -59,7 +59,7 @@ def dimensions_of_description(desc: str) -> frozenset[str]:
     Example: gradients are reduced in DATA_PARALLEL_GROUP_WITH_CP, which goes along dp and cp; its role is dp.
     """
     words = _words(desc)
-    if "gloo" in words or words & _PART_WORDS:
+    if "gloo" in words or words & _OTHER_WORDS:
         return frozenset()
     if words == {"model", "parallel", "group"}:
         return frozenset({"tp", "pp"})
