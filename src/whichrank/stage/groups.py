@@ -83,7 +83,7 @@ class Groups:
 
 
 def groups_of(comms: Communicators, kinds: OpKinds, ranks: int) -> Groups:
-    """Take them from the store.
+    """Take them from the store; communicators that a process has left say nothing, as after an elastic restart.
 
     Args:
         comms: All communicators.
@@ -102,6 +102,9 @@ def groups_of(comms: Communicators, kinds: OpKinds, ranks: int) -> Groups:
     family = of_description[described] if len(described) else described
     says_nothing = np.array([desc in UNDESCRIBED or role_of_description(desc) is None for desc in number_of], np.bool_)
     at = np.flatnonzero(says_nothing[described] & (family < 0)) if len(described) else described
+    if comms.member_left.any():
+        is_over = np.logical_or.reduceat(comms.member_left, comms.at)
+        family[is_over], at = -1, at[~is_over[at]]
     groups = Groups(ranks, comms.at, comms.size, comms.member_rank, family, ())
     role, confidence = _by_operations(groups, at, kinds)
     for code in np.unique(role[confidence >= LEAST_CONFIDENCE]).tolist():

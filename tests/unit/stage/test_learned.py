@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 from made_groups import MEGATRON, MESH, Described, along, communicators, groups_made
 
 from whichrank.model.kinds import Kind
+from whichrank.model.telemetry import CommInfo
+from whichrank.stage.groups import groups_of
 from whichrank.stage.layout import DIMENSIONS, ROLES, Layout
 from whichrank.stage.learned import Learned, Reason, learn
 from whichrank.stage.schedules import one_f_one_b
+from whichrank.store.communicators import Communicators
+from whichrank.store.op_kinds import OpKinds
+from whichrank.store.rank_columns import RankColumns
 from whichrank.testbed.demo.layout import layouts
 from whichrank.testbed.sim.run import Run
 from whichrank.testbed.sim.telemetry import Agents
@@ -225,3 +230,18 @@ def test_nothing_is_learned_from_nothing() -> None:
 def test_a_rank_twice_is_a_misfit() -> None:
     found = learned([("mesh_tp", [0, 1]), ("mesh_tp", [2, 2]), ("mesh_tp", [4, 5])], 6)
     assert [(one.reason, one.members) for one in found.misfits] == [(Reason.DIFFERS, (2, 2))]
+
+
+def test_a_restart_with_another_layout_is_learned() -> None:
+    # GIVEN a job of tp2-dp4 whose processes were replaced
+    comms, columns = Communicators(), RankColumns()
+    columns.grow(8)
+    for layout in (Layout.parse("tp2-dp4"), Layout.parse("tp4-pp2")):
+        comms.leave(set(range(8)))
+        at = len(comms.info) + 1
+        made = enumerate(communicators(layout))
+        comms.add(
+            [CommInfo(at + n, str(n), desc, "nccl", len(all_), 0, list(all_)) for n, (desc, all_) in made], columns
+        )
+        # THEN the layout is that of the new ones
+        assert learn(groups_of(comms, OpKinds(), 8)).layout == layout
