@@ -48,7 +48,7 @@ ARROWS: dict[str, set[str]] = {
         "stage",
     }
     | {"analyzer", "agent", "config", "native"},
-    "surface": {"model", "ring", "wire", "sensors", "intake", "locate", "store", "hang", "verdict", "analyzer"}
+    "surface": {"model", "ring", "wire", "sensors", "intake", "locate", "store", "hang", "stage", "verdict", "analyzer"}
     | {"agent", "server", "act", "testbed", "config", "native"},
 }
 # The same inside of the testbed: jobs to break, then nodes for them, then scores.

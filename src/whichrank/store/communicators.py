@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from whichrank.store.rank_columns import MAX_WORLD, RankColumns
 MAX_MEMBERSHIPS = 1 << 24
 """Members over all communicators: nobody's numbers make us allocate more."""
 _MEMBER_COLUMNS = ("member_rank", "member_issued", "member_done", "member_tid")
-_MEMBER_FLAGS = ("member_seen",)
+_MEMBER_FLAGS = ("member_seen", "member_left")
 MOST_SLOTS = 256
 """Places of a ring for communicators."""
 
@@ -34,6 +35,7 @@ class Communicators:
         member_done: And that it has completed, (M,).
         member_tid: The thread that has issued the latest, (M,).
         member_seen: It was read, (M,).
+        member_left: The process that was this member was replaced by another one, (M,).
     """
 
     def __init__(self) -> None:
@@ -45,7 +47,7 @@ class Communicators:
         self._columns |= {name: Growing(np.bool_) for name in _MEMBER_FLAGS}
         self.at = self.size = np.zeros(0, np.int64)
         self.member_rank = self.member_issued = self.member_done = self.member_tid = np.zeros(0, np.int64)
-        self.member_seen = np.zeros(0, np.bool_)
+        self.member_seen = self.member_left = np.zeros(0, np.bool_)
         self._place_key = self._place = np.zeros(0, np.int64)  # communicator and rank, ascending; and its group rank
         self._ids = Growing(np.uint64)
         self._comm_of = Growing(np.int64)  # by member
@@ -100,6 +102,7 @@ class Communicators:
         self.member_done[at] = rows["done"]
         self.member_tid[at] = rows["last_tid"]
         self.member_seen[at] = True
+        self.member_left[at] = False
         latest = np.argsort(rows["last_issue_ns"], kind="stable")
         ranks.issuing_tid[rank[latest]] = rows["last_tid"][latest]
         if (new := place != rows["group_rank"]).any():
@@ -183,6 +186,11 @@ class Communicators:
         info = self.info[comm]
         label = info.desc if info.desc not in ("", "undefined") else f"group {info.name}"
         return label.removeprefix("mesh_")
+
+    def leave(self, ranks: Set[int]) -> None:
+        """The processes of these ranks were replaced: the communicators that they were in are over."""
+        if ranks:
+            self.member_left[np.isin(self.member_rank, list(ranks))] = True
 
     def forget(self, ranks: NDArray[np.int64]) -> None:
         """Forget what was reported of these ranks."""

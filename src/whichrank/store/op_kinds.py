@@ -37,3 +37,10 @@ class OpKinds:
             return {}
         counts = self._counts[comm]
         return {kind: int(counts[kind]) for kind in np.flatnonzero(counts).tolist()}
+
+    def rows(self, comms: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """How many of each kind some communicators have completed, (n, KINDS)."""
+        found = np.zeros((len(comms), KINDS), np.uint32)
+        known = comms < len(self._counts)
+        found[known] = self._counts[comms[known]]
+        return found

@@ -195,6 +195,7 @@ class Store:
         good = (rows["rank"] >= 0) & (rows["rank"] < MAX_WORLD)
         rows, of = those(rows, good), those(of, good)
         lossy = self._take_ranks(rows, of, merged, now_s)
+        self.comms.leave(self._restarted)
         self.comms.add([info for batch in merged.batches for info in batch.comm_info], self.ranks)
         if self.comms.take(merged.rows("comms", COMM_ROW), self.ranks):  # also where its record was lost
             self.last_completion_s = max(self.last_completion_s, now_s)

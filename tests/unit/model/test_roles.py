@@ -6,7 +6,7 @@ import pytest
 
 from whichrank.model.incident import Role
 from whichrank.model.kinds import Kind
-from whichrank.model.roles import infer_role, role_of_description
+from whichrank.model.roles import dimensions_of_description, infer_role, role_of_description
 
 MEGATRON = {
     "TENSOR_MODEL_PARALLEL_GROUP": "tp",
@@ -89,3 +89,22 @@ def test_without_a_description_operations_and_shape_say_with_less_confidence(
     assert inferred == role
     assert confidence < 1.0
     assert (confidence > 0) == (role is not None)
+
+
+@pytest.mark.parametrize(
+    ("desc", "dimensions"),
+    [
+        ("TENSOR_MODEL_PARALLEL_GROUP", "tp"), ("DATA_PARALLEL_GROUP_WITH_CP", "cp dp"),
+        ("MODEL_PARALLEL_GROUP", "pp tp"),
+        ("TENSOR_AND_DATA_PARALLEL_GROUP_WITH_CP", "cp dp tp"), ("EXPERT_MODEL_PARALLEL_GROUP", "ep"),
+        ("mesh_fsdp", "dp"), ("mesh_dp_shard_cp", "cp dp"), ("mesh_ep", "ep"),
+        # These go along no dimension, along a part of one, or over all ranks.
+        ("EXPERT_DATA_PARALLEL_GROUP", ""), ("EXPERT_TENSOR_AND_MODEL_PARALLEL_GROUP", ""),
+        ("mesh_dp_shard_mod_ep", ""),
+        ("INTRA_PARTIAL_DATA_PARALLEL_GROUP_WITH_CP", ""), ("HIERARCHICAL_CONTEXT_PARALLEL_GROUP_L0", ""),
+        ("TP_BOOTSTRAP_GROUP_MPI", ""), ("DATA_PARALLEL_GROUP_GLOO", ""), ("EMBEDDING_GROUP", ""),
+        ("INTRA_DISTRIBUTED_OPTIMIZER_INSTANCE_GROUP", ""), ("default_pg", ""), ("undefined", ""), ("mesh_dim_0", ""),
+    ],
+)  # fmt: skip
+def test_a_description_names_the_dimensions_of_a_layout(desc: str, dimensions: str) -> None:
+    assert dimensions_of_description(desc) == frozenset(dimensions.split())

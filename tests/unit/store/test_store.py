@@ -163,6 +163,20 @@ def test_a_dead_process_whose_rank_lives_elsewhere_is_of_before() -> None:
     assert store.departures.ends().gone[1]
 
 
+def test_communicators_are_over_once_a_process_of_them_is_replaced() -> None:
+    # GIVEN two ranks of a communicator
+    store = Store()
+    first = Node("a:1", [0, 1], 2).comm(comm_info(7, [0, 1])).did(0, 7, 3).did(1, 7, 3)
+    store.feed(first.batch(2.0), NOW_S + 2.0)
+    assert not store.comms.member_left.any()
+    # WHEN both are started again and make another one THEN the first one is over
+    again = Node("a:2", [0, 1], 2).comm(comm_info(8, [0, 1])).did(0, 8, 1).did(1, 8, 1)
+    for rank in (0, 1):
+        again.row[rank] = {"pid": 555 + rank, "restart_count": 1}
+    assert store.feed(again.batch(3.0), NOW_S + 3.0).restarted == {0, 1}
+    assert store.comms.member_left.tolist() == [True, True, False, False]
+
+
 def test_a_process_with_the_pid_of_the_one_that_it_replaces_is_another() -> None:
     # GIVEN a pod that was made again: pids are alike, the ring is not
     store = Store()

@@ -18,6 +18,9 @@ from whichrank.model.incident import Incident
 from whichrank.model.links import LinkRate
 from whichrank.model.signature import kind_name
 from whichrank.model.telemetry import Batch, Stack
+from whichrank.stage.groups import groups_of
+from whichrank.stage.learned import learn
+from whichrank.surface.report.job_layout import is_sure, layout_name, why_no_layout
 from whichrank.surface.report.scene import Scene, capture, named_in, with_stacks
 from whichrank.surface.report.spans import SpanBuffer, Spans, fitting, open_spans
 
@@ -80,6 +83,8 @@ class Gathered:
         missing: A sentence that says why there is nothing but what was reported while the job ran; empty if there is.
         is_whole: What was read does not end within an entry.
         left_open: Why the recording does not show which rank waits for which; empty if it does.
+        layout: How ranks are arranged, by the communicators; empty if that is not known.
+        no_layout: Why it is not known, or what is known of it.
     """
 
     job: str
@@ -101,6 +106,8 @@ class Gathered:
     missing: str = ""
     is_whole: bool = True
     left_open: str = ""
+    layout: str = ""
+    no_layout: str = ""
 
     @property
     def has_times(self) -> bool:
@@ -165,6 +172,7 @@ class Gatherer:
         spans = np.concatenate((self._buffer.all(), open_spans(picture.ops, now_s)))
         spans, dropped_s = fitting(spans, self._named(), self._most)
         incidents = tuple(self._latest.values())
+        learned = learn(groups_of(store.comms, store.kinds, store.ranks.size))
         return Gathered(
             job=job,
             world_size=store.ranks.size,
@@ -182,6 +190,8 @@ class Gatherer:
             seen=self._buffer.seen + int(spans["open"].sum()),
             complete_since_s=max(self._buffer.since_s, dropped_s),
             is_whole=is_whole,
+            layout=layout_name(learned.layout) if learned.layout and is_sure(learned) else "",
+            no_layout=why_no_layout(learned),
         )
 
     def _named(self) -> np.ndarray:

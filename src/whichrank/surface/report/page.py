@@ -61,6 +61,7 @@ def _head(gathered: Gathered, *, is_known: bool) -> Html:
     about = [
         counted(gathered.world_size) if gathered.world_size else None,
         counted(hosts, "host") if hosts else None,
+        f"layout {gathered.layout}, learned from communicators" if gathered.layout else gathered.no_layout,
         counted(len(gathered.incidents), "incident") if gathered.incidents else None,
         None if gathered.incidents or gathered.left_open or not is_known else "no incident",
         f"whichrank {__version__}",
