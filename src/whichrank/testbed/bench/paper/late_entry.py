@@ -8,8 +8,8 @@ Decided:
   (estimated by the median absolute deviation) and by a tenth. What is usual is the median of the first iterations.
 - Clocks of nodes differ, so the last to enter a collective is the rank that stands in it for the shortest time.
 - The search begins at the collective in which a rank stands for the most beyond usual, and goes to its last member. If
-  that one has itself stood in an operation before, for half of that beyond usual, it goes on to the last member of that
-  one, or to the sender of that message; otherwise it ends there.
+  that one has itself stood in operations before, for half of that beyond usual in sum, it goes on to the last member of
+  the longest one, or to the sender of that message; otherwise it ends there.
 - A rank must be found in most iterations of a window, as for MegaTrace.
 """
 
@@ -90,7 +90,7 @@ class _Search:
             visited.add((place, rank))
             place, rank, event = self._last_of(place, rank, event, waits_s)
             earlier_s = excess_s[place][rank, :event]
-            if earlier_s.max(initial=0.0) < PASSED_ON * max(most_s):
+            if earlier_s.clip(min=0.0).sum() < PASSED_ON * max(most_s):
                 break
             event = int(earlier_s.argmax())
         return place * self._n + rank
