@@ -13,8 +13,8 @@ from whichrank.testbed.bench.methods.megatrace import MegaTrace
 from whichrank.testbed.bench.methods.method import Limits, Method, Said
 from whichrank.testbed.bench.methods.telemetry import Telemetry
 from whichrank.testbed.bench.paper import dissimilar, heat_map, late_entry, trace_graph
-from whichrank.testbed.bench.paper.finding import Finding, Part
-from whichrank.testbed.bench.paper.halt import halt_part
+from whichrank.testbed.bench.paper.finding import Finding
+from whichrank.testbed.bench.paper.halt import HaltPoint
 from whichrank.testbed.bench.paper.observed import Configuration, Observed, Rows, observe
 from whichrank.testbed.bench.paper.peers_timeout import PeersTimeout
 from whichrank.testbed.sim.faults import Fault
@@ -69,5 +69,7 @@ def hear(job: Drawn, fault: Fault) -> tuple[list[Incident], dict[str, list[Findi
 
 def _finding(said: Said, says_part: bool, config: Configuration, records: list[Rows], seen: Telemetry) -> Finding:
     ranks, links = tuple(sorted(said.ranks)), tuple(sorted(said.links))
-    has_part = says_part and said.kind == "hang" and len(ranks) == 1
-    return Finding(ranks, links, halt_part(config, records, seen, ranks[0]) if has_part else Part())
+    if not says_part or said.kind != "hang":
+        return Finding(ranks, links)
+    halt = HaltPoint(config, records, seen)
+    return Finding(ranks, links, halt.of_rank(ranks[0]) if len(ranks) == 1 else halt.of_job())

@@ -78,6 +78,20 @@ def test_hang_is_named_by_the_methods_that_know_hangs() -> None:
     assert said["minder"] == said["megascale"] == said["holmes"] == set()
 
 
+@pytest.mark.parametrize("do", [Do.SEND, Do.SHARE])
+def test_halt_point_is_where_something_was_lost(do: Do) -> None:
+    # GIVEN a message, or a collective, of the first stage that nobody receives, in the forward pass of microbatch 1
+    drawn = job("tp2-pp2-dp2")
+    items = drawn.run().programs[0]
+    at = next(at for at, item in enumerate(items) if item.do is do and (item.phase, item.microbatch) == (0, 1))
+    fault = Fault("hang", "lost collective", 1, microbatch=1, phase=0, item=at, onset=6)
+    if do is Do.SEND:
+        fault = replace(fault, where="lost message", rank=5, sender=1)
+    _, findings = hear(drawn, fault)
+    assert findings["megatrace"][0].part == Part(phase=0, microbatch=1)
+    assert findings["jit"] == []
+
+
 @pytest.mark.parametrize(
     ("findings", "verdict"),
     [
