@@ -17,15 +17,18 @@ _RESULTS = Path("whichrank-out/bench-paper.jsonl")
 @click.command()
 @click.option("--runs", type=WholeNumber(1, 10_000), default=200, show_default=True, help="Of each cell.")
 @click.option("--only", "names", multiple=True, metavar="CELL", help="Only this cell; may be given again.")
-@click.option("--results", type=click.Path(path_type=Path), default=_RESULTS, help="JSON lines; continued if there.")
+@click.option(
+    "--results", type=click.Path(path_type=Path), default=_RESULTS, show_default=True,
+    help="JSON lines; continued if there.",
+)  # fmt: skip
 @click.option("--plots", type=click.Path(path_type=Path), help="Draw both plots into this folder, and do nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Print all results as JSON.")
 def paper(runs: int, names: tuple[str, ...], results: Path, plots: Path | None, as_json: bool) -> int:
     """Recall, precision and F1 for hangs and slow ranks, of ours and of other methods on the same simulated jobs.
 
-    Other methods are our readings of papers, and not their authors' code. A run takes about a second. With --plots:
-    by how much each block may grow before the iteration does, and recall and precision over both thresholds of the
-    drill-down.
+    Other methods are our readings of papers, and not their authors' code. A run takes about half a second. With
+    --plots: by how much each block may grow before the iteration does, and recall and precision over both thresholds
+    of the drill-down.
 
     \b
     Cells: hang, lost transfer, slow 5 %, slow 10 %, slow 20 %, slow 50 %, slow 2x, slow 3x, slow 5x, slow 10x,
