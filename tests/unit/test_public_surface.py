@@ -45,6 +45,7 @@ COMMAND_LINE = {
     "bench iterations": ["--only", "--no-steps", "--json"],
     "bench matrix": ["--json", "--no-steps", "--keep", "--results", "--fault", "--seeds"],
     "bench overhead": ["--json", "--quick", "--only"],
+    "bench paper": ["--runs", "--only", "--results", "--plots", "--json"],
     "bench reading": ["--entries", "--trace-mb", "--json"],
     "completion": ["SHELL"],
     "demo": [
