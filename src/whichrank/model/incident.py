@@ -135,7 +135,7 @@ class Stage(_Value, frozen=True, kw_only=True):
 
     iteration: int | None = None
     phase: str | None = None
-    """forward, backward, dp_sync, optimizer, data, checkpoint, init, or the user's own word."""
+    """forward, backward, dp_sync, optimizer, iteration start, data, checkpoint, init, or the user's own word."""
     microbatch: int | None = None
     layer: int | None = None
     op: str | None = None

@@ -49,6 +49,10 @@ AHEAD, ARRIVED, OVER, BEGUN, LEAD, BETWEEN = range(6)
 are some between the first pass and the second."""
 
 
+START: Final = "iteration start"
+"""Between the optimizer's step and the first operation of the next iteration."""
+
+
 class Passes:
     """Of each rank three times six numbers."""
 
@@ -139,9 +143,10 @@ class Passes:
     def part_of(self, rank: int, ordinal: int) -> tuple[str, int | None] | None:
         """Phase and microbatch that a rank stands in; None where it is not known.
 
-        Before its first operation in an iteration it may as well load data, evaluate or save something. Behind the last
-        pass is known if the two iterations before had equally many. A microbatch has a number where gradients of
-        several are added up; in a pipeline where each rank holds one stage, and each message stands for a pass.
+        Before its first operation in an iteration it may be in a forward pass, load data, evaluate or save something:
+        that is called by its place. Behind the last pass is known if the two iterations before had equally many. A
+        microbatch has a number where gradients of several are added up; in a pipeline where each rank holds one stage,
+        and each message stands for a pass.
 
         Args:
             rank: Which one.
@@ -156,6 +161,8 @@ class Passes:
         if usual and now[BEGUN] == usual:
             return "optimizer", None
         begun_ops = ordinal - int(self._step_at[rank])
+        if usual and not now[:_COUNTED].any() and begun_ops == 0:
+            return START, None
         is_leading = now[BEGUN] == 0 and 0 < begun_ops <= last[LEAD] == before[LEAD]
         if not usual or now[BEGUN] > usual or not (now[BEGUN] or now[AHEAD] or is_leading):
             return None

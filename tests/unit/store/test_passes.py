@@ -61,7 +61,9 @@ def part(*rows: Rows, rank: int = 2, whole: bool = True) -> tuple[str, int | Non
     parts = [np.concatenate(rows)] if whole else list(rows)
     for number, one in enumerate(parts):
         store.feed(node.batch(1.0 + number, one), 1.0 + number)
-    return store.passes.part_of(rank, store.ordinal(rank))
+    return store.passes.part_of(
+        rank, max((int(r["row"]["ordinal"][0]) for r in rows if r["rank"][0] == rank), default=0)
+    )
 
 
 def iteration(rank: int, at_ms: float, number: int, passes: int) -> list[Rows]:
@@ -87,7 +89,7 @@ ONE = [*iteration(2, 100, 1, 1), *iteration(2, 200, 2, 1), *iteration(2, 300, 3,
         (THREE, [row for k in range(4) for row in (begins(2, 410 + 20 * k), ends(2, 420 + 20 * k))], None),
         (THREE, [begins(2, 410), ends(2, 420), step(2, 430, 4), begins(2, 440)], ("backward", None)),
         (THREE, iteration(2, 410, 4, 2), None),
-        (ONE, [], None),  # it may evaluate or save something
+        (ONE, [], ("iteration start", None)),  # it may evaluate or save something
         (ONE, [begins(2, 410)], ("backward", None)),
         (ONE, [begins(2, 410), ends(2, 420)], ("optimizer", None)),
         # A rank of a pipeline, which may hold several stages

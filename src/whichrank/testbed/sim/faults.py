@@ -11,7 +11,19 @@ from typing import Final, Literal
 import numpy as np
 
 from whichrank.model.telemetry import ProcessState
-from whichrank.testbed.sim.program import CP, DP, EP, FORWARD, OPTIMIZER, TP, WORLD, Do, Item
+from whichrank.store.passes import START
+from whichrank.testbed.sim.program import (
+    CP,
+    DP,
+    EP,
+    FORWARD,
+    HAS_RECORD,
+    OPTIMIZER,
+    TP,
+    WORLD,
+    Do,
+    Item,
+)
 from whichrank.testbed.sim.run import Floats, Run
 from whichrank.testbed.sim.states import Process
 
@@ -203,6 +215,18 @@ def draw_imbalance(run: Run, rng: np.random.Generator, onset: int) -> Fault:
 def draw_healthy(_: Run, __: np.random.Generator, onset: int) -> Fault:
     """Nothing is done."""
     return Fault("healthy", onset=onset)
+
+
+def phases_of(fault: Fault, run: Run) -> frozenset[str]:
+    """In which phase it happens, as incidents say it: more than one word where the same place has several; or none."""
+    if fault.phase < 0:
+        return frozenset()
+    program = run.programs[max(fault.sender, fault.rank * (fault.sender < 0)) // run.layout.per_stage]
+    if fault.where == "lost collective" and program[fault.item].slot == DP:
+        return frozenset({"dp_sync"})
+    has_begun = any(item.do in HAS_RECORD for item in program[: max(fault.item, 0)])
+    at_start = fault.kind == "hang" and not ends_of(fault, run) and not has_begun
+    return frozenset({PHASES[fault.phase], START} if at_start else {PHASES[fault.phase]})
 
 
 def ends_of(fault: Fault, run: Run) -> frozenset[int]:

@@ -20,7 +20,7 @@ from whichrank.slow.slowness import EFFECT
 from whichrank.stage.layout import Layout
 from whichrank.stage.schedules import Schedule, gpipe, interleaved, one_f_one_b
 from whichrank.testbed.sim.clocks import BEGIN_S
-from whichrank.testbed.sim.faults import PHASES, Fault, ends_of
+from whichrank.testbed.sim.faults import Fault, ends_of, phases_of
 from whichrank.testbed.sim.run import Run, Times
 from whichrank.testbed.sim.telemetry import Agents
 
@@ -176,10 +176,10 @@ def score(drawn: Drawn, fault: Fault, said: list[Incident]) -> Score:
         verdict = "right" if not may else "unknown"
     else:
         verdict = "silent"
-    stages = [one.stage for one in alerts if one.stage is not None and one.stage.phase in PHASES]
-    phase = microbatch = None
-    if verdict == "right" and stages and fault.phase >= 0:
-        phase = stages[-1].phase == PHASES[fault.phase]
+    stages = [one.stage for one in alerts if one.stage is not None and one.stage.phase is not None]
+    phases, phase, microbatch = phases_of(fault, drawn.run()), None, None
+    if verdict == "right" and stages and phases:
+        phase = stages[-1].phase in phases
         if stages[-1].microbatch is not None:
             microbatch = phase and stages[-1].microbatch == fault.microbatch
     return Score(is_due, verdict, phase, microbatch, longer)
