@@ -17,6 +17,7 @@ from whichrank.stage.groups import Groups
 
 Ints = NDArray[np.int64]
 _MIX: Final = 0x9E3779B97F4A7C15
+"""An odd number whose bits look random (the golden ratio of 2^64): members of different groups do not add up alike."""
 
 
 @dataclass(frozen=True)
