@@ -17,10 +17,10 @@ JOBS: Final = ("dp4", "tp2-pp2-dp2", "pp2-dp4", "tp2-cp2-dp2")
 
 
 def job(name: str, seed: int = 5) -> Drawn:
-    """A job of this layout; the pipeline of `pp2-dp4` is interleaved."""
+    """A job of this layout with little noise; the pipeline of `pp2-dp4` is interleaved."""
     layout = Layout.parse(name)
     schedule = interleaved(2, 2, 4) if name == "pp2-dp4" else one_f_one_b(layout.pp, 4)
-    return Drawn(layout, schedule, "1f1b", 2, seed)
+    return Drawn(layout, schedule, "1f1b", 2, seed, spread=0.02)
 
 
 def observed(drawn: Drawn, fault: Fault) -> Observed:

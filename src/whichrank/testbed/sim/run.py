@@ -1,9 +1,9 @@
 """Computes when ranks do what they do: one item of one pipeline rank at a time, for all its ranks together.
 
 A collective ends for all of its group when the last has entered it and the transfer is done, a receive once its message
-was sent and has come; a send keeps nobody. Own times vary by chance (log-normal), and pauses come now and then to any
-rank, as a garbage collector's do. A rank that hangs takes for ever: its clock is infinite from then on, and so is that
-of everyone who waits for it.
+was sent and has come; a send keeps nobody. Own times vary by chance as in the lab: their logarithm is mostly close to
+the usual and now and then far away (`noise`); pauses come to any rank, as a garbage collector's do. A rank that hangs
+takes for ever: its clock is infinite from then on, and so is that of everyone who waits for it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from whichrank.model.rows import RECORD
 from whichrank.stage.layout import Layout
 from whichrank.stage.schedules import Schedule
 from whichrank.testbed.sim.clocks import BEGIN_S
+from whichrank.testbed.sim.noise import SPREAD, vary
 from whichrank.testbed.sim.program import (
     BACKWARD,
     CP,
@@ -61,7 +62,7 @@ class Times:
         share_s: The transfer of an operation within a tensor-, context- or expert-parallel group.
         message_s: Of a message to a neighbour.
         reduce_s: Of the reduction of gradients.
-        spread: Of own times: the standard deviation of their logarithm.
+        spread: Of own times, see `noise.vary`.
         pause_s: What a pause takes.
         pauses: Per rank and iteration.
     """
@@ -71,7 +72,7 @@ class Times:
     share_s: float = 0.0005
     message_s: float = 0.001
     reduce_s: float = 0.010
-    spread: float = 0.02
+    spread: float = SPREAD
     pause_s: float = 0.02
     pauses: float = 0.01
 
@@ -192,7 +193,7 @@ class Run:
         now, item = self._now[rank], self.programs[rank][at]
         place = self._places[rank].of_item[at]
         if item.do is Do.OWN:
-            own_s = self.times.own_s(item) * np.exp(self._rng.normal(0.0, self.times.spread, len(now)))
+            own_s = self.times.own_s(item) * vary(self._rng, self.times.spread, len(now))
             self._now[rank] = now + (self.slower(self.done, item, rank, own_s) if self.slower else own_s)
         elif item.do is Do.SHARE:
             end_s = self._end_of_group(item.slot, now) + self._end_of_group(item.slot, self._transfer(item, rank))

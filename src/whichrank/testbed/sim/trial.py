@@ -21,12 +21,13 @@ from whichrank.stage.layout import Layout
 from whichrank.stage.schedules import Schedule, gpipe, interleaved, one_f_one_b
 from whichrank.testbed.sim.clocks import BEGIN_S
 from whichrank.testbed.sim.faults import Fault, ends_of, phases_of
+from whichrank.testbed.sim.noise import SPREAD
 from whichrank.testbed.sim.run import Run, Times
 from whichrank.testbed.sim.telemetry import Agents
 
 CONFIG: Final = AnalyzerConfig(hang_timeout_s=8.0, notice_min_s=4.0, slow_window_s=4.0)
 """As short as in the lab."""
-WATCHED_WINDOWS: Final = 3.5
+WATCHED_WINDOWS: Final = 5.0
 """After its onset what is slow is watched for so many windows of slowness."""
 WATCHED_ITERATIONS: Final = 8
 """And for so many iterations, which may be long."""
@@ -51,6 +52,7 @@ class Drawn:
         name: Of the schedule.
         layers: Of each stage.
         seed: Of chance.
+        spread: Of own times.
     """
 
     layout: Layout
@@ -58,10 +60,13 @@ class Drawn:
     name: str
     layers: int
     seed: int
+    spread: float = SPREAD
 
     def run(self, fault: Fault | None = None) -> Run:
         """The job, with what is done to it."""
-        run = Run(self.layout, self.schedule, self.layers, Times(forward_s=0.04 / self.layers), self.seed)
+        run = Run(
+            self.layout, self.schedule, self.layers, Times(forward_s=0.04 / self.layers, spread=self.spread), self.seed
+        )
         if fault is not None:
             run.slower, run.longer = partial(fault.slower, run), partial(fault.longer, run)
         return run

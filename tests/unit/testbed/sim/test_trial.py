@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -72,7 +74,7 @@ def test_phase_is_said_where_two_ranks_hold_two_stages_each() -> None:
 
 def test_effect_is_that_on_the_iteration() -> None:
     # GIVEN one rank that computes twice as long in all of a job without bubbles
-    drawn = draw_job(0, ("dp4",))
+    drawn = replace(draw_job(0, ("dp4",)), spread=0.02)
     assert longer_by(drawn, Fault("slow", "all", 1, factor=2.0)) == pytest.approx(1.0, abs=0.1)
     assert longer_by(drawn, Fault("healthy")) == 0.0
 
