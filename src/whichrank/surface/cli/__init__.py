@@ -35,6 +35,7 @@ COMMANDS = {
     "replay": "whichrank.surface.cli.replay",
     "report": "whichrank.surface.cli.report",
     "run": "whichrank.surface.cli.run",
+    "sim": "whichrank.surface.cli.sim",
     "stacks": "whichrank.surface.cli.stacks",
     "validate": "whichrank.surface.cli.validate",
     "watch": "whichrank.surface.cli.watch",

@@ -33,6 +33,8 @@ WATCHED_ITERATIONS: Final = 8
 """And for so many iterations, which may be long."""
 WATCHED_HANG_S: Final = 14.0
 BATCH_EVERY_S: Final = 0.5
+BEFORE_S: Final = 5.0
+"""An analyzer is there for so long before the ranks begin, as with `whichrank run`."""
 EFFECT_ITERATIONS: Final = 6
 LAYOUTS: Final = (
     "dp4", "dp8", "tp2-dp4", "tp4-dp4", "pp2-dp4", "pp4-dp2", "tp2-pp2-dp2", "tp2-pp4-dp2", "tp2-pp2-dp4",
@@ -97,12 +99,13 @@ def _iteration_s(run: Run) -> float:
 
 
 def batches(drawn: Drawn, fault: Fault) -> Iterator[tuple[float, list[Batch]]]:
-    """What agents report of the job, batch by batch, with the true time of each.
+    """What agents report of the job, moment by moment, with the true time of each; first nothing.
 
     A job that hangs is watched for a while after it, one that is slow for some windows.
     """
     run = drawn.run(fault)
     agents = Agents(run, seed=drawn.seed)
+    yield BEGIN_S - BEFORE_S, []
     pending, reported_s, end_s = [], BEGIN_S, np.inf
     while reported_s < end_s or run.done < fault.onset + WATCHED_ITERATIONS:
         iteration = run.iterate()
@@ -133,7 +136,7 @@ def _stood_s(ops: list[np.ndarray[Any, Any]], since_s: float) -> float:
 
 def listen(drawn: Drawn, fault: Fault, watch: Callable[[Analyzer, float], None] | None = None) -> list[Incident]:
     """Everything that an analyzer says of it, in order."""
-    analyzer, said = Analyzer(CONFIG, "simulated", 0.0), list[Incident]()
+    analyzer, said = Analyzer(CONFIG, "simulated", 0.0, is_live=True), list[Incident]()
     for at_s, told in batches(drawn, fault):
         analyzer.feed_all(told, at_s)
         said += analyzer.tick(at_s)
