@@ -140,3 +140,58 @@ def test_portions_make_no_difference(seed: int) -> None:
         rows += [begins(rank, at)] * bool(rng.integers(2))
     for rank in (2, 4):
         assert part(*rows, rank=rank, whole=True) == part(*rows, rank=rank, whole=False)
+
+
+def receives(rank: int, source: int, at_ms: float, counter: int) -> Rows:
+    """A message from a place of the pipeline."""
+    at_ns = int(at_ms * MS)
+    return records(rank, 7, counter, 1, kind=Kind.RECV, peer=source, t_issue_ns=at_ns, t_end_ns=at_ns + 1)
+
+
+def turn(at_ms: float, number: int, batches: int = 3) -> list[Rows]:
+    """An iteration of rank 2, in the middle of a pipeline where each rank holds one stage: all forward passes first."""
+    found = []
+    for k in range(batches):
+        found += [receives(2, 0, at_ms + 4 * k, k), sends(2, 2, at_ms + 4 * k + 2, k)]
+    for k in range(batches):
+        found += [begins(2, at_ms + 40 + 10 * k), ends(2, at_ms + 45 + 10 * k)]
+    return [*found, step(2, at_ms + 80, number)]
+
+
+STAGE = [*turn(100, 1), *turn(200, 2), *turn(300, 3)]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(
+    ("since", "expected"),
+    [
+        ([], ("iteration start", None)),
+        ([receives(2, 0, 401, 1)], ("forward", 0)),
+        ([receives(2, 0, 401, 1), sends(2, 2, 403, 1), receives(2, 0, 405, 2)], ("forward", 1)),
+        ([row for k in range(3) for row in turn(400, 4)[2 * k : 2 * k + 2]], None),  # all forward passes are over
+        ([*turn(400, 4)[:7]], ("backward", 0)),
+        ([*turn(400, 4)[:9]], ("backward", 1)),
+        ([*turn(400, 4)[:12]], ("optimizer", None)),
+    ],
+)
+def test_microbatch_of_a_rank_that_holds_one_stage(
+    since: list[Rows], expected: tuple[str, int | None] | None, whole: bool
+) -> None:
+    assert part(*STAGE, *since, whole=whole) == expected
+
+
+def test_no_microbatch_where_ranks_hold_several_stages() -> None:
+    # GIVEN a last rank that sends before its first pass: what it has done goes on to another stage
+    last = [sends(6, 0, 110, 1), begins(6, 120), ends(6, 130), step(6, 180, 1)]
+    again = [sends(6, 0, 210, 2), begins(6, 220), ends(6, 230), step(6, 280, 2)]
+    assert part(*last, *again, *STAGE, receives(2, 0, 401, 1)) == ("forward", None)
+
+
+@pytest.mark.parametrize(("is_from_next", "expected"), [(False, ("forward", 1)), (True, ("backward", 0))])
+def test_part_of_a_message_that_does_not_come(is_from_next: bool, expected: tuple[str, int]) -> None:
+    store, node = Store(), Node("a:1", list(range(8)), 8).comm(PIPELINE)
+    rows = numbered([*STAGE, receives(2, 0, 401, 1), sends(2, 2, 403, 1)])
+    store.feed(node.batch(0.1), 0.1)
+    store.feed(node.batch(1.0, np.concatenate(rows)), 1.0)
+    assert store.passes.part_of_message(2, is_from_next=is_from_next) == expected
+    assert store.passes.part_of_message(3, is_from_next=is_from_next) is None
