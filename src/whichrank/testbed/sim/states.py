@@ -77,11 +77,11 @@ class States:
         """
         issued, done = ops["t_issue_ns"] > 0, ops["t_end_ns"] > 0
         self._begun[ranks] += issued.sum(axis=1)
-        first = ops[0]
+        first, is_message = ops[0], ops["kind"] >= Kind.SEND
         for column, slot in enumerate(self._comms.slots):
             if slot != PP:
                 of_slot = first["comm_slot"] == slot
-                self._issued[ranks, column] += issued[:, of_slot].sum(axis=1)
+                self._issued[ranks, column] += (issued & ~is_message)[:, of_slot].sum(axis=1)
                 self._done[ranks, column] += done[:, of_slot].sum(axis=1)
         in_pipeline = first[first["comm_slot"] == PP]
         for kind, peer in set(zip(in_pipeline["kind"].tolist(), in_pipeline["peer"].tolist(), strict=True)):
@@ -127,6 +127,13 @@ class States:
             rows = np.zeros(len(ranks), PAIR_ROW)
             rows["rank"], rows["peer"], rows["kind"], rows["issued"] = ranks, peer, kind, issued
             rows["comm_id"], rows["last_tid"] = self._comms.ids[ranks, PP], ranks + PID
+            parts.append(rows)
+        for opened in self._open:
+            beside = opened[(opened["row"]["kind"] >= Kind.SEND) & (opened["row"]["comm_slot"] != PP)]
+            rows = np.zeros(len(beside), PAIR_ROW)
+            rows["rank"], rows["comm_id"], rows["last_tid"] = beside["rank"], beside["comm"], beside["rank"] + PID
+            for name, of in (("peer", "peer"), ("kind", "kind"), ("issued", "counter")):
+                rows[name] = beside["row"][of]
             parts.append(rows)
         found = np.concatenate(parts)
         return found[np.argsort(found["rank"], kind="stable")]
