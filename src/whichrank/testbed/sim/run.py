@@ -40,6 +40,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Rows = np.ndarray[Any, Any]
 FLOAT32: Final = 6
+EPOCH: Final = 1
+"""How often the slot of a communicator was used."""
 ELEMENTS: Final = {TP: 1 << 16, DP: 1 << 20, PP: 1 << 12, WORLD: 1, CP: 1 << 14, EP: 1 << 14}
 """Of an operation, by slot."""
 Change = Callable[[int, Item, int, Floats], Floats]
@@ -292,6 +294,7 @@ def _places(program: list[Item]) -> _Places:
     for places in numbers.values():
         each[places] = len(places)
     row["ordinal"], row["dtype"], row["status"] = np.arange(1, len(found) + 1), FLOAT32, Status.DONE
+    row["epoch"] = EPOCH
     of_passes = [int(at) for item, at in zip(program, count, strict=True) if item.do in (Do.BEGIN, Do.END)]
     return _Places(of_item, np.array(of_passes, np.int64).reshape(-1, 2), row, each)
 

@@ -106,13 +106,13 @@ class Agents:
         by_rank = [states.rank_rows(at_ns), states.comm_rows().reshape(-1), states.pair_rows(), *states.waits()]
         connections = self._connections.rows(at_ns, self._lost_s)
         self._clocks.set_here(connections, connections["rank"], ("read_ns",))
-        by_rank.append(connections)
+        by_rank += [connections, states.rate_rows()]
         cuts = [np.searchsorted(rows["rank"], bounds).tolist() for rows in by_rank]
         here_ns = self._clocks.here(np.full(self._nodes, at_ns), bounds[:-1]).tolist()
         for node in range(self._nodes):
             if node in self._silent:
                 continue
-            ranks, comms, pairs, waits, inflight, ends = (
+            ranks, comms, pairs, waits, inflight, ends, rates = (
                 rows[cut[node] : cut[node + 1]].tobytes() for rows, cut in zip(by_rank, cuts, strict=True)
             )
             yield Batch(
@@ -120,6 +120,7 @@ class Agents:
                 sequence=self._sequence, sent_ns=here_ns[node], sent_realtime_ns=at_ns, delay_bound_ns=1_000_000,
                 node_ranks=cuts[0][node + 1] - cuts[0][node], ranks=ranks, comms=comms, pairs=pairs, waits=waits,
                 inflight=inflight, records=self._records_of(node, records), connections=ends,
+                rates=rates,
                 comm_info=self._infos.pop(node, []), events=self._events.pop(node, []),
             )  # fmt: skip
 
