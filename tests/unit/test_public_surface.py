@@ -46,6 +46,7 @@ COMMAND_LINE = {
     "bench matrix": ["--json", "--no-steps", "--keep", "--results", "--fault", "--seeds"],
     "bench overhead": ["--json", "--quick", "--only"],
     "bench reading": ["--entries", "--trace-mb", "--json"],
+    "bench scale": ["--json", "--quick", "--only"],
     "completion": ["SHELL"],
     "demo": [
         *("--fault", "--ranks", "--seed", "--launcher", "--layout", "--hang-timeout", "--no-steps", "--json"),
