@@ -90,7 +90,7 @@ def stand(where: Where, ranks: int) -> Standing:
     agents, analyzer = Agents(run), Analyzer(AnalyzerConfig(), "simulated", 0.0)
     for _ in range(WARM_ITERATIONS):
         batches = list(agents.report([run.iterate()]))
-        _feed(analyzer, batches, batches[0].sent_realtime_ns / 1e9)
+        feed(analyzer, batches, batches[0].sent_realtime_ns / 1e9)
     last = run.iterate()
     halt.correct(run, last)
     stood_s = max(float(max(ops["t_issue_ns"].max(), ops["t_end_ns"].max())) for ops in last.ops) / 1e9
@@ -98,7 +98,7 @@ def stand(where: Where, ranks: int) -> Standing:
     iterations = [last]
     for after_s in REPORTS_S:
         now_s = stood_s + after_s
-        _feed(analyzer, list(agents.report(iterations, now_s)), now_s)
+        feed(analyzer, list(agents.report(iterations, now_s)), now_s)
         standing, iterations = Standing(halt, run, analyzer, now_s), []
         standing.locate()
         for node in range(ranks // 8):
@@ -129,7 +129,7 @@ def measure(sizes: Sequence[int], halts: Sequence[Where], locations: int = LOCAT
             yield figure(f"one picture, {where}", ranks, taken_ms, "ms")
 
 
-def _feed(analyzer: Analyzer, batches: Sequence[Batch], now_s: float) -> None:
+def feed(analyzer: Analyzer, batches: Sequence[Batch], now_s: float) -> None:
     """As the server does: what has come at one time at once."""
     for first in range(0, len(batches), AT_ONCE):
         analyzer.feed_all(batches[first : first + AT_ONCE], now_s)
