@@ -31,7 +31,7 @@ TICKS_OF_A_CORE: Final = 0.2
 CREDIT: Final = 4
 SENDER: Final = "whichrank.testbed.bench.scale.sender"
 WAIT_S: Final = 0.25
-LONGEST_S: Final = 240.0
+LONGEST_S: Final = 480.0
 """After so long it ends, however many iterations are over."""
 
 

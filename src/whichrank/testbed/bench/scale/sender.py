@@ -78,11 +78,11 @@ class Sender:
         self._words: list[Batch | None] = [None] * self._nodes
 
     def send(self, iterations: int) -> None:
-        """Go through so many iterations, then say farewell."""
-        due_s = time.monotonic()
+        """Go through so many iterations."""
+        due_s = 0.0
         for _ in range(iterations):
+            due_s = max(due_s, time.monotonic()) + self._each_s  # what was late is not made up for
             batches = self._agents.report([self._run.iterate()])
-            due_s += self._each_s
             begin_s = time.monotonic()
             for node, batch in enumerate(batches):
                 self._send(node, batch)
@@ -94,12 +94,18 @@ class Sender:
                 ahead_s = begin_s + (due_s - begin_s) * (node + 1) / self._nodes - time.monotonic()
                 if ahead_s > AGAIN_S:
                     time.sleep(ahead_s)
-            for end in self._ends:
-                end.receive()
-        self._ends[0].farewell(f"node{self._nodes - 1}:1")
+            self._hear(self._nodes)
         for end in self._ends:
             end.close()
         zmq.Context.instance().term()
+
+    def _hear(self, replies: int) -> None:
+        """Wait until so many batches were answered: an agent that is not keeps what it has."""
+        while replies > 0:
+            heard = sum(len(end.receive()) for end in self._ends)
+            replies -= heard
+            if not heard:
+                time.sleep(AGAIN_S)
 
     def _send(self, node: int, batch: Batch) -> None:
         end = self._ends[node % len(self._ends)]
