@@ -31,6 +31,8 @@ FILES_PER_SOCKET: Final = 2
 OTHER_FILES: Final = 200
 AGAIN_S: Final = 0.005
 """A batch that a socket does not take is tried again so much later."""
+HEAR_S: Final = 0.2
+"""Between two looks at all sockets for answers: one takes tens of milliseconds of a core that the analyzer may need."""
 
 
 def rounds_of(ranks: int) -> float:
@@ -105,7 +107,7 @@ class Sender:
             heard = sum(len(end.receive()) for end in self._ends)
             replies -= heard
             if not heard:
-                time.sleep(AGAIN_S)
+                time.sleep(HEAR_S)
 
     def _send(self, node: int, batch: Batch) -> None:
         end = self._ends[node % len(self._ends)]
