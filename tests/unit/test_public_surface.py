@@ -47,6 +47,7 @@ COMMAND_LINE = {
     "bench overhead": ["--json", "--quick", "--only"],
     "bench paper": ["--runs", "--only", "--results", "--plots", "--json"],
     "bench reading": ["--entries", "--trace-mb", "--json"],
+    "bench scale": ["--json", "--quick", "--only"],
     "completion": ["SHELL"],
     "demo": [
         *("--fault", "--ranks", "--seed", "--launcher", "--layout", "--hang-timeout", "--no-steps", "--json"),

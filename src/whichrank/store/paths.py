@@ -189,13 +189,15 @@ class Paths:
             paths: Pairs of nodes.
             node_of: By rank.
         """
+        if not paths:
+            return []
         ends, _, _ = self.joined()
         known = np.flatnonzero((ends.peer >= 0) & (ends.peer < len(node_of)) & (ends.rank < len(node_of)))
-        both = {(int(ends.rank[i]), int(ends.peer[i])) for i in known}
-        pairs = {(min(pair), max(pair)) for pair in both}
-        on = {pair: {int(node_of[pair[0]]), int(node_of[pair[1]])} for pair in pairs}
-        asked = [set(path) for path in paths]
-        return [(*pair, 0) for pair in sorted(pairs) if on[pair] in asked]
+        pairs = np.sort(np.stack((ends.rank[known], ends.peer[known]), axis=1), axis=1)
+        places = int(node_of.max(initial=0)) + 1
+        nodes = np.sort(node_of[pairs], axis=1)
+        is_asked = (nodes[:, 0] >= 0) & np.isin(nodes @ [places, 1], [min(path) * places + max(path) for path in paths])
+        return [(src, dst, 0) for src, dst in sorted({(src, dst) for src, dst in pairs[is_asked].tolist()})]
 
     def _later_s(self, node: int) -> float:
         """By how much later than others an agent of this node says its next word."""

@@ -11,7 +11,11 @@ from whichrank.hang.order import what_hangs
 from whichrank.model.incident import Cause, Incident, Reason
 from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import Event, ProcessState
-from whichrank.testbed.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
+from whichrank.stage.layout import Layout
+from whichrank.stage.schedules import one_f_one_b
+from whichrank.testbed.sim.halts import Halt, Where
+from whichrank.testbed.sim.run import Run, Times
+from whichrank.testbed.sim.telemetry import Agents
 from whichrank.verdict.words.text import headline
 
 NOW_S = T0 / S
@@ -394,39 +398,56 @@ def test_several_that_died_on_several_hosts_are_candidates() -> None:
 # ---- larger jobs, made up --------------------------------------------------------------------------------------------
 
 
-def feed_all(
-    a: Analyzer, job: SyntheticJob, first: int, count: int, at_s: float, hang: Hang | None = None, comms: bool = False
-) -> None:
-    for batch in job.batches(first, count, hang, comms):
+def simulated(layout: str) -> Run:
+    """A job of four microbatches without chance."""
+    parsed = Layout.parse(layout)
+    return Run(parsed, one_f_one_b(parsed.pp, 4), layers=1, times=Times(spread=0.0, pauses=0.0))
+
+
+def feed_all(a: Analyzer, run: Run, agents: Agents, count: int, at_s: float) -> None:
+    for batch in agents.report([run.iterate() for _ in range(count)]):
         a.feed(batch, at_s)
+
+
+def halt_at(halt: Halt, run: Run, agents: Agents, a: Analyzer, at_s: float) -> float:
+    """The job goes on until it stands still, and agents have reported that. Returns the true time of it."""
+    halt.install(run)
+    feed_all(a, run, agents, halt.onset - 1, at_s)
+    last = run.iterate()
+    halt.correct(run, last)
+    stood_s = max(float(max(ops["t_issue_ns"].max(), ops["t_end_ns"].max())) for ops in last.ops) / 1e9
+    for batch in agents.report([last], stood_s + 1.0):
+        a.feed(batch, at_s + 1.0)
+    return stood_s + 1.0
 
 
 @pytest.mark.parametrize("where", ["tp", "world"])
 @pytest.mark.parametrize("rank", [0, 21, 63])
-@pytest.mark.parametrize("shape", [Shape(8, 2, 4), Shape(4, 4, 4), Shape(2, 1, 32)])
-def test_the_missing_rank_of_a_3d_parallel_job_is_named_alone(shape: Shape, rank: int, where: str) -> None:
+@pytest.mark.parametrize("layout", ["tp8-dp4-pp2", "tp4-dp4-pp4", "tp2-dp32"])
+def test_the_missing_rank_of_a_3d_parallel_job_is_named_alone(layout: str, rank: int, where: Where) -> None:
     # GIVEN a job of 64 ranks in lockstep; one rank does not enter, everybody stands as a real job would
-    a, job = Analyzer(CONFIG, "synthetic", 0.0), SyntheticJob(shape)
-    feed_all(a, job, 0, 6, 10.0, comms=True)
-    assert not a.tick(10.1)
-    hang = Hang(rank, START_NS + 3_000_000_000, where)
+    a, run = Analyzer(CONFIG, "simulated", 0.0), simulated(layout)
+    agents = Agents(run)
+    stood_s = halt_at(Halt(where, rank, 7), run, agents, a, 19.0)
     said: list[Incident] = []
-    for now_s in range(20, 50):
-        for batch in job.batches(6, 0, hang):
-            a.feed(batch, now_s)
-        said += a.tick(now_s + 0.1)
+    for after_s in range(30):
+        for batch in agents.report([], stood_s + after_s):
+            a.feed(batch, 20.0 + after_s)
+        said += a.tick(20.1 + after_s)
     # THEN it and nobody else is named, and all others are its victims
     assert {tuple(c.rank for c in i.culprits) for i in said} == {(rank,)}
     assert said[-1].victims.count == 63
     assert said[-1].communicator is not None
-    assert said[-1].communicator.role == {"tp": "tp", "world": "dp"}[where]
+    # AND where, by who has waited for it longest: its tensor-parallel peers, or a neighbour in the pipeline
+    in_pipeline = {"pp"} if "pp" in layout else set()
+    assert said[-1].communicator.role in {"tp": {"tp", *in_pipeline}, "world": {"dp"}}[where]
 
 
 def test_a_healthy_job_in_lockstep_says_nothing() -> None:
-    a, job = Analyzer(CONFIG, "synthetic", 0.0), SyntheticJob(Shape(4, 4, 4))
-    said: list[Incident] = []
+    a, run = Analyzer(CONFIG, "simulated", 0.0), simulated("tp4-dp4-pp4")
+    agents, said = Agents(run), list[Incident]()
     for snapshot in range(60):
-        feed_all(a, job, snapshot * 10, 10, 10.0 + snapshot / 2, comms=snapshot == 0)
+        feed_all(a, run, agents, 2, 10.0 + snapshot / 2)
         said += a.tick(10.2 + snapshot / 2)
     assert not said
     assert a.store.iteration_of(5) is not None
@@ -434,14 +455,13 @@ def test_a_healthy_job_in_lockstep_says_nothing() -> None:
 
 def test_waits_in_messages_make_edges_in_a_pipeline() -> None:
     # GIVEN the last stage of a pipeline is missing in its tensor-parallel group
-    job = SyntheticJob(Shape(2, 4, 2))
-    a = Analyzer(CONFIG, "synthetic", 0.0)
-    feed_all(a, job, 0, 6, 10.0, comms=True)
-    feed_all(a, job, 6, 0, 20.0, Hang(12, START_NS + 3_000_000_000))
-    waits = a.store.picture(20.0).waits
-    # THEN the stages in front stand in sends, those behind in receives
-    assert Kind.SEND in waits["kind"]
-    found = what_hangs(a.case, a.store.picture(20.0), 0.6)
+    a, run = Analyzer(CONFIG, "simulated", 0.0), simulated("tp2-dp2-pp4")
+    halt_at(Halt("tp", 12, 7), run, Agents(run), a, 19.0)
+    picture = a.store.picture(20.0)
+    # THEN the stages in front stand in receives of what it would have sent back
+    in_messages = picture.waits[picture.waits["kind"] == Kind.RECV]
+    assert set(in_messages["rank"].tolist()) >= {0, 4, 8}
+    found = what_hangs(a.case, picture, 0.6)
     assert found is not None
     assert found.names == {12}
 

@@ -12,6 +12,7 @@ from whichrank.analyzer import Analyzer
 from whichrank.hang.order import what_hangs
 from whichrank.testbed.bench import overhead_locate
 from whichrank.testbed.bench.overhead_locate import culprit_of, hung, ingest, location, main, slow_poll, steady
+from whichrank.testbed.sim.halts import Where
 
 
 def test_ingest_is_measured_per_record_and_per_batch_and_without_slowness_apart() -> None:
@@ -39,7 +40,7 @@ def test_ingest_is_measured_with_slowness_on(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("where", ["tp", "world"])
-def test_a_location_is_measured_only_if_it_is_right(where: str) -> None:
+def test_a_location_is_measured_only_if_it_is_right(where: Where) -> None:
     figures = location(128, where, polls=2)
     assert [f.unit for f in figures] == ["ms"] * 3
     analyzer, now_s = hung(128, where)
@@ -75,5 +76,5 @@ def test_what_batches_of_a_second_take_is_measured() -> None:
 
 
 def test_a_deadlock_of_many_ranks_is_located_as_one() -> None:
-    figures = location(128, "cycle", polls=2)
+    figures = location(128, "deadlock", polls=2)
     assert [f.unit for f in figures] == ["ms"] * 3

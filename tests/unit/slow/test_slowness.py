@@ -17,7 +17,10 @@ from whichrank.config import AnalyzerConfig
 from whichrank.model.incident import Cause, Incident, Reason
 from whichrank.model.kinds import Kind, is_message
 from whichrank.model.telemetry import Batch
-from whichrank.testbed.bench.synthetic import Shape, SyntheticJob
+from whichrank.stage.layout import Layout
+from whichrank.stage.schedules import gpipe
+from whichrank.testbed.sim.run import Run
+from whichrank.testbed.sim.telemetry import Agents
 
 NOISE = 0.05
 WINDOW_S = 6.0
@@ -471,16 +474,17 @@ def test_a_root_that_becomes_slow_is_named_and_so_is_any_other_rank() -> None:
 def from_anyone(batch: Batch) -> Batch:
     """The same with receives from any source instead of all messages."""
     rows = batch.record_rows().copy()
-    messages = is_message(rows["row"]["kind"]) & (rows["row"]["kind"] != Kind.STEP)
+    messages = is_message(rows["row"]["kind"]) & (rows["row"]["kind"] < Kind.STEP)
     rows["row"]["kind"][messages], rows["row"]["peer"][messages] = Kind.RECV_ANY, -1
     return msgspec.structs.replace(batch, records=rows.tobytes())
 
 
 def test_stages_that_receive_from_anyone_are_different_positions() -> None:
     # GIVEN a pipeline of four stages, the middle ones of which differ in nothing but their place
-    job, analyzer = SyntheticJob(Shape(1, 4, 2), slow=0), Analyzer(AnalyzerConfig(), "synthetic", 0.0)
+    job, analyzer = Run(Layout(dp=2, pp=4), gpipe(4, 4)), Analyzer(AnalyzerConfig(), "simulated", 0.0)
+    agents = Agents(job)
     for done in range(8):
-        analyzer.feed_all([from_anyone(batch) for batch in job.batches(done, 1, with_comms=not done)], 10.0 * done)
+        analyzer.feed_all([from_anyone(batch) for batch in agents.report([job.iterate()])], 10.0 * done)
         analyzer.tick(10.0 * done)
 
     # THEN ranks of one stage are in one position, and those of others in others

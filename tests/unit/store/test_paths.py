@@ -410,3 +410,18 @@ def test_of_many_connections_of_a_rank_those_that_matter_are_kept() -> None:
     assert kept == sorted({*most.tolist(), least, 200, 201, 202})
     # AND of few nothing is left out
     assert len(those_that_matter(rows[:MOST_OF_A_RANK])) == MOST_OF_A_RANK
+
+
+def test_ranks_that_are_connected_between_two_nodes_are_found_whatever_the_order() -> None:
+    # GIVEN two ranks on each of three nodes, with connections between all nodes and within one
+    a, nodes = analyzer(), three_nodes()
+    there = {0: [(0, 4), (1, 3), (0, 1)], 1: [(3, 1), (2, 5)], 2: [(4, 0), (5, 2)]}
+    for number, node in enumerate(nodes):
+        fed(a, node, 1.0, ends(*there[number], dead=False))
+    paths, node_of = a.store.paths, np.array([0, 0, 1, 1, 2, 2])
+    # THEN each pair between the nodes that are asked about is found once, the lower rank first
+    assert paths.connected([(2, 0)], node_of) == [(0, 4, 0)]
+    assert paths.connected([(0, 1), (1, 2)], node_of) == [(1, 3, 0), (2, 5, 0)]
+    assert paths.connected([], node_of) == []
+    # AND none of a rank whose node is not known
+    assert paths.connected([(0, 1)], np.array([0, -1, 1, 1, 2, 2])) == []

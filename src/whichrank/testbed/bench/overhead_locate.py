@@ -1,8 +1,8 @@
 """What the analyzer costs: records taken in per second, and the time of one location, by the size of the job.
 
-On the telemetry of `bench.synthetic`, one core, no I/O. Three states of a hang are located: `tp`, a rank that does not
-enter a tensor-parallel operation (its pipeline blocked in receives, everybody else in data-parallel all-reduces);
-`world`, a rank that all others wait for in one operation of the world; and `cycle`, a deadlock of 64 ranks.
+On simulated telemetry, one core, no I/O. Three states of a hang are located: `tp`, a rank that does not enter a
+tensor-parallel operation (its pipeline blocked in receives, everybody else in all-reduces); `world`, a rank that all
+others wait for in one operation of the world; and `deadlock`, of 64 ranks. `bench.scale` has more of them.
 """
 
 from __future__ import annotations
@@ -23,24 +23,30 @@ from pathlib import Path
 from whichrank.analyzer import Analyzer
 from whichrank.analyzer.hangs import ASK_AFTER_S
 from whichrank.config import AnalyzerConfig
-from whichrank.hang.case import LISTED
 from whichrank.hang.order import what_hangs
-from whichrank.model.incident import Cause
 from whichrank.model.telemetry import Batch
-from whichrank.testbed.bench.synthetic import START_NS, Hang, Shape, SyntheticJob
+from whichrank.stage.layout import Layout
+from whichrank.stage.schedules import one_f_one_b
+from whichrank.testbed.bench.scale.jobs import SHORT, TENSOR, layout_of
+from whichrank.testbed.bench.scale.location import feed, stand
+from whichrank.testbed.sim.faults import Fault
+from whichrank.testbed.sim.halts import Where
+from whichrank.testbed.sim.run import Run, Times
+from whichrank.testbed.sim.telemetry import Agents
 from whichrank.wire.envelope import decode, encode
 
 RANKS = (64, 512, 4096, 65536)
-WHERE = ("tp", "world", "cycle")
-WARM_ITERATIONS = 6
+WHERE: tuple[Where, ...] = ("tp", "world", "deadlock")
 INGEST_ITERATIONS = 20
 TURNS = 3
 """Batches of each agent in a sample of ingest: more operations than are kept before iterations are measured."""
-AT_ONCE = 256
-"""Batches that a server takes at one time, at most (`wire.zmq_transport`)."""
 STEADY_WARM = 12
 """Iterations until all periods are known."""
-ITERATION_NS = 1_000_000_000
+ITERATION_S = 1.0
+LAYERS = 2
+"""Of each pipeline stage."""
+SLOWER = 1.8
+"""Times as long as others computes a rank that is slow."""
 SLOW_WINDOW_S, SLOW_WARM = 8.0, 12
 """A window, and how many iterations are reported before a snapshot is measured."""
 
@@ -83,11 +89,9 @@ def ingest(ranks: int = 512, samples: int = 10) -> list[Figure]:
     Raises:
         AssertionError: Slowness was measured where it should not be, or the other way round.
     """
-    shape = Shape.of(ranks)
-    on_host = SyntheticJob(shape, slow=culprit_of(ranks))
-    rates, per_batch_ms = _ingested(on_host, samples, measures_slowness=True)
-    on_device, _ = _ingested(SyntheticJob(shape), samples, measures_slowness=False)
-    per_batch = f"ingest of one batch ({8 * INGEST_ITERATIONS * (len(on_host.program[0]) + 1)} records)"
+    rates, per_batch_ms = _ingested(ranks, "gloo", samples, measures_slowness=True)
+    on_device, _ = _ingested(ranks, "nccl", samples, measures_slowness=False)
+    per_batch = f"ingest of one batch ({INGEST_ITERATIONS} iterations of {TENSOR} ranks)"
     return [
         figure("ingest", ranks, rates, "records/s"),
         figure(per_batch, ranks, per_batch_ms, "ms"),
@@ -95,23 +99,46 @@ def ingest(ranks: int = 512, samples: int = 10) -> list[Figure]:
     ]
 
 
-def _ingested(job: SyntheticJob, samples: int, *, measures_slowness: bool) -> tuple[list[float], list[float]]:
+class _Job:
+    """A job that goes on, and its agents.
+
+    Args:
+        layout: Of its ranks.
+        backend: Of its communicators.
+        slow: The rank that computes longer than others, -1 none.
+    """
+
+    def __init__(self, layout: Layout, backend: str = "gloo", slow: int = -1) -> None:
+        # In 1F1B an iteration has microbatches + stages - 1 blocks of three times forward.
+        forward_s = ITERATION_S / (3 * LAYERS * (SHORT + layout.pp - 1)) / (SLOWER if slow >= 0 else 1.0)
+        self.run = Run(
+            layout, one_f_one_b(layout.pp, SHORT), layers=LAYERS, times=Times(forward_s=forward_s, pauses=0.0)
+        )
+        if slow >= 0:
+            self.run.slower = partial(Fault("slow", "all", slow, factor=SLOWER, onset=1).slower, self.run)
+        self._agents = Agents(self.run, backend=backend)
+
+    def batches(self, iterations: int) -> list[Batch]:
+        """What all agents say of so many iterations more."""
+        return list(self._agents.report([self.run.iterate() for _ in range(iterations)]))
+
+
+def _ingested(ranks: int, backend: str, samples: int, *, measures_slowness: bool) -> tuple[list[float], list[float]]:
     """Records per second, and milliseconds of a batch, in each sample."""
-    analyzer = Analyzer(AnalyzerConfig(), "synthetic", 0.0)
-    done, now_s, rates, per_batch_ms = 0, 10.0, list[float](), list[float]()
+    job, analyzer = _Job(layout_of(ranks), backend), Analyzer(AnalyzerConfig(), "simulated", 0.0)
+    now_s, rates, per_batch_ms = 10.0, list[float](), list[float]()
     for sample in range(-1, samples):  # the first one warms up
         records = count = 0
         took_s = 0.0
         for _ in range(TURNS):
-            batches = list(job.batches(done, INGEST_ITERATIONS, with_comms=done == 0))
-            done += INGEST_ITERATIONS
+            batches = job.batches(INGEST_ITERATIONS)
             records += sum(len(batch.record_rows()) for batch in batches)
             count += len(batches)
             gc.collect()
             start_s = time.perf_counter()
-            _feed(analyzer, batches, now_s)
+            feed(analyzer, batches, now_s)
             took_s += time.perf_counter() - start_s
-            now_s += 0.5
+            now_s += INGEST_ITERATIONS * ITERATION_S
         if sample >= 0:
             rates.append(records / took_s)
             per_batch_ms.append(1e3 * took_s / count)
@@ -129,21 +156,19 @@ def steady(ranks: int, samples: int = 5) -> list[Figure]:
     and rows of their own say what one takes, once all agents have sent something new, and before they have. Its memory
     counts without the batches and the job that makes them.
     """
-    shape = Shape.of(ranks)
-    ops = len(SyntheticJob(shape).program[0])
-    job = SyntheticJob(shape, slow=culprit_of(ranks), op_ns=ITERATION_NS // ops)
-    analyzer, shares, new, none = Analyzer(AnalyzerConfig(), "synthetic", 0.0), list[float](), [], []
+    job = _Job(layout_of(ranks))
+    analyzer, shares, new, none = Analyzer(AnalyzerConfig(), "simulated", 0.0), list[float](), [], []
     decoded, order = list[float](), random.Random(ranks)
     before_mib, beside_mib = _resident_mib(), 0.0
     for done in range(STEADY_WARM + samples):
         empty_mib = _resident_mib()
-        batches = list(job.batches(done, 1, with_comms=done == 0))
+        batches = job.batches(1)
         beside_mib = max(beside_mib, _resident_mib() - empty_mib)
         order.shuffle(batches)
         if done >= STEADY_WARM:
             decoded.append(100 * sum(_cpu_s(partial(decode, encode(batch))) for batch in batches))
         gc.collect()
-        share = 100 * _cpu_s(partial(_feed, analyzer, batches, float(done)))
+        share = 100 * _cpu_s(partial(feed, analyzer, batches, float(done)))
         ticks = [1e3 * _cpu_s(partial(analyzer.tick, done + after_s)) for after_s in (0.0, 0.01)]
         if done >= STEADY_WARM:
             shares.append(share)
@@ -169,22 +194,20 @@ def _resident_mib() -> float:
     return pages * resource.getpagesize() / (1 << 20)
 
 
-def _feed(analyzer: Analyzer, batches: Sequence[Batch], now_s: float) -> None:
-    """As the server does: what has come at one time at once."""
-    for first in range(0, len(batches), AT_ONCE):
-        analyzer.feed_all(batches[first : first + AT_ONCE], now_s)
+def location(ranks: int, where: Where, polls: int = 9) -> list[Figure]:
+    """Time of one location and of one whole tick while one rank hangs the job.
 
-
-def location(ranks: int, where: str, polls: int = 9, ranks_per_agent: int = 8) -> list[Figure]:
-    """Time of one location and of one whole tick while one rank hangs the job."""
-    analyzer, now_s = hung(ranks, where, ranks_per_agent)
+    Raises:
+        AssertionError: The location is wrong.
+    """
+    standing = stand(where, ranks)
+    found = standing.locate()
+    if not standing.is_right(found):
+        raise AssertionError(
+            f"the location finds {found.cause if found else 'nothing'}, and names {found and found.names}"
+        )
+    analyzer, now_s = standing.analyzer, standing.now_s
     picture = analyzer.store.picture(now_s)
-    found = what_hangs(analyzer.case, picture, ASK_AFTER_S)
-    named = found.names if found else frozenset()
-    if where == "cycle" and (found is None or found.cause != Cause.DEADLOCK or len(found.evidence) < LISTED):
-        raise AssertionError(f"the location finds {found.cause if found else 'nothing'}, no deadlock")
-    if where != "cycle" and named != {culprit_of(ranks)}:
-        raise AssertionError(f"the location names {named}, not {culprit_of(ranks)}")
     taken = _times(lambda: analyzer.store.picture(now_s), polls)
     located = _times(lambda: what_hangs(analyzer.case, picture, ASK_AFTER_S), polls)
     ticked = _times(lambda: analyzer.tick(now_s), polls)
@@ -197,13 +220,11 @@ def location(ranks: int, where: str, polls: int = 9, ranks_per_agent: int = 8) -
 
 def slow_poll(ranks: int, polls: int = 5) -> list[Figure]:
     """Time of one look for slowness in which a slow rank is found, its cost to the job weighed, and named."""
-    shape = Shape(8, 1, ranks // 8)  # its stages would not wait for each other as in a real pipeline
-    ops = len(SyntheticJob(shape).program[0])
-    job = SyntheticJob(shape, slow=culprit_of(ranks), op_ns=ITERATION_NS // ops)
-    analyzer = Analyzer(AnalyzerConfig(slow_window_s=SLOW_WINDOW_S), "synthetic", 0.0)
+    job = _Job(Layout(tp=TENSOR, dp=ranks // TENSOR), slow=culprit_of(ranks))
+    analyzer = Analyzer(AnalyzerConfig(slow_window_s=SLOW_WINDOW_S), "simulated", 0.0)
     slowness, samples = analyzer.slowness, []
     for done in range(SLOW_WARM + polls):
-        _feed(analyzer, list(job.batches(done, 1, with_comms=done == 0)), float(done))
+        feed(analyzer, job.batches(1), float(done))
         picture = analyzer.store.picture(float(done))
         gc.collect()
         start_s = time.perf_counter()
@@ -221,16 +242,10 @@ def culprit_of(ranks: int) -> int:
     return ranks // 3
 
 
-def hung(ranks: int, where: str, ranks_per_agent: int = 8) -> tuple[Analyzer, float]:
+def hung(ranks: int, where: Where) -> tuple[Analyzer, float]:
     """An analyzer that has seen a job run and then hang, and its time."""
-    job = SyntheticJob(Shape.of(ranks), ranks_per_agent=ranks_per_agent)
-    analyzer = Analyzer(AnalyzerConfig(), "synthetic", 0.0)
-    for batch in job.batches(0, WARM_ITERATIONS, with_comms=True):
-        analyzer.feed(batch, 10.0)
-    hang = Hang(culprit_of(ranks), START_NS + 10_000_000_000, where)
-    for batch in job.batches(WARM_ITERATIONS, 0, hang):
-        analyzer.feed(batch, 20.0)
-    return analyzer, 20.1
+    standing = stand(where, ranks)
+    return standing.analyzer, standing.now_s
 
 
 def _times(run: Callable[[], object], n: int) -> list[float]:

@@ -41,6 +41,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Rows = np.ndarray[Any, Any]
 FLOAT32: Final = 6
+EPOCH: Final = 1
+"""How often the slot of a communicator was used."""
 ELEMENTS: Final = {TP: 1 << 16, DP: 1 << 20, PP: 1 << 12, WORLD: 1, CP: 1 << 14, EP: 1 << 14}
 """Of an operation, by slot."""
 Change = Callable[[int, Item, int, Floats], Floats]
@@ -132,6 +134,8 @@ class Run:
     Attributes:
         slower: The same.
         longer: Changes what transfers take: of a message by its sender; of a collective the longest one counts.
+        enters: Changes when ranks enter a collective, by the true clock; where it makes that infinite, they do not.
+        leaver: The rank that goes on without a collective that it does not enter, -1 none: others hang there.
         programs: Items of each pipeline rank.
         done: Iterations.
     """
@@ -144,6 +148,8 @@ class Run:
         self._rng = np.random.default_rng(seed)
         self.slower = slower
         self.longer: Change | None = None
+        self.enters: Change | None = None
+        self.leaver = -1
         self.programs = [program_of(schedule, rank, layers, layout) for rank in range(layout.pp)]
         self._places = [_places(program) for program in self.programs]
         self._now = np.full((layout.pp, layout.per_stage), BEGIN_S)
@@ -196,9 +202,10 @@ class Run:
             own_s = self.times.own_s(item) * vary(self._rng, self.times.spread, len(now))
             self._now[rank] = now + (self.slower(self.done, item, rank, own_s) if self.slower else own_s)
         elif item.do is Do.SHARE:
-            end_s = self._end_of_group(item.slot, now) + self._end_of_group(item.slot, self._transfer(item, rank))
-            _note(ops, place, now, end_s, end_s)
-            self._now[rank] = end_s
+            entered_s = self._entered(item, rank)
+            end_s = self._end_of_group(item.slot, entered_s)
+            end_s = end_s + self._end_of_group(item.slot, self._transfer(item, rank))
+            self._leave(ops, place, rank, entered_s, end_s)
         elif item.do is Do.SEND:
             sent[item.peer, item.key] = end_s = now + self._transfer(item, rank)
             _note(ops, place, now, end_s, now)
@@ -208,6 +215,22 @@ class Run:
             self._now[rank] = end_s
         elif item.do in (Do.BEGIN, Do.END):
             passes.append(now.copy())
+
+    def _entered(self, item: Item, rank: int) -> Floats:
+        """When the ranks of a pipeline rank enter a collective."""
+        now = self._now[rank]
+        return self.enters(self.done, item, rank, now.copy()) if self.enters else now
+
+    def _leave(self, ops: Rows, place: int, rank: int, entered_s: Floats, end_s: Floats) -> None:
+        """A collective is over for the ranks of a pipeline rank; who has not entered it goes on, or never does."""
+        _note(ops, place, entered_s, end_s, end_s)
+        at = self.leaver - rank * self.layout.per_stage
+        goes_on = 0 <= at < len(end_s) and not np.isfinite(entered_s[at])
+        now_s = float(self._now[rank, at]) if goes_on else np.inf
+        self._now[rank] = end_s
+        if goes_on:
+            ops[at, place]["t_end_ns"] = 0
+            self._now[rank, at] = now_s
 
     def _transfer(self, item: Item, rank: int) -> Floats:
         took_s = np.full(self.layout.per_stage, self.times.transfer_s(item.slot))
@@ -232,11 +255,12 @@ class Run:
 
     def _share_all(self, at: list[int], ops: list[Rows]) -> None:
         """An operation of the world, at which all pipeline ranks are."""
-        took_s = max(float(self._transfer(self.programs[r][at[r]], r).max()) for r in range(self.layout.pp))
-        end_s = np.full(self.layout.per_stage, float(self._now.max()) + took_s)
-        for rank in range(self.layout.pp):
-            _note(ops[rank], self._places[rank].of_item[at[rank]], self._now[rank], end_s, end_s)
-            self._now[rank] = end_s
+        items = [program[place] for program, place in zip(self.programs, at, strict=True)]
+        took_s = max(float(self._transfer(item, rank).max()) for rank, item in enumerate(items))
+        entered_s = [self._entered(item, rank) for rank, item in enumerate(items)]
+        end_s = np.full(self.layout.per_stage, max(float(one.max()) for one in entered_s) + took_s)
+        for rank, one in enumerate(entered_s):
+            self._leave(ops[rank], self._places[rank].of_item[at[rank]], rank, one, end_s)
             at[rank] += 1
 
 
@@ -271,6 +295,7 @@ def _places(program: list[Item]) -> _Places:
     for places in numbers.values():
         each[places] = len(places)
     row["ordinal"], row["dtype"], row["status"] = np.arange(1, len(found) + 1), FLOAT32, Status.DONE
+    row["epoch"] = EPOCH
     of_passes = [int(at) for item, at in zip(program, count, strict=True) if item.do in (Do.BEGIN, Do.END)]
     return _Places(of_item, np.array(of_passes, np.int64).reshape(-1, 2), row, each)
 

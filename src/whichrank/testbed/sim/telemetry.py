@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from whichrank.model.codes import Status
 from whichrank.model.kinds import Kind
-from whichrank.model.telemetry import RECORD_REPORTED, VERSION, Batch, CommInfo, Event
+from whichrank.model.telemetry import RECORD_REPORTED, VERSION, Batch, CommInfo, Event, Probe
 from whichrank.testbed.sim.clocks import BEGIN_S, NS, Clocks
 from whichrank.testbed.sim.communicators import Communicators
+from whichrank.testbed.sim.connections import Connections, address
 from whichrank.testbed.sim.run import Iteration, Run
 from whichrank.testbed.sim.states import PID, Process, States
 
@@ -26,6 +27,10 @@ NOT_OVER: Final = 0
 """Status of what no agent has a record of yet."""
 NO_COMMUNICATOR: Final = 0xFFFF
 """The slot of what is no operation."""
+PROBES: Final = 16
+"""Connections that an agent tries to an address."""
+ANSWER_NS: Final = 200_000
+"""Until the first one is answered."""
 _TIMES: Final = ("t_issue_ns", "t_start_ns", "t_end_ns")
 
 
@@ -51,6 +56,9 @@ class Agents:
         self._comms = Communicators(run.layout, backend)
         self._clocks = Clocks(ranks // per_node, apart_s, drift, seed)
         self._states = States(self._comms, self._clocks, per_node)
+        self._connections = Connections(run.layout.ranks, per_node)
+        self._lost_s: dict[int, float] = {}
+        self._silent: set[int] = set()
         self._events: dict[int, list[Event]] = {}
         self._infos: dict[int, list[CommInfo]] = {}
         for info in self._comms.infos():
@@ -65,8 +73,25 @@ class Agents:
             event = Event("exit", rank, rank + PID, at_ns, "", process.status)
             self._events.setdefault(rank // self._per_node, []).append(event)
 
+    def silence(self, node: int) -> None:
+        """From now on the agent of this node reports nothing."""
+        self._silent.add(node)
+
+    def lose(self, node: int, at_s: float) -> None:
+        """From then on nobody hears of this node, and its kernel answers nobody."""
+        self._lost_s[node] = at_s
+        self.silence(node)
+
+    def probe(self, node: int, addresses: Sequence[str], at_s: float) -> None:
+        """The agent of this node probes addresses, and says in its next batch what came of it."""
+        lost = {address(other) for other in self._lost_s}
+        at_ns = int(self._clocks.here(np.array([int(at_s * NS)]), np.array([node * self._per_node]))[0])
+        for target in addresses:
+            probe = Probe(target, PROBES, 0, -1) if target in lost else Probe(target, PROBES, PROBES, ANSWER_NS)
+            self._events.setdefault(node, []).append(Event("probe", -1, 0, at_ns, probe=probe))
+
     def report(self, iterations: Sequence[Iteration], at_s: float | None = None) -> Iterator[Batch]:
-        """What all agents send, one batch each.
+        """What all agents send, one batch each, but for those that are silent.
 
         Args:
             iterations: All that is over, or hangs, since they reported last.
@@ -79,17 +104,23 @@ class Agents:
         records = [self._records(stage, iterations) for stage in range(self._layout.pp)]
         states, bounds = self._states, np.arange(self._nodes + 1) * self._per_node
         by_rank = [states.rank_rows(at_ns), states.comm_rows().reshape(-1), states.pair_rows(), *states.waits()]
+        connections = self._connections.rows(at_ns, self._lost_s)
+        self._clocks.set_here(connections, connections["rank"], ("read_ns",))
+        by_rank += [connections, states.rate_rows()]
         cuts = [np.searchsorted(rows["rank"], bounds).tolist() for rows in by_rank]
         here_ns = self._clocks.here(np.full(self._nodes, at_ns), bounds[:-1]).tolist()
         for node in range(self._nodes):
-            ranks, comms, pairs, waits, inflight = (
+            if node in self._silent:
+                continue
+            ranks, comms, pairs, waits, inflight, ends, rates = (
                 rows[cut[node] : cut[node + 1]].tobytes() for rows, cut in zip(by_rank, cuts, strict=True)
             )
             yield Batch(
                 version=VERSION, job="simulated", agent=f"node{node}:1", host=f"node{node}",
                 sequence=self._sequence, sent_ns=here_ns[node], sent_realtime_ns=at_ns, delay_bound_ns=1_000_000,
                 node_ranks=cuts[0][node + 1] - cuts[0][node], ranks=ranks, comms=comms, pairs=pairs, waits=waits,
-                inflight=inflight, records=self._records_of(node, records),
+                inflight=inflight, records=self._records_of(node, records), connections=ends,
+                rates=rates,
                 comm_info=self._infos.pop(node, []), events=self._events.pop(node, []),
             )  # fmt: skip
 
