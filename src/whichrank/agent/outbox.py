@@ -106,7 +106,7 @@ class Outbox:
 
     def add_comm(self, info: CommInfo) -> None:
         """A communicator that was seen for the first time."""
-        self._comms[info.comm_id] = self._unreported[info.comm_id] = info
+        self._comms[info.comm_id] = self._unreported[info.comm_id] = info.shortened()
 
     def may_send(self) -> bool:
         """Whether credit is left."""

@@ -26,6 +26,10 @@ WORD_TO_NEIGHBOUR_EVERY_S: Final = 2.5
 """The same, on the machine that analyzes: that node is not lost to it."""
 
 
+SHORTEST_SPACED: Final = 16
+"""Members of a communicator from which on they are not listed if they are evenly spaced: fewer take no room."""
+
+
 class ProcessState(IntEnum):
     """State of a rank's process, from `/proc/PID/stat`."""
 
@@ -216,7 +220,33 @@ class CommInfo(msgspec.Struct, frozen=True):
     size: int
     generation: int
     members: list[int]
-    """Global ranks by group rank; empty when the sensor could not know them."""
+    """Global ranks by group rank; empty when the sensor could not know them, or where they are evenly spaced."""
+    spaced: tuple[int, int] | None = None
+    """The first member, and by how much the next one is more, where they are sent so: of 65,536 ranks each of thousands
+    of agents would list all otherwise."""
+
+    def shortened(self) -> CommInfo:
+        """The same as an agent sends it: members that are evenly spaced are not listed."""
+        if len(self.members) < SHORTEST_SPACED:
+            return self
+        first, stride = self.members[0], self.members[1] - self.members[0]
+        if stride < 1 or self.members != list(range(first, first + stride * len(self.members), stride)):
+            return self
+        return msgspec.structs.replace(self, members=[], spaced=(first, stride))
+
+    def spread(self, most: int) -> CommInfo:
+        """The same with its members listed; without them if what was sent makes no sense.
+
+        Args:
+            most: Ranks that a job can have.
+        """
+        if self.spaced is None:
+            return self
+        first, stride = self.spaced
+        fits = not self.members and 0 < self.size <= most and first >= 0 and stride > 0
+        fits = fits and first + stride * (self.size - 1) < most
+        members = list(range(first, first + stride * self.size, stride)) if fits else []
+        return msgspec.structs.replace(self, members=members, spaced=None)
 
 
 class SourceKind(Enum):

@@ -57,9 +57,11 @@ class Communicators:
         """Learn communicators; what cannot be one is left out, so that nobody's numbers make us allocate."""
         new: dict[int, CommInfo] = {}
         for info in reported:
-            fits = 0 < info.size <= max(ranks.size, len(info.members)) and 0 < info.comm_id < 1 << 64
-            if fits and info.comm_id not in self._index:
-                new[info.comm_id] = _with_possible_members(info)
+            if info.comm_id in self._index or (info.comm_id in new and new[info.comm_id].members):
+                continue  # thousands of agents report the same
+            listed = info.spread(MAX_WORLD)
+            if 0 < info.size <= max(ranks.size, len(listed.members)) and 0 < info.comm_id < 1 << 64:
+                new[info.comm_id] = _with_possible_members(listed)
         sizes = np.array([info.size for info in new.values()], np.int64)
         total = len(self.member_rank) + int(sizes.sum())
         if not new or total > MAX_MEMBERSHIPS:

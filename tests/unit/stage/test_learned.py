@@ -15,13 +15,11 @@ from whichrank.model.telemetry import CommInfo
 from whichrank.stage.groups import groups_of
 from whichrank.stage.layout import DIMENSIONS, ROLES, Layout
 from whichrank.stage.learned import Learned, Reason, learn
-from whichrank.stage.schedules import one_f_one_b
 from whichrank.store.communicators import Communicators
 from whichrank.store.op_kinds import OpKinds
 from whichrank.store.rank_columns import RankColumns
 from whichrank.testbed.demo.layout import layouts
-from whichrank.testbed.sim.run import Run
-from whichrank.testbed.sim.telemetry import Agents
+from whichrank.testbed.sim.communicators import Communicators
 
 OPERATIONS = {"tp": Kind.ALL_REDUCE, "dp": Kind.ALL_REDUCE, "pp": Kind.SEND, "ep": Kind.ALL_TO_ALL}
 
@@ -50,12 +48,13 @@ def test_layouts_of_the_demo_are_learned(ranks: int, names: Mapping[str, str]) -
 
 
 def test_a_simulated_job_has_data_and_context_together() -> None:
-    # GIVEN a job that reduces gradients over context ranks too, and shows no context groups
-    layout = Layout.parse("tp2-cp2-pp4-dp4")
-    infos = Agents(Run(layout, one_f_one_b(4, 4))).infos()
-    found = learned([(info.desc, info.members) for info in infos], layout.ranks)
-    # THEN those ranks count as replicas
-    assert found.layout == Layout.parse("tp2-pp4-dp8")
+    # GIVEN a job that reduces gradients over context ranks too
+    layout = Layout.parse("tp2-cp2-pp4-dp4-ep4")
+    infos = [(info.desc, info.members) for info in Communicators(layout, "gloo").infos()]
+    assert learned(infos, layout.ranks).layout == layout
+    # THEN where it shows no context groups, those ranks count as replicas
+    without = [(desc, members) for desc, members in infos if desc != "mesh_cp"]
+    assert learned(without, layout.ranks).layout == Layout.parse("tp2-pp4-dp8-ep4")
 
 
 @st.composite

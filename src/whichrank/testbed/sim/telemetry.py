@@ -62,8 +62,9 @@ class Agents:
         self._events: dict[int, list[Event]] = {}
         self._infos: dict[int, list[CommInfo]] = {}
         for info in self._comms.infos():
+            short = info.shortened()
             for node in {member // per_node for member in info.members}:
-                self._infos.setdefault(node, []).append(info)
+                self._infos.setdefault(node, []).append(short)
 
     def change(self, rank: int, process: Process) -> None:
         """From now on the process of this rank is like this."""
