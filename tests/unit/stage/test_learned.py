@@ -19,7 +19,7 @@ from whichrank.store.communicators import Communicators
 from whichrank.store.op_kinds import OpKinds
 from whichrank.store.rank_columns import RankColumns
 from whichrank.testbed.demo.layout import layouts
-from whichrank.testbed.sim.communicators import Communicators
+from whichrank.testbed.sim.communicators import Communicators as SimulatedCommunicators
 
 OPERATIONS = {"tp": Kind.ALL_REDUCE, "dp": Kind.ALL_REDUCE, "pp": Kind.SEND, "ep": Kind.ALL_TO_ALL}
 
@@ -50,7 +50,7 @@ def test_layouts_of_the_demo_are_learned(ranks: int, names: Mapping[str, str]) -
 def test_a_simulated_job_has_data_and_context_together() -> None:
     # GIVEN a job that reduces gradients over context ranks too
     layout = Layout.parse("tp2-cp2-pp4-dp4-ep4")
-    infos = [(info.desc, info.members) for info in Communicators(layout, "gloo").infos()]
+    infos = [(info.desc, info.members) for info in SimulatedCommunicators(layout, "gloo").infos()]
     assert learned(infos, layout.ranks).layout == layout
     # THEN where it shows no context groups, those ranks count as replicas
     without = [(desc, members) for desc, members in infos if desc != "mesh_cp"]
