@@ -91,13 +91,12 @@ class Receiver:
 
     def take(self, iterations: int) -> Received:
         """Take what comes until so many iterations are over, or time is."""
-        begin_s, found, heard = time.monotonic(), list[Iteration](), dict[int, int]()
+        begin_s, found, heard = time.monotonic(), list[Iteration](), dict[int, set[str]]()
         before = time.process_time(), begin_s
         while len(found) < iterations and time.monotonic() - begin_s < LONGEST_S:
             for arrival in self._step():
-                number = arrival.batch.sequence
-                heard[number] = heard.get(number, 0) + 1
-            while heard.get(len(found) + 1) == self._nodes:
+                heard.setdefault(arrival.batch.sequence, set()).add(arrival.batch.agent)
+            while len(heard.get(len(found) + 1, ())) == self._nodes:
                 now = time.process_time(), time.monotonic()
                 found.append(self._iteration(now[0] - before[0], now[1] - before[1]))
                 before = now

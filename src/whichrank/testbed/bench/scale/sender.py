@@ -35,6 +35,10 @@ HEAR_S: Final = 0.2
 """Between two looks at all sockets for answers: one takes tens of milliseconds of a core that the analyzer may need."""
 
 
+PATIENCE_S: Final = 15.0
+"""Without any answer for so long what is not answered is sent again."""
+
+
 def rounds_of(ranks: int) -> float:
     """Operations of a rank in an iteration, on average over pipeline ranks."""
     first = job_of(ranks, LONG, Times())
@@ -78,6 +82,7 @@ class Sender:
         zmq.Context.instance().set(zmq.MAX_SOCKETS, connections + 1)
         self._ends = [ZmqAgentEnd(address) for _ in range(connections)]
         self._words: list[Batch | None] = [None] * self._nodes
+        self._unanswered: list[list[Batch]] = [[] for _ in self._ends]
 
     def send(self, iterations: int) -> None:
         """Go through so many iterations."""
@@ -88,6 +93,7 @@ class Sender:
             begin_s = time.monotonic()
             for node, batch in enumerate(batches):
                 self._send(node, batch)
+                self._unanswered[node % len(self._ends)].append(batch)
                 for word in range(1, WORDS + 1):
                     other = (node + word * self._nodes // (WORDS + 1)) % self._nodes
                     if (well := self._words[other]) is not None:
@@ -96,18 +102,25 @@ class Sender:
                 ahead_s = begin_s + (due_s - begin_s) * (node + 1) / self._nodes - time.monotonic()
                 if ahead_s > AGAIN_S:
                     time.sleep(ahead_s)
-            self._hear(self._nodes)
+            self._hear()
         for end in self._ends:
             end.close()
         zmq.Context.instance().term()
 
-    def _hear(self, replies: int) -> None:
-        """Wait until so many batches were answered: an agent that is not keeps what it has."""
-        while replies > 0:
-            heard = sum(len(end.receive()) for end in self._ends)
-            replies -= heard
-            if not heard:
-                time.sleep(HEAR_S)
+    def _hear(self) -> None:
+        """Wait until all batches were answered; what was not for long is sent again, as an agent does."""
+        heard_s = time.monotonic()
+        while any(self._unanswered):
+            for end, waiting in zip(self._ends, self._unanswered, strict=True):
+                if waiting and (replies := len(end.receive())):
+                    del waiting[:replies]
+                    heard_s = time.monotonic()
+            if time.monotonic() - heard_s > PATIENCE_S:
+                for at, waiting in enumerate(self._unanswered):
+                    for batch in waiting:
+                        self._send(at, batch)
+                heard_s = time.monotonic()
+            time.sleep(HEAR_S)
 
     def _send(self, node: int, batch: Batch) -> None:
         end = self._ends[node % len(self._ends)]
