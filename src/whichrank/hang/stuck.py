@@ -24,9 +24,10 @@ def stuck(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Finding:
     waits = picture.waits[graph.stuck]
     oldest = waits[int(np.argmin(waits["since_s"]))]
     pairs = {
-        (int(w["rank"]), picture.group_rank_to_rank(int(w["comm"]), int(w["peer"])))
+        (rank, peer) if w["kind"] == Kind.SEND else (peer, rank)
         for w in waits
         if is_message(w["kind"]) and w["peer"] >= 0
+        for rank, peer in ((int(w["rank"]), picture.group_rank_to_rank(int(w["comm"]), int(w["peer"]))),)
     }
     comm = int(oldest["comm"])
     members = picture.member_rank[picture.comm_at[comm] : picture.comm_at[comm] + picture.comm_size[comm]]

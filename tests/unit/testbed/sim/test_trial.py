@@ -87,3 +87,11 @@ def test_what_is_lost_is_between_members() -> None:
         ends = ends_of(fault, run)
         assert fault.rank in ends
         assert len(ends) == 2 or len(ends) == run.layout.ranks
+
+
+def test_link_of_a_lost_message_leads_from_its_sender_to_its_receiver() -> None:
+    drawn = draw_job(1, ("pp4-dp2",))
+    faults = (draw_lost(drawn.run(), rng(seed), ONSET) for seed in range(20))
+    lost = next(fault for fault in faults if fault.where == "lost message")
+    links = {(link.src, link.dst) for one in listen(drawn, lost) for link in one.links}
+    assert links == {(lost.sender, lost.rank)}
