@@ -34,11 +34,11 @@ Where = Literal[
 ]  # fmt: skip
 PHASES: Final = ("forward", "backward", "optimizer")
 """By the number of a program's phase."""
-ONE_WAIT_STATUS: Final = 9
+KILLED: Final = 9
 """As from wait(2): killed by SIGKILL."""
 HANGING: Final = (
     Process(ProcessState.SLEEPING), Process(ProcessState.RUNNING), Process(ProcessState.STOPPED),
-    Process(ProcessState.GONE, 0.0, ONE_WAIT_STATUS),
+    Process(ProcessState.GONE, 0.0, KILLED),
 )  # fmt: skip
 """What is seen of a rank that goes no further: asleep, computing, stopped, dead."""
 LONGEST_SEQUENCES: Final = (0.8, 1.3)

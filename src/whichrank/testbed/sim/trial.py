@@ -40,7 +40,7 @@ LAYOUTS: Final = (
     "dp4", "dp8", "tp2-dp4", "tp4-dp4", "pp2-dp4", "pp4-dp2", "tp2-pp2-dp2", "tp2-pp4-dp2", "tp2-pp2-dp4",
     "tp4-pp4-dp2", "pp8-dp2", "tp2-cp2-dp4", "cp2-pp2-dp2", "dp8-ep4", "tp2-dp4-ep2-pp2",
 )  # fmt: skip
-Schedules: Final = ("1f1b", "gpipe", "interleaved")
+SCHEDULES: Final = ("1f1b", "gpipe", "interleaved")
 Verdict = Literal["right", "silent", "wrong", "unknown"]
 
 
@@ -79,7 +79,7 @@ def draw_job(seed: int, layouts: tuple[str, ...] = LAYOUTS) -> Drawn:
     rng = np.random.default_rng([seed, 1])
     layout = Layout.parse(layouts[int(rng.integers(len(layouts)))])
     batches = layout.pp * int(rng.choice([1, 2, 4])) if layout.pp > 1 else int(rng.choice([1, 2, 4]))
-    name = Schedules[int(rng.integers(3 if layout.pp > 1 else 1))]
+    name = SCHEDULES[int(rng.integers(3 if layout.pp > 1 else 1))]
     if name == "interleaved":
         schedule = interleaved(layout.pp, 2, batches)
     else:
