@@ -155,7 +155,7 @@ static void *read_rows(void *seen) {
     if (!read_row(&shared->comm[0], &c, sizeof c)) continue;
     CHECK(c.name[0] == (c.size == 4 ? 'a' : 'b'));
     CHECK(c.name[0] == c.desc[0] && c.desc[0] == c.backend[0]);
-    ++*good;
+    STORE(good, *good + 1);
   }
   return NULL;
 }
@@ -167,7 +167,7 @@ TEST(comm_row_is_read_whole_while_it_changes_hands) {
   pthread_t reader;
   STORE(&stop, 0);
   pthread_create(&reader, NULL, read_rows, &good);
-  for (int i = 0; i < 4000; i++) {
+  for (int i = 0; i < 4000 || !LOAD(&good); i++) { /* a reader that gets no CPU has seen nothing yet */
     const char *name = i & 1 ? "a" : "b";
     wr_comm_close(shared, 0);
     CHECK_EQUAL(wr_comm_open(shared, name, name, name, i & 1 ? 4 : 5, 0, NULL, 0), 0);

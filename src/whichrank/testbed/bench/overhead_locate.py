@@ -12,11 +12,10 @@ import gc
 import json
 import random
 import resource
-import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from whichrank.hang.order import what_hangs
 from whichrank.model.telemetry import Batch
 from whichrank.stage.layout import Layout
 from whichrank.stage.schedules import one_f_one_b
+from whichrank.testbed.bench.figures import Figure, figure
 from whichrank.testbed.bench.scale.jobs import SHORT, TENSOR, layout_of
 from whichrank.testbed.bench.scale.location import feed, stand
 from whichrank.testbed.sim.faults import Fault
@@ -49,34 +49,6 @@ SLOWER = 1.8
 """Times as long as others computes a rank that is slow."""
 SLOW_WINDOW_S, SLOW_WARM = 8.0, 12
 """A window, and how many iterations are reported before a snapshot is measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One measured figure.
-
-    Attributes:
-        what: What is measured, in words.
-        ranks: Size of the job.
-        n: How many runs.
-        median: Their median.
-        low: The fastest.
-        high: The slowest.
-        unit: Of the three.
-    """
-
-    what: str
-    ranks: int
-    n: int
-    median: float
-    low: float
-    high: float
-    unit: str
-
-
-def figure(what: str, ranks: int, samples: Sequence[float], unit: str) -> Figure:
-    """Median and range of `samples`."""
-    return Figure(what, ranks, len(samples), statistics.median(samples), min(samples), max(samples), unit)
 
 
 def ingest(ranks: int = 512, samples: int = 10) -> list[Figure]:

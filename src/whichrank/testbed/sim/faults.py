@@ -166,14 +166,10 @@ def draw_hang(run: Run, rng: np.random.Generator, onset: int) -> Fault:
         rng: Of chance.
         onset: The iteration.
     """
-    rank = int(rng.integers(run.layout.ranks))
-    program = run.programs[rank // run.layout.per_stage]
-    own = [at for at, item in enumerate(program) if item.do is Do.OWN]
-    at = own[int(rng.integers(len(own)))]
-    item, process = program[at], HANGING[int(rng.integers(len(HANGING)))]
+    rank, at, item = _item(run, rng, Do.OWN)
+    process = HANGING[int(rng.integers(len(HANGING)))]
     where: Where = ("forward", "backward", "optimizer")[item.phase]
-    batch = item.microbatch if item.phase != OPTIMIZER else -1
-    return Fault("hang", where, rank, -1, batch, item.phase, at, onset=onset, process=process)
+    return Fault("hang", where, rank, -1, _batch(item), item.phase, at, onset=onset, process=process)
 
 
 def draw_lost(run: Run, rng: np.random.Generator, onset: int) -> Fault:
@@ -184,17 +180,26 @@ def draw_lost(run: Run, rng: np.random.Generator, onset: int) -> Fault:
         rng: Of chance.
         onset: The iteration.
     """
-    rank = int(rng.integers(run.layout.ranks))
-    program = run.programs[rank // run.layout.per_stage]
-    ops = [at for at, item in enumerate(program) if item.do in (Do.SEND, Do.SHARE)]
-    at = ops[int(rng.integers(len(ops)))]
-    item = program[at]
-    batch = item.microbatch if item.phase != OPTIMIZER else -1
-    fault = Fault("hang", "lost collective", rank, -1, batch, item.phase, at, onset=onset)
+    rank, at, item = _item(run, rng, Do.SEND, Do.SHARE)
+    fault = Fault("hang", "lost collective", rank, -1, _batch(item), item.phase, at, onset=onset)
     if item.do is Do.SHARE:
         return fault
     receiver = item.peer * run.layout.per_stage + rank % run.layout.per_stage
     return replace(fault, where="lost message", rank=receiver, sender=rank)
+
+
+def _item(run: Run, rng: np.random.Generator, *kinds: Do) -> tuple[int, int, Item]:
+    """A rank, and the place and item of one of these kinds in its program."""
+    rank = int(rng.integers(run.layout.ranks))
+    program = run.programs[rank // run.layout.per_stage]
+    places = [at for at, item in enumerate(program) if item.do in kinds]
+    at = places[int(rng.integers(len(places)))]
+    return rank, at, program[at]
+
+
+def _batch(item: Item) -> int:
+    """The microbatch of an item, -1 behind all blocks."""
+    return item.microbatch if item.phase != OPTIMIZER else -1
 
 
 def draw_imbalance(run: Run, rng: np.random.Generator, onset: int) -> Fault:

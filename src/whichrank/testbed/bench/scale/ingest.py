@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from whichrank.errors import WhichrankError
-from whichrank.testbed.bench.scale.figures import Figure, figure
+from whichrank.testbed.bench.figures import Figure, figure
 from whichrank.testbed.bench.scale.receiver import LONGEST_S, Received
 from whichrank.testbed.bench.scale.sender import iteration_s, rounds_of
 

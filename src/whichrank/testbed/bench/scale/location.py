@@ -21,7 +21,7 @@ from whichrank.model.commands import ProbePaths
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Cause
 from whichrank.model.telemetry import Batch
-from whichrank.testbed.bench.scale.figures import Figure, figure
+from whichrank.testbed.bench.figures import Figure, figure
 from whichrank.testbed.bench.scale.jobs import SHORT, job_of
 from whichrank.testbed.sim.halts import Halt, Where
 from whichrank.testbed.sim.run import Run, Times

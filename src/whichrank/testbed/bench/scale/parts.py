@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from whichrank.testbed.bench.figures import Figure
 from whichrank.testbed.bench.scale import ingest, location, simulation
-from whichrank.testbed.bench.scale.figures import Figure
 from whichrank.testbed.bench.scale.fits import Fit, fit
 from whichrank.testbed.sim.halts import WHERE
 

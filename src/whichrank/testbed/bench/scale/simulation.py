@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from whichrank.testbed.bench.scale.figures import Figure, figure
+from whichrank.testbed.bench.figures import Figure, figure
 from whichrank.testbed.bench.scale.jobs import LONG, job_of
 from whichrank.testbed.sim.run import Times
 from whichrank.testbed.sim.telemetry import Agents

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from whichrank.testbed.bench.figures import Figure, figure
 from whichrank.testbed.bench.scale import parts
-from whichrank.testbed.bench.scale.figures import Figure, figure
 from whichrank.testbed.bench.scale.fits import fit
 from whichrank.testbed.bench.scale.ingest import figures_of
 from whichrank.testbed.bench.scale.receiver import Iteration, Received
