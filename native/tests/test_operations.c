@@ -204,7 +204,7 @@ TEST(op_counters_wrap_at_32_bits) {
 enum { THREADS = 6, EACH = 4000, WINDOW = 40 };
 static wr_ring *shared;
 static int shared_slot, shared_kind;
-static uint32_t stop;
+static uint32_t watching, stop;
 
 static void *work(void *seed_) {
   uint64_t seed = (uint64_t)(uintptr_t)seed_ * 1000;
@@ -231,6 +231,7 @@ static void *work(void *seed_) {
 /* Everything that a reader may take from a row must belong to one operation. */
 static void *watch(void *looked_) {
   uint64_t *looked = looked_, latest = 0;
+  STORE(&watching, 1);
   while (!LOAD(&stop)) {
     uint64_t done = LOAD(&shared->comm[shared_slot].done);
     CHECK(done >= latest);
@@ -260,7 +261,9 @@ static void run_threads(int kind) {
   shared_slot = comm_new(shared, 8);
   shared_kind = kind;
   STORE(&stop, 0);
+  STORE(&watching, 0);
   pthread_create(&watcher, NULL, watch, &looked);
+  while (!LOAD(&watching)) sched_yield(); /* on a busy machine the others would be through before it begins */
   for (uintptr_t i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, work, (void *)(i + 1));
   for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
   STORE(&stop, 1);
