@@ -41,6 +41,8 @@ HANGING: Final = (
     Process(ProcessState.GONE, 0.0, KILLED),
 )  # fmt: skip
 """What is seen of a rank that goes no further: asleep, computing, stopped, dead."""
+DELAYS_S: Final = (0.05, 30.0)
+"""Shortest and longest delay of a block, in seconds (MegaTrace, section V.A)."""
 LONGEST_SEQUENCES: Final = (0.8, 1.3)
 """By how much longer or shorter sequences make all ranks compute."""
 

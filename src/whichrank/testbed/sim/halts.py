@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import ProcessState
+from whichrank.testbed.sim.faults import KILLED
 from whichrank.testbed.sim.program import TP, WORLD, Do, Item
 from whichrank.testbed.sim.run import Floats, Iteration, Run
 from whichrank.testbed.sim.states import Process
@@ -27,8 +28,6 @@ WHERE: Final[tuple[Where, ...]] = (
 )  # fmt: skip
 RING: Final = 64
 """Ranks of a deadlock, at most."""
-KILLED: Final = 9
-"""As from wait(2): by SIGKILL."""
 
 
 @dataclass(frozen=True)

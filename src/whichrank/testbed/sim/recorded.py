@@ -14,6 +14,7 @@ from whichrank.errors import UsageError
 from whichrank.stage.layout import Layout
 from whichrank.stage.schedules import Schedule, ScheduleError, from_csv, gpipe, interleaved, one_f_one_b
 from whichrank.testbed.sim.faults import (
+    DELAYS_S,
     Fault,
     draw_delay,
     draw_hang,
@@ -30,13 +31,10 @@ from whichrank.wire.tape import FILE_NAME, Head, TapeWriter
 TRUTH_NAME: Final = "truth.json"
 ONSET: Final = 15
 """Iterations before a fault: what is usual is known then."""
-LEAST_DELAY_S, MOST_DELAY_S = 0.05, 30.0
-"""Of a slow block, as in MegaTrace, section V.A."""
 STAGES_PER_RANK: Final = 2
 """Of an interleaved schedule."""
 MOST_RANKS: Final = 4096
 """Of a job that is kept: its tape takes some 10 KiB of a rank and iteration."""
-FAULTS: Final = ("none", "hang", "lost", "slow", "delay", "imbalance")
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Wanted:
         schedule: `1f1b`, `gpipe`, `interleaved`, or the path of a CSV of torch's.
         microbatches: Of an iteration.
         layers: Of a pipeline stage.
-        fault: One of FAULTS.
+        fault: `none`, `hang`, `lost`, `slow`, `delay` or `imbalance`.
         factor: Of own times, of a slow rank.
         seed: Of chance.
     """
@@ -82,7 +80,7 @@ def drawn_by(wanted: Wanted) -> tuple[Drawn, Fault]:
         "hang": lambda: draw_hang(run, rng, ONSET),
         "lost": lambda: draw_lost(run, rng, ONSET),
         "slow": lambda: draw_slow(run, rng, (wanted.factor,), ONSET),
-        "delay": lambda: draw_delay(run, rng, LEAST_DELAY_S, MOST_DELAY_S, ONSET),
+        "delay": lambda: draw_delay(run, rng, *DELAYS_S, ONSET),
         "imbalance": lambda: draw_imbalance(run, rng, ONSET),
     }
     return job, draw[wanted.fault]()

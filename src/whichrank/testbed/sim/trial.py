@@ -5,7 +5,7 @@ The truth of what is slow is its effect, as in MegaTrace, section V.A: the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
@@ -134,7 +134,7 @@ def _stood_s(ops: list[np.ndarray[Any, Any]], since_s: float) -> float:
     return max(since_s, *(float(max(one["t_issue_ns"].max(), one["t_end_ns"].max())) / 1e9 for one in ops))
 
 
-def listen(drawn: Drawn, fault: Fault, watch: Callable[[Analyzer, float], None] | None = None) -> list[Incident]:
+def listen(drawn: Drawn, fault: Fault) -> list[Incident]:
     """Everything that an analyzer says of it, in order."""
     analyzer, said = Analyzer(CONFIG, "simulated", 0.0, is_live=True), list[Incident]()
     for at_s, told in batches(drawn, fault):
@@ -142,8 +142,6 @@ def listen(drawn: Drawn, fault: Fault, watch: Callable[[Analyzer, float], None] 
         said += analyzer.tick(at_s)
         if analyzer.slowness_failed:
             raise analyzer.slowness_failed
-        if watch:
-            watch(analyzer, at_s)
     return said
 
 
@@ -157,7 +155,6 @@ class Score:
         phase: Of the training stage, whether it is right; None where it is not said, or there is no one phase.
         microbatch: The same.
         longer: By which share iterations were longer.
-        delay_s: From onset to the first alert that is right.
     """
 
     is_due: bool
@@ -165,6 +162,25 @@ class Score:
     phase: bool | None
     microbatch: bool | None
     longer: float
+
+
+def verdict_of(fault: Fault, ends: frozenset[int], *, is_wrong: bool, names: bool, says: bool) -> Verdict:
+    """What all words together are.
+
+    Args:
+        fault: The truth.
+        ends: Between which ranks something was lost.
+        is_wrong: Somebody is named who is not at fault.
+        names: Somebody is named.
+        says: Something is said.
+    """
+    if is_wrong:
+        return "wrong"
+    if names:
+        return "right"
+    if says and fault.kind == "hang":
+        return "unknown" if {fault.rank} - ends else "right"
+    return "silent"
 
 
 def score(drawn: Drawn, fault: Fault, said: list[Incident]) -> Score:
@@ -176,14 +192,8 @@ def score(drawn: Drawn, fault: Fault, said: list[Incident]) -> Score:
     may = {fault.rank} - ends
     longer = longer_by(drawn, fault) if fault.kind == "slow" else 0.0
     is_due = fault.kind == "hang" or (fault.kind == "slow" and longer >= EFFECT)
-    if named - may or links - ends - may:
-        verdict: Verdict = "wrong"
-    elif named or links:
-        verdict = "right"
-    elif alerts and fault.kind == "hang":
-        verdict = "right" if not may else "unknown"
-    else:
-        verdict = "silent"
+    is_wrong = bool(named - may or links - ends - may)
+    verdict = verdict_of(fault, ends, is_wrong=is_wrong, names=bool(named or links), says=bool(alerts))
     stages = [one.stage for one in alerts if one.stage is not None and one.stage.phase is not None]
     phases, phase, microbatch = phases_of(fault, drawn.run()), None, None
     if verdict == "right" and stages and phases:

@@ -16,6 +16,7 @@ from typing import Final, Literal
 import numpy as np
 
 from whichrank.testbed.sim.faults import (
+    DELAYS_S,
     Fault,
     draw_delay,
     draw_hang,
@@ -34,8 +35,6 @@ LEAST_ONSET: Final = 15
 """Iterations before a fault, at the least: all methods know by then what is usual."""
 QUIET_WINDOWS: Final = 2.2
 """Windows of slowness before a fault, at the least: CCL-D takes its baseline from two."""
-DELAYS_S: Final = (0.05, 30.0)
-"""Shortest and longest delay of a block, in seconds (MegaTrace, section V.A)."""
 FACTORS: Final = {
     "5 %": 1.05, "10 %": 1.1, "20 %": 1.2, "50 %": 1.5, "2x": 2.0, "3x": 3.0, "5x": 5.0, "10x": 10.0,
 }  # fmt: skip

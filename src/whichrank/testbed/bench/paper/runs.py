@@ -5,19 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
-from whichrank.slow.slowness import EFFECT
 from whichrank.testbed.bench.paper.cells import CELLS, FIRST_SEED, Cell
 from whichrank.testbed.bench.paper.finding import Finding
 from whichrank.testbed.bench.paper.hear import METHODS, OURS, hear
 from whichrank.testbed.bench.results_file import append_result, make_ready, read_results
 from whichrank.testbed.sim.faults import Fault, ends_of
-from whichrank.testbed.sim.trial import longer_by, score
-
-Verdict = Literal["right", "silent", "wrong", "unknown"]
+from whichrank.testbed.sim.trial import Verdict, longer_by, score, verdict_of
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -115,9 +111,8 @@ def run_one(cell: Cell, seed: int) -> Result:
     outcomes = {OURS: Outcome(ours.verdict, ranks, links, ours.phase, ours.microbatch)}
     outcomes |= {name: judge(fault, ends, findings[name]) for name in METHODS if name != OURS}
     truth = Truth(**{name: getattr(fault, name) for name in Truth.__struct_fields__})
-    is_due = fault.kind == "hang" or (fault.kind == "slow" and longer >= EFFECT)
     return Result(
-        cell.name, seed, job.layout.name, job.name, job.layers, truth, round(longer, 4), is_due, outcomes,
+        cell.name, seed, job.layout.name, job.name, job.layers, truth, round(longer, 4), ours.is_due, outcomes,
         round(time.perf_counter() - begun_s, 3),
     )  # fmt: skip
 
@@ -133,14 +128,8 @@ def judge(fault: Fault, ends: frozenset[int], findings: Sequence[Finding]) -> Ou
     named = {rank for one in findings for rank in one.ranks}
     links = {link for one in findings for link in one.links}
     may = {fault.rank} - ends
-    if named - may - ends or {rank for link in links for rank in link} - ends - may:
-        verdict: Verdict = "wrong"
-    elif named or links:
-        verdict = "right"
-    elif findings and fault.kind == "hang":
-        verdict = "right" if not may else "unknown"
-    else:
-        verdict = "silent"
+    is_wrong = bool(named - may - ends or {rank for link in links for rank in link} - ends - may)
+    verdict = verdict_of(fault, ends, is_wrong=is_wrong, names=bool(named or links), says=bool(findings))
     parts = [one.part for one in findings if one.part.phase >= 0]
     phase = microbatch = None
     if verdict == "right" and parts and fault.phase >= 0:
