@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.locate.critical_path import whole_iterations
+from whichrank.locate.events import whole_iterations
 from whichrank.model.iterations import Floats, Ints, Ops
 from whichrank.model.signature import mix
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from whichrank.locate.comparable import LongGroup, long_groups
-from whichrank.locate.critical_path import Course, course_of
+from whichrank.locate.critical_path import Course
+from whichrank.locate.events import course_of
 from whichrank.model.iterations import PASS, STEP, Ints, Ops, Window
 
 KEPT_OPS: Final = 1 << 18

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from simulated import Call, Compute, Program, Wait, ddp, run, tp_pp_dp
 
-from whichrank.locate.critical_path import Course, as_its_peers, course_of
+from whichrank.locate.critical_path import END, ISSUE, Course, as_its_peers
+from whichrank.locate.events import course_of
 from whichrank.model.iterations import OP, STEP, Ops
 from whichrank.model.kinds import Kind
 
@@ -121,6 +122,17 @@ def test_a_broadcast_waits_for_its_root_only() -> None:
     assert made is not None
     needs = {int(made.ranks[r]): set(made.needs[(made.rank == r) & (made.what == 1)].tolist()) for r in range(3)}
     assert needs == {0: {0}, 1: {2}, 2: {2}}
+
+
+def test_what_is_issued_behind_a_step_at_the_same_time_is_in_the_next_iteration() -> None:
+    # GIVEN a last stage that begins each iteration with a receive, without any time of its own before it
+    made = course(tp_pp_dp(1, 2, 1), {})
+    # THEN an iteration ends before that receive is issued
+    last = made.rank == 1
+    ends = np.flatnonzero(last & (made.what == END))
+    receives = np.flatnonzero(last & (made.what == ISSUE) & (made.ops["kind"][made.op] == Kind.RECV))
+    assert (made.begin_ns[ends[:-1]] == made.begin_ns[ends[:-1] + 1]).all()
+    assert np.isin(ends[:-1] + 1, receives).all()
 
 
 def test_ranks_that_would_wait_for_ever_are_not_a_number() -> None:

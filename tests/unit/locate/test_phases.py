@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from simulated import Compute, Program, ddp, run, tp_pp_dp
 
-from whichrank.locate.critical_path import Course, course_of
+from whichrank.locate.critical_path import Course
+from whichrank.locate.events import course_of
 from whichrank.locate.phases import SlowPart, own_by_part, slow_part
 from whichrank.model.iterations import PASS, Ops
 
