@@ -266,7 +266,14 @@ def times_of(ranks: Ints, spent: Floats) -> tuple[Spent, ...]:
     )
 
 
-def of_links(store: Store, window: Window, transfers: Transfers, slow: list[SlowLink], node: Ints) -> KeyedFinding:
+def of_links(
+    store: Store,
+    window: Window,
+    transfers: Transfers,
+    slow: list[SlowLink],
+    node: Ints,
+    cost: tuple[float, float] | None = None,
+) -> KeyedFinding:
     """Links that are slow. All from one rank: it is a source; all to one: a destination (C4D, section III.A).
 
     Args:
@@ -275,6 +282,7 @@ def of_links(store: Store, window: Window, transfers: Transfers, slow: list[Slow
         transfers: All transfers in it.
         slow: Of them those that are slow, the worst first.
         node: By rank, its node.
+        cost: Seconds of an iteration, and what it would take with all of them as quick as usual; None: not known.
     """
     source, target = (_shared(transfers, slow, side, node) for side in ("src", "dst"))
     worst = slow[0]
@@ -301,6 +309,10 @@ def of_links(store: Store, window: Window, transfers: Transfers, slow: list[Slow
     evidence.append(
         Evidence(what=f"share of all time that is lost on {'each' if len(slow) > 1 else 'it'}", value=round(share, 2))
     )
+    if cost:
+        those = "this link were" if len(slow) == 1 else "these links were"
+        evidence.append(Evidence(what="iteration time", value=_round(cost[0]), unit="s"))
+        evidence.append(Evidence(what=f"iteration time if {those} as quick as usual", value=_round(cost[1]), unit="s"))
     ranks = {link.src for link in slow} | {link.dst for link in slow}
     begun = _longer_since(window)
     finding = Finding(

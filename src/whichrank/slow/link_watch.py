@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from whichrank.model.iterations import Bools, Floats, Ints, Window
 from whichrank.model.links import LinkRate, SlowLink, Transfers
 from whichrank.model.places import places
 from whichrank.slow.findings import KeyedFinding, of_links
+from whichrank.slow.link_cost import LinkCost
 from whichrank.store.store import Store
 from whichrank.transport.traffic import Traffic
 
@@ -96,7 +96,7 @@ class LinkWatch:
         transfers: Transfers,
         starved: Ints,
         now_s: float,
-        is_waited_for: Callable[[int, int], bool],
+        cost: LinkCost,
     ) -> list[KeyedFinding]:
         """Links that are slower than others, if the job loses time by it and the sender's kernel says where.
 
@@ -106,7 +106,7 @@ class LinkWatch:
             transfers: All transfers in it.
             starved: Ranks that get less CPU than others: at what pace they read says nothing of the way to them.
             now_s: The time.
-            is_waited_for: Do ranks wait for what goes from one rank to another, for so long that it matters?
+            cost: Knows what a link costs the job.
         """
         node = self._node = store.paths.nodes(store.ranks.agent)
         slow = slow_links(transfers, node, self._past)
@@ -117,9 +117,11 @@ class LinkWatch:
         if sure:
             self._usual_loss.forget_exceeded()
         self._doubt(now_s, is_unsure=not sure and (bool(slow) or begins_to_lose))
-        worth = [k for k in sure if k.dst not in starved and is_waited_for(k.src, k.dst)]
+        worth = [k for k in sure if k.dst not in starved and cost.is_waited_for(k.src, k.dst)]
         self.matrix = matrix_of(transfers.of(~np.isin(transfers.dst, starved)), node, self._past, MOST_CELLS, worth)
-        return [of_links(store, window, transfers, worth, node)] if worth else []
+        if not worth:
+            return []
+        return [of_links(store, window, transfers, worth, node, cost.seconds(worth, transfers.lasted_s))]
 
     def begin_anew(self) -> None:
         """The job does not iterate yet, or no more: what goes over then is not what usually does."""

@@ -9,6 +9,7 @@ On devices the host runs far ahead of what it issues, so its waits say little: t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
@@ -30,13 +31,13 @@ from whichrank.detect.slow import (
 )
 from whichrank.detect.tied import tied
 from whichrank.locate.comparable import LongGroup
-from whichrank.locate.critical_path import Course, as_all_usually, as_its_peers
+from whichrank.locate.critical_path import Course, Repaired, as_all_usually, as_its_peers
 from whichrank.locate.selftime import does_more_by_design, excess_of
 from whichrank.locate.workload import work_of
 from whichrank.model.codes import Status
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Reason, Spent
-from whichrank.model.iterations import Excess, Floats, Ints, Window
+from whichrank.model.iterations import Bools, Excess, Floats, Ints, Window
 from whichrank.model.picture import Picture
 from whichrank.model.sensors import runs_on_device
 from whichrank.model.signature import mix
@@ -55,6 +56,7 @@ from whichrank.slow.findings import (
     times_of,
 )
 from whichrank.slow.latest_ops import LatestOps
+from whichrank.slow.link_cost import LinkCost
 from whichrank.slow.link_watch import LinkWatch
 from whichrank.slow.loader_share import LoaderShare
 from whichrank.slow.node_usage import NodeUsage, Rates
@@ -100,6 +102,7 @@ class Slowness:
 
     Attributes:
         long_groups: Communicators that took longer than comparable ones when iterations last did for no known reason.
+        repaired: The latest iterations with and without what is slow now; None where nothing is, or it is not known.
     """
 
     def __init__(self, window_s: float) -> None:
@@ -122,6 +125,7 @@ class Slowness:
         self._sound: set[int] = set()  # ranks that were as quick as their peers for a while
         self.track = Track()
         self.long_groups: list[LongGroup] = []
+        self.repaired: Repaired | None = None
         self._loader = LoaderShare()
         self._reported = SteadyFindings(window_s)
         self._lately = LostLately()
@@ -268,13 +272,16 @@ class Slowness:
         if take_turns:
             reported = []
         transfers, starved = self.links.transfers(), self._starved(recent)
-        reported += self.links.examine(
-            store, recent, transfers, starved, now_s, lambda src, dst: self._is_waited_for(store, window, src, dst)
-        )
+        cost = LinkCost(window, lambda: self._course(store, window))
+        reported += self.links.examine(store, recent, transfers, starved, now_s, cost)
+        if cost.repaired:
+            self.repaired = Repaired(*cost.repaired, 0, *self._of_pipelines(window))
         if not reported and recent.lasted_s >= window_s * PART:  # the first iterations are like no later one
             reported = self._nobody(store, recent, excess.last(len(recent.iteration)), take_turns=take_turns)
             self.long_groups = []
             reported = reported or self._unexplained(store, recent, now_s)
+        if not reported:
+            self.repaired = None
         if not suspects and not reported:
             is_due = now_s - self._learned_s >= self.window_s
             self.links.learn(transfers, only_new=not is_due)
@@ -317,7 +324,7 @@ class Slowness:
         reported: dict[int, KeyedFinding] = {}
         slow = window.ranks[[s.index for s in judged]].tolist()
         kind = class_of(*course.lost_in_collectives(), self.past)
-        passes = self._latest.passes()
+        passes, in_pipeline = self._of_pipelines(window)
         for suspect, alone in zip(judged, each_alone, strict=True):
             has_effect = course.pace(alone) - best_s >= EFFECT * best_s  # no, where it is not known
             if not has_effect and not course.pace(now) >= (1 + EFFECT) * self.past.iteration_s:
@@ -342,6 +349,10 @@ class Slowness:
                 continue  # each was named when they were not alike, and is not taken back
             both = of_tied([reported.pop(suspect.index) for suspect in group])
             reported[group[0].index] = both
+        if reported:
+            begun = min(int(window.iteration[suspect.onset]) for suspect in judged)
+            since = course.since(begun, int(window.iteration[-1]))
+            self.repaired = Repaired(course, replace(course, own_s=all_well), since, passes, in_pipeline)
         return list(reported.values())
 
     def _before_limit(self, window: Window, suspect: Suspect, why: Why, now_s: float) -> float | None:
@@ -425,13 +436,9 @@ class Slowness:
         without_s = np.nan_to_num(rates.delay) + np.nan_to_num(rates.throttled)
         return window.ranks[without_s >= float(np.median(without_s)) + STARVED]
 
-    def _is_waited_for(self, store: Store, window: Window, src: int, dst: int) -> bool:
-        """Are these ranks blocked in operations of both? Transfers behind computation delay nobody."""
-        course = self._course(store, window)
-        ends = np.searchsorted(window.ranks, (src, dst))
-        if course is None or (ends == len(window.ranks)).any() or (window.ranks[ends] != (src, dst)).any():
-            return True  # it is not known
-        return course.blocked_between(*ends.tolist()) >= EFFECT * window.iteration_s
+    def _of_pipelines(self, window: Window) -> tuple[np.ndarray[Any, Any], Bools]:
+        """Backward passes, and which ranks send messages along a pipeline."""
+        return self._latest.passes(), window.in_pipeline & (window.ring < 0)
 
     def _rates(self, window: Window, column: int) -> Rates:
         """What nodes have given to the ranks since this column began."""

@@ -7,6 +7,7 @@ from test_traffic import MB, NODE, RING, transfers
 
 from whichrank.model.iterations import Window
 from whichrank.model.telemetry import VERSION, Batch
+from whichrank.slow.link_cost import LinkCost
 from whichrank.slow.link_watch import LinkWatch
 from whichrank.store.store import Store
 
@@ -35,9 +36,15 @@ def job() -> tuple[Store, Window]:
     return store, window
 
 
-def always(_src: int, _dst: int) -> bool:
-    """Ranks wait for all that is sent."""
-    return True
+class Waits(LinkCost):
+    """Ranks wait for what goes over these links, all if there are none; what that costs is not known."""
+
+    def __init__(self, *links: tuple[int, int]) -> None:
+        super().__init__(job()[1], lambda: None)
+        self._links = links
+
+    def is_waited_for(self, src: int, dst: int) -> bool:
+        return not self._links or (src, dst) in self._links
 
 
 def test_a_slow_link_of_which_no_kernel_knows_is_polled_more_closely_and_not_reported() -> None:
@@ -45,7 +52,7 @@ def test_a_slow_link_of_which_no_kernel_knows_is_polled_more_closely_and_not_rep
     watch, (store, window) = LinkWatch(WINDOW_S), job()
     doubts = []
     for now_s in range(int(3 * WINDOW_S)):
-        assert watch.examine(store, window, transfers(SLOW), NOBODY, float(now_s), always) == []
+        assert watch.examine(store, window, transfers(SLOW), NOBODY, float(now_s), Waits()) == []
         doubts.append(watch.in_doubt)
 
     # THEN closer snapshots are asked for in the first half of each
@@ -55,13 +62,13 @@ def test_a_slow_link_of_which_no_kernel_knows_is_polled_more_closely_and_not_rep
 def test_a_doubt_does_not_outlast_its_time_where_nothing_new_is_known() -> None:
     # GIVEN a link in doubt
     watch, (store, window) = LinkWatch(WINDOW_S), job()
-    watch.examine(store, window, transfers(SLOW), NOBODY, 0.0, always)
+    watch.examine(store, window, transfers(SLOW), NOBODY, 0.0, Waits())
     # WHEN no iteration ends any more THEN it is over after half a window
     for now_s, in_doubt in ((1.0, True), (4.9, True), (5.0, False), (WINDOW_S + 1, False)):
         watch.let_time_pass(now_s)
         assert watch.in_doubt == in_doubt
     # and at once where the job begins anew
-    watch.examine(store, window, transfers(SLOW), NOBODY, 30.0, always)
+    watch.examine(store, window, transfers(SLOW), NOBODY, 30.0, Waits())
     assert watch.in_doubt
     watch.begin_anew()
     assert not watch.in_doubt
@@ -71,8 +78,8 @@ def test_a_doubt_does_not_outlast_its_time_where_nothing_new_is_known() -> None:
 
 def test_what_a_kernel_says_ends_the_doubt() -> None:
     watch, (store, window) = LinkWatch(WINDOW_S), job()
-    watch.examine(store, window, transfers(SLOW), NOBODY, 0.0, always)
-    (reported,) = watch.examine(store, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}), NOBODY, 1.0, always)
+    watch.examine(store, window, transfers(SLOW), NOBODY, 0.0, Waits())
+    (reported,) = watch.examine(store, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}), NOBODY, 1.0, Waits())
     assert [(link.src, link.dst) for link in reported.finding.links] == [(2, 4)]
     assert not watch.in_doubt
 
@@ -85,7 +92,7 @@ def test_a_link_that_begins_to_lose_data_is_polled_more_closely() -> None:
     ):  # fmt: skip
         watch = LinkWatch(WINDOW_S)
         seen = transfers(RING | {(2, 3): 50.0}, resent_lately={where: lately}, resent={where: before})
-        assert watch.examine(store, window, seen, NOBODY, 0.0, always) == []
+        assert watch.examine(store, window, seen, NOBODY, 0.0, Waits()) == []
         assert watch.in_doubt == is_polled
 
 
@@ -95,7 +102,7 @@ def test_what_a_link_loses_for_good_is_doubted_once_and_more_than_that_again() -
 
     def is_doubted(lately: float, now_s: float) -> bool:
         seen = transfers(RING, resent_lately={(2, 4): lately}, resent={(2, 4): 0.0})
-        assert watch.examine(store, window, seen, NOBODY, now_s, always) == []
+        assert watch.examine(store, window, seen, NOBODY, now_s, Waits()) == []
         return watch.in_doubt
 
     doubts = [is_doubted(0.05, float(now_s)) for now_s in range(int(3 * WINDOW_S))]
@@ -110,32 +117,32 @@ def test_a_loss_of_which_something_came_is_not_what_is_usual() -> None:
     # GIVEN a doubt that ends with a kernel's word
     watch, (store, window) = LinkWatch(WINDOW_S), job()
     loses = {"resent_lately": {(2, 4): 0.05}, "resent": {(2, 4): 0.0}}
-    watch.examine(store, window, transfers(RING, **loses), NOBODY, 0.0, always)
-    assert watch.examine(store, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}, **loses), NOBODY, 1.0, always)
+    watch.examine(store, window, transfers(RING, **loses), NOBODY, 0.0, Waits())
+    assert watch.examine(store, window, transfers(SLOW, delivery={(2, 4): 6.0 * MB}, **loses), NOBODY, 1.0, Waits())
     assert not watch.in_doubt
     # WHEN the link begins to lose data again THEN it is doubted again
-    watch.examine(store, window, transfers(RING), NOBODY, 5.0, always)
-    watch.examine(store, window, transfers(RING, **loses), NOBODY, WINDOW_S + 1, always)
+    watch.examine(store, window, transfers(RING), NOBODY, 5.0, Waits())
+    watch.examine(store, window, transfers(RING, **loses), NOBODY, WINDOW_S + 1, Waits())
     assert watch.in_doubt
 
 
 def test_nothing_slow_is_no_doubt() -> None:
     watch, (store, window) = LinkWatch(WINDOW_S), job()
-    assert watch.examine(store, window, transfers(RING), NOBODY, 0.0, always) == []
+    assert watch.examine(store, window, transfers(RING), NOBODY, 0.0, Waits()) == []
     assert not watch.in_doubt
 
 
 def test_a_slow_link_for_which_nobody_waits_is_not_reported() -> None:
     watch, (store, window) = LinkWatch(WINDOW_S), job()
     slow = transfers(SLOW, delivery={(2, 4): 6.0 * MB})
-    assert watch.examine(store, window, slow, NOBODY, 0.0, lambda src, dst: (src, dst) != (2, 4)) == []
+    assert watch.examine(store, window, slow, NOBODY, 0.0, Waits((0, 2))) == []
     assert not watch.in_doubt
-    assert watch.examine(store, window, slow, NOBODY, 1.0, lambda src, dst: (src, dst) == (2, 4))
+    assert watch.examine(store, window, slow, NOBODY, 1.0, Waits((2, 4)))
 
 
 def test_a_reader_without_cpu_has_no_slow_link_and_no_cell() -> None:
     watch, (store, window) = LinkWatch(WINDOW_S), job()
     slow = transfers(SLOW, delivery={(2, 4): 6.0 * MB})
-    assert watch.examine(store, window, slow, np.array([4]), 0.0, always) == []
+    assert watch.examine(store, window, slow, np.array([4]), 0.0, Waits()) == []
     assert (2, 4) not in {(cell.src, cell.dst) for cell in watch.matrix}
     assert watch.matrix

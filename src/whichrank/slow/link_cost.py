@@ -1,0 +1,73 @@
+"""What slow links cost a job: whether ranks wait for what goes over them, and how long iterations would be without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from whichrank.locate.critical_path import Course
+from whichrank.locate.link_times import LinkTime, with_links_that_fit
+from whichrank.model.iterations import Window
+from whichrank.model.links import SlowLink
+
+WAITED: Final = 0.05
+"""Share of an iteration for which ranks are blocked in what goes over a link, from which it matters."""
+
+
+class LinkCost:
+    """Asked about the links of one window; its iterations are gone through only if somebody asks.
+
+    Args:
+        window: The iterations of this time.
+        course: The same as events, None where they are not kept.
+
+    Attributes:
+        repaired: Iterations with slow links as they are, and as they usually are; None where that is not known.
+    """
+
+    def __init__(self, window: Window, course: Callable[[], Course | None]) -> None:
+        self._window = window
+        self._course = course
+        self.repaired: tuple[Course, Course] | None = None
+
+    def is_waited_for(self, src: int, dst: int) -> bool:
+        """Are these ranks blocked in operations of both? Transfers behind computation delay nobody."""
+        course, ends = self._course(), self._places([(src, dst)])
+        if course is None or ends is None:
+            return True  # it is not known
+        return course.blocked_between(*ends[0]) >= WAITED * self._window.iteration_s
+
+    def seconds(self, links: Sequence[SlowLink], lasted_s: float) -> tuple[float, float] | None:
+        """What an iteration takes, and what it would take if these links were as quick as usual.
+
+        Args:
+            links: All that are slow.
+            lasted_s: Seconds in which they carried what they have carried.
+
+        Returns:
+            None where it is not known.
+        """
+        course, ends = self._course(), self._places([(link.src, link.dst) for link in links])
+        if course is None or ends is None:
+            return None
+        share = self._window.iteration_s / lasted_s
+        each = [
+            LinkTime(src, dst, share * link.carried_bytes / link.rate, share * link.carried_bytes / link.usual)
+            for link, (src, dst) in zip(links, ends, strict=True)
+        ]
+        self.repaired = with_links_that_fit(course, each)
+        if self.repaired is None:
+            return None
+        now_s, usual_s = (one.replay() for one in self.repaired)
+        return now_s, usual_s
+
+    def _places(self, pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
+        """Indices of ranks; None if the window has one of them not."""
+        ranks = self._window.ranks
+        of = np.array(pairs, np.int64).reshape(-1, 2)
+        at = np.searchsorted(ranks, of)
+        if (at == len(ranks)).any() or (ranks[at] != of).any():
+            return None
+        return [(int(src), int(dst)) for src, dst in at]
