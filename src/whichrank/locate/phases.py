@@ -161,6 +161,29 @@ def _goes_round_between_two(own: Own, whole: NDArray[np.bool_]) -> bool:
     return bool(fits.all() and ((each > 1) & (each * batches[fits] == passes[fits])).all())
 
 
+@dataclass(frozen=True)
+class Pieces:
+    """Own time of a rank, cut where a backward pass begins or ends; in order, (n,) each.
+
+    Attributes:
+        event: Of the rank, in the order of the course, which ends the own time that a piece is part of.
+        seconds: How long it lasts.
+        phase: FORWARD, BACKWARD or OPTIMIZER.
+        microbatch: From 0.
+        passes: Backward passes of each iteration, (iterations,).
+        sent: As in `Own`.
+        goes_round: As in `Own`.
+    """
+
+    event: Ints
+    seconds: Floats
+    phase: Ints
+    microbatch: Ints
+    passes: Ints
+    sent: Ints
+    goes_round: bool
+
+
 def own_by_part(course: Course, index: int, passes: np.ndarray[Any, Any], *, is_pipeline: bool) -> Own | None:
     """What a rank takes of its own in which part; None without backward passes.
 
@@ -170,6 +193,16 @@ def own_by_part(course: Course, index: int, passes: np.ndarray[Any, Any], *, is_
         passes: Rows of PASS, sorted by rank and begin.
         is_pipeline: Its messages go to other stages of a pipeline.
     """
+    pieces = pieces_of(course, index, passes, is_pipeline=is_pipeline)
+    if pieces is None:
+        return None
+    parts = np.zeros((course.iterations, len(NAMES), int(pieces.microbatch.max()) + 1))
+    np.add.at(parts, (course.iteration[pieces.event], pieces.phase, pieces.microbatch), pieces.seconds)
+    return Own(parts, pieces.passes, pieces.sent, pieces.goes_round)
+
+
+def pieces_of(course: Course, index: int, passes: np.ndarray[Any, Any], *, is_pipeline: bool) -> Pieces | None:
+    """A rank's own time in pieces, each in one phase and of one microbatch; arguments as in `own_by_part`."""
     events = slice(int(course.first[index]), int(course.first[index + 1]))
     what, iteration, until = course.what[events], course.iteration[events], course.begin_ns[events]
     since = until - np.round(course.own_s[events] * 1e9).astype(np.int64)
@@ -199,9 +232,7 @@ def own_by_part(course: Course, index: int, passes: np.ndarray[Any, Any], *, is_
     phase = np.where(within, BACKWARD, np.where(number >= count, OPTIMIZER, FORWARD))
     batch = np.clip(np.where(within, number, np.where(phase == FORWARD, ahead, 0)), 0, MOST_MICROBATCHES - 1)
     batch = np.where(phase == FORWARD, np.minimum(batch, np.maximum(count - 1, 0)), batch)
-    parts = np.zeros((course.iterations, len(NAMES), int(batch.max()) + 1))
-    np.add.at(parts, (of, phase, batch), seconds)
-    return Own(parts, counts, sent, goes_round)
+    return Pieces(event + events.start, seconds, phase, batch, counts, sent, goes_round)
 
 
 def _sent(course: Course, events: slice) -> tuple[Ints, Ints, bool]:

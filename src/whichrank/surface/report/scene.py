@@ -19,6 +19,7 @@ from whichrank.model.incident import Incident, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.picture import Floats, Ints, Picture
 from whichrank.model.telemetry import Stack
+from whichrank.stage.blocks import Blocks, before_and_after
 from whichrank.surface.report.spans import SPAN, STEP, SpanBuffer, Spans, open_spans
 
 MOST_LANES: Final = 64
@@ -76,6 +77,7 @@ class Scene:
         times: Where they went.
         links: Rates from rank to rank between nodes.
         stacks: Of ranks.
+        blocks: A usual iteration as it was, and as it would have been without what is slow; None where not known.
     """
 
     waits: tuple[Waiting, ...] = ()
@@ -88,6 +90,7 @@ class Scene:
     times: tuple[Spent, ...] = ()
     links: tuple[LinkRate, ...] = ()
     stacks: dict[int, list[Stack]] = field(default_factory=dict)
+    blocks: tuple[Blocks, Blocks] | None = None
 
 
 def capture(
@@ -130,6 +133,7 @@ def capture(
         times=analyzer.times if is_slow else (),
         links=analyzer.links,
         stacks=before.stacks if before else {},
+        blocks=_blocks(analyzer, incident, lanes) or (before.blocks if before else None),
     )
 
 
@@ -228,6 +232,13 @@ def _round(analyzer: Analyzer, incident: Incident | None) -> tuple[int, int, boo
     comm_id, _, counter = incident.op.trace_id.partition("-")
     comm = int(analyzer.store.comms.index(np.array([int(comm_id, 16)], np.uint64))[0])
     return (comm, int(counter), incident.op.kind in MESSAGES) if comm >= 0 else None
+
+
+def _blocks(analyzer: Analyzer, incident: Incident | None, lanes: Ints) -> tuple[Blocks, Blocks] | None:
+    repaired = analyzer.slowness.repaired
+    if incident is None or incident.kind != "slow" or incident.status != "open" or repaired is None:
+        return None
+    return before_and_after(repaired, lanes)
 
 
 def _heat(analyzer: Analyzer, picture: Picture) -> Heat:
