@@ -79,7 +79,7 @@ COMMAND_LINE = {
     "lab up": ["--name", "--nodes", "--leaves", "--spines", "--ports", "--rate"],
     "ras": ["PLACE", "--polls", "--every", "--json"],
     "replay": ["PATH", "--methods", "--json"],
-    "report": ["PATHS", "-o/--output", "--redact", "--force"],
+    "report": ["PATHS", "-o/--output", "--layout", "--redact", "--force"],
     "run": [
         *("--hang-timeout", "--slow-window", "--output", "--serve", "--join", "--insecure", "--quiet", "--record"),
         "--validate",

@@ -15,9 +15,16 @@ from whichrank.surface.terminal import progress_bar, talk
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), default=Path("report.html"), show_default=True, help="The page."
 )
+@click.option(
+    "--layout",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A configuration of the job, to be held against its communicators: Megatron's arguments, or the log that"
+    " prints them, torchtitan's TOML, DeepSpeed's JSON, or a TOML with a [layout] table. Nothing of it is run.",
+)
 @redact_option
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
-def command(paths: tuple[Path, ...], output: Path, redact: str | None, force: bool) -> int:
+def command(paths: tuple[Path, ...], output: Path, layout: Path | None, redact: str | None, force: bool) -> int:
     """Make one HTML file of a job that can be mailed: each incident with who waits for whom, operations and evidence.
 
     PATH is the folder of a run, or recordings of others as `analyze` takes them. Default: the run that `why` shows. Of
@@ -31,6 +38,7 @@ def command(paths: tuple[Path, ...], output: Path, redact: str | None, force: bo
     from whichrank.surface.output_file import refuse_existing, refuse_read, write_output
 
     with ended_at_once():
+        from whichrank.surface.configuration import configuration_at
         from whichrank.surface.find_record import paths_or_newest
         from whichrank.surface.report.make import gather
         from whichrank.surface.report.page import page_of
@@ -40,10 +48,14 @@ def command(paths: tuple[Path, ...], output: Path, redact: str | None, force: bo
     refuse_read(output, paths)
     if not force:
         refuse_existing(output)
+    configured = configuration_at(layout) if layout else None
     leave_on_signals()
     with progress_bar() as progress:
         bar = progress.add_task("read", total=None)
-        source = gather(paths, left_out, lambda done, total: progress.update(bar, completed=done, total=total))
+        source = gather(
+            paths, left_out, lambda done, total: progress.update(bar, completed=done, total=total),
+            configured=configured,
+        )  # fmt: skip
     page = page_of(source.gathered, source.notes).encode()
     write_output(output, page)
     talk(f"{output} ({len(page) >> 10} KiB)")

@@ -48,7 +48,7 @@ def _cell(value: Any) -> Any:
 def json_of(gathered: Gathered) -> Iterator[bytes]:
     """Incidents, and operations as objects, piece by piece."""
     about = {"job": gathered.job, "ranks": gathered.world_size, "incidents": gathered.incidents}
-    about |= {"layout": gathered.layout} if gathered.layout else {}
+    about |= {"layout": gathered.layout.name} if gathered.layout.name else {}
     about |= {"missing": gathered.missing} if gathered.missing else {}
     yield msgspec.json.encode(about)[:-1] + b',"operations":['
     rows = _rows(gathered)

@@ -18,9 +18,9 @@ from whichrank.model.incident import Incident
 from whichrank.model.links import LinkRate
 from whichrank.model.signature import kind_name
 from whichrank.model.telemetry import Batch, Stack
+from whichrank.stage.config_file import Configured
 from whichrank.stage.groups import groups_of
-from whichrank.stage.learned import learn
-from whichrank.surface.report.job_layout import is_sure, layout_name, why_no_layout
+from whichrank.surface.report.job_layout import NO_LAYOUT, LayoutWords, layout_words
 from whichrank.surface.report.scene import Scene, capture, named_in, with_stacks
 from whichrank.surface.report.spans import SpanBuffer, Spans, fitting, open_spans
 
@@ -83,8 +83,7 @@ class Gathered:
         missing: A sentence that says why there is nothing but what was reported while the job ran; empty if there is.
         is_whole: What was read does not end within an entry.
         left_open: Why the recording does not show which rank waits for which; empty if it does.
-        layout: How ranks are arranged, by the communicators; empty if that is not known.
-        no_layout: Why it is not known, or what is known of it.
+        layout: How ranks are arranged.
     """
 
     job: str
@@ -106,8 +105,7 @@ class Gathered:
     missing: str = ""
     is_whole: bool = True
     left_open: str = ""
-    layout: str = ""
-    no_layout: str = ""
+    layout: LayoutWords = NO_LAYOUT
 
     @property
     def has_times(self) -> bool:
@@ -121,10 +119,12 @@ class Gatherer:
     Args:
         analyzer: Is fed by whoever has this; call `see` after each batch and `report` after each tick.
         most_spans: Operations that are kept.
+        configured: What a configuration of the job says; None where there is none.
     """
 
-    def __init__(self, analyzer: Analyzer, most_spans: int = MOST_SPANS) -> None:
+    def __init__(self, analyzer: Analyzer, most_spans: int = MOST_SPANS, configured: Configured | None = None) -> None:
         self._analyzer = analyzer
+        self._configured = configured
         self._most = most_spans
         self._buffer = SpanBuffer(most_spans)
         self._latest: dict[str, Incident] = {}
@@ -172,7 +172,6 @@ class Gatherer:
         spans = np.concatenate((self._buffer.all(), open_spans(picture.ops, now_s)))
         spans, dropped_s = fitting(spans, self._named(), self._most)
         incidents = tuple(self._latest.values())
-        learned = learn(groups_of(store.comms, store.kinds, store.ranks.size))
         return Gathered(
             job=job,
             world_size=store.ranks.size,
@@ -190,8 +189,7 @@ class Gatherer:
             seen=self._buffer.seen + int(spans["open"].sum()),
             complete_since_s=max(self._buffer.since_s, dropped_s),
             is_whole=is_whole,
-            layout=layout_name(learned.layout) if learned.layout and is_sure(learned) else "",
-            no_layout=why_no_layout(learned),
+            layout=layout_words(groups_of(store.comms, store.kinds, store.ranks.size), self._configured),
         )
 
     def _named(self) -> np.ndarray:

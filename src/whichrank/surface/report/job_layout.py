@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
+from whichrank.stage.agreement import Conflict, Source, agreed
+from whichrank.stage.config_file import Configured
+from whichrank.stage.groups import Groups
 from whichrank.stage.layout import DIMENSIONS, ROLES, Layout
-from whichrank.stage.learned import Learned, Misfit, Reason
+from whichrank.stage.learned import Learned, Misfit, Reason, learn
 from whichrank.verdict.words.amounts import ranges
 
 _WHY: Final = {
@@ -15,6 +19,52 @@ _WHY: Final = {
     Reason.SHARES: "{group} has ranks in common that another role claims",
     Reason.EXPERTS: "{group} does not lie among neighbours in data and context",
 }
+
+
+@dataclass(frozen=True)
+class LayoutWords:
+    """What is said of a job's layout.
+
+    Attributes:
+        name: Of the layout, as `layout_name` has it; empty where it is not sure.
+        known: The layout and where it is from; or why it is not known; empty if nothing is.
+        conflicts: A sentence for each point on which the communicators and a configuration differ.
+    """
+
+    name: str = ""
+    known: str = ""
+    conflicts: tuple[str, ...] = ()
+
+
+NO_LAYOUT: Final = LayoutWords()
+
+
+def layout_words(groups: Groups, configured: Configured | None) -> LayoutWords:
+    """What a page says of the layout.
+
+    Args:
+        groups: The communicators of a job.
+        configured: What a configuration says of it; None where there is none.
+    """
+    learned = learn(groups)
+    name = layout_name(learned.layout) if learned.layout is not None and is_sure(learned) else ""
+    known = f"layout {name}, learned from communicators" if name else why_no_layout(learned)
+    if configured is None:
+        return LayoutWords(name, known)
+    both = agreed(groups, configured)
+    conflicts = tuple(_conflict(one) for one in both.conflicts)
+    if both.layout is None or conflicts:
+        return LayoutWords(name, known, conflicts)
+    name = layout_name(both.layout)
+    is_configured = both.source is Source.CONFIGURATION
+    source = "the configuration; no communicator contradicts it" if is_configured else "communicators and configuration"
+    return LayoutWords(name, f"layout {name}, by {source}")
+
+
+def _conflict(one: Conflict) -> str:
+    key = f" ({one.key})" if one.key else ""
+    what = f"{one.role} is" if one.role else "the job is"
+    return f"By the configuration{key} {what} {one.configured}, by the communicators {one.learned}."
 
 
 def is_sure(learned: Learned) -> bool:

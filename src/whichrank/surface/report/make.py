@@ -17,6 +17,7 @@ from whichrank.server.analyze import analyze, analyzed, analyzer_of
 from whichrank.server.incidents_file import FILE_NAME, job_file, read_incidents
 from whichrank.server.replay import settings_of, tape_at
 from whichrank.server.times_file import read_times
+from whichrank.stage.config_file import Configured
 from whichrank.surface.redact import Redacted, redacted
 from whichrank.surface.report.gather import MOST_SPANS, Gathered, Gatherer
 from whichrank.surface.report.scene import Scene
@@ -51,7 +52,7 @@ class Source:
 
 def gather(
     paths: Sequence[Path], redact: Iterable[Redacted] = (), show_progress: ShowProgress = lambda _done, _total: None,
-    most_spans: int = MOST_SPANS,
+    most_spans: int = MOST_SPANS, configured: Configured | None = None,
 ) -> Source:  # fmt: skip
     """What there is of a run, or in recordings of others.
 
@@ -60,6 +61,7 @@ def gather(
         redact: What is left out.
         show_progress: Called with how much was read, and how much there is.
         most_spans: Operations that are kept.
+        configured: What a configuration of the job says of its layout; None where there is none.
 
     Raises:
         WhichrankError: There is nothing to read.
@@ -67,11 +69,11 @@ def gather(
     redact = set(redact)
     record = record_in(paths)
     if tape := tape_in(paths):
-        source = _of_tape_or_record(tape, record, most_spans)
+        source = _of_tape_or_record(tape, record, most_spans, configured)
     elif record:
         source = _of_record(record)
     else:
-        source = _of_recordings(paths, show_progress, "recording" if "paths" in redact else "", most_spans)
+        source = _of_recordings(paths, show_progress, "recording" if "paths" in redact else "", most_spans, configured)
     gathered, notes = redacted(source.gathered, source.notes, redact)
     return replace(source, gathered=gathered, notes=notes)
 
@@ -95,12 +97,14 @@ def record_in(paths: Sequence[Path]) -> Path | None:
     return found[0] if found else None
 
 
-def _of_recordings(paths: Sequence[Path], show_progress: ShowProgress, job: str, most_spans: int) -> Source:
+def _of_recordings(
+    paths: Sequence[Path], show_progress: ShowProgress, job: str, most_spans: int, configured: Configured | None
+) -> Source:
     """Of recordings of several kinds, all verdicts, and the operations of the first."""
     intake = read(paths, show_progress)
     recording, *others = (replace(one, job=job or one.job) for one in intake.recordings)
     analyzer = analyzer_of(recording)
-    gatherer = Gatherer(analyzer, most_spans)
+    gatherer = Gatherer(analyzer, most_spans, configured)
     gatherer.report(analyzed(recording, analyzer, gatherer.see), recording.now_s)
     # A dump does not say when it was made.
     gathered = gatherer.gathered(recording.job, recording.now_s, recording.utc_offset_s, knows_end=False)
@@ -114,17 +118,17 @@ def _of_recordings(paths: Sequence[Path], show_progress: ShowProgress, job: str,
     return Source(gathered, notes, not left_open and not any(one.unread for one in intake.recordings))
 
 
-def _of_tape_or_record(tape: Path, record: Path | None, most_spans: int) -> Source:
+def _of_tape_or_record(tape: Path, record: Path | None, most_spans: int, configured: Configured | None) -> Source:
     """Of a tape that cannot be read, what was reported beside it."""
     try:
-        return _of_tape(tape, most_spans)
+        return _of_tape(tape, most_spans, configured)
     except WhichrankError as error:
         if record is None:
             raise
         return replace(_of_record(record, f"Its recording cannot be read: {error.what}."), is_complete=False)
 
 
-def _of_tape(path: Path, most_spans: int) -> Source:
+def _of_tape(path: Path, most_spans: int, configured: Configured | None) -> Source:
     """What a recorded run was reported, and what was found in it.
 
     Raises:
@@ -134,7 +138,7 @@ def _of_tape(path: Path, most_spans: int) -> Source:
     tape = Tape(path)
     settings, head = settings_of(tape, path), tape.head
     analyzer = Analyzer(settings, head.job, utc_offset_s=head.utc_offset_s, is_live=True)
-    gatherer = Gatherer(analyzer, most_spans)
+    gatherer = Gatherer(analyzer, most_spans, configured)
     now_s = 0.0
     for entry in tape:
         now_s = entry.now_s

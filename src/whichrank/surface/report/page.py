@@ -61,7 +61,7 @@ def _head(gathered: Gathered, *, is_known: bool) -> Html:
     about = [
         counted(gathered.world_size) if gathered.world_size else None,
         counted(hosts, "host") if hosts else None,
-        f"layout {gathered.layout}, learned from communicators" if gathered.layout else gathered.no_layout,
+        gathered.layout.known,
         counted(len(gathered.incidents), "incident") if gathered.incidents else None,
         None if gathered.incidents or gathered.left_open or not is_known else "no incident",
         f"whichrank {__version__}",
@@ -79,6 +79,8 @@ def _main(gathered: Gathered, notes: Sequence[Mapping[str, Any]], *, is_known: b
         yield el("p", *_with_code(gathered.missing), class_="missing")
     if not gathered.is_whole:
         yield el("p", "The recording ends within an entry: what came before is shown.", class_="missing")
+    for conflict in gathered.layout.conflicts:
+        yield el("p", conflict, class_="missing")
     if gathered.left_open:
         said = f"This recording does not show which rank waits for which: {gathered.left_open}."
         yield el("p", said, class_="missing")

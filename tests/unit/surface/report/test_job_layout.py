@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from made_groups import MEGATRON, MESH, Described, communicators, groups_made
 
+from whichrank.errors import UsageError
 from whichrank.model.kinds import Kind
+from whichrank.stage.config_file import configured
 from whichrank.stage.layout import Layout
 from whichrank.stage.learned import learn
+from whichrank.surface.configuration import configuration_at
 from whichrank.surface.export.tables import json_of
-from whichrank.surface.report.job_layout import layout_name, why_no_layout
+from whichrank.surface.report.job_layout import layout_name, layout_words, why_no_layout
 from whichrank.surface.report.make import gather
 from whichrank.surface.report.page import page_of
 from whichrank.testbed.bench.dumps.cases import cases
@@ -62,6 +66,42 @@ def test_a_layout_that_only_operations_tell_is_not_said_to_be_learned() -> None:
     found = learn(groups_made([("default_pg", range(8))], 8, {0: {Kind.ALL_REDUCE: 10}}))
     assert found.layout == Layout(dp=8)
     assert why_no_layout(found) == "by its operations the layout may be dp8"
+
+
+@pytest.mark.parametrize(
+    ("groups", "text", "known", "conflicts"),
+    [
+        ("tp2-dp2-pp2", "[layout]\ntp = 2\npp = 2", "layout tp2-dp2-pp2, by communicators and configuration", ()),
+        (
+            "tp2-dp2-pp2", "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 2",
+            "layout tp2-dp2-pp2, learned from communicators",
+            ("By the configuration (--tensor-model-parallel-size) tp is 4, by the communicators 2.",),
+        ),
+        (
+            "", "[layout]\ntp = 2\npp = 2",
+            "layout tp2-dp2-pp2, by the configuration; no communicator contradicts it", (),
+        ),
+        ("", "[layout]\ntp = 3", "", ("By the configuration the job is tp3, by the communicators 8 ranks.",)),
+    ],
+)  # fmt: skip
+def test_a_configuration_is_held_against_the_communicators(
+    groups: str, text: str, known: str, conflicts: tuple[str, ...]
+) -> None:
+    made = communicators(Layout.parse(groups)) if groups else []
+    said = layout_words(groups_made(made, 8), configured(text))
+    assert (said.known, said.conflicts) == (known, conflicts)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(None, "cannot be read"), ("lr = 3", "no layout of a job was found in this text"), ("{", "this is no JSON")],
+)
+def test_a_configuration_that_says_nothing_is_refused(tmp_path: Path, text: str | None, words: str) -> None:
+    path = tmp_path / "job.toml"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=re.escape(words)):
+        configuration_at(path)
 
 
 def test_page_and_export_say_the_layout(tmp_path: Path) -> None:
