@@ -253,6 +253,7 @@ class Repaired:
         since: The first iteration in which something was slow, from 0.
         passes: Backward passes, rows of PASS, sorted by rank and begin.
         in_pipeline: Of each rank, whether its messages go to other stages of a pipeline, (R,).
+        position: A number for each rank, equal for ranks in the same position, (R,).
     """
 
     now: Course
@@ -260,6 +261,7 @@ class Repaired:
     since: int
     passes: np.ndarray[Any, Any]
     in_pipeline: NDArray[np.bool_]
+    position: Ints
 
 
 def as_all_usually(course: Course, position: Ints) -> Floats:

@@ -275,7 +275,7 @@ class Slowness:
         cost = LinkCost(window, lambda: self._course(store, window))
         reported += self.links.examine(store, recent, transfers, starved, now_s, cost)
         if cost.repaired:
-            self.repaired = Repaired(*cost.repaired, 0, *self._of_pipelines(window))
+            self.repaired = Repaired(*cost.repaired, 0, *self._about(window))
         if not reported and recent.lasted_s >= window_s * PART:  # the first iterations are like no later one
             reported = self._nobody(store, recent, excess.last(len(recent.iteration)), take_turns=take_turns)
             self.long_groups = []
@@ -324,7 +324,7 @@ class Slowness:
         reported: dict[int, KeyedFinding] = {}
         slow = window.ranks[[s.index for s in judged]].tolist()
         kind = class_of(*course.lost_in_collectives(), self.past)
-        passes, in_pipeline = self._of_pipelines(window)
+        about = passes, *_ = self._about(window)
         for suspect, alone in zip(judged, each_alone, strict=True):
             has_effect = course.pace(alone) - best_s >= EFFECT * best_s  # no, where it is not known
             if not has_effect and not course.pace(now) >= (1 + EFFECT) * self.past.iteration_s:
@@ -352,7 +352,7 @@ class Slowness:
         if reported:
             begun = min(int(window.iteration[suspect.onset]) for suspect in judged)
             since = course.since(begun, int(window.iteration[-1]))
-            self.repaired = Repaired(course, replace(course, own_s=all_well), since, passes, in_pipeline)
+            self.repaired = Repaired(course, replace(course, own_s=all_well), since, *about)
         return list(reported.values())
 
     def _before_limit(self, window: Window, suspect: Suspect, why: Why, now_s: float) -> float | None:
@@ -436,9 +436,9 @@ class Slowness:
         without_s = np.nan_to_num(rates.delay) + np.nan_to_num(rates.throttled)
         return window.ranks[without_s >= float(np.median(without_s)) + STARVED]
 
-    def _of_pipelines(self, window: Window) -> tuple[np.ndarray[Any, Any], Bools]:
-        """Backward passes, and which ranks send messages along a pipeline."""
-        return self._latest.passes(), window.in_pipeline & (window.ring < 0)
+    def _about(self, window: Window) -> tuple[np.ndarray[Any, Any], Bools, Ints]:
+        """Backward passes, which ranks send messages along a pipeline, and the position of each."""
+        return self._latest.passes(), window.in_pipeline & (window.ring < 0), window.position
 
     def _rates(self, window: Window, column: int) -> Rates:
         """What nodes have given to the ranks since this column began."""

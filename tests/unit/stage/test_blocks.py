@@ -2,37 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated import Compute, Program, ddp, run, tp_pp_dp
+from repaired_jobs import repaired
+from simulated import Program, ddp, tp_pp_dp
 
-from whichrank.locate.critical_path import Repaired
-from whichrank.locate.events import course_of
-from whichrank.model.iterations import PASS, Ops
 from whichrank.stage.blocks import Blocks, What, before_and_after
-
-ITERATIONS = 6
-
-
-def repaired(
-    programs: list[Program], slower: Callable[[int, int, Compute], float], slow: int, factor: float
-) -> Repaired:
-    """A job with a rank that takes so many times as long, and what it would be without."""
-    reported = run(programs, ITERATIONS + 2, slower)
-    ops, steps = reported.arrays()
-    steps = steps[(steps["counter"] >= 1) & (steps["counter"] <= ITERATIONS + 1)]
-    size = np.array([len(np.unique(ops["rank"][ops["comm"] == comm])) for comm in range(int(ops["comm"].max()) + 1)])
-    course = course_of([Ops.of_rows(ops)], steps, size)
-    assert course is not None
-    passes = np.array(reported.passes, np.int64).view([(name, "i8") for name in ("rank", "begin_ns", "end_ns")])
-    passes = passes.reshape(-1).astype(PASS)
-    passes = passes[np.lexsort((passes["begin_ns"], passes["rank"]))]
-    usual_s = np.where(course.rank == slow, course.own_s / factor, course.own_s)
-    in_pipeline = np.full(len(programs), bool((course.ops["kind"] >= 32).any()))
-    return Repaired(course, replace(course, own_s=usual_s), 0, passes, in_pipeline)
 
 
 def both(programs: list[Program], slow: int = 2, factor: float = 3.0) -> tuple[Blocks, Blocks]:

@@ -10,9 +10,10 @@ import numpy as np
 from whichrank.model.incident import Incident
 from whichrank.model.iterations import Bools, Ints
 from whichrank.stage.blocks import Blocks, What
+from whichrank.stage.gains import Gain
 from whichrank.surface.report.axis import WIDTH, Bar, Tick, chart, legend
 from whichrank.surface.report.html import Html, el, table
-from whichrank.surface.report.units import Unit, counted, ticks, unit_of
+from whichrank.surface.report.units import Unit, counted, ranges, ticks, unit_of
 from whichrank.verdict.words.amounts import duration
 
 FINEST: Final = 0.25
@@ -128,3 +129,21 @@ def _numbers(blocks: Blocks, shown: Ints, named: frozenset[int], unit: Unit) -> 
         rows.append([name, *map(unit.text, sums), unit.text(on_path)])
     head = ["rank", *(f"{_SAID[what]}, {unit.name}" for what in kinds), f"on the critical path, {unit.name}"]
     return el("details", el("summary", "The same in numbers"), table(head, rows, list(range(1, len(head)))))
+
+
+def gain_table(gains: Sequence[Gain], named: frozenset[int]) -> Html | None:
+    """How much shorter iterations would be with one thing or another fixed; None where nothing buys anything."""
+    if not gains:
+        return None
+    unit = unit_of([one.saved_s for one in gains])
+    rows = [
+        [el("b", one.what, class_="named") if set(one.ranks) <= named else one.what, ranges(np.array(one.ranks)),
+         unit.text(one.saved_s), f"{one.saved_s / one.iteration_s:.0%}"]
+        for one in gains
+    ]  # fmt: skip
+    head = ["fixed", "ranks", f"saves of an iteration, {unit.name}", "share"]
+    said = (
+        "Fixed is what takes no longer than the middle of all that do the same work, a pipeline stage no longer than"
+        " the middle of all stages. What bubbles absorb, or others hold up as well, saves nothing."
+    )
+    return el("div", el("p", said, class_="soft"), table(head, rows, [2, 3]))

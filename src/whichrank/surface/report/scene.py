@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from whichrank.analyzer import Analyzer
 from whichrank.hang.who_waits import Waiting, who_waits
+from whichrank.locate.critical_path import Repaired
 from whichrank.model.incident import Incident, Spent
 from whichrank.model.links import LinkRate
 from whichrank.model.picture import Floats, Ints, Picture
 from whichrank.model.telemetry import Stack
 from whichrank.stage.blocks import Blocks, before_and_after
+from whichrank.stage.gains import Gain, gains
 from whichrank.surface.report.spans import SPAN, STEP, SpanBuffer, Spans, open_spans
 
 MOST_LANES: Final = 64
@@ -77,6 +79,7 @@ class Scene:
         times: Where they went.
         links: Rates from rank to rank between nodes.
         stacks: Of ranks.
+        gains: What fixing a rank, a node or a pipeline stage would buy; empty where that is not known.
         blocks: A usual iteration as it was, and as it would have been without what is slow; None where not known.
     """
 
@@ -90,6 +93,7 @@ class Scene:
     times: tuple[Spent, ...] = ()
     links: tuple[LinkRate, ...] = ()
     stacks: dict[int, list[Stack]] = field(default_factory=dict)
+    gains: tuple[Gain, ...] = ()
     blocks: tuple[Blocks, Blocks] | None = None
 
 
@@ -122,6 +126,7 @@ def capture(
         steps = _steps(spans, lanes, view_s)
         shown = np.concatenate((shown, _lost_since(before, shown))) if before else shown
     is_slow = incident is None or incident.kind == "slow"
+    repaired, store = _repaired(analyzer, incident), analyzer.store
     return Scene(
         waits=waits,
         round=_round(analyzer, incident),
@@ -133,7 +138,8 @@ def capture(
         times=analyzer.times if is_slow else (),
         links=analyzer.links,
         stacks=before.stacks if before else {},
-        blocks=_blocks(analyzer, incident, lanes) or (before.blocks if before else None),
+        gains=gains(repaired.now, repaired.position, store.host) if repaired else before.gains if before else (),
+        blocks=(before_and_after(repaired, lanes) if repaired else None) or (before.blocks if before else None),
     )
 
 
@@ -234,11 +240,10 @@ def _round(analyzer: Analyzer, incident: Incident | None) -> tuple[int, int, boo
     return (comm, int(counter), incident.op.kind in MESSAGES) if comm >= 0 else None
 
 
-def _blocks(analyzer: Analyzer, incident: Incident | None, lanes: Ints) -> tuple[Blocks, Blocks] | None:
-    repaired = analyzer.slowness.repaired
-    if incident is None or incident.kind != "slow" or incident.status != "open" or repaired is None:
-        return None
-    return before_and_after(repaired, lanes)
+def _repaired(analyzer: Analyzer, incident: Incident | None) -> Repaired | None:
+    """Iterations with and without what is slow, while it is so."""
+    is_slow = incident is not None and incident.kind == "slow" and incident.status == "open"
+    return analyzer.slowness.repaired if is_slow else None
 
 
 def _heat(analyzer: Analyzer, picture: Picture) -> Heat:

@@ -8,7 +8,7 @@ from typing import Final
 from whichrank.model.evidence import Evidence
 from whichrank.model.incident import Cause, Incident
 from whichrank.model.telemetry import Stack
-from whichrank.surface.report.blocks import iteration_in_blocks
+from whichrank.surface.report.blocks import gain_table, iteration_in_blocks
 from whichrank.surface.report.chain import chain
 from whichrank.surface.report.gather import Gathered
 from whichrank.surface.report.html import Html, el, join, section, table
@@ -46,6 +46,7 @@ def article(gathered: Gathered, incident: Incident, scene: Scene | None, anchor:
         _part(waits, None if is_slow else chain(incident, scene)),
         _part("Where an iteration goes", times(incident.times or scene.times, view.named) if is_slow else None),
         _part("What it costs", iteration_in_blocks(scene.blocks, incident, gathered.world_size)),
+        _part("What fixing it would buy", gain_table(scene.gains, view.named)),
         _part("Operations" if is_slow or not gathered.has_times else "Operations around the onset", lanes(view)),
         _part("Iterations", heat_maps(scene.heat, view.named, gathered.utc_offset_s) if is_slow else None),
         _part("Who it is" if incident.culprits else "Who it may be", _named(incident)),
