@@ -48,6 +48,7 @@ class Course:
         is_root: The rank is the root of the round.
         first: Of each rank, its first event; one more at the end.
         transfer_s: Of each round.
+        shortest_s: Of each round its shortest duration over its members: of messages on a slow link their transfer.
         alone_s: The same, from the end of the round before it on.
         after: Index of the round before it on its communicator, for the end of which it waits, -1 none.
         spread_s: Of each round of a collective that all members were in: its longest duration less its shortest.
@@ -71,6 +72,7 @@ class Course:
     is_root: NDArray[np.bool_]
     first: Ints
     transfer_s: Floats
+    shortest_s: Floats
     alone_s: Floats
     after: Ints
     spread_s: Floats

@@ -89,6 +89,7 @@ def course_of(parts: Sequence[Ops], steps: np.ndarray[Any, Any], comm_size: Ints
     after[of[since_s < 0]] = -1
     alone_s = np.full(len(count_in), np.inf)
     np.minimum.at(alone_s, of, since_s)
+    shortest_s = transfer_s.copy()
     _shorten_messages(transfer_s, of, ops, lasted_s)
     alone_s = np.where(after >= 0, alone_s, transfer_s)
     ends = steps["at_ns"][:, 1:].reshape(-1)
@@ -130,6 +131,7 @@ def course_of(parts: Sequence[Ops], steps: np.ndarray[Any, Any], comm_size: Ints
         is_root=(op >= 0) & (ops["peer"] == ops["rank"])[op],
         first=np.append(np.flatnonzero(starts), len(rank)),
         transfer_s=transfer_s,
+        shortest_s=shortest_s,
         alone_s=alone_s,
         after=after,
         spread_s=spread_s,

@@ -39,29 +39,17 @@ class LinkCost:
             return True  # it is not known
         return course.blocked_between(*ends[0]) >= WAITED * self._window.iteration_s
 
-    def seconds(self, links: Sequence[SlowLink], lasted_s: float) -> tuple[float, float] | None:
-        """What an iteration takes, and what it would take if these links were as quick as usual.
-
-        Args:
-            links: All that are slow.
-            lasted_s: Seconds in which they carried what they have carried.
-
-        Returns:
-            None where it is not known.
-        """
+    def seconds(self, links: Sequence[SlowLink]) -> tuple[float, float] | None:
+        """What an iteration takes, and what it would take if these links were as quick as usual; None: not known."""
         course, ends = self._course(), self._places([(link.src, link.dst) for link in links])
         if course is None or ends is None:
             return None
-        share = self._window.iteration_s / lasted_s
-        each = [
-            LinkTime(src, dst, share * link.carried_bytes / link.rate, share * link.carried_bytes / link.usual)
-            for link, (src, dst) in zip(links, ends, strict=True)
-        ]
+        each = [LinkTime(*pair, min(link.rate / link.usual, 1.0)) for link, pair in zip(links, ends, strict=True)]
         self.repaired = with_links_that_fit(course, each)
         if self.repaired is None:
             return None
         now_s, usual_s = (one.replay() for one in self.repaired)
-        return now_s, usual_s
+        return course.recorded_s, course.recorded_s - (now_s - usual_s)
 
     def _places(self, pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
         """Indices of ranks; None if the window has one of them not."""

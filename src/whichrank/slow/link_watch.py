@@ -121,7 +121,7 @@ class LinkWatch:
         self.matrix = matrix_of(transfers.of(~np.isin(transfers.dst, starved)), node, self._past, MOST_CELLS, worth)
         if not worth:
             return []
-        return [of_links(store, window, transfers, worth, node, cost.seconds(worth, transfers.lasted_s))]
+        return [of_links(store, window, transfers, worth, node, cost.seconds(worth))]
 
     def begin_anew(self) -> None:
         """The job does not iterate yet, or no more: what goes over then is not what usually does."""

@@ -273,9 +273,12 @@ class Slowness:
             reported = []
         transfers, starved = self.links.transfers(), self._starved(recent)
         cost = LinkCost(window, lambda: self._course(store, window))
-        reported += self.links.examine(store, recent, transfers, starved, now_s, cost)
+        links = self.links.examine(store, recent, transfers, starved, now_s, cost)
         if cost.repaired:
-            self.repaired = Repaired(*cost.repaired, 0, *self._about(window))
+            now, then = cost.repaired
+            since = now.since(links[0].finding.iteration or 0, int(window.iteration[-1]))
+            self.repaired = Repaired(now, then, since, *self._about(window))
+        reported += links
         if not reported and recent.lasted_s >= window_s * PART:  # the first iterations are like no later one
             reported = self._nobody(store, recent, excess.last(len(recent.iteration)), take_turns=take_turns)
             self.long_groups = []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from test_traffic import MB, NODE, RING, transfers
 
 from whichrank.model.iterations import Window
+from whichrank.model.links import SlowLink
 from whichrank.model.telemetry import VERSION, Batch
 from whichrank.slow.link_cost import LinkCost
 from whichrank.slow.link_watch import LinkWatch
@@ -146,3 +149,25 @@ def test_a_reader_without_cpu_has_no_slow_link_and_no_cell() -> None:
     assert watch.examine(store, window, slow, np.array([4]), 0.0, Waits()) == []
     assert (2, 4) not in {(cell.src, cell.dst) for cell in watch.matrix}
     assert watch.matrix
+
+
+def test_what_slow_links_cost_is_in_the_evidence() -> None:
+    # GIVEN a slow link whose cost is known
+    class Costs(Waits):
+        def seconds(self, links: Sequence[SlowLink]) -> tuple[float, float]:
+            return 1.5, 1.5 - 0.25 * len(links)
+
+    watch, (store, window) = LinkWatch(WINDOW_S), job()
+    slow = transfers(SLOW, delivery={(2, 4): 6.0 * MB})
+    (reported,) = watch.examine(store, window, slow, NOBODY, 0.0, Costs())
+    facts = {fact.what: fact.value for fact in reported.finding.evidence}
+    assert facts["iteration time"] == 1.5
+    assert facts["iteration time if this link were as quick as usual"] == 1.25
+
+
+def test_of_a_rank_that_the_window_has_not_nothing_is_known() -> None:
+    cost = LinkCost(job()[1], lambda: None)
+    link = SlowLink(0, 9, 1.0, 4.0, "path", 1.0, 0)
+    assert cost.is_waited_for(0, 9)
+    assert cost.seconds([link]) is None
+    assert cost.repaired is None
