@@ -6,8 +6,8 @@ kind, on communicators of one description and size, have issued as many operatio
 holds, or none. A rank that has lately left out, added or changed an operation is of another kind than its peers: it
 has issued more or fewer, or its period holds no more. Nobody is named who was not asked.
 
-Example: at 65,536 ranks, 22,000 may be on a cycle and of 12 kinds. 48 are asked, and the one that is wrong is the only
-one of its kind.
+Example: of 4,096 ranks 1,505 are on a cycle, and of six kinds. 21 are asked, and the one that left an operation out is
+the only one of its kind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from whichrank.model.signature import mix
 from whichrank.store.sequences import Sequences
 
 ASKED_OF_A_KIND: Final = 4
-"""Ranks: those of one kind have issued the same, and two that are unlike the others by chance would not hide it."""
+"""Ranks whose past is read: those of one kind have issued the same, so more say nothing new."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Cycle:
     Attributes:
         waits: Rows of WAITS, (n,).
         ordinals: Of the operation that each waits in, among all of its rank; -1 where it is not in flight, (n,).
-        kinds: Equal numbers stand alike, (n,).
+        kinds: A number for the kind of each, (n,).
     """
 
     waits: np.ndarray[Any, Any]
@@ -48,10 +48,10 @@ class Cycle:
         return np.asarray(self.waits["rank"])
 
     def find(self, found_among: Callable[[Ints], Ints]) -> Ints:
-        """Places of waits of which something is found, when a few of each kind are asked, and all of a kind with one.
+        """The places of waits that `found_among` finds: it is given a few of each kind, then all of a kind with a find.
 
         Args:
-            found_among: Of these places it is asked, ascending, and of no others: of which is it found?
+            found_among: Takes places, ascending, and returns those of which it finds what is looked for.
         """
         asked = _some_of_each(self.kinds)
         while True:
