@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from whichrank.hang.case import LISTED, Case
+from whichrank.hang.cycle import Cycle, cycle_of, descriptions_of
 from whichrank.locate import waitgraph
+from whichrank.locate.ahead import ahead_of_peers
 from whichrank.locate.departures import expected
 from whichrank.locate.signatures import departed
 from whichrank.locate.strays import LEAST_ALIKE
@@ -27,18 +29,21 @@ def deadlock(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Findin
     rows = picture.waits[np.isin(picture.waits["rank"], ranks)]
     picture = replace(picture, ops=picture.ops[np.isin(picture.ops["rank"], ranks)])
     skewed = sorted({r for comm in np.unique(rows["comm"]) for r in case.skews.skewed(int(comm))} & set(ranks))
-    wrong, witness = (skewed, Witness.EARLIER_OPERATIONS) if skewed else _out_of_order(case, picture, rows)
-    is_extra = False
-    if not wrong and (alone := _alone(case, picture, rows)):
-        wrong, witness, is_extra = [alone[0]], Witness.ALL_OTHERS, alone[1]
-    said = {int(w["rank"]): case.op_on(w) for w in rows}
-    evidence = tuple(
-        Evidence(what="blocked on", value=words, where=f"rank {rank}") for rank, words in list(said.items())[:LISTED]
+    descriptions = descriptions_of(case)
+    cycle = cycle_of(case, picture, descriptions, rows)
+    wrong, witness = (
+        (skewed, Witness.EARLIER_OPERATIONS) if skewed else _out_of_order(case, picture, descriptions, cycle)
     )
+    is_extra = False
+    if not wrong and (alone := _alone(case, cycle)):
+        wrong, witness, is_extra = [alone[0]], Witness.ALL_OTHERS, alone[1]
+    listed = list(dict.fromkeys(rows["rank"].tolist()))[:LISTED]
+    said = {int(w["rank"]): case.op_on(w) for w in rows[np.isin(rows["rank"], [*listed, *ranks[:LISTED], *wrong])]}
+    evidence = tuple(Evidence(what="blocked on", value=said[rank], where=f"rank {rank}") for rank in listed)
     blames = tuple(Blame(r, 0.9, (_wrong_order(said, r, witness),)) for r in wrong)
     certain = graph.cycle_explicit and len(wrong) < len(ranks) and bool(wrong)
     # Against the order of the communicator's own operations: one too many or too few, not two in opposite order.
-    extra = certain and (is_extra or all(_departs_on_its_group(case, picture, rows[rows["rank"] == r]) for r in wrong))
+    extra = certain and (is_extra or all(_departs_on_its_group(case, cycle, r) for r in wrong))
     cause = Cause.INCONSISTENT if extra else Cause.DEADLOCK
     return Finding(
         cause=cause if graph.cycle_explicit else Cause.UNKNOWN,
@@ -66,42 +71,38 @@ def _wrong_order(said: dict[int, str], rank: int, witness: Witness) -> Clause:
     return clause(Says.WRONG_ORDER_TO_PEERS, entered=said[rank], order=order)
 
 
-def _ordinal_of(picture: Picture, wait: Any) -> int | None:
-    """The number of the operation that a rank waits on among all of its own, None if that is not in flight."""
-    ops = picture.ops
-    at = np.flatnonzero(
-        (ops["rank"] == wait["rank"]) & (ops["comm"] == wait["comm"]) & (ops["counter"] == wait["counter"])
-        & (ops["kind"] == wait["kind"]) & (ops["peer"] == wait["peer"])
-    )  # fmt: skip
-    return int(ops["ordinal"][at[0]]) if len(at) else None
+def _up_to(case: Case, cycle: Cycle, at: int) -> Tokens:
+    """The tokens of a rank up to and with the operation in which it waits."""
+    return case.store.sequences.up_to(int(cycle.ranks[at]), int(cycle.ordinals[at]))
 
 
-def _up_to(case: Case, picture: Picture, wait: Any) -> Tokens | None:
-    """The tokens of a rank up to and with the operation that it waits on, None if that is not in flight."""
-    ordinal = _ordinal_of(picture, wait)
-    return None if ordinal is None else case.store.sequences.up_to(int(wait["rank"]), ordinal)
-
-
-def _alone(case: Case, picture: Picture, waits: Any) -> tuple[int, bool] | None:
+def _alone(case: Case, cycle: Cycle) -> tuple[int, bool] | None:
     """The one rank on a cycle that waits in a collective where all others went on with something else.
 
     Returns:
         It, and whether it left out or added operations.
     """
-    found = {}
-    for wait in waits[is_collective(waits["kind"])]:
-        ordinal = _ordinal_of(picture, wait)
-        is_extra = None if ordinal is None else case.peers.leaves_alone(int(wait["rank"]), ordinal)
-        if is_extra is not None:
-            found[int(wait["rank"])] = is_extra
-    return next(iter(found.items())) if len(found) == 1 else None
+    is_extra: dict[int, bool] = {}
+
+    def left_alone(asked: Ints) -> Ints:
+        found = []
+        for at in asked[is_collective(cycle.waits["kind"][asked]) & (cycle.ordinals[asked] >= 0)].tolist():
+            rank = int(cycle.ranks[at])
+            extra = case.peers.leaves_alone(rank, int(cycle.ordinals[at]))
+            if extra is not None:
+                is_extra[rank] = extra
+                found.append(at)
+        return np.array(found, np.int64)
+
+    cycle.find(left_alone)
+    return next(iter(is_extra.items())) if len(is_extra) == 1 else None
 
 
-def _departs_on_its_group(case: Case, picture: Picture, waits: Any) -> bool:
+def _departs_on_its_group(case: Case, cycle: Cycle, rank: int) -> bool:
     """Would a rank's operation be a departure even if its communicator were the only one?"""
-    for wait in waits:
-        x = _up_to(case, picture, wait)
-        if x is None or not len(x):
+    for at in np.flatnonzero((cycle.ranks == rank) & (cycle.ordinals >= 0)).tolist():
+        x = _up_to(case, cycle, at)
+        if not len(x):
             continue
         of_group = case.store.sequences.are_of_one(x, int(x[-1]))
         allowed, length = expected(x[of_group][:-1])
@@ -110,76 +111,45 @@ def _departs_on_its_group(case: Case, picture: Picture, waits: Any) -> bool:
     return False
 
 
-def _out_of_order(case: Case, picture: Picture, waits: Any) -> tuple[list[int], Witness]:
+def _out_of_order(case: Case, picture: Picture, descriptions: Ints, cycle: Cycle) -> tuple[list[int], Witness]:
     """Who on a cycle entered its operation too early, and the witness: its own past, else its peers' progress."""
-    tokens = {}
-    for wait in waits:
-        x = _up_to(case, picture, wait)
-        if x is not None:
-            tokens[int(wait["rank"])] = x
-    ranks = set(waits["rank"].tolist())
-    own = sorted(departed(tokens, case.store.sequences.shape_of)) if len(tokens) == len(ranks) else []
-    peers = _ahead_of_peers(case, picture, waits)
-    strays = sorted(r for r in ranks if case.peers.skew_of(r, LEAST_ALIKE))
+    own = _departed(case, cycle)
+    peers = ahead_of_peers(picture, descriptions, cycle.waits[~is_message(cycle.waits["kind"])])
+    strays = _strays(case, cycle)
     both = sorted(set(own) & set(strays)) if own and strays else own or strays
     if (both and peers and both != peers) or ((own or strays) and not both):
         return [], Witness.MEMBERS
-    if not _alike(waits[np.isin(waits["rank"], both)]):
+    if not _alike(cycle.waits[np.isin(cycle.ranks, both)]):
         return [], Witness.MEMBERS
     if both:
         return both, Witness.OWN_PAST if own else Witness.SAME_POSITION
     return peers, Witness.MEMBERS
 
 
-def _ahead_of_peers(case: Case, picture: Picture, cycle: Any) -> list[int]:
-    """Ranks that have left undone what most other members of their round had done elsewhere before they entered it."""
-    cycle = cycle[~is_message(cycle["kind"])]
-    # Each rank of the cycle with each operation that another waits on there: is it a member, and has not entered it?
-    mine, owed = (at.reshape(-1) for at in np.indices((len(cycle), len(cycle))))
-    member, _ = waitgraph.place(picture, cycle["comm"][owed], cycle["rank"][mine])
-    undone = (member >= 0) & (picture.member_issued[member] < cycle["counter"][owed])
-    undone &= cycle["comm"][mine] != cycle["comm"][owed]
-    sisters = _Sisters(case, picture)
-    found = {
-        int(cycle["rank"][i])
-        for i, j in zip(mine[undone].tolist(), owed[undone].tolist(), strict=True)
-        if sisters.have_done(cycle[i], cycle[j])
-    }
-    return sorted(found)
+def _departed(case: Case, cycle: Cycle) -> list[int]:
+    """Ranks that departed from their own past; nobody if it is not known of all in which operation they wait."""
+    in_flight = cycle.ordinals >= 0
+    if len(np.setdiff1d(cycle.ranks, cycle.ranks[in_flight])):
+        return []
+
+    def found_among(asked: Ints) -> Ints:
+        tokens = {int(cycle.ranks[at]): _up_to(case, cycle, at) for at in asked[in_flight[asked]].tolist()}
+        found = departed(tokens, case.store.sequences.shape_of)
+        return asked[np.isin(cycle.ranks[asked], list(found))]
+
+    found: list[int] = np.unique(cycle.ranks[cycle.find(found_among)]).tolist()
+    return found
 
 
-class _Sisters:
-    """Members of communicators of one description and size: they issue the same, each on its own."""
+def _strays(case: Case, cycle: Cycle) -> list[int]:
+    """Ranks that have issued too many operations or too few, as those in the same position say."""
 
-    def __init__(self, case: Case, picture: Picture) -> None:
-        self._picture = picture
-        self._kind = [(c.desc, c.size) for c in case.store.comms.info]
-        self._members: dict[tuple[str, int], Ints] = {}
+    def found_among(asked: Ints) -> Ints:
+        is_stray = [case.peers.skew_of(rank, LEAST_ALIKE) is not None for rank in cycle.ranks[asked].tolist()]
+        return asked[np.array(is_stray, np.bool_)]
 
-    def have_done(self, entered: Any, owed: Any) -> bool:
-        """Had most of those who have entered one operation done another before, on their own communicators?
-
-        Args:
-            entered: Row of WAITS of a rank, which does not count itself.
-            owed: Row of WAITS.
-        """
-        p = self._picture
-        at, size = int(p.comm_at[entered["comm"]]), int(p.comm_size[entered["comm"]])
-        ranks = p.member_rank[at : at + size]
-        others = ranks[(p.member_issued[at : at + size] >= entered["counter"]) & (ranks != entered["rank"])]
-        there = self._of(int(owed["comm"]))
-        there = there[np.isin(p.member_rank[there], others[others >= 0])]
-        done = p.member_issued[there] >= owed["counter"]
-        return len(done) > 1 and 2 * int(done.sum()) > len(done)
-
-    def _of(self, comm: int) -> Ints:
-        """Rows of the memberships of a communicator and its sisters."""
-        kind = self._kind[comm]
-        if kind not in self._members:
-            comms = [i for i, other in enumerate(self._kind) if other == kind]
-            at = self._picture.comm_at[comms]
-            self._members[kind] = (at[:, None] + np.arange(kind[1])).reshape(-1)
-        return self._members[kind]
+    found: list[int] = np.unique(cycle.ranks[cycle.find(found_among)]).tolist()
+    return found
 
 
 def _alike(waits: Any) -> bool:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from whichrank.model.sequence import Tokens
 
 ANSWERS_KEPT: Final = 256
-"""Of that many ranks; each is kept with its tokens, 16 KiB at most by default."""
+"""Of that many patterns; each is kept as numbers of its operations, 16 KiB at most by default."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,9 @@ def departures(
     one token longer. What was new once and has come again since is no departure: a young past takes the end of every
     loop for one.
 
+    What a past says depends on nothing but which operations are equal. So ranks that have done the same, each on
+    communicators of its own, are answered by one pass: `abcabx` and `uvwuvy` are both 0 1 2 0 1 3.
+
     Args:
         x: A rank's tokens, oldest first, up to and with the operation in question.
         window: How many of the latest are looked at.
@@ -81,13 +84,27 @@ def departures(
     Returns:
         None if the past says nothing about any of them.
     """
-    return _departures(x[-kept:].astype(np.uint32).tobytes(), window, context, support)
+    tokens, numbers = _numbered(x[-kept:])
+    found = _departures(numbers.tobytes(), window, context, support)
+    if found is None:
+        return None
+    own, ever = (frozenset((tokens[a], tokens[b]) for a, b in pairs) for pairs in (found.own, found.ever))
+    return Departures(own, ever)
+
+
+def _numbered(x: Tokens) -> tuple[list[int], Tokens]:
+    """The tokens in the order in which they come first, and of each place the number of its token in that order."""
+    values, first, of = np.unique(x, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    numbers = np.empty(len(order), np.uint32)
+    numbers[order] = np.arange(len(order))
+    return values[order].tolist(), numbers[of.reshape(-1)]
 
 
 @lru_cache(ANSWERS_KEPT)
-def _departures(tokens: bytes, window: int, context: int, support: int) -> Departures | None:
-    """See `departures`; ranks that hang are asked about the same tokens at every snapshot."""
-    x = np.frombuffer(tokens, np.uint32)
+def _departures(numbers: bytes, window: int, context: int, support: int) -> Departures | None:
+    """See `departures`; ranks that hang are asked about the same operations at every snapshot."""
+    x = np.frombuffer(numbers, np.uint32)
     begin = max(1, len(x) - window)
     if len(x) <= begin:
         return None

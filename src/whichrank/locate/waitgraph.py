@@ -171,7 +171,7 @@ def overtaken(picture: Picture, rows: Ints) -> Bools:
     synchronises = np.isin(waits["kind"], list(SYNCHRONISING))
     synchronises &= (waits["kind"] != Kind.ALL_TO_ALL) | (picture.comm_size[waits["comm"]] >= MANY)
     comms = np.unique(waits["comm"])
-    of, member, _ = _members(picture, comms)
+    of, member, _ = members(picture, comms)
     most = np.zeros(len(comms), np.int64)
     np.maximum.at(most, of, np.where(picture.member_seen[member], picture.member_done[member], 0))
     mine, _ = place(picture, waits["comm"], waits["rank"])
@@ -203,7 +203,7 @@ def _collective_edges(picture: Picture, rows: Ints) -> tuple[Edges, Ints]:
     rounds, round_of = _rounds(waits["comm"], waits["counter"])
     longest, issued_s = _longest(waits, round_of, len(rounds))
     comm, counter = waits["comm"][longest], waits["counter"][longest]
-    member_round, member, group_rank = _members(picture, comm)
+    member_round, member, group_rank = members(picture, comm)
     rank = picture.member_rank[member]
     safe = np.maximum(rank, 0)
     entered = picture.member_issued[member] >= counter[member_round]
@@ -251,7 +251,7 @@ def _longest(waits: np.ndarray[Any, Any], round_of: Ints, rounds: int) -> tuple[
     return longest, issued_s
 
 
-def _members(picture: Picture, comm: Ints) -> tuple[Ints, Ints, Ints]:
+def members(picture: Picture, comm: Ints) -> tuple[Ints, Ints, Ints]:
     """Communicators expanded into their members: index in `comm`, row of the membership, group rank."""
     sizes = picture.comm_size[comm]
     of = np.repeat(np.arange(len(comm)), sizes)
@@ -314,7 +314,7 @@ def _p2p_edges(picture: Picture, rows: Ints, first_demand: int) -> Edges:
 def place(picture: Picture, comm: Ints, rank: Ints) -> tuple[Ints, Ints]:
     """Of ranks on communicators, the row of the membership and the group rank; -1 where it is no member."""
     comms = np.unique(comm)
-    of, member, group_rank = _members(picture, comms)
+    of, member, group_rank = members(picture, comms)
     if not len(of):
         return np.full(len(comm), -1), np.full(len(comm), -1)
     key = _thread_key(of, picture.member_rank[member])
@@ -327,7 +327,7 @@ def place(picture: Picture, comm: Ints, rank: Ints) -> tuple[Ints, Ints]:
 
 def _everybody_else(picture: Picture, waits: np.ndarray[Any, Any], which: Ints, me: Ints) -> tuple[Ints, Ints]:
     """(wait, group rank) of all members that a receive from any source may come from."""
-    of, _, group_rank = _members(picture, waits["comm"][which])
+    of, _, group_rank = members(picture, waits["comm"][which])
     other = group_rank != me[which][of]
     return which[of][other], group_rank[other]
 

@@ -293,6 +293,10 @@ class Sequences:
             self._settled.tell(rank, sequence)
         return sequence
 
+    def are_settled(self, ranks: NDArray[np.int64]) -> Bools:
+        """Which of these ranks go on as their periods say, for as long as that was so before."""
+        return self._settled.are_in(ranks)
+
     def expect_loss(self, rank: int) -> None:
         """Operations of this rank were lost: the gap that the next ones leave will never be filled."""
         sequence = self.sequence(rank)

@@ -42,6 +42,13 @@ class Settled:
         """Whether this rank is in the table."""
         return rank < len(self._at) and self._at[rank] != _OUT
 
+    def are_in(self, ranks: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """As `has`, for each of these."""
+        known = ranks < len(self._at)
+        found = np.zeros(len(ranks), np.bool_)
+        found[known] = self._at[ranks[known]] != _OUT
+        return found
+
     def enter(self, rank: int, sequence: Sequence) -> None:
         """Take in a rank that is settled, if there is room."""
         period = sequence.template

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from batches import T0, Node, S, analyzer, comm_info, records, watch
 
 from whichrank.analyzer import Analyzer
+from whichrank.analyzer.hangs import ASK_AFTER_S
+from whichrank.hang.cycle import ASKED_OF_A_KIND, Cycle, cycle_of, descriptions_of
+from whichrank.hang.deadlock import _alone, _departed, _strays
+from whichrank.locate import waitgraph
 from whichrank.locate.signatures import Skew
 from whichrank.model.incident import Cause, Incident
+from whichrank.model.picture import WAITS
 from whichrank.model.sequence import Edit
+from whichrank.testbed.bench.scale.location import Standing, stand
 
 TP, PP, EXTRA = 7, 8, 9
 ITERATIONS = 30
@@ -117,3 +126,62 @@ def test_the_one_that_does_what_no_other_did_is_named_though_its_past_allows_it(
     word = last_word(*long_iterations(has_been_behind=True))
     assert [c.rank for c in word.culprits] == [3]
     assert word.cause == Cause.DEADLOCK
+
+
+def cycle_in(standing: Standing) -> Cycle:
+    """The cycle of a job that stands still."""
+    case, picture = standing.analyzer.case, standing.analyzer.store.picture(standing.now_s)
+    on_cycle = waitgraph.build(picture, ASK_AFTER_S).cycle
+    waits = picture.waits[np.isin(picture.waits["rank"], on_cycle)]
+    return cycle_of(case, picture, descriptions_of(case), waits)
+
+
+@pytest.mark.parametrize("ranks", [64, 128, 512])
+def test_a_few_of_each_kind_say_the_same_as_all_ranks_of_the_cycle(ranks: int) -> None:
+    # GIVEN one rank left an operation out, and a third of the job is on one cycle
+    standing = stand("left out", ranks)
+    case, cycle = standing.analyzer.case, cycle_in(standing)
+    assert len(cycle.waits) >= ranks // 4
+    # WHEN every rank is asked instead, THEN it is the same
+    of_its_own = replace(cycle, kinds=np.arange(len(cycle.waits)))
+    assert _departed(case, cycle) == _departed(case, of_its_own) == [standing.halt.rank]
+    assert _strays(case, cycle) == _strays(case, of_its_own)
+    assert _alone(case, cycle) == _alone(case, of_its_own)
+    # AND the verdict names that rank, and says first what the first ranks of the cycle wait for
+    finding = standing.locate()
+    assert standing.is_right(finding)
+    assert finding is not None
+    assert [fact.where for fact in finding.evidence] == [f"rank {rank}" for rank in cycle.ranks[:16].tolist()]
+
+
+def made_cycle(kinds: list[int]) -> Cycle:
+    """One whose ranks are of these kinds."""
+    waits = np.zeros(len(kinds), WAITS)
+    waits["rank"] = np.arange(len(kinds))
+    return Cycle(waits, np.ones(len(kinds), np.int64), np.array(kinds))
+
+
+def test_all_of_a_kind_are_asked_in_which_one_is_found() -> None:
+    # GIVEN a large kind that is found whole, a large one of which nobody is, and a kind of one rank
+    kinds = [0, 1] * 10 + [2]
+    wrong = {*range(1, 20, 2), 20} - {7}
+    asked_last: list[int] = []
+
+    def found_among(asked: np.ndarray) -> np.ndarray:
+        asked_last[:] = asked.tolist()
+        return np.array([at for at in asked if at in wrong], np.int64)
+
+    found = made_cycle(kinds).find(found_among)
+    # THEN all that are wrong are found, none that is right, and of the others a few were asked
+    assert set(found.tolist()) == wrong
+    assert len([at for at in asked_last if kinds[at] == 0]) == ASKED_OF_A_KIND
+
+
+def test_kinds_are_asked_in_full_as_long_as_more_is_found() -> None:
+    # GIVEN the second kind is found only when all of the first are asked
+    kinds = [0] * 10 + [1] * 10
+
+    def found_among(asked: np.ndarray) -> np.ndarray:
+        return asked if np.count_nonzero(asked < 10) == 10 else asked[asked < 1]
+
+    assert made_cycle(kinds).find(found_among).tolist() == list(range(20))

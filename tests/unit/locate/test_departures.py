@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whichrank.locate.departures import Departures, departures, expected
+from whichrank.locate.departures import Departures, _departures, departures, expected
 from whichrank.model.sequence import Tokens
 
 ITERATION = "abbcabbcdddx"
+ELSEWHERE = str.maketrans("abcdxy", "796842")
 
 
 def tokens(text: str) -> Tokens:
@@ -71,6 +72,17 @@ def test_what_was_new_to_a_young_past_and_comes_again_is_the_program() -> None:
 
 def test_only_the_latest_operations_are_read() -> None:
     assert said(ITERATION * 10 + "y" + ITERATION * 60) == set()
+
+
+def test_ranks_that_did_the_same_elsewhere_are_answered_by_one_pass() -> None:
+    # GIVEN two ranks that did the same on communicators of their own, and one that went another way at the end
+    one, other, another = ITERATION * 20 + "y", (ITERATION * 20 + "y").translate(ELSEWHERE), ITERATION * 20 + "b"
+    _departures.cache_clear()
+    # THEN each departure is said in the rank's own tokens
+    assert said(one) == {"xy"}
+    assert said(other) == {"42"}
+    assert said(another) == {"xb"}
+    assert (_departures.cache_info().misses, _departures.cache_info().hits) == (2, 1)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)

@@ -30,9 +30,6 @@ from whichrank.testbed.sim.telemetry import Agents
 SIZES: Final = (64, 512, 4_096, 65_536)
 LIMITS_MS: Final = {4_096: 20.0, 65_536: 300.0}
 """What one location may take, milliseconds, by ranks (DESIGN section 7)."""
-MOST_LEFT_OUT: Final = 4_096
-"""Ranks of a job in which one has left an operation out: nearly half of them are then in one cycle, and a location
-compares each with each. At 65,536 ranks that would take more memory than a machine has."""
 LOCATIONS: Final = 20
 WARM_ITERATIONS: Final = 8
 """Until what a rank does in an iteration is known, so that what it leaves out can be seen."""
@@ -83,11 +80,6 @@ class Standing:
         if self.halt.where == "deadlock" and len(finding.evidence) < min(LISTED, len(self.halt.ring(self.run))):
             return False
         return finding.names == self.halt.at_fault(self.run)
-
-
-def is_measured(where: Where, ranks: int) -> bool:
-    """Whether a halt is measured at this size."""
-    return where != "left out" or ranks <= MOST_LEFT_OUT
 
 
 def stand(where: Where, ranks: int) -> Standing:
