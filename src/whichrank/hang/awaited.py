@@ -26,7 +26,7 @@ def part_of_wait(case: Case, wait: np.void) -> tuple[str | None, int | None]:
         return store.passes.part_of(rank, store.ordinal(rank)) or (None, None)
     place = int(store.comms.group_ranks(np.array([comm]), np.array([rank]))[0])
     size, peer = int(store.comms.size[comm]), int(wait["peer"])
-    if role != "pp" or place < 0 or peer < 0 or size < 2:
+    if role not in ("pp", None) or place < 0 or peer < 0 or size < 2:
         return None, None
     is_next = place == 0 if size == 2 else (peer - place) % size == 1
     is_sent = int(wait["kind"]) == Kind.SEND

@@ -7,8 +7,9 @@ those are kept that fit what ranks have done in a whole iteration, and what is s
 iteration a *sign* is enough: a number made of all its events and their places. It is kept as events come, and takes no
 memory for each of them.
 
-Three kinds are known: interleaved 1F1B; and those that go forward with all microbatches first, and then backward with
-them in the same order or the other way round, which looks alike. Of these two only forward passes have microbatches.
+Three kinds are known: 1F1B; and those that go forward with all microbatches first, and then backward with them in the
+same order (GPipe) or, where ranks hold several stages, the other way round, which looks alike: of these two only
+forward passes have microbatches.
 
 When a message came says nothing, since programs ask for it sooner or later before they need it.
 
@@ -189,7 +190,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Interleaving:
-    """A schedule of a pipeline whose ranks hold several stages each.
+    """A schedule of a pipeline; it has its name from those whose ranks hold several stages each.
 
     Attributes:
         ranks: Of the pipeline.
@@ -206,8 +207,9 @@ class Interleaving:
     @property
     def is_possible(self) -> bool:
         """There is such a schedule."""
-        is_even = round_of(self.ranks, self.stages_per_rank, self.microbatches) > 0
-        return is_even or self.turns is not Turns.ONE_BY_ONE
+        if self.turns is Turns.ONE_BY_ONE:
+            return round_of(self.ranks, self.stages_per_rank, self.microbatches) > 0
+        return self.stages_per_rank > 1 or self.turns is Turns.BEHIND_ALL
 
     def order(self, place: int) -> Order:
         """What the rank at this place does."""
@@ -293,7 +295,7 @@ def interleavings(ranks: int, passes: int, signs: Mapping[int, Collection[int]])
     """
     if ranks < 2 or not 2 <= passes <= MOST_PASSES or not signs:
         return []
-    sizes = [(each, passes // each) for each in range(2, passes + 1) if passes % each == 0]
+    sizes = [(each, passes // each) for each in range(1, passes + 1) if passes % each == 0]
     every = [Interleaving(ranks, *size, turns) for size in sizes for turns in Turns]
     return [
         one for one in every if one.is_possible and all(one.order(place).sign in seen for place, seen in signs.items())

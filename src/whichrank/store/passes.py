@@ -6,8 +6,8 @@ taken from the two before. The order of events is that of operations, which are 
 operations is by the rank's own clock. Nothing is said of ranks that make no optimizer step: where their iterations
 begin, by their operations, may be in the middle of a pass.
 
-Where ranks of a pipeline hold several stages each, it is said what follows from the schedules that fit one of the two
-iterations before, of the rank and of others in its pipeline (`locate.interleaving`).
+Where ranks of a pipeline hold several stages each, or nobody has said that it is a pipeline, it is said what follows
+from the schedules that fit one of the two iterations before, of the rank and of others (`locate.interleaving`).
 
 Example: a rank in the middle of a pipeline has sent three messages to the next stage since its step, and has begun one
 backward pass of the usual four: forward, microbatch 3.
@@ -86,15 +86,26 @@ class Passes:
         if not len(rank):
             return
         self._grow(1 + int(rank.max()), len(self._comms.info))
-        in_pipeline = comm >= 0
-        self._pipeline[rank[in_pipeline]] = comm[in_pipeline]
+        self._note_pipelines(rank, comm)
         is_op = what < _Event.END
         new = np.where(is_op, ordinal > self._step_at[rank], at_ns > self._step_ns[rank])
+        new &= (comm < 0) | self._is_described(comm) | (comm == self._pipeline[rank])
         order = np.lexsort((what, at_ns, ~is_op, ordinal, rank))  # a mark has the ordinal of the operation before it
         order = order[new[order]]
         rank, at_ns, what, ordinal, comm = (column[order] for column in (rank, at_ns, what, ordinal, comm))
         if len(rank):
             self._take(rank, at_ns, what, ordinal, comm)
+
+    def _note_pipelines(self, rank: Ints, comm: Ints) -> None:
+        """Messages say on which communicator the pipeline of a rank is, those on a described one before all others."""
+        for is_described in (False, True):
+            which = (comm >= 0) & (self._is_described(comm) == is_described)
+            which &= is_described | ~self._is_described(self._pipeline[rank])
+            self._pipeline[rank[which]] = comm[which]
+
+    def _is_described(self, comm: Ints) -> Bools:
+        """Which communicators say that they are pipelines; -1 is none."""
+        return np.asarray(np.append(self._messages.is_described, False)[comm])
 
     def _take(self, rank: Ints, at_ns: Ints, what: Ints, ordinal: Ints, comm: Ints) -> None:
         """Events that are newer than the latest step of their ranks, sorted by rank and order."""
@@ -202,7 +213,7 @@ class Passes:
         if rank >= len(self._now) or not self._step_ns[rank] or self._pipeline[rank] < 0:
             return None
         now = self._now[rank]
-        if self._is_round(rank):
+        if self._needs_schedule(rank):
             number, step = int(now[RETURNED if with_next else ARRIVED]), 1 if with_next else -1
             part = self._agreed(rank, lambda one, place: one.message((place + step) % one.ranks, place, number))
             return ("forward" if part.is_forward else "backward", part.microbatch) if part and not is_sent else None
@@ -217,7 +228,7 @@ class Passes:
         last, before = self._last[rank], self._before[rank]
         usual = int(last[BEGUN]) if last[BEGUN] == before[BEGUN] else 0
         stands_for_pass = last[AHEAD if last[AHEAD] else ARRIVED] == usual
-        is_simple = self._pipeline[rank] < 0 or bool(stands_for_pass and not self._is_round(rank))
+        is_simple = self._pipeline[rank] < 0 or bool(stands_for_pass and not self._needs_schedule(rank))
         return usual, usual > 1 and is_simple
 
     def _agreed(self, rank: int, say: Callable[[Interleaving, int], list[Part]]) -> Part | None:
@@ -228,7 +239,7 @@ class Passes:
             say: What one schedule says of the rank at this place.
         """
         comm = int(self._pipeline[rank])
-        if comm < 0 or not self._goes_round[comm]:
+        if comm < 0 or not self._needs_schedule(rank):
             return None
         members = self._comms.members_of(comm)
         place = members.index(rank) if rank in members else -1
@@ -250,9 +261,10 @@ class Passes:
             self._step_ns[rank] = self._step_at[rank] = self._end_at[rank] = 0
             self._now[rank], self._last[rank], self._before[rank] = 0, 0, 0
 
-    def _is_round(self, rank: int) -> bool:
-        """Whether ranks of this one's pipeline hold several stages each."""
-        return bool(self._goes_round[self._pipeline[rank]])
+    def _needs_schedule(self, rank: int) -> bool:
+        """Whether ranks of this one's pipeline hold several stages each, or nobody has said that it is one."""
+        comm = self._pipeline[rank]
+        return bool(self._goes_round[comm] or not self._is_described(comm))
 
     def _grow(self, ranks: int, comms: int) -> None:
         self._goes_round = np.append(self._goes_round, np.zeros(comms - len(self._goes_round), np.bool_))

@@ -4,6 +4,9 @@ A message that was sent counts from when it was sent, though it may stay in flig
 at the end of an iteration, and its receiver may hang. One that comes counts when it has come. What is in flight is
 reported again and again, and once more when it is over, so it is remembered which of these were counted; those of
 earlier iterations are let go.
+
+A group that is made without a description may be a pipeline, as may the default group. Messages there are taken as
+those of a pipeline too, unless the rank has one that is described.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ class Message(IntEnum):
     """Sent to the rank before."""
     RETURNED = 3
     """Come from the next rank."""
-    SENT_BY_LAST = 4
+    ELSEWHERE = 4
+    """Sent to another rank, or come from there."""
+    SENT_BY_LAST = 5
     """The last rank has sent one: the same once more."""
 
 
@@ -72,11 +77,15 @@ class PipelineMessages:
 
     Args:
         comms: All communicators.
+
+    Attributes:
+        is_described: By communicator, whether it says that it is a pipeline.
     """
 
     def __init__(self, comms: Communicators) -> None:
         self._comms = comms
-        self._is_pipeline = np.zeros(0, np.bool_)  # by communicator
+        self.is_described = np.zeros(0, np.bool_)
+        self._may_be = np.zeros(0, np.bool_)  # by communicator, whether it says nothing else
         self._counted = np.zeros(0, np.int64)  # keys of messages in flight that were counted
 
     def new(self, done: Completed, flight: Rows, step_at: Ints) -> list[Events]:
@@ -106,18 +115,18 @@ class PipelineMessages:
 
     def _of_done(self, done: Completed) -> _Messages:
         at = np.flatnonzero((done["kind"] == Kind.SEND) | (done["kind"] == Kind.RECV))
-        at = at[self._is_pipeline[done.comm[at]] & (done.place[at] >= 0)]
+        at = at[self._may_be[done.comm[at]] & (done.place[at] >= 0)]
         columns = (done.rank, done.comm, done.place, done["peer"], done["ordinal"], done["kind"])
         return _Messages._make(column[at].astype(np.int64) for column in columns)
 
     def _of_flight(self, flight: Rows) -> _Messages:
-        flight = flight[(flight["kind"] == Kind.SEND) & self._is_pipeline[flight["comm"]]]
+        flight = flight[(flight["kind"] == Kind.SEND) & self._may_be[flight["comm"]]]
         place = self._comms.group_ranks(flight["comm"], flight["rank"])
         columns = (flight["rank"], flight["comm"], place, flight["peer"], flight["ordinal"], flight["kind"])
         return _Messages(*columns).those(place >= 0)
 
     def _sorted_out(self, messages: _Messages) -> list[Events]:
-        """Messages by sort; without those between ranks that are no neighbours."""
+        """Messages by sort."""
         rank, comm, place, peer, ordinal, kind = messages
         size, is_send = self._comms.size[comm], kind == Kind.SEND
         step = (peer - place) % np.maximum(size, 1)
@@ -128,15 +137,16 @@ class PipelineMessages:
             for what, which in (
                 (Message.AHEAD, is_send & to_next), (Message.ARRIVED, ~is_send & to_before),
                 (Message.BACK, is_send & to_before), (Message.RETURNED, ~is_send & to_next),
+                (Message.ELSEWHERE, ~to_next & ~to_before),
                 (Message.SENT_BY_LAST, is_send & (place == size - 1) & (size > 1)),
             )
         ]  # fmt: skip
 
     def _learn_communicators(self) -> None:
-        new = self._comms.info[len(self._is_pipeline) :]
-        if new:
-            of_new = [role_of_description(info.desc) == "pp" for info in new]
-            self._is_pipeline = np.append(self._is_pipeline, of_new)
+        if new := self._comms.info[len(self._may_be) :]:
+            roles = [role_of_description(info.desc) for info in new]
+            self.is_described = np.append(self.is_described, [role == "pp" for role in roles])
+            self._may_be = np.append(self._may_be, [role in ("pp", None) for role in roles])
 
 
 def _of_ranks(column: Ints, ranks: Ints) -> Ints:

@@ -18,7 +18,6 @@ from whichrank.locate.interleaving import (
     interleavings,
     sign_of,
     to_compare,
-    work_of,
 )
 
 SCHEDULES = [
@@ -55,12 +54,26 @@ def test_schedules_that_go_backward_behind_all_forward_passes_look_alike(ranks: 
             assert len(found) == (3 if microbatches <= 3 else 2)
 
 
+@pytest.mark.parametrize("turns", [Turns.ONE_BY_ONE, Turns.BEHIND_ALL])
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_schedules_of_one_stage_each_are_taken_for_none(ranks: int) -> None:
-    work = [list(work_of(at, ranks, 1, 8)) for at in range(ranks)]
-    for place in range(ranks):
-        seen = {at: {sign_of(np.array([*events_of(work[at], ranks, ranks)]))} for at in to_compare(place, ranks)}
-        assert interleavings(ranks, 8, seen) == []
+def test_schedules_of_one_stage_each(ranks: int, turns: Turns) -> None:
+    one = Interleaving(ranks, 1, 8, turns)
+    assert all(interleavings(ranks, 8, signs(one, place)) == [one] for place in range(ranks))
+
+
+def test_other_orders_are_taken_for_none() -> None:
+    # GIVEN two stages of each of four ranks, of which the first is gone through with all microbatches before the other
+    work = [
+        [
+            Block(is_forward, stage, batch)
+            for stage in (at, at + 4)
+            for batch in range(4)
+            for is_forward in (True, False)
+        ]
+        for at in range(4)
+    ]
+    seen = {at: {sign_of(np.array([*events_of(work[at], 4, 8)]))} for at in range(4)}
+    assert interleavings(4, 8, seen) == []
 
 
 def events_of(work: list[Block], ranks: int, stages: int) -> Iterator[Event]:

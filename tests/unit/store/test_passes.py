@@ -231,13 +231,21 @@ def parts_of(schedule: Interleaving, place: int) -> list[tuple[str, int] | None]
     return found
 
 
-@pytest.mark.parametrize("in_flight", [False, True])
 @pytest.mark.parametrize(
-    "schedule", [Interleaving(2, 2, 4), Interleaving(2, 2, 8), Interleaving(4, 2, 8), Interleaving(4, 3, 4)]
+    ("schedule", "in_flight", "description"),
+    [
+        *((Interleaving(2, 2, 4), is_open, "mesh_pp") for is_open in (False, True)),
+        (Interleaving(2, 2, 8), False, "mesh_pp"),
+        (Interleaving(4, 2, 8), True, "mesh_pp"),
+        (Interleaving(4, 3, 4), True, "mesh_pp"),
+        (Interleaving(4, 2, 4), True, "default_pg"),
+        (Interleaving(4, 1, 4), True, "default_pg"),
+        (Interleaving(2, 1, 4), False, "undefined"),
+    ],
 )
-def test_parts_of_a_rank_that_holds_several_stages(schedule: Interleaving, in_flight: bool) -> None:
+def test_parts_of_a_rank_whose_schedule_is_known(schedule: Interleaving, in_flight: bool, description: str) -> None:
     # GIVEN a pipeline in its fourth iteration, told event by event
-    pipeline = comm_info(7, list(range(0, 2 * schedule.ranks, 2)), "mesh_pp")
+    pipeline = comm_info(7, list(range(0, 2 * schedule.ranks, 2)), description)
     counters = [Counter[tuple[str, int]]() for _ in range(schedule.ranks)]
     for place in range(schedule.ranks):
         store, node = Store(), Node("a:1", list(range(8)), 8).comm(pipeline)
@@ -312,3 +320,33 @@ def test_phase_of_a_message_that_a_rank_sends() -> None:
     store.feed(node.batch(1.0, np.concatenate(numbered(STAGE))), 1.0)
     assert store.passes.part_of_message(2, with_next=True, is_sent=True) == ("forward", None)
     assert store.passes.part_of_message(2, with_next=False, is_sent=True) == ("backward", None)
+
+
+@pytest.mark.parametrize("place_of_peer", [2, 3])
+def test_messages_on_a_group_without_a_description_may_be_of_a_pipeline(place_of_peer: int) -> None:
+    # GIVEN a rank that sends to a neighbour, or to another rank, on a group of which nobody says what it is for
+    store, node = Store(), Node("a:1", list(range(8)), 8).comm(comm_info(7, [0, 2, 4, 6], "default_pg"))
+    rows = list[Rows]()
+    for number in range(1, 5):
+        rows += [sends(2, place_of_peer, 100 * number, number), *iteration(2, 100 * number + 10, number, 3)]
+    store.feed(node.batch(0.1), 0.1)
+    store.feed(node.batch(1.0, np.concatenate(numbered(rows[:-4]))), 1.0)
+    # THEN the second of three passes has no microbatch: one of a later stage may have come before
+    assert store.passes.part_of(2, store.ordinal(2)) == ("backward", None)
+    assert store.passes.part_of_message(2, with_next=True) is None
+
+
+@pytest.mark.parametrize("description", ["mesh_pp", "default_pg"])
+def test_a_group_that_is_called_a_pipeline_comes_before_others(description: str) -> None:
+    # GIVEN a pipeline, and messages on another group
+    other = comm_info(9, [0, 2, 4, 6], description)
+    store, node = Store(), Node("a:1", list(range(8)), 8).comm(PIPELINE, other)
+    beside = [one.copy() for one in (sends(2, 2, 401.2, 1), sends(2, 2, 401.4, 2), sends(2, 3, 401.6, 1))]
+    for row in beside:
+        row["comm"] = 9
+    store.feed(node.batch(0.1), 0.1)
+    rows = numbered([*STAGE, receives(2, 0, 401, 1), *beside, sends(2, 2, 403, 1), receives(2, 0, 405, 2)])
+    store.feed(node.batch(1.0, np.concatenate(rows)), 1.0)
+    part = store.passes.part_of(2, int(rows[-1]["row"]["ordinal"][0]))
+    # THEN these count only where that may be the pipeline as well
+    assert part == (("forward", 1) if description == "default_pg" else None)
