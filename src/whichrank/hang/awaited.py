@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whichrank.hang.case import Case
-from whichrank.model.kinds import is_message
+from whichrank.model.kinds import Kind, is_message
 from whichrank.model.roles import role_of_description
 
 
@@ -26,7 +26,8 @@ def part_of_wait(case: Case, wait: np.void) -> tuple[str | None, int | None]:
         return store.passes.part_of(rank, store.ordinal(rank)) or (None, None)
     place = int(store.comms.group_ranks(np.array([comm]), np.array([rank]))[0])
     size, peer = int(store.comms.size[comm]), int(wait["peer"])
-    if role != "pp" or place < 0 or peer < 0 or size < 2:
+    if role not in ("pp", None) or place < 0 or peer < 0 or size < 2:
         return None, None
     is_next = place == 0 if size == 2 else (peer - place) % size == 1
-    return store.passes.part_of_message(rank, is_from_next=is_next) or (None, None)
+    is_sent = int(wait["kind"]) == Kind.SEND
+    return store.passes.part_of_message(rank, with_next=is_next, is_sent=is_sent) or (None, None)

@@ -12,7 +12,8 @@ backward, microbatch 2.
 A wrong stage misleads, so nothing is said unless iterations end with an optimizer step, have equally many passes, and
 what is longer here is at least half of the rank's excess. Passes that torch does not see (the halves of a zero-bubble
 schedule) show by a rank that sends more messages to a neighbour than it has passes. Where a pipeline goes round several
-times, a pass is that of a microbatch through one of several stages: then no microbatch is said.
+times, a pass is that of a microbatch through one of several stages: then a microbatch is said only where the order of
+messages and passes proves the schedule.
 
 Implements the drill-down of MegaTrace, section III.C, without a schedule that one would have to be told.
 """
@@ -25,9 +26,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whichrank.locate.critical_path import END, ISSUE, Course
+from whichrank.locate.critical_path import END, Course
+from whichrank.locate.interleaving import Order
+from whichrank.locate.pipeline_order import Sent, order_of, signs_of, so_far
 from whichrank.model.iterations import Floats, Ints
-from whichrank.model.kinds import Kind
 
 FORWARD, BACKWARD, OPTIMIZER = 0, 1, 2
 NAMES: Final = ("forward", "backward", "optimizer")
@@ -68,12 +70,14 @@ class Own:
         passes: Backward passes of each iteration, (iterations,).
         sent: Messages to the next and to the previous stage in each, (iterations, 2); all 0 of no pipeline.
         goes_round: Messages go from the last stage to the first one.
+        fits: Which iterations are in the order that is given; all where none is, (iterations,).
     """
 
     seconds: Floats
     passes: Ints
     sent: Ints
     goes_round: bool
+    fits: NDArray[np.bool_]
 
 
 def slow_part(
@@ -110,12 +114,23 @@ def slow_part(
     between_two = _goes_round_between_two(mine, whole)
     if whole[since:].sum() < LEAST_ITERATIONS or not (_has_all_passes(mine, whole) or between_two):
         return None
+    goes_round = mine.goes_round or between_two
+    order = order_of(course, index, passes, usual_count) if goes_round else None
+    if order is not None:
+        in_order = own_by_part(course, index, passes, is_pipeline=True, order=order)
+        if in_order is not None and (whole & in_order.fits)[since:].sum() >= LEAST_ITERATIONS:
+            mine, whole = in_order, whole & in_order.fits
+        else:
+            order = None
     middle = np.mean if comes_and_goes else np.median
-    others = [own_by_part(course, peer, passes, is_pipeline=is_pipeline) for peer in peers[:MOST_PEERS].tolist()]
+    others = [
+        own_by_part(course, peer, passes, is_pipeline=is_pipeline, order=order) for peer in peers[:MOST_PEERS].tolist()
+    ]
     known = [
         middle(one.seconds[since:][both], axis=0)
         for one in others
-        if one is not None and (both := (whole & (one.passes == usual_count))[since:]).sum() >= LEAST_ITERATIONS
+        if one is not None
+        and (both := (whole & one.fits & (one.passes == usual_count))[since:]).sum() >= LEAST_ITERATIONS
     ]
     if known:
         usual = np.median(_padded(known), axis=0)
@@ -134,7 +149,7 @@ def slow_part(
     if share < MOSTLY:
         return SlowPart(None, None, share)
     batch = int(excess[phase].argmax())
-    has_numbers = phase != OPTIMIZER and usual_count > 1 and not (mine.goes_round or between_two)
+    has_numbers = phase != OPTIMIZER and usual_count > 1 and (order is not None or not goes_round)
     is_one = has_numbers and (both_s[0][phase] > 0).sum() > 1 and excess[phase][batch] >= MOSTLY * by_phase[phase]
     return SlowPart(NAMES[phase], batch if is_one else None, share)
 
@@ -171,8 +186,7 @@ class Pieces:
         phase: FORWARD, BACKWARD or OPTIMIZER.
         microbatch: From 0.
         passes: Backward passes of each iteration, (iterations,).
-        sent: As in `Own`.
-        goes_round: As in `Own`.
+        sent: Messages along its pipeline; None of a rank that has none.
     """
 
     event: Ints
@@ -180,11 +194,12 @@ class Pieces:
     phase: Ints
     microbatch: Ints
     passes: Ints
-    sent: Ints
-    goes_round: bool
+    sent: Sent | None
 
 
-def own_by_part(course: Course, index: int, passes: np.ndarray[Any, Any], *, is_pipeline: bool) -> Own | None:
+def own_by_part(
+    course: Course, index: int, passes: np.ndarray[Any, Any], *, is_pipeline: bool, order: Order | None = None
+) -> Own | None:
     """What a rank takes of its own in which part; None without backward passes.
 
     Args:
@@ -192,16 +207,21 @@ def own_by_part(course: Course, index: int, passes: np.ndarray[Any, Any], *, is_
         index: Of the rank.
         passes: Rows of PASS, sorted by rank and begin.
         is_pipeline: Its messages go to other stages of a pipeline.
+        order: In which a rank that holds several stages goes through its microbatches, which are then told apart.
     """
-    pieces = pieces_of(course, index, passes, is_pipeline=is_pipeline)
+    pieces = pieces_of(course, index, passes, is_pipeline=is_pipeline, order=order)
     if pieces is None:
         return None
     parts = np.zeros((course.iterations, len(NAMES), int(pieces.microbatch.max()) + 1))
     np.add.at(parts, (course.iteration[pieces.event], pieces.phase, pieces.microbatch), pieces.seconds)
-    return Own(parts, pieces.passes, pieces.sent, pieces.goes_round)
+    each = pieces.sent.each if pieces.sent else np.zeros((course.iterations, 2), np.int64)
+    fits = signs_of(course, index, passes) == order.sign if order else np.ones(course.iterations, np.bool_)
+    return Own(parts, pieces.passes, each, pieces.sent is not None and pieces.sent.goes_round, fits)
 
 
-def pieces_of(course: Course, index: int, passes: np.ndarray[Any, Any], *, is_pipeline: bool) -> Pieces | None:
+def pieces_of(
+    course: Course, index: int, passes: np.ndarray[Any, Any], *, is_pipeline: bool, order: Order | None = None
+) -> Pieces | None:
     """A rank's own time in pieces, each in one phase and of one microbatch; arguments as in `own_by_part`."""
     events = slice(int(course.first[index]), int(course.first[index + 1]))
     what, iteration, until = course.what[events], course.iteration[events], course.begin_ns[events]
@@ -227,34 +247,19 @@ def pieces_of(course: Course, index: int, passes: np.ndarray[Any, Any], *, is_pi
     before = np.concatenate(([np.searchsorted(ends, since[0], side="right")], by_end[:-1]))
     of, counts = iteration[event], by_end - before
     number, count = over - before[of], counts[of]
-    ahead, sent, goes_round = _sent(course, events) if is_pipeline else (number, np.zeros((len(counts), 2), int), False)
-    ahead = ahead[event] if sent[:, 0].any() else number
+    sent = Sent.by(course, index) if is_pipeline else None
+    backward_batch = forward_batch = number
+    if sent and order:
+        so_many = so_far(course, index, sent.is_ahead | sent.is_back)[event] + number + within
+        backward_batch = np.array(order.of_backward)[np.minimum(number, len(order.of_backward) - 1)]
+        forward_batch = np.array(order.of_forward)[np.minimum(so_many, len(order.of_forward) - 1)]
+    elif sent and sent.is_ahead.any():
+        forward_batch = so_far(course, index, sent.is_ahead)[event]
     phase = np.where(within, BACKWARD, np.where(number >= count, OPTIMIZER, FORWARD))
-    batch = np.clip(np.where(within, number, np.where(phase == FORWARD, ahead, 0)), 0, MOST_MICROBATCHES - 1)
+    batch = np.where(within, backward_batch, np.where(phase == FORWARD, forward_batch, 0))
+    batch = np.clip(batch, 0, MOST_MICROBATCHES - 1)
     batch = np.where(phase == FORWARD, np.minimum(batch, np.maximum(count - 1, 0)), batch)
-    return Pieces(event + events.start, seconds, phase, batch, counts, sent, goes_round)
-
-
-def _sent(course: Course, events: slice) -> tuple[Ints, Ints, bool]:
-    """Messages of a rank to its neighbours in a pipeline.
-
-    Returns:
-        Of each event how many went to the next stage in its iteration before it, (n,); of each iteration how many went
-        to the next and to the previous one, (iterations, 2); whether some go from the last stage to the first.
-    """
-    ops, op, iteration = course.ops, course.op[events], course.iteration[events]
-    is_send = (course.what[events] == ISSUE) & (op >= 0) & (ops["kind"][op] == Kind.SEND)
-    place, offset = ops["stage"][op].astype(np.int64), ops["offset"][op].astype(np.int64)
-    # Of two members the offset says nothing: the first one sends to a later place.
-    ahead = is_send & np.where(offset > 0, offset == 1, place == 1)
-    to_both = [np.bincount(iteration[which], minlength=course.iterations) for which in (ahead, is_send & ~ahead)]
-    sent = np.cumsum(ahead) - ahead
-    starts = np.flatnonzero(np.append(True, np.diff(iteration) != 0))
-    so_far = sent - np.repeat(sent[starts], np.diff(np.append(starts, len(sent))))
-    mine = np.unique(ops["comm"][op[is_send]])
-    theirs = np.isin(ops["comm"], mine) & (ops["kind"] == Kind.SEND)
-    goes_round = bool((theirs & (ops["stage"] == ops["stage"][theirs].max(initial=0)) & (ops["offset"] == 1)).any())
-    return so_far, np.stack(to_both, axis=1), goes_round
+    return Pieces(event + events.start, seconds, phase, batch, counts, sent)
 
 
 def _padded(parts: list[Floats]) -> Floats:

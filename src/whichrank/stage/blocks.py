@@ -24,6 +24,7 @@ import numpy as np
 
 from whichrank.locate.critical_path import BLOCK, END, ISSUE, Course, Repaired
 from whichrank.locate.phases import BACKWARD, FORWARD, OPTIMIZER, pieces_of
+from whichrank.locate.pipeline_order import order_of
 from whichrank.model.iterations import Bools, Floats, Ints
 
 ROUNDING_S: Final = 1e-9
@@ -179,16 +180,7 @@ def _of_rank(
     repaired: Repaired, course: Course, index: int, events: Ints, before_s: Floats, moments_s: Floats
 ) -> tuple[Ints, Ints, Ints, Floats, Floats, Ints]:
     """Blocks of one rank: columns of `Blocks`, and of each the event that it belongs to."""
-    in_pipeline = bool(repaired.in_pipeline[index])
-    pieces = pieces_of(repaired.now, index, repaired.passes, is_pipeline=in_pipeline)
-    event, seconds = events, repaired.now.own_s[events]
-    what: Ints = np.full(len(events), What.OWN, np.int64)
-    batch: Ints = np.full(len(events), -1)
-    if pieces is not None:
-        mine = np.isin(pieces.event, events)
-        event, seconds, what = pieces.event[mine], pieces.seconds[mine], pieces.phase[mine]
-        has_numbers = pieces.passes.max(initial=0) > 1 and not pieces.goes_round
-        batch = np.where(has_numbers & (what != What.OPTIMIZER), pieces.microbatch[mine], -1)
+    event, seconds, what, batch = _own(repaired, index, events)
     measured_s = repaired.now.own_s[event]
     seconds = seconds * np.divide(course.own_s[event], measured_s, out=np.ones_like(measured_s), where=measured_s > 0)
     so_far_s = np.cumsum(seconds) - seconds
@@ -210,3 +202,20 @@ def _of_rank(
     order = order[(until_s - since_s)[order] > ROUNDING_S]
     rank = np.full(len(order), course.ranks[index], np.int64)
     return rank, whats[order], batches[order], since_s[order], until_s[order], of[order]
+
+
+def _own(repaired: Repaired, index: int, events: Ints) -> tuple[Ints, Floats, Ints, Ints]:
+    """Own time of one rank in pieces, as it was: the event that ends it, seconds, what it was, and the microbatch."""
+    course, in_pipeline = repaired.now, bool(repaired.in_pipeline[index])
+    pieces = pieces_of(course, index, repaired.passes, is_pipeline=in_pipeline)
+    if pieces is None:
+        return events, course.own_s[events], np.full(len(events), What.OWN, np.int64), np.full(len(events), -1)
+    has_numbers = bool(pieces.passes.max(initial=0) > 1)
+    if pieces.sent is not None and pieces.sent.goes_round:
+        count = int(np.bincount(pieces.passes).argmax())
+        order = order_of(course, index, repaired.passes, count) if count else None
+        has_numbers = order is not None
+        pieces = pieces_of(course, index, repaired.passes, is_pipeline=in_pipeline, order=order) or pieces
+    mine = np.isin(pieces.event, events)
+    event, seconds, what = pieces.event[mine], pieces.seconds[mine], pieces.phase[mine]
+    return event, seconds, what, np.where(has_numbers & (what != What.OPTIMIZER), pieces.microbatch[mine], -1)

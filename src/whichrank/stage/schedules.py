@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -22,6 +22,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.locate.interleaving import round_of, work_of
 from whichrank.stage.levels import levels_of
 
 Ints = NDArray[np.int64]
@@ -189,27 +190,13 @@ def interleaved(ranks: int, stages_per_rank: int, microbatches: int) -> Schedule
         ScheduleError: Microbatches cannot be shared out evenly, or there are too few of anything, or too many.
     """
     _check(ranks, stages_per_rank, microbatches)
-    rounds = max(1, microbatches // ranks) if stages_per_rank > 1 else 1
-    if microbatches % rounds:
-        raise ScheduleError(f"{microbatches} microbatches cannot be shared out among {rounds} rounds")
-    a_round = microbatches // rounds
-    count = stages_per_rank * microbatches
-
-    def work_of(rank: int) -> Iterator[list[Block]]:
-        """Each forward pass in order, and each backward pass once so many forward passes are done."""
-        ahead = ranks - 1 - rank
-        ahead = min(count, (stages_per_rank - 1) * a_round + 2 * ahead if stages_per_rank > 1 else ahead)
-        for number in range(count + ahead):
-            if number < count:
-                turn, within = divmod(number, a_round)
-                chunk, batch = turn % stages_per_rank, turn // stages_per_rank * a_round + within
-                yield [(chunk * ranks + rank, Phase.FORWARD, batch)]
-            if number >= ahead:
-                turn, within = divmod(number - ahead, a_round)
-                chunk, batch = turn % stages_per_rank, turn // stages_per_rank * a_round + within
-                yield [((stages_per_rank - 1 - chunk) * ranks + rank, Phase.BACKWARD, batch)]
-
-    return _made(map(work_of, range(ranks)))
+    if not round_of(ranks, stages_per_rank, microbatches):
+        raise ScheduleError(f"{microbatches} microbatches cannot be shared out among {microbatches // ranks} rounds")
+    sizes = ranks, stages_per_rank, microbatches
+    return _made(
+        [[(block.stage, Phase.FORWARD if block.is_forward else Phase.BACKWARD, block.microbatch)] for block in work]
+        for work in (work_of(rank, *sizes) for rank in range(ranks))
+    )
 
 
 def _check(ranks: int, stages_per_rank: int, microbatches: int) -> None:

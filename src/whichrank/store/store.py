@@ -137,7 +137,7 @@ class Store:
         self.stacks: dict[int, tuple[float, list[Stack], str]] = {}
         self.profiles: dict[int, tuple[int, list[Stack]]] = {}
         self.kinds = OpKinds()
-        self.passes = Passes()
+        self.passes = Passes(self.comms)
         self.last_completion_s = 0.0
         self.last_call_s = 0.0  # when the latest wait for a remote call began
         self.first_seen_s = 0.0
@@ -232,7 +232,7 @@ class Store:
         tokens = self.sequences.feed_together(issued)[0]
         marks = self.sequences.beginnings(done, tokens, self.ranks)
         self.sequences.steps.feed(steps["rank"], steps["row"])
-        self.passes.feed(passes, steps, done, self.comms)
+        self.passes.feed(passes, steps, done, flight)
         steps = joined((steps, marks), RECORD_REPORTED) if len(marks) else steps
         if len(done):
             self.rounds.feed(self.comms, done, self.ranks, now_s)

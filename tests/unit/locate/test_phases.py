@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from simulated import Compute, Program, ddp, run, tp_pp_dp
+from simulated import Call, Compute, Pass, Program, Wait, ddp, run, tp_pp_dp
 
 from whichrank.locate.critical_path import Course
 from whichrank.locate.events import course_of
+from whichrank.locate.interleaving import Interleaving
 from whichrank.locate.phases import SlowPart, own_by_part, slow_part
 from whichrank.model.iterations import PASS, Ops
+from whichrank.model.kinds import Kind
 
 ITERATIONS = 6
 
@@ -140,3 +142,58 @@ def test_halves_of_passes_that_nobody_notes_say_nothing() -> None:
     course, passes = made(programs, lambda at, _, work: work.seconds * (3 if (at, work.what) == (2, "forward") else 1))
     some = np.concatenate([passes[passes["rank"] == rank][3::4] for rank in range(8)])
     assert slow_part(course, 2, np.array([3]), some, 0, 0.0, is_pipeline=True) is None
+
+
+def looped(schedule: Interleaving, dp: int = 2) -> list[Program]:
+    """A pipeline whose ranks hold several stages each, `dp` times; the index of the copy runs fastest."""
+    programs, last = list[Program](), schedule.ranks * schedule.stages_per_rank - 1
+    for rank in range(schedule.ranks * dp):
+        place, copy = divmod(rank, dp)
+        program: Program = []
+        for is_forward, stage, _ in schedule.order(place).blocks:
+            ahead = 1 if is_forward else -1
+            if 0 <= stage - ahead <= last:
+                program.append(Call(1000 + copy, Kind.RECV, (stage - ahead) % schedule.ranks * dp + copy))
+            work = Compute(0.004 if is_forward else 0.008, "forward" if is_forward else "backward")
+            program += [work] if is_forward else [Pass(ends=False), work, Pass(ends=True)]
+            if 0 <= stage + ahead <= last:
+                peer = (stage + ahead) % schedule.ranks * dp + copy
+                program.append(Call(1000 + copy, Kind.SEND, peer, later=f"send {len(program)}"))
+        program += [Wait(call.later) for call in program if isinstance(call, Call) and call.later]
+        programs.append([*program, Call(2000 + place), Compute(0.002, "optimizer"), Call(3000)])
+    return programs
+
+
+def part_of_looped(schedule: Interleaving, place: int, what: str, batch: int, is_odd: bool = False) -> SlowPart:
+    """Where a rank is slow that takes three times as long for one microbatch, in all of its stages."""
+    batches = [block.microbatch for block in schedule.order(place).blocks if block.is_forward == (what == "forward")]
+    seen: dict[tuple[int, int, str], int] = {}
+
+    def slower(at: int, iteration: int, work: Compute) -> float:
+        number = seen[at, iteration, work.what] = seen.get((at, iteration, work.what), -1) + 1
+        is_slow = at == 2 * place and work.what == what and batches[number] == batch
+        return work.seconds * (3 if is_slow else 1)
+
+    programs = looped(schedule)
+    if is_odd:  # the last rank makes its passes of one microbatch in two pieces
+        for program in programs[-2:]:
+            program.insert(program.index(Pass(ends=True)), Pass(ends=True))
+            program.insert(program.index(Pass(ends=True)) + 1, Pass(ends=False))
+    course, passes = made(programs, slower)
+    found = slow_part(course, 2 * place, np.array([2 * place + 1]), passes, 0, 0.0, is_pipeline=True)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("what", ["forward", "backward"])
+@pytest.mark.parametrize("schedule", [Interleaving(2, 2, 4), Interleaving(3, 2, 6), Interleaving(4, 3, 4)])
+def test_microbatch_of_ranks_that_hold_several_stages(schedule: Interleaving, what: str) -> None:
+    for place in range(schedule.ranks):
+        for batch in range(schedule.microbatches):
+            found = part_of_looped(schedule, place, what, batch)
+            assert (found.phase, found.microbatch) == (what, batch)
+
+
+def test_no_microbatch_where_some_rank_goes_through_them_in_no_known_order() -> None:
+    found = part_of_looped(Interleaving(3, 2, 6), 0, "forward", 1, is_odd=True)
+    assert (found.phase, found.microbatch) == ("forward", None)

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from batches import Node, comm_info, records
 
+from whichrank.locate.interleaving import Interleaving
 from whichrank.model.kinds import Kind
-from whichrank.model.telemetry import RECORD_REPORTED, ProcessState
+from whichrank.model.telemetry import INFLIGHT_REPORTED, RECORD_REPORTED, ProcessState
+from whichrank.store.passes import SIGN
 from whichrank.store.store import Store
 
 Rows = np.ndarray
@@ -187,11 +189,164 @@ def test_no_microbatch_where_ranks_hold_several_stages() -> None:
     assert part(*last, *again, *STAGE, receives(2, 0, 401, 1)) == ("forward", None)
 
 
-@pytest.mark.parametrize(("is_from_next", "expected"), [(False, ("forward", 1)), (True, ("backward", 0))])
-def test_part_of_a_message_that_does_not_come(is_from_next: bool, expected: tuple[str, int]) -> None:
+@pytest.mark.parametrize(("with_next", "expected"), [(False, ("forward", 1)), (True, ("backward", 0))])
+def test_part_of_a_message_that_does_not_come(with_next: bool, expected: tuple[str, int]) -> None:
     store, node = Store(), Node("a:1", list(range(8)), 8).comm(PIPELINE)
     rows = numbered([*STAGE, receives(2, 0, 401, 1), sends(2, 2, 403, 1)])
     store.feed(node.batch(0.1), 0.1)
     store.feed(node.batch(1.0, np.concatenate(rows)), 1.0)
-    assert store.passes.part_of_message(2, is_from_next=is_from_next) == expected
-    assert store.passes.part_of_message(3, is_from_next=is_from_next) is None
+    assert store.passes.part_of_message(2, with_next=with_next) == expected
+    assert store.passes.part_of_message(3, with_next=with_next) is None
+
+
+def of_interleaved(schedule: Interleaving, place: int, at_ms: float, counters: Counter[tuple[str, int]]) -> list[Rows]:
+    """What a rank of a pipeline does in an iteration, a millisecond each; its rank is twice its place."""
+    rank, last = 2 * place, schedule.ranks * schedule.stages_per_rank - 1
+    found = list[Rows]()
+
+    def message(make: Callable[[int, int, float, int], Rows], peer: int) -> None:
+        counters[make.__name__, peer] += 1
+        found.append(make(rank, peer, at_ms + len(found), counters[make.__name__, peer]))
+
+    for is_forward, stage, _ in schedule.order(place).blocks:
+        ahead = 1 if is_forward else -1
+        if 0 <= stage - ahead <= last:
+            message(receives, (stage - ahead) % schedule.ranks)
+        if not is_forward:
+            found += [begins(rank, at_ms + len(found)), ends(rank, at_ms + len(found) + 1)]
+        if 0 <= stage + ahead <= last:
+            message(sends, (stage + ahead) % schedule.ranks)
+    return found
+
+
+def parts_of(schedule: Interleaving, place: int) -> list[tuple[str, int] | None]:
+    """What the rank is in after each of these, or waits for in a message; None where nothing is to be said."""
+    last, found = schedule.ranks * schedule.stages_per_rank - 1, list[tuple[str, int] | None]()
+    for is_forward, stage, batch in schedule.order(place).blocks:
+        part = "forward" if is_forward else "backward", batch
+        ahead = 1 if is_forward else -1
+        found += [part] * (0 <= stage - ahead <= last)
+        found += [] if is_forward else [part, None]
+        found += [None] * (0 <= stage + ahead <= last)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("schedule", "in_flight", "description"),
+    [
+        *((Interleaving(2, 2, 4), is_open, "mesh_pp") for is_open in (False, True)),
+        (Interleaving(2, 2, 8), False, "mesh_pp"),
+        (Interleaving(4, 2, 8), True, "mesh_pp"),
+        (Interleaving(4, 3, 4), True, "mesh_pp"),
+        (Interleaving(4, 2, 4), True, "default_pg"),
+        (Interleaving(4, 1, 4), True, "default_pg"),
+        (Interleaving(2, 1, 4), False, "undefined"),
+    ],
+)
+def test_parts_of_a_rank_whose_schedule_is_known(schedule: Interleaving, in_flight: bool, description: str) -> None:
+    # GIVEN a pipeline in its fourth iteration, told event by event
+    pipeline = comm_info(7, list(range(0, 2 * schedule.ranks, 2)), description)
+    counters = [Counter[tuple[str, int]]() for _ in range(schedule.ranks)]
+    for place in range(schedule.ranks):
+        store, node = Store(), Node("a:1", list(range(8)), 8).comm(pipeline)
+        store.feed(node.batch(0.1), 0.1)
+        before = [
+            row
+            for number in range(1, 4)
+            for at in range(schedule.ranks)
+            for row in (
+                *of_interleaved(schedule, at, 1000 * number, counters[at]), step(2 * at, 1000 * number + 900, number)
+            )
+        ]  # fmt: skip
+        now = of_interleaved(schedule, place, 4000, counters[place])
+        rows = numbered([*before, *now])
+        store.feed(node.batch(1.0, np.concatenate(rows[: len(before)])), 1.0)
+        flying: list[Rows] = []
+        for number, (row, part) in enumerate(zip(rows[len(before) :], parts_of(schedule, place), strict=True)):
+            kind, peer = int(row["row"]["kind"][0]), int(row["row"]["peer"][0])
+            with_next = place == 0 if schedule.ranks == 2 else (peer - place) % schedule.ranks == 1
+            if kind == Kind.RECV:  # THEN what it waits for is known
+                assert store.passes.part_of_message(2 * place, with_next=with_next) == part
+            flying += [row] if in_flight and kind == Kind.SEND else []
+            told = np.zeros(0, RECORD_REPORTED) if flying and flying[-1] is row else row
+            store.feed(node.batch(2.0 + number, told, inflight=in_flight_rows(flying)), 2.0 + number)
+            if part is not None and (kind != Kind.RECV or part[0] == "forward"):  # AND what it is in
+                assert store.passes.part_of(2 * place, int(row["row"]["ordinal"][0])) == part
+        if flying:  # WHEN all messages are over at last, THEN none counts twice: the next iteration goes on as usual
+            store.feed(node.batch(900.0, np.concatenate(flying)), 900.0)
+            again = numbered([*rows, step(2 * place, 4900, 4), begins(2 * place, 5000)])[-2:]
+            store.feed(node.batch(901.0, np.concatenate(again)), 901.0)
+            assert store.passes._last[2 * place, SIGN] == store.passes._before[2 * place, SIGN]
+
+
+def in_flight_rows(rows: list[Rows]) -> bytes:
+    """Messages that were sent and have not been received."""
+    found = np.zeros(len(rows), INFLIGHT_REPORTED)
+    for reported, row in zip(found, rows, strict=True):
+        reported["rank"], reported["comm"] = row["rank"][0], row["comm"][0]
+        for name in ("counter", "kind", "peer", "ordinal", "t_issue_ns"):
+            reported["row"][name] = row["row"][name][0]
+    return found.tobytes()
+
+
+def test_nothing_is_said_of_an_order_that_is_of_no_schedule() -> None:
+    # GIVEN ranks that hold two stages each, the last of which goes backward in another order than in any schedule
+    schedule, pipeline = Interleaving(4, 2, 4), comm_info(7, [0, 2, 4, 6], "mesh_pp")
+    for is_usual in (True, False):
+        counters = [Counter[tuple[str, int]]() for _ in range(4)]
+        store, node = Store(), Node("a:1", list(range(8)), 8).comm(pipeline)
+        store.feed(node.batch(0.1), 0.1)
+        rows = list[Rows]()
+        for number in range(1, 4):
+            for place in range(4):
+                mine = of_interleaved(schedule, place, 1000 * number, counters[place])
+                if place == 3 and not is_usual:
+                    marks = [row for row in mine if row["row"]["kind"][0] == Kind.PASS]
+                    for at, row in enumerate(marks):  # all passes behind all messages
+                        row["row"]["t_issue_ns"] = (1000 * number + 800 + at // 2 * 2) * MS
+                        row["row"]["t_end_ns"] = (1000 * number + 801 + at) * MS * (at % 2)
+                rows += [*mine, step(2 * place, 1000 * number + 900, number)]
+        rows = numbered([*rows, *of_interleaved(schedule, 2, 4000, counters[2])[:1]])
+        store.feed(node.batch(1.0, np.concatenate(rows)), 1.0)
+        message = store.passes.part_of_message(4, with_next=False)
+        assert (message, store.passes.part_of(4, int(rows[-1]["row"]["ordinal"][0]))) == (
+            (("forward", 1), ("forward", 0)) if is_usual else (None, ("forward", None))
+        )
+
+
+def test_phase_of_a_message_that_a_rank_sends() -> None:
+    store, node = Store(), Node("a:1", list(range(8)), 8).comm(PIPELINE)
+    store.feed(node.batch(0.1), 0.1)
+    store.feed(node.batch(1.0, np.concatenate(numbered(STAGE))), 1.0)
+    assert store.passes.part_of_message(2, with_next=True, is_sent=True) == ("forward", None)
+    assert store.passes.part_of_message(2, with_next=False, is_sent=True) == ("backward", None)
+
+
+@pytest.mark.parametrize("place_of_peer", [2, 3])
+def test_messages_on_a_group_without_a_description_may_be_of_a_pipeline(place_of_peer: int) -> None:
+    # GIVEN a rank that sends to a neighbour, or to another rank, on a group of which nobody says what it is for
+    store, node = Store(), Node("a:1", list(range(8)), 8).comm(comm_info(7, [0, 2, 4, 6], "default_pg"))
+    rows = list[Rows]()
+    for number in range(1, 5):
+        rows += [sends(2, place_of_peer, 100 * number, number), *iteration(2, 100 * number + 10, number, 3)]
+    store.feed(node.batch(0.1), 0.1)
+    store.feed(node.batch(1.0, np.concatenate(numbered(rows[:-4]))), 1.0)
+    # THEN the second of three passes has no microbatch: one of a later stage may have come before
+    assert store.passes.part_of(2, store.ordinal(2)) == ("backward", None)
+    assert store.passes.part_of_message(2, with_next=True) is None
+
+
+@pytest.mark.parametrize("description", ["mesh_pp", "default_pg"])
+def test_a_group_that_is_called_a_pipeline_comes_before_others(description: str) -> None:
+    # GIVEN a pipeline, and messages on another group
+    other = comm_info(9, [0, 2, 4, 6], description)
+    store, node = Store(), Node("a:1", list(range(8)), 8).comm(PIPELINE, other)
+    beside = [one.copy() for one in (sends(2, 2, 401.2, 1), sends(2, 2, 401.4, 2), sends(2, 3, 401.6, 1))]
+    for row in beside:
+        row["comm"] = 9
+    store.feed(node.batch(0.1), 0.1)
+    rows = numbered([*STAGE, receives(2, 0, 401, 1), *beside, sends(2, 2, 403, 1), receives(2, 0, 405, 2)])
+    store.feed(node.batch(1.0, np.concatenate(rows)), 1.0)
+    part = store.passes.part_of(2, int(rows[-1]["row"]["ordinal"][0]))
+    # THEN these count only where that may be the pipeline as well
+    assert part == (("forward", 1) if description == "default_pg" else None)
