@@ -219,13 +219,14 @@ class Iterations:
         is_latest = np.append(np.diff(begin["rank"]) != 0, True)[-len(begin) :]
         return np.asarray(~(is_latest & (there < end["ordinal"] - begin["ordinal"])))
 
-    def window(self, ranks: Ints, window_s: float, least: int = LEAST) -> Window | None:
+    def window(self, ranks: Ints, window_s: float, least: int = LEAST, reach: int = 0) -> Window | None:
         """The latest iterations that all of these ranks have ended.
 
         Args:
             ranks: Ranks that live.
             window_s: Seconds that it should reach back.
             least: Iterations that it has at least, however long they take.
+            reach: Iterations that it has if there are so many, however long they take.
 
         Returns:
             None if there are too few.
@@ -239,7 +240,7 @@ class Iterations:
         # How far back: by the clock of the first rank.
         one = self.rows[ranks[0], wanted % self.kept]
         back_s = (one["end_ns"][-1] - one["end_ns"]) / 1e9
-        recent = (back_s < window_s) | (np.arange(len(wanted)) >= len(wanted) - least)
+        recent = (back_s < window_s) | (np.arange(len(wanted)) >= len(wanted) - max(least, reach))
         wanted = wanted[recent & (one["iteration"] == wanted)]
         rows = self.rows[ranks[:, None], wanted % self.kept]
         there = (rows["iteration"] == wanted).all(axis=0)

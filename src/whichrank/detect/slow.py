@@ -3,8 +3,9 @@
 What is looked at is a rank's excess of own time (`locate.selftime`), first against ranks in the same position, which
 works from the first iterations on, then, where it has no such peers, against its own past. It is a suspect if it has
 been too long for a quarter of a window and still is, or if it is much too long again and again (it comes and goes), for
-which two windows are looked at. A single pause, however long, is neither. Whether a suspect's excess delays anybody is
-for `locate.critical_path`.
+which two windows are looked at. The latest window says that it still is; all iterations since it began say that it is
+no chance, since a window of long ones holds too few. A single pause, however long, is neither. Whether a suspect's
+excess delays anybody is for `locate.critical_path`.
 
 The past of a rank is the least of the medians of earlier windows, so a slowdown does not become usual.
 """
@@ -19,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from whichrank.detect.lately import LostLately
-from whichrank.detect.losses import CHANCE, STANDS_OUT, STEADY, Before, Losses
+from whichrank.detect.losses import CHANCE, STANDS_OUT, STEADY, Before, Losses, began_at
 from whichrank.model.incident import FaultClass
 from whichrank.model.iterations import Excess, Floats, Window
 from whichrank.model.picture import Bools
@@ -75,6 +76,7 @@ class Suspect:
         share: Part of the iterations since then in which it is too long.
         onset: Column of the window in which it began.
         comes_and_goes: It is as usual in most iterations.
+        before: Columns before the onset in which it was too long as well: the onset is one of the latest window.
     """
 
     index: int
@@ -84,6 +86,7 @@ class Suspect:
     share: float
     onset: int
     comes_and_goes: bool = False
+    before: int = 0
 
     @property
     def factor(self) -> float:
@@ -163,13 +166,12 @@ def _least_s(window: Window) -> float:
     return max(EXCESS * window.iteration_s, EXCESS_S)
 
 
-def began_at(over_s: Floats) -> int:
-    """The place from which something lasts: where the sum of all that came before is least.
-
-    Args:
-        over_s: By how much each iteration is above the middle of with and without it, (n,).
-    """
-    return int(np.argmin(np.concatenate(([0.0], np.cumsum(over_s)))))
+def _as_long_before(over_s: Floats, onset: int, least_s: float) -> int:
+    """How many iterations before the onset belong to the same slowdown; none if it was not steady over all of them."""
+    began = min(onset, began_at(over_s - least_s / 2))
+    since_s = over_s[began:]
+    is_steady = float((since_s >= least_s / 2).mean()) >= STEADY and float(np.median(since_s)) >= least_s
+    return onset - began if is_steady else 0
 
 
 def _suspect(
@@ -201,10 +203,13 @@ def _suspect(
     lasts = len(since_s) >= asked.iterations and float(window.total_s[index, onset:].sum()) >= PART * window_s
     share = float((since_s >= least_s / 2).mean()) if len(since_s) else 0.0
     steady = lasts and share >= STEADY and float(np.median(since_s)) >= least_s
-    if steady and (_is_sure(since_s, asked.sure) or (losses is not None and losses.is_far(index, onset))):
-        excess_s, usual = float(np.median(since_s)), float(np.median(usual_s[onset:]))
-        if losses is None or not losses.moves(index, onset, excess_s):
-            return Suspect(index, excess_s, usual, against, share, onset)
+    if steady:
+        middle_s, before = float(np.median(since_s)), _as_long_before(over_s, onset, least_s)
+        is_sure = _is_sure(since_s, asked.sure) or _is_sure(over_s[onset - before :], asked.sure)
+        if is_sure or (losses is not None and losses.is_far(index, onset, middle_s)):
+            usual = float(np.median(usual_s[onset:]))
+            if losses is None or not losses.moves(index, onset, middle_s):
+                return Suspect(index, middle_s, usual, against, share, onset, before=before)
     bouts = over_s >= _least_bout_s(window)
     comes = int((bouts[1:] & ~bouts[:-1]).sum()) + int(bouts[0])
     mean_s = float(np.clip(over_s, 0.0, window.iteration_s).mean())

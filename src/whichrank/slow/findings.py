@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from whichrank.detect.losses import began_at
 from whichrank.detect.nobody import LongStage
-from whichrank.detect.slow import GREW, Suspect, began_at
+from whichrank.detect.slow import GREW, Suspect
 from whichrank.locate.comparable import LongGroup
 from whichrank.locate.phases import SlowPart
 from whichrank.locate.slow_links import rates_of

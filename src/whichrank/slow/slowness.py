@@ -42,6 +42,7 @@ from whichrank.model.picture import Picture
 from whichrank.model.sensors import runs_on_device
 from whichrank.model.signature import mix
 from whichrank.model.stable_hash import stable_hash
+from whichrank.slow.effect import EFFECT, has_effect
 from whichrank.slow.fed_rows import given_of, ops_of, passes_of, steps_of
 from whichrank.slow.findings import (
     Cost,
@@ -55,7 +56,7 @@ from whichrank.slow.findings import (
     of_unexplained,
     times_of,
 )
-from whichrank.slow.latest_ops import LatestOps
+from whichrank.slow.latest_ops import REPLAYED, LatestOps
 from whichrank.slow.link_cost import LinkCost
 from whichrank.slow.link_watch import LinkWatch
 from whichrank.slow.loader_share import LoaderShare
@@ -73,8 +74,6 @@ POLL_S: Final = 0.5
 """Seconds between two judgements, at least."""
 MOST_SUSPECTS: Final = 16
 """That are reported one by one."""
-EFFECT: Final = 0.05
-"""Share by which iterations take longer because of a rank, for it to be reported."""
 STARVED: Final = 0.1
 """Seconds per second for which a rank has no CPU, beyond most ranks, from which it gets less than most."""
 HELD_BACK: Final = 0.5
@@ -182,7 +181,7 @@ class Slowness:
         self.links.sample(store)
         self._measure()
         ranks = np.flatnonzero(picture.present & ~picture.gone)
-        window = self.iterations.window(ranks, BACK * self.window_s, LEAST)
+        window = self.iterations.window(ranks, BACK * self.window_s, LEAST, REPLAYED)
         if window is None:
             self.links.begin_anew()
             return []
@@ -315,28 +314,29 @@ class Slowness:
     def _judge(self, store: Store, window: Window, course: Course, suspects: list[Suspect]) -> list[KeyedFinding]:
         """Which suspects delay the job: each is put back beside all the others as they should be.
 
-        Whether one does is judged over all iterations that are gone through. What is reported of it counts from the one
-        in which it began, as its own time does: else its own time would be longer than the iteration that it is part
-        of.
+        Whether one does is judged over all iterations that are gone through and in which it is too long. What is
+        reported of it counts from its onset, as its own time does: else its own time would be longer than the iteration
+        that it is part of.
         """
         all_well = self._all_as_usual(window, course, suspects)
         judged = suspects[:MOST_SUSPECTS]
         with_each = (np.where(course.rank == suspect.index, course.own_s, all_well) for suspect in judged)
         now, best, *each_alone = course.ends_of_each(chain((course.own_s, all_well), with_each))
-        best_s = course.pace(best)
         reported: dict[int, KeyedFinding] = {}
         slow = window.ranks[[s.index for s in judged]].tolist()
         kind = class_of(*course.lost_in_collectives(), self.past)
-        about = passes, *_ = self._about(window)
+        about, last = self._about(window), int(window.iteration[-1])
+        passes = about[0]
         for suspect, alone in zip(judged, each_alone, strict=True):
-            has_effect = course.pace(alone) - best_s >= EFFECT * best_s  # no, where it is not known
-            if not has_effect and not course.pace(now) >= (1 + EFFECT) * self.past.iteration_s:
+            began = course.since(int(window.iteration[suspect.onset - suspect.before]), last)
+            costs = has_effect(suspect, best, alone, began)
+            if not costs and not course.pace(now) >= (1 + EFFECT) * self.past.iteration_s:
                 continue
             why = self._why(window, suspect, [s.index for s in suspects])
             before_s = self._before_limit(window, suspect, why, course.pace(now))
-            if not has_effect and before_s is None:
+            if not costs and before_s is None:
                 continue
-            since = course.since(int(window.iteration[suspect.onset]), int(window.iteration[-1]))
+            since = course.since(int(window.iteration[suspect.onset]), last)
             now_s, usual_s, alone_s = (course.pace(ends, since) for ends in (now, best, alone))
             cost = Cost(now_s, usual_s if before_s is None else min(usual_s, before_s), alone_s, len(suspects) > 1)
             may_be_meant = why.reason is None and int(window.ranks[suspect.index]) not in self._sound
@@ -354,8 +354,7 @@ class Slowness:
             reported[group[0].index] = both
         if reported:
             begun = min(int(window.iteration[suspect.onset]) for suspect in judged)
-            since = course.since(begun, int(window.iteration[-1]))
-            self.repaired = Repaired(course, replace(course, own_s=all_well), since, *about)
+            self.repaired = Repaired(course, replace(course, own_s=all_well), course.since(begun, last), *about)
         return list(reported.values())
 
     def _before_limit(self, window: Window, suspect: Suspect, why: Why, now_s: float) -> float | None:

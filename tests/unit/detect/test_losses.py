@@ -66,3 +66,39 @@ def test_iterations_are_remembered_once_and_not_for_ever() -> None:
     # AND a job whose iterations are counted anew begins anew
     lately.take(window_of(lost_s[:, :3], 0), lost_s[:, :3])
     assert lately.before(np.array([0]), 10).shape == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "in_a_row", "expected"),
+    [
+        (2, 20, True),  # a million to one against that it is always the same of two
+        (2, 19, False),
+        (8, 7, True),
+        (8, 6, False),
+        (1, 60, False),  # nobody to compare with
+    ],
+)
+def test_a_small_excess_that_is_there_each_time_is_no_chance(ranks: int, in_a_row: int, expected: bool) -> None:
+    # GIVEN iterations in which nobody was longer, and then always the same rank
+    assert oftener("." * 4 + "0" * in_a_row, ranks) is expected
+
+
+def test_what_is_seldom_missing_counts_and_what_others_have_too_does_not() -> None:
+    assert oftener("...." + 4 * "0000000." + "000", 8) is True
+    # BUT where another one is longer in the other half of the iterations, it is chance
+    assert oftener("01101001" * 7, 2) is False
+
+
+def oftener(turns: str, ranks: int) -> bool:
+    """Whether rank 0 is longer too often for chance: of all iterations a window holds the latest four."""
+    lost_s = np.array([[0.2 if who == str(rank) else 0.0 for who in turns] for rank in range(ranks)])
+    lately, latest = LostLately(), lost_s[:, -4:]
+    lately.take(window_of(lost_s), lost_s)
+    window = window_of(latest, lost_s.shape[1] - 4)
+    return Losses(latest, latest > 0.1, before=Before(window, lately)).is_oftener(0, 0.2)
+
+
+def test_without_a_past_nothing_is_said_to_be_oftener() -> None:
+    lost_s = np.full((8, 60), 0.0)
+    lost_s[0] = 0.2
+    assert Losses(lost_s, lost_s > 0.1).is_oftener(0, 0.2) is False

@@ -55,6 +55,14 @@ def test_own_time_is_what_is_not_blocked() -> None:
     assert len(set(window.position.tolist())) == 1
 
 
+def test_a_window_of_long_iterations_reaches_back_as_far_as_is_asked() -> None:
+    # GIVEN seventeen iterations of 82 ms
+    known = measured(run(ddp(4), 20).arrays())
+    windows = [known.window(np.arange(4), 0.2, 2, reach) for reach in (0, 12, 100)]
+    # THEN a window of 0.2 s has the three that end in it, and more where more are asked for; but no more than there are
+    assert [len(window.iteration) for window in windows if window] == [3, 12, 17]
+
+
 def test_pipeline_stages_are_different_positions() -> None:
     known = measured(run(tp_pp_dp(), 10).arrays())
     window = known.window(np.arange(8), 60.0)

@@ -114,6 +114,24 @@ def test_two_ranks_that_are_apart_from_all_others_are_slow_however_much_they_var
     assert suspects(three) == suspects(noisy) == []
 
 
+def test_iterations_before_the_latest_window_say_too_that_an_excess_is_no_chance() -> None:
+    # GIVEN a rank of two that takes 7 or 13 % of an iteration longer, and a latest window of ten iterations
+    def suspects(quiet: int) -> list[tuple[int, int]]:
+        own_s = np.full((2, 19), 0.4)
+        own_s[1, quiet:] += np.where(np.arange(19 - quiet) % 2 == 0, 0.07, 0.13)
+        end_ns = np.tile(np.arange(1, 20) * 1_000_000_000, (2, 1))
+        window = Window(
+            np.arange(2), np.arange(19), end_ns, np.full((2, 19), 1.0), own_s, np.zeros(2, np.int64),
+            np.zeros(2, np.bool_), np.zeros(2, np.uint64), 19.0, np.full(2, -1),
+        )  # fmt: skip
+        found = beyond_peers(window, excess_of(window), 10.0, LostLately())
+        return [(suspect.index, suspect.onset - suspect.before) for suspect in found]
+
+    # THEN ten iterations are too few for so small an excess, and nineteen are enough
+    assert suspects(9) == []
+    assert suspects(0) == [(1, 0)]
+
+
 def test_where_all_of_a_position_are_slow_they_are_compared_with_what_they_were() -> None:
     assert slower({2: 0.15}) == [(2, "peers", 0.05)]
     assert slower({2: 0.19, 3: 0.15}) == [(2, "past", 0.09), (3, "past", 0.05)]

@@ -12,7 +12,7 @@ import msgspec
 
 from whichrank.detect.nobody import ALL_GREW
 from whichrank.model.incident import Incident, Link
-from whichrank.slow.slowness import EFFECT
+from whichrank.slow.effect import EFFECT
 from whichrank.testbed.demo.fault import ALL_PHASES, Fault
 from whichrank.testbed.demo.plan import Truth
 

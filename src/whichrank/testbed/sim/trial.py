@@ -16,7 +16,7 @@ from whichrank.analyzer import Analyzer
 from whichrank.config import AnalyzerConfig
 from whichrank.model.incident import Incident
 from whichrank.model.telemetry import Batch
-from whichrank.slow.slowness import EFFECT
+from whichrank.slow.effect import EFFECT
 from whichrank.stage.layout import Layout
 from whichrank.stage.schedules import Schedule, gpipe, interleaved, one_f_one_b
 from whichrank.testbed.sim.clocks import BEGIN_S

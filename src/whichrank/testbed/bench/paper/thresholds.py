@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from whichrank.slow.slowness import EFFECT
+from whichrank.slow.effect import EFFECT
 from whichrank.testbed.bench.paper.cells import CELLS, FIRST_SEED
 from whichrank.testbed.bench.paper.finding import Part
 from whichrank.testbed.bench.paper.intervals import Counts, Estimate
