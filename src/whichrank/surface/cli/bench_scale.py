@@ -18,6 +18,7 @@ def scale(as_json: bool, quick: bool, names: tuple[str, ...]) -> int:
 
     \b
     Parts: location    one location of eight kinds of halts, with its verdict checked
+           graph       MegaTrace's drill-down, of all pipelines and pruned
            ingest      CPU and memory of an analyzer that all agents report to over ZeroMQ
            simulation  ten iterations of 65,536 ranks
     """

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from whichrank.testbed.bench.figures import Figure
-from whichrank.testbed.bench.scale import ingest, location, simulation
+from whichrank.testbed.bench.scale import graph, ingest, location, simulation
 from whichrank.testbed.bench.scale.fits import Fit, fit
 from whichrank.testbed.sim.halts import WHERE
 
 PARTS: Final = {
     "location": "one location by the size of the job",
+    "graph": "MegaTrace's drill-down of one iteration",
     "ingest": "what an analyzer takes in over ZeroMQ",
     "simulation": "simulating a job",
 }
@@ -67,6 +68,10 @@ def _of(name: str, quick: bool, show_share: Callable[[float], None]) -> Iterator
         most = sum(ranks for ranks, _ in todo)
         for at, (ranks, where) in enumerate(todo, 1):
             yield sum(size for size, _ in todo[:at]) / most, list(location.measure([ranks], [where]))
+    elif name == "graph":
+        sizes = QUICK_SIZES if quick else graph.SIZES
+        for at, ranks in enumerate(sizes, 1):
+            yield at / len(sizes), list(graph.measure([ranks]))
     elif name == "ingest":
         sizes = QUICK_SIZES[1:] if quick else ingest.SIZES
         for at, ranks in enumerate(sizes, 1):
