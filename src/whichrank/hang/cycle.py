@@ -82,9 +82,8 @@ def descriptions_of(case: Case) -> Ints:
 
 
 def _kinds(sequences: Sequences, descriptions: Ints, waits: np.ndarray[Any, Any], ordinals: Ints) -> Ints:
-    key = mix(descriptions[waits["comm"]].astype(np.uint64), waits["kind"])
-    key = mix(mix(key, ordinals), sequences.are_settled(waits["rank"]))
-    return np.unique(key, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    key = descriptions[waits["comm"]] << 9 | waits["kind"] << 1 | sequences.are_settled(waits["rank"])
+    return np.unique(key << 32 | ordinals & 0xFFFFFFFF, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def _some_of_each(kinds: Ints) -> Ints:
@@ -102,5 +101,5 @@ def _ordinals(ops: np.ndarray[Any, Any], waits: np.ndarray[Any, Any]) -> Ints:
 
 def _key(rows: np.ndarray[Any, Any]) -> Any:
     """A number for each operation, of rows of WAITS or OPS."""
-    key = mix(rows["rank"].astype(np.uint64), rows["comm"])
-    return mix(mix(mix(key, rows["counter"]), rows["kind"]), rows["peer"])
+    key = mix(np.zeros(len(rows), np.uint64), rows["rank"] << 32 | rows["comm"])
+    return mix(mix(key, rows["counter"]), rows["kind"] << 32 | rows["peer"] & 0xFFFFFFFF)

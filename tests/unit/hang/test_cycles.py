@@ -10,12 +10,12 @@ from batches import T0, Node, S, analyzer, comm_info, records, watch
 
 from whichrank.analyzer import Analyzer
 from whichrank.analyzer.hangs import ASK_AFTER_S
-from whichrank.hang.cycle import ASKED_OF_A_KIND, Cycle, cycle_of, descriptions_of
+from whichrank.hang.cycle import ASKED_OF_A_KIND, Cycle, _kinds, _ordinals, cycle_of, descriptions_of
 from whichrank.hang.deadlock import _alone, _departed, _strays
 from whichrank.locate import waitgraph
 from whichrank.locate.signatures import Skew
 from whichrank.model.incident import Cause, Incident
-from whichrank.model.picture import WAITS
+from whichrank.model.picture import OPS, WAITS
 from whichrank.model.sequence import Edit
 from whichrank.testbed.bench.scale.location import Standing, stand
 
@@ -152,6 +152,43 @@ def test_a_few_of_each_kind_say_the_same_as_all_ranks_of_the_cycle(ranks: int) -
     assert standing.is_right(finding)
     assert finding is not None
     assert [fact.where for fact in finding.evidence] == [f"rank {rank}" for rank in cycle.ranks[:16].tolist()]
+
+
+def small_numbers(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Rows of WAITS or OPS whose fields are small numbers, so that fields of one row are other fields of others."""
+    for name in ("rank", "comm", "counter", "kind", "peer"):
+        rows[name] = rng.integers(-1 if name == "peer" else 0, 6, len(rows))
+    return rows
+
+
+def test_the_operation_of_each_wait_is_the_first_in_flight_with_all_of_its_fields() -> None:
+    rng = np.random.default_rng(3)
+    ops, waits = small_numbers(np.zeros(2000, OPS), rng), small_numbers(np.zeros(1000, WAITS), rng)
+    ops["ordinal"] = np.arange(1, len(ops) + 1)
+    fields = ["rank", "comm", "counter", "kind", "peer"]
+    of: dict[tuple[int, ...], int] = {}
+    for ordinal, op in enumerate(ops[fields].tolist(), 1):
+        of.setdefault(op, ordinal)
+    expected = [of.get(wait, -1) for wait in waits[fields].tolist()]
+    assert _ordinals(ops, waits).tolist() == expected
+    assert 0 < expected.count(-1) < len(expected)
+
+
+class SomeSettled:
+    """Ranks of odd numbers have a period that holds."""
+
+    def are_settled(self, ranks: np.ndarray) -> np.ndarray:
+        return ranks % 2 == 1
+
+
+def test_waits_of_one_kind_are_alike_in_all_that_makes_a_kind() -> None:
+    rng = np.random.default_rng(4)
+    waits, ordinals = small_numbers(np.zeros(2000, WAITS), rng), rng.integers(-1, 6, 2000)
+    descriptions = np.array([0, 1, 1, 2, 3, 1])
+    kinds = _kinds(SomeSettled(), descriptions, waits, ordinals)  # type: ignore[arg-type]
+    columns = (descriptions[waits["comm"]], waits["kind"], waits["rank"] % 2, ordinals)
+    alike = list(zip(*(column.tolist() for column in columns), strict=True))
+    assert len(set(alike)) == len(set(kinds.tolist())) == len(set(zip(alike, kinds.tolist(), strict=True))) > 100
 
 
 def made_cycle(kinds: list[int]) -> Cycle:
