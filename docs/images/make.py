@@ -1,8 +1,9 @@
-"""Makes the pictures of the README from a real run: `python docs/images/make.py`.
+"""Makes the pictures of the pages: `python docs/images/make.py`. All but one are of real runs.
 
     verdict.svg   what `scripts/demo` prints: the verdict, and then the truth
     watch.svg     `whichrank watch` while a rank is stopped
     slow.svg      the same while a rank computes slowly: where each rank's time goes
+    cost.png      what a report says of a simulated pipeline in which a rank is slow; needs a browser
 
 Rings of other jobs on this machine are not shown: the demo gets a folder of its own.
 """
@@ -24,10 +25,16 @@ from rich.text import Text
 from svg import recording, svg_of
 
 from whichrank.surface.watch.frame import RankNow
+from whichrank.testbed.bench.dumps.pages import browser
 
 HERE = Path(__file__).parent
 FAULT, SEED, RANKS = "stop", "3", "8"
 SLOW = ("--fault", "slow-compute", "--seed", "8", "--layout", "tp2-pp2-dp2")
+SIMULATED = (
+    "--layout", "pp4-dp2", "--schedule", "interleaved", "--microbatches", "8", "--layers", "2", "--fault", "slow",
+    "--factor", "3", "--seed", "5",
+)  # fmt: skip
+COST_SIZE = "1120,600"
 VERDICT_WIDTH, WATCH_SIZE, SLOW_SIZE = 100, (100, 26), (100, 28)
 LOOK_EVERY_S, PATIENCE_S = 0.2, 120.0
 
@@ -107,7 +114,26 @@ def view(is_it: Callable[[list[RankNow]], bool], size: tuple[int, int], name: st
     return svg_of(console, "whichrank watch", name)
 
 
+def cost(target: Path) -> None:
+    """The picture of what something slow costs: a part of the report of a simulated job."""
+    program = browser()
+    if program is None:
+        raise SystemExit("no browser was found: cost.png stays as it is")
+    whichrank = [sys.executable, "-m", "whichrank"]
+    with tempfile.TemporaryDirectory() as folder:
+        run, page = f"{folder}/run", Path(folder, "page.html")
+        subprocess.run([*whichrank, "sim", *SIMULATED, "--output", run], check=False, stdout=subprocess.DEVNULL)
+        subprocess.run([*whichrank, "report", run, "--output", str(page)], check=False)
+        whole = page.read_text(encoding="utf-8")
+        part = whole[whole.index("<section><h3>What it costs") : whole.index("<section><h3>What fixing")]
+        page.write_text(whole[: whole.index("<body>")] + f"<body><main>{part}</main></body></html>", encoding="utf-8")
+        options = ("--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={COST_SIZE}")
+        subprocess.run([program, *options, f"--screenshot={target}", str(page)], check=True, capture_output=True)
+
+
 if __name__ == "__main__":
     for name, make in (("verdict", verdict), ("watch", watch), ("slow", slow)):
         (HERE / f"{name}.svg").write_text(make(), encoding="utf-8")
         sys.stdout.write(f"{HERE / name}.svg\n")
+    cost(HERE / "cost.png")
+    sys.stdout.write(f"{HERE / 'cost.png'}\n")
