@@ -272,7 +272,7 @@ class Interleaving:
             yield Event.AHEAD if is_ahead else Event.BACK
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _order(schedule: Interleaving, place: int) -> Order:
     """See `Interleaving.order`."""
     sizes, turns = (schedule.ranks, schedule.stages_per_rank, schedule.microbatches), schedule.turns

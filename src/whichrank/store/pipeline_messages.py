@@ -151,4 +151,6 @@ class PipelineMessages:
 
 def _of_ranks(column: Ints, ranks: Ints) -> Ints:
     """The value of each of these ranks, 0 where there is none."""
-    return np.asarray(np.append(column, 0)[np.minimum(ranks, len(column))])
+    found, is_known = np.zeros(len(ranks), np.int64), ranks < len(column)
+    found[is_known] = column[ranks[is_known]]
+    return found

@@ -12,7 +12,7 @@ from batches import Node, comm_info, records
 from whichrank.locate.interleaving import Interleaving
 from whichrank.model.kinds import Kind
 from whichrank.model.telemetry import INFLIGHT_REPORTED, RECORD_REPORTED, ProcessState
-from whichrank.store.passes import SIGN
+from whichrank.store.pass_counts import SIGN
 from whichrank.store.store import Store
 
 Rows = np.ndarray
@@ -276,7 +276,7 @@ def test_parts_of_a_rank_whose_schedule_is_known(schedule: Interleaving, in_flig
             store.feed(node.batch(900.0, np.concatenate(flying)), 900.0)
             again = numbered([*rows, step(2 * place, 4900, 4), begins(2 * place, 5000)])[-2:]
             store.feed(node.batch(901.0, np.concatenate(again)), 901.0)
-            assert store.passes._last[2 * place, SIGN] == store.passes._before[2 * place, SIGN]
+            assert store.passes._counts.last[2 * place, SIGN] == store.passes._counts.before[2 * place, SIGN]
 
 
 def in_flight_rows(rows: list[Rows]) -> bytes:
