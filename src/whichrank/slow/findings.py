@@ -15,7 +15,17 @@ from whichrank.locate.comparable import LongGroup
 from whichrank.locate.phases import SlowPart
 from whichrank.locate.slow_links import rates_of
 from whichrank.model.clause import Clause, Says, clause
-from whichrank.model.evidence import ALSO_SLOW, COMPARED_OVER, HOW_OTHERS_LOST, ONLY_SLOW_ONE, SLOW_ITERATIONS, Evidence
+from whichrank.model.evidence import (
+    ALSO_SLOW,
+    COMPARED_OVER,
+    HOW_OTHERS_LOST,
+    ITERATION,
+    ONLY_SLOW_ONE,
+    QUICK_LINK,
+    QUICK_LINKS,
+    SLOW_ITERATIONS,
+    Evidence,
+)
 from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, FaultClass, Link, Reason, Spent
 from whichrank.model.iterations import Excess, Floats, Ints, Window
@@ -76,7 +86,7 @@ class Cost:
 
     def evidence(self, rank: int) -> tuple[Evidence, ...]:
         """The numbers."""
-        now = Evidence(what="iteration time", value=_round(self.now_s), unit="s")
+        now = Evidence(what=ITERATION, value=_round(self.now_s), unit="s")
         if not self.has_others:
             return now, Evidence(
                 what="iteration time if this rank were not slow",
@@ -311,9 +321,9 @@ def of_links(
         Evidence(what=f"share of all time that is lost on {'each' if len(slow) > 1 else 'it'}", value=round(share, 2))
     )
     if cost:
-        those = "this link were" if len(slow) == 1 else "these links were"
-        evidence.append(Evidence(what="iteration time", value=_round(cost[0]), unit="s"))
-        evidence.append(Evidence(what=f"iteration time if {those} as quick as usual", value=_round(cost[1]), unit="s"))
+        evidence.append(Evidence(what=ITERATION, value=_round(cost[0]), unit="s"))
+        what = QUICK_LINK if len(slow) == 1 else QUICK_LINKS
+        evidence.append(Evidence(what=what, value=_round(cost[1]), unit="s"))
     ranks = {link.src for link in slow} | {link.dst for link in slow}
     begun = _longer_since(window)
     finding = Finding(
@@ -359,7 +369,7 @@ def of_stage(store: Store, window: Window, stage: LongStage, iteration_s: float,
         evidence=(
             Evidence(what="own time", value=round(stage.factor, 2), unit="times that of other pipeline stages",
                      where=f"ranks {', '.join(map(str, ranks[:8]))}{', ...' * (len(ranks) > 8)}"),
-            Evidence(what="iteration time", value=_round(iteration_s), unit="s"),
+            Evidence(what=ITERATION, value=_round(iteration_s), unit="s"),
             Evidence(what="iteration time if all stages took as long", value=_round(even_s), unit="s"),
         ),
     )  # fmt: skip
@@ -374,7 +384,7 @@ def of_imbalance(
     more = float(excess.work[heaviest])
     as_heavy = window.ranks[excess.work >= AS_MUCH * more].tolist()
     evidence = [
-        Evidence(what="iteration time", value=_round(iteration_s), unit="s"),
+        Evidence(what=ITERATION, value=_round(iteration_s), unit="s"),
         Evidence(what="iteration time if all ranks took equally long", value=_round(even_s), unit="s"),
     ]
     by_work = more > 1.03
@@ -409,7 +419,7 @@ def of_all(store: Store, window: Window, factor: float, before_s: float, why: Wh
         evidence=(
             *why.evidence,
             Evidence(what="own time of all ranks", value=round(factor, 2), unit="times as long as before"),
-            Evidence(what="iteration time", value=_round(window.iteration_s), unit="s"),
+            Evidence(what=ITERATION, value=_round(window.iteration_s), unit="s"),
             Evidence(what="iteration time before", value=_round(before_s), unit="s"),
         ),
         iteration=_number(window, begun),
@@ -434,7 +444,7 @@ def of_unexplained(store: Store, window: Window, longer: Change, groups: Sequenc
         victims=tuple(window.ranks.tolist()),
         onset_s=longer.at_s,
         evidence=(
-            Evidence(what="iteration time", value=_round(window.iteration_s), unit="s"),
+            Evidence(what=ITERATION, value=_round(window.iteration_s), unit="s"),
             Evidence(what="iteration time before", value=_round(longer.before_s), unit="s"),
             *why.evidence,
             *(_long_group(store, group) for group in groups[:MOST_GROUPS]),

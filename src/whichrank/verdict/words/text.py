@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
+from whichrank.model.evidence import ITERATION, QUICK_LINK, QUICK_LINKS
 from whichrank.model.incident import Cause, Incident
 from whichrank.model.plain_text import one_line
 from whichrank.verdict.words.amounts import MOST_LISTED, count, duration, ranges, rest
@@ -53,7 +54,7 @@ def headline(incident: Incident) -> str:
 
 def paragraph(incident: Incident) -> str:
     """Several lines: two sentences on who, why, since when and who waits; then the evidence and what to do next."""
-    sentences = (who(incident), since_when(incident))
+    sentences = (who(incident) + _cost_of_links(incident), since_when(incident))
     first = " ".join(_sentence(one_line(text)) for text in sentences if text)
     return "\n".join((first, *details(incident)))
 
@@ -77,6 +78,16 @@ def who(incident: Incident) -> str:
     if why.startswith("it ") and incident.cause in _ITSELF and incident.kind != "slow":
         return f"{named} {why.removeprefix('it ')}"
     return f"{does}: {why}"
+
+
+def _cost_of_links(incident: Incident) -> str:
+    """What slow links make an iteration take, and what it would take without; empty where that is not known."""
+    facts = {fact.what: fact.value for fact in incident.evidence}
+    now_s, usual_s = facts.get(ITERATION), facts.get(QUICK_LINK, facts.get(QUICK_LINKS))
+    if not isinstance(now_s, int | float) or not isinstance(usual_s, int | float) or now_s <= usual_s:
+        return ""
+    makes = "made" if is_over(incident) else "makes"
+    return f"; that {makes} an iteration take {duration(now_s)} instead of {duration(usual_s)}"
 
 
 def since_when(incident: Incident) -> str:

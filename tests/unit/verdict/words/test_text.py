@@ -30,7 +30,17 @@ from incident_cases import (
 )
 
 from whichrank.model.clause import Says, clause
-from whichrank.model.evidence import AT, RAISED_ALIKE, RAISED_AT, SKEWED, TIME_BLOCKED, Evidence
+from whichrank.model.evidence import (
+    AT,
+    ITERATION,
+    QUICK_LINK,
+    QUICK_LINKS,
+    RAISED_ALIKE,
+    RAISED_AT,
+    SKEWED,
+    TIME_BLOCKED,
+    Evidence,
+)
 from whichrank.model.incident import Cause, Communicator, Culprit, Incident, Link, Op, Reason, Spent, Stage, Victims
 from whichrank.surface.lines import fitted
 from whichrank.verdict.words.text import headline, paragraph
@@ -583,3 +593,15 @@ def test_a_headline_says_whether_it_was_one_operation(operations: int, said: str
     evidence = (Evidence(what=SKEWED + "left out", value=operations, where="rank 5, tp"),)
     skew = incident(Cause.INCONSISTENT, kind="failed", op=None, evidence=evidence, culprits=(RANK_5,))
     assert f"{said} on dp" in headline(skew)
+
+
+@pytest.mark.parametrize(("what", "count"), [(QUICK_LINK, 1), (QUICK_LINKS, 2)])
+def test_what_slow_links_cost_is_said(what: str, count: int) -> None:
+    evidence = (Evidence(what=ITERATION, value=1.5, unit="s"), Evidence(what=what, value=1.25, unit="s"))
+    links = tuple(Link(src=at, dst=at + 2, end="path") for at in range(count))
+    slow = incident(Cause.COMMUNICATION_SLOW, kind="slow", fault_class="S2", links=links, evidence=evidence)
+    first = paragraph(slow).partition("\n")[0]
+    assert "; that makes an iteration take 1.5 s instead of 1.25 s." in first
+    # BUT not where it is not known what it would take
+    unknown = msgspec.structs.replace(slow, evidence=evidence[:1])
+    assert "instead of" not in paragraph(unknown)
