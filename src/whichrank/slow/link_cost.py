@@ -22,12 +22,14 @@ class LinkCost:
     Args:
         window: The iterations of this time.
         course: The same as events, None where they are not kept.
+        before_s: What iterations took while all was well, infinite where that is not known.
 
     Attributes:
         repaired: Iterations with slow links as they are, and as they usually are; None where that is not known.
     """
 
-    def __init__(self, window: Window, course: Callable[[], Course | None]) -> None:
+    def __init__(self, window: Window, course: Callable[[], Course | None], before_s: float = np.inf) -> None:
+        self._before_s = before_s
         self._window = window
         self._course = course
         self.repaired: tuple[Course, Course] | None = None
@@ -40,7 +42,11 @@ class LinkCost:
         return course.blocked_between(*ends[0]) >= WAITED * self._window.iteration_s
 
     def seconds(self, links: Sequence[SlowLink]) -> tuple[float, float] | None:
-        """What an iteration takes, and what it would take if these links were as quick as usual; None: not known."""
+        """What an iteration takes, and what it would take if these links were as quick as usual; None: not known.
+
+        The usual rate of a link may be that at which data were read that lay ready, far above what it carries. So it is
+        never said that an iteration would be shorter than iterations were before.
+        """
         course, ends = self._course(), self._places([(link.src, link.dst) for link in links])
         if course is None or ends is None:
             return None
@@ -49,7 +55,8 @@ class LinkCost:
         if self.repaired is None:
             return None
         now_s, usual_s = (one.replay() for one in self.repaired)
-        return course.recorded_s, course.recorded_s - (now_s - usual_s)
+        quick_s = course.recorded_s - (now_s - usual_s)
+        return course.recorded_s, max(quick_s, self._before_s) if self._before_s < course.recorded_s else quick_s
 
     def _places(self, pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
         """Indices of ranks; None if the window has one of them not."""

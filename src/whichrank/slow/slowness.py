@@ -271,7 +271,7 @@ class Slowness:
         if take_turns:
             reported = []
         transfers, starved = self.links.transfers(), self._starved(recent)
-        cost = LinkCost(window, lambda: self._course(store, window))
+        cost = LinkCost(window, lambda: self._course(store, window), self.past.iteration_s)
         links = self.links.examine(store, recent, transfers, starved, now_s, cost)
         if cost.repaired:
             now, then = cost.repaired

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from test_traffic import MB, NODE, RING, transfers
 
 from whichrank.model.iterations import Window
@@ -171,3 +172,21 @@ def test_of_a_rank_that_the_window_has_not_nothing_is_known() -> None:
     assert cost.is_waited_for(0, 9)
     assert cost.seconds([link]) is None
     assert cost.repaired is None
+
+
+@pytest.mark.parametrize(("before_s", "usual_s"), [(np.inf, 0.6), (0.7, 0.7), (0.5, 0.6), (1.2, 0.6)])
+def test_without_slow_links_iterations_are_no_shorter_than_they_were(
+    monkeypatch: pytest.MonkeyPatch, before_s: float, usual_s: float
+) -> None:
+    # GIVEN iterations of 1 s that would take 0.6 s by the usual rate of a link
+    class Iterations:
+        recorded_s = 1.0
+
+        def __init__(self, replayed_s: float) -> None:
+            self.replay = lambda: replayed_s
+
+    both = Iterations(0.9), Iterations(0.5)
+    monkeypatch.setattr("whichrank.slow.link_cost.with_links_that_fit", lambda _course, _links: both)
+    cost = LinkCost(job()[1], lambda: both[0], before_s)  # type: ignore[arg-type, return-value]
+    # THEN what they took before is said where that was longer than that, and shorter than now
+    assert cost.seconds([SlowLink(2, 4, 1.0, 4.0, "path", 1.0, 0)]) == pytest.approx((1.0, usual_s))
