@@ -118,6 +118,10 @@ class States:
         """These operations, rows of RECORD_REPORTED, are begun and not over."""
         self._open.append(rows)
 
+    def count_messages(self, ranks: Ints, sent: Ints, received: Ints) -> None:
+        """So many messages have gone out and come in, in the operation in which these ranks are, (n,) each."""
+        self._usage.in_op[ranks] = np.stack((sent, received), axis=1)
+
     def rank_rows(self, at_ns: int) -> Rows:
         """RANK_ROW of all ranks, (R,)."""
         ranks = self._ranks

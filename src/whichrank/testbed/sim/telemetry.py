@@ -74,6 +74,10 @@ class Agents:
             event = Event("exit", rank, rank + PID, at_ns, "", process.status)
             self._events.setdefault(rank // self._per_node, []).append(event)
 
+    def count_messages(self, ranks: Ints, sent: Ints, received: Ints) -> None:
+        """What the frames of these ranks count in the operation in which they are, (n,) each."""
+        self._states.count_messages(ranks, sent, received)
+
     def silence(self, node: int) -> None:
         """From now on the agent of this node reports nothing."""
         self._silent.add(node)

@@ -19,6 +19,7 @@ from whichrank.model.telemetry import Batch
 from whichrank.slow.effect import EFFECT
 from whichrank.stage.layout import Layout
 from whichrank.stage.schedules import Schedule, gpipe, interleaved, one_f_one_b
+from whichrank.testbed.sim.chunks import stopped
 from whichrank.testbed.sim.clocks import BEGIN_S
 from whichrank.testbed.sim.faults import Fault, ends_of, phases_of
 from whichrank.testbed.sim.noise import SPREAD
@@ -124,6 +125,9 @@ def batches(drawn: Drawn, fault: Fault) -> Iterator[tuple[float, list[Batch]]]:
         stood_s = max(_stood_s(one.ops, reported_s) for one in pending)
         if fault.process:
             agents.change(fault.rank, replace(fault.process, ended_s=stood_s if fault.process.status >= 0 else 0.0))
+        if fault.where == "lost collective":
+            members = np.array(sorted(ends_of(fault, run)))
+            agents.count_messages(members, *stopped(len(members), np.random.default_rng([drawn.seed, 3])))
         yield stood_s + 0.1, list(agents.report(pending, stood_s + 0.1))
         for at_s in np.arange(stood_s + BATCH_EVERY_S, stood_s + WATCHED_HANG_S, BATCH_EVERY_S).tolist():
             yield at_s, list(agents.report([], at_s))

@@ -35,12 +35,16 @@ class Usage:
     Args:
         ranks: How many.
         cores: Of a node.
+
+    Attributes:
+        in_op: Messages that each rank has sent and received in its latest operation, (R, 2).
     """
 
     def __init__(self, ranks: int, cores: int) -> None:
         self._cores, self._read_ns = cores, int(BEGIN_S * NS)
         self._begun, self._cpu_ns = np.zeros(ranks, np.int64), np.zeros(ranks, np.int64)
         self._has_worked = np.zeros(ranks, np.bool_)
+        self.in_op = np.ones((ranks, 2), np.int64)
 
     def fill(self, rows: Rows, at_ns: int) -> None:
         """Set the fields of RANK_ROW that say what is used.
@@ -75,5 +79,5 @@ class Usage:
             rows[f"active_{path}"], rows[f"{path}_changes"] = ACTIVE * self._has_worked, MESSAGES * self._has_worked
             rows[f"{path}_messages"] = MESSAGES * self._has_worked
             rows[f"{path}_rate"] = self._has_worked / MESSAGES
-        rows["op_sent"] = rows["op_received"] = 1
+        rows["op_sent"], rows["op_received"] = self.in_op.T
         return rows
