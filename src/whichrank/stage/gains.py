@@ -22,8 +22,8 @@ import numpy as np
 from whichrank.locate.critical_path import Course
 from whichrank.model.iterations import Floats, Ints
 
-MOST_RANKS: Final = 8
-"""Of which it is gone through what each buys: those that take most beyond the usual."""
+MOST_ASKED: Final = 8
+"""Ranks, and nodes, of which it is gone through what each buys: those that take most beyond the usual."""
 LEAST_GAIN: Final = 0.01
 """Share of an iteration below which nothing is said: noise buys as much."""
 EVERYBODY: Final = "all ranks"
@@ -61,12 +61,14 @@ def gains(course: Course, position: Ints, node: Mapping[int, str]) -> tuple[Gain
     def add(what: str, indices: Ints) -> None:
         fixes.append((what, indices, np.where(np.isin(course.rank, indices), usual_s, course.own_s)))
 
-    for index in np.argsort(-excess_s, kind="stable")[:MOST_RANKS].tolist():
+    for index in np.argsort(-excess_s, kind="stable")[:MOST_ASKED].tolist():
         add(f"rank {course.ranks[index]}", np.array([index]))
     names = np.array([node.get(rank, "") for rank in course.ranks.tolist()])
-    for name in np.unique(names[names != ""]).tolist():
-        if 1 < (names == name).sum() < len(names):
-            add(f"node {name}", np.flatnonzero(names == name))
+    known, of, count = np.unique(names, return_inverse=True, return_counts=True)
+    of_node_s = np.bincount(of.reshape(-1), excess_s, len(known))
+    for at in np.argsort(-of_node_s, kind="stable")[:MOST_ASKED].tolist():
+        if known[at] and 1 < count[at] < len(names):
+            add(f"node {known[at]}", np.flatnonzero(names == known[at]))
     fixes += _stages(course, position)
     add(EVERYBODY, np.arange(len(course.ranks)))
     now, *each = course.ends_of_each([course.own_s, *(own_s for _, _, own_s in fixes)])
