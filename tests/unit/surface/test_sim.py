@@ -20,6 +20,7 @@ def test_rank_that_hangs_is_named_and_the_truth_is_said(tmp_path: Path, capsys: 
     (incident,) = said["incidents"]
     assert [culprit["rank"] for culprit in incident["culprits"]] == [said["truth"]["rank"]]
     assert said["truth"]["layout"] == "tp2-dp2-pp2"
+    assert said["truth"]["iteration"] == incident["stage"]["iteration"]
     assert [one.id for one in replay(tmp_path / "out").incidents] == [incident["id"]]
 
 
@@ -46,6 +47,8 @@ def test_schedule_is_read_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         ["--layout", "tp9x"],
         ["--layout", "dp8192"],
+        ["--layout", "dp1", "--fault", "lost"],
+        ["--layout", "dp2", "--schedule", "/dev/zero"],
         ["--layout", "pp3", "--microbatches", "7", "--schedule", "interleaved"],
     ],
 )
