@@ -51,6 +51,7 @@ def test_schedule_is_read_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
         ["--layout", "tp9x"],
         ["--layout", "dp8192"],
         ["--layout", "dp1", "--fault", "lost"],
+        ["--layout", "tp4", "--schedule", "interleaved"],
         ["--layout", "dp2", "--schedule", "/dev/zero"],
         ["--layout", "pp3", "--microbatches", "7", "--schedule", "interleaved"],
     ],

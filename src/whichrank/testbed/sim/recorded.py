@@ -91,6 +91,8 @@ def drawn_by(wanted: Wanted) -> tuple[Drawn, Fault]:
 
 
 def _schedule(name: str, layout: Layout, microbatches: int) -> Schedule:
+    if name == "interleaved" and layout.pp == 1:  # without messages two stages look like twice as many microbatches
+        raise UsageError("stages are interleaved on two ranks of a pipeline at least", mend="--layout pp2-dp2")
     try:
         if name == "interleaved":
             return interleaved(layout.pp, STAGES_PER_RANK, microbatches)
