@@ -76,7 +76,8 @@ class Suspect:
         share: Part of the iterations since then in which it is too long.
         onset: Column of the window in which it began.
         comes_and_goes: It is as usual in most iterations.
-        before: Columns before the onset in which it was too long as well: the onset is one of the latest window.
+        before: Columns before the onset in which it was too long as well: the onset is one of the latest window. With
+            those in which it was a little too long by chance.
     """
 
     index: int
@@ -209,7 +210,9 @@ def _suspect(
         if is_sure or (losses is not None and losses.is_far(index, onset, middle_s)):
             usual = float(np.median(usual_s[onset:]))
             if losses is None or not losses.moves(index, onset, middle_s):
-                return Suspect(index, middle_s, usual, against, share, onset, before=before)
+                # What is far above noise begins where it is half of itself: noise before that is no part of it.
+                noise = int(np.argmax(since_s >= middle_s / 2))
+                return Suspect(index, middle_s, usual, against, share, onset + noise, before=before + noise)
     bouts = over_s >= _least_bout_s(window)
     comes = int((bouts[1:] & ~bouts[:-1]).sum()) + int(bouts[0])
     mean_s = float(np.clip(over_s, 0.0, window.iteration_s).mean())

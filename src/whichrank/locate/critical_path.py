@@ -265,6 +265,12 @@ class Repaired:
     in_pipeline: NDArray[np.bool_]
     position: Ints
 
+    @property
+    def mended(self) -> list[int]:
+        """Ranks that are quicker than they were, in order; none where only transfers are."""
+        quicker = self.then.own_s < self.now.own_s
+        return [int(rank) for rank in self.now.ranks[np.unique(self.now.rank[quicker])]]
+
 
 def as_all_usually(course: Course, position: Ints) -> Floats:
     """Own times as if in each gap every rank took what its position takes in the middle, over all iterations.

@@ -16,7 +16,7 @@ Source: MegaTrace, section III.C.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
@@ -61,6 +61,7 @@ class Blocks:
         lasts_s: Until the last rank ends it, one number.
         iteration_s: From when the last rank ended the iteration before until the last one ends this: what it takes.
         number: Place of the iteration among those that were gone through, from 0.
+        mended: Ranks that are quicker than they were; none as it was, or where only transfers are.
     """
 
     rank: Ints
@@ -72,6 +73,7 @@ class Blocks:
     lasts_s: float
     iteration_s: float
     number: int
+    mended: tuple[int, ...] = ()
 
 
 def before_and_after(repaired: Repaired, ranks: Ints) -> tuple[Blocks, Blocks] | None:
@@ -84,15 +86,16 @@ def before_and_after(repaired: Repaired, ranks: Ints) -> tuple[Blocks, Blocks] |
     now_s, then_s = repaired.now.moments(), repaired.then.moments()
     if np.isnan(now_s).any() or np.isnan(then_s).any():
         return None
-    number = _usual(repaired.now, now_s, repaired.since)
+    number = _usual(repaired, now_s, then_s)
     indices = np.flatnonzero(np.isin(repaired.now.ranks, ranks))
     if not len(indices):
         return None
+    mended = tuple(repaired.mended)
     before, after = (
         _blocks(repaired, course, moments_s, number, indices)
         for course, moments_s in ((repaired.now, now_s), (repaired.then, then_s))
     )
-    return before, after
+    return before, replace(after, mended=mended)
 
 
 def critical_path(course: Course, moments_s: Floats, number: int) -> Ints:
@@ -116,14 +119,27 @@ def critical_path(course: Course, moments_s: Floats, number: int) -> Ints:
     return np.array(path[::-1], np.int64)
 
 
-def _usual(course: Course, moments_s: Floats, since: int) -> int:
-    """The iteration that takes the middle of all that count; the first one of all counts if there is no other."""
+def _usual(repaired: Repaired, now_s: Floats, then_s: Floats) -> int:
+    """The iteration that is nearest to the middle of all that count, as it was and as it would have been.
+
+    The first one of all counts if there is no other. An iteration that is usual as it was may be the longest one
+    without what is slow, and would say that fixing it buys less than it does.
+    """
+    iterations = repaired.now.iterations
+    count = np.arange(min(max(repaired.since, 1), iterations - 1), iterations)
+    off = np.zeros(len(count))
+    for course, moments_s in ((repaired.now, now_s), (repaired.then, then_s)):
+        lasted_s = _lasted_s(course, moments_s)[count]
+        off += np.abs(lasted_s / np.median(lasted_s) - 1.0)
+    return int(count[off.argmin()])
+
+
+def _lasted_s(course: Course, moments_s: Floats) -> Floats:
+    """Of each iteration, from when the last rank has ended the one before."""
     at = np.flatnonzero(course.what == END)
     over_s = np.full(course.iterations, -np.inf)
     np.maximum.at(over_s, course.iteration[at], moments_s[at])
-    lasted_s = np.diff(over_s, prepend=0.0)
-    count = np.arange(min(max(since, 1), course.iterations - 1), course.iterations)
-    return int(count[np.argsort(lasted_s[count], kind="stable")[(len(count) - 1) // 2]])
+    return np.diff(over_s, prepend=0.0)
 
 
 def _before(course: Course, moments_s: Floats) -> Floats:

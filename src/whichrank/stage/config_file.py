@@ -52,6 +52,8 @@ _TORCHTITAN: Final = {
 _OURS: Final = {"layout": (*ROLES, "order"), "schedule": ("name", "stages_per_rank", "layers", "microbatches")}
 _OPTION: Final = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]{1,63})(?:=|[ \t\\]|\r?\n)*((?!--)\S{1,64})?")
 _ARGUMENT: Final = re.compile(r"(?<![\w.])([a-z][a-z0-9_]{1,63}) \.{3,64} (\S{1,64})")
+_LONG_KEY: Final = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){16}""")
+"""No configuration has a key of so many parts; the time that they take in TOML grows with their square."""
 _MEND: Final = "give Megatron's arguments, torchtitan's TOML, DeepSpeed's JSON, or a [layout] table with tp, pp, dp"
 
 
@@ -116,7 +118,7 @@ def configured(text: str) -> Configured:
     if text.lstrip().startswith("{"):
         return _deepspeed(_parsed(text, json.loads, "JSON"))
     if re.search(r"^[ \t]*\[(parallelism|layout|schedule)\]", text, re.MULTILINE):
-        tables = _parsed(text, tomllib.loads, "TOML")
+        tables = _parsed(text, _toml, "TOML")
         return _torchtitan(tables) if "parallelism" in tables else _ours(tables)
     return _megatron(text)
 
@@ -127,6 +129,13 @@ def _parsed(text: str, parse: Any, name: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"this is no {name}: {str(error)[:200]}", mend=_MEND) from error
     return found if isinstance(found, dict) else {}
+
+
+def _toml(text: str) -> dict[str, Any]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if _LONG_KEY.search(line):
+            raise ValueError(f"a key of line {number} has too many parts")
+    return tomllib.loads(text)
 
 
 class _Keys:

@@ -46,16 +46,18 @@ class Gain:
     iteration_s: float
 
 
-def gains(course: Course, position: Ints, node: Mapping[int, str]) -> tuple[Gain, ...]:
+def gains(course: Course, position: Ints, node: Mapping[int, str], since: int = 0) -> tuple[Gain, ...]:
     """What fixing one thing or another buys, the most first; nothing of less than LEAST_GAIN.
 
     Args:
         course: Some iterations.
         position: A number for each rank, equal for ranks that do the same work, (R,).
         node: Of ranks, where that is known; one that is alone on its node is not asked about twice.
+        since: The first iteration that counts, from 0: what a fix buys is not shared out among those before a slowdown.
     """
     usual_s = course.own_s * _ratio(course, position)
-    excess_s = np.bincount(course.rank, course.own_s - usual_s, len(course.ranks))
+    counts = course.iteration >= since
+    excess_s = np.bincount(course.rank, (course.own_s - usual_s) * counts, len(course.ranks))
     fixes: list[tuple[str, Ints, Floats]] = []
 
     def add(what: str, indices: Ints) -> None:
@@ -72,9 +74,9 @@ def gains(course: Course, position: Ints, node: Mapping[int, str]) -> tuple[Gain
     fixes += _stages(course, position)
     add(EVERYBODY, np.arange(len(course.ranks)))
     now, *each = course.ends_of_each([course.own_s, *(own_s for _, _, own_s in fixes)])
-    now_s = course.pace(now)
+    now_s = course.pace(now, since)
     found = [
-        Gain(what, tuple(course.ranks[indices].tolist()), now_s - course.pace(ends), now_s)
+        Gain(what, tuple(course.ranks[indices].tolist()), now_s - course.pace(ends, since), now_s)
         for (what, indices, _), ends in zip(fixes, each, strict=True)
     ]
     worth = [one for one in found if one.saved_s >= LEAST_GAIN * now_s]

@@ -15,7 +15,7 @@ def configuration_at(path: Path) -> Configured:
         UsageError: It cannot be read, or says nothing of a layout.
     """
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
             text = file.read(MOST_CHARACTERS)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", mend="--layout FILE") from error

@@ -242,3 +242,20 @@ def test_rank_that_is_held_back_is_found_by_two_iterations(*, are_held: bool, sl
         np.zeros(8, np.int64), np.zeros(8, np.bool_), np.zeros(8, np.uint64), float(total_s[0].sum()), np.full(8, -1),
     )  # fmt: skip
     assert [s.index for s in beyond_peers(window, excess_of(window), 5.0, LostLately(), are_held=are_held)] == found
+
+
+def test_noise_before_a_slowdown_is_no_part_of_it() -> None:
+    # GIVEN a rank that is a little long by chance in two iterations, and takes ten times as long in the next four
+    rng = np.random.default_rng(6)
+    own_s = 0.4 + rng.normal(0.0, 0.005, (8, 12))
+    own_s[3, 6:8] += 0.06
+    own_s[3, 8:] += 4.0
+    total_s = np.where(np.arange(12) < 8, 0.5, 4.5) * np.ones((8, 1))
+    window = Window(
+        np.arange(8), np.arange(12), (1e9 * np.cumsum(total_s, axis=1)).astype(np.int64), total_s, own_s,
+        np.zeros(8, np.int64), np.zeros(8, np.bool_), np.zeros(8, np.uint64), float(total_s[0].sum()), np.full(8, -1),
+    )  # fmt: skip
+    (suspect,) = beyond_peers(window, excess_of(window), 5.0, LostLately())
+    # THEN what is said of an iteration since then is of those alone
+    assert (suspect.index, suspect.onset) == (3, 8)
+    assert suspect.share == 1.0

@@ -39,6 +39,19 @@ def test_after_is_as_long_as_a_sound_job() -> None:
     assert before.iteration_s - after.iteration_s == pytest.approx(0.16, abs=0.01)
 
 
+def test_iteration_that_is_shown_is_usual_without_what_is_slow_as_well() -> None:
+    job = repaired(ddp(4), lambda rank, _, work: work.seconds * (3.0 if rank == 2 else 1.0), 2, 3.0)
+    number = before_and_after(job, job.now.ranks)[1].number  # type: ignore[index]
+    # GIVEN another rank that is long in that iteration, which shows only without the slow one
+    longer_s = np.where((job.now.iteration == number) & (job.now.rank == 0), 1.5, 1.0)
+    then = replace(job.then, own_s=job.then.own_s * longer_s)
+    found = before_and_after(replace(job, then=then), job.now.ranks)
+    # THEN another one is shown
+    assert found is not None
+    assert found[0].number == found[1].number != number
+    assert found[1].mended == (2,)
+
+
 def test_critical_path_goes_through_the_slow_rank_and_covers_the_iteration() -> None:
     # GIVEN a data-parallel rank that takes three times as long
     before, after = both(ddp(4))

@@ -166,6 +166,14 @@ def test_what_cannot_be_is_refused(text: str, where: str, what: str) -> None:
     assert what in caught.value.what
 
 
+@pytest.mark.parametrize(
+    "table", ["[layout]\n{} = 1", "[layout]\n[{}]", "[layout]\ntp = 1\n x . {} = 1", "[layout]\nx = {{{} = 1}}"]
+)
+def test_key_of_many_parts_is_refused_at_once(table: str) -> None:
+    with pytest.raises(UsageError, match="too many parts"):
+        configured(table.format("a." * 50_000 + "b"))
+
+
 def test_degrees_that_do_not_make_the_ranks_are_refused() -> None:
     with pytest.raises(UsageError, match="makes 16 ranks, and the job has 17"):
         configured("--tensor-model-parallel-size 8").layout(17)

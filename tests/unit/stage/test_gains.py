@@ -35,6 +35,18 @@ def test_a_faulty_rank_buys_all_that_everybody_buys() -> None:
     assert found["rank 2"].ranks == (2,)
 
 
+def test_iterations_before_a_slowdown_are_not_counted() -> None:
+    # GIVEN a rank that takes 80 ms longer, in the second half of the iterations
+    job = repaired(ddp(4), lambda rank, number, work: work.seconds * (2 if rank == 2 and number >= 4 else 1), 2, 2.0)
+    of_it = job.now.rank == 2
+    own_s = np.bincount(job.now.iteration[of_it], job.now.own_s[of_it])
+    slow = int(np.argmax(own_s > 1.5 * own_s[0]))
+    found = {one.what: one for one in gains(job.now, np.zeros(4, np.int64), {}, slow)}
+    # THEN what it buys is all of that, and not half of it
+    assert 1 < slow < job.now.iterations - 2
+    assert found["rank 2"].saved_s == pytest.approx(0.08, abs=0.005)
+
+
 def test_of_two_the_quicker_one_is_what_is_usual() -> None:
     programs = tp_pp_dp(1, 4, 2)
     found = bought(programs, lambda rank, _, work: work.seconds * (3 if rank == 5 else 1), 2)

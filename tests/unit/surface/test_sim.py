@@ -20,7 +20,11 @@ def test_rank_that_hangs_is_named_and_the_truth_is_said(tmp_path: Path, capsys: 
     (incident,) = said["incidents"]
     assert [culprit["rank"] for culprit in incident["culprits"]] == [said["truth"]["rank"]]
     assert said["truth"]["layout"] == "tp2-dp2-pp2"
+    assert said["truth"]["iteration"] == incident["stage"]["iteration"]
     assert [one.id for one in replay(tmp_path / "out").incidents] == [incident["id"]]
+    # AND so does the record
+    assert main(["why", str(tmp_path / "out"), "--json"]) == 3
+    assert json.loads(capsys.readouterr().out) == [incident]
 
 
 def test_nothing_is_said_of_a_healthy_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,6 +50,9 @@ def test_schedule_is_read_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         ["--layout", "tp9x"],
         ["--layout", "dp8192"],
+        ["--layout", "dp1", "--fault", "lost"],
+        ["--layout", "tp4", "--schedule", "interleaved"],
+        ["--layout", "dp2", "--schedule", "/dev/zero"],
         ["--layout", "pp3", "--microbatches", "7", "--schedule", "interleaved"],
     ],
 )
@@ -56,8 +63,11 @@ def test_what_cannot_be_is_refused(
     assert capsys.readouterr().err.count("\n") <= 3
 
 
-def test_recording_of_a_real_run_is_never_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "telemetry.tape").write_bytes(b"mine")
+@pytest.mark.parametrize("name", ["telemetry.tape", "incidents.jsonl"])
+def test_record_of_a_real_run_is_never_replaced(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    (tmp_path / name).write_bytes(b"mine")
     assert main(["sim", *PIPELINE, "--output", str(tmp_path)]) == 2
     assert "not simulated" in capsys.readouterr().err
-    assert (tmp_path / "telemetry.tape").read_bytes() == b"mine"
+    assert (tmp_path / name).read_bytes() == b"mine"

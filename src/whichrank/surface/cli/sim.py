@@ -37,7 +37,7 @@ def command(
     """Simulate a training job, break it, and see what whichrank says of it.
 
     Nothing is run: what ranks do, and when, is computed, and goes through the analyzer as agents would report it. It is
-    kept as by `run --record`: `whichrank replay DIR` and `whichrank export` read it; truth.json says what was done.
+    kept as by `run --record`: `whichrank why DIR`, `replay DIR` and `export` read it; truth.json says what was done.
     Exit codes as in `why`: 0 no alert, 3 a hang or failure, 4 a slowdown.
 
     \b
@@ -50,6 +50,8 @@ def command(
     """
     import msgspec
 
+    from whichrank.model.incident import encode_incident
+    from whichrank.server.incidents_file import FILE_NAME
     from whichrank.server.private_file import write_private
     from whichrank.server.replay import replay
     from whichrank.surface.cli.why import exit_code_of, print_text
@@ -62,11 +64,13 @@ def command(
     job, done = drawn_by(wanted)
     folder = _folder_for(output or Path(f"whichrank-out/sim-{seed}"))
     truth = truth_of(job, done, job.run())
+    (folder / FILE_NAME).unlink(missing_ok=True)  # what was said of an earlier job, should this one be interrupted
     write_private(folder / TRUTH_NAME, msgspec.json.format(msgspec.json.encode(truth)))
     with progress_bar() as progress:
         task = progress.add_task(f"{job.layout.ranks} ranks, {job.layout.name}, {job.name}", total=None)
         tape = record(job, done, folder, lambda at_s: progress.update(task, completed=at_s, refresh=True))
     replayed = replay(tape)
+    write_private(folder / FILE_NAME, b"".join(encode_incident(one) + b"\n" for one in replayed.incidents))
     if as_json:
         show_json(msgspec.json.encode({"incidents": replayed.incidents, "truth": truth}))
         return exit_code_of(replayed.incidents)
@@ -86,9 +90,10 @@ def _folder_for(path: Path) -> Path:
         UsageError: It cannot be made, or it holds the recording of something else.
     """
     from whichrank.errors import UsageError
+    from whichrank.server.incidents_file import FILE_NAME as INCIDENTS
     from whichrank.server.private_file import make_private
     from whichrank.testbed.sim.recorded import TRUTH_NAME
-    from whichrank.wire.tape import FILE_NAME
+    from whichrank.wire.tape import FILE_NAME as TAPE
 
     try:
         make_private(path)
@@ -96,7 +101,7 @@ def _folder_for(path: Path) -> Path:
         raise UsageError(
             f"the folder cannot be made: {error.strerror}", where=str(path), mend="--output DIR"
         ) from error
-    if (path / FILE_NAME).exists() and not (path / TRUTH_NAME).exists():
+    if any((path / name).exists() for name in (TAPE, INCIDENTS)) and not (path / TRUTH_NAME).exists():
         raise UsageError("the folder holds a recording that is not simulated", where=str(path), mend="--output DIR")
     return path
 

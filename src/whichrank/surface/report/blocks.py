@@ -54,7 +54,7 @@ def iteration_in_blocks(
     if len(shown) < world_size:
         said += f" {len(shown)} of {counted(world_size)} are shown."
     nothing = np.zeros(len(after.rank), np.bool_)
-    charts = (("As it was", before, is_culprit), (_if(incident), after, nothing))
+    charts = (("As it was", before, is_culprit), (_if(incident, after.mended), after, nothing))
     pictures = []
     for title, blocks, slow in charts:
         picture = _chart(blocks, slow, shown, named, longest_s, unit, title)
@@ -62,12 +62,11 @@ def iteration_in_blocks(
     return el("div", el("p", said, class_="soft"), legend(*keys), *pictures, _numbers(before, shown, named, unit))
 
 
-def _if(incident: Incident) -> str:
-    """What the second chart assumes."""
-    if incident.links:
+def _if(incident: Incident, mended: Sequence[int]) -> str:
+    """What the second chart assumes: of several ranks that are slow at once all are mended."""
+    if not mended:
         return "If the slow links were as quick as usual" if len(incident.links) > 1 else "If the link were not slow"
-    named = [one.rank for one in (*incident.culprits, *incident.candidates)]
-    return f"If rank {named[0]} were not slow" if len(named) == 1 else "If no rank were slow"
+    return f"If rank {mended[0]} were not slow" if len(mended) == 1 else "If no rank were slow"
 
 
 def _is_culprit(blocks: Blocks, incident: Incident) -> Bools:

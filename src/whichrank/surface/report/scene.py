@@ -127,6 +127,7 @@ def capture(
         shown = np.concatenate((shown, _lost_since(before, shown))) if before else shown
     is_slow = incident is None or incident.kind == "slow"
     repaired, store = _repaired(analyzer, incident), analyzer.store
+    bought = gains(repaired.now, repaired.position, store.host, repaired.since) if repaired else None
     return Scene(
         waits=waits,
         round=_round(analyzer, incident),
@@ -138,7 +139,7 @@ def capture(
         times=analyzer.times if is_slow else (),
         links=analyzer.links,
         stacks=before.stacks if before else {},
-        gains=gains(repaired.now, repaired.position, store.host) if repaired else before.gains if before else (),
+        gains=bought if bought is not None else before.gains if before else (),
         blocks=(before_and_after(repaired, lanes) if repaired else None) or (before.blocks if before else None),
     )
 
@@ -241,9 +242,13 @@ def _round(analyzer: Analyzer, incident: Incident | None) -> tuple[int, int, boo
 
 
 def _repaired(analyzer: Analyzer, incident: Incident | None) -> Repaired | None:
-    """Iterations with and without what is slow, while it is so."""
-    is_slow = incident is not None and incident.kind == "slow" and incident.status == "open"
-    return analyzer.slowness.repaired if is_slow else None
+    """Iterations with and without what is slow, while it is so; None if that is what another incident is about."""
+    repaired = analyzer.slowness.repaired
+    if repaired is None or incident is None or incident.kind != "slow" or incident.status != "open":
+        return None
+    mended, named = repaired.mended, named_in(incident)
+    is_of_it = bool(set(mended).intersection(named)) if mended else bool(incident.links)
+    return repaired if is_of_it else None
 
 
 def _heat(analyzer: Analyzer, picture: Picture) -> Heat:

@@ -33,6 +33,8 @@ ONSET: Final = 15
 """Iterations before a fault: what is usual is known then."""
 STAGES_PER_RANK: Final = 2
 """Of an interleaved schedule."""
+MOST_CHARACTERS: Final = 1 << 24
+"""Of a schedule's CSV."""
 MOST_RANKS: Final = 4096
 """Of a job that is kept: its tape takes some 10 KiB of a rank and iteration."""
 
@@ -74,6 +76,8 @@ def drawn_by(wanted: Wanted) -> tuple[Drawn, Fault]:
     count = wanted.microbatches or some.schedule.microbatches
     schedule = _schedule(name, some.layout, count) if wanted.schedule or wanted.microbatches else some.schedule
     job = Drawn(some.layout, schedule, name, wanted.layers or some.layers, wanted.seed)
+    if wanted.fault == "lost" and job.layout.ranks == 1:
+        raise UsageError("a job of one rank sends nothing that could be lost", mend="--layout dp2")
     rng, run = np.random.default_rng([wanted.seed, 7]), job.run()
     draw: dict[str, Callable[[], Fault]] = {
         "none": lambda: draw_healthy(run, rng, ONSET),
@@ -87,12 +91,18 @@ def drawn_by(wanted: Wanted) -> tuple[Drawn, Fault]:
 
 
 def _schedule(name: str, layout: Layout, microbatches: int) -> Schedule:
+    if name == "interleaved" and layout.pp == 1:  # without messages two stages look like twice as many microbatches
+        raise UsageError("stages are interleaved on two ranks of a pipeline at least", mend="--layout pp2-dp2")
     try:
         if name == "interleaved":
             return interleaved(layout.pp, STAGES_PER_RANK, microbatches)
         if name in ("1f1b", "gpipe"):
             return (gpipe if name == "gpipe" else one_f_one_b)(layout.pp, microbatches)
-        schedule = from_csv(Path(name).read_text(encoding="utf-8").splitlines())
+        with Path(name).open(encoding="utf-8") as file:
+            text = file.read(MOST_CHARACTERS + 1)
+        if len(text) > MOST_CHARACTERS:
+            raise ScheduleError(f"it has more than {MOST_CHARACTERS:,} characters")
+        schedule = from_csv(text.splitlines())
     except (ScheduleError, UnicodeDecodeError) as error:
         raise UsageError(f"there is no such schedule: {error}", where=name) from error
     except OSError as error:
@@ -147,6 +157,6 @@ def truth_of(job: Drawn, fault: Fault, run: Run) -> dict[str, Any]:
         "microbatch": fault.microbatch if fault.microbatch >= 0 else None,
         "factor": fault.factor,
         "delay_s": fault.delay_s,
-        "iteration": fault.onset,
+        "iteration": fault.onset - 1,  # from 0, as verdicts count
         "longer": round(longer_by(job, fault), 4) if fault.kind in ("slow", "imbalance") else None,
     }

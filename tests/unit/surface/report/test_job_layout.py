@@ -104,6 +104,12 @@ def test_a_configuration_that_says_nothing_is_refused(tmp_path: Path, text: str 
         configuration_at(path)
 
 
+def test_mark_of_the_byte_order_is_no_part_of_a_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "ds.json"
+    path.write_bytes(b'\xef\xbb\xbf{"tensor_parallel": {"autotp_size": 2}}')
+    assert configuration_at(path).degrees == {"tp": 2}
+
+
 def test_page_and_export_say_the_layout(tmp_path: Path) -> None:
     write_case(next(case for case in cases() if case.name == "host stopped, tp2-dp2-pp2, whole"), tmp_path)
     gathered = gather([tmp_path]).gathered
