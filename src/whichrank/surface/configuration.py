@@ -14,6 +14,8 @@ def configuration_at(path: Path) -> Configured:
     Raises:
         UsageError: It cannot be read, or says nothing of a layout.
     """
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is no file", mend="--layout FILE")
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as file:
             text = file.read(MOST_CHARACTERS)

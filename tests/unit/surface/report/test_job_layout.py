@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -108,6 +109,14 @@ def test_mark_of_the_byte_order_is_no_part_of_a_configuration(tmp_path: Path) ->
     path = tmp_path / "ds.json"
     path.write_bytes(b'\xef\xbb\xbf{"tensor_parallel": {"autotp_size": 2}}')
     assert configuration_at(path).degrees == {"tp": 2}
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path):
+        with pytest.raises(UsageError, match="is no file"):
+            configuration_at(path)
 
 
 def test_page_and_export_say_the_layout(tmp_path: Path) -> None:
