@@ -38,6 +38,9 @@ MOSTLY: Final = 0.8
 """Share of the excess that must be in one phase, or in one microbatch of it, for it to be named."""
 ENOUGH: Final = 0.5
 """Share of what a rank takes longer in all that must be seen here: of less it may be chance where it lies."""
+LEAST_FORWARD: Final = 0.05
+"""Times as long as a backward pass lies between it and the next one, for both to be of microbatches of their own: of
+several losses one goes backward right after the other."""
 LEAST_ITERATIONS: Final = 2
 """In which as many passes are known as usual."""
 MOST_PEERS: Final = 8
@@ -150,8 +153,20 @@ def slow_part(
         return SlowPart(None, None, share)
     batch = int(excess[phase].argmax())
     has_numbers = phase != OPTIMIZER and usual_count > 1 and (order is not None or not goes_round)
+    has_numbers &= is_pipeline or _are_apart(both_s[1], usual_count)
     is_one = has_numbers and (both_s[0][phase] > 0).sum() > 1 and excess[phase][batch] >= MOSTLY * by_phase[phase]
     return SlowPart(NAMES[phase], batch if is_one else None, share)
+
+
+def _are_apart(usual_s: Floats, passes: int) -> bool:
+    """Whether a forward pass lies between any two backward passes that follow each other.
+
+    Args:
+        usual_s: By phase and microbatch, (3, M).
+        passes: Backward passes of an iteration.
+    """
+    backward_s, forward_s = usual_s[BACKWARD, : passes - 1], usual_s[FORWARD, 1:passes]
+    return bool((forward_s >= LEAST_FORWARD * backward_s[: len(forward_s)]).all())
 
 
 def _has_all_passes(own: Own, whole: NDArray[np.bool_]) -> bool:

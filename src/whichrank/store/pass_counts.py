@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.locate.interleaving import Event, weights
+from whichrank.locate.phases import LEAST_FORWARD
 from whichrank.store.communicators import Communicators
 from whichrank.store.completed import Completed
 from whichrank.store.pipeline_messages import Message, PipelineMessages
@@ -32,9 +33,10 @@ class _Event(IntEnum):
 
 COUNTED: Final = 6
 """Columns of counts: of messages by sort, and of passes that are over and begun."""
-AHEAD, ARRIVED, BACK, RETURNED, OVER, BEGUN, LEAD, BETWEEN, SIGN = range(9)
+AHEAD, ARRIVED, BACK, RETURNED, OVER, BEGUN, LEAD, BETWEEN, APART, SIGN = range(10)
 """Columns of what is known of an iteration. LEAD: operations between the step and the first pass. BETWEEN: 1 if there
-are some between the first pass and the second. SIGN: of the order of messages sent and passes begun."""
+are some between the first pass and the second. APART: 1 if there is as much time between both as a forward pass takes.
+SIGN: of the order of messages sent and passes begun."""
 _COLUMNS: Final = SIGN + 1
 _COUNTED_EVENTS: Final = (Message.AHEAD, Message.ARRIVED, Message.BACK, Message.RETURNED, _Event.END, _Event.BEGIN)
 IN_ORDER: Final = (AHEAD, BACK, BEGUN)
@@ -45,15 +47,15 @@ _CODE[[Message.AHEAD, Message.BACK, _Event.BEGIN]] = Event.AHEAD, Event.BACK, Ev
 
 
 class PassCounts:
-    """Of each rank three times nine numbers.
+    """Of each rank three times ten numbers.
 
     Args:
         comms: All communicators.
 
     Attributes:
-        now: The iteration that is under way, columns as above, (R, 9).
-        last: The one before, (R, 9).
-        before: The one before that, (R, 9).
+        now: The iteration that is under way, columns as above, (R, 10).
+        last: The one before, (R, 10).
+        before: The one before that, (R, 10).
         step_ns: When each rank made its latest step, by its own clock; 0 never, (R,).
         step_at: Operations that it had begun by then, (R,).
         pipeline: The communicator on which it exchanges messages with other stages, -1 none, (R,).
@@ -63,6 +65,7 @@ class PassCounts:
         self._comms, self._messages = comms, PipelineMessages(comms)
         self.step_ns, self.step_at = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._end_at = np.zeros(0, np.int64)  # ordinal of the end of the first pass since
+        self._first_ns = np.zeros((0, 2), np.int64)  # when that began and ended
         self.now, self.last, self.before = (np.zeros((0, _COLUMNS), np.int64) for _ in range(3))
         self.pipeline = np.zeros(0, np.int64)
         self._goes_round = np.zeros(0, np.bool_)  # by communicator: ranks hold several stages
@@ -124,7 +127,7 @@ class PassCounts:
         # Where the iteration began, by operations: at the step before it.
         began_at = self.step_at[rank[heads]]
         began_at[~has_carry] = ordinal[heads[~has_carry] - 1]
-        self._note_leads(found, carried, what, ordinal, part, heads, began_at, rank)
+        self._note_leads(found, carried, what, at_ns, ordinal, part, heads, began_at, rank)
         begun = _before(what == _Event.BEGIN, part, heads) + carried[part, BEGUN]
         is_known = turn + (self.step_ns[rank] > 0) > 0
         self._goes_round[comm[(what == Message.SENT_BY_LAST) & (begun == 0) & is_known]] = True
@@ -133,10 +136,11 @@ class PassCounts:
         self.step_ns[rank[last]], self.step_at[rank[last]] = at_ns[last], ordinal[last]
 
     def _note_leads(
-        self, found: Ints, carried: Ints, what: Ints, ordinal: Ints, part: Ints, heads: Ints, began_at: Ints, rank: Ints
-    ) -> None:
-        """Fill LEAD and BETWEEN of iterations."""
-        found[:, LEAD], found[:, BETWEEN] = carried[:, LEAD], carried[:, BETWEEN]
+        self, found: Ints, carried: Ints, what: Ints, at_ns: Ints, ordinal: Ints, part: Ints, heads: Ints,
+        began_at: Ints, rank: Ints,
+    ) -> None:  # fmt: skip
+        """Fill LEAD, BETWEEN and APART of iterations."""
+        found[:, LEAD : APART + 1] = carried[:, LEAD : APART + 1]
         begins, ends = what == _Event.BEGIN, what == _Event.END
         number = _before(begins, part, heads) + carried[part, BEGUN]
         first, second = np.flatnonzero(begins & (number == 0)), np.flatnonzero(begins & (number == 1))
@@ -145,7 +149,12 @@ class PassCounts:
         first_end = np.flatnonzero(ends & (_before(ends, part, heads) + carried[part, OVER] == 0))
         end_at[part[first_end]] = ordinal[first_end]
         found[part[second], BETWEEN] = ordinal[second] > end_at[part[second]]
-        self._end_at[rank[heads]] = end_at  # of the last iteration of each rank, which comes last
+        first_ns = self._first_ns[rank[heads]]
+        first_ns[part[first], 0], first_ns[part[first_end], 1] = at_ns[first], at_ns[first_end]
+        begun_ns, ended_ns = first_ns[part[second]].T
+        found[part[second], APART] = at_ns[second] - ended_ns >= LEAST_FORWARD * (ended_ns - begun_ns)
+        # Of the last iteration of each rank, which comes last.
+        self._end_at[rank[heads]], self._first_ns[rank[heads]] = end_at, first_ns
 
     def _shift(self, ranks: Ints, steps: Ints, found: Ints, turn: Ints, of: Ints) -> None:
         """Iterations that are over become the last ones; one that has begun without an event is empty."""
@@ -176,6 +185,7 @@ class PassCounts:
             zeros = np.zeros(max(more, len(self.now)), np.int64)
             rows = np.zeros((len(zeros), _COLUMNS), np.int64)
             self.step_ns, self.step_at = np.append(self.step_ns, zeros), np.append(self.step_at, zeros)
+            self._first_ns = np.concatenate((self._first_ns, np.zeros((len(zeros), 2), np.int64)))
             self._end_at, self.pipeline = np.append(self._end_at, zeros), np.append(self.pipeline, zeros - 1)
             self.now, self.last = np.concatenate((self.now, rows)), np.concatenate((self.last, rows))
             self.before = np.concatenate((self.before, rows))

@@ -24,6 +24,7 @@ from whichrank.store.communicators import Communicators
 from whichrank.store.completed import Completed
 from whichrank.store.pass_counts import (
     AHEAD,
+    APART,
     ARRIVED,
     BEGUN,
     BETWEEN,
@@ -128,7 +129,9 @@ class Passes:
         last, before = self._counts.last[rank], self._counts.before[rank]
         usual = int(last[BEGUN]) if last[BEGUN] == before[BEGUN] else 0
         stands_for_pass = last[AHEAD if last[AHEAD] else ARRIVED] == usual
-        is_simple = self._counts.pipeline[rank] < 0 or bool(stands_for_pass and not self._counts.needs_schedule(rank))
+        is_simple = bool(stands_for_pass and not self._counts.needs_schedule(rank))
+        if self._counts.pipeline[rank] < 0:
+            is_simple = bool(last[APART] and before[APART])  # else several losses go backward one after the other
         return usual, usual > 1 and is_simple
 
     def _agreed(self, rank: int, say: Callable[[Interleaving, int], list[Part]]) -> Part | None:

@@ -75,6 +75,19 @@ def test_microbatch_of_each_stage_of_a_pipeline(pp: int, stage: int, what: str, 
     assert (found.phase, found.microbatch) == (what, batch)
 
 
+@pytest.mark.parametrize(("forward_s", "batch"), [(0.02, 2), (0.0, None)], ids=["microbatches", "losses"])
+def test_passes_without_a_forward_pass_between_them_are_of_no_microbatch(forward_s: float, batch: int | None) -> None:
+    # GIVEN four backward passes of 40 ms in each iteration, each after a forward pass or all in a row
+    program: Program = [Compute(0.02, "forward")]
+    for number in range(4):
+        work = [Compute(forward_s, "forward")] * (number > 0)
+        program += [*work, Pass(ends=False), Compute(0.04, "backward"), Pass(ends=True)]
+    programs: list[Program] = [[*program, Call(0), Compute(0.01, "optimizer")] for _ in range(4)]
+    found = part_of(programs, 2, [0, 1, 3], "backward", 2)
+    # THEN the third one is said by its number only if it is of a microbatch
+    assert (found.phase, found.microbatch) == ("backward", batch)
+
+
 def test_own_time_adds_up() -> None:
     course, passes = made(tp_pp_dp(tp=2, pp=2, dp=2), lambda _, __, work: work.seconds)
     for index in range(8):

@@ -68,14 +68,17 @@ def part(*rows: Rows, rank: int = 2, whole: bool = True) -> tuple[str, int | Non
     )
 
 
-def iteration(rank: int, at_ms: float, number: int, passes: int) -> list[Rows]:
-    """Passes of 10 ms each, and a step."""
-    found = [one(rank, at_ms + 20 * k + 10 * n) for k in range(passes) for n, one in enumerate((begins, ends))]
-    return [*found, step(rank, at_ms + 20 * passes, number)]
+def iteration(rank: int, at_ms: float, number: int, passes: int, apart_ms: float = 10) -> list[Rows]:
+    """Passes of 10 ms each, so far apart, and a step."""
+    each_ms = 10 + apart_ms
+    found = [one(rank, at_ms + each_ms * k + 10 * n) for k in range(passes) for n, one in enumerate((begins, ends))]
+    return [*found, step(rank, at_ms + each_ms * passes, number)]
 
 
 THREE = [*iteration(2, 100, 1, 3), *iteration(2, 200, 2, 3), *iteration(2, 300, 3, 3)]
 """Gradients of three microbatches are added up; at 400 ms the next iteration is under way."""
+LOSSES = [row for at in range(3) for row in iteration(2, 100 * (at + 1), at + 1, 3, apart_ms=0.2)]
+"""Three losses, one goes backward right after the other."""
 ONE = [*iteration(2, 100, 1, 1), *iteration(2, 200, 2, 1), *iteration(2, 300, 3, 1)]
 
 
@@ -94,6 +97,8 @@ ONE = [*iteration(2, 100, 1, 1), *iteration(2, 200, 2, 1), *iteration(2, 300, 3,
         (ONE, [], ("iteration start", None)),  # it may evaluate or save something
         (ONE, [begins(2, 410)], ("backward", None)),
         (ONE, [begins(2, 410), ends(2, 420)], ("optimizer", None)),
+        (LOSSES, [begins(2, 410), ends(2, 420), begins(2, 420.2)], ("backward", None)),
+        (LOSSES, [begins(2, 410), ends(2, 420)], ("forward", None)),
         # A rank of a pipeline, which may hold several stages
         (THREE, [sends(2, 2, 410, 1)], ("forward", None)),
         (THREE, [sends(2, 0, 410, 1)], None),
