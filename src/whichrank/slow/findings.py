@@ -20,7 +20,6 @@ from whichrank.model.evidence import (
     COMPARED_OVER,
     HOW_OTHERS_LOST,
     ITERATION,
-    ONLY_SLOW_ONE,
     QUICK_LINK,
     QUICK_LINKS,
     SLOW_ITERATIONS,
@@ -30,6 +29,7 @@ from whichrank.model.finding import Blame, Finding
 from whichrank.model.incident import Cause, FaultClass, Link, Reason, Spent
 from whichrank.model.iterations import Excess, Floats, Ints, Window
 from whichrank.model.links import SlowLink, Transfers
+from whichrank.slow.cost import Cost, rounded
 from whichrank.slow.directions import phase_of_links
 from whichrank.slow.reasons import Why
 from whichrank.slow.track import Change
@@ -59,52 +59,6 @@ class KeyedFinding:
     def ranks(self) -> set[int]:
         """Ranks that are blamed, or may be."""
         return {blame.rank for blame in (*self.finding.culprits, *self.finding.candidates)}
-
-
-@dataclass(frozen=True)
-class Cost:
-    """How long an iteration takes since the rank is slow, and how long it would take.
-
-    Attributes:
-        now_s: It takes.
-        best_s: If no rank were slow.
-        alone_s: If this one were the only slow one.
-        has_others: It is not.
-    """
-
-    now_s: float
-    best_s: float
-    alone_s: float
-    has_others: bool
-
-    def clause(self, others: Sequence[int]) -> Clause:
-        """What is said of it, beside these other ranks that are slow."""
-        now_s, best_s = _round(self.now_s), _round(self.best_s)
-        if not self.has_others:
-            return clause(Says.COST, now_s=now_s, best_s=best_s)
-        return clause(Says.COST_TOGETHER, others=tuple(others), now_s=now_s, best_s=best_s)
-
-    def evidence(self, rank: int) -> tuple[Evidence, ...]:
-        """The numbers."""
-        now = Evidence(what=ITERATION, value=_round(self.now_s), unit="s")
-        if not self.has_others:
-            return now, Evidence(
-                what="iteration time if this rank were not slow",
-                value=_round(self.best_s),
-                unit="s",
-                where=f"rank {rank}",
-            )
-        best = Evidence(what="iteration time if no rank were slow", value=_round(self.best_s), unit="s")
-        return (
-            now,
-            best,
-            Evidence(
-                what=ONLY_SLOW_ONE,
-                value=_round(self.alone_s),
-                unit="s",
-                where=f"rank {rank}",
-            ),
-        )
 
 
 def key_of(rank: int) -> str:
@@ -152,12 +106,12 @@ def of_rank(
     }[suspect.against]
     why: tuple[Clause, ...]
     if suspect.comes_and_goes:
-        why = (clause(Says.COMES_AND_GOES, share=suspect.share, cost_s=_round(cost.alone_s - cost.best_s)),)
+        why = (clause(Says.COMES_AND_GOES, share=suspect.share, cost_s=rounded(cost.alone_s - cost.best_s)),)
     else:
         why = (_own_time(suspect.against, own_s, usual_s, peers), cost.clause(also))
     evidence = [
         Evidence(what="own time per iteration", value=own_s, unit="s", where=where),
-        Evidence(what=f"own time {compared_with}", value=_round(usual_s), unit="s"),
+        Evidence(what=f"own time {compared_with}", value=rounded(usual_s), unit="s"),
         *cost.evidence(rank),
         Evidence(what=SLOW_ITERATIONS, value=round(100 * suspect.share), unit="%", where=where),
         Evidence(what=COMPARED_OVER, value=len(window.iteration) - suspect.onset, unit="iterations", where=where),
@@ -272,7 +226,7 @@ def times_of(ranks: Ints, spent: Floats) -> tuple[Spent, ...]:
         spent: Own time, transfer and waiting of each per iteration, seconds, (R, 3).
     """
     return tuple(
-        Spent(rank=rank, own_s=_round(own), transfer_s=_round(transfer), waiting_s=_round(waiting))
+        Spent(rank=rank, own_s=rounded(own), transfer_s=rounded(transfer), waiting_s=rounded(waiting))
         for rank, (own, transfer, waiting) in zip(ranks.tolist(), np.maximum(spent, 0.0).tolist(), strict=True)
     )
 
@@ -321,9 +275,9 @@ def of_links(
         Evidence(what=f"share of all time that is lost on {'each' if len(slow) > 1 else 'it'}", value=round(share, 2))
     )
     if cost:
-        evidence.append(Evidence(what=ITERATION, value=_round(cost[0]), unit="s"))
+        evidence.append(Evidence(what=ITERATION, value=rounded(cost[0]), unit="s"))
         what = QUICK_LINK if len(slow) == 1 else QUICK_LINKS
-        evidence.append(Evidence(what=what, value=_round(cost[1]), unit="s"))
+        evidence.append(Evidence(what=what, value=rounded(cost[1]), unit="s"))
     ranks = {link.src for link in slow} | {link.dst for link in slow}
     begun = _longer_since(window)
     finding = Finding(
@@ -369,8 +323,8 @@ def of_stage(store: Store, window: Window, stage: LongStage, iteration_s: float,
         evidence=(
             Evidence(what="own time", value=round(stage.factor, 2), unit="times that of other pipeline stages",
                      where=f"ranks {', '.join(map(str, ranks[:8]))}{', ...' * (len(ranks) > 8)}"),
-            Evidence(what=ITERATION, value=_round(iteration_s), unit="s"),
-            Evidence(what="iteration time if all stages took as long", value=_round(even_s), unit="s"),
+            Evidence(what=ITERATION, value=rounded(iteration_s), unit="s"),
+            Evidence(what="iteration time if all stages took as long", value=rounded(even_s), unit="s"),
         ),
     )  # fmt: skip
     return KeyedFinding("imbalance", finding)
@@ -384,8 +338,8 @@ def of_imbalance(
     more = float(excess.work[heaviest])
     as_heavy = window.ranks[excess.work >= AS_MUCH * more].tolist()
     evidence = [
-        Evidence(what=ITERATION, value=_round(iteration_s), unit="s"),
-        Evidence(what="iteration time if all ranks took equally long", value=_round(even_s), unit="s"),
+        Evidence(what=ITERATION, value=rounded(iteration_s), unit="s"),
+        Evidence(what="iteration time if all ranks took equally long", value=rounded(even_s), unit="s"),
     ]
     by_work = more > 1.03
     if by_work:
@@ -419,8 +373,8 @@ def of_all(store: Store, window: Window, factor: float, before_s: float, why: Wh
         evidence=(
             *why.evidence,
             Evidence(what="own time of all ranks", value=round(factor, 2), unit="times as long as before"),
-            Evidence(what=ITERATION, value=_round(window.iteration_s), unit="s"),
-            Evidence(what="iteration time before", value=_round(before_s), unit="s"),
+            Evidence(what=ITERATION, value=rounded(window.iteration_s), unit="s"),
+            Evidence(what="iteration time before", value=rounded(before_s), unit="s"),
         ),
         iteration=_number(window, begun),
     )
@@ -444,8 +398,8 @@ def of_unexplained(store: Store, window: Window, longer: Change, groups: Sequenc
         victims=tuple(window.ranks.tolist()),
         onset_s=longer.at_s,
         evidence=(
-            Evidence(what=ITERATION, value=_round(window.iteration_s), unit="s"),
-            Evidence(what="iteration time before", value=_round(longer.before_s), unit="s"),
+            Evidence(what=ITERATION, value=rounded(window.iteration_s), unit="s"),
+            Evidence(what="iteration time before", value=rounded(longer.before_s), unit="s"),
             *why.evidence,
             *(_long_group(store, group) for group in groups[:MOST_GROUPS]),
         ),
@@ -499,9 +453,5 @@ def _ranks(ranks: list[int]) -> str:
 
 def _ratio(own_s: float, usual_s: float) -> str:
     """Of two times as they are shown, so that a reader who divides them gets the same."""
-    own_ms, usual_ms = (float(f"{_round(seconds) * 1e3:.3g}") for seconds in (own_s, usual_s))
+    own_ms, usual_ms = (float(f"{rounded(seconds) * 1e3:.3g}") for seconds in (own_s, usual_s))
     return f"{own_ms / usual_ms:.2f}" if usual_ms else "many"
-
-
-def _round(seconds: float) -> float:
-    return round(seconds, 4)

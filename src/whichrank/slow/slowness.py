@@ -42,10 +42,10 @@ from whichrank.model.picture import Picture
 from whichrank.model.sensors import runs_on_device
 from whichrank.model.signature import mix
 from whichrank.model.stable_hash import stable_hash
+from whichrank.slow.cost import Cost
 from whichrank.slow.effect import EFFECT, has_effect
 from whichrank.slow.fed_rows import given_of, ops_of, passes_of, steps_of
 from whichrank.slow.findings import (
-    Cost,
     KeyedFinding,
     key_of,
     of_all,

@@ -14,7 +14,8 @@ from whichrank.model.clause import Says, clause
 from whichrank.model.finding import Finding
 from whichrank.model.incident import Cause, Reason
 from whichrank.model.iterations import Window
-from whichrank.slow.findings import Cost, of_links, of_rank
+from whichrank.slow.cost import Cost
+from whichrank.slow.findings import of_links, of_rank
 from whichrank.slow.reasons import Why
 from whichrank.store.store import Store
 from whichrank.verdict.words.clauses import words
