@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 from simulated import Compute, Program, run
 
-from whichrank.locate.critical_path import Repaired
+from whichrank.locate.critical_path import Course, Repaired
 from whichrank.locate.events import course_of
 from whichrank.model.iterations import PASS, Ops
 
 ITERATIONS = 6
 
 
-def repaired(
-    programs: list[Program], slower: Callable[[int, int, Compute], float], slow: int, factor: float
-) -> Repaired:
-    """A job with a rank that takes so many times as long, and what it would be without."""
+def course_and_passes(
+    programs: list[Program], slower: Callable[[int, int, Compute], float]
+) -> tuple[Course, np.ndarray]:
+    """The course of a job and its backward passes."""
     reported = run(programs, ITERATIONS + 2, slower)
     ops, steps = reported.arrays()
     steps = steps[(steps["counter"] >= 1) & (steps["counter"] <= ITERATIONS + 1)]
@@ -27,7 +27,14 @@ def repaired(
     assert course is not None
     passes = np.array(reported.passes, np.int64).view([(name, "i8") for name in ("rank", "begin_ns", "end_ns")])
     passes = passes.reshape(-1).astype(PASS)
-    passes = passes[np.lexsort((passes["begin_ns"], passes["rank"]))]
+    return course, passes[np.lexsort((passes["begin_ns"], passes["rank"]))]
+
+
+def repaired(
+    programs: list[Program], slower: Callable[[int, int, Compute], float], slow: int, factor: float
+) -> Repaired:
+    """A job with a rank that takes so many times as long, and what it would be without."""
+    course, passes = course_and_passes(programs, slower)
     usual_s = np.where(course.rank == slow, course.own_s / factor, course.own_s)
     in_pipeline = np.full(len(programs), bool((course.ops["kind"] >= 32).any()))
     return Repaired(course, replace(course, own_s=usual_s), 0, passes, in_pipeline, np.zeros(len(programs), np.int64))

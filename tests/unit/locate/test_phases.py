@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
-from simulated import Call, Compute, Pass, Program, Wait, ddp, run, tp_pp_dp
+from repaired_jobs import course_and_passes
+from simulated import Call, Compute, Pass, Program, Wait, ddp, tp_pp_dp
 
-from whichrank.locate.critical_path import Course
-from whichrank.locate.events import course_of
 from whichrank.locate.interleaving import Interleaving
 from whichrank.locate.phases import SlowPart, own_by_part, slow_part
-from whichrank.model.iterations import PASS, Ops
 from whichrank.model.kinds import Kind
-
-ITERATIONS = 6
-
-
-def made(programs: list[Program], slower: Callable[[int, int, Compute], float]) -> tuple[Course, np.ndarray]:
-    """The course of a job and its backward passes."""
-    reported = run(programs, ITERATIONS + 2, slower)
-    ops, steps = reported.arrays()
-    steps = steps[(steps["counter"] >= 1) & (steps["counter"] <= ITERATIONS + 1)]
-    size = np.array([len(np.unique(ops["rank"][ops["comm"] == comm])) for comm in range(int(ops["comm"].max()) + 1)])
-    course = course_of([Ops.of_rows(ops)], steps, size)
-    assert course is not None
-    passes = np.array(reported.passes, np.int64).view([(name, "i8") for name in ("rank", "begin_ns", "end_ns")])
-    passes = passes.reshape(-1).astype(PASS)
-    return course, passes[np.lexsort((passes["begin_ns"], passes["rank"]))]
 
 
 def part_of(programs: list[Program], rank: int, peers: list[int], what: str, batch: int | None = None) -> SlowPart:
@@ -40,7 +21,7 @@ def part_of(programs: list[Program], rank: int, peers: list[int], what: str, bat
         is_slow = at == rank and what in (work.what, "all") and batch in (None, number)
         return work.seconds * (3 if is_slow else 1)
 
-    course, passes = made(programs, slower)
+    course, passes = course_and_passes(programs, slower)
     is_pipeline = any(course.ops["kind"] >= 32)
     found = slow_part(course, rank, np.array(peers), passes, 0, 0.0, is_pipeline=is_pipeline)
     assert found is not None
@@ -89,7 +70,7 @@ def test_passes_without_a_forward_pass_between_them_are_of_no_microbatch(forward
 
 
 def test_own_time_adds_up() -> None:
-    course, passes = made(tp_pp_dp(tp=2, pp=2, dp=2), lambda _, __, work: work.seconds)
+    course, passes = course_and_passes(tp_pp_dp(tp=2, pp=2, dp=2), lambda _, __, work: work.seconds)
     for index in range(8):
         parts = own_by_part(course, index, passes, is_pipeline=True)
         assert parts is not None
@@ -99,7 +80,7 @@ def test_own_time_adds_up() -> None:
 
 
 def test_without_peers_its_own_past_says_where() -> None:
-    course, passes = made(
+    course, passes = course_and_passes(
         ddp(4), lambda at, n, work: work.seconds * (3 if at == 2 and n > 4 and work.what == "backward" else 1)
     )
     since = 5 - 1
@@ -111,11 +92,11 @@ def test_without_peers_its_own_past_says_where() -> None:
 
 
 def test_nothing_is_said_where_no_pass_was_noted_or_nothing_is_longer() -> None:
-    course, passes = made(ddp(4), lambda _, __, work: work.seconds)
+    course, passes = course_and_passes(ddp(4), lambda _, __, work: work.seconds)
     peers = np.array([0, 1, 3])
     assert slow_part(course, 2, peers, passes[passes["rank"] != 2], 0, 0.0, is_pipeline=False) is None
     assert slow_part(course, 2, peers, passes[:0], 0, 0.0, is_pipeline=False) is None
-    quicker, passes = made(ddp(4), lambda at, _, work: work.seconds * (0.5 if at == 2 else 1))
+    quicker, passes = course_and_passes(ddp(4), lambda at, _, work: work.seconds * (0.5 if at == 2 else 1))
     assert slow_part(quicker, 2, peers, passes, 0, 0.0, is_pipeline=False) is None
 
 
@@ -127,7 +108,7 @@ def test_what_is_too_little_to_explain_the_excess_says_nothing() -> None:
         often = 1.04 if work.what == "forward" else 1.0
         return work.seconds * (5 if work.what == "backward" and iteration in (3, 5) else often)
 
-    course, passes = made(ddp(4), slower)
+    course, passes = course_and_passes(ddp(4), slower)
     peers = np.array([0, 1, 3])
     excess_s = 0.16 * 2 / 6
     # THEN the median, which has only the little, is not taken for it, and the mean is
@@ -140,7 +121,9 @@ def test_what_is_too_little_to_explain_the_excess_says_nothing() -> None:
 @pytest.mark.parametrize("kept", [8, 5, 4, 3])
 def test_passes_that_are_not_known_any_more_are_no_optimizer(kept: int) -> None:
     # GIVEN a rank that is slow forward, and only the latest passes of all
-    course, passes = made(ddp(4), lambda at, _, work: work.seconds * (3 if (at, work.what) == (2, "forward") else 1))
+    course, passes = course_and_passes(
+        ddp(4), lambda at, _, work: work.seconds * (3 if (at, work.what) == (2, "forward") else 1)
+    )
     latest = np.concatenate([passes[passes["rank"] == rank][-kept:] for rank in range(4)])
     found = slow_part(course, 2, np.array([0, 1, 3]), latest, 0, 0.04, is_pipeline=False)
     # THEN iterations without them do not count
@@ -152,7 +135,9 @@ def test_passes_that_are_not_known_any_more_are_no_optimizer(kept: int) -> None:
 def test_halves_of_passes_that_nobody_notes_say_nothing() -> None:
     # GIVEN a pipeline of which only one of four backward passes is noted, as of a zero-bubble schedule
     programs = tp_pp_dp(tp=1, pp=4, dp=2)
-    course, passes = made(programs, lambda at, _, work: work.seconds * (3 if (at, work.what) == (2, "forward") else 1))
+    course, passes = course_and_passes(
+        programs, lambda at, _, work: work.seconds * (3 if (at, work.what) == (2, "forward") else 1)
+    )
     some = np.concatenate([passes[passes["rank"] == rank][3::4] for rank in range(8)])
     assert slow_part(course, 2, np.array([3]), some, 0, 0.0, is_pipeline=True) is None
 
@@ -192,7 +177,7 @@ def part_of_looped(schedule: Interleaving, place: int, what: str, batch: int, is
         for program in programs[-2:]:
             program.insert(program.index(Pass(ends=True)), Pass(ends=True))
             program.insert(program.index(Pass(ends=True)) + 1, Pass(ends=False))
-    course, passes = made(programs, slower)
+    course, passes = course_and_passes(programs, slower)
     found = slow_part(course, 2 * place, np.array([2 * place + 1]), passes, 0, 0.0, is_pipeline=True)
     assert found is not None
     return found
