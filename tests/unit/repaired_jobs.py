@@ -16,10 +16,12 @@ ITERATIONS = 6
 
 
 def course_and_passes(
-    programs: list[Program], slower: Callable[[int, int, Compute], float]
+    programs: list[Program],
+    slower: Callable[[int, int, Compute], float],
+    transfer: Callable[[int, int], float] = lambda *_: 1.0,
 ) -> tuple[Course, np.ndarray]:
     """The course of a job and its backward passes."""
-    reported = run(programs, ITERATIONS + 2, slower)
+    reported = run(programs, ITERATIONS + 2, slower, transfer)
     ops, steps = reported.arrays()
     steps = steps[(steps["counter"] >= 1) & (steps["counter"] <= ITERATIONS + 1)]
     size = np.array([len(np.unique(ops["rank"][ops["comm"] == comm])) for comm in range(int(ops["comm"].max()) + 1)])

@@ -10,7 +10,7 @@ three spend 40 ms of an iteration in operations and one 70 ms: the ranks of that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -60,17 +60,30 @@ def long_groups(
     iterations, ops = whole.steps.shape[1] - 1, whole.ops
     comms, of = np.unique(ops["comm"], return_inverse=True)
     of = of.reshape(-1)
-    moved = _moved(ops, of, len(comms), comm_size[comms], iterations)
+    moved = what_is_moved(ops, of, len(comms), comm_size[comms], iterations)
     lasted_s = np.bincount(of, np.maximum(ops["end_ns"] - ops["issue_ns"], 0) / 1e9, len(comms))
     in_operations_s: Floats = lasted_s / (comm_size[comms] * iterations)
+    return [
+        replace(group, comm=int(comms[group.comm])) for group in longer_than_alike(in_operations_s, moved, iteration_s)
+    ]
+
+
+def longer_than_alike(seconds: Floats, moved: NDArray[np.uint64], iteration_s: float) -> list[LongGroup]:
+    """Which of some communicators take longer than comparable ones, by their places, the longest first.
+
+    Args:
+        seconds: Of each in an iteration, (C,).
+        moved: A number for each, equal for those that are comparable, (C,).
+        iteration_s: How long an iteration takes.
+    """
     found = []
     for one in np.unique(moved):
         alike = np.flatnonzero(moved == one)
-        usual_s = _median_of_others(in_operations_s[alike])
-        more_s = in_operations_s[alike] - usual_s
+        usual_s = _median_of_others(seconds[alike])
+        more_s = seconds[alike] - usual_s
         is_long = (more_s > (LONGER - 1) * usual_s) & (more_s >= MATTERS * iteration_s) & (usual_s > 0)
         found += [
-            LongGroup(int(comms[alike[at]]), float(in_operations_s[alike[at]] / usual_s[at]), len(alike) - 1)
+            LongGroup(int(alike[at]), float(seconds[alike[at]] / usual_s[at]), len(alike) - 1)
             for at in np.flatnonzero(is_long).tolist()
         ]
     return sorted(found, key=lambda group: -group.times)
@@ -90,7 +103,7 @@ def _median_of_others(values: Floats) -> Floats:
     return np.asarray((middle[0] + middle[1]) / 2)
 
 
-def _moved(ops: Ops, of: Ints, comms: int, size: Ints, iterations: int) -> NDArray[np.uint64]:
+def what_is_moved(ops: Ops, of: Ints, comms: int, size: Ints, iterations: int) -> NDArray[np.uint64]:
     """A number for each communicator, equal for those of one size that move the same in an iteration, (C,).
 
     One whose operations are of other sizes in each iteration is like no other.

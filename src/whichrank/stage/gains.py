@@ -1,8 +1,9 @@
-"""How much of an iteration is lost to each rank, node and pipeline stage: what fixing it would buy.
+"""How much of an iteration is lost to each rank, node, pipeline stage and communicator: what fixing it would buy.
 
 Fixed is what takes as long as it usually does: in each gap between operations the ranks in question take no longer than
 the middle of all that do the same work (of two the quicker one, in the middle of all iterations); a pipeline stage as a
-whole takes no longer than the middle of all stages. Iterations are gone through again with that, see
+whole takes no longer than the middle of all stages, and the transfers of a communicator no longer than those of the
+middle one that moves the same. Iterations are gone through again with that, see
 `locate.critical_path`. What a bubble absorbs buys nothing, and what others hold up as well buys nothing alone.
 
 A faulty rank buys nearly as much as its node, and as all ranks together. Where all together buy much and no rank does,
@@ -13,13 +14,14 @@ Source: "Understanding Stragglers in Large Model Training Using What-if Analysis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from whichrank.locate.critical_path import Course
+from whichrank.locate.comparable import longer_than_alike, what_is_moved
+from whichrank.locate.critical_path import ISSUE, Course
 from whichrank.model.iterations import Floats, Ints
 
 MOST_ASKED: Final = 8
@@ -34,7 +36,7 @@ class Gain:
     """What a fix buys.
 
     Attributes:
-        what: Is fixed: ``rank 5``, a node, ``pipeline stage 1`` or EVERYBODY.
+        what: Is fixed: ``rank 5``, a node, ``pipeline stage 1``, ``communicator tp`` or EVERYBODY.
         ranks: That this concerns, in order.
         saved_s: Seconds of each iteration.
         iteration_s: What an iteration takes now.
@@ -46,7 +48,9 @@ class Gain:
     iteration_s: float
 
 
-def gains(course: Course, position: Ints, node: Mapping[int, str], since: int = 0) -> tuple[Gain, ...]:
+def gains(
+    course: Course, position: Ints, node: Mapping[int, str], since: int = 0, name: Callable[[int], str] = str
+) -> tuple[Gain, ...]:
     """What fixing one thing or another buys, the most first; nothing of less than LEAST_GAIN.
 
     Args:
@@ -54,6 +58,7 @@ def gains(course: Course, position: Ints, node: Mapping[int, str], since: int = 
         position: A number for each rank, equal for ranks that do the same work, (R,).
         node: Of ranks, where that is known; one that is alone on its node is not asked about twice.
         since: The first iteration that counts, from 0: what a fix buys is not shared out among those before a slowdown.
+        name: What a communicator is called, by its index.
     """
     usual_s = course.own_s * _ratio(course, position)
     counts = course.iteration >= since
@@ -78,6 +83,10 @@ def gains(course: Course, position: Ints, node: Mapping[int, str], since: int = 
     found = [
         Gain(what, tuple(course.ranks[indices].tolist()), now_s - course.pace(ends, since), now_s)
         for (what, indices, _), ends in zip(fixes, each, strict=True)
+    ]
+    found += [
+        Gain(f"communicator {name(comm)}", ranks, now_s - quicker.pace(quicker.ends(), since), now_s)
+        for comm, ranks, quicker in _communicators(course, now_s)
     ]
     worth = [one for one in found if one.saved_s >= LEAST_GAIN * now_s]
     return tuple(sorted(worth, key=lambda one: -one.saved_s))
@@ -111,4 +120,29 @@ def _stages(course: Course, position: Ints) -> list[tuple[str, Ints, Floats]]:
             factor = middle_s / stage_s
             fixed_s = np.where(np.isin(course.rank, of), course.own_s * factor, course.own_s)
             found.append((f"pipeline stage {number}", of, fixed_s))
+    return found
+
+
+def _communicators(course: Course, iteration_s: float) -> list[tuple[int, tuple[int, ...], Course]]:
+    """Of those of which transfers take longest beyond comparable ones: index, ranks, and iterations without that."""
+    issues = np.flatnonzero((course.what == ISSUE) & (course.round >= 0))
+    has_round = np.zeros(len(course.ops), np.bool_)
+    has_round[course.op[issues]] = True
+    ops = course.ops.those(has_round)
+    issues = issues[np.argsort(course.op[issues])]  # in the order of operations, each of which is issued once
+    comms, of = np.unique(ops["comm"], return_inverse=True)
+    of = of.reshape(-1)
+    size = np.zeros(len(comms), np.int64)
+    np.maximum.at(size, of, course.members[course.round[issues]])
+    moved = what_is_moved(ops, of, len(comms), size, course.iterations)
+    of_round = np.full(len(course.members), -1, np.int64)
+    of_round[course.round[issues]] = of
+    known = of_round >= 0
+    each_s = np.bincount(of_round[known], course.alone_s[known], len(comms)) / course.iterations
+    found = []
+    for group in longer_than_alike(each_s, moved, iteration_s)[:MOST_ASKED]:
+        share = np.where(of_round == group.comm, 1.0 / group.times, 1.0)
+        quicker = replace(course, alone_s=course.alone_s * share, transfer_s=course.transfer_s * share)
+        ranks = np.unique(course.ranks[course.rank[issues[of == group.comm]]])
+        found.append((int(comms[group.comm]), tuple(ranks.tolist()), quicker))
     return found

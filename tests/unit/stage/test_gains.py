@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from repaired_jobs import repaired
-from simulated import Compute, Program, ddp, tp_pp_dp
+from repaired_jobs import course_and_passes, repaired
+from simulated import Call, Compute, Program, ddp, tp_pp_dp
 
 from whichrank.stage.gains import EVERYBODY, Gain, gains
 
@@ -69,3 +69,17 @@ def test_two_ranks_that_hold_up_the_same_buy_nothing_alone_and_their_node_all() 
     found = bought(ddp(6), lambda rank, _, work: work.seconds * (2 if rank in (2, 3) else 1), 6, node)
     assert set(found) == {"node b", EVERYBODY}
     assert found["node b"].saved_s == pytest.approx(0.08, abs=0.005)
+
+
+def test_a_communicator_of_which_transfers_take_longer_than_comparable_ones_buys_that() -> None:
+    # GIVEN four replicas of two ranks, one of which reduces for 30 ms where the others take 10
+    programs: list[Program] = [[Compute(0.02), Call(rank // 2, transfer_s=0.01)] for rank in range(8)]
+    course, _ = course_and_passes(programs, lambda *_: 0.02, transfer=lambda comm, _: 3.0 if comm == 2 else 1.0)
+    (found,) = gains(course, np.zeros(8, np.int64), {}, name=lambda comm: f"dp {comm}")
+    # THEN it is worth 20 ms of each iteration, and that is the doing of no rank
+    assert (found.what, found.ranks) == ("communicator dp 2", (4, 5))
+    assert found.saved_s == pytest.approx(0.02, abs=0.002)
+    # BUT not where it moves something else
+    programs[4] = programs[5] = [Compute(0.02), Call(2, transfer_s=0.01, elements=99)]
+    course, _ = course_and_passes(programs, lambda *_: 0.02, transfer=lambda comm, _: 3.0 if comm == 2 else 1.0)
+    assert gains(course, np.zeros(8, np.int64), {}) == ()

@@ -127,7 +127,7 @@ def capture(
         shown = np.concatenate((shown, _lost_since(before, shown))) if before else shown
     is_slow = incident is None or incident.kind == "slow"
     repaired, store = _repaired(analyzer, incident), analyzer.store
-    bought = gains(repaired.now, repaired.position, store.host, repaired.since) if repaired else None
+    bought = gains(repaired.now, repaired.position, store.host, repaired.since, store.comms.name) if repaired else None
     return Scene(
         waits=waits,
         round=_round(analyzer, incident),
