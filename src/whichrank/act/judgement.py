@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -32,13 +32,6 @@ FAR_SLOWER: Final = 2.0
 """Times the quickest link, from which it is not clear that a link is sound which the job found to be slow."""
 ABOUT_AS_QUICK: Final = 1.2
 """Times what a link takes that the quicker half take, up to which it is sound."""
-CLOCKS_S: Final = 0.001
-"""By which clocks may differ so that a word seems to take less than nothing."""
-WAITS_S: Final = 0.02
-"""By which a word takes longer one way than back, from which others' data stand in that way: clocks of nodes that keep
-the time over a network differ by less."""
-WAITS: Final = 3.0
-"""Times as long as back, the same."""
 CLEARLY: Final = 1.1
 """Times as quick as a link all of the quicker half are at least, for the pace at which its data came in to count."""
 SIGMAS: Final = 5.0
@@ -74,9 +67,6 @@ class SlowLink:
         factor: Times the median.
         bytes_per_s: What it lets through.
         usual_bytes_per_s: The median.
-        delay_s: What a word takes over it, where that is what shows that it is slow; else 0. Nothing else of the job is
-            under way then.
-        back_s: And back.
     """
 
     src: int
@@ -84,8 +74,6 @@ class SlowLink:
     factor: float
     bytes_per_s: float
     usual_bytes_per_s: float
-    delay_s: float = 0.0
-    back_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -221,9 +209,7 @@ def _links_by_sort(
     for src, dst, size, seconds in measured.links:
         known = [one for one in seconds if math.isfinite(one)]
         if known and without.isdisjoint((src, dst)):
-            there_s, back_s = (measured.delays.get(way, math.nan) for way in ((src, dst), (dst, src)))
-            arrival = measured.arrivals.get((src, dst), math.nan)
-            each.setdefault((src, dst), _Link(arrival, there_s, back_s)).add(size, known)
+            each.setdefault((src, dst), _Link(measured.arrivals.get((src, dst), math.nan))).add(size, known)
     return each, [
         {pair: at for pair, at in each.items() if (node_of.get(pair[0]) == node_of.get(pair[1])) == is_within}
         for is_within in (True, False)
@@ -236,8 +222,6 @@ class _Link:
 
     Attributes:
         arrival: Bytes per second at which the middle byte came in, NaN not known.
-        delay_s: What a word takes over it, by the clocks of both ends, NaN not known.
-        back_s: And back.
         size: Bytes of the largest messages.
         seconds: What each of these took.
         all_bytes: Of all messages.
@@ -245,8 +229,6 @@ class _Link:
     """
 
     arrival: float
-    delay_s: float
-    back_s: float
     size: int = 0
     seconds: list[float] = field(default_factory=list)
     all_bytes: int = 0
@@ -276,10 +258,8 @@ def _slow_of_a_sort(each: Mapping[tuple[int, int], _Link], named: Set[Pair]) -> 
         SlowLink(*pairs[at], factor, 1 / float(usual[at]), 1 / float(np.median(np.delete(usual, at))))
         for at, factor in _compared(times[None], SLOWER_LINK).items()
     ]
-    for more in (_named_that_are_slow, _named_that_are_full):
-        known = {(one.src, one.dst) for one in found}
-        found += [one for one in more(each, named) if (one.src, one.dst) not in known]
-    return found
+    known = {(one.src, one.dst) for one in found}
+    return found + [one for one in _named_that_are_slow(each, named) if (one.src, one.dst) not in known]
 
 
 def _named_that_are_slow(each: Mapping[tuple[int, int], _Link], named: Set[Pair]) -> list[SlowLink]:
@@ -301,25 +281,6 @@ def _named_that_are_slow(each: Mapping[tuple[int, int], _Link], named: Set[Pair]
             if pair not in found and CLEARLY * rates[pair] <= least and rates[pair] < paces[pair]
         }
     return list(found.values())
-
-
-def _named_that_are_full(each: Mapping[tuple[int, int], _Link], named: Set[Pair]) -> list[SlowLink]:
-    """Links that the job found to be slow, and in which data of others stand at rest.
-
-    Where others fill cables, all links may be slow at rest: some for want of room, and the others since they wait for
-    acknowledgements that go back over the first. A word of a few bytes tells them apart, as it waits in one way only.
-    Clocks by which a word takes less than nothing are not right, and say nothing.
-    """
-    delays = [one for link in each.values() for one in (link.delay_s, link.back_s) if math.isfinite(one)]
-    if min(delays, default=0.0) < -CLOCKS_S:
-        return []
-    most = max(link.rate for link in each.values())
-    return [
-        replace(one, delay_s=link.delay_s, back_s=link.back_s)
-        for one in _held_against_the_quick(_rates(each), named)
-        if SLOWER_LINK * (link := each[one.src, one.dst]).rate <= most
-        and link.delay_s >= max(WAITS * link.back_s, link.back_s + WAITS_S)
-    ]
 
 
 def _rates(each: Mapping[tuple[int, int], _Link]) -> dict[tuple[int, int], float]:

@@ -56,8 +56,6 @@ class Measured:
         links: Sender and receiver, global ranks; bytes; seconds of each repeat.
         arrivals: By sender and receiver, bytes per second at which their middle byte came in, where that is known: late
             acknowledgements do not change it.
-        delays: By sender and receiver, both ways of each link, seconds that a word takes with nothing else of the job
-            under way, by the clocks of both ends.
         problems: By rank, why it could not measure.
         left_out_links: For which no time was left.
     """
@@ -67,7 +65,6 @@ class Measured:
     memory_s: NDArray[np.float64]
     links: list[tuple[int, int, int, list[float]]] = field(default_factory=list)
     arrivals: dict[tuple[int, int], float] = field(default_factory=dict)
-    delays: dict[tuple[int, int], float] = field(default_factory=dict)
     problems: dict[int, str] = field(default_factory=dict)
     left_out_links: int = 0
 
@@ -131,7 +128,7 @@ class Validation:
         self._closed_s = 0.0  # when the first test was asked for
         self._number = 0  # of the test that is under way, from 1
         self._told: dict[int, RankTest] = {}  # and what each rank does in it
-        self._peers: dict[int, list[tuple[int, int, bool]]] = {}  # and with whom in which pass, and whether it sends
+        self._takes: dict[int, list[tuple[int, int]]] = {}  # and from whom in which pass it receives
         self._asked = np.zeros(len(pause.ranks), np.bool_)
         nothing = np.full((len(pause.ranks), len(MULTIPLIED), REPEATS), np.nan)
         self.measured = Measured(pause.ranks, nothing, nothing[:, 0].copy())
@@ -216,13 +213,15 @@ class Validation:
         kind, number = int(test.kind), self._id()
         if not test.groups:
             return {rank: RankTest(rank, number, kind, 1) for rank in self._suspects}
-        told, self._peers = dict[int, RankTest](), {}
+        told, self._takes = dict[int, RankTest](), {}
         slow = self.measured.computing_slowly(MUCH_SLOWER)
         for links in test.groups:
             members, comm_id = links.group.members, links.group.comm_id
             for rank, roles in zip(members, _roles(links, slow), strict=True):
                 told[rank] = RankTest(rank, number, kind, REPEATS, comm_id, self._sizes, roles)
-                self._peers[rank] = [(at, members[peer], sends) for at, (peer, sends) in enumerate(roles) if peer >= 0]
+                self._takes[rank] = [
+                    (at, members[peer]) for at, (peer, sends) in enumerate(roles) if peer >= 0 and not sends
+                ]
         return told
 
     def _keep(self, which: NDArray[np.bool_], *, are_problems_ours: bool = False) -> None:
@@ -232,8 +231,7 @@ class Validation:
         if not are_problems_ours:
             for place in np.flatnonzero(gates["problem"] != b"").tolist():
                 self.measured.problems[int(ranks[place])] = gates["problem"][place].decode(errors="replace")
-        said = gates["result_s"].astype(np.float64)
-        times = np.where(said > 0, said, np.nan)
+        times = np.where(gates["result_s"] > 0, gates["result_s"].astype(np.float64), np.nan)
         count = gates["results"]
         if test.kind is GateTest.COMPUTE:
             is_whole = count == len(MULTIPLIED)
@@ -241,26 +239,20 @@ class Validation:
         elif test.kind is GateTest.MEMORY:
             self.measured.memory_s[at[count == 1], test.turn] = times[count == 1, 0]
         else:
-            for rank, seconds, length in zip(ranks.tolist(), said, count.tolist(), strict=True):
+            for rank, seconds, length in zip(ranks.tolist(), times, count.tolist(), strict=True):
                 self._keep_links(rank, seconds[: min(length, RESULTS)])
 
-    def _keep_links(self, rank: int, said: NDArray[np.float64]) -> None:
-        """Keep what a rank says of its links; 0: nothing. A word may take less than nothing, by clocks that differ."""
+    def _keep_links(self, rank: int, times: NDArray[np.float64]) -> None:
         passes = len(self._told[rank].passes)
-        arrived, delays, times = said[:passes], said[passes : 2 * passes], said[2 * passes :]
+        arrived, times = times[:passes], times[passes:]
         if not len(times) or len(times) % (passes * len(self._sizes)):
             return
-        by_pass = np.where(times > 0, times, np.nan).reshape(passes, len(self._sizes), -1)
-        for at, peer, sends in self._peers[rank]:
-            if delays[at]:
-                known_s = self.measured.delays.get((peer, rank), math.inf)
-                self.measured.delays[peer, rank] = min(known_s, float(delays[at]))
-            if sends:
-                continue
-            if arrived[at] > 0:
-                self.measured.arrivals[peer, rank] = MIB / float(arrived[at])
+        by_pass = times.reshape(passes, len(self._sizes), -1)
+        for at, sender in self._takes[rank]:
+            if math.isfinite(arrived[at]):
+                self.measured.arrivals[sender, rank] = MIB / float(arrived[at])
             self.measured.links += [
-                (peer, rank, size, seconds) for size, seconds in zip(self._sizes, by_pass[at].tolist(), strict=True)
+                (sender, rank, size, seconds) for size, seconds in zip(self._sizes, by_pass[at].tolist(), strict=True)
             ]
 
 

@@ -207,7 +207,7 @@ def _links(
 
     group: Any = distributed_c10d._get_default_group()
     backend: Any = group._get_backend(device)
-    word = torch.zeros(1, dtype=torch.float64, device=device)
+    word = torch.ones(1, dtype=torch.uint8, device=device)
     room = torch.zeros(max(sizes), dtype=torch.uint8, device=device)
     links = []
     for number, pairs in enumerate(_round(size)):
@@ -216,7 +216,7 @@ def _links(
             if rank == sender:
                 speeds.send_as_told(backend, receiver, word, room, sizes, repeats)
             elif rank == receiver:
-                took, _ = speeds.receive_for_a_while(backend, sender, word, room, sizes, repeats, LINK_S)
+                took = speeds.receive_for_a_while(backend, sender, word, room, sizes, repeats, LINK_S)
                 links += [
                     CheckedLink(src=sender, bytes=one, seconds=tuple(took[at * repeats : (at + 1) * repeats]))
                     for at, one in enumerate(sizes)

@@ -6,7 +6,6 @@ not measured. Implements the benchmarks of Greyhound, section 4.3, for ranks at 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -31,8 +30,6 @@ LEAST_PACED: Final = 1 << 16
 """Bytes that must have come in for their pace to mean anything."""
 TAG: Final = 0x7761
 """Of messages between two processes that test their link: no program is likely to use it."""
-TAG_OF_TIMES: Final = TAG + 1
-"""Of the words that say when they were sent."""
 
 
 def multiplied(torch: Any, device: Any, repeats: int, refuse: Callable[[], None]) -> list[float]:
@@ -115,73 +112,39 @@ def _each(call: Callable[[], None], refuse: Callable[[], None]) -> float:
     return took / count
 
 
-def send_as_told(backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int) -> float:
-    """Send what the peer asks for, until it asks no more.
-
-    Args:
-        backend: Of the process group.
-        peer: Who asks.
-        word: One number of 64 bits.
-        room: Bytes, as many as the largest message has.
-        sizes: Of messages, the small ones first.
-        repeats: Of each size.
-
-    Returns:
-        Seconds that a word of the peer takes to come here, the least of all; NaN if it asks for nothing. By the clocks
-        of both ends, so it is only as right as these agree.
-    """
+def send_as_told(backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int) -> None:
+    """Send what the peer asks for, until it asks no more. Nothing is measured here."""
     backend.recv([word], peer, TAG).wait()
     backend.send([word], peer, TAG).wait()
-    delays = list[float]()
     for size in [size for size in sizes for _ in range(repeats)]:
         backend.recv([word], peer, TAG).wait()
-        if not float(word[0]):
+        if not int(word[0]):
             break
-        delays.append(time.time() - float(word[0]))
-        word[0] = time.time()
-        backend.send([word], peer, TAG_OF_TIMES).wait()
         backend.send([room[:size]], peer, TAG).wait()
-    return min(delays, default=math.nan)
 
 
 def receive_for_a_while(
     backend: Any, peer: int, word: Any, room: Any, sizes: list[int], repeats: int, lasts_s: float
-) -> tuple[list[float], float]:
+) -> list[float]:
     """Ask for messages, the small ones first, while they fit into `lasts_s`: a slow link takes no longer than others.
 
     Time counts once the peer is there: it may still have to do with a slow link, in the pass before.
-
-    Args:
-        backend: As in `send_as_told`, and so are peer, word, room, sizes and repeats.
-        peer: Who sends.
-        word: Of 64 bits.
-        room: For a message.
-        sizes: Of messages.
-        repeats: Of each.
-        lasts_s: Seconds.
-
-    Returns:
-        Seconds of each message, and what a word of the peer takes to come here, as in `send_as_told`.
     """
     backend.send([word], peer, TAG).wait()
     backend.recv([word], peer, TAG).wait()
-    began, times, delays = time.perf_counter(), list[float](), list[float]()
+    began, times = time.perf_counter(), list[float]()
     for size in [size for size in sizes for _ in range(repeats)]:
         asked = time.perf_counter()
         of_latest = times[(len(times) - 1) // repeats * repeats :]
         byte_s = min(of_latest) / sizes[(len(times) - 1) // repeats] if times else 0.0
         is_enough = asked + size * byte_s - began > lasts_s
-        word[0] = 0.0 if is_enough else time.time()
+        word[0] = not is_enough
         backend.send([word], peer, TAG).wait()
         if is_enough:
             break
-        # Both wait before anything comes: who sends a message waits to hear that, and it would be on the way twice.
-        sent_at, message = backend.recv([word], peer, TAG_OF_TIMES), backend.recv([room[:size]], peer, TAG)
-        sent_at.wait()
-        delays.append(time.time() - float(word[0]))
-        message.wait()
+        backend.recv([room[:size]], peer, TAG).wait()
         times.append(time.perf_counter() - asked)
-    return times, min(delays, default=math.nan)
+    return times
 
 
 def usual_pace(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> float:

@@ -9,7 +9,6 @@ operation is counted, memory is given back. Messages are as large as told; how s
 from __future__ import annotations
 
 import ctypes
-import math
 import time
 from typing import Any, Final
 
@@ -175,10 +174,9 @@ def _refuse_if_opening() -> None:
 
 
 def _link(torch: Any, device: Any, gate: Gate, repeats: int, times: list[float]) -> None:
-    """Of each pass the pace at which messages came in, in seconds per MiB; then what a word took; then messages.
+    """Of each pass the pace at which messages came in, in seconds per MiB; then what they took, in seconds.
 
-    The last two in seconds; messages of each pass, size and repeat. 0 where there was none, or where the pace is not
-    known.
+    The latter of each pass, size and repeat. 0 where there was none, or where the pace is not known.
 
     Raises:
         ValueError: The communicator is gone.
@@ -193,26 +191,24 @@ def _link(torch: Any, device: Any, gate: Gate, repeats: int, times: list[float])
     group = _resolve_process_group(name.decode())
     sizes = [int(gate.test_bytes[i]) for i in range(min(int(gate.test_sizes), SIZES))]
     passes = [gate.test_pass[i] for i in range(min(int(gate.test_passes), PASSES))]
-    repeats = min(repeats, (RESULTS - 2 * len(passes)) // max(1, len(sizes) * len(passes)))
+    repeats = min(repeats, (RESULTS - len(passes)) // max(1, len(sizes) * len(passes)))
     backend: Any = group._get_backend(device)  # below the dispatcher: no sensor counts these messages
     if backend.name() != "gloo" or not sizes:
         raise RuntimeError(f"links of {backend.name()} are not measured yet")
-    word = torch.zeros(1, dtype=torch.float64)
+    word = torch.ones(1, dtype=torch.uint8)
     room = torch.zeros(max(sizes), dtype=torch.uint8)
     _meet(group.size(), f"whichrank/{gate.pause}/{gate.test}/{name.decode()}")
-    times += [0.0] * (len(passes) * (2 + len(sizes) * repeats))
+    times += [0.0] * (len(passes) * (1 + len(sizes) * repeats))
     for number, one in enumerate(passes):
         has_peer = 0 <= one.peer < group.size() and one.peer != group.rank()
         if has_peer and one.sends:
-            delay_s = send_as_told(backend, one.peer, word, room, sizes, repeats)
-            times[len(passes) + number] = 0.0 if math.isnan(delay_s) else delay_s
+            send_as_told(backend, one.peer, word, room, sizes, repeats)
         elif has_peer:
             before = _arrivals()
-            took, delay_s = receive_for_a_while(backend, one.peer, word, room, sizes, repeats, link_s(len(passes)))
+            took = receive_for_a_while(backend, one.peer, word, room, sizes, repeats, link_s(len(passes)))
             rate = usual_pace(before, _arrivals())
             times[number] = MIB / rate if rate else 0.0
-            times[len(passes) + number] = 0.0 if math.isnan(delay_s) else delay_s
-            at = 2 * len(passes) + number * len(sizes) * repeats
+            at = len(passes) + number * len(sizes) * repeats
             times[at : at + len(took)] = took
 
 

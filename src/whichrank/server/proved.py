@@ -140,10 +140,7 @@ def _facts(incident: Incident, result: Validated) -> Iterator[Evidence]:
         yield Evidence(what=what, value=round(one.factor, 2), unit="times that of others", where=f"rank {one.rank}")
     for link in result.slow_links:
         yield _rate(link, f"rate {AT_REST}")
-        if link.delay_s:
-            yield from _delays(link)
-        else:
-            yield Evidence(what=f"rate of other links {AT_REST}", value=round(link.usual_bytes_per_s), unit="B/s")
+        yield Evidence(what=f"rate of other links {AT_REST}", value=round(link.usual_bytes_per_s), unit="B/s")
     for link in result.unclear_links:
         yield _rate(link, f"rate {AT_REST}")
         yield Evidence(what=f"rate of the quickest link {AT_REST}", value=round(link.usual_bytes_per_s), unit="B/s")
@@ -161,13 +158,6 @@ def _facts(incident: Incident, result: Validated) -> Iterator[Evidence]:
 
 def _rate(link: SlowLink, what: str) -> Evidence:
     return Evidence(what=what, value=round(link.bytes_per_s), unit="B/s", where=f"rank {link.src} to rank {link.dst}")
-
-
-def _delays(link: SlowLink) -> Iterator[Evidence]:
-    """Both ways: data of others wait in the one that takes longer."""
-    for src, dst, seconds in ((link.src, link.dst, link.delay_s), (link.dst, link.src, link.back_s)):
-        where = f"rank {src} to rank {dst}"
-        yield Evidence(what=f"time a word takes {AT_REST}", value=round(max(seconds, 0.0), 4), unit="s", where=where)
 
 
 def _pause(result: Validated) -> Iterator[Evidence]:

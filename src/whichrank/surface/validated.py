@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from whichrank.act.judgement import SlowLink
 from whichrank.model.plain_text import one_line
 from whichrank.server.validations_file import Validated
-from whichrank.verdict.words.amounts import duration
 
 EXIT_SLOW: Final = 4
 EXIT_INCOMPLETE: Final = 5
@@ -29,7 +27,8 @@ def sentence_of(result: Validated) -> str:
     found = [
         *(f"rank {one.rank} takes {one.factor:.1f} times as long as the others for the same {_WORK[one.what]}"
           for one in result.slow_ranks),
-        *(_slow_link(one) for one in result.slow_links),
+        *(f"from rank {one.src} to rank {one.dst} {rate_of(one.bytes_per_s)} go through, on the other links"
+          f" {rate_of(one.usual_bytes_per_s)}" for one in result.slow_links),
         *(f"from rank {one.src} to rank {one.dst} {rate_of(one.bytes_per_s)} go through, on the quickest link"
           f" {rate_of(one.usual_bytes_per_s)}: too few others are quick to say that it is slow"
           for one in result.unclear_links),
@@ -50,14 +49,6 @@ def sentence_of(result: Validated) -> str:
     if result.paused_s:
         said.append(paused)
     return f"validation: {'; '.join(said)}"
-
-
-def _slow_link(link: SlowLink) -> str:
-    said = f"from rank {link.src} to rank {link.dst} {rate_of(link.bytes_per_s)} go through"
-    if link.delay_s:
-        later, back = duration(link.delay_s), duration(max(link.back_s, 0.0))
-        return f"{said}, and a word takes {later}, back {back}: data of others wait in this way"
-    return f"{said}, on the other links {rate_of(link.usual_bytes_per_s)}"
 
 
 _WORK = {"compute": "computation", "memory": "copy of memory"}

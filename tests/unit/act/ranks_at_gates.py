@@ -25,7 +25,6 @@ class Rank:
     makes_steps: bool = True
     compute_s: float = 0.002
     link_s: float = 0.01
-    word_s: float = 0.001
     test_s: float = 0.0
     testing: tuple[int, float] = (0, 0.0)
     is_dead: bool = False
@@ -79,8 +78,7 @@ class Rank:
             times = [0.02] * test.repeats
         else:
             paces = [0.0 if sends or peer < 0 else self.link_s * MIB / test.sizes[-1] for peer, sends in test.passes]
-            words = [self.word_s if peer >= 0 else 0.0 for peer, _ in test.passes]
-            times = [*paces, *words] + [
+            times = paces + [
                 0.0 if sends or peer < 0 else self.link_s * size / test.sizes[-1]
                 for peer, sends in test.passes
                 for size in test.sizes

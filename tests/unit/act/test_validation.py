@@ -242,16 +242,6 @@ def test_slow_rank_and_slow_link_are_found() -> None:
     assert not said.is_healthy
 
 
-def test_what_a_word_takes_is_known_both_ways() -> None:
-    # GIVEN ranks by the clocks of which a word takes more or less to come
-    ranks = [Rank(rank, word_s=[0.3, 0.001, -0.2, 0.004][rank]) for rank in range(4)]
-    validation = validation_of(ranks)
-    run(ranks, validation)
-    ring = [(rank, (rank + 1) % 4) for rank in range(4)]
-    ways = ring + [(dst, src) for src, dst in ring]
-    assert validation.measured.delays == {way: pytest.approx(ranks[way[1]].word_s) for way in ways}
-
-
 def measured(compute_s: np.ndarray) -> Measured:
     count = len(compute_s)
     return Measured(np.arange(count), compute_s, np.full((count, 3), 0.02))
@@ -357,32 +347,6 @@ def test_link_on_which_data_come_in_slowly_is_slow_though_it_has_most_of_the_way
     assert not is_slow(11.0, paces | {(6, 5): 20e6})
     assert not is_slow(12.0, paces)
     assert not is_slow(15.0, paces | {(6, 5): 16e6})
-
-
-RING = ((0, 7), (2, 1), (4, 3), (6, 5))
-FULL = {(6, 5): 0.3, (4, 3): 0.25, (7, 0): 0.28, (1, 2): 0.2}
-"""Seconds that a word takes where data of others stand: in two links of the ring, and in the way back of the others."""
-
-
-def full_of_others(delays: dict[tuple[int, int], float], rate: float = 8.0) -> set[tuple[int, int]]:
-    """Which of four links, all of which are named and three of which are slow, are slow at rest."""
-    some = congested([rate] * 3, others=[9.0, 8.0, 10.0])
-    some.delays |= dict.fromkeys([*RING, *(pair[::-1] for pair in RING)], 0.002) | delays
-    named = {frozenset(pair) for pair in RING}
-    return {(one.src, one.dst) for one in judge(some, {rank: str(rank // 2) for rank in range(8)}, named).links}
-
-
-def test_link_in_which_data_of_others_stand_is_slow_also_where_most_links_are() -> None:
-    assert full_of_others(FULL) == {(6, 5), (4, 3)}
-    # BUT not one that is as quick as the quickest
-    assert (6, 5) not in full_of_others(FULL, rate=20.0)
-    # NOR one that is full both ways, or by less than clocks may differ, or of which a way is not known
-    slow_by_rate = {(4, 3)}
-    assert full_of_others(FULL | {(5, 6): 0.2}) == slow_by_rate
-    assert full_of_others(FULL | {(6, 5): 0.02}) == slow_by_rate
-    assert full_of_others(FULL | {(5, 6): np.nan}) == slow_by_rate
-    # NOR by clocks that cannot be right
-    assert full_of_others(FULL | {(1, 2): -0.2}) == slow_by_rate
 
 
 def test_named_link_that_is_as_quick_as_the_others_of_its_sort_is_sound() -> None:

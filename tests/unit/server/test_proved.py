@@ -64,9 +64,6 @@ def test_slow_link_has_its_rate() -> None:
     said = facts(slow_links=(SlowLink(1, 2, 4.0, 25e6, 1e8),), seen_from=0.0)
     assert said["rate with the job at rest (rank 1 to rank 2)"] == 25_000_000
     assert said["rate of other links with the job at rest (None)"] == 100_000_000
-    said = facts(slow_links=(SlowLink(1, 2, 1.1, 9e7, 1e8, 0.3123, 0.002),), seen_from=0.0)
-    assert said["time a word takes with the job at rest (rank 1 to rank 2)"] == 0.3123
-    assert said["time a word takes with the job at rest (rank 2 to rank 1)"] == 0.002
 
 
 def test_what_was_given_up_says_why() -> None:

@@ -9,7 +9,6 @@ from whichrank.server.validations_file import Asked, Validated
 from whichrank.surface.validated import sentence_of
 
 SLOW = (SlowRank(2, "compute", 3.0),)
-FULL = (SlowLink(6, 5, 1.1, 8e6, 9e6, 0.31, 0.002),)
 LINK = (SlowLink(6, 5, 2.5, 8e6, 20e6),)
 
 
@@ -27,11 +26,6 @@ LINK = (SlowLink(6, 5, 2.5, 8e6, 20e6),)
             Validated(asked=Asked(), paused_s=2, measured_ranks=4, measured_links=4, seen_from=1.5, unclear_links=LINK),
             "validation: from rank 6 to rank 5 8 MB/s go through, on the quickest link 20 MB/s: too few others are"
             " quick to say that it is slow (4 ranks and 4 links were measured; training was paused for 2.0 s)",
-        ),
-        (
-            Validated(asked=Asked(), paused_s=2, measured_ranks=8, measured_links=8, slow_links=FULL, seen_from=1.5),
-            "validation: from rank 6 to rank 5 8 MB/s go through, and a word takes 310 ms, back 2 ms: data of others"
-            " wait in this way (8 ranks and 8 links were measured; training was paused for 2.0 s)",
         ),
         (
             Validated(
