@@ -31,7 +31,7 @@ extern "C" {
 #define WR_API __attribute__((visibility("default")))
 
 #define WR_MAGIC UINT64_C(0x31474e4952485257) /* "WRHRING1" little endian */
-#define WR_VERSION 3u
+#define WR_VERSION 4u
 
 enum {
   WR_COMMS = 256,          /* communicators alive at once */
@@ -271,6 +271,22 @@ typedef struct {
   char problem[100];       /* why there are none */
 } wr_gate;
 
+/* Shares of the work: which microbatches of an iteration the replica of this process computes. A program that lets its
+ * shares be changed says so here, and the agent tells others. That all ranks change at the same iteration is for them to
+ * agree on: so the share before the newest one stays readable. */
+typedef struct { uint32_t first, count; } wr_share;
+
+typedef struct {
+  /* by the agent */
+  wr_share told[2];        /* of version v: told[v % 2] */
+  uint32_t newest;         /* its version, from 1; written last. The next one is told when all ranks use this one */
+  /* by the process */
+  uint32_t used;           /* the version in use; 0: all replicas have as much */
+  uint32_t microbatches;   /* of an iteration, of all replicas; 0: shares cannot be changed */
+  uint32_t multiple;       /* of which each share is one */
+  uint32_t replica, replicas; /* written before `microbatches` */
+} wr_shares;
+
 typedef struct {
   wr_header header;
   wr_frame frame;
@@ -289,6 +305,7 @@ typedef struct {
   int32_t members[WR_MEMBERS];
   wr_record record[WR_RECORDS];
   wr_gate gate;
+  wr_shares shares;
 } wr_ring;
 
 WR_ASSERT(sizeof(wr_trace_id) == 16, "trace id");
@@ -412,6 +429,17 @@ WR_API void wr_gate_set_tester(void (*test)(wr_gate *gate));
 WR_API int wr_gate_is_opening(const wr_ring *ring);
 /* Inside of a test: what `question` returns in the thread that trains; -1 if that goes on, and in any other thread. */
 WR_API int wr_gate_ask(int (*question)(void));
+
+/* ---- shares of the work -------------------------------------------------------------------------------------------- */
+
+/* Other shares may be told from now on. */
+WR_API void wr_shares_offer(wr_ring *ring, uint32_t microbatches, uint32_t multiple, uint32_t replica, uint32_t replicas);
+/* The version of the newest share that was told, 0: none. */
+WR_API uint32_t wr_shares_newest(const wr_ring *ring);
+/* The share of a version, which is the newest one or the one before. */
+WR_API wr_share wr_shares_of(const wr_ring *ring, uint32_t version);
+/* This version is in use. */
+WR_API void wr_shares_use(wr_ring *ring, uint32_t version);
 
 /* ---- transport ------------------------------------------------------------------------------------- */
 

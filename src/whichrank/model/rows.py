@@ -250,3 +250,18 @@ GATE = np.dtype(
         ("problem", "S100"),
     ]
 )
+
+SHARE = np.dtype([("first", "u4"), ("count", "u4")])
+SHARES = np.dtype(
+    [
+        # by the agent
+        ("told", SHARE, (2,)),  # of version v: told[v % 2]
+        ("newest", "u4"),
+        # by the process
+        ("used", "u4"),  # version; 0: all replicas have as much
+        ("microbatches", "u4"),  # of an iteration, of all replicas; 0: shares cannot be changed
+        ("multiple", "u4"),
+        ("replica", "u4"),
+        ("replicas", "u4"),
+    ]
+)

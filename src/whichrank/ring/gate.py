@@ -8,15 +8,14 @@ or has not.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from whichrank.errors import RingFormatError
 from whichrank.model.codes import Flag
 from whichrank.model.rows import GATE, HEADER, INFLIGHT_ROW, PASSES, SIZES
-from whichrank.ring.layout import INFLIGHT, MAGIC, RING, VERSION
+from whichrank.ring.layout import INFLIGHT
+from whichrank.ring.outside import RingFromOutside
 from whichrank.ring.tables import offset
 
 _GATE_AT: Final = offset("gate")
@@ -25,29 +24,8 @@ _INFLIGHT_AT: Final = offset("inflight")
 _ORDINAL_AT: Final = offset("ordinal", HEADER)
 
 
-class RingGate:
-    """The gate of the ring at `path`; close the file with `let_go`.
-
-    Args:
-        path: The file `<pid>.ring`.
-
-    Raises:
-        RingFormatError: It is no ring, or one of another version.
-        OSError: It cannot be opened for writing.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        header = np.frombuffer(os.pread(self._fd, HEADER.itemsize, 0).ljust(HEADER.itemsize, b"\0"), HEADER)[0]
-        if header["magic"] != MAGIC or header["version"] != VERSION or os.fstat(self._fd).st_size != RING.itemsize:
-            self.let_go()
-            raise RingFormatError("this ring has no gate that is known here", where=str(path), mend="whichrank doctor")
-
-    def let_go(self) -> None:
-        """Close the file; a gate that is still closed is not renewed any more, and opens by itself."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+class RingGate(RingFromOutside):
+    """The gate of a ring. One that is closed when the file is let go is not renewed any more, and opens by itself."""
 
     def read(self) -> Any:
         """One row of GATE.
@@ -112,12 +90,3 @@ class RingGate:
 
     def _set(self, field: str, value: int) -> None:
         self._pwrite(_GATE_AT + offset(field, GATE), value, GATE[field].itemsize)
-
-    def _pwrite(self, at: int, value: int, size: int) -> None:
-        os.pwrite(self._fd, value.to_bytes(size, "little"), at)
-
-    def _pread(self, size: int, at: int) -> bytes:
-        data = os.pread(self._fd, size, at)
-        if len(data) < size:
-            raise RingFormatError("the ring was cut short", mend="whichrank doctor")
-        return data

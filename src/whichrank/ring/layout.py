@@ -21,12 +21,13 @@ from whichrank.model.rows import (
     INFLIGHT_ROW,
     PAIR,
     RECORD,
+    SHARES,
     SPLITS_ROW,
     WAIT,
 )
 
 MAGIC: Final = 0x31474E4952485257
-VERSION: Final = 3
+VERSION: Final = 4
 COMMS: Final = 256
 INFLIGHT: Final = 64
 WAITS: Final = 32
@@ -55,5 +56,6 @@ RING: Final = np.dtype(
         ("members", "i4", (MEMBERS,)),
         ("record", RECORD, (RECORDS,)),
         ("gate", GATE),
+        ("shares", SHARES),
     ]
 )

@@ -87,7 +87,7 @@ def test_test_is_asked_for_within_its_bounds(writer: RingWriter, gate: RingGate)
 def test_what_is_no_ring_is_not_written_to(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "2.ring"
     path.write_bytes(content)
-    with pytest.raises(RingFormatError, match="no gate"):
+    with pytest.raises(RingFormatError, match="no version"):
         RingGate(path)
     assert path.read_bytes() == content
 

@@ -29,6 +29,8 @@ STRUCTS = {
     "wr_sensor_status": rows.SENSOR,
     "wr_gate": rows.GATE,
     "wr_pass": rows.PASS,
+    "wr_share": rows.SHARE,
+    "wr_shares": rows.SHARES,
     "wr_ring": layout.RING,
 }
 # Fields that the header names as one and Python as its parts.

@@ -12,7 +12,7 @@ from ring_writer import SEND, RingWriter
 from whichrank.errors import RingFormatError
 from whichrank.model.codes import Flag, Status
 from whichrank.model.rows import RECORD
-from whichrank.ring.layout import MEMBERS, RECORDS, RING
+from whichrank.ring.layout import MEMBERS, RECORDS, RING, VERSION
 from whichrank.ring.reader import RingReader
 
 
@@ -200,10 +200,10 @@ def test_short_file_is_refused(writer: RingWriter, size: int) -> None:
         RingReader(writer.path)
 
 
-@pytest.mark.parametrize(("version", "age"), [(4, "newer"), (2, "older")])
+@pytest.mark.parametrize(("version", "age"), [(VERSION + 1, "newer"), (VERSION - 1, "older")])
 def test_other_version_is_refused(writer: RingWriter, version: int, age: str) -> None:
     patch(writer.path, "header", version.to_bytes(4, "little"), 8)
-    with pytest.raises(RingFormatError, match=f"format {version}, {age} than the 3") as refusal:
+    with pytest.raises(RingFormatError, match=f"format {version}, {age} than the {VERSION}") as refusal:
         RingReader(writer.path)
     assert "pip install" in refusal.value.mend
 
