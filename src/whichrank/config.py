@@ -59,12 +59,14 @@ _TEXT_TAKES: Final = {
     "serve": "HOST:PORT",
     "join": "HOST:PORT, HOST:PORT/KEY or @FILE",
     "validate": "off or auto",
+    "mitigate": "advise or auto",
 }
 _EXAMPLE: Final = {
     "output_dir": "whichrank-out/mine",
     "serve": "0.0.0.0:29480",
     "join": "HOST:29480",
     "validate": "off",
+    "mitigate": "auto",
 }
 
 
@@ -98,6 +100,9 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     validate: Literal["off", "auto"] = "off"
     """`auto`: an alert that names slow ranks or links may pause training for seconds, to prove it (no unit)."""
+
+    mitigate: Literal["advise", "auto"] = "advise"
+    """`auto`: programs with a `Balancer` are told other shares of the work where a rank is slow (no unit)."""
 
 
 class AnalyzerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -83,6 +83,7 @@ COMMAND_LINE = {
     "run": [
         *("--hang-timeout", "--slow-window", "--output", "--serve", "--join", "--insecure", "--quiet", "--record"),
         "--validate",
+        "--mitigate",
         "JOB_COMMAND",
     ],
     "sim": [

@@ -114,6 +114,23 @@ class Caps:
     steps_an_hour: int = 6
 
 
+@dataclass(frozen=True)
+class Effect:
+    """What a step has gained.
+
+    Attributes:
+        level: In which the job is since then.
+        before_s: What an iteration took before it.
+        predicted_s: And was to take.
+        measured_s: And takes.
+    """
+
+    level: Level
+    before_s: float
+    predicted_s: float
+    measured_s: float
+
+
 class Planner:
     """Of one job.
 
@@ -151,7 +168,7 @@ class Planner:
             self._is_given_up, self.impact_s = False, 0.0
         if slow != self._slow:
             self._measures = None
-        self._has_changed = slow != self._slow and bool(slow)
+        self._has_changed = bool(slow) and (self._has_changed or slow != self._slow)
         self._slow, self._confidence = slow, confidence
 
     def advance(
@@ -192,6 +209,13 @@ class Planner:
         self._waiting, self._has_changed = None, False
         self._refused.add(step.level)
 
+    def take_effect(self) -> Effect | None:
+        """What the latest step has gained, once, when that is known."""
+        if self._measures is None or not self._measures.is_done or self._measures.is_taken:
+            return None
+        self._measures.is_taken = True
+        return Effect(self.level, self._measures.before_s, self._measures.predicted_s, self._measures.measured_s)
+
     def _is_still_wanted(self, step: Step) -> bool:
         return bool(self._slow) == (step.why is not Why.RELIEF)
 
@@ -213,10 +237,9 @@ class Planner:
         is_measuring = self._measures is not None and not self._measures.is_done
         if self._is_given_up or is_measuring or not latest_s:
             return None
-        if self._has_changed and (again := by_level.get(self.level)) and again.level is Level.REBALANCE:
-            self._has_changed = False
-            if self._gains(again, latest_s):
-                return self._step(again, Why.OTHERS, latest_s, now_s)
+        again = by_level.get(self.level) if self._has_changed and self.level is Level.REBALANCE else None
+        if again is not None and self._gains(again, latest_s):
+            return self._step(again, Why.OTHERS, latest_s, now_s)
         return self._due(now_s, latest_s, options)
 
     def _due(self, now_s: float, latest_s: float, options: Sequence[Option]) -> Step | None:
@@ -254,7 +277,8 @@ class _Measures:
     """
 
     def __init__(self, before_s: float, predicted_s: float) -> None:
-        self.before_s, self._predicted_s = before_s, predicted_s
+        self.before_s, self.predicted_s = before_s, predicted_s
+        self.is_taken = False
         self._to_settle, self._seen = SETTLED, list[float]()
 
     def take(self, iteration_s: float) -> None:
@@ -268,8 +292,9 @@ class _Measures:
         return len(self._seen) == MEASURED
 
     @property
+    def measured_s(self) -> float:
+        return statistics.median(self._seen)
+
+    @property
     def says_no_gain(self) -> bool:
-        if not self.is_done:
-            return False
-        gained_s = self.before_s - statistics.median(self._seen)
-        return gained_s < HELPS * (self.before_s - self._predicted_s)
+        return self.is_done and self.before_s - self.measured_s < HELPS * (self.before_s - self.predicted_s)

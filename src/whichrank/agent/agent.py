@@ -37,11 +37,22 @@ from whichrank.agent.obedience import Obedience
 from whichrank.agent.outbox import Outbox
 from whichrank.agent.probe import Prober
 from whichrank.agent.profiles import Profiler
+from whichrank.agent.shares import Shares
 from whichrank.agent.snapshot import is_irregular
 from whichrank.agent.stacks import StackReader
 from whichrank.agent.threads import Subject
 from whichrank.agent.watch import NativeWatch
-from whichrank.model.commands import HoldGate, Leave, Order, Pace, ProbePaths, ReportAgain, SampleThreads, TakeStacks
+from whichrank.model.commands import (
+    HoldGate,
+    Leave,
+    Order,
+    Pace,
+    ProbePaths,
+    ReportAgain,
+    SampleThreads,
+    ShareOut,
+    TakeStacks,
+)
 from whichrank.model.telemetry import (
     VERSION,
     WORD_EVERY_S,
@@ -130,6 +141,7 @@ class Agent:
         self._prober = Prober(self._wake_up)
         self._frames = FrameSampler()
         self._gates = Gates()
+        self._shares = Shares()
         self._orders = Obedience(
             {
                 Pace: self._set_pace,
@@ -138,6 +150,7 @@ class Agent:
                 ProbePaths: self._probe_paths,
                 ReportAgain: self._report_again,
                 HoldGate: self._hold_gate,
+                ShareOut: self._share_out,
                 Leave: self._leave,
             },
             self._note_disobeyed,
@@ -259,7 +272,8 @@ class Agent:
         states = self._no_states(now_ns)
         if not is_catching_up:
             rates = self._frames.rates(self._node.watches()).tobytes()
-            states = msgspec.structs.replace(states, rates=rates, **reported._asdict())
+            shares = self._shares.rows(self._node.watches()).tobytes()
+            states = msgspec.structs.replace(states, rates=rates, shares=shares, **reported._asdict())
         while self._outbox.has_a_portion() and self._send(self._no_states(now_ns), portion=True):
             pass
         if not (self._outbox.may_send() and self._send(states)):
@@ -340,6 +354,7 @@ class Agent:
             self._outbox.heard(reply, time.monotonic_ns())
             if reply.resend:
                 self._node.report_again()
+                self._shares.report_again()
             self._orders.obey(reply.commands)
             if reply.resend or any(not isinstance(command.order, AT_REST) for command in reply.commands):
                 self._doubted_s, self._next_poll_s = time.monotonic(), 0.0
@@ -358,6 +373,7 @@ class Agent:
 
     def _report_again(self, _: ReportAgain) -> None:
         self._outbox.report_again()
+        self._shares.report_again()
         self._node.report_again()
 
     def _hold_gate(self, order: HoldGate) -> None:
@@ -365,6 +381,9 @@ class Agent:
             return
         self._gates.obey(order, self._node.watches(), time.monotonic())
         self._next_gates_s = 0.0
+
+    def _share_out(self, order: ShareOut) -> None:
+        self._shares.obey(order, self._node.watches())
 
     def _note_disobeyed(self, order: Order, error: Exception) -> None:
         why = f"{type(error).__name__}: {error}".splitlines()[0]

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from whichrank.agent.processes import read_process
-from whichrank.model.rows import COMM, CONNECTION, HEADER, INFLIGHT_ROW, PAIR, RECORD, SPLITS_ROW, WAIT
+from whichrank.model.rows import COMM, CONNECTION, HEADER, INFLIGHT_ROW, PAIR, RECORD, SHARES, SPLITS_ROW, WAIT
 from whichrank.model.telemetry import ProcessState
 from whichrank.ring.layout import MAGIC, VERSION
 from whichrank.ring.tables import RingSnapshot, Rows
@@ -75,6 +75,11 @@ class NoRing:
         comms, inflight = np.empty(0, COMM), np.empty(0, INFLIGHT_ROW)
         waits, pairs = np.empty(0, WAIT), np.empty(0, PAIR)
         return RingSnapshot(time.monotonic_ns(), self._header.copy(), comms, nowhere, inflight, nowhere, waits, pairs)
+
+    def shares(self) -> np.void:
+        """It offers nothing."""
+        row: np.void = np.zeros(1, SHARES)[0]
+        return row
 
     def backlog(self) -> int:
         """None."""

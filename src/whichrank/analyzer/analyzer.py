@@ -11,7 +11,7 @@ import numpy as np
 
 from whichrank.analyzer.endings import Endings
 from whichrank.analyzer.hangs import Hangs
-from whichrank.analyzer.job_now import job_now
+from whichrank.analyzer.job_now import job_now, lately
 from whichrank.analyzer.parts import Parts
 from whichrank.analyzer.rest import is_at_ease, rests_until_s
 from whichrank.analyzer.slowdowns import Slowdowns
@@ -27,7 +27,7 @@ from whichrank.model.commands import Leave, Order, Pace, ProbePaths, ReportAgain
 from whichrank.model.evidence import TIME_BLOCKED
 from whichrank.model.finding import Blame
 from whichrank.model.incident import Culprit, Incident, Spent
-from whichrank.model.job_now import JobNow
+from whichrank.model.job_now import JobNow, Lately
 from whichrank.model.links import LinkRate
 from whichrank.model.picture import Picture, Recorded
 from whichrank.model.telemetry import Batch
@@ -186,6 +186,10 @@ class Analyzer:
     def job_now(self) -> JobNow:
         """What must be known of the job to pause it."""
         return job_now(self.store, self.slowness.long_groups)
+
+    def lately(self) -> Lately | None:
+        """The latest iterations of the ranks that live; None while they are not known."""
+        return lately(self.store, self.slowness.iterations)
 
     def culprit(self, blame: Blame) -> Culprit:
         """A rank that is blamed, with what is known of where it is."""

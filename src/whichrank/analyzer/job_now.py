@@ -1,15 +1,20 @@
-"""What is known of the job now, for those who pause it."""
+"""What is known of the job now, for those who act on it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whichrank.detect.own_times import LEAST, Iterations
 from whichrank.locate.comparable import LongGroup
-from whichrank.model.job_now import Group, JobNow, Stepped
+from whichrank.model.job_now import Group, JobNow, Lately, Stepped
 from whichrank.store.store import Store
+
+LATELY_S: Final = 5.0
+"""Seconds of iterations that say what ranks do lately."""
 
 
 def job_now(store: Store, long_groups: Sequence[LongGroup]) -> JobNow:
@@ -39,6 +44,18 @@ def job_now(store: Store, long_groups: Sequence[LongGroup]) -> JobNow:
         store.paths.carried(),
         tuple(store.comms.members_of(group.comm) for group in long_groups),
     )
+
+
+def lately(store: Store, iterations: Iterations) -> Lately | None:
+    """The latest iterations that all living ranks have ended; None where there are too few.
+
+    Args:
+        store: The job.
+        iterations: Of it.
+    """
+    living = np.flatnonzero(store.ranks.present & ~store.ranks.have_ended())
+    window = iterations.window(living, LATELY_S, LEAST)
+    return Lately(window.ranks, window.iteration, window.own_s, window.total_s) if window else None
 
 
 def _stepped(store: Store, ranks: NDArray[np.int64]) -> Stepped | None:

@@ -8,9 +8,15 @@ To add an order: its struct here and in `Order`, its bound in `wire.envelope`, a
 
 from __future__ import annotations
 
+from typing import Annotated, Final
+
 import msgspec
+from msgspec import Meta
 
 from whichrank.model.telemetry import AnotherJob
+
+MOST_MICROBATCHES: Final = 1 << 24
+"""Of an iteration."""
 
 
 class Pace(msgspec.Struct, frozen=True, tag="pace"):
@@ -85,13 +91,30 @@ class HoldGate(msgspec.Struct, frozen=True, tag="gate"):
     """Open all gates, and report no more."""
 
 
+class Share(msgspec.Struct, frozen=True):
+    """Which microbatches of an iteration the replica of a rank computes."""
+
+    rank: int
+    first: Annotated[int, Meta(ge=0, le=MOST_MICROBATCHES)]
+    """The number of the first one, over all replicas."""
+    count: Annotated[int, Meta(ge=1, le=MOST_MICROBATCHES)]
+
+
+class ShareOut(msgspec.Struct, frozen=True, tag="shares"):
+    """Other shares of the work, for ranks of this node. Ranks agree among themselves from when on they are used."""
+
+    version: Annotated[int, Meta(ge=1, lt=1 << 32)]
+    """One more than the one before, which all ranks must use by now."""
+    shares: tuple[Share, ...]
+
+
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
     """End: this agent watches another job, so nothing that it sends is taken."""
 
     because: AnotherJob
 
 
-Order = Pace | TakeStacks | SampleThreads | ProbePaths | ReportAgain | HoldGate | Leave
+Order = Pace | TakeStacks | SampleThreads | ProbePaths | ReportAgain | HoldGate | ShareOut | Leave
 
 
 class Command(msgspec.Struct, frozen=True):

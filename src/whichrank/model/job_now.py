@@ -1,4 +1,4 @@
-"""What must be known of a job to pause it: its ranks, who watches them, its communicators, its iterations."""
+"""What must be known of a job to act on it: its ranks, who watches them, its communicators, its iterations."""
 
 from __future__ import annotations
 
@@ -81,3 +81,20 @@ class JobNow:
     stepped: Stepped | None = None
     carried: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     long_groups: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Lately:
+    """The latest iterations of a job.
+
+    Attributes:
+        ranks: In order, (R,).
+        number: Of each iteration, (n,).
+        own_s: What each rank computed, seconds, (R, n).
+        total_s: From step to step, (R, n).
+    """
+
+    ranks: Ints
+    number: Ints
+    own_s: NDArray[np.float64]
+    total_s: NDArray[np.float64]

@@ -16,7 +16,7 @@ from typing import Final, Literal
 import msgspec
 import numpy as np
 
-from whichrank.model.rows import GATE, INFLIGHT_ROW, RECORD, SPLITS_ROW, WAIT
+from whichrank.model.rows import GATE, INFLIGHT_ROW, RECORD, SHARES, SPLITS_ROW, WAIT
 from whichrank.model.sensors import SENSORS
 
 VERSION: Final = 2
@@ -149,6 +149,9 @@ SPLITS_REPORTED = np.dtype([("rank", "i4"), ("pad", "u4"), ("row", SPLITS_ROW)])
 # How far each rank is at a gate, while one is held (`model.commands.HoldGate`). `in_flight` counts operations that are
 # not complete, of those whose end is seen.
 GATE_REPORTED = np.dtype([("rank", "i4"), ("in_flight", "u4"), ("ordinal", "u8"), ("gate", GATE)])
+
+# Of a rank whose program lets its shares of the work be changed.
+SHARES_REPORTED = np.dtype([("rank", "i4"), ("shares", SHARES)])
 
 # What the frame sampler saw in its latest window (CCL-D section 4.1.2), summed over the channels of a rank.
 RATE_ROW = np.dtype(
@@ -394,6 +397,8 @@ class Batch(msgspec.Struct, frozen=True):
     has no number (sequence 0) and needs no answer."""
     gates: bytes = b""
     """Of ranks whose gates are held."""
+    shares: bytes = b""
+    """Of ranks that let theirs be changed, where that is news."""
 
     def rank_rows(self) -> np.ndarray:
         """Rows of RANK_ROW."""
@@ -426,6 +431,10 @@ class Batch(msgspec.Struct, frozen=True):
     def gate_rows(self) -> np.ndarray:
         """Rows of GATE_REPORTED."""
         return np.frombuffer(self.gates, GATE_REPORTED)
+
+    def share_rows(self) -> np.ndarray:
+        """Rows of SHARES_REPORTED."""
+        return np.frombuffer(self.shares, SHARES_REPORTED)
 
     def splits_rows(self) -> np.ndarray:
         """Rows of SPLITS_REPORTED."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from whichrank.errors import RingFormatError
 from whichrank.model.codes import SPLITS
 from whichrank.model.kinds import Kind
-from whichrank.model.rows import COMM, CONNECTION, HEADER, RECORD, SPLITS_ROW
+from whichrank.model.rows import COMM, CONNECTION, HEADER, RECORD, SHARES, SPLITS_ROW
 from whichrank.ring.layout import COMMS, CONNECTIONS, MAGIC, MEMBERS, RECORDS, RING, SPLIT_ROWS, VERSION
 from whichrank.ring.tables import RingSnapshot, Rows, Scratch, offset, same_pair, unchanged
 
@@ -42,7 +42,7 @@ _RANK_BEHIND: Final = "mount or copy the whole file; a ring is removed by `which
 
 
 _COMM_AT, _MEMBERS_AT, _RECORD_AT = offset("comm"), offset("members"), offset("record")
-_CONNECTION_AT, _SPLITS_AT = offset("connection"), offset("splits")
+_CONNECTION_AT, _SPLITS_AT, _SHARES_AT = offset("connection"), offset("splits"), offset("shares")
 _STEP_TID_AT = offset("step_tid")
 _HEAD_AT = offset("head", HEADER)
 
@@ -217,6 +217,15 @@ class RingReader:
         whole &= rows["splits"] <= SPLITS
         kept: Rows = rows[whole]
         return kept
+
+    def shares(self) -> np.void:
+        """One row of SHARES.
+
+        Raises:
+            RingFormatError: The file was cut short while it was read.
+        """
+        row: np.void = np.frombuffer(self._read(SHARES.itemsize, _SHARES_AT), SHARES)[0]
+        return row
 
     def members(self, comm: np.void) -> list[int]:
         """Global ranks of a row of COMM, by group rank; empty if they are not known or not believable.

@@ -16,12 +16,14 @@ from whichrank.model.changes import LevelChange
 from whichrank.model.commands import Leave, Order, Pace, Reply
 from whichrank.model.finding import Blame
 from whichrank.model.incident import Culprit, Incident, Spent
-from whichrank.model.job_now import JobNow
+from whichrank.model.job_now import JobNow, Lately
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import AnotherJob, Batch
 from whichrank.server.another_job import said_where_it_listens
 from whichrank.server.commands import Commands
-from whichrank.server.record import Record
+from whichrank.server.mitigations import Mitigations
+from whichrank.server.mitigations_file import Mitigated, of_action, of_effect
+from whichrank.server.record import Record, utc_now
 from whichrank.server.roster import Roster
 from whichrank.server.supervisor import AgentSupervisor
 from whichrank.server.times_file import Times
@@ -92,6 +94,9 @@ class AnalyzerLike(Protocol):
     def job_now(self) -> JobNow:
         """What must be known of the job to pause it."""
 
+    def lately(self) -> Lately | None:
+        """The latest iterations."""
+
     def culprit(self, blame: Blame) -> Culprit:
         """A rank that is blamed, with what is known of where it is."""
 
@@ -120,6 +125,9 @@ class Says(Protocol):
     def validated(self, result: Validated) -> None:
         """What a validation says."""
 
+    def mitigated(self, line: Mitigated) -> None:
+        """What is done about something slow."""
+
 
 class AnalyzerLoop:
     """One analyzer with the agents that report to it.
@@ -132,6 +140,7 @@ class AnalyzerLoop:
         console: Says incidents.
         record: Writes them; None if there is no place.
         may_pause: Training may be paused for some seconds to prove what is slow.
+        may_share_out: Programs that let their shares of the work be changed may be told other ones.
     """
 
     def __init__(
@@ -144,6 +153,7 @@ class AnalyzerLoop:
         record: Record | None,
         *,
         may_pause: bool = False,
+        may_share_out: bool = False,
     ) -> None:
         self.seen = Roster()
         self.alerts: dict[str, None] = {}
@@ -168,6 +178,7 @@ class AnalyzerLoop:
         self._said_strangers = False
         self._pace: Pace | None = None
         self._validations = Validations(may_pause=may_pause, name=analyzer.culprit)
+        self._mitigations = Mitigations(is_auto=may_share_out)
         self._acknowledged: dict[str, int] = {}
 
     def pollables(self) -> Sequence[Any]:
@@ -193,6 +204,7 @@ class AnalyzerLoop:
             self._console.say("the agent does not start, so the job runs unobserved (see agent.log, whichrank doctor)")
         self._take()
         self._validate()
+        self._mitigate()
         if self._tick():
             self._push_pace()
             self._expect_no_more_of_those_who_left()
@@ -296,6 +308,25 @@ class AnalyzerLoop:
             if incident is not None:
                 self._write([incident])
 
+    def _mitigate(self) -> None:
+        """Tell other shares of the work, or say that it would help; and what it has gained."""
+        now_s = time.monotonic()
+        analyzer = self._analyzer
+        decided = self._mitigations.advance(
+            analyzer.lately, lambda: analyzer.ended_ranks, lambda: analyzer.job_now().agent_of, now_s
+        )
+        if decided is not None:
+            for agent, order in decided[1].items():
+                self._push(agent, order)
+            self._say_mitigated(of_action(decided[0], utc_now()))
+        if (effect := self._mitigations.take_effect()) is not None:
+            self._say_mitigated(of_effect(effect, utc_now()))
+
+    def _say_mitigated(self, line: Mitigated) -> None:
+        self._console.mitigated(line)
+        if self._record:
+            self._record.write_mitigated(line)
+
     def _end_validations(self) -> None:
         """Answer whoever asks for one: the job has ended."""
         self._validations.drop(THE_END)
@@ -346,6 +377,8 @@ class AnalyzerLoop:
                 self._analyzer.feed_all([batch for batch, is_new in arrivals if not (batch.is_well and is_new)], now_s)
             with _kept_for(faults):
                 self._feed_gates([batch for batch, _ in arrivals if batch.gates], now_s)
+            with _kept_for(faults):
+                self._mitigations.feed(batch for batch, _ in arrivals if batch.shares)
         last = {batch.agent: batch.sequence for batch, _ in arrivals if not batch.is_well}
         for batch, is_new in arrivals:
             if not (batch.is_well or is_new) and batch.sequence < last[batch.agent]:
@@ -410,7 +443,9 @@ class AnalyzerLoop:
                 self._console.say(f"on {batch.host}: {event.text[:MOST_OF_A_NOTE]}")
 
     def _report(self, incidents: list[Incident]) -> None:
-        self._write(self._validations.note(incidents))
+        incidents = self._validations.note(incidents)
+        self._mitigations.note(incidents)
+        self._write(incidents)
 
     def _write(self, incidents: list[Incident]) -> None:
         for incident in incidents:

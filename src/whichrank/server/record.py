@@ -20,6 +20,7 @@ from whichrank.errors import WhichrankError
 from whichrank.model.incident import Incident, encode_incident
 from whichrank.model.plain_text import without_key
 from whichrank.server.incidents_file import FILE_NAME, JOB_FILE, job_of, read_incidents
+from whichrank.server.mitigations_file import Mitigated, add_mitigated
 from whichrank.server.private_file import make_private, open_private, write_private
 from whichrank.server.times_file import TIMES_FILE, Times, encode_times
 from whichrank.server.validations_file import (
@@ -161,6 +162,13 @@ class Record:
             self.fault = error.strerror or str(error)
         if result.asked.id:
             take_back(self.folder, result.asked.id)
+
+    def write_mitigated(self, line: Mitigated) -> None:
+        """Write down what was done about something slow, or what that has gained."""
+        try:
+            add_mitigated(self.folder, line)
+        except OSError as error:
+            self.fault = error.strerror or str(error)
 
     def close(self, summary: JobSummary) -> None:
         """Write `job.json` and close."""

@@ -14,7 +14,7 @@ from whichrank.model.changes import LevelChange
 from whichrank.model.commands import Order, Pace
 from whichrank.model.finding import Blame
 from whichrank.model.incident import Culprit, Incident, Spent
-from whichrank.model.job_now import JobNow
+from whichrank.model.job_now import JobNow, Lately
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import Batch
 from whichrank.server.loop import AnalyzerLike
@@ -64,6 +64,10 @@ class Taped:
     def job_now(self) -> JobNow:
         """What must be known of the job to pause it."""
         return self._analyzer.job_now()
+
+    def lately(self) -> Lately | None:
+        """The latest iterations."""
+        return self._analyzer.lately()
 
     def culprit(self, blame: Blame) -> Culprit:
         """A rank that is blamed, with what is known of where it is."""

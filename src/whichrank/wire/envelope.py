@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from whichrank.errors import EnvelopeFormatError
-from whichrank.model.commands import HoldGate, Leave, ProbePaths, Reply, SampleThreads, TakeStacks
+from whichrank.model.commands import HoldGate, Leave, ProbePaths, Reply, SampleThreads, ShareOut, TakeStacks
 from whichrank.model.rows import PASSES, SIZES
 from whichrank.model.telemetry import (
     COMM_ROW,
@@ -25,6 +25,7 @@ from whichrank.model.telemetry import (
     RANK_ROW,
     RATE_ROW,
     RECORD_REPORTED,
+    SHARES_REPORTED,
     SPLITS_REPORTED,
     TCP_ROW,
     VERSION,
@@ -33,7 +34,7 @@ from whichrank.model.telemetry import (
 )
 
 MAGIC: Final = b"WRE"
-REPLY_VERSION: Final = 4
+REPLY_VERSION: Final = 5
 """Of a `Reply`; that of the others is `VERSION`, which tapes have too."""
 MOST_BYTES: Final = 16 << 20
 """More than an agent puts into a batch. Whoever sends more is cut off by ZeroMQ, so rubbish cannot fill the memory."""
@@ -55,6 +56,7 @@ _ROW_BYTES: Final = {
     "connections": TCP_ROW.itemsize,
     "splits": SPLITS_REPORTED.itemsize,
     "gates": GATE_REPORTED.itemsize,
+    "shares": SHARES_REPORTED.itemsize,
 }
 
 
@@ -171,6 +173,8 @@ def _check_reply(reply: Reply) -> None:
             for test in order.tests:
                 _check_count("sizes", test.sizes, SIZES)
                 _check_count("passes", test.passes, PASSES)
+        elif isinstance(order, ShareOut):
+            _check_count("shares", order.shares, MOST_EVENTS)
         elif isinstance(order, Leave):
             for text in (order.because.job, order.because.theirs, order.because.ours):
                 _check_text("because", text, MOST_NAME)

@@ -8,6 +8,7 @@ from whichrank.model.changes import LevelChange
 from whichrank.model.commands import Command, Order, Pace, Reply
 from whichrank.model.finding import Blame
 from whichrank.model.incident import Culprit, Incident, Spent
+from whichrank.model.job_now import Lately
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import VERSION, Batch
 
@@ -63,6 +64,9 @@ class Snapshots:
 
     def culprit(self, blame: Blame) -> Culprit:
         return Culprit(rank=blame.rank, confidence=blame.confidence, why="")
+
+    def lately(self) -> Lately | None:
+        return None
 
     def orders(self, _agent: str) -> list[Order]:
         return []

@@ -24,6 +24,8 @@ from whichrank.model.commands import (
     Reply,
     ReportAgain,
     SampleThreads,
+    Share,
+    ShareOut,
     TakeStacks,
 )
 from whichrank.model.telemetry import AnotherJob, Batch, CommInfo, Event, Stack
@@ -65,6 +67,7 @@ FULL = batch(
 
 
 ORDERS: list[Order] = [
+    ShareOut(3, (Share(1, 5, 2), Share(2, 0, 1))),
     Pace(closely=True), TakeStacks((1, 2)), SampleThreads((3,), 2.0), ProbePaths(("10.0.0.1:29400",)), ReportAgain(),
     Leave(AnotherJob("b", "rank", "3", "")),
     HoldGate(5, 9, longest_s=2.5, at_step=7, tests=(RankTest(1, 3, 3, 3, 1 << 63, (1, 2), ((0, True), (-1, False))),)),
@@ -141,6 +144,7 @@ def test_every_order_is_there() -> None:
         [TakeStacks((1,) * 20_000)],
         [Leave(AnotherJob("x" * 300, "rank", "", ""))],
         [HoldGate(1, 1, at_ordinals=((0, 1),) * 20_000)],
+        [ShareOut(1, (Share(0, 0, 1),) * 20_000)],
         [HoldGate(1, 1, tests=(RankTest(0, 1, 1, 3),) * 20_000)],
         [HoldGate(1, 1, tests=(RankTest(0, 1, 3, 3, 7, (1,) * 5, ()),))],
         [HoldGate(1, 1, tests=(RankTest(0, 1, 3, 3, 7, (1,), ((1, True),) * 9),))],

@@ -19,6 +19,9 @@ import click
 @click.option("--quiet", is_flag=True, default=None, help="Print nothing but alerts.")
 @click.option("--record", is_flag=True, default=None, help="Keep the telemetry too, for `whichrank replay`.")
 @click.option("--validate", type=click.Choice(["off", "auto"]), help="Pause training to prove what is slow (off).")
+@click.option(
+    "--mitigate", type=click.Choice(["advise", "auto"]), help="Act on what is slow, or only say how (advise)."
+)
 @click.argument("job_command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     hang_timeout: float | None,
@@ -30,6 +33,7 @@ def command(
     quiet: bool | None,
     record: bool | None,
     validate: str | None,
+    mitigate: str | None,
     job_command: tuple[str, ...],
 ) -> int:
     """Run a job and name the rank that hangs it, live.
@@ -62,6 +66,7 @@ def command(
         "quiet": quiet,
         "record": record,
         "validate": validate,
+        "mitigate": mitigate,
     }
     checks: dict[str, Callable[[str], object]] = {
         "serve": partial(checked_address, "--serve"),

@@ -11,8 +11,10 @@ import click
 
 from whichrank.model.incident import Incident
 from whichrank.model.plain_text import one_line
+from whichrank.server.mitigations_file import Mitigated
 from whichrank.server.validations_file import Validated
 from whichrank.surface.lines import for_stream
+from whichrank.surface.mitigated import sentence_of as sentence_of_mitigated
 from whichrank.surface.validated import sentence_of
 from whichrank.verdict.words.text import headline, paragraph
 
@@ -57,6 +59,10 @@ class Console:
     def validated(self, result: Validated) -> None:
         """What a validation says."""
         self.say(sentence_of(result))
+
+    def mitigated(self, line: Mitigated) -> None:
+        """What is done about something slow."""
+        self.say(sentence_of_mitigated(line))
 
     def _print(self, text: str) -> None:
         if self._stream is None:

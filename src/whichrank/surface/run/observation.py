@@ -148,7 +148,14 @@ class Observation:
             analyzer = self._taped(analyzer, record.folder, offset_s)
         tick_s = self._config.analyzer.tick_s
         self.loop = AnalyzerLoop(
-            self._end, analyzer, agent, tick_s, self._console, record, may_pause=self._config.run.validate == "auto"
+            self._end,
+            analyzer,
+            agent,
+            tick_s,
+            self._console,
+            record,
+            may_pause=self._config.run.validate == "auto",
+            may_share_out=self._config.run.mitigate == "auto",
         )
         for socket in self.loop.pollables():
             self._poller.register(socket, zmq.POLLIN)

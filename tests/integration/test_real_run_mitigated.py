@@ -1,0 +1,103 @@
+"""A real job with a rank that becomes slow: it gets fewer microbatches, and its share back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+PROGRAM = Path(__file__).parent / "mitigated_program.py"
+PATIENCE_S = 120.0
+
+
+class Run:
+    """A run of four replicas."""
+
+    def __init__(self, folder: Path, mode: str) -> None:
+        self.folder = folder
+        environment = os.environ | {"FOLDER": str(folder), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        whichrank = [sys.executable, "-m", "whichrank", "run", "--mitigate", mode, "--slow-window", "3"]
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
+        with (folder / "output").open("wb") as output:
+            self.process = subprocess.Popen(
+                [*whichrank, "--output", str(folder / "run"), "--", *torchrun, str(PROGRAM)],
+                env=environment, stdout=output, stderr=output,
+            )  # fmt: skip
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What was written down of mitigations."""
+        path = self.folder / "run" / "mitigations.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        give_up = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert self.process.poll() is None, (self.folder / "output").read_text()
+            assert time.monotonic() < give_up, (self.lines(), (self.folder / "output").read_text())
+            time.sleep(0.1)
+
+    def become_slow(self) -> None:
+        """Once it has run well for two windows."""
+        self.until(lambda: (self.folder / "run" / "times.json").exists())
+        time.sleep(6.0)
+        (self.folder / "slow").touch()
+
+    def finish(self) -> str:
+        """Let the job end; what was printed."""
+        (self.folder / "stop").touch()
+        assert self.process.wait(PATIENCE_S) in (0, 3, 4), (self.folder / "output").read_text()
+        return (self.folder / "output").read_text()
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[[str], Run]]:
+    runs: list[Run] = []
+
+    def start(mode: str) -> Run:
+        runs.append(Run(tmp_path, mode))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.process.kill()
+        run.process.wait()
+
+
+def test_slow_rank_gets_fewer_microbatches_and_its_share_back(started: Callable[[str], Run]) -> None:
+    run = started("auto")
+    run.become_slow()
+    # THEN its replica computes fewer microbatches than before and than the others
+    run.until(lambda: any(line["what"] == "measured" for line in run.lines()))
+    made, measured = run.lines()[:2]
+    assert (made["what"], made["level"], made["why"], made["before"]) == ("made", 2, "impact", [6] * 4)
+    assert sum(made["after"]) == 24
+    assert made["after"][1] in (2, 3)
+    # AND iterations are about as short as that was said to make them
+    assert measured["measured_s"] < 0.75 * measured["now_s"]
+    # WHEN it is as quick as the others THEN all have as many
+    (run.folder / "slow").unlink()
+    run.until(lambda: any(line["level"] == 1 for line in run.lines()))
+    back = next(line for line in run.lines() if line["level"] == 1)
+    assert (back["why"], back["after"]) == ("relief", [6] * 4)
+    output = run.finish()
+    assert "mitigation: replica 0" in output
+    assert "mitigation: all replicas compute as many microbatches again" in output
+
+
+def test_it_is_only_said_what_would_help_unless_it_is_to_be_done(started: Callable[[str], Run]) -> None:
+    run = started("advise")
+    run.become_slow()
+    run.until(lambda: bool(run.lines()))
+    time.sleep(2.0)
+    assert "to have it done, run with --mitigate auto" in run.finish()
+    (line,) = run.lines()
+    assert (line["what"], line["before"]) == ("advised", [6] * 4)

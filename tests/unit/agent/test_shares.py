@@ -1,0 +1,88 @@
+"""What an agent does with shares of the work: tells them to its ranks, and reports what these say."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ring_writer import RingWriter, core
+
+from whichrank.agent.shares import Shares
+from whichrank.model.commands import Share, ShareOut
+from whichrank.ring.reader import RingReader
+from whichrank.ring.shares import RingShares
+
+
+def offer(writer: RingWriter, microbatches: int, replica: int) -> None:
+    core().wr_shares_offer.argtypes = (ctypes.c_void_p, *[ctypes.c_uint32] * 4)
+    core().wr_shares_offer(writer.ring, microbatches, 1, replica, 2)
+
+
+def use(writer: RingWriter, version: int) -> None:
+    core().wr_shares_use.argtypes = (ctypes.c_void_p, ctypes.c_uint32)
+    core().wr_shares_use(writer.ring, version)
+
+
+@pytest.fixture
+def watches(tmp_path: Path) -> list[Any]:
+    """Three ranks, of which the last one offers nothing."""
+    found = []
+    for rank in range(3):
+        writer = RingWriter(tmp_path / f"{rank + 1}.ring", rank=rank, world=3)
+        if rank < 2:
+            offer(writer, 8, rank)
+        reader = RingReader(writer.path)
+        found.append(
+            SimpleNamespace(path=writer.path, rank=rank, pid=rank + 1, ended_ns=0, reader=reader, writer=writer)
+        )
+    return found
+
+
+def newest(watch: Any) -> tuple[int, int, int]:
+    """Version, first and count that a rank was told last."""
+    row = RingShares(watch.path).read()
+    version = int(row["newest"])
+    return version, *(int(row["told"][version % 2][name]) for name in ("first", "count"))
+
+
+def test_ranks_are_told_their_own_share(watches: list[Any]) -> None:
+    Shares().obey(ShareOut(1, (Share(0, 0, 3), Share(1, 3, 5), Share(7, 0, 1))), watches)
+    assert [newest(watch) for watch in watches] == [(1, 0, 3), (1, 3, 5), (0, 0, 0)]
+
+
+def test_only_the_next_version_is_told_and_none_that_does_not_fit(watches: list[Any]) -> None:
+    shares = Shares()
+    for order in (
+        ShareOut(2, (Share(0, 0, 3),)),  # before the first
+        ShareOut(1, (Share(0, 0, 9), Share(1, 3, 5), Share(2, 0, 1))),  # of eight, and of a rank that offers nothing
+        ShareOut(1, (Share(1, 0, 1),)),  # once more
+    ):
+        shares.obey(order, watches)
+    assert [newest(watch)[0] for watch in watches] == [0, 1, 0]
+    assert newest(watches[1]) == (1, 3, 5)
+
+
+def test_rank_that_has_ended_or_has_no_ring_keeps_nobody_from_theirs(watches: list[Any]) -> None:
+    watches[0].path.unlink()
+    Shares().obey(ShareOut(1, (Share(0, 0, 3), Share(1, 3, 5))), watches)
+    assert newest(watches[1]) == (1, 3, 5)
+
+
+def test_what_ranks_say_is_reported_when_it_is_news(watches: list[Any]) -> None:
+    shares = Shares()
+    rows = shares.rows(watches)
+    assert rows["rank"].tolist() == [0, 1]
+    assert rows["shares"]["microbatches"].tolist() == [8, 8]
+    assert rows["shares"]["replica"].tolist() == [0, 1]
+    assert len(shares.rows(watches)) == 0
+    # WHEN a rank uses what it was told THEN that is news
+    shares.obey(ShareOut(1, (Share(1, 3, 5),)), watches)
+    use(watches[1].writer, 1)
+    (row,) = shares.rows(watches)
+    assert (int(row["rank"]), int(row["shares"]["used"])) == (1, 1)
+    # AND all of it is, if nobody has heard it
+    shares.report_again()
+    assert shares.rows(watches)["rank"].tolist() == [0, 1]

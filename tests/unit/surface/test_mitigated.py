@@ -1,0 +1,51 @@
+"""What is said of actions on something slow."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from whichrank.server.mitigations_file import Mitigated
+from whichrank.surface.mitigated import sentence_of
+
+AT = datetime(2026, 11, 28, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (
+            Mitigated(
+                at=AT, what="made", level=2, why="impact", before=(4, 4, 4), after=(5, 4, 3), now_s=1.5, predicted_s=0.9
+            ),
+            "mitigation: replica 0 computes 5 microbatches instead of 4, replica 2 computes 3 microbatches instead of"
+            " 4, since an iteration takes 1.5 s and would take 900 ms",
+        ),
+        (
+            Mitigated(at=AT, what="advised", level=2, before=(1, 3), after=(2, 2), now_s=1.5, predicted_s=1.0),
+            "mitigation: it would help if replica 0 computes 2 microbatches instead of 1, replica 1 computes 2"
+            " microbatches instead of 3: an iteration takes 1.5 s and would take 1 s; to have it done, run with"
+            " --mitigate auto",
+        ),
+        (
+            Mitigated(at=AT, what="made", level=2, before=(4,) * 20, after=(5,) * 20, now_s=2, predicted_s=1),
+            f"mitigation: {', '.join(f'replica {at} computes 5 microbatches instead of 4' for at in range(8))}, and so"
+            " on, since an iteration takes 2 s and would take 1 s",
+        ),
+        (
+            Mitigated(at=AT, what="made", level=1, why="relief", now_s=1, predicted_s=1),
+            "mitigation: all replicas compute as many microbatches again, since all are as quick as before",
+        ),
+        (
+            Mitigated(at=AT, what="made", level=1, why="no_gain", now_s=1, predicted_s=1),
+            "mitigation: all replicas compute as many microbatches again, since it gains much less than expected",
+        ),
+        (
+            Mitigated(at=AT, what="measured", level=2, now_s=1.5, predicted_s=0.9, measured_s=0.95),
+            "mitigation: an iteration takes 950 ms; it took 1.5 s, and 900 ms was expected",
+        ),
+    ],
+)
+def test_sentence(line: Mitigated, sentence: str) -> None:
+    assert sentence_of(line) == sentence
