@@ -3,6 +3,7 @@
 #include "check.h"
 
 TEST(share_of_a_version_stays_readable_until_the_next_but_one) {
+  wr_ring *ring = ring_new();
   wr_shares_offer(ring, 16, 2, 1, 4);
   CHECK(ring->shares.microbatches == 16 && ring->shares.multiple == 2);
   CHECK(ring->shares.replica == 1 && ring->shares.replicas == 4);
