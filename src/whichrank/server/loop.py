@@ -313,7 +313,7 @@ class AnalyzerLoop:
         now_s = time.monotonic()
         analyzer = self._analyzer
         decided = self._mitigations.advance(
-            analyzer.lately, lambda: analyzer.ended_ranks, lambda: analyzer.job_now().agent_of, now_s
+            lambda: analyzer.lately(), lambda: analyzer.ended_ranks, lambda: analyzer.job_now().agent_of, now_s
         )
         if decided is not None:
             for agent, order in decided[1].items():
