@@ -432,10 +432,6 @@ class Batch(msgspec.Struct, frozen=True):
         """Rows of GATE_REPORTED."""
         return np.frombuffer(self.gates, GATE_REPORTED)
 
-    def share_rows(self) -> np.ndarray:
-        """Rows of SHARES_REPORTED."""
-        return np.frombuffer(self.shares, SHARES_REPORTED)
-
     def splits_rows(self) -> np.ndarray:
         """Rows of SPLITS_REPORTED."""
         return np.frombuffer(self.splits, SPLITS_REPORTED)
