@@ -59,7 +59,7 @@ _TEXT_TAKES: Final = {
     "serve": "HOST:PORT",
     "join": "HOST:PORT, HOST:PORT/KEY or @FILE",
     "validate": "off or auto",
-    "mitigate": "advise or auto",
+    "mitigate": "advise, ask or auto",
 }
 _EXAMPLE: Final = {
     "output_dir": "whichrank-out/mine",
@@ -101,8 +101,9 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     validate: Literal["off", "auto"] = "off"
     """`auto`: an alert that names slow ranks or links may pause training for seconds, to prove it (no unit)."""
 
-    mitigate: Literal["advise", "auto"] = "advise"
-    """`auto`: programs with a `Balancer` are told other shares of the work where a rank is slow (no unit)."""
+    mitigate: Literal["advise", "ask", "auto"] = "advise"
+    """Other shares of the work for programs with a `Balancer` where a rank is slow. `auto`: they are given;
+    `ask`: after a yes; `advise`: it is only said what would help (no unit)."""
 
 
 class AnalyzerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -38,6 +38,8 @@ SETTLED: Final = 2
 """Iterations after an action that are not measured: in them it takes effect."""
 MEASURED: Final = 5
 """Iterations that say what an action gains."""
+AGAIN: Final = 0.1
+"""Share of an iteration that the same level done anew must be said to gain: a tenth is a change (Greyhound, 4.2)."""
 HOUR_S: Final = 3600.0
 
 
@@ -57,6 +59,7 @@ class Why(Enum):
     OTHERS = "other ranks or links are slow than before"
     RELIEF = "all is as quick as before"
     NO_GAIN = "it gains much less than it was said to"
+    BY_HAND = "somebody wanted it"
 
 
 @dataclass(frozen=True)
@@ -140,11 +143,13 @@ class Planner:
     Attributes:
         level: In which the job is.
         impact_s: What the present slowness has cost so far, seconds.
+        upcoming: What would be done next, as of the latest call of `advance`; None if nothing would gain anything.
     """
 
     def __init__(self, caps: Caps | None = None) -> None:
         self._caps = caps or Caps()
         self.level, self.impact_s = Level.IGNORE, 0.0
+        self.upcoming: Option | None = None
         self._slow: frozenset[str] = frozenset()
         self._confidence = 1.0
         self._waiting: Step | None = None  # for an answer
@@ -172,8 +177,9 @@ class Planner:
         self._slow, self._confidence = slow, confidence
 
     def advance(
-        self, now_s: float, iterations: Sequence[float], healthy_s: float, options: Sequence[Option]
-    ) -> Step | None:
+        self, now_s: float, iterations: Sequence[float], healthy_s: float, options: Sequence[Option],
+        *, by_hand: bool = False,
+    ) -> Step | None:  # fmt: skip
         """What is to be done now; the same step is not said twice until it is answered.
 
         Args:
@@ -181,28 +187,44 @@ class Planner:
             iterations: Seconds of each iteration since the last call.
             healthy_s: What one takes while all is well.
             options: What could be done now.
+            by_hand: Somebody wants what would be done next, whether it is due or not, and whatever was said of it.
         """
         if self._slow:
             self.impact_s += sum(max(one - healthy_s, 0.0) for one in iterations)
         for one in iterations:
             if self._measures is not None:
                 self._measures.take(one)
+        latest_s = statistics.median(iterations) if iterations else 0.0
+        self.upcoming = self._upcoming(latest_s, options)
+        if by_hand and self.upcoming is not None:
+            self._waiting = self._step(self.upcoming, Why.BY_HAND, latest_s, now_s)
+            return self._waiting
         if self._waiting is not None and self._is_still_wanted(self._waiting):
             return None
-        self._waiting = self._next(now_s, iterations, options)
+        self._waiting = self._next(now_s, latest_s, options)
         return self._waiting
+
+    def taken_back(self, latest_s: float) -> Step | None:
+        """All as it was, since somebody wants that; None if nothing was changed.
+
+        Args:
+            latest_s: What an iteration takes now.
+        """
+        if self.level is Level.IGNORE:
+            return None
+        return Step(Level.IGNORE, self.level, Why.BY_HAND, self.impact_s, self._undo_s, latest_s, latest_s)
 
     def made(self, step: Step, now_s: float) -> None:
         """A step was made."""
         self._waiting, self._has_changed = None, False
         self._before, self.level = step.before, step.level
-        if step.why is Why.NO_GAIN:
-            self._is_given_up = True
-        if step.why in (Why.IMPACT, Why.OTHERS):
+        if step.level < step.before:
+            self._is_given_up, self._measures = step.why is not Why.RELIEF, None
+        else:
+            self._is_given_up = False
+            self._refused.discard(step.level)
             self._made.append((now_s, step.level))
             self._measures = _Measures(step.iteration_s, step.predicted_s)
-        else:
-            self._measures = None
 
     def refused(self, step: Step) -> None:
         """Somebody said no, or it failed and all is as it was: it is not asked again while nothing else is slow."""
@@ -219,44 +241,41 @@ class Planner:
     def _is_still_wanted(self, step: Step) -> bool:
         return bool(self._slow) == (step.why is not Why.RELIEF)
 
-    def _next(self, now_s: float, iterations: Sequence[float], options: Sequence[Option]) -> Step | None:
+    def _next(self, now_s: float, latest_s: float, options: Sequence[Option]) -> Step | None:
         by_level = {one.level: one for one in options}
         undo_s = by_level[self.level].undo_s if self.level in by_level else self._undo_s
         self._undo_s = undo_s
-        latest_s = statistics.median(iterations) if iterations else 0.0
         if not self._slow:
             if self.level is Level.IGNORE or self.level is Level.RESTART:
                 self.level = Level.IGNORE  # there is nothing to take back: the job runs without the slow part
                 return None
             return Step(Level.IGNORE, self.level, Why.RELIEF, 0.0, undo_s, latest_s, latest_s)
-        if self._measures is not None and self._measures.says_no_gain and self.level is not Level.RESTART:
-            before_s = self._measures.before_s
-            return Step(
-                min(self._before, self.level), self.level, Why.NO_GAIN, self.impact_s, undo_s, latest_s, before_s
-            )
         is_measuring = self._measures is not None and not self._measures.is_done
         if self._is_given_up or is_measuring or not latest_s:
             return None
-        again = by_level.get(self.level) if self._has_changed and self.level is Level.REBALANCE else None
-        if again is not None and self._gains(again, latest_s):
-            return self._step(again, Why.OTHERS, latest_s, now_s)
-        return self._due(now_s, latest_s, options)
+        if self._measures is not None and self._measures.says_no_gain and self.level is not Level.RESTART:
+            self._is_given_up = True
+            if self._before == self.level:  # it had helped until others became slow
+                return None
+            before_s = self._measures.before_s
+            return Step(self._before, self.level, Why.NO_GAIN, self.impact_s, undo_s, latest_s, before_s)
+        due = self._upcoming(latest_s, [one for one in options if one.level not in self._refused])
+        if due is None:
+            return None
+        if due.level == self.level:
+            return self._step(due, Why.OTHERS, latest_s, now_s)
+        return self._step(due, Why.IMPACT, latest_s, now_s) if self.impact_s >= due.overhead_s else None
 
-    def _due(self, now_s: float, latest_s: float, options: Sequence[Option]) -> Step | None:
-        """The cheapest further level that gains something, once the impact is as much as it costs."""
-        further = sorted(
-            (one for one in options if one.level > self.level and one.level not in self._refused),
-            key=lambda one: one.overhead_s,
-        )
-        for one in further:
-            if self._gains(one, latest_s):
-                is_due = self.impact_s >= one.overhead_s
-                return self._step(one, Why.IMPACT, latest_s, now_s) if is_due else None
-        return None
-
-    @staticmethod
-    def _gains(option: Option, latest_s: float) -> bool:
-        return latest_s - option.iteration_s >= LEAST_GAIN * latest_s
+    def _upcoming(self, latest_s: float, options: Sequence[Option]) -> Option | None:
+        """The same level for what is slow now, or else the cheapest further one that gains something."""
+        if not self._slow or not latest_s:
+            return None
+        least_s = LEAST_GAIN if self._has_changed else AGAIN
+        again = [one for one in options if one.level == self.level and one.level is Level.REBALANCE]
+        if again and _gained(again[0], latest_s) >= least_s:
+            return again[0]
+        further = [one for one in options if one.level > self.level and _gained(one, latest_s) >= LEAST_GAIN]
+        return min(further, key=lambda one: one.overhead_s, default=None)
 
     def _step(self, option: Option, why: Why, latest_s: float, now_s: float) -> Step:
         while self._made and now_s - self._made[0][0] > HOUR_S:
@@ -266,6 +285,11 @@ class Planner:
             option.level, self.level, why, self.impact_s, option.overhead_s, latest_s, option.iteration_s,
             must_be_asked=often or self._confidence < self._caps.confidence,
         )  # fmt: skip
+
+
+def _gained(option: Option, latest_s: float) -> float:
+    """Share of an iteration that an option is said to gain."""
+    return (latest_s - option.iteration_s) / latest_s
 
 
 class _Measures:

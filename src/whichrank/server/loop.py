@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
 
 from whichrank.model.changes import LevelChange
 from whichrank.model.commands import Leave, Order, Pace, Reply
@@ -21,8 +23,8 @@ from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import AnotherJob, Batch
 from whichrank.server.another_job import said_where_it_listens
 from whichrank.server.commands import Commands
-from whichrank.server.mitigations import Mitigations
-from whichrank.server.mitigations_file import Mitigated, of_action, of_effect
+from whichrank.server.mitigations import Decided, Mitigations
+from whichrank.server.mitigations_file import Mitigated, Mode
 from whichrank.server.record import Record, utc_now
 from whichrank.server.roster import Roster
 from whichrank.server.supervisor import AgentSupervisor
@@ -62,6 +64,8 @@ A_STRANGER: Final = (
     "a connection without the key of this job was refused (if it was a machine of the job: give it the file `join` of"
     " this run with --join @FILE, or the same WHICHRANK_KEY)"
 )
+
+AnyOrder = TypeVar("AnyOrder", bound=Order)
 
 
 class AnalyzerLike(Protocol):
@@ -140,7 +144,7 @@ class AnalyzerLoop:
         console: Says incidents.
         record: Writes them; None if there is no place.
         may_pause: Training may be paused for some seconds to prove what is slow.
-        may_share_out: Programs that let their shares of the work be changed may be told other ones.
+        mitigate: Whether programs that let their shares of the work be changed are told other ones.
     """
 
     def __init__(
@@ -153,7 +157,7 @@ class AnalyzerLoop:
         record: Record | None,
         *,
         may_pause: bool = False,
-        may_share_out: bool = False,
+        mitigate: Mode = "advise",
     ) -> None:
         self.seen = Roster()
         self.alerts: dict[str, None] = {}
@@ -178,7 +182,7 @@ class AnalyzerLoop:
         self._said_strangers = False
         self._pace: Pace | None = None
         self._validations = Validations(may_pause=may_pause, name=analyzer.culprit)
-        self._mitigations = Mitigations(is_auto=may_share_out)
+        self._mitigations = Mitigations(mitigate)
         self._acknowledged: dict[str, int] = {}
 
     def pollables(self) -> Sequence[Any]:
@@ -256,11 +260,17 @@ class AnalyzerLoop:
 
     def _push_pace(self) -> None:
         """Say at once to all agents how often to look, if that has changed: those that are well speak seldom."""
-        pace, self._pace = self._pace, self._analyzer.pace
+        pace, self._pace = self._pace, self._paced(self._analyzer.pace)
         if pace in (None, self._pace):
             return
         for agent in self._end.agents():
             self._push(agent, self._pace)
+
+    def _paced(self, order: AnyOrder) -> AnyOrder:
+        """While something is changed agents are not quiet: it is to be taken back as soon as it is of no use."""
+        if isinstance(order, Pace) and self._mitigations.is_in_force:
+            return msgspec.structs.replace(order, every_s=0.0)
+        return order
 
     def _push(self, agent: str, order: Order) -> None:
         """Tell an agent at once, without a batch of its own that this would answer."""
@@ -310,22 +320,25 @@ class AnalyzerLoop:
 
     def _mitigate(self) -> None:
         """Tell other shares of the work, or say that it would help; and what it has gained."""
-        now_s = time.monotonic()
+        now_s, at = time.monotonic(), utc_now()
         analyzer = self._analyzer
+        self._mitigations.ask(self._record.mitigation_asked() if self._record else None, now_s)
         decided = self._mitigations.advance(
-            lambda: analyzer.lately(), lambda: analyzer.ended_ranks, lambda: analyzer.job_now().agent_of, now_s
+            lambda: analyzer.lately(), lambda: analyzer.ended_ranks, lambda: analyzer.job_now().agent_of, now_s, at
         )
-        if decided is not None:
-            for agent, order in decided[1].items():
-                self._push(agent, order)
-            self._say_mitigated(of_action(decided[0], utc_now()))
-        if (effect := self._mitigations.take_effect()) is not None:
-            self._say_mitigated(of_effect(effect, utc_now()))
+        for agent, order in decided.orders.items():
+            self._push(agent, order)
+        for news in (decided, self._mitigations.take_effect(at)):
+            self._say_mitigated(news)
+        if self._record and (now := self._mitigations.now) is not None:
+            self._record.write_mitigation(now)
 
-    def _say_mitigated(self, line: Mitigated) -> None:
-        self._console.mitigated(line)
-        if self._record:
-            self._record.write_mitigated(line)
+    def _say_mitigated(self, decided: Decided) -> None:
+        for line in decided.lines:
+            self._console.mitigated(line)
+            if self._record:
+                self._record.write_mitigated(line)
+        self._write(decided.incidents)
 
     def _end_validations(self) -> None:
         """Answer whoever asks for one: the job has ended."""
@@ -391,7 +404,7 @@ class AnalyzerLoop:
                 continue
             orders: Sequence[Order] = ()
             with _kept_for(faults):
-                orders = self._analyzer.orders(batch.agent)
+                orders = [self._paced(order) for order in self._analyzer.orders(batch.agent)]
                 for order in orders:
                     if isinstance(order, Leave):
                         self._send_away(batch, order.because)
@@ -444,10 +457,9 @@ class AnalyzerLoop:
 
     def _report(self, incidents: list[Incident]) -> None:
         incidents = self._validations.note(incidents)
-        self._mitigations.note(incidents)
-        self._write(incidents)
+        self._write(self._mitigations.note(incidents))
 
-    def _write(self, incidents: list[Incident]) -> None:
+    def _write(self, incidents: Iterable[Incident]) -> None:
         for incident in incidents:
             if incident.severity == "alert":
                 self.alerts[incident.id] = None

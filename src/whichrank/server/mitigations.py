@@ -1,90 +1,235 @@
 """Acts on what is slow, in a program that lets its shares of the work be changed; or says what could be done.
 
-Nothing is done without being told to: `advise` says what would help, and `auto` does it, but for what a person is to
-be asked about first.
+Nothing is done without being told to: `advise` says what would help, `ask` waits for a yes, and `auto` does it, but for
+what a person is to be asked about first. What was done is taken back by itself when it is of no use any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from datetime import datetime
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
 from whichrank.act.mitigation import Action, Mitigation
 from whichrank.act.offers import by_agent
-from whichrank.act.planner import Effect
+from whichrank.act.planner import Level
 from whichrank.model.commands import ShareOut
 from whichrank.model.incident import Cause, Incident
 from whichrank.model.job_now import Lately
 from whichrank.model.telemetry import SHARES_REPORTED, Batch
+from whichrank.server.acted import with_actions
+from whichrank.server.mitigations_file import MitigateAsked, Mitigated, MitigationNow, Mode, Planned, of_effect
 
 EVERY_S: Final = 0.25
 """Between two looks at the latest iterations."""
+ANSWER_S: Final = 15.0
+"""A request that could not be met for so long is refused. Agents report what is new every five seconds at least."""
 COMPUTES_SLOWLY: Final = frozenset({Cause.COMPUTE_SLOW, Cause.MIXED_SLOW})
+MOST_ACTED_ON: Final = 64
+"""Incidents of which it is known what was done about them, the latest ones."""
 
 
 class Decided(NamedTuple):
-    """An action, and whether ranks are told."""
+    """What is to be said, and what agents are to be told."""
 
-    action: Action
-    is_made: bool
+    lines: tuple[Mitigated, ...] = ()
+    orders: Mapping[str, ShareOut] = {}
+    incidents: tuple[Incident, ...] = ()
+    """About which something was done, with that."""
 
 
 class Mitigations:
     """Of one job.
 
     Args:
-        is_auto: Shares may be changed without asking.
+        mode: Whether shares may be changed.
     """
 
-    def __init__(self, *, is_auto: bool) -> None:
-        self._is_auto = is_auto
+    def __init__(self, mode: Mode) -> None:
+        self._mode = mode
         self._mitigation = Mitigation()
         self._named: dict[str, dict[int, float]] = {}  # by incident
+        self._acted_on: dict[str, tuple[Incident, tuple[Mitigated, ...]]] = {}  # by the id of an incident
+        self._open: dict[str, Incident] = {}  # that name who computes slowly
+        self._asked: tuple[MitigateAsked, float] | None = None  # and since when
         self._looked_s = -EVERY_S
+        self._numbers = 0
+        self._planned = 0  # number of what is planned; 0: nothing is
+        self._in_force = 0  # number of the action that is
+        self._waits = False
+        self._made: Mitigated | None = None
 
-    def note(self, incidents: Iterable[Incident]) -> None:
-        """Incidents are new or have changed."""
-        for incident in incidents:
-            self._named.pop(incident.id, None)
-            is_open = incident.status == "open" and incident.severity == "alert"
-            if incident.kind == "slow" and is_open and incident.cause in COMPUTES_SLOWLY:
-                self._named[incident.id] = {one.rank: one.confidence for one in incident.culprits}
+    @property
+    def is_in_force(self) -> bool:
+        """Whether something is changed."""
+        return bool(self._in_force)
+
+    def note(self, incidents: Iterable[Incident]) -> list[Incident]:
+        """Incidents are new or have changed.
+
+        Returns:
+            The same, with what was done about them.
+        """
+        noted = [self._noted(incident) for incident in incidents]
         self._mitigation.named({rank: sure for named in self._named.values() for rank, sure in named.items()})
+        return noted
 
     def feed(self, batches: Iterable[Batch]) -> None:
         """Take what agents say of shares."""
         if rows := b"".join(batch.shares for batch in batches):
             self._mitigation.feed(np.frombuffer(rows, SHARES_REPORTED))
 
+    def ask(self, asked: MitigateAsked | None, now_s: float) -> None:
+        """Somebody wants something; None: nobody does, or not any more."""
+        if asked is None:
+            self._asked = None
+        elif self._asked is None or self._asked[0] != asked:
+            self._asked = asked, now_s
+
     def advance(
         self, lately: Callable[[], Lately | None], ended: Callable[[], Sequence[int]],
-        agent_of: Callable[[], Mapping[int, str]], now_s: float,
-    ) -> tuple[Decided, dict[str, ShareOut]] | None:  # fmt: skip
-        """What is decided now, and what agents are to be told; None if it is nothing.
+        agent_of: Callable[[], Mapping[int, str]], now_s: float, at: datetime,
+    ) -> Decided:  # fmt: skip
+        """What is decided now.
 
         Args:
             lately: The latest iterations.
             ended: Ranks whose processes have ended.
             agent_of: The agent of each rank that lives.
             now_s: Now.
+            at: And when that is.
         """
-        if not self._mitigation.has_offers or now_s - self._looked_s < EVERY_S:
-            return None
+        if now_s - self._looked_s < EVERY_S:
+            return Decided()
         self._looked_s = now_s
+        if not self._mitigation.has_offers:
+            problem = "no rank of this job lets its share of the work be changed (see docs/how-to/mitigate.md)"
+            return self._refused(problem, at)
         self._mitigation.forget(ended())
+        if problem := self._why_not():
+            return self._refused(problem, at)
         known = lately()
-        action = self._mitigation.advance(known, now_s) if known is not None else None
-        if action is None:
+        wanted = self._asked[0].wanted if self._asked else None
+        action = self._mitigation.advance(known, now_s, wanted) if known is not None else None
+        self._number_plan()
+        if action is not None:
+            return self._decided(action, agent_of, now_s, at)
+        if self._asked is not None and now_s - self._asked[1] > ANSWER_S:
+            return self._refused("nothing is known of the latest iterations", at)
+        return Decided()
+
+    def take_effect(self, at: datetime) -> Decided:
+        """What the latest action has gained, once, when that is known."""
+        effect = self._mitigation.take_effect()
+        if effect is None:
+            return Decided()
+        line = of_effect(effect, self._in_force, at)
+        return Decided((line,), incidents=self._add(line))
+
+    @property
+    def now(self) -> MitigationNow | None:
+        """How it is; None while nothing is slow and nothing is changed."""
+        mitigation, plan = self._mitigation, self._mitigation.plan
+        if mitigation.level is Level.IGNORE and not (plan and self._planned):
             return None
-        if not self._is_auto or action.step.must_be_asked:
-            self._mitigation.refused(action)
-            return Decided(action, is_made=False), {}
+        planned = None
+        if plan is not None and self._planned:
+            planned = Planned(
+                step=self._planned, level=int(plan.level), overhead_s=round(plan.overhead_s, 3),
+                predicted_s=round(plan.predicted_s, 4), before=plan.before, after=plan.after, waits=self._waits,
+            )  # fmt: skip
+        return MitigationNow(
+            mode=self._mode, level=int(mitigation.level), step=self._in_force, impact_s=round(mitigation.impact_s, 3),
+            healthy_s=round(mitigation.healthy_s, 4), now_s=round(mitigation.iteration_s, 4), plan=planned,
+        )  # fmt: skip
+
+    def _number_plan(self) -> None:
+        """Each plan has a number, by which it can be wanted: the same one as long as something would gain."""
+        if self._mitigation.plan is None:
+            self._planned, self._waits = 0, False
+        elif not self._planned:
+            self._numbers += 1
+            self._planned = self._numbers
+
+    def _why_not(self) -> str:
+        """Why what is wanted cannot be; empty if it can, or nothing is."""
+        if self._asked is None:
+            return ""
+        asked = self._asked[0]
+        if asked.what == "revert":
+            if not self._in_force:
+                return "nothing is changed that could be taken back"
+            return "" if asked.step == self._in_force else f"it is step {self._in_force} that is in force"
+        if self._planned:
+            return "" if asked.step == self._planned else f"it is step {self._planned} that is planned now"
+        return "nothing is planned: nothing is slow any more, or nothing would gain anything"
+
+    def _refused(self, problem: str, at: datetime) -> Decided:
+        if self._asked is None:
+            return Decided()
+        asked, self._asked = self._asked[0], None
+        line = Mitigated(at=at, what="refused", step=asked.step, request=asked.id, problem=problem)
+        return Decided((line,))
+
+    def _decided(
+        self, action: Action, agent_of: Callable[[], Mapping[int, str]], now_s: float, at: datetime
+    ) -> Decided:
+        is_back, asked = action.step.level < action.step.before, self._asked
+        if asked is None and not is_back and (self._mode != "auto" or action.step.must_be_asked):
+            self._waits = self._mode != "advise"
+            if self._mode == "advise":
+                self._mitigation.refused(action)
+            return Decided((self._line(action, "asked" if self._waits else "advised", self._planned, at),))
         orders = by_agent(action.order, agent_of())
         self._mitigation.made(action, now_s)
-        return Decided(action, is_made=True), orders
+        number = self._in_force if is_back else self._planned
+        line = self._line(action, "made", number, at, asked[0].id if asked else "")
+        self._made = line
+        self._in_force, self._planned, self._asked, self._waits = 0 if is_back else number, 0, None, False
+        for incident in () if is_back else self._open.values():
+            _, lines = self._acted_on.pop(incident.id, (incident, ()))
+            self._acted_on[incident.id] = incident, (*lines, line)
+        for incident_id in list(self._acted_on)[:-MOST_ACTED_ON]:
+            del self._acted_on[incident_id]
+        return Decided((line,), orders, self._add(line))
 
-    def take_effect(self) -> Effect | None:
-        """What the latest action has gained, once, when that is known."""
-        return self._mitigation.take_effect()
+    def _noted(self, incident: Incident) -> Incident:
+        """An incident with what was done about it, or with what was done that is behind it."""
+        self._named.pop(incident.id, None)
+        self._open.pop(incident.id, None)
+        if incident.kind != "slow":
+            return incident
+        if incident.cause is Cause.IMBALANCE and self._in_force and self._made is not None:
+            return with_actions(incident, (self._made,))
+        if incident.status == "open" and incident.severity == "alert" and incident.cause in COMPUTES_SLOWLY:
+            self._named[incident.id] = {one.rank: one.confidence for one in incident.culprits}
+            self._open[incident.id] = incident
+        if incident.id not in self._acted_on:
+            return incident
+        _, lines = self._acted_on[incident.id]
+        self._acted_on[incident.id] = incident, lines
+        return with_actions(incident, lines)
+
+    def _add(self, line: Mitigated) -> tuple[Incident, ...]:
+        """The incidents about which it was done, with that."""
+        found = []
+        for incident_id, (incident, lines) in self._acted_on.items():
+            if lines[-1].step == line.step:
+                lines = lines if lines[-1] is line else (*lines, line)
+                self._acted_on[incident_id] = incident, lines
+                found.append(with_actions(incident, lines))
+        return tuple(found)
+
+    @staticmethod
+    def _line(
+        action: Action, what: Literal["made", "advised", "asked"], number: int, at: datetime, request: str = ""
+    ) -> Mitigated:
+        step = action.step
+        return Mitigated(
+            at=at, what=what, step=number, level=int(step.level), why=step.why.name.lower(),
+            before=action.before, after=action.after, impact_s=round(step.impact_s, 3),
+            overhead_s=round(step.overhead_s, 3), now_s=round(step.iteration_s, 4),
+            predicted_s=round(step.predicted_s, 4), request=request,
+        )  # fmt: skip

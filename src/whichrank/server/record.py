@@ -20,18 +20,18 @@ from whichrank.errors import WhichrankError
 from whichrank.model.incident import Incident, encode_incident
 from whichrank.model.plain_text import without_key
 from whichrank.server.incidents_file import FILE_NAME, JOB_FILE, job_of, read_incidents
-from whichrank.server.mitigations_file import Mitigated, add_mitigated
+from whichrank.server.mitigations_file import (
+    NOW_FILE,
+    MitigateAsked,
+    Mitigated,
+    MitigationNow,
+    add_mitigated,
+    mitigate_requests,
+    write_now,
+)
 from whichrank.server.private_file import make_private, open_private, write_private
 from whichrank.server.times_file import TIMES_FILE, Times, encode_times
-from whichrank.server.validations_file import (
-    ASKED_FILE,
-    Asked,
-    Validated,
-    add_result,
-    asked_in,
-    remove_request,
-    take_back,
-)
+from whichrank.server.validations_file import Asked, Validated, add_result, requests
 
 _MOST_KEPT = 1000
 
@@ -71,10 +71,11 @@ class Record:
         self.folder = folder
         self.incidents_path = folder / FILE_NAME
         self._file: IO[bytes] = open_private(self.incidents_path)
-        self._asked_path = str(folder / ASKED_FILE)
+        self._validations, self._mitigations = requests(folder), mitigate_requests(folder)
+        self._mitigation: MitigationNow | None = None
+        self._job = ""
         self._latest: dict[str, bytes] = {}
         self._times = Times()
-        self._answered = ""  # id of the request that was answered last
         self.fault = ""
 
     @property
@@ -90,9 +91,13 @@ class Record:
             older = (*reading.older, *reading.incidents)
         with contextlib.suppress(OSError):
             self._end_last_line()
+        self._job = summary.job
         self._keep_job_file()
         self._write_job_file(summary)
-        remove_request(self.folder)  # it was for another run
+        for requested in (self._validations, self._mitigations):
+            requested.remove()  # it was for another run
+        with contextlib.suppress(OSError):
+            (self.folder / NOW_FILE).unlink()
         return older
 
     def _end_last_line(self) -> None:
@@ -148,27 +153,34 @@ class Record:
 
     def asked(self) -> Asked | None:
         """The validation that somebody asks for; it lies there until it is answered or taken back."""
-        if not os.access(self._asked_path, os.F_OK):  # each turn of the loop asks, and to fail to open it costs more
-            return None
-        asked = asked_in(self.folder)
-        return asked if asked is None or asked.id != self._answered else None
+        return self._validations.asked()
 
     def write_validated(self, result: Validated) -> None:
         """Write down what came of one, and let others ask."""
-        self._answered = result.asked.id or self._answered  # where it cannot be removed it is not answered again
         try:
             add_result(self.folder, result)
         except OSError as error:
             self.fault = error.strerror or str(error)
-        if result.asked.id:
-            take_back(self.folder, result.asked.id)
+        self._validations.answered(result.asked.id)
+
+    def mitigation_asked(self) -> MitigateAsked | None:
+        """What somebody wants to be done; it lies there until it is answered or taken back."""
+        return self._mitigations.asked()
 
     def write_mitigated(self, line: Mitigated) -> None:
-        """Write down what was done about something slow, or what that has gained."""
+        """Write down what was done about something slow, or what that has gained, and let others ask."""
         try:
-            add_mitigated(self.folder, line)
+            add_mitigated(self.folder, msgspec.structs.replace(line, job=self._job))
         except OSError as error:
             self.fault = error.strerror or str(error)
+        self._mitigations.answered(line.request)
+
+    def write_mitigation(self, now: MitigationNow) -> None:
+        """Replace the file that says how it is, if that has changed. It is for those who watch."""
+        if now != self._mitigation:
+            self._mitigation = now
+            with contextlib.suppress(OSError):
+                write_now(self.folder, now)
 
     def close(self, summary: JobSummary) -> None:
         """Write `job.json` and close."""

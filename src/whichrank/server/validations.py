@@ -21,7 +21,8 @@ from whichrank.model.incident import Incident
 from whichrank.model.job_now import JobNow
 from whichrank.model.telemetry import GATE_REPORTED, Batch
 from whichrank.server.proved import Name, with_pause, with_result
-from whichrank.server.validations_file import MOST_OF_AN_ID, MOST_SUSPECTS, Asked, Validated, validated
+from whichrank.server.requests import MOST_OF_AN_ID
+from whichrank.server.validations_file import MOST_SUSPECTS, Asked, Validated, validated
 
 TELL_EVERY_S: Final = 0.1
 """Agents open gates that they are not told to hold for 0.4 s."""

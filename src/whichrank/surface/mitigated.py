@@ -2,33 +2,95 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from whichrank.act.planner import Level
-from whichrank.server.mitigations_file import Mitigated
+from whichrank.server.mitigations_file import Mitigated, MitigationNow, Planned, is_taken_back
 from whichrank.verdict.words.amounts import duration
 
 MOST: Final = 8
 """Replicas that are listed."""
+LEVELS: Final = {
+    Level.IGNORE: "nothing is changed",
+    Level.REBALANCE: "other shares of the work",
+    Level.TOPOLOGY: "other places for ranks",
+    Level.RESTART: "a restart without the slow part",
+}
+_BACK: Final = {
+    "relief": "all are as quick as before",
+    "no_gain": "it gains much less than expected",
+    "by_hand": "somebody wanted that",
+}
 
 
 def sentence_of(line: Mitigated) -> str:
     """In one line."""
+    return f"mitigation {line.step}: {said(line)}" if line.step else f"mitigation: {said(line)}"
+
+
+def said(line: Mitigated) -> str:
+    """The same, without its number."""
     if line.what == "measured":
         return (
-            f"mitigation: an iteration takes {duration(line.measured_s or 0.0)}; it took {duration(line.now_s)}, and"
+            f"an iteration takes {duration(line.measured_s or 0.0)}; it took {duration(line.now_s)}, and"
             f" {duration(line.predicted_s)} was expected"
         )
-    if line.level == Level.IGNORE:
-        back = {"relief": "all are as quick as before", "no_gain": "it gains much less than expected"}
-        return f"mitigation: all replicas compute as many microbatches again, since {back.get(line.why, line.why)}"
-    changes = [
-        f"replica {at} computes {after} microbatches instead of {before}"
-        for at, (before, after) in enumerate(zip(line.before, line.after, strict=True))
-        if before != after
-    ]
-    listed = f"{', '.join(changes[:MOST])}{', and so on' * (len(changes) > MOST)}"
+    if line.what == "refused":
+        return f"not done: {line.problem}"
+    if is_taken_back(line):
+        return f"all replicas compute as many microbatches again, since {_BACK.get(line.why, line.why)}"
     gains = f"an iteration takes {duration(line.now_s)} and would take {duration(line.predicted_s)}"
+    listed = shares_text(line.before, line.after)
     if line.what == "made":
-        return f"mitigation: {listed}, since {gains}"
-    return f"mitigation: it would help if {listed}: {gains}; to have it done, run with --mitigate auto"
+        return f"{listed}, since {gains}"
+    return f"it would help if {listed}: {gains}; to have it done: whichrank mitigate apply {line.step}"
+
+
+def shares_text(before: Sequence[int], after: Sequence[int]) -> str:
+    """What changes for replicas."""
+    changes = [
+        f"replica {at} computes {now} microbatches instead of {until_now}"
+        for at, (until_now, now) in enumerate(zip(before, after, strict=True))
+        if until_now != now
+    ]
+    return f"{', '.join(changes[:MOST])}{', and so on' * (len(changes) > MOST)}"
+
+
+def now_line(now: MitigationNow) -> str:
+    """How it is, in one line: what is changed, what the slowness has cost, and when more is done."""
+    changed = f"{LEVELS[Level(now.level)]} (step {now.step})" if now.step else LEVELS[Level.IGNORE]
+    takes = f"iterations take {duration(now.now_s)}, {duration(now.healthy_s)} if all is well"
+    lost = f"lost so far {duration(now.impact_s)}"
+    return f"mitigation: {changed}; {takes}; {lost}{_next(now)}"
+
+
+def _next(now: MitigationNow) -> str:
+    if now.plan is None:
+        return ""
+    name = f"{LEVELS[Level(now.plan.level)]} (step {now.plan.step})"
+    if now.plan.waits or (now.mode == "advise" and now.impact_s >= now.plan.overhead_s):
+        return f"; waits for a yes: whichrank mitigate apply {now.plan.step}"
+    return f"; next, at {duration(now.plan.overhead_s)}: {name}"
+
+
+def plan_lines(now: MitigationNow | None) -> Iterator[str]:
+    """What would be done next, why, and what it costs."""
+    if now is None or now.plan is None:
+        yield "Nothing is planned: nothing is slow, or nothing would gain anything."
+        return
+    plan = now.plan
+    yield f"step {plan.step}: {LEVELS[Level(plan.level)]}"
+    yield f"  {shares_text(plan.before, plan.after)}"
+    yield f"  an iteration takes {duration(now.now_s)} and would take {duration(plan.predicted_s)}"
+    yield f"  it costs {duration(plan.overhead_s)}, once; the slowness has cost {duration(now.impact_s)} so far"
+    yield f"  {_when(now, plan)}"
+
+
+def _when(now: MitigationNow, plan: Planned) -> str:
+    by_hand = f"whichrank mitigate apply {plan.step}"
+    if plan.waits:
+        return f"it waits for a yes: {by_hand}"
+    if now.mode == "auto":
+        return f"it is done when the slowness has cost as much; to have it done now: {by_hand}"
+    return f"to have it done: {by_hand}"

@@ -5,9 +5,9 @@ and replicas count 1/D: so each of M = m * D counts 1/M, whoever computes it. No
 and so a replica may compute any of the M, if together all are computed once.
 
 Who computes what is told from outside, by way of shared memory, while training goes on. All ranks must change at the
-same iteration, so they agree on it: each says which version it has been told, and the least of these is used one
-iteration later. That takes one number, sent while the iteration goes on, over a process group of its own on the CPU:
-it is there long before it is needed, waits for no device, and takes part in nothing that the program does.
+same iteration, so they agree on it: each says which version it has been told, and the least of these is used in the
+next iteration. That takes one number, sent while the last microbatch is computed, over a process group of its own on
+the CPU: it is there before it is needed, waits for no device, and takes part in nothing that the program does.
 """
 
 from __future__ import annotations
@@ -99,6 +99,8 @@ class Balancer:
                 if number < first + count - 1:
                     for model in models:
                         stack.enter_context(_without_exchange(model))
+                else:
+                    self._call_vote()
                 yield number
 
     def sampler(self, size: int, samples: int, *, shuffle: bool = True, seed: int = 0) -> Iterator[list[int]]:
@@ -143,9 +145,11 @@ class Balancer:
         return self._decided[at]
 
     def _begin(self) -> None:
-        """Take what was agreed on while the iteration before went on, and begin to agree on the next one."""
-        if self._vote is not None:
+        """Take what was agreed on while the last microbatch of the iteration before was computed."""
+        if self._begun:
+            self._call_vote()  # unless the program has left that iteration early
             self._vote.wait()
+            self._vote = None
             agreed = int(self._ballot[0])
             if agreed != self._version:
                 self._version = agreed
@@ -153,8 +157,12 @@ class Balancer:
             self._decided.popleft()
             self._decided.append(self._told.of(agreed) if agreed else self._even)
         self._begun += 1
-        self._ballot[0] = self._told.newest()
-        self._vote = self._dist.all_reduce(self._ballot, self._dist.ReduceOp.MIN, group=self._votes, async_op=True)
+
+    def _call_vote(self) -> None:
+        """Say which version this rank has been told, once in an iteration."""
+        if self._vote is None:
+            self._ballot[0] = self._told.newest()
+            self._vote = self._dist.all_reduce(self._ballot, self._dist.ReduceOp.MIN, group=self._votes, async_op=True)
 
 
 def _without_exchange(model: Any) -> contextlib.AbstractContextManager[Any]:

@@ -18,7 +18,7 @@ from whichrank.server import loop, validations
 from whichrank.server.loop import AnalyzerLoop, Says
 from whichrank.server.record import JobSummary, Record, utc_now
 from whichrank.server.supervisor import AgentSupervisor
-from whichrank.server.validations_file import Asked, NewResults, Validated, ask, take_back
+from whichrank.server.validations_file import Asked, Validated, requests, results_from_now_on
 from whichrank.wire.zmq_transport import ZmqAnalyzerEnd
 
 RANKS = 4
@@ -61,7 +61,7 @@ class Run:
         self.clock, self.end, self.analyzer, self.console = clock, End(), Analyzed(), Console()
         self.record = Record(folder)
         self.record.begin(SUMMARY)
-        self.results = NewResults(folder)
+        self.results = results_from_now_on(folder)
         self.loop = AnalyzerLoop(
             cast(ZmqAnalyzerEnd, self.end), self.analyzer, cast(AgentSupervisor, Agent()), TICK_S,
             cast(Says, self.console), self.record,
@@ -99,7 +99,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
 
 
 def test_pause_is_said_when_all_ranks_wait(run: Run) -> None:
-    ask(run.record.folder, Asked(id="one"))
+    requests(run.record.folder).ask(Asked(id="one"))
     run.step()
     run.step()
     assert run.console.said == []
@@ -114,7 +114,7 @@ def test_pause_is_said_when_all_ranks_wait(run: Run) -> None:
 )
 def test_pause_that_is_refused_is_not_said(what: str, why: str, run: Run) -> None:
     setattr(run.analyzer, what, 0)
-    ask(run.record.folder, Asked(id="one"))
+    requests(run.record.folder).ask(Asked(id="one"))
     run.step()
     assert run.console.said == []
     assert [result.problem for result in run.console.results] == [why]
@@ -123,7 +123,7 @@ def test_pause_that_is_refused_is_not_said(what: str, why: str, run: Run) -> Non
 
 @pytest.mark.parametrize("when", ["asked", "under way"])
 def test_who_asks_is_answered_when_the_job_ends(when: str, run: Run) -> None:
-    ask(run.record.folder, Asked(id="one"))
+    requests(run.record.folder).ask(Asked(id="one"))
     if when == "under way":
         run.step()
     run.end.is_over = True
@@ -132,10 +132,10 @@ def test_who_asks_is_answered_when_the_job_ends(when: str, run: Run) -> None:
 
 
 def test_training_goes_on_when_the_one_who_asked_has_left(run: Run) -> None:
-    ask(run.record.folder, Asked(id="one"))
+    requests(run.record.folder).ask(Asked(id="one"))
     run.step()
     run.arrive()
-    take_back(run.record.folder, "one")
+    requests(run.record.folder).take_back("one")
     run.step()
     run.step()
     order: Any = run.end.commands[-1].order
@@ -153,7 +153,7 @@ def test_fault_of_ours_ends_the_validation_alone(where: str, run: Run, monkeypat
     monkeypatch.setattr(validations.Validation, "feed" if where == "feed" else "orders", fail)
     if where == "begin":
         monkeypatch.setattr(run.analyzer, "job_now", fail)
-    ask(run.record.folder, Asked(id="one"))
+    requests(run.record.folder).ask(Asked(id="one"))
     # WHEN it fails THEN that is raised once, agents are answered, and who asked hears of it
     faults = 0
     run.end.waiting.append((replace(BATCH, sequence=2), True))

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
-from whichrank.act.planner import Effect, Level
 from whichrank.model.incident import Cause, Culprit, Incident, Link
 from whichrank.model.job_now import Lately
 from whichrank.model.telemetry import SHARES_REPORTED, VERSION, Batch
-from whichrank.server.mitigations import EVERY_S, Decided, Mitigations
-from whichrank.server.mitigations_file import MITIGATIONS_FILE, add_mitigated, of_action, of_effect
+from whichrank.server.mitigations import ANSWER_S, EVERY_S, Decided, Mitigations
+from whichrank.server.mitigations_file import MitigateAsked, Mode
 
 RANKS = 4
 AT = datetime(2026, 11, 28, tzinfo=UTC)
@@ -31,48 +28,178 @@ NAMED = Incident(
     detected=AT,
     complete=True,
 )
-LATELY = Lately(np.arange(RANKS), np.arange(20), np.tile([[0.4], [0.8], [0.4], [0.4]], 20), np.full((RANKS, 20), 0.9))
+MICROBATCH_S = np.array([0.1, 0.2, 0.1, 0.1])
 
 
-def offered(*, is_auto: bool, incident: Incident = NAMED) -> Mitigations:
-    """Four ranks offer four microbatches each, and one of them is named."""
+def offered_rows() -> np.ndarray:
     rows = np.zeros(RANKS, SHARES_REPORTED)
     rows["rank"] = rows["shares"]["replica"] = range(RANKS)
     for name, value in (("microbatches", 16), ("multiple", 1), ("replicas", RANKS)):
         rows["shares"][name] = value
-    mitigations = Mitigations(is_auto=is_auto)
-    batch = Batch(VERSION, "j", "a:1", "a", 1, 0, 0, -1, RANKS, shares=rows.tobytes())
-    mitigations.feed([batch])
+    return rows
+
+
+def batch_of(rows: np.ndarray) -> Batch:
+    return Batch(VERSION, "j", "a:1", "a", 1, 0, 0, -1, RANKS, shares=rows.tobytes())
+
+
+def offered(mode: Mode, incident: Incident = NAMED) -> Mitigations:
+    """Four ranks offer four microbatches each, and one of them is named."""
+    mitigations = Mitigations(mode)
+    mitigations.feed([batch_of(offered_rows())])
     mitigations.note([incident])
     return mitigations
 
 
-def advanced(mitigations: Mitigations, ended: tuple[int, ...] = ()) -> list[tuple[Decided, dict[str, list[int]]]]:
-    """What is decided in a hundred looks, and which ranks of which agents are told."""
-    found = []
-    for at in range(100):
-        lately = Lately(LATELY.ranks, LATELY.number + at, LATELY.own_s, LATELY.total_s)
-        decided = mitigations.advance(
-            lambda lately=lately: lately, lambda: ended, lambda: dict(enumerate("aabb")), at * EVERY_S
-        )
-        if decided:
-            orders = {agent: [share.rank for share in order.shares] for agent, order in decided[1].items()}
-            found.append((decided[0], orders))
-    return found
+class Looks:
+    """A hundred looks and more at a job that goes on as it is.
+
+    Args:
+        mitigations: That looks.
+        ended: Ranks that have.
+    """
+
+    def __init__(self, mitigations: Mitigations, ended: tuple[int, ...] = ()) -> None:
+        self.mitigations, self.ended = mitigations, ended
+        self.at, self.counts = 0, np.full(RANKS, 4)
+
+    def look(self, looks: int = 100) -> list[Decided]:
+        """Whatever is decided in so many."""
+        found = []
+        for _ in range(looks):
+            self.at += 1
+            own_s = np.tile((MICROBATCH_S * self.counts)[:, None], 20)
+            lately = Lately(np.arange(RANKS), np.arange(20) + self.at, own_s, np.tile(own_s.max(axis=0) + 0.1, (4, 1)))
+            decided = self.mitigations.advance(
+                lambda lately=lately: lately, lambda: self.ended, lambda: dict(enumerate("aabb")), self.now_s, AT
+            )
+            if decided.lines:
+                found.append(decided)
+        return found
+
+    @property
+    def now_s(self) -> float:
+        return self.at * EVERY_S
+
+    def use(self, version: int, counts: tuple[int, ...]) -> None:
+        """All ranks use what they were told."""
+        self.counts = np.array(counts)
+        rows = offered_rows()
+        shares = rows["shares"]
+        shares["used"] = shares["newest"] = version
+        shares["told"]["first"][:, version % 2] = np.cumsum(counts) - counts
+        shares["told"]["count"][:, version % 2] = counts
+        self.mitigations.feed([batch_of(rows)])
+
+    def want(self, what: str, step: int) -> Decided:
+        """What comes of it."""
+        self.mitigations.ask(MitigateAsked(id="me", what=what, step=step), self.now_s)  # type: ignore[arg-type]
+        return self.look()[0]
 
 
 def test_agents_are_told_what_is_for_their_ranks() -> None:
-    ((decided, orders),) = advanced(offered(is_auto=True))
-    assert decided.is_made
-    assert decided.action.after == (5, 2, 5, 4)
-    assert orders == {"a": [0, 1], "b": [2, 3]}
+    (decided,) = Looks(offered("auto")).look()
+    (line,) = decided.lines
+    assert (line.what, line.step, line.why, line.before, line.after) == ("made", 1, "impact", (4,) * 4, (5, 2, 5, 4))
+    told = {agent: [share.rank for share in order.shares] for agent, order in decided.orders.items()}
+    assert told == {"a": [0, 1], "b": [2, 3]}
+    # AND the incident says so
+    (incident,) = decided.incidents
+    assert [(one.value, one.where) for one in incident.evidence][:2] == [
+        ("5 instead of 4", "replica 0, mitigation 1"), ("2 instead of 4", "replica 1, mitigation 1"),
+    ]  # fmt: skip
 
 
 def test_nobody_is_told_without_auto_nor_where_it_is_not_sure() -> None:
     unsure = msgspec.structs.replace(NAMED, culprits=(Culprit(rank=1, confidence=0.5, why=""),))
-    for mitigations in (offered(is_auto=False), offered(is_auto=True, incident=unsure)):
-        ((decided, orders),) = advanced(mitigations)
-        assert (decided.is_made, orders) == (False, {})
+    for mitigations, what, waits in (
+        (offered("advise"), "advised", False),
+        (offered("ask"), "asked", True),
+        (offered("auto", unsure), "asked", True),
+    ):
+        (decided,) = Looks(mitigations).look()
+        assert (decided.lines[0].what, decided.lines[0].step, dict(decided.orders)) == (what, 1, {})
+        assert mitigations.now is not None
+        assert mitigations.now.plan is not None
+        assert (mitigations.now.plan.step, mitigations.now.plan.waits) == (1, waits)
+
+
+@pytest.mark.parametrize("mode", ["advise", "ask"])
+def test_it_is_done_when_somebody_says_yes_and_taken_back_when_somebody_wants_that(mode: Mode) -> None:
+    looks = Looks(offered(mode))
+    looks.look()
+    decided = looks.want("apply", 1)
+    assert (decided.lines[0].what, decided.lines[0].request, decided.lines[0].why) == ("made", "me", "by_hand")
+    assert decided.orders
+    looks.use(1, (5, 2, 5, 4))
+    looks.look(30)
+    # WHEN somebody wants it back
+    decided = looks.want("revert", 1)
+    assert (decided.lines[0].what, decided.lines[0].level, decided.lines[0].after) == ("made", 1, (4,) * 4)
+    # THEN it is not done or asked again while nothing else is slow
+    looks.use(2, (4,) * 4)
+    assert looks.look() == []
+
+
+def test_it_can_be_had_before_it_is_due() -> None:
+    looks = Looks(offered("auto"))
+    looks.mitigations.ask(MitigateAsked(id="me", what="apply", step=1), 0.0)
+    decided = looks.look(3)
+    assert [one.lines[0].what for one in decided] == ["refused"]  # nothing is planned yet
+    looks = Looks(offered("ask"))
+    looks.look(1)
+    assert looks.want("apply", 1).lines[0].impact_s < 1.0
+
+
+@pytest.mark.parametrize(
+    ("what", "step", "problem"),
+    [
+        ("apply", 7, "it is step 1 that is planned now"),
+        ("revert", 1, "nothing is changed that could be taken back"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(what: str, step: int, problem: str) -> None:
+    looks = Looks(offered("ask"))
+    looks.look()
+    decided = looks.want(what, step)
+    assert (decided.lines[0].what, decided.lines[0].problem, decided.lines[0].request) == ("refused", problem, "me")
+    assert looks.look() == []
+
+
+def test_request_is_answered_also_where_nothing_is_known_and_where_nothing_is_offered() -> None:
+    looks = Looks(offered("ask"))
+    looks.look()
+    looks.mitigations.ask(MitigateAsked(id="me", what="apply", step=1), looks.now_s)
+    decided = [
+        looks.mitigations.advance(lambda: None, lambda: (), dict, looks.now_s + after_s, AT)
+        for after_s in (1.0, ANSWER_S - 1.0, ANSWER_S + 1.0)
+    ]
+    assert [[line.what for line in one.lines] for one in decided] == [[], [], ["refused"]]
+    looks = Looks(Mitigations("auto"))
+    assert "no rank of this job lets its share" in looks.want("apply", 1).lines[0].problem
+
+
+def test_what_it_has_gained_stands_in_the_incident_also_when_that_is_over() -> None:
+    looks = Looks(offered("auto"))
+    looks.look()
+    looks.use(1, (5, 2, 5, 4))
+    (recovered,) = looks.mitigations.note([msgspec.structs.replace(NAMED, status="recovered", ended=AT)])
+    looks.look(30)
+    decided = looks.mitigations.take_effect(AT)
+    assert (decided.lines[0].what, decided.lines[0].step, decided.lines[0].measured_s) == ("measured", 1, 0.6)
+    (incident,) = decided.incidents
+    assert incident.status == "recovered"
+    assert incident.evidence[:-1] == recovered.evidence
+    assert (incident.evidence[-1].what, incident.evidence[-1].value) == ("iteration since then", 0.6)
+    assert looks.mitigations.take_effect(AT) == Decided()
+
+
+def test_imbalance_that_other_shares_make_is_said_to_be_that() -> None:
+    looks = Looks(offered("auto"))
+    looks.look()
+    imbalance = msgspec.structs.replace(NAMED, id="job-2", severity="notice", cause=Cause.IMBALANCE, culprits=())
+    (noted,) = looks.mitigations.note([imbalance])
+    assert noted.evidence[0].value == "5 instead of 4"
 
 
 @pytest.mark.parametrize(
@@ -86,29 +213,16 @@ def test_nobody_is_told_without_auto_nor_where_it_is_not_sure() -> None:
     ],
 )
 def test_nothing_is_decided_without_an_alert_that_names_who_computes_slowly(changes: dict[str, object]) -> None:
-    assert advanced(offered(is_auto=True, incident=msgspec.structs.replace(NAMED, **changes))) == []
+    looks = Looks(offered("auto", incident=msgspec.structs.replace(NAMED, **changes)))
+    assert looks.look() == []
+    assert looks.mitigations.now is None
 
 
 def test_incident_that_is_over_names_nobody_any_more() -> None:
-    mitigations = offered(is_auto=True)
+    mitigations = offered("auto")
     mitigations.note([msgspec.structs.replace(NAMED, status="recovered", ended=AT)])
-    assert advanced(mitigations) == []
+    assert Looks(mitigations).look() == []
 
 
 def test_job_of_which_a_rank_has_ended_is_left_alone() -> None:
-    assert advanced(offered(is_auto=True), ended=(3,)) == []
-
-
-def test_what_was_done_stands_in_a_file_line_by_line(tmp_path: Path) -> None:
-    ((decided, _),) = advanced(offered(is_auto=False))
-    made, effect = Decided(decided.action, is_made=True), Effect(Level.REBALANCE, 0.9, 0.6, 0.61)
-    for line in (of_action(decided, AT), of_action(made, AT), of_effect(effect, AT)):
-        add_mitigated(tmp_path, line)
-    lines = [json.loads(line) for line in (tmp_path / MITIGATIONS_FILE).read_text().splitlines()]
-    assert [line["what"] for line in lines] == ["advised", "made", "measured"]
-    assert lines[2]["measured_s"] == 0.61
-    assert lines[0]["schema"] == "whichrank.mitigation/1"
-    assert (lines[0]["before"], lines[0]["after"], lines[0]["why"]) == ([4] * 4, [5, 2, 5, 4], "impact")
-    assert lines[0]["now_s"] == 0.9
-    assert lines[0]["predicted_s"] == pytest.approx(0.6)
-    assert (tmp_path / MITIGATIONS_FILE).stat().st_mode & 0o077 == 0
+    assert Looks(offered("auto"), ended=(3,)).look() == []

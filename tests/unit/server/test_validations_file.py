@@ -9,19 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.server import validations_file
+from whichrank.server import lines_file
 from whichrank.server.record import Record
+from whichrank.server.requests import Requests
 from whichrank.server.validations_file import (
     ASKED_FILE,
     MOST_PROBLEMS,
     RESULTS_FILE,
     Asked,
-    NewResults,
     Validated,
     add_result,
-    ask,
-    asked_in,
-    take_back,
+    requests,
+    results_from_now_on,
 )
 
 
@@ -37,12 +36,12 @@ def record(tmp_path: Path) -> Iterator[Record]:
 
 
 def test_request_lies_there_until_it_is_answered_and_one_at_a_time(tmp_path: Path, record: Record) -> None:
-    ask(tmp_path, Asked(id="one"))
+    requests(tmp_path).ask(Asked(id="one"))
     with pytest.raises(FileExistsError):
-        ask(tmp_path, Asked(id="other"))
-    assert asked_in(tmp_path) == asked_in(tmp_path) == Asked(id="one")
-    take_back(tmp_path, "other")  # it is not theirs
-    assert asked_in(tmp_path) == Asked(id="one")
+        requests(tmp_path).ask(Asked(id="other"))
+    assert requests(tmp_path).asked() == requests(tmp_path).asked() == Asked(id="one")
+    requests(tmp_path).take_back("other")  # it is not theirs
+    assert requests(tmp_path).asked() == Asked(id="one")
     record.write_validated(result("one"))
     assert record.asked() is None
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("validate.")] == []
@@ -51,8 +50,8 @@ def test_request_lies_there_until_it_is_answered_and_one_at_a_time(tmp_path: Pat
 def test_request_that_cannot_be_removed_is_answered_once(
     tmp_path: Path, record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validations_file, "remove_request", lambda folder: None)
-    ask(tmp_path, Asked(id="one"))
+    monkeypatch.setattr(Requests, "remove", lambda self: None)
+    requests(tmp_path).ask(Asked(id="one"))
     assert record.asked() == Asked(id="one")
     record.write_validated(result("one"))
     assert record.asked() is None
@@ -61,7 +60,7 @@ def test_request_that_cannot_be_removed_is_answered_once(
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"id": ""}', b'{"id": "a", "longest_s": 1000}'])
 def test_request_that_makes_no_sense_is_removed(content: bytes, tmp_path: Path) -> None:
     (tmp_path / ASKED_FILE).write_bytes(content)
-    assert asked_in(tmp_path) is None
+    assert requests(tmp_path).asked() is None
     assert not (tmp_path / ASKED_FILE).exists()
 
 
@@ -71,14 +70,14 @@ def test_link_is_no_request(tmp_path: Path) -> None:
     other.write_text(json.dumps({"id": "one"}))
     (tmp_path / ASKED_FILE).symlink_to(other)
     # WHEN it is looked for THEN there is none, and the link alone is gone
-    assert asked_in(tmp_path) is None
+    assert requests(tmp_path).asked() is None
     assert not os.path.lexists(tmp_path / ASKED_FILE)
     assert other.exists()
 
 
 def test_only_new_results_are_read(tmp_path: Path) -> None:
     add_result(tmp_path, result("old"))
-    results = NewResults(tmp_path)
+    results = results_from_now_on(tmp_path)
     assert results.read() == []
     add_result(tmp_path, result("new"))
     with (tmp_path / RESULTS_FILE).open("ab") as file:
@@ -88,14 +87,14 @@ def test_only_new_results_are_read(tmp_path: Path) -> None:
 
 
 def test_results_that_come_first_are_read(tmp_path: Path) -> None:
-    results = NewResults(tmp_path)
+    results = results_from_now_on(tmp_path)
     add_result(tmp_path, result("first"))
     assert [one.asked.id for one in results.read()] == ["first"]
 
 
 def test_file_of_results_is_bounded_and_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validations_file, "MOST_BYTES", 5000)
-    results, read = NewResults(tmp_path), list[str]()
+    monkeypatch.setattr(lines_file, "MOST_BYTES", 5000)
+    results, read = results_from_now_on(tmp_path), list[str]()
     for number in range(100):
         add_result(tmp_path, result(str(number)))
         read += [one.asked.id for one in results.read()]
@@ -105,6 +104,6 @@ def test_file_of_results_is_bounded_and_the_newest_are_kept(tmp_path: Path, monk
 
 
 def test_of_problems_a_hundred_are_written(tmp_path: Path) -> None:
-    results = NewResults(tmp_path)
+    results = results_from_now_on(tmp_path)
     add_result(tmp_path, result("one", problems=dict.fromkeys(range(5000), "no device")))
     assert sorted(results.read()[0].problems) == list(range(MOST_PROBLEMS))

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from whichrank.server.mitigations_file import Mitigated
-from whichrank.surface.mitigated import sentence_of
+from whichrank.server.mitigations_file import Mitigated, MitigationNow, Planned
+from whichrank.surface.mitigated import now_line, plan_lines, sentence_of
 
 AT = datetime(2026, 11, 28, tzinfo=UTC)
 
@@ -23,10 +23,10 @@ AT = datetime(2026, 11, 28, tzinfo=UTC)
             " 4, since an iteration takes 1.5 s and would take 900 ms",
         ),
         (
-            Mitigated(at=AT, what="advised", level=2, before=(1, 3), after=(2, 2), now_s=1.5, predicted_s=1.0),
-            "mitigation: it would help if replica 0 computes 2 microbatches instead of 1, replica 1 computes 2"
-            " microbatches instead of 3: an iteration takes 1.5 s and would take 1 s; to have it done, run with"
-            " --mitigate auto",
+            Mitigated(at=AT, what="advised", step=3, level=2, before=(1, 3), after=(2, 2), now_s=1.5, predicted_s=1.0),
+            "mitigation 3: it would help if replica 0 computes 2 microbatches instead of 1, replica 1 computes 2"
+            " microbatches instead of 3: an iteration takes 1.5 s and would take 1 s; to have it done: whichrank"
+            " mitigate apply 3",
         ),
         (
             Mitigated(at=AT, what="made", level=2, before=(4,) * 20, after=(5,) * 20, now_s=2, predicted_s=1),
@@ -42,6 +42,10 @@ AT = datetime(2026, 11, 28, tzinfo=UTC)
             "mitigation: all replicas compute as many microbatches again, since it gains much less than expected",
         ),
         (
+            Mitigated(at=AT, what="refused", step=2, problem="nothing is changed"),
+            "mitigation 2: not done: nothing is changed",
+        ),
+        (
             Mitigated(at=AT, what="measured", level=2, now_s=1.5, predicted_s=0.9, measured_s=0.95),
             "mitigation: an iteration takes 950 ms; it took 1.5 s, and 900 ms was expected",
         ),
@@ -49,3 +53,34 @@ AT = datetime(2026, 11, 28, tzinfo=UTC)
 )
 def test_sentence(line: Mitigated, sentence: str) -> None:
     assert sentence_of(line) == sentence
+
+
+PLANNED = Planned(step=2, level=2, overhead_s=3.0, predicted_s=0.9, before=(4, 4), after=(5, 3))
+
+
+@pytest.mark.parametrize(
+    ("now", "line", "when"),
+    [
+        (
+            MitigationNow(mode="auto", level=1, impact_s=1.0, healthy_s=0.8, now_s=1.5, plan=PLANNED),
+            "mitigation: nothing is changed; iterations take 1.5 s, 800 ms if all is well; lost so far 1 s; next, at"
+            " 3 s: other shares of the work (step 2)",
+            "it is done when the slowness has cost as much; to have it done now: whichrank mitigate apply 2",
+        ),
+        (
+            MitigationNow(mode="advise", level=1, impact_s=9.0, healthy_s=0.8, now_s=1.5, plan=PLANNED),
+            "mitigation: nothing is changed; iterations take 1.5 s, 800 ms if all is well; lost so far 9 s; waits for a"
+            " yes: whichrank mitigate apply 2",
+            "to have it done: whichrank mitigate apply 2",
+        ),
+        (
+            MitigationNow(mode="auto", level=2, step=1, impact_s=9.0, healthy_s=0.8, now_s=0.9),
+            "mitigation: other shares of the work (step 1); iterations take 900 ms, 800 ms if all is well; lost so far"
+            " 9 s",
+            "Nothing is planned: nothing is slow, or nothing would gain anything.",
+        ),
+    ],
+)
+def test_how_it_is_now(now: MitigationNow, line: str, when: str) -> None:
+    assert now_line(now) == line
+    assert list(plan_lines(now))[-1].strip() == when

@@ -31,6 +31,7 @@ COMMANDS = {
     "env": "whichrank.surface.cli.env",
     "export": "whichrank.surface.cli.export",
     "lab": "whichrank.surface.cli.lab",
+    "mitigate": "whichrank.surface.cli.mitigate",
     "ras": "whichrank.surface.cli.ras",
     "replay": "whichrank.surface.cli.replay",
     "report": "whichrank.surface.cli.report",

@@ -20,7 +20,9 @@ import click
 @click.option("--record", is_flag=True, default=None, help="Keep the telemetry too, for `whichrank replay`.")
 @click.option("--validate", type=click.Choice(["off", "auto"]), help="Pause training to prove what is slow (off).")
 @click.option(
-    "--mitigate", type=click.Choice(["advise", "auto"]), help="Act on what is slow, or only say how (advise)."
+    "--mitigate",
+    type=click.Choice(["advise", "ask", "auto"]),
+    help="Act on what is slow, ask first, or only say what would help (advise).",
 )
 @click.argument("job_command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(

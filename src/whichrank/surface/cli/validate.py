@@ -84,9 +84,10 @@ def command(
     import msgspec
 
     from whichrank.server.validations_file import Asked
+    from whichrank.surface.asking import folder_of
     from whichrank.surface.leave import leave_on_signals
     from whichrank.surface.validated import exit_code, sentence_of
-    from whichrank.surface.validating import ask_and_wait, folder_of
+    from whichrank.surface.validating import COMMAND, validate
 
     asked = Asked(
         suspects=_numbers("--ranks", ranks),
@@ -94,7 +95,7 @@ def command(
         longest_s=max_pause,
     )
     leave_on_signals()
-    result = ask_and_wait(folder_of(run), asked, max_pause + PATIENCE_S, talk)
+    result = validate(folder_of(run, COMMAND), asked, max_pause + PATIENCE_S, talk)
     if as_json:
         show_json(msgspec.json.encode(result))
     else:

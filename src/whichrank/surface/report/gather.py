@@ -18,6 +18,7 @@ from whichrank.model.incident import Incident
 from whichrank.model.links import LinkRate
 from whichrank.model.signature import kind_name
 from whichrank.model.telemetry import Batch, Stack
+from whichrank.server.mitigations_file import Mitigated
 from whichrank.stage.config_file import Configured
 from whichrank.stage.groups import groups_of
 from whichrank.surface.report.job_layout import NO_LAYOUT, LayoutWords, layout_words
@@ -84,6 +85,7 @@ class Gathered:
         is_whole: What was read does not end within an entry.
         left_open: Why the recording does not show which rank waits for which; empty if it does.
         layout: How ranks are arranged.
+        mitigations: What was done about something slow, in order.
     """
 
     job: str
@@ -106,6 +108,7 @@ class Gathered:
     is_whole: bool = True
     left_open: str = ""
     layout: LayoutWords = NO_LAYOUT
+    mitigations: tuple[Mitigated, ...] = ()
 
     @property
     def has_times(self) -> bool:

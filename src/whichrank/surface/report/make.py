@@ -15,6 +15,7 @@ from whichrank.errors import UsageError, WhichrankError
 from whichrank.intake.read import read
 from whichrank.server.analyze import analyze, analyzed, analyzer_of
 from whichrank.server.incidents_file import FILE_NAME, job_file, read_incidents
+from whichrank.server.mitigations_file import mitigated_in
 from whichrank.server.replay import settings_of, tape_at
 from whichrank.server.times_file import read_times
 from whichrank.stage.config_file import Configured
@@ -74,7 +75,10 @@ def gather(
         source = _of_record(record)
     else:
         source = _of_recordings(paths, show_progress, "recording" if "paths" in redact else "", most_spans, configured)
-    gathered, notes = redacted(source.gathered, source.notes, redact)
+    gathered, of_run = source.gathered, tape or record
+    if of_run is not None:
+        gathered = replace(gathered, mitigations=mitigated_in(of_run.parent, gathered.job))
+    gathered, notes = redacted(gathered, source.notes, redact)
     return replace(source, gathered=gathered, notes=notes)
 
 

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from whichrank import __version__
 from whichrank.model.incident import Incident
+from whichrank.server.mitigations_file import Mitigated
+from whichrank.surface.mitigated import said
 from whichrank.surface.report.gather import Gathered, Operations
 from whichrank.surface.report.html import Html, el, join, section, table
 from whichrank.surface.report.iterations import change_table, heat_maps, link_table, times
@@ -23,6 +25,8 @@ from whichrank.surface.report.verdict import article
 from whichrank.verdict.words.text import headline
 
 MOST_NOTES: Final = 512
+MOST_MITIGATIONS: Final = 512
+"""The latest ones."""
 _STATES: Final = ("damaged", "empty", "ignored", "read")
 
 
@@ -127,8 +131,15 @@ def _job(gathered: Gathered) -> Iterable[Html]:
         yield section("Operations that took longest, of the whole job", _operations(gathered.operations))
     if changes := change_table(gathered.changes):
         yield section("How long iterations took", changes)
+    if gathered.mitigations:
+        yield section("What was done about it", _mitigations(gathered.mitigations))
     if links := link_table(gathered.links):
         yield section("Transfers between nodes", links)
+
+
+def _mitigations(lines: Sequence[Mitigated]) -> Html:
+    rows = [[moment(line.at), line.step or "-", line.what, said(line)] for line in lines[-MOST_MITIGATIONS:]]
+    return table(["when", "step", "state", "what"], rows, [1])
 
 
 def _operations(operations: Sequence[Operations]) -> Html:

@@ -155,7 +155,7 @@ class Observation:
             self._console,
             record,
             may_pause=self._config.run.validate == "auto",
-            may_share_out=self._config.run.mitigate == "auto",
+            mitigate=self._config.run.mitigate,
         )
         for socket in self.loop.pollables():
             self._poller.register(socket, zmq.POLLIN)

@@ -15,6 +15,7 @@ from msgspec import Struct
 from whichrank.model.changes import LevelChange
 from whichrank.model.incident import Incident, Role
 from whichrank.model.links import LinkRate
+from whichrank.server.mitigations_file import MitigationNow
 
 SCHEMA: Final = "whichrank.watch/1"
 
@@ -115,6 +116,8 @@ class JobNow(Struct, frozen=True, kw_only=True):
     """Between nodes, as far as a rate is known, the slowest first."""
     changes: tuple[LevelChange, ...] = ()
     """From when on iterations took longer, or less long, than before; the latest ones, in order."""
+    mitigation: MitigationNow | None = None
+    """What is done about something slow; null while nothing is."""
     recorded: bool = False
     """Its incidents are written on this machine; false where another run analyzes it."""
     incidents: tuple[Incident, ...] = ()

@@ -20,6 +20,7 @@ from whichrank.model.sensors import SENSORS
 from whichrank.ring.folder import JobFolder
 from whichrank.ring.reader import Scratch
 from whichrank.server.incidents_file import FILE_NAME, job_of, read_incidents
+from whichrank.server.mitigations_file import read_now
 from whichrank.server.times_file import Times, read_times
 from whichrank.surface.here import AWAITED_AFTER_S, JobHere
 from whichrank.surface.watch.communicators import communicators_now
@@ -87,6 +88,7 @@ class JobReader:
             communicators=communicators_now(ranks, here.infos, here.kinds(), world_size),
             links=times.links,
             changes=times.changes,
+            mitigation=read_now(Path(self._output)) if self._output and not self.is_over else None,
             recorded=recorded,
             incidents=urgent_first(incidents),
             sensors=_sensors(chosen),

@@ -17,6 +17,7 @@ from rich.text import Text
 from whichrank.model.changes import LevelChange
 from whichrank.model.incident import Incident
 from whichrank.model.links import LinkRate, rate_text
+from whichrank.surface.mitigated import now_line
 from whichrank.surface.watch.frame import Frame, JobNow
 from whichrank.surface.watch.tables import communicators_table, ranks_table
 from whichrank.surface.watch.words import printable, short_duration
@@ -86,6 +87,8 @@ def _job(job: JobNow, at: datetime, width: int, lines: int) -> list[RenderableTy
     head += [Text(f"! {fault}", style="yellow", no_wrap=True, overflow="ellipsis") for fault in job.faults[:2]]
     if job.changes:
         head.append(_change(job.changes[-1]))
+    if job.mitigation is not None:
+        head.append(Text(printable(now_line(job.mitigation)), no_wrap=True, overflow="ellipsis"))
     if job.links:
         head.append(_links(job.links))
     if len(job.faults) > 2:
