@@ -17,6 +17,8 @@ const char *wr_layout_json(void) {
   VALUE(WR_PASSES); VALUE(WR_SIZES); VALUE(WR_RESULTS); SIZE(wr_gate); SIZE(wr_pass);
   SIZE(wr_shares); SIZE(wr_share); OFFSET(wr_ring, shares); OFFSET(wr_shares, newest); OFFSET(wr_shares, used);
   OFFSET(wr_shares, microbatches); OFFSET(wr_shares, replicas);
+  SIZE(wr_places); OFFSET(wr_ring, places); OFFSET(wr_places, newest); OFFSET(wr_places, used);
+  OFFSET(wr_places, place); OFFSET(wr_places, ranks); OFFSET(wr_places, bytes);
   SIZE(wr_header); SIZE(wr_frame); SIZE(wr_block); SIZE(wr_channel); SIZE(wr_inflight); SIZE(wr_wait); SIZE(wr_pair); SIZE(wr_splits);
   SIZE(wr_connection); SIZE(wr_pace); SIZE(wr_comm); SIZE(wr_record); SIZE(wr_ring); SIZE(wr_sensor_status); SIZE(wr_op);
   OFFSET(wr_ring, header); OFFSET(wr_ring, frame); OFFSET(wr_ring, frame_peer); OFFSET(wr_ring, inflight_used);

@@ -3,6 +3,9 @@
 #include "whichrank/ring.h"
 
 void wr_shares_offer(wr_ring *ring, uint32_t microbatches, uint32_t multiple, uint32_t replica, uint32_t replicas) {
+  STORE_RELEASE(&ring->shares.microbatches, 0); /* what was told to an earlier one means nothing to this one */
+  STORE(&ring->shares.newest, 0);
+  STORE(&ring->shares.used, 0);
   STORE(&ring->shares.multiple, multiple);
   STORE(&ring->shares.replica, replica);
   STORE(&ring->shares.replicas, replicas);

@@ -17,4 +17,6 @@ TEST(share_of_a_version_stays_readable_until_the_next_but_one) {
     wr_shares_use(ring, version);
     CHECK(ring->shares.used == version);
   }
+  wr_shares_offer(ring, 8, 1, 0, 2);
+  CHECK(ring->shares.microbatches == 8 && ring->shares.used == 0 && wr_shares_newest(ring) == 0);
 }

@@ -126,6 +126,7 @@ def test_sizes_and_places_in_the_ring_are_those_of_the_compiler() -> None:
         "wr_splits": ("splits", reported["WR_SPLIT_ROWS"]),
         "wr_gate": ("gate", 1),
         "wr_shares": ("shares", 1),
+        "wr_places": ("places", 1),
     }
     # THEN every struct of the ring stands there with its size, its number of rows and its place
     found = {struct: (int(rows), int(size), int(at)) for struct, rows, size, at in parts if struct.startswith("wr_")}

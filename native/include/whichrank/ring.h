@@ -31,7 +31,7 @@ extern "C" {
 #define WR_API __attribute__((visibility("default")))
 
 #define WR_MAGIC UINT64_C(0x31474e4952485257) /* "WRHRING1" little endian */
-#define WR_VERSION 4u
+#define WR_VERSION 5u
 
 enum {
   WR_COMMS = 256,          /* communicators alive at once */
@@ -287,6 +287,25 @@ typedef struct {
   uint32_t replica, replicas; /* written before `microbatches` */
 } wr_shares;
 
+/* Places of ranks: which stage of which replica a process is. A program that can hand its state to another process says so
+ * here. All ranks change between the same two iterations; the whole order is known to them by what each says of its own. */
+typedef struct {
+  /* by the agent */
+  uint32_t told[2];        /* place, from 0, of version v: told[v % 2] */
+  uint32_t newest;         /* its version, from 1; written last. The next one is told when all ranks use this one */
+  /* by the process */
+  uint32_t used;           /* the version in use, or that was given up; 0: each rank is where it was at the start */
+  uint32_t failed;         /* the same version if it was given up: all are as before; else 0 */
+  uint32_t place;          /* its own */
+  uint32_t took_ms;        /* by the latest change */
+  uint32_t ranks;          /* of the job; 0: places cannot be changed. Written last of what is offered */
+  uint32_t stages, stage_stride;     /* a place p is of stage p / stage_stride % stages */
+  uint32_t replicas, replica_stride; /* and of replica p / replica_stride % replicas */
+  uint32_t microbatches;   /* that a replica computes in an iteration */
+  uint32_t unused;
+  uint64_t bytes;          /* that this process would hand over */
+} wr_places;
+
 typedef struct {
   wr_header header;
   wr_frame frame;
@@ -306,6 +325,7 @@ typedef struct {
   wr_record record[WR_RECORDS];
   wr_gate gate;
   wr_shares shares;
+  wr_places places;
 } wr_ring;
 
 WR_ASSERT(sizeof(wr_trace_id) == 16, "trace id");
@@ -440,6 +460,17 @@ WR_API uint32_t wr_shares_newest(const wr_ring *ring);
 WR_API wr_share wr_shares_of(const wr_ring *ring, uint32_t version);
 /* This version is in use. */
 WR_API void wr_shares_use(wr_ring *ring, uint32_t version);
+
+/* ---- places of ranks ------------------------------------------------------------------------------------------------- */
+
+/* Another place may be told from now on. */
+WR_API void wr_places_offer(wr_ring *ring, const wr_places *offered);
+/* The version of the newest place that was told, 0: none. */
+WR_API uint32_t wr_places_newest(const wr_ring *ring);
+/* The place of a version, which is the newest one or the one before. */
+WR_API uint32_t wr_places_of(const wr_ring *ring, uint32_t version);
+/* All ranks have changed to this version, or have given it up. */
+WR_API void wr_places_used(wr_ring *ring, uint32_t version, uint32_t place, uint32_t took_ms, int failed);
 
 /* ---- transport ------------------------------------------------------------------------------------- */
 

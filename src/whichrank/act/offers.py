@@ -6,13 +6,13 @@ the first one. Version 1 gives them 5, 5, 1 and 5; it is in use when all eight r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from whichrank.model.commands import Share, ShareOut
+from whichrank.model.commands import Place, PlaceOut, Share, ShareOut
 from whichrank.model.iterations import Floats, Ints
 
 
@@ -59,9 +59,14 @@ class Offer:
 
 
 class Offers:
-    """What ranks of a job have said; memory grows with these."""
+    """What ranks of a job have said; memory grows with these.
+
+    Attributes:
+        began_anew: A rank has been told nothing any more: its program has offered anew.
+    """
 
     def __init__(self) -> None:
+        self.began_anew = False
         self._said: dict[int, Any] = {}
 
     @property
@@ -72,7 +77,9 @@ class Offers:
     def feed(self, rows: np.ndarray[Any, Any]) -> None:
         """Take rows of SHARES_REPORTED."""
         for row in rows:
-            self._said[int(row["rank"])] = row["shares"]
+            rank, before = int(row["rank"]), self._said.get(int(row["rank"]))
+            self.began_anew |= before is not None and row["shares"]["newest"] < before["newest"]
+            self._said[rank] = row["shares"]
 
     def forget(self, ranks: Collection[int]) -> bool:
         """The processes of these ranks were replaced, or are gone; whether any of them had offered something."""
@@ -115,10 +122,21 @@ def _is_whole(told: np.ndarray[Any, Any], replica: Ints, counts: Ints, microbatc
     )
 
 
-def by_agent(order: ShareOut, agent_of: Mapping[int, str]) -> dict[str, ShareOut]:
+def by_agent(order: ShareOut | PlaceOut, agent_of: Mapping[int, str]) -> dict[str, ShareOut | PlaceOut]:
     """The same order, for each agent what is for its own ranks. While one is not told, all keep what they have."""
-    shares: dict[str, list[Share]] = {}
-    for share in order.shares:
-        if share.rank in agent_of:
-            shares.setdefault(agent_of[share.rank], []).append(share)
-    return {agent: ShareOut(order.version, tuple(of_it)) for agent, of_it in shares.items()}
+    if isinstance(order, ShareOut):
+        shares = _by_agent(order.shares, agent_of)
+        return {agent: ShareOut(order.version, of_it) for agent, of_it in shares.items()}
+    places = _by_agent(order.places, agent_of)
+    return {agent: PlaceOut(order.version, of_it) for agent, of_it in places.items()}
+
+
+R = TypeVar("R", Share, Place)
+
+
+def _by_agent(rows: Iterable[R], agent_of: Mapping[int, str]) -> dict[str, tuple[R, ...]]:
+    found: dict[str, list[R]] = {}
+    for row in rows:
+        if row.rank in agent_of:
+            found.setdefault(agent_of[row.rank], []).append(row)
+    return {agent: tuple(of_it) for agent, of_it in found.items()}

@@ -231,6 +231,11 @@ class Planner:
         self._waiting, self._has_changed = None, False
         self._refused.add(step.level)
 
+    def failed(self) -> None:
+        """The latest step could not be made, and all is as it was before."""
+        self._refused.add(self.level)
+        self.level, self._measures = self._before, None
+
     def take_effect(self) -> Effect | None:
         """What the latest step has gained, once, when that is known."""
         if self._measures is None or not self._measures.is_done or self._measures.is_taken:

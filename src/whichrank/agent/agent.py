@@ -28,6 +28,7 @@ from typing import Any, Final
 import msgspec
 import zmq
 
+from whichrank.agent.changes import Changes, tell_places, tell_shares
 from whichrank.agent.frames import FrameSampler
 from whichrank.agent.gates import EVERY_S as LOOK_AT_GATES_EVERY_S
 from whichrank.agent.gates import Gates
@@ -37,7 +38,6 @@ from whichrank.agent.obedience import Obedience
 from whichrank.agent.outbox import Outbox
 from whichrank.agent.probe import Prober
 from whichrank.agent.profiles import Profiler
-from whichrank.agent.shares import Shares
 from whichrank.agent.snapshot import is_irregular
 from whichrank.agent.stacks import StackReader
 from whichrank.agent.threads import Subject
@@ -47,6 +47,7 @@ from whichrank.model.commands import (
     Leave,
     Order,
     Pace,
+    PlaceOut,
     ProbePaths,
     ReportAgain,
     SampleThreads,
@@ -141,7 +142,7 @@ class Agent:
         self._prober = Prober(self._wake_up)
         self._frames = FrameSampler()
         self._gates = Gates()
-        self._shares = Shares()
+        self._shares, self._places = Changes("shares"), Changes("places")
         self._orders = Obedience(
             {
                 Pace: self._set_pace,
@@ -150,7 +151,8 @@ class Agent:
                 ProbePaths: self._probe_paths,
                 ReportAgain: self._report_again,
                 HoldGate: self._hold_gate,
-                ShareOut: self._share_out,
+                ShareOut: lambda order: tell_shares(order, self._node.watches()),
+                PlaceOut: lambda order: tell_places(order, self._node.watches()),
                 Leave: self._leave,
             },
             self._note_disobeyed,
@@ -272,8 +274,8 @@ class Agent:
         states = self._no_states(now_ns)
         if not is_catching_up:
             rates = self._frames.rates(self._node.watches()).tobytes()
-            shares = self._shares.rows(self._node.watches()).tobytes()
-            states = msgspec.structs.replace(states, rates=rates, shares=shares, **reported._asdict())
+            shares, places = (one.rows(self._node.watches()).tobytes() for one in (self._shares, self._places))
+            states = msgspec.structs.replace(states, rates=rates, shares=shares, places=places, **reported._asdict())
         while self._outbox.has_a_portion() and self._send(self._no_states(now_ns), portion=True):
             pass
         if not (self._outbox.may_send() and self._send(states)):
@@ -373,7 +375,8 @@ class Agent:
 
     def _report_again(self, _: ReportAgain) -> None:
         self._outbox.report_again()
-        self._shares.report_again()
+        for changes in (self._shares, self._places):
+            changes.report_again()
         self._node.report_again()
 
     def _hold_gate(self, order: HoldGate) -> None:
@@ -381,9 +384,6 @@ class Agent:
             return
         self._gates.obey(order, self._node.watches(), time.monotonic())
         self._next_gates_s = 0.0
-
-    def _share_out(self, order: ShareOut) -> None:
-        self._shares.obey(order, self._node.watches())
 
     def _note_disobeyed(self, order: Order, error: Exception) -> None:
         why = f"{type(error).__name__}: {error}".splitlines()[0]

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from whichrank.agent.processes import read_process
-from whichrank.model.rows import COMM, CONNECTION, HEADER, INFLIGHT_ROW, PAIR, RECORD, SHARES, SPLITS_ROW, WAIT
+from whichrank.model.rows import COMM, CONNECTION, HEADER, INFLIGHT_ROW, PAIR, PLACES, RECORD, SHARES, SPLITS_ROW, WAIT
 from whichrank.model.telemetry import ProcessState
 from whichrank.ring.layout import MAGIC, VERSION
 from whichrank.ring.tables import RingSnapshot, Rows
@@ -79,6 +79,11 @@ class NoRing:
     def shares(self) -> np.void:
         """It offers nothing."""
         row: np.void = np.zeros(1, SHARES)[0]
+        return row
+
+    def places(self) -> np.void:
+        """It offers nothing."""
+        row: np.void = np.zeros(1, PLACES)[0]
         return row
 
     def backlog(self) -> int:

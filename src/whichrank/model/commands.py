@@ -108,13 +108,29 @@ class ShareOut(msgspec.Struct, frozen=True, tag="shares"):
     shares: tuple[Share, ...]
 
 
+class Place(msgspec.Struct, frozen=True):
+    """Where a rank is to be."""
+
+    rank: int
+    place: Annotated[int, Meta(ge=0, lt=1 << 31)]
+    """Which stage of which replica that is, the program says."""
+
+
+class PlaceOut(msgspec.Struct, frozen=True, tag="places"):
+    """Other places, for ranks of this node. Ranks agree among themselves between which iterations they change."""
+
+    version: Annotated[int, Meta(ge=1, lt=1 << 32)]
+    """One more than the one before, which all ranks must use by now."""
+    places: tuple[Place, ...]
+
+
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
     """End: this agent watches another job, so nothing that it sends is taken."""
 
     because: AnotherJob
 
 
-Order = Pace | TakeStacks | SampleThreads | ProbePaths | ReportAgain | HoldGate | ShareOut | Leave
+Order = Pace | TakeStacks | SampleThreads | ProbePaths | ReportAgain | HoldGate | ShareOut | PlaceOut | Leave
 
 
 class Command(msgspec.Struct, frozen=True):

@@ -265,3 +265,24 @@ SHARES = np.dtype(
         ("replicas", "u4"),
     ]
 )
+
+PLACES = np.dtype(
+    [
+        # by the agent
+        ("told", "u4", (2,)),  # of version v: told[v % 2]
+        ("newest", "u4"),
+        # by the process
+        ("used", "u4"),  # version; 0: each rank is where it was at the start
+        ("failed", "u4"),  # the same version if it was given up
+        ("place", "u4"),
+        ("took_ms", "u4"),
+        ("ranks", "u4"),  # of the job; 0: places cannot be changed
+        ("stages", "u4"),  # a place p is of stage p // stage_stride % stages
+        ("stage_stride", "u4"),
+        ("replicas", "u4"),
+        ("replica_stride", "u4"),
+        ("microbatches", "u4"),  # that a replica computes in an iteration
+        ("unused", "u4"),
+        ("bytes", "u8"),  # that this process would hand over
+    ]
+)

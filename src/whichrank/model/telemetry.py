@@ -16,7 +16,7 @@ from typing import Final, Literal
 import msgspec
 import numpy as np
 
-from whichrank.model.rows import GATE, INFLIGHT_ROW, RECORD, SHARES, SPLITS_ROW, WAIT
+from whichrank.model.rows import GATE, INFLIGHT_ROW, PLACES, RECORD, SHARES, SPLITS_ROW, WAIT
 from whichrank.model.sensors import SENSORS
 
 VERSION: Final = 2
@@ -152,6 +152,8 @@ GATE_REPORTED = np.dtype([("rank", "i4"), ("in_flight", "u4"), ("ordinal", "u8")
 
 # Of a rank whose program lets its shares of the work be changed.
 SHARES_REPORTED = np.dtype([("rank", "i4"), ("shares", SHARES)])
+# Of a rank whose program lets ranks change their places.
+PLACES_REPORTED = np.dtype([("rank", "i4"), ("places", PLACES)])
 
 # What the frame sampler saw in its latest window (CCL-D section 4.1.2), summed over the channels of a rank.
 RATE_ROW = np.dtype(
@@ -399,6 +401,8 @@ class Batch(msgspec.Struct, frozen=True):
     """Of ranks whose gates are held."""
     shares: bytes = b""
     """Of ranks that let theirs be changed, where that is news."""
+    places: bytes = b""
+    """Of ranks that can change theirs, where that is news."""
 
     def rank_rows(self) -> np.ndarray:
         """Rows of RANK_ROW."""

@@ -20,6 +20,7 @@ from whichrank.model.rows import (
     HEADER,
     INFLIGHT_ROW,
     PAIR,
+    PLACES,
     RECORD,
     SHARES,
     SPLITS_ROW,
@@ -27,7 +28,7 @@ from whichrank.model.rows import (
 )
 
 MAGIC: Final = 0x31474E4952485257
-VERSION: Final = 4
+VERSION: Final = 5
 COMMS: Final = 256
 INFLIGHT: Final = 64
 WAITS: Final = 32
@@ -57,5 +58,6 @@ RING: Final = np.dtype(
         ("record", RECORD, (RECORDS,)),
         ("gate", GATE),
         ("shares", SHARES),
+        ("places", PLACES),
     ]
 )

@@ -13,7 +13,7 @@ from whichrank.ring.layout import MAGIC, RING, VERSION
 
 
 class RingFromOutside:
-    """The ring at `path`; close the file with `let_go`.
+    """The ring at `path`; close the file with `let_go` or `contextlib.closing`.
 
     Args:
         path: The file `<pid>.ring`.
@@ -37,6 +37,8 @@ class RingFromOutside:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    close = let_go
 
     def _pwrite(self, at: int, value: int, size: int) -> None:
         os.pwrite(self._fd, value.to_bytes(size, "little"), at)

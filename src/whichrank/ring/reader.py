@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from whichrank.errors import RingFormatError
 from whichrank.model.codes import SPLITS
 from whichrank.model.kinds import Kind
-from whichrank.model.rows import COMM, CONNECTION, HEADER, RECORD, SHARES, SPLITS_ROW
+from whichrank.model.rows import COMM, CONNECTION, HEADER, PLACES, RECORD, SHARES, SPLITS_ROW
 from whichrank.ring.layout import COMMS, CONNECTIONS, MAGIC, MEMBERS, RECORDS, RING, SPLIT_ROWS, VERSION
 from whichrank.ring.tables import RingSnapshot, Rows, Scratch, offset, same_pair, unchanged
 
@@ -42,7 +42,8 @@ _RANK_BEHIND: Final = "mount or copy the whole file; a ring is removed by `which
 
 
 _COMM_AT, _MEMBERS_AT, _RECORD_AT = offset("comm"), offset("members"), offset("record")
-_CONNECTION_AT, _SPLITS_AT, _SHARES_AT = offset("connection"), offset("splits"), offset("shares")
+_CONNECTION_AT, _SPLITS_AT = offset("connection"), offset("splits")
+_SHARES_AT, _PLACES_AT = offset("shares"), offset("places")
 _STEP_TID_AT = offset("step_tid")
 _HEAD_AT = offset("head", HEADER)
 
@@ -225,6 +226,15 @@ class RingReader:
             RingFormatError: The file was cut short while it was read.
         """
         row: np.void = np.frombuffer(self._read(SHARES.itemsize, _SHARES_AT), SHARES)[0]
+        return row
+
+    def places(self) -> np.void:
+        """One row of PLACES.
+
+        Raises:
+            RingFormatError: The file was cut short while it was read.
+        """
+        row: np.void = np.frombuffer(self._read(PLACES.itemsize, _PLACES_AT), PLACES)[0]
         return row
 
     def members(self, comm: np.void) -> list[int]:

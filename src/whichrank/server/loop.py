@@ -321,12 +321,9 @@ class AnalyzerLoop:
     def _mitigate(self) -> None:
         """Tell other shares of the work, or say that it would help; and what it has gained."""
         now_s, at = time.monotonic(), utc_now()
-        analyzer = self._analyzer
         self._mitigations.ask(self._record.mitigation_asked() if self._record else None, now_s)
-        decided = self._mitigations.advance(
-            lambda: analyzer.lately(), lambda: analyzer.ended_ranks, lambda: analyzer.job_now().agent_of, now_s, at
-        )
-        for agent, order in decided.orders.items():
+        decided = self._mitigations.advance(self._analyzer, now_s, at)
+        for agent, order in decided.orders:
             self._push(agent, order)
         for news in (decided, self._mitigations.take_effect(at)):
             self._say_mitigated(news)
@@ -391,7 +388,7 @@ class AnalyzerLoop:
             with _kept_for(faults):
                 self._feed_gates([batch for batch, _ in arrivals if batch.gates], now_s)
             with _kept_for(faults):
-                self._mitigations.feed(batch for batch, _ in arrivals if batch.shares)
+                self._mitigations.feed(batch for batch, _ in arrivals if batch.shares or batch.places)
         last = {batch.agent: batch.sequence for batch, _ in arrivals if not batch.is_well}
         for batch, is_new in arrivals:
             if not (batch.is_well or is_new) and batch.sequence < last[batch.agent]:

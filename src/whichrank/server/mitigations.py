@@ -6,19 +6,22 @@ what a person is to be asked about first. What was done is taken back by itself 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from whichrank.act.lever import Found
 from whichrank.act.mitigation import Action, Mitigation
 from whichrank.act.offers import by_agent
 from whichrank.act.planner import Level
-from whichrank.model.commands import ShareOut
+from whichrank.model.commands import PlaceOut, ShareOut
+from whichrank.model.evidence import QUICK_LINK, QUICK_LINKS
 from whichrank.model.incident import Cause, Incident
-from whichrank.model.job_now import Lately
-from whichrank.model.telemetry import SHARES_REPORTED, Batch
+from whichrank.model.job_now import JobNow, Lately
+from whichrank.model.links import LinkRate
+from whichrank.model.telemetry import PLACES_REPORTED, SHARES_REPORTED, Batch
 from whichrank.server.acted import with_actions
 from whichrank.server.mitigations_file import MitigateAsked, Mitigated, MitigationNow, Mode, Planned, of_effect
 
@@ -27,15 +30,38 @@ EVERY_S: Final = 0.25
 ANSWER_S: Final = 15.0
 """A request that could not be met for so long is refused. Agents report what is new every five seconds at least."""
 COMPUTES_SLOWLY: Final = frozenset({Cause.COMPUTE_SLOW, Cause.MIXED_SLOW})
+ACTED_ON: Final = COMPUTES_SLOWLY | {Cause.COMMUNICATION_SLOW}
+NOTHING_OFFERED: Final = (
+    "no rank of this job lets its share of the work or its place be changed: see docs/how-to/mitigate.md"
+)
 MOST_ACTED_ON: Final = 64
 """Incidents of which it is known what was done about them, the latest ones."""
+
+
+class Watched(Protocol):
+    """What must be known of a job to act on it."""
+
+    def lately(self) -> Lately | None:
+        """The latest iterations."""
+
+    def job_now(self) -> JobNow:
+        """The job as it is now."""
+
+    @property
+    def ended_ranks(self) -> list[int]:
+        """Whose processes have ended."""
+
+    @property
+    def links(self) -> tuple[LinkRate, ...]:
+        """Rates of links between nodes."""
 
 
 class Decided(NamedTuple):
     """What is to be said, and what agents are to be told."""
 
     lines: tuple[Mitigated, ...] = ()
-    orders: Mapping[str, ShareOut] = {}
+    orders: Sequence[tuple[str, ShareOut | PlaceOut]] = ()
+    """For agents."""
     incidents: tuple[Incident, ...] = ()
     """About which something was done, with that."""
 
@@ -50,9 +76,8 @@ class Mitigations:
     def __init__(self, mode: Mode) -> None:
         self._mode = mode
         self._mitigation = Mitigation()
-        self._named: dict[str, dict[int, float]] = {}  # by incident
         self._acted_on: dict[str, tuple[Incident, tuple[Mitigated, ...]]] = {}  # by the id of an incident
-        self._open: dict[str, Incident] = {}  # that name who computes slowly
+        self._open: dict[str, Incident] = {}  # that name who computes slowly, or what links are slow
         self._asked: tuple[MitigateAsked, float] | None = None  # and since when
         self._looked_s = -EVERY_S
         self._numbers = 0
@@ -73,13 +98,15 @@ class Mitigations:
             The same, with what was done about them.
         """
         noted = [self._noted(incident) for incident in incidents]
-        self._mitigation.named({rank: sure for named in self._named.values() for rank, sure in named.items()})
+        self._mitigation.named(_found(self._open.values()))
         return noted
 
     def feed(self, batches: Iterable[Batch]) -> None:
-        """Take what agents say of shares."""
-        if rows := b"".join(batch.shares for batch in batches):
-            self._mitigation.feed(np.frombuffer(rows, SHARES_REPORTED))
+        """Take what agents say of shares and of places."""
+        batches = list(batches)
+        shares = np.frombuffer(b"".join(batch.shares for batch in batches), SHARES_REPORTED)
+        places = np.frombuffer(b"".join(batch.places for batch in batches), PLACES_REPORTED)
+        self._mitigation.feed(shares, places)
 
     def ask(self, asked: MitigateAsked | None, now_s: float) -> None:
         """Somebody wants something; None: nobody does, or not any more."""
@@ -88,16 +115,11 @@ class Mitigations:
         elif self._asked is None or self._asked[0] != asked:
             self._asked = asked, now_s
 
-    def advance(
-        self, lately: Callable[[], Lately | None], ended: Callable[[], Sequence[int]],
-        agent_of: Callable[[], Mapping[int, str]], now_s: float, at: datetime,
-    ) -> Decided:  # fmt: skip
+    def advance(self, watched: Watched, now_s: float, at: datetime) -> Decided:
         """What is decided now.
 
         Args:
-            lately: The latest iterations.
-            ended: Ranks whose processes have ended.
-            agent_of: The agent of each rank that lives.
+            watched: The job.
             now_s: Now.
             at: And when that is.
         """
@@ -105,17 +127,18 @@ class Mitigations:
             return Decided()
         self._looked_s = now_s
         if not self._mitigation.has_offers:
-            problem = "no rank of this job lets its share of the work be changed (see docs/how-to/mitigate.md)"
-            return self._refused(problem, at)
-        self._mitigation.forget(ended())
+            return self._refused(NOTHING_OFFERED, at)
+        self._mitigation.forget(watched.ended_ranks)
         if problem := self._why_not():
             return self._refused(problem, at)
-        known = lately()
+        known = watched.lately()
         wanted = self._asked[0].wanted if self._asked else None
-        action = self._mitigation.advance(known, now_s, wanted) if known is not None else None
+        action = None
+        if known is not None:
+            action = self._mitigation.advance(known, now_s, watched.job_now, lambda: watched.links, wanted)
         self._number_plan()
         if action is not None:
-            return self._decided(action, agent_of, now_s, at)
+            return self._decided(action, watched, now_s, at)
         if self._asked is not None and now_s - self._asked[1] > ANSWER_S:
             return self._refused("nothing is known of the latest iterations", at)
         return Decided()
@@ -173,16 +196,15 @@ class Mitigations:
         line = Mitigated(at=at, what="refused", step=asked.step, request=asked.id, problem=problem)
         return Decided((line,))
 
-    def _decided(
-        self, action: Action, agent_of: Callable[[], Mapping[int, str]], now_s: float, at: datetime
-    ) -> Decided:
+    def _decided(self, action: Action, watched: Watched, now_s: float, at: datetime) -> Decided:
         is_back, asked = action.step.level < action.step.before, self._asked
         if asked is None and not is_back and (self._mode != "auto" or action.step.must_be_asked):
             self._waits = self._mode != "advise"
             if self._mode == "advise":
                 self._mitigation.refused(action)
             return Decided((self._line(action, "asked" if self._waits else "advised", self._planned, at),))
-        orders = by_agent(action.order, agent_of())
+        agent_of = watched.job_now().agent_of if action.orders else {}
+        orders = [one for order in action.orders for one in by_agent(order, agent_of).items()]
         self._mitigation.made(action, now_s)
         number = self._in_force if is_back else self._planned
         line = self._line(action, "made", number, at, asked[0].id if asked else "")
@@ -197,14 +219,12 @@ class Mitigations:
 
     def _noted(self, incident: Incident) -> Incident:
         """An incident with what was done about it, or with what was done that is behind it."""
-        self._named.pop(incident.id, None)
         self._open.pop(incident.id, None)
         if incident.kind != "slow":
             return incident
         if incident.cause is Cause.IMBALANCE and self._in_force and self._made is not None:
             return with_actions(incident, (self._made,))
-        if incident.status == "open" and incident.severity == "alert" and incident.cause in COMPUTES_SLOWLY:
-            self._named[incident.id] = {one.rank: one.confidence for one in incident.culprits}
+        if incident.status == "open" and incident.severity == "alert" and incident.cause in ACTED_ON:
             self._open[incident.id] = incident
         if incident.id not in self._acted_on:
             return incident
@@ -229,7 +249,21 @@ class Mitigations:
         step = action.step
         return Mitigated(
             at=at, what=what, step=number, level=int(step.level), why=step.why.name.lower(),
+            changes="places" if action.changes is Level.TOPOLOGY else "shares",
             before=action.before, after=action.after, impact_s=round(step.impact_s, 3),
             overhead_s=round(step.overhead_s, 3), now_s=round(step.iteration_s, 4),
             predicted_s=round(step.predicted_s, 4), request=request,
         )  # fmt: skip
+
+
+def _found(incidents: Iterable[Incident]) -> Found:
+    """What open incidents name."""
+    ranks: dict[int, float] = {}
+    links: dict[tuple[int, int], float] = {}
+    quick_s = [0.0]
+    for incident in incidents:
+        if incident.cause in COMPUTES_SLOWLY:
+            ranks |= {one.rank: one.confidence for one in incident.culprits}
+        links |= {(one.src, one.dst): 1.0 for one in incident.links}
+        quick_s += [float(one.value) for one in incident.evidence if one.what in (QUICK_LINK, QUICK_LINKS)]
+    return Found(ranks, links, max(quick_s))

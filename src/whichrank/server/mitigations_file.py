@@ -56,10 +56,11 @@ class Mitigated(msgspec.Struct, frozen=True, kw_only=True):
     step: int = 0
     """Its number; of a measurement, that of what was measured."""
     level: int = 0
-    """1: nothing, 2: other shares of the work."""
+    """1: nothing, 2: other shares of the work, 3: other places for ranks."""
     why: str = ""
+    changes: Literal["shares", "places"] = "shares"
     before: tuple[int, ...] = ()
-    """Microbatches of each replica until then."""
+    """Microbatches of each replica until then; of places the rank in each."""
     after: tuple[int, ...] = ()
     """And from then on."""
     impact_s: float = 0.0

@@ -17,6 +17,14 @@ LEVELS: Final = {
     Level.TOPOLOGY: "other places for ranks",
     Level.RESTART: "a restart without the slow part",
 }
+_FORM: Final = {
+    "shares": "replica {at} computes {after} microbatches instead of {before}",
+    "places": "rank {after} takes the place of rank {before}",
+}
+_AS_BEFORE: Final = {
+    "shares": "all replicas compute as many microbatches again",
+    "places": "all ranks are in their first places again",
+}
 _BACK: Final = {
     "relief": "all are as quick as before",
     "no_gain": "it gains much less than expected",
@@ -39,18 +47,25 @@ def said(line: Mitigated) -> str:
     if line.what == "refused":
         return f"not done: {line.problem}"
     if is_taken_back(line):
-        return f"all replicas compute as many microbatches again, since {_BACK.get(line.why, line.why)}"
+        return f"{_AS_BEFORE[line.changes]}, since {_BACK.get(line.why, line.why)}"
     gains = f"an iteration takes {duration(line.now_s)} and would take {duration(line.predicted_s)}"
-    listed = shares_text(line.before, line.after)
+    listed = changes_text(line.changes, line.before, line.after)
     if line.what == "made":
         return f"{listed}, since {gains}"
     return f"it would help if {listed}: {gains}; to have it done: whichrank mitigate apply {line.step}"
 
 
-def shares_text(before: Sequence[int], after: Sequence[int]) -> str:
-    """What changes for replicas."""
+def changes_text(what: str, before: Sequence[int], after: Sequence[int]) -> str:
+    """What changes for replicas, or for ranks.
+
+    Args:
+        what: `shares` or `places`.
+        before: Microbatches of each replica, or the rank in each place.
+        after: The same from then on.
+    """
+    form = _FORM[what]
     changes = [
-        f"replica {at} computes {now} microbatches instead of {until_now}"
+        form.format(at=at, before=until_now, after=now)
         for at, (until_now, now) in enumerate(zip(before, after, strict=True))
         if until_now != now
     ]
@@ -81,7 +96,8 @@ def plan_lines(now: MitigationNow | None) -> Iterator[str]:
         return
     plan = now.plan
     yield f"step {plan.step}: {LEVELS[Level(plan.level)]}"
-    yield f"  {shares_text(plan.before, plan.after)}"
+    what = "places" if plan.level == Level.TOPOLOGY else "shares"
+    yield f"  {changes_text(what, plan.before, plan.after)}"
     yield f"  an iteration takes {duration(now.now_s)} and would take {duration(plan.predicted_s)}"
     yield f"  it costs {duration(plan.overhead_s)}, once; the slowness has cost {duration(now.impact_s)} so far"
     yield f"  {_when(now, plan)}"

@@ -7,5 +7,6 @@ whichrank does not watch, in one of which the ring is gone, and while all ranks 
 from __future__ import annotations
 
 from whichrank.torch.balancer import Balancer
+from whichrank.torch.reorderable import Reorderable
 
-__all__ = ["Balancer"]
+__all__ = ["Balancer", "Reorderable"]

@@ -15,13 +15,14 @@ from typing import Any, Final
 import msgspec
 
 from whichrank.errors import EnvelopeFormatError
-from whichrank.model.commands import HoldGate, Leave, ProbePaths, Reply, SampleThreads, ShareOut, TakeStacks
+from whichrank.model.commands import HoldGate, Leave, PlaceOut, ProbePaths, Reply, SampleThreads, ShareOut, TakeStacks
 from whichrank.model.rows import PASSES, SIZES
 from whichrank.model.telemetry import (
     COMM_ROW,
     GATE_REPORTED,
     INFLIGHT_REPORTED,
     PAIR_ROW,
+    PLACES_REPORTED,
     RANK_ROW,
     RATE_ROW,
     RECORD_REPORTED,
@@ -34,7 +35,7 @@ from whichrank.model.telemetry import (
 )
 
 MAGIC: Final = b"WRE"
-REPLY_VERSION: Final = 5
+REPLY_VERSION: Final = 6
 """Of a `Reply`; that of the others is `VERSION`, which tapes have too."""
 MOST_BYTES: Final = 16 << 20
 """More than an agent puts into a batch. Whoever sends more is cut off by ZeroMQ, so rubbish cannot fill the memory."""
@@ -57,6 +58,7 @@ _ROW_BYTES: Final = {
     "splits": SPLITS_REPORTED.itemsize,
     "gates": GATE_REPORTED.itemsize,
     "shares": SHARES_REPORTED.itemsize,
+    "places": PLACES_REPORTED.itemsize,
 }
 
 
@@ -175,6 +177,8 @@ def _check_reply(reply: Reply) -> None:
                 _check_count("passes", test.passes, PASSES)
         elif isinstance(order, ShareOut):
             _check_count("shares", order.shares, MOST_EVENTS)
+        elif isinstance(order, PlaceOut):
+            _check_count("places", order.places, MOST_EVENTS)
         elif isinstance(order, Leave):
             for text in (order.because.job, order.because.theirs, order.because.ours):
                 _check_text("because", text, MOST_NAME)

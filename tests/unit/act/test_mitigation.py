@@ -7,13 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from whichrank.act.lever import Found
 from whichrank.act.mitigation import Action, Mitigation
 from whichrank.act.planner import Level, Why
-from whichrank.model.job_now import Lately
+from whichrank.model.commands import ShareOut
+from whichrank.model.job_now import JobNow, Lately
 from whichrank.model.telemetry import SHARES_REPORTED
 
 RANKS, REPLICAS, EACH = 8, 4, 4
 MICROBATCH_S, REST_S = 0.1, 0.05
+NOTHING = JobNow((), {}, (), 0.0, None)
 
 
 class Job:
@@ -41,7 +44,7 @@ class Job:
         """So many iterations in which ranks take so many times as long."""
         times = np.ones(RANKS)
         times[: len(factors)] = factors
-        self.mitigation.named(dict.fromkeys(named, 0.9))
+        self.mitigation.named(Found(dict.fromkeys(named, 0.9)))
         for _ in range(iterations):
             while self.coming and self.coming[0][0] <= len(self.totals):
                 self._use(self.coming.pop(0)[1])
@@ -51,7 +54,7 @@ class Job:
             number = np.arange(len(self.own))[-20:]
             totals = np.tile(self.totals[-20:], (RANKS, 1))
             lately = Lately(np.arange(RANKS), number, np.array(self.own[-20:]).T, totals)
-            if action := self.mitigation.advance(lately, self.now_s):
+            if action := self.mitigation.advance(lately, self.now_s, lambda: NOTHING, tuple):
                 self.actions.append((len(self.totals), action))
                 if self.is_auto:
                     self.mitigation.made(action, self.now_s)
@@ -59,10 +62,12 @@ class Job:
         return self
 
     def _use(self, action: Action) -> None:
-        version = action.order.version
+        (order,) = action.orders
+        assert isinstance(order, ShareOut)
+        version = order.version
         assert version == int(self.rows["shares"]["used"][0]) + 1
         shares = self.rows["shares"]
-        for share in action.order.shares:
+        for share in order.shares:
             shares["told"][share.rank, version % 2] = share.first, share.count
         shares["used"] = version
         self.counts = np.array(action.after)
@@ -138,7 +143,7 @@ def test_ranks_that_were_started_again_have_been_told_nothing() -> None:
     job.mitigation.feed(job.rows)
     job.run(20).run(20, slow(5), named=[5])
     # THEN they are told, from the first version on
-    assert [action.order.version for _, action in job.actions] == [1, 1]
+    assert [action.orders[0].version for _, action in job.actions] == [1, 1]
 
 
 def test_program_that_offers_nothing_is_left_alone() -> None:

@@ -31,6 +31,7 @@ STRUCTS = {
     "wr_pass": rows.PASS,
     "wr_share": rows.SHARE,
     "wr_shares": rows.SHARES,
+    "wr_places": rows.PLACES,
     "wr_ring": layout.RING,
 }
 # Fields that the header names as one and Python as its parts.

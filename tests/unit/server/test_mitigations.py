@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
 from whichrank.model.incident import Cause, Culprit, Incident, Link
-from whichrank.model.job_now import Lately
+from whichrank.model.job_now import JobNow, Lately
 from whichrank.model.telemetry import SHARES_REPORTED, VERSION, Batch
 from whichrank.server.mitigations import ANSWER_S, EVERY_S, Decided, Mitigations
 from whichrank.server.mitigations_file import MitigateAsked, Mode
 
 RANKS = 4
+JOB = JobNow(tuple(range(RANKS)), dict(enumerate("aabb")), (), 0.0, None)
 AT = datetime(2026, 11, 28, tzinfo=UTC)
 NAMED = Incident(
     id="job-1",
@@ -51,6 +54,11 @@ def offered(mode: Mode, incident: Incident = NAMED) -> Mitigations:
     return mitigations
 
 
+def watched(lately: Lately | None, ended: tuple[int, ...] = ()) -> Any:
+    """A job as an analyzer knows it."""
+    return SimpleNamespace(lately=lambda: lately, job_now=lambda: JOB, ended_ranks=list(ended), links=())
+
+
 class Looks:
     """A hundred looks and more at a job that goes on as it is.
 
@@ -70,9 +78,7 @@ class Looks:
             self.at += 1
             own_s = np.tile((MICROBATCH_S * self.counts)[:, None], 20)
             lately = Lately(np.arange(RANKS), np.arange(20) + self.at, own_s, np.tile(own_s.max(axis=0) + 0.1, (4, 1)))
-            decided = self.mitigations.advance(
-                lambda lately=lately: lately, lambda: self.ended, lambda: dict(enumerate("aabb")), self.now_s, AT
-            )
+            decided = self.mitigations.advance(watched(lately, self.ended), self.now_s, AT)
             if decided.lines:
                 found.append(decided)
         return found
@@ -101,7 +107,7 @@ def test_agents_are_told_what_is_for_their_ranks() -> None:
     (decided,) = Looks(offered("auto")).look()
     (line,) = decided.lines
     assert (line.what, line.step, line.why, line.before, line.after) == ("made", 1, "impact", (4,) * 4, (5, 2, 5, 4))
-    told = {agent: [share.rank for share in order.shares] for agent, order in decided.orders.items()}
+    told = {agent: [share.rank for share in order.shares] for agent, order in decided.orders}
     assert told == {"a": [0, 1], "b": [2, 3]}
     # AND the incident says so
     (incident,) = decided.incidents
@@ -118,7 +124,7 @@ def test_nobody_is_told_without_auto_nor_where_it_is_not_sure() -> None:
         (offered("auto", unsure), "asked", True),
     ):
         (decided,) = Looks(mitigations).look()
-        assert (decided.lines[0].what, decided.lines[0].step, dict(decided.orders)) == (what, 1, {})
+        assert (decided.lines[0].what, decided.lines[0].step, decided.orders) == (what, 1, ())
         assert mitigations.now is not None
         assert mitigations.now.plan is not None
         assert (mitigations.now.plan.step, mitigations.now.plan.waits) == (1, waits)
@@ -171,7 +177,7 @@ def test_request_is_answered_also_where_nothing_is_known_and_where_nothing_is_of
     looks.look()
     looks.mitigations.ask(MitigateAsked(id="me", what="apply", step=1), looks.now_s)
     decided = [
-        looks.mitigations.advance(lambda: None, lambda: (), dict, looks.now_s + after_s, AT)
+        looks.mitigations.advance(watched(None), looks.now_s + after_s, AT)
         for after_s in (1.0, ANSWER_S - 1.0, ANSWER_S + 1.0)
     ]
     assert [[line.what for line in one.lines] for one in decided] == [[], [], ["refused"]]
@@ -208,7 +214,7 @@ def test_imbalance_that_other_shares_make_is_said_to_be_that() -> None:
         {"severity": "notice"},
         {"status": "recovered", "ended": AT},
         {"kind": "hang"},
-        {"cause": Cause.COMMUNICATION_SLOW, "links": (Link(src=1, dst=2),)},
+        {"cause": Cause.COMMUNICATION_SLOW, "links": (Link(src=1, dst=2),), "culprits": ()},
         {"culprits": ()},
     ],
 )

@@ -42,6 +42,17 @@ AT = datetime(2026, 11, 28, tzinfo=UTC)
             "mitigation: all replicas compute as many microbatches again, since it gains much less than expected",
         ),
         (
+            Mitigated(
+                at=AT, what="made", level=3, changes="places", before=(0, 1, 2), after=(0, 2, 1), now_s=2, predicted_s=1
+            ),
+            "mitigation: rank 2 takes the place of rank 1, rank 1 takes the place of rank 2, since an iteration takes"
+            " 2 s and would take 1 s",
+        ),
+        (
+            Mitigated(at=AT, what="made", level=1, why="by_hand", changes="places"),
+            "mitigation: all ranks are in their first places again, since somebody wanted that",
+        ),
+        (
             Mitigated(at=AT, what="refused", step=2, problem="nothing is changed"),
             "mitigation 2: not done: nothing is changed",
         ),

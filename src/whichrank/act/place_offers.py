@@ -1,0 +1,93 @@
+"""Which programs let ranks change places, as their ranks say, and where each is now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from whichrank.model.commands import Place, PlaceOut
+from whichrank.model.iterations import Ints
+
+
+@dataclass(frozen=True)
+class PlaceOffer:
+    """Of all ranks of a job.
+
+    Attributes:
+        order: The rank in each place, (R,).
+        stage: Of each place, (R,).
+        replica: Of each place, (R,).
+        microbatches: Of a replica in an iteration.
+        version: That all ranks use; -1 while some use another one.
+        failed: That version was given up: all are as before.
+        size: Bytes that the rank with the most would hand over.
+        took_s: How long training stood still for the latest change; 0: there was none.
+    """
+
+    order: Ints
+    stage: Ints
+    replica: Ints
+    microbatches: int
+    version: int
+    failed: bool
+    size: int
+    took_s: float
+
+    def to(self, version: int, order: Sequence[int]) -> PlaceOut:
+        """What to tell all ranks, so that they are in this order."""
+        return PlaceOut(version, tuple(Place(int(rank), place) for place, rank in enumerate(order)))
+
+
+class PlaceOffers:
+    """What ranks of a job have said; memory grows with these."""
+
+    def __init__(self) -> None:
+        self._said: dict[int, Any] = {}
+
+    @property
+    def are_any(self) -> bool:
+        """Whether any rank offers something."""
+        return bool(self._said)
+
+    def feed(self, rows: np.ndarray[Any, Any]) -> None:
+        """Take rows of PLACES_REPORTED."""
+        for row in rows:
+            self._said[int(row["rank"])] = row["places"]
+
+    def forget(self, ranks: Collection[int]) -> bool:
+        """The processes of these ranks were replaced, or are gone; whether any of them had offered something."""
+        known = [rank for rank in ranks if rank in self._said]
+        for rank in known:
+            del self._said[rank]
+        return bool(known)
+
+    def of(self, ranks: Collection[int]) -> PlaceOffer | None:
+        """What all of these ranks offer; None unless they agree on the mesh, and each place has one of them."""
+        if not ranks or not all(rank in self._said for rank in ranks):
+            return None
+        known = sorted(ranks)
+        rows = np.array([self._said[rank] for rank in known])
+        same = ("ranks", "stages", "stage_stride", "replicas", "replica_stride", "microbatches")
+        if any((rows[name] != rows[name][0]).any() for name in same):
+            return None
+        count, stages, stage_stride, replicas, replica_stride, microbatches = (int(rows[name][0]) for name in same)
+        if count != len(known) or min(stages, stage_stride, replicas, replica_stride, microbatches) < 1:
+            return None
+        place = np.arange(count)
+        stage, replica = place // stage_stride % stages, place // replica_stride % replicas
+        each = np.bincount(replica * stages + stage, minlength=stages * replicas)
+        if (each != count // (stages * replicas)).any():
+            return None
+        versions = rows["used"]
+        is_used = bool((versions == versions[0]).all())
+        at = rows["place"].astype(np.int64)
+        if is_used and sorted(at.tolist()) != place.tolist():
+            return None
+        order = np.array(known, np.int64)[np.argsort(at, kind="stable")]
+        return PlaceOffer(
+            order, stage, replica, microbatches, int(versions[0]) if is_used else -1, bool(rows["failed"].any()),
+            int(rows["bytes"].max()), float(rows["took_ms"].max()) / 1000.0,
+        )  # fmt: skip

@@ -1,0 +1,82 @@
+"""What programs let be changed while they train: tells ranks of this node, and reports what they use.
+
+Shares of the work, and places of ranks. Only the version behind the one that a rank has been told is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
+
+import numpy as np
+
+from whichrank.agent.rank import RankWatch
+from whichrank.errors import RingFormatError
+from whichrank.model.commands import PlaceOut, ShareOut
+from whichrank.model.telemetry import PLACES_REPORTED, SHARES_REPORTED
+from whichrank.ring.places import RingPlaces
+from whichrank.ring.shares import RingShares
+
+Part = Literal["shares", "places"]
+_ROWS: Final = {"shares": SHARES_REPORTED, "places": PLACES_REPORTED}
+_OFFERED: Final = {"shares": "microbatches", "places": "ranks"}
+"""What is not 0 in the row of a rank that lets it be changed."""
+
+
+class Changes:
+    """What ranks of a node use; memory grows with these.
+
+    Args:
+        part: Of their rings.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self._part: Part = part
+        self._said: dict[int, bytes] = {}  # by process
+
+    def rows(self, watches: Iterable[RankWatch]) -> np.ndarray:
+        """Rows of SHARES_REPORTED or PLACES_REPORTED of ranks that let it be changed, where that is news."""
+        found: list[tuple[int, np.void]] = []
+        said: dict[int, bytes] = {}
+        for watch in watches:
+            if watch.ended_ns or watch.rank < 0:
+                continue
+            with contextlib.suppress(OSError, RingFormatError):
+                row = watch.reader.shares() if self._part == "shares" else watch.reader.places()
+                if not row[_OFFERED[self._part]]:
+                    continue
+                said[watch.pid] = row.tobytes()
+                if said[watch.pid] != self._said.get(watch.pid):
+                    found.append((watch.rank, row))
+        self._said = said
+        dtype = _ROWS[self._part]
+        return np.array(found, dtype) if found else np.empty(0, dtype)
+
+    def report_again(self) -> None:
+        """Whatever was reported was not taken."""
+        self._said.clear()
+
+
+def tell_shares(order: ShareOut, watches: Sequence[RankWatch]) -> None:
+    """Tell what stands in an order."""
+    path_of = {watch.rank: watch.path for watch in watches if not watch.ended_ns}
+    for share in order.shares:
+        if share.rank not in path_of:
+            continue
+        with contextlib.suppress(OSError, RingFormatError), contextlib.closing(RingShares(path_of[share.rank])) as ring:
+            row = ring.read()
+            if order.version == int(row["newest"]) + 1 and share.first + share.count <= row["microbatches"]:
+                ring.tell(order.version, share.first, share.count)
+
+
+def tell_places(order: PlaceOut, watches: Sequence[RankWatch]) -> None:
+    """Tell what stands in an order."""
+    path_of = {watch.rank: watch.path for watch in watches if not watch.ended_ns}
+    for place in order.places:
+        if place.rank not in path_of:
+            continue
+        with contextlib.suppress(OSError, RingFormatError), contextlib.closing(RingPlaces(path_of[place.rank])) as ring:
+            row = ring.read()
+            if order.version == int(row["newest"]) + 1 and place.place < row["ranks"]:
+                ring.tell(order.version, place.place)

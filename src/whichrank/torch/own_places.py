@@ -1,0 +1,83 @@
+"""The place of this process in its ring, from inside (`wr_places` in `ring.h`). No call waits."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+import numpy as np
+
+from whichrank.model.rows import PLACES
+from whichrank.native import loaded_core
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Which stage of which replica a place is: place p is of stage `p // stage_stride % stages`, and so on."""
+
+    ranks: int
+    stages: int
+    stage_stride: int
+    replicas: int
+    replica_stride: int
+    microbatches: int
+    """That a replica computes in an iteration."""
+
+
+class OwnPlaces:
+    """What this process offers and is told; nothing ever, where whichrank does not watch it.
+
+    Args:
+        mesh: Of the job.
+        place: Of this process at the start.
+        size: Bytes that it would hand over.
+    """
+
+    def __init__(self, mesh: Mesh, place: int, size: int) -> None:
+        core = loaded_core()
+        self._core = core
+        self._ring: int | None = core.wr_process_ring() if core else None
+        self._mesh = mesh
+        if core is None or not self._ring:
+            return
+        core.wr_places_offer.argtypes, core.wr_places_offer.restype = (ctypes.c_void_p, ctypes.c_char_p), None
+        core.wr_places_newest.argtypes, core.wr_places_newest.restype = (ctypes.c_void_p,), ctypes.c_uint32
+        core.wr_places_of.argtypes, core.wr_places_of.restype = (ctypes.c_void_p, ctypes.c_uint32), ctypes.c_uint32
+        core.wr_places_used.argtypes = (ctypes.c_void_p, *[ctypes.c_uint32] * 3, ctypes.c_int)
+        core.wr_places_used.restype = None
+        self.use(0, place, 0.0, failed=False)
+        self.offer(size)
+
+    def offer(self, size: int) -> None:
+        """Say that places can be changed.
+
+        Args:
+            size: Bytes that this process would hand over now.
+        """
+        if self._core and self._ring:
+            row = np.zeros(1, PLACES)
+            for name in ("ranks", "stages", "stage_stride", "replicas", "replica_stride", "microbatches"):
+                row[name] = getattr(self._mesh, name)
+            row["bytes"] = size
+            self._core.wr_places_offer(self._ring, row.tobytes())
+
+    def newest(self) -> int:
+        """The version of the newest place that was told, 0: none."""
+        return int(self._core.wr_places_newest(self._ring)) if self._core and self._ring else 0
+
+    def of(self, version: int) -> int:
+        """The place of a version that was told."""
+        return int(self._core.wr_places_of(self._ring, version)) if self._core and self._ring else 0
+
+    def use(self, version: int, place: int, took_s: float, *, failed: bool) -> None:
+        """Say that all ranks have changed to a version, or have given it up.
+
+        Args:
+            version: Which.
+            place: Where this process is then.
+            took_s: How long training stood still.
+            failed: It was given up.
+        """
+        if self._core and self._ring:
+            took_ms = min(round(took_s * 1000), 0xFFFFFFFF)
+            self._core.wr_places_used(self._ring, version, place, took_ms, int(failed))
