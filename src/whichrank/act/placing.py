@@ -27,10 +27,12 @@ HANDED_BYTES_PER_S: Final = 0.3e9
 """At which states are handed over, before this was seen in a job."""
 STANDS_STILL: Final = 2.0
 """Iterations that training stands still besides, until groups are built."""
+TELLING: Final = 1e-3
+"""Of the bytes of the busiest way, from which what a way carries would show that it is slow."""
 LOOK_ANEW: Final = 64
 """Iterations, while the same is slow."""
 QUICK_SHARE: Final = 0.8
-"""Of the rate of other links, from which one is as quick as they are."""
+"""Of its best rate so far, from which a link is quick again."""
 
 
 class Placing:
@@ -154,6 +156,22 @@ class Placing:
                 found[src, dst] = lost_s / carried
         self._byte_s = found
 
+    def _slow_ways(self, node: Ints) -> dict[tuple[int, int], float]:
+        """What a byte costs between nodes, where it is slow or may be.
+
+        What goes between nodes at the ends of slow links may share their cable, unless something goes there already
+        that nobody names.
+        """
+        slow = {(int(node[src]), int(node[dst])): cost_s for (src, dst), cost_s in self._byte_s.items()}
+        assert self._traffic is not None
+        sender, receiver, size = self._traffic
+        some = size >= TELLING * size.max()
+        first = self._initial()  # the traffic is that of ranks in their first places
+        in_use = set(zip(node[first[sender[some]]].tolist(), node[first[receiver[some]]].tolist(), strict=True))
+        ends, most_s = {end for way in slow for end in way}, max(slow.values())
+        unknown = {(a, b) for a in ends for b in ends if a != b} - in_use - slow.keys()
+        return slow | dict.fromkeys(unknown, most_s)
+
     def _cluster(self, seen: Seen, offer: PlaceOffer, work_s: Floats, factor: Floats) -> Cluster:
         by_rank = np.ones(int(seen.ranks.max()) + 1)
         by_rank[seen.ranks] = factor
@@ -166,7 +184,7 @@ class Placing:
             numbers = {agent: number for number, agent in enumerate(sorted(set(agent_of.values())))}
             for rank in seen.ranks.tolist():
                 node[rank] = numbers.get(agent_of.get(rank, ""), 0)
-            slow = {(int(node[src]), int(node[dst])): cost_s for (src, dst), cost_s in self._byte_s.items()}
+            slow = self._slow_ways(node)
         return Cluster(
             offer.stage, offer.replica, work_s, by_rank, node, offer.microbatches, sender, receiver, size, 0.0, slow
         )
@@ -194,10 +212,8 @@ def _traffic(job: JobNow, offer: PlaceOffer, iterations: int) -> tuple[Ints, Int
 
 
 def _is_quick(link: tuple[int, int], seen: Seen) -> bool:
-    """Whether a link is seen to be as quick as others."""
-    rates = seen.links()
-    own = next((one for one in rates if (one.src, one.dst) == link), None)
-    if own is None:
-        return False
-    others = [one.rate for one in rates if one.paced == own.paced and (one.src, one.dst) != link]
-    return bool(others) and own.rate >= QUICK_SHARE * float(np.median(others))
+    """Whether a link is seen to be as quick as it was."""
+    return any(
+        (one.src, one.dst) == link and one.best is not None and one.rate >= QUICK_SHARE * one.best
+        for one in seen.links()
+    )  # others may share its cable, and be as slow

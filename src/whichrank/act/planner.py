@@ -12,8 +12,8 @@ costs, and any later level costs more. So all that was paid is at most I and wha
 costs q times the one before, at most 1 + q / (q - 1) times the least. Taking back may cost as much as doing.
 
 Two rules more keep a wrong finding from costing more than one level. A level that is not said to gain enough is left
-out. One that was made and gains much less than it was said to is taken back, and nothing more is done about these
-findings by itself: they are not what is slow.
+out. One that was made and gains much less than it was said to is taken back, and for an hour it is not made again by
+itself while nothing else is slow: these findings are not what is slow.
 
 Example: iterations take 1.5 s for 1.0 s; other shares cost 0.2 s, a restart 1,200 s. Shares are due after one
 iteration, and bring iterations to 1.1 s. If they stay so, a restart is due after 12,000 iterations more: 3.7 hours.
@@ -155,6 +155,9 @@ class Planner:
         self._waiting: Step | None = None  # for an answer
         self._made: deque[tuple[float, Level]] = deque()
         self._refused: set[Level] = set()
+        self._useless: dict[
+            Level, tuple[frozenset[str], float]
+        ] = {}  # what was slow when it gained too little, and when
         self._measures: _Measures | None = None
         self._undo_s = 0.0
         self._is_given_up = self._has_changed = False
@@ -218,6 +221,8 @@ class Planner:
         """A step was made."""
         self._waiting, self._has_changed = None, False
         self._before, self.level = step.before, step.level
+        if step.why is Why.NO_GAIN:
+            self._useless[step.before] = self._slow, now_s
         if step.level < step.before:
             self._is_given_up, self._measures = step.why is not Why.RELIEF, None
         else:
@@ -264,12 +269,17 @@ class Planner:
                 return None
             before_s = self._measures.before_s
             return Step(self._before, self.level, Why.NO_GAIN, self.impact_s, undo_s, latest_s, before_s)
-        due = self._upcoming(latest_s, [one for one in options if one.level not in self._refused])
+        due = self._upcoming(latest_s, [one for one in options if self._may_help(one.level, now_s)])
         if due is None:
             return None
         if due.level == self.level:
             return self._step(due, Why.OTHERS, latest_s, now_s)
         return self._step(due, Why.IMPACT, latest_s, now_s) if self.impact_s >= due.overhead_s else None
+
+    def _may_help(self, level: Level, now_s: float) -> bool:
+        """Whether it was not refused, and has not gained too little in this hour while nothing else was slow."""
+        slow, at_s = self._useless.get(level, (frozenset(), now_s))
+        return level not in self._refused and not (self._slow <= slow and now_s - at_s < HOUR_S)
 
     def _upcoming(self, latest_s: float, options: Sequence[Option]) -> Option | None:
         """The same level for what is slow now, or else the cheapest further one that gains something."""

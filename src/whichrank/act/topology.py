@@ -6,7 +6,8 @@ heavy traffic leaves a slow link: gradients of gigabytes change places with acti
 
 Ranks that share a stage of a replica (tensor parallelism) lie on one node and move together. Of up to seven such units
 all orders are tried; of more the swap that gains most is made, again and again, of which one end is slow. Of two links
-that are as slow neither alone is worth a swap: so what all replicas and links take together counts a little as well.
+that are as slow neither alone is worth a swap: so at first a norm of what all replicas and links take is made less, and
+then the longest ones.
 
 Example: two stages of two replicas, a microbatch takes 10 ms, and there are eight. Ranks 0 and 1 are both in replica 0
 and take twice as long: 20 + 20 + 7 x 20 = 180 ms. With one of them in the other replica: 20 + 10 + 7 x 20 = 170 ms.
@@ -33,8 +34,8 @@ MOST_AT_ONCE: Final = 1 << 22
 LEAST: Final = 1e-6
 """Share of the cost that a swap must gain to be made."""
 MOST_SWAPS: Final = 64
-TOGETHER: Final = 1e-3
-"""Weight of what all replicas and all senders take together, beside the longest ones."""
+POWER: Final = 4
+"""Of the norm of what replicas and senders take, by which swaps are chosen at first."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,13 @@ def iterations_s(cluster: Cluster, orders: NDArray[np.integer]) -> Floats:
 
 
 def _together_s(cluster: Cluster, orders: NDArray[np.integer]) -> Floats:
-    """The same, and a little of what all take that are not the longest ones, (B,)."""
-    replicas_s, senders_s = _replicas_s(cluster, orders), _senders_s(cluster, orders)
-    all_s = replicas_s.sum(axis=1) + senders_s.sum(axis=1)
-    takes_s: Floats = replicas_s.max(axis=1) + senders_s.max(axis=1) + TOGETHER * all_s
-    return takes_s
+    """The same, with all replicas and senders in it, the longer ones the more, (B,)."""
+    return _norm(_replicas_s(cluster, orders)) + _norm(_senders_s(cluster, orders))
+
+
+def _norm(takes_s: Floats) -> Floats:
+    found: Floats = (takes_s**POWER).sum(axis=1) ** (1.0 / POWER)
+    return found
 
 
 def best_order(cluster: Cluster, order: Ints) -> Ints:
@@ -104,10 +107,11 @@ def best_order(cluster: Cluster, order: Ints) -> Ints:
         orders[:, units.reshape(-1)] = order[units[tried].reshape(len(tried), -1)]
         return _best(iterations_s, cluster, order, orders)
     found = order
-    for _ in range(MOST_SWAPS):
-        before, found = found, _best(_together_s, cluster, found, _swapped(cluster, found, units))
-        if (found == before).all():
-            break
+    for cost in (_together_s, iterations_s):
+        for _ in range(MOST_SWAPS):
+            before, found = found, _best(cost, cluster, found, _swapped(cluster, found, units))
+            if (found == before).all():
+                break
     return _best(iterations_s, cluster, order, found[None])
 
 

@@ -93,6 +93,8 @@ PATIENCE_S: Final = 60.0
 """For the first ring, unless told to wait."""
 CATCH_UP_S: Final = 15.0
 """An analyzer that has come back hears first what was put by meanwhile: for so long, then it has to know what is."""
+AWAITED_POLLS_OF_A_CORE: Final = 0.1
+"""The same while somebody waits for news: to take back in time what was changed."""
 KEPT_BYTES: Final = 16 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
@@ -337,7 +339,10 @@ class Agent:
 
     def _pause_s(self) -> float:
         """Until the next quiet snapshot: sooner where a wait becomes a suspicious one before it."""
-        pause_s = max(self._poll_every_s, min(POLL_AT_LEAST_EVERY_S, self._poll_cost_s / POLLS_OF_A_CORE))
+        every_s, of_a_core = self._poll_every_s, POLLS_OF_A_CORE
+        if 0.0 < self._pace.every_s < every_s:
+            every_s, of_a_core = self._pace.every_s, AWAITED_POLLS_OF_A_CORE
+        pause_s = max(every_s, min(POLL_AT_LEAST_EVERY_S, self._poll_cost_s / of_a_core))
         left_s = (SUSPICIOUS_WAIT_NS - self._longest_wait_ns) / 1e9
         soonest_s = max(SOONER_S, self._poll_cost_s / POLLS_AT_MOST)
         return min(pause_s, max(left_s, soonest_s)) if left_s > 0 else pause_s

@@ -27,7 +27,7 @@ class Pace(msgspec.Struct, frozen=True, tag="pace"):
     connections: bool = False
     """Read connections more often: a link may be slow."""
     every_s: float = 0.0
-    """Seconds between two snapshots while all is well, at most; 0: as the agent does by itself."""
+    """Seconds between two snapshots while all is well, at most, or for who waits for news; 0: as the agent does."""
 
 
 class TakeStacks(msgspec.Struct, frozen=True, tag="stacks"):

@@ -53,6 +53,8 @@ NEIGHBOUR_OVERDUE_S: Final = 2.8
 """The same, of the agent of this machine."""
 TICKS_OF_A_CORE: Final = 0.2
 """What ticks may cost while nothing is suspected: of a job of 65,536 ranks one takes a quarter of a second."""
+CHANGED_EVERY_S: Final = 0.1
+"""Between two looks of agents, and two ticks, while something is changed that is to be taken back in time."""
 BURST_S: Final = 0.05
 """In which an agent of a busy job sends several batches, one after the other: taken together they cost less."""
 LONGEST_WAIT_S: Final = 1.0
@@ -243,7 +245,8 @@ class AnalyzerLoop:
         if self._has_news:
             is_suspected = self._pace is not None and self._pace.closely
             least_s = 0.0 if is_suspected else self._tick_cost_s / TICKS_OF_A_CORE
-            return self._ticked_s + max(self._tick_s, least_s)
+            every_s = min(self._tick_s, CHANGED_EVERY_S) if self._mitigations.is_in_force else self._tick_s
+            return self._ticked_s + max(every_s, least_s)
         are_well = self._next_word_s() > time.monotonic()
         return self._ticked_s + max(self._tick_s, WELL_TICK_S if are_well else QUIET_TICK_S)
 
@@ -267,9 +270,9 @@ class AnalyzerLoop:
             self._push(agent, self._pace)
 
     def _paced(self, order: AnyOrder) -> AnyOrder:
-        """While something is changed agents are not quiet: it is to be taken back as soon as it is of no use."""
+        """While something is changed agents look often: it is to be taken back as soon as it is of no use."""
         if isinstance(order, Pace) and self._mitigations.is_in_force:
-            return msgspec.structs.replace(order, every_s=0.0)
+            return msgspec.structs.replace(order, every_s=CHANGED_EVERY_S)
         return order
 
     def _push(self, agent: str, order: Order) -> None:

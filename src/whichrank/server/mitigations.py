@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final, Literal, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 
 from whichrank.act.lever import Found
@@ -27,6 +28,8 @@ from whichrank.server.mitigations_file import MitigateAsked, Mitigated, Mitigati
 
 EVERY_S: Final = 0.25
 """Between two looks at the latest iterations."""
+CHANGED_EVERY_S: Final = 0.05
+"""The same, while something is changed."""
 ANSWER_S: Final = 15.0
 """A request that could not be met for so long is refused. Agents report what is new every five seconds at least."""
 COMPUTES_SLOWLY: Final = frozenset({Cause.COMPUTE_SLOW, Cause.MIXED_SLOW})
@@ -123,7 +126,7 @@ class Mitigations:
             now_s: Now.
             at: And when that is.
         """
-        if now_s - self._looked_s < EVERY_S:
+        if now_s - self._looked_s < (CHANGED_EVERY_S if self._in_force else EVERY_S):
             return Decided()
         self._looked_s = now_s
         if not self._mitigation.has_offers:
@@ -149,6 +152,8 @@ class Mitigations:
         if effect is None:
             return Decided()
         line = of_effect(effect, self._in_force, at)
+        if self._made is not None:
+            line = msgspec.structs.replace(line, changes=self._made.changes)
         return Decided((line,), incidents=self._add(line))
 
     @property

@@ -113,9 +113,8 @@ class Job:
 
 
 def rates(link: float) -> tuple[LinkRate, ...]:
-    others = [(3, 4), (5, 6), (0, 1)]
-    rows = [LinkRate(src=src, dst=dst, rate=1e9, busy=0.1, paced=True) for src, dst in others]
-    return (LinkRate(src=LINK[0], dst=LINK[1], rate=link, busy=0.1, paced=True), *rows)
+    links = [LINK, (3, 4), (5, 6), (0, 1)]
+    return tuple(LinkRate(src=src, dst=dst, rate=link, best=1e9, busy=0.1, paced=True) for src, dst in links)
 
 
 SLOW_LINK = Found(links={LINK: 0.9}, quick_s=0.9)

@@ -272,6 +272,10 @@ class Network:
         for cable in self._cables_of(number):
             self._limit(cable.lower, cable, rate)
 
+    def limit_cable(self, cable: Cable, rate: str) -> None:
+        """From now on nothing goes up this cable faster than this."""
+        self._limit(cable.lower, cable, rate)
+
     def limit_inbound(self, number: int, rate: str) -> None:
         """From now on its leaves send no faster than this to a node."""
         for cable in self._cables_of(number):
