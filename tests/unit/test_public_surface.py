@@ -42,6 +42,7 @@ COMMAND_LINE = {
     "bench dumps": ["--case", "--recorded", "--json"],
     "bench fail-slow": ["--series", "--seed", "--annotated", "--recorded", "--record", "--runs", "--json"],
     "bench gate": ["--pauses", "--only", "--json"],
+    "bench mitigate": ["--only", "--seed", "--json"],
     "bench iterations": ["--only", "--no-steps", "--json"],
     "bench matrix": ["--json", "--no-steps", "--keep", "--results", "--fault", "--seeds"],
     "bench overhead": ["--json", "--quick", "--only"],

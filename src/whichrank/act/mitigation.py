@@ -1,7 +1,8 @@
 """Acts on what is slow in a job whose program lets something be changed, and takes it back when all is well again.
 
 What can be changed is a lever: shares of the work (`sharing`), places of ranks (`placing`). A lever says what is slow
-and what it would gain; when to act at all says the planner.
+and what it would gain; when to act at all says its planner. Each lever has one of its own: a link that stays slow for
+hours must not keep a rank that becomes slow from fewer microbatches.
 
 Only iterations of what is in use count. Ranks agree among themselves from which iteration on that is, so what they did
 until all said so may be of either.
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Final
 
 import numpy as np
@@ -28,11 +28,15 @@ MEASURED: Final = 8
 """Latest iterations that say what usually takes how long."""
 
 
-class Wanted(Enum):
-    """What a user may want."""
+@dataclass(frozen=True)
+class Wanted:
+    """What a user wants.
 
-    NEXT = "what would be done next"
-    BACK = "all as it was"
+    Attributes:
+        lever: Whose changes are to be taken back; None: what is planned is to be done.
+    """
+
+    lever: Level | None = None
 
 
 @dataclass(frozen=True)
@@ -41,21 +45,17 @@ class Action:
 
     Attributes:
         step: Why, and what it costs and gains.
-        orders: To all ranks.
+        lever: REBALANCE: shares are changed; TOPOLOGY: places are.
+        orders: To all ranks; none if all is as it is to be already.
         before: Microbatches of each replica until then, or the rank in each place.
         after: And from then on.
     """
 
     step: Step
+    lever: Level
     orders: tuple[ShareOut | PlaceOut, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
-
-    @property
-    def changes(self) -> Level:
-        """What `before` and `after` are of: shares (REBALANCE) or places (TOPOLOGY)."""
-        are_places = any(isinstance(order, PlaceOut) for order in self.orders)
-        return Level.TOPOLOGY if are_places else Level.REBALANCE
 
 
 @dataclass(frozen=True)
@@ -94,26 +94,27 @@ class Mitigation:
     def __init__(self, caps: Caps | None = None) -> None:
         self.plan: Plan | None = None
         self.healthy_s = self.iteration_s = 0.0
-        self._caps, self._planner = caps, Planner(caps)
+        self._caps = caps
         self._sharing, self._placing = Sharing(), Placing()
+        self._planners = {lever.level: Planner(caps) for lever in self._levers}
         self._found = Found()
         self._versions: tuple[int, ...] = ()
         self._since, self._fed = -1, -1
 
     @property
     def level(self) -> Level:
-        """In which the job is."""
-        return self._planner.level
+        """In which the job is: the highest of those that are in force."""
+        return max(planner.level for planner in self._planners.values())
 
     @property
     def impact_s(self) -> float:
         """What the present slowness has cost so far."""
-        return self._planner.impact_s
+        return max(planner.impact_s for planner in self._planners.values())
 
     @property
     def has_offers(self) -> bool:
         """Whether any rank lets something be changed."""
-        return self._sharing.offers.are_any or self._placing.offers.are_any
+        return any(lever.offers.are_any for lever in self._levers)
 
     def feed(self, shares: np.ndarray[Any, Any] | None, places: np.ndarray[Any, Any] | None = None) -> None:
         """Take rows of SHARES_REPORTED, and of PLACES_REPORTED."""
@@ -124,12 +125,12 @@ class Mitigation:
 
     def forget(self, ranks: Collection[int]) -> None:
         """These processes were replaced or are gone: those that come in their places have been told nothing."""
-        gone = [lever.offers.forget(ranks) for lever in (self._sharing, self._placing)]
+        gone = [lever.offers.forget(ranks) for lever in self._levers]
         if any(gone):
-            self._planner, self._versions = Planner(self._caps), ()
-            self.plan, self.healthy_s, self.iteration_s = None, 0.0, 0.0
-            for lever in (self._sharing, self._placing):
+            self.plan, self.healthy_s, self.iteration_s, self._versions = None, 0.0, 0.0, ()
+            for lever in self._levers:
                 lever.forget()
+                self._planners[lever.level] = Planner(self._caps)
 
     def named(self, found: Found) -> None:
         """What open incidents name."""
@@ -149,68 +150,97 @@ class Mitigation:
             wanted: By a user.
         """
         ranks = lately.ranks.tolist()
-        offered = [lever for lever in (self._sharing, self._placing) if lever.offers.are_any]
+        offered = [lever for lever in self._levers if lever.offers.are_any]
         versions = tuple(lever.version(ranks) for lever in offered)
         if not versions or -1 in versions or not len(lately.number):
             return None  # not all ranks use the same yet
         if versions != self._versions:
             self._versions, self._since = versions, int(lately.number[-1])
-            if self.level is Level.TOPOLOGY and self._placing.has_failed():
-                self._planner.failed()
+            self._note_versions()
         new = lately.total_s[:, lately.number > max(self._fed, self._since)]
         self._fed = int(lately.number[-1])
         counted = lately.own_s[:, lately.number > self._since][:, -MEASURED:]
         if counted.shape[1] < JUDGED or not new.shape[1]:
             return None
-        iterations_s = np.median(new, axis=0)
+        iterations_s = np.median(new, axis=0).tolist()
         self.iteration_s = float(np.median(iterations_s))
-        seen = Seen(
-            lately.ranks, counted, self.iteration_s, self.level, self._found, int(lately.number[-1]), job, links
-        )
-        return self._planned(offered, seen, iterations_s.tolist(), now_s, wanted)
+        planned = self.plan.level if self.plan else None
+        self.plan, self.healthy_s, found = None, 0.0, None
+        for lever in offered:
+            planner = self._planners[lever.level]
+            look = lever.look(
+                Seen(
+                    lately.ranks, counted, self.iteration_s, planner.level, self._found, int(lately.number[-1]), job,
+                    links,
+                )
+            )  # fmt: skip
+            is_next = wanted is not None and wanted.lever is None and planned is lever.level
+            is_back = wanted is not None and wanted.lever is lever.level
+            step = self._step(planner, look, iterations_s, now_s, by_hand=is_next)
+            if is_back:
+                step = planner.taken_back(self.iteration_s)
+            self._note_plan(planner, look)
+            if found is None and step is not None:
+                found = self._action(lever, step, look)
+            elif step is not None:
+                planner.put_off()
+        self.healthy_s = self.healthy_s or self.iteration_s
+        return found
 
     def made(self, action: Action, now_s: float) -> None:
         """All ranks were told."""
         self.plan = None
-        for order in action.orders:
-            (self._sharing if isinstance(order, ShareOut) else self._placing).made()
-        self._planner.made(action.step, now_s)
+        for level, planner in self._planners.items():
+            if level is action.lever:
+                planner.made(action.step, now_s)
+            else:
+                planner.disturbed()
+        if action.orders:
+            next(lever for lever in self._levers if lever.level is action.lever).made()
 
     def refused(self, action: Action) -> None:
         """Somebody said no."""
-        self._planner.refused(action.step)
+        self._planners[action.lever].refused(action.step)
 
-    def take_effect(self) -> Effect | None:
-        """What the latest action has gained, once, when that is known."""
-        return self._planner.take_effect()
+    def take_effect(self) -> tuple[Level, Effect] | None:
+        """What the latest action with a lever has gained, once, when that is known."""
+        for level, planner in self._planners.items():
+            if (effect := planner.take_effect()) is not None:
+                return level, effect
+        return None
 
-    def _planned(
-        self, offered: list[Sharing | Placing], seen: Seen, iterations_s: list[float], now_s: float,
-        wanted: Wanted | None,
-    ) -> Action | None:  # fmt: skip
-        looks = {lever.level: lever.look(seen) for lever in offered}
-        slow = frozenset[str]().union(*(look.slow for look in looks.values()))
-        self._planner.findings(slow, seen.found.confidence)
-        telling = [look for look in looks.values() if look.slow] or list(looks.values())
-        self.healthy_s = max(look.healthy_s for look in telling) or self.iteration_s
-        options = [look.option for look in looks.values() if look.option is not None]
-        step = self._planner.advance(now_s, iterations_s, self.healthy_s, options, by_hand=wanted is Wanted.NEXT)
-        if wanted is Wanted.BACK:
-            step = self._planner.taken_back(self.iteration_s)
-        self.plan = None
-        if (upcoming := self._planner.upcoming) is not None:
-            look = looks[upcoming.level]
+    @property
+    def _levers(self) -> tuple[Sharing | Placing, ...]:
+        return self._sharing, self._placing
+
+    def _note_versions(self) -> None:
+        """Ranks use something else."""
+        if self._sharing.is_new:  # the program has made another Balancer, in which all share evenly
+            self._sharing.is_new, self._planners[self._sharing.level] = False, Planner(self._caps)
+        placing = self._planners[self._placing.level]
+        if placing.level is not Level.IGNORE and self._placing.has_failed():
+            placing.failed()
+
+    def _step(
+        self, planner: Planner, look: Look, iterations_s: list[float], now_s: float, *, by_hand: bool
+    ) -> Step | None:
+        planner.findings(look.slow, self._found.confidence)
+        options = [look.option] if look.option is not None else []
+        return planner.advance(now_s, iterations_s, look.healthy_s or self.iteration_s, options, by_hand=by_hand)
+
+    def _note_plan(self, planner: Planner, look: Look) -> None:
+        """The cheapest of what would be done next."""
+        if look.slow:
+            self.healthy_s = max(self.healthy_s, look.healthy_s)
+        option = planner.upcoming
+        if option is not None and (self.plan is None or option.overhead_s < self.plan.overhead_s):
             self.plan = Plan(
-                upcoming.level, upcoming.overhead_s, self.iteration_s, upcoming.iteration_s, look.before, look.after
+                option.level, option.overhead_s, self.iteration_s, option.iteration_s, look.before, look.after
             )
-        return self._action(step, looks) if step is not None else None
 
-    def _action(self, step: Step, looks: dict[Level, Look]) -> Action:
-        levers = {lever.level: lever for lever in (self._sharing, self._placing)}
-        if step.level >= step.before and step.level in looks:
-            look = looks[step.level]
-            return Action(step, (levers[step.level].order(look.after),), look.before, look.after)
-        back = [levers[level] for level in looks if level > step.level and levers[level].is_changed()]
-        main = back[-1] if back else levers[next(iter(looks))]
-        orders = tuple(lever.order(lever.even()) for lever in back)
-        return Action(step, orders, looks[main.level].before, main.even())
+    @staticmethod
+    def _action(lever: Sharing | Placing, step: Step, look: Look) -> Action:
+        if step.level >= step.before:
+            return Action(step, lever.level, (lever.order(look.after),), look.before, look.after)
+        orders = (lever.order(lever.even()),) if lever.is_changed() else ()
+        return Action(step, lever.level, orders, look.before, lever.even())

@@ -241,6 +241,15 @@ class Planner:
         self._refused.add(self.level)
         self.level, self._measures = self._before, None
 
+    def put_off(self) -> None:
+        """The step that was said is not made now: something else is."""
+        self._waiting = None
+
+    def disturbed(self) -> None:
+        """Something else was changed, so that what iterations take says nothing of this step."""
+        if self._measures is not None and not self._measures.is_done:
+            self._measures = None
+
     def take_effect(self) -> Effect | None:
         """What the latest step has gained, once, when that is known."""
         if self._measures is None or not self._measures.is_done or self._measures.is_taken:

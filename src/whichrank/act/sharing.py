@@ -24,12 +24,16 @@ TAKES: Final = 2.0
 
 
 class Sharing:
-    """Of one job."""
+    """Of one job.
+
+    Attributes:
+        is_new: All share evenly again, since the program has offered anew; whoever has seen that resets it.
+    """
 
     level = Level.REBALANCE
 
     def __init__(self) -> None:
-        self.offers = Offers()
+        self.offers, self.is_new = Offers(), False
         self._offer: Offer | None = None
         self._told = 0
         self._is_slow: Bools = np.zeros(0, np.bool_)
@@ -40,7 +44,7 @@ class Sharing:
         if self._offer is None or self._offer.version < 0:
             return -1
         if self.offers.began_anew:  # the program has made another Balancer
-            self.offers.began_anew, self._told = False, self._offer.version
+            self.offers.began_anew, self.is_new, self._told = False, True, self._offer.version
         self._told = max(self._told, self._offer.version)
         return self._offer.version if self._offer.version == self._told else -1
 

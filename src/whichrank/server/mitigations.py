@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from whichrank.act.lever import Found
-from whichrank.act.mitigation import Action, Mitigation
+from whichrank.act.mitigation import Action, Mitigation, Wanted
 from whichrank.act.offers import by_agent
 from whichrank.act.planner import Level
 from whichrank.model.commands import PlaceOut, ShareOut
@@ -85,9 +85,8 @@ class Mitigations:
         self._looked_s = -EVERY_S
         self._numbers = 0
         self._planned = 0  # number of what is planned; 0: nothing is
-        self._in_force = 0  # number of the action that is
+        self._in_force: dict[Level, Mitigated] = {}  # the action that is, by lever
         self._waits = False
-        self._made: Mitigated | None = None
 
     @property
     def is_in_force(self) -> bool:
@@ -135,7 +134,7 @@ class Mitigations:
         if problem := self._why_not():
             return self._refused(problem, at)
         known = watched.lately()
-        wanted = self._asked[0].wanted if self._asked else None
+        wanted = self._wanted(self._asked[0]) if self._asked else None
         action = None
         if known is not None:
             action = self._mitigation.advance(known, now_s, watched.job_now, lambda: watched.links, wanted)
@@ -151,9 +150,11 @@ class Mitigations:
         effect = self._mitigation.take_effect()
         if effect is None:
             return Decided()
-        line = of_effect(effect, self._in_force, at)
-        if self._made is not None:
-            line = msgspec.structs.replace(line, changes=self._made.changes)
+        lever, measured = effect
+        if lever not in self._in_force:
+            return Decided()
+        made = self._in_force[lever]
+        line = msgspec.structs.replace(of_effect(measured, made.step, at), changes=made.changes)
         return Decided((line,), incidents=self._add(line))
 
     @property
@@ -169,8 +170,9 @@ class Mitigations:
                 predicted_s=round(plan.predicted_s, 4), before=plan.before, after=plan.after, waits=self._waits,
             )  # fmt: skip
         return MitigationNow(
-            mode=self._mode, level=int(mitigation.level), step=self._in_force, impact_s=round(mitigation.impact_s, 3),
-            healthy_s=round(mitigation.healthy_s, 4), now_s=round(mitigation.iteration_s, 4), plan=planned,
+            mode=self._mode, level=int(mitigation.level), steps=tuple(line.step for line in self._in_force.values()),
+            impact_s=round(mitigation.impact_s, 3), healthy_s=round(mitigation.healthy_s, 4),
+            now_s=round(mitigation.iteration_s, 4), plan=planned,
         )  # fmt: skip
 
     def _number_plan(self) -> None:
@@ -181,15 +183,21 @@ class Mitigations:
             self._numbers += 1
             self._planned = self._numbers
 
+    def _wanted(self, asked: MitigateAsked) -> Wanted:
+        """What is asked, for the planner."""
+        levers = [lever for lever, line in self._in_force.items() if line.step == asked.step]
+        return Wanted(levers[0] if asked.what == "revert" and levers else None)
+
     def _why_not(self) -> str:
         """Why what is wanted cannot be; empty if it can, or nothing is."""
         if self._asked is None:
             return ""
         asked = self._asked[0]
         if asked.what == "revert":
-            if not self._in_force:
+            steps = [line.step for line in self._in_force.values()]
+            if not steps:
                 return "nothing is changed that could be taken back"
-            return "" if asked.step == self._in_force else f"it is step {self._in_force} that is in force"
+            return "" if asked.step in steps else f"it is step {' and '.join(map(str, steps))} that is in force"
         if self._planned:
             return "" if asked.step == self._planned else f"it is step {self._planned} that is planned now"
         return "nothing is planned: nothing is slow any more, or nothing would gain anything"
@@ -211,10 +219,12 @@ class Mitigations:
         agent_of = watched.job_now().agent_of if action.orders else {}
         orders = [one for order in action.orders for one in by_agent(order, agent_of).items()]
         self._mitigation.made(action, now_s)
-        number = self._in_force if is_back else self._planned
+        before = self._in_force.pop(action.lever, None)
+        number = before.step if is_back and before else self._planned
         line = self._line(action, "made", number, at, asked[0].id if asked else "")
-        self._made = line
-        self._in_force, self._planned, self._asked, self._waits = 0 if is_back else number, 0, None, False
+        if not is_back:
+            self._in_force[action.lever] = line
+        self._planned, self._asked, self._waits = 0, None, False
         for incident in () if is_back else self._open.values():
             _, lines = self._acted_on.pop(incident.id, (incident, ()))
             self._acted_on[incident.id] = incident, (*lines, line)
@@ -227,8 +237,8 @@ class Mitigations:
         self._open.pop(incident.id, None)
         if incident.kind != "slow":
             return incident
-        if incident.cause is Cause.IMBALANCE and self._in_force and self._made is not None:
-            return with_actions(incident, (self._made,))
+        if incident.cause is Cause.IMBALANCE and Level.REBALANCE in self._in_force:
+            return with_actions(incident, (self._in_force[Level.REBALANCE],))
         if incident.status == "open" and incident.severity == "alert" and incident.cause in ACTED_ON:
             self._open[incident.id] = incident
         if incident.id not in self._acted_on:
@@ -254,7 +264,7 @@ class Mitigations:
         step = action.step
         return Mitigated(
             at=at, what=what, step=number, level=int(step.level), why=step.why.name.lower(),
-            changes="places" if action.changes is Level.TOPOLOGY else "shares",
+            changes="places" if action.lever is Level.TOPOLOGY else "shares",
             before=action.before, after=action.after, impact_s=round(step.impact_s, 3),
             overhead_s=round(step.overhead_s, 3), now_s=round(step.iteration_s, 4),
             predicted_s=round(step.predicted_s, 4), request=request,

@@ -13,7 +13,6 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from whichrank.act.mitigation import Wanted
 from whichrank.act.planner import Effect, Level, Why
 from whichrank.server.lines_file import MOST_BYTES, Lines, add_line
 from whichrank.server.private_file import write_private
@@ -36,11 +35,6 @@ class MitigateAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     what: Literal["apply", "revert"]
     step: Annotated[int, Meta(ge=0)]
     """The number of what is planned, or was done."""
-
-    @property
-    def wanted(self) -> Wanted:
-        """The same, for the planner."""
-        return Wanted.NEXT if self.what == "apply" else Wanted.BACK
 
 
 class Mitigated(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,8 +92,8 @@ class MitigationNow(msgspec.Struct, frozen=True, kw_only=True):
     schema: Literal["whichrank.mitigation-now/1"] = "whichrank.mitigation-now/1"
     mode: Mode
     level: int
-    step: int = 0
-    """Number of the action that is in force; 0: none is."""
+    steps: tuple[int, ...] = ()
+    """Numbers of actions that are in force."""
     impact_s: float
     """What the present slowness has cost so far."""
     healthy_s: float

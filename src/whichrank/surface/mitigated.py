@@ -74,7 +74,8 @@ def changes_text(what: str, before: Sequence[int], after: Sequence[int]) -> str:
 
 def now_line(now: MitigationNow) -> str:
     """How it is, in one line: what is changed, what the slowness has cost, and when more is done."""
-    changed = f"{LEVELS[Level(now.level)]} (step {now.step})" if now.step else LEVELS[Level.IGNORE]
+    steps = f" (step {' and '.join(map(str, now.steps))})" if now.steps else ""
+    changed = f"{LEVELS[Level(now.level)]}{steps}"
     takes = f"iterations take {duration(now.now_s)}, {duration(now.healthy_s)} if all is well"
     lost = f"lost so far {duration(now.impact_s)}"
     return f"mitigation: {changed}; {takes}; {lost}{_next(now)}"

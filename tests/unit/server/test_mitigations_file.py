@@ -26,7 +26,7 @@ from whichrank.server.mitigations_file import (
 from whichrank.server.record import JobSummary, Record
 
 AT = datetime(2026, 11, 28, tzinfo=UTC)
-NOW = MitigationNow(mode="ask", level=2, step=1, impact_s=3.0, healthy_s=1.0, now_s=1.5)
+NOW = MitigationNow(mode="ask", level=2, steps=(1,), impact_s=3.0, healthy_s=1.0, now_s=1.5)
 
 
 @pytest.fixture

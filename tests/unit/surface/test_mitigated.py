@@ -85,7 +85,7 @@ PLANNED = Planned(step=2, level=2, overhead_s=3.0, predicted_s=0.9, before=(4, 4
             "to have it done: whichrank mitigate apply 2",
         ),
         (
-            MitigationNow(mode="auto", level=2, step=1, impact_s=9.0, healthy_s=0.8, now_s=0.9),
+            MitigationNow(mode="auto", level=2, steps=(1,), impact_s=9.0, healthy_s=0.8, now_s=0.9),
             "mitigation: other shares of the work (step 1); iterations take 900 ms, 800 ms if all is well; lost so far"
             " 9 s",
             "Nothing is planned: nothing is slow, or nothing would gain anything.",

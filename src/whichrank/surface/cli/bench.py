@@ -12,6 +12,7 @@ from whichrank.surface.cli.bench_dumps import dumps, reading
 from whichrank.surface.cli.bench_fail_slow import fail_slow
 from whichrank.surface.cli.bench_gate import gate
 from whichrank.surface.cli.bench_iterations import iterations
+from whichrank.surface.cli.bench_mitigate import mitigate
 from whichrank.surface.cli.bench_paper import paper
 from whichrank.surface.cli.bench_scale import scale
 from whichrank.surface.numbers import WholeNumber
@@ -142,5 +143,6 @@ command.add_command(iterations)
 command.add_command(reading)
 command.add_command(fail_slow)
 command.add_command(gate)
+command.add_command(mitigate)
 command.add_command(paper)
 command.add_command(scale)

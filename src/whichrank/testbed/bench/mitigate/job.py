@@ -73,7 +73,9 @@ class Layer(torch.nn.Module):
         self.bulk = torch.nn.Parameter(torch.zeros(max(GRADIENTS, 1)))
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:  # noqa: D102
-        out: torch.Tensor = Work.apply(torch.tanh(self.linear(given)) + 1e-9 * self.bulk[:WIDTH].sum(), self.slow)
+        out: torch.Tensor = Work.apply(  # type: ignore[no-untyped-call]
+            torch.tanh(self.linear(given)) + 1e-9 * self.bulk[:WIDTH].sum(), self.slow
+        )
         return out
 
 
@@ -132,7 +134,7 @@ class Trainer:
     def _computed(self, number: int) -> float:
         given = self._sample(number)
         loss = (self.module(given) - given.roll(1, 1)).square().mean()
-        (loss / EACH).backward()  # type: ignore[no-untyped-call]
+        (loss / EACH).backward()
         return float(loss.detach())
 
     def _piped(self, numbers: list[int]) -> float:

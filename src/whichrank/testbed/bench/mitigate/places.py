@@ -77,7 +77,7 @@ def try_places(stages: int, what: str, show_progress: Callable[[float], None]) -
         gradient_mib=GRADIENT_MIB if what in RATES else 0.01, replicas_first=True,
     )  # fmt: skip
     with (
-        _network(shape.ranks) as network,
+        network_of(shape.ranks) as network,
         tempfile.TemporaryDirectory(prefix="whichrank-mitigate-") as name,
         Run(shape, Path(name), network=network) as run,
     ):
@@ -86,7 +86,7 @@ def try_places(stages: int, what: str, show_progress: Callable[[float], None]) -
         onset_s = time.time()
         healthy_s = run.median_s(onset_s - 5.0, onset_s)
         if what in RATES:
-            _limit(network, RATES[what])
+            limit_between_leaves(network, RATES[what])
         else:
             run.slow(dict.fromkeys(range(int(what.split()[0])), COMPUTES))
         is_acted = run.until(lambda: any(line.what == "measured" for line in run.lines()), "it was measured", COMES_S)
@@ -108,7 +108,8 @@ def try_places(stages: int, what: str, show_progress: Callable[[float], None]) -
 
 
 @contextmanager
-def _network(nodes: int) -> Iterator[Network]:
+def network_of(nodes: int) -> Iterator[Network]:
+    """Nodes on two leaves."""
     network = Network(f"m{secrets.token_hex(3)}", Topology(nodes, leaves=2, spines=1), USUAL)
     network.up()
     try:
@@ -117,7 +118,7 @@ def _network(nodes: int) -> Iterator[Network]:
         network.down()
 
 
-def _limit(network: Network, rate: str) -> None:
+def limit_between_leaves(network: Network, rate: str) -> None:
     """From now on nothing goes from leaf to leaf faster than this."""
     for cable in network.topology.cables:
         if cable.upper.kind == SPINE:
