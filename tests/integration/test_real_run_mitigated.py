@@ -89,15 +89,40 @@ def test_slow_rank_gets_fewer_microbatches_and_its_share_back(started: Callable[
     back = next(line for line in run.lines() if line["level"] == 1)
     assert (back["why"], back["after"]) == ("relief", [6] * 4)
     output = run.finish()
-    assert "mitigation: replica 0" in output
-    assert "mitigation: all replicas compute as many microbatches again" in output
+    assert "mitigation 1: replica 0" in output
+    assert "mitigation 1: all replicas compute as many microbatches again" in output
 
 
-def test_it_is_only_said_what_would_help_unless_it_is_to_be_done(started: Callable[[str], Run]) -> None:
-    run = started("advise")
+def whichrank(*arguments: str) -> str:
+    """What a command prints."""
+    command = [sys.executable, "-m", "whichrank", *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60).stdout
+
+
+def test_nothing_is_done_before_somebody_says_yes(started: Callable[[str], Run]) -> None:
+    run = started("ask")
+    folder = str(run.folder / "run")
     run.become_slow()
+    # THEN it is asked, and nothing is changed
     run.until(lambda: bool(run.lines()))
     time.sleep(2.0)
-    assert "to have it done, run with --mitigate auto" in run.finish()
-    (line,) = run.lines()
-    assert (line["what"], line["before"]) == ("advised", [6] * 4)
+    (asked,) = run.lines()
+    assert (asked["what"], asked["step"], asked["before"]) == ("asked", 1, [6] * 4)
+    assert "it waits for a yes: whichrank mitigate apply 1" in whichrank("mitigate", "plan", folder)
+    shown = json.loads(whichrank("watch", "--json"))["jobs"]
+    (now,) = [job["mitigation"] for job in shown if job["output"] == folder]
+    assert (now["mode"], now["level"], now["plan"]["waits"]) == ("ask", 1, True)
+    # WHEN somebody says yes THEN it is done
+    assert "replica 1 computes" in whichrank("mitigate", "apply", "1", folder)
+    run.until(lambda: any(line["what"] == "measured" for line in run.lines()))
+    assert "other shares of the work (step 1)" in whichrank("mitigate", "status", folder)
+    # WHEN somebody wants it back THEN it is taken back, though the rank is slow still
+    assert "since somebody wanted that" in whichrank("mitigate", "revert", "1", folder)
+    output = run.finish()
+    assert "to have it done: whichrank mitigate apply 1" in output
+    # AND the incident and the report say so
+    incidents = [json.loads(line) for line in (run.folder / "run" / "incidents.jsonl").read_text().splitlines()]
+    assert any(one.get("where") == "replica 1, mitigation 1" for incident in incidents for one in incident["evidence"])
+    page = run.folder / "page.html"
+    whichrank("report", folder, "-o", str(page))
+    assert "What was done about it" in page.read_text()

@@ -5,9 +5,10 @@ and replicas count 1/D: so each of M = m * D counts 1/M, whoever computes it. No
 and so a replica may compute any of the M, if together all are computed once.
 
 Who computes what is told from outside, by way of shared memory, while training goes on. All ranks must change at the
-same iteration, so they agree on it: each says which version it has been told, and the least of these is used in the
-next iteration. That takes one number, sent while the last microbatch is computed, over a process group of its own on
-the CPU: it is there before it is needed, waits for no device, and takes part in nothing that the program does.
+same iteration, so they agree on it: each says which version it has been told, and the least of these is used. That
+takes two numbers over a process group of its own on the CPU, which waits for no device and takes part in nothing that
+the program does. While all share evenly they are sent as an iteration begins, and count for the next one: nobody waits
+for them. While some have more than others they count for the same iteration, so that shares are given back in time.
 """
 
 from __future__ import annotations
@@ -63,9 +64,10 @@ class Balancer:
         self._even = replica * microbatches, microbatches
         self._told = OwnShares(self.total, multiple, replica, replicas)
         self._dist, self._votes = dist, dist.new_group(backend="gloo", group_desc="whichrank_shares")
-        self._ballot = torch.zeros(1, dtype=torch.int64)
+        self._ballot = torch.zeros(2, dtype=torch.int64)
         self._vote: Any = None
         self._version = 0
+        self._are_all_even = True
         self._begun = 0
         self._decided: deque[tuple[int, int]] = deque([self._even] * (ahead + 1))  # from the latest begun iteration on
 
@@ -99,8 +101,6 @@ class Balancer:
                 if number < first + count - 1:
                     for model in models:
                         stack.enter_context(_without_exchange(model))
-                else:
-                    self._call_vote()
                 yield number
 
     def sampler(self, size: int, samples: int, *, shuffle: bool = True, seed: int = 0) -> Iterator[list[int]]:
@@ -145,24 +145,30 @@ class Balancer:
         return self._decided[at]
 
     def _begin(self) -> None:
-        """Take what was agreed on while the last microbatch of the iteration before was computed."""
+        """Take what was agreed on, and agree on what comes next."""
+        if self._vote is not None:
+            self._take_vote()
+        if not self._are_all_even:
+            self._call_vote()
+            self._take_vote()
         if self._begun:
-            self._call_vote()  # unless the program has left that iteration early
-            self._vote.wait()
-            self._vote = None
-            agreed = int(self._ballot[0])
-            if agreed != self._version:
-                self._version = agreed
-                self._told.use(agreed)
             self._decided.popleft()
-            self._decided.append(self._told.of(agreed) if agreed else self._even)
+            self._decided.append(self._told.of(self._version) if self._version else self._even)
         self._begun += 1
+        if self._are_all_even:
+            self._call_vote()
 
     def _call_vote(self) -> None:
-        """Say which version this rank has been told, once in an iteration."""
-        if self._vote is None:
-            self._ballot[0] = self._told.newest()
-            self._vote = self._dist.all_reduce(self._ballot, self._dist.ReduceOp.MIN, group=self._votes, async_op=True)
+        self._ballot[0], self._ballot[1] = self._told.newest(), self.share == self._even
+        self._vote = self._dist.all_reduce(self._ballot, self._dist.ReduceOp.MIN, group=self._votes, async_op=True)
+
+    def _take_vote(self) -> None:
+        self._vote.wait()
+        self._vote, self._are_all_even = None, bool(self._ballot[1])
+        agreed = int(self._ballot[0])
+        if agreed != self._version:
+            self._version = agreed
+            self._told.use(agreed)
 
 
 def _without_exchange(model: Any) -> contextlib.AbstractContextManager[Any]:

@@ -18,7 +18,7 @@ SEVERITIES: Final = {"weak": 1.3, "medium": 1.7, "severe": 2.5}
 """Times as long as a microbatch takes."""
 REPLICAS: Final = (2, 4, 8)
 EACH: Final = 8
-MICROBATCH_MS: Final = 60.0
+MICROBATCH_MS: Final = 40.0
 SETTLE: Final = 3
 """Iterations behind a change that are not measured."""
 NOTHING_COMES_S: Final = 25.0
