@@ -48,7 +48,7 @@ ARROWS: dict[str, set[str]] = {
         "transport",
         "stage",
     }
-    | {"analyzer", "agent", "config", "native"},
+    | {"analyzer", "agent", "act", "torch", "config", "native"},
     "surface": {"model", "ring", "wire", "sensors", "intake", "locate", "store", "hang", "stage", "verdict", "analyzer"}
     | {"agent", "server", "act", "testbed", "config", "native"},
 }

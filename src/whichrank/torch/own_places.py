@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-import numpy as np
-
-from whichrank.model.rows import PLACES
 from whichrank.native import loaded_core
+
+
+class _Places(ctypes.Structure):
+    """`wr_places`."""
+
+    _fields_ = (
+        ("told", ctypes.c_uint32 * 2),
+        *((name, ctypes.c_uint32) for name in ("newest", "used", "failed", "place", "took_ms", "ranks", "stages")),
+        *((name, ctypes.c_uint32) for name in ("stage_stride", "replicas", "replica_stride", "microbatches", "unused")),
+        ("bytes", ctypes.c_uint64),
+    )
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class OwnPlaces:
         self._mesh = mesh
         if core is None or not self._ring:
             return
-        core.wr_places_offer.argtypes, core.wr_places_offer.restype = (ctypes.c_void_p, ctypes.c_char_p), None
+        core.wr_places_offer.argtypes, core.wr_places_offer.restype = (ctypes.c_void_p, ctypes.c_void_p), None
         core.wr_places_newest.argtypes, core.wr_places_newest.restype = (ctypes.c_void_p,), ctypes.c_uint32
         core.wr_places_of.argtypes, core.wr_places_of.restype = (ctypes.c_void_p, ctypes.c_uint32), ctypes.c_uint32
         core.wr_places_used.argtypes = (ctypes.c_void_p, *[ctypes.c_uint32] * 3, ctypes.c_int)
@@ -55,11 +63,7 @@ class OwnPlaces:
             size: Bytes that this process would hand over now.
         """
         if self._core and self._ring:
-            row = np.zeros(1, PLACES)
-            for name in ("ranks", "stages", "stage_stride", "replicas", "replica_stride", "microbatches"):
-                row[name] = getattr(self._mesh, name)
-            row["bytes"] = size
-            self._core.wr_places_offer(self._ring, row.tobytes())
+            self._core.wr_places_offer(self._ring, ctypes.byref(_Places(bytes=size, **asdict(self._mesh))))
 
     def newest(self) -> int:
         """The version of the newest place that was told, 0: none."""

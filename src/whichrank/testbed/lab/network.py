@@ -270,16 +270,12 @@ class Network:
     def limit(self, number: int, rate: str) -> None:
         """From now on a node sends no faster than this, in the words of tc: ``100mbit``."""
         for cable in self._cables_of(number):
-            self._limit(cable.lower, cable, rate)
-
-    def limit_cable(self, cable: Cable, rate: str) -> None:
-        """From now on nothing goes up this cable faster than this."""
-        self._limit(cable.lower, cable, rate)
+            self.limit_cable(cable.lower, cable, rate)
 
     def limit_inbound(self, number: int, rate: str) -> None:
         """From now on its leaves send no faster than this to a node."""
         for cable in self._cables_of(number):
-            self._limit(cable.upper, cable, rate)
+            self.limit_cable(cable.upper, cable, rate)
 
     def lose(self, number: int, percent: int) -> None:
         """From now on its leaves lose this share of the packets that a node sends, at random."""
@@ -400,7 +396,8 @@ class Network:
     def _cables_of(self, number: int) -> tuple[Cable, ...]:
         return self.topology.cables_of(Place(NODE, number))
 
-    def _limit(self, place: Place, cable: Cable, rate: str) -> None:
+    def limit_cable(self, place: Place, cable: Cable, rate: str) -> None:
+        """From now on a place sends no faster than this into a cable."""
         self._limited.add((place, cable.device(place)))
         is_smaller = bool(self.rate) and _burst(rate) < _burst(self.rate)
         emptied = [_emptied(cable.device(place))] if is_smaller else []

@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from whichrank.server.incidents_file import FILE_NAME, read_incidents
 from whichrank.testbed.bench.mitigate.places import RATES, USUAL, limit_between_leaves, network_of
 from whichrank.testbed.bench.mitigate.runs import Run, Shape
 from whichrank.testbed.bench.mitigate.shares import SEVERITIES
@@ -128,7 +127,7 @@ def _run(
 
 def _found(events: Sequence[Event], folder: Path, began_s: float) -> tuple[list[float], int]:
     """Of each event that was found, how long that took; and how many alerts named a rank that was not slow."""
-    alerts = [one for one in read_incidents(folder / "run" / FILE_NAME).incidents if one.severity == "alert"]
+    alerts = [one for one in Run(SHAPE, folder).incidents() if one.severity == "alert"]
     named = [
         (one.detected.timestamp() - began_s, {c.rank for c in one.culprits}, bool(one.links)) for one in alerts
     ]  # fmt: skip

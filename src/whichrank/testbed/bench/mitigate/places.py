@@ -122,7 +122,7 @@ def limit_between_leaves(network: Network, rate: str) -> None:
     """From now on nothing goes from leaf to leaf faster than this."""
     for cable in network.topology.cables:
         if cable.upper.kind == SPINE:
-            network.limit_cable(cable, rate)
+            network.limit_cable(cable.lower, cable, rate)
 
 
 def places_table(results: Sequence[PlacesResult]) -> str:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ import msgspec
 import numpy as np
 
 from whichrank.errors import SensorError
-from whichrank.server.mitigations_file import MITIGATIONS_FILE, Mitigated
+from whichrank.model.incident import Incident, decode_incident
 from whichrank.testbed.lab.network import DEVICE, Network
 from whichrank.wire.keys import new_key
 
@@ -54,6 +55,17 @@ class Shape:
     def ranks(self) -> int:
         """Processes."""
         return self.stages * self.replicas
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `mitigations.jsonl`, as far as it is needed."""
+
+    at: datetime
+    what: str
+    level: int
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    predicted_s: float = 0.0
 
 
 @dataclass
@@ -131,18 +143,20 @@ class Run:
         part.replace(self.folder / "slow.json")
         return time.time()
 
-    def lines(self) -> list[Mitigated]:
+    def lines(self) -> list[Line]:
         """What was done."""
-        path = self.folder / "run" / MITIGATIONS_FILE
-        content = path.read_bytes() if path.exists() else b""
-        whole = [line for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
-        return [msgspec.json.decode(line, type=Mitigated) for line in whole]
+        return [
+            msgspec.json.decode(line, type=Line) for line in _whole_lines(self.folder / "run" / "mitigations.jsonl")
+        ]
+
+    def incidents(self) -> list[Incident]:
+        """The last word on each."""
+        found = map(decode_incident, _whole_lines(self.folder / "run" / "incidents.jsonl"))
+        return list({incident.id: incident for incident in found}.values())
 
     def iterations(self, rank: int) -> list[dict[str, Any]]:
         """What a rank has written."""
-        path = self.folder / f"iterations.{rank}"
-        content = path.read_text() if path.exists() else ""
-        return [json.loads(line) for line in content.splitlines(keepends=True) if line.endswith("\n")]
+        return [json.loads(line) for line in _whole_lines(self.folder / f"iterations.{rank}")]
 
     def median_s(self, since_s: float, until_s: float = np.inf) -> float:
         """Of iterations of rank 0 that began and ended in this time."""
@@ -184,3 +198,8 @@ class Run:
             "GRADIENT_MIB": str(shape.gradient_mib), "ORDER": "dp" if shape.replicas_first else "pp",
             "GLOO_SOCKET_IFNAME": DEVICE if self.network else "lo", "OMP_NUM_THREADS": "1",
         }  # fmt: skip
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    content = path.read_bytes() if path.exists() else b""
+    return [line for line in content.splitlines(keepends=True) if line.endswith(b"\n")]

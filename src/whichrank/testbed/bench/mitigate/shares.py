@@ -101,10 +101,8 @@ def _bound_s(replicas: int, slow: int, factor: float, healthy_s: float) -> float
 
 
 def _wrong_names(run: Run, ranks: Sequence[int]) -> int:
-    from whichrank.server.incidents_file import FILE_NAME, read_incidents
-
-    incidents = read_incidents(run.folder / "run" / FILE_NAME).incidents
-    return sum(one.severity == "alert" and bool({c.rank for c in one.culprits} - set(ranks)) for one in incidents)
+    alerts = [one for one in run.incidents() if one.severity == "alert"]
+    return sum(bool({culprit.rank for culprit in one.culprits} - set(ranks)) for one in alerts)
 
 
 def shares_table(results: Sequence[SharesResult]) -> str:
