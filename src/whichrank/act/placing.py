@@ -45,6 +45,7 @@ class Placing:
         self._offer: PlaceOffer | None = None
         self._told = 0
         self._is_slow: Bools = np.zeros(0, np.bool_)
+        self._healthy_s = 0.0
         self._byte_s: dict[tuple[int, int], float] = {}  # of slow links, by rank
         self._traffic: tuple[Ints, Ints, Floats] | None = None  # places that send, that receive, bytes of an iteration
         self._best: tuple[object, int, Ints] = (None, 0, np.zeros(0, np.int64))  # of what, when, and the order
@@ -87,13 +88,15 @@ class Placing:
         cluster = self._cluster(seen, offer, np.median(usual_s, axis=1), factor)
         new = self._best_order(slow, cluster, order, seen.iterations)
         now_s, then_s = iterations_s(cluster, np.stack((order, new)))
-        well_s = iterations_s(_well(cluster), self._initial()[None])[0]
+        if seen.level is not self.level:  # elsewhere it is known less well what the same would take
+            well_s = float(iterations_s(_well(cluster), self._initial()[None])[0])
+            self._healthy_s = max(seen.iteration_s - (float(now_s) - well_s), 0.0)
         moves = bool((new != order).any())
         overhead_s = offer.took_s or offer.size / HANDED_BYTES_PER_S + STANDS_STILL * seen.iteration_s
         option = Option(self.level, overhead_s, seen.iteration_s - float(now_s - then_s), undo_s=overhead_s)
         return Look(
             slow=slow,
-            healthy_s=max(seen.iteration_s - float(now_s - well_s), 0.0),
+            healthy_s=self._healthy_s,
             option=option if moves else None,
             before=tuple(order.tolist()),
             after=tuple(new.tolist()),

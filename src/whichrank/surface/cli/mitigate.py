@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import click
 
+from whichrank.surface.numbers import WholeNumber
 from whichrank.surface.terminal import show, show_json, talk
 
 COMMAND = "whichrank mitigate {} RUN"
@@ -67,7 +68,7 @@ def plan(run: Path | None, *, as_json: bool) -> None:
 
 
 @command.command(name="apply")
-@click.argument("step", type=click.IntRange(min=1))
+@click.argument("step", type=WholeNumber(min=1))
 @_with_run
 def apply_step(step: int, run: Path | None, *, as_json: bool) -> int:
     """Have the step with this number done now: `plan` shows it.
@@ -78,7 +79,7 @@ def apply_step(step: int, run: Path | None, *, as_json: bool) -> int:
 
 
 @command.command()
-@click.argument("step", type=click.IntRange(min=1))
+@click.argument("step", type=WholeNumber(min=1))
 @_with_run
 def revert(step: int, run: Path | None, *, as_json: bool) -> int:
     """Take the step with this number back: `status` shows it. It is not done again while nothing else is slow.

@@ -123,13 +123,14 @@ class Run:
             SensorError: The job has ended meanwhile.
         """
         give_up_s = time.monotonic() + patience_s
-        while not condition():
+        while True:
             if any(process.poll() is not None for process in self._processes):
                 raise SensorError(f"the job has ended before {what}: {self.said()[-2000:]}", mend="see its output")
+            if condition():
+                return True
             if time.monotonic() > give_up_s:
                 return False
             time.sleep(0.05)
-        return True
 
     def trains_well(self) -> None:
         """Wait until it has trained for two windows."""
