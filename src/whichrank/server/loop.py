@@ -319,7 +319,7 @@ class AnalyzerLoop:
             if self._record:
                 self._record.write_validated(result)
             if incident is not None:
-                self._write([incident])
+                self._write(self._mitigations.note([incident]))
 
     def _mitigate(self) -> None:
         """Tell other shares of the work, or say that it would help; and what it has gained."""
