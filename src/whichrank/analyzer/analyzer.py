@@ -18,7 +18,7 @@ from whichrank.analyzer.slowdowns import Slowdowns
 from whichrank.config import AnalyzerConfig
 from whichrank.hang.case import Case
 from whichrank.hang.interruption import is_being_ended
-from whichrank.hang.order import what_hangs
+from whichrank.hang.order import what_is_recorded
 from whichrank.hang.recorded import but_for_consequences, of_a_moment
 from whichrank.hang.wrong_data import wrong_data
 from whichrank.locate.fronts import with_fronts
@@ -152,13 +152,16 @@ class Analyzer:
         if not self.store.ranks.size:
             return []
         self.store.recorded = recorded
-        picture = with_fronts(but_for_consequences(self.store.picture(now_s), self.store.departures.ends()))
+        departures = self.store.departures
+        lacked_memory = [rank for rank, event in departures.exits.items() if "out of memory" in event.text]
+        own = but_for_consequences(self.store.picture(now_s), departures.ends(), recorded, lacked_memory)
+        picture = with_fronts(own)
         changed = self._hang_at_rest(picture, now_s, recorded) if recorded.shows_hangs else []
         return changed + self._slowdowns.at_rest(picture, now_s) + self.ledger.rest()
 
     def _hang_at_rest(self, picture: Picture, now_s: float, recorded: Recorded) -> list[Incident]:
         changed = self._wrong_data(picture, now_s, at_end=True)
-        finding = what_hangs(self.case, picture, 0.0)
+        finding = what_is_recorded(self.case, picture, recorded)
         if finding:
             # How long it had lasted is not in it.
             evidence = tuple(fact for fact in finding.evidence if fact.what != TIME_BLOCKED)

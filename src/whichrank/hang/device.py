@@ -77,6 +77,38 @@ def overtaken(case: Case, picture: Picture, graph: WaitGraph) -> Finding:
     )
 
 
+def done_elsewhere(case: Case, picture: Picture) -> Finding | None:
+    """Few ranks wait in a round that all the others have completed: candidates, since one may end on some members only.
+
+    Only of recordings that count: no snapshot can be later than another one there by more than a moment.
+    """
+    for comm in np.unique(picture.waits["comm"][is_collective(picture.waits["kind"])]).tolist():
+        here = slice(int(picture.comm_at[comm]), int(picture.comm_at[comm] + picture.comm_size[comm]))
+        member, done = picture.member_rank[here], picture.member_done[here]
+        blocked = (picture.member_issued[here] > done) & np.isin(member, picture.waits["rank"])
+        if not (picture.member_seen[here].all() and blocked.any()):
+            continue
+        least = int(done[blocked].min()) + 1
+        late = member[blocked & (done < least)].tolist()
+        others = int((done >= least).sum())
+        ops = picture.ops
+        row = ops[(ops["rank"] == late[0]) & (ops["comm"] == comm) & (ops["counter"] == least)]
+        if others < len(late) or others + len(late) < len(member) or not len(row):
+            continue
+        why = clause(Says.NOT_COMPLETED, op=case.op_on(row[0]), later=max(int(done.max()) - least, 0))
+        return Finding(
+            cause=Cause.UNKNOWN,
+            candidates=tuple(Blame(rank, 1 / (len(late) + 1), (why,)) for rank in late[:LISTED]),
+            comm=comm,
+            op=case.op_of(row[0]),
+            victims=tuple(int(r) for r in np.unique(picture.waits["rank"]) if r not in late),
+            onset_s=float(row[0]["issue_s"]),
+            evidence=(Evidence(what="members that have completed it", value=others, unit="ranks"),),
+            complete=case.complete(picture),
+        )
+    return None
+
+
 def _done(picture: Picture, comm: int) -> Ints:
     """How many operations each member that was read has completed there."""
     here = slice(int(picture.comm_at[comm]), int(picture.comm_at[comm] + picture.comm_size[comm]))

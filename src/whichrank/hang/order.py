@@ -10,11 +10,13 @@ from collections.abc import Sequence
 
 from whichrank.hang.case import Case
 from whichrank.hang.deadlock import deadlock
-from whichrank.hang.device import overtaken
+from whichrank.hang.device import done_elsewhere, overtaken
+from whichrank.hang.first_end import ended_first
 from whichrank.hang.known_by_counts import members_unknown, waits_for_unknown
 from whichrank.hang.left_alone import left_alone
 from whichrank.hang.mismatch import mismatch
 from whichrank.hang.outside import outside_of_graph, outside_only
+from whichrank.hang.reported import reported_by_others
 from whichrank.hang.sinks import sinks_of
 from whichrank.hang.stuck import stuck
 from whichrank.hang.unreachable import unreachable
@@ -22,7 +24,7 @@ from whichrank.hang.unread import unread_ranks
 from whichrank.locate import waitgraph
 from whichrank.locate.deaths import in_order
 from whichrank.model.finding import Finding
-from whichrank.model.picture import Picture
+from whichrank.model.picture import Picture, Recorded
 
 
 def what_hangs(case: Case, picture: Picture, min_age_s: float, named: Sequence[frozenset[int]] = ()) -> Finding | None:
@@ -64,6 +66,15 @@ def what_hangs(case: Case, picture: Picture, min_age_s: float, named: Sequence[f
     if len(graph.stuck):
         return stuck(case, picture, graph)
     return None
+
+
+def what_is_recorded(case: Case, picture: Picture, recorded: Recorded) -> Finding | None:
+    """The same of a recording that others made: no wait is too young, and what its logs report is heard too."""
+    found = what_hangs(case, picture, 0.0)
+    if found is not None and not found.names and (late := done_elsewhere(case, picture)):
+        found = late
+    found = reported_by_others(case, picture, recorded, found)
+    return found or ended_first(case, picture, recorded)
 
 
 def _news(halted: list[int], named: Sequence[frozenset[int]]) -> list[int]:

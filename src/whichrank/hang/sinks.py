@@ -119,8 +119,14 @@ def _idle(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Bools:
 
 
 def _did(case: Case, facts: dict[str, Any]) -> Clause:
-    """What a sink has to do with the operation that others wait on."""
+    """What a sink has to do with the operation that others wait on.
+
+    Who counts what was enqueued counts a call once it has returned, so there a rank may be inside of the call.
+    """
     wait = facts["wait"]
+    recorded = case.store.recorded
+    if recorded is not None and recorded.has_only_counts and not facts["entered"] and not is_message(wait["kind"]):
+        return clause(Says.NOT_ENQUEUED, op=case.op_on(wait))
     if is_message(wait["kind"]):
         says = Says.TAKEN_PART if facts["entered"] else Says.NOT_ANSWERED
         waiting, group = (int(wait["rank"]),), case.comm_name(int(wait["comm"]))

@@ -74,11 +74,11 @@ def last_attempt(logs: Sequence[Log]) -> tuple[list[Log], bool]:
 
 
 def _times_s(log: Log) -> list[float]:
-    return [*(one.at_s for one in log.standings), *(one.at_s for one in log.facts)]
+    return [*(one.at_s for one in log.standings), *(one.at_s for one in log.facts), *(r.at_s for r, _ in log.reports)]
 
 
 def _parts_of(log: Log) -> list[int]:
-    return [*(one.part for one in log.standings), *(one.part for one in log.facts)]
+    return [*(one.part for one in log.standings), *(one.part for one in log.facts), *(part for _, part in log.reports)]
 
 
 def _in_order(log: Log) -> Log:
@@ -91,8 +91,14 @@ def _in_order(log: Log) -> Log:
     for one in log.standings:
         op = one.timed_out and replace(one.timed_out, at_s=later(one.timed_out.at_s))
         standings.append(replace(one, at_s=later(one.at_s), timed_out=op))
-    facts = [replace(one, at_s=later(one.at_s)) for one in log.facts]
-    return replace(log, standings=standings, facts=facts, restarts_s=[later(at_s) for at_s in log.restarts_s])
+    return replace(
+        log,
+        standings=standings,
+        facts=[replace(one, at_s=later(one.at_s)) for one in log.facts],
+        reports=[(replace(one, at_s=later(one.at_s)), part) for one, part in log.reports],
+        xids=[replace(one, at_s=later(one.at_s)) for one in log.xids],
+        restarts_s=[later(at_s) for at_s in log.restarts_s],
+    )
 
 
 def _by_timeouts(standings: Sequence[Standing]) -> list[float]:
@@ -128,8 +134,13 @@ def _goes_back(one: Standing, later: Standing) -> bool:
 
 def _since(log: Log, at_s: float) -> Log:
     """What a log says from then on. What has no time is kept."""
-    standings = [one for one in log.standings if one.at_s < 0 or one.at_s >= at_s]
-    return replace(log, standings=standings, facts=[one for one in log.facts if one.at_s < 0 or one.at_s >= at_s])
+    return replace(
+        log,
+        standings=[one for one in log.standings if one.at_s < 0 or one.at_s >= at_s],
+        facts=[one for one in log.facts if one.at_s < 0 or one.at_s >= at_s],
+        reports=[(one, part) for one, part in log.reports if one.at_s < 0 or one.at_s >= at_s],
+        xids=[one for one in log.xids if one.at_s < 0 or one.at_s >= at_s],
+    )
 
 
 def _of_last_part(log: Log) -> tuple[Log, bool]:
@@ -152,8 +163,13 @@ def _of_last_part(log: Log) -> tuple[Log, bool]:
         if before and _goes_back(before, one):
             standings, before, is_cut = {}, None, True
         standings[place] = replace(one, timed_out=one.timed_out or (before.timed_out if before else None))
-    facts = [one for one in log.facts if one.part == part]
-    return replace(log, standings=list(standings.values()), facts=facts), is_cut
+    return replace(
+        log,
+        standings=list(standings.values()),
+        facts=[one for one in log.facts if one.part == part],
+        reports=[(one, at) for one, at in log.reports if at == part],
+        xids=[one for one in log.xids if one.part == part],
+    ), is_cut
 
 
 def _refuse_contradictions(logs: Sequence[Log]) -> None:

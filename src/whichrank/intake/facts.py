@@ -23,6 +23,8 @@ class Fact:
         world_size: Ranks of the communicator in which it says so of itself; 0: not said.
         at_s: When it was said or happened, see `log_time`.
         part: Of the log that says so, see `watchdog.Standing`.
+        bus: Address of its device, as NCCL writes it; empty: not known.
+        lacked_memory: It was killed for lack of memory.
         by_task: It is a task of Slurm's, which is a rank unless another launcher makes several of each.
     """
 
@@ -37,6 +39,8 @@ class Fact:
     by_task: bool = False
     at_s: float = UNTIMED
     part: int = 0
+    bus: str = ""
+    lacked_memory: bool = False
 
     @property
     def has_ended(self) -> bool:
@@ -54,6 +58,8 @@ class Xid:
         host: Where, empty if the line does not say.
         pid: Of the process that met it, 0 if the line does not say.
         words: What the driver says.
+        at_s: When, see `log_time`.
+        part: Of the log, see `watchdog.Standing`.
     """
 
     number: int
@@ -61,6 +67,8 @@ class Xid:
     host: str
     pid: int
     words: str
+    at_s: float = UNTIMED
+    part: int = 0
 
     def __str__(self) -> str:
         where = f" on {self.host}" if self.host else ""
@@ -114,5 +122,8 @@ def joined(facts: Iterable[Fact]) -> dict[int, Fact]:
             words=tuple(dict.fromkeys((*before.words, *fact.words))),
             is_dead=before.is_dead or fact.is_dead,
             world_size=max(before.world_size, fact.world_size),
+            at_s=before.at_s if before.has_ended or not fact.has_ended else fact.at_s,
+            bus=before.bus or fact.bus,
+            lacked_memory=before.lacked_memory or fact.lacked_memory,
         )
     return known

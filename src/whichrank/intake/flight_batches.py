@@ -36,7 +36,7 @@ LONG_AGO_NS: Final = 3600 * 10**9
 
 
 def batches_of(
-    reported: Sequence[RankDump], world_size: int, facts: Mapping[int, Fact] = MappingProxyType({})
+    reported: Sequence[RankDump], world_size: int, facts: Mapping[int, Fact] = MappingProxyType({}), last_s: float = 0.0
 ) -> tuple[tuple[Batch, ...], float]:
     """What an agent beside each rank would say at that moment, and the moment: seconds of unix time.
 
@@ -45,6 +45,7 @@ def batches_of(
         world_size: Ranks of the job.
         facts: What logs say of ranks. That a process has ended counts only where there is no dump: those that have one
             lived longer.
+        last_s: The latest time of those logs, see `log_time`.
     """
     now_ns = max((one.latest_ns for one in reported), default=0) + SINCE_NS
     now_ns = max(now_ns, 2 * LONG_AGO_NS)  # where nothing has a time
@@ -52,7 +53,16 @@ def batches_of(
     batches = [_batch(one, infos, pairs, uncounted, world_size, now_ns, facts.get(one.rank)) for one in reported]
     dumped = {one.rank for one in reported}
     ended = [fact for rank, fact in sorted(facts.items()) if rank not in dumped and fact.has_ended]
-    return (*batches, *(ended_batch(fact, world_size, now_ns) for fact in ended)), now_ns / 1e9
+    return (
+        *batches,
+        *(ended_batch(fact, world_size, now_ns, _at_ns(fact.at_s, last_s, now_ns)) for fact in ended),
+    ), now_ns / 1e9
+
+
+def _at_ns(at_s: float, last_s: float, now_ns: int) -> int:
+    """A time of a log on the clock of a recording, on which the log's last time is the latest."""
+    ago_s = last_s - at_s if 0 <= at_s <= last_s else 0.0
+    return max(now_ns - int(ago_s * 1e9), SINCE_NS)
 
 
 def _infos(reported: Sequence[RankDump]) -> dict[Communicator, CommInfo]:

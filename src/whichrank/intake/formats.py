@@ -11,6 +11,7 @@ from whichrank.intake.flight_dump import Dump, read_json, read_pickle
 from whichrank.intake.inspector import Inspected, is_inspector, read_inspector
 from whichrank.intake.kineto import KEY as TRACE_KEY
 from whichrank.intake.kineto import Trace, read_trace
+from whichrank.intake.lines.encodings import is_text
 from whichrank.intake.logs import Log, read_log
 from whichrank.intake.megatrace import HINT as MEGATRACE
 from whichrank.intake.megatrace import Megatrace, read_megatrace
@@ -96,7 +97,7 @@ FORMATS: Final = (
 )  # fmt: skip
 
 
-LOG: Final = Format("log", "log", lambda head: b"\x00" not in head, lambda source: read_log(source.stream))
+LOG: Final = Format("log", "log", is_text, lambda source: read_log(source.stream))
 """Whatever else is text: it may say something of ranks, or nothing."""
 
 

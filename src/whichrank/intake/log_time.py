@@ -12,6 +12,7 @@ UNTIMED: Final = -1.0
 YEAR_S: Final = 366 * 86400.0
 _LEAP_YEAR: Final = 2024
 _TORCH: Final = re.compile(r"(?:^|[\s\[:])[A-Z](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?")
+_ISO: Final = re.compile(r"\d{4}[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
 _TORCHRUN: Final = re.compile(r"\d{4}-(\d\d)-(\d\d)_(\d\d):(\d\d):(\d\d)()")
 
 
@@ -23,6 +24,11 @@ def torch_time_s(line: str) -> float:
 def torchrun_time_s(text: str) -> float:
     """The same of `2025-06-01_03:00:09`, as torchrun writes it."""
     return _seconds(_TORCHRUN.search(text))
+
+
+def iso_time_s(text: str) -> float:
+    """The same of `2025-06-01T03:00:09.25Z`, as collectors of logs write it."""
+    return _seconds(_ISO.match(text)) if text else UNTIMED
 
 
 def _seconds(found: re.Match[str] | None) -> float:

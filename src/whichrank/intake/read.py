@@ -22,15 +22,19 @@ from whichrank.intake import (
     inspector_job,
     kineto_job,
     megatrace,
+    nccl_log,
     op_spans,
     ras,
     watchdog,
 )
-from whichrank.intake.facts import Fact, joined, with_xids
+from whichrank.intake.counted import dump_of
+from whichrank.intake.facts import joined
 from whichrank.intake.flight_dump import Dump, Group, rank_in_name
 from whichrank.intake.formats import FLIGHT_RECORDER, LOG, Content, format_of
 from whichrank.intake.inspector import Inspected
 from whichrank.intake.kineto import Trace
+from whichrank.intake.lines.encodings import as_utf8
+from whichrank.intake.log_job import Said, said_by
 from whichrank.intake.logs import Log
 from whichrank.intake.megatrace import Megatrace
 from whichrank.intake.op_spans import Spans
@@ -58,9 +62,17 @@ BYTES_A_CPU_S: Final = 1 << 16
 BYTES_A_PROCESS: Final = 1 << 20
 """Of files, for which one more process pays: to start it takes as long as to read as much, or longer."""
 DUMP: Final = "dump"
-_OF_EACH: Final = {"megatrace": "log", "watchdog": "line of torch's watchdog", "ras": "count"}
+_OF_EACH: Final = {
+    "megatrace": "log", "watchdog": "line of torch's watchdog", "ras": "count", "nccl_log": "line of NCCL",
+    "log": "word in these logs",
+}  # fmt: skip
 """What there would be of each rank, where no dumps are."""
 _ONLY_TIMES: Final = Recorded(shows_hangs=False)
+NO_OPERATION: Final = (
+    "these logs say nothing of operations, so who waits for whom is not known; dumps of the Flight Recorder, or the "
+    "lines "
+    "of PyTorch's watchdog of all ranks, would show it"
+)
 EARLIER_ATTEMPT: Final = "it is of an earlier attempt of the job"
 OF_LAST_ATTEMPT: Final = (
     "this is about the last attempt of the job that says anything; what earlier ones wrote is left out"
@@ -111,27 +123,28 @@ def read(
     name = _name(paths)
     polls = [snapshot for _, found in _those(parts, Snapshots) for snapshot in found.polls]
     logs, is_cut = attempts.last_attempt([log for _, log in _those(parts, Log)])
-    facts = joined(
-        [*(fact for log in logs for fact in log.facts), *(fact for snapshot in polls for fact in snapshot.facts)]
-    )
-    facts = with_xids(facts, (xid for log in logs for xid in log.xids))
+    said = said_by(logs, polls)
     written_s = {part.note.path: part.modified_s for part in parts}
     try:
         dumps = _those(parts, Dump)
-        recordings = [_of_dumps(dumps, notes, name, facts, written_s)] if dumps else []
+        recordings = [_of_dumps(dumps, notes, name, said, written_s)] if dumps else []
         if not recordings:
-            recordings += _of_counts(parts, logs, polls, notes, name, facts)
+            recordings += _of_counts(parts, logs, polls, notes, name, said)
         if traces := _those(parts, Trace):
             recordings.append(_of_traces(traces, notes, name))
         if inspected := _those(parts, Inspected):
             recordings.append(_of_inspected(inspected, notes, name))
         recordings += [_of_spans(table, name) for _, table in _those(parts, Spans)]
+        if not recordings:
+            recordings += _of_reports(said, notes, name)
     except (OverflowError, ValueError, IndexError, KeyError, MemoryError) as error:
         raise FormatError(f"what these files say cannot be put together ({type(error).__name__})") from error
     if not recordings:
         raise IncompleteDataError(_nothing(notes, paths), mend="whichrank analyze --help  lists what can be read")
     if has_earlier or is_cut:
         recordings = [replace(one, remarks=(*one.remarks, OF_LAST_ATTEMPT)) for one in recordings]
+    if said.remarks:
+        recordings = [replace(one, remarks=(*one.remarks, *said.remarks[:LISTED])) for one in recordings]
     return Intake(tuple(recordings), notes)
 
 
@@ -216,6 +229,8 @@ def look_into(path: Path) -> list[Part]:
 def _part(source: Source) -> Part:
     if not source.head:
         return Part(_note(source.name, "", "empty", rank_in_name(source.name), what="it is empty"))
+    stream, head = as_utf8(source.stream, source.head)
+    source = replace(source, stream=stream, head=head)
     known = format_of(source.head)
     if known is None and LOG.is_it(source.head):
         try:
@@ -285,11 +300,11 @@ def _world_of(sizes: dict[int, int], whose: dict[int, str]) -> int:
         (one, of_one), (other, of_other) = list(known.items())[:2]
         what = f"'{whose[of_one]}' is of a job of {one} ranks, and '{whose[of_other]}' of one of {other}"
         raise _several_jobs(what, whose[of_one], whose[of_other])
-    return max([*known, max(sizes) + 1])
+    return max([*known, max(sizes, default=-1) + 1])
 
 
 def _of_dumps(
-    found: Sequence[tuple[Note, Dump]], notes: Iterable[Note], name: str, facts: dict[int, Fact],
+    found: Sequence[tuple[Note, Dump]], notes: Iterable[Note], name: str, logged: Said,
     written_s: Mapping[str, float] = MappingProxyType({}), what: str = DUMP,
 ) -> Recording:  # fmt: skip
     """The job of which these dumps are.
@@ -298,19 +313,20 @@ def _of_dumps(
         found: Each with its note.
         notes: Of all files.
         name: Of the job.
-        facts: What logs say of ranks.
+        logged: What logs say beside it.
         written_s: By path, when the file was written, unix time.
         what: What there would be of each rank; none but dumps have sends and receives.
     """
     dumps, whose = _by_rank(found)
     world = _world_of({rank: flight_job.world_size(dump) for rank, dump in dumps.items()}, whose)
+    world = max(world, logged.world_size if what != DUMP else 0)
     reported, unsure = flight_job.job_of(dumps)
     written = {rank: written_s.get(path, 0.0) for rank, path in whose.items()}
     unsure |= dict.fromkeys(sorted(attempts.earlier_dumps(reported, written) if what == DUMP else ()), OLDER_DUMP)
     reported = [one for one in reported if one.rank not in unsure]
     unread = _unread(world, dumps, notes, what) | unsure
-    facts = {rank: fact for rank, fact in facts.items() if rank < world and fact.world_size in (0, world)}
-    batches, now_s = flight_batches.batches_of(reported, world, facts)
+    facts = {rank: fact for rank, fact in logged.facts.items() if rank < world and fact.world_size in (0, world)}
+    batches, now_s = flight_batches.batches_of(reported, world, facts, logged.last_s)
     said = {rank: fact.words for rank, fact in facts.items() if fact.words}
     said |= {one.rank: (*said.get(one.rank, ()), _issued_at(one.dump)) for one in reported if one.dump.frames}
     ages_s = [written_s.get(whose[one.rank], 0.0) - one.latest_ns / 1e9 for one in reported if one.latest_ns]
@@ -319,8 +335,10 @@ def _of_dumps(
     hides = what != DUMP or any(one.dump.backend == "gloo" for one in reported)
     is_young = what == DUMP and flight_job.is_young(reported)
     about = Recorded(
-        is_still=is_still, hides_messages=hides, is_young=is_young, has_only_counts=what in _OF_EACH.values()
-    )
+        is_still=is_still, hides_messages=hides, is_young=is_young, has_only_counts=what in _OF_EACH.values(),
+        gave_up_s=now_s - (logged.last_s - logged.gave_up_s) if logged.gave_up_s >= 0 else 0.0,
+        reports=tuple(one for one in logged.reports if all(rank < world for rank in one.ranks)),
+    )  # fmt: skip
     return Recording(name, FLIGHT_RECORDER, batches, now_s, utc_offset_s, dict(sorted(unread.items())), said, about)
 
 
@@ -329,35 +347,47 @@ def _issued_at(dump: Dump) -> str:
 
 
 def _of_counts(
-    parts: Sequence[Part], logs: Sequence[Log], polls: Sequence[Ras], notes: Iterable[Note], name: str,
-    facts: dict[int, Fact],
+    parts: Sequence[Part], logs: Sequence[Log], polls: Sequence[Ras], notes: Iterable[Note], name: str, said: Said
 ) -> list[Recording]:  # fmt: skip
     """Where only counts of what was issued are known: of Megatrace, of a watchdog, or of several answers of RAS."""
     enqueued = [one for _, found in _those(parts, Megatrace) for one in found.ranks]
     if enqueued:
         logs_of_ranks, has_earlier = megatrace.of_last_attempt(enqueued)
         dumps = megatrace.dumps_of(logs_of_ranks, max(one.rank for one in enqueued) + 1)
-        issued = _of_issued(dumps, "megatrace", notes, name, facts)
+        issued = _of_issued(dumps, "megatrace", notes, name, said)
         remarks = (OF_LAST_ATTEMPT,) if has_earlier else ()
         return [replace(issued, remarks=remarks, left_open=megatrace.incomparable(logs_of_ranks) or megatrace.EQUAL)]
     standings = [one for log in logs for one in log.standings]
-    most = max([*facts, *(log.most_rank for log in logs)], default=-1)
-    if counted := watchdog.dumps_of(standings, most + 1):
-        return [replace(_of_issued(counted, "watchdog", notes, name, facts), left_open=watchdog.NOT_HERE)]
+    if counted := watchdog.dumps_of(standings, said.world_size):
+        return [replace(_of_issued(counted, "watchdog", notes, name, said), left_open=watchdog.NOT_HERE)]
+    enqueued_by = {rank: dump for log in logs for rank, dump in log.counted.items()}
+    if enqueued_by:
+        return [replace(_of_issued(enqueued_by, "nccl_log", notes, name, said), left_open=nccl_log.EQUAL)]
     still = ras.standing_still(polls)
-    return [_of_issued(ras.dumps_of(still), "ras", notes, name, facts)] if still else []
+    return [_of_issued(ras.dumps_of(still), "ras", notes, name, said)] if still else []
 
 
 def of_counts(still: Ras, name: str) -> Recording:
     """A job of which RAS has found more than once that ranks are behind."""
-    return _of_issued(ras.dumps_of(still), "ras", (), name, joined(still.facts))
+    return _of_issued(ras.dumps_of(still), "ras", (), name, Said(joined(still.facts)))
 
 
-def _of_issued(
-    dumps: dict[int, Dump], kind: str, notes: Iterable[Note], name: str, facts: dict[int, Fact]
-) -> Recording:
+def _of_issued(dumps: dict[int, Dump], kind: str, notes: Iterable[Note], name: str, said: Said) -> Recording:
     whose = [(Note(f"rank {rank}", kind, "read", rank), dump) for rank, dump in dumps.items()]
-    return _of_dumps(whose, notes, name, facts, what=_OF_EACH[kind])
+    return _of_dumps(whose, notes, name, said, what=_OF_EACH[kind])
+
+
+def _of_reports(said: Said, notes: Iterable[Note], name: str) -> list[Recording]:
+    """Where no operation is known, but who ended, or what a library or a driver reports; or what it cannot name."""
+    ended = [rank for rank, fact in said.facts.items() if fact.has_ended]
+    if not (ended or said.reports or said.remarks):
+        return []
+    known = [rank for one in said.reports for rank in (*one.waiting, *one.ranks) if rank not in ended]
+    dumps = {rank: dump_of("log", rank, (), (), hides_messages=True) for rank in known}
+    if not dumps and not ended:
+        dumps = {0: dump_of("log", 0, (), (), hides_messages=True)}
+    found = _of_issued(dumps, "log", notes, name, said)
+    return [replace(found, left_open=NO_OPERATION)]
 
 
 def _of_traces(found: Sequence[tuple[Note, Trace]], notes: Iterable[Note], name: str) -> Recording:

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from whichrank.intake.facts import Fact
 from whichrank.model.codes import Status
 from whichrank.model.kinds import Kind, is_collective
-from whichrank.model.telemetry import COMM_ROW, RANK_ROW, RECORD_REPORTED, VERSION, Batch, CommInfo, ProcessState
+from whichrank.model.telemetry import COMM_ROW, RANK_ROW, RECORD_REPORTED, VERSION, Batch, CommInfo, Event, ProcessState
 
+OUT_OF_MEMORY: Final = "killed by the kernel: out of memory"
+"""The text of such an exit, as agents write it."""
 SINCE_NS: Final = 10**9
 """From the latest time that a recording has to when it was made, which it does not say."""
 FIRST_STEP: Final = 4
@@ -42,17 +44,26 @@ def batch_of(
     )  # fmt: skip
 
 
-def ended_batch(fact: Fact, world_size: int, now_ns: int) -> Batch:
-    """What an agent says of a rank of which nothing is known but that its process has ended."""
+def ended_batch(fact: Fact, world_size: int, now_ns: int, ended_ns: int = 0) -> Batch:
+    """What an agent says of a rank of which nothing is known but that its process has ended.
+
+    Args:
+        fact: What is known.
+        world_size: Ranks of the job.
+        now_ns: When it was read.
+        ended_ns: When it ended; 0: when it was read.
+    """
     row = rank_row(fact.rank, world_size, now_ns, 0)
     status = -1 if fact.is_dead else fact.status
-    row["pid"], row["exit_status"], row["state"], row["ended_ns"] = fact.pid, status, ProcessState.GONE, now_ns
+    ended_ns = ended_ns or now_ns
+    row["pid"], row["exit_status"], row["state"], row["ended_ns"] = fact.pid, status, ProcessState.GONE, ended_ns
     if fact.exception:
-        row["exception"], row["exception_ns"] = fact.exception.encode()[:191], now_ns
+        row["exception"], row["exception_ns"] = fact.exception.encode()[:191], ended_ns
+    events = [Event("exit", fact.rank, fact.pid, ended_ns, OUT_OF_MEMORY, status)] if fact.lacked_memory else []
     return Batch(
         version=VERSION, job="", agent=f"recording:{fact.rank}", host=fact.host, sequence=1, sent_ns=now_ns,
         sent_realtime_ns=now_ns, delay_bound_ns=0, node_ranks=1, ranks=row.tobytes(),
-        node=fact.host or f"rank {fact.rank}",
+        node=fact.host or f"rank {fact.rank}", events=events,
     )  # fmt: skip
 
 

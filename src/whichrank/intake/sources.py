@@ -11,6 +11,7 @@ import io
 import lzma
 import re
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -27,9 +28,10 @@ MOST_FILES: Final = 1 << 17
 MOST_BLOWN_UP: Final = 200
 """Times its size that something may unpack to, beyond `FREE_BYTES`."""
 FREE_BYTES: Final = 256 << 20
-_GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+_GZIP, _XZ, _ZSTD, _ZIP = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
+_ENCRYPTED: Final = 1
 _TAR_AT, _TAR = 257, b"ustar"
-_DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
+_DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,11 @@ def _within(name: str, stream: IO[bytes], modified_s: float, packed: int, depth:
     except WhichrankError as error:
         yield Refused(name, error)
         return
+    if head.startswith(_ZIP):
+        yield from _within_zip(
+            name, stream if most == packed and stream.seekable() else plain, modified_s, packed, depth
+        )
+        return
     if head[_TAR_AT : _TAR_AT + len(_TAR)] != _TAR:
         yield Source(name, plain, head, modified_s)
         return
@@ -139,6 +146,36 @@ def _within(name: str, stream: IO[bytes], modified_s: float, packed: int, depth:
                     size = min(part.size, most)
                     yield from _within(f"{name}:{part.name}", inner, float(part.mtime), size, depth - 1)
     except _DAMAGED as error:
+        yield Refused(name, _why(error, "is a damaged archive"))
+    except WhichrankError as error:
+        yield Refused(name, error)
+
+
+def _within_zip(name: str, stream: IO[bytes], modified_s: float, packed: int, depth: int) -> Iterator[Source | Refused]:
+    """The parts of a zip archive. Its list is at its end, so one that is within something else is held in memory."""
+    if not depth:
+        yield Refused(name, FormatError(f"it is an archive within {MOST_DEPTH} archives", mend="unpack it"))
+        return
+    most = FREE_BYTES + MOST_BLOWN_UP * packed
+    try:
+        if not stream.seekable():
+            stream = io.BytesIO(stream.read(FREE_BYTES))
+        with zipfile.ZipFile(stream) as archive:
+            for count, part in enumerate(archive.infolist()):
+                if count >= MOST_FILES:
+                    yield Refused(name, FormatError(f"it holds more than {MOST_FILES:,} files"))
+                    return
+                where = f"{name}:{part.filename}"
+                if part.is_dir():
+                    continue
+                if part.flag_bits & _ENCRYPTED:
+                    yield Refused(where, FormatError("it is encrypted", mend="unpack it"))
+                    continue
+                with archive.open(part) as inner:
+                    bounded = io.BufferedReader(_Raw(inner, most), HEAD_BYTES)
+                    size = min(part.file_size, most)
+                    yield from _within(where, cast(IO[bytes], bounded), modified_s, size, depth - 1)
+    except (*_DAMAGED, NotImplementedError, RuntimeError, ValueError) as error:
         yield Refused(name, _why(error, "is a damaged archive"))
     except WhichrankError as error:
         yield Refused(name, error)

@@ -9,13 +9,16 @@ of a group of which every member has written, and of one whose writers are evenl
 reported that the writer waits in it, for members that are not known. The same holds where a send, a receive or a batch
 of them has timed out: each rank has numbers of its own there, and the line does not name the peer.
 
-(torch: ProcessGroupNCCL.cpp; the words are those of 2.2 to 2.13.)
+Until 2.2 no line says how far a rank is, only what it ran out of time in. Ranks that ran out of time in the same
+operation are taken for members of one group. Nobody can be named by that: whoever is silent is a candidate.
+
+(torch: ProcessGroupNCCL.cpp; the words of each version stand in `grammar`.)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -28,6 +31,7 @@ from whichrank.intake.flight_dump import (
     Dump,
     Group,
 )
+from whichrank.intake.lines.prefixes import NOBODY, Who
 from whichrank.intake.log_time import UNTIMED, torch_time_s
 from whichrank.model.kinds import Kind
 
@@ -39,24 +43,28 @@ LEAST_IN_GROUP: Final = 2
 """Members of a group that waits: nobody waits for itself."""
 LEAST_IN_LINE: Final = 2
 """Members from which it shows that those of a group are evenly spaced."""
-_GLOBAL: Final = re.compile(r"\[(?:rank|default)(\d{1,7})\]:")
+_GLOBAL: Final = re.compile(r"\[rank(\d{1,7})\]:")
 _WHO: Final = re.compile(
-    r"\[PG (?:ID \d+ PG GUID ([^\s()\]]{1,128})(?:\(([^)\]]{0,128})\))?|(\d{1,9})) Rank (\d{1,7})\]"
+    r"\[PG (?:ID \d{1,9} PG GUID ([^\s()\]]{1,128})|(\d{1,9})) ?(?:\(([^)\]]{0,128})\))? ?Rank (\d{1,7})\]"
 )
 _STATUS: Final = re.compile(
     r"last enqueued (?:NCCL )?work: (-?\d{1,18})\b.*?last completed (?:NCCL )?work: (-?\d{1,18})\b", re.IGNORECASE
 )
 _TIMED_OUT: Final = re.compile(
     r"\[Rank (\d{1,7})\] Watchdog caught collective operation timeout: "
-    r"WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w{1,64})(?:, NumelIn=(\d{1,18}), NumelOut=(\d{1,18}))?"
+    r"WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w{1,64})(?:, NumelIn=(\d{1,20}), NumelOut=(\d{1,20}))?(?=[,)])"
 )
-_AT_WORK: Final = re.compile(r"detected by watchdog at work(?: sequence id)?: (\d{1,18})\b")
+_AT_WORK: Final = re.compile(r"(?:detected by watchdog at work(?: sequence id)?|Timeout at NCCL work): (\d{1,18})\b")
 _RAN: Final = re.compile(r"\bran for (\d{1,12}) milliseconds")
 _ASKED_BY: Final = re.compile(r"due to a collective timeout from +rank (\d{1,7})\b")
 NOT_HERE: Final = (
     "an operation has run out of time, or PyTorch's watchdog had written nothing; its ranks are not among these"
 )
 _FIRST_GROUP: Final = "0"
+_MOST_COUNT: Final = 1 << 62
+"""Elements of an operation. Of a batch torch writes the largest number that there is."""
+_ANY_GROUP: Final = "the group of "
+"""Begins the name of a group that no line names; what its members wait in follows."""
 _MESSAGES: Final = {"send": Kind.SEND, "recv": Kind.RECV, "coalesced": Kind.OTHER}
 """Operations that each rank of a group counts for itself."""
 
@@ -127,43 +135,70 @@ class Watchdog:
     standings: list[Standing] = field(default_factory=list)
     most_rank: int = -1
     part: int = 0
-    _timed_out: dict[tuple[int, int], TimedOut] = field(default_factory=dict)
+    _timed_out: dict[tuple[int, int, int], _Lone] = field(default_factory=dict)
 
-    def see(self, line: str) -> None:
-        """A line in which one of `HINTS` stands."""
-        at_s = torch_time_s(line)
+    def see(self, line: str, who: Who = NOBODY, at_s: float = UNTIMED, *, is_cut: bool = False) -> None:
+        """A line in which one of `HINTS` stands.
+
+        Args:
+            line: What one writer wrote.
+            who: What was put before it says of the writer.
+            at_s: When that was, where the line itself does not say it.
+            is_cut: The end may be missing.
+        """
+        if (said_s := torch_time_s(line)) >= 0:
+            at_s = said_s
         for mentioned in (*_GLOBAL.finditer(line), *_ASKED_BY.finditer(line)):
             if int(mentioned.group(1)) < MOST_RANK:
                 self.most_rank = max(self.most_rank, int(mentioned.group(1)))
+        if who.rank is not None:
+            self.most_rank = max(self.most_rank, who.rank)
         if found := _TIMED_OUT.search(line):
-            prefix = _before(line, found)
-            rank = prefix if prefix is not None else int(found.group(1))
-            self.most_rank = max(self.most_rank, rank if rank < MOST_RANK else -1)
-            seq, op = int(found.group(2)), found.group(3).lower()
-            count, out_count = (int(text) if text else -1 for text in found.groups()[3:5])
-            ran = _RAN.search(line)
-            one = TimedOut(seq, op, count, out_count, at_s, int(ran.group(1)) / 1e3 if ran else 0.0)
-            before = self._timed_out.setdefault((rank, seq), one)
-            if before.at_s < one.began_s:  # of an attempt that is over
-                self._timed_out[rank, seq] = one
-        elif (found := _STATUS.search(line)) and (who := _WHO.search(line)):
-            guid, desc, number, group_rank = who.groups()
-            group = guid or number
-            prefix = _before(line, who)
-            # Only in the first group of all is a rank's number the same everywhere.
-            if group == _FIRST_GROUP and prefix not in (None, int(group_rank)):
-                return
-            if prefix is None and group != _FIRST_GROUP:
-                return
-            rank = prefix if prefix is not None else int(group_rank)
-            at = _AT_WORK.search(line)
-            timed_out = self._timed_out.get((rank, int(at.group(1)))) if at else None
-            enqueued, completed = int(found.group(1)), int(found.group(2))
-            if rank < MOST_RANK and completed <= enqueued:
-                self.most_rank = max(self.most_rank, rank)
-                self.standings.append(
-                    Standing(rank, group, desc or "", int(group_rank), enqueued, completed, timed_out, at_s, self.part)
-                )
+            self._see_timeout(found, line, who, at_s)
+        elif (found := _STATUS.search(line)) and (named := _WHO.search(line)):
+            self._see_status(found, named, line, who, at_s, is_cut=is_cut)
+
+    def _see_timeout(self, found: re.Match[str], line: str, who: Who, at_s: float) -> None:
+        prefix = _before(line, found, who)
+        place = int(found.group(1))
+        rank = prefix if prefix is not None else place
+        if max(rank, place) >= MOST_RANK:
+            return
+        self.most_rank = max(self.most_rank, rank)
+        seq, op = int(found.group(2)), found.group(3).lower()
+        count, out_count = (_elements(text) for text in found.groups()[3:5])
+        ran = _RAN.search(line)
+        one = TimedOut(seq, op, count, out_count, at_s, int(ran.group(1)) / 1e3 if ran else 0.0)
+        before = self._timed_out.setdefault((rank, seq, self.part), _Lone(place, prefix is not None, one))
+        if before.op.at_s < one.began_s:  # of an attempt that is over
+            self._timed_out[rank, seq, self.part] = _Lone(place, prefix is not None, one)
+
+    def _see_status(
+        self, found: re.Match[str], named: re.Match[str], line: str, who: Who, at_s: float, *, is_cut: bool
+    ) -> None:
+        guid, number, desc, group_rank = named.groups()
+        group = guid or number
+        prefix = _before(line, named, who)
+        # Only in the first group of all is a rank's number the same everywhere.
+        if group == _FIRST_GROUP and prefix not in (None, int(group_rank)):
+            return
+        if prefix is None and group != _FIRST_GROUP:
+            return
+        rank = prefix if prefix is not None else int(group_rank)
+        at = _AT_WORK.search(line)
+        seq = int(at.group(1)) if at else -1
+        lone = self._timed_out.get((rank, seq, self.part)) if at else None
+        enqueued, completed = int(found.group(1)), int(found.group(2))
+        if completed > enqueued and seq > 0:
+            completed = seq - 1  # torch 2.3 writes any number before the first one is complete
+        if is_cut and found.end() == len(line) and completed not in (enqueued, seq - 1):
+            return  # digits may be missing
+        if rank < MOST_RANK and completed <= enqueued:
+            self.most_rank = max(self.most_rank, rank)
+            op = lone.op if lone else None
+            self.standings.append(
+                Standing(rank, group, desc or "", int(group_rank), enqueued, completed, op, at_s, self.part)
+            )
 
     def reported(self) -> list[Standing]:
         """What all lines say of how far ranks are.
@@ -171,28 +206,77 @@ class Watchdog:
         A rank may write what it ran out of time in, and end before it says how far it is. If all groups that are named
         are the group of all ranks, and another rank ran out of time in the same operation of it, it waits there too.
         """
-        said = [one for one in self.standings if one.timed_out and _is_of_all(one)]
-        if not said or not all(map(_is_of_all, self.standings)):
+        explained: dict[tuple[int, int], list[Standing]] = {}
+        for one in self.standings:
+            explained.setdefault((one.rank, one.part), []).append(one)
+        alone: dict[tuple[int, int], _Lone] = {}
+        for (rank, seq, part), lone in self._timed_out.items():
+            mine = explained.get((rank, part), ())
+            if not any(one.timed_out or one.completed < seq <= one.enqueued for one in mine):
+                alone.setdefault((rank, part), lone)
+        if not alone:
             return self.standings
-        known = {(one.rank, one.part) for one in self.standings}
-        like = {(one.timed_out.seq, one.timed_out.op, one.timed_out.count): one for one in said if one.timed_out}
-        found = [
-            replace(like[key], rank=rank, group_rank=rank, enqueued=seq, completed=seq - 1, timed_out=op, at_s=op.at_s)
-            for (rank, seq), op in self._timed_out.items()
-            if (key := (op.seq, op.op, op.count)) in like and (rank, like[key].part) not in known and rank < MOST_RANK
-        ]
+        said = [one for one in self.standings if one.timed_out and _is_of_all(one)]
+        like = {}
+        if all(map(_is_of_all, self.standings)):
+            like = {(one.timed_out.seq, one.timed_out.op, one.timed_out.count): one for one in said if one.timed_out}
+        found, others = list[Standing](), dict[tuple[int, str, int, int], list[tuple[int, _Lone]]]()
+        for (rank, part), lone in alone.items():
+            op = lone.op
+            if (key := (op.seq, op.op, op.count)) in like and (lone.place == rank or not lone.is_known):
+                found.append(
+                    replace(
+                        like[key], rank=rank, group_rank=rank, enqueued=op.seq, completed=op.seq - 1, timed_out=op,
+                        at_s=op.at_s, part=part,
+                    )
+                )  # fmt: skip
+            else:
+                others.setdefault((*key, part), []).append((rank, lone))
+        for (*_, part), those in others.items():
+            found += _in_a_group(those, [one for one in self.standings if one.part == part], part)
         return [*self.standings, *found]
+
+
+class _Lone(NamedTuple):
+    """What a rank ran out of time in: its number in the group, and whether its number in the job is known."""
+
+    place: int
+    is_known: bool
+    op: TimedOut
+
+
+def _in_a_group(mine: Sequence[tuple[int, _Lone]], standings: Iterable[Standing], part: int) -> list[Standing]:
+    """How far ranks are that ran out of time in one and the same operation, of a group that no line names.
+
+    It is the group of all if their numbers in it are those in the job, and if nobody stands elsewhere on that: an
+    operation is complete only where all have enqueued it, so whoever is late there is late by one.
+    """
+    op = mine[0][1].op
+    of_all = [one for one in standings if _is_of_all(one)]
+    is_of_all = op.op not in _MESSAGES and all(lone.place == rank for rank, lone in mine)
+    is_of_all &= all(one.enqueued >= op.seq - 1 for one in of_all)
+    is_of_all &= all(one.timed_out is None or one.timed_out.seq == op.seq for one in of_all)
+    name = _FIRST_GROUP if is_of_all else f"{_ANY_GROUP}{op.op} #{op.seq}"
+    return [
+        Standing(
+            rank, name, OF_ALL[0] if is_of_all else "", lone.place, op.seq, op.seq - 1, lone.op, lone.op.at_s, part
+        )
+        for rank, lone in mine
+    ]
+
+
+def _elements(text: str | None) -> int:
+    return int(text) if text and int(text) < _MOST_COUNT else -1
 
 
 def _is_of_all(one: Standing) -> bool:
     return one.group == _FIRST_GROUP or one.desc in OF_ALL
 
 
-def _before(line: str, found: re.Match[str]) -> int | None:
+def _before(line: str, found: re.Match[str], who: Who) -> int | None:
     """The global rank of who wrote this: two that write at once may share a line, so the nearest prefix counts."""
-    return max(((one.end(), int(one.group(1))) for one in _GLOBAL.finditer(line, 0, found.start())), default=(0, None))[
-        1
-    ]
+    near = list(_GLOBAL.finditer(line, 0, found.start()))
+    return int(near[-1].group(1)) if near else who.rank
 
 
 def dumps_of(standings: Iterable[Standing], world_size: int = 0) -> dict[int, Dump]:
@@ -238,12 +322,24 @@ def _stands(name: str, said: Mapping[int, Standing], world_size: int) -> list[_S
     if is_one and not has_messages:
         members = tuple(range(max(*said, world_size - 1) + 1)) if is_of_all else _members(said, _size(everyone))
         group = Group(name, OF_ALL[0] if is_of_all else desc, members)
+        everyone = _with_comparable_sizes(everyone)
         ops = {one.timed_out.seq: one.timed_out for one in everyone if one.timed_out}
         return [_Stand(group, one, ops) for one in everyone]
     return [
         _Stand(
             Group(name, desc, (one.rank, NOT_KNOWN)), one, {one.timed_out.seq: one.timed_out} if one.timed_out else {}
         )
+        for one in everyone
+    ]
+
+
+def _with_comparable_sizes(everyone: Sequence[Standing]) -> list[Standing]:
+    """Without the sizes of an operation of which one line has none: nothing is not a size that differs."""
+    unsized = {one.timed_out.seq for one in everyone if one.timed_out and one.timed_out.count < 0}
+    return [
+        replace(one, timed_out=replace(op, count=-1, out_count=-1))
+        if (op := one.timed_out) and op.seq in unsized
+        else one
         for one in everyone
     ]
 

@@ -34,6 +34,12 @@ class Says(StrEnum):
 
     # What a rank has to do with what others wait for
     NOT_ENTERED = "not_entered"
+    NOT_ENQUEUED = "not_enqueued"
+    REPORTED_ABSENT = "reported_absent"
+    DEVICE_REPORTS = "device_reports"
+    STANDS_ELSEWHERE = "stands_elsewhere"
+    REQUESTS_LATE = "requests_late"
+    MAY_BE_CONSEQUENCE = "may_be_consequence"
     ENTERED = "entered"
     NOT_ANSWERED = "not_answered"
     TAKEN_PART = "taken_part"
@@ -144,6 +150,7 @@ class Says(StrEnum):
     COUNT_OPERATIONS = "count_operations"
     COMPARE_CODE = "compare_code"
     COMPARE_SPLITS = "compare_splits"
+    SEE_EARLIER_LINES = "see_earlier_lines"
     NO_CHECKPOINT = "no_checkpoint"
     NO_CHECKPOINT_FROM = "no_checkpoint_from"
     SEE_BYTES = "see_bytes"

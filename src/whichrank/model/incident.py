@@ -76,6 +76,7 @@ class Reason(StrEnum):
     MORE_TOKENS = "more_tokens"
     DEVICE_CLOCK = "device_clock"
     MEMORY_PRESSURE = "memory_pressure"
+    DEVICE_ERROR = "device_error"
     OUT_OF_MEMORY = "out_of_memory"
     EXCEPTION = "exception"
     SIGNAL = "signal"

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whichrank.model.codes import SPLITS
+from whichrank.model.reports import Report
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -104,6 +105,9 @@ class Recorded:
         hides_messages: Sends and receives are not, so who waits in one looks as if it did nothing.
         is_young: The job had just begun, so communicators may be new.
         has_only_counts: It says how many operations ranks have issued, and not where the program was when it did.
+        gave_up_s: When the first rank gave up an operation that had run out of time, on the clock of the recording; 0:
+            not known.
+        reports: What libraries and drivers say of ranks in its logs.
     """
 
     is_still: bool = True
@@ -111,6 +115,8 @@ class Recorded:
     hides_messages: bool = False
     is_young: bool = False
     has_only_counts: bool = False
+    gave_up_s: float = 0.0
+    reports: tuple[Report, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from traces import trace_of
 
 from whichrank.errors import WhichrankError
 from whichrank.intake.flight_dump import parse
+from whichrank.intake.log_job import Said
 from whichrank.intake.read import _of_dumps, look_into, read
 from whichrank.intake.recording import Note
 from whichrank.server.analyze import analyze
@@ -159,4 +160,4 @@ def test_dumps_with_strange_values_are_analyzed_or_refused(seed: int) -> None:
                 found.append((Note(f"trace_{rank}", "flight_recorder", "read", rank), parse(dump)))
         if found:
             with suppress(WhichrankError):
-                analyze(_of_dumps(found, [note for note, _ in found], "job", {}))
+                analyze(_of_dumps(found, [note for note, _ in found], "job", Said()))

@@ -18,6 +18,12 @@ from whichrank.verdict.words.amounts import count, duration, ranges
 
 _OF_A_RANK: Final[Mapping[Says, str]] = {
     Says.NOT_ENTERED: "it [has|had] not entered {op}",
+    Says.NOT_ENQUEUED: "its call of {op} [has|had] not returned, or was never made",
+    Says.REPORTED_ABSENT: "{by} [reports|reported] that it [has|had] not come",
+    Says.DEVICE_REPORTS: "its device [reports|reported] {error}",
+    Says.STANDS_ELSEWHERE: "its main thread [is|was] in {place} while {others:others} [are|were] in {usual}",
+    Says.REQUESTS_LATE: "network requests of it [have|had] no completion ({text})",
+    Says.MAY_BE_CONSEQUENCE: "what ended it may be the consequence of another rank's failure",
     Says.ENTERED: "it entered {op}",
     Says.NOT_ANSWERED: "it [has|had] not answered the {op} in which {waiting:wait} on {group}",
     Says.TAKEN_PART: "it [has|had] taken part in the {op} in which {waiting:wait} on {group}",
@@ -133,6 +139,8 @@ _ADVICE: Final[Mapping[Says, str]] = {
     Says.COMPARE_CODE: "compare the code paths of the named ranks: whichrank stacks --suspects",
     Says.COMPARE_SPLITS: "compare what rank {src} gives to this all-to-all for rank {dst} (input_split_sizes) with "
                          "what rank {dst} gives for rank {src} (output_split_sizes)",
+    Says.SEE_EARLIER_LINES: "find out what the named ranks wrote before they ended: their own logs, dmesg of their "
+                            "nodes",
     Says.NO_CHECKPOINT: "use no checkpoint that was written since: from then on results on {group} are wrong",
     Says.NO_CHECKPOINT_FROM: "use no checkpoint of iteration {iteration} or later: from then on results on {group} are "
                              "wrong",
@@ -148,6 +156,7 @@ _WORDS: Final = {**_OF_A_RANK, **_ADVICE}
 _AND: Final = ", and "
 _JOINED_BY: Final = {
     **dict.fromkeys((Says.SENT_UNEXPECTED, Says.EXPECTED_UNSENT), ": "),
+    **dict.fromkeys((Says.DEVICE_REPORTS, Says.MAY_BE_CONSEQUENCE), "; "),
     **dict.fromkeys((Says.IS_IN, Says.LAST_ISSUED_IN, Says.OUT_OF_MEMORY, Says.COST, Says.COST_TOGETHER), "; "),
     **dict.fromkeys((Says.OWN_TIME, Says.OWN_TIME_OF_PEERS, Says.OWN_TIME_OF_PAST, Says.OWN_TIME_OF_RING), "; "),
     **dict.fromkeys((Says.COMES_AND_GOES, Says.IS_ROOT, Says.SLOW_TOGETHER, Says.LIMIT_UNREADABLE), "; "),

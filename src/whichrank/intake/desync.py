@@ -1,0 +1,60 @@
+"""torch's desync report (TORCH_NCCL_DESYNC_DEBUG=1): which ranks have finished and which have started which collective.
+
+    #166 finished ranks:
+      [5] finished ALLREDUCE
+    #167 started ranks:
+      [0, 1, 2, 3, 4, 6, 7] started ALLREDUCE
+
+Its ranks are those of one group. They are global ones if who writes it has the same number in both, or says no global
+one; else nothing is read of it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from whichrank.intake.flight_dump import OF_ALL
+from whichrank.intake.launchers import numbers_in
+from whichrank.intake.log_time import UNTIMED
+from whichrank.intake.watchdog import Standing, TimedOut
+
+_NUMBER: Final = re.compile(r"#(\d{1,18}) (?:finished|started) ranks:")
+_RANKS: Final = re.compile(r"\[([\d, ]{1,65536})\] (finished|started) ([A-Za-z_]{1,64})\s*$")
+_BEHIND: Final = re.compile(
+    r"\[([\d, ]{1,65536})\] finished collective #(\d{1,18}), but didn't join collective #(\d{1,18})"
+)
+_STUCK: Final = re.compile(r"\[([\d, ]{1,65536})\] joined but didn't finish collective #(\d{1,18})")
+
+
+class Desync:
+    """The lines of such reports."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._at: dict[tuple[int, int], Standing] = {}
+
+    def see(self, line: str, at_s: float = UNTIMED, part: int = 0) -> None:
+        """A line that may be of a report."""
+        if found := _NUMBER.search(line):
+            self._number = int(found.group(1))
+        elif found := _BEHIND.search(line):
+            self._stand(found.group(1), int(found.group(2)), int(found.group(2)), None, at_s, part)
+        elif found := _STUCK.search(line):
+            self._stand(found.group(1), int(found.group(2)), int(found.group(2)) - 1, None, at_s, part)
+        elif self._number and (found := _RANKS.search(line)):
+            done, seq = found.group(2) == "finished", self._number
+            op = None if done else TimedOut(seq, found.group(3).lower(), -1, -1, at_s)
+            self._stand(found.group(1), seq, seq if done else seq - 1, op, at_s, part)
+
+    def _stand(self, ranks: str, enqueued: int, completed: int, op: TimedOut | None, at_s: float, part: int) -> None:
+        for rank in numbers_in(ranks):
+            self._at[rank, part] = Standing(rank, "0", OF_ALL[0], rank, enqueued, completed, op, at_s, part)
+
+    def standings(self, known: set[tuple[int, int]]) -> list[Standing]:
+        """How far ranks are by it, but for those of whom more is known.
+
+        Args:
+            known: Rank and part.
+        """
+        return [one for place, one in self._at.items() if place not in known]

@@ -1,0 +1,137 @@
+"""What launchers write of processes that ended: torchrun, srun, mpirun; and who raised what, by its traceback."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from whichrank.intake.facts import Fact, status_of_code
+from whichrank.intake.lines.prefixes import MOST_RANK, Who
+from whichrank.intake.log_time import UNTIMED, torchrun_time_s
+
+_FIELD: Final = re.compile(r"^\s{0,16}(time|host|rank|exitcode|error_file|traceback)\s{0,8}: ?(.{0,400})$")
+_RANK: Final = re.compile(r"^(\d{1,9}) \(local_rank: \d{1,9}\)")
+_EXIT: Final = re.compile(r"^(-?\d{1,9}) \(pid: (\d{1,10})\)")
+_SRUN: Final = re.compile(r"srun: error: (\S{1,128}): tasks? ([\d,\-]{1,4096}): (.{1,200})$")
+_MPIRUN: Final = re.compile(
+    r" noticed that process rank (\d{1,7}) with PID (\d{1,10}) on node (\S{1,128}) exited on signal (\d{1,3})"
+)
+_RAISED: Final = re.compile(r"^\s{0,8}([A-Za-z_][\w.]{0,120}(?:Error|Exception|Interrupt|Exit)(?:: .{0,400})?)$")
+_OF_OTHERS: Final = re.compile(
+    r"NCCL|ncclRemote|DistBackendError|DistNetworkError|Watchdog caught|monitoredBarrier|[Gg]loo|Connection "
+    r"(?:closed|reset)"
+    r"|ChildFailedError|TCPStore|Socket Timeout|SignalException|KeyboardInterrupt|SystemExit|Broken pipe"
+)
+"""An exception that another rank's end or delay can have led to."""
+_SIGNALS: Final = {
+    "Killed": 9, "Terminated": 15, "Aborted": 6, "Segmentation fault": 11, "Bus error": 7, "Hangup": 1, "Interrupt": 2,
+    "Floating point exception": 8, "Illegal instruction": 4, "Out Of Memory": 9,
+}  # fmt: skip
+
+
+class Launchers:
+    """The lines of launchers in a log.
+
+    Attributes:
+        facts: Of ranks that ended, in the order in which they are written.
+    """
+
+    def __init__(self) -> None:
+        self.facts: list[Fact] = []
+        self._blocks: dict[Who, dict[str, str]] = {}
+        self._traceback: dict[Who, bool] = {}
+
+    def see(self, line: str, who: Who, at_s: float = UNTIMED, part: int = 0) -> bool:
+        """A line that may be of a launcher; whether it was."""
+        writer = who._replace(time="")
+        before = len(self.facts)
+        if found := _FIELD.match(line):
+            self._see_field(writer, *found.groups())
+        elif "srun: error:" in line:
+            self.facts += _of_srun(line)
+        elif found := _MPIRUN.search(line):
+            rank, pid, host, number = found.groups()
+            words = (f"ended by signal {number} (mpirun)",)
+            self.facts.append(Fact(int(rank), host, int(pid), int(number), words=words))
+        elif line.startswith("Traceback (most recent call last)"):
+            self._traceback[writer] = True
+        elif found := _RAISED.match(line):
+            self._see_exception(writer, found.group(1)[:200])
+        else:
+            return False
+        for place in range(before, len(self.facts)):
+            one = self.facts[place]
+            self.facts[place] = replace(one, at_s=at_s if one.at_s < 0 else one.at_s, part=part)
+        return True
+
+    def _see_field(self, writer: Who, name: str, value: str) -> None:
+        if name == "time":
+            self._blocks[writer] = {}
+        block = self._blocks.setdefault(writer, {})
+        block[name] = value.strip()
+        if name == "traceback":
+            self.facts += _of_torchrun(block)
+
+    def _see_exception(self, writer: Who, text: str) -> None:
+        """The last line of a traceback names the exception, in torchrun's summary or behind a rank's prefix."""
+        block = self._blocks.get(writer, {})
+        rank = _RANK.match(block.get("rank", ""))
+        of_block = block.get("traceback") == "Traceback (most recent call last):" and rank is not None
+        if of_block and rank and self.facts and self.facts[-1].rank == int(rank.group(1)):
+            self.facts[-1] = _with_exception(self.facts[-1], text)
+        elif self._traceback.pop(writer, False) and writer.rank is not None:
+            self.facts.append(_with_exception(Fact(writer.rank, writer.host, writer.pid), text))
+
+
+def _with_exception(fact: Fact, text: str) -> Fact:
+    if _OF_OTHERS.search(text):
+        return replace(fact, words=(*fact.words, f"raised {text}"))
+    return replace(fact, exception=text)
+
+
+def _of_torchrun(block: dict[str, str]) -> list[Fact]:
+    """A failure in torchrun's summary: host, rank, exit code, the first line of what it says of the cause."""
+    rank, ended = _RANK.match(block.get("rank", "")), _EXIT.match(block.get("exitcode", ""))
+    if not rank or not ended or int(rank.group(1)) >= MOST_RANK:
+        return []
+    code, pid = int(ended.group(1)), int(ended.group(2))
+    words = f"exitcode {code} (torchrun, {block.get('time', 'time not known')})"
+    at_s = torchrun_time_s(block.get("time", ""))
+    return [Fact(int(rank.group(1)), block.get("host", ""), pid, status_of_code(code), words=(words,), at_s=at_s)]
+
+
+def _of_srun(line: str) -> list[Fact]:
+    """`srun: error: node3: tasks 4-7: Exited with exit code 1`: tasks are ranks where srun starts them itself."""
+    found = _SRUN.search(line)
+    if not found:
+        return []
+    host, tasks, how = found.groups()
+    exited = re.match(r"Exited with exit code (\d{1,9})", how)
+    signal = next((number for word, number in _SIGNALS.items() if how.startswith(word)), None)
+    if exited:
+        status = status_of_code(int(exited.group(1)))
+    elif signal is not None:
+        status = signal
+    else:
+        return []
+    lacked = how.startswith("Out Of Memory")
+    return [
+        Fact(rank, host, 0, status, words=(f"{how} (srun)",), by_task=True, lacked_memory=lacked)
+        for rank in numbers_in(tasks)
+    ]
+
+
+def numbers_in(text: str, most: int = MOST_RANK) -> list[int]:
+    """`0,3,5-7` as numbers, those that are below `most`."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if (
+            first.isdecimal()
+            and (not last or last.isdecimal())
+            and len(last or first) < 16
+            and int(last or first) < most
+        ):
+            found += range(int(first), min(int(last or first), int(first) + MOST_RANK) + 1)
+    return found

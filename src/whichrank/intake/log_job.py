@@ -1,0 +1,96 @@
+"""What all logs of a job say, put together: facts of ranks, reports of libraries and drivers, and how large the job is.
+
+A world is as large as some line says, and not as many as have written. Where nothing stands out among the ranks that
+are known, and their number is odd, the one that is missing has a number beyond them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from whichrank.intake.facts import Fact, Xid, joined
+from whichrank.intake.kernel_log import is_fault, lacked_memory, ranks_of
+from whichrank.intake.log_time import UNTIMED
+from whichrank.intake.logs import Log
+from whichrank.intake.plain_text import for_people
+from whichrank.intake.ras import Ras
+from whichrank.intake.watchdog import Standing
+from whichrank.model.reports import Report, Told
+
+
+@dataclass(frozen=True)
+class Said:
+    """What logs say beside operations.
+
+    Attributes:
+        facts: By rank.
+        reports: Of libraries and drivers.
+        last_s: The latest time in them, see `log_time`.
+        gave_up_s: When the first rank gave up an operation, on the same clock.
+        world_size: Ranks of the job, as far as lines say it; 0: they do not.
+        remarks: What cannot be said of a rank, for the user.
+    """
+
+    facts: Mapping[int, Fact] = field(default_factory=dict)
+    reports: tuple[Report, ...] = ()
+    last_s: float = UNTIMED
+    gave_up_s: float = UNTIMED
+    world_size: int = 0
+    remarks: tuple[str, ...] = ()
+
+
+def said_by(logs: Sequence[Log], polls: Sequence[Ras]) -> Said:
+    """What these logs and looks of RAS say, of one attempt."""
+    of_logs = [fact for log in logs for fact in log.facts]
+    facts = joined([*of_logs, *(fact for poll in polls for fact in poll.facts)])
+    for rank in lacked_memory((pid for log in logs for pid in log.killed), facts):
+        facts[rank] = replace(
+            facts[rank], lacked_memory=True, status=9 if facts[rank].status < 0 else facts[rank].status
+        )
+    buses = {rank: fact.bus for rank, fact in facts.items() if fact.bus}
+    reports = [report for log in logs for report, _ in log.reports]
+    unknown = []
+    for xid in (xid for log in logs for xid in log.xids):
+        ranks = ranks_of(xid, facts, buses)
+        for rank in ranks if len(ranks) == 1 else ():
+            facts[rank] = replace(facts[rank], words=(*facts[rank].words, str(xid)))
+        if not is_fault(xid):
+            continue
+        if ranks:
+            reports.append(Report(Told.DEVICE_ERROR, tuple(ranks), _in_words(xid), at_s=xid.at_s))
+        else:
+            unknown.append(f"the kernel reports {_in_words(xid)}; no line says whose device that is")
+    standings = [one for log in logs for one in log.standings]
+    gave_up = [one.timed_out.at_s for one in standings if one.timed_out and one.timed_out.at_s >= 0]
+    times = [*gave_up, *(fact.at_s for fact in facts.values()), *(one.at_s for one in standings)]
+    mentioned = max([*facts, *(log.most_rank for log in logs), *(r for one in reports for r in one.ranks)], default=-1)
+    stated = max([fact.world_size for fact in facts.values()], default=0)
+    return Said(
+        facts, _distinct(reports), max(times, default=UNTIMED), min(gave_up, default=UNTIMED),
+        max(stated, mentioned + 1, _one_beyond(standings, mentioned + 1) if not stated else 0),
+        tuple(dict.fromkeys((*unknown, *(text for log in logs for text in (*log.gloo, *map(_warned, log.warnings)))))),
+    )  # fmt: skip
+
+
+def _warned(text: str) -> str:
+    return for_people(text, 256)
+
+
+def _in_words(xid: Xid) -> str:
+    return for_people(
+        f"Xid {xid.number} of {xid.device}" + (f" ({xid.words.strip()})" if xid.words.strip() else ""), 160
+    )
+
+
+def _distinct(reports: Iterable[Report]) -> tuple[Report, ...]:
+    """Each device and number once: a driver repeats itself."""
+    return tuple({(one.told, one.ranks, one.text): one for one in reports}.values())
+
+
+def _one_beyond(standings: Sequence[Standing], world: int) -> int:
+    """One more than the ranks that are known, if their number is odd and all of them wait in the same operation."""
+    waiting = {one.rank for one in standings if one.timed_out}
+    seqs = {one.timed_out.seq for one in standings if one.timed_out}
+    is_odd = world > 2 and world % 2 == 1
+    return world + 1 if is_odd and len(waiting) == world and len(seqs) == 1 else 0
