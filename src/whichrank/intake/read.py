@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -41,7 +41,7 @@ from whichrank.intake.op_spans import Spans
 from whichrank.intake.plain_text import for_people
 from whichrank.intake.ras import Ras, Snapshots
 from whichrank.intake.recording import Intake, Note, Recording, State
-from whichrank.intake.sources import Refused, Source, files_in, opened
+from whichrank.intake.sources import Refused, Source, files_in, opened, sources_in
 from whichrank.intake.span_ops import step_ops_of
 from whichrank.intake.workers import CPU_S, each
 from whichrank.model.picture import Recorded
@@ -116,11 +116,28 @@ def read(
                 found = [_damaged(str(path), found)]
             parts += [_with_shared(part, groups) for part in found]
             show_progress(done, len(files))
+    return put_together(parts, _name(paths), paths, note)
+
+
+def put_together(
+    parts: list[Part], name: str, paths: Sequence[Path], note: Callable[[Note], None] = lambda _: None
+) -> Intake:
+    """The recordings that the parts of some files make.
+
+    Args:
+        parts: What each file held.
+        name: Of the job.
+        paths: For what is said where there is nothing in them.
+        note: As of `read`.
+
+    Raises:
+        IncompleteDataError: There is nothing in them that is known.
+        UsageError: They hold several jobs.
+    """
     parts, has_earlier = _of_last_attempt(_without_copies(parts))
     notes = tuple(part.note for part in parts)
     for one in notes:
         note(one)
-    name = _name(paths)
     polls = [snapshot for _, found in _those(parts, Snapshots) for snapshot in found.polls]
     logs, is_cut = attempts.last_attempt([log for _, log in _those(parts, Log)])
     said = said_by(logs, polls)
@@ -212,13 +229,22 @@ def _those(parts: Iterable[Part], kind: type[T]) -> list[tuple[Note, T]]:
     return [(part.note, part.content) for part in parts if isinstance(part.content, kind)]
 
 
+def look_into_bytes(name: str, stream: IO[bytes], size: int) -> list[Part]:
+    """What bytes that are held in memory are, or the parts of an archive."""
+    return [_looked_into(source) for source in sources_in(name, stream, size)]
+
+
+def _looked_into(source: Source | Refused) -> Part:
+    return _damaged(source.name, source.why) if isinstance(source, Refused) else _part(source)
+
+
 def look_into(path: Path) -> list[Part]:
     """What a file holds, or the parts of an archive."""
     parts = []
     try:
         with opened(path) as sources:
             for source in sources:
-                parts.append(_damaged(source.name, source.why) if isinstance(source, Refused) else _part(source))
+                parts.append(_looked_into(source))
     except OSError as error:
         parts.append(_damaged(str(path), IncompleteDataError(f"it cannot be read: {error.strerror}")))
     except Exception as error:

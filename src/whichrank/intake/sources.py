@@ -112,6 +112,11 @@ def opened(path: Path) -> Iterator[Iterator[Source | Refused]]:
         yield _within(str(path), file, path.stat().st_mtime, size, MOST_DEPTH)
 
 
+def sources_in(name: str, stream: IO[bytes], size: int) -> Iterator[Source | Refused]:
+    """The same of bytes that have a name and no file."""
+    return _within(name, stream, 0.0, size, MOST_DEPTH)
+
+
 def _within(name: str, stream: IO[bytes], modified_s: float, packed: int, depth: int) -> Iterator[Source | Refused]:
     try:
         plain, most = _unpacked(stream, packed)

@@ -1,0 +1,66 @@
+"""Logs with a known culprit, each by its number: the same number makes the same log on every machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from whichrank.testbed.bench.logs.dressing import ENCODINGS, LOSSLESS, LOSSY, PREFIXES
+from whichrank.testbed.bench.logs.jobs import FAULTS, OPS, VERSIONS, Job
+
+MOST_RANKS = 64
+ONE_IN_LOSSY = 4
+
+
+@dataclass(frozen=True)
+class Made:
+    """A log.
+
+    Attributes:
+        name: Version, prefix, fault, damage and encoding.
+        fault: Of these the fault.
+        data: The bytes of the file.
+        culprit: Who is at fault.
+        decides: Whether it says so; else the culprit should be among the candidates.
+        is_mentioned: Whether any line tells that there is such a rank.
+    """
+
+    name: str
+    fault: str
+    data: bytes
+    culprit: int
+    decides: bool
+    is_mentioned: bool
+
+
+def make(number: int, fault: str = "") -> Made:
+    """A log.
+
+    Args:
+        number: Which one.
+        fault: Of this fault; empty: the number says it.
+    """
+    random = Random(number)
+    world = random.choice((2, 3, 4, 8, 8, 8, 16, 32, MOST_RANKS))
+    name = fault or list(FAULTS)[number % len(FAULTS)]
+    version = random.choice(VERSIONS)
+    job = Job(
+        world, random.randrange(world), version, random.randrange(40, 50_000), random.randrange(4, 22), random.choice(OPS),
+        random.randrange(1, 1 << 24), random,
+    )  # fmt: skip
+    said = FAULTS[name](job)
+    prefix = random.choice(list(PREFIXES))
+    is_lossy = random.randrange(ONE_IN_LOSSY) == 0
+    damages = LOSSY if is_lossy else LOSSLESS
+    damage = random.choice(list(damages))
+    encoding = random.choice(list(ENCODINGS))
+    lines = [PREFIXES[prefix](rank, line) for rank, text in said.lines for line in text.splitlines()]
+    if damage.startswith("wrapped") and prefix in ("docker", "CloudWatch"):
+        damage, lines = "none", lines
+    else:
+        lines = damages[damage](random, lines)
+    text = "\n".join(lines) + "\n"
+    mentioned = any(f"{word}{job.culprit}" in text for word in ("rank", "Rank ", "rank ", "task ", ": ")) if lines else False
+    label = f"{number}: {version.name}, {prefix}, {name}, {damage}, {encoding}, {world} ranks, rank {job.culprit}"
+    decides = said.decides and not is_lossy
+    return Made(label, name, ENCODINGS[encoding](text), job.culprit, decides, mentioned or job.culprit < world - 1)

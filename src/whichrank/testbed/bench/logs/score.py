@@ -1,0 +1,81 @@
+"""What is said of logs that were made: right names, candidates, nothing, and wrong names, each counted apart."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from whichrank.errors import WhichrankError
+from whichrank.intake.read import look_into_bytes, put_together
+from whichrank.server.analyze import analyze
+from whichrank.testbed.bench.logs.made import Made
+
+Said = Literal["named", "candidates", "without it", "nothing", "wrong name"]
+KINDS: Final[tuple[Said, ...]] = ("named", "candidates", "nothing", "without it", "wrong name")
+
+
+class Scored(msgspec.Struct, frozen=True):
+    """What was said of one log.
+
+    Attributes:
+        name: Of the log.
+        fault: What was wrong.
+        decides: Whether it says who it is.
+        said: The culprit is named, is among the candidates, is not among them, or another rank is named.
+        named: Ranks that are named.
+    """
+
+    name: str
+    fault: str
+    decides: bool
+    said: Said
+    named: tuple[int, ...] = ()
+
+
+def score(made: Made) -> Scored:
+    """What is said of a log."""
+    try:
+        parts = look_into_bytes("job.log", io.BytesIO(made.data), len(made.data))
+        recordings = put_together(parts, "job", [Path("job.log")]).recordings
+        incidents = [incident for one in recordings for incident in analyze(one)]
+    except WhichrankError:
+        return Scored(made.name, made.fault, made.decides, "nothing")
+    named = {culprit.rank for incident in incidents for culprit in incident.culprits}
+    candidates = {one.rank for incident in incidents for one in incident.candidates}
+    said: Said = "nothing"
+    if named:
+        said = "named" if named == {made.culprit} else "wrong name"
+    elif candidates:
+        said = "candidates" if made.culprit in candidates else "without it"
+    return Scored(made.name, made.fault, made.decides, said, tuple(sorted(named)))
+
+
+def score_all(logs: Iterable[Made], show_progress: Callable[[], None] = lambda: None) -> list[Scored]:
+    """The same of many."""
+    found = []
+    for made in logs:
+        found.append(score(made))
+        show_progress()
+    return found
+
+
+def table_of(scored: Iterable[Scored]) -> str:
+    """How many were said to be what, by fault and by whether the log decides."""
+    counts: dict[tuple[str, bool], dict[Said, int]] = {}
+    for one in scored:
+        row = counts.setdefault((one.fault, one.decides), dict.fromkeys(KINDS, 0))
+        row[one.said] += 1
+    lines = ["| fault | the log decides | n | named | candidates | nothing | candidates without it | wrong name |"]
+    lines.append("|---|---|--:|--:|--:|--:|--:|--:|")
+    total = dict.fromkeys(KINDS, 0)
+    for (fault, decides), row in sorted(counts.items()):
+        cells = " | ".join(str(row[kind]) for kind in KINDS)
+        lines.append(f"| {fault} | {'yes' if decides else 'no'} | {sum(row.values())} | {cells} |")
+        total = {kind: total[kind] + row[kind] for kind in KINDS}
+    cells = " | ".join(f"{total[kind]:,}" for kind in KINDS)
+    lines.append(f"| **all** | | {sum(total.values()):,} | {cells} |")
+    return "\n".join(lines)
