@@ -38,6 +38,7 @@ def ended_first(case: Case, picture: Picture, recorded: Recorded) -> Finding | N
     raised = ends.exception.where()
     lacked = [rank for rank, event in departures.exits.items() if "out of memory" in event.text]
     sure = failed & (crashed(ends) | raised | ended_long_before(ends, recorded))
+    sure |= failed & (ends.status < 0)  # living peers have found it dead
     sure[lacked] = True
     alike = raised_alike(ends, sure & raised)
     if 2 * len(alike) > int(failed.sum()) and len(alike) > 1:

@@ -69,15 +69,17 @@ def may_be_ahead(picture: Picture, graph: WaitGraph) -> list[int]:
     """Ranks that wait for as many as they are, or for more, where only numbers of operations are known.
 
     Of two ranks at different numbers either may have gone wrong: one has not come, or the other has issued too much.
-    Where several wait for one, that one is late.
+    Where several wait for one, that one is late. Those of which nothing was read may all be where the late ones are.
     """
     recorded = picture.recorded
-    if recorded is None or not recorded.has_only_counts or len(graph.unseen) or waits_for_unknown(picture, graph):
+    if recorded is None or not recorded.has_only_counts or waits_for_unknown(picture, graph):
         return []
-    return [int(r) for r in graph.waiting] if len(graph.sinks) >= len(graph.waiting) else []
+    late = len(graph.sinks) + len(graph.unseen)
+    return [int(r) for r in graph.waiting] if late >= len(graph.waiting) else []
 
 
 def blame_ahead(case: Case, picture: Picture, graph: WaitGraph, rank: int, certainty: float) -> Blame:
     """What is said of such a rank."""
     wait = picture.waits[picture.waits["rank"] == rank][0]
-    return Blame(rank, certainty, (clause(Says.AHEAD, op=case.op_on(wait), others=len(graph.sinks)),))
+    others = len(graph.sinks) + len(graph.unseen)
+    return Blame(rank, certainty, (clause(Says.AHEAD, op=case.op_on(wait), others=others),))

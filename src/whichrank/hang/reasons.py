@@ -146,7 +146,7 @@ def _by_its_operations(picture: Picture, rank: int, where: str) -> FoundReason:
     if in_flight:
         return FoundReason(None, (clause(Says.NOTHING_AFTER, in_flight=in_flight), *at), 0.7, (fact,))
     if picture.recorded is not None and picture.recorded.has_only_counts:
-        return FoundReason(None, at, 0.85, (fact,))
+        return FoundReason(None, at, 0.85)
     return FoundReason(None, (clause(Says.NOTHING_IN_FLIGHT), *at), 0.85, (fact,))
 
 

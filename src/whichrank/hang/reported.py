@@ -20,6 +20,8 @@ from whichrank.model.reports import Report, Told
 
 SURE = 0.95
 """Confidence in what a library or a driver says itself."""
+LEAST_LOOKS = 2
+"""Of RAS, in which a rank must not answer for it to be named."""
 _HELD_UP = frozenset({Says.NOTHING_IN_FLIGHT, Says.NOTHING_AFTER})
 """What an error of the device contradicts: that the host was held up."""
 
@@ -36,6 +38,8 @@ def reported_by_others(case: Case, picture: Picture, recorded: Recorded, found: 
     by_kind = {told: [one for one in recorded.reports if one.told is told] for told in Told}
     if (found is None or not found.names) and (absent := by_kind[Told.ABSENT]):
         found = _absent(case, picture, absent[-1], found)
+    if (found is None or not found.names) and (silent := by_kind[Told.NO_ANSWER]):
+        found = _no_answer(case, picture, silent[-1])
     for one in by_kind[Told.DEVICE_ERROR]:
         found = _of_device(case, picture, one, found)
     if found is None or not (found.names or found.candidates):
@@ -58,6 +62,24 @@ def _absent(case: Case, picture: Picture, one: Report, found: Finding | None) ->
         onset_s=picture.now_s,
         hard=True,
         evidence=(Evidence(what=f"reported as absent by {one.text}", value=len(one.ranks), unit="ranks"),),
+        complete=case.complete(picture),
+    )
+
+
+def _no_answer(case: Case, picture: Picture, one: Report) -> Finding:
+    """One look may come at a bad moment; who does not answer in two has stopped, ended, or cannot be reached."""
+    is_sure = one.seq >= LEAST_LOOKS
+    why = clause(Says.NO_ANSWER_TO_RAS, looks=one.seq)
+    blames = tuple(Blame(rank, SURE if is_sure else 1 / len(one.ranks), (why,)) for rank in one.ranks[:LISTED])
+    return Finding(
+        cause=Cause.NOT_ENTERED if is_sure else Cause.UNKNOWN,
+        fault_class="H1" if is_sure else None,
+        culprits=blames if is_sure else (),
+        candidates=() if is_sure else blames,
+        victims=one.waiting,
+        onset_s=picture.now_s,
+        hard=is_sure,
+        evidence=(Evidence(what="no answer to NCCL's RAS", value=len(one.ranks), unit="ranks"),),
         complete=case.complete(picture),
     )
 

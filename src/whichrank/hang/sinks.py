@@ -70,7 +70,11 @@ def sinks_of(case: Case, picture: Picture, graph: waitgraph.WaitGraph, sinks: li
     for rank in beside:
         idle = (clause(Says.IN_NO_OPERATION), *reason_of(case.store, picture, rank).clauses)
         blames.append(Blame(rank, share, idle))
-    first = 0 if len(sinks) > len(ahead) else len(blames)  # where most have not come, who is ahead is alone
+    if not named and case.store.recorded is not None and case.store.recorded.has_only_counts:
+        blames += [Blame(int(r), share, (clause(Says.AWAITED_UNREAD),)) for r in graph.unseen[: LISTED - len(blames)]]
+    first = (
+        0 if len(sinks) + len(graph.unseen) > len(ahead) else len(blames)
+    )  # where most have not come, who is ahead is alone
     blames[first:first] = [blame_ahead(case, picture, graph, rank, share) for rank in ahead]
     any_gone = any(picture.gone[r] for r in named)
     inside = bool(facts["entered"])  # stopped after entering: what DESIGN calls `device`

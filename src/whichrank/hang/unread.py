@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from whichrank.hang.case import LISTED, Case
+from whichrank.hang.known_by_counts import blame_ahead, may_be_ahead
 from whichrank.locate import waitgraph
 from whichrank.model.clause import Says, clause
 from whichrank.model.evidence import Evidence
@@ -15,12 +16,15 @@ def unread_ranks(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Fi
     """Others wait for these, and nothing was read of them since: candidates, and nobody is named."""
     ranks = [int(r) for r in graph.unseen]
     wait = waitgraph.waiting_for(picture, graph, ranks[0])["wait"]
+    said = [Blame(r, 0.3, (clause(Says.AWAITED_UNREAD),)) for r in ranks]
+    ahead = may_be_ahead(picture, graph)
+    said[:0] = [blame_ahead(case, picture, graph, r, 0.3) for r in ahead]
     return Finding(
         cause=Cause.UNKNOWN,
-        candidates=tuple(Blame(r, 0.3, (clause(Says.AWAITED_UNREAD),)) for r in ranks[:LISTED]),
+        candidates=tuple(said[:LISTED]),
         comm=int(wait["comm"]),
         op=case.op_of(wait),
-        victims=tuple(int(v) for v in graph.waiting),
+        victims=tuple(int(v) for v in graph.waiting if int(v) not in ahead),
         onset_s=float(wait["since_s"]),
         evidence=(Evidence(what="waited for, and not read after that", value=len(ranks), unit="ranks"),),
         complete=False,

@@ -61,7 +61,12 @@ def _is_trace(head: bytes) -> bool:
     return (begins == b"{" and any(key in head for key in _TRACE_KEYS)) or (begins == b"[" and b'"ph"' in head)
 
 
-def _all_of(source: Source, most_bytes: int) -> bytes:
+def all_of(source: Source, most_bytes: int) -> bytes:
+    """All bytes of a source.
+
+    Raises:
+        FormatError: They are more than that.
+    """
     data = bytearray()
     while chunk := source.stream.read(CHUNK_BYTES):
         data += chunk
@@ -74,15 +79,15 @@ FLIGHT_RECORDER: Final = "flight_recorder"
 FORMATS: Final = (
     Format(
         FLIGHT_RECORDER, "dump of the Flight Recorder", _is_pickle,
-        lambda source: read_pickle(_all_of(source, MOST_DUMP_BYTES)),
+        lambda source: read_pickle(all_of(source, MOST_DUMP_BYTES)),
     ),
     Format(
         FLIGHT_RECORDER, "dump of the Flight Recorder", _is_json_dump,
-        lambda source: read_json(_all_of(source, MOST_DUMP_BYTES)),
+        lambda source: read_json(all_of(source, MOST_DUMP_BYTES)),
     ),
-    Format("ras", "status of NCCL's RAS", is_ras, lambda source: read_snapshots(_all_of(source, MOST_DUMP_BYTES))),
+    Format("ras", "status of NCCL's RAS", is_ras, lambda source: read_snapshots(all_of(source, MOST_DUMP_BYTES))),
     Format(
-        "ras", "status of NCCL's RAS", is_ras_text, lambda source: read_ras_text(_all_of(source, MOST_DUMP_BYTES)),
+        "ras", "status of NCCL's RAS", is_ras_text, lambda source: read_ras_text(all_of(source, MOST_DUMP_BYTES)),
     ),
     Format("inspector", "file of NCCL's Inspector", is_inspector, lambda source: read_inspector(source.stream)),
     Format("kineto", "trace of the profiler", _is_trace, lambda source: read_trace(source.stream)),
@@ -92,7 +97,7 @@ FORMATS: Final = (
     ),
     Format(
         "op_spans", "table of spans", lambda head: head.startswith(PARQUET),
-        lambda source: read_parquet(_all_of(source, MOST_TABLE_BYTES)),
+        lambda source: read_parquet(all_of(source, MOST_TABLE_BYTES)),
     ),
 )  # fmt: skip
 

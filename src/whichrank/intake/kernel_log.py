@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from whichrank.intake.facts import Fact, Xid
@@ -56,6 +57,8 @@ def ranks_of(xid: Xid, facts: Mapping[int, Fact], buses: Mapping[int, str]) -> l
         buses: By rank, the address of its device as NCCL writes it, such as `b3000`.
     """
     known = facts.values()
+    if not any(fact.host and _same(xid.host, fact.host) for fact in known):
+        xid = replace(xid, host="")  # a name that nobody else has, of a pod or an alias
     if xid.pid and (mine := [fact.rank for fact in known if fact.pid == xid.pid and _same(xid.host, fact.host)]):
         return mine
     address = _of_device(xid.device)

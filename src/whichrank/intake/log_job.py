@@ -61,8 +61,12 @@ def said_by(logs: Sequence[Log], polls: Sequence[Ras]) -> Said:
             reports.append(Report(Told.DEVICE_ERROR, tuple(ranks), _in_words(xid), at_s=xid.at_s))
         else:
             unknown.append(f"the kernel reports {_in_words(xid)}; no line says whose device that is")
+    if silent := _without_answer(polls):
+        reports.append(silent)
     standings = [one for log in logs for one in log.standings]
+    waiting = {one.rank for one in standings if one.timed_out}
     gave_up = [one.timed_out.at_s for one in standings if one.timed_out and one.timed_out.at_s >= 0]
+    gave_up = gave_up or [facts[rank].at_s for rank in waiting if rank in facts and facts[rank].at_s >= 0]
     times = [*gave_up, *(fact.at_s for fact in facts.values()), *(one.at_s for one in standings)]
     mentioned = max([*facts, *(log.most_rank for log in logs), *(r for one in reports for r in one.ranks)], default=-1)
     stated = max([fact.world_size for fact in facts.values()], default=0)
@@ -71,6 +75,18 @@ def said_by(logs: Sequence[Log], polls: Sequence[Ras]) -> Said:
         max(stated, mentioned + 1, _one_beyond(standings, mentioned + 1) if not stated else 0),
         tuple(dict.fromkeys((*unknown, *(text for log in logs for text in (*log.gloo, *map(_warned, log.warnings)))))),
     )  # fmt: skip
+
+
+def _without_answer(polls: Sequence[Ras]) -> Report | None:
+    """Ranks that do not answer RAS, in the last look and in the one before, if there is one."""
+    looks = list({one.timestamp or f"#{place}": one for place, one in enumerate(polls)}.values())[-2:]
+    looks.sort(key=lambda one: one.timestamp)
+    dead = {fact.rank for one in looks for fact in one.facts if fact.is_dead}
+    ranks = set.intersection(*(set(one.unresponsive) for one in looks)) - dead if looks else set()
+    if not ranks:
+        return None
+    waiting = tuple(rank for rank in range(looks[-1].world_size) if rank not in looks[-1].unresponsive)
+    return Report(Told.NO_ANSWER, tuple(sorted(ranks)), "NCCL RAS", waiting, seq=len(looks))
 
 
 def _warned(text: str) -> str:

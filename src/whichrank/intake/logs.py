@@ -97,13 +97,12 @@ class _Reader:
         self.nccl, self._watchdog, self._desync = NcclLog(), Watchdog(), Desync()
         self._errors, self._launchers, self._kernel = LibraryErrors(), Launchers(), KernelLog()
         self._restarts_s: list[float] = []
-        self._at_s, self._attempt = UNTIMED, 0
+        self._at_s, self._attempt, self._offset_s = UNTIMED, 0, 0.0
 
     def see(self, piece: Piece) -> None:
         """A piece goes to whom its words belong to."""
         text, who = piece.text, piece.who
-        if (said_s := torch_time_s(text)) >= 0 or (said_s := iso_time_s(who.time)) >= 0:
-            self._at_s = said_s
+        self._note_time(torch_time_s(text), iso_time_s(who.time))
         at_s, part = self._at_s, self._watchdog.part
         if " NCCL " in text and "ProcessGroup" not in text:
             self.nccl.see(text)
@@ -122,6 +121,15 @@ class _Reader:
             self._desync.see(text, at_s, part)
         if len(self._launchers.facts) + len(self._watchdog.standings) > MOST_FACTS:
             raise FormatError("it says too much of ranks to be a log")
+
+    def _note_time(self, torch_s: float, collected_s: float) -> None:
+        """A line's own time, and when it was collected: that clock may be of another time zone."""
+        if torch_s >= 0:
+            self._at_s = torch_s
+            if collected_s >= 0:
+                self._offset_s = torch_s - collected_s
+        elif collected_s >= 0:
+            self._at_s = collected_s + self._offset_s
 
     def log(self) -> Log:
         """What they all say."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +31,7 @@ from whichrank.intake import (
 from whichrank.intake.counted import dump_of
 from whichrank.intake.facts import joined
 from whichrank.intake.flight_dump import Dump, Group, rank_in_name
-from whichrank.intake.formats import FLIGHT_RECORDER, LOG, Content, format_of
+from whichrank.intake.formats import FLIGHT_RECORDER, LOG, MOST_DUMP_BYTES, Content, all_of, format_of
 from whichrank.intake.inspector import Inspected
 from whichrank.intake.kineto import Trace
 from whichrank.intake.lines.encodings import as_utf8
@@ -40,6 +41,7 @@ from whichrank.intake.megatrace import Megatrace
 from whichrank.intake.op_spans import Spans
 from whichrank.intake.plain_text import for_people
 from whichrank.intake.ras import Ras, Snapshots
+from whichrank.intake.ras_text import is_ras_text
 from whichrank.intake.recording import Intake, Note, Recording, State
 from whichrank.intake.sources import Refused, Source, files_in, opened, sources_in
 from whichrank.intake.span_ops import step_ops_of
@@ -231,11 +233,23 @@ def _those(parts: Iterable[Part], kind: type[T]) -> list[tuple[Note, T]]:
 
 def look_into_bytes(name: str, stream: IO[bytes], size: int) -> list[Part]:
     """What bytes that are held in memory are, or the parts of an archive."""
-    return [_looked_into(source) for source in sources_in(name, stream, size)]
+    return [part for source in sources_in(name, stream, size) for part in _looked_into(source)]
 
 
-def _looked_into(source: Source | Refused) -> Part:
-    return _damaged(source.name, source.why) if isinstance(source, Refused) else _part(source)
+def _looked_into(source: Source | Refused) -> list[Part]:
+    """What a source holds: an answer of RAS may stand in the same file as lines of a log."""
+    if isinstance(source, Refused):
+        return [_damaged(source.name, source.why)]
+    stream, head = as_utf8(source.stream, source.head)
+    source = replace(source, stream=stream, head=head)
+    if not is_ras_text(head):
+        return [_part(source)]
+    data = all_of(source, MOST_DUMP_BYTES)
+    both = [replace(source, stream=io.BytesIO(data)) for _ in range(2)]
+    parts = [_part(both[0])]
+    with suppress(WhichrankError):
+        parts.append(Part(_note(source.name, LOG.name, "read"), LOG.read(both[1])))
+    return parts
 
 
 def look_into(path: Path) -> list[Part]:
@@ -244,7 +258,7 @@ def look_into(path: Path) -> list[Part]:
     try:
         with opened(path) as sources:
             for source in sources:
-                parts.append(_looked_into(source))
+                parts += _looked_into(source)
     except OSError as error:
         parts.append(_damaged(str(path), IncompleteDataError(f"it cannot be read: {error.strerror}")))
     except Exception as error:
@@ -255,8 +269,6 @@ def look_into(path: Path) -> list[Part]:
 def _part(source: Source) -> Part:
     if not source.head:
         return Part(_note(source.name, "", "empty", rank_in_name(source.name), what="it is empty"))
-    stream, head = as_utf8(source.stream, source.head)
-    source = replace(source, stream=stream, head=head)
     known = format_of(source.head)
     if known is None and LOG.is_it(source.head):
         try:

@@ -320,7 +320,7 @@ def _stands(name: str, said: Mapping[int, Standing], world_size: int) -> list[_S
     has_messages = any(one.timed_out and one.timed_out.op in _MESSAGES for one in everyone)
     is_of_all = name == _FIRST_GROUP or any(one.desc in OF_ALL for one in everyone)
     if is_one and not has_messages:
-        members = tuple(range(max(*said, world_size - 1) + 1)) if is_of_all else _members(said, _size(everyone))
+        members = _everybody(max(*said, world_size - 1) + 1) if is_of_all else _members(said, _size(everyone))
         group = Group(name, OF_ALL[0] if is_of_all else desc, members)
         everyone = _with_comparable_sizes(everyone)
         ops = {one.timed_out.seq: one.timed_out for one in everyone if one.timed_out}
@@ -331,6 +331,11 @@ def _stands(name: str, said: Mapping[int, Standing], world_size: int) -> list[_S
         )
         for one in everyone
     ]
+
+
+def _everybody(world_size: int) -> tuple[int, ...]:
+    """The members of the group of all; who waits there alone waits for somebody."""
+    return tuple(range(world_size)) if world_size > 1 else (0, NOT_KNOWN)
 
 
 def _with_comparable_sizes(everyone: Sequence[Standing]) -> list[Standing]:

@@ -36,6 +36,7 @@ class Says(StrEnum):
     NOT_ENTERED = "not_entered"
     NOT_ENQUEUED = "not_enqueued"
     REPORTED_ABSENT = "reported_absent"
+    NO_ANSWER_TO_RAS = "no_answer_to_ras"
     DEVICE_REPORTS = "device_reports"
     STANDS_ELSEWHERE = "stands_elsewhere"
     REQUESTS_LATE = "requests_late"

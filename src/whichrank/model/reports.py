@@ -13,6 +13,8 @@ class Told(StrEnum):
     """The library lists the ranks that have not come to an operation."""
     DEVICE_ERROR = "device_error"
     """The driver reports an error of the device of these ranks, or of one of them."""
+    NO_ANSWER = "no_answer"
+    """NCCL's RAS gets no answer from the processes of these ranks; `seq` is in how many looks."""
     ELSEWHERE = "elsewhere"
     """The main threads of these ranks stand elsewhere than those of most."""
     REQUESTS_LATE = "requests_late"

@@ -26,6 +26,8 @@ def plain_lines(line: str) -> Iterator[str]:
     """The lines that stand in a line."""
     if "\x1b" in line or "\x9b" in line:
         line = _ANSI.sub("", line)
+    if "&quot;" in line:
+        line = html.unescape(line)  # of a record that was put into a page
     for text in _within_json(line, _MOST_NESTED):
         for _ in range(2):
             if any(escape in text for escape in _ESCAPES):

@@ -8,21 +8,27 @@ lines are understood afterwards than before; so a rule of 80 signs in a healthy 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 SAMPLE_BYTES: Final = 1 << 20
 LEAST_WIDTH, MOST_WIDTH = 60, 400
-LEAST_FULL: Final = 3
-"""Lines of the greatest width, at the least."""
 _UNDERSTOOD: Final = re.compile(
-    rb"caught collective operation timeout: WorkNCCL\(SeqNum=\d{1,18}, OpType=\w{1,64}[^()]{0,160}\(ms\)=\d{1,12}\) "
-    rb"ran for "
-    rb"\d{1,12} milliseconds|last enqueued (?:NCCL )?work: -?\d{1,18}, last completed (?:NCCL )?work: -?\d{1,18}"
-    rb"|nranks \d{1,7} cudaDev \d{1,4}|opCount [0-9a-f]{1,16} sendbuff \S{1,20} recvbuff \S{1,20} count \d{1,18}"
-    rb"|NVRM: Xid \(PCI:[0-9a-fA-F:.]{1,20}\): \d{1,4}, pid=\S{1,16} name=",
-    re.IGNORECASE,
+    rb"\[Rank \d{1,7}\] Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=\d{1,18}, OpType=\w{1,64}"
+    rb"[^()\n]{0,120}\(ms\)=\d{1,12}\) ran for \d{1,12} milliseconds before timing out"
+    rb"|\[PG [^\n\]]{1,160} Rank \d{1,7}\][^\n]{1,320}?last enqueued (?:NCCL )?work: -?\d{1,18}, last completed "
+    rb"(?:NCCL )?work: -?\d{1,18}"
+    rb"|Ranks? [\d, ]{1,4096} failed to pass monitoredBarrier in \d{1,12} ms"
+    rb"|is running collective: CollectiveFingerPrint\([^\n]{1,320}?, but Rank \d{1,7} is running collective: "
+    rb"CollectiveFingerPrint\([^\n]{1,64}?OpType=\w{1,64}[^\n]{1,320}\)\)"
+    rb"|\[[\d, ]{1,65536}\] finished collective #\d{1,18}, but didn't join collective #\d{1,18} \(count from 1\)"
+    rb"|\] NCCL INFO \w{1,32} comm 0x[0-9a-f]{1,16} rank \d{1,7} nranks \d{1,7} cudaDev \d{1,4} nvmlDev \d{1,4} busId "
+    rb"[0-9a-f]{1,16}[^\n]{1,64}COMPLETE"
+    rb"|opCount [0-9a-f]{1,16} sendbuff \S{1,20} recvbuff \S{1,20} count \d{1,18} datatype \d{1,3} op \d{1,3} root "
+    rb"\d{1,7} "
+    rb"comm \S{1,20} \[nranks=\d{1,7}\]"
+    rb"|NVRM: Xid \(PCI:[0-9a-fA-F:.]{1,20}\): \d{1,4}, pid=\S{1,16} name="
+    rb"|srun: error: \S{1,64}: tasks? [\d,-]{1,256}: \w{3}"
 )
 """Whole sentences of writers, longer than a line may be."""
 _BEGINS: Final = re.compile(
@@ -63,10 +69,7 @@ def width_of(sample: bytes) -> int:
     if not LEAST_WIDTH <= widest <= MOST_WIDTH:
         return 0
     before = len(_UNDERSTOOD.findall(sample))
-    found = {}
-    if Counter(map(len, lines))[widest] >= LEAST_FULL:
-        found[widest] = len(_UNDERSTOOD.findall(b"\n".join(_joined(lines, widest))))
-    found[-widest] = len(_UNDERSTOOD.findall(b"\n".join(_joined(lines, -widest))))
+    found = {width: len(_UNDERSTOOD.findall(b"\n".join(_joined(lines, width)))) for width in (widest, -widest)}
     width = max(found, key=lambda one: (found[one], one))
     return width if found[width] > before else 0
 

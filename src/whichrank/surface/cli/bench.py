@@ -12,6 +12,7 @@ from whichrank.surface.cli.bench_dumps import dumps, reading
 from whichrank.surface.cli.bench_fail_slow import fail_slow
 from whichrank.surface.cli.bench_gate import gate
 from whichrank.surface.cli.bench_iterations import iterations
+from whichrank.surface.cli.bench_logs import logs
 from whichrank.surface.cli.bench_mitigate import mitigate
 from whichrank.surface.cli.bench_paper import paper
 from whichrank.surface.cli.bench_scale import scale
@@ -140,6 +141,7 @@ def _campaign(plan: list[Any], path: Path, keep: Path | None, *, no_steps: bool,
 
 command.add_command(dumps)
 command.add_command(iterations)
+command.add_command(logs)
 command.add_command(reading)
 command.add_command(fail_slow)
 command.add_command(gate)

@@ -11,23 +11,22 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from whichrank.testbed.bench.logs.jobs import LAUNCHER
-
-Dress = Callable[[int, str], str]
-_AT: Final = "2026-06-01T03:00:00.123456789Z"
+from whichrank.testbed.bench.logs.jobs import LAUNCHER, Dress
 
 PREFIXES: Final[dict[str, Dress]] = {
-    "none": lambda rank, text: text,
-    "srun --label": lambda rank, text: f"{max(rank, 0)}: {text}",
-    "torchrun --tee": lambda rank, text: text if rank == LAUNCHER else f"[default{rank % 8}]:{text}",
-    "mpirun": lambda rank, text: text if rank == LAUNCHER else f"[1,{rank}]<stderr>:{text}",
-    "Kubernetes": lambda rank, text: f"{_AT} stderr F {text}",
-    "pod": lambda rank, text: f"[pod/job-worker-{max(rank, 0) // 8}/pytorch] {text}",
-    "Ray": lambda rank, text: text if rank == LAUNCHER else f"(RayTrainWorker pid={6000 + rank}, ip=10.0.0.2) {text}",
-    "syslog": lambda rank, text: f"Jun  1 03:00:00 node{max(rank, 0) // 8} train[{6000 + rank}]: {text}",
-    "docker": lambda rank, text: json.dumps({"log": f"{text}\n", "stream": "stderr", "time": _AT}),
-    "CloudWatch": lambda rank, text: json.dumps({"timestamp": 1780282800000, "message": text}),
-    "pdsh": lambda rank, text: f"worker-{max(rank, 0) // 8}: {text}",
+    "none": lambda rank, text, at: text,
+    "srun --label": lambda rank, text, at: f"{max(rank, 0)}: {text}",
+    "torchrun --tee": lambda rank, text, at: text if rank == LAUNCHER else f"[default{rank % 8}]:{text}",
+    "mpirun": lambda rank, text, at: text if rank == LAUNCHER else f"[1,{rank}]<stderr>:{text}",
+    "Kubernetes": lambda rank, text, at: f"{at} stderr F {text}",
+    "pod": lambda rank, text, at: f"[pod/job-worker-{max(rank, 0) // 8}/pytorch] {text}",
+    "Ray": lambda rank, text, at: (
+        text if rank == LAUNCHER else f"(RayTrainWorker pid={6000 + rank}, ip=10.0.0.2) {text}"
+    ),
+    "syslog": lambda rank, text, at: f"Jun  1 03:00:00 node{max(rank, 0) // 8} train[{6000 + rank}]: {text}",
+    "docker": lambda rank, text, at: json.dumps({"log": f"{text}\n", "stream": "stderr", "time": at}),
+    "CloudWatch": lambda rank, text, at: json.dumps({"timestamp": 1780282800000, "message": text}),
+    "pdsh": lambda rank, text, at: f"worker-{max(rank, 0) // 8}: {text}",
 }
 """By name: a line of a rank as it reaches the log."""
 
@@ -49,12 +48,13 @@ def _wrapped(width: int) -> Callable[[Random, list[str]], list[str]]:
     return lambda _, lines: [line[at : at + width] for line in lines for at in range(0, max(len(line), 1), width)]
 
 
+_BAR: Final = " 12%|█▏  | 12/100 [00:01<00:10]"
 LOSSLESS: Final[dict[str, Callable[[Random, list[str]], list[str]]]] = {
     "none": lambda _, lines: lines,
     "colours": lambda _, lines: [f"\x1b[31m{line}\x1b[0m" for line in lines],
     "HTML": lambda _, lines: [html.escape(line) for line in lines],
     "quoted": lambda _, lines: [f"> {line}" for line in lines],
-    "progress bars": lambda _, lines: [f" 12%|█▏  | 12/100 [00:01<00:10]{line}" if line[0] == "[" else line for line in lines],
+    "progress bars": lambda _, lines: [_BAR * line.startswith("[") + line for line in lines],
     "carriage returns": lambda _, lines: [f"step 1\rstep 2\r{line}\r" for line in lines],
     "other lines": lambda _, lines: [part for line in lines for part in ("iteration 7 loss 0.1", line)],
     "wrapped at 80": _wrapped(80), "wrapped at 100": _wrapped(100), "wrapped at 120": _wrapped(120),

@@ -14,6 +14,10 @@ from typing import Final, NamedTuple
 from whichrank.intake.grammar import worded
 
 LAUNCHER: Final = -1
+Dress = Callable[[int, str, str], str]
+"""Of a rank, a line and when it is collected, the line as it reaches the log."""
+LEAST_IN_SUBGROUP: Final = 3
+"""Members, of which two can show how they are spaced."""
 OPS: Final = ("ALLREDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE", "ALLGATHER", "REDUCE_SCATTER")
 
 
@@ -87,11 +91,20 @@ class Told:
     Attributes:
         lines: Each with who writes it.
         decides: Whether they say who is at fault.
-        needs: Words without which they do not: of the culprit.
+        first_hour: At which the first lines were collected, and how many those are.
     """
 
     lines: list[tuple[int, str]] = field(default_factory=list)
     decides: bool = True
+    first_hour: tuple[int, int] = (0, 0)
+
+    def dressed(self, dress: Dress, hour: int) -> list[str]:
+        """All lines as they reach the log."""
+        found, (first, count) = list[str](), self.first_hour
+        for place, (rank, text) in enumerate(self.lines):
+            at = f"2026-06-01T{first if place < count else hour:02}:00:00.123456789Z"
+            found += [dress(rank, line, at) for line in text.splitlines()]
+        return found
 
 
 def gave_up(job: Job, rank: int, *, seq: int = 0, op: str = "", place: int = -1, pg: str = "0",
@@ -110,7 +123,7 @@ def gave_up(job: Job, rank: int, *, seq: int = 0, op: str = "", place: int = -1,
 
 
 def was_asked(job: Job, rank: int, enqueued: int) -> list[tuple[int, str]]:
-    """What a rank writes that waits for nothing and is asked for its dump; nothing where its version has no such line."""
+    """What a rank writes that waits for nothing and is asked for its dump; nothing where it has no such line."""
     if not job.version.asked:
         return []
     fields = {"place": rank, "asker": job.others()[0], "enqueued": enqueued, "completed": enqueued, "pg": "0"}
@@ -177,7 +190,8 @@ def lost_device(job: Job) -> Told:
         fields = {"host": f"node{rank // 8}", "pid": 5000 + rank, "tid": 6000 + rank, "local": rank % 8, "rank": rank}
         bus = 0x1B000 + 0x20000 * (rank % 8) + 0x2000 * (rank // 8 % 8)
         lines.append((rank, worded(
-            "NCCL: who is where", comm=f"0x55840{rank:03x}", world=job.world, bus_id=f"{bus:x}", comm_id="0xb886", **fields
+            "NCCL: who is where", comm=f"0x55840{rank:03x}", world=job.world, bus_id=f"{bus:x}", comm_id="0xb886",
+            **fields,
         )))  # fmt: skip
         if rank == job.culprit:
             address = f"0000:{bus >> 12:02x}:00"
@@ -185,7 +199,7 @@ def lost_device(job: Job) -> Told:
                 "NVIDIA's driver: an error of a device", bus=address, xid=79, pid="'<unknown>'",
                 text="GPU has fallen off the bus.",
             )  # fmt: skip
-            dead = (LAUNCHER, xid)
+            dead = (rank, xid)
     return Told([*lines, *silent(job).lines, dead])
 
 
@@ -205,6 +219,8 @@ def one_too_many(job: Job) -> Told:
 def in_a_subgroup(job: Job) -> Told:
     """The culprit is a member of a group of every second rank, and has not come there."""
     mine = [rank for rank in range(job.world) if rank % 2 == job.culprit % 2]
+    if len(mine) < LEAST_IN_SUBGROUP or not job.version.has_rank:
+        return late(job)  # without `[rank3]:` a line has the number in the group only
     lines = [
         line
         for place, rank in enumerate(mine)
@@ -221,7 +237,7 @@ def unfinished(job: Job) -> Told:
 
 
 def desynchronised(job: Job) -> Told:
-    """torch reports itself who has not joined."""
+    """Torch reports itself who has not joined."""
     first = job.others()[0]
     others = ", ".join(map(str, sorted(job.others())))
     lines = [
@@ -237,13 +253,13 @@ def desynchronised(job: Job) -> Told:
 def absent(job: Job) -> Told:
     """It did not come to a monitored barrier, and rank 0 says so; rank 0 itself cannot be the one."""
     job.culprit = job.culprit or 1
-    who = f"[rank0]: " if job.version.has_rank else ""
+    who = "[rank0]: " if job.version.has_rank else ""
     text = worded("monitored barrier: who is absent", ranks=job.culprit, timeout_ms=120000)
     return Told([(0, f"{who}RuntimeError: {text}")])
 
 
 def mismatched(job: Job) -> Told:
-    """torch has compared what ranks called."""
+    """Torch has compared what ranks called."""
     lines = []
     for rank in job.others():
         who = f"[rank{rank}]: " if job.version.has_rank else ""
@@ -261,7 +277,8 @@ def restarted(job: Job) -> Told:
                 job.random)  # fmt: skip
     again = worded("torchrun: another attempt", left=2)
     now = late(job)
-    return Told([*late(first).lines, (LAUNCHER, again), *now.lines], now.decides)
+    before = late(first).lines
+    return Told([*before, (LAUNCHER, again), *now.lines], now.decides, first_hour=(first.hour, len(before) + 1))
 
 
 def counted_by_nccl(job: Job) -> Told:

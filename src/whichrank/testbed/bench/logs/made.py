@@ -45,8 +45,8 @@ def make(number: int, fault: str = "") -> Made:
     name = fault or list(FAULTS)[number % len(FAULTS)]
     version = random.choice(VERSIONS)
     job = Job(
-        world, random.randrange(world), version, random.randrange(40, 50_000), random.randrange(4, 22), random.choice(OPS),
-        random.randrange(1, 1 << 24), random,
+        world, random.randrange(world), version, random.randrange(40, 50_000), random.randrange(4, 22),
+        random.choice(OPS), random.randrange(1, 1 << 24), random,
     )  # fmt: skip
     said = FAULTS[name](job)
     prefix = random.choice(list(PREFIXES))
@@ -54,13 +54,15 @@ def make(number: int, fault: str = "") -> Made:
     damages = LOSSY if is_lossy else LOSSLESS
     damage = random.choice(list(damages))
     encoding = random.choice(list(ENCODINGS))
-    lines = [PREFIXES[prefix](rank, line) for rank, text in said.lines for line in text.splitlines()]
+    lines = said.dressed(PREFIXES[prefix], job.hour)
     if damage.startswith("wrapped") and prefix in ("docker", "CloudWatch"):
-        damage, lines = "none", lines
+        damage = "none"  # what is JSON is not wrapped by hand
     else:
         lines = damages[damage](random, lines)
     text = "\n".join(lines) + "\n"
-    mentioned = any(f"{word}{job.culprit}" in text for word in ("rank", "Rank ", "rank ", "task ", ": ")) if lines else False
+    mentioned = (
+        any(f"{word}{job.culprit}" in text for word in ("rank", "Rank ", "rank ", "task ", ": ")) if lines else False
+    )
     label = f"{number}: {version.name}, {prefix}, {name}, {damage}, {encoding}, {world} ranks, rank {job.culprit}"
     decides = said.decides and not is_lossy
     return Made(label, name, ENCODINGS[encoding](text), job.culprit, decides, mentioned or job.culprit < world - 1)

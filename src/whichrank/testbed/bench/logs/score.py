@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -11,9 +11,11 @@ import msgspec
 
 from whichrank.errors import WhichrankError
 from whichrank.intake.read import look_into_bytes, put_together
-from whichrank.server.analyze import analyze
+from whichrank.intake.recording import Recording
+from whichrank.model.incident import Incident
 from whichrank.testbed.bench.logs.made import Made
 
+Analyze = Callable[[Recording], Sequence[Incident]]
 Said = Literal["named", "candidates", "without it", "nothing", "wrong name"]
 KINDS: Final[tuple[Said, ...]] = ("named", "candidates", "nothing", "without it", "wrong name")
 
@@ -36,8 +38,13 @@ class Scored(msgspec.Struct, frozen=True):
     named: tuple[int, ...] = ()
 
 
-def score(made: Made) -> Scored:
-    """What is said of a log."""
+def score(made: Made, analyze: Analyze) -> Scored:
+    """What is said of a log.
+
+    Args:
+        made: The log.
+        analyze: What is found in a recording.
+    """
     try:
         parts = look_into_bytes("job.log", io.BytesIO(made.data), len(made.data))
         recordings = put_together(parts, "job", [Path("job.log")]).recordings
@@ -54,11 +61,11 @@ def score(made: Made) -> Scored:
     return Scored(made.name, made.fault, made.decides, said, tuple(sorted(named)))
 
 
-def score_all(logs: Iterable[Made], show_progress: Callable[[], None] = lambda: None) -> list[Scored]:
+def score_all(logs: Iterable[Made], analyze: Analyze, show_progress: Callable[[], None] = lambda: None) -> list[Scored]:
     """The same of many."""
     found = []
     for made in logs:
-        found.append(score(made))
+        found.append(score(made, analyze))
         show_progress()
     return found
 
