@@ -69,11 +69,13 @@ def may_be_ahead(picture: Picture, graph: WaitGraph) -> list[int]:
     """Ranks that wait for as many as they are, or for more, where only numbers of operations are known.
 
     Of two ranks at different numbers either may have gone wrong: one has not come, or the other has issued too much.
-    Where several wait for one, that one is late. Those of which nothing was read may all be where the late ones are.
+    Where several wait for one, that one is late. Those of which nothing was read may all be where that one is.
     """
     recorded = picture.recorded
     if recorded is None or not recorded.has_only_counts or waits_for_unknown(picture, graph):
         return []
+    if len(graph.unseen) and len(graph.waiting) > 1:
+        return []  # they agree with each other
     late = len(graph.sinks) + len(graph.unseen)
     return [int(r) for r in graph.waiting] if late >= len(graph.waiting) else []
 

@@ -20,8 +20,10 @@ from whichrank.intake.op_spans import Spans, read_parquet
 from whichrank.intake.ras import Snapshots, is_ras, read_snapshots
 from whichrank.intake.ras_text import is_ras_text, read_ras_text
 from whichrank.intake.sources import Source
+from whichrank.intake.stacks_text import MOST_BYTES as MOST_STACKS_BYTES
+from whichrank.intake.stacks_text import Stacks, is_stacks, read_stacks
 
-Content = Dump | Inspected | Log | Snapshots | Megatrace | Spans | Trace
+Content = Dump | Inspected | Log | Snapshots | Megatrace | Spans | Stacks | Trace
 MOST_DUMP_BYTES: Final = 256 << 20
 MOST_TABLE_BYTES: Final = 1 << 30
 CHUNK_BYTES: Final = 1 << 20
@@ -88,6 +90,9 @@ FORMATS: Final = (
     Format("ras", "status of NCCL's RAS", is_ras, lambda source: read_snapshots(all_of(source, MOST_DUMP_BYTES))),
     Format(
         "ras", "status of NCCL's RAS", is_ras_text, lambda source: read_ras_text(all_of(source, MOST_DUMP_BYTES)),
+    ),
+    Format(
+        "stacks", "stack of a process", is_stacks, lambda source: read_stacks(all_of(source, MOST_STACKS_BYTES)),
     ),
     Format("inspector", "file of NCCL's Inspector", is_inspector, lambda source: read_inspector(source.stream)),
     Format("kineto", "trace of the profiler", _is_trace, lambda source: read_trace(source.stream)),

@@ -23,7 +23,7 @@ _ABSENT: Final = re.compile(r"Ranks? ([\d, ]{1,65536}) failed to pass monitoredB
 _CAME: Final = re.compile(r"Rank (\d{1,7}) successfully reached monitoredBarrier")
 _PRINTS: Final = re.compile(
     r"Rank (\d{1,7}) is running collective: CollectiveFingerPrint\((?:SequenceNumber=(\d{1,18})[, "
-    r"]{0,2})?OpType=(\w{1,64})"
+    r"]{0,2})?OpType=(\w{1,64})(?=[,)])"
     r"(?:, TensorShape=\[([\d, ]{0,256})\])?"
 )
 _GLOO: Final = re.compile(
@@ -90,7 +90,17 @@ class LibraryErrors:
     def standings(self) -> list[Standing]:
         """What ranks called that does not match, as operations of one round of the group of all."""
         return [
-            Standing(rank, "0", OF_ALL[0], rank, seq, seq - 1, TimedOut(seq, op, _size(shape), -1, at_s), at_s, part)
+            Standing(
+                rank,
+                "0",
+                OF_ALL[0],
+                rank,
+                seq,
+                seq - 1,
+                TimedOut(seq, op, _size(shape) if shape else -1, -1, at_s),
+                at_s,
+                part,
+            )
             for (rank, part), (seq, op, shape, at_s) in self._prints.items()
         ]
 

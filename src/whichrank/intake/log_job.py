@@ -40,8 +40,14 @@ class Said:
     remarks: tuple[str, ...] = ()
 
 
-def said_by(logs: Sequence[Log], polls: Sequence[Ras]) -> Said:
-    """What these logs and looks of RAS say, of one attempt."""
+def said_by(logs: Sequence[Log], polls: Sequence[Ras], found: Iterable[Report] = ()) -> Said:
+    """What these logs and looks of RAS say, of one attempt.
+
+    Args:
+        logs: Of one attempt.
+        polls: Looks of RAS.
+        found: What other files report.
+    """
     of_logs = [fact for log in logs for fact in log.facts]
     facts = joined([*of_logs, *(fact for poll in polls for fact in poll.facts)])
     for rank in lacked_memory((pid for log in logs for pid in log.killed), facts):
@@ -49,7 +55,7 @@ def said_by(logs: Sequence[Log], polls: Sequence[Ras]) -> Said:
             facts[rank], lacked_memory=True, status=9 if facts[rank].status < 0 else facts[rank].status
         )
     buses = {rank: fact.bus for rank, fact in facts.items() if fact.bus}
-    reports = [report for log in logs for report, _ in log.reports]
+    reports = [*found, *(report for log in logs for report, _ in log.reports)]
     unknown = []
     for xid in (xid for log in logs for xid in log.xids):
         ranks = ranks_of(xid, facts, buses)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -23,6 +24,8 @@ from whichrank.model.reports import Report, Told
 MOST_WARNINGS: Final = 3
 """Of a process: the first ones, since the others are of what followed."""
 MOST_PROCESSES: Final = 1 << 20
+LEAST_COMPARED: Final = 2
+"""Members of a communicator, to be compared."""
 KEPT: Final = 64
 """Collectives of a rank on a communicator, the last ones."""
 _NCCL: Final = re.compile(
@@ -77,6 +80,7 @@ class NcclLog:
         self._warnings: dict[Process, list[str]] = {}
         self._joined: dict[tuple[Process, str], Joined] = {}
         self._enqueued: dict[tuple[Process, str], Enqueued] = {}
+        self._latest: Process = "", 0
         self._gids: dict[str, set[Process]] = {}
         self._stalls: dict[tuple[Process, str], tuple[int, int, str]] = {}
 
@@ -87,7 +91,9 @@ class NcclLog:
             return
         host, pid, _, level, text = found.groups()
         process = host, int(pid)
-        if stall := _STALL.search(text):
+        if ": opCount " in text:
+            self.see_collective(line.encode())
+        elif stall := _STALL.search(text):
             self._see_stall(process, stall)
         elif level == "WARN":
             warnings = self._warnings.setdefault(process, [])
@@ -109,8 +115,7 @@ class NcclLog:
 
     def see_collective(self, line: bytes) -> bool:
         """A line of a collective, without a look at anything else in it; whether it is one."""
-        found = _COLL.search(line)
-        if not found or line.count(b"NCCL INFO") != 1:
+        if b"\x1b" in line or line.count(b"NCCL INFO") != 1 or not (found := _COLL.search(line)):
             return False
         host, pid, name, count, elements, _, comm, size = found.groups()
         place = (host.decode(), int(pid)), comm.decode()
@@ -120,6 +125,7 @@ class NcclLog:
         number = int(count, 16) + 1
         one.count = max(one.count, number)
         one.last.append((number, name.decode(), int(elements)))
+        self._latest = place[0]
         return True
 
     def _see_stall(self, process: Process, found: re.Match[str]) -> None:
@@ -155,7 +161,8 @@ class NcclLog:
     def dumps(self) -> dict[int, Dump]:
         """As if each rank had dumped the collectives that it has enqueued; complete are those that all have enqueued.
 
-        Only communicators of which each member has said its rank are read; their other members are not known.
+        Only communicators of which each member has said its rank are read; their other members are not known. A log may
+        be cut. So a rank is not believed to be behind if it is by one operation only, or if the last line is its own.
         """
         most = max((size for _, size in self._rank.values()), default=0)
         rank_of = {process: rank for process, (rank, size) in self._rank.items() if size == most}
@@ -175,6 +182,8 @@ class NcclLog:
             size = next(iter(of.values()))[1].size
             known = tuple(of[place][0] for place in sorted(of))
             members[name] = known if len(of) == size else (*known, NOT_KNOWN)
+            if (doubtful := self._may_be_cut(of, rank_of)) is not None:
+                del of[doubtful]
             least[name] = min(one.count for _, one in of.values())
         found: dict[int, tuple[list[Group], list[Counted]]] = {}
         for name, of in comms.items():
@@ -187,6 +196,15 @@ class NcclLog:
                     if kind not in ("Send", "Recv")
                 ]
         return {rank: dump_of("nccl_log", rank, groups, rows) for rank, (groups, rows) in sorted(found.items())}
+
+    def _may_be_cut(self, of: Mapping[int, tuple[int, Enqueued]], rank_of: Mapping[Process, int]) -> int | None:
+        """The place of the one member that is behind all others, if the end of the log may be why."""
+        counts = sorted((one.count, place) for place, (_, one) in of.items())
+        if len(counts) < LEAST_COMPARED or counts[0][0] == counts[1][0]:
+            return None
+        place = counts[0][1]
+        is_last = of[place][0] == rank_of.get(self._latest)
+        return place if is_last or counts[1][0] - counts[0][0] == 1 else None
 
     def reports(self) -> list[Report]:
         """Network requests without a completion: of whom, and toward whom if that is known; who has most is first."""

@@ -45,6 +45,7 @@ from whichrank.intake.ras_text import is_ras_text
 from whichrank.intake.recording import Intake, Note, Recording, State
 from whichrank.intake.sources import Refused, Source, files_in, opened, sources_in
 from whichrank.intake.span_ops import step_ops_of
+from whichrank.intake.stacks_text import Stacks, who_stands_elsewhere
 from whichrank.intake.workers import CPU_S, each
 from whichrank.model.picture import Recorded
 
@@ -142,7 +143,8 @@ def put_together(
         note(one)
     polls = [snapshot for _, found in _those(parts, Snapshots) for snapshot in found.polls]
     logs, is_cut = attempts.last_attempt([log for _, log in _those(parts, Log)])
-    said = said_by(logs, polls)
+    elsewhere = who_stands_elsewhere({n.rank: one for n, one in _those(parts, Stacks) if n.rank is not None})
+    said = said_by(logs, polls, [elsewhere] if elsewhere else ())
     written_s = {part.note.path: part.modified_s for part in parts}
     try:
         dumps = _those(parts, Dump)
@@ -283,10 +285,11 @@ def _part(source: Source) -> Part:
         return _damaged(source.name, error, known.name)
     except Exception as error:
         return _damaged(source.name, _unreadable(error), known.name)
-    if not isinstance(content, Dump | Inspected | Trace):
+    if not isinstance(content, Dump | Inspected | Stacks | Trace):
         return Part(_note(source.name, known.name, "read"), content)
-    rank = content.rank if content.rank is not None else rank_in_name(source.name)
-    most = flight_job.world_size(content) if isinstance(content, Dump) else content.world_size
+    said = getattr(content, "rank", None)
+    rank = said if said is not None else rank_in_name(source.name)
+    most = flight_job.world_size(content) if isinstance(content, Dump) else getattr(content, "world_size", 0)
     if rank is None or rank >= (most or MOST_RANKS):
         return Part(_note(source.name, known.name, "damaged", what=UNNAMED))
     return Part(_note(source.name, known.name, "read", rank), content, source.modified_s)

@@ -18,7 +18,7 @@ operation are taken for members of one group. Nobody can be named by that: whoev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -299,11 +299,12 @@ def dumps_of(standings: Iterable[Standing], world_size: int = 0) -> dict[int, Du
 
 
 class _Stand(NamedTuple):
-    """A rank on a group, and what is known of the group's operations by number."""
+    """A rank on a group, what is known of the group's operations by number, and on which members do not agree."""
 
     group: Group
     standing: Standing
     ops: Mapping[int, TimedOut]
+    contested: Set[int] = frozenset()
 
 
 def _stands(name: str, said: Mapping[int, Standing], world_size: int) -> list[_Stand]:
@@ -323,8 +324,9 @@ def _stands(name: str, said: Mapping[int, Standing], world_size: int) -> list[_S
         members = _everybody(max(*said, world_size - 1) + 1) if is_of_all else _members(said, _size(everyone))
         group = Group(name, OF_ALL[0] if is_of_all else desc, members)
         everyone = _with_comparable_sizes(everyone)
-        ops = {one.timed_out.seq: one.timed_out for one in everyone if one.timed_out}
-        return [_Stand(group, one, ops) for one in everyone]
+        ops = _agreed(one.timed_out for one in everyone if one.timed_out)
+        contested = {one.timed_out.seq for one in everyone if one.timed_out} - set(ops)
+        return [_Stand(group, one, ops, contested) for one in everyone]
     return [
         _Stand(
             Group(name, desc, (one.rank, NOT_KNOWN)), one, {one.timed_out.seq: one.timed_out} if one.timed_out else {}
@@ -336,6 +338,14 @@ def _stands(name: str, said: Mapping[int, Standing], world_size: int) -> list[_S
 def _everybody(world_size: int) -> tuple[int, ...]:
     """The members of the group of all; who waits there alone waits for somebody."""
     return tuple(range(world_size)) if world_size > 1 else (0, NOT_KNOWN)
+
+
+def _agreed(ops: Iterable[TimedOut]) -> dict[int, TimedOut]:
+    """By number what all say that the operation is; who does not say it is not taken to be in another one."""
+    said: dict[int, list[TimedOut]] = {}
+    for op in ops:
+        said.setdefault(op.seq, []).append(op)
+    return {seq: those[0] for seq, those in said.items() if len({(op.op, op.count, op.out_count) for op in those}) == 1}
 
 
 def _with_comparable_sizes(everyone: Sequence[Standing]) -> list[Standing]:
@@ -389,8 +399,9 @@ def _members(said: Mapping[int, Standing], size: int) -> tuple[int, ...]:
 def _dump(rank: int, stands: list[_Stand]) -> Dump:
     rows = [
         _counted(at, seq, one, one.timed_out if one.timed_out and one.timed_out.seq == seq else ops.get(seq))
-        for at, (_, one, ops) in enumerate(stands)
+        for at, (_, one, ops, contested) in enumerate(stands)
         for seq in range(max(one.completed, one.enqueued - MOST_AHEAD, 1), one.enqueued + 1)
+        if seq not in contested or (one.timed_out and one.timed_out.seq == seq)
     ]
     return dump_of("watchdog", rank, [stand.group for stand in stands], rows)
 

@@ -15,13 +15,18 @@ _BEGIN: Final = re.compile(
     r"(?:\[rank\d{1,7}\]:\s?)(?:\[[A-Z](?:\d{3,4} \d\d:\d\d:\d\d[.\d]{0,12})? [\w./-]{1,96}:\d{1,6}\])?"
     r"|\[[EWIFC](?:\d{3,4} \d\d:\d\d:\d\d[.\d]{0,12})? ?[\w./-]{1,96}\.(?:cpp|hpp|cc|h|py):\d{1,6}\]"
     r"|(?<![\w.:-])[A-Za-z][\w.-]{0,127}:\d{1,10}:\d{1,10} \[\d{1,4}\] (?=\S{0,64} ?NCCL |[\w/.]{1,64}:\d{1,6} NCCL )"
+    r"|\[\d{1,9},\d{1,7}\]<std(?:err|out)>:"
     r"|srun: error: |slurmstepd: error: |NVRM: Xid "
 )
 
 
 def cut_at_writers(line: str) -> Iterator[tuple[str, bool]]:
     """The pieces of a line, and whether another writer cut each short."""
-    begins = [found.start() for found in _BEGIN.finditer(line)]
+    begins, ended = list[int](), -1
+    for found in _BEGIN.finditer(line):
+        if found.start() > ended:  # else it is the next prefix of the same writer
+            begins.append(found.start())
+        ended = found.end()
     if len(begins) < 2:
         yield line[:MOST_PIECE], False
         return

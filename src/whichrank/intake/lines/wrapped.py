@@ -22,7 +22,8 @@ _UNDERSTOOD: Final = re.compile(
     rb"|is running collective: CollectiveFingerPrint\([^\n]{1,320}?, but Rank \d{1,7} is running collective: "
     rb"CollectiveFingerPrint\([^\n]{1,64}?OpType=\w{1,64}[^\n]{1,320}\)\)"
     rb"|\[[\d, ]{1,65536}\] finished collective #\d{1,18}, but didn't join collective #\d{1,18} \(count from 1\)"
-    rb"|\] NCCL INFO \w{1,32} comm 0x[0-9a-f]{1,16} rank \d{1,7} nranks \d{1,7} cudaDev \d{1,4} nvmlDev \d{1,4} busId "
+    rb"|\] NCCL INFO \w{1,32} comm 0x[0-9a-f]{1,16} rank \d{1,7} nranks \d{1,7} cudaDev \d{1,4} nvmlDev "
+    rb"\d{1,4} busId "
     rb"[0-9a-f]{1,16}[^\n]{1,64}COMPLETE"
     rb"|opCount [0-9a-f]{1,16} sendbuff \S{1,20} recvbuff \S{1,20} count \d{1,18} datatype \d{1,3} op \d{1,3} root "
     rb"\d{1,7} "
@@ -32,11 +33,14 @@ _UNDERSTOOD: Final = re.compile(
 )
 """Whole sentences of writers, longer than a line may be."""
 _BEGINS: Final = re.compile(
-    rb"^(?:[^\s\[]{1,80} ?){0,2}?\[(?:rank|default)?\d{1,7}\]:|^\[[EWIF]|^\S{1,128}:\d{1,10}:\d{1,10} \[|^\d{1,6}: "
-    rb"|^\d{4}-\d\d-\d\d|^[A-Z][a-z]{2} [ \d]\d "
-    rb"|^\s*(?:time|host|rank|exitcode|error_file|traceback)\s{0,6}:|^\s*\[\d{1,4}\]:"
-    rb"|^\s*$|^srun: |^slurmstepd: |^(?:Failures|Root Cause)|^Traceback|^\{"
+    rb"(?:[^\s\[]{1,80} "
+    rb"?){0,2}?\[(?:rank|[a-z]{1,16})?\d{1,7}\]:|\[[EWIF]|\[(?:pod/)?[a-z0-9][\w.-]{0,99}/[\w.-]{1,64}\] "
+    rb"|\[\d{1,9},\d{1,7}\]<std|\S{1,128}:\d{1,10}:\d{1,10} \[|\d{1,6}: |\d{4}-\d\d-\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:"
+    rb"|\([A-Za-z_]\w{0,64} "
+    rb"pid=|\s{0,8}(?:time|host|rank|exitcode|error_file|traceback)\s{0,6}:|\s{0,8}\[\d{1,4}\]:$|\s*$"
+    rb"|srun: |slurmstepd: |(?:Failures|Root Cause)|Traceback|\{"
 )
+"""What begins a line, and goes on from none."""
 _Lines = list[bytes]
 
 
@@ -83,7 +87,7 @@ def _cut_at_width(lines: _Lines, width: int) -> _Lines:
     is_open = lacks = False
     for raw in lines:
         line = raw.rstrip(b"\r")
-        if is_open or (lacks and not _BEGINS.match(line)):
+        if (is_open or lacks) and not _BEGINS.match(line):
             found[-1] += line if is_open else b" " + line
         else:
             found.append(line)

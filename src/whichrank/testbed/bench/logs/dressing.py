@@ -54,7 +54,7 @@ LOSSLESS: Final[dict[str, Callable[[Random, list[str]], list[str]]]] = {
     "colours": lambda _, lines: [f"\x1b[31m{line}\x1b[0m" for line in lines],
     "HTML": lambda _, lines: [html.escape(line) for line in lines],
     "quoted": lambda _, lines: [f"> {line}" for line in lines],
-    "progress bars": lambda _, lines: [_BAR * line.startswith("[") + line for line in lines],
+    "progress bars": lambda _, lines: [_BAR * line.startswith(("[rank", "[E")) + line for line in lines],
     "carriage returns": lambda _, lines: [f"step 1\rstep 2\r{line}\r" for line in lines],
     "other lines": lambda _, lines: [part for line in lines for part in ("iteration 7 loss 0.1", line)],
     "wrapped at 80": _wrapped(80), "wrapped at 100": _wrapped(100), "wrapped at 120": _wrapped(120),

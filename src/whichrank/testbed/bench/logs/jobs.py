@@ -16,6 +16,8 @@ from whichrank.intake.grammar import worded
 LAUNCHER: Final = -1
 Dress = Callable[[int, str, str], str]
 """Of a rank, a line and when it is collected, the line as it reaches the log."""
+COLLECTIVES: Final = 20
+"""That a rank enqueues."""
 LEAST_IN_SUBGROUP: Final = 3
 """Members, of which two can show how they are spaced."""
 OPS: Final = ("ALLREDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE", "ALLGATHER", "REDUCE_SCATTER")
@@ -188,7 +190,7 @@ def lost_device(job: Job) -> Told:
     lines = []
     for rank in range(job.world):
         fields = {"host": f"node{rank // 8}", "pid": 5000 + rank, "tid": 6000 + rank, "local": rank % 8, "rank": rank}
-        bus = 0x1B000 + 0x20000 * (rank % 8) + 0x2000 * (rank // 8 % 8)
+        bus = 0x0B000 + 0x1E000 * (rank % 8) + 0x2000 * (rank // 8 % 8)
         lines.append((rank, worded(
             "NCCL: who is where", comm=f"0x55840{rank:03x}", world=job.world, bus_id=f"{bus:x}", comm_id="0xb886",
             **fields,
@@ -290,12 +292,16 @@ def counted_by_nccl(job: Job) -> Told:
         lines.append((rank, worded(
             "NCCL: who is where", comm=comm, world=job.world, bus_id="1b000", comm_id="0xb886", rank=rank, **who
         )))  # fmt: skip
-        for count in range(20 - (3 if rank == job.culprit else 0)):
-            lines.append((rank, worded(
-                "NCCL: a collective is enqueued", function="AllReduce", count=count, numel=job.numel + count, comm=comm,
-                world=job.world, **who,
-            )))  # fmt: skip
-    return Told(lines, job.world > 2)
+    lacks = job.random.randrange(1, 4)
+    for count in range(COLLECTIVES):
+        for rank in range(job.world):
+            who = {"host": f"node{rank // 8}", "pid": 5000 + rank, "tid": 6000 + rank, "local": rank % 8}
+            if rank != job.culprit or count < COLLECTIVES - lacks:
+                lines.append((rank, worded(
+                    "NCCL: a collective is enqueued", function="AllReduce", count=count, numel=job.numel + count,
+                    comm=f"0x55840{rank:03x}", world=job.world, **who,
+                )))  # fmt: skip
+    return Told(lines, job.world > 2 and lacks > 1)  # by one: a log that was cut looks like that
 
 
 FAULTS: Final[dict[str, Callable[[Job], Told]]] = {
