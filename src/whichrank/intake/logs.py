@@ -33,7 +33,6 @@ _RESTART: Final = re.compile(
 """torchrun begins another attempt, or something says which one it is."""
 _OF_LIBRARIES: Final = ("monitoredBarrier", "Detected mismatch between", "gloo/transport")
 _TRACEBACK: Final = {b"]: Traceback (most recent call last)": 60}
-_STUCK: Final = re.compile(r"watchdog got stuck for (\d{1,9}) seconds")
 
 
 @dataclass
@@ -51,7 +50,6 @@ class Log:
         killed: Processes that were killed for lack of memory.
         counted: By rank, what it has enqueued by NCCL's log.
         warnings: Of NCCL, of processes whose rank is not known.
-        has_oom: A step of Slurm's has lost tasks for lack of memory.
     """
 
     facts: list[Fact] = field(default_factory=list)
@@ -104,10 +102,10 @@ class _Reader:
         text, who = piece.text, piece.who
         self._note_time(torch_time_s(text), iso_time_s(who.time))
         at_s, part = self._at_s, self._watchdog.part
-        if " NCCL " in text and "ProcessGroup" not in text:
-            self.nccl.see(text)
-        elif any(hint in text for hint in OF_WATCHDOG):
+        if any(hint in text for hint in OF_WATCHDOG):
             self._watchdog.see(text, who, at_s, is_cut=piece.is_cut)
+        elif " NCCL " in text and "ProcessGroup" not in text:
+            self.nccl.see(text)
         elif any(word in text for word in _OF_LIBRARIES):
             self._errors.see(text, who, at_s, part)
         elif "NVRM: Xid" in text or "illed process " in text:
