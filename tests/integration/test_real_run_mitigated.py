@@ -68,8 +68,8 @@ def started(tmp_path: Path) -> Iterator[Callable[[str], Run]]:
 
     yield start
     for run in runs:
-        run.process.kill()
-        run.process.wait()
+        run.process.terminate()  # which torchrun hears, and ends its ranks
+        run.process.wait(PATIENCE_S)
 
 
 def test_slow_rank_gets_fewer_microbatches_and_its_share_back(started: Callable[[str], Run]) -> None:

@@ -101,9 +101,12 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         for process in self._processes:
+            process.terminate()  # which torchrun hears, and ends its ranks
+        for process in self._processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE_S)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
     def finish(self) -> None:
         """Let the job end.
