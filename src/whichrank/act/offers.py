@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from whichrank.act.said import Said
 from whichrank.model.commands import Place, PlaceOut, Share, ShareOut
 from whichrank.model.iterations import Floats, Ints
 
@@ -58,42 +59,18 @@ class Offer:
         return ShareOut(version, tuple(Share(*row) for row in zip(*(one.tolist() for one in columns), strict=True)))
 
 
-class Offers:
-    """What ranks of a job have said; memory grows with these.
-
-    Attributes:
-        began_anew: A rank has been told nothing any more: its program has offered anew.
-    """
+class Offers(Said):
+    """What ranks of a job have said of shares."""
 
     def __init__(self) -> None:
-        self.began_anew = False
-        self._said: dict[int, Any] = {}
-
-    @property
-    def are_any(self) -> bool:
-        """Whether any rank offers something."""
-        return bool(self._said)
-
-    def feed(self, rows: np.ndarray[Any, Any]) -> None:
-        """Take rows of SHARES_REPORTED."""
-        for row in rows:
-            rank, before = int(row["rank"]), self._said.get(int(row["rank"]))
-            self.began_anew |= before is not None and row["shares"]["newest"] < before["newest"]
-            self._said[rank] = row["shares"]
-
-    def forget(self, ranks: Collection[int]) -> bool:
-        """The processes of these ranks were replaced, or are gone; whether any of them had offered something."""
-        known = [rank for rank in ranks if rank in self._said]
-        for rank in known:
-            del self._said[rank]
-        return bool(known)
+        super().__init__("shares")
 
     def of(self, ranks: Collection[int]) -> Offer | None:
         """What all of these ranks offer; None unless they agree, and each replica has one of them at least."""
-        if not ranks or not all(rank in self._said for rank in ranks):
+        rows = self.rows(ranks)
+        if rows is None:
             return None
         known = np.array(sorted(ranks), np.int64)
-        rows = np.array([self._said[rank] for rank in known.tolist()])
         if any((rows[name] != rows[name][0]).any() for name in ("microbatches", "multiple", "replicas")):
             return None
         microbatches, multiple, replicas = (int(rows[name][0]) for name in ("microbatches", "multiple", "replicas"))

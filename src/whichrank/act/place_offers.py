@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from whichrank.act.said import Said
 from whichrank.model.commands import Place, PlaceOut
 from whichrank.model.iterations import Ints
 
@@ -41,35 +41,18 @@ class PlaceOffer:
         return PlaceOut(version, tuple(Place(int(rank), place) for place, rank in enumerate(order)))
 
 
-class PlaceOffers:
-    """What ranks of a job have said; memory grows with these."""
+class PlaceOffers(Said):
+    """What ranks of a job have said of places."""
 
     def __init__(self) -> None:
-        self._said: dict[int, Any] = {}
-
-    @property
-    def are_any(self) -> bool:
-        """Whether any rank offers something."""
-        return bool(self._said)
-
-    def feed(self, rows: np.ndarray[Any, Any]) -> None:
-        """Take rows of PLACES_REPORTED."""
-        for row in rows:
-            self._said[int(row["rank"])] = row["places"]
-
-    def forget(self, ranks: Collection[int]) -> bool:
-        """The processes of these ranks were replaced, or are gone; whether any of them had offered something."""
-        known = [rank for rank in ranks if rank in self._said]
-        for rank in known:
-            del self._said[rank]
-        return bool(known)
+        super().__init__("places")
 
     def of(self, ranks: Collection[int]) -> PlaceOffer | None:
         """What all of these ranks offer; None unless they agree on the mesh, and each place has one of them."""
-        if not ranks or not all(rank in self._said for rank in ranks):
+        rows = self.rows(ranks)
+        if rows is None:
             return None
         known = sorted(ranks)
-        rows = np.array([self._said[rank] for rank in known])
         same = ("ranks", "stages", "stage_stride", "replicas", "replica_stride", "microbatches")
         if any((rows[name] != rows[name][0]).any() for name in same):
             return None
