@@ -6,6 +6,8 @@
   may be the one.
 - It shows some of the named links to be slow, and others to be as quick as the rest: the former stand.
 - It shows other links to be slow than those named, or the rank at one end of them: these are named.
+- It shows all links that are named to be as quick as the others, with enough measured to see what is slow: the name is
+  taken back. What made them slow has passed, or was no path.
 - The incident names nobody: what is slow at rest is named.
 """
 
@@ -58,11 +60,13 @@ class _Slow:
             goes by which pages a process has got.
         links: Sender and receiver.
         sound: Both ends of named links that are not.
+        is_nothing: Enough was measured, with all that was named, and nothing is slow.
     """
 
     ranks: dict[int, float]
     links: list[tuple[int, int]]
     sound: set[frozenset[int]]
+    is_nothing: bool
 
     @classmethod
     def of(cls, result: Validated) -> _Slow:
@@ -70,12 +74,15 @@ class _Slow:
             {one.rank: one.factor for one in result.slow_ranks if one.what == "compute"},
             [(one.src, one.dst) for one in result.slow_links],
             {frozenset((one.src, one.dst)) for one in result.sound_links},
+            result.is_healthy and not result.left_out_links and bool(result.compared_links),
         )
 
 
 def _judged(incident: Incident, slow: _Slow, name: Name) -> Incident:
     if incident.kind != "slow":
         return incident
+    if incident.links and not incident.culprits and slow.is_nothing:
+        return _changed(incident, Cause.UNKNOWN)
     if incident.culprits and incident.cause in (Cause.COMPUTE_SLOW, Cause.MIXED_SLOW):
         named = {culprit.rank for culprit in incident.culprits}
         if not slow.ranks or incident.reason is not None or named & slow.ranks.keys():

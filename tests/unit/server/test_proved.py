@@ -153,3 +153,14 @@ def test_links_that_are_well_at_rest_are_said_so() -> None:
     assert said["slow links with the job at rest"] == "none"
     left_out = {fact.what for fact in judged(LINKS, is_healthy=True, left_out_links=1).evidence}
     assert "slow links with the job at rest" not in left_out
+
+
+def test_links_that_are_all_well_at_rest_are_named_no_more() -> None:
+    taken_back = judged(LINKS, is_healthy=True, compared_links=6)
+    assert (taken_back.cause, taken_back.links, taken_back.fault_class) == (Cause.UNKNOWN, (), None)
+    # BUT where some were left out, or none was held against others, that is not known
+    assert judged(LINKS, is_healthy=True, compared_links=6, left_out_links=1).links == LINKS.links
+    assert judged(LINKS, is_healthy=True).links == LINKS.links
+    # AND a rank that is named with them is
+    both = msgspec.structs.replace(LINKS, cause=Cause.MIXED_SLOW, culprits=NAMED.culprits)
+    assert judged(both, is_healthy=True, compared_links=6).culprits == NAMED.culprits
