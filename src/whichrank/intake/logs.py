@@ -104,7 +104,7 @@ class _Reader:
         at_s, part = self._at_s, self._watchdog.part
         if any(hint in text for hint in OF_WATCHDOG):
             self._watchdog.see(text, who, at_s, is_cut=piece.is_cut)
-        elif " NCCL " in text and "ProcessGroup" not in text:
+        elif " NCCL INFO " in text or " NCCL WARN " in text:
             self.nccl.see(text)
         elif any(word in text for word in _OF_LIBRARIES):
             self._errors.see(text, who, at_s, part)

@@ -182,9 +182,9 @@ class NcclLog:
             size = next(iter(of.values()))[1].size
             known = tuple(of[place][0] for place in sorted(of))
             members[name] = known if len(of) == size else (*known, NOT_KNOWN)
+            least[name] = min(one.count for _, one in of.values())
             if (doubtful := self._may_be_cut(of, rank_of)) is not None:
                 del of[doubtful]
-            least[name] = min(one.count for _, one in of.values())
         found: dict[int, tuple[list[Group], list[Counted]]] = {}
         for name, of in comms.items():
             for rank, one in of.values():

@@ -11,7 +11,7 @@ Versions 2.28.7 to 2.28.9 leave out a comma behind each rank that is missing; it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -147,13 +147,35 @@ def read_ras(data: bytes) -> Ras:
 
 
 def standing_still(polls: Iterable[Ras]) -> Ras | None:
-    """The last of several looks at a job, if all found the same counts, and unequal ones."""
+    """The last of several looks at a job, if all found the same counts, and unequal ones.
+
+    Or if one rank stood, behind all others, while these advanced: a host runs ahead of one that does nothing.
+    """
     polls = sorted(polls, key=lambda one: one.timestamp)
+    if len(polls) >= LEAST_POLLS and len({one.timestamp for one in polls}) in (1, len(polls)) and _one_stood(polls):
+        return polls[-1]
     # A text has no time; one snapshot that is there twice says nothing.
     times = len(polls) if not any(one.timestamp for one in polls) else len({one.timestamp for one in polls})
     if times < LEAST_POLLS or any(one.launched != polls[0].launched for one in polls) or not polls[0].behind:
         return None
     return polls[-1]
+
+
+def _one_stood(polls: Sequence[Ras]) -> bool:
+    """Did one rank launch nothing between the first and the last look, and each other one of its communicators?"""
+    first, last = polls[0].launched, polls[-1].launched
+    stood: set[int] = set()
+    for name, counts in last.items():
+        before = first.get(name, {})
+        if set(before) != set(counts):
+            return False
+        still = {rank for rank, count in counts.items() if count == before[rank]}
+        if still == set(counts):
+            continue
+        if len(still) != 1 or counts[min(still)] >= min(n for rank, n in counts.items() if rank not in still):
+            return False
+        stood |= still
+    return len(stood) == 1
 
 
 def dumps_of(ras: Ras) -> dict[int, Dump]:

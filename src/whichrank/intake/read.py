@@ -421,14 +421,15 @@ def _of_issued(dumps: dict[int, Dump], kind: str, notes: Iterable[Note], name: s
 def _of_reports(said: Said, notes: Iterable[Note], name: str) -> list[Recording]:
     """Where no operation is known, but who ended, or what a library or a driver reports; or what it cannot name."""
     ended = [rank for rank, fact in said.facts.items() if fact.has_ended]
-    if not (ended or said.reports or said.remarks):
+    raised = tuple(f"rank {r}: {word}" for r, fact in sorted(said.facts.items()) for word in fact.words)
+    if not (ended or said.reports or said.remarks or raised):
         return []
     known = [rank for one in said.reports for rank in (*one.waiting, *one.ranks) if rank not in ended]
     dumps = {rank: dump_of("log", rank, (), (), hides_messages=True) for rank in known}
     if not dumps and not ended:
         dumps = {0: dump_of("log", 0, (), (), hides_messages=True)}
     found = _of_issued(dumps, "log", notes, name, said)
-    return [replace(found, left_open=NO_OPERATION)]
+    return [replace(found, left_open=NO_OPERATION, remarks=() if ended else raised[:LISTED])]
 
 
 def _of_traces(found: Sequence[tuple[Note, Trace]], notes: Iterable[Note], name: str) -> Recording:

@@ -128,9 +128,8 @@ def _within(name: str, stream: IO[bytes], modified_s: float, packed: int, depth:
         yield Refused(name, error)
         return
     if head.startswith(_ZIP):
-        yield from _within_zip(
-            name, stream if most == packed and stream.seekable() else plain, modified_s, packed, depth
-        )
+        is_file = depth == MOST_DEPTH and most == packed  # then it can be gone through in any order
+        yield from _within_zip(name, stream if is_file else plain, modified_s, packed, depth)
         return
     if head[_TAR_AT : _TAR_AT + len(_TAR)] != _TAR:
         yield Source(name, plain, head, modified_s)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from whichrank.intake.counted import Counted, dump_of
@@ -321,7 +322,9 @@ def _stands(name: str, said: Mapping[int, Standing], world_size: int) -> list[_S
     has_messages = any(one.timed_out and one.timed_out.op in _MESSAGES for one in everyone)
     is_of_all = name == _FIRST_GROUP or any(one.desc in OF_ALL for one in everyone)
     if is_one and not has_messages:
-        members = _everybody(max(*said, world_size - 1) + 1) if is_of_all else _members(said, _size(everyone))
+        members = (
+            _everybody(max(*said, world_size - 1) + 1) if is_of_all else _members(said, _size(everyone), world_size)
+        )
         group = Group(name, OF_ALL[0] if is_of_all else desc, members)
         everyone = _with_comparable_sizes(everyone)
         ops = _agreed(one.timed_out for one in everyone if one.timed_out)
@@ -372,12 +375,22 @@ def _size(said: Iterable[Standing]) -> int:
     return max(sizes)
 
 
-def _members(said: Mapping[int, Standing], size: int) -> tuple[int, ...]:
+def _with_one_beyond(known: tuple[int, ...], said: Iterable[Standing], world_size: int) -> tuple[int, ...]:
+    """With one more member, if their number is odd and all wait in one operation: groups are even, so one is silent."""
+    seqs = {one.timed_out.seq if one.timed_out else -1 for one in said}
+    beyond = 2 * known[-1] - known[-2] if len(known) > LEAST_IN_GROUP else 0
+    strides = {later - one for one, later in pairwise(known)}
+    fits = len(known) % 2 == 1 and len(seqs) == len(strides) == 1 and -1 not in seqs and known[-1] < beyond < world_size
+    return (*known, beyond, NOT_KNOWN) if fits else known  # a guess, which is to name nobody
+
+
+def _members(said: Mapping[int, Standing], size: int, world_size: int) -> tuple[int, ...]:
     """Global ranks by group rank: those that have written, and between them those that are evenly spaced.
 
     Args:
         said: By global rank.
         size: Of the group, at the least.
+        world_size: How many ranks there are at the least.
 
     Returns:
         Those that have written and one `NOT_KNOWN` for all others, if it is not known who they are.
@@ -386,7 +399,7 @@ def _members(said: Mapping[int, Standing], size: int) -> tuple[int, ...]:
     places = sorted(by_place)
     known = tuple(by_place[place] for place in places)
     if len(places) == size:
-        return known
+        return _with_one_beyond(known, said.values(), world_size)
     if len(places) < LEAST_IN_LINE or places[-1] + 1 != size or size > MOST_RANK:
         return (*known, NOT_KNOWN)
     stride = (known[-1] - known[0]) // (places[-1] - places[0])

@@ -11,6 +11,7 @@ import pickle
 import random
 import sys
 import tarfile
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -27,12 +28,14 @@ from traces import trace_of
 
 from whichrank.errors import WhichrankError
 from whichrank.intake.flight_dump import parse
+from whichrank.intake.grammar import TABLE
 from whichrank.intake.log_job import Said
 from whichrank.intake.read import _of_dumps, look_into, read
 from whichrank.intake.recording import Note
 from whichrank.server.analyze import analyze
 from whichrank.testbed.bench.dumps.cases import cases
 from whichrank.testbed.bench.dumps.played import dump_of, play
+from whichrank.testbed.bench.logs.jobs import VERSIONS, Job, late
 
 TRIES = 30
 PIECES = (
@@ -63,6 +66,19 @@ def tar_of(data: bytes) -> bytes:
     return out.getvalue()
 
 
+def made_log(number: int) -> bytes:
+    """Text of the watchdog of a job whose rank is late."""
+    job = Job(8, number % 8, VERSIONS[-1], 167, 3, "ALLREDUCE", 4096, random.Random(number))
+    return "\n".join(text for _, text in late(job).lines).encode()
+
+
+def zip_of(data: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("job.log", data)
+    return out.getvalue()
+
+
 SEEDS: dict[str, Callable[[], bytes]] = {
     "pickle": lambda: pickle.dumps(flight_dump(), 2),
     "json": lambda: json.dumps(flight_dump()).encode(),
@@ -72,6 +88,12 @@ SEEDS: dict[str, Callable[[], bytes]] = {
     "inspector": lambda: "".join(json.dumps(one) + "\n" for one in lines(0, None, iterations=8)).encode(),
     "megatrace": lambda: "\n".join(line(n, 0) for n in range(40)).encode(),
     "log": lambda: (timed_out(0) + "srun: error: n: tasks 1-3: Killed\nNVRM: Xid (PCI:0): 79, pid=3, x\n").encode(),
+    "log of all kinds": lambda: "\n".join(entry.template for entry in TABLE).encode(),
+    "log of a hung job": lambda: made_log(9),
+    "log in UTF-16": lambda: made_log(9).decode().encode("utf-16"),
+    "log that was wrapped": lambda: b"\n".join(made_log(9)[at : at + 90] for at in range(0, 9000, 90)),
+    "zip": lambda: zip_of(made_log(9)),
+    "stack": lambda: b'Process 3: python\nPython v3.12\n\nThread 3 (idle): "MainThread"\n    read (a.py:3)\n' * 3,
     "parquet": parquet,
     "gzip": lambda: gzip.compress(pickle.dumps(flight_dump(), 2)),
     "xz": lambda: lzma.compress(random.Random(1).randbytes(100_000) + pickle.dumps(flight_dump(), 2)),

@@ -17,7 +17,8 @@ from whichrank.intake.recording import Recording
 from whichrank.model.incident import Cause, Incident, Reason
 from whichrank.server.analyze import analyze
 from whichrank.testbed.bench.logs import jobs
-from whichrank.testbed.bench.logs.jobs import FAULTS, VERSIONS, Job
+from whichrank.testbed.bench.logs.faults import FAULTS
+from whichrank.testbed.bench.logs.jobs import VERSIONS, Job
 from whichrank.verdict.words.text import paragraph
 
 NEWEST = VERSIONS[-1]
@@ -159,6 +160,14 @@ def test_a_silent_member_of_a_subgroup_is_the_first_candidate(tmp_path: Path) ->
     assert (names(incident), candidates(incident)[0]) == ([], 3)
 
 
+def test_a_silent_last_member_of_a_subgroup_is_a_candidate(tmp_path: Path) -> None:
+    # GIVEN ranks 4 to 6 wait as the first three of a group, so that there is likely a fourth
+    job = job_of(culprit=7)
+    lines = [line for place in range(3) for line in jobs.gave_up(job, 4 + place, place=place, pg="21", desc="tp")]
+    incident = said(tmp_path, text_of([*lines, *jobs.was_asked(job, 7, 12)]))
+    assert (names(incident), candidates(incident)[0]) == ([], 7)
+
+
 def test_a_member_alone_waits_for_a_group_that_is_not_known(tmp_path: Path) -> None:
     job = job_of()
     lines = jobs.gave_up(job, 9, place=1, pg="37", desc="TENSOR_MODEL_PARALLEL_GROUP")
@@ -255,6 +264,16 @@ def test_requests_without_a_completion_make_candidates(tmp_path: Path) -> None:
     incident = said(tmp_path, "\n".join(lines))
     assert (names(incident), candidates(incident)) == ([], [2, 6])
     assert "3 in flight for 4.0 s" in paragraph(incident)
+
+
+def test_errors_that_follow_from_others_name_nobody_and_are_said(tmp_path: Path) -> None:
+    raised = (
+        "torch.distributed.DistBackendError: NCCL error in: a.cpp:1, remote process exited or there was a network error"
+    )
+    lines = [f"[rank{rank}]: {line}" for rank in range(3) for line in ("Traceback (most recent call last):", raised)]
+    recording = recorded(tmp_path, "\n".join(lines))
+    assert analyze(recording) == ()
+    assert recording.remarks[1].startswith("rank 1: raised torch.distributed.DistBackendError")
 
 
 def test_two_attempts_in_one_log(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whichrank.errors import FormatError
+from whichrank.errors import FormatError, IncompleteDataError
 from whichrank.intake.ras import Ras, read_snapshots
 from whichrank.intake.ras_text import is_ras_text, read_ras_text
 from whichrank.intake.read import read
@@ -149,3 +149,35 @@ def test_huge_numbers_are_no_ranks() -> None:
 def test_a_file_may_hold_several_snapshots_as_json() -> None:
     one = b'{\n"communicators_count": 1, "communicators": [{"size": 2, "ranks": [{"rank": 0}, {"rank": 1}]}]\n}'
     assert len(read_snapshots(one + b"\n" + one + b"\n").polls) == 2
+
+
+def test_one_that_stands_while_the_others_advance_is_the_one(tmp_path: Path) -> None:
+    # GIVEN two looks between which seven ranks have launched more, and rank 5 nothing
+    for number, most in enumerate((640, 655)):
+        (tmp_path / f"look-{number}.txt").write_bytes(text_of(BEHIND.replace("operation 640", f"operation {most}")))
+    (recording,) = read([tmp_path]).recordings
+    assert [c.rank for i in analyze(recording) for c in i.culprits] == [5]
+    # BUT if it moves too the job goes on
+    moved = BEHIND.replace("operation 640", "operation 655").replace("operation 638", "operation 653")
+    (tmp_path / "look-1.txt").write_bytes(text_of(moved))
+    with pytest.raises(IncompleteDataError, match="two answers some seconds apart"):
+        read([tmp_path])
+
+
+def test_who_gives_no_answer_in_two_looks_is_named_and_in_one_it_may_be(tmp_path: Path) -> None:
+    silent = DEAD.partition("\n\n")[2]
+    (tmp_path / "look-0.txt").write_bytes(text_of(errors=silent, state="INCOMPLETE"))
+    (recording,) = read([tmp_path]).recordings
+    (incident,) = analyze(recording)
+    assert ([c.rank for c in incident.culprits], [c.rank for c in incident.candidates]) == ([], [5, 6])
+    (tmp_path / "look-1.txt").write_bytes(text_of(errors=silent, state="INCOMPLETE") + b" ")
+    (recording,) = read([tmp_path]).recordings
+    assert [c.rank for i in analyze(recording) for c in i.culprits] == [5, 6]
+
+
+def test_an_answer_and_lines_of_a_log_may_share_a_file(tmp_path: Path) -> None:
+    killed = b"srun: error: n1: task 5: Segmentation fault (core dumped)\n"
+    (tmp_path / "all.txt").write_bytes(text_of(BEHIND) + text_of(BEHIND) + killed)
+    intake = read([tmp_path])
+    assert [note.format for note in intake.notes] == ["ras", "log"]
+    assert [c.rank for i in analyze(intake.recordings[0]) for c in i.culprits] == [5]

@@ -8,6 +8,7 @@ import io
 import lzma
 import os
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,45 @@ def test_a_bomb_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert isinstance(source, Source)
         with pytest.raises(sources.FormatError, match="more than 200 times its size"):
             collections.deque(iter(lambda: source.stream.read(1 << 20), b""), maxlen=0)
+
+
+def zip_of(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def test_a_zip_archive_is_opened_also_within_another_one(tmp_path: Path) -> None:
+    inner = zip_of({"b.log": b"two"})
+    (tmp_path / "a.zip").write_bytes(zip_of({"x/a.log": b"one", "../../up.log": b"three", "in.zip": inner}))
+    (tmp_path / "t").write_bytes(tar_of({"in.zip": inner}))
+    assert within(tmp_path / "a.zip") == {
+        "a.zip:x/a.log": b"one", "a.zip:../../up.log": b"three", "a.zip:in.zip:b.log": b"two",
+    }  # fmt: skip
+    assert within(tmp_path / "t") == {"t:in.zip:b.log": b"two"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip", "t"]
+
+
+def test_a_bomb_in_a_zip_archive_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "FREE_BYTES", 1 << 16)
+    (tmp_path / "bomb.zip").write_bytes(zip_of({"a": bytes(64 << 20)}))
+    with opened(tmp_path / "bomb.zip") as parts:
+        source = next(parts)
+        assert isinstance(source, Source)
+        with pytest.raises(sources.FormatError, match="more than 200 times its size"):
+            collections.deque(iter(lambda: source.stream.read(1 << 20), b""), maxlen=0)
+
+
+def test_a_zip_archive_that_is_encrypted_or_damaged_is_said_to_be(tmp_path: Path) -> None:
+    whole = bytearray(zip_of({"a.log": b"one" * 100}))
+    (tmp_path / "cut.zip").write_bytes(whole[:60])
+    assert str(within(tmp_path / "cut.zip")["cut.zip"]).startswith("it is a damaged archive")
+    for at in (whole.index(b"PK\x03\x04") + 6, whole.index(b"PK\x01\x02") + 8):
+        whole[at] |= 1
+    (tmp_path / "shut.zip").write_bytes(whole)
+    assert within(tmp_path / "shut.zip") == {"shut.zip:a.log": "it is encrypted"}
 
 
 @pytest.mark.parametrize("kept", [0.2, 0.5, 0.95])

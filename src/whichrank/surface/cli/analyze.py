@@ -21,29 +21,32 @@ _LISTED = 8
 
 
 @click.command(name="analyze")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="[PATH...]", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print {incidents, intake, what_if} as JSON.")
 def command(paths: tuple[Path, ...], as_json: bool) -> int:
     """Say what recordings of a job say: who hangs it, and why.
 
-    PATH is a file, a folder, or an archive (.tar, .gz, .xz, .zst), whatever it is called. Read are dumps of PyTorch's
-    Flight Recorder, traces of its profiler, logs of its watchdog and of launchers, NCCL's RAS and Inspector, Megatrace,
-    and tables of spans. Files that are none are passed over; what of a job is missing or damaged is said, and the rest
-    is used.
+    PATH is a file, a folder, or an archive (.tar, .zip, .gz, .xz, .zst), whatever it is called; without one it is the
+    present folder. Read are dumps of PyTorch's Flight Recorder, traces of its profiler, logs of its watchdog, of NCCL,
+    launchers and the kernel, stacks, NCCL's RAS and Inspector, Megatrace, and tables of spans. Files that are none are
+    passed over; what of a job is missing or damaged is said, and the rest is used.
 
     Exit codes: 0 nothing found, 3 a hang, 4 a slowdown, 5 nothing found but ranks or their groups are not known, or
     nothing to read.
     """
-    from whichrank.errors import WhichrankError
+    from whichrank.errors import IncompleteDataError, WhichrankError
     from whichrank.surface.leave import leave_on_signals
+    from whichrank.surface.next_time import advise
 
     leave_on_signals()
     notes: list[Note] = []
     try:
-        incidents, intake, is_complete = _found(paths, notes.append)
-    except WhichrankError:
+        incidents, intake, is_complete = _found(paths or (Path(),), notes.append)
+    except WhichrankError as error:
         if as_json:
             _print_json((), notes)
+        elif isinstance(error, IncompleteDataError):
+            advise(notes)
         raise
     return _print(incidents, intake, as_json=as_json, is_complete=is_complete)
 
@@ -75,6 +78,7 @@ def _print(incidents: tuple[Incident, ...], intake: Intake, *, as_json: bool, is
     from whichrank.server.what_if import bill_of
     from whichrank.surface.bill import sentences_of
     from whichrank.surface.cli.why import EXIT_INCOMPLETE, exit_code_of, print_text
+    from whichrank.surface.next_time import NEXT_TIME
     from whichrank.surface.pipe import reader_may_leave
 
     left_open = [] if incidents else [one.left_open for one in intake.recordings if one.left_open]
@@ -91,7 +95,7 @@ def _print(incidents: tuple[Incident, ...], intake: Intake, *, as_json: bool, is
                 show("Nobody waits for anybody in this recording, and no rank is slow.")
             for sentence in (sentence for bill in bills for sentence in sentences_of(bill)):
                 show(sentence)
-    for sentence in (*_sentences(intake), *left_open):
+    for sentence in (*_sentences(intake), *left_open, *(NEXT_TIME if left_open else ())):
         talk(sentence)
     return exit_code_of(incidents) or (0 if is_complete and not left_open else EXIT_INCOMPLETE)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from whichrank.server.analyze import analyze
-from whichrank.testbed.bench.logs.jobs import FAULTS
+from whichrank.testbed.bench.logs.faults import FAULTS
 from whichrank.testbed.bench.logs.made import Made, make
 from whichrank.testbed.bench.logs.score import Scored, score, table_of
 

@@ -94,11 +94,13 @@ class Told:
         lines: Each with who writes it.
         decides: Whether they say who is at fault.
         first_hour: At which the first lines were collected, and how many those are.
+        is_whole: It is a file of its own, and no lines among others.
     """
 
     lines: list[tuple[int, str]] = field(default_factory=list)
     decides: bool = True
     first_hour: tuple[int, int] = (0, 0)
+    is_whole: bool = False
 
     def dressed(self, dress: Dress, hour: int) -> list[str]:
         """All lines as they reach the log."""
@@ -302,13 +304,3 @@ def counted_by_nccl(job: Job) -> Told:
                     comm=f"0x55840{rank:03x}", world=job.world, **who,
                 )))  # fmt: skip
     return Told(lines, job.world > 2 and lacks > 1)  # by one: a log that was cut looks like that
-
-
-FAULTS: Final[dict[str, Callable[[Job], Told]]] = {
-    "late": late, "silent": silent, "killed": killed, "out of memory": short_of_memory, "crashed": crashed,
-    "raised": raised, "device lost": lost_device, "another operation": another_operation,
-    "one operation too many": one_too_many, "late in a subgroup": in_a_subgroup, "unfinished": unfinished,
-    "desync report": desynchronised, "monitored barrier": absent, "mismatch in DETAIL": mismatched,
-    "restarted": restarted, "NCCL's COLL lines": counted_by_nccl,
-}  # fmt: skip
-"""By name."""

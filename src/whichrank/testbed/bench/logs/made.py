@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from random import Random
 
 from whichrank.testbed.bench.logs.dressing import ENCODINGS, LOSSLESS, LOSSY, PREFIXES
-from whichrank.testbed.bench.logs.jobs import FAULTS, OPS, VERSIONS, Job
+from whichrank.testbed.bench.logs.faults import FAULTS
+from whichrank.testbed.bench.logs.jobs import OPS, VERSIONS, Job
 
 MOST_RANKS = 64
 ONE_IN_LOSSY = 4
@@ -49,10 +50,10 @@ def make(number: int, fault: str = "") -> Made:
         random.choice(OPS), random.randrange(1, 1 << 24), random,
     )  # fmt: skip
     said = FAULTS[name](job)
-    prefix = random.choice(list(PREFIXES))
-    is_lossy = random.randrange(ONE_IN_LOSSY) == 0
+    prefix = "none" if said.is_whole else random.choice(list(PREFIXES))
+    is_lossy = random.randrange(ONE_IN_LOSSY) == 0 and not said.is_whole
     damages = LOSSY if is_lossy else LOSSLESS
-    damage = random.choice(list(damages))
+    damage = "none" if said.is_whole else random.choice(list(damages))
     encoding = random.choice(list(ENCODINGS))
     lines = said.dressed(PREFIXES[prefix], job.hour)
     if damage.startswith("wrapped") and prefix in ("docker", "CloudWatch"):
