@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Final
 
 from whichrank.intake.facts import Fact, Xid, joined
 from whichrank.intake.kernel_log import is_fault, lacked_memory, ranks_of
@@ -17,6 +19,11 @@ from whichrank.intake.plain_text import for_people
 from whichrank.intake.ras import Ras
 from whichrank.intake.watchdog import Standing
 from whichrank.model.reports import Report, Told
+
+SLACK_S: Final = 60.0
+"""By so much clocks of hosts differ, at most, and a launcher sees an end late."""
+ONE_RUN_S: Final = 2 * 3600.0
+"""The ends of one run are not further apart: timeouts are shorter."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,7 @@ def said_by(logs: Sequence[Log], polls: Sequence[Ras], found: Iterable[Report] =
         facts[rank] = replace(
             facts[rank], lacked_memory=True, status=9 if facts[rank].status < 0 else facts[rank].status
         )
+    facts = _of_this_run(facts, [one for log in logs for one in log.standings])
     buses = {rank: fact.bus for rank, fact in facts.items() if fact.bus}
     reports = [*found, *(report for log in logs for report, _ in log.reports)]
     unknown = []
@@ -81,6 +89,26 @@ def said_by(logs: Sequence[Log], polls: Sequence[Ras], found: Iterable[Report] =
         max(stated, mentioned + 1, _one_beyond(standings, mentioned + 1) if not stated else 0),
         tuple(dict.fromkeys((*unknown, *(text for log in logs for text in (*log.gloo, *map(_warned, log.warnings)))))),
     )  # fmt: skip
+
+
+def _of_this_run(facts: Mapping[int, Fact], standings: Iterable[Standing]) -> dict[int, Fact]:
+    """Facts without ends of an earlier run, whose log was written on.
+
+    Who ended before what the others ran out of time in had begun could not have taken part in what they completed
+    since. Where nothing has run out of time, ends that are hours apart are of several runs, and the last one counts.
+    """
+    began_s = min((op.began_s for one in standings if (op := one.timed_out) and op.began_s >= 0), default=UNTIMED)
+    if began_s >= 0:
+        since_s = began_s - SLACK_S
+    else:
+        times = sorted(fact.at_s for fact in facts.values() if fact.has_ended and fact.at_s >= 0)
+        since_s = max((later for one, later in pairwise(times) if later - one > ONE_RUN_S), default=UNTIMED)
+    return {
+        rank: replace(fact, status=-1, exception="", is_dead=False, lacked_memory=False, words=(), at_s=UNTIMED)
+        if fact.has_ended and 0 <= fact.at_s < since_s
+        else fact
+        for rank, fact in facts.items()
+    }
 
 
 def _without_answer(polls: Sequence[Ras]) -> Report | None:

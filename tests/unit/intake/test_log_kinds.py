@@ -256,6 +256,16 @@ def test_the_earliest_of_several_endings_counts_by_its_own_time(tmp_path: Path) 
     assert names(said(tmp_path, "\n".join(blocks))) == [6]
 
 
+@pytest.mark.parametrize("has_timeouts", [True, False])
+def test_the_end_of_an_earlier_run_in_the_same_log_does_not_count(has_timeouts: bool, tmp_path: Path) -> None:
+    # GIVEN rank 2 crashed hours before, and the log was written on by the next run
+    before = worded("torchrun: a failure", **FIELDS | {"rank": 2, "stamp": "2026-05-31_20:00:09", "code": -11})
+    now = worded("torchrun: a failure", **FIELDS | {"rank": 5, "stamp": "2026-06-01_02:50:09", "code": -9})
+    lines = jobs.silent(job_of()).lines if has_timeouts else []
+    incident = said(tmp_path, f"{before}\n{text_of(lines)}{now}\n")
+    assert (names(incident), candidates(incident)) == (([5], []) if has_timeouts else ([], [5]))
+
+
 def test_requests_without_a_completion_make_candidates(tmp_path: Path) -> None:
     lines = [text for rank in (2, 6) for text in (
         worded("NCCL: who is where", **FIELDS | {"rank": rank, "pid": 50 + rank}),
