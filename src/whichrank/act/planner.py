@@ -174,7 +174,7 @@ class Planner:
         if not slow:
             self._refused.clear()
             self._is_given_up, self.impact_s = False, 0.0
-        if slow != self._slow:
+        if slow - self._slow:
             self._measures = None
         self._has_changed = bool(slow) and (self._has_changed or slow != self._slow)
         self._slow, self._confidence = slow, confidence

@@ -177,3 +177,15 @@ def test_more_than_so_many_steps_an_hour_are_asked_about() -> None:
     job.now_s += 3600
     job.run(20)
     assert not job.steps[-1].must_be_asked
+
+
+def test_what_a_step_gains_is_measured_also_if_less_is_slow_then() -> None:
+    # GIVEN a step because of two slow links, of which nobody can name one any more then
+    job = Job(as_predicted())
+    both = SLOW | {"link 1 to 2"}
+    job.run(8, both)
+    assert job.said() == [(Level.REBALANCE, Why.IMPACT)]
+    job.run(10, SLOW)
+    effect = job.planner.take_effect()
+    assert effect is not None
+    assert effect.measured_s == pytest.approx(1.2)

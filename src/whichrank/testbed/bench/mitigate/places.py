@@ -33,6 +33,8 @@ COMPUTES: Final = 2.0
 """Times as long as a slow rank takes."""
 MEASURED: Final = 12
 """Iterations."""
+SETTLES_S: Final = 8.0
+"""Behind the order; the change itself takes a second or two."""
 COMES_S: Final = 60.0
 
 
@@ -89,13 +91,12 @@ def try_places(stages: int, what: str, show_progress: Callable[[float], None]) -
             limit_between_leaves(network, RATES[what])
         else:
             run.slow(dict.fromkeys(range(int(what.split()[0])), COMPUTES))
-        is_acted = run.until(lambda: any(line.what == "measured" for line in run.lines()), "it was measured", COMES_S)
+        is_acted = run.until(lambda: any(line.what == "made" for line in run.lines()), "it acted", COMES_S)
         show_progress(0.7)
         made = run.lines()[0] if is_acted else None
         made_s = made.at.timestamp() if made else time.time()
-        settled_s = time.time()
-        time.sleep(MEASURED * max(healthy_s, 0.2))
-        after_s = run.median_s(settled_s - 1.0)
+        time.sleep(SETTLES_S + MEASURED * max(healthy_s, 0.2))
+        after_s = run.median_s(made_s + SETTLES_S)
         around = [one["s"] for one in run.iterations(0) if made_s - 1.0 <= one["at"] <= made_s + 15.0]
         run.finish()
         return PlacesResult(
