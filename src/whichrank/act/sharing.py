@@ -117,11 +117,10 @@ def which_are_slow(ratio: Floats, is_named: Bools, were_slow: Bools, level: Leve
     """
     is_long = ratio >= STILL
     now_slow: Bools = np.asarray(is_long[:, -JUDGED:].all(axis=1))
-    if level is Level.IGNORE:
-        return np.asarray(is_named & now_slow)
     lately = np.where(np.median(ratio, axis=1) >= CLEAR, QUICK, QUICK_UNCLEAR)
     still = (is_long & (np.arange(is_long.shape[1]) >= is_long.shape[1] - lately[:, None])).any(axis=1)
-    return np.asarray(np.where(were_slow, still, now_slow))
+    found: Bools = np.asarray(np.where(were_slow, still, now_slow))
+    return np.asarray(is_named & found) if level is Level.IGNORE else found
 
 
 def _usual(microbatch_s: Floats) -> float:

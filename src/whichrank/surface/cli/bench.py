@@ -139,12 +139,5 @@ def _campaign(plan: list[Any], path: Path, keep: Path | None, *, no_steps: bool,
     return 0 if all(r["agree"] for r in ours) else 1
 
 
-command.add_command(dumps)
-command.add_command(iterations)
-command.add_command(logs)
-command.add_command(reading)
-command.add_command(fail_slow)
-command.add_command(gate)
-command.add_command(mitigate)
-command.add_command(paper)
-command.add_command(scale)
+for _part in (dumps, iterations, logs, reading, fail_slow, gate, mitigate, paper, scale):
+    command.add_command(_part)
