@@ -30,6 +30,8 @@ EVERY_S: Final = 0.25
 """Between two looks at the latest iterations."""
 CHANGED_EVERY_S: Final = 0.05
 """The same, while something is changed."""
+GONE_S: Final = 10.0
+"""For so long a plan may be away and be the same one when it comes again."""
 ANSWER_S: Final = 15.0
 """A request that could not be met for so long is refused. Agents report what is new every five seconds at least."""
 COMPUTES_SLOWLY: Final = frozenset({Cause.COMPUTE_SLOW, Cause.MIXED_SLOW})
@@ -87,6 +89,8 @@ class Mitigations:
         self._planned = 0  # number of what is planned; 0: nothing is
         self._in_force: dict[Level, Mitigated] = {}  # the action that is, by lever
         self._waits = False
+        self._said = 0  # number of the plan of which somebody was told last
+        self._planned_s = 0.0  # when there was a plan last
 
     @property
     def is_in_force(self) -> bool:
@@ -138,7 +142,7 @@ class Mitigations:
         action = None
         if known is not None:
             action = self._mitigation.advance(known, now_s, watched.job_now, lambda: watched.links, wanted)
-        self._number_plan()
+        self._number_plan(now_s)
         if action is not None:
             return self._decided(action, watched, now_s, at)
         if self._asked is not None and now_s - self._asked[1] > ANSWER_S:
@@ -175,11 +179,16 @@ class Mitigations:
             now_s=round(mitigation.iteration_s, 4), plan=planned,
         )  # fmt: skip
 
-    def _number_plan(self) -> None:
-        """Each plan has a number, by which it can be wanted: the same one as long as something would gain."""
-        if self._mitigation.plan is None:
+    def _number_plan(self, now_s: float) -> None:
+        """Each plan has a number, by which it can be wanted: the same one as long as something would gain.
+
+        Noise may hide for an iteration or two what is slow: a plan that comes again soon is the same one.
+        """
+        if self._mitigation.plan is not None:
+            self._planned_s = now_s
+        elif now_s - self._planned_s > GONE_S:
             self._planned, self._waits = 0, False
-        elif not self._planned:
+        if self._mitigation.plan is not None and not self._planned:
             self._numbers += 1
             self._planned = self._numbers
 
@@ -215,6 +224,9 @@ class Mitigations:
             self._waits = self._mode != "advise"
             if self._mode == "advise":
                 self._mitigation.refused(action)
+            if self._said == self._planned:
+                return Decided()
+            self._said = self._planned
             return Decided((self._line(action, "asked" if self._waits else "advised", self._planned, at),))
         agent_of = watched.job_now().agent_of if action.orders else {}
         orders = [one for order in action.orders for one in by_agent(order, agent_of).items()]
