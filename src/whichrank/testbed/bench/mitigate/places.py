@@ -141,4 +141,4 @@ def places_table(results: Sequence[PlacesResult]) -> str:
             f" | {one.after_s / one.healthy_s:.2f} x | {one.predicted_s / one.healthy_s:.2f} x | {acted}"
             f" | {one.stood_still_s:.2f} s | {one.moved} |"
         )
-    return "\n".join(lines)
+    return "\n".join(lines).replace("nan x", "-").replace("nan s", "-")
