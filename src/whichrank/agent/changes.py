@@ -6,19 +6,21 @@ Shares of the work, and places of ranks. Only the version behind the one that a 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 
 from whichrank.agent.rank import RankWatch
 from whichrank.errors import RingFormatError
-from whichrank.model.commands import PlaceOut, ShareOut
+from whichrank.model.commands import Place, PlaceOut, Share, ShareOut
 from whichrank.model.telemetry import PLACES_REPORTED, SHARES_REPORTED
 from whichrank.ring.places import RingPlaces
 from whichrank.ring.shares import RingShares
 
 Part = Literal["shares", "places"]
+R = TypeVar("R", Share, Place)
 _ROWS: Final = {"shares": SHARES_REPORTED, "places": PLACES_REPORTED}
 _OFFERED: Final = {"shares": "microbatches", "places": "ranks"}
 """What is not 0 in the row of a rank that lets it be changed."""
@@ -60,11 +62,8 @@ class Changes:
 
 def tell_shares(order: ShareOut, watches: Sequence[RankWatch]) -> None:
     """Tell what stands in an order."""
-    path_of = {watch.rank: watch.path for watch in watches if not watch.ended_ns}
-    for share in order.shares:
-        if share.rank not in path_of:
-            continue
-        with contextlib.suppress(OSError, RingFormatError), contextlib.closing(RingShares(path_of[share.rank])) as ring:
+    for share, path in _with_rings(order.shares, watches):
+        with contextlib.suppress(OSError, RingFormatError), contextlib.closing(RingShares(path)) as ring:
             row = ring.read()
             if order.version == int(row["newest"]) + 1 and share.first + share.count <= row["microbatches"]:
                 ring.tell(order.version, share.first, share.count)
@@ -72,11 +71,14 @@ def tell_shares(order: ShareOut, watches: Sequence[RankWatch]) -> None:
 
 def tell_places(order: PlaceOut, watches: Sequence[RankWatch]) -> None:
     """Tell what stands in an order."""
-    path_of = {watch.rank: watch.path for watch in watches if not watch.ended_ns}
-    for place in order.places:
-        if place.rank not in path_of:
-            continue
-        with contextlib.suppress(OSError, RingFormatError), contextlib.closing(RingPlaces(path_of[place.rank])) as ring:
+    for place, path in _with_rings(order.places, watches):
+        with contextlib.suppress(OSError, RingFormatError), contextlib.closing(RingPlaces(path)) as ring:
             row = ring.read()
             if order.version == int(row["newest"]) + 1 and place.place < row["ranks"]:
                 ring.tell(order.version, place.place)
+
+
+def _with_rings(rows: Iterable[R], watches: Iterable[RankWatch]) -> Iterator[tuple[R, Path]]:
+    """Rows of an order that are for ranks of this node which live, each with the ring of its rank."""
+    path_of = {watch.rank: watch.path for watch in watches if not watch.ended_ns}
+    return ((row, path_of[row.rank]) for row in rows if row.rank in path_of)

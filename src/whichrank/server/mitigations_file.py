@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from whichrank.act.planner import Effect, Level, Why
+from whichrank.act.planner import Effect, Level
 from whichrank.server.lines_file import MOST_BYTES, Lines, add_line
 from whichrank.server.private_file import write_private
 from whichrank.server.regular_file import open_regular
@@ -163,8 +163,3 @@ def read_now(folder: Path) -> MitigationNow | None:
 def is_taken_back(line: Mitigated) -> bool:
     """Whether it makes all as it was."""
     return line.what == "made" and line.level == Level.IGNORE
-
-
-def is_wanted_by_hand(line: Mitigated) -> bool:
-    """Whether somebody wanted it."""
-    return line.why == Why.BY_HAND.name.lower()
