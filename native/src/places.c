@@ -9,6 +9,7 @@ void wr_places_offer(wr_ring *ring, const wr_places *offered) {
   STORE(&places->replicas, offered->replicas);
   STORE(&places->replica_stride, offered->replica_stride);
   STORE(&places->microbatches, offered->microbatches);
+  STORE(&places->saves, offered->saves);
   STORE(&places->bytes, offered->bytes);
   STORE_RELEASE(&places->ranks, offered->ranks);
 }

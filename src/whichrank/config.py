@@ -56,6 +56,7 @@ _TAKES: Final[dict[Any, str]] = {
 }
 _TEXT_TAKES: Final = {
     "output_dir": "the path of a folder",
+    "checkpoints": "the path of a folder",
     "serve": "HOST:PORT",
     "join": "HOST:PORT, HOST:PORT/KEY or @FILE",
     "validate": "off or auto",
@@ -63,6 +64,7 @@ _TEXT_TAKES: Final = {
 }
 _EXAMPLE: Final = {
     "output_dir": "whichrank-out/mine",
+    "checkpoints": "/shared/checkpoints",
     "serve": "0.0.0.0:29480",
     "join": "HOST:29480",
     "validate": "off",
@@ -104,6 +106,10 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     mitigate: Literal["advise", "ask", "auto"] = "advise"
     """Other shares of the work for programs with a `Balancer` where a rank is slow. `auto`: they are given;
     `ask`: after a yes; `advise`: it is only said what would help (no unit)."""
+
+    checkpoints: str | None = None
+    """Folder that all nodes see, into which programs with a `Reorderable` write their state when somebody asks for it,
+    and from which they go on (a path); unset: they write none."""
 
 
 class AnalyzerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -30,7 +30,7 @@ ARROWS: dict[str, set[str]] = {
     "act": {"model"},
     "analyzer": {"model", "detect", "locate", "store", "transport", "slow", "hang", "verdict", "config"},
     "sensors": {"model", "ring", "config", "native"},
-    "torch": {"native"},
+    "torch": {"model", "native"},
     "agent": {"model", "ring", "sensors", "wire", "config", "native"},
     "server": {"model", "ring", "wire", "sensors", "intake", "analyzer", "agent", "act", "config"}
     | {"native", "stage"},

@@ -80,6 +80,7 @@ COMMAND_LINE = {
     "lab status": ["--json"],
     "lab up": ["--name", "--nodes", "--leaves", "--spines", "--ports", "--rate"],
     "mitigate": [],
+    "mitigate handover": ["--no-checkpoint", "RUN", "--json"],
     "mitigate apply": ["STEP", "RUN", "--json"],
     "mitigate plan": ["RUN", "--json"],
     "mitigate revert": ["STEP", "RUN", "--json"],
@@ -91,6 +92,7 @@ COMMAND_LINE = {
         *("--hang-timeout", "--slow-window", "--output", "--serve", "--join", "--insecure", "--quiet", "--record"),
         "--validate",
         "--mitigate",
+        "--checkpoints",
         "JOB_COMMAND",
     ],
     "sim": [

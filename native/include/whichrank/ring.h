@@ -287,11 +287,13 @@ typedef struct {
   uint32_t replica, replicas; /* written before `microbatches` */
 } wr_shares;
 
+enum { WR_PLACE_SAVE = 1 << 30 };
+
 /* Places of ranks: which stage of which replica a process is. A program that can hand its state to another process says so
  * here. All ranks change between the same two iterations; the whole order is known to them by what each says of its own. */
 typedef struct {
   /* by the agent */
-  uint32_t told[2];        /* place, from 0, of version v: told[v % 2] */
+  uint32_t told[2];        /* place, from 0, of version v: told[v % 2]; with WR_PLACE_SAVE: stay, and write the state to disk */
   uint32_t newest;         /* its version, from 1; written last. The next one is told when all ranks use this one */
   /* by the process */
   uint32_t used;           /* the version in use, or that was given up; 0: each rank is where it was at the start */
@@ -302,7 +304,7 @@ typedef struct {
   uint32_t stages, stage_stride;     /* a place p is of stage p / stage_stride % stages */
   uint32_t replicas, replica_stride; /* and of replica p / replica_stride % replicas */
   uint32_t microbatches;   /* that a replica computes in an iteration */
-  uint32_t unused;
+  uint32_t saves;          /* whether it can write its state to disk */
   uint64_t bytes;          /* that this process would hand over */
 } wr_places;
 

@@ -10,14 +10,15 @@ until all said so may be of either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 import numpy as np
 
 from whichrank.act.lever import JUDGED, Found, Look, Seen
-from whichrank.act.placing import Placing
+from whichrank.act.placing import Placing, Saved
 from whichrank.act.planner import Caps, Effect, Level, Planner, Step
 from whichrank.act.sharing import Sharing
 from whichrank.model.commands import PlaceOut, ShareOut
@@ -26,6 +27,14 @@ from whichrank.model.links import LinkRate
 
 MEASURED: Final = 8
 """Latest iterations that say what usually takes how long."""
+
+
+class Undone(Enum):
+    """What has become of an action, and not because anybody wanted that."""
+
+    REPLACED = "in force no more, since ranks were started anew"
+    ANEW = "in force no more, since the program has begun anew"
+    FAILED = "given up, since not all ranks could take their new places: all are where they were"
 
 
 @dataclass(frozen=True)
@@ -100,11 +109,17 @@ class Mitigation:
         self._found = Found()
         self._versions: tuple[int, ...] = ()
         self._since, self._fed = -1, -1
+        self._undone: list[tuple[Level, Undone]] = []
 
     @property
     def level(self) -> Level:
         """In which the job is: the highest of those that are in force."""
         return max(planner.level for planner in self._planners.values())
+
+    @property
+    def in_force(self) -> frozenset[Level]:
+        """The levers by which something is changed."""
+        return frozenset(level for level, planner in self._planners.items() if planner.level is not Level.IGNORE)
 
     @property
     def impact_s(self) -> float:
@@ -129,8 +144,24 @@ class Mitigation:
         if any(gone):
             self.plan, self.healthy_s, self.iteration_s, self._versions = None, 0.0, 0.0, ()
             for lever in self._levers:
-                lever.forget()
-                self._planners[lever.level] = Planner(self._caps)
+                self._begin_anew(lever, Undone.REPLACED)
+
+    def save(self, ranks: Sequence[int]) -> PlaceOut | None:
+        """The order that has all states written to disk; None if the program cannot, or does something else now.
+
+        Args:
+            ranks: Of the job.
+        """
+        return self._placing.save(ranks)
+
+    def saved(self, ranks: Sequence[int]) -> Saved:
+        """What has become of that order."""
+        return self._placing.saved(ranks)
+
+    @property
+    def saves(self) -> bool:
+        """Whether any rank can write its state to disk."""
+        return self._placing.offers.any_saves
 
     def named(self, found: Found) -> None:
         """What open incidents name."""
@@ -149,6 +180,10 @@ class Mitigation:
             links: Rates of links between nodes.
             wanted: By a user.
         """
+        for lever in self._levers:
+            if lever.offers.began_anew:
+                lever.offers.began_anew = False
+                self._begin_anew(lever, Undone.ANEW)
         ranks = lately.ranks.tolist()
         offered = [lever for lever in self._levers if lever.offers.are_any]
         versions = tuple(lever.version(ranks) for lever in offered)
@@ -156,7 +191,7 @@ class Mitigation:
             return None  # not all ranks use the same yet
         if versions != self._versions:
             self._versions, self._since = versions, int(lately.number[-1])
-            self._note_versions()
+            self._note_failed()
         new = lately.total_s[:, lately.number > max(self._fed, self._since)]
         self._fed = int(lately.number[-1])
         counted = lately.own_s[:, lately.number > self._since][:, -MEASURED:]
@@ -209,17 +244,30 @@ class Mitigation:
                 return level, effect
         return None
 
+    def take_undone(self) -> list[tuple[Level, Undone]]:
+        """Levers by which something was changed, and is not or not any more; each is said once."""
+        undone, self._undone = self._undone, []
+        return undone
+
     @property
     def _levers(self) -> tuple[Sharing | Placing, ...]:
         return self._sharing, self._placing
 
-    def _note_versions(self) -> None:
-        """Ranks use something else."""
-        if self._sharing.is_new:  # the program has made another Balancer, in which all share evenly
-            self._sharing.is_new, self._planners[self._sharing.level] = False, Planner(self._caps)
-        placing = self._planners[self._placing.level]
-        if placing.level is not Level.IGNORE and self._placing.has_failed():
-            placing.failed()
+    def _begin_anew(self, lever: Sharing | Placing, why: Undone) -> None:
+        """Nothing is changed any more by a lever."""
+        lever.forget()
+        self._undo(lever.level, why)
+        self._planners[lever.level] = Planner(self._caps)
+
+    def _note_failed(self) -> None:
+        """Ranks use something else: perhaps what they had before, since not all could do what they were told."""
+        if self._placing.take_failed():
+            self._planners[self._placing.level].failed()
+            self._undo(self._placing.level, Undone.FAILED)
+
+    def _undo(self, level: Level, why: Undone) -> None:
+        if why is Undone.FAILED or self._planners[level].level is not Level.IGNORE:
+            self._undone.append((level, why))
 
     def _step(
         self, planner: Planner, look: Look, iterations_s: list[float], now_s: float, *, by_hand: bool

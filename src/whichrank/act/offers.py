@@ -105,7 +105,7 @@ def by_agent(order: ShareOut | PlaceOut, agent_of: Mapping[int, str]) -> dict[st
         shares = _by_agent(order.shares, agent_of)
         return {agent: ShareOut(order.version, of_it) for agent, of_it in shares.items()}
     places = _by_agent(order.places, agent_of)
-    return {agent: PlaceOut(order.version, of_it) for agent, of_it in places.items()}
+    return {agent: PlaceOut(order.version, of_it, order.saves) for agent, of_it in places.items()}
 
 
 R = TypeVar("R", Share, Place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ class PlaceOffer:
         failed: That version was given up: all are as before.
         size: Bytes that the rank with the most would hand over.
         took_s: How long training stood still for the latest change; 0: there was none.
+        saves: All can write their states to disk.
     """
 
     order: Ints
@@ -35,10 +36,11 @@ class PlaceOffer:
     failed: bool
     size: int
     took_s: float
+    saves: bool
 
-    def to(self, version: int, order: Sequence[int]) -> PlaceOut:
-        """What to tell all ranks, so that they are in this order."""
-        return PlaceOut(version, tuple(Place(int(rank), place) for place, rank in enumerate(order)))
+    def to(self, version: int, order: Iterable[int], *, saves: bool = False) -> PlaceOut:
+        """What to tell all ranks, so that they are in this order; `saves`: that they are in, and write their states."""
+        return PlaceOut(version, tuple(Place(int(rank), place) for place, rank in enumerate(order)), saves)
 
 
 class PlaceOffers(Said):
@@ -46,6 +48,11 @@ class PlaceOffers(Said):
 
     def __init__(self) -> None:
         super().__init__("places")
+
+    @property
+    def any_saves(self) -> bool:
+        """Whether any rank can write its state to disk."""
+        return any(bool(said["saves"]) for said in self._said.values())
 
     def of(self, ranks: Collection[int]) -> PlaceOffer | None:
         """What all of these ranks offer; None unless they agree on the mesh, and each place has one of them."""
@@ -73,4 +80,5 @@ class PlaceOffers(Said):
         return PlaceOffer(
             order, stage, replica, microbatches, int(versions[0]) if is_used else -1, bool(rows["failed"].any()),
             int(rows["bytes"].max()), float(rows["took_ms"].max()) / 1000.0,
+            bool(rows["saves"].all()),
         )  # fmt: skip

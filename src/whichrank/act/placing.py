@@ -8,6 +8,7 @@ it, over the bytes that it carried in one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Final
 
 import numpy as np
@@ -35,6 +36,15 @@ QUICK_SHARE: Final = 0.8
 """Of its best rate so far, from which a link is quick again."""
 
 
+class Saved(Enum):
+    """What has become of an order to write states to disk."""
+
+    UNDER_WAY = "ranks write, or have not said yet what came of it"
+    DONE = "all states are there"
+    FAILED = "not all ranks could write their state: their output says why"
+    REPLACED = "ranks were started anew meanwhile"
+
+
 class Placing:
     """Of one job."""
 
@@ -43,7 +53,7 @@ class Placing:
     def __init__(self) -> None:
         self.offers = PlaceOffers()
         self._offer: PlaceOffer | None = None
-        self._told = 0
+        self._told = self._failed = self._saving = 0  # versions
         self._is_slow: Bools = np.zeros(0, np.bool_)
         self._healthy_s = 0.0
         self._byte_s: dict[tuple[int, int], float] = {}  # of slow links, by rank
@@ -59,8 +69,9 @@ class Placing:
         return self._offer.version if self._offer.version == self._told else -1
 
     def forget(self) -> None:
-        """The processes were replaced: those that come in their places have been told nothing."""
-        self._told, self._is_slow, self._byte_s, self._traffic = 0, np.zeros(0, np.bool_), {}, None
+        """The processes were replaced, or begin anew: they have been told nothing."""
+        self._told = self._failed = self._saving = 0
+        self._is_slow, self._byte_s, self._traffic = np.zeros(0, np.bool_), {}, None
 
     def look(self, seen: Seen) -> Look:
         """What is slow, and what other places would gain."""
@@ -128,9 +139,28 @@ class Placing:
         """All ranks were told."""
         self._told += 1
 
-    def has_failed(self) -> bool:
-        """Whether the latest change was given up."""
-        return self._offer is not None and self._offer.failed
+    def save(self, ranks: Sequence[int]) -> PlaceOut | None:
+        """The order to write all states to disk; None while ranks cannot, or are changing places."""
+        if self.version(ranks) < 0 or self._offer is None or not self._offer.saves:
+            return None
+        self._saving = self._told = self._told + 1
+        return self._offer.to(self._told, self._offer.order, saves=True)
+
+    def saved(self, ranks: Sequence[int]) -> Saved:
+        """What has become of the latest order to write all states to disk."""
+        if not self._saving:
+            return Saved.REPLACED
+        if self.version(ranks) != self._saving or self._offer is None:
+            return Saved.UNDER_WAY
+        return Saved.FAILED if self._offer.failed else Saved.DONE
+
+    def take_failed(self) -> bool:
+        """Whether the latest change was given up; it is said once."""
+        offer = self._offer
+        failed = offer is not None and offer.failed and offer.version not in (self._failed, self._saving)
+        if failed and offer is not None:
+            self._failed = offer.version
+        return failed
 
     def _initial(self) -> Ints:
         assert self._offer is not None

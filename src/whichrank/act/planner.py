@@ -161,6 +161,7 @@ class Planner:
         self._measures: _Measures | None = None
         self._undo_s = 0.0
         self._is_given_up = self._has_changed = False
+        self._stays = False  # it could not be taken back
         self._before = Level.IGNORE  # the latest step
 
     def findings(self, slow: frozenset[str], confidence: float = 1.0) -> None:
@@ -220,7 +221,7 @@ class Planner:
     def made(self, step: Step, now_s: float) -> None:
         """A step was made."""
         self._waiting, self._has_changed = None, False
-        self._before, self.level = step.before, step.level
+        self._before, self.level, self._stays = step.before, step.level, False
         if step.why is Why.NO_GAIN:
             self._useless[step.before] = self._slow, now_s
         if step.level < step.before:
@@ -237,7 +238,11 @@ class Planner:
         self._refused.add(step.level)
 
     def failed(self) -> None:
-        """The latest step could not be made, and all is as it was before."""
+        """The latest step could not be made, and all is as it was before it.
+
+        What could not be taken back stays until somebody wants it back: each attempt costs as much as a step.
+        """
+        self._stays = self.level < self._before
         self._refused.add(self.level)
         self.level, self._measures = self._before, None
 
@@ -265,8 +270,9 @@ class Planner:
         undo_s = by_level[self.level].undo_s if self.level in by_level else self._undo_s
         self._undo_s = undo_s
         if not self._slow:
-            if self.level is Level.IGNORE or self.level is Level.RESTART:
+            if self.level is Level.RESTART:
                 self.level = Level.IGNORE  # there is nothing to take back: the job runs without the slow part
+            if self.level is Level.IGNORE or self._stays:
                 return None
             return Step(Level.IGNORE, self.level, Why.RELIEF, 0.0, undo_s, latest_s, latest_s)
         is_measuring = self._measures is not None and not self._measures.is_done

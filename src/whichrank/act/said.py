@@ -15,7 +15,7 @@ class Said:
         part: `shares` or `places`: of the rows that are reported.
 
     Attributes:
-        began_anew: A rank has been told nothing any more: its program has offered anew.
+        began_anew: A rank has been told nothing any more: its program has offered anew. Who has seen that resets it.
     """
 
     def __init__(self, part: str) -> None:

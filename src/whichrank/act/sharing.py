@@ -24,16 +24,12 @@ TAKES: Final = 2.0
 
 
 class Sharing:
-    """Of one job.
-
-    Attributes:
-        is_new: All share evenly again, since the program has offered anew; whoever has seen that resets it.
-    """
+    """Of one job."""
 
     level = Level.REBALANCE
 
     def __init__(self) -> None:
-        self.offers, self.is_new = Offers(), False
+        self.offers = Offers()
         self._offer: Offer | None = None
         self._told = 0
         self._is_slow: Bools = np.zeros(0, np.bool_)
@@ -43,13 +39,11 @@ class Sharing:
         self._offer = self.offers.of(ranks)
         if self._offer is None or self._offer.version < 0:
             return -1
-        if self.offers.began_anew:  # the program has made another Balancer
-            self.offers.began_anew, self.is_new, self._told = False, True, self._offer.version
         self._told = max(self._told, self._offer.version)
         return self._offer.version if self._offer.version == self._told else -1
 
     def forget(self) -> None:
-        """The processes were replaced: those that come in their places have been told nothing."""
+        """The processes were replaced, or begin anew: they have been told nothing."""
         self._told, self._is_slow = 0, np.zeros(0, np.bool_)
 
     def look(self, seen: Seen) -> Look:

@@ -74,8 +74,9 @@ def tell_places(order: PlaceOut, watches: Sequence[RankWatch]) -> None:
     for place, path in _with_rings(order.places, watches):
         with contextlib.suppress(OSError, RingFormatError), contextlib.closing(RingPlaces(path)) as ring:
             row = ring.read()
-            if order.version == int(row["newest"]) + 1 and place.place < row["ranks"]:
-                ring.tell(order.version, place.place)
+            can_do = row["saves"] and place.place == row["place"] if order.saves else place.place < row["ranks"]
+            if order.version == int(row["newest"]) + 1 and can_do:
+                ring.tell(order.version, place.place, saves=order.saves)
 
 
 def _with_rings(rows: Iterable[R], watches: Iterable[RankWatch]) -> Iterator[tuple[R, Path]]:

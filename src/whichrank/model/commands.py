@@ -112,7 +112,7 @@ class Place(msgspec.Struct, frozen=True):
     """Where a rank is to be."""
 
     rank: int
-    place: Annotated[int, Meta(ge=0, lt=1 << 31)]
+    place: Annotated[int, Meta(ge=0, lt=1 << 30)]
     """Which stage of which replica that is, the program says."""
 
 
@@ -122,6 +122,8 @@ class PlaceOut(msgspec.Struct, frozen=True, tag="places"):
     version: Annotated[int, Meta(ge=1, lt=1 << 32)]
     """One more than the one before, which all ranks must use by now."""
     places: tuple[Place, ...]
+    saves: bool = False
+    """Ranks stay where they are, and write their states to disk between these iterations."""
 
 
 class Leave(msgspec.Struct, frozen=True, tag="leave"):

@@ -6,6 +6,8 @@ Columns that leave the node keep these dtypes, so the agent copies memory and pa
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from whichrank.model.codes import SPLITS
@@ -266,10 +268,13 @@ SHARES = np.dtype(
     ]
 )
 
+PLACE_SAVE: Final = 1 << 30
+"""WR_PLACE_SAVE."""
+
 PLACES = np.dtype(
     [
         # by the agent
-        ("told", "u4", (2,)),  # of version v: told[v % 2]
+        ("told", "u4", (2,)),  # of version v: told[v % 2]; PLACE_SAVE: stay, and write the state to disk
         ("newest", "u4"),
         # by the process
         ("used", "u4"),  # version; 0: each rank is where it was at the start
@@ -282,7 +287,7 @@ PLACES = np.dtype(
         ("replicas", "u4"),
         ("replica_stride", "u4"),
         ("microbatches", "u4"),  # that a replica computes in an iteration
-        ("unused", "u4"),
+        ("saves", "u4"),  # whether it can write its state to disk
         ("bytes", "u8"),  # that this process would hand over
     ]
 )

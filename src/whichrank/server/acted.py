@@ -33,7 +33,7 @@ def _facts(line: Mitigated) -> Iterator[Evidence]:
     where = f"mitigation {line.step}"
     if line.what == "measured":
         yield Evidence(what="iteration since then", value=line.measured_s or 0.0, unit="s", where=where)
-    elif is_taken_back(line):
+    elif is_taken_back(line) or line.what == "undone":
         yield Evidence(what=f"{_WHAT[line.changes]}", value="as before", where=where)
     elif line.changes == "places":
         moved = sum(before != after for before, after in zip(line.before, line.after, strict=True))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from whichrank.errors import NativeLibraryError
+from whichrank.model.checkpoint import FOLDER as CHECKPOINTS
 from whichrank.native import SOCKET, native_path
 from whichrank.ring.folder import JobFolder
 from whichrank.server.place import absolute
@@ -26,9 +27,17 @@ def new_job_name() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{host or 'node'}-{os.getpid()}"
 
 
-def additions(folder: JobFolder, environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables that differ from `environ` in a watched process."""
+def additions(folder: JobFolder, environ: Mapping[str, str], checkpoints: str | None = None) -> dict[str, str]:
+    """Variables that differ from `environ` in a watched process.
+
+    Args:
+        folder: Of the job.
+        environ: Of whoever starts it.
+        checkpoints: Where it writes its state when somebody asks for it.
+    """
     added = {JOB: folder.job, FOLDER: str(absolute(folder.path))}
+    if checkpoints:
+        added[CHECKPOINTS] = str(absolute(Path(checkpoints)))
     if preload := with_socket_sensor(environ.get(PRELOAD, "")):
         added[PRELOAD] = preload
     return added

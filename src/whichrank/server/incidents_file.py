@@ -47,6 +47,9 @@ class JobFile(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...] = ()
     ended: datetime | None = None
     """None: it runs, or was killed."""
+    command: tuple[str, ...] = ()
+    checkpoints: str = ""
+    """Where it writes its state when somebody asks for it; empty if it does not."""
 
 
 def read_incidents(path: Path) -> Reading:

@@ -328,10 +328,10 @@ class AnalyzerLoop:
         decided = self._mitigations.advance(self._analyzer, now_s, at)
         for agent, order in decided.orders:
             self._push(agent, order)
-        for news in (decided, self._mitigations.take_effect(at)):
+        for news in (self._mitigations.take_news(at), decided):
             self._say_mitigated(news)
-        if self._record and (now := self._mitigations.now) is not None:
-            self._record.write_mitigation(now)
+        if self._record:
+            self._record.write_mitigation(self._mitigations.now)
 
     def _say_mitigated(self, decided: Decided) -> None:
         for line in decided.lines:

@@ -24,6 +24,7 @@ from whichrank.model.job_now import JobNow, Lately
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import PLACES_REPORTED, SHARES_REPORTED, Batch
 from whichrank.server.acted import with_actions
+from whichrank.server.checkpointing import Checkpointing
 from whichrank.server.mitigations_file import MitigateAsked, Mitigated, MitigationNow, Mode, Planned, of_effect
 
 EVERY_S: Final = 0.25
@@ -83,19 +84,22 @@ class Mitigations:
         self._mitigation = Mitigation()
         self._acted_on: dict[str, tuple[Incident, tuple[Mitigated, ...]]] = {}  # by the id of an incident
         self._open: dict[str, Incident] = {}  # that name who computes slowly, or what links are slow
+        self._checkpointing = Checkpointing(self._mitigation)
         self._asked: tuple[MitigateAsked, float] | None = None  # and since when
         self._looked_s = -EVERY_S
         self._numbers = 0
         self._planned = 0  # number of what is planned; 0: nothing is
-        self._in_force: dict[Level, Mitigated] = {}  # the action that is, by lever
+        self._made: dict[Level, Mitigated] = {}  # the action in force, by lever
+        self._before: dict[Level, Mitigated] = {}  # the one in force before the latest action
+        self._undone: list[Mitigated] = []  # and not said yet
         self._waits = False
         self._said = 0  # number of the plan of which somebody was told last
         self._planned_s = 0.0  # when there was a plan last
 
     @property
     def is_in_force(self) -> bool:
-        """Whether something is changed."""
-        return bool(self._in_force)
+        """Whether something is changed, or written to disk."""
+        return bool(self._mitigation.in_force) or self._checkpointing.is_under_way
 
     def note(self, incidents: Iterable[Incident]) -> list[Incident]:
         """Incidents are new or have changed.
@@ -118,6 +122,8 @@ class Mitigations:
         """Somebody wants something; None: nobody does, or not any more."""
         if asked is None:
             self._asked = None
+        elif asked.what == "checkpoint":
+            self._checkpointing.ask(asked, now_s)
         elif self._asked is None or self._asked[0] != asked:
             self._asked = asked, now_s
 
@@ -129,12 +135,18 @@ class Mitigations:
             now_s: Now.
             at: And when that is.
         """
-        if now_s - self._looked_s < (CHANGED_EVERY_S if self._in_force else EVERY_S):
+        if now_s - self._looked_s < (CHANGED_EVERY_S if self.is_in_force else EVERY_S):
             return Decided()
         self._looked_s = now_s
+        if self._mitigation.has_offers:
+            self._mitigation.forget(watched.ended_ranks)
+            self._note_undone(at)
+        if self._checkpointing.is_asked:
+            line, order = self._checkpointing.advance(watched.job_now().ranks, now_s, at)
+            if line is not None or order is not None:
+                return Decided((line,) if line else (), _to_agents((order,) if order else (), watched))
         if not self._mitigation.has_offers:
             return self._refused(NOTHING_OFFERED, at)
-        self._mitigation.forget(watched.ended_ranks)
         if problem := self._why_not():
             return self._refused(problem, at)
         known = watched.lately()
@@ -142,6 +154,7 @@ class Mitigations:
         action = None
         if known is not None:
             action = self._mitigation.advance(known, now_s, watched.job_now, lambda: watched.links, wanted)
+            self._note_undone(at)
         self._number_plan(now_s)
         if action is not None:
             return self._decided(action, watched, now_s, at)
@@ -149,17 +162,14 @@ class Mitigations:
             return self._refused("nothing is known of the latest iterations", at)
         return Decided()
 
-    def take_effect(self, at: datetime) -> Decided:
-        """What the latest action has gained, once, when that is known."""
-        effect = self._mitigation.take_effect()
-        if effect is None:
-            return Decided()
-        lever, measured = effect
-        if lever not in self._in_force:
-            return Decided()
-        made = self._in_force[lever]
-        line = msgspec.structs.replace(of_effect(measured, made.step, at), changes=made.changes)
-        return Decided((line,), incidents=self._add(line))
+    def take_news(self, at: datetime) -> Decided:
+        """What has become of actions, each thing once: what they have gained, and which are in force no more."""
+        lines, self._undone = self._undone, []
+        if (effect := self._mitigation.take_effect()) is not None:
+            lever, measured = effect
+            made = self._made[lever]
+            lines.append(msgspec.structs.replace(of_effect(measured, made.step, at), changes=made.changes))
+        return Decided(tuple(lines), incidents=tuple(one for line in lines for one in self._add(line)))
 
     @property
     def now(self) -> MitigationNow | None:
@@ -174,10 +184,20 @@ class Mitigations:
                 predicted_s=round(plan.predicted_s, 4), before=plan.before, after=plan.after, waits=self._waits,
             )  # fmt: skip
         return MitigationNow(
-            mode=self._mode, level=int(mitigation.level), steps=tuple(line.step for line in self._in_force.values()),
+            mode=self._mode, level=int(mitigation.level), steps=tuple(line.step for line in self._made.values()),
             impact_s=round(mitigation.impact_s, 3), healthy_s=round(mitigation.healthy_s, 4),
             now_s=round(mitigation.iteration_s, 4), plan=planned,
         )  # fmt: skip
+
+    def _note_undone(self, at: datetime) -> None:
+        """Ranks were replaced, or could not do what they were told."""
+        for lever, why in self._mitigation.take_undone():
+            latest, before = self._made.pop(lever, None), self._before.pop(lever, None)
+            if lever in self._mitigation.in_force and before is not None:
+                latest = self._made[lever] = before
+            if latest is not None:
+                line = Mitigated(at=at, what="undone", step=latest.step, changes=latest.changes, problem=why.value)
+                self._undone.append(line)
 
     def _number_plan(self, now_s: float) -> None:
         """Each plan has a number, by which it can be wanted: the same one as long as something would gain.
@@ -194,7 +214,7 @@ class Mitigations:
 
     def _wanted(self, asked: MitigateAsked) -> Wanted:
         """What is asked, for the planner."""
-        levers = [lever for lever, line in self._in_force.items() if line.step == asked.step]
+        levers = [lever for lever, line in self._made.items() if line.step == asked.step]
         return Wanted(levers[0] if asked.what == "revert" and levers else None)
 
     def _why_not(self) -> str:
@@ -203,7 +223,7 @@ class Mitigations:
             return ""
         asked = self._asked[0]
         if asked.what == "revert":
-            steps = [line.step for line in self._in_force.values()]
+            steps = [line.step for line in self._made.values()]
             if not steps:
                 return "nothing is changed that could be taken back"
             return "" if asked.step in steps else f"it is step {' and '.join(map(str, steps))} that is in force"
@@ -228,14 +248,15 @@ class Mitigations:
                 return Decided()
             self._said = self._planned
             return Decided((self._line(action, "asked" if self._waits else "advised", self._planned, at),))
-        agent_of = watched.job_now().agent_of if action.orders else {}
-        orders = [one for order in action.orders for one in by_agent(order, agent_of).items()]
+        orders = _to_agents(action.orders, watched)
         self._mitigation.made(action, now_s)
-        before = self._in_force.pop(action.lever, None)
+        before = self._made.pop(action.lever, None)
+        if before is not None:
+            self._before[action.lever] = before
         number = before.step if is_back and before else self._planned
         line = self._line(action, "made", number, at, asked[0].id if asked else "")
         if not is_back:
-            self._in_force[action.lever] = line
+            self._made[action.lever] = line
         self._planned, self._asked, self._waits = 0, None, False
         for incident in () if is_back else self._open.values():
             _, lines = self._acted_on.pop(incident.id, (incident, ()))
@@ -249,8 +270,8 @@ class Mitigations:
         self._open.pop(incident.id, None)
         if incident.kind != "slow":
             return incident
-        if incident.cause is Cause.IMBALANCE and Level.REBALANCE in self._in_force:
-            return with_actions(incident, (self._in_force[Level.REBALANCE],))
+        if incident.cause is Cause.IMBALANCE and Level.REBALANCE in self._made:
+            return with_actions(incident, (self._made[Level.REBALANCE],))
         if incident.status == "open" and incident.severity == "alert" and incident.cause in ACTED_ON:
             self._open[incident.id] = incident
         if incident.id not in self._acted_on:
@@ -281,6 +302,12 @@ class Mitigations:
             overhead_s=round(step.overhead_s, 3), now_s=round(step.iteration_s, 4),
             predicted_s=round(step.predicted_s, 4), request=request,
         )  # fmt: skip
+
+
+def _to_agents(
+    orders: Iterable[ShareOut | PlaceOut], watched: Watched
+) -> list[tuple[str, ShareOut | PlaceOut]]:  # fmt: skip
+    return [one for order in orders for one in by_agent(order, watched.job_now().agent_of).items()]
 
 
 def _found(incidents: Iterable[Incident]) -> Found:

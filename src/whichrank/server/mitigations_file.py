@@ -32,9 +32,9 @@ class MitigateAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     schema: Literal["whichrank.mitigate/1"] = "whichrank.mitigate/1"
     id: Annotated[str, Meta(max_length=MOST_OF_AN_ID)] = ""
     """By which who asks finds the answer."""
-    what: Literal["apply", "revert"]
-    step: Annotated[int, Meta(ge=0)]
-    """The number of what is planned, or was done."""
+    what: Literal["apply", "revert", "checkpoint"]
+    step: Annotated[int, Meta(ge=0)] = 0
+    """The number of what is planned, or was done; of a checkpoint 0."""
 
 
 class Mitigated(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,8 +45,9 @@ class Mitigated(msgspec.Struct, frozen=True, kw_only=True):
     """Its name: the folder of a run may hold what was done in others."""
     at: datetime
     """UTC."""
-    what: Literal["made", "advised", "asked", "measured", "refused"]
-    """`asked`: it waits for a yes; `refused`: it was wanted by hand and cannot be."""
+    what: Literal["made", "advised", "asked", "measured", "undone", "saved", "refused"]
+    """`asked`: it waits for a yes; `undone`: it could not be made, or is in force no more though nobody took it back;
+    `saved`: a checkpoint was written; `refused`: it was wanted by hand and cannot be."""
     step: int = 0
     """Its number; of a measurement, that of what was measured."""
     level: int = 0
@@ -60,7 +61,7 @@ class Mitigated(msgspec.Struct, frozen=True, kw_only=True):
     impact_s: float = 0.0
     """What the slowness had cost by then."""
     overhead_s: float = 0.0
-    """What the action costs."""
+    """What the action costs, or took."""
     now_s: float = 0.0
     """What an iteration took."""
     predicted_s: float = 0.0
@@ -69,7 +70,7 @@ class Mitigated(msgspec.Struct, frozen=True, kw_only=True):
     request: str = ""
     """The id of what a user asked, if it is the answer."""
     problem: str = ""
-    """Why it cannot be; of what was refused."""
+    """Why it cannot be; of what was undone: what has become of it."""
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,12 +138,15 @@ def mitigate_requests(folder: Path) -> Requests[MitigateAsked]:
     return Requests(folder, ASKED_FILE, MitigateAsked)
 
 
-def write_now(folder: Path, now: MitigationNow) -> None:
-    """Replace what it says of now.
+def write_now(folder: Path, now: MitigationNow | None) -> None:
+    """Replace what it says of now; None: nothing is slow, and nothing is changed.
 
     Raises:
         OSError: It cannot be written.
     """
+    if now is None:
+        (folder / NOW_FILE).unlink(missing_ok=True)
+        return
     part = folder / f"{NOW_FILE}.part"
     write_private(part, msgspec.json.encode(now))
     part.replace(folder / NOW_FILE)

@@ -54,6 +54,8 @@ class JobSummary(msgspec.Struct, kw_only=True):
     """Sensor -> state -> how many ranks."""
     incidents: list[str] = []
     lost_records: int = 0
+    checkpoints: str = ""
+    """The folder into which the job writes its state when somebody asks for it; empty if it does not."""
 
 
 class Record:
@@ -175,8 +177,8 @@ class Record:
             self.fault = error.strerror or str(error)
         self._mitigations.answered(line.request)
 
-    def write_mitigation(self, now: MitigationNow) -> None:
-        """Replace the file that says how it is, if that has changed. It is for those who watch."""
+    def write_mitigation(self, now: MitigationNow | None) -> None:
+        """Replace the file that says how it is, if that has changed; None: there is none. It is for those who watch."""
         if now != self._mitigation:
             self._mitigation = now
             with contextlib.suppress(OSError):

@@ -44,8 +44,12 @@ def said(line: Mitigated) -> str:
             f"an iteration takes {duration(line.measured_s or 0.0)}; it took {duration(line.now_s)}, and"
             f" {duration(line.predicted_s)} was expected"
         )
+    if line.what == "saved":
+        return f"all ranks have written a checkpoint, {duration(line.overhead_s)} after they were told to"
     if line.what == "refused":
         return f"not done: {line.problem}"
+    if line.what == "undone":
+        return line.problem
     if is_taken_back(line):
         return f"{_AS_BEFORE[line.changes]}, since {_BACK.get(line.why, line.why)}"
     gains = f"an iteration takes {duration(line.now_s)} and would take {duration(line.predicted_s)}"

@@ -5,6 +5,9 @@ one stage. Between two iterations all ranks dump their state to the host, hand i
 the new order, load what came, and hold its checksum against what was sent. If any rank fails in a step, all go on as
 they were.
 
+And lets somebody have a checkpoint made: between two iterations all ranks write their states to disk, and another job
+goes on from there.
+
 Nothing waits while nobody wants it: ranks agree on one number in each iteration, which is sent an iteration ahead.
 """
 
@@ -15,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from whichrank.errors import UsageError
+from whichrank.torch import checkpoints
 from whichrank.torch.handing_over import HandingOver
 from whichrank.torch.own_places import Mesh, OwnPlaces
 from whichrank.torch.state import State, tensors_in
@@ -66,17 +70,50 @@ class Reorderable(Generic[S]):
         self._build, self._order = build, tuple(range(ranks))
         described = _mesh(mesh, ranks, microbatches)
         self._job: S | None = build(self._order)
-        self._told = OwnPlaces(described, self._rank, _size(self._job))
+        self._checkpoints = checkpoints.told()
+        self._told = OwnPlaces(described, self._rank, _size(self._job), saves=self._checkpoints is not None)
         self._handing = HandingOver()
         self._dist, self._votes = dist, dist.new_group(backend="gloo", group_desc="whichrank_places")
         self._ballot, self._version = torch.zeros(1, dtype=torch.int64), 0
         self._vote: Any = None
-        self._begun = 0
+        self._begun = self._resumed = 0  # iterations, of this job and of the one that it goes on from
+        self._took_s = 0.0  # by the latest change of places
 
     @property
     def order(self) -> tuple[int, ...]:
         """The rank in each place."""
         return self._order
+
+    def resume(self) -> int:
+        """Go on from the newest checkpoint; called before the first iteration, on all ranks.
+
+        It is looked for in the folder that whoever started the job has named.
+
+        Returns:
+            Iterations that are done; 0: there is no folder, or no checkpoint in it.
+
+        Raises:
+            UsageError: It is of a job with another number of ranks, or not all of them can read it. The program should
+                end then: some ranks may have loaded it.
+        """
+        if self._checkpoints is None:
+            return 0
+        iterations = self._handing.agree(self._checkpoints.newest())
+        if not iterations:
+            return 0
+        problem: UsageError | None = None
+        try:
+            assert self._job is not None
+            place = self._order.index(self._rank)
+            self._job.load_state_dict(self._checkpoints.load(iterations, place, len(self._order)).state_dict())
+        except UsageError as error:
+            problem = error
+        except Exception as error:  # whatever it is: all ranks must hear of it
+            problem = UsageError(f"the checkpoint of iteration {iterations} cannot be loaded: {error}")
+        if not self._handing.agree(int(problem is None)):
+            raise problem or UsageError(f"another rank cannot load the checkpoint of iteration {iterations}")
+        self._resumed = iterations
+        return iterations
 
     def iteration(self) -> S:
         """What this rank trains in the iteration that begins now: another one, where places were changed."""
@@ -94,13 +131,44 @@ class Reorderable(Generic[S]):
         return self._job
 
     def _change(self, version: int) -> None:
-        began_s = time.monotonic()
-        places = self._handing.gather(self._told.of(version))
-        order = tuple(sorted(range(len(places)), key=lambda rank: places[rank]))
-        failed = sorted(places) != list(range(len(places))) or not self._changed_to(order)
+        began_s, told = time.monotonic(), self._told.of(version)
+        if self._handing.agree(int(told.saves)):
+            failed = not self._saved(self._resumed + self._begun)
+        else:
+            places = self._handing.gather(told.place)
+            order = tuple(sorted(range(len(places)), key=lambda rank: places[rank]))
+            failed = sorted(places) != list(range(len(places))) or not self._changed_to(order)
+            self._took_s = time.monotonic() - began_s
         place = self._order.index(self._rank)
-        self._told.use(version, place, time.monotonic() - began_s, failed=failed)
+        self._told.use(version, place, self._took_s, failed=failed)
         self._told.offer(_size(self._job))
+
+    def _saved(self, iterations: int) -> bool:
+        """Whether all states are on disk.
+
+        Args:
+            iterations: That are done.
+        """
+        place, checksum = self._order.index(self._rank), -1
+        try:
+            assert self._checkpoints is not None
+            assert self._job is not None
+            self._checkpoints.begin(iterations)
+            state = State.of(self._job.state_dict())
+            self._checkpoints.write(iterations, place, state)
+            checksum = state.checksum()
+        except Exception as error:  # whatever it is: all ranks must hear of it
+            self._say("writes no checkpoint", error)
+        checksums = self._handing.gather(checksum)
+        is_whole = min(checksums) >= 0
+        if is_whole and place == 0:
+            try:
+                assert self._checkpoints is not None
+                self._checkpoints.finish(iterations, [checksums[rank] for rank in self._order])
+            except OSError as error:
+                self._say("the checkpoint is not whole", error)
+                is_whole = False
+        return bool(self._handing.agree(int(is_whole)))
 
     def _changed_to(self, order: tuple[int, ...]) -> bool:
         """Whether all ranks have changed; if not, all are as they were.
@@ -116,7 +184,7 @@ class Reorderable(Generic[S]):
             is_on_host = all(tensor.device.type == "cpu" for tensor in tensors_in(state_dict))
             del state_dict
         except Exception as error:  # whatever it is: all ranks must hear of it
-            self._say("its state cannot be taken", error)
+            self._say("stays where it is, its state cannot be taken", error)
         if not self._handing.agree(int(state is not None)) or state is None:
             return False
         moves = order[place] != self._rank
@@ -134,10 +202,10 @@ class Reorderable(Generic[S]):
             made.load_state_dict(loaded.state_dict())
             if State.of(made.state_dict()).checksum() != loaded.checksum():
                 made = None
-                self._say("what was loaded differs from what came", None)
+                self._say("stays where it is, what was loaded differs from what came", None)
         except Exception as error:
             made = None
-            self._say("it cannot be built in the new order", error)
+            self._say("stays where it is, it cannot be built in the new order", error)
         if self._handing.agree(int(made is not None)) and made is not None:
             self._job, self._order = made, order
             return True
@@ -151,7 +219,7 @@ class Reorderable(Generic[S]):
         import sys
 
         why = f": {type(error).__name__}: {error}" if error else ""
-        print(f"whichrank: rank {self._rank} stays where it is, {what}{why}", file=sys.stderr, flush=True)
+        print(f"whichrank: rank {self._rank} {what}{why}", file=sys.stderr, flush=True)
 
 
 def _mesh(mesh: Mapping[str, int], ranks: int, microbatches: int) -> Mesh:

@@ -56,7 +56,7 @@ class State:
         """
         import torch
 
-        outline = torch.load(io.BytesIO(head), weights_only=True)
+        outline = cls.outline_of(head)
         tensors: list[Any] = []
 
         def make(tensor: Any) -> Any:
@@ -65,6 +65,20 @@ class State:
 
         _mapped(outline, make)
         return cls(outline, tensors)
+
+    @staticmethod
+    def outline_of(head: bytes) -> Any:
+        """What stands around the tensors.
+
+        Args:
+            head: What `head` was of a state.
+
+        Raises:
+            Exception: It holds more than plain values.
+        """
+        import torch
+
+        return torch.load(io.BytesIO(head), weights_only=True)
 
     def head(self) -> bytes:
         """All but the tensors."""

@@ -35,7 +35,7 @@ from whichrank.model.telemetry import (
 )
 
 MAGIC: Final = b"WRE"
-REPLY_VERSION: Final = 6
+REPLY_VERSION: Final = 7
 """Of a `Reply`; that of the others is `VERSION`, which tapes have too."""
 MOST_BYTES: Final = 16 << 20
 """More than an agent puts into a batch. Whoever sends more is cut off by ZeroMQ, so rubbish cannot fill the memory."""

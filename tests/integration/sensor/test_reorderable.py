@@ -33,10 +33,10 @@ class Outside:
             RingPlaces(job.folder / "rings" / f"{ring.pid}.ring") for ring in sorted(rings, key=lambda ring: ring.rank)
         ]
 
-    def tell(self, places: list[int]) -> None:
+    def tell(self, places: list[int], *, saves: bool = False) -> None:
         self.version += 1
         for ring, place in zip(self.rings, places, strict=True):
-            ring.tell(self.version, place)
+            ring.tell(self.version, place, saves=saves)
 
     def rows(self) -> list[Any]:
         return [ring.read() for ring in self.rings]
@@ -44,9 +44,11 @@ class Outside:
     def is_used(self) -> bool:
         return all(int(row["used"]) == self.version for row in self.rows())
 
-    def tell_and_wait(self, places: list[int]) -> None:
-        self.tell(places)
+    def tell_and_wait(self, places: list[int], *, saves: bool = False) -> list[int]:
+        """The version that each has given up, 0 if none."""
+        self.tell(places, saves=saves)
         self.job.until(lambda _: self.is_used(), "other places")
+        return [int(row["failed"]) for row in self.rows()]
 
 
 def parameters_by_place(folder: Path) -> list[int]:
@@ -123,3 +125,46 @@ def test_job_of_which_a_rank_is_killed_meanwhile_fails_as_it_would_have(tmp_path
             job.process.send_signal(signal.SIGKILL)
     assert status != 0
     assert not (folder / "said.0").exists()
+
+
+def test_another_job_goes_on_from_a_checkpoint_bit_for_bit(tmp_path: Path, plain: Path, nursery: Path) -> None:
+    # GIVEN a job of which ranks are in other places, and that is killed some time behind a checkpoint
+    first, second, checkpoints = tmp_path / "first", tmp_path / "second", str(tmp_path / "checkpoints")
+    with forked("reordered", RANKS, first, "cpp", nursery, WHICHRANK_CHECKPOINTS=checkpoints) as job:
+        outside = Outside(job)
+        assert [int(row["saves"]) for row in outside.rows()] == [1] * RANKS
+        outside.tell_and_wait([2, 3, 0, 1])
+        assert outside.tell_and_wait([2, 3, 0, 1], saves=True) == [0] * RANKS
+        assert outside.tell_and_wait([2, 3, 0, 1], saves=True) == [0] * RANKS
+    (iterations, latest) = sorted(int(path.name.removeprefix("iteration-")) for path in Path(checkpoints).iterdir())
+    assert 0 < iterations < latest
+    assert all(path.stat().st_mode & 0o077 == 0 for path in Path(checkpoints).rglob("*"))
+    # WHEN another one is started, in which each rank is where it is at the start
+    with forked("reordered", RANKS, second, "cpp", nursery, WHICHRANK_CHECKPOINTS=checkpoints) as job:
+        job.finish()
+    # THEN it goes on behind the latest one, and ends as a job does that nothing has stopped
+    assert [one["resumed"] for one in said(second)] == [latest] * RANKS
+    assert said(second)[0]["losses"] == said(plain)[0]["losses"][latest:]
+    assert parameters_by_place(second) == parameters_by_place(plain)
+
+
+def test_checkpoint_that_not_all_can_write_is_none(tmp_path: Path, plain: Path, nursery: Path) -> None:
+    folder, checkpoints = tmp_path / "changed", tmp_path / "checkpoints"
+    checkpoints.write_text("this is a file")
+    with forked("reordered", RANKS, folder, "cpp", nursery, WHICHRANK_CHECKPOINTS=str(checkpoints)) as job:
+        assert Outside(job).tell_and_wait([0, 1, 2, 3], saves=True) == [1] * RANKS
+        job.finish()
+    assert said(folder)[0]["losses"] == said(plain)[0]["losses"]
+
+
+def test_damaged_checkpoint_is_refused(tmp_path: Path, nursery: Path) -> None:
+    first, second, checkpoints = tmp_path / "first", tmp_path / "second", tmp_path / "checkpoints"
+    with forked("reordered", RANKS, first, "cpp", nursery, WHICHRANK_CHECKPOINTS=str(checkpoints)) as job:
+        Outside(job).tell_and_wait([0, 1, 2, 3], saves=True)
+    (path,) = checkpoints.rglob("place-1.pt")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with forked("reordered", RANKS, second, "cpp", nursery, WHICHRANK_CHECKPOINTS=str(checkpoints)) as job:
+        assert job.process.wait(120) != 0
+    assert not (second / "said.0").exists()

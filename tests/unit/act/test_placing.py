@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from whichrank.act.lever import Found
-from whichrank.act.mitigation import Action, Mitigation
+from whichrank.act.mitigation import Action, Mitigation, Undone
+from whichrank.act.placing import Saved
 from whichrank.act.planner import Level, Why
-from whichrank.model.commands import PlaceOut
+from whichrank.model.commands import Place, PlaceOut
 from whichrank.model.job_now import JobNow, Lately
 from whichrank.model.links import LinkRate
 from whichrank.model.telemetry import PLACES_REPORTED
@@ -60,7 +61,7 @@ class Job:
         self.mitigation.named(found or Found())
         for _ in range(iterations):
             while self.coming and self.coming[0][0] <= len(self.totals):
-                self._use(self.coming.pop(0)[1])
+                self.use(self.coming.pop(0)[1])
             self.own.append(WORK_S * factor)
             each_s = (WORK_S / 8 * factor[self.order]).reshape(STAGES, REPLICAS)
             self.totals.append(float((each_s.sum(axis=0) + 7 * each_s.max(axis=0)).max()) + link_s * self._send())
@@ -76,6 +77,10 @@ class Job:
                 assert isinstance(order, PlaceOut)
                 self.coming.append((len(self.totals) + 2, order))
         return self
+
+    def give_up(self) -> None:
+        """Ranks give up whatever they are told from now on."""
+        self.fails = True
 
     def _send(self) -> float:
         """Send what an iteration does; what the slow link carries of it, in parts of all gradients of a replica."""
@@ -97,7 +102,7 @@ class Job:
             tuple(range(RANKS)), {rank: f"agent {rank}" for rank in range(RANKS)}, (), 1.0, None, None, carried
         )
 
-    def _use(self, order: PlaceOut) -> None:
+    def use(self, order: PlaceOut) -> None:
         places = self.rows["places"]
         assert order.version == int(places["used"][0]) + 1
         places["used"], places["took_ms"] = order.version, 400
@@ -164,6 +169,54 @@ def test_change_that_ranks_give_up_is_not_tried_again() -> None:
     job = Job(fails=True).run(20).run(60, SLOW_LINK, link_s=1.0)
     assert job.said() == [(Level.TOPOLOGY, Why.IMPACT)]
     assert job.mitigation.level is Level.IGNORE
+
+
+def test_what_cannot_be_taken_back_stays_until_somebody_wants_it_back() -> None:
+    job = Job().run(20).run(30, SLOW_LINK, link_s=1.0)
+    job.rates = rates(0.95e9)
+    job.give_up()
+    job.run(40)
+    # THEN it is tried once, and is in force
+    assert job.said() == [(Level.TOPOLOGY, Why.IMPACT), (Level.IGNORE, Why.RELIEF)]
+    assert job.mitigation.in_force == {Level.TOPOLOGY}
+    assert job.mitigation.take_undone() == [(Level.TOPOLOGY, Undone.FAILED)]
+    assert job.mitigation.take_undone() == []
+
+
+def test_replaced_ranks_have_nothing_in_force() -> None:
+    job = Job().run(20).run(30, SLOW_LINK, link_s=1.0)
+    assert job.mitigation.in_force == {Level.TOPOLOGY}
+    job.mitigation.forget([0])
+    assert job.mitigation.in_force == set()
+    assert job.mitigation.take_undone() == [(Level.TOPOLOGY, Undone.REPLACED)]
+
+
+def test_ranks_write_their_states_where_they_are() -> None:
+    job, ranks = Job(), tuple(range(RANKS))
+    assert job.mitigation.save(ranks) is None
+    job.rows["places"]["saves"] = 1
+    job.mitigation.feed(None, job.rows)
+    # WHEN they are told to THEN nothing else is done until all have
+    order = job.mitigation.save(ranks)
+    assert order == PlaceOut(1, tuple(Place(rank, rank) for rank in ranks), saves=True)
+    assert job.mitigation.saved(ranks) is Saved.UNDER_WAY
+    assert job.mitigation.save(ranks) is None
+    assert job.run(20, SLOW_LINK, link_s=1.0).actions == []
+    job.use(order)
+    assert job.mitigation.saved(ranks) is Saved.DONE
+    # AND places can be changed then
+    job.run(30, SLOW_LINK, link_s=1.0)
+    assert job.said() == [(Level.TOPOLOGY, Why.IMPACT)]
+    # AND it is known if they cannot, or were replaced
+    job.give_up()
+    order = job.mitigation.save(ranks)
+    assert order is not None
+    job.use(order)
+    assert job.mitigation.saved(ranks) is Saved.FAILED
+    assert job.mitigation.take_undone() == []
+    assert job.mitigation.save(ranks) is not None
+    job.mitigation.forget([1])
+    assert job.mitigation.saved(ranks) is Saved.REPLACED
 
 
 def test_ranks_that_do_not_agree_on_the_mesh_are_left_alone() -> None:

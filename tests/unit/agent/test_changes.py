@@ -13,7 +13,7 @@ from ring_writer import RingWriter, core
 
 from whichrank.agent.changes import Changes, tell_places, tell_shares
 from whichrank.model.commands import Place, PlaceOut, Share, ShareOut
-from whichrank.model.rows import PLACES
+from whichrank.model.rows import PLACE_SAVE, PLACES
 from whichrank.ring.places import RingPlaces
 from whichrank.ring.reader import RingReader
 from whichrank.ring.shares import RingShares
@@ -96,6 +96,7 @@ def test_ranks_are_told_their_own_place_and_it_is_reported(watches: list[Any]) -
     for watch in watches[:2]:
         offered = np.zeros(1, PLACES)
         offered["ranks"], offered["stages"], offered["bytes"] = 2, 2, 1 << 40
+        offered["saves"] = watch is watches[0]
         core().wr_places_offer(watch.writer.ring, offered.tobytes())
     places = Changes("places")
     rows = places.rows(watches)
@@ -110,3 +111,9 @@ def test_ranks_are_told_their_own_place_and_it_is_reported(watches: list[Any]) -
     core().wr_places_used(watches[0].writer.ring, 1, 1, 250, 0)
     rows = places.rows(watches)["places"]
     assert [rows[0][name].item() for name in ("used", "place", "took_ms", "failed", "ranks")] == [1, 1, 250, 0, 2]
+    # AND who can write its state is told to, where it is
+    tell_places(PlaceOut(2, (Place(0, 1), Place(1, 0)), saves=True), watches)
+    told = [RingPlaces(watch.path).read() for watch in watches]
+    assert [(int(row["newest"]), int(row["told"][0])) for row in told[:2]] == [(2, PLACE_SAVE | 1), (0, 0)]
+    tell_places(PlaceOut(3, (Place(0, 0),), saves=True), watches)
+    assert int(RingPlaces(watches[0].path).read()["newest"]) == 2

@@ -10,9 +10,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from whichrank.model.commands import PlaceOut
 from whichrank.model.incident import Cause, Culprit, Incident, Link
 from whichrank.model.job_now import JobNow, Lately
-from whichrank.model.telemetry import SHARES_REPORTED, VERSION, Batch
+from whichrank.model.telemetry import PLACES_REPORTED, SHARES_REPORTED, VERSION, Batch
 from whichrank.server.mitigations import ANSWER_S, EVERY_S, Decided, Mitigations
 from whichrank.server.mitigations_file import MitigateAsked, Mode
 
@@ -191,13 +192,93 @@ def test_what_it_has_gained_stands_in_the_incident_also_when_that_is_over() -> N
     looks.use(1, (5, 2, 5, 4))
     (recovered,) = looks.mitigations.note([msgspec.structs.replace(NAMED, status="recovered", ended=AT)])
     looks.look(30)
-    decided = looks.mitigations.take_effect(AT)
+    decided = looks.mitigations.take_news(AT)
     assert (decided.lines[0].what, decided.lines[0].step, decided.lines[0].measured_s) == ("measured", 1, 0.6)
     (incident,) = decided.incidents
     assert incident.status == "recovered"
     assert incident.evidence[:-1] == recovered.evidence
     assert (incident.evidence[-1].what, incident.evidence[-1].value) == ("iteration since then", 0.6)
-    assert looks.mitigations.take_effect(AT) == Decided()
+    assert looks.mitigations.take_news(AT) == Decided()
+
+
+def test_what_is_in_force_no_more_is_said_and_cannot_be_taken_back() -> None:
+    looks = Looks(offered("auto"))
+    looks.look()
+    looks.use(1, (5, 2, 5, 4))
+    looks.look(3)
+    assert looks.mitigations.is_in_force
+    # WHEN a rank is replaced, and all share evenly again
+    looks.ended = (2,)
+    looks.look(1)
+    assert not looks.mitigations.is_in_force
+    (line,) = (said := looks.mitigations.take_news(AT)).lines
+    assert (line.what, line.step, line.problem) == ("undone", 1, "in force no more, since ranks were started anew")
+    assert said.incidents[0].evidence[-1].value == "as before"
+    assert looks.mitigations.take_news(AT) == Decided()
+    looks.ended, looks.counts = (), np.full(RANKS, 4)
+    looks.mitigations.feed([batch_of(offered_rows())])
+    assert looks.want("revert", 1).lines[0].problem == "nothing is changed that could be taken back"
+    # AND the same when the program begins anew
+    looks.look()
+    looks.use(1, (5, 2, 5, 4))
+    looks.look(3)
+    looks.counts = np.full(RANKS, 4)
+    looks.mitigations.feed([batch_of(offered_rows())])
+    looks.look(1)
+    assert [line.problem for line in looks.mitigations.take_news(AT).lines] == [
+        "in force no more, since the program has begun anew"
+    ]
+
+
+def place_rows(*, saves: int, used: int = 0, failed: int = 0) -> bytes:
+    rows = np.zeros(RANKS, PLACES_REPORTED)
+    rows["rank"] = rows["places"]["place"] = range(RANKS)
+    offered = {"ranks": RANKS, "stages": 2, "stage_stride": 2, "replicas": 2, "replica_stride": 1, "microbatches": 4}
+    for name, value in (offered | {"saves": saves, "used": used, "failed": failed}).items():
+        rows["places"][name] = value
+    return rows.tobytes()
+
+
+def placed(**said: int) -> Batch:
+    return msgspec.structs.replace(batch_of(offered_rows()[:0]), places=place_rows(**said))
+
+
+def wanted(
+    mitigations: Mitigations, batch: Batch | None = None, ended: tuple[int, ...] = (), now_s: float = 1.0
+) -> Decided:
+    """What comes of a checkpoint that somebody wants."""
+    if batch:
+        mitigations.feed([batch])
+    mitigations.ask(MitigateAsked(id="me", what="checkpoint"), now_s)
+    return mitigations.advance(watched(None, ended), now_s, AT)
+
+
+def test_checkpoint_is_written_when_somebody_wants_that() -> None:
+    mitigations = Mitigations("advise")
+    assert (wanted(mitigations).lines[0].what, wanted(mitigations).lines) == ("refused", ())
+    # GIVEN ranks that can write theirs THEN each agent is told, once
+    decided = wanted(mitigations, placed(saves=1), now_s=2.0)
+    orders = [order for _, order in decided.orders if isinstance(order, PlaceOut)]
+    assert [(order.saves, len(order.places)) for order in orders] == [(True, 2), (True, 2)]
+    assert mitigations.is_in_force  # agents report at once
+    assert wanted(mitigations, now_s=3.0) == Decided()
+    # WHEN all have
+    (line,) = wanted(mitigations, placed(saves=1, used=1), now_s=12.0).lines
+    assert (line.what, line.request, line.overhead_s) == ("saved", "me", 10.0)
+    assert not mitigations.is_in_force
+
+
+def test_checkpoint_that_cannot_be_is_refused_with_the_reason() -> None:
+    mitigations = Mitigations("advise")
+    (line,) = wanted(mitigations, placed(saves=0)).lines
+    assert "this program cannot write its state" in line.problem
+    mitigations = Mitigations("advise")
+    wanted(mitigations, placed(saves=1))
+    (line,) = wanted(mitigations, placed(saves=1, used=1, failed=1), now_s=2.0).lines
+    assert "not all ranks could write their state" in line.problem
+    wanted(mitigations, now_s=3.0)
+    (line,) = wanted(mitigations, ended=(1,), now_s=4.0).lines
+    assert line.problem == "ranks were started anew meanwhile"
 
 
 def test_imbalance_that_other_shares_make_is_said_to_be_that() -> None:

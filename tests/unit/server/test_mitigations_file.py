@@ -61,6 +61,9 @@ def test_how_it_is_now_is_known_until_the_next_run(tmp_path: Path, record: Recor
     assert read_now(tmp_path) is None
     record.write_mitigation(NOW)
     assert read_now(tmp_path) == NOW
+    record.write_mitigation(None)
+    assert read_now(tmp_path) is None
+    record.write_mitigation(NOW)
     record.begin(JobSummary(job="j", command=["x"], started=AT))
     assert read_now(tmp_path) is None
     (tmp_path / NOW_FILE).write_text("{")

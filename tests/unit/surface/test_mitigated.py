@@ -53,6 +53,14 @@ AT = datetime(2026, 11, 28, tzinfo=UTC)
             "mitigation: all ranks are in their first places again, since somebody wanted that",
         ),
         (
+            Mitigated(at=AT, what="undone", step=2, problem="in force no more, since ranks were started anew"),
+            "mitigation 2: in force no more, since ranks were started anew",
+        ),
+        (
+            Mitigated(at=AT, what="saved", overhead_s=12.34),
+            "mitigation: all ranks have written a checkpoint, 12.3 s after they were told to",
+        ),
+        (
             Mitigated(at=AT, what="refused", step=2, problem="nothing is changed"),
             "mitigation 2: not done: nothing is changed",
         ),

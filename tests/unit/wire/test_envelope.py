@@ -69,7 +69,7 @@ FULL = batch(
 
 
 ORDERS: list[Order] = [
-    ShareOut(3, (Share(1, 5, 2), Share(2, 0, 1))), PlaceOut(2, (Place(1, 0), Place(0, 1))),
+    ShareOut(3, (Share(1, 5, 2), Share(2, 0, 1))), PlaceOut(2, (Place(1, 0), Place(0, 1)), saves=True),
     Pace(closely=True), TakeStacks((1, 2)), SampleThreads((3,), 2.0), ProbePaths(("10.0.0.1:29400",)), ReportAgain(),
     Leave(AnotherJob("b", "rank", "3", "")),
     HoldGate(5, 9, longest_s=2.5, at_step=7, tests=(RankTest(1, 3, 3, 3, 1 << 63, (1, 2), ((0, True), (-1, False))),)),

@@ -89,6 +89,41 @@ def revert(step: int, run: Path | None, *, as_json: bool) -> int:
     return _want("revert", step, run, as_json=as_json)
 
 
+@command.command()
+@click.option("--no-checkpoint", is_flag=True, help="Do not ask the job to write its state now.")
+@_with_run
+def handover(run: Path | None, *, as_json: bool, no_checkpoint: bool) -> int:
+    """Write what a restart without the slow or broken node needs, into RUN/handover.txt and RUN/handover.json.
+
+    The job is asked for a checkpoint first: a program with a Reorderable that was started with --checkpoints writes one
+    between two iterations, and goes on.
+
+    Exit codes: 0 it is written, 5 it is written and the job was asked for a checkpoint and has not written one.
+    """
+    import msgspec
+
+    from whichrank.errors import IncompleteDataError
+    from whichrank.surface.asking import folder_of
+    from whichrank.surface.handover import handover_lines, handover_of, write_handover
+    from whichrank.surface.leave import leave_on_signals
+    from whichrank.surface.mitigating import checkpoint
+
+    folder = folder_of(run, COMMAND.format("handover"))
+    leave_on_signals()
+    problem = "" if no_checkpoint else checkpoint(folder, talk)
+    found = handover_of(folder)
+    path = write_handover(folder, found)
+    if problem:
+        talk(f"the job has not written a checkpoint: {problem}")
+    if as_json:
+        show_json(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        return IncompleteDataError.exit_code if problem else 0
+    for line in handover_lines(found):
+        show(line)
+    talk(f"written to {path}")
+    return IncompleteDataError.exit_code if problem else 0
+
+
 def _want(what: Literal["apply", "revert"], step: int, run: Path | None, *, as_json: bool) -> int:
     import msgspec
 

@@ -24,6 +24,7 @@ import click
     type=click.Choice(["advise", "ask", "auto"]),
     help="Act on what is slow, ask first, or only say what would help (advise).",
 )
+@click.option("--checkpoints", metavar="DIR", help="Where a program with a Reorderable writes its state when asked.")
 @click.argument("job_command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     hang_timeout: float | None,
@@ -36,6 +37,7 @@ def command(
     record: bool | None,
     validate: str | None,
     mitigate: str | None,
+    checkpoints: str | None,
     job_command: tuple[str, ...],
 ) -> int:
     """Run a job and name the rank that hangs it, live.
@@ -56,7 +58,7 @@ def command(
         from whichrank.surface.run.job import exit_like
         from whichrank.surface.run.session import Session
 
-    for option, value in (("--serve", serve), ("--join", join), ("--output", output)):
+    for option, value in (("--serve", serve), ("--join", join), ("--output", output), ("--checkpoints", checkpoints)):
         refuse_option(option, value)
     flags = {
         "hang_timeout_s": hang_timeout,
@@ -69,6 +71,7 @@ def command(
         "record": record,
         "validate": validate,
         "mitigate": mitigate,
+        "checkpoints": checkpoints,
     }
     checks: dict[str, Callable[[str], object]] = {
         "serve": partial(checked_address, "--serve"),

@@ -59,6 +59,8 @@ class Session:
         self._job_name = environment.new_job_name()
         self._console = Console(quiet=config.run.quiet)
         self._summary = JobSummary(job=self._job_name, command=readable(self._command), started=utc_now())
+        if config.run.checkpoints:
+            self._summary.checkpoints = str(absolute(Path(config.run.checkpoints)))
         self._closing: list[Callable[[], None]] = []
         self._folder: JobFolder | None = None
         self._record: Record | None = None
@@ -88,7 +90,7 @@ class Session:
             else:
                 self._guarded(self._prepare)
                 if self._folder:
-                    environ.update(environment.additions(self._folder, environ))
+                    environ.update(environment.additions(self._folder, environ, self._config.run.checkpoints))
             job = Job(self._command, environ, self._note_end_signal)
             code = self._accompany(job)
             self._summary.ended, self._summary.exit_status = utc_now(), code if code >= 0 else 128 - code

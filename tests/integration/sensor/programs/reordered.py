@@ -86,14 +86,15 @@ class Trainer:
 
 reorderable = Reorderable(Trainer, {"pp": STAGES, "dp": REPLICAS})
 losses, places = [], []
-for _ in range(ITERATIONS):
+resumed = reorderable.resume()
+for _ in range(resumed, ITERATIONS):
     trainer = reorderable.iteration()
     lost = torch.tensor(trainer.step(), dtype=torch.float64)
     dist.all_reduce(lost)
     losses.append(float(lost))
     places.append(reorderable.order.index(rank))
 content = b"".join(parameter.detach().numpy().tobytes() for parameter in trainer.module.parameters())
-said = {"losses": losses, "places": places, "parameters": zlib.crc32(content)}
+said = {"resumed": resumed, "losses": losses, "places": places, "parameters": zlib.crc32(content)}
 Path(os.environ["FOLDER"], f"said.{rank}").write_text(json.dumps(said))
 dist.barrier()
 dist.destroy_process_group()
