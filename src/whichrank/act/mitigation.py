@@ -93,6 +93,7 @@ class Mitigation:
 
     Args:
         caps: How much is done without asking.
+        handed_bytes_per_s: At which states were handed over in an earlier job; 0: it was never seen.
 
     Attributes:
         plan: What would be done next; None while nothing would gain anything.
@@ -100,11 +101,11 @@ class Mitigation:
         iteration_s: What one takes now.
     """
 
-    def __init__(self, caps: Caps | None = None) -> None:
+    def __init__(self, caps: Caps | None = None, handed_bytes_per_s: float = 0.0) -> None:
         self.plan: Plan | None = None
         self.healthy_s = self.iteration_s = 0.0
         self._caps = caps
-        self._sharing, self._placing = Sharing(), Placing()
+        self._sharing, self._placing = Sharing(), Placing(handed_bytes_per_s)
         self._planners = {lever.level: Planner(caps) for lever in self._levers}
         self._found = Found()
         self._versions: tuple[int, ...] = ()
@@ -157,6 +158,11 @@ class Mitigation:
     def saved(self, ranks: Sequence[int]) -> Saved:
         """What has become of that order."""
         return self._placing.saved(ranks)
+
+    @property
+    def handed_bytes_per_s(self) -> float:
+        """At which states were handed over by the latest change of places in this job; 0: there was none."""
+        return self._placing.handed_bytes_per_s
 
     @property
     def saves(self) -> bool:

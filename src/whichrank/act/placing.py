@@ -25,7 +25,7 @@ from whichrank.model.job_now import JobNow
 SEVERAL: Final = 2
 """Slow ranks from which others places are tried: of one alone, other shares of the work are cheaper."""
 HANDED_BYTES_PER_S: Final = 0.3e9
-"""At which states are handed over, before this was seen in a job."""
+"""At which states are handed over, where this was never seen."""
 STANDS_STILL: Final = 2.0
 """Iterations that training stands still besides, until groups are built."""
 TELLING: Final = 1e-3
@@ -46,11 +46,16 @@ class Saved(Enum):
 
 
 class Placing:
-    """Of one job."""
+    """Of one job.
+
+    Args:
+        handed_bytes_per_s: At which states were handed over in an earlier job; 0: it was never seen.
+    """
 
     level = Level.TOPOLOGY
 
-    def __init__(self) -> None:
+    def __init__(self, handed_bytes_per_s: float = 0.0) -> None:
+        self._handed_bytes_per_s = handed_bytes_per_s or HANDED_BYTES_PER_S
         self.offers = PlaceOffers()
         self._offer: PlaceOffer | None = None
         self._told = self._failed = self._saving = 0  # versions
@@ -103,7 +108,7 @@ class Placing:
             well_s = float(iterations_s(_well(cluster), self._initial()[None])[0])
             self._healthy_s = max(seen.iteration_s - (float(now_s) - well_s), 0.0)
         moves = bool((new != order).any())
-        overhead_s = offer.took_s or offer.size / HANDED_BYTES_PER_S + STANDS_STILL * seen.iteration_s
+        overhead_s = offer.took_s or offer.size / self._handed_bytes_per_s + STANDS_STILL * seen.iteration_s
         option = Option(self.level, overhead_s, seen.iteration_s - float(now_s - then_s), undo_s=overhead_s)
         return Look(
             slow=slow,
@@ -161,6 +166,12 @@ class Placing:
         if failed and offer is not None:
             self._failed = offer.version
         return failed
+
+    @property
+    def handed_bytes_per_s(self) -> float:
+        """At which states were handed over by the latest change; 0: there was none."""
+        offer = self._offer
+        return offer.size / offer.took_s if offer is not None and offer.took_s and not offer.failed else 0.0
 
     def _initial(self) -> Ints:
         assert self._offer is not None

@@ -93,7 +93,7 @@ PATIENCE_S: Final = 60.0
 """For the first ring, unless told to wait."""
 CATCH_UP_S: Final = 15.0
 """An analyzer that has come back hears first what was put by meanwhile: for so long, then it has to know what is."""
-AWAITED_POLLS_OF_A_CORE: Final = 0.1
+AWAITED_POLLS_OF_A_CORE: Final = 0.2
 """The same while somebody waits for news: to take back in time what was changed."""
 KEPT_BYTES: Final = 16 << 20
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3

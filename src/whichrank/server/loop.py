@@ -25,6 +25,7 @@ from whichrank.server.another_job import said_where_it_listens
 from whichrank.server.commands import Commands
 from whichrank.server.mitigations import Decided, Mitigations
 from whichrank.server.mitigations_file import Mitigated, Mode
+from whichrank.server.overheads_file import Overheads, read_overheads, write_overheads
 from whichrank.server.record import Record, utc_now
 from whichrank.server.roster import Roster
 from whichrank.server.supervisor import AgentSupervisor
@@ -53,8 +54,6 @@ NEIGHBOUR_OVERDUE_S: Final = 2.8
 """The same, of the agent of this machine."""
 TICKS_OF_A_CORE: Final = 0.2
 """What ticks may cost while nothing is suspected: of a job of 65,536 ranks one takes a quarter of a second."""
-CHANGED_EVERY_S: Final = 0.1
-"""Between two looks of agents, and two ticks, while something is changed that is to be taken back in time."""
 BURST_S: Final = 0.05
 """In which an agent of a busy job sends several batches, one after the other: taken together they cost less."""
 LONGEST_WAIT_S: Final = 1.0
@@ -184,7 +183,8 @@ class AnalyzerLoop:
         self._said_strangers = False
         self._pace: Pace | None = None
         self._validations = Validations(may_pause=may_pause, name=analyzer.culprit)
-        self._mitigations = Mitigations(mitigate)
+        self._overheads = read_overheads()
+        self._mitigations = Mitigations(mitigate, self._overheads.handed_bytes_per_s or 0.0)
         self._acknowledged: dict[str, int] = {}
 
     def pollables(self) -> Sequence[Any]:
@@ -245,7 +245,8 @@ class AnalyzerLoop:
         if self._has_news:
             is_suspected = self._pace is not None and self._pace.closely
             least_s = 0.0 if is_suspected else self._tick_cost_s / TICKS_OF_A_CORE
-            every_s = min(self._tick_s, CHANGED_EVERY_S) if self._mitigations.is_in_force else self._tick_s
+            changed_every_s = self._mitigations.agents_look_every_s / 2
+            every_s = min(self._tick_s, changed_every_s) if changed_every_s else self._tick_s
             return self._ticked_s + max(every_s, least_s)
         are_well = self._next_word_s() > time.monotonic()
         return self._ticked_s + max(self._tick_s, WELL_TICK_S if are_well else QUIET_TICK_S)
@@ -271,9 +272,8 @@ class AnalyzerLoop:
 
     def _paced(self, order: AnyOrder) -> AnyOrder:
         """While something is changed agents look often: it is to be taken back as soon as it is of no use."""
-        if isinstance(order, Pace) and self._mitigations.is_in_force:
-            return msgspec.structs.replace(order, every_s=CHANGED_EVERY_S)
-        return order
+        every_s = self._mitigations.agents_look_every_s
+        return msgspec.structs.replace(order, every_s=every_s) if isinstance(order, Pace) and every_s else order
 
     def _push(self, agent: str, order: Order) -> None:
         """Tell an agent at once, without a batch of its own that this would answer."""
@@ -330,8 +330,17 @@ class AnalyzerLoop:
             self._push(agent, order)
         for news in (self._mitigations.take_news(at), decided):
             self._say_mitigated(news)
+            if any(line.what == "measured" for line in news.lines):
+                self._keep_overheads()
         if self._record:
             self._record.write_mitigation(self._mitigations.now)
+
+    def _keep_overheads(self) -> None:
+        """An action was made and measured: what it has cost is for the next job, too."""
+        overheads = Overheads(handed_bytes_per_s=self._mitigations.handed_bytes_per_s or None)
+        if overheads.handed_bytes_per_s and overheads != self._overheads:
+            self._overheads = overheads
+            write_overheads(overheads)
 
     def _say_mitigated(self, decided: Decided) -> None:
         for line in decided.lines:

@@ -29,8 +29,10 @@ from whichrank.server.mitigations_file import MitigateAsked, Mitigated, Mitigati
 
 EVERY_S: Final = 0.25
 """Between two looks at the latest iterations."""
-CHANGED_EVERY_S: Final = 0.05
-"""The same, while something is changed."""
+LOOKS: Final = 12
+"""In an iteration, of agents, while something is changed: it is to be taken back before many more iterations begin."""
+CHANGED_EVERY_S: Final = (0.4, 0.2, 0.1, 0.05, 0.025)
+"""Between two of these: a few steps, since agents are told each other one."""
 GONE_S: Final = 10.0
 """For so long a plan may be away and be the same one when it comes again."""
 ANSWER_S: Final = 15.0
@@ -77,11 +79,12 @@ class Mitigations:
 
     Args:
         mode: Whether shares may be changed.
+        handed_bytes_per_s: At which states were handed over in an earlier job; 0: it was never seen.
     """
 
-    def __init__(self, mode: Mode) -> None:
+    def __init__(self, mode: Mode, handed_bytes_per_s: float = 0.0) -> None:
         self._mode = mode
-        self._mitigation = Mitigation()
+        self._mitigation = Mitigation(handed_bytes_per_s=handed_bytes_per_s)
         self._acted_on: dict[str, tuple[Incident, tuple[Mitigated, ...]]] = {}  # by the id of an incident
         self._open: dict[str, Incident] = {}  # that name who computes slowly, or what links are slow
         self._checkpointing = Checkpointing(self._mitigation)
@@ -100,6 +103,14 @@ class Mitigations:
     def is_in_force(self) -> bool:
         """Whether something is changed, or written to disk."""
         return bool(self._mitigation.in_force) or self._checkpointing.is_under_way
+
+    @property
+    def agents_look_every_s(self) -> float:
+        """How often agents are to look while something is changed; 0: nothing is."""
+        if not self.is_in_force:
+            return 0.0
+        most_s = self._mitigation.iteration_s / LOOKS
+        return next((every_s for every_s in CHANGED_EVERY_S if every_s <= most_s), CHANGED_EVERY_S[-1])
 
     def note(self, incidents: Iterable[Incident]) -> list[Incident]:
         """Incidents are new or have changed.
@@ -135,7 +146,7 @@ class Mitigations:
             now_s: Now.
             at: And when that is.
         """
-        if now_s - self._looked_s < (CHANGED_EVERY_S if self.is_in_force else EVERY_S):
+        if now_s - self._looked_s < (self.agents_look_every_s / 2 or EVERY_S):
             return Decided()
         self._looked_s = now_s
         if self._mitigation.has_offers:
@@ -170,6 +181,11 @@ class Mitigations:
             made = self._made[lever]
             lines.append(msgspec.structs.replace(of_effect(measured, made.step, at), changes=made.changes))
         return Decided(tuple(lines), incidents=tuple(one for line in lines for one in self._add(line)))
+
+    @property
+    def handed_bytes_per_s(self) -> float:
+        """At which states were handed over by the latest change of places in this job; 0: there was none."""
+        return self._mitigation.handed_bytes_per_s
 
     @property
     def now(self) -> MitigationNow | None:

@@ -26,10 +26,11 @@ class Job:
 
     Args:
         fails: Ranks give up whatever they are told.
+        handed_bytes_per_s: At which states were handed over in an earlier job.
     """
 
-    def __init__(self, *, fails: bool = False) -> None:
-        self.mitigation, self.fails = Mitigation(), fails
+    def __init__(self, *, fails: bool = False, handed_bytes_per_s: float = 0.0) -> None:
+        self.mitigation, self.fails = Mitigation(handed_bytes_per_s=handed_bytes_per_s), fails
         self.order = np.arange(RANKS)
         self.rows = np.zeros(RANKS, PLACES_REPORTED)
         self.rows["rank"] = self.rows["places"]["place"] = np.arange(RANKS)
@@ -141,6 +142,16 @@ def test_heavy_traffic_leaves_a_slow_link_until_that_is_quick_again() -> None:
     assert job.said()[1:] == [(Level.IGNORE, Why.RELIEF)]
     job.run(5)
     assert job.order.tolist() == list(range(RANKS))
+
+
+def test_what_a_change_costs_is_known_from_an_earlier_job_and_learned_for_the_next_one() -> None:
+    guessed = Job().run(20).run(60, SLOW_LINK, link_s=1.0)
+    known = Job(handed_bytes_per_s=1e5).run(20).run(60, SLOW_LINK, link_s=1.0)  # three megabytes in half a minute
+    costs_s = [job.actions[0].step.overhead_s for job in (guessed, known)]
+    assert costs_s[1] - costs_s[0] == pytest.approx(30.0, rel=0.01)
+    assert known.actions[0].step.impact_s >= costs_s[1]  # so it is made later
+    assert guessed.mitigation.handed_bytes_per_s == 3_000_000 / 0.4
+    assert Job(fails=True).run(20).run(30, SLOW_LINK, link_s=1.0).mitigation.handed_bytes_per_s == 0.0
 
 
 def test_several_slow_ranks_of_one_replica_come_to_others() -> None:

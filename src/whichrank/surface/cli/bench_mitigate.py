@@ -10,7 +10,7 @@ import click
 from whichrank.surface.numbers import WholeNumber
 from whichrank.surface.terminal import progress_bar
 
-PARTS = ("split", "histories", "shares", "places", "events")
+PARTS = ("split", "histories", "losses", "shares", "places", "handover", "events")
 
 
 @click.command()
@@ -23,11 +23,13 @@ def mitigate(parts: tuple[str, ...], seed: int, as_json: bool) -> int:
     \b
         split      how long the best split of microbatches takes to be found
         histories  the planner against who knows when slowness ends (computed)
+        losses     what is trained with shares that change, against even ones
         shares     other shares of the work, by severity and by how many are slow
         places     other places for ranks, over nodes of a lab (needs root)
+        handover   states from rank to rank, against checkpoint and restart
         events     a schedule of twelve slownesses, with and without (needs root)
 
-    All parts take about 40 minutes. Exit code 0, whatever they gain.
+    All parts take about 50 minutes. Exit code 0, whatever they gain.
     """
     import msgspec
 
@@ -62,6 +64,16 @@ def _tried(part: str, seed: int, show_progress: Callable[[float], None]) -> tupl
 
         histories = replay_histories(seed)
         return histories, histories_table(histories)
+    if part == "losses":
+        from whichrank.testbed.bench.mitigate import losses
+
+        trained = losses.try_all(seed, show_progress)
+        return trained, losses.losses_table(trained)
+    if part == "handover":
+        from whichrank.testbed.bench.mitigate import handover
+
+        handed = handover.try_all(show_progress)
+        return handed, handover.handover_table(handed)
     if part == "events":
         from whichrank.testbed.bench.mitigate.events import events_table, try_events
 

@@ -7,7 +7,9 @@ import math
 import pytest
 
 from whichrank.testbed.bench.mitigate.events import COMPUTE, LASTS_S, LINKS, SHAPE, EventsResult, events_table, schedule
+from whichrank.testbed.bench.mitigate.handover import HandoverResult, handover_table
 from whichrank.testbed.bench.mitigate.histories import DURATIONS_S, histories_table, replay_histories
+from whichrank.testbed.bench.mitigate.losses import LossesResult, losses_table
 from whichrank.testbed.bench.mitigate.places import PlacesResult, places_table
 from whichrank.testbed.bench.mitigate.shares import SharesResult, plans, shares_table
 from whichrank.testbed.bench.mitigate.split import GROUPS, split_table, time_splits
@@ -64,3 +66,16 @@ def test_ratio_of_a_schedule_is_that_of_iterations() -> None:
     )  # fmt: skip
     assert result.ratio == pytest.approx(2.0)
     assert "| 12 | 12 | 6.0 s | 0 | 20 | 120 | 50 | 100 | 2.00 |" in events_table([result])
+
+
+def test_table_of_losses_says_how_far_they_are_apart() -> None:
+    result = LossesResult(mode="ddp", dtype="float64", iterations=200, changes=9, uneven=171, difference=3.4e-15)
+    assert losses_table([result]).endswith("| ddp | float64 | 200 | 9 | 171 | 3.4e-15 |")
+
+
+def test_table_of_hand_overs_has_ratios_of_medians() -> None:
+    result = HandoverResult(
+        state_bytes=250_000_000, handed_over_s=(0.4, 0.5, 0.9), written_s=(1.0, 1.5, 2.0), loaded_s=0.5, restarted_s=8.5
+    )
+    row = "| 250 MB | 3 | 0.50 s | 0.90 s | 2.00 | 1.50 s | 0.50 s | 8.5 s | 4.00 | 20.0 |"
+    assert handover_table([result]).endswith(row)

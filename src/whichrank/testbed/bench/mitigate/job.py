@@ -166,6 +166,9 @@ def main() -> None:
     torch.set_num_threads(1)
     rank = dist.get_rank()
     reorderable = Reorderable(Trainer, MESH, microbatches=EACH)
+    began_s = time.time()
+    if reorderable.resume():
+        (FOLDER / f"resumed.{rank}").write_text(str(time.time() - began_s))
     stop = torch.zeros(1)
     losses = []
     with (FOLDER / f"iterations.{rank}").open("w", buffering=1) as file:

@@ -77,12 +77,14 @@ class Run:
         folder: Where it writes.
         mode: Of `run --mitigate`; empty: whichrank is not there.
         network: Whose nodes have a rank each; None: all are here.
+        checkpoints: Where it writes its state when asked, and what it goes on from; None: nowhere.
     """
 
     shape: Shape
     folder: Path
     mode: str = "auto"
     network: Network | None = None
+    checkpoints: Path | None = None
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __enter__(self) -> Run:
@@ -178,6 +180,8 @@ class Run:
         if not self.mode:
             return []
         command = [sys.executable, "-m", "whichrank", "run"]
+        if self.checkpoints:
+            command += ["--checkpoints", str(self.checkpoints)]
         if node == 0:
             command += ["--mitigate", self.mode, "--slow-window", str(WINDOW_S), "--output", str(self.folder / "run")]
         else:
