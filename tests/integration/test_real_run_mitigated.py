@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -126,3 +128,59 @@ def test_nothing_is_done_before_somebody_says_yes(started: Callable[[str], Run])
     page = run.folder / "page.html"
     whichrank("report", folder, "-o", str(page))
     assert "What was done about it" in page.read_text()
+
+
+def below(pid: int, words: str) -> list[int]:
+    """Processes below one, whose command has these words."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            if words.encode() in Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" "):
+                found.append(int(child))
+            found += below(int(child), words)
+    return found
+
+
+def is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}/cmdline").exists() and bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+def how_it_ended(folder: Path) -> tuple[int, int, int]:
+    """Iterations, those with uneven shares, and microbatches that all ranks computed."""
+    iterations, uneven, computed = map(int, (folder / "ended").read_text().split())
+    return iterations, uneven, computed
+
+
+def test_shares_are_given_back_though_the_agent_was_killed_meanwhile(started: Callable[[str], Run]) -> None:
+    run = started("auto")
+    run.become_slow()
+    run.until(lambda: any(line["what"] == "made" for line in run.lines()))
+    (agent,) = below(run.process.pid, "whichrank agent")
+    os.kill(agent, signal.SIGKILL)
+    run.until(lambda: any(line["what"] == "measured" for line in run.lines()))
+    (run.folder / "slow").unlink()
+    run.until(lambda: any(line["level"] == 1 for line in run.lines()))
+    run.finish()
+    iterations, uneven, computed = how_it_ended(run.folder)
+    assert uneven > 0
+    assert computed == 24 * iterations
+
+
+def test_job_goes_on_with_the_shares_that_it_has_when_the_run_is_killed(started: Callable[[str], Run]) -> None:
+    run = started("auto")
+    run.become_slow()
+    run.until(lambda: any(line["what"] == "measured" for line in run.lines()))
+    ranks = below(run.process.pid, PROGRAM.name)
+    run.process.kill()
+    run.process.wait()
+    time.sleep(3.0)
+    assert len(ranks) >= 4
+    assert all(map(is_there, ranks))
+    (run.folder / "stop").touch()
+    give_up = time.monotonic() + PATIENCE_S
+    while any(map(is_there, ranks)):
+        assert time.monotonic() < give_up, (run.folder / "output").read_text()
+        time.sleep(0.1)
+    iterations, uneven, computed = how_it_ended(run.folder)
+    assert uneven > 0
+    assert computed == 24 * iterations
