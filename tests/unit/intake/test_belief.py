@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from whichrank.intake.by_kind import of_dumps
 from whichrank.intake.facts import Fact
 from whichrank.intake.flight_dump import Dump, parse
 from whichrank.intake.log_job import Said
-from whichrank.intake.read import _of_dumps
 from whichrank.intake.recording import Note
 from whichrank.model.incident import Cause, Incident
 from whichrank.server.analyze import analyze
@@ -52,7 +52,7 @@ def dump(rank: int, entries: list[Entry], status: dict[str, tuple[int, int]], **
 
 def found(dumps: dict[int, Dump], facts: dict[int, Fact] | None = None) -> list[Incident]:
     notes = [(Note(f"dump_{rank}", "flight_recorder", "read", rank), one) for rank, one in dumps.items()]
-    return list(analyze(_of_dumps(notes, [note for note, _ in notes], "job", Said(facts or {}))))
+    return list(analyze(of_dumps(notes, [note for note, _ in notes], "job", Said(facts or {}))))
 
 
 def names(incidents: list[Incident]) -> list[int]:

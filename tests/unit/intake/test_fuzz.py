@@ -27,10 +27,12 @@ from test_watchdog import timed_out
 from traces import trace_of
 
 from whichrank.errors import WhichrankError
+from whichrank.intake.by_kind import of_dumps
 from whichrank.intake.flight_dump import parse
 from whichrank.intake.grammar import TABLE
 from whichrank.intake.log_job import Said
-from whichrank.intake.read import _of_dumps, look_into, read
+from whichrank.intake.parts import look_into
+from whichrank.intake.read import read
 from whichrank.intake.recording import Note
 from whichrank.server.analyze import analyze
 from whichrank.testbed.bench.dumps.cases import cases
@@ -182,4 +184,4 @@ def test_dumps_with_strange_values_are_analyzed_or_refused(seed: int) -> None:
                 found.append((Note(f"trace_{rank}", "flight_recorder", "read", rank), parse(dump)))
         if found:
             with suppress(WhichrankError):
-                analyze(_of_dumps(found, [note for note, _ in found], "job", Said()))
+                analyze(of_dumps(found, [note for note, _ in found], "job", Said()))

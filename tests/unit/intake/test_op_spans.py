@@ -11,9 +11,10 @@ import pytest
 from span_jobs import DP, MICROBATCHES, NAMES, STEPS, job, noise
 
 from whichrank.errors import FormatError
+from whichrank.intake.by_kind import of_spans
 from whichrank.intake.op_spans import COLUMNS, UNTRACED, Spans, batches_of, read_parquet
 from whichrank.intake.op_spans import _with_barriers as with_barriers
-from whichrank.intake.read import _of_spans, read
+from whichrank.intake.read import read
 from whichrank.model.incident import Cause, Incident
 from whichrank.server.analyze import analyze
 
@@ -21,7 +22,7 @@ RECORDED = Path(__file__).parents[4] / "shared" / "data" / "what_if_AR"
 
 
 def found_in(spans: Spans) -> tuple[Incident, ...]:
-    return analyze(_of_spans(spans, "table"))
+    return analyze(of_spans(spans, "table"))
 
 
 def test_a_slow_worker_is_named_with_its_excess() -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from whichrank.errors import IncompleteDataError, UsageError
-from whichrank.intake.read import BYTES_A_PROCESS, _processes, look_into, read
+from whichrank.intake.parts import look_into
+from whichrank.intake.read import BYTES_A_PROCESS, _processes, read
 from whichrank.intake.recording import Note
 from whichrank.intake.workers import each
 from whichrank.model.incident import Incident

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from span_jobs import DP, PP, STEPS, job, noise
 
+from whichrank.intake.by_kind import of_spans
 from whichrank.intake.op_spans import COLUMNS, Spans
-from whichrank.intake.read import _of_spans
 from whichrank.server import what_if as module
 from whichrank.server.what_if import bill_of
 from whichrank.stage.what_if import MOST_EXACT
@@ -37,7 +37,7 @@ def written(spans: Spans, path: Path) -> None:
 
 
 def test_a_slow_worker_and_what_it_costs() -> None:
-    bill = bill_of(_of_spans(job(slow_worker()), "table"))
+    bill = bill_of(of_spans(job(slow_worker()), "table"))
     assert bill is not None
     assert (bill.steps, bill.explanation, bill.faulty_ranks, bill.slowest_ranks) == (STEPS, "ranks", (SLOW,), (SLOW,))
     assert bill.slowdown == pytest.approx(bill.step_s / bill.ideal_step_s)
@@ -47,7 +47,7 @@ def test_a_slow_worker_and_what_it_costs() -> None:
 
 
 def test_of_a_large_recording_some_steps_are_gone_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    recording = _of_spans(job(slow_worker()), "table")
+    recording = of_spans(job(slow_worker()), "table")
     assert recording.ops is not None
     passes = DP + 2 * PP + MOST_EXACT
     # GIVEN room for five of the twelve steps THEN every third one is taken, and says the same

@@ -111,8 +111,9 @@ def _print_json(incidents: Sequence[Incident], notes: Sequence[Note], bills: Seq
 
 def _sentences(intake: Intake) -> list[str]:
     """What was read, what was not, and what would help."""
+    from whichrank.intake.by_kind import OLDER_DUMP
     from whichrank.intake.formats import FORMATS, LOG
-    from whichrank.intake.read import COPY, OLDER_DUMP
+    from whichrank.intake.parts_used import COPY
 
     titles = {"whichrank": "recording of whichrank"} | {known.name: known.title for known in (*FORMATS, LOG)}
     used = Counter(note.format for note in intake.notes if note.state == "read")

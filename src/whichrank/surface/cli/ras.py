@@ -25,8 +25,8 @@ def command(place: str, count: int, every_s: float, as_json: bool) -> int:
     import msgspec
 
     from whichrank.errors import UsageError
+    from whichrank.intake.by_kind import of_ras
     from whichrank.intake.ras import standing_still
-    from whichrank.intake.read import of_counts
     from whichrank.server.analyze import analyze
     from whichrank.surface.ask_ras import place_of, polls
     from whichrank.surface.cli.why import exit_code_of, print_text
@@ -42,7 +42,7 @@ def command(place: str, count: int, every_s: float, as_json: bool) -> int:
             seen.append(one)
             progress.advance(bar)
     last, still = seen[-1], standing_still(seen)
-    recording = of_counts(still, "job") if still else None
+    recording = of_ras(still, "job") if still else None
     incidents = analyze(recording) if recording else ()
     if as_json:
         said = {"incidents": incidents, "behind": last.behind, "unresponsive": last.unresponsive}

@@ -10,7 +10,8 @@ from typing import Final, Literal
 import msgspec
 
 from whichrank.errors import WhichrankError
-from whichrank.intake.read import look_into_bytes, put_together
+from whichrank.intake.parts import look_into_bytes
+from whichrank.intake.read import put_together
 from whichrank.intake.recording import Recording
 from whichrank.model.incident import Incident
 from whichrank.testbed.bench.logs.made import Made
