@@ -22,8 +22,9 @@ from whichrank.intake.ras_text import is_ras_text, read_ras_text
 from whichrank.intake.sources import Source
 from whichrank.intake.stacks_text import MOST_BYTES as MOST_STACKS_BYTES
 from whichrank.intake.stacks_text import Stacks, is_stacks, read_stacks
+from whichrank.model.logged_iterations import LoggedIterations
 
-Content = Dump | Inspected | Log | Snapshots | Megatrace | Spans | Stacks | Trace
+Content = Dump | Inspected | Log | LoggedIterations | Snapshots | Megatrace | Spans | Stacks | Trace
 MOST_DUMP_BYTES: Final = 256 << 20
 MOST_TABLE_BYTES: Final = 1 << 30
 CHUNK_BYTES: Final = 1 << 20
@@ -109,6 +110,10 @@ FORMATS: Final = (
 
 LOG: Final = Format("log", "log", is_text, lambda source: read_log(source.stream))
 """Whatever else is text: it may say something of ranks, or nothing."""
+ITERATIONS: Final = "iterations"
+"""Iteration times, which may stand in any log."""
+TITLES: Final = {known.name: known.title for known in (*FORMATS, LOG)} | {ITERATIONS: "log of iteration times"}
+"""By name, each format for people, in the singular."""
 
 
 def format_of(head: bytes) -> Format | None:

@@ -12,8 +12,9 @@ from typing import IO, Final, TypeVar
 from whichrank.errors import FormatError, IncompleteDataError, WhichrankError
 from whichrank.intake import flight_job
 from whichrank.intake.flight_dump import Dump, rank_in_name
-from whichrank.intake.formats import LOG, MOST_DUMP_BYTES, Content, all_of, format_of
+from whichrank.intake.formats import ITERATIONS, LOG, MOST_DUMP_BYTES, Content, all_of, format_of
 from whichrank.intake.inspector import Inspected
+from whichrank.intake.iteration_log import Tap
 from whichrank.intake.kineto import Trace
 from whichrank.intake.lines.encodings import as_utf8
 from whichrank.intake.plain_text import for_people
@@ -27,6 +28,7 @@ MOST_SAID: Final = 200
 MOST_RANKS: Final = 1 << 17
 """Of a job; a number in the name of a file that is larger is something else."""
 UNNAMED: Final = "neither its content nor its name says whose it is; name it like trace_0, with the rank at the end"
+NO_RECORDING: Final = "it is no recording that is known"
 
 
 @dataclass(frozen=True)
@@ -54,13 +56,23 @@ def _looked_into(source: Source | Refused) -> list[Part]:
         return [damaged(source.name, source.why)]
     stream, head = as_utf8(source.stream, source.head)
     source = replace(source, stream=stream, head=head)
-    if not is_ras_text(head):
-        return [_part(source)]
-    data = all_of(source, MOST_DUMP_BYTES)
-    both = [replace(source, stream=io.BytesIO(data)) for _ in range(2)]
-    parts = [_part(both[0])]
-    with suppress(WhichrankError):
-        parts.append(Part(_note(source.name, LOG.name, "read"), LOG.read(both[1])))
+    if is_ras_text(head):
+        data = all_of(source, MOST_DUMP_BYTES)
+        both = [replace(source, stream=io.BytesIO(data)) for _ in range(2)]
+        return [_part(both[0]), *_of_text(both[1])]
+    if head and format_of(head) is None and LOG.is_it(head):
+        return _of_text(source) or [Part(_note(source.name, "", "ignored", what=NO_RECORDING))]
+    return [_part(source)]
+
+
+def _of_text(source: Source) -> list[Part]:
+    """What a log says of ranks, and what it says of iterations; nothing if it says neither."""
+    tap, parts = Tap(source.stream), []
+    with suppress(Exception):
+        log = LOG.read(replace(source, stream=tap.buffered()))
+        parts.append(Part(_note(source.name, LOG.name, "read"), log))
+    if logged := tap.logged(source.name):
+        parts.append(Part(_note(source.name, ITERATIONS, "read"), logged))
     return parts
 
 
@@ -82,13 +94,8 @@ def _part(source: Source) -> Part:
     if not source.head:
         return Part(_note(source.name, "", "empty", rank_in_name(source.name), what="it is empty"))
     known = format_of(source.head)
-    if known is None and LOG.is_it(source.head):
-        try:
-            return Part(_note(source.name, LOG.name, "read"), LOG.read(source))
-        except Exception:
-            known = None
     if known is None:
-        return Part(_note(source.name, "", "ignored", what="it is no recording that is known"))
+        return Part(_note(source.name, "", "ignored", what=NO_RECORDING))
     try:
         content = known.read(source)
     except WhichrankError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from whichrank.errors import FormatError, IncompleteDataError, WhichrankError
-from whichrank.intake import attempts, by_kind
+from whichrank.intake import attempts, by_kind, iteration_job
 from whichrank.intake.by_kind import OF_LAST_ATTEMPT
 from whichrank.intake.flight_dump import Dump, Group
 from whichrank.intake.inspector import Inspected
@@ -26,6 +26,7 @@ from whichrank.intake.recording import Intake, Note
 from whichrank.intake.sources import files_in
 from whichrank.intake.stacks_text import Stacks, who_stands_elsewhere
 from whichrank.intake.workers import CPU_S, each
+from whichrank.model.logged_iterations import LoggedIterations
 
 LEAST_CPU_S: Final = 30
 BYTES_A_CPU_S: Final = 1 << 16
@@ -98,6 +99,8 @@ def put_together(
         recordings += [by_kind.of_spans(table, name) for _, table in those(parts, Spans)]
         if not recordings:
             recordings += by_kind.of_reports(said, notes, name)
+        logged = iteration_job.recordings_of([found for _, found in those(parts, LoggedIterations)], name)
+        recordings += [replace(one, left_open="") if recordings else one for one in logged]
     except (OverflowError, ValueError, IndexError, KeyError, MemoryError) as error:
         raise FormatError(f"what these files say cannot be put together ({type(error).__name__})") from error
     if not recordings:

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from whichrank.model.logged_iterations import LoggedIterations
 from whichrank.model.picture import Recorded
 from whichrank.model.step_ops import StepOps
 from whichrank.model.telemetry import Batch
@@ -48,6 +49,7 @@ class Recording:
         remarks: What else the user is to know of it, in sentences that begin small and have no full stop.
         left_open: Where nothing is found, why it may not show who waits for whom, a sentence like that; empty if nobody
             waits then.
+        iterations: What a training log says of iteration times; None where there is none.
         ops: What its workers do in each step, for a what-if analysis; None where the recording does not say it.
     """
 
@@ -62,6 +64,7 @@ class Recording:
     remarks: tuple[str, ...] = ()
     left_open: str = ""
     ops: StepOps | None = None
+    iterations: LoggedIterations | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from whichrank.analyzer import Analyzer
+from whichrank.analyzer import Analyzer, slowdowns_in
 from whichrank.config import AnalyzerConfig
 from whichrank.intake.recording import Recording
 from whichrank.model.evidence import Evidence
@@ -44,9 +44,12 @@ def analyzed(
     latest = {
         incident.id: _with_logs(incident, recording) for incident in analyzer.at_rest(recording.now_s, recording.about)
     }
+    now = datetime.now(UTC)
+    if recording.iterations is not None:
+        return (*latest.values(), *slowdowns_in(recording.iterations, recording.job, now))
     if recording.utc_offset_s is not None:
         return tuple(latest.values())
-    now = datetime.now(UTC)  # nothing says when it was
+    # Nothing says when it was.
     return tuple(msgspec.structs.replace(i, onset=None, detected=now, located=None) for i in latest.values())
 
 

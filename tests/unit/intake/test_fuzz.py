@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from iteration_logs import PROGRAMS, log_of, times
 from test_inspector import lines
 from test_megatrace import line
 from test_ras_text import BEHIND, text_of
@@ -94,6 +95,9 @@ SEEDS: dict[str, Callable[[], bytes]] = {
     "log of a hung job": lambda: made_log(9),
     "log in UTF-16": lambda: made_log(9).decode().encode("utf-16"),
     "log that was wrapped": lambda: b"\n".join(made_log(9)[at : at + 90] for at in range(0, 9000, 90)),
+    "iteration times": lambda: "".join(
+        log_of(random.Random(1), program, times(random.Random(1), 30)) for program in PROGRAMS
+    ).encode(),
     "zip": lambda: zip_of(made_log(9)),
     "stack": lambda: b'Process 3: python\nPython v3.12\n\nThread 3 (idle): "MainThread"\n    read (a.py:3)\n' * 3,
     "parquet": parquet,
@@ -136,7 +140,7 @@ def test_damaged_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
                 assert part.note.what
 
 
-@pytest.mark.parametrize("name", ["json", "kineto", "inspector", "megatrace", "log", "ras text"])
+@pytest.mark.parametrize("name", ["json", "kineto", "inspector", "megatrace", "log", "ras text", "iteration times"])
 def test_what_is_read_of_damaged_files_is_analyzed_or_refused(name: str, tmp_path: Path) -> None:
     data, rng = SEEDS[name](), random.Random(name)
     path = tmp_path / "trace_0"

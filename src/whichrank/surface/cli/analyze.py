@@ -28,8 +28,9 @@ def command(paths: tuple[Path, ...], as_json: bool) -> int:
 
     PATH is a file, a folder, or an archive (.tar, .zip, .gz, .xz, .zst), whatever it is called; without one it is the
     present folder. Read are dumps of PyTorch's Flight Recorder, traces of its profiler, logs of its watchdog, of NCCL,
-    launchers and the kernel, stacks, NCCL's RAS and Inspector, Megatrace, and tables of spans. Files that are none are
-    passed over; what of a job is missing or damaged is said, and the rest is used.
+    launchers and the kernel, stacks, NCCL's RAS and Inspector, Megatrace, tables of spans, and iteration times in logs
+    of Megatron-LM, NeMo and DeepSpeed. Files that are none are passed over; what of a job is missing or damaged is
+    said, and the rest is used.
 
     Exit codes: 0 nothing found, 3 a hang, 4 a slowdown, 5 nothing found but ranks or their groups are not known, or
     nothing to read.
@@ -112,10 +113,10 @@ def _print_json(incidents: Sequence[Incident], notes: Sequence[Note], bills: Seq
 def _sentences(intake: Intake) -> list[str]:
     """What was read, what was not, and what would help."""
     from whichrank.intake.by_kind import OLDER_DUMP
-    from whichrank.intake.formats import FORMATS, LOG
+    from whichrank.intake.formats import TITLES
     from whichrank.intake.parts_used import COPY
 
-    titles = {"whichrank": "recording of whichrank"} | {known.name: known.title for known in (*FORMATS, LOG)}
+    titles = {"whichrank": "recording of whichrank"} | TITLES
     used = Counter(note.format for note in intake.notes if note.state == "read")
     sentences = [
         f"1 file read, a {titles[kind]}" if count == 1 else f"{count} files read, each a {titles[kind]}"
