@@ -13,12 +13,14 @@ from whichrank.slow.logged import Episode, Level, episodes_of
 MOST: Final = 16
 """Incidents, the worst of all; a log with more has no level."""
 MOST_LEVELS: Final = 8
+"""Of one slowness that are listed, the first ones."""
 NEXT: Final = (
     "such a log cannot say which rank it is; run again with  whichrank run -- torchrun ...  which names it while it is "
     "slow",
     "or record some steps of all ranks with PyTorch's profiler:  whichrank analyze traces/",
 )
 _DIGITS: Final = 4
+"""Of a number that is reported: more is noise."""
 
 
 def slowdowns_in(logged: LoggedIterations, job: str, now: datetime) -> list[Incident]:

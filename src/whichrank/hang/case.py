@@ -12,6 +12,14 @@ from whichrank.store.store import Store
 
 LISTED = 16
 """Candidates, at most: more help nobody."""
+MOST_CANDIDATES = 1024
+"""The same of a recording: of half a job nothing may be read, and the one at fault is among those. Words fold ranks of
+which the same is said into one line."""
+
+
+def most_candidates(picture: Picture) -> int:
+    """So many candidates are listed."""
+    return LISTED if picture.recorded is None else MOST_CANDIDATES
 
 
 class Case:

@@ -20,7 +20,7 @@ from whichrank.hang.reported import reported_by_others
 from whichrank.hang.sinks import sinks_of
 from whichrank.hang.stuck import stuck
 from whichrank.hang.unreachable import unreachable
-from whichrank.hang.unread import unread_ranks
+from whichrank.hang.unread import unread_ranks, with_unread
 from whichrank.locate import waitgraph
 from whichrank.locate.deaths import in_order
 from whichrank.model.finding import Finding
@@ -45,16 +45,16 @@ def what_hangs(case: Case, picture: Picture, min_age_s: float, named: Sequence[f
     if halted:
         if len(graph.waiting) < len(halted) and in_order(case.store.departures.ends())[halted].all():
             return left_alone(case, picture, graph)
-        return sinks_of(case, picture, graph, _news(halted, named), hard=True)
+        return with_unread(sinks_of(case, picture, graph, _news(halted, named), hard=True), picture, graph)
     if contradicts := mismatch(case, picture, min_age_s):
-        return contradicts
+        return with_unread(contradicts, picture, graph)
     if len(graph.overtaken):
-        return overtaken(case, picture, graph)
+        return with_unread(overtaken(case, picture, graph), picture, graph)
     outside, sinks = outside_of_graph(case, picture, graph, min_age_s)
     if outside:
         return outside
     if len(sinks):
-        return sinks_of(case, picture, graph, sinks, hard=False)
+        return with_unread(sinks_of(case, picture, graph, sinks, hard=False), picture, graph)
     if away := unreachable(case, picture, graph):
         return away
     if len(graph.unseen):

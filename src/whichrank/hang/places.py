@@ -26,7 +26,7 @@ def sides_of(store: Store, finding: Finding) -> list[int]:
         return []
     asked = [blame.rank for blame in finding.culprits or finding.candidates]
     others = [rank for rank in _in_the_round(store, finding) if rank not in asked]
-    if finding.candidates:
+    if not finding.culprits:
         return (asked + others)[:MOST]
     return [*asked[: MOST - 1], *(others or [r for r in finding.victims if r not in asked])[:1]]
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from whichrank.hang.case import LISTED
+from whichrank.hang.case import MOST_CANDIDATES
 from whichrank.locate.deaths import crashed, own_deaths
 from whichrank.model.clause import Says, clause
 from whichrank.model.ends import Ends
@@ -49,7 +49,7 @@ def of_a_moment(finding: Finding) -> Finding:
     going_on = Evidence(what="the job went on when it was recorded", value=True)
     return replace(
         finding, cause=Cause.UNKNOWN, fault_class=None, reason=None, culprits=(), hard=False,
-        candidates=finding.candidates or finding.culprits[:LISTED], evidence=(*finding.evidence, going_on),
+        candidates=(*finding.culprits, *finding.candidates)[:MOST_CANDIDATES], evidence=(*finding.evidence, going_on),
         next=(clause(Says.RECORD_AGAIN),),
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from whichrank.hang.case import LISTED, Case
+from whichrank.hang.case import LISTED, MOST_CANDIDATES, Case
 from whichrank.model.clause import Clause, Says, clause
 from whichrank.model.evidence import AT, Evidence
 from whichrank.model.finding import Blame, Finding
@@ -42,8 +42,11 @@ def reported_by_others(case: Case, picture: Picture, recorded: Recorded, found: 
         found = _no_answer(case, picture, silent[-1])
     for one in by_kind[Told.DEVICE_ERROR]:
         found = _of_device(case, picture, one, found)
+    for one in by_kind[Told.NODE_ERROR]:
+        found = _of_node(case, picture, one, found)
     if found is None or not (found.names or found.candidates):
-        for one in (*by_kind[Told.ELSEWHERE], *by_kind[Told.REQUESTS_LATE])[:1]:
+        slow = by_kind[Told.REQUESTS_SLOW] if found is not None else []
+        for one in (*by_kind[Told.ELSEWHERE], *by_kind[Told.REQUESTS_LATE], *slow)[:1]:
             found = _candidates(case, picture, one, found)
     return found
 
@@ -70,7 +73,7 @@ def _no_answer(case: Case, picture: Picture, one: Report) -> Finding:
     """One look may come at a bad moment; who does not answer in two has stopped, ended, or cannot be reached."""
     is_sure = one.seq >= LEAST_LOOKS
     why = clause(Says.NO_ANSWER_TO_RAS, looks=one.seq)
-    blames = tuple(Blame(rank, SURE if is_sure else 1 / len(one.ranks), (why,)) for rank in one.ranks[:LISTED])
+    blames = tuple(Blame(rank, SURE if is_sure else 1 / len(one.ranks), (why,)) for rank in one.ranks[:MOST_CANDIDATES])
     return Finding(
         cause=Cause.NOT_ENTERED if is_sure else Cause.UNKNOWN,
         fault_class="H1" if is_sure else None,
@@ -99,7 +102,7 @@ def _of_device(case: Case, picture: Picture, one: Report, found: Finding | None)
         culprits = (*(replace(blame, confidence=SURE) for blame in with_error), *others)
         return replace(
             found, cause=cause, fault_class=found.fault_class or "H1", reason=Reason.DEVICE_ERROR, culprits=culprits,
-            candidates=(), evidence=(*_but_for_hosts(found.evidence), fact),
+            candidates=found.candidates if found.culprits else (), evidence=(*_but_for_hosts(found.evidence), fact),
             victims=tuple(r for r in found.victims if r not in {b.rank for b in culprits}), next=(),
         )  # fmt: skip
     if found.names:
@@ -113,7 +116,7 @@ def _of_device(case: Case, picture: Picture, one: Report, found: Finding | None)
 
 def _device_alone(case: Case, picture: Picture, one: Report, said: Clause, fact: Evidence) -> Finding:
     is_one = len(one.ranks) == 1
-    blames = tuple(Blame(rank, SURE if is_one else 1 / len(one.ranks), (said,)) for rank in one.ranks[:LISTED])
+    blames = tuple(Blame(rank, SURE if is_one else 1 / len(one.ranks), (said,)) for rank in one.ranks[:MOST_CANDIDATES])
     return Finding(
         cause=_cause(picture, one.ranks) if is_one else Cause.UNKNOWN,
         kind="failed" if is_one and picture.world_size > one.ranks[0] and picture.gone[one.ranks[0]] else "hang",
@@ -126,6 +129,28 @@ def _device_alone(case: Case, picture: Picture, one: Report, said: Clause, fact:
         evidence=(fact,),
         complete=case.complete(picture),
     )
+
+
+def _of_node(case: Case, picture: Picture, one: Report, found: Finding | None) -> Finding:
+    """An error of what the ranks of a node share: each of them may be the one, beside those that are in question."""
+    said = clause(Says.NODE_REPORTS, error=one.text)
+    fact = Evidence(what="error of a node", value=one.text, where=_where(one.ranks))
+    if found is not None and found.names:
+        culprits = tuple(
+            replace(blame, why=(*blame.why, said)) if blame.rank in one.ranks else blame for blame in found.culprits
+        )
+        return replace(found, culprits=culprits, evidence=(*found.evidence, fact))
+    before = found.candidates if found else ()
+    here = [replace(blame, why=(*blame.why, said)) for blame in before if blame.rank in one.ranks]
+    others = [blame for blame in before if blame.rank not in one.ranks]
+    known = {blame.rank for blame in before}
+    blames = [*here, *others, *(Blame(rank, 0.0, (said,)) for rank in one.ranks if rank not in known)]
+    share = 1 / len(blames)
+    found = found or Finding(cause=Cause.UNKNOWN, onset_s=picture.now_s, hard=True, complete=case.complete(picture))
+    return replace(
+        found, candidates=tuple(replace(blame, confidence=share) for blame in blames[:MOST_CANDIDATES]),
+        evidence=(*found.evidence, fact),
+    )  # fmt: skip
 
 
 def _cause(picture: Picture, ranks: Sequence[int]) -> Cause:
@@ -149,9 +174,11 @@ def _candidates(case: Case, picture: Picture, one: Report, found: Finding | None
         facts = [Evidence(what=AT, value=one.text, where=f"rank {rank}") for rank in one.ranks[:LISTED]]
         facts += [Evidence(what=AT, value=one.usual, where=f"rank {rank}") for rank in one.waiting[:LISTED]]
     else:
-        why = clause(Says.REQUESTS_LATE, text=one.text)
-        facts = [Evidence(what="network requests without a completion", value=one.text)]
-    blames = tuple(Blame(rank, share, (why,)) for rank in one.ranks[:LISTED])
+        is_late = one.told is Told.REQUESTS_LATE
+        why = clause(Says.REQUESTS_LATE if is_late else Says.REQUESTS_SLOW, text=one.text)
+        what = "network requests without a completion" if is_late else "slow network requests"
+        facts = [Evidence(what=what, value=one.text)]
+    blames = tuple(Blame(rank, share, (why,)) for rank in one.ranks[:MOST_CANDIDATES])
     if found is not None:
         return replace(found, candidates=blames, evidence=(*found.evidence, *facts))
     return Finding(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from whichrank.hang.case import LISTED, Case
+from whichrank.hang.case import Case, most_candidates
 from whichrank.hang.known_by_counts import blame_ahead, may_be_ahead, waits_for_unknown
 from whichrank.hang.reasons import held_up_by, reason_of
 from whichrank.hang.remote import thread_waited_for
@@ -56,7 +56,8 @@ def sinks_of(case: Case, picture: Picture, graph: waitgraph.WaitGraph, sinks: li
     evidence = [Evidence(what=TIME_BLOCKED, value=round(waited, 2), unit="s", where=f"rank {int(wait['rank'])}")]
     share = 1 / (len(sinks) + len(beside) + len(ahead))
     blames, reasons = [], []
-    for rank in named[:MOST_NAMED] or sinks[:LISTED]:
+    most = most_candidates(picture)
+    for rank in named[:MOST_NAMED] or sinks[:most]:
         own = waitgraph.waiting_for(picture, graph, rank)
         reported = reason_of(case.store, picture, rank, thread_waited_for(graph, rank))
         reasons.append(reported.reason)
@@ -71,7 +72,7 @@ def sinks_of(case: Case, picture: Picture, graph: waitgraph.WaitGraph, sinks: li
         idle = (clause(Says.IN_NO_OPERATION), *reason_of(case.store, picture, rank).clauses)
         blames.append(Blame(rank, share, idle))
     if not named and case.store.recorded is not None and case.store.recorded.has_only_counts:
-        blames += [Blame(int(r), share, (clause(Says.AWAITED_UNREAD),)) for r in graph.unseen[: LISTED - len(blames)]]
+        blames += [Blame(int(r), share, (clause(Says.AWAITED_UNREAD),)) for r in graph.unseen[: most - len(blames)]]
     first = (
         0 if len(sinks) + len(graph.unseen) > len(ahead) else len(blames)
     )  # where most have not come, who is ahead is alone
@@ -85,7 +86,7 @@ def sinks_of(case: Case, picture: Picture, graph: waitgraph.WaitGraph, sinks: li
         fault_class=None if not named else "H3" if inside and not any_gone else "H1",
         reason=next((r for r in reasons if r), None) if named else None,
         culprits=tuple(blames) if named else (),
-        candidates=() if named else tuple(blames[:LISTED]),
+        candidates=() if named else tuple(blames[:most]),
         comm=int(wait["comm"]),
         op=case.op_of(wait),
         victims=tuple(sorted({*graph.waiting.tolist(), *sinks} - {b.rank for b in blames})),
@@ -111,7 +112,7 @@ def apart(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> list[int]
     beside = _idle(case, picture, graph) if picture.recorded is None else picture.present.copy()
     in_graph = (graph.waiting, graph.sinks, graph.unseen, picture.ops["rank"], picture.waits["rank"])
     beside[np.concatenate(in_graph)] = False
-    return [int(r) for r in np.flatnonzero(beside)[:LISTED]]
+    return [int(r) for r in np.flatnonzero(beside)[: most_candidates(picture)]]
 
 
 def _idle(case: Case, picture: Picture, graph: waitgraph.WaitGraph) -> Bools:

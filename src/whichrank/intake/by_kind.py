@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from whichrank.intake import (
-    attempts,
     flight_batches,
     flight_job,
     inspector_job,
@@ -20,6 +19,7 @@ from whichrank.intake import (
     watchdog,
 )
 from whichrank.intake.counted import dump_of
+from whichrank.intake.each_attempt import OF_LAST_ATTEMPT
 from whichrank.intake.facts import joined
 from whichrank.intake.flight_dump import Dump
 from whichrank.intake.formats import FLIGHT_RECORDER
@@ -29,6 +29,7 @@ from whichrank.intake.log_job import Said
 from whichrank.intake.logs import Log
 from whichrank.intake.megatrace import Megatrace
 from whichrank.intake.missing import LISTED, NO_OPERATION, several_jobs, unread_ranks
+from whichrank.intake.old_dumps import earlier_dumps
 from whichrank.intake.op_spans import Spans
 from whichrank.intake.parts import Part, those
 from whichrank.intake.ras import Ras
@@ -49,9 +50,6 @@ _OF_EACH: Final = {
 }  # fmt: skip
 """What there would be of each rank, where no dumps are."""
 _ONLY_TIMES: Final = Recorded(shows_hangs=False)
-OF_LAST_ATTEMPT: Final = (
-    "this is about the last attempt of the job that says anything; what earlier ones wrote is left out"
-)
 OLDER_DUMP: Final = "its dump was made before the others stood still, perhaps in an earlier attempt of the job"
 
 
@@ -102,7 +100,7 @@ def of_dumps(
     world = max(world, logged.world_size if what != DUMP else 0)
     reported, unsure = flight_job.job_of(dumps)
     written = {rank: written_s.get(path, 0.0) for rank, path in whose.items()}
-    unsure |= dict.fromkeys(sorted(attempts.earlier_dumps(reported, written) if what == DUMP else ()), OLDER_DUMP)
+    unsure |= dict.fromkeys(sorted(earlier_dumps(reported, written) if what == DUMP else ()), OLDER_DUMP)
     reported = [one for one in reported if one.rank not in unsure]
     unread = unread_ranks(world, dumps, notes, what) | unsure
     facts = {rank: fact for rank, fact in logged.facts.items() if rank < world and fact.world_size in (0, world)}
@@ -119,7 +117,11 @@ def of_dumps(
         gave_up_s=now_s - (logged.last_s - logged.gave_up_s) if logged.gave_up_s >= 0 else 0.0,
         reports=tuple(one for one in logged.reports if all(rank < world for rank in one.ranks)),
     )  # fmt: skip
-    return Recording(name, FLIGHT_RECORDER, batches, now_s, utc_offset_s, dict(sorted(unread.items())), said, about)
+    most_known = world - 1 if what != DUMP and not logged.is_world_known else -1
+    return Recording(
+        name, FLIGHT_RECORDER, batches, now_s, utc_offset_s, dict(sorted(unread.items())), said, about,
+        most_known=most_known,
+    )  # fmt: skip
 
 
 def _issued_at(dump: Dump) -> str:

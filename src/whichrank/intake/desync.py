@@ -19,12 +19,15 @@ from whichrank.intake.launchers import numbers_in
 from whichrank.intake.log_time import UNTIMED
 from whichrank.intake.watchdog import Standing, TimedOut
 
-_NUMBER: Final = re.compile(r"#(\d{1,18}) (?:finished|started) ranks:")
-_RANKS: Final = re.compile(r"\[([\d, ]{1,65536})\] (finished|started) ([A-Za-z_]{1,64})\s*$")
-_BEHIND: Final = re.compile(
-    r"\[([\d, ]{1,65536})\] finished collective #(\d{1,18}), but didn't join collective #(\d{1,18})"
+_SAID: Final = re.compile(
+    r"#(?P<number>\d{1,18}) (?:finished|started) ranks:"
+    r"|\[(?P<ranks>[\d, ]{1,65536})\] (?:"
+    r"finished collective #(?P<behind>\d{1,18}), but didn't join collective #\d{1,18}"
+    r"|joined but didn't finish collective #(?P<stuck>\d{1,18})"
+    r"|(?P<state>finished|started) (?P<op>[A-Za-z_]{1,64})(?=\s|$))"
 )
-_STUCK: Final = re.compile(r"\[([\d, ]{1,65536})\] joined but didn't finish collective #(\d{1,18})")
+"""What a line says; all of it, where a report has lost its ends of lines."""
+HINTS: Final = ("collective #", " ranks:")
 
 
 class Desync:
@@ -36,16 +39,18 @@ class Desync:
 
     def see(self, line: str, at_s: float = UNTIMED, part: int = 0) -> None:
         """A line that may be of a report."""
-        if found := _NUMBER.search(line):
-            self._number = int(found.group(1))
-        elif found := _BEHIND.search(line):
-            self._stand(found.group(1), int(found.group(2)), int(found.group(2)), None, at_s, part)
-        elif found := _STUCK.search(line):
-            self._stand(found.group(1), int(found.group(2)), int(found.group(2)) - 1, None, at_s, part)
-        elif self._number and (found := _RANKS.search(line)):
-            done, seq = found.group(2) == "finished", self._number
-            op = None if done else TimedOut(seq, found.group(3).lower(), -1, -1, at_s)
-            self._stand(found.group(1), seq, seq if done else seq - 1, op, at_s, part)
+        for found in _SAID.finditer(line):
+            number, ranks, behind, stuck, state, name = found.groups()
+            if number:
+                self._number = int(number)
+            elif behind:
+                self._stand(ranks, int(behind), int(behind), None, at_s, part)
+            elif stuck:
+                self._stand(ranks, int(stuck), int(stuck) - 1, None, at_s, part)
+            elif self._number:
+                done, seq = state == "finished", self._number
+                op = None if done else TimedOut(seq, name.lower(), -1, -1, at_s)
+                self._stand(ranks, seq, seq if done else seq - 1, op, at_s, part)
 
     def _stand(self, ranks: str, enqueued: int, completed: int, op: TimedOut | None, at_s: float, part: int) -> None:
         for rank in numbers_in(ranks):

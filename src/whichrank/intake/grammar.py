@@ -143,6 +143,9 @@ TABLE: Final = (
           "slurmstepd: error: Detected 1 oom_kill event in StepId={job}.0. Some of the step tasks have been OOM "
           "Killed.",
           b"oom_kill event"),
+    Entry("slurmstepd: the job is queued again", "slurmstepd", ("", ""), "slurm: src/slurmd/slurmstepd/req.c",
+          "slurmstepd: error: *** JOB {job} ON {host} CANCELLED AT 2026-06-01T03:00:00 DUE TO JOB REQUEUE ***",
+          b"DUE TO JOB REQUEUE"),
     Entry("mpirun: a rank that ended", "mpirun", ("", ""), "openmpi: orte/tools/orterun, prte",
           "mpirun noticed that process rank {rank} with PID {pid} on node {host} exited on signal {signal} "
           "({signal_name}).", b" noticed that process rank "),
@@ -156,11 +159,71 @@ TABLE: Final = (
     Entry("NCCL: a warning", "nccl", ("2.4", ""), "nccl: src/debug.cc",
           "{host}:{pid}:{tid} [{local}] misc/socket.cc:57 NCCL WARN {text}", b"NCCL WARN"),
     Entry("NCCL: a request that is late", "nccl", ("2.30", ""), "nccl: src/transport/net_ib/wqe_lat_mon.cc; RCCL alike",
-          "{host}:{pid}:{tid} [{local}] NCCL INFO NET/IB: WQE stall (no CQE): peer={peer} | local: qpn=1201 dev=mlx5_0 "
-          "port=1 lid=0 localGid=fe80::1 | remote: qpn=1302 port=1 lid=0 remoteGid={gid} | stall_thr=1000000ns "
-          "age={age_ns}ns inflight={in_flight}", b"WQE stall"),
+          "{host}:{pid}:{tid} [{local}] NCCL INFO NET/IB: WQE stall (no CQE): peer={peer} | local: qpn={qpn} "
+          "dev=mlx5_0 port=1 lid=0 localGid={own_gid} | remote: qpn={peer_qpn} port=1 lid=0 remoteGid={gid} | "
+          "stall_thr=1000000ns age={age_ns}ns inflight={in_flight}", b"NET/IB: WQE s"),
+    Entry("NCCL: a request that was slow", "nccl", ("2.30", ""), "nccl: src/transport/net_ib/wqe_lat_mon.cc",
+          "{host}:{pid}:{tid} [{local}] NCCL INFO NET/IB: WQE slow: peer={peer} | local: qpn={qpn} dev=mlx5_0 port=1 "
+          "lid=0 localGid={own_gid} | remote: qpn={peer_qpn} port=1 lid=0 remoteGid={gid} | thr=1000000ns "
+          "delta={age_ns}ns mean=9000ns stddev=700ns p50=8000ns p90=9000ns p99=11000ns p99.9=90000ns max={age_ns}ns "
+          "count=4711 | t_post=1 t_poll=2", b"NET/IB: WQE s"),
+    Entry("NCCL: an answer of RAS", "nccl", ("2.24", ""), "nccl: src/ras/client_support.cc", "Job summary\n===========",
+          b"Job summary", 400),
     Entry("NVIDIA's driver: an error of a device", "kernel", ("", ""), "NVIDIA: XID Errors, GPU deployment guide",
           "[1843.308145] NVRM: Xid (PCI:{bus}): {xid}, pid={pid}, name=python3, {text}", b"NVRM: Xid"),
+    Entry("NVIDIA's driver: an error of an NVSwitch", "kernel", ("", ""),
+          "NVIDIA/open-gpu-kernel-modules: src/common/nvswitch/kernel/inc/error_nvswitch.h; Fabric Manager user guide",
+          "Jun  1 03:00:00 {host} kernel: [1843.308145] nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): {sxid:05}, "
+          "{severity}, {text}", b"SXid (PCI"),
+    Entry("kernel: a machine check", "kernel", ("2.6", ""), "linux: arch/x86/kernel/cpu/mce/core.c, print_mce",
+          "Jun  1 03:00:00 {host} kernel: [1843.308145] mce: [Hardware Error]: CPU {cpu}: Machine Check: 0 Bank 7: "
+          "{status:x}", b"[Hardware Error]: CPU"),
+    Entry("kernel: a panic by a machine check", "kernel", ("2.6", ""), "linux: arch/x86/kernel/cpu/mce/core.c",
+          "Jun  1 03:00:00 {host} kernel: [1843.308145] Kernel panic - not syncing: Fatal machine check",
+          b"Fatal machine check"),
+    Entry("kernel: killed by damaged memory", "kernel", ("2.6", ""), "linux: arch/x86/mm/fault.c, do_sigbus",
+          "[1843.308145] MCE: Killing python3:{pid} due to hardware memory corruption fault at 7f0000000000",
+          b"due to hardware memory corruption"),
+    Entry("kernel: a signal by damaged memory", "kernel", ("5.8", ""), "linux: mm/memory-failure.c, kill_proc",
+          "[1843.308145] Memory failure: 0x1840200: Sending SIGBUS to python3:{pid} due to hardware memory corruption",
+          b"due to hardware memory corruption"),
+    Entry("Ray: where a rank is", "ray", ("2.0", ""), "ray: python/ray/train/_internal/backend_executor.py",
+          "(TorchTrainer pid=45197, ip=10.76.0.71) - (node_id=4c934ab2f6, ip={address}, pid={pid}) world_rank={rank}, "
+          "local_rank={local}, node_rank=0", b"world_rank="),
+    Entry("Ray: a rank begins", "ray", ("1.10", ""), "ray: python/ray/train/torch/config.py",
+          "(RayTrainWorker pid={pid}, ip={address}) Setting up process group for: env:// [rank={rank}, "
+          "world_size={world}]", b"Setting up process group for"),
+    Entry("Ray: a worker has ended", "ray", ("2.0", ""), "ray: python/ray/_private/worker.py; raylet",
+          "(raylet) A worker died or was killed while executing a task by an unexpected system error. To troubleshoot "
+          "the problem, check the logs for the dead worker. RayTask ID: ffff Worker ID: f8ab Node ID: 09d0 Worker IP "
+          "address: {address} Worker port: {port} Worker PID: {pid} Worker exit type: SYSTEM_ERROR Worker exit detail: "
+          "Worker unexpectedly exits with a connection error code 2. End of file.", b"Worker exit type: "),
+    Entry("Ray: out of memory", "ray", ("2.2", ""), "ray: doc/source/ray-core/scheduling/ray-oom-prevention.rst",
+          "Memory on the node (IP: {address}, ID: 09d0) where the task (actor ID: 5066, name=_RayTrainWorker__execute, "
+          "pid={pid}, memory used=31.02GB) was running was 60.10GB / 62.00GB (0.969), which exceeds the memory usage "
+          "threshold of 0.95.", b", memory used="),
+    Entry("Kubernetes: name of a pod", "kubernetes", ("", ""), "kubernetes: kubectl/pkg/describe/describe.go",
+          "Name:             {host}", b"Name:   "),
+    Entry("Kubernetes: a container ran out of memory", "kubernetes", ("", ""),
+          "kubernetes: kubectl/pkg/describe/describe.go, describeStatus; pkg/kubelet",
+          "    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137", b"OOMKilled"),
+    Entry("Kubernetes: a pod was evicted", "kubernetes", ("", ""), "kubernetes: pkg/kubelet/eviction/helpers.go",
+          "  Warning  Evicted    3m    kubelet            The node was low on resource: memory. Container pytorch was "
+          "using 61000Mi.", b"Evicted"),
+    Entry("Kubernetes: pods in a list", "kubernetes", ("", ""), "kubernetes: pkg/printers/internalversion/printers.go",
+          "{host}   0/1     {reason}   0          3h", b"OOMKilled"),
+    Entry("DeepSpeed: ranks of hosts", "deepspeed", ("0.3", ""), "deepspeed: launcher/launch.py, main",
+          "[2026-06-01 02:00:18,699] [INFO] [launch.py:179:main] global_rank_mapping=defaultdict(<class 'list'>, "
+          "{{'{host}': [{ranks}]}})", b"[launch.py:"),
+    Entry("DeepSpeed: a process begins", "deepspeed", ("0.14", ""), "deepspeed: launcher/launch.py, main",
+          "[2026-06-01 02:00:18,700] [INFO] [launch.py:272:main] process {pid} spawned with command: "
+          "['/usr/bin/python', '-u', 'train.py', '--local_rank={local}']", b"[launch.py:"),
+    Entry("DeepSpeed: a process has ended", "deepspeed", ("0.3", ""), "deepspeed: launcher/launch.py, sigkill_handler",
+          "[2026-06-01 03:00:18,700] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python', '-u', 'train.py', "
+          "'--local_rank={local}'] exits with return code = {code}", b"[launch.py:"),
+    Entry("accelerate: what it started has ended", "accelerate", ("0.20", ""), "accelerate: commands/launch.py",
+          "subprocess.CalledProcessError: Command '['/usr/bin/python', 'train.py']' died with <Signals.{signal_name}: "
+          "{signal}>.", b"CalledProcessError"),
     Entry("kernel: killed for lack of memory", "kernel", ("3.0", ""), "linux: mm/oom_kill.c",
           "[1843.308145] Out of memory: Killed process {pid} (python3) total-vm:1234kB, anon-rss:1234kB",
           b"illed process "),

@@ -20,7 +20,7 @@ _MPIRUN: Final = re.compile(
 _RAISED: Final = re.compile(r"^\s{0,8}([A-Za-z_][\w.]{0,120}(?:Error|Exception|Interrupt|Exit)(?:: .{0,400})?)$")
 _OF_OTHERS: Final = re.compile(
     r"NCCL|ncclRemote|DistBackendError|DistNetworkError|Watchdog caught|monitoredBarrier|[Gg]loo|Connection "
-    r"(?:closed|reset)"
+    r"(?:closed|reset)|CalledProcessError"
     r"|ChildFailedError|TCPStore|Socket Timeout|SignalException|KeyboardInterrupt|SystemExit|Broken pipe"
 )
 """An exception that another rank's end or delay can have led to."""

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
+from whichrank.intake.ends_of_ranks import with_ends
 from whichrank.intake.facts import Fact, Xid, joined
 from whichrank.intake.kernel_log import is_fault, lacked_memory, ranks_of
 from whichrank.intake.log_time import UNTIMED
 from whichrank.intake.logs import Log
+from whichrank.intake.node_errors import reports_of
 from whichrank.intake.plain_text import for_people
 from whichrank.intake.ras import Ras
 from whichrank.intake.watchdog import Standing
@@ -22,6 +24,8 @@ from whichrank.model.reports import Report, Told
 
 SLACK_S: Final = 60.0
 """By so much clocks of hosts differ, at most, and a launcher sees an end late."""
+SIGBUS: Final = 7
+CORRUPTED: Final = "the kernel ended it since its memory is damaged"
 ONE_RUN_S: Final = 2 * 3600.0
 """The ends of one run are not further apart: timeouts are shorter."""
 
@@ -37,6 +41,7 @@ class Said:
         gave_up_s: When the first rank gave up an operation, on the same clock.
         world_size: Ranks of the job, as far as lines say it; 0: they do not.
         remarks: What cannot be said of a rank, for the user.
+        is_world_known: Some line says how many ranks there are; else there may be more.
     """
 
     facts: Mapping[int, Fact] = field(default_factory=dict)
@@ -45,6 +50,7 @@ class Said:
     gave_up_s: float = UNTIMED
     world_size: int = 0
     remarks: tuple[str, ...] = ()
+    is_world_known: bool = True
 
 
 def said_by(logs: Sequence[Log], polls: Sequence[Ras], found: Iterable[Report] = ()) -> Said:
@@ -61,10 +67,19 @@ def said_by(logs: Sequence[Log], polls: Sequence[Ras], found: Iterable[Report] =
         facts[rank] = replace(
             facts[rank], lacked_memory=True, status=9 if facts[rank].status < 0 else facts[rank].status
         )
+    places = {rank: place for log in logs for rank, place in log.places.items()}
+    ended, unknown = with_ends([one for log in logs for one in log.ends], facts, places)
+    facts |= ended
+    for rank in lacked_memory((pid for log in logs for pid in log.corrupted), facts):
+        facts[rank] = replace(facts[rank], status=SIGBUS, words=(*facts[rank].words, CORRUPTED))
     facts = _of_this_run(facts, [one for log in logs for one in log.standings])
     buses = {rank: fact.bus for rank, fact in facts.items() if fact.bus}
     reports = [*found, *(report for log in logs for report, _ in log.reports)]
-    unknown = []
+    hosts = {rank: host for rank, (host, _) in places.items() if host}
+    hosts |= {rank: fact.host for rank, fact in facts.items() if fact.host}
+    of_nodes, of_no_rank = reports_of((one for log in logs for one in log.node_errors), hosts)
+    reports += of_nodes
+    unknown += of_no_rank
     for xid in (xid for log in logs for xid in log.xids):
         ranks = ranks_of(xid, facts, buses)
         for rank in ranks if len(ranks) == 1 else ():
@@ -87,7 +102,8 @@ def said_by(logs: Sequence[Log], polls: Sequence[Ras], found: Iterable[Report] =
     return Said(
         facts, _distinct(reports), max(times, default=UNTIMED), min(gave_up, default=UNTIMED),
         max(stated, mentioned + 1, _one_beyond(standings, mentioned + 1) if not stated else 0),
-        tuple(dict.fromkeys((*unknown, *(text for log in logs for text in (*log.gloo, *map(_warned, log.warnings)))))),
+        tuple(dict.fromkeys((*unknown, *(text for log in logs for text in _remarks(log))))),
+        is_world_known=bool(stated or polls or any(log.world_size for log in logs)),
     )  # fmt: skip
 
 
@@ -121,6 +137,10 @@ def _without_answer(polls: Sequence[Ras]) -> Report | None:
         return None
     waiting = tuple(rank for rank in range(looks[-1].world_size) if rank not in looks[-1].unresponsive)
     return Report(Told.NO_ANSWER, tuple(sorted(ranks)), "NCCL RAS", waiting, seq=len(looks))
+
+
+def _remarks(log: Log) -> tuple[str, ...]:
+    return (*log.gloo, *log.remarks, *map(_warned, log.warnings))
 
 
 def _warned(text: str) -> str:

@@ -1,18 +1,20 @@
 """Logs, read for what they say of ranks: those of launchers, of torch's watchdog, of NCCL, of Gloo, of the kernel.
 
 `lines` takes a text apart into pieces of one writer each, `grammar` has the words of all writers, and each writer has a
-reader of its own here, which sees the pieces in their order and says at the end what they come to. Pieces of one log
-share its parts: a line with which a launcher starts the job again begins the next one.
+reader of its own here, which sees the pieces in their order and says at the end what they come to. A line with which a
+launcher starts the job again begins a new part of the log, of which all readers begin anew: see `attempts`.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import IO, Final
 
 from whichrank.errors import FormatError
+from whichrank.intake.desync import HINTS as OF_DESYNC
 from whichrank.intake.desync import Desync
+from whichrank.intake.ends import HINTS as OF_ENDS
+from whichrank.intake.ends import End, Ends
 from whichrank.intake.facts import Fact, Xid
 from whichrank.intake.flight_dump import Dump
 from whichrank.intake.grammar import HINTS
@@ -22,15 +24,19 @@ from whichrank.intake.library_errors import LibraryErrors
 from whichrank.intake.lines.pieces import Piece, pieces
 from whichrank.intake.log_time import UNTIMED, iso_time_s, torch_time_s
 from whichrank.intake.nccl_log import NcclLog
+from whichrank.intake.node_errors import HINTS as OF_NODES
+from whichrank.intake.node_errors import NodeError, NodeErrors
+from whichrank.intake.ras import Ras
+from whichrank.intake.ras_in_log import RasInLog
+from whichrank.intake.restarts import HINTS as OF_RESTARTS
+from whichrank.intake.restarts import Restarts
 from whichrank.intake.watchdog import HINTS as OF_WATCHDOG
 from whichrank.intake.watchdog import Standing, Watchdog
 from whichrank.model.reports import Report
 
 MOST_FACTS: Final = 1 << 20
-_RESTART: Final = re.compile(
-    r"will restart worker group|\b(?:TORCHELASTIC_RESTART_COUNT|restart_count) ?[=:] ?([1-9]\d{0,5})\b"
-)
-"""torchrun begins another attempt, or something says which one it is."""
+MOST_PARTS: Final = 1024
+"""Of a log that say something; what is said behind the last of them is of that one."""
 _OF_LIBRARIES: Final = ("monitoredBarrier", "Detected mismatch between", "gloo/transport")
 _TRACEBACK: Final = {b"]: Traceback (most recent call last)": 60}
 
@@ -44,12 +50,21 @@ class Log:
         xids: Of devices.
         standings: How far ranks are on their groups, by torch's watchdog.
         most_rank: The highest rank that is mentioned, -1 if none is.
-        restarts_s: When its launcher said that it starts the workers again, see `log_time`.
+        world_size: Ranks of the job, as a launcher says it; 0: none does.
+        restarts_s: When a launcher said that it starts the job again, in all parts, see `log_time`.
         reports: What libraries and drivers say of ranks, each with its part of the log.
         gloo: Errors of Gloo, in words.
         killed: Processes that were killed for lack of memory.
         counted: By rank, what it has enqueued by NCCL's log.
         warnings: Of NCCL, of processes whose rank is not known.
+        node_errors: Of what the ranks of a node share.
+        corrupted: Processes that were ended since their memory is damaged.
+        ends: Of processes and pods, by launchers that do not name ranks.
+        places: By rank, host and pid as prefixes and launchers say it.
+        remarks: What names nobody, for people.
+        polls: Answers of RAS in the middle of the log.
+        before: What the log says before the last line that starts the job again, by part, those that say something.
+        begun_s: When its last part began, by the launcher; `UNTIMED` if that is not known or there is one part only.
     """
 
     facts: list[Fact] = field(default_factory=list)
@@ -62,12 +77,26 @@ class Log:
     killed: list[int] = field(default_factory=list)
     counted: dict[int, Dump] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    node_errors: list[NodeError] = field(default_factory=list)
+    corrupted: list[int] = field(default_factory=list)
+    ends: list[End] = field(default_factory=list)
+    places: dict[int, tuple[str, int]] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+    polls: list[Ras] = field(default_factory=list)
+    before: list[Log] = field(default_factory=list)
+    begun_s: float = UNTIMED
+    world_size: int = 0
+
+    @property
+    def last_says_something(self) -> bool:
+        """Does its last part say anything of ranks, processes or devices?"""
+        said = self.facts, self.xids, self.standings, self.reports, self.gloo, self.killed, self.counted, self.warnings
+        return any(said) or any((self.node_errors, self.corrupted, self.ends, self.remarks, self.polls))
 
     @property
     def says_something(self) -> bool:
-        """Does it say anything of ranks, processes or devices?"""
-        said = self.facts, self.xids, self.standings, self.reports, self.gloo, self.killed, self.counted, self.warnings
-        return any(said)
+        """Does any part of it?"""
+        return bool(self.before) or self.last_says_something
 
 
 def read_log(stream: IO[bytes]) -> Log:
@@ -80,7 +109,7 @@ def read_log(stream: IO[bytes]) -> Log:
         FormatError: It says nothing of them, or is too long.
     """
     reader = _Reader()
-    for piece in pieces(stream, HINTS | _TRACEBACK, reader.nccl.see_collective):
+    for piece in pieces(stream, HINTS | _TRACEBACK, lambda line: reader.nccl.see_collective(line)):
         reader.see(piece)
     log = reader.log()
     if not log.says_something:
@@ -88,37 +117,63 @@ def read_log(stream: IO[bytes]) -> Log:
     return log
 
 
+def without_polls(log: Log) -> Log:
+    """Without answers of RAS: who has found them at the begin of the file has read them all."""
+    return replace(log, polls=[], before=[replace(part, polls=[]) for part in log.before])
+
+
 class _Reader:
     """The readers of all writers, of one log."""
 
     def __init__(self) -> None:
+        self._before: list[Log] = []
+        self._restarts = Restarts()
+        self._at_s, self._offset_s, self._known = UNTIMED, 0.0, 0
+        self._begun_s = UNTIMED
+        self._begin()
+
+    def _begin(self) -> None:
+        """A part of the log, of which nothing is known yet."""
         self.nccl, self._watchdog, self._desync = NcclLog(), Watchdog(), Desync()
         self._errors, self._launchers, self._kernel = LibraryErrors(), Launchers(), KernelLog()
-        self._restarts_s: list[float] = []
-        self._at_s, self._attempt, self._offset_s = UNTIMED, 0, 0.0
+        self._nodes, self._ends, self._ras = NodeErrors(), Ends(), RasInLog()
+        self._places: dict[int, tuple[str, int]] = {}
 
     def see(self, piece: Piece) -> None:
         """A piece goes to whom its words belong to."""
         text, who = piece.text, piece.who
         self._note_time(torch_time_s(text), iso_time_s(who.time))
         at_s, part = self._at_s, self._watchdog.part
+        if who.rank is not None and (who.host or who.pid):
+            self._places[who.rank] = who.host, who.pid
+        self._ras.see(text)
         if any(hint in text for hint in OF_WATCHDOG):
             self._watchdog.see(text, who, at_s, is_cut=piece.is_cut)
+            self._see_rest_of_line(text, at_s, part)
         elif " NCCL INFO " in text or " NCCL WARN " in text:
             self.nccl.see(text)
         elif any(word in text for word in _OF_LIBRARIES):
             self._errors.see(text, who, at_s, part)
         elif "NVRM: Xid" in text or "illed process " in text:
             self._kernel.see(text, who.host, at_s, part)
-        elif found := _RESTART.search(text):
-            number = int(found.group(1) or self._attempt + 1)
-            if number > self._attempt:
-                self._attempt, self._watchdog.part = number, part + 1
-                self._restarts_s.append(at_s)
+        elif any(hint in text for hint in OF_NODES):
+            self._nodes.see(text, who.host, at_s)
+        elif any(hint in text for hint in OF_ENDS) and self._ends.see(text, who, at_s):
+            return
+        elif any(hint in text for hint in OF_RESTARTS):
+            if self._restarts.see(text, at_s):
+                self._end_part()
         elif not self._launchers.see(text, who, at_s, part):
             self._desync.see(text, at_s, part)
-        if len(self._launchers.facts) + len(self._watchdog.standings) > MOST_FACTS:
+        if self._known + len(self._launchers.facts) + len(self._watchdog.standings) > MOST_FACTS:
             raise FormatError("it says too much of ranks to be a log")
+
+    def _see_rest_of_line(self, text: str, at_s: float, part: int) -> None:
+        """What stands behind words of the watchdog, where a text has lost its ends of lines."""
+        if any(hint in text for hint in OF_DESYNC):
+            self._desync.see(text, at_s, part)
+        if any(hint in text for hint in OF_RESTARTS) and self._restarts.see(text, at_s):
+            self._end_part()
 
     def _note_time(self, torch_s: float, collected_s: float) -> None:
         """A line's own time, and when it was collected: that clock may be of another time zone."""
@@ -129,8 +184,20 @@ class _Reader:
         elif collected_s >= 0:
             self._at_s = collected_s + self._offset_s
 
+    def _end_part(self) -> None:
+        """What was said so far is of an attempt that is over."""
+        part = self._part()
+        if part.last_says_something and len(self._before) < MOST_PARTS:
+            self._known += len(part.facts) + len(part.standings)
+            self._before.append(part)
+            self._begun_s = self._restarts.at_s[-1]
+            self._begin()
+
     def log(self) -> Log:
         """What they all say."""
+        return replace(self._part(), restarts_s=self._restarts.at_s, before=self._before)
+
+    def _part(self) -> Log:
         last = self._watchdog.part
         standings = self._watchdog.reported()
         for more in (self._errors.standings(), self._desync.standings(set())):
@@ -138,8 +205,12 @@ class _Reader:
             standings = [*standings, *(one for one in more if (one.rank, one.part) not in known)]
         facts = [*self._launchers.facts, *(replace(fact, part=last) for fact in self.nccl.facts())]
         reports = [*self._errors.reports(), *((report, last) for report in self.nccl.reports())]
-        mentioned = (self._watchdog.most_rank, self._errors.most_rank, *(one.rank for one in standings))
+        of_all = self._watchdog.most_rank, self._errors.most_rank, self._ends.most_rank
+        mentioned = (*of_all, *(one.rank for one in standings))
         return Log(
-            facts, self._kernel.xids, standings, max(mentioned), self._restarts_s, reports, list(self._errors.gloo),
-            self._kernel.killed, self.nccl.dumps(), self.nccl.warnings(),
+            facts, self._kernel.xids, standings, max(mentioned), [], reports, list(self._errors.gloo),
+            self._kernel.killed, self.nccl.dumps(), self.nccl.warnings(), list(self._nodes.errors),
+            self._nodes.corrupted, self._ends.ends, self._places | self._ends.places, list(self._ends.remarks),
+            list(self._ras.polls()), begun_s=self._begun_s,
+            world_size=self._ends.world_size,
         )  # fmt: skip

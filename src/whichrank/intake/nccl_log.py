@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from whichrank.intake.counted import Counted, dump_of
+from whichrank.intake.counts_in_doubt import are_comparable
 from whichrank.intake.facts import Fact
 from whichrank.intake.flight_dump import NOT_KNOWN, Dump, Group
+from whichrank.intake.late_requests import HINT as OF_REQUESTS
+from whichrank.intake.late_requests import LateRequests, Process
 from whichrank.intake.lines.prefixes import MOST_RANK
-from whichrank.intake.plain_text import for_people
 from whichrank.model.kinds import Kind
-from whichrank.model.reports import Report, Told
+from whichrank.model.reports import Report
 
 MOST_WARNINGS: Final = 3
 """Of a process: the first ones, since the others are of what followed."""
@@ -41,17 +43,14 @@ _COLL: Final = re.compile(
     rb"recvbuff \S{1,24} count (\d{1,18}) datatype (\d{1,3}) op \d{1,6} root \d{1,9} comm (\S{1,24}) "
     rb"\[nranks=(\d{1,7})\]"
 )
-_STALL: Final = re.compile(
-    r"WQE stall \(no CQE\): peer=(\S{1,96}).{0,160}?localGid=(\S{1,64}).{0,120}?remoteGid=(\S{1,64}).{0,80}?"
-    r"age=(\d{1,20})ns inflight=(\d{1,9})"
-)
 _KINDS: Final = {
     "AllReduce": Kind.ALL_REDUCE, "Broadcast": Kind.BROADCAST, "Bcast": Kind.BROADCAST, "Reduce": Kind.REDUCE,
     "AllGather": Kind.ALL_GATHER, "ReduceScatter": Kind.REDUCE_SCATTER,
 }  # fmt: skip
-EQUAL: Final = "NCCL's lines say what was enqueued and not what has ended, and all ranks have enqueued equally many"
-Process = tuple[str, int]
-"""Host and pid."""
+EQUAL: Final = (
+    "NCCL's lines say what was enqueued and not what has ended, and all ranks have enqueued equally many, as far as no "
+    "line is lost"
+)
 
 
 class Joined(NamedTuple):
@@ -81,8 +80,7 @@ class NcclLog:
         self._joined: dict[tuple[Process, str], Joined] = {}
         self._enqueued: dict[tuple[Process, str], Enqueued] = {}
         self._latest: Process = "", 0
-        self._gids: dict[str, set[Process]] = {}
-        self._stalls: dict[tuple[Process, str], tuple[int, int, str]] = {}
+        self._requests = LateRequests()
 
     def see(self, line: str) -> None:
         """A line of a process."""
@@ -93,8 +91,8 @@ class NcclLog:
         process = host, int(pid)
         if ": opCount " in text:
             self.see_collective(line.encode())
-        elif stall := _STALL.search(text):
-            self._see_stall(process, stall)
+        elif OF_REQUESTS in text and self._requests.see(process, text):
+            return
         elif level == "WARN":
             warnings = self._warnings.setdefault(process, [])
             if len(warnings) < MOST_WARNINGS:
@@ -127,12 +125,6 @@ class NcclLog:
         one.last.append((number, name.decode(), int(elements)))
         self._latest = place[0]
         return True
-
-    def _see_stall(self, process: Process, found: re.Match[str]) -> None:
-        peer, mine, theirs, age_ns, in_flight = found.groups()
-        self._gids.setdefault(mine, set()).add(process)
-        before = self._stalls.get((process, theirs), (0, 0, ""))
-        self._stalls[process, theirs] = max(before, (int(age_ns), int(in_flight), peer))
 
     # ---- what it comes to ----------------------------------------------------------------------------------------
 
@@ -173,7 +165,7 @@ class NcclLog:
                 continue
             name = joined.comm_id or f"{comm if joined.size == 1 else 'all'} of {joined.size}"
             comms.setdefault(name, {})[joined.rank] = rank_of[process], one
-        members, least = dict[str, tuple[int, ...]](), dict[str, int]()
+        members, least, level = dict[str, tuple[int, ...]](), dict[str, int](), dict[str, int]()
         for (process, comm), joined in self._joined.items():  # who has joined and enqueued nothing is behind all others
             name = joined.comm_id or f"{comm if joined.size == 1 else 'all'} of {joined.size}"
             if name in comms and process in rank_of:
@@ -183,7 +175,9 @@ class NcclLog:
             known = tuple(of[place][0] for place in sorted(of))
             members[name] = known if len(of) == size else (*known, NOT_KNOWN)
             least[name] = min(one.count for _, one in of.values())
-            if (doubtful := self._may_be_cut(of, rank_of)) is not None:
+            if not are_comparable([[number for number, _, _ in one.last] for _, one in of.values()]):
+                level[name] = least[name]
+            elif (doubtful := self._may_be_cut(of, rank_of)) is not None:
                 del of[doubtful]
         found: dict[int, tuple[list[Group], list[Counted]]] = {}
         for name, of in comms.items():
@@ -193,7 +187,7 @@ class NcclLog:
                 rows += [
                     Counted(len(groups) - 1, number, number <= least[name], int(_KINDS.get(kind, Kind.OTHER)), elements)
                     for number, kind, elements in _last_of_each(one)
-                    if kind not in ("Send", "Recv")
+                    if kind not in ("Send", "Recv") and number <= level.get(name, number)
                 ]
         return {rank: dump_of("nccl_log", rank, groups, rows) for rank, (groups, rows) in sorted(found.items())}
 
@@ -207,19 +201,8 @@ class NcclLog:
         return place if is_last or counts[1][0] - counts[0][0] == 1 else None
 
     def reports(self) -> list[Report]:
-        """Network requests without a completion: of whom, and toward whom if that is known; who has most is first."""
-        counts: dict[int, int] = {}
-        texts = []
-        for (process, gid), (age_ns, in_flight, peer) in sorted(self._stalls.items(), key=lambda one: -one[1][0]):
-            ends = [self._rank[one][0] for one in (process, *sorted(self._gids.get(gid, ()))) if one in self._rank]
-            for rank in dict.fromkeys(ends):
-                counts[rank] = counts.get(rank, 0) + 1
-            at = f"rank {ends[0]}" if ends else f"{process[0]}:{process[1]}"
-            texts.append(f"{at} to {for_people(peer, 96)}: {in_flight} in flight for {age_ns / 1e9:.1f} s")
-        if not texts:
-            return []
-        ranks = sorted(counts, key=lambda rank: (-counts[rank], rank))
-        return [Report(Told.REQUESTS_LATE, tuple(ranks), "; ".join(texts[:4]))]
+        """Network requests that are late."""
+        return self._requests.reports({process: rank for process, (rank, _) in self._rank.items()})
 
 
 def _last_of_each(one: Enqueued) -> list[tuple[int, str, int]]:

@@ -17,6 +17,7 @@ from whichrank.intake.inspector import Inspected
 from whichrank.intake.iteration_log import Tap
 from whichrank.intake.kineto import Trace
 from whichrank.intake.lines.encodings import as_utf8
+from whichrank.intake.logs import without_polls
 from whichrank.intake.plain_text import for_people
 from whichrank.intake.ras_text import is_ras_text
 from whichrank.intake.recording import Note, State
@@ -59,18 +60,23 @@ def _looked_into(source: Source | Refused) -> list[Part]:
     if is_ras_text(head):
         data = all_of(source, MOST_DUMP_BYTES)
         both = [replace(source, stream=io.BytesIO(data)) for _ in range(2)]
-        return [_part(both[0]), *_of_text(both[1])]
+        return [_part(both[0]), *_of_text(both[1], is_beside_ras=True)]
     if head and format_of(head) is None and LOG.is_it(head):
         return _of_text(source) or [Part(_note(source.name, "", "ignored", what=NO_RECORDING))]
     return [_part(source)]
 
 
-def _of_text(source: Source) -> list[Part]:
-    """What a log says of ranks, and what it says of iterations; nothing if it says neither."""
+def _of_text(source: Source, *, is_beside_ras: bool = False) -> list[Part]:
+    """What a log says of ranks, and what it says of iterations; nothing if it says neither.
+
+    Args:
+        source: The log.
+        is_beside_ras: Answers of RAS in it were read already.
+    """
     tap, parts = Tap(source.stream), []
     with suppress(Exception):
         log = LOG.read(replace(source, stream=tap.buffered()))
-        parts.append(Part(_note(source.name, LOG.name, "read"), log))
+        parts.append(Part(_note(source.name, LOG.name, "read"), without_polls(log) if is_beside_ras else log))
     if logged := tap.logged(source.name):
         parts.append(Part(_note(source.name, ITERATIONS, "read"), logged))
     return parts

@@ -1,19 +1,17 @@
-"""Which parts are used: a rank's file once, what is of the last attempt, and groups that are equal as one object."""
+"""Which parts are used: a rank's file once, and groups that are equal as one object."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from whichrank.intake import attempts
 from whichrank.intake.flight_dump import Dump, Group
 from whichrank.intake.parts import Part
 
-EARLIER_ATTEMPT: Final = "it is of an earlier attempt of the job"
 COPY: Final = "it says the same as"
 
 
@@ -37,20 +35,6 @@ def without_copies(parts: Iterable[Part]) -> list[Part]:
                 part = Part(msgspec.structs.replace(part.note, state="ignored", what=what))
         found.append(part)
     return found
-
-
-def of_last_attempt(parts: Sequence[Part]) -> tuple[list[Part], bool]:
-    """Without what the paths say is of earlier attempts, and whether there was any: that is noted and not used."""
-    last = attempts.last_in_paths(part.note.path for part in parts if part.content is not None)
-    if last is None:
-        return list(parts), False
-    found = []
-    for part in parts:
-        number = attempts.attempt_in(part.note.path)
-        if part.content is not None and number is not None and number < last:
-            part = Part(msgspec.structs.replace(part.note, state="ignored", what=EARLIER_ATTEMPT))
-        found.append(part)
-    return found, True
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from whichrank.errors import FormatError, IncompleteDataError, WhichrankError
-from whichrank.intake import attempts, by_kind, iteration_job
-from whichrank.intake.by_kind import OF_LAST_ATTEMPT
+from whichrank.intake import by_kind, iteration_job
+from whichrank.intake.attempts import told_apart
+from whichrank.intake.each_attempt import intake_of
 from whichrank.intake.flight_dump import Dump, Group
+from whichrank.intake.formats import Content
 from whichrank.intake.inspector import Inspected
 from whichrank.intake.kineto import Trace
 from whichrank.intake.log_job import said_by
@@ -20,9 +22,9 @@ from whichrank.intake.logs import Log
 from whichrank.intake.missing import LISTED, nothing
 from whichrank.intake.op_spans import Spans
 from whichrank.intake.parts import Part, damaged, look_into, those
-from whichrank.intake.parts_used import of_last_attempt, with_shared, without_copies
+from whichrank.intake.parts_used import with_shared, without_copies
 from whichrank.intake.ras import Snapshots
-from whichrank.intake.recording import Intake, Note
+from whichrank.intake.recording import Intake, Note, Recording
 from whichrank.intake.sources import files_in
 from whichrank.intake.stacks_text import Stacks, who_stands_elsewhere
 from whichrank.intake.workers import CPU_S, each
@@ -78,12 +80,33 @@ def put_together(
         IncompleteDataError: There is nothing in them that is known.
         UsageError: They hold several jobs.
     """
-    parts, has_earlier = of_last_attempt(without_copies(parts))
+    parts = without_copies(parts)
     notes = tuple(part.note for part in parts)
     for one in notes:
         note(one)
+    found = told_apart([(part.note.path, part.content) for part in parts])
+
+    def recordings_of(contents: Mapping[int, object]) -> list[Recording]:
+        mine = [replace(parts[place], content=cast("Content", one)) for place, one in sorted(contents.items())]
+        return _recordings_of(mine, notes, name)
+
+    intake = intake_of(found, recordings_of, notes)
+    if not intake.recordings:
+        raise IncompleteDataError(nothing(notes, paths), mend="whichrank analyze --help  lists what can be read")
+    return intake
+
+
+def _recordings_of(parts: Sequence[Part], notes: Sequence[Note], name: str) -> list[Recording]:
+    """The recordings that what is of one attempt makes; none if it says nothing.
+
+    Args:
+        parts: What is of the attempt.
+        notes: Of all files.
+        name: Of the job.
+    """
     polls = [snapshot for _, found in those(parts, Snapshots) for snapshot in found.polls]
-    logs, is_cut = attempts.last_attempt([log for _, log in those(parts, Log)])
+    logs = [log for _, log in those(parts, Log)]
+    polls += [poll for log in logs for poll in log.polls]
     elsewhere = who_stands_elsewhere({n.rank: one for n, one in those(parts, Stacks) if n.rank is not None})
     said = said_by(logs, polls, [elsewhere] if elsewhere else ())
     written_s = {part.note.path: part.modified_s for part in parts}
@@ -103,13 +126,9 @@ def put_together(
         recordings += [replace(one, left_open="") if recordings else one for one in logged]
     except (OverflowError, ValueError, IndexError, KeyError, MemoryError) as error:
         raise FormatError(f"what these files say cannot be put together ({type(error).__name__})") from error
-    if not recordings:
-        raise IncompleteDataError(nothing(notes, paths), mend="whichrank analyze --help  lists what can be read")
-    if has_earlier or is_cut:
-        recordings = [replace(one, remarks=(*one.remarks, OF_LAST_ATTEMPT)) for one in recordings]
     if said.remarks:
         recordings = [replace(one, remarks=(*one.remarks, *said.remarks[:LISTED])) for one in recordings]
-    return Intake(tuple(recordings), notes)
+    return recordings
 
 
 def _cpu_s(path: Path) -> int:

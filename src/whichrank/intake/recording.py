@@ -50,6 +50,7 @@ class Recording:
         left_open: Where nothing is found, why it may not show who waits for whom, a sentence like that; empty if nobody
             waits then.
         iterations: What a training log says of iteration times; None where there is none.
+        most_known: The highest rank that any line mentions, where none says how many there are; -1: that is known.
         ops: What its workers do in each step, for a what-if analysis; None where the recording does not say it.
     """
 
@@ -65,6 +66,20 @@ class Recording:
     left_open: str = ""
     ops: StepOps | None = None
     iterations: LoggedIterations | None = None
+    most_known: int = -1
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What some paths held of an attempt of the job before the last one.
+
+    Attributes:
+        number: Of the attempt, from 1.
+        recordings: At least one.
+    """
+
+    number: int
+    recordings: tuple[Recording, ...]
 
 
 @dataclass(frozen=True)
@@ -72,9 +87,21 @@ class Intake:
     """All that some paths held.
 
     Attributes:
-        recordings: At least one.
+        recordings: Of the last attempt of the job that says anything, at least one.
         notes: A note for each file.
+        number: Of that attempt, from 1, among those of which something was read.
+        attempts: How many there were; one more than `number` where nothing is known of the last one.
+        earlier: The attempts before that, the latest first.
     """
 
     recordings: tuple[Recording, ...]
     notes: tuple[Note, ...]
+    number: int = 1
+    attempts: int = 1
+    earlier: tuple[Attempt, ...] = ()
+
+    def title_of(self, number: int) -> str:
+        """`attempt 2 of 3 (last)`; empty if there is one attempt only."""
+        if self.attempts == 1:
+            return ""
+        return f"attempt {number} of {self.attempts}" + (" (last)" if number == self.attempts else "")

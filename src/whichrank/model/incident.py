@@ -5,8 +5,8 @@ replaces the earlier line. Readers refuse another version and unknown fields, si
 than none.
 
 Three rules are kept by the values themselves, so that no printer or exporter can break them: a cause that says
-"nobody is at fault" or "not known" names no culprit; candidates stand only beside `unknown`; a recovered
-incident has its end.
+"nobody is at fault" or "not known" names no culprit; candidates stand beside `unknown`, or beside a culprit where the
+telemetry of ranks was missing, which may be culprits too; a recovered incident has its end.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Value(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Culprit(_Value, frozen=True, kw_only=True):
-    """A rank where the cause is; beside `unknown`, a candidate."""
+    """A rank where the cause is, or may be: then it is a candidate."""
 
     rank: Rank
     confidence: Confidence
@@ -189,7 +189,8 @@ class Incident(_Value, frozen=True, kw_only=True, rename={"fault_class": "class"
     S3 both."""
     culprits: tuple[Culprit, ...] = ()
     candidates: tuple[Culprit, ...] = ()
-    """Who it may be when the cause is `unknown`."""
+    """Who it may be when the cause is `unknown`; beside culprits, ranks that others wait for and of which nothing was
+    read."""
     links: tuple[Link, ...] = ()
     communicator: Communicator | None = None
     op: Op | None = None
@@ -211,8 +212,10 @@ class Incident(_Value, frozen=True, kw_only=True, rename={"fault_class": "class"
     def __post_init__(self) -> None:
         if self.culprits and self.cause in NOBODY:
             raise ValueError(f"cause {self.cause} names no culprit; ranks that it may be are candidates")
-        if self.candidates and self.cause != Cause.UNKNOWN:
-            raise ValueError(f"candidates stand only beside cause unknown, not {self.cause}")
+        if self.candidates and self.cause != Cause.UNKNOWN and (self.complete or not self.culprits):
+            raise ValueError(
+                f"candidates stand beside cause unknown, not {self.cause}; beside culprits, where telemetry was missing"
+            )
         times = (self.onset, self.detected, self.located, self.ended)
         if any(at and not FIRST_YEAR <= at.year < LAST_YEAR for at in times):
             raise ValueError(f"its times lie outside of the years {FIRST_YEAR} to {LAST_YEAR}")

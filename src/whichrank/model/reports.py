@@ -13,12 +13,16 @@ class Told(StrEnum):
     """The library lists the ranks that have not come to an operation."""
     DEVICE_ERROR = "device_error"
     """The driver reports an error of the device of these ranks, or of one of them."""
+    NODE_ERROR = "node_error"
+    """The kernel reports an error of what these ranks share: a switch, a processor."""
     NO_ANSWER = "no_answer"
     """NCCL's RAS gets no answer from the processes of these ranks; `seq` is in how many looks."""
     ELSEWHERE = "elsewhere"
     """The main threads of these ranks stand elsewhere than those of most."""
     REQUESTS_LATE = "requests_late"
     """Network requests of these ranks have no completion."""
+    REQUESTS_SLOW = "requests_slow"
+    """Network requests of these ranks have taken longer than they should."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ import msgspec
 from whichrank.analyzer import Analyzer, slowdowns_in
 from whichrank.config import AnalyzerConfig
 from whichrank.intake.recording import Recording
+from whichrank.model.clause import Says
 from whichrank.model.evidence import Evidence
-from whichrank.model.incident import Incident
+from whichrank.model.incident import Cause, Incident
 from whichrank.model.telemetry import Batch
 
 MOST_SAID: Final = 8
@@ -54,11 +55,20 @@ def analyzed(
 
 
 def _with_logs(incident: Incident, recording: Recording) -> Incident:
-    """With what logs say of the ranks that it names."""
+    """With what logs say of the ranks that it names, and why nothing was read of its candidates."""
     named = [culprit.rank for culprit in (*incident.culprits, *incident.candidates)]
+    unread = tuple(
+        Evidence(what="not read", value=why, where=f"rank {one.rank}")
+        for one in incident.candidates[:MOST_SAID]
+        if (why := recording.unread.get(one.rank)) and any(c.says is Says.AWAITED_NO_RECORD for c in one.clauses)
+    )
     facts = tuple(
         Evidence(what="log", value=line, where=f"rank {rank}")
         for rank in named[:MOST_SAID]
         for line in recording.said.get(rank, ())[:MOST_SAID]
     )
+    facts += unread
+    if recording.most_known >= 0 and incident.cause == Cause.UNKNOWN and incident.kind == "hang":
+        beyond = f"no line says how many there are; one beyond rank {recording.most_known} may be at fault too"
+        facts += (Evidence(what="ranks", value=beyond),)
     return msgspec.structs.replace(incident, evidence=(*incident.evidence, *facts)) if facts else incident

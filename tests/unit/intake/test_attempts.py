@@ -1,4 +1,4 @@
-"""Attempts of one job whose files lie together: the verdict is about the last one."""
+"""Attempts of one job whose files lie together: each has its verdict, and nothing of one is counted in another."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from whichrank.errors import UsageError
-from whichrank.intake.attempts import attempt_in, last_in_paths
+from whichrank.intake.attempts import attempt_in
+from whichrank.intake.each_attempt import OF_LAST_ATTEMPT, STARTED_AGAIN
+from whichrank.intake.grammar import worded
 from whichrank.intake.log_time import UNTIMED, torch_time_s, torchrun_time_s
-from whichrank.intake.read import OF_LAST_ATTEMPT, read
-from whichrank.intake.recording import Recording
-from whichrank.model.incident import Incident
+from whichrank.intake.read import read
+from whichrank.intake.recording import Intake, Recording
+from whichrank.model.incident import Cause, Incident
 from whichrank.server.analyze import analyze
 from whichrank.testbed.bench.dumps.cases import cases
 from whichrank.testbed.bench.dumps.played import dump_of, play
@@ -47,14 +49,31 @@ def whole(said: dict[int, str]) -> str:
     return "".join(said.values())
 
 
-def found(folder: Path, files: dict[str, str]) -> tuple[Recording, Incident]:
+def intake_of(folder: Path, files: dict[str, str]) -> Intake:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (recording,) = read([folder]).recordings
+    return read([folder])
+
+
+def found(folder: Path, files: dict[str, str]) -> tuple[Recording, Incident]:
+    (recording,) = intake_of(folder, files).recordings
     (incident,) = analyze(recording)
     return recording, incident
+
+
+def names_by_attempt(intake: Intake) -> dict[int, list[int]]:
+    """Culprits, or candidates where nobody is named, of each attempt by its number."""
+    recordings = {intake.number: intake.recordings, **{one.number: one.recordings for one in intake.earlier}}
+    return {
+        number: [c.rank for one in those for i in analyze(one) for c in i.culprits or i.candidates]
+        for number, those in recordings.items()
+    }
+
+
+def untimed(text: str) -> str:
+    return text.replace(f"[E{FIRST} ", "[E ").replace(f"[E{SECOND} ", "[E ")
 
 
 @pytest.mark.parametrize(
@@ -69,13 +88,16 @@ def found(folder: Path, files: dict[str, str]) -> tuple[Recording, Incident]:
 def test_files_of_two_attempts(names: tuple[str, str], before: int, after: int, silent: bool, tmp_path: Path) -> None:
     # GIVEN rank 5 was late in the first attempt, and rank 2 is in the second
     files = {names[0]: whole(hung(FIRST, 5, before)), names[1]: whole(hung(SECOND, 2, after, silent=silent))}
-    # WHEN they are read THEN the verdict is about the second one, and it is said that there is another
+    # WHEN they are read THEN the verdict is about the second one, and the first has one of its own
     recording, incident = found(tmp_path, files)
+    intake = read([tmp_path])
     assert [c.rank for c in incident.culprits or incident.candidates] == [2]
     assert bool(incident.culprits) != silent
     assert incident.stage
     assert incident.stage.op == f"all_reduce #{after} on default_pg"
-    assert recording.remarks == (OF_LAST_ATTEMPT,)
+    assert (recording.remarks, intake.number, intake.attempts) == ((), 2, 2)
+    assert names_by_attempt(intake) == {2: [2], 1: [5]}
+    assert intake.title_of(2) == "attempt 2 of 2 (last)"
 
 
 @pytest.mark.parametrize(
@@ -83,10 +105,8 @@ def test_files_of_two_attempts(names: tuple[str, str], before: int, after: int, 
 )
 def test_one_log_of_two_attempts(between: str, is_timed: bool, tmp_path: Path) -> None:
     text = whole(hung(FIRST, 5, 167)) + between + whole(hung(SECOND, 2, 40))
-    if not is_timed:
-        text = text.replace(f"[E{FIRST} ", "[E ").replace(f"[E{SECOND} ", "[E ")
-    recording, incident = found(tmp_path, {"job.log": text})
-    assert ([c.rank for c in incident.culprits], recording.remarks) == ([2], (OF_LAST_ATTEMPT,))
+    intake = intake_of(tmp_path, {"job.log": text if is_timed else untimed(text)})
+    assert (names_by_attempt(intake), intake.recordings[0].remarks) == ({2: [2], 1: [5]}, ())
 
 
 def test_each_rank_has_a_log_of_both(tmp_path: Path) -> None:
@@ -98,9 +118,86 @@ def test_each_rank_has_a_log_of_both(tmp_path: Path) -> None:
 def test_folders_as_torchrun_makes_them(tmp_path: Path) -> None:
     logs = zip((2, 10), (hung(FIRST, 5, 167), hung(FIRST, 2, 40, silent=True)), strict=True)
     files = {f"none_x/attempt_{n}/{rank}/stderr.log": text for n, said in logs for rank, text in said.items()}
-    recording, incident = found(tmp_path, files)
+    _, incident = found(tmp_path, files)
     assert (incident.culprits, [c.rank for c in incident.candidates]) == ((), [2])
-    assert recording.remarks == (OF_LAST_ATTEMPT,)
+    assert names_by_attempt(read([tmp_path])) == {2: [2], 1: [5]}
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_a_log_of_three_attempts(is_timed: bool, tmp_path: Path) -> None:
+    restart = RESTART.replace("2/3", "1/3")
+    third = whole(hung("601 07:00:00.1", 6, 90)).replace(
+        "[E601 07:00:00.1 ", "[E601 07:00:00.1 " if is_timed else "[E "
+    )
+    text = whole(hung(FIRST, 5, 167)) + RESTART + whole(hung(SECOND, 2, 40)) + restart + third
+    intake = intake_of(tmp_path, {"job.log": text if is_timed else untimed(text)})
+    assert names_by_attempt(intake) == {3: [6], 2: [2], 1: [5]}
+    assert [intake.title_of(one.number) for one in intake.earlier] == ["attempt 2 of 3", "attempt 1 of 3"]
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_a_log_that_ends_with_a_restart(is_timed: bool, tmp_path: Path) -> None:
+    text = whole(hung(FIRST, 5, 167)) + RESTART
+    intake = intake_of(tmp_path, {"job.log": text if is_timed else untimed(text)})
+    assert (names_by_attempt(intake), intake.recordings[0].remarks) == ({1: [5]}, (STARTED_AGAIN,))
+    assert intake.title_of(1) == "attempt 1 of 2"
+
+
+def test_the_agents_of_all_nodes_write_of_one_restart(tmp_path: Path) -> None:
+    # GIVEN logs of two nodes in one file, so that the word of the second agent comes late
+    second = {rank: untimed(text) for rank, text in hung(SECOND, 2, 40).items()}
+    halves = ["".join(second[rank] for rank in half) for half in (range(4), range(4, 8))]
+    text = untimed(whole(hung(FIRST, 5, 167))) + RESTART + halves[0] + RESTART + halves[1]
+    # THEN there are two attempts and not three
+    assert names_by_attempt(intake_of(tmp_path, {"job.log": text})) == {2: [2], 1: [5]}
+
+
+def test_a_job_that_slurm_has_queued_again(tmp_path: Path) -> None:
+    again = worded("slurmstepd: the job is queued again", job=71, host="n1") + "\n"
+    text = untimed(whole(hung(FIRST, 5, 167)) + 2 * again + whole(hung(SECOND, 2, 40)))
+    assert names_by_attempt(intake_of(tmp_path, {"slurm-71.out": text})) == {2: [2], 1: [5]}
+
+
+def test_the_log_of_a_launcher_beside_folders_of_attempts_is_cut(tmp_path: Path) -> None:
+    # GIVEN rank 5 was killed in the first attempt, as the launcher's own log says, which has no number
+    death = worded("torchrun: a failure", stamp="2026-06-01_02:49:09", host="node0", rank=5, local=5, pid=77, code=-9,
+                   signal=9, signal_name="SIGKILL")  # fmt: skip
+    files = {"launcher.log": f"{death}\n"}
+    for number, said in ((0, hung(FIRST, 5, 167, silent=True)), (1, hung(SECOND, 2, 40))):
+        files |= {f"attempt_{number}/{rank}/stderr.log": text for rank, text in said.items()}
+    intake = intake_of(tmp_path, files)
+    (recording,) = intake.earlier[0].recordings
+    (incident,) = analyze(recording)
+    # THEN its death is of that attempt and of no other one
+    assert ([c.rank for c in incident.culprits], incident.cause) == ([5], Cause.PROCESS_EXIT)
+    assert (names_by_attempt(intake)[2], intake.recordings[0].said) == ([2], {})
+
+
+def test_what_nccl_has_counted_before_a_restart_is_not_compared_with_what_it_counts_after(tmp_path: Path) -> None:
+    def counted(late: int, pids: int) -> str:
+        lines = []
+        for rank in range(8):
+            who = {"host": "n", "pid": pids + rank, "tid": 1, "local": rank}
+            lines.append(worded("NCCL: who is where", comm="0x55", rank=rank, world=8, bus_id="b3000", comm_id="0x9",
+                                **who))  # fmt: skip
+        for count in range(9):
+            lines += [
+                worded("NCCL: a collective is enqueued", function="AllReduce", count=count, numel=64, comm="0x55",
+                       world=8, host="n", pid=pids + rank, tid=1, local=rank)
+                for rank in range(8) if rank != late or count < 4
+            ]  # fmt: skip
+        return "\n".join(lines) + "\n"
+
+    intake = intake_of(tmp_path, {"job.log": counted(5, 100) + RESTART + counted(2, 200)})
+    assert names_by_attempt(intake) == {2: [2], 1: [5]}
+
+
+def test_logs_of_ranks_without_times_say_that_earlier_attempts_are_left_out(tmp_path: Path) -> None:
+    first, second = hung(FIRST, 5, 167), hung(SECOND, 2, 40)
+    files = {f"rank{rank}.log": untimed(first[rank] + RESTART + second[rank]) for rank in range(8)}
+    intake = intake_of(tmp_path, files)
+    assert (names_by_attempt(intake), intake.recordings[0].remarks) == ({1: [2]}, (OF_LAST_ATTEMPT,))
+    assert intake.title_of(1) == ""
 
 
 def test_a_new_year_between_them(tmp_path: Path) -> None:
@@ -123,12 +220,13 @@ def test_a_death_of_an_earlier_attempt_does_not_count(tmp_path: Path) -> None:
     first = whole(hung(FIRST, 5, 167, silent=True)) + death
     recording, incident = found(tmp_path, {"job.log": first + whole(hung(SECOND, 2, 40))})
     assert ([c.rank for c in incident.culprits], recording.said) == ([2], {})
+    assert names_by_attempt(read([tmp_path]))[1] == [5]
 
 
 def test_logs_without_times_or_order_are_refused(tmp_path: Path) -> None:
-    untimed = [whole(hung(FIRST, late, seq)).replace(f"[E{FIRST} ", "[E ") for late, seq in ((5, 167), (2, 40))]
+    texts = [untimed(whole(hung(FIRST, late, seq))) for late, seq in ((5, 167), (2, 40))]
     with pytest.raises(UsageError, match="several attempts, and nothing says which one is the last"):
-        found(tmp_path, {"a.log": untimed[0], "b.log": untimed[1]})
+        found(tmp_path, {"a.log": texts[0], "b.log": texts[1]})
 
 
 def earlier(dump: dict[str, Any], by_s: float) -> dict[str, Any]:
@@ -177,8 +275,6 @@ def test_numbers_of_attempts_in_paths() -> None:
     assert attempt_in("job-attempt12.log") == 12
     assert attempt_in("/home/x/restart-1/attempt_0/1/stdout.log") == 0
     assert attempt_in("/logs/rank_3.log") is None
-    assert last_in_paths(["attempt_2/a", "attempt_10/a", "launcher.log"]) == 10
-    assert last_in_paths(["attempt_1/a", "attempt_1/b", "launcher.log"]) is None
 
 
 def test_times_of_lines() -> None:

@@ -14,6 +14,7 @@ from whichrank.intake.log_job import Said
 from whichrank.intake.recording import Note
 from whichrank.model.incident import Cause, Incident
 from whichrank.server.analyze import analyze
+from whichrank.verdict.words.text import paragraph
 
 Entry = dict[str, Any]
 
@@ -82,6 +83,35 @@ def test_that_a_log_says_the_process_of_a_rank_changes_no_name(known: list[int])
     assert names(found(dumps)) == [5]
     facts = {rank: Fact(rank, "node", 4000 + rank) for rank in known}
     assert names(found(dumps, facts)) == [5]
+
+
+@pytest.mark.parametrize("missing", [(6,), (2, 6, 7)])
+def test_who_left_no_dump_is_a_candidate_beside_the_rank_that_is_named(missing: tuple[int, ...]) -> None:
+    # GIVEN rank 5 is in nothing while the others wait, and some dumps are not there
+    dumps = {rank: dump(rank, one_behind(rank), {"0": (51 - (rank == 5), 50)}, **WORLD) for rank in range(8)}
+    (whole,) = found(dumps)
+    (incident,) = found({rank: one for rank, one in dumps.items() if rank not in missing})
+    # THEN it is named as before, and they are candidates, who are no victims
+    assert (names([whole]), whole.candidates) == ([5], ())
+    assert (names([incident]), [c.rank for c in incident.candidates]) == ([5], list(missing))
+    assert {c.why for c in incident.candidates} == {"others wait for it, and there is no recording of it"}
+    assert not set(incident.victims.ranks) & {5, *missing}
+    assert not incident.complete
+    assert "not read: there is no dump of it" in paragraph(incident)
+
+
+def test_candidates_whose_dump_is_clean_are_told_from_those_without_one() -> None:
+    # GIVEN Gloo, where ranks 4 and 5 are in nothing that is recorded, and rank 6 has left no dump
+    def entries(rank: int) -> list[Entry]:
+        return [op(n, n + 1, n < 50, "gloo:all_reduce") for n in range(40, 50 if rank in (4, 5) else 51)]
+
+    dumps = {rank: dump(rank, entries(rank), {}, **WORLD) for rank in range(8) if rank != 6}
+    (incident,) = found({rank: dataclasses.replace(one, backend="gloo") for rank, one in dumps.items()})
+    why = {c.rank: c.why for c in incident.candidates}
+    assert (names([incident]), sorted(why)) == ([], [4, 5, 6])
+    assert why[4] == why[5] != why[6]
+    assert why[6] == "others wait for it, and there is no recording of it"
+    assert "had not entered" in why[4] or "has not entered" in why[4]
 
 
 @pytest.mark.parametrize("seen_by", [1, 2, 7])

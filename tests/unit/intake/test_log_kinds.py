@@ -31,13 +31,18 @@ FIELDS = {
     "attempt": 1,
     "how": "Killed", "job": 7, "tid": 9, "comm": "0x55", "world": 8, "bus_id": "b3000", "comm_id": "0x1", "text": "x",
     "function": "AllReduce", "count": 5, "peer": "10.0.0.4<4791>", "gid": "fe80::2", "age_ns": 9, "in_flight": 3,
+    "qpn": 1201, "peer_qpn": 1302, "own_gid": "fe80::1", "sxid": 20034, "severity": "Fatal", "cpu": 12,
+    "status": 0xBE00000000800400, "reason": "OOMKilled",
     "bus": "0000:b3:00", "xid": 79, "exception": "ValueError: no labels",
 }  # fmt: skip
 ON_THEIR_OWN = ("torchrun: when", "torchrun: where", "torchrun: who", "torchrun: why", "heartbeat of the watchdog",
                 "torchrun: another attempt", "torchrun: number of the attempt", "torchrun: environment",
                 "desync: number of a snapshot", "desync: ranks of a snapshot", "desync: ranks of a snapshot, done",
-                "slurmstepd: out of memory", "NCCL: a collective is enqueued",
-                "monitored barrier: who has come")  # fmt: skip
+                "slurmstepd: out of memory", "slurmstepd: the job is queued again", "NCCL: a collective is enqueued",
+                "monitored barrier: who has come", "NCCL: an answer of RAS", "Ray: where a rank is",
+                "Ray: a rank begins",
+                "Kubernetes: name of a pod", "Kubernetes: a container ran out of memory", "DeepSpeed: ranks of hosts",
+                "Kubernetes: a pod was evicted", "DeepSpeed: a process begins")  # fmt: skip
 """Entries that say nothing of a rank without others beside them."""
 
 
@@ -182,6 +187,38 @@ def test_timeouts_of_messages_name_nobody(tmp_path: Path) -> None:
     assert (names(incident), candidates(incident), incident.victims.count) == ([], [], 4)
 
 
+@pytest.mark.parametrize("silent", [[5], list(range(8, 40))])
+def test_all_ranks_that_wrote_nothing_are_candidates_however_many(silent: list[int], tmp_path: Path) -> None:
+    job = job_of(culprit=silent[-1], world=64)
+    lines = [line for line in jobs.silent(job).lines if line[0] not in silent]
+    incident = said(tmp_path, text_of(lines))
+    assert (names(incident), candidates(incident)) == ([], silent)
+    assert len(paragraph(incident)) < 1200
+
+
+@pytest.mark.parametrize("is_said", [True, False])
+def test_where_no_line_says_how_many_ranks_there_are_there_may_be_more(is_said: bool, tmp_path: Path) -> None:
+    # GIVEN the last of eight ranks and another one wrote nothing, so no line mentions the last one
+    lines = [line for line in jobs.silent(job_of(culprit=7)).lines if line[0] != 3]
+    world = worded("Ray: a rank begins", **FIELDS | {"address": "10.0.0.2", "rank": 0})
+    incident = said(tmp_path, text_of([*lines, *[(0, world)] * is_said]))
+    assert candidates(incident) == ([3, 7] if is_said else [3])
+    assert ("one beyond rank 6 may be at fault too" in paragraph(incident)) != is_said
+
+
+def test_a_desync_report_that_has_lost_its_ends_of_lines(tmp_path: Path) -> None:
+    lines = jobs.desynchronised(job_of()).lines
+    assert names(said(tmp_path, " ".join(text for _, text in lines))) == [5]
+
+
+def test_a_restart_in_a_log_that_has_lost_its_ends_of_lines(tmp_path: Path) -> None:
+    told = jobs.restarted(job_of(version=VERSIONS[3]))
+    (tmp_path / "job.log").write_text(" ".join(text for _, text in told.lines))
+    intake = read([tmp_path])
+    found = [one for recording in intake.recordings for one in analyze(recording)]
+    assert (intake.attempts, [candidates(one) for one in found]) == (2, [[5]])
+
+
 # ---- what libraries, launchers and the kernel say themselves ---------------------------------------------------------
 
 
@@ -287,9 +324,11 @@ def test_errors_that_follow_from_others_name_nobody_and_are_said(tmp_path: Path)
 
 
 def test_two_attempts_in_one_log(tmp_path: Path) -> None:
-    recording = recorded(tmp_path, text_of(jobs.restarted(job_of()).lines))
-    (incident,) = analyze(recording)
-    assert (names(incident), len(recording.remarks)) == ([5], 1)
+    told = jobs.restarted(job_of())
+    (tmp_path / "job.log").write_text(text_of(told.lines))
+    intake = read([tmp_path])
+    verdicts = [analyze(one) for one in (*intake.recordings, *intake.earlier[0].recordings)]
+    assert [names(incident) for (incident,) in verdicts] == [[5], [told.first_culprit]]
 
 
 # ---- stacks ----------------------------------------------------------------------------------------------------------

@@ -279,6 +279,7 @@ def test_without_some_files_nobody_else_is_named(damage: Callable[[Path], None],
         (incident,) = incidents_in(recorded)
         assert [c.rank for c in incident.culprits] == [rank for rank in CULPRITS if rank not in ranks], ranks
         assert {c.rank for c in incident.candidates} <= set(ranks)
+        assert set(ranks).intersection(CULPRITS) <= {c.rank for c in incident.candidates}
         assert not incident.complete
 
 

@@ -96,9 +96,12 @@ def test_cause_without_fault_names_no_culprit(cause: Cause) -> None:
         incident(cause, culprits=(RANK_5,))
 
 
-def test_candidates_stand_beside_unknown_only() -> None:
-    with pytest.raises(ValueError, match="candidates stand only beside cause unknown"):
-        not_entered(candidates=(RANK_5,))
+def test_candidates_stand_beside_unknown_or_where_telemetry_was_missing() -> None:
+    with pytest.raises(ValueError, match="candidates stand beside cause unknown"):
+        not_entered(candidates=(RANK_5,), complete=True)
+    with pytest.raises(ValueError, match="candidates stand beside cause unknown"):
+        not_entered(culprits=(), candidates=(RANK_5,), complete=False)
+    assert not_entered(candidates=(RANK_5,), complete=False).candidates == (RANK_5,)
 
 
 def test_recovered_has_its_end() -> None:

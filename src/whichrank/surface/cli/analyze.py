@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from whichrank.intake.recording import Intake, Note
-    from whichrank.model.incident import Incident
     from whichrank.server.what_if import Bill
+    from whichrank.surface.verdicts import Verdict
 
 _LISTED = 8
 
 
 @click.command(name="analyze")
 @click.argument("paths", metavar="[PATH...]", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print {incidents, intake, what_if} as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print {incidents, intake, what_if, attempts} as JSON.")
 def command(paths: tuple[Path, ...], as_json: bool) -> int:
     """Say what recordings of a job say: who hangs it, and why.
 
@@ -30,7 +30,8 @@ def command(paths: tuple[Path, ...], as_json: bool) -> int:
     present folder. Read are dumps of PyTorch's Flight Recorder, traces of its profiler, logs of its watchdog, of NCCL,
     launchers and the kernel, stacks, NCCL's RAS and Inspector, Megatrace, tables of spans, and iteration times in logs
     of Megatron-LM, NeMo and DeepSpeed. Files that are none are passed over; what of a job is missing or damaged is
-    said, and the rest is used.
+    said, and the rest is used. Where they hold several attempts of a job, each has its verdict, the last one first;
+    incidents and exit code are of that one.
 
     Exit codes: 0 nothing found, 3 a hang, 4 a slowdown, 5 nothing found but ranks or their groups are not known, or
     nothing to read.
@@ -42,72 +43,78 @@ def command(paths: tuple[Path, ...], as_json: bool) -> int:
     leave_on_signals()
     notes: list[Note] = []
     try:
-        incidents, intake, is_complete = _found(paths or (Path(),), notes.append)
+        verdicts, intake, is_complete = _found(paths or (Path(),), notes.append)
     except WhichrankError as error:
         if as_json:
             _print_json((), notes)
         elif isinstance(error, IncompleteDataError):
             advise(notes)
         raise
-    return _print(incidents, intake, as_json=as_json, is_complete=is_complete)
+    return _print(verdicts, intake, as_json=as_json, is_complete=is_complete)
 
 
-def _found(paths: tuple[Path, ...], note: Callable[[Note], None]) -> tuple[tuple[Incident, ...], Intake, bool]:
-    """The incidents, what was read, and whether nothing is missing."""
+def _found(paths: tuple[Path, ...], note: Callable[[Note], None]) -> tuple[list[Verdict], Intake, bool]:
+    """The verdicts, what was read, and whether nothing is missing."""
     from whichrank.surface.leave import ended_at_once
 
     with ended_at_once():
         from whichrank.intake.read import read
         from whichrank.intake.recording import Intake, Note
-        from whichrank.server.analyze import analyze
         from whichrank.server.replay import replay
         from whichrank.surface.report.make import tape_in
+        from whichrank.surface.verdicts import Verdict, verdicts_of
 
     if tape := tape_in(paths):
         replayed = replay(tape)
         notes = (Note(str(tape), "whichrank", "read" if replayed.is_whole else "damaged"),)
-        return replayed.incidents, Intake((), notes), replayed.is_whole
+        return [Verdict(1, "", replayed.incidents)], Intake((), notes), replayed.is_whole
     with progress_bar() as progress:
         bar = progress.add_task("files", total=None)
         intake = read(paths, lambda done, total: progress.update(bar, completed=done, total=total), note)
-        incidents = tuple(incident for recording in intake.recordings for incident in analyze(recording))
-    return incidents, intake, not any(recording.unread for recording in intake.recordings)
+        verdicts = verdicts_of(intake)
+    return verdicts, intake, not any(recording.unread for recording in intake.recordings)
 
 
-def _print(incidents: tuple[Incident, ...], intake: Intake, *, as_json: bool, is_complete: bool) -> int:
+def _print(verdicts: Sequence[Verdict], intake: Intake, *, as_json: bool, is_complete: bool) -> int:
     """All that is to be said; returns the exit code."""
     from whichrank.server.what_if import bill_of
     from whichrank.surface.bill import sentences_of
-    from whichrank.surface.cli.why import EXIT_INCOMPLETE, exit_code_of, print_text
+    from whichrank.surface.cli.why import EXIT_INCOMPLETE, exit_code_of
     from whichrank.surface.next_time import NEXT_TIME
     from whichrank.surface.pipe import reader_may_leave
+    from whichrank.surface.verdicts import of_earlier, show_verdict
 
-    left_open = [] if incidents else [one.left_open for one in intake.recordings if one.left_open]
+    last = verdicts[0]
     bills = [bill for one in intake.recordings if (bill := bill_of(one)) is not None]
     if as_json:
-        _print_json(incidents, intake.notes, bills)
+        _print_json(verdicts, intake.notes, bills)
     else:
         with reader_may_leave():
-            if incidents:
-                print_text(incidents)
-            elif left_open:
-                show("This recording does not show which rank waits for which.")
-            else:
-                show("Nobody waits for anybody in this recording, and no rank is slow.")
+            for verdict in verdicts:
+                show_verdict(verdict)
             for sentence in (sentence for bill in bills for sentence in sentences_of(bill)):
                 show(sentence)
-    for sentence in (*_sentences(intake), *left_open, *(NEXT_TIME if left_open else ())):
+    ask_for = NEXT_TIME if last.left_open else ()
+    for sentence in (*_sentences(intake), *last.left_open, *of_earlier(verdicts), *ask_for):
         talk(sentence)
-    return exit_code_of(incidents) or (0 if is_complete and not left_open else EXIT_INCOMPLETE)
+    return exit_code_of(last.incidents) or (0 if is_complete and not last.left_open else EXIT_INCOMPLETE)
 
 
-def _print_json(incidents: Sequence[Incident], notes: Sequence[Note], bills: Sequence[Bill] = ()) -> None:
+def _print_json(verdicts: Sequence[Verdict], notes: Sequence[Note], bills: Sequence[Bill] = ()) -> None:
     import msgspec
 
     from whichrank.surface.pipe import reader_may_leave
+    from whichrank.surface.verdicts import as_json
 
+    said: dict[str, object] = {
+        "incidents": verdicts[0].incidents if verdicts else (),
+        "intake": notes,
+        "what_if": bills,
+    }
+    if attempts := as_json(verdicts):
+        said["attempts"] = attempts
     with reader_may_leave():
-        show_json(msgspec.json.encode({"incidents": incidents, "intake": notes, "what_if": bills}))
+        show_json(msgspec.json.encode(said))
 
 
 def _sentences(intake: Intake) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from whichrank.model.evidence import Evidence
-from whichrank.model.incident import Cause, Incident
+from whichrank.model.incident import Cause, Culprit, Incident
 from whichrank.model.telemetry import Stack
 from whichrank.surface.report.blocks import gain_table, iteration_in_blocks
 from whichrank.surface.report.chain import chain
@@ -104,7 +104,12 @@ def _facts(gathered: Gathered, incident: Incident, *, has_end: bool) -> Html:
 
 
 def _named(incident: Incident) -> Html | None:
-    named = incident.culprits or incident.candidates
+    tables = [_of_ranks("culprit", incident.culprits, incident), _of_ranks("candidate", incident.candidates, incident)]
+    known = [one for one in tables if one is not None]
+    return join(known) if known else None
+
+
+def _of_ranks(what: str, named: Sequence[Culprit], incident: Incident) -> Html | None:
     if not named:
         return None
     rows = [
@@ -113,7 +118,7 @@ def _named(incident: Incident) -> Html | None:
         for one in named[:MOST_LISTED]
     ]  # fmt: skip
     more = f"and {len(named) - MOST_LISTED} more" if len(named) > MOST_LISTED else ""
-    head = ["culprit" if incident.culprits else "candidate", "host", "process", "confidence", "why"]
+    head = [what, "host", "process", "confidence", "why"]
     return join((table(head, rows, [3]), el("p", more, class_="soft") if more else None))
 
 

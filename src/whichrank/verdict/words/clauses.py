@@ -22,6 +22,8 @@ _OF_A_RANK: Final[Mapping[Says, str]] = {
     Says.REPORTED_ABSENT: "{by} [reports|reported] that it [has|had] not come",
     Says.NO_ANSWER_TO_RAS: "its process [gives|gave] NCCL's RAS no answer, in {looks:looks}",
     Says.DEVICE_REPORTS: "its device [reports|reported] {error}",
+    Says.NODE_REPORTS: "the kernel of its node [reports|reported] {error}",
+    Says.REQUESTS_SLOW: "network requests of it took long ({text})",
     Says.STANDS_ELSEWHERE: "its main thread [is|was] in {place} while {others:others} [are|were] in {usual}",
     Says.REQUESTS_LATE: "network requests of it [have|had] no completion ({text})",
     Says.MAY_BE_CONSEQUENCE: "what ended it may be the consequence of another rank's failure",
@@ -33,6 +35,7 @@ _OF_A_RANK: Final[Mapping[Says, str]] = {
     Says.LEFT_ALONE: "it [waits|waited] in {op} for ranks that [have|had] ended in order",
     Says.ENDED_AND_AWAITED: "it [has|had] ended in order, and {waiting:wait} for it in {op}",
     Says.AWAITED_UNREAD: "others [wait|waited] for it, and nothing was read of it after they began to",
+    Says.AWAITED_NO_RECORD: "others [wait|waited] for it, and there is no recording of it",
     Says.AWAITED: "others waited for it",
     Says.AWAITED_ENDED_RANKS: "it waited for ranks that had ended in order, or had ended so while it waited",
     Says.TIMED_OUT_WITHOUT_IT: "it had not entered the operation that timed out",
@@ -157,7 +160,7 @@ _WORDS: Final = {**_OF_A_RANK, **_ADVICE}
 _AND: Final = ", and "
 _JOINED_BY: Final = {
     **dict.fromkeys((Says.SENT_UNEXPECTED, Says.EXPECTED_UNSENT), ": "),
-    **dict.fromkeys((Says.DEVICE_REPORTS, Says.MAY_BE_CONSEQUENCE), "; "),
+    **dict.fromkeys((Says.DEVICE_REPORTS, Says.NODE_REPORTS, Says.MAY_BE_CONSEQUENCE), "; "),
     **dict.fromkeys((Says.IS_IN, Says.LAST_ISSUED_IN, Says.OUT_OF_MEMORY, Says.COST, Says.COST_TOGETHER), "; "),
     **dict.fromkeys((Says.OWN_TIME, Says.OWN_TIME_OF_PEERS, Says.OWN_TIME_OF_PAST, Says.OWN_TIME_OF_RING), "; "),
     **dict.fromkeys((Says.COMES_AND_GOES, Says.IS_ROOT, Says.SLOW_TOGETHER, Says.LIMIT_UNREADABLE), "; "),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from whichrank.testbed.bench.logs import jobs, ras
+from whichrank.testbed.bench.logs import jobs, launched, ras
 from whichrank.testbed.bench.logs.jobs import Job, Told
 
 FAULTS: Final[dict[str, Callable[[Job], Told]]] = {
@@ -29,4 +29,16 @@ FAULTS: Final[dict[str, Callable[[Job], Told]]] = {
     "RAS: no answer twice": ras.no_answer_twice,
     "RAS: dead": ras.dead,
     "RAS: no answer once": ras.no_answer_once,
+    "RAS: behind twice, in a long log": ras.behind_in_a_long_log,
+    "Ray: out of memory": launched.short_of_memory_in_ray,
+    "Ray: a worker is lost": launched.lost_in_ray,
+    "Kubernetes: out of memory": launched.short_of_memory_in_a_pod,
+    "Kubernetes: evicted": launched.evicted,
+    "DeepSpeed: killed": launched.killed_by_deepspeed,
+    "accelerate: killed": launched.ended_in_accelerate,
+    "NVSwitch": launched.broken_switch,
+    "machine check": launched.machine_check,
+    "damaged memory": launched.damaged_memory,
+    "network requests stall": launched.requests_stall,
+    "network requests are slow": launched.requests_slow,
 }

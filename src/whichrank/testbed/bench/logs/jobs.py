@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 from whichrank.intake.grammar import worded
 
 LAUNCHER: Final = -1
+Line = tuple[int, str]
+"""A line with who writes it."""
 Dress = Callable[[int, str, str], str]
 """Of a rank, a line and when it is collected, the line as it reaches the log."""
 COLLECTIVES: Final = 20
@@ -95,12 +97,14 @@ class Told:
         decides: Whether they say who is at fault.
         first_hour: At which the first lines were collected, and how many those are.
         is_whole: It is a file of its own, and no lines among others.
+        first_culprit: Who was at fault in the attempt before this one; -1: there is none.
     """
 
     lines: list[tuple[int, str]] = field(default_factory=list)
     decides: bool = True
     first_hour: tuple[int, int] = (0, 0)
     is_whole: bool = False
+    first_culprit: int = -1
 
     def dressed(self, dress: Dress, hour: int) -> list[str]:
         """All lines as they reach the log."""
@@ -282,7 +286,10 @@ def restarted(job: Job) -> Told:
     again = worded("torchrun: another attempt", left=2)
     now = late(job)
     before = late(first).lines
-    return Told([*before, (LAUNCHER, again), *now.lines], now.decides, first_hour=(first.hour, len(before) + 1))
+    return Told(
+        [*before, (LAUNCHER, again), *now.lines], now.decides, (first.hour, len(before) + 1),
+        first_culprit=first.culprit,
+    )  # fmt: skip
 
 
 def counted_by_nccl(job: Job) -> Told:

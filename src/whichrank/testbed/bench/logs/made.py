@@ -21,9 +21,10 @@ class Made:
         name: Version, prefix, fault, damage and encoding.
         fault: Of these the fault.
         data: The bytes of the file.
-        culprit: Who is at fault.
+        culprit: Who is at fault, in the last attempt of which a line is there.
         decides: Whether it says so; else the culprit should be among the candidates.
         is_mentioned: Whether any line tells that there is such a rank.
+        first_culprit: Who was at fault in the attempt before that, -1: there is none.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Made:
     culprit: int
     decides: bool
     is_mentioned: bool
+    first_culprit: int = -1
 
 
 def make(number: int, fault: str = "") -> Made:
@@ -61,9 +63,15 @@ def make(number: int, fault: str = "") -> Made:
     else:
         lines = damages[damage](random, lines)
     text = "\n".join(lines) + "\n"
+    first_culprit = said.first_culprit
+    if first_culprit >= 0 and is_lossy and f"SeqNum={job.seq}," not in text:
+        job.culprit, first_culprit = first_culprit, -1  # nothing of the last attempt is left
     mentioned = (
         any(f"{word}{job.culprit}" in text for word in ("rank", "Rank ", "rank ", "task ", ": ")) if lines else False
     )
     label = f"{number}: {version.name}, {prefix}, {name}, {damage}, {encoding}, {world} ranks, rank {job.culprit}"
     decides = said.decides and not is_lossy
-    return Made(label, name, ENCODINGS[encoding](text), job.culprit, decides, mentioned or job.culprit < world - 1)
+    return Made(
+        label, name, ENCODINGS[encoding](text), job.culprit, decides, mentioned or job.culprit < world - 1,
+        first_culprit,
+    )  # fmt: skip

@@ -36,6 +36,8 @@ Warnings
 """
 COUNT: Final = 640
 BEHIND: Final = 3
+OTHER_LINES: Final = 1500
+"""More than 64 KiB of a log."""
 
 
 def _place(rank: int) -> str:
@@ -102,6 +104,13 @@ def _looks(job: Job, count: int, **found: Any) -> Told:
 def behind_twice(job: Job) -> Told:
     """Two looks find the culprit behind all others."""
     return _looks(job, 2, behind=BEHIND)
+
+
+def behind_in_a_long_log(job: Job) -> Told:
+    """The same as text, behind more of a log than is looked at to know what a file is."""
+    looks = "\n".join(_text(job, behind=BEHIND) for _ in range(2))
+    before = "\n".join(f"iteration {number} of 100000, loss 0.1234, 512 samples/s" for number in range(OTHER_LINES))
+    return Told([(LAUNCHER, f"{before}\n{looks}")], job.world > 2, is_whole=True)
 
 
 def no_answer_twice(job: Job) -> Told:

@@ -40,33 +40,49 @@ class Scored(msgspec.Struct, frozen=True):
 
 
 def score(made: Made, analyze: Analyze) -> Scored:
-    """What is said of a log.
+    """What is said of a log, of the last attempt.
 
     Args:
         made: The log.
         analyze: What is found in a recording.
     """
+    return score_attempts(made, analyze)[0]
+
+
+def score_attempts(made: Made, analyze: Analyze) -> list[Scored]:
+    """The same of each attempt in a log, the last one first; one more than were there is a wrong one."""
     try:
         parts = look_into_bytes("job.log", io.BytesIO(made.data), len(made.data))
-        recordings = put_together(parts, "job", [Path("job.log")]).recordings
-        incidents = [incident for one in recordings for incident in analyze(one)]
+        intake = put_together(parts, "job", [Path("job.log")])
+        last = _scored(made, made.fault, made.culprit, intake.recordings, analyze)
+        before = [
+            _scored(made, f"{made.fault}: the attempt before", made.first_culprit, one.recordings, analyze)
+            for one in intake.earlier
+        ]
     except WhichrankError:
-        return Scored(made.name, made.fault, made.decides, "nothing")
-    named = {culprit.rank for incident in incidents for culprit in incident.culprits}
+        return [Scored(made.name, made.fault, made.decides, "nothing")]
+    return [last, *before]
+
+
+def _scored(made: Made, fault: str, culprit: int, recordings: Sequence[Recording], analyze: Analyze) -> Scored:
+    incidents = [incident for one in recordings for incident in analyze(one)]
+    named = {one.rank for incident in incidents for one in incident.culprits}
     candidates = {one.rank for incident in incidents for one in incident.candidates}
     said: Said = "nothing"
     if named:
-        said = "named" if named == {made.culprit} else "wrong name"
+        said = "named" if named == {culprit} else "wrong name"
     elif candidates:
-        said = "candidates" if made.culprit in candidates else "without it"
-    return Scored(made.name, made.fault, made.decides, said, tuple(sorted(named)))
+        most_known = max(one.most_known for one in recordings)
+        is_beyond = 0 <= most_known < culprit  # it is said that there may be more ranks
+        said = "candidates" if culprit in candidates else "nothing" if is_beyond else "without it"
+    return Scored(made.name, fault, made.decides, said, tuple(sorted(named)))
 
 
 def score_all(logs: Iterable[Made], analyze: Analyze, show_progress: Callable[[], None] = lambda: None) -> list[Scored]:
     """The same of many."""
     found = []
     for made in logs:
-        found.append(score(made, analyze))
+        found += score_attempts(made, analyze)
         show_progress()
     return found
 

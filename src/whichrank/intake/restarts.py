@@ -1,0 +1,62 @@
+"""Lines with which a launcher says that it starts a job again: torchrun and its elastic agents, and Slurm.
+
+The agent of each node writes such a line, so that a log of a whole job has as many as there are nodes. Those of one
+restart have the same number of attempts left; where a line has no number, those of other writers within seconds are of
+the same one. Example: `Worker group FAILED. 2/3 attempts left; will restart worker group`, twice, is one restart.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from whichrank.intake.log_time import UNTIMED, iso_time_s
+
+HINTS: Final = ("will restart worker group", "TORCHELASTIC_RESTART_COUNT", "restart_count", "DUE TO JOB REQUEUE")
+ONE_RESTART_S: Final = 30.0
+"""All nodes have written of a restart by then: torchrun ends workers that do not by that time."""
+_LEFT: Final = re.compile(r"(\d{1,6})/\d{1,6} attempts left; will restart worker group")
+_NUMBER: Final = re.compile(r"\b(?:TORCHELASTIC_RESTART_COUNT|restart_count) ?[=:] ?([1-9]\d{0,5})\b")
+_REQUEUED: Final = re.compile(
+    r"\*\*\* (?:JOB|STEP) \S{1,64} (?:ON \S{1,255} )?CANCELLED AT (\S{1,32}) DUE TO JOB REQUEUE \*\*\*"
+)
+
+
+class Restarts:
+    """The restarts of a log.
+
+    Attributes:
+        at_s: When each was, see `log_time`.
+    """
+
+    def __init__(self) -> None:
+        self.at_s: list[float] = []
+        self._number, self._left = 0, -1
+
+    def see(self, line: str, at_s: float = UNTIMED) -> bool:
+        """A line in which one of `HINTS` stands; whether it is the first word of another attempt."""
+        if found := _NUMBER.search(line):
+            number = int(found.group(1))
+            is_another = number > self._number
+            self._number = max(self._number, number)
+        elif found := _LEFT.search(line):
+            left = int(found.group(1))
+            is_another, self._left = left != self._left, left
+            self._number += is_another
+        elif found := _REQUEUED.search(line):
+            at_s = iso_time_s(found.group(1)) if at_s < 0 else at_s
+            is_another = not self._is_known(at_s)
+            self._number, self._left = 0, -1  # its launcher counts anew
+        elif HINTS[0] in line:
+            is_another = not self._is_known(at_s)
+            self._number += is_another
+        else:
+            return False
+        if is_another:
+            self.at_s.append(at_s)
+        return is_another
+
+    def _is_known(self, at_s: float) -> bool:
+        """Is it the word of another node on the latest restart?"""
+        last_s = self.at_s[-1] if self.at_s else UNTIMED
+        return min(at_s, last_s) >= 0 and at_s - last_s < ONE_RESTART_S
