@@ -44,10 +44,16 @@ def reported_by_others(case: Case, picture: Picture, recorded: Recorded, found: 
         found = _of_device(case, picture, one, found)
     for one in by_kind[Told.NODE_ERROR]:
         found = _of_node(case, picture, one, found)
+    slow = by_kind[Told.REQUESTS_SLOW] if found is not None else []
+    late = [*by_kind[Told.REQUESTS_LATE], *slow]
     if found is None or not (found.names or found.candidates):
-        slow = by_kind[Told.REQUESTS_SLOW] if found is not None else []
-        for one in (*by_kind[Told.ELSEWHERE], *by_kind[Told.REQUESTS_LATE], *slow)[:1]:
+        for one in (*by_kind[Told.ELSEWHERE], *late)[:1]:
             found = _candidates(case, picture, one, found)
+    elif not found.names and late:  # of the others only their silence is known
+        before = [blame for blame in found.candidates if blame.rank not in late[0].ranks]
+        found = _candidates(case, picture, late[0], found)
+        both = (*found.candidates, *before)[:MOST_CANDIDATES]
+        found = replace(found, candidates=tuple(replace(blame, confidence=1 / len(both)) for blame in both))
     return found
 
 

@@ -313,6 +313,22 @@ def test_requests_without_a_completion_make_candidates(tmp_path: Path) -> None:
     assert "3 in flight for 4.0 s" in paragraph(incident)
 
 
+def test_who_is_at_an_end_of_late_requests_is_a_candidate_before_who_wrote_nothing(tmp_path: Path) -> None:
+    # GIVEN rank 5 wrote nothing, and requests of ranks 2 and 3 have no completion
+    requests = [
+        text
+        for rank, pid in ((2, 52), (3, 53))
+        for text in (
+            worded("NCCL: who is where", **FIELDS | {"rank": rank, "pid": pid}),
+            worded(
+                "NCCL: a request that is late", **FIELDS | {"pid": pid, "own_gid": f"f{rank}", "gid": f"f{5 - rank}"}
+            ),
+        )
+    ]
+    incident = said(tmp_path, text_of(jobs.silent(job_of()).lines) + "\n".join(requests))
+    assert (names(incident), candidates(incident)) == ([], [2, 3, 5])
+
+
 def test_errors_that_follow_from_others_name_nobody_and_are_said(tmp_path: Path) -> None:
     raised = (
         "torch.distributed.DistBackendError: NCCL error in: a.cpp:1, remote process exited or there was a network error"
