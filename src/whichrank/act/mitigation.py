@@ -32,7 +32,7 @@ MEASURED: Final = 8
 class Undone(Enum):
     """What has become of an action, and not because anybody wanted that."""
 
-    REPLACED = "in force no more, since ranks were started anew"
+    REPLACED = "in force no more, since processes of ranks have ended"
     ANEW = "in force no more, since the program has begun anew"
     FAILED = "given up, since not all ranks could take their new places: all are where they were"
 
@@ -147,12 +147,21 @@ class Mitigation:
             for lever in self._levers:
                 self._begin_anew(lever, Undone.REPLACED)
 
+    def note_new_programs(self) -> None:
+        """Programs have offered anew: they have been told nothing."""
+        for lever in self._levers:
+            if lever.offers.began_anew:
+                lever.offers.began_anew = False
+                self._begin_anew(lever, Undone.ANEW)
+
     def save(self, ranks: Sequence[int]) -> PlaceOut | None:
         """The order that has all states written to disk; None if the program cannot, or does something else now.
 
         Args:
             ranks: Of the job.
         """
+        self._placing.version(ranks)
+        self._note_failed()  # what comes next hides it
         return self._placing.save(ranks)
 
     def saved(self, ranks: Sequence[int]) -> Saved:
@@ -186,17 +195,14 @@ class Mitigation:
             links: Rates of links between nodes.
             wanted: By a user.
         """
-        for lever in self._levers:
-            if lever.offers.began_anew:
-                lever.offers.began_anew = False
-                self._begin_anew(lever, Undone.ANEW)
+        self.note_new_programs()
         ranks = lately.ranks.tolist()
         offered = [lever for lever in self._levers if lever.offers.are_any]
         versions = tuple(lever.version(ranks) for lever in offered)
         if not versions or -1 in versions or not len(lately.number):
             return None  # not all ranks use the same yet
         if versions != self._versions:
-            self._versions, self._since = versions, int(lately.number[-1])
+            self._versions, self._since = versions, int(lately.number[-1]) + self._placing.has_saved
             self._note_failed()
         new = lately.total_s[:, lately.number > max(self._fed, self._since)]
         self._fed = int(lately.number[-1])

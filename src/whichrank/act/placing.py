@@ -42,7 +42,7 @@ class Saved(Enum):
     UNDER_WAY = "ranks write, or have not said yet what came of it"
     DONE = "all states are there"
     FAILED = "not all ranks could write their state: their output says why"
-    REPLACED = "ranks were started anew meanwhile"
+    REPLACED = "processes of ranks have ended meanwhile, or the program has begun anew"
 
 
 class Placing:
@@ -158,6 +158,11 @@ class Placing:
         if self.version(ranks) != self._saving or self._offer is None:
             return Saved.UNDER_WAY
         return Saved.FAILED if self._offer.failed else Saved.DONE
+
+    @property
+    def has_saved(self) -> bool:
+        """Whether the latest thing that ranks were told is to write their states: one iteration has that in it."""
+        return self._saving > 0 and self._saving == self._told
 
     def take_failed(self) -> bool:
         """Whether the latest change was given up; it is said once."""

@@ -330,7 +330,7 @@ class AnalyzerLoop:
             self._push(agent, order)
         for news in (self._mitigations.take_news(at), decided):
             self._say_mitigated(news)
-            if any(line.what == "measured" for line in news.lines):
+            if any(line.what == "measured" and line.changes == "places" for line in news.lines):
                 self._keep_overheads()
         if self._record:
             self._record.write_mitigation(self._mitigations.now)

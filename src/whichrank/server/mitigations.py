@@ -105,10 +105,17 @@ class Mitigations:
         return bool(self._mitigation.in_force) or self._checkpointing.is_under_way
 
     @property
+    def _may_be_taken_back(self) -> bool:
+        """Whether it matters how soon iterations are seen."""
+        return bool(self._mitigation.in_force) and self._mitigation.iteration_s > 0.0
+
+    @property
     def agents_look_every_s(self) -> float:
         """How often agents are to look while something is changed; 0: nothing is."""
         if not self.is_in_force:
             return 0.0
+        if not self._may_be_taken_back:
+            return CHANGED_EVERY_S[0]
         most_s = self._mitigation.iteration_s / LOOKS
         return next((every_s for every_s in CHANGED_EVERY_S if every_s <= most_s), CHANGED_EVERY_S[-1])
 
@@ -131,10 +138,10 @@ class Mitigations:
 
     def ask(self, asked: MitigateAsked | None, now_s: float) -> None:
         """Somebody wants something; None: nobody does, or not any more."""
-        if asked is None:
+        wants_checkpoint = asked is not None and asked.what == "checkpoint"
+        self._checkpointing.ask(asked if wants_checkpoint else None, now_s)
+        if asked is None or wants_checkpoint:
             self._asked = None
-        elif asked.what == "checkpoint":
-            self._checkpointing.ask(asked, now_s)
         elif self._asked is None or self._asked[0] != asked:
             self._asked = asked, now_s
 
@@ -151,11 +158,14 @@ class Mitigations:
         self._looked_s = now_s
         if self._mitigation.has_offers:
             self._mitigation.forget(watched.ended_ranks)
+            self._mitigation.note_new_programs()
             self._note_undone(at)
         if self._checkpointing.is_asked:
             line, order = self._checkpointing.advance(watched.job_now().ranks, now_s, at)
             if line is not None or order is not None:
                 return Decided((line,) if line else (), _to_agents((order,) if order else (), watched))
+            if self._checkpointing.is_under_way and self._asked is not None:
+                return Decided()  # it waits until ranks have written
         if not self._mitigation.has_offers:
             return self._refused(NOTHING_OFFERED, at)
         if problem := self._why_not():

@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from whichrank.errors import UsageError
 from whichrank.model.checkpoint import ABOUT, iterations_of
 from whichrank.model.incident import Cause, Incident, Reason
 from whichrank.model.plain_text import is_host_name, one_line
@@ -59,7 +60,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest one that is whole."""
+    """The one that was written last, of those that are whole."""
 
     folder: str
     iterations: int
@@ -119,11 +120,15 @@ def write_handover(folder: Path, handover: Handover) -> Path:
     """Write both files; the path of the one for people.
 
     Raises:
-        OSError: They cannot be written.
+        UsageError: They cannot be written.
     """
-    write_private(folder / JSON_FILE, msgspec.json.format(msgspec.json.encode(handover), indent=2) + b"\n")
     path = folder / TEXT_FILE
-    write_private(path, ("\n".join(handover_lines(handover)) + "\n").encode())
+    try:
+        write_private(folder / JSON_FILE, msgspec.json.format(msgspec.json.encode(handover), indent=2) + b"\n")
+        write_private(path, ("\n".join(handover_lines(handover)) + "\n").encode())
+    except OSError as error:
+        what = f"the hand-over cannot be written: {error.strerror or error}"
+        raise UsageError(what, where=str(folder), mend="whichrank mitigate handover --json  prints it") from error
     return path
 
 
@@ -154,7 +159,9 @@ def handover_lines(handover: Handover) -> Iterator[str]:
     if handover.command:
         yield ""
         yield "The job was started with"
-        yield f"  {one_line(shlex.join(handover.command))}"
+        command = shlex.join(handover.command)
+        is_plain = command == one_line(command)
+        yield f"  {command}" if is_plain else f"  a command that cannot be shown in one line: see {JSON_FILE}"
 
 
 def _checkpoint_lines(checkpoint: Checkpoint | None) -> Iterator[str]:
@@ -214,4 +221,4 @@ def _newest(folder: Path) -> Checkpoint | None:
                 if iterations:
                     written = datetime.fromtimestamp((Path(entry) / ABOUT).stat().st_mtime, UTC)
                     found.append(Checkpoint(folder=entry.path, iterations=iterations, written=written))
-    return max(found, key=lambda one: one.iterations, default=None)
+    return max(found, key=lambda one: one.written, default=None)

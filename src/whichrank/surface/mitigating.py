@@ -23,7 +23,7 @@ SAYINGS: Final = Sayings(
 
 CHECKPOINT_SAYINGS: Final = Sayings(
     ended="the run has ended",
-    waits="ranks write their state between two iterations",
+    waits="it waits until ranks have written their state",
     other_asks=SAYINGS.other_asks,
     other_still_asks=SAYINGS.other_still_asks,
 )

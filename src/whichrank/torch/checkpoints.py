@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from whichrank.errors import UsageError
 from whichrank.model.checkpoint import ABOUT, FOLDER, iterations_of, name_of
@@ -41,11 +42,14 @@ class Checkpoints:
             OSError: It cannot be made.
         """
         folder = self._of(iterations)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_private(folder)
         (folder / ABOUT).unlink(missing_ok=True)
 
-    def write(self, iterations: int, place: int, state: State) -> None:
+    def write(self, iterations: int, place: int, state: State) -> int:
         """Write the state of one place.
+
+        Returns:
+            The checksum of its file.
 
         Raises:
             OSError: It cannot be written.
@@ -57,17 +61,19 @@ class Checkpoints:
         path = self._path(iterations, place)
         part = path.with_name(f"{path.name}.part")
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
-            torch.save(state.state_dict(), file)
+            own = State(state.outline, [_alone(tensor) for tensor in state.tensors])
+            torch.save(own.state_dict(), file)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
+        return _checksum(path)
 
     def finish(self, iterations: int, checksums: Sequence[int]) -> None:
         """All places have been written: it is whole.
 
         Args:
             iterations: That are done.
-            checksums: Of the states, by place.
+            checksums: Of their files, by place.
 
         Raises:
             OSError: The file of a place is not here, or nothing can be written.
@@ -84,13 +90,14 @@ class Checkpoints:
         part.replace(path)
 
     def newest(self) -> int:
-        """Iterations that the newest whole one has done; 0: there is none."""
-        found = [0]
+        """Iterations that the one has done that was written last, of those that are whole; 0: there is none."""
+        found = [(0.0, 0)]
         with contextlib.suppress(OSError):
             for entry in os.scandir(self._folder):
-                if (iterations := iterations_of(entry.name)) and (Path(entry) / ABOUT).is_file():
-                    found.append(iterations)
-        return max(found)
+                if iterations := iterations_of(entry.name):
+                    with contextlib.suppress(OSError):
+                        found.append(((Path(entry) / ABOUT).stat().st_mtime, iterations))
+        return max(found)[1]
 
     def load(self, iterations: int, place: int, places: int) -> State:
         """The state of one place.
@@ -111,13 +118,10 @@ class Checkpoints:
         if len(checksums) != places:
             what = f"this checkpoint is of a job of {len(checksums)} ranks, and this one has {places}"
             raise UsageError(what, where=where, mend="start as many ranks, with the same mesh")
-        try:
-            state = State.of(torch.load(self._path(iterations, place), map_location="cpu", weights_only=True))
-        except (RuntimeError, ValueError, EOFError) as error:
-            raise UsageError(f"the state of place {place} cannot be read: {error}", where=where) from error
-        if state.checksum() != checksums[place]:
+        path = self._path(iterations, place)
+        if _checksum(path) != checksums[place]:
             raise UsageError(f"the state of place {place} is not what was written", where=where)
-        return state
+        return State.of(torch.load(path, map_location="cpu", weights_only=True))
 
     def _checksums(self, iterations: int) -> list[int]:
         path = self._of(iterations) / ABOUT
@@ -133,6 +137,27 @@ class Checkpoints:
 
     def _path(self, iterations: int, place: int) -> Path:
         return self._of(iterations) / f"place-{place}.pt"
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder and those above it that are missing, for this user alone."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)  # other ranks make it as well
+
+
+def _alone(tensor: Any) -> Any:
+    """Without what else lies in its storage: that would be written, too."""
+    is_part = tensor.untyped_storage().nbytes() > tensor.numel() * tensor.element_size()
+    return tensor.clone() if is_part else tensor
+
+
+def _checksum(path: Path) -> int:
+    found = 0
+    with path.open("rb") as file:
+        while piece := file.read(1 << 22):
+            found = zlib.crc32(piece, found)
+    return found
 
 
 def told() -> Checkpoints | None:

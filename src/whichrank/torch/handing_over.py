@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any, Final
 
 from whichrank.torch.state import State
@@ -12,6 +13,8 @@ STREAMS: Final = 4
 """Connections between two processes: one alone does not fill a network."""
 PIECE: Final = 8 << 20
 """Bytes."""
+PATIENCE: Final = timedelta(days=1)
+"""With a rank that takes long, as to write its state to a slow disk: that must not end the job."""
 UNDER_WAY: Final = 2
 """Pieces on each stream and in each direction."""
 
@@ -24,7 +27,8 @@ class HandingOver:
 
         self._dist = dist
         self._streams = [
-            dist.new_group(backend="gloo", group_desc=f"whichrank_places_{number}") for number in range(STREAMS)
+            dist.new_group(backend="gloo", timeout=PATIENCE, group_desc=f"whichrank_places_{number}")
+            for number in range(STREAMS)
         ]
 
     def agree(self, number: int) -> int:

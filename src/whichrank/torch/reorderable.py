@@ -13,6 +13,7 @@ Nothing waits while nobody wants it: ranks agree on one number in each iteration
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -74,7 +75,9 @@ class Reorderable(Generic[S]):
         self._told = OwnPlaces(described, self._rank, _size(self._job), saves=self._checkpoints is not None)
         self._handing = HandingOver()
         self._dist, self._votes = dist, dist.new_group(backend="gloo", group_desc="whichrank_places")
-        self._ballot, self._version = torch.zeros(1, dtype=torch.int64), 0
+        self._ballot = torch.zeros(1, dtype=torch.int64)
+        self._version = self._handing.agree(self._told.newest())  # of another one that the program had before
+        self._told.use(self._version, self._rank, 0.0, failed=False)
         self._vote: Any = None
         self._begun = self._resumed = 0  # iterations, of this job and of the one that it goes on from
         self._took_s = 0.0  # by the latest change of places
@@ -96,11 +99,13 @@ class Reorderable(Generic[S]):
             UsageError: It is of a job with another number of ranks, or not all of them can read it. The program should
                 end then: some ranks may have loaded it.
         """
-        if self._checkpoints is None:
+        found = self._handing.gather(self._checkpoints.newest() if self._checkpoints else 0)
+        if not any(found):
             return 0
-        iterations = self._handing.agree(self._checkpoints.newest())
-        if not iterations:
-            return 0
+        if len(set(found)) > 1 or self._checkpoints is None:
+            what = f"ranks see different checkpoints: their newest are of iterations {sorted(set(found))}"
+            raise UsageError(what, mend="name the same folder on all nodes: --checkpoints DIR")
+        iterations = found[0]
         problem: UsageError | None = None
         try:
             assert self._job is not None
@@ -138,7 +143,7 @@ class Reorderable(Generic[S]):
             places = self._handing.gather(told.place)
             order = tuple(sorted(range(len(places)), key=lambda rank: places[rank]))
             failed = sorted(places) != list(range(len(places))) or not self._changed_to(order)
-            self._took_s = time.monotonic() - began_s
+            self._took_s = self._took_s if failed else time.monotonic() - began_s
         place = self._order.index(self._rank)
         self._told.use(version, place, self._took_s, failed=failed)
         self._told.offer(_size(self._job))
@@ -154,9 +159,7 @@ class Reorderable(Generic[S]):
             assert self._checkpoints is not None
             assert self._job is not None
             self._checkpoints.begin(iterations)
-            state = State.of(self._job.state_dict())
-            self._checkpoints.write(iterations, place, state)
-            checksum = state.checksum()
+            checksum = self._checkpoints.write(iterations, place, State.of(self._job.state_dict()))
         except Exception as error:  # whatever it is: all ranks must hear of it
             self._say("writes no checkpoint", error)
         checksums = self._handing.gather(checksum)
@@ -219,7 +222,8 @@ class Reorderable(Generic[S]):
         import sys
 
         why = f": {type(error).__name__}: {error}" if error else ""
-        print(f"whichrank: rank {self._rank} {what}{why}", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError, ValueError):  # the disk may be full on which that lies
+            print(f"whichrank: rank {self._rank} {what}{why}", file=sys.stderr, flush=True)
 
 
 def _mesh(mesh: Mapping[str, int], ranks: int, microbatches: int) -> Mesh:

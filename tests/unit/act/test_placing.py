@@ -194,6 +194,22 @@ def test_what_cannot_be_taken_back_stays_until_somebody_wants_it_back() -> None:
     assert job.mitigation.take_undone() == []
 
 
+def test_checkpoint_does_not_hide_that_a_change_was_given_up() -> None:
+    job, ranks = Job(), tuple(range(RANKS))
+    job.rows["places"]["saves"] = 1
+    job.mitigation.feed(None, job.rows)
+    job.run(20).run(30, SLOW_LINK, link_s=1.0)
+    job.rates = rates(0.95e9)
+    job.give_up()
+    while len(job.actions) < 2:
+        job.run(1)
+    job.use(job.coming.pop()[1])  # all have given it up, and before anybody looks a checkpoint is wanted
+    order = job.mitigation.save(ranks)
+    assert order is not None
+    assert job.mitigation.take_undone() == [(Level.TOPOLOGY, Undone.FAILED)]
+    assert job.mitigation.in_force == {Level.TOPOLOGY}
+
+
 def test_replaced_ranks_have_nothing_in_force() -> None:
     job = Job().run(20).run(30, SLOW_LINK, link_s=1.0)
     assert job.mitigation.in_force == {Level.TOPOLOGY}

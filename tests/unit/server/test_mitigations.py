@@ -14,6 +14,7 @@ from whichrank.model.commands import PlaceOut
 from whichrank.model.incident import Cause, Culprit, Incident, Link
 from whichrank.model.job_now import JobNow, Lately
 from whichrank.model.telemetry import PLACES_REPORTED, SHARES_REPORTED, VERSION, Batch
+from whichrank.server.checkpointing import AGAIN_S, BEGIN_S
 from whichrank.server.mitigations import ANSWER_S, EVERY_S, Decided, Mitigations
 from whichrank.server.mitigations_file import MitigateAsked, Mode
 
@@ -212,7 +213,11 @@ def test_what_is_in_force_no_more_is_said_and_cannot_be_taken_back() -> None:
     looks.look(1)
     assert not looks.mitigations.is_in_force
     (line,) = (said := looks.mitigations.take_news(AT)).lines
-    assert (line.what, line.step, line.problem) == ("undone", 1, "in force no more, since ranks were started anew")
+    assert (line.what, line.step, line.problem) == (
+        "undone",
+        1,
+        "in force no more, since processes of ranks have ended",
+    )
     assert said.incidents[0].evidence[-1].value == "as before"
     assert looks.mitigations.take_news(AT) == Decided()
     looks.ended, looks.counts = (), np.full(RANKS, 4)
@@ -255,13 +260,15 @@ def wanted(
 
 def test_checkpoint_is_written_when_somebody_wants_that() -> None:
     mitigations = Mitigations("advise")
-    assert (wanted(mitigations).lines[0].what, wanted(mitigations).lines) == ("refused", ())
+    assert wanted(mitigations) == Decided()  # nothing is known of ranks yet
     # GIVEN ranks that can write theirs THEN each agent is told, once
     decided = wanted(mitigations, placed(saves=1), now_s=2.0)
     orders = [order for _, order in decided.orders if isinstance(order, PlaceOut)]
     assert [(order.saves, len(order.places)) for order in orders] == [(True, 2), (True, 2)]
     assert mitigations.is_in_force  # agents report at once
     assert wanted(mitigations, now_s=3.0) == Decided()
+    # AND again, in case an agent has ended before it was obeyed
+    assert wanted(mitigations, now_s=2.0 + AGAIN_S).orders == decided.orders
     # WHEN all have
     (line,) = wanted(mitigations, placed(saves=1, used=1), now_s=12.0).lines
     assert (line.what, line.request, line.overhead_s) == ("saved", "me", 10.0)
@@ -270,7 +277,8 @@ def test_checkpoint_is_written_when_somebody_wants_that() -> None:
 
 def test_checkpoint_that_cannot_be_is_refused_with_the_reason() -> None:
     mitigations = Mitigations("advise")
-    (line,) = wanted(mitigations, placed(saves=0)).lines
+    assert wanted(mitigations, placed(saves=0)) == Decided()
+    (line,) = wanted(mitigations, now_s=2.0 + BEGIN_S).lines
     assert "this program cannot write its state" in line.problem
     mitigations = Mitigations("advise")
     wanted(mitigations, placed(saves=1))
@@ -278,7 +286,22 @@ def test_checkpoint_that_cannot_be_is_refused_with_the_reason() -> None:
     assert "not all ranks could write their state" in line.problem
     wanted(mitigations, now_s=3.0)
     (line,) = wanted(mitigations, ended=(1,), now_s=4.0).lines
-    assert line.problem == "ranks were started anew meanwhile"
+    assert "processes of ranks have ended meanwhile" in line.problem
+
+
+def test_step_that_nobody_wants_any_more_is_not_made_when_a_checkpoint_is_wanted() -> None:
+    looks = Looks(offered("ask"))
+    looks.look()
+    looks.mitigations.ask(MitigateAsked(id="a", what="apply", step=1), looks.now_s)
+    looks.mitigations.ask(MitigateAsked(id="b", what="checkpoint"), looks.now_s)
+    (decided,) = looks.look()
+    assert (decided.lines[0].what, decided.lines[0].request) == ("refused", "b")
+    # AND a checkpoint that was taken back before ranks were told is none
+    mitigations = Mitigations("advise")
+    wanted(mitigations)
+    mitigations.ask(None, 2.0)
+    mitigations.feed([placed(saves=1)])
+    assert mitigations.advance(watched(None), 3.0, AT) == Decided()
 
 
 def test_imbalance_that_other_shares_make_is_said_to_be_that() -> None:

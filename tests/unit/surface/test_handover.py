@@ -96,11 +96,12 @@ def test_slow_link_of_which_no_end_is_named_leaves_no_node_out(folder: Path) -> 
 
 def test_newest_whole_checkpoint_is_told(folder: Path, tmp_path: Path) -> None:
     checkpoints = tmp_path / "checkpoints"
-    for name, whole in (("iteration-900", True), ("iteration-1000", True), ("iteration-2000", False), ("other", True)):
+    for name, whole in (("iteration-9000", True), ("iteration-1000", True), ("iteration-2000", False), ("other", True)):
         (checkpoints / name).mkdir(parents=True)
         if whole:
             (checkpoints / name / "checkpoint.json").write_text("{}")
-            os.utime(checkpoints / name / "checkpoint.json", (AT.timestamp(),) * 2)
+            written_s = AT.timestamp() - 60 * (name == "iteration-9000")  # of an older job
+            os.utime(checkpoints / name / "checkpoint.json", (written_s, written_s))
     found = handover_of(run_of(folder, slow(), checkpoints=str(checkpoints)))
     assert found.checkpoint is not None
     assert (found.checkpoint.iterations, found.checkpoint.written) == (1000, AT)

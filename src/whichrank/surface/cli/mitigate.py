@@ -112,11 +112,12 @@ def handover(run: Path | None, *, as_json: bool, no_checkpoint: bool) -> int:
     leave_on_signals()
     problem = "" if no_checkpoint else checkpoint(folder, talk)
     found = handover_of(folder)
-    path = write_handover(folder, found)
     if problem:
         talk(f"the job has not written a checkpoint: {problem}")
     if as_json:
         show_json(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    path = write_handover(folder, found)
+    if as_json:
         return IncompleteDataError.exit_code if problem else 0
     for line in handover_lines(found):
         show(line)
