@@ -28,7 +28,7 @@ from typing import Final
 from whichrank.errors import UsageError
 from whichrank.intake.log_time import YEAR_S, across_new_year
 from whichrank.intake.logs import Log
-from whichrank.intake.watchdog import Standing
+from whichrank.intake.standings import Standing
 
 SLACK_S: Final = 60.0
 """Clocks of hosts differ by less, and a job that has run out of time begins nothing new for longer."""

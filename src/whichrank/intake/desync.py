@@ -17,7 +17,7 @@ from typing import Final
 from whichrank.intake.flight_dump import OF_ALL
 from whichrank.intake.launchers import numbers_in
 from whichrank.intake.log_time import UNTIMED
-from whichrank.intake.watchdog import Standing, TimedOut
+from whichrank.intake.standings import Standing, TimedOut
 
 _SAID: Final = re.compile(
     r"#(?P<number>\d{1,18}) (?:finished|started) ranks:"

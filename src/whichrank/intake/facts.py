@@ -98,6 +98,16 @@ def status_of_code(code: int) -> int:
     return code - 128 if 128 < code < 160 else (code & 0xFF) << 8
 
 
+def without_repeats(facts: Iterable[Fact]) -> list[Fact]:
+    """Of facts that differ in their time only, the first and the latest, in their order: both count, see `attempts`."""
+    facts = list(facts)
+    alike: dict[Fact, tuple[int, int]] = {}
+    for at, fact in enumerate(facts):
+        key = replace(fact, at_s=UNTIMED)
+        alike[key] = alike.get(key, (at, at))[0], at
+    return [facts[at] for at in sorted({at for both in alike.values() for at in both})]
+
+
 def joined(facts: Iterable[Fact]) -> dict[int, Fact]:
     """One for each rank: the first word on each point counts, since later ones are of what followed.
 

@@ -14,7 +14,7 @@ from whichrank.intake.launchers import numbers_in
 from whichrank.intake.lines.prefixes import MOST_RANK, Who
 from whichrank.intake.log_time import UNTIMED
 from whichrank.intake.plain_text import for_people
-from whichrank.intake.watchdog import Standing, TimedOut
+from whichrank.intake.standings import Standing, TimedOut
 from whichrank.model.kinds import Kind
 from whichrank.model.reports import Report, Told
 

@@ -19,7 +19,7 @@ from whichrank.intake.logs import Log
 from whichrank.intake.node_errors import reports_of
 from whichrank.intake.plain_text import for_people
 from whichrank.intake.ras import Ras
-from whichrank.intake.watchdog import Standing
+from whichrank.intake.standings import Standing
 from whichrank.model.reports import Report, Told
 
 SLACK_S: Final = 60.0

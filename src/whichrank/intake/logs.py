@@ -15,7 +15,7 @@ from whichrank.intake.desync import HINTS as OF_DESYNC
 from whichrank.intake.desync import Desync
 from whichrank.intake.ends import HINTS as OF_ENDS
 from whichrank.intake.ends import End, Ends
-from whichrank.intake.facts import Fact, Xid
+from whichrank.intake.facts import Fact, Xid, without_repeats
 from whichrank.intake.flight_dump import Dump
 from whichrank.intake.grammar import HINTS
 from whichrank.intake.kernel_log import KernelLog
@@ -30,11 +30,13 @@ from whichrank.intake.ras import Ras
 from whichrank.intake.ras_in_log import RasInLog
 from whichrank.intake.restarts import HINTS as OF_RESTARTS
 from whichrank.intake.restarts import Restarts
+from whichrank.intake.standings import Standing
 from whichrank.intake.watchdog import HINTS as OF_WATCHDOG
-from whichrank.intake.watchdog import Standing, Watchdog
+from whichrank.intake.watchdog import Watchdog
 from whichrank.model.reports import Report
 
 MOST_FACTS: Final = 1 << 20
+"""Of ranks, by launchers, that differ in more than their time."""
 MOST_PARTS: Final = 1024
 """Of a log that say something; what is said behind the last of them is of that one."""
 _OF_LIBRARIES: Final = ("monitoredBarrier", "Detected mismatch between", "gloo/transport")
@@ -65,6 +67,7 @@ class Log:
         polls: Answers of RAS in the middle of the log.
         before: What the log says before the last line that starts the job again, by part, those that say something.
         begun_s: When its last part began, by the launcher; `UNTIMED` if that is not known or there is one part only.
+        left_out: What it says and is not kept, in a sentence; "" if all is.
     """
 
     facts: list[Fact] = field(default_factory=list)
@@ -86,6 +89,7 @@ class Log:
     before: list[Log] = field(default_factory=list)
     begun_s: float = UNTIMED
     world_size: int = 0
+    left_out: str = ""
 
     @property
     def last_says_something(self) -> bool:
@@ -109,7 +113,7 @@ def read_log(stream: IO[bytes]) -> Log:
         FormatError: It says nothing of them, or is too long.
     """
     reader = _Reader()
-    for piece in pieces(stream, HINTS | _TRACEBACK, lambda line: reader.nccl.see_collective(line)):
+    for piece in pieces(stream, HINTS | _TRACEBACK, lambda line: reader.nccl.take(line)):
         reader.see(piece)
     log = reader.log()
     if not log.says_something:
@@ -129,6 +133,7 @@ class _Reader:
         self._before: list[Log] = []
         self._restarts = Restarts()
         self._at_s, self._offset_s, self._known = UNTIMED, 0.0, 0
+        self._most_facts = MOST_FACTS
         self._begun_s = UNTIMED
         self._begin()
 
@@ -142,13 +147,13 @@ class _Reader:
     def see(self, piece: Piece) -> None:
         """A piece goes to whom its words belong to."""
         text, who = piece.text, piece.who
-        self._note_time(torch_time_s(text), iso_time_s(who.time))
+        self._note_time(torch_time_s(text), iso_time_s(who.time) if who.time else UNTIMED)
         at_s, part = self._at_s, self._watchdog.part
         if who.rank is not None and (who.host or who.pid):
             self._places[who.rank] = who.host, who.pid
         self._ras.see(text)
-        if any(hint in text for hint in OF_WATCHDOG):
-            self._watchdog.see(text, who, at_s, is_cut=piece.is_cut)
+        if OF_WATCHDOG[0] in text or OF_WATCHDOG[1] in text or OF_WATCHDOG[2] in text:
+            self._watchdog.see(piece.body or text, who.rank, at_s, is_cut=piece.is_cut)
             self._see_rest_of_line(text, at_s, part)
         elif " NCCL INFO " in text or " NCCL WARN " in text:
             self.nccl.see(text)
@@ -165,8 +170,12 @@ class _Reader:
                 self._end_part()
         elif not self._launchers.see(text, who, at_s, part):
             self._desync.see(text, at_s, part)
-        if self._known + len(self._launchers.facts) + len(self._watchdog.standings) > MOST_FACTS:
-            raise FormatError("it says too much of ranks to be a log")
+        if self._known + len(self._launchers.facts) > self._most_facts:
+            self._launchers.facts = without_repeats(self._launchers.facts)
+            known = self._known + len(self._launchers.facts)
+            if known > MOST_FACTS:
+                raise FormatError("it says too much of ranks to be a log")
+            self._most_facts = MOST_FACTS // 2 + known
 
     def _see_rest_of_line(self, text: str, at_s: float, part: int) -> None:
         """What stands behind words of the watchdog, where a text has lost its ends of lines."""
@@ -212,5 +221,5 @@ class _Reader:
             self._kernel.killed, self.nccl.dumps(), self.nccl.warnings(), list(self._nodes.errors),
             self._nodes.corrupted, self._ends.ends, self._places | self._ends.places, list(self._ends.remarks),
             list(self._ras.polls()), begun_s=self._begun_s,
-            world_size=self._ends.world_size,
+            world_size=self._ends.world_size, left_out=self._watchdog.remark,
         )  # fmt: skip

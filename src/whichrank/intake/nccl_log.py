@@ -43,6 +43,13 @@ _COLL: Final = re.compile(
     rb"recvbuff \S{1,24} count (\d{1,18}) datatype (\d{1,3}) op \d{1,6} root \d{1,9} comm (\S{1,24}) "
     rb"\[nranks=(\d{1,7})\]"
 )
+_WARNING: Final = re.compile(
+    rb"([\w.-]{1,255}):(\d{1,10}):\d{1,10} \[\d{1,4}\] (?:[\w./-]{1,96}:\d{1,6} )?NCCL WARN ([^\"\\&\r\x1b\x9b\[]*)\Z"
+)
+"""A whole line without what may wrap it and without brackets, in which another writer might begin."""
+_NO_WARNING: Final = (b"WQE ", b"ast enqueued", b"Watchdog caught", b"srun: ", b"slurmstepd: ", b"NVRM: ")
+_MORE: Final = re.compile(rb"NCCL |[A-Z]\d{3,4} \d\d:\d\d:")
+"""What it says of others or of a time."""
 _KINDS: Final = {
     "AllReduce": Kind.ALL_REDUCE, "Broadcast": Kind.BROADCAST, "Bcast": Kind.BROADCAST, "Reduce": Kind.REDUCE,
     "AllGather": Kind.ALL_GATHER, "ReduceScatter": Kind.REDUCE_SCATTER,
@@ -110,6 +117,20 @@ class NcclLog:
         if init := _INIT.search(text):
             comm_id = _COMM_ID.search(text)
             self._joined[process, init.group(1)] = Joined(rank, size, comm_id.group(1) if comm_id else "")
+
+    def take(self, line: bytes) -> bool:
+        """A line of a kind that comes in millions, without a look at anything else in it; whether it was one."""
+        if b": opCount " in line:
+            return self.see_collective(line)
+        return b"NCCL WARN " in line and self._is_one_more_warning(line)
+
+    def _is_one_more_warning(self, line: bytes) -> bool:
+        """Is it nothing but a warning of a process of which enough are known?"""
+        found = _WARNING.match(line)
+        if found is None or any(word in line for word in _NO_WARNING):
+            return False
+        known = self._warnings.get((found[1].decode(), int(found[2])), ())
+        return len(known) >= MOST_WARNINGS and not _MORE.search(line, found.start(3))
 
     def see_collective(self, line: bytes) -> bool:
         """A line of a collective, without a look at anything else in it; whether it is one."""

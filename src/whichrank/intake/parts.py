@@ -76,7 +76,8 @@ def _of_text(source: Source, *, is_beside_ras: bool = False) -> list[Part]:
     tap, parts = Tap(source.stream), []
     with suppress(Exception):
         log = read_log(tap.buffered())
-        parts.append(Part(_note(source.name, LOG.name, "read"), without_polls(log) if is_beside_ras else log))
+        note = _note(source.name, LOG.name, "read", what=log.left_out)
+        parts.append(Part(note, without_polls(log) if is_beside_ras else log))
     if logged := tap.logged(source.name):
         parts.append(Part(_note(source.name, ITERATIONS, "read"), logged))
     return parts

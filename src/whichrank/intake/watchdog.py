@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -32,12 +33,15 @@ from whichrank.intake.flight_dump import (
     Dump,
     Group,
 )
-from whichrank.intake.lines.prefixes import NOBODY, Who
-from whichrank.intake.log_time import UNTIMED, torch_time_s
+from whichrank.intake.log_time import UNTIMED
+from whichrank.intake.standings import Standing, Standings, TimedOut
 from whichrank.model.kinds import Kind
 
 HINTS: Final = ("last enqueued", "Last enqueued", "Watchdog caught")
 MOST_RANK: Final = 1 << 20
+FIRST_TIMED_OUT: Final = 16
+MOST_TIMED_OUT: Final = 64
+"""Of the operations in which a rank ran out of time, the first and the latest are kept."""
 MOST_AHEAD: Final = 256
 """Operations beyond the last complete one that are reported of a rank."""
 LEAST_IN_GROUP: Final = 2
@@ -49,7 +53,7 @@ _WHO: Final = re.compile(
     r"\[PG (?:ID \d{1,9} PG GUID ([^\s()\]]{1,128})|(\d{1,9})) ?(?:\(([^)\]]{0,128})\))? ?Rank (\d{1,7})\]"
 )
 _STATUS: Final = re.compile(
-    r"last enqueued (?:NCCL )?work: (-?\d{1,18})\b.*?last completed (?:NCCL )?work: (-?\d{1,18})\b", re.IGNORECASE
+    r"[Ll]ast enqueued (?:NCCL )?work: (-?\d{1,18})\b.*?[Ll]ast completed (?:NCCL )?work: (-?\d{1,18})\b"
 )
 _TIMED_OUT: Final = re.compile(
     r"\[Rank (\d{1,7})\] Watchdog caught collective operation timeout: "
@@ -70,136 +74,71 @@ _MESSAGES: Final = {"send": Kind.SEND, "recv": Kind.RECV, "coalesced": Kind.OTHE
 """Operations that each rank of a group counts for itself."""
 
 
-@dataclass(frozen=True)
-class TimedOut:
-    """An operation that a rank has waited for too long.
-
-    Attributes:
-        seq: Its number.
-        op: As torch names it, in lower case.
-        count: Elements of its input, -1 if it is not said.
-        out_count: The same of its output.
-        at_s: When it was said; see `log_time`.
-        ran_s: How long it had been under way, 0 if that is not said.
-    """
-
-    seq: int
-    op: str
-    count: int
-    out_count: int
-    at_s: float = UNTIMED
-    ran_s: float = 0.0
-
-    @property
-    def began_s(self) -> float:
-        """When it had begun, `UNTIMED` if that is not known."""
-        return self.at_s - self.ran_s if self.at_s >= 0 and self.ran_s else UNTIMED
-
-
-@dataclass(frozen=True)
-class Standing:
-    """How far a rank is on a group.
-
-    Attributes:
-        rank: Global rank.
-        group: Name of the group.
-        desc: What it is for, "" if it is not said.
-        group_rank: Its rank in the group.
-        enqueued: Number of the last collective that it has enqueued, -1 none.
-        completed: The same of the last that is complete.
-        timed_out: What it waited for, None if it did not say.
-        at_s: When it was said; see `log_time`.
-        part: Of the log, counted from 0; a log has several where a launcher writes that it starts the job again.
-    """
-
-    rank: int
-    group: str
-    desc: str
-    group_rank: int
-    enqueued: int
-    completed: int
-    timed_out: TimedOut | None = None
-    at_s: float = UNTIMED
-    part: int = 0
-
-
-@dataclass
 class Watchdog:
     """What the watchdogs of processes write, line by line.
 
     Attributes:
-        standings: One for each line that says how far a rank is, in their order.
         most_rank: The highest rank that is mentioned, -1 if none is.
         part: Of the log in which the next line stands.
+        left_out: Lines that say something and are not kept.
     """
 
-    standings: list[Standing] = field(default_factory=list)
-    most_rank: int = -1
-    part: int = 0
-    _timed_out: dict[tuple[int, int, int], _Lone] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.most_rank, self.part, self.left_out = -1, 0, 0
+        self._standings = Standings()
+        self._timed_out: dict[tuple[int, int], dict[int, _Lone]] = {}
+        self._seen = 0
 
-    def see(self, line: str, who: Who = NOBODY, at_s: float = UNTIMED, *, is_cut: bool = False) -> None:
+    @property
+    def standings(self) -> list[Standing]:
+        """What lines say of how far ranks are, in their order; see `Standings` for which are kept."""
+        return list(self._standings)
+
+    @property
+    def remark(self) -> str:
+        """What was left out, "" if nothing was."""
+        count = self.left_out + self._standings.left_out
+        if not count:
+            return ""
+        return (
+            f"{count:,} of {self._seen:,} lines of PyTorch's watchdog were left out: they say what lies between the "
+            "first and the latest line of a rank on a group"
+        )
+
+    def see(self, line: str, rank: int | None = None, at_s: float = UNTIMED, *, is_cut: bool = False) -> None:
         """A line in which one of `HINTS` stands.
 
         Args:
-            line: What one writer wrote.
-            who: What was put before it says of the writer.
-            at_s: When that was, where the line itself does not say it.
+            line: What one writer wrote; without its time it is quickly known again.
+            rank: Who wrote it, if what stands before it says that.
+            at_s: When that was.
             is_cut: The end may be missing.
         """
-        if (said_s := torch_time_s(line)) >= 0:
-            at_s = said_s
-        for mentioned in (*_GLOBAL.finditer(line), *_ASKED_BY.finditer(line)):
-            if int(mentioned.group(1)) < MOST_RANK:
-                self.most_rank = max(self.most_rank, int(mentioned.group(1)))
-        if who.rank is not None:
-            self.most_rank = max(self.most_rank, who.rank)
-        if found := _TIMED_OUT.search(line):
-            self._see_timeout(found, line, who, at_s)
-        elif (found := _STATUS.search(line)) and (named := _WHO.search(line)):
-            self._see_status(found, named, line, who, at_s, is_cut=is_cut)
-
-    def _see_timeout(self, found: re.Match[str], line: str, who: Who, at_s: float) -> None:
-        prefix = _before(line, found, who)
-        place = int(found.group(1))
-        rank = prefix if prefix is not None else place
-        if max(rank, place) >= MOST_RANK:
-            return
-        self.most_rank = max(self.most_rank, rank)
-        seq, op = int(found.group(2)), found.group(3).lower()
-        count, out_count = (_elements(text) for text in found.groups()[3:5])
-        ran = _RAN.search(line)
-        one = TimedOut(seq, op, count, out_count, at_s, int(ran.group(1)) / 1e3 if ran else 0.0)
-        before = self._timed_out.setdefault((rank, seq, self.part), _Lone(place, prefix is not None, one))
-        if before.op.at_s < one.began_s:  # of an attempt that is over
-            self._timed_out[rank, seq, self.part] = _Lone(place, prefix is not None, one)
-
-    def _see_status(
-        self, found: re.Match[str], named: re.Match[str], line: str, who: Who, at_s: float, *, is_cut: bool
-    ) -> None:
-        guid, number, desc, group_rank = named.groups()
-        group = guid or number
-        prefix = _before(line, named, who)
-        # Only in the first group of all is a rank's number the same everywhere.
-        if group == _FIRST_GROUP and prefix not in (None, int(group_rank)):
-            return
-        if prefix is None and group != _FIRST_GROUP:
-            return
-        rank = prefix if prefix is not None else int(group_rank)
-        at = _AT_WORK.search(line)
-        seq = int(at.group(1)) if at else -1
-        lone = self._timed_out.get((rank, seq, self.part)) if at else None
-        enqueued, completed = int(found.group(1)), int(found.group(2))
-        if completed > enqueued and seq > 0:
-            completed = seq - 1  # torch 2.3 writes any number before the first one is complete
-        if is_cut and found.end() == len(line) and completed not in (enqueued, seq - 1):
-            return  # digits may be missing
-        if rank < MOST_RANK and completed <= enqueued:
-            self.most_rank = max(self.most_rank, rank)
+        mentioned, timeout, status = _taken_apart(line, rank, is_cut)
+        self.most_rank = max(self.most_rank, mentioned)
+        self._seen += 1
+        if timeout is not None:
+            self._see_timeout(timeout, at_s)
+        elif status is not None:
+            lone = self._timed_out.get((status.rank, self.part), {}).get(status.at) if status.at >= 0 else None
+            place = status.rank, status.group, status.group_rank, self.part
             op = lone.op if lone else None
-            self.standings.append(
-                Standing(rank, group, desc or "", int(group_rank), enqueued, completed, op, at_s, self.part)
-            )
+            self._standings.add(place, status.desc, status.enqueued, status.completed, op, at_s)
+
+    def _see_timeout(self, one: _Timeout, at_s: float) -> None:
+        mine = self._timed_out.setdefault((one.rank, self.part), {})
+        before = mine.get(one.seq)
+        if before is not None:
+            began_s = at_s - one.ran_s if at_s >= 0 and one.ran_s else UNTIMED
+            if before.op.at_s >= began_s:
+                return
+        op = TimedOut(one.seq, one.op, one.in_count, one.out_count, at_s, one.ran_s)
+        order = before.order if before else self._seen
+        mine[one.seq] = _Lone(one.place, one.is_known, op, order)  # the one before is of an attempt that is over
+        if len(mine) > 2 * MOST_TIMED_OUT:
+            for seq in list(mine)[FIRST_TIMED_OUT:-MOST_TIMED_OUT]:
+                del mine[seq]
+                self.left_out += 1
 
     def reported(self) -> list[Standing]:
         """What all lines say of how far ranks are.
@@ -207,19 +146,25 @@ class Watchdog:
         A rank may write what it ran out of time in, and end before it says how far it is. If all groups that are named
         are the group of all ranks, and another rank ran out of time in the same operation of it, it waits there too.
         """
+        standings = self.standings
         explained: dict[tuple[int, int], list[Standing]] = {}
-        for one in self.standings:
+        for one in standings:
             explained.setdefault((one.rank, one.part), []).append(one)
         alone: dict[tuple[int, int], _Lone] = {}
-        for (rank, seq, part), lone in self._timed_out.items():
+        for (rank, part), ops in self._timed_out.items():
             mine = explained.get((rank, part), ())
-            if not any(one.timed_out or one.completed < seq <= one.enqueued for one in mine):
-                alone.setdefault((rank, part), lone)
+            if any(one.timed_out for one in mine):
+                continue
+            for seq, lone in ops.items():
+                if not any(one.completed < seq <= one.enqueued for one in mine):
+                    alone[rank, part] = lone
+                    break
         if not alone:
-            return self.standings
-        said = [one for one in self.standings if one.timed_out and _is_of_all(one)]
+            return standings
+        alone = dict(sorted(alone.items(), key=lambda one: one[1].order))
+        said = [one for one in standings if one.timed_out and _is_of_all(one)]
         like = {}
-        if all(map(_is_of_all, self.standings)):
+        if all(map(_is_of_all, standings)):
             like = {(one.timed_out.seq, one.timed_out.op, one.timed_out.count): one for one in said if one.timed_out}
         found, others = list[Standing](), dict[tuple[int, str, int, int], list[tuple[int, _Lone]]]()
         for (rank, part), lone in alone.items():
@@ -234,16 +179,102 @@ class Watchdog:
             else:
                 others.setdefault((*key, part), []).append((rank, lone))
         for (*_, part), those in others.items():
-            found += _in_a_group(those, [one for one in self.standings if one.part == part], part)
-        return [*self.standings, *found]
+            found += _in_a_group(those, [one for one in standings if one.part == part], part)
+        return [*standings, *found]
 
 
 class _Lone(NamedTuple):
-    """What a rank ran out of time in: its number in the group, and whether its number in the job is known."""
+    """What a rank ran out of time in: its number in the group, whether its number in the job is known, the line's."""
 
     place: int
     is_known: bool
     op: TimedOut
+    order: int
+
+
+class _Timeout(NamedTuple):
+    rank: int
+    place: int
+    is_known: bool
+    seq: int
+    op: str
+    in_count: int
+    out_count: int
+    ran_s: float
+
+
+class _Status(NamedTuple):
+    rank: int
+    group: str
+    desc: str
+    group_rank: int
+    enqueued: int
+    completed: int
+    at: int
+
+
+_Said = tuple[int, _Timeout | None, _Status | None]
+"""The highest rank that a line mentions, -1 if none, and what it says beside."""
+
+
+@lru_cache(maxsize=1 << 14)
+def _taken_apart(line: str, prefix: int | None, is_cut: bool) -> _Said:
+    """What a line says, whenever it was written: lines come again and again.
+
+    Args:
+        line: Without its head.
+        prefix: The rank that wrote it, if what stands before it says that.
+        is_cut: The end may be missing.
+    """
+    mentioned = -1 if prefix is None else prefix
+    if "[rank" in line or "due to a collective timeout" in line:
+        ranks = [int(found.group(1)) for found in (*_GLOBAL.finditer(line), *_ASKED_BY.finditer(line))]
+        mentioned = max([mentioned, *(rank for rank in ranks if rank < MOST_RANK)])
+    if found := _TIMED_OUT.search(line):
+        timeout = _timeout_in(line, found, prefix)
+        return max(mentioned, timeout.rank) if timeout else mentioned, timeout, None
+    if (found := _STATUS.search(line)) and (named := _WHO.search(line)):
+        status = _status_in(line, found, named, prefix, is_cut=is_cut)
+        return max(mentioned, status.rank) if status else mentioned, None, status
+    return mentioned, None, None
+
+
+def _timeout_in(line: str, found: re.Match[str], who: int | None) -> _Timeout | None:
+    prefix = _before(line, found, who)
+    place = int(found.group(1))
+    rank = prefix if prefix is not None else place
+    if max(rank, place) >= MOST_RANK:
+        return None
+    count, out_count = (_elements(text) for text in found.groups()[3:5])
+    ran = _RAN.search(line)
+    ran_s = int(ran.group(1)) / 1e3 if ran else 0.0
+    return _Timeout(
+        rank, place, prefix is not None, int(found.group(2)), found.group(3).lower(), count, out_count, ran_s
+    )
+
+
+def _status_in(
+    line: str, found: re.Match[str], named: re.Match[str], who: int | None, *, is_cut: bool
+) -> _Status | None:
+    guid, number, desc, group_rank = named.groups()
+    group = guid or number
+    prefix = _before(line, named, who)
+    # Only in the first group of all is a rank's number the same everywhere.
+    if group == _FIRST_GROUP and prefix not in (None, int(group_rank)):
+        return None
+    if prefix is None and group != _FIRST_GROUP:
+        return None
+    rank = prefix if prefix is not None else int(group_rank)
+    at = _AT_WORK.search(line)
+    seq = int(at.group(1)) if at else -1
+    enqueued, completed = int(found.group(1)), int(found.group(2))
+    if completed > enqueued and seq > 0:
+        completed = seq - 1  # torch 2.3 writes any number before the first one is complete
+    if is_cut and found.end() == len(line) and completed not in (enqueued, seq - 1):
+        return None  # digits may be missing
+    if rank >= MOST_RANK or completed > enqueued:
+        return None
+    return _Status(rank, group, desc or "", int(group_rank), enqueued, completed, seq)
 
 
 def _in_a_group(mine: Sequence[tuple[int, _Lone]], standings: Iterable[Standing], part: int) -> list[Standing]:
@@ -274,10 +305,10 @@ def _is_of_all(one: Standing) -> bool:
     return one.group == _FIRST_GROUP or one.desc in OF_ALL
 
 
-def _before(line: str, found: re.Match[str], who: Who) -> int | None:
+def _before(line: str, found: re.Match[str], who: int | None) -> int | None:
     """The global rank of who wrote this: two that write at once may share a line, so the nearest prefix counts."""
     near = list(_GLOBAL.finditer(line, 0, found.start()))
-    return int(near[-1].group(1)) if near else who.rank
+    return int(near[-1].group(1)) if near else who
 
 
 def dumps_of(standings: Iterable[Standing], world_size: int = 0) -> dict[int, Dump]:

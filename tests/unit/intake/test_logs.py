@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from whichrank.errors import FormatError, IncompleteDataError
+from whichrank.intake import logs, standings
 from whichrank.intake.facts import Fact, Xid, joined, status_of_code, with_xids
 from whichrank.intake.logs import Log, read_log
 from whichrank.intake.ras import is_ras, read_ras
-from whichrank.intake.read import read
+from whichrank.intake.read import look_into, read
 from whichrank.model.incident import Cause, Incident
 from whichrank.server.analyze import analyze
 from whichrank.testbed.bench.dumps.cases import cases
@@ -254,3 +255,42 @@ def test_a_rank_that_living_peers_found_dead_is_the_culprit(folder: Path) -> Non
 def test_the_end_of_a_rank_that_has_a_dump_came_after_it(folder: Path) -> None:
     (folder / "train.log").write_text(TORCHRUN.format(rank=2, other=3, code=1))
     assert [c.rank for c in the_incident(folder).candidates] == [5]
+
+
+WARNING = "node1:71:72 [0] misc/socket.cc:57 NCCL WARN socketProgress: peer node2<40001> {text}\n"
+
+
+def test_warnings_beyond_the_first_ones_of_a_process_say_nothing_and_hide_nothing() -> None:
+    # GIVEN a process that warns a thousand times, and another one whose line begins within one of them
+    text = "".join(WARNING.format(text=number) for number in range(1000))
+    text += WARNING.format(text="srun: error: node3: task 5: Killed") + WARNING.replace(":71:", ":81:").format(text="x")
+    log = read_log(io.BytesIO(text.encode()))
+    # THEN both processes and the line within are known
+    assert [words.partition(": NCCL")[0] for words in log.warnings] == ["node1:71", "node1:81"]
+    assert [fact.rank for fact in log.facts] == [5]
+
+
+def test_facts_that_come_again_are_kept_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN more lines of ends than are kept, of two tasks
+    monkeypatch.setattr(logs, "MOST_FACTS", 16)
+    text = "".join(f"2026-06-01T03:00:{at:02d}Z srun: error: node3: tasks 4-5: Killed\n" for at in range(60))
+    log = read_log(io.BytesIO(text.encode()))
+    # THEN the first and the latest line of each are, and neither is refused
+    assert len(log.facts) <= 16
+    assert {fact.rank: fact.at_s for fact in log.facts[:2]} == dict.fromkeys((4, 5), log.facts[0].at_s)
+    assert log.facts[-1].at_s - log.facts[0].at_s == 59
+
+
+def test_lines_that_are_left_out_are_counted_in_the_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN more lines of the watchdog than are kept, each of another operation
+    monkeypatch.setattr(standings, "MOST_LINES", 100)
+    line = "[rank{0}]:[E601 03:00:00.1 a.cpp:1] [PG ID 0 PG GUID 0(default_pg) Rank {0}] last enqueued work: {1}, last "
+    line += "completed work: {2}\n"
+    text = "".join(line.format(at % 4, at, at - 1) for at in range(2000))
+    (tmp_path / "job.log").write_text(text)
+    (part,) = look_into(tmp_path / "job.log")
+    # THEN the note says how many, and the last line of each rank is known
+    assert part.note.state == "read"
+    assert re.match(r"1,[89]\d\d of 2,000 lines of PyTorch's watchdog were left out", part.note.what)
+    assert isinstance(part.content, Log)
+    assert {one.rank: one.enqueued for one in part.content.standings} == {0: 1996, 1: 1997, 2: 1998, 3: 1999}

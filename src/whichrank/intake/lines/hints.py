@@ -11,6 +11,8 @@ from typing import Final
 
 MOST_LINE: Final = 1 << 22
 """Bytes of a line that are looked at: whoever pastes a log may lose all ends of lines."""
+_ENDS_LIST: Final = tuple(bytes((one,)) for one in b"0123456789, ")
+"""Before a hint that begins with a bracket: it closes a number or a list of them, and not the `[INFO]` of a line."""
 
 
 def lines_of_interest(blocks: Iterable[bytes], hints: Mapping[bytes, int]) -> Iterator[tuple[bytes, bool]]:
@@ -22,9 +24,14 @@ def lines_of_interest(blocks: Iterable[bytes], hints: Mapping[bytes, int]) -> It
     """
     left = 0
     for block in blocks:
-        wanted = _wanted(block, hints)
+        wanted, ends = _wanted(block, hints)
         starts = sorted(wanted)
         at, place, size = 0, 0, len(block)
+        if not left and max(wanted.values(), default=1) == 1:
+            for at in starts:
+                end = ends[at]
+                yield block[at : min(end if end >= 0 else size, at + MOST_LINE)], end >= 0
+            continue
         while left or place < len(starts):
             if not left:
                 at = starts[place]
@@ -39,14 +46,19 @@ def lines_of_interest(blocks: Iterable[bytes], hints: Mapping[bytes, int]) -> It
             at = end + 1 if end >= 0 else size
 
 
-def _wanted(block: bytes, hints: Mapping[bytes, int]) -> dict[int, int]:
-    """By the begin of a line with a hint, how many lines are to be read from there."""
+def _wanted(block: bytes, hints: Mapping[bytes, int]) -> tuple[dict[int, int], dict[int, int]]:
+    """By the begin of a line with a hint, how many lines are to be read from there, and where it ends, -1: nowhere."""
     wanted: dict[int, int] = {}
+    ends: dict[int, int] = {}
     for hint, after in hints.items():
-        at = block.find(hint)
+        at, ends_list = block.find(hint), hint.startswith(b"]")
         while at >= 0:
+            if ends_list and block[at - 1 : at] not in _ENDS_LIST:
+                at = block.find(hint, at + 1)
+                continue
             start = block.rfind(b"\n", 0, at) + 1
-            wanted[start] = max(wanted.get(start, 0), 1 + after)
-            end = block.find(b"\n", at)
+            if wanted.get(start, 0) <= after:
+                wanted[start] = 1 + after
+            end = ends[start] = block.find(b"\n", at)
             at = block.find(hint, end) if end >= 0 else -1
-    return wanted
+    return wanted, ends

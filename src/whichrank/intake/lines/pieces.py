@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import IO, NamedTuple
+from typing import IO, Final, NamedTuple, TypeVar
 
 from whichrank.intake.lines.encodings import blocks
 from whichrank.intake.lines.hints import lines_of_interest
-from whichrank.intake.lines.plain import plain_lines
+from whichrank.intake.lines.plain import is_plain_line, plain_lines
 from whichrank.intake.lines.prefixes import Who, beside, taken_off
-from whichrank.intake.lines.torn import cut_at_writers, first_writer
+from whichrank.intake.lines.torn import HEAD, MOST_PIECE, cut_at_writers, first_writer, may_begin_in
 from whichrank.intake.lines.wrapped import unwrapped
+
+T = TypeVar("T")
+MOST_KNOWN: Final = 1 << 13
+"""Begins of lines that are remembered, and as many ends: a few MB."""
 
 
 class Piece(NamedTuple):
@@ -20,11 +24,13 @@ class Piece(NamedTuple):
         text: Without prefixes.
         who: What the prefixes say of the writer.
         is_cut: Its end may be missing: another writer or the end of the file cut it.
+        body: What stands behind torch's head of the line, where that is one: this is what comes often.
     """
 
     text: str
     who: Who
     is_cut: bool
+    body: str = ""
 
 
 def pieces(
@@ -37,14 +43,61 @@ def pieces(
         hints: See `lines_of_interest`.
         take: Called with each line first: whether it was taken as it is, since it is of a kind that comes in millions.
     """
+    known = _Known()
     for raw, is_whole in lines_of_interest(unwrapped(blocks(stream)), hints):
         if take(raw):
             continue
-        for line in plain_lines(raw.decode("utf-8", "replace")):
-            for text, is_cut in cut_at_writers(line):
-                who, rest = taken_off(text)
-                at = first_writer(rest)
-                if at > 0:  # the rest of another line stands before it
-                    inner, rest = taken_off(rest[at:])
-                    who = beside(inner, who)
-                yield Piece(rest, who, is_cut or not is_whole)
+        text = raw.decode("utf-8", "replace")
+        if (piece := known.piece(text, is_whole=is_whole)) is not None:
+            yield piece
+            continue
+        for line in plain_lines(text):
+            if (piece := known.piece(line, is_whole=is_whole)) is not None:
+                yield piece
+            else:
+                yield from _pieces_of(line, is_whole=is_whole)
+
+
+def _pieces_of(line: str, *, is_whole: bool) -> Iterator[Piece]:
+    for text, is_cut in cut_at_writers(line):
+        who, rest = taken_off(text)
+        at = first_writer(rest)
+        if at > 0:  # the rest of another line stands before it
+            inner, rest = taken_off(rest[at:])
+            who = beside(inner, who)
+        yield Piece(rest, who, is_cut or not is_whole)
+
+
+class _Known:
+    """Begins and ends of lines that were taken apart before: of millions of lines most differ in their time only."""
+
+    def __init__(self) -> None:
+        self._who: dict[str, Who | None] = {}
+        self._is_plain: dict[str, bool] = {}
+
+    def piece(self, line: str, *, is_whole: bool) -> Piece | None:
+        """The piece that a line with one head is; None if it may be more than that."""
+        found = HEAD.search(line)
+        if found is None or len(line) > MOST_PIECE:
+            return None
+        begin, end = found.span()
+        body, prefix = line[end:], line[:begin]
+        is_plain = self._is_plain.get(body)
+        if is_plain is None:
+            is_plain = is_plain_line(body) and not may_begin_in(body)
+            _remember(self._is_plain, body, is_plain)
+        if not is_plain:
+            return None
+        if prefix in self._who:
+            who = self._who[prefix]
+        else:
+            pieces_of = list(_pieces_of(line, is_whole=True)) if is_plain_line(prefix) else []
+            who = pieces_of[0].who if len(pieces_of) == 1 and pieces_of[0].text == line[begin:] else None
+            _remember(self._who, prefix, who)
+        return Piece(line[begin:], who, not is_whole, body) if who is not None else None
+
+
+def _remember(known: dict[str, T], key: str, value: T) -> None:
+    if len(known) >= MOST_KNOWN:
+        known.clear()
+    known[key] = value

@@ -24,6 +24,11 @@ _ESCAPES: Final = ("&lt;", "&gt;", "&amp;", "&quot;", "&#")
 
 def plain_lines(line: str) -> Iterator[str]:
     """The lines that stand in a line."""
+    line = line.removesuffix("\r")
+    if is_plain_line(line):
+        if line:
+            yield line
+        return
     if "\x1b" in line or "\x9b" in line:
         line = _ANSI.sub("", line)
     if "&quot;" in line:
@@ -37,6 +42,13 @@ def plain_lines(line: str) -> Iterator[str]:
         if "\\n" in text:
             text = text.replace("\\n", "\n").replace("\\t", "\t")
         yield from (part for part in re.split(r"[\r\n]", text) if part)
+
+
+def is_plain_line(line: str) -> bool:
+    """Is a line wrapped in nothing, so that it is the one line that stands in it?"""
+    return not (
+        '"' in line or "\\" in line or "&" in line or "\r" in line or "\n" in line or "\x1b" in line or "\x9b" in line
+    )
 
 
 def _within_json(line: str, depth: int) -> Iterator[str]:

@@ -83,18 +83,31 @@ PREFIXES: Final = (
 """The table; the first that fits is taken off, again and again."""
 
 
+def _as_one() -> tuple[re.Pattern[str], dict[str, tuple[tuple[str, str], ...]]]:
+    """All patterns in one, and for each by the name it has there its groups: their names, and those they have there."""
+    patterns, groups = [], {}
+    for place, prefix in enumerate(PREFIXES):
+        names = tuple(prefix.pattern.groupindex)
+        groups[f"p{place}"] = tuple((name, f"{name}{place}") for name in names)
+        pattern = re.sub(r"\(\?P<(\w+)>", rf"(?P<\g<1>{place}>", prefix.pattern.pattern)
+        patterns.append(f"(?P<p{place}>{pattern})")
+    return re.compile("|".join(patterns)), groups
+
+
+_ANY, _GROUPS = _as_one()
+
+
 def taken_off(line: str) -> tuple[Who, str]:
     """Who wrote a line, and the line without what was put before it."""
     at, said = 0, dict[str, str]()
     for _ in range(MOST_PREFIXES):
-        for prefix in PREFIXES:
-            found = prefix.pattern.match(line, at)
-            if found and found.end() > at:
-                said.update({name: value for name, value in found.groupdict().items() if value})
-                at = found.end()
-                break
-        else:
+        found = _ANY.match(line, at)
+        if found is None or found.lastgroup is None:
             break
+        for name, there in _GROUPS[found.lastgroup]:
+            if value := found[there]:
+                said[name] = value
+        at = found.end()
     if not at:
         return NOBODY, line
     rank, task = _number(said.get("rank")), _number(said.get("task"))

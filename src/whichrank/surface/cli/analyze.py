@@ -133,6 +133,7 @@ def _sentences(intake: Intake) -> list[str]:
     sentences += [f"'{note.path}' was not used: {note.what}" for note in bad[:_LISTED]]
     if len(bad) > _LISTED:
         sentences.append(f"nor were {len(bad) - _LISTED} more")
+    sentences += [f"of '{note.path}' {note.what}" for note in intake.notes if note.state == "read" and note.what]
     sentences += dict.fromkeys(text for one in intake.recordings for text in one.remarks)
     for recording in intake.recordings:
         by_reason: dict[bool, list[int]] = {}

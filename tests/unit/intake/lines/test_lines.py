@@ -139,6 +139,37 @@ def test_the_rest_of_a_progress_bar_does_not_hide_the_writer() -> None:
     assert [one.rank for one in read_log(io.BytesIO(text.encode())).standings] == [6]
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_line_is_taken_apart_alike_whether_it_was_seen_before_or_not(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN lines with one and with several heads, prefixes, and what wraps them
+    rng = Random(seed)
+    mixed = ["", "[rank3]:", "3: ", "[default1]:", "\x1b[31m", '{"log": "', "2026-06-01T03:00:00Z ", "> ", "&lt;", "\r"]
+    mixed += [HEAD.format(rank=1), "[E601 03:00:00.1 a.cpp:1] ", "node1:1:2 [0] NCCL INFO ", "srun: error: ", "abc "]
+    lines = []
+    for _ in range(30):
+        said = status(rng.randrange(3), enqueued=166 + rng.randrange(2))
+        at = rng.randrange(len(said)) if rng.random() < 0.3 else len(said)
+        lines.append(rng.choice(mixed) + rng.choice(mixed) + said[:at] + rng.choice(mixed) + said[at:])
+    text = "\n".join(lines * 2)
+    quick = [piece[:3] for piece in of_text(text)]
+    # WHEN nothing is remembered of the lines before
+    monkeypatch.setattr("whichrank.intake.lines.pieces._Known.piece", lambda *_args, **_named: None)
+    # THEN the pieces are the same
+    assert [piece[:3] for piece in of_text(text)] == quick
+
+
+@pytest.mark.parametrize("prefix", PREFIXES, ids=lambda prefix: prefix.writer)
+def test_no_prefix_is_empty(prefix: object) -> None:
+    assert prefix.pattern.match("") is None  # type: ignore[attr-defined]
+
+
+def test_a_hint_that_ends_a_list_is_one_behind_a_number_only() -> None:
+    block = b"[INFO] finished 1\n[0, 1] finished ALLREDUCE\n[INFO] finished [2] finished X\n"
+    assert [line for line, _ in lines_of_interest([block], {b"] finished ": 0})] == block.splitlines()[1:]
+
+
 MOST_S_A_MB = 4.0
 
 
