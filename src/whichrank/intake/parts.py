@@ -23,6 +23,7 @@ from whichrank.intake.ras_text import is_ras_text
 from whichrank.intake.recording import Note, State
 from whichrank.intake.sources import Refused, Source, opened, sources_in
 from whichrank.intake.stacks_text import Stacks
+from whichrank.intake.workers import report_progress
 
 T = TypeVar("T")
 MOST_SAID: Final = 200
@@ -87,7 +88,7 @@ def look_into(path: Path) -> list[Part]:
     """What a file holds, or the parts of an archive."""
     parts = []
     try:
-        with opened(path) as sources:
+        with opened(path, report_progress) as sources:
             for source in sources:
                 parts += _looked_into(source)
     except OSError as error:

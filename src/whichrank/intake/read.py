@@ -24,6 +24,7 @@ from whichrank.intake.op_spans import Spans
 from whichrank.intake.parts import Part, damaged, look_into, those
 from whichrank.intake.parts_used import with_shared, without_copies
 from whichrank.intake.ras import Snapshots
+from whichrank.intake.read_bytes import ReadBytes
 from whichrank.intake.recording import Intake, Note, Recording
 from whichrank.intake.sources import files_in
 from whichrank.intake.stacks_text import Stacks, who_stands_elsewhere
@@ -46,7 +47,7 @@ def read(
 
     Args:
         paths: Files, folders, archives.
-        show_progress: Called with how many files were read, and how many there are.
+        show_progress: Called with how many bytes of files were read, and how many there are.
         note: Called with what became of each, also where nothing comes of all of them.
 
     Raises:
@@ -56,12 +57,13 @@ def read(
     files = files_in(paths)
     parts: list[Part] = []
     groups: dict[Group, Group] = {}
-    with closing(each(look_into, files, _processes(files), _cpu_s)) as looked_into:
-        for done, (path, found) in enumerate(zip(files, looked_into, strict=True), 1):
+    progress = ReadBytes(files, show_progress)
+    with closing(each(look_into, files, _processes(files), _cpu_s, progress.part_of)) as looked_into:
+        for number, (path, found) in enumerate(zip(files, looked_into, strict=True)):
             if isinstance(found, WhichrankError):
                 found = [damaged(str(path), found)]
             parts += [with_shared(part, groups) for part in found]
-            show_progress(done, len(files))
+            progress.whole(number)
     return put_together(parts, _name(paths), paths, note)
 
 

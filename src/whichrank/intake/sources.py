@@ -13,7 +13,7 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,10 +104,29 @@ def _in_order(path: Path) -> list[str | int]:
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(path))]
 
 
+class _Watched(io.FileIO):
+    """A file that says how many of its bytes were read."""
+
+    def __init__(self, path: Path, show: Callable[[int], None]) -> None:
+        super().__init__(path)
+        self._show, self._done = show, 0
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        count = super().readinto(buffer) or 0
+        self._done += count
+        self._show(self._done)
+        return count
+
+
 @contextmanager
-def opened(path: Path) -> Iterator[Iterator[Source | Refused]]:
-    """What is in a file: itself, or the parts of an archive. Each is to be read before the next is asked for."""
-    with path.open("rb") as file:
+def opened(path: Path, show: Callable[[int], None] = lambda _: None) -> Iterator[Iterator[Source | Refused]]:
+    """What is in a file: itself, or the parts of an archive. Each is to be read before the next is asked for.
+
+    Args:
+        path: Of the file.
+        show: Called with how many of its bytes were read, now and then; parts of an archive may be read twice.
+    """
+    with io.BufferedReader(_Watched(path, show), HEAD_BYTES) as file:
         size = path.stat().st_size
         yield _within(str(path), file, path.stat().st_mtime, size, MOST_DEPTH)
 

@@ -17,10 +17,11 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from whichrank.errors import FormatError, WhichrankError
 
@@ -32,13 +33,50 @@ CPU_S: Final = 600
 """What it may take for one item, at most: a gigabyte takes a tenth of it."""
 AHEAD: Final = 4
 """Items that are begun before an earlier one is done, for each process."""
+REPORT_EVERY_S: Final = 0.2
+"""So often a person sees a bar move."""
 KILLED_S: Final = 10.0
 """A process that is killed is gone by then, however busy the machine is, unless it waits for a disk."""
 _PROGRAM: Final = "import sys; sys.path[:] = sys.argv[2:]; from whichrank.intake.workers import serve; serve()"
 
 
+class _Progress(NamedTuple):
+    """What a process says of an item before that is done."""
+
+    done: int
+
+
+class _Reporter:
+    """Where work says how far it is; in a process that is no worker nobody hears it."""
+
+    def __init__(self) -> None:
+        self._channel: Connection | None = None
+        self._next_s = 0.0
+
+    def listen(self, channel: Connection) -> None:
+        self._channel = channel
+
+    def report(self, done: int) -> None:
+        now_s = time.monotonic()
+        if self._channel is not None and now_s >= self._next_s:
+            self._next_s = now_s + REPORT_EVERY_S
+            self._channel.send(_Progress(done))
+
+
+_REPORTER: Final = _Reporter()
+
+
+def report_progress(done: int) -> None:
+    """Say how much of the item that is worked on is done, in a unit of the work's own; heard now and then."""
+    _REPORTER.report(done)
+
+
 def each(
-    work: Callable[[T], R], items: Sequence[T], processes: int = 0, cpu_s: Callable[[T], int] = lambda _: CPU_S
+    work: Callable[[T], R],
+    items: Sequence[T],
+    processes: int = 0,
+    cpu_s: Callable[[T], int] = lambda _: CPU_S,
+    show: Callable[[int, int], None] = lambda _number, _done: None,
 ) -> Generator[R | WhichrankError]:
     """The results of `work`, in the order of the items; where it raised an error of ours, that.
 
@@ -49,6 +87,7 @@ def each(
         items: One for each call.
         processes: So many; 0: as many as there are cores to run on.
         cpu_s: What an item may take, beyond which its process ends.
+        show: Called with the number of an item and how much of it is done, by `report_progress`.
     """
     count = processes or len(os.sched_getaffinity(0))
     workers: list[_Worker] = []
@@ -66,8 +105,13 @@ def each(
                 worker.say((cpu_s(items[begun]), items[begun]))
                 begun += 1
             for channel in set(busy).intersection(wait(list(busy))):
-                number, worker = busy.pop(channel)
-                done[number] = worker.answer()
+                number, worker = busy[channel]
+                answer = worker.answer()
+                if isinstance(answer, _Progress):
+                    show(number, answer.done)
+                    continue
+                del busy[channel]
+                done[number] = answer
                 if worker.is_lost:
                     workers.remove(worker)
             while at in done:
@@ -104,7 +148,7 @@ class _Worker:
             self.channel.send(what)
 
     def answer(self) -> Any:
-        """The result of the latest item; waits for it."""
+        """What comes next of the latest item: how far it is, or its result; waits for it."""
         try:
             return self.channel.recv()
         except (EOFError, OSError):
@@ -127,6 +171,7 @@ def serve() -> None:
     channel = Connection(int(sys.argv[1]))
     work = channel.recv()  # and with it the modules that it needs, which are to be there before the limits
     _limit()
+    _REPORTER.listen(channel)
     while True:
         try:
             cpu_s, item = channel.recv()

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from whichrank.errors import UsageError
 from whichrank.torch import checkpoints
@@ -63,6 +63,9 @@ class Reorderable(Generic[S]):
                 trainer.step()
     """
 
+    _latest: ClassVar[int] = 0
+    """The version that all ranks have agreed on last: what was told of it is done."""
+
     def __init__(self, build: Callable[[tuple[int, ...]], S], mesh: Mapping[str, int], microbatches: int = 1) -> None:
         import torch
         import torch.distributed as dist
@@ -76,7 +79,7 @@ class Reorderable(Generic[S]):
         self._handing = HandingOver()
         self._dist, self._votes = dist, dist.new_group(backend="gloo", group_desc="whichrank_places")
         self._ballot = torch.zeros(1, dtype=torch.int64)
-        self._version = self._handing.agree(self._told.newest())  # of another one that the program had before
+        self._version = Reorderable._latest  # of another one that this process had before
         self._told.use(self._version, self._rank, 0.0, failed=False)
         self._vote: Any = None
         self._begun = self._resumed = 0  # iterations, of this job and of the one that it goes on from
@@ -125,7 +128,7 @@ class Reorderable(Generic[S]):
         if self._vote is not None:
             self._vote.wait()
             if (version := int(self._ballot[0])) != self._version:
-                self._version = version
+                self._version = Reorderable._latest = version
                 self._change(version)
         self._begun += 1
         if self._begun == STATE_IS_WHOLE:

@@ -289,3 +289,19 @@ def test_notes_are_as_json_has_them() -> None:
     assert msgspec.json.encode(Note("a:b", "flight_recorder", "read", 3)) == (
         b'{"path":"a:b","format":"flight_recorder","state":"read","rank":3}'
     )
+
+
+def test_progress_moves_within_one_large_file(tmp_path: Path) -> None:
+    # GIVEN one log of 48 MB
+    line = "step 1 loss 0.25\n" * 60_000
+    with (tmp_path / "job.log").open("w", encoding="ascii") as file:
+        for _ in range(47):
+            file.write(line)
+        file.write("srun: error: node3: task 5: Killed\n")
+    shown: list[tuple[int, int]] = []
+    read([tmp_path], lambda *both: shown.append(both))
+    # THEN it is seen before the file is done, in bytes, and never goes back
+    size = (tmp_path / "job.log").stat().st_size
+    assert shown[-1] == (size, size)
+    assert shown == sorted(shown)
+    assert any(0 < done < size for done, _ in shown)

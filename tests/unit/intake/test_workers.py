@@ -59,3 +59,13 @@ def test_who_leaves_early_leaves_no_process() -> None:
         assert len(children() - before) == 2
     # WHEN the loop is left THEN both are gone
     assert children() == before
+
+
+def test_what_is_under_way_is_reported() -> None:
+    # GIVEN work that says how far it is, and takes longer than two reports are apart
+    say = "__import__('whichrank.intake.workers', fromlist=['x']).report_progress"
+    item = f"[({say}(done), __import__('time').sleep(0.25)) for done in (7, 8)] and 'done'"
+    shown: list[tuple[int, int]] = []
+    # THEN it is heard before the result comes, with the number of the item
+    assert list(each(eval, ["1", item], 1, show=lambda *both: shown.append(both))) == [1, "done"]
+    assert shown == [(1, 7), (1, 8)]
