@@ -15,23 +15,26 @@ from whichrank.intake import (
     megatrace,
     nccl_log,
     op_spans,
+    pipeline_log,
     ras,
+    torchcomms,
     watchdog,
 )
 from whichrank.intake.counted import dump_of
 from whichrank.intake.each_attempt import OF_LAST_ATTEMPT
 from whichrank.intake.facts import joined
 from whichrank.intake.flight_dump import Dump
-from whichrank.intake.formats import FLIGHT_RECORDER
+from whichrank.intake.formats import FLIGHT_RECORDER, PIPELINE
 from whichrank.intake.inspector import Inspected
 from whichrank.intake.kineto import Trace
 from whichrank.intake.log_job import Said
 from whichrank.intake.logs import Log
 from whichrank.intake.megatrace import Megatrace
-from whichrank.intake.missing import LISTED, NO_OPERATION, several_jobs, unread_ranks
+from whichrank.intake.missing import LISTED, NO_OPERATION, NO_STAGES, several_jobs, unread_ranks
 from whichrank.intake.old_dumps import earlier_dumps
 from whichrank.intake.op_spans import Spans
 from whichrank.intake.parts import Part, those
+from whichrank.intake.pipeline_log import PipelineLog
 from whichrank.intake.ras import Ras
 from whichrank.intake.recording import Note, Recording
 from whichrank.intake.span_ops import step_ops_of
@@ -95,14 +98,16 @@ def of_dumps(
         written_s: By path, when the file was written, unix time.
         what: What there would be of each rank; none but dumps have sends and receives.
     """
-    dumps, whose = _by_rank(found)
+    as_read, whose = _by_rank(found)
+    dumps, uncounted = torchcomms.counted_anew(as_read)
     world = _world_of({rank: flight_job.world_size(dump) for rank, dump in dumps.items()}, whose)
     world = max(world, logged.world_size if what != DUMP else 0)
     reported, unsure = flight_job.job_of(dumps)
     written = {rank: written_s.get(path, 0.0) for rank, path in whose.items()}
+    unsure |= uncounted
     unsure |= dict.fromkeys(sorted(earlier_dumps(reported, written) if what == DUMP else ()), OLDER_DUMP)
     reported = [one for one in reported if one.rank not in unsure]
-    unread = unread_ranks(world, dumps, notes, what) | unsure
+    unread = unread_ranks(world, as_read, notes, what) | unsure
     facts = {rank: fact for rank, fact in logged.facts.items() if rank < world and fact.world_size in (0, world)}
     batches, now_s = flight_batches.batches_of(reported, world, facts, logged.last_s)
     said = {rank: fact.words for rank, fact in facts.items() if fact.words}
@@ -110,7 +115,7 @@ def of_dumps(
     ages_s = [written_s.get(whose[one.rank], 0.0) - one.latest_ns / 1e9 for one in reported if one.latest_ns]
     is_still = 2 * sum(-CLOCKS_S < age_s < JUST_NOW_S for age_s in ages_s) <= len(ages_s)
     utc_offset_s = 0.0 if any(one.latest_ns for one in reported) else None
-    hides = what != DUMP or any(one.dump.backend == "gloo" for one in reported)
+    hides = what != DUMP or any(one.dump.backend == "gloo" or one.dump.hides_messages for one in reported)
     is_young = what == DUMP and flight_job.is_young(reported)
     about = Recorded(
         is_still=is_still, hides_messages=hides, is_young=is_young, has_only_counts=what in _OF_EACH.values(),
@@ -190,6 +195,15 @@ def of_inspected(found: Sequence[tuple[Note, Inspected]], notes: Iterable[Note],
     batches, now_s = inspector_job.batches_of(processes, world)
     unread = unread_ranks(world, processes, notes, "file of the Inspector")
     return Recording(name, "inspector", batches, now_s, None, unread, about=_ONLY_TIMES)
+
+
+def of_pipeline(logs: Sequence[PipelineLog], name: str) -> list[Recording]:
+    """The job whose stages have logged their computations."""
+    spans = pipeline_log.spans_of(logs)
+    if spans is None:
+        about = Recorded(shows_hangs=False)
+        return [Recording(name, PIPELINE, (), 0.0, None, {}, about=about, left_open=NO_STAGES)] if logs else []
+    return [replace(of_spans(spans, name), format=PIPELINE)]
 
 
 def of_spans(spans: Spans, name: str) -> Recording:

@@ -91,6 +91,7 @@ KINDS: Final = {
     "all_to_all_single": Kind.ALL_TO_ALL,
     "all_to_all_v_single": Kind.ALL_TO_ALL,
     "gather": Kind.GATHER,
+    "gather_single": Kind.GATHER,
     "scatter": Kind.SCATTER,
     "allreduce_coalesced": Kind.ALL_REDUCE_COALESCED,
     "ALLGATHER_coalesced": Kind.ALL_GATHER_COALESCED,

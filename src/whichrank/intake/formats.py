@@ -17,6 +17,7 @@ from whichrank.intake.megatrace import HINT as MEGATRACE
 from whichrank.intake.megatrace import Megatrace, read_megatrace
 from whichrank.intake.op_spans import MAGIC as PARQUET
 from whichrank.intake.op_spans import Spans, read_parquet
+from whichrank.intake.pipeline_log import PipelineLog, is_pipeline_log, read_pipeline_log
 from whichrank.intake.ras import Snapshots, is_ras, read_snapshots
 from whichrank.intake.ras_text import is_ras_text, read_ras_text
 from whichrank.intake.sources import Source
@@ -24,7 +25,7 @@ from whichrank.intake.stacks_text import MOST_BYTES as MOST_STACKS_BYTES
 from whichrank.intake.stacks_text import Stacks, is_stacks, read_stacks
 from whichrank.model.logged_iterations import LoggedIterations
 
-Content = Dump | Inspected | Log | LoggedIterations | Snapshots | Megatrace | Spans | Stacks | Trace
+Content = Dump | Inspected | Log | LoggedIterations | Snapshots | Megatrace | PipelineLog | Spans | Stacks | Trace
 MOST_DUMP_BYTES: Final = 256 << 20
 MOST_TABLE_BYTES: Final = 1 << 30
 CHUNK_BYTES: Final = 1 << 20
@@ -78,6 +79,7 @@ def all_of(source: Source, most_bytes: int) -> bytes:
     return bytes(data)
 
 
+PIPELINE: Final = "pipeline_log"
 FLIGHT_RECORDER: Final = "flight_recorder"
 FORMATS: Final = (
     Format(
@@ -100,6 +102,10 @@ FORMATS: Final = (
     Format(
         "megatrace", "log of Megatrace", lambda head: MEGATRACE in head,
         lambda source: read_megatrace(source.stream),
+    ),
+    Format(
+        PIPELINE, "log of a pipeline's computations", is_pipeline_log,
+        lambda source: read_pipeline_log(source.stream),
     ),
     Format(
         "op_spans", "table of spans", lambda head: head.startswith(PARQUET),

@@ -16,6 +16,11 @@ NO_OPERATION: Final = (
     "lines "
     "of PyTorch's watchdog of all ranks, would show it"
 )
+NO_STAGES: Final = (
+    "these logs of a pipeline lack a stage, or have one twice, or its stages have not logged equally many forward "
+    "and backward computations in two iterations, so who waits for whom is not known; give the "
+    "logs of all stages of one run"
+)
 
 
 def unread_ranks(world: int, read: Iterable[int], notes: Iterable[Note], what: str) -> dict[int, str]:

@@ -23,6 +23,7 @@ from whichrank.intake.missing import LISTED, nothing
 from whichrank.intake.op_spans import Spans
 from whichrank.intake.parts import Part, damaged, look_into, those
 from whichrank.intake.parts_used import with_shared, without_copies
+from whichrank.intake.pipeline_log import PipelineLog
 from whichrank.intake.ras import Snapshots
 from whichrank.intake.read_bytes import ReadBytes
 from whichrank.intake.recording import Intake, Note, Recording
@@ -122,6 +123,7 @@ def _recordings_of(parts: Sequence[Part], notes: Sequence[Note], name: str) -> l
         if inspected := those(parts, Inspected):
             recordings.append(by_kind.of_inspected(inspected, notes, name))
         recordings += [by_kind.of_spans(table, name) for _, table in those(parts, Spans)]
+        recordings += by_kind.of_pipeline([log for _, log in those(parts, PipelineLog)], name)
         if not recordings:
             recordings += by_kind.of_reports(said, notes, name)
         logged = iteration_job.recordings_of([found for _, found in those(parts, LoggedIterations)], name)

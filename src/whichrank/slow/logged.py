@@ -17,7 +17,7 @@ from whichrank.detect.change_points import LEAST_CHANGE, ChangePoints
 from whichrank.model.iterations import Floats
 from whichrank.model.logged_iterations import Attempt
 
-MOST_VALUES: Final = 20_000
+MOST_VALUES: Final = 5_000
 """That are looked at one by one; of a longer series medians of several, which takes about as long."""
 
 

@@ -21,9 +21,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from iteration_logs import PROGRAMS, log_of, times
+from pipeline_logs import logs_of
 from test_inspector import lines
 from test_megatrace import line
 from test_ras_text import BEHIND, text_of
+from test_torchcomms import torchcomms_dump
 from test_watchdog import timed_out
 from traces import trace_of
 
@@ -86,6 +88,7 @@ SEEDS: dict[str, Callable[[], bytes]] = {
     "pickle": lambda: pickle.dumps(flight_dump(), 2),
     "json": lambda: json.dumps(flight_dump()).encode(),
     "kineto": lambda: json.dumps(trace_of(0, 4, [[100.0, 50.0]] * 8, [200.0] * 8)).encode(),
+    "torchcomms": lambda: pickle.dumps(torchcomms_dump(next(iter(cases())), 0, 60), 2),
     "ras": lambda: b'{"communicators_count": 1, "communicators": [{"size": 2, "ranks": [{"rank": 0, "pid": 3}]}]}',
     "ras text": lambda: text_of(BEHIND) * 2,
     "inspector": lambda: "".join(json.dumps(one) + "\n" for one in lines(0, None, iterations=8)).encode(),
@@ -98,6 +101,7 @@ SEEDS: dict[str, Callable[[], bytes]] = {
     "iteration times": lambda: "".join(
         log_of(random.Random(1), program, times(random.Random(1), 30)) for program in PROGRAMS
     ).encode(),
+    "pipeline": lambda: "".join(logs_of(random.Random(1), lambda *_: 1.0, stages=2, micro=3, steps=3)).encode(),
     "zip": lambda: zip_of(made_log(9)),
     "stack": lambda: b'Process 3: python\nPython v3.12\n\nThread 3 (idle): "MainThread"\n    read (a.py:3)\n' * 3,
     "parquet": parquet,
@@ -140,7 +144,10 @@ def test_damaged_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
                 assert part.note.what
 
 
-@pytest.mark.parametrize("name", ["json", "kineto", "inspector", "megatrace", "log", "ras text", "iteration times"])
+READ = ("json", "kineto", "inspector", "megatrace", "log", "ras text", "iteration times", "pipeline", "torchcomms")
+
+
+@pytest.mark.parametrize("name", READ)
 def test_what_is_read_of_damaged_files_is_analyzed_or_refused(name: str, tmp_path: Path) -> None:
     data, rng = SEEDS[name](), random.Random(name)
     path = tmp_path / "trace_0"

@@ -28,9 +28,9 @@ def command(paths: tuple[Path, ...], as_json: bool) -> int:
 
     PATH is a file, a folder, or an archive (.tar, .zip, .gz, .xz, .zst), whatever it is called; without one it is the
     present folder. Read are dumps of PyTorch's Flight Recorder, traces of its profiler, logs of its watchdog, of NCCL,
-    launchers and the kernel, stacks, NCCL's RAS and Inspector, Megatrace, tables of spans, and iteration times in logs
-    of Megatron-LM, NeMo and DeepSpeed. Files that are none are passed over; what of a job is missing or damaged is
-    said, and the rest is used. Where they hold several attempts of a job, each has its verdict, the last one first;
+    launchers and the kernel, stacks, NCCL's RAS and Inspector, Megatrace, spans of pipelines, and iteration times in
+    logs of Megatron-LM, NeMo and DeepSpeed. Files that are none are passed over; what of a job is missing or damaged
+    is said, and the rest is used. Where they hold several attempts of a job, each has its verdict, the last one first;
     incidents and exit code are of that one.
 
     Exit codes: 0 nothing found, 3 a hang, 4 a slowdown, 5 nothing found but ranks or their groups are not known, or
