@@ -60,7 +60,7 @@ _TIMED_OUT: Final = re.compile(
     r"WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w{1,64})(?:, NumelIn=(\d{1,20}), NumelOut=(\d{1,20}))?(?=[,)])"
 )
 _AT_WORK: Final = re.compile(r"(?:detected by watchdog at work(?: sequence id)?|Timeout at NCCL work): (\d{1,18})\b")
-_RAN: Final = re.compile(r"\bran for (\d{1,12}) milliseconds")
+_RAN: Final = re.compile(r"ran for (\d{1,12}) milliseconds")
 _ASKED_BY: Final = re.compile(r"due to a collective timeout from +rank (\d{1,7})\b")
 NOT_HERE: Final = (
     "an operation has run out of time, or PyTorch's watchdog had written nothing; its ranks are not among these"
@@ -307,7 +307,7 @@ def _is_of_all(one: Standing) -> bool:
 
 def _before(line: str, found: re.Match[str], who: int | None) -> int | None:
     """The global rank of who wrote this: two that write at once may share a line, so the nearest prefix counts."""
-    near = list(_GLOBAL.finditer(line, 0, found.start()))
+    near = list(_GLOBAL.finditer(line, 0, found.start())) if "[rank" in line else ()
     return int(near[-1].group(1)) if near else who
 
 

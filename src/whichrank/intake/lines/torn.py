@@ -52,7 +52,10 @@ def first_writer(text: str) -> int:
 
 def may_begin_in(body: str) -> bool:
     """May another writer begin in what stands behind a head?"""
-    return any(word in body for word in _AFTER_HEAD) or not _has_brackets_only(body)
+    for word in _AFTER_HEAD:  # not `any`: this is called for each line that differs
+        if word in body:
+            return True
+    return not _has_brackets_only(body)
 
 
 def _begin_in(text: str) -> re.Pattern[str]:
@@ -61,8 +64,9 @@ def _begin_in(text: str) -> re.Pattern[str]:
 
 def _has_brackets_only(text: str) -> bool:
     """Can no writer begin in a text but those whose begin is in brackets?"""
-    if any(word in text for word in _SAID):
-        return False
+    for word in _SAID:
+        if word in text:
+            return False
     if "NCCL " in text:
         at = text.find(" [")
         while at >= 0:
