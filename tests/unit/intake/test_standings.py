@@ -8,7 +8,7 @@ import pytest
 
 from whichrank.errors import FormatError
 from whichrank.intake import standings as module
-from whichrank.intake.attempts import last_attempt
+from whichrank.intake.attempts import told_apart
 from whichrank.intake.logs import Log
 from whichrank.intake.standings import Standing, Standings, TimedOut
 from whichrank.intake.watchdog import dumps_of
@@ -64,9 +64,11 @@ def test_what_is_left_out_changes_nothing(seed: int, has_times: bool, monkeypatc
         all_lines = [Standing(o.rank, "0", "", o.rank, o.enqueued, o.completed) for o in all_lines]
     assert found.left_out > len(all_lines) // 2
     # THEN the last attempt is the same one, with the same ranks at the same places
-    (whole,), was_cut = last_attempt([Log(standings=all_lines)])
-    (kept,), is_cut = last_attempt([Log(standings=list(found))])
-    assert is_cut == was_cut
+    told = [told_apart([("log", Log(standings=of))]).contents for of in (all_lines, list(found))]
+    assert len(told[0]) == len(told[1])
+    whole, kept = (contents[-1][0] for contents in told)
+    assert isinstance(whole, Log)
+    assert isinstance(kept, Log)
     of_all, of_kept = dumps_of(whole.standings), dumps_of(kept.standings)
     assert of_all.keys() == of_kept.keys()
     for rank, dump in of_all.items():

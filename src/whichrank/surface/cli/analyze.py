@@ -106,11 +106,8 @@ def _print_json(verdicts: Sequence[Verdict], notes: Sequence[Note], bills: Seque
     from whichrank.surface.pipe import reader_may_leave
     from whichrank.surface.verdicts import as_json
 
-    said: dict[str, object] = {
-        "incidents": verdicts[0].incidents if verdicts else (),
-        "intake": notes,
-        "what_if": bills,
-    }
+    incidents = verdicts[0].incidents if verdicts else ()
+    said: dict[str, object] = {"incidents": incidents, "intake": notes, "what_if": bills}
     if attempts := as_json(verdicts):
         said["attempts"] = attempts
     with reader_may_leave():
