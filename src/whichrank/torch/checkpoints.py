@@ -10,9 +10,9 @@ import contextlib
 import json
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from whichrank.errors import UsageError
 from whichrank.model.checkpoint import ABOUT, FOLDER, iterations_of, name_of
@@ -59,13 +59,9 @@ class Checkpoints:
 
         State.outline_of(state.head())
         path = self._path(iterations, place)
-        part = path.with_name(f"{path.name}.part")
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
-            own = State(state.outline, [_alone(tensor) for tensor in state.tensors])
+        own = State(state.outline, [_alone(tensor) for tensor in state.tensors])
+        with _written_whole(path) as file:
             torch.save(own.state_dict(), file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
         return _checksum(path)
 
     def finish(self, iterations: int, checksums: Sequence[int]) -> None:
@@ -81,13 +77,8 @@ class Checkpoints:
         for place in range(len(checksums)):
             self._path(iterations, place).stat()
         about = {"schema": "whichrank.checkpoint/1", "iterations": iterations, "checksums": list(checksums)}
-        path = self._of(iterations) / ABOUT
-        part = path.with_name(f"{path.name}.part")
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
+        with _written_whole(self._of(iterations) / ABOUT) as file:
             file.write(json.dumps(about).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
 
     def newest(self) -> int:
         """Iterations that the one has done that was written last, of those that are whole; 0: there is none."""
@@ -137,6 +128,17 @@ class Checkpoints:
 
     def _path(self, iterations: int, place: int) -> Path:
         return self._of(iterations) / f"place-{place}.pt"
+
+
+@contextlib.contextmanager
+def _written_whole(path: Path) -> Iterator[IO[bytes]]:
+    """A file for this user alone, which is there when all of it is on the disk."""
+    part = path.with_name(f"{path.name}.part")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
 
 
 def _make_private(folder: Path) -> None:
