@@ -18,7 +18,7 @@ ARROWS: dict[str, set[str]] = {
     "model": {"columns"},
     "ring": {"model"},
     "wire": {"model"},
-    "intake": {"model"},
+    "intake": {"model", "columns"},
     "detect": {"model", "columns", "config"},
     "locate": {"model", "config"},
     "store": {"model", "columns", "detect", "locate"},

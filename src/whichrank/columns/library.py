@@ -79,4 +79,14 @@ def loops() -> ctypes.CDLL:
     library.wr_hold_rounds.argtypes = (ctypes.c_void_p,) * 3
     library.wr_find_iterations.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_void_p] * 3)
     library.wr_sum_iterations.argtypes = (ctypes.c_void_p,)
+    library.wr_prepare_words.argtypes = (ctypes.c_void_p,)
+    library.wr_lines_with.restype = ctypes.c_size_t
+    library.wr_lines_with.argtypes = (
+        ctypes.c_void_p,
+        ctypes.c_char_p,
+        *two[:1],
+        ctypes.c_void_p,
+        *two[:1],
+        *[ctypes.c_void_p] * 3,
+    )
     return library

@@ -21,12 +21,14 @@ from whichrank.intake.grammar import HINTS
 from whichrank.intake.kernel_log import KernelLog
 from whichrank.intake.launchers import Launchers
 from whichrank.intake.library_errors import LibraryErrors
-from whichrank.intake.lines.pieces import Piece, pieces
+from whichrank.intake.lines.hints import has_any
+from whichrank.intake.lines.pieces import MOST_KNOWN, Piece, pieces
 from whichrank.intake.log_time import UNTIMED, iso_time_s, torch_time_s
 from whichrank.intake.nccl_log import NcclLog
 from whichrank.intake.node_errors import HINTS as OF_NODES
 from whichrank.intake.node_errors import NodeError, NodeErrors
 from whichrank.intake.ras import Ras
+from whichrank.intake.ras_in_log import HINT as OF_RAS
 from whichrank.intake.ras_in_log import RasInLog
 from whichrank.intake.restarts import HINTS as OF_RESTARTS
 from whichrank.intake.restarts import Restarts
@@ -103,27 +105,26 @@ class Log:
         return bool(self.before) or self.last_says_something
 
 
-def read_log(stream: IO[bytes]) -> Log:
+def read_log(stream: IO[bytes], *, is_beside_ras: bool = False) -> Log:
     """What a text says of ranks, processes and devices.
 
     Args:
         stream: UTF-8, see `lines.encodings.as_utf8`.
+        is_beside_ras: Answers of RAS in it were read already: who has found them at its begin has read them all.
 
     Raises:
         FormatError: It says nothing of them, or is too long.
     """
     reader = _Reader()
-    for piece in pieces(stream, HINTS | _TRACEBACK, lambda line: reader.nccl.take(line)):
+    hints = HINTS | _TRACEBACK
+    if is_beside_ras:
+        hints = {hint: after for hint, after in hints.items() if hint != OF_RAS.encode()}
+    for piece in pieces(stream, hints, reader.take):
         reader.see(piece)
     log = reader.log()
     if not log.says_something:
         raise FormatError("it says nothing of ranks")
     return log
-
-
-def without_polls(log: Log) -> Log:
-    """Without answers of RAS: who has found them at the begin of the file has read them all."""
-    return replace(log, polls=[], before=[replace(part, polls=[]) for part in log.before])
 
 
 class _Reader:
@@ -135,14 +136,19 @@ class _Reader:
         self._at_s, self._offset_s, self._known = UNTIMED, 0.0, 0
         self._most_facts = MOST_FACTS
         self._begun_s = UNTIMED
+        self._of_watchdog: set[str] = set()  # bodies of lines in which nothing stands but words of the watchdog
         self._begin()
 
     def _begin(self) -> None:
         """A part of the log, of which nothing is known yet."""
-        self.nccl, self._watchdog, self._desync = NcclLog(), Watchdog(), Desync()
+        self._nccl, self._watchdog, self._desync = NcclLog(), Watchdog(), Desync()
         self._errors, self._launchers, self._kernel = LibraryErrors(), Launchers(), KernelLog()
         self._nodes, self._ends, self._ras = NodeErrors(), Ends(), RasInLog()
         self._places: dict[int, tuple[str, int]] = {}
+
+    def take(self, line: bytes) -> bool:
+        """A line of a kind that comes in millions, as it is; whether it was one."""
+        return self._nccl.take(line)
 
     def see(self, piece: Piece) -> None:
         """A piece goes to whom its words belong to."""
@@ -152,20 +158,22 @@ class _Reader:
         if who.rank is not None and (who.host or who.pid):
             self._places[who.rank] = who.host, who.pid
         self._ras.see(text)
-        if OF_WATCHDOG[0] in text or OF_WATCHDOG[1] in text or OF_WATCHDOG[2] in text:
+        if piece.body in self._of_watchdog:
+            self._watchdog.see(piece.body, who.rank, at_s, is_cut=piece.is_cut)
+        elif has_any(text, OF_WATCHDOG):
             self._watchdog.see(piece.body or text, who.rank, at_s, is_cut=piece.is_cut)
-            self._see_rest_of_line(text, at_s, part)
+            self._see_rest_of_line(piece, at_s, part)
         elif " NCCL INFO " in text or " NCCL WARN " in text:
-            self.nccl.see(text)
-        elif any(word in text for word in _OF_LIBRARIES):
+            self._nccl.see(text)
+        elif has_any(text, _OF_LIBRARIES):
             self._errors.see(text, who, at_s, part)
         elif "NVRM: Xid" in text or "illed process " in text:
             self._kernel.see(text, who.host, at_s, part)
-        elif any(hint in text for hint in OF_NODES):
+        elif has_any(text, OF_NODES):
             self._nodes.see(text, who.host, at_s)
-        elif any(hint in text for hint in OF_ENDS) and self._ends.see(text, who, at_s):
+        elif has_any(text, OF_ENDS) and self._ends.see(text, who, at_s):
             return
-        elif any(hint in text for hint in OF_RESTARTS):
+        elif has_any(text, OF_RESTARTS):
             if self._restarts.see(text, at_s):
                 self._end_part()
         elif not self._launchers.see(text, who, at_s, part):
@@ -177,12 +185,17 @@ class _Reader:
                 raise FormatError("it says too much of ranks to be a log")
             self._most_facts = MOST_FACTS // 2 + known
 
-    def _see_rest_of_line(self, text: str, at_s: float, part: int) -> None:
+    def _see_rest_of_line(self, piece: Piece, at_s: float, part: int) -> None:
         """What stands behind words of the watchdog, where a text has lost its ends of lines."""
-        if any(hint in text for hint in OF_DESYNC):
-            self._desync.see(text, at_s, part)
-        if any(hint in text for hint in OF_RESTARTS) and self._restarts.see(text, at_s):
+        is_desync, is_restart = has_any(piece.text, OF_DESYNC), has_any(piece.text, OF_RESTARTS)
+        if is_desync:
+            self._desync.see(piece.text, at_s, part)
+        if is_restart and self._restarts.see(piece.text, at_s):
             self._end_part()
+        if piece.body and not is_desync and not is_restart:
+            if len(self._of_watchdog) >= MOST_KNOWN:
+                self._of_watchdog.clear()
+            self._of_watchdog.add(piece.body)
 
     def _note_time(self, torch_s: float, collected_s: float) -> None:
         """A line's own time, and when it was collected: that clock may be of another time zone."""
@@ -212,13 +225,13 @@ class _Reader:
         for more in (self._errors.standings(), self._desync.standings(set())):
             known = {(one.rank, one.part) for one in standings}
             standings = [*standings, *(one for one in more if (one.rank, one.part) not in known)]
-        facts = [*self._launchers.facts, *(replace(fact, part=last) for fact in self.nccl.facts())]
-        reports = [*self._errors.reports(), *((report, last) for report in self.nccl.reports())]
+        facts = [*self._launchers.facts, *(replace(fact, part=last) for fact in self._nccl.facts())]
+        reports = [*self._errors.reports(), *((report, last) for report in self._nccl.reports())]
         of_all = self._watchdog.most_rank, self._errors.most_rank, self._ends.most_rank
         mentioned = (*of_all, *(one.rank for one in standings))
         return Log(
             facts, self._kernel.xids, standings, max(mentioned), [], reports, list(self._errors.gloo),
-            self._kernel.killed, self.nccl.dumps(), self.nccl.warnings(), list(self._nodes.errors),
+            self._kernel.killed, self._nccl.dumps(), self._nccl.warnings(), list(self._nodes.errors),
             self._nodes.corrupted, self._ends.ends, self._places | self._ends.places, list(self._ends.remarks),
             list(self._ras.polls()), begun_s=self._begun_s,
             world_size=self._ends.world_size, left_out=self._watchdog.remark,

@@ -19,6 +19,7 @@ from whichrank.intake.facts import Fact
 from whichrank.intake.flight_dump import NOT_KNOWN, Dump, Group
 from whichrank.intake.late_requests import HINT as OF_REQUESTS
 from whichrank.intake.late_requests import LateRequests, Process
+from whichrank.intake.lines.hints import has_any
 from whichrank.intake.lines.prefixes import MOST_RANK
 from whichrank.model.kinds import Kind
 from whichrank.model.reports import Report
@@ -127,7 +128,7 @@ class NcclLog:
     def _is_one_more_warning(self, line: bytes) -> bool:
         """Is it nothing but a warning of a process of which enough are known?"""
         found = _WARNING.match(line)
-        if found is None or any(word in line for word in _NO_WARNING):
+        if found is None or has_any(line, _NO_WARNING):
             return False
         known = self._warnings.get((found[1].decode(), int(found[2])), ())
         return len(known) >= MOST_WARNINGS and not _MORE.search(line, found.start(3))

@@ -17,7 +17,7 @@ from whichrank.intake.inspector import Inspected
 from whichrank.intake.iteration_log import Tap
 from whichrank.intake.kineto import Trace
 from whichrank.intake.lines.encodings import as_utf8
-from whichrank.intake.logs import read_log, without_polls
+from whichrank.intake.logs import read_log
 from whichrank.intake.plain_text import for_people
 from whichrank.intake.ras_text import is_ras_text
 from whichrank.intake.recording import Note, State
@@ -76,9 +76,9 @@ def _of_text(source: Source, *, is_beside_ras: bool = False) -> list[Part]:
     """
     tap, parts = Tap(source.stream), []
     with suppress(Exception):
-        log = read_log(tap.buffered())
+        log = read_log(tap.buffered(), is_beside_ras=is_beside_ras)
         note = _note(source.name, LOG.name, "read", what=log.left_out)
-        parts.append(Part(note, without_polls(log) if is_beside_ras else log))
+        parts.append(Part(note, log))
     if logged := tap.logged(source.name):
         parts.append(Part(_note(source.name, ITERATIONS, "read"), logged))
     return parts

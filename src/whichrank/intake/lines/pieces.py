@@ -7,9 +7,9 @@ from typing import IO, Final, NamedTuple, TypeVar
 
 from whichrank.intake.lines.encodings import blocks
 from whichrank.intake.lines.hints import lines_of_interest
-from whichrank.intake.lines.plain import is_plain_line, plain_lines
+from whichrank.intake.lines.plain import plain_lines
 from whichrank.intake.lines.prefixes import Who, beside, taken_off
-from whichrank.intake.lines.torn import HEAD, MOST_PIECE, cut_at_writers, first_writer, may_begin_in
+from whichrank.intake.lines.torn import HEAD, MOST_PIECE, cut_at_writers, may_begin_in
 from whichrank.intake.lines.wrapped import unwrapped
 
 T = TypeVar("T")
@@ -47,11 +47,7 @@ def pieces(
     for raw, is_whole in lines_of_interest(unwrapped(blocks(stream)), hints):
         if take(raw):
             continue
-        text = raw.decode("utf-8", "replace")
-        if (piece := known.piece(text, is_whole=is_whole)) is not None:
-            yield piece
-            continue
-        for line in plain_lines(text):
+        for line in plain_lines(raw.decode("utf-8", "replace")):
             if (piece := known.piece(line, is_whole=is_whole)) is not None:
                 yield piece
             else:
@@ -59,13 +55,14 @@ def pieces(
 
 
 def _pieces_of(line: str, *, is_whole: bool) -> Iterator[Piece]:
-    for text, is_cut in cut_at_writers(line):
+    for text, is_cut, begin in cut_at_writers(line):
         who, rest = taken_off(text)
-        at = first_writer(rest)
-        if at > 0:  # the rest of another line stands before it
+        at = begin - (len(text) - len(rest))
+        if 0 < at < len(rest):  # the rest of another line stands before it
             inner, rest = taken_off(rest[at:])
             who = beside(inner, who)
-        yield Piece(rest, who, is_cut or not is_whole)
+        head = HEAD.match(rest)
+        yield Piece(rest, who, is_cut or not is_whole, rest[head.end() :] if head else "")
 
 
 class _Known:
@@ -73,25 +70,25 @@ class _Known:
 
     def __init__(self) -> None:
         self._who: dict[str, Who | None] = {}
-        self._is_plain: dict[str, bool] = {}
+        self._is_one: dict[str, bool] = {}
 
     def piece(self, line: str, *, is_whole: bool) -> Piece | None:
-        """The piece that a line with one head is; None if it may be more than that."""
+        """The piece that a plain line with one head is; None if it may be more than that."""
         found = HEAD.search(line)
         if found is None or len(line) > MOST_PIECE:
             return None
         begin, end = found.span()
         body, prefix = line[end:], line[:begin]
-        is_plain = self._is_plain.get(body)
-        if is_plain is None:
-            is_plain = is_plain_line(body) and not may_begin_in(body)
-            _remember(self._is_plain, body, is_plain)
-        if not is_plain:
+        is_one = self._is_one.get(body)
+        if is_one is None:
+            is_one = not may_begin_in(body)
+            _remember(self._is_one, body, is_one)
+        if not is_one:
             return None
         if prefix in self._who:
             who = self._who[prefix]
         else:
-            pieces_of = list(_pieces_of(line, is_whole=True)) if is_plain_line(prefix) else []
+            pieces_of = list(_pieces_of(line, is_whole=True))
             who = pieces_of[0].who if len(pieces_of) == 1 and pieces_of[0].text == line[begin:] else None
             _remember(self._who, prefix, who)
         return Piece(line[begin:], who, not is_whole, body) if who is not None else None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
+
+from whichrank.intake.lines.hints import has_any
 
 _ANSI: Final = re.compile(
     r"\x1b(?:\[[0-?]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\^_])|\x9b[0-?]{0,32}[@-~]"
@@ -22,26 +24,30 @@ _MOST_NESTED: Final = 3
 _ESCAPES: Final = ("&lt;", "&gt;", "&amp;", "&quot;", "&#")
 
 
-def plain_lines(line: str) -> Iterator[str]:
+def plain_lines(line: str) -> Iterable[str]:
     """The lines that stand in a line."""
-    line = line.removesuffix("\r")
     if is_plain_line(line):
-        if line:
-            yield line
-        return
+        return (line,) if line else ()
+    return _unwrapped(line.removesuffix("\r"))
+
+
+def _unwrapped(line: str) -> Iterator[str]:
     if "\x1b" in line or "\x9b" in line:
         line = _ANSI.sub("", line)
     if "&quot;" in line:
         line = html.unescape(line)  # of a record that was put into a page
     for text in _within_json(line, _MOST_NESTED):
         for _ in range(2):
-            if any(escape in text for escape in _ESCAPES):
+            if "&" in text and has_any(text, _ESCAPES):
                 text = html.unescape(text)
         if "\x1b" in text:
             text = _ANSI.sub("", text)
         if "\\n" in text:
             text = text.replace("\\n", "\n").replace("\\t", "\t")
-        yield from (part for part in re.split(r"[\r\n]", text) if part)
+        if "\r" in text or "\n" in text:
+            yield from (part for part in re.split(r"[\r\n]", text) if part)
+        elif text:
+            yield text
 
 
 def is_plain_line(line: str) -> bool:
@@ -51,35 +57,41 @@ def is_plain_line(line: str) -> bool:
     )
 
 
-def _within_json(line: str, depth: int) -> Iterator[str]:
+def _within_json(line: str, depth: int) -> Sequence[str]:
     """The text in a record, or the line itself; a time beside it is put before it."""
     start = line.find("{")
     if not depth or start < 0 or '":' not in line:
-        found = _FIELD.match(line) if '":' in line or '" :' in line else None
-        if found and (text := _decoded(found.group(1))) is not None and isinstance(text, str):
-            yield from text.splitlines()
-        else:
-            yield line
-        return
+        return _field_of(line) if '":' in line or '" :' in line else (line,)
     record = _decoded(line[start:].rstrip().rstrip(","))
-    if isinstance(record, dict):
-        text = next((record[name] for name in _FIELDS if isinstance(record.get(name), str)), None)
-        if text is not None:
-            at = next((str(record[name]) for name in _TIMES if isinstance(record.get(name), str)), "")
-            for part in text.splitlines():
-                for inner in _within_json(part, depth - 1):
-                    yield f"{at} {inner}" if at else inner
-            return
-        events = next((value for value in record.values() if isinstance(value, list)), None)
-        if events:
-            for event in events:
-                if isinstance(event, dict):
-                    text = next((event[name] for name in _FIELDS if isinstance(event.get(name), str)), "")
-                    yield from str(text).splitlines()
-            return
+    if not isinstance(record, dict):
+        return _field_of(line)
+    text = _first_text(record, _FIELDS)
+    if text is not None:
+        at = _first_text(record, _TIMES) or ""
+        parts = text.splitlines()
+        if "{" in text:
+            parts = [inner for part in parts for inner in _within_json(part, depth - 1)]
+        return [f"{at} {part}" for part in parts] if at else parts
+    for value in record.values():
+        if isinstance(value, list) and value:
+            events = [_first_text(event, _FIELDS) or "" for event in value if isinstance(event, dict)]
+            return [part for text in events for part in text.splitlines()]
+    return _field_of(line)
+
+
+def _field_of(line: str) -> Sequence[str]:
+    """The text in a line of a record that stands over several, or the line itself."""
     found = _FIELD.match(line)
     text = _decoded(found.group(1)) if found else None
-    yield from text.splitlines() if isinstance(text, str) else (line,)
+    return text.splitlines() if isinstance(text, str) else (line,)
+
+
+def _first_text(record: dict[str, Any], names: Iterable[str]) -> str | None:
+    """The first of these fields that is a text."""
+    for name in names:
+        if isinstance(text := record.get(name), str):
+            return text
+    return None
 
 
 def _decoded(text: str) -> Any:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from whichrank.intake.lines.hints import has_any
+
 MOST_PIECE: Final = 1 << 14
 _IN_BRACKETS: Final = (
     r"\[rank\d{1,7}\]:\s?(?:\[[A-Z](?:\d{3,4} \d\d:\d\d:\d\d[.\d]{0,12})? [\w./-]{1,96}:\d{1,6}\])?"
@@ -28,34 +30,26 @@ HEAD: Final = re.compile(r"\[[EWIFC]\d{3,4} \d\d:\d\d:\d\d[.\d]{0,12} [\w./-]{1,
 _AFTER_HEAD: Final = ("[rank", "[E", "[W", "[I", "[F", "[C", "]<std")
 
 
-def cut_at_writers(line: str) -> Iterator[tuple[str, bool]]:
-    """The pieces of a line, and whether another writer cut each short."""
+def cut_at_writers(line: str) -> Iterator[tuple[str, bool, int]]:
+    """The pieces of a line; whether another writer cut each short, and where a writer begins in each, -1: nowhere."""
     begins, ended = list[int](), -1
     for found in _begin_in(line).finditer(line):
         if found.start() > ended:  # else it is the next prefix of the same writer
             begins.append(found.start())
         ended = found.end()
     if len(begins) < 2:
-        yield line[:MOST_PIECE], False
+        yield line[:MOST_PIECE], False, begins[0] if begins else -1
         return
     bounds = [0, *begins[1:], len(line)]
     for place in range(len(bounds) - 1):
         start, end = bounds[place], bounds[place + 1]
-        yield line[start : min(end, start + MOST_PIECE)], end < len(line) and not line[end - 1].isspace()
-
-
-def first_writer(text: str) -> int:
-    """Where the first writer in a text begins; -1 if none does."""
-    found = _begin_in(text).search(text)
-    return found.start() if found else -1
+        is_cut = end < len(line) and not line[end - 1].isspace()
+        yield line[start : min(end, start + MOST_PIECE)], is_cut, begins[place] - start
 
 
 def may_begin_in(body: str) -> bool:
     """May another writer begin in what stands behind a head?"""
-    for word in _AFTER_HEAD:  # not `any`: this is called for each line that differs
-        if word in body:
-            return True
-    return not _has_brackets_only(body)
+    return has_any(body, _AFTER_HEAD) or not _has_brackets_only(body)
 
 
 def _begin_in(text: str) -> re.Pattern[str]:
@@ -64,9 +58,8 @@ def _begin_in(text: str) -> re.Pattern[str]:
 
 def _has_brackets_only(text: str) -> bool:
     """Can no writer begin in a text but those whose begin is in brackets?"""
-    for word in _SAID:
-        if word in text:
-            return False
+    if has_any(text, _SAID):
+        return False
     if "NCCL " in text:
         at = text.find(" [")
         while at >= 0:

@@ -118,7 +118,7 @@ def test_who_wrote_a_line_is_said_by_its_prefixes() -> None:
 
 def test_two_writers_in_one_line_are_two_pieces() -> None:
     line = HEAD.format(rank=2) + "[Rank 2] Some NCCL " + status(5)
-    first, second = (taken_off(text)[0].rank for text, _ in cut_at_writers(line))
+    first, second = (taken_off(text)[0].rank for text, *_ in cut_at_writers(line))
     assert (first, second) == (2, 5)
 
 
